@@ -1,0 +1,6 @@
+"""`python -m umbilical`."""
+
+from umbilical.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""COMMANDS: wires everything, decides nothing. Nobody imports this room."""

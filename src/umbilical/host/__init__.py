@@ -1,0 +1,1 @@
+"""THE MACHINE: files with modes, processes, network namespaces. Imports nothing of ours."""

@@ -1,0 +1,17 @@
+"""What the tunnel asks of rooms that it does not import: small Protocols, fulfilled by shape and introduced by `cli`."""
+
+from typing import Protocol
+
+
+class AuthenticationRefused(Exception):
+    """The agent may not connect; the text goes to it as the gRPC status message."""
+
+
+class AgentAuthenticator(Protocol):
+    async def authenticate(self, token: str) -> None:
+        """Return for a good bearer token; raise `AuthenticationRefused` otherwise. Bounded in time."""
+
+
+class ServerCounter(Protocol):
+    def server_count(self) -> int | None:
+        """How many servers there are as far as is known now; None when nothing is known yet."""

@@ -1,0 +1,124 @@
+"""What a server and an agent can be told, once parsed and validated: frozen values, units in the names.
+
+One declaration per knob. How a flag spells it is `cli`'s business.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+MIB: Final = 1024 * 1024
+
+
+class FrontendMode(Enum):
+    """How clients ask for a tunnel; values as upstream's `--mode` spells them."""
+
+    GRPC = "grpc"
+    HTTP_CONNECT = "http-connect"
+
+
+@dataclass(frozen=True)
+class ListenAddress:
+    host: str
+    """Empty: every interface."""
+    port: int
+    """0 lets the kernel choose (tests)."""
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    certificate: Path | None = None
+    key: Path | None = None
+    authority: Path | None = None
+    """Whom we trust; on a listener None means that no client certificate is asked for."""
+
+
+@dataclass(frozen=True)
+class UnixFrontend:
+    path: Path
+    replace_existing: bool = True
+
+
+@dataclass(frozen=True)
+class TcpFrontend:
+    address: ListenAddress
+    tls: TlsFiles
+
+
+@dataclass(frozen=True)
+class TlsPolicy:
+    """What a listener accepts; upstream's `--tls-min-version` and `--cipher-suites`."""
+
+    minimum_version: str = "VersionTLS12"
+    cipher_suites: tuple[str, ...] = ()
+    """Go names; they bind TLS 1.2 and older only. Empty: the library's default."""
+
+
+@dataclass(frozen=True)
+class Keepalive:
+    interval_seconds: float = 3600.0
+    """A PING after this much silence. Upstream's default is an hour; the native commands use 31 s, which is
+    the shortest that grpc-go's enforcement (30 s) tolerates from a client."""
+    answer_seconds: float = 20.0
+    """The connection is dead when a PING stays unanswered this long (grpc-go's default)."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    tunnel_buffer_bytes: int = 16 * MIB
+    """What may wait for one slow reader; past it that tunnel alone is closed. Only reached with upstream
+    peers: our own are told to pause long before."""
+    pause_above_bytes: int = 1 * MIB
+    """A peer of our own is asked to pause a tunnel whose buffer grows past this."""
+    concurrent_dials: int = 1024
+    """Dials an agent has under way at once; more wait in line and count against their own time limit."""
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    server_id: str
+    frontend: UnixFrontend | TcpFrontend
+    agent_listen: ListenAddress
+    agent_tls: TlsFiles
+    mode: FrontendMode = FrontendMode.GRPC
+    server_count: int = 1
+    strategies: tuple[str, ...] = ("default",)
+    """Any of default, destHost, defaultRoute, tried in this order."""
+    tls_policy: TlsPolicy = field(default_factory=TlsPolicy)
+    agent_keepalive: Keepalive = field(default_factory=Keepalive)
+    frontend_keepalive: Keepalive = field(default_factory=Keepalive)
+    dial_timeout_seconds: float = 0.0
+    """0: wait for the agent's answer as long as the client does (upstream's default)."""
+    graceful_shutdown_seconds: float = 0.0
+    """0: stop at once. More: unready first, stop accepting, wait this long for tunnels to end, then close."""
+    health_listen: ListenAddress = ListenAddress("", 8092)
+    admin_listen: ListenAddress = ListenAddress("127.0.0.1", 8095)
+    enable_profiling: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True)
+class AgentSettings:
+    agent_id: str
+    server_host: str
+    server_port: int
+    tls: TlsFiles
+    agent_identifiers: str = ""
+    alpn_protocols: tuple[str, ...] = ()
+    """Offered before `h2`."""
+    sync_interval_seconds: float = 1.0
+    sync_interval_cap_seconds: float = 10.0
+    probe_interval_seconds: float = 1.0
+    sync_forever: bool = False
+    keepalive: Keepalive = field(default_factory=Keepalive)
+    token_path: Path | None = None
+    """Read again at every connect; sent as it is."""
+    dial_timeout_seconds: float = 5.0
+    """Covers name lookup and connect; upstream's constant."""
+    drain_linger_seconds: float = 5.0
+    """After SIGTERM the agent leaves once neither tunnel nor dial has existed for this long."""
+    health_listen: ListenAddress = ListenAddress("", 8093)
+    admin_listen: ListenAddress = ListenAddress("127.0.0.1", 8094)
+    enable_profiling: bool = False
+    limits: Limits = field(default_factory=Limits)

@@ -1,0 +1,4 @@
+"""BYTES: one parser and encoder per format, both directions in one file.
+
+Pure: no sockets, no clock, no randomness, no files. Imports nothing of ours.
+"""
