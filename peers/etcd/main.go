@@ -1,0 +1,13 @@
+// Command etcd is upstream's etcd: its own main lives in a module that only
+// builds inside its repository, so this one calls the same entry point.
+package main
+
+import (
+	"os"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+func main() {
+	etcdmain.Main(os.Args)
+}

@@ -1,0 +1,249 @@
+"""Build the real programs that Umbilical is measured and tested against.
+
+Each Go module under `peers/` pins what it needs; the binaries land in a flat
+folder per version outside the tree. Standard library only, so that it runs
+before any environment exists. See docs/peers.md.
+"""
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+MODULES: Final = Path(__file__).resolve().parent.parent / "peers"
+# Two slow cores and a cold cache need about ten minutes for the largest program.
+GO_TIMEOUT_SECONDS: Final = 3600.0
+# Read-only: what is built is what the committed go.sum names, or it is not built.
+GO_FLAGS: Final = "-mod=readonly -trimpath -buildvcs=false"
+UPSTREAM: Final = "sigs.k8s.io/apiserver-network-proxy"
+KUBERNETES_VERSION: Final = "v1.36.3"
+
+
+class PeerError(Exception):
+    """A peer cannot be built; carries the three lines that the user sees."""
+
+    def __init__(self, code: str, what: str, why: str, remedy: str) -> None:
+        super().__init__(f"{code} {what}\n  why: {why}\n  next: {remedy}")
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Program:
+    """One binary: its name in the cache and the Go package that it is built from."""
+
+    name: str
+    package: str
+    is_test_suite: bool = False
+
+
+@dataclass(frozen=True)
+class Module:
+    """One Go module under `peers/` and the programs that come out of it."""
+
+    name: str
+    version: str
+    programs: tuple[Program, ...]
+    linker_flags: str = ""
+
+    @property
+    def source(self) -> Path:
+        return MODULES / self.name
+
+    @property
+    def folder(self) -> Path:
+        return cache_root() / f"{self.name}-{self.version}"
+
+    def missing(self) -> list[Program]:
+        return [program for program in self.programs if not _is_runnable(self.folder / program.name)]
+
+
+def cache_root() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "umbilical" / "peers"
+
+
+def source_digest(folder: Path) -> str:
+    """Name a state of our own sources: a changed generator must not be taken from the cache."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.suffix in {".go", ".mod", ".sum"}:
+            digest.update(f"{path.name}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def kubernetes_linker_flags(version: str) -> str:
+    """Without these the programs call themselves v0.0.0-master, and version checks fail."""
+    major, minor = version.removeprefix("v").split(".")[:2]
+    values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    return "-s -w " + " ".join(f"-X {package}.{key}={value}" for package in packages for key, value in values.items())
+
+
+def _kubernetes(name: str) -> Program:
+    return Program(name, f"k8s.io/kubernetes/cmd/{name}")
+
+
+def groups() -> dict[str, tuple[Module, ...]]:
+    """Say what each group builds, in order."""
+    konnectivity = Module(
+        "konnectivity",
+        "v0.36.0",
+        (
+            Program("proxy-server", f"{UPSTREAM}/cmd/server"),
+            Program("proxy-agent", f"{UPSTREAM}/cmd/agent"),
+            Program("proxy-test-client", f"{UPSTREAM}/cmd/test-client"),
+            Program("proxy-test-server", f"{UPSTREAM}/cmd/test-server"),
+            Program("proxy-tests", f"{UPSTREAM}/tests", is_test_suite=True),
+        ),
+    )
+    etcd = Module("etcd", "v3.6.8", (Program("etcd", "."),), "-s -w")
+    kubernetes = Module(
+        "kubernetes",
+        KUBERNETES_VERSION,
+        (
+            _kubernetes("kube-apiserver"),
+            _kubernetes("kubectl"),
+        ),
+        kubernetes_linker_flags(KUBERNETES_VERSION),
+    )
+    bench = Module("bench", source_digest(MODULES / "bench"), (Program("umbilical-load", "."),), "-s -w")
+    return {"konnectivity": (konnectivity,), "bench": (bench,), "kubernetes": (etcd, kubernetes)}
+
+
+def binary(name: str) -> Path | None:
+    """Return where the cached program lies, or None if it is not built."""
+    for module in _modules(groups()):
+        path = module.folder / name
+        if any(program.name == name for program in module.programs) and _is_runnable(path):
+            return path
+    return None
+
+
+def build(group: str | None = None, report: Callable[[str], None] = print) -> None:
+    """Build what the group (or every group) still misses.
+
+    Raises:
+        PeerError: there is no Go toolchain, or a download or build failed.
+    """
+    chosen = groups()
+    for module in chosen[group] if group else _modules(chosen):
+        _build_module(module, report)
+
+
+def _modules(chosen: dict[str, tuple[Module, ...]]) -> list[Module]:
+    return [module for modules in chosen.values() for module in modules]
+
+
+def _is_runnable(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def _build_module(module: Module, report: Callable[[str], None]) -> None:
+    title = f"peers: {module.name} {module.version}"
+    missing = module.missing()
+    if not missing:
+        report(f"{title}: all in {module.folder}")
+        return
+    go = _go_toolchain()
+    with _timed(f"{title}: modules", report):
+        _run_go(go, module, ["mod", "download"], "download")
+    module.folder.mkdir(parents=True, exist_ok=True)
+    for program in missing:
+        with _timed(f"{title}: {program.name}", report):
+            _build_program(go, module, program)
+
+
+@contextmanager
+def _timed(label: str, report: Callable[[str], None]) -> Iterator[None]:
+    start = time.monotonic()
+    yield
+    report(f"{label} {time.monotonic() - start:.1f} s")
+
+
+def _build_program(go: str, module: Module, program: Program) -> None:
+    """Build into a neighbour folder and rename, so that nobody ever sees half a binary."""
+    verb = ["test", "-c"] if program.is_test_suite else ["build"]
+    with tempfile.TemporaryDirectory(prefix=".building-", dir=module.folder) as scratch:
+        output = Path(scratch) / program.name
+        flags = ["-ldflags", module.linker_flags, "-o", str(output)]
+        _run_go(go, module, [*verb, *flags, program.package], f"build of {program.name}")
+        output.replace(module.folder / program.name)
+
+
+def _go_toolchain() -> str:
+    go = shutil.which("go")
+    if go is None:
+        raise PeerError(
+            "UMB901",
+            "no Go toolchain",
+            "there is no program `go` on PATH, and the real peers are built from source",
+            "install Go 1.26.2 or newer (https://go.dev/dl), then run `make peers` again",
+        )
+    return go
+
+
+def _run_go(go: str, module: Module, arguments: list[str], step: str) -> None:
+    """Run Go in the module's folder; its chatter is shown only when it fails."""
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": GO_FLAGS, "GOWORK": "off"}
+    command = [go, *arguments]
+    try:
+        done = subprocess.run(
+            command, cwd=module.source, env=environment, capture_output=True, text=True, timeout=GO_TIMEOUT_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise _build_error(module, step, f"no end after {GO_TIMEOUT_SECONDS:.0f} s") from error
+    if done.returncode != 0:
+        raise _build_error(module, step, _last_line(done.stderr) or f"go exited with {done.returncode}")
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def _build_error(module: Module, step: str, why: str) -> PeerError:
+    if "requires go >=" in why:
+        remedy = "install the Go version named above, or let Go fetch it: GOTOOLCHAIN=auto make peers"
+    elif step == "download":
+        remedy = "check that the Go module registry can be reached (`go env GOPROXY`), then run `make peers` again"
+    else:
+        remedy = f"run `go build ./...` in peers/{module.name} to see all of Go's messages, then `make peers` again"
+    return PeerError("UMB902", f"peer build failed: {module.name} {module.version}, {step}", why, remedy)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Build and find the real peers.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    build_command = commands.add_parser("build", help="build what is missing")
+    build_command.add_argument("--group", choices=sorted(groups()), help="only this group (default: all)")
+    path_command = commands.add_parser("path", help="print where a cached program lies, or exit 1")
+    path_command.add_argument("name")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    if options.command == "path":
+        found = binary(options.name)
+        if found is not None:
+            print(found)
+        return 0 if found is not None else 1
+    try:
+        build(options.group, lambda line: print(line, flush=True))
+    except PeerError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
