@@ -1,8 +1,8 @@
 """Rules for the whole suite: which tests run here, and when a skip is a lie.
 
 A test against a real program says so by `@pytest.mark.real("proxy-server", "proxy-agent")`. Where a program is
-missing (a peer from the cache, anything else from PATH) the test is skipped, unless UMBILICAL_REQUIRE_PEERS=1: then nothing that
-is marked `real` may skip, for whatever reason.
+missing (a peer from the cache, anything else from PATH) the test is skipped, unless UMBILICAL_REQUIRE_PEERS=1:
+then nothing that is marked `real` may skip, for whatever reason.
 """
 
 import os

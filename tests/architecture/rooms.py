@@ -1,0 +1,73 @@
+"""Read the source tree as data: rooms, modules, and what each module imports."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+REPOSITORY: Final = Path(__file__).resolve().parent.parent.parent
+PACKAGE: Final = REPOSITORY / "src" / "umbilical"
+TESTS: Final = REPOSITORY / "tests"
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file, parsed."""
+
+    path: Path
+    tree: ast.Module
+
+    @property
+    def relative(self) -> Path:
+        return self.path.relative_to(PACKAGE)
+
+    @property
+    def room(self) -> str:
+        """The folder right under the package; empty for the package's own files."""
+        return self.relative.parts[0] if len(self.relative.parts) > 1 else ""
+
+    @property
+    def dotted(self) -> str:
+        parts = ("umbilical", *self.relative.with_suffix("").parts)
+        return ".".join(part for part in parts if part != "__init__")
+
+    def has_code(self) -> bool:
+        """Tell whether anything here can be run: declarations (settings, Protocols, enums) cannot."""
+        return any(
+            _has_body(node) for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        )
+
+    def imports(self) -> Iterator[str]:
+        """Yield the dotted name of everything imported, wherever in the file it stands."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                yield from self._from_import(node)
+
+    def _from_import(self, node: ast.ImportFrom) -> Iterator[str]:
+        base = node.module or ""
+        if node.level:
+            package = self.dotted.split(".") if self.path.name == "__init__.py" else self.dotted.split(".")[:-1]
+            base = ".".join(package[: len(package) - node.level + 1] + ([node.module] if node.module else []))
+        # `from umbilical import wire` names a room only in its second half.
+        yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _has_body(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Docstrings, `...` and `pass` are no body."""
+    return not all(
+        isinstance(statement, ast.Pass)
+        or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+        for statement in function.body
+    )
+
+
+def parse(path: Path) -> Module:
+    return Module(path, ast.parse(path.read_text(), str(path)))
+
+
+def modules() -> list[Module]:
+    """Return every module of the package, in the order of their paths."""
+    return [parse(path) for path in sorted(PACKAGE.rglob("*.py"))]

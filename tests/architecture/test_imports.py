@@ -1,0 +1,78 @@
+"""The arrows between rooms, as a dict; and how little the two daemons load."""
+
+import subprocess
+import sys
+from typing import Final
+
+import pytest
+from tests.architecture.rooms import PACKAGE, Module, modules
+
+# What each room may import of ours. docs/architecture.md draws the same picture.
+ARROWS: Final[dict[str, frozenset[str]]] = {
+    "wire": frozenset(),
+    "konnectivity": frozenset({"wire"}),
+    "tunnel": frozenset({"konnectivity", "wire"}),
+    "cluster": frozenset(),
+    "pki": frozenset(),
+    "host": frozenset(),
+    "cli": frozenset({"wire", "konnectivity", "tunnel", "cluster", "pki", "host"}),
+}
+# The package's own files: the version, and the three lines that lead into `cli`.
+DOOR: Final = {"__init__.py": frozenset[str](), "__main__.py": frozenset({"cli"})}
+
+# RSS and start-up of a DaemonSet's pod hang on this list: each name was weighed (docs/decisions/0002-libraries.md).
+DAEMON_LIBRARIES: Final = frozenset({"hpack", "h11"})
+DAEMONS: Final = ("umbilical.tunnel.server_process", "umbilical.tunnel.agent_process")
+
+
+def _rooms_imported(module: Module) -> set[str]:
+    ours = [name.split(".") for name in module.imports() if name.split(".")[0] == "umbilical"]
+    return {parts[1] for parts in ours if len(parts) > 1 and (PACKAGE / parts[1]).is_dir()}
+
+
+def _allowed(module: Module) -> frozenset[str]:
+    if not module.room:
+        return DOOR[str(module.relative)]
+    return ARROWS[module.room] | {module.room}
+
+
+def test_every_room_has_its_arrows_written_down() -> None:
+    rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()}
+    assert rooms == set(ARROWS)
+
+
+def test_arrows_point_down_only() -> None:
+    for room, targets in ARROWS.items():
+        for target in targets:
+            assert room not in ARROWS[target], f"{room} and {target} import each other"
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: module.dotted)
+def test_a_module_imports_only_rooms_that_its_own_room_may_know(module: Module) -> None:
+    strangers = _rooms_imported(module) - _allowed(module)
+    assert not strangers, f"{module.relative} imports {sorted(strangers)}; see ARROWS in {__name__}"
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: module.dotted)
+def test_room_names_are_written_in_full(module: Module) -> None:
+    """A relative import hides which room it reaches into."""
+    relative = [line for line in module.path.read_text().splitlines() if line.lstrip().startswith("from .")]
+    assert not relative
+
+
+@pytest.mark.parametrize("daemon", DAEMONS)
+def test_a_daemon_loads_the_standard_library_hpack_and_h11_only(daemon: str) -> None:
+    script = f"import sys, {daemon}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    loaded = subprocess.run(
+        [sys.executable, "-I", "-c", script], capture_output=True, text=True, timeout=60, check=True
+    ).stdout.split()
+    # Site-packages' own start-up (an editable install's finder) comes with any interpreter: take it as given.
+    bare = subprocess.run(
+        [sys.executable, "-I", "-c", "import sys; print(*{name.split('.')[0] for name in sys.modules})"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout.split()
+    foreign = set(loaded) - set(bare) - sys.stdlib_module_names - DAEMON_LIBRARIES - {"umbilical"}
+    assert not foreign, f"{daemon} also loads {sorted(foreign)}"

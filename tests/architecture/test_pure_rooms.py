@@ -1,0 +1,44 @@
+"""Pure rooms decide and never act: no I/O, no clock, no chance. Time and identifiers are passed in."""
+
+import ast
+from typing import Final
+
+import pytest
+from tests.architecture.rooms import PACKAGE, Module, modules
+
+PURE_ROOMS: Final = ("wire", "konnectivity")
+IMPURE_MODULES: Final = frozenset(
+    {
+        "asyncio", "concurrent", "datetime", "fcntl", "http", "io", "logging", "multiprocessing", "os", "pathlib",
+        "random", "secrets", "select", "selectors", "shutil", "signal", "socket", "socketserver", "ssl", "subprocess",
+        "sys", "tempfile", "threading", "time", "urllib.request", "uuid",
+    }
+)  # fmt: skip
+IMPURE_CALLS: Final = frozenset({"open", "print", "input", "exec", "eval", "breakpoint", "__import__"})
+PURE_MODULES: Final = [module for module in modules() if module.room in PURE_ROOMS]
+
+
+def _prefixes(dotted: str) -> set[str]:
+    parts = dotted.split(".")
+    return {".".join(parts[:length]) for length in range(1, len(parts) + 1)}
+
+
+def _calls(module: Module) -> set[str]:
+    nodes = [node.func for node in ast.walk(module.tree) if isinstance(node, ast.Call)]
+    return {node.id for node in nodes if isinstance(node, ast.Name)}
+
+
+def test_the_pure_rooms_exist() -> None:
+    assert [room for room in PURE_ROOMS if not (PACKAGE / room / "__init__.py").is_file()] == []
+
+
+@pytest.mark.parametrize("module", PURE_MODULES, ids=lambda module: module.dotted)
+def test_a_pure_room_imports_nothing_that_acts(module: Module) -> None:
+    impure = {name for name in module.imports() if IMPURE_MODULES.intersection(_prefixes(name))}
+    assert not impure, f"{module.relative} imports {sorted(impure)}: pass the value in, or move the act to `tunnel`"
+
+
+@pytest.mark.parametrize("module", PURE_MODULES, ids=lambda module: module.dotted)
+def test_a_pure_room_calls_nothing_that_acts(module: Module) -> None:
+    impure = _calls(module) & IMPURE_CALLS
+    assert not impure, f"{module.relative} calls {sorted(impure)}"
