@@ -11,6 +11,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
+import hypothesis
 import pytest
 
 import peers
@@ -18,6 +19,10 @@ import peers
 ROOT: Final = Path(__file__).resolve().parent.parent
 PEERS_REQUIRED: Final = os.environ.get("UMBILICAL_REQUIRE_PEERS") == "1"
 SOAKING: Final = os.environ.get("UMBILICAL_SOAK") == "1"
+
+# No deadline: how long an example takes on a busy machine says nothing. In CI every run draws the same examples.
+hypothesis.settings.register_profile("house", deadline=None, derandomize="CI" in os.environ)
+hypothesis.settings.load_profile("house")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -57,9 +57,9 @@ class Module:
 
 def _has_body(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Docstrings, `...` and `pass` are no body."""
-    return not all(
-        isinstance(statement, ast.Pass)
-        or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+    return any(
+        not isinstance(statement, ast.Pass | ast.Expr)
+        or (isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Constant))
         for statement in function.body
     )
 

@@ -1,0 +1,64 @@
+# The commands of the house; CONTRIBUTING.md explains them, `.ci/run` calls them.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest
+PEERS_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/umbilical/peers
+# One group of peers, or all: make peers GROUP=konnectivity
+GROUP ?=
+# More for pytest: make test ARGS="-k drain -x"
+ARGS ?=
+# More for the bench: make bench BENCH_ARGS=--smoke
+BENCH_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check test peers test-real bench demo soak compiled clean clean-peers
+
+help: ## say what each command does
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## make .venv with everything that development needs (Python 3.11 or newer, nothing else)
+
+$(READY): pyproject.toml setup.py tools/environment.py
+	@command -v $(PYTHON) >/dev/null || { printf '%s\n' 'UMB911 no Python' \
+	  '  why: there is no program `$(PYTHON)` on PATH' \
+	  '  next: install Python 3.11 or newer (Debian: apt-get install python3 python3-venv), or: make PYTHON=/path/to/python3.11' >&2; exit 1; }
+	@$(PYTHON) tools/environment.py $(VENV)
+
+check: setup ## lint, format, types and the rules of the house; changes nothing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(PYTEST) -q tests/architecture
+
+test: setup ## the suite; tests against real programs run only where those are in the cache already
+	$(PYTEST) $(ARGS)
+
+peers: ## build the real programs, pinned, into the cache outside the tree [GROUP=konnectivity|bench|kubernetes]
+	$(PYTHON) tools/peers.py build $(if $(GROUP),--group $(GROUP))
+
+test-real: setup peers ## build what is missing, then test against real programs; a skip is a failure
+	UMBILICAL_REQUIRE_PEERS=1 $(PYTEST) -m 'real and not soak' $(ARGS)
+
+bench: setup ## our tunnel beside upstream's, as ratios
+	$(PYTHON) tools/peers.py build --group konnectivity
+	$(PYTHON) tools/peers.py build --group bench
+	$(BIN)/python tools/bench.py $(BENCH_ARGS)
+
+demo: setup ## a tunnel's whole life on loopback, told in the terminal, in seconds
+	@$(BIN)/python tools/demo.py
+
+soak: setup ## the long forms of the tests that look for leaks and drift, minutes each
+	UMBILICAL_SOAK=1 $(PYTEST) -m soak --timeout=1800 $(ARGS)
+
+compiled: setup ## compile the hot rooms with mypyc in a scratch copy and run the suite there
+	$(BIN)/python tools/compiled.py $(ARGS)
+
+clean: ## remove what the other commands left in the tree
+	rm -rf $(VENV) build dist out src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	find src tests tools -type d -name __pycache__ -prune -exec rm -rf {} +
+
+clean-peers: ## remove the peers' cache
+	rm -rf $(PEERS_CACHE)

@@ -1,0 +1,22 @@
+"""Compile the hot rooms with mypyc where UMBILICAL_COMPILE=1 asks for it; the default build is pure Python.
+
+`tools/compiled.py` says which modules are compiled, and why they form one unit.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from setuptools import setup
+
+if os.environ.get("UMBILICAL_COMPILE") == "1":
+    from mypyc.build import mypycify
+
+    sys.path.insert(0, str(Path(__file__).resolve().parent / "tools"))
+    from compiled import compiled_modules
+
+    extensions = mypycify([*compiled_modules(Path("src")), "--strict"], opt_level="3", debug_level="0")
+else:
+    extensions = []
+
+setup(ext_modules=extensions)
