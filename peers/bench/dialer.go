@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/apiserver-network-proxy/konnectivity-client/pkg/client"
+)
+
+const (
+	dialTimeout   = 30 * time.Second
+	maxReplyBytes = 4096
+)
+
+// A dialer opens one tunnel to an endpoint, on a frontend connection of its own.
+type dialer func(address string) (net.Conn, error)
+
+func newDialer(mode, uds string) (dialer, error) {
+	switch mode {
+	case "http-connect":
+		return func(address string) (net.Conn, error) { return dialHTTPConnect(uds, address) }, nil
+	case "grpc":
+		quietClientLog()
+		return func(address string) (net.Conn, error) { return dialGRPC(uds, address) }, nil
+	}
+	return nil, fmt.Errorf("--mode=%s is not known", mode)
+}
+
+// The client library reports the end of every stream; the numbers count errors already.
+func quietClientLog() {
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+}
+
+func dialHTTPConnect(uds, address string) (net.Conn, error) {
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: uds, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	if err := connect(conn, address); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+func connect(conn net.Conn, address string) error {
+	if _, err := io.WriteString(conn, "CONNECT "+address+" HTTP/1.1\r\nHost: "+address+"\r\n\r\n"); err != nil {
+		return err
+	}
+	var room [256]byte
+	reply := room[:0]
+	for {
+		n, err := conn.Read(reply[len(reply):cap(reply)])
+		reply = reply[:len(reply)+n]
+		if end := bytes.Index(reply, []byte("\r\n\r\n")); end >= 0 {
+			return judgeReply(reply, end+4)
+		}
+		if err != nil {
+			return fmt.Errorf("no whole CONNECT reply after %d bytes: %w", len(reply), err)
+		}
+		if len(reply) == cap(reply) {
+			if len(reply) >= maxReplyBytes {
+				return fmt.Errorf("CONNECT reply head above %d bytes", maxReplyBytes)
+			}
+			reply = append(make([]byte, 0, 2*cap(reply)), reply...)
+		}
+	}
+}
+
+func judgeReply(reply []byte, headLength int) error {
+	statusLine, _, _ := bytes.Cut(reply, []byte("\r\n"))
+	if !bytes.HasPrefix(statusLine, []byte("HTTP/1.1 200")) {
+		return fmt.Errorf("CONNECT refused: %s", statusLine)
+	}
+	// Our endpoints never speak first, so these bytes belong to nobody.
+	if len(reply) != headLength {
+		return fmt.Errorf("%d bytes after the CONNECT reply", len(reply)-headLength)
+	}
+	return nil
+}
+
+// dialGRPC opens one gRPC connection per tunnel with kube-apiserver's options.
+func dialGRPC(uds, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	tunnel, err := client.CreateSingleUseGrpcTunnelWithContext(ctx, context.Background(), "passthrough:///"+uds,
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", uds)
+		}),
+		grpc.WithBlock(),
+		grpc.FailOnNonTempDialError(true),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return tunnel.DialContext(ctx, "tcp", address)
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	// The transfer pattern is byte number modulo 251: a prime, so that a lost
+	// or doubled block of any usual size shifts it.
+	patternPeriod = 251
+	blockBytes    = patternPeriod * 256
+	readBytes     = 256 * 1024
+)
+
+// pattern is the same for every connection and never written after start.
+var pattern = func() []byte {
+	block := make([]byte, blockBytes)
+	for i := range block {
+		block[i] = byte(i % patternPeriod)
+	}
+	return block
+}()
+
+// listen serves every accepted connection in its own goroutine until the process ends.
+func listen(serve func(net.Conn)) (string, error) {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go serve(conn)
+		}
+	}()
+	return listener.Addr().String(), nil
+}
+
+func listenEcho(payload int) (string, error) {
+	buffers := sync.Pool{New: func() any { b := make([]byte, payload); return &b }}
+	return listen(func(conn net.Conn) {
+		defer conn.Close()
+		buffer := buffers.Get().(*[]byte)
+		defer buffers.Put(buffer)
+		for {
+			n, err := conn.Read(*buffer)
+			if n > 0 {
+				if _, err := conn.Write((*buffer)[:n]); err != nil {
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+}
+
+// listenSource sends the pattern without end, once it was asked by one byte.
+func listenSource() (string, error) {
+	return listen(func(conn net.Conn) {
+		defer conn.Close()
+		var ask [1]byte
+		if _, err := io.ReadFull(conn, ask[:]); err != nil {
+			return
+		}
+		sendPattern(conn)
+	})
+}
+
+// listenSink counts what arrives.
+func listenSink(received *counter) (string, error) {
+	return listen(func(conn net.Conn) {
+		defer conn.Close()
+		countPattern(conn, received)
+	})
+}
+
+func sendPattern(conn net.Conn) {
+	for {
+		if _, err := conn.Write(pattern); err != nil {
+			return
+		}
+	}
+}
+
+// A counter is shared by all readers of one run; they add once per read.
+type counter struct {
+	bytes  atomic.Int64
+	broken atomic.Int64
+}
+
+// countPattern checks both ends of every read: enough to see a byte lost, doubled or moved.
+func countPattern(conn net.Conn, received *counter) {
+	buffer := make([]byte, readBytes)
+	offset := 0
+	for {
+		n, err := conn.Read(buffer)
+		if n > 0 {
+			if buffer[0] != byte(offset%patternPeriod) || buffer[n-1] != byte((offset+n-1)%patternPeriod) {
+				received.broken.Add(1)
+				return
+			}
+			offset += n
+			received.bytes.Add(int64(n))
+		}
+		if err != nil {
+			return
+		}
+	}
+}

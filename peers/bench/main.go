@@ -1,0 +1,149 @@
+// Command umbilical-load loads a Konnectivity tunnel and prints one JSON line.
+//
+// It plays client and endpoint in one process: the endpoints listen on
+// 127.0.0.1, the clients enter through the server's Unix socket. It speaks to
+// nothing else, and never runs longer than it was told.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"time"
+)
+
+const (
+	minPayload = 16
+	// A stalled tunnel must end the run, not hang it.
+	stallGrace = 20 * time.Second
+	// Opening a thousand tunnels takes a second; a slow server may take longer.
+	openGrace = 60 * time.Second
+	// Live memory is small, so the default of 100 would collect all the time.
+	gcPercent = 800
+)
+
+type settings struct {
+	mode        string
+	uds         string
+	test        string
+	connections int
+	seconds     float64
+	payload     int
+	threads     int
+}
+
+type result struct {
+	Mode        string  `json:"mode"`
+	Test        string  `json:"test"`
+	Connections int     `json:"connections"`
+	Seconds     float64 `json:"seconds"`
+	Ops         int64   `json:"ops"`
+	Rate        float64 `json:"rate"`
+	P50us       float64 `json:"p50_us,omitempty"`
+	P99us       float64 `json:"p99_us,omitempty"`
+	Bytes       int64   `json:"bytes,omitempty"`
+	MBPerSecond float64 `json:"mb_per_second,omitempty"`
+	CPUSeconds  float64 `json:"cpu_seconds"`
+	Errors      int64   `json:"errors"`
+	FirstError  string  `json:"first_error,omitempty"`
+}
+
+func main() {
+	s := parseFlags()
+	if err := s.validate(); err != nil {
+		fail(err)
+	}
+	runtime.GOMAXPROCS(s.threads)
+	debug.SetGCPercent(gcPercent)
+	if err := run(s); err != nil {
+		fail(err)
+	}
+}
+
+func parseFlags() settings {
+	var s settings
+	flag.StringVar(&s.mode, "mode", "http-connect", "frontend: http-connect or grpc")
+	flag.StringVar(&s.uds, "uds", "", "the server's Unix socket")
+	flag.StringVar(&s.test, "test", "echo", "echo, download, upload, dial or idle")
+	flag.IntVar(&s.connections, "connections", 1, "tunnels at a time")
+	flag.Float64Var(&s.seconds, "seconds", 2, "length of the measured window")
+	flag.IntVar(&s.payload, "payload", 128, "bytes of one exchange (echo, dial, idle)")
+	flag.IntVar(&s.threads, "threads", 1, "cores that the generator may use")
+	flag.Parse()
+	return s
+}
+
+func (s settings) validate() error {
+	switch {
+	case s.uds == "":
+		return errors.New("--uds is needed")
+	case s.connections < 1 || s.connections > 5000:
+		return errors.New("--connections must be 1 to 5000")
+	case s.seconds <= 0 || s.seconds > 600:
+		return errors.New("--seconds must be above 0 and at most 600")
+	case s.payload < minPayload || s.payload > 65536:
+		return fmt.Errorf("--payload must be %d to 65536", minPayload)
+	case s.threads < 1:
+		return errors.New("--threads must be at least 1")
+	}
+	return nil
+}
+
+func (s settings) window() time.Duration {
+	return time.Duration(s.seconds * float64(time.Second))
+}
+
+func run(s settings) error {
+	dial, err := newDialer(s.mode, s.uds)
+	if err != nil {
+		return err
+	}
+	switch s.test {
+	case "echo":
+		return report(s, runEcho, dial)
+	case "dial":
+		return report(s, runDial, dial)
+	case "download":
+		return report(s, runDownload, dial)
+	case "upload":
+		return report(s, runUpload, dial)
+	case "idle":
+		return runIdle(s, dial)
+	}
+	return fmt.Errorf("--test=%s is not known", s.test)
+}
+
+func report(s settings, test func(settings, dialer) (result, error), dial dialer) error {
+	watchdog := time.AfterFunc(openGrace+s.window()+stallGrace, func() {
+		fail(errors.New("stalled: the tunnel did not answer in time"))
+	})
+	defer watchdog.Stop()
+	r, err := test(s, dial)
+	if err != nil {
+		return err
+	}
+	r.Mode, r.Test, r.Connections = s.mode, s.test, s.connections
+	return printLine(r)
+}
+
+func printLine(value any) error {
+	return json.NewEncoder(os.Stdout).Encode(value)
+}
+
+func fail(err error) {
+	fmt.Fprintf(os.Stderr, "umbilical-load: %v\n", err)
+	os.Exit(1)
+}
+
+func cpuSeconds() float64 {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		fail(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds()
+}
