@@ -1,0 +1,242 @@
+import errno
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from umbilical.konnectivity import dial_failure
+from umbilical.konnectivity.dial_failure import BadAddress, DialFailure, FailureReason
+
+REFUSED = "dial tcp 127.0.0.1:1: connect: connection refused"
+
+
+@pytest.mark.parametrize(
+    ("failure", "reply"),
+    [
+        (
+            DialFailure(FailureReason.NO_AGENT),
+            (
+                b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: text/plain\r\n\r\n"
+                b"currently no tunnels available: No agent available"
+            ),
+        ),
+        (
+            DialFailure(FailureReason.AGENT_ERROR, REFUSED),
+            (
+                b"HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
+                b"dial tcp 127.0.0.1:1: connect: connection refused"
+            ),
+        ),
+        (
+            DialFailure(FailureReason.AGENT_ERROR, "dial tcp 10.0.0.1:1: i/o timeout"),
+            (
+                b"HTTP/1.1 504 Gateway Timeout\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
+                b"dial tcp 10.0.0.1:1: i/o timeout"
+            ),
+        ),
+        (
+            DialFailure(FailureReason.AGENT_ERROR, "socket: Too Many Open Files"),
+            (
+                b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"
+                b"Content-Type: text/plain; charset=utf-8\r\n\r\nsocket: Too Many Open Files"
+            ),
+        ),
+        (
+            DialFailure(FailureReason.SEND_FAILED, "rpc error: code = Unavailable desc = transport is closing"),
+            (
+                b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
+                b"Failed to tunnel dial request: rpc error: code = Unavailable desc = transport is closing\r\n"
+            ),
+        ),
+        (
+            DialFailure(FailureReason.SEND_TIMED_OUT),
+            (
+                b"HTTP/1.1 504 Gateway Timeout\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
+                b"Failed to tunnel dial request: timed out waiting for backend dial\r\n"
+            ),
+        ),
+        (
+            DialFailure(FailureReason.AGENT_LOST),
+            (
+                b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
+                b"Backend context error: context canceled\r\n"
+            ),
+        ),
+        (
+            DialFailure(FailureReason.DIAL_TIMED_OUT),
+            (
+                b"HTTP/1.1 504 Gateway Timeout\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
+                b"Backend dial timeout: timed out waiting for backend dial\r\n"
+            ),
+        ),
+        (DialFailure(FailureReason.CANCELLED), b""),
+        (DialFailure(FailureReason.ANSWER_FAILED), b""),
+        (DialFailure(FailureReason.UNRECOGNIZED), b""),
+    ],
+)
+def test_http_reply_is_upstreams_to_the_byte(failure: DialFailure, reply: bytes) -> None:
+    assert dial_failure.http_reply(failure) == reply
+
+
+@pytest.mark.parametrize(
+    ("failure", "text"),
+    [
+        (DialFailure(FailureReason.NO_AGENT), "No agent available"),
+        (DialFailure(FailureReason.AGENT_ERROR, REFUSED), REFUSED),
+        (DialFailure(FailureReason.SEND_FAILED, "EOF"), "EOF"),
+        (DialFailure(FailureReason.SEND_TIMED_OUT), "timed out waiting for backend dial"),
+        (DialFailure(FailureReason.DIAL_TIMED_OUT), "timed out waiting for backend dial"),
+    ],
+)
+def test_grpc_error_text_is_upstreams(failure: DialFailure, text: str) -> None:
+    assert dial_failure.grpc_error_text(failure) == text
+
+
+@pytest.mark.parametrize("reason", FailureReason)
+def test_a_failure_never_looks_like_success(reason: FailureReason) -> None:
+    assert dial_failure.grpc_error_text(DialFailure(reason)) != ""
+
+
+@pytest.mark.parametrize(
+    ("reason", "label"),
+    [
+        (FailureReason.NO_AGENT, "no_agent"),
+        (FailureReason.AGENT_ERROR, "error_response"),
+        (FailureReason.SEND_FAILED, "backend_close"),
+        (FailureReason.AGENT_LOST, "backend_close"),
+        (FailureReason.SEND_TIMED_OUT, "backend_dial_timeout"),
+        (FailureReason.DIAL_TIMED_OUT, "backend_dial_timeout"),
+        (FailureReason.CANCELLED, "frontend_close"),
+        (FailureReason.ANSWER_FAILED, "send_rsp"),
+        (FailureReason.UNRECOGNIZED, "unrecognized_response"),
+    ],
+)
+def test_every_reason_has_one_of_upstreams_labels(reason: FailureReason, label: str) -> None:
+    assert dial_failure.metric_reason(DialFailure(reason)) == label
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("dial tcp 1.2.3.4:5: I/O Timeout", 504),
+        ("context deadline exceeded", 504),
+        ("socket: too many open files, timeout", 504),
+        ("socket: too many open files", 503),
+        ("dial tcp: lookup nowhere on 10.0.0.10:53: no such host", 502),
+        ("connect: connection timed out", 502),
+        ("remote error: tls: bad certificate", 502),
+        ("", 502),
+    ],
+)
+def test_the_first_matching_words_choose_the_status(text: str, code: int) -> None:
+    assert dial_failure.status_of_dial_error(text)[0] == code
+
+
+@given(st.text())
+def test_any_agent_text_makes_a_reply(text: str) -> None:
+    reply = dial_failure.http_reply(DialFailure(FailureReason.AGENT_ERROR, text))
+    assert reply.startswith(b"HTTP/1.1 50")
+
+
+@pytest.mark.parametrize(
+    ("errno_name", "text"),
+    [
+        ("ECONNREFUSED", "dial tcp [::1]:80: connect: connection refused"),
+        ("ENETUNREACH", "dial tcp [::1]:80: connect: network is unreachable"),
+        ("EHOSTUNREACH", "dial tcp [::1]:80: connect: no route to host"),
+        ("ECONNRESET", "dial tcp [::1]:80: connect: connection reset by peer"),
+        ("EACCES", "dial tcp [::1]:80: connect: permission denied"),
+        ("EMFILE", "dial tcp [::1]:80: socket: too many open files"),
+        ("ENFILE", "dial tcp [::1]:80: socket: too many open files in system"),
+        ("EXDEV", "dial tcp [::1]:80: connect: errno EXDEV"),
+    ],
+)
+def test_errno_becomes_the_words_of_go(errno_name: str, text: str) -> None:
+    address = dial_failure.join_host_port("::1", 80)
+    assert dial_failure.dial_error_text("tcp", address, errno_name) == text
+
+
+def test_every_errno_in_the_table_exists() -> None:
+    assert [name for name in dial_failure._GO_ERRNO_WORDS if not hasattr(errno, name)] == []
+
+
+def test_texts_around_the_connect_are_gos() -> None:
+    assert dial_failure.dial_timeout_text("tcp", "10.0.0.1:80") == "dial tcp 10.0.0.1:80: i/o timeout"
+    assert (
+        dial_failure.lookup_error_text("tcp", "nowhere", "10.0.0.10:53")
+        == "dial tcp: lookup nowhere on 10.0.0.10:53: no such host"
+    )
+    assert dial_failure.lookup_error_text("tcp", "nowhere", "") == "dial tcp: lookup nowhere: no such host"
+    assert dial_failure.lookup_timeout_text("tcp", "slow") == "dial tcp: lookup slow: i/o timeout"
+    assert dial_failure.no_suitable_address_text("tcp4", "::1") == "dial tcp4: address ::1: no suitable address found"
+
+
+def test_other_networks_than_tcp_are_refused_by_name() -> None:
+    assert dial_failure.unsupported_network_text("unix").startswith("dial unix: protocol not supported")
+    assert dial_failure.DIALABLE_NETWORKS == ("tcp", "tcp4", "tcp6")
+
+
+def test_endpoint_failures_are_timeouts_or_unknown() -> None:
+    assert dial_failure.endpoint_failure_reason(REFUSED) == "unknown"
+    assert dial_failure.endpoint_failure_reason(dial_failure.dial_timeout_text("tcp", "a:1")) == "timeout"
+    assert dial_failure.endpoint_failure_reason(dial_failure.dial_error_text("tcp", "a:1", "ETIMEDOUT")) == "timeout"
+
+
+@pytest.mark.parametrize(
+    ("address", "pair"),
+    [
+        ("127.0.0.1:80", ("127.0.0.1", 80)),
+        ("[::1]:80", ("::1", 80)),
+        ("[fe80::1%eth0]:65535", ("fe80::1%eth0", 65535)),
+        (":80", ("", 80)),
+        ("host:", ("host", 0)),
+        ("host:+80", ("host", 80)),
+        ("host:-0", ("host", 0)),
+        ("host:-", ("host", 0)),
+        ("host:HTTPS", ("host", 443)),
+    ],
+)
+def test_split_host_port_accepts_what_go_accepts(address: str, pair: tuple[str, int]) -> None:
+    assert dial_failure.split_host_port(address) == pair
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        ("", "missing address"),
+        ("foo", "address foo: missing port in address"),
+        ("[::1]", "address [::1]: missing port in address"),
+        ("[::1]x:80", "address [::1]x:80: missing port in address"),
+        ("::1", "address ::1: too many colons in address"),
+        ("[::1]::80", "address [::1]::80: too many colons in address"),
+        ("[::1:80", "address [::1:80: missing ']' in address"),
+        ("[a[b]:80", "address [a[b]:80: unexpected '[' in address"),
+        ("a]:80", "address a]:80: unexpected ']' in address"),
+        ("a:8]", "address a:8]: unexpected ']' in address"),
+        ("a:99999", "address 99999: invalid port"),
+        ("a:-1", "address -1: invalid port"),
+        ("a:" + "9" * 200, f"address {'9' * 200}: invalid port"),
+        ("a:8x", "lookup tcp/8x: unknown port"),
+        ("a:²", "lookup tcp/²: unknown port"),
+    ],
+)
+def test_split_host_port_refuses_with_the_words_of_go(address: str, text: str) -> None:
+    with pytest.raises(BadAddress) as caught:
+        dial_failure.split_host_port(address)
+    assert caught.value.text == text
+    assert dial_failure.bad_address_text("tcp", caught.value) == f"dial tcp: {text}"
+
+
+@given(st.text(alphabet=":a1.%"), st.integers(0, 65535))
+def test_split_undoes_join(host: str, port: int) -> None:
+    assert dial_failure.split_host_port(dial_failure.join_host_port(host, port)) == (host, port)
+
+
+@given(st.text(alphabet="[]:a1-+"))
+def test_any_address_is_split_or_refused_by_name(address: str) -> None:
+    try:
+        _, port = dial_failure.split_host_port(address)
+    except BadAddress as error:
+        assert error.text
+    else:
+        assert 0 <= port <= 65535
