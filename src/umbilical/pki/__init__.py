@@ -1,1 +1,5 @@
-"""CERTIFICATES: make and sign; the time is passed in. Pure apart from the key material that `cryptography` draws."""
+"""CERTIFICATES: make and sign. Imports nothing of ours.
+
+Pure apart from the key material that `cryptography` draws: the time is passed in, PEM goes out as bytes, and
+writing files with the right mode is `host`'s business.
+"""

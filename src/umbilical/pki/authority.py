@@ -1,0 +1,146 @@
+"""A certificate authority: made once, then signs leaf certificates from profiles. The time is always passed in."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from umbilical.pki.bundle import BundleError, KeyPair, PrivateKey, decode_certificates, decode_key, encode_pair
+from umbilical.pki.profiles import KeyType, Profile, Usage
+
+# Clocks of machines that are just being installed run apart; an hour is what OpenShift's installer allows as well.
+BACKDATE: Final = timedelta(hours=1)
+RSA_EXPONENT: Final = 65537
+_USAGE_OIDS: Final = {Usage.SERVER: ExtendedKeyUsageOID.SERVER_AUTH, Usage.CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}
+
+
+class Authority:
+    """A CA certificate with its key. `pair` is what to keep; the key in it signs for the whole cluster."""
+
+    def __init__(self, certificate: x509.Certificate, key: PrivateKey) -> None:
+        self._certificate = certificate
+        self._key = key
+        self.pair = encode_pair(certificate, key)
+
+    @classmethod
+    def create(
+        cls, common_name: str, now: datetime, lifetime: timedelta, key_type: KeyType = KeyType.RSA_2048
+    ) -> "Authority":
+        """Draw a key and sign it with itself. No path length is set, so intermediate CAs stay possible."""
+        key = _draw_key(key_type)
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+        builder = (
+            _dated(now, lifetime)
+            .subject_name(name)
+            .issuer_name(name)
+            .public_key(key.public_key())
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(_key_usage(signs_certificates=True, enciphers_keys=False), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        )
+        return cls(builder.sign(key, hashes.SHA256()), key)
+
+    @classmethod
+    def load(cls, pair: KeyPair) -> "Authority":
+        """Take up an authority that was made earlier.
+
+        Raises:
+            BundleError: not PEM, not a CA, or the key is another certificate's.
+        """
+        certificate = decode_certificates(pair.certificate)[0]
+        key = decode_key(pair.key)
+        if certificate.public_key() != key.public_key():
+            raise BundleError("the private key does not belong to the certificate")
+        if not _is_authority(certificate):
+            raise BundleError(f"{certificate.subject.rfc4514_string()} may not sign certificates")
+        return cls(certificate, key)
+
+    @property
+    def certificate_pem(self) -> bytes:
+        """What others need to trust us."""
+        return self.pair.certificate
+
+    def issue(self, profile: Profile, now: datetime, lifetime: timedelta) -> KeyPair:
+        """Draw a key for the profile and sign its certificate."""
+        key = _draw_key(profile.key_type)
+        public = key.public_key()
+        builder = (
+            _dated(now, lifetime)
+            .subject_name(_subject(profile))
+            .issuer_name(self._certificate.subject)
+            .public_key(public)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_leaf_key_usage(profile.key_type), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([_USAGE_OIDS[usage] for usage in profile.usages]), critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+            .add_extension(self._authority_key_identifier(), critical=False)
+        )
+        names = _alternative_names(profile)
+        if names:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        return encode_pair(builder.sign(self._key, hashes.SHA256()), key)
+
+    def _authority_key_identifier(self) -> x509.AuthorityKeyIdentifier:
+        """Repeat the CA's own identifier, whoever made it: two hash rules for one key would break the chain."""
+        try:
+            own = self._certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        except x509.ExtensionNotFound:
+            return x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
+
+
+def _draw_key(key_type: KeyType) -> PrivateKey:
+    if key_type is KeyType.ECDSA_P256:
+        return ec.generate_private_key(ec.SECP256R1())
+    return rsa.generate_private_key(RSA_EXPONENT, 2048)
+
+
+def _dated(now: datetime, lifetime: timedelta) -> x509.CertificateBuilder:
+    start = now.astimezone(UTC).replace(microsecond=0)
+    return (
+        x509.CertificateBuilder()
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start - BACKDATE)
+        .not_valid_after(start + lifetime)
+    )
+
+
+def _subject(profile: Profile) -> x509.Name:
+    organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in profile.organizations]
+    return x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, profile.common_name)])
+
+
+def _alternative_names(profile: Profile) -> list[x509.GeneralName]:
+    return [
+        *(x509.DNSName(name) for name in profile.dns_names),
+        *(x509.IPAddress(address) for address in profile.ip_addresses),
+    ]
+
+
+def _leaf_key_usage(key_type: KeyType) -> x509.KeyUsage:
+    # An ECDSA key cannot encipher another key: RFC 8813 §3.
+    return _key_usage(signs_certificates=False, enciphers_keys=key_type is KeyType.RSA_2048)
+
+
+def _key_usage(*, signs_certificates: bool, enciphers_keys: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=enciphers_keys,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _is_authority(certificate: x509.Certificate) -> bool:
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        return False

@@ -1,0 +1,62 @@
+"""PEM in and out: a certificate with its key, and bundles of certificates. Bytes only; files are `host`'s business."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+
+
+class BundleError(Exception):
+    """The PEM text is not what it was given as."""
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """A certificate and its private key, both PEM. The key stays out of `repr`, so it cannot slip into a log."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+
+
+def encode_pair(certificate: x509.Certificate, key: PrivateKey) -> KeyPair:
+    return KeyPair(encode_certificates([certificate]), encode_key(key))
+
+
+def encode_certificates(certificates: Iterable[x509.Certificate]) -> bytes:
+    return b"".join(certificate.public_bytes(serialization.Encoding.PEM) for certificate in certificates)
+
+
+def decode_certificates(pem: bytes) -> list[x509.Certificate]:
+    """Read every certificate of a bundle, at least one."""
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError as error:
+        raise BundleError(f"no readable certificate: {error}") from error
+
+
+def encode_key(key: PrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def decode_key(pem: bytes) -> PrivateKey:
+    try:
+        key = serialization.load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError) as error:
+        raise BundleError(f"no readable private key: {error}") from error
+    if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
+        raise BundleError(f"neither an RSA nor an ECDSA key: {type(key).__name__}")
+    return key
+
+
+def join_bundle(*bundles: bytes) -> bytes:
+    """Join PEM bundles, each certificate once: what a CA rotation needs for its overlap."""
+    unique: dict[bytes, x509.Certificate] = {}
+    for certificate in (found for bundle in bundles for found in decode_certificates(bundle)):
+        unique.setdefault(certificate.public_bytes(serialization.Encoding.DER), certificate)
+    return encode_certificates(unique.values())
