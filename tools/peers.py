@@ -194,10 +194,15 @@ def _go_toolchain() -> str:
 def _run_go(go: str, module: Module, arguments: list[str], step: str) -> None:
     """Run Go in the module's folder; its chatter is shown only when it fails."""
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": GO_FLAGS, "GOWORK": "off"}
-    command = [go, *arguments]
     try:
         done = subprocess.run(
-            command, cwd=module.source, env=environment, capture_output=True, text=True, timeout=GO_TIMEOUT_SECONDS
+            [go, *arguments],
+            cwd=module.source,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=GO_TIMEOUT_SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise _build_error(module, step, f"no end after {GO_TIMEOUT_SECONDS:.0f} s") from error
@@ -210,13 +215,17 @@ def _last_line(text: str) -> str:
     return lines[-1] if lines else ""
 
 
+def _packages(module: Module) -> str:
+    return " ".join(program.package for program in module.programs if not program.is_test_suite)
+
+
 def _build_error(module: Module, step: str, why: str) -> PeerError:
     if "requires go >=" in why:
         remedy = "install the Go version named above, or let Go fetch it: GOTOOLCHAIN=auto make peers"
     elif step == "download":
         remedy = "check that the Go module registry can be reached (`go env GOPROXY`), then run `make peers` again"
     else:
-        remedy = f"run `go build ./...` in peers/{module.name} to see all of Go's messages, then `make peers` again"
+        remedy = f"see all of Go's messages: cd peers/{module.name} && go build -v {_packages(module)}"
     return PeerError("UMB902", f"peer build failed: {module.name} {module.version}, {step}", why, remedy)
 
 

@@ -97,7 +97,7 @@ func dialGRPC(uds, address string) (net.Conn, error) {
 			return d.DialContext(ctx, "unix", uds)
 		}),
 		grpc.WithBlock(),
-		grpc.FailOnNonTempDialError(true),
+		grpc.WithReturnConnectionError(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 	)
 	if err != nil {

@@ -1,0 +1,172 @@
+"""The builder of real peers, run as a user runs it, with a stand-in for the Go toolchain."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import peers
+
+SCRIPT = Path(peers.__file__)
+# Writes what it was called with into the file that -o names; `mod download` has none.
+STAND_IN_GO = """#!/bin/sh
+echo "$*" >> "$GO_CALLS"
+while [ $# -gt 0 ]; do
+  if [ "$1" = -o ]; then printf '#!/bin/sh\\n' > "$2"; chmod 755 "$2"; fi
+  shift
+done
+"""
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "umbilical" / "peers"
+
+
+@pytest.fixture
+def run(tmp_path: Path, cache: Path) -> Run:
+    """Run the script with a PATH that holds only the stand-in, or nothing."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+
+    def run_script(*arguments: str, go: str | None = STAND_IN_GO) -> subprocess.CompletedProcess[str]:
+        if go is not None:
+            (tools / "go").write_text(go)
+            (tools / "go").chmod(0o755)
+        path = f"{tools}:/usr/bin:/bin" if go is not None else str(tools)
+        environment = {**os.environ, "PATH": path, "GO_CALLS": str(tmp_path / "calls")}
+        command = [sys.executable, str(SCRIPT), *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    return run_script
+
+
+def calls(tmp_path: Path) -> list[str]:
+    return (tmp_path / "calls").read_text().splitlines()
+
+
+def test_build_without_go_names_the_remedy_in_three_lines(run: Run) -> None:
+    done = run("build", "--group", "konnectivity", go=None)
+
+    first, why, remedy = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert first == "UMB901 no Go toolchain"
+    assert why.startswith("  why: ")
+    assert remedy.startswith("  next: install Go ")
+
+
+def test_failed_download_names_the_registry_and_gives_go_s_own_reason(run: Run) -> None:
+    done = run("build", "--group", "bench", go="#!/bin/sh\necho 'go: no such host' >&2\nexit 1\n")
+
+    first, why, remedy = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert first.startswith("UMB902 peer build failed: bench ")
+    assert why == "  why: go: no such host"
+    assert "registry" in remedy
+
+
+def test_go_that_is_too_old_is_answered_with_the_version_to_install(run: Run) -> None:
+    complaint = "go: go.mod requires go >= 1.26.2 (running go 1.19)"
+    done = run("build", "--group", "bench", go=f"#!/bin/sh\necho '{complaint}' >&2\nexit 1\n")
+
+    assert complaint in done.stderr
+    assert "next: install the Go version named above" in done.stderr
+
+
+def test_failed_build_leaves_nothing_behind(run: Run, cache: Path) -> None:
+    done = run("build", "--group", "bench", go='#!/bin/sh\n[ "$1" = mod ] || { echo boom >&2; exit 1; }\n')
+
+    assert done.returncode == 1
+    assert "build of umbilical-load" in done.stderr
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
+
+
+def test_build_makes_a_flat_folder_and_then_only_what_is_missing(run: Run, cache: Path, tmp_path: Path) -> None:
+    first = run("build", "--group", "konnectivity")
+    (folder,) = cache.iterdir()
+    built = sorted(path.name for path in folder.iterdir())
+    (folder / "proxy-agent").unlink()
+    calls_before = len(calls(tmp_path))
+    second = run("build", "--group", "konnectivity")
+
+    assert first.returncode == second.returncode == 0
+    assert folder.name == "konnectivity-v0.36.0"
+    assert built == ["proxy-agent", "proxy-server", "proxy-test-client", "proxy-test-server", "proxy-tests"]
+    download, build = calls(tmp_path)[calls_before:]
+    assert download == "mod download"
+    assert build.endswith("/cmd/agent")
+
+
+def test_build_with_everything_cached_needs_no_go(run: Run) -> None:
+    assert run("build", "--group", "bench").returncode == 0
+    Path(os.environ["XDG_CACHE_HOME"]).parent.joinpath("bin", "go").unlink()
+
+    assert run("build", "--group", "bench", go=None).returncode == 0
+
+
+def test_path_prints_where_a_cached_program_lies_and_fails_otherwise(run: Run, cache: Path) -> None:
+    absent = run("path", "umbilical-load")
+    run("build", "--group", "bench")
+    present = run("path", "umbilical-load")
+
+    assert (absent.returncode, absent.stdout) == (1, "")
+    assert present.returncode == 0
+    assert Path(present.stdout.strip()).parent.parent == cache
+
+
+def test_binary_is_none_for_a_name_that_no_group_builds(cache: Path) -> None:
+    stray = cache / "konnectivity-v0.36.0" / "stray"
+    stray.parent.mkdir(parents=True)
+    stray.write_text("#!/bin/sh\n")
+    stray.chmod(0o755)
+
+    assert peers.binary("stray") is None
+
+
+def test_changed_source_gives_the_generator_a_new_folder(tmp_path: Path) -> None:
+    (tmp_path / "main.go").write_text("package main\n")
+    before = peers.source_digest(tmp_path)
+    (tmp_path / "notes.txt").write_text("not a source")
+    unchanged = peers.source_digest(tmp_path)
+    (tmp_path / "main.go").write_text("package main // changed\n")
+
+    assert before == unchanged
+    assert before != peers.source_digest(tmp_path)
+
+
+def test_every_version_in_the_table_is_the_one_that_go_mod_pins() -> None:
+    pins = {"konnectivity": peers.UPSTREAM, "etcd": "go.etcd.io/etcd/server/v3", "kubernetes": "k8s.io/kubernetes"}
+    modules = {module.name: module for group in peers.groups().values() for module in group}
+
+    for name, path in pins.items():
+        text = (modules[name].source / "go.mod").read_text()
+        assert re.search(rf"^(require )?\s*{re.escape(path)} {re.escape(modules[name].version)}$", text, re.MULTILINE)
+
+
+def test_every_staging_module_of_kubernetes_is_the_published_one() -> None:
+    text = (peers.MODULES / "kubernetes" / "go.mod").read_text()
+    replaced = re.findall(r"^\t(\S+) => (\S+) (\S+)$", text, re.MULTILINE)
+
+    assert len(replaced) > 30
+    assert all(old == new and version == "v0.36.3" for old, new, version in replaced)
+
+
+def test_every_kubernetes_program_is_among_the_pinned_imports() -> None:
+    pins = (peers.MODULES / "kubernetes" / "pins.go").read_text()
+    (module,) = (module for module in peers.groups()["kubernetes"] if module.name == "kubernetes")
+
+    assert all(f'_ "{program.package}"' in pins for program in module.programs)
+
+
+def test_kubernetes_programs_are_told_their_version() -> None:
+    flags = peers.kubernetes_linker_flags("v1.36.3")
+
+    assert "-X k8s.io/component-base/version.gitVersion=v1.36.3" in flags
+    assert "-X k8s.io/client-go/pkg/version.gitMinor=36" in flags
