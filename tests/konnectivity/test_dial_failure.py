@@ -236,7 +236,6 @@ def test_split_undoes_join(host: str, port: int) -> None:
 def test_any_address_is_split_or_refused_by_name(address: str) -> None:
     try:
         _, port = dial_failure.split_host_port(address)
-    except BadAddress as error:
-        assert error.text
-    else:
-        assert 0 <= port <= 65535
+    except BadAddress:
+        return
+    assert 0 <= port <= 65535
