@@ -1,0 +1,210 @@
+"""Child processes with their output in a file: start, wait until ready, stop by pid, and always clean up."""
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from umbilical.host.errors import HostError
+
+STOP_SECONDS: Final = 10.0
+POLL_SECONDS: Final = 0.05
+LOG_LINES_SHOWN: Final = 5
+
+
+class Child:
+    """One running program. Leaving its `with` block stops it."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.name = name
+        self.log = log
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative: the signal that ended it."""
+        return self._process.poll()
+
+    @property
+    def is_running(self) -> bool:
+        return self.exit_code is None
+
+    def log_text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def send_signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def wait(self, timeout_seconds: float) -> int:
+        """Wait for the end and return the exit code.
+
+        Raises:
+            HostError: it still runs.
+        """
+        try:
+            return self._process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired as error:
+            raise self._trouble(f"did not end within {timeout_seconds:g} s") from error
+
+    def wait_ready(
+        self, is_ready: Callable[[], bool], timeout_seconds: float, poll_seconds: float = POLL_SECONDS
+    ) -> None:
+        """Ask until the answer is yes; an `OSError` counts as "not yet", since nothing may listen so far.
+
+        Raises:
+            HostError: it ended, or the time did; the last lines of its log are in the message.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        while not _answers(is_ready):
+            if not self.is_running:
+                raise self._trouble(f"ended with {self.exit_code} before it was ready")
+            if time.monotonic() >= deadline:
+                raise self._trouble(f"not ready after {timeout_seconds:g} s")
+            time.sleep(poll_seconds)
+
+    def stop(self, timeout_seconds: float = STOP_SECONDS) -> int:
+        """End it by SIGTERM, after the timeout by SIGKILL; return the exit code. Stopping twice is fine."""
+        if self.is_running:
+            self._process.terminate()
+            try:
+                return self._process.wait(timeout_seconds)
+            except subprocess.TimeoutExpired:
+                return self.kill()
+        return self._process.wait()
+
+    def kill(self) -> int:
+        """End it at once and return the exit code."""
+        self._process.kill()
+        return self._process.wait()
+
+    def __enter__(self) -> "Child":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _trouble(self, what: str) -> HostError:
+        lines = self.log_text().splitlines()[-LOG_LINES_SHOWN:]
+        why = " | ".join(line.strip() for line in lines) or "its log is empty"
+        return HostError("UMB802", f"{self.name} (pid {self.pid}) {what}", why, f"read its log: {self.log}")
+
+
+def start(
+    command: Sequence[str | os.PathLike[str]],
+    log: Path,
+    *,
+    name: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Child:
+    """Start a program with both outputs appended to `log` (mode 0600: programs print what they should not).
+
+    It leads a session of its own, so that Ctrl-C in the terminal reaches us alone and we stop it in order.
+
+    Raises:
+        HostError: there is no such program, or it may not be run.
+    """
+    title = name or Path(command[0]).name
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            env=None if environment is None else {**os.environ, **environment},
+            cwd=folder,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise _cannot_start(title, error) from error
+    finally:
+        os.close(descriptor)
+    return Child(title, process, log)
+
+
+def run(command: Sequence[str | os.PathLike[str]], timeout_seconds: float, stdin: bytes | None = None) -> str:
+    """Run a program to its end and return what it printed.
+
+    Raises:
+        HostError: it could not be started, failed, or took too long.
+    """
+    title = Path(command[0]).name
+    try:
+        done = subprocess.run(command, input=stdin, capture_output=True, timeout=timeout_seconds, check=False)
+    except OSError as error:
+        raise _cannot_start(title, error) from error
+    except subprocess.TimeoutExpired as error:
+        raise _failed(command, f"no end after {timeout_seconds:g} s") from error
+    if done.returncode != 0:
+        raise _failed(command, done.stderr.decode(errors="replace").strip() or f"it exited with {done.returncode}")
+    return done.stdout.decode()
+
+
+def stop_pid(pid: int, timeout_seconds: float = STOP_SECONDS) -> None:
+    """End a process that is not our child: SIGTERM, after the timeout SIGKILL. One that is gone is fine."""
+    try:
+        # A pidfd keeps naming the same process even if its number is given to another one meanwhile.
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        _stop_by_descriptor(descriptor, timeout_seconds)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def children() -> Iterator[list[Child]]:
+    """Keep a list of programs; at the end they are stopped, the last started first."""
+    started: list[Child] = []
+    try:
+        yield started
+    finally:
+        for child in reversed(started):
+            child.stop()
+
+
+def _answers(is_ready: Callable[[], bool]) -> bool:
+    try:
+        return is_ready()
+    except OSError:
+        return False
+
+
+def _stop_by_descriptor(descriptor: int, timeout_seconds: float) -> None:
+    try:
+        signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+        if not _ended_within(descriptor, timeout_seconds):
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            _ended_within(descriptor, timeout_seconds)
+    except ProcessLookupError:
+        return
+
+
+def _ended_within(descriptor: int, timeout_seconds: float) -> bool:
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    return bool(waiting.poll(timeout_seconds * 1000))
+
+
+def _cannot_start(title: str, error: OSError) -> HostError:
+    why = error.strerror or str(error)
+    return HostError("UMB803", f"cannot start {title}", why, f"check that it is installed: command -v {title}")
+
+
+def _failed(command: Sequence[str | os.PathLike[str]], why: str) -> HostError:
+    shown = " ".join(os.fspath(part) for part in command)
+    return HostError("UMB804", f"{Path(command[0]).name} failed", why, f"run it by hand: {shown}")
