@@ -1,0 +1,56 @@
+"""What every interop test stands on: a namespace of its own, certificates, and running pairs that tell their logs."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.interop.namespace import own_namespace
+from tests.support.tunnel_pair import Shape, TunnelPair
+from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
+
+StartPair = Callable[..., TunnelPair]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything here needs the namespace, and so root."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.root)
+
+
+@pytest.fixture(scope="package", autouse=True)
+def namespace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with own_namespace(tmp_path_factory.mktemp("namespace")):
+        yield
+
+
+@pytest.fixture(scope="package")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> TunnelPki:
+    return make_tunnel_pki(tmp_path_factory.mktemp("pki"))
+
+
+@pytest.fixture
+def start_pair(pki: TunnelPki, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[StartPair]:
+    """Give a function that starts a pair; all of them are stopped, and their logs shown if the test failed."""
+    with ExitStack() as stack:
+
+        def start(shape: Shape, *, agents: bool = True, **flags: Any) -> TunnelPair:
+            folder = tmp_path / str(len(list(tmp_path.iterdir())))
+            folder.mkdir()
+            pair = TunnelPair(shape, pki, folder, **flags)
+            stack.callback(print_logs, pair)
+            stack.callback(pair.stop)
+            pair.start_server()
+            if agents:
+                pair.start_agent()
+            return pair
+
+        yield start
+
+
+def print_logs(pair: TunnelPair) -> None:
+    """Pytest shows this beside a failure and swallows it otherwise."""
+    print(pair.logs())
