@@ -1,0 +1,192 @@
+"""gRPC over HTTP/2: length-prefixed messages, status and trailers, the headers of a call."""
+
+from typing import Final
+
+from umbilical.wire.errors import ProtocolViolation
+
+PREFIX_BYTES: Final = 5
+MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+"""grpc-go's receive limit on both ends."""
+
+OK: Final = 0
+CANCELLED: Final = 1
+UNKNOWN: Final = 2
+INVALID_ARGUMENT: Final = 3
+RESOURCE_EXHAUSTED: Final = 8
+UNIMPLEMENTED: Final = 12
+INTERNAL: Final = 13
+UNAVAILABLE: Final = 14
+
+CODE_NAMES: Final = (
+    "OK",
+    "Canceled",
+    "Unknown",
+    "InvalidArgument",
+    "DeadlineExceeded",
+    "NotFound",
+    "AlreadyExists",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "FailedPrecondition",
+    "Aborted",
+    "OutOfRange",
+    "Unimplemented",
+    "Internal",
+    "Unavailable",
+    "DataLoss",
+    "Unauthenticated",
+)
+
+_PRINTABLE: Final = frozenset(range(0x20, 0x7F)) - {ord("%")}
+
+
+class MessageReader:
+    """Cuts messages out of DATA payloads. A message that lies whole in the receive buffer is not copied.
+
+    Feed a payload, then call `next_message` until it is False; the message is `source[start:end]`, valid until
+    the next call.
+    """
+
+    def __init__(self) -> None:
+        self.source: bytes | bytearray = b""
+        self.view = memoryview(b"")
+        self.start = 0
+        self.end = 0
+        self._input: bytearray = bytearray()
+        self._input_view = memoryview(b"")
+        self._position = 0
+        self._limit = 0
+        self._partial: bytearray | None = None
+        self._missing = 0
+
+    def feed(self, source: bytearray, view: memoryview, start: int, end: int) -> None:
+        self._input = source
+        self._input_view = view
+        self._position = start
+        self._limit = end
+
+    def next_message(self) -> bool:
+        if self._partial is not None:
+            return self._resume()
+        position = self._position
+        available = self._limit - position
+        if available >= PREFIX_BYTES:
+            source = self._input
+            length = source[position + 1] << 24 | source[position + 2] << 16 | source[position + 3] << 8
+            length |= source[position + 4]
+            if source[position] != 0 or length > MAX_MESSAGE_BYTES:
+                self._refuse(source[position], length)
+            end = position + PREFIX_BYTES + length
+            if end <= self._limit:
+                self.source = source
+                self.view = self._input_view
+                self.start = position + PREFIX_BYTES
+                self.end = end
+                self._position = end
+                return True
+            self._missing = end - self._limit
+        elif available == 0:
+            return False
+        else:
+            self._missing = 0  # not even the prefix is whole: how much is missing is not known yet
+        self._partial = bytearray(self._input_view[position : self._limit])
+        self._position = self._limit
+        return False
+
+    def idle(self) -> bool:
+        """True between messages: ending here loses nothing."""
+        return self._partial is None
+
+    def _resume(self) -> bool:
+        partial = self._partial
+        assert partial is not None
+        if len(partial) < PREFIX_BYTES:
+            self._take(partial, PREFIX_BYTES - len(partial))
+            if len(partial) < PREFIX_BYTES:
+                return False
+            length = int.from_bytes(partial[1:PREFIX_BYTES], "big")
+            if partial[0] != 0 or length > MAX_MESSAGE_BYTES:
+                self._refuse(partial[0], length)
+            self._missing = length
+        self._missing -= self._take(partial, self._missing)
+        if self._missing:
+            return False
+        self._partial = None
+        self.source = partial
+        self.view = memoryview(partial)
+        self.start = PREFIX_BYTES
+        self.end = len(partial)
+        return True
+
+    def _take(self, partial: bytearray, wanted: int) -> int:
+        taken = min(wanted, self._limit - self._position)
+        partial += self._input_view[self._position : self._position + taken]
+        self._position += taken
+        return taken
+
+    def _refuse(self, flag: int, length: int) -> None:
+        if flag:
+            raise ProtocolViolation(INTERNAL, f"message flag {flag}: compression was not negotiated")
+        raise ProtocolViolation(
+            RESOURCE_EXHAUSTED, f"received message larger than max ({length} vs. {MAX_MESSAGE_BYTES})"
+        )
+
+
+def message_prefix(length: int) -> bytes:
+    return b"\x00" + length.to_bytes(4, "big")
+
+
+def encode_status_message(text: str) -> bytes:
+    """Percent-encode as the gRPC specification asks for `grpc-message`."""
+    return b"".join([bytes((byte,)) if byte in _PRINTABLE else b"%%%02X" % byte for byte in text.encode()])
+
+
+def decode_status_message(value: bytes) -> str:
+    out = bytearray()
+    position = 0
+    while position < len(value):
+        byte = value[position]
+        if byte == 0x25:
+            try:
+                out.append(int(value[position + 1 : position + 3], 16))
+                position += 3
+                continue
+            except ValueError:
+                pass  # not an escape after all: keep it, a status text must never fail
+        out.append(byte)
+        position += 1
+    return out.decode("utf-8", "replace")
+
+
+def request_headers(path: bytes, authority: bytes, scheme: bytes, user_agent: bytes) -> list[tuple[bytes, bytes]]:
+    return [
+        (b":method", b"POST"),
+        (b":scheme", scheme),
+        (b":path", path),
+        (b":authority", authority),
+        (b"content-type", b"application/grpc"),
+        (b"user-agent", user_agent),
+        (b"te", b"trailers"),
+    ]
+
+
+RESPONSE_HEADERS: Final = [(b":status", b"200"), (b"content-type", b"application/grpc")]
+
+
+def trailers(status: int, message: str) -> list[tuple[bytes, bytes]]:
+    fields = [(b"grpc-status", str(status).encode())]
+    if message:
+        fields.append((b"grpc-message", encode_status_message(message)))
+    return fields
+
+
+def status_of(headers: list[tuple[bytes, bytes]]) -> tuple[int, str]:
+    """The status that trailers carry; UNKNOWN when they carry none."""
+    status, message = UNKNOWN, "the stream ended without a gRPC status"
+    for name, value in headers:
+        if name == b"grpc-status":
+            status = int(value) if value.isdigit() else UNKNOWN
+            message = "" if message.startswith("the stream ended") else message
+        elif name == b"grpc-message":
+            message = decode_status_message(value)
+    return status, message

@@ -1,0 +1,86 @@
+"""Header lists through the `hpack` package, with limits.
+
+Encoding never touches the dynamic table, so equal lists give equal bytes and are encoded once. Decoding the first
+block of a connection depends on nothing but its bytes, and clients such as kube-apiserver open a connection per
+tunnel with the same block each time: those are remembered, and a decoder is made only for a second block.
+"""
+
+from functools import lru_cache
+from typing import Final
+
+from hpack import Decoder, Encoder, HPACKError, NeverIndexedHeaderTuple
+
+from umbilical.wire.errors import ProtocolViolation
+from umbilical.wire.http2.frames import COMPRESSION_ERROR, ENHANCE_YOUR_CALM
+
+HeaderList = list[tuple[bytes, bytes]]
+
+MAX_HEADER_LIST_BYTES: Final = 65_536
+"""Security limit: what a peer may make us hold for one header list. A service-account token is about 1.5 KiB."""
+_REMEMBERED_BLOCKS: Final = 256
+_REMEMBERED_BLOCK_BYTES: Final = 1024
+
+
+@lru_cache(maxsize=1024)
+def _encode(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
+    return _encode_anew(list(headers))
+
+
+def _encode_anew(headers: HeaderList) -> bytes:
+    encoder = Encoder()
+    return bytes(encoder.encode([NeverIndexedHeaderTuple(name, value) for name, value in headers], huffman=False))
+
+
+def encode_headers(headers: HeaderList) -> bytes:
+    if _has_secret(headers):  # must not stay behind in a cache
+        return _encode_anew(headers)
+    return _encode(tuple(headers))
+
+
+class HeaderDecoder:
+    """The receiving half of one connection's header compression."""
+
+    _first_blocks: dict[bytes, HeaderList] = {}
+
+    def __init__(self) -> None:
+        self._decoder: Decoder | None = None
+        self._replay: bytes | None = None
+
+    def decode(self, block: bytes) -> HeaderList:
+        if self._decoder is None and self._replay is None:
+            return self._decode_first(block)
+        return self._decode_next(block)
+
+    def _decode_first(self, block: bytes) -> HeaderList:
+        known = HeaderDecoder._first_blocks.get(block)
+        if known is None:
+            known = self._decode_next(block)
+            if len(block) <= _REMEMBERED_BLOCK_BYTES and not _has_secret(known):
+                if len(HeaderDecoder._first_blocks) >= _REMEMBERED_BLOCKS:
+                    HeaderDecoder._first_blocks.clear()
+                HeaderDecoder._first_blocks[block] = known
+            return known
+        self._replay = block
+        return known
+
+    def _decode_next(self, block: bytes) -> HeaderList:
+        decoder = self._decoder
+        if decoder is None:
+            decoder = self._decoder = Decoder(max_header_list_size=MAX_HEADER_LIST_BYTES)
+            if self._replay is not None:
+                _run(decoder, self._replay)
+                self._replay = None
+        return _run(decoder, block)
+
+
+def _run(decoder: Decoder, block: bytes) -> HeaderList:
+    try:
+        return [(bytes(name), bytes(value)) for name, value in decoder.decode(block, raw=True)]
+    except HPACKError as error:
+        too_large = type(error).__name__ == "OversizedHeaderListError"
+        code = ENHANCE_YOUR_CALM if too_large else COMPRESSION_ERROR
+        raise ProtocolViolation(code, f"header block: {error}") from error
+
+
+def _has_secret(headers: HeaderList) -> bool:
+    return any(name == b"authorization" for name, _ in headers)

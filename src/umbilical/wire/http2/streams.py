@@ -1,0 +1,48 @@
+"""One HTTP/2 stream: its state, its two windows, and messages that wait for room.
+
+IDLE -> OPEN -> HALF_CLOSED_LOCAL  -> CLOSED
+             -> HALF_CLOSED_REMOTE -> CLOSED
+"""
+
+from collections import deque
+from typing import Final
+
+from umbilical.wire.grpc import MessageReader
+
+OPEN: Final = 1
+HALF_CLOSED_LOCAL: Final = 2
+HALF_CLOSED_REMOTE: Final = 3
+CLOSED: Final = 4
+
+
+class Stream:
+    def __init__(self, stream_id: int, send_window: int, receive_window: int) -> None:
+        self.stream_id: Final = stream_id
+        self.state = OPEN
+        self.send_window = send_window
+        self.receive_window = receive_window
+        """What the peer may still send."""
+        self.uncredited = 0
+        """Bytes taken from the peer for which no WINDOW_UPDATE has gone out yet."""
+        self.backlog: deque[bytes] = deque()
+        """Whole gRPC messages (control packets) that found no window, oldest first."""
+        self.backlog_bytes = 0
+        self.finish: bytes | None = None
+        """Trailers that follow the backlog."""
+        self.reader: Final = MessageReader()
+        self.answered = False
+        """We sent at least the response headers: a reset now is ordinary life, not an attack."""
+        self.owner: object | None = None
+        """What the shell hangs here."""
+
+    def can_send(self) -> bool:
+        return self.state in (OPEN, HALF_CLOSED_REMOTE)
+
+    def can_receive(self) -> bool:
+        return self.state in (OPEN, HALF_CLOSED_LOCAL)
+
+    def end_local(self) -> None:
+        self.state = CLOSED if self.state in (HALF_CLOSED_REMOTE, CLOSED) else HALF_CLOSED_LOCAL
+
+    def end_remote(self) -> None:
+        self.state = CLOSED if self.state in (HALF_CLOSED_LOCAL, CLOSED) else HALF_CLOSED_REMOTE
