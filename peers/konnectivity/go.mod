@@ -3,6 +3,7 @@ module umbilical.invalid/peers/konnectivity
 go 1.26.2
 
 require (
+	go.uber.org/goleak v1.3.0
 	sigs.k8s.io/apiserver-network-proxy v0.36.0
 	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.36.0
 )

@@ -5,6 +5,9 @@
 package pins
 
 import (
+	// Only the test suite needs it, and a suite cannot be imported.
+	_ "go.uber.org/goleak"
+
 	_ "sigs.k8s.io/apiserver-network-proxy/cmd/agent"
 	_ "sigs.k8s.io/apiserver-network-proxy/cmd/server"
 	_ "sigs.k8s.io/apiserver-network-proxy/cmd/test-client"
