@@ -27,6 +27,10 @@ class AgentLink:
         self.draining = False
         self.connections: dict[int, object] = {}
         """By the connection ID that the agent chose; filled by the switchboard."""
+        self.pending: dict[int, object] = {}
+        """By dial ID: asked of this agent, not answered yet; filled by the switchboard."""
+        self.answered_orphans: dict[int, None] = {}
+        """Connection IDs that nobody owns and whose close was requested already, oldest first."""
         self.shell: object | None = None
         """What the tunnel room hangs on it: the stream itself."""
 

@@ -1,0 +1,128 @@
+"""The agent's rules for one server connection: dials, connections and their ends. Events in, commands out."""
+
+from typing import Final
+
+from umbilical.konnectivity.commands import (
+    CONNECTED,
+    DIALLING,
+    FLUSHING,
+    GONE,
+    AbortEndpoint,
+    CancelDial,
+    Command,
+    EndpointConnection,
+    FlushAndClose,
+    StartDial,
+    ToServer,
+)
+from umbilical.konnectivity.dial_failure import DIALABLE_NETWORKS, unsupported_network_text
+from umbilical.wire import packets
+from umbilical.wire.packets import DialRequest
+
+REMEMBERED_STRAYS: Final = 4_096
+"""Connection IDs whose stray DATA was answered already."""
+
+
+class AgentSession:
+    def __init__(self) -> None:
+        self.connections: Final[dict[int, EndpointConnection]] = {}
+        """By connection ID, dialling ones included."""
+        self._dialling: Final[dict[int, EndpointConnection]] = {}
+        self._last_connection_id = 0
+        self._answered_strays: Final[dict[int, None]] = {}
+
+    def is_idle(self) -> bool:
+        """Neither a tunnel nor a dial exists."""
+        return not self.connections
+
+    def open_count(self) -> int:
+        return len(self.connections) - len(self._dialling)
+
+    # ------------------------------------------------------------------ dials
+
+    def dial_requested(self, request: DialRequest) -> list[Command]:
+        self._last_connection_id += 1  # consumed even when the dial fails, as upstream does
+        if request.protocol not in DIALABLE_NETWORKS:
+            text = unsupported_network_text(request.protocol)
+            return [_dial_answer(text, 0, request.dial_id)]
+        if request.dial_id in self._dialling:
+            return [_dial_answer("dial ID is already in use", 0, request.dial_id)]
+        connection = EndpointConnection(request.dial_id, self._last_connection_id, request.protocol, request.address)
+        self.connections[connection.connection_id] = connection
+        self._dialling[connection.dial_id] = connection
+        return [StartDial(connection)]
+
+    def dial_succeeded(self, connection: EndpointConnection) -> list[Command]:
+        self._dialling.pop(connection.dial_id, None)
+        connection.state = CONNECTED
+        return [_dial_answer("", connection.connection_id, connection.dial_id)]
+
+    def dial_failed(self, connection: EndpointConnection, text: str) -> list[Command]:
+        self._forget(connection)
+        return [_dial_answer(text, 0, connection.dial_id)]
+
+    def dial_cancelled(self, dial_id: int) -> list[Command]:
+        """DIAL_CLS: the client has gone; a socket must not be opened for nobody (fault C6)."""
+        connection = self._dialling.get(dial_id)
+        if connection is None:
+            return []
+        self._forget(connection)
+        return [CancelDial(connection)]
+
+    # ------------------------------------------------------------------ connections
+
+    def close_requested(self, connection_id: int) -> list[Command]:
+        connection = self.connections.get(connection_id)
+        if connection is None:
+            return [_close_answer("Unknown connectID", connection_id)]
+        if connection.state == DIALLING:
+            self._forget(connection)
+            return [CancelDial(connection), _close_answer("", connection_id)]
+        if connection.state == FLUSHING:
+            return []
+        connection.state = FLUSHING
+        return [FlushAndClose(connection)]
+
+    def endpoint_flushed(self, connection: EndpointConnection) -> list[Command]:
+        return self._closed(connection, "")
+
+    def endpoint_ended(self, connection: EndpointConnection, error: str) -> list[Command]:
+        """The endpoint closed or failed; what it sent before is already on its way to the server."""
+        return self._closed(connection, error)
+
+    def _closed(self, connection: EndpointConnection, error: str) -> list[Command]:
+        if connection.state == GONE:
+            return []
+        self._forget(connection)
+        return [_close_answer(error, connection.connection_id)]
+
+    def stray_data(self, connection_id: int) -> list[Command]:
+        """DATA for a connection that we do not have: say so once (fault P7)."""
+        strays = self._answered_strays
+        if connection_id == 0 or connection_id in strays:
+            return []
+        if len(strays) >= REMEMBERED_STRAYS:
+            del strays[next(iter(strays))]
+        strays[connection_id] = None
+        return [_close_answer("unrecognized connectID", connection_id)]
+
+    def server_lost(self) -> list[Command]:
+        commands: list[Command] = []
+        for connection in list(self.connections.values()):
+            dialling = connection.state == DIALLING
+            self._forget(connection)
+            commands.append(CancelDial(connection) if dialling else AbortEndpoint(connection))
+        return commands
+
+    def _forget(self, connection: EndpointConnection) -> None:
+        connection.state = GONE
+        self.connections.pop(connection.connection_id, None)
+        self._dialling.pop(connection.dial_id, None)
+
+
+def _dial_answer(error: str, connection_id: int, dial_id: int) -> ToServer:
+    return ToServer(packets.DIAL_RSP, packets.encode_dial_response(error, connection_id, dial_id))
+
+
+def _close_answer(error: str, connection_id: int) -> ToServer:
+    return ToServer(packets.CLOSE_RSP, packets.encode_close_response(error, connection_id))

@@ -1,0 +1,126 @@
+"""What the rules want done, in the imperative. The shells in `tunnel` obey; they decide nothing."""
+
+from typing import Final
+
+from umbilical.konnectivity.dial_failure import DialFailure
+from umbilical.konnectivity.routing import AgentLink
+
+# A tunnel as the server sees it.
+PENDING: Final = 1
+ESTABLISHED: Final = 2
+CLOSING: Final = 3
+"""The client is done; the agent still flushes and then answers."""
+ENDED: Final = 4
+
+# A connection as the agent sees it.
+DIALLING: Final = 1
+CONNECTED: Final = 2
+FLUSHING: Final = 3
+"""The server asked to close; queued bytes go to the endpoint first (fault C1)."""
+GONE: Final = 4
+
+
+class Tunnel:
+    """One client's way to one endpoint, from its dial to its end."""
+
+    def __init__(self, client: object, dial_id: int, address: str, asked_at: float) -> None:
+        self.client: Final = client
+        """The shell that speaks to the client."""
+        self.dial_id: Final = dial_id
+        self.address: Final = address
+        self.asked_at: Final = asked_at
+        self.opened_at = 0.0
+        self.closing_since = 0.0
+        self.serial = 0
+        self.link: AgentLink | None = None
+        self.connection_id = 0
+        self.state = PENDING
+
+
+class EndpointConnection:
+    """One dial, and then one TCP connection, of an agent."""
+
+    def __init__(self, dial_id: int, connection_id: int, network: str, address: str) -> None:
+        self.dial_id: Final = dial_id
+        self.connection_id: Final = connection_id
+        self.network: Final = network
+        self.address: Final = address
+        self.state = DIALLING
+        self.shell: object | None = None
+
+
+class Command:
+    """Base of all orders."""
+
+
+class ToAgent(Command):
+    def __init__(self, link: AgentLink, kind: int, message: bytes) -> None:
+        self.link: Final = link
+        self.kind: Final = kind
+        self.message: Final = message
+
+
+class RefuseDial(Command):
+    """Tell the client that its dial failed; its tunnel has ended."""
+
+    def __init__(self, tunnel: Tunnel, failure: DialFailure) -> None:
+        self.tunnel: Final = tunnel
+        self.failure: Final = failure
+
+
+class OpenTunnel(Command):
+    """Tell the client that its dial succeeded."""
+
+    def __init__(self, tunnel: Tunnel) -> None:
+        self.tunnel: Final = tunnel
+
+
+class CloseTunnel(Command):
+    """Give the client what is buffered for it, then tell it that the tunnel is over."""
+
+    def __init__(self, tunnel: Tunnel, error: str, cause: str) -> None:
+        self.tunnel: Final = tunnel
+        self.error: Final = error
+        self.cause: Final = cause
+
+
+class CountDialFailure(Command):
+    def __init__(self, reason: str) -> None:
+        self.reason: Final = reason
+
+
+class RetireAgent(Command):
+    """Its stream takes nothing any more: end it, so that nobody is sent there again."""
+
+    def __init__(self, link: AgentLink) -> None:
+        self.link: Final = link
+
+
+class ToServer(Command):
+    def __init__(self, kind: int, message: bytes) -> None:
+        self.kind: Final = kind
+        self.message: Final = message
+
+
+class StartDial(Command):
+    def __init__(self, connection: EndpointConnection) -> None:
+        self.connection: Final = connection
+
+
+class CancelDial(Command):
+    def __init__(self, connection: EndpointConnection) -> None:
+        self.connection: Final = connection
+
+
+class FlushAndClose(Command):
+    """Write what is queued for the endpoint, close it, then report `endpoint_flushed`."""
+
+    def __init__(self, connection: EndpointConnection) -> None:
+        self.connection: Final = connection
+
+
+class AbortEndpoint(Command):
+    """Close at once: the server that it belonged to is gone."""
+
+    def __init__(self, connection: EndpointConnection) -> None:
+        self.connection: Final = connection
