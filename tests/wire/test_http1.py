@@ -1,0 +1,330 @@
+import h11
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from umbilical.wire import http1
+from umbilical.wire.errors import ProtocolViolation
+from umbilical.wire.http1 import ConnectHead, Request
+
+KUBE_APISERVER = b"CONNECT 10.0.0.1:443 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+DATE = b"Sun, 15 Nov 2026 11:07:01 GMT"
+
+
+def parse(head: bytes) -> Request:
+    request = http1.parse_connect_head(head)
+    assert request is not None
+    return request
+
+
+def violation_of(head: bytes) -> ProtocolViolation:
+    with pytest.raises(ProtocolViolation) as caught:
+        http1.parse_connect_head(head)
+    return caught.value
+
+
+def reply_to(head: bytes) -> bytes:
+    return http1.violation_reply(violation_of(head))
+
+
+def test_the_request_of_kube_apiserver_is_understood() -> None:
+    request = parse(KUBE_APISERVER)
+    assert (request.method, request.target, request.version) == ("CONNECT", "10.0.0.1:443", "HTTP/1.1")
+    assert request.headers_host == "127.0.0.1"
+    assert request.address == "10.0.0.1:443"
+    assert request.end_offset == len(KUBE_APISERVER)
+
+
+def test_bytes_behind_the_head_are_preserved() -> None:
+    head = ConnectHead()
+    assert parse(KUBE_APISERVER + b"early").end_offset == len(KUBE_APISERVER)
+    assert head.feed(KUBE_APISERVER + b"early\n\n") is not None
+    assert head.rest == b"early\n\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "address"),
+    [
+        (b"CONNECT a:1 HTTP/1.1\r\n\r\n", "a:1"),
+        (b"CONNECT a:1 HTTP/1.0\r\n\r\n", "a:1"),
+        (b"CONNECT a:1 HTTP/1.2\r\n\r\n", "a:1"),
+        (b"CONNECT a:1 HTTP/1.1\n\n", "a:1"),
+        (b"CONNECT a:1 HTTP/1.1\nHost: b\r\n\n", "a:1"),
+        (b"CONNECT a:1 HTTP/1.1\r\nHost: b:2\r\n\r\n", "a:1"),
+        (b"CONNECT  HTTP/1.1\r\nHost: b:2\r\n\r\n", "b:2"),
+        (b"CONNECT /path HTTP/1.1\r\nHost: b:2\r\n\r\n", "b:2"),
+        (b"CONNECT ? HTTP/1.1\r\nHost: b:2\r\n\r\n", "b:2"),
+        (b"CONNECT /path HTTP/1.1\r\n\r\n", ""),
+        (b"CONNECT a HTTP/1.1\r\n\r\n", "a"),
+        (b"CONNECT :1 HTTP/1.1\r\n\r\n", ":1"),
+        (b"CONNECT [::1]:1 HTTP/1.1\r\n\r\n", "[::1]:1"),
+        (b"CONNECT [fe80::1%25eth0]:1 HTTP/1.1\r\n\r\n", "[fe80::1%eth0]:1"),
+        (b"CONNECT user@a:1/x?y HTTP/1.1\r\n\r\n", "a:1"),
+        (b"CONNECT a:1 HTTP/1.1\r\nx: y\r\n folded\r\nz:\r\n\r\n", "a:1"),
+        (b"CONNECT a:1 HTTP/1.1\r\nx: \xff\t\r\n\r\n", "a:1"),
+        (b"CONNECT a:1 HTTP/1.1\r\nHost:\r\n\r\n", "a:1"),
+        (b"CONNECT a:1 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", "a:1"),
+    ],
+)
+def test_the_target_is_the_address_and_host_only_stands_in(head: bytes, address: str) -> None:
+    request = parse(head)
+    assert request.address == address
+    assert request.end_offset == len(head)
+
+
+BAD_REQUEST = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request"
+)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"\x16\x03\x01\r\n\r\n",
+        b"garbage\r\n\r\n",
+        b"\r\nCONNECT a:1 HTTP/1.1\r\n\r\n",
+        b"\r\n\r\n",
+        b"\n\n",
+        b"CO\x01NECT a:1 HTTP/1.1\r\n\r\n",
+        b"CONNECT a:1  HTTP/1.1\r\n\r\n",
+        b"CONNECT a:1 x HTTP/1.1\r\n\r\n",
+        b"CONNECT a:1 HTTP/1.1 \r\n\r\n",
+        b"CONNECT a:1 HTTP/x.1\r\n\r\n",
+        b"CONNECT a:1 HTTP/1\r\n\r\n",
+        b"CONNECT a:1 HTTP/1.1\r\n bad: x\r\n\r\n",
+        b"CONNECT a:1 HTTP/1.1\r\nbad header\r\n\r\n",
+        b"CONNECT a:1 HTTP/1.1\r\n: v\r\n\r\n",
+        b"CONNECT a:1 HTTP/1.1\r\nbad\x01: x\r\n\r\n",
+        b"CONNECT a:1 HTTP/1.1\r\nx: a\x01\r\n\r\n",
+        b"CONNECT a:1 HTTP/1.1\r\nx: a\x00b\r\n\r\n",
+        b"CONNECT a:1 HTTP/1.1\r\nx: y\r\n \x00\r\n\r\n",
+        b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"CONNECT a:1 HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        b"CONNECT a:b HTTP/1.1\r\n\r\n",
+        b"CONNECT ::1:1 HTTP/1.1\r\n\r\n",
+        b"CONNECT [::1:1 HTTP/1.1\r\n\r\n",
+        b"CONNECT [::1]1 HTTP/1.1\r\n\r\n",
+        b"CONNECT a%41:1 HTTP/1.1\r\n\r\n",
+        b"CONNECT a\x7f:1 HTTP/1.1\r\n\r\n",
+        b"CONNECT a:1\xff HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_garbage_gets_the_bare_400_of_go(head: bytes) -> None:
+    assert reply_to(head) == BAD_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", b"400 Bad Request: missing required Host header"),
+        (b"CONNECT a:1 HTTP/1.1\r\nHost: a b\r\n\r\n", b"400 Bad Request: malformed Host header"),
+        (b"CONNECT a:1 HTTP/1.1\r\nb a: x\r\n\r\n", b"400 Bad Request: invalid header name"),
+        (b"CONNECT a:1 HTTP/1.1\r\nba : x\r\n\r\n", b"400 Bad Request: invalid header name"),
+        (b"CONNECT a:1 HTTP/2.0\r\n\r\n", b"505 HTTP Version Not Supported: unsupported protocol version"),
+    ],
+)
+def test_some_faults_are_named_as_go_names_them(head: bytes, status: bytes) -> None:
+    head_bytes = b"HTTP/1.1 %s\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n%s"
+    assert reply_to(head) == head_bytes % (status, status)
+
+
+def test_an_unknown_transfer_encoding_gets_501() -> None:
+    assert reply_to(b"CONNECT a:1 HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n") == (
+        b"HTTP/1.1 501 Not Implemented\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
+        b"Unsupported transfer encoding"
+    )
+
+
+def test_a_head_past_the_limit_gets_431_whole_or_not() -> None:
+    long = b"CONNECT a:1 HTTP/1.1\r\nx: " + b"a" * 100 + b"\r\n\r\n"
+    for head in (long, long[:-2]):
+        with pytest.raises(ProtocolViolation) as caught:
+            http1.parse_connect_head(head, limit=64)
+        assert http1.violation_reply(caught.value) == (
+            b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            b"Connection: close\r\n\r\n431 Request Header Fields Too Large"
+        )
+
+
+def test_a_head_of_one_mebibyte_is_accepted() -> None:
+    assert parse(b"CONNECT a:1 HTTP/1.1\r\nx: " + b"a" * (1 << 20) + b"\r\n\r\n").address == "a:1"
+
+
+def test_a_bad_first_line_is_refused_before_the_head_is_whole() -> None:
+    assert violation_of(b"garbage\r\nmore").code == 400
+    head = ConnectHead()
+    assert head.feed(b"gar") is None
+    with pytest.raises(ProtocolViolation):
+        head.feed(b"bage\r\n")
+
+
+@pytest.mark.parametrize("head", [KUBE_APISERVER, KUBE_APISERVER.replace(b"\r\n", b"\n")])
+def test_a_head_may_arrive_one_byte_at_a_time(head: bytes) -> None:
+    collector = ConnectHead()
+    for index in range(len(head) - 1):
+        assert collector.feed(head[index : index + 1]) is None
+        assert http1.parse_connect_head(head[: index + 1]) is None
+    request = collector.feed(head[-1:])
+    assert request is not None
+    assert request.address == "10.0.0.1:443"
+    assert collector.rest == b""
+
+
+def test_one_collector_serves_requests_one_after_the_other() -> None:
+    head = ConnectHead()
+    first = head.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" + KUBE_APISERVER[:9])
+    assert first is not None
+    assert head.feed(head.rest) is None
+    second = head.feed(KUBE_APISERVER[9:])
+    assert second is not None
+    assert second.address == "10.0.0.1:443"
+
+
+REFUSAL = (
+    b"405 Method Not Allowed\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nDate: "
+)
+BODY = b"this proxy only supports CONNECT passthrough\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "start", "end", "stays_open"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 ", b"\r\n" + BODY, True),
+        (b"connect a:1 HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 ", b"\r\n" + BODY, True),
+        (b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 ", b"\r\n", True),
+        (
+            b"GET / HTTP/1.1\r\nHost: x\r\nConnection: TE, Close\r\n\r\n",
+            b"HTTP/1.1 ",
+            b"Connection: close\r\n\r\n" + BODY,
+            False,
+        ),
+        (b"PRI * HTTP/2.0\r\n\r\n", b"HTTP/1.1 ", b"Connection: close\r\n\r\n" + BODY, False),
+        (b"GET / HTTP/1.0\r\n\r\n", b"HTTP/1.0 ", b"\r\n" + BODY, False),
+        (
+            b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+            b"HTTP/1.0 ",
+            b"Connection: keep-alive\r\n\r\n" + BODY,
+            True,
+        ),
+        (
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n",
+            b"HTTP/1.1 ",
+            b"Connection: close\r\n\r\n" + BODY,
+            False,
+        ),
+    ],
+)
+def test_other_methods_get_the_405_of_go(head: bytes, start: bytes, end: bytes, stays_open: bool) -> None:
+    request = parse(head)
+    expected = start + REFUSAL + DATE + b"\r\nContent-Length: 45\r\n" + end
+    assert http1.method_not_allowed_reply(request, DATE) == expected
+    assert http1.stays_open(request) is stays_open
+
+
+token = st.text(alphabet="abcXYZ019-_.!", min_size=1, max_size=12)
+header_value = st.text(alphabet="abc XYZ019,;=/\t", max_size=20).map(str.strip)
+
+
+@given(
+    st.sampled_from(["a:1", "10.0.0.1:443", "[::1]:80", "example.com:65535"]),
+    st.lists(st.tuples(token.map(lambda name: f"x-{name}"), header_value), max_size=6),
+    st.binary(max_size=20),
+    st.data(),
+)
+def test_h11_agrees_on_valid_heads(
+    target: str, headers: list[tuple[str, str]], rest: bytes, data: st.DataObject
+) -> None:
+    client = h11.Connection(h11.CLIENT)
+    sent = client.send(h11.Request(method="CONNECT", target=target, headers=[("Host", "h"), *headers]))
+    assert sent is not None
+    server = h11.Connection(h11.SERVER)
+    server.receive_data(sent)
+    event = server.next_event()
+    assert isinstance(event, h11.Request)
+    cut = data.draw(st.integers(0, len(sent)))
+    collector = ConnectHead()
+    request = (collector.feed(sent[:cut]) if cut else None) or collector.feed(sent[cut:] + rest)
+    assert request is not None
+    assert (request.method, request.target) == (event.method.decode(), event.target.decode())
+    assert request.address == target
+    assert collector.rest == (rest if cut < len(sent) else b"")
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_parsed_or_lawfully_refused(data: bytes) -> None:
+    try:
+        http1.parse_connect_head(data + b"\r\n\r\n")
+        http1.parse_connect_reply(data + b"\r\n\r\n")
+    except ProtocolViolation:
+        pass
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [b"CONNECT", b" ", b"a:1", b"HTTP/1.1", b"\r", b"\n", b"\r\n", b"Host", b":", b"\t", b"\xff", b"["]
+        ),
+        max_size=30,
+    )
+)
+def test_pieces_and_whole_have_the_same_fate(pieces: list[bytes]) -> None:
+    def fate(chunks: list[bytes]) -> tuple[str, object]:
+        collector = ConnectHead()
+        try:
+            for chunk in chunks:
+                request = collector.feed(chunk)
+                if request is not None:
+                    return "request", (request.method, request.address)
+        except ProtocolViolation as violation:
+            return "violation", violation.code
+        return "incomplete", None
+
+    whole = b"".join(pieces)
+    assert fate([whole[index : index + 1] for index in range(len(whole))]) == fate([whole])
+
+
+def test_a_formatted_request_is_parsed_back() -> None:
+    head = http1.format_connect_request("[::1]:443", [("Proxy-Authorization", "Basic eDp5")])
+    assert head == b"CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]:443\r\nProxy-Authorization: Basic eDp5\r\n\r\n"
+    assert parse(head).address == "[::1]:443"
+
+
+def test_a_line_break_cannot_be_smuggled_into_a_request() -> None:
+    with pytest.raises(ValueError, match="line break"):
+        http1.format_connect_request("a:1\r\nX: y")
+    with pytest.raises(ValueError, match="line break"):
+        http1.format_connect_request("a:1", [("X", "a\nb")])
+
+
+def test_the_established_reply_is_parsed_one_byte_at_a_time() -> None:
+    reply = http1.CONNECTION_ESTABLISHED
+    for index in range(len(reply)):
+        assert http1.parse_connect_reply(reply[:index]) is None
+    parsed = http1.parse_connect_reply(reply + b"tunnel")
+    assert parsed is not None
+    assert (parsed.status, parsed.reason, parsed.end_offset) == (200, "Connection Established", len(reply))
+
+
+@pytest.mark.parametrize(
+    ("head", "status", "reason"),
+    [
+        (b"HTTP/1.0 407 Proxy Authentication Required\r\nX: y\r\n\r\n", 407, "Proxy Authentication Required"),
+        (b"HTTP/1.1 502\r\n\r\n", 502, ""),
+        (b"HTTP/1.1 200 \n\n", 200, ""),
+    ],
+)
+def test_other_replies_are_understood(head: bytes, status: int, reason: str) -> None:
+    parsed = http1.parse_connect_reply(head)
+    assert parsed is not None
+    assert (parsed.status, parsed.reason) == (status, reason)
+
+
+@pytest.mark.parametrize("head", [b"SSH-2.0\r\n", b"HTTP/2 200\r\n\r\n", b"HTTP/1.1 20 OK\r\n", b"HTTP/1.1 2x0 OK\r\n"])
+def test_a_reply_that_is_not_http_is_refused_at_its_first_line(head: bytes) -> None:
+    with pytest.raises(ProtocolViolation):
+        http1.parse_connect_reply(head)
+
+
+def test_an_endless_reply_head_is_refused() -> None:
+    with pytest.raises(ProtocolViolation, match="longer than 64"):
+        http1.parse_connect_reply(b"HTTP/1.1 200 OK\r\nx: " + b"a" * 64, limit=64)
