@@ -1,0 +1,33 @@
+"""The compiled unit is what we say it is: whole rooms, and the data path of the tunnel."""
+
+import importlib
+import os
+from pathlib import Path
+
+import pytest
+
+import compiled
+
+
+def _dotted(path: str, source: Path) -> str:
+    return ".".join(Path(path).relative_to(source).with_suffix("").parts)
+
+
+def test_every_named_module_of_the_data_path_exists(repository: Path) -> None:
+    folder = repository / "src" / "umbilical" / "tunnel"
+    assert [name for name in compiled.COMPILED_TUNNEL if not (folder / f"{name}.py").is_file()] == []
+
+
+def test_the_pure_rooms_are_compiled_whole(repository: Path) -> None:
+    source = repository / "src"
+    unit = {_dotted(path, source) for path in compiled.compiled_modules(source)}
+    assert {"umbilical.wire.packets", "umbilical.wire.http2.connection", "umbilical.konnectivity.routing"} <= unit
+
+
+@pytest.mark.skipif("UMBILICAL_EXPECT_COMPILED" not in os.environ, reason="the pure build: see `make compiled`")
+def test_under_make_compiled_the_unit_really_is_compiled(repository: Path) -> None:
+    source = repository / "src"
+    for path in compiled.compiled_modules(source):
+        module = importlib.import_module(_dotted(path, source))
+        assert module.__file__ is not None
+        assert module.__file__.endswith(".so"), f"{module.__name__} was loaded from {module.__file__}"
