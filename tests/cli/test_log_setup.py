@@ -1,0 +1,182 @@
+"""What log lines look like and where they go."""
+
+import json
+import logging
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from umbilical.cli import log_setup
+from umbilical.cli.log_setup import DescriptorSink, FileSink, JsonForm, KlogForm, LineForm, Route, TextForm
+
+KLOG = re.compile(r"^([IWEF])\d{4} \d\d:\d\d:\d\d\.\d{6} +(\d+) ([^ ]+):(\d+)\] (.*)$")
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def write(self, line: bytes) -> None:
+        assert line.endswith(b"\n")
+        self.lines.append(line[:-1].decode())
+
+
+def kept(form: LineForm, *, debug: bool = False, lowest_level: int = logging.NOTSET) -> list[str]:
+    sink = Kept()
+    log_setup.install(form, [Route(sink, lowest_level)], debug=debug)
+    return sink.lines
+
+
+def tunnel_logger() -> logging.Logger:
+    return logging.getLogger(log_setup.TUNNEL_LOGGER)
+
+
+@pytest.mark.parametrize(
+    ("level", "letter"),
+    [(logging.INFO, "I"), (logging.WARNING, "W"), (logging.ERROR, "E"), (logging.CRITICAL, "F")],
+)
+def test_a_klog_line_has_severity_time_process_and_place(level: int, letter: str) -> None:
+    lines = kept(KlogForm())
+    logging.getLogger("umbilical.x").log(level, "agent=%s", "a1")
+    match = KLOG.match(lines[0])
+    assert match is not None
+    assert match.group(1, 2, 3, 5) == (letter, str(os.getpid()), "test_log_setup.py", "agent=a1")
+
+
+def test_klog_headers_can_be_left_out_or_carry_the_directory() -> None:
+    lines = kept(KlogForm(headers=False))
+    logging.getLogger("umbilical.x").info("bare")
+    tunnel_logger().info("bare too")
+    assert lines == ["bare", "bare too"]
+    lines = kept(KlogForm(directory=True))
+    logging.getLogger("umbilical.x").info("placed")
+    assert " cli/test_log_setup.py:" in lines[0]
+
+
+def test_a_tunnel_line_needs_no_record_and_looks_the_same() -> None:
+    lines = kept(KlogForm())
+    assert isinstance(tunnel_logger(), log_setup.TunnelLogger)
+    tunnel_logger().info("dial=%d 100%%", 7)
+    tunnel_logger().info("100% plain")
+    assert [match.group(1, 5) for line in lines if (match := KLOG.match(line))] == [
+        ("I", "dial=7 100%"),
+        ("I", "100% plain"),
+    ]
+
+
+def test_a_tunnel_line_with_fields_goes_the_usual_way() -> None:
+    lines = kept(JsonForm())
+    tunnel_logger().info("closed", extra={"fields": {"bytes": 5}})
+    assert json.loads(lines[0])["bytes"] == 5
+
+
+def test_without_setup_a_tunnel_line_reaches_whoever_listens(caplog: pytest.LogCaptureFixture) -> None:
+    log_setup.uninstall(log_setup.install(KlogForm(), [], debug=False))
+    with caplog.at_level(logging.INFO):
+        tunnel_logger().info("dial=7")
+    assert "dial=7" in caplog.text
+
+
+def test_detail_is_written_only_when_asked_for() -> None:
+    lines = kept(KlogForm())
+    logging.getLogger("umbilical.x").debug("detail")
+    assert lines == []
+    lines = kept(KlogForm(), debug=True)
+    logging.getLogger("umbilical.x").debug("detail")
+    assert len(lines) == 1
+
+
+def test_a_text_line_says_when_how_bad_and_who() -> None:
+    lines = kept(TextForm())
+    logging.getLogger("umbilical.tunnel.server").warning("slow")
+    tunnel_logger().info("dial=7")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z WARNING server: slow", lines[0])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO  tunnels: dial=7", lines[1])
+
+
+def test_a_json_line_is_one_object_with_the_fields_of_the_record() -> None:
+    lines = kept(JsonForm())
+    logging.getLogger("umbilical.x").info("said\n%s", "twice", extra={"fields": {"agent": "a1", "message": "hidden"}})
+    tunnel_logger().info("dial=7")
+    first, second = (json.loads(line) for line in lines)
+    assert first["message"] == "said\ntwice"
+    assert (first["level"], first["logger"], first["agent"]) == ("info", "umbilical.x", "a1")
+    assert (second["message"], second["logger"]) == ("dial=7", "umbilical.tunnels")
+
+
+@pytest.mark.parametrize("form", [KlogForm(), TextForm(), JsonForm()])
+def test_an_exception_is_shown_with_its_traceback(form: LineForm) -> None:
+    lines = kept(form)
+    try:
+        raise RuntimeError("broken")
+    except RuntimeError:
+        logging.getLogger("umbilical.x").exception("failed")
+    assert "Traceback" in lines[0]
+    assert "RuntimeError: broken" in lines[0]
+
+
+def test_a_route_takes_only_what_is_bad_enough() -> None:
+    lines = kept(KlogForm(), lowest_level=logging.ERROR)
+    logging.getLogger("umbilical.x").warning("not this")
+    tunnel_logger().info("nor this")
+    logging.getLogger("umbilical.x").error("this")
+    assert [line.rpartition(" ")[2] for line in lines] == ["this"]
+
+
+def test_a_message_that_is_not_text_in_utf8_is_written_escaped(tmp_path: Path) -> None:
+    sink = FileSink(tmp_path / "log", max_bytes=0)
+    log_setup.install(KlogForm(headers=False), [Route(sink)], debug=False)
+    logging.getLogger("umbilical.x").info("odd \udcff")
+    sink.close()
+    assert (tmp_path / "log").read_text() == "odd \\udcff\n"
+
+
+def test_a_log_file_grows_over_restarts_and_starts_anew_past_its_limit(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    for text in (b"first\n", b"second\n"):
+        sink = FileSink(path, max_bytes=15)
+        sink.write(text)
+        sink.close()
+    assert path.read_bytes() == b"first\nsecond\n"
+    sink = FileSink(path, max_bytes=15)
+    sink.write(b"third\n")
+    sink.close()
+    assert path.read_bytes() == b"third\n"
+    assert path.stat().st_mode & 0o007 == 0
+
+
+def test_a_line_that_cannot_be_written_is_lost_without_a_word() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        DescriptorSink(writer).write(b"nobody reads\n")
+    finally:
+        os.close(writer)
+
+
+def test_a_long_line_is_written_whole() -> None:
+    reader, writer = os.pipe()
+    try:
+        DescriptorSink(writer).write(b"x" * 1000 + b"\n")
+        assert os.read(reader, 2000) == b"x" * 1000 + b"\n"
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_a_message_that_does_not_fit_its_arguments_raises_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = kept(KlogForm())
+    logging.getLogger("umbilical.x").info("%d", "no number")
+    assert lines == []
+    assert "Logging error" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["text", "json", "klog"])
+def test_native_commands_log_to_standard_error(form: str, capfd: pytest.CaptureFixture[str]) -> None:
+    log_setup.install_native(form, debug=False)
+    logging.getLogger("umbilical.x").info("hello")
+    captured = capfd.readouterr()
+    assert "hello" in captured.err
+    assert captured.out == ""
