@@ -51,12 +51,12 @@ def _packet_file() -> descriptor_pb2.FileDescriptorProto:
     # An int32 is an enum's twin on the wire, and keeps types that nobody has named yet.
     packet.field.add(name="type", number=1, type=_FIELD.TYPE_INT32, label=_FIELD.LABEL_OPTIONAL)
     packet.oneof_decl.add(name="payload")
-    for number, (field, kind) in enumerate(_PAYLOADS.items(), start=2):
+    for number, (field, payload) in enumerate(_PAYLOADS.items(), start=2):
         packet.field.add(
             name=field,
             number=number,
             type=_FIELD.TYPE_MESSAGE,
-            type_name=kind,
+            type_name=payload,
             label=_FIELD.LABEL_OPTIONAL,
             oneof_index=0,
         )
