@@ -56,12 +56,15 @@ class Module:
 
 
 def _has_body(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Docstrings, `...` and `pass` are no body."""
-    return any(
-        not isinstance(statement, ast.Pass | ast.Expr)
-        or (isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Constant))
-        for statement in function.body
-    )
+    """Docstrings, `...` and `pass` are no body; nor is an `__init__` that only keeps what it was given."""
+    kept = (ast.Assign, ast.AnnAssign) if function.name == "__init__" else ()
+    return not all(isinstance(statement, (ast.Pass, *kept)) or _is_idle(statement) for statement in function.body)
+
+
+def _is_idle(statement: ast.stmt) -> bool:
+    if not isinstance(statement, ast.Expr):
+        return False
+    return isinstance(statement.value, ast.Constant) or ast.unparse(statement).startswith("super().__init__(")
 
 
 def parse(path: Path) -> Module:
