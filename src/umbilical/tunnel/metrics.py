@@ -1,0 +1,380 @@
+"""What a server and an agent count, in Prometheus' text format 0.0.4 under upstream's names, labels and buckets.
+
+Counters live here and only grow; gauges are read from the real tables at each scrape, so that they cannot drift.
+Families without a sample are left out, as the Go client does. HELP texts that upstream's own tests compare are its.
+"""
+
+import os
+import platform
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from umbilical import __version__
+from umbilical.wire.packets import TYPE_NAMES
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+UNKNOWN_PACKET: Final = len(TYPE_NAMES)
+"""The index at which packets of unknown types are counted."""
+
+_SERVER: Final = "konnectivity_network_proxy_server_"
+_AGENT: Final = "konnectivity_network_proxy_agent_"
+_SERVER_LATENCY: Final = (0.000001, 0.00001, 0.0001, 0.005, 0.025, 0.1, 0.5, 2.5, 12.5)
+_AGENT_LATENCY: Final = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 30.0)
+_CONNECTION_LIFE: Final = (1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 14400.0, 43200.0, 86400.0)
+_GO_DEFAULT: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_PACKET_LABELS: Final = (*TYPE_NAMES, "Unknown")
+_DIAL_REQ: Final = 0
+_DIAL_RSP: Final = 1
+
+Labels = tuple[str, ...]
+
+
+class Histogram:
+    """Counts per bucket, not cumulative until they are rendered: observing is one search and three additions."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+        self.count = 0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.total += seconds
+        self.count += 1
+
+
+class Exposition:
+    """The families of one scrape."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, list[str]] = {}
+
+    def counter(self, name: str, text: str, labels: Labels, samples: Mapping[Labels, float]) -> None:
+        self._simple("counter", name, text, labels, samples)
+
+    def gauge(self, name: str, text: str, labels: Labels, samples: Mapping[Labels, float]) -> None:
+        self._simple("gauge", name, text, labels, samples)
+
+    def single_gauge(self, name: str, text: str, value: float) -> None:
+        self._simple("gauge", name, text, (), {(): value})
+
+    def histogram(self, name: str, text: str, labels: Labels, samples: Mapping[Labels, Histogram]) -> None:
+        used = {values: histogram for values, histogram in samples.items() if histogram.count}
+        if used:
+            lines = self._open("histogram", name, text)
+            for values, histogram in sorted(used.items()):
+                _histogram_lines(lines, name, (labels, values), histogram)
+
+    def render(self) -> bytes:
+        lines = [line for _, family in sorted(self._families.items()) for line in family]
+        return ("\n".join(lines) + "\n").encode()
+
+    def _simple(self, kind: str, name: str, text: str, labels: Labels, samples: Mapping[Labels, float]) -> None:
+        if samples:
+            lines = self._open(kind, name, text)
+            for values, value in sorted(samples.items()):
+                lines.append(f"{name}{_label_text(labels, values)} {_number(value)}")
+
+    def _open(self, kind: str, name: str, text: str) -> list[str]:
+        lines = [f"# HELP {name} {_escape_help(text)}", f"# TYPE {name} {kind}"]
+        self._families[name] = lines
+        return lines
+
+
+def _histogram_lines(lines: list[str], name: str, labelled: tuple[Labels, Labels], histogram: Histogram) -> None:
+    labels, values = labelled
+    cumulative = 0
+    for index, count in enumerate(histogram.counts):
+        cumulative += count
+        bound = _number(histogram.bounds[index]) if index < len(histogram.bounds) else "+Inf"
+        lines.append(f"{name}_bucket{_label_text((*labels, 'le'), (*values, bound))} {cumulative}")
+    lines.append(f"{name}_sum{_label_text(labels, values)} {_number(histogram.total)}")
+    lines.append(f"{name}_count{_label_text(labels, values)} {histogram.count}")
+
+
+def _label_text(labels: Labels, values: Labels) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in zip(labels, values, strict=True)) + "}"
+
+
+def _escape(value: str) -> str:
+    # Lone surrogates come from bytes that are no UTF-8; a scrape must not fail for them.
+    text = value.encode("utf-8", "replace").decode()
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _escape_help(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(float(value))
+
+
+def _add(samples: dict[Labels, float], labels: Labels) -> None:
+    samples[labels] = samples.get(labels, 0) + 1
+
+
+def _observe(samples: dict[Labels, Histogram], labels: Labels, bounds: tuple[float, ...], seconds: float) -> None:
+    histogram = samples.get(labels)
+    if histogram is None:
+        histogram = samples[labels] = Histogram(bounds)
+    histogram.observe(seconds)
+
+
+def _packet_counts() -> list[int]:
+    return [0] * len(_PACKET_LABELS)
+
+
+def _render_streams(
+    out: Exposition, prefix: str, packets: dict[str, list[int]], errors: Mapping[Labels, float]
+) -> None:
+    samples: dict[Labels, float] = {
+        (segment, _PACKET_LABELS[kind]): count
+        for segment, counts in packets.items()
+        for kind, count in enumerate(counts)
+        if count
+    }
+    text = "Packets received and sent, by where they went and what they were."
+    out.counter(f"{prefix}stream_packets_total", text, ("segment", "packet_type"), samples)
+    text = "Streams that broke, by segment, gRPC status code and the packet at hand."
+    out.counter(f"{prefix}stream_errors_total", text, ("segment", "code", "packet_type"), errors)
+
+
+@dataclass(frozen=True)
+class ServerGauges:
+    """How many of each there are at this moment, counted in the server's own tables."""
+
+    proxy_streams: int = 0
+    connect_streams: int = 0
+    http_connections: int = 0
+    ready_backends: dict[str, int] = field(default_factory=dict)
+    """By strategy; every configured one is named, also with 0."""
+    pending_dials: int = 0
+    established_connections: int = 0
+    full_receive_channels: int = 0
+    """Client streams that we do not read from because their agent's side is full."""
+
+
+class ServerMetrics:
+    """What a server counts. The packet lists are indexed by packet type, hot code adds to them in place."""
+
+    def __init__(self) -> None:
+        self.from_client = _packet_counts()
+        self.to_client = _packet_counts()
+        self.from_agent = _packet_counts()
+        self.to_agent = _packet_counts()
+        self.dial_failures: dict[str, int] = {}
+        self.dial_seconds = Histogram(_SERVER_LATENCY)
+        self.frontend_write_seconds = Histogram(_SERVER_LATENCY)
+        self.connection_seconds = Histogram(_CONNECTION_LIFE)
+        self.culled_leases = 0
+        self._stream_errors: dict[Labels, float] = {}
+        self._lease_deletes: dict[Labels, float] = {}
+        self._lease_lists: dict[Labels, float] = {}
+        self._lease_delete_seconds: dict[Labels, Histogram] = {}
+        self._lease_list_seconds: dict[Labels, Histogram] = {}
+        self._shown: set[str] = set()
+
+    def dial_failed(self, reason: str) -> None:
+        self.dial_failures[reason] = self.dial_failures.get(reason, 0) + 1
+
+    def stream_error(self, segment: str, code: str, packet_type: str = "Unknown") -> None:
+        """`code` is a gRPC code's name, such as Unavailable. The regular end of a stream is no error."""
+        _add(self._stream_errors, (segment, code, packet_type))
+
+    def lease_delete(self, status: int, reason: str, seconds: float) -> None:
+        _add(self._lease_deletes, (str(status), reason))
+        _observe(self._lease_delete_seconds, (str(status),), _GO_DEFAULT, seconds)
+
+    def lease_list(self, status: int, reason: str, seconds: float) -> None:
+        _add(self._lease_lists, (str(status), reason))
+        _observe(self._lease_list_seconds, (str(status),), _GO_DEFAULT, seconds)
+
+    def render(self, gauges: ServerGauges) -> bytes:
+        out = Exposition()
+        self._render_gauges(out, gauges)
+        self._render_dials(out)
+        self._render_leases(out)
+        packets = {
+            "from_client": self.from_client,
+            "to_client": self.to_client,
+            "from_agent": self.from_agent,
+            "to_agent": self.to_agent,
+        }
+        _render_streams(out, _SERVER, packets, self._stream_errors)
+        _render_process(out)
+        return out.render()
+
+    def _render_gauges(self, out: Exposition, gauges: ServerGauges) -> None:
+        streams: dict[Labels, float] = {}
+        if self._once_used("Proxy", gauges.proxy_streams or sum(self.from_client)):
+            streams["Proxy",] = gauges.proxy_streams
+        if self._once_used("Connect", gauges.connect_streams or sum(self.from_agent)):
+            streams["Connect",] = gauges.connect_streams
+        text = "Streams open now, by gRPC method."
+        out.gauge(f"{_SERVER}grpc_connections", text, ("service_method",), streams)
+        text = "Connections of HTTP CONNECT clients open now."
+        out.single_gauge(f"{_SERVER}http_connections", text, gauges.http_connections)
+        if self._once_used("full", gauges.full_receive_channels):
+            text = "Client streams held back now because their agent's side is full, by gRPC method."
+            full: dict[Labels, float] = {("Proxy",): gauges.full_receive_channels}
+            out.gauge(f"{_SERVER}full_receive_channels", text, ("service_method",), full)
+        self._render_backends(out, gauges.ready_backends)
+        if self._once_used("pending", gauges.pending_dials or self.to_agent[_DIAL_REQ]):
+            text = "Current number of pending backend dial requests"
+            out.single_gauge(f"{_SERVER}pending_backend_dials", text, gauges.pending_dials)
+        if self._once_used("established", gauges.established_connections or self.from_agent[_DIAL_RSP]):
+            text = "Current number of established end-to-end connections (post-dial)."
+            out.single_gauge(f"{_SERVER}established_connections", text, gauges.established_connections)
+
+    def _once_used(self, what: str, evidence: int) -> bool:
+        """A gauge appears with its first use, and then stays."""
+        if evidence:
+            self._shown.add(what)
+        return what in self._shown
+
+    def _render_backends(self, out: Exposition, ready: dict[str, int]) -> None:
+        text = "Number of konnectivity agent connected to the proxy server"
+        by_strategy: dict[Labels, float] = {(strategy,): count for strategy, count in ready.items()}
+        out.gauge(f"{_SERVER}ready_backends", text, ("proxy_strategy",), by_strategy)
+        # Upstream shows the strategy that it wrote last, which is a matter of chance; the largest says as much.
+        text += ". DEPRECATED, please use ready_backends"
+        out.single_gauge(f"{_SERVER}ready_backend_connections", text, max(ready.values(), default=0))
+
+    def _render_dials(self, out: Exposition) -> None:
+        text = "Number of dial failures observed. Multiple failures can occur for a single dial request."
+        failures: dict[Labels, float] = {(reason,): count for reason, count in self.dial_failures.items()}
+        out.counter(f"{_SERVER}dial_failure_count", text, ("reason",), failures)
+        text = "Seconds from a dial request to the agent's answer."
+        out.histogram(f"{_SERVER}dial_duration_seconds", text, (), {(): self.dial_seconds})
+        text = "Seconds that a write to a client took."
+        out.histogram(f"{_SERVER}frontend_write_duration_seconds", text, (), {(): self.frontend_write_seconds})
+        text = "Seconds that connections lived, from the answered dial to the close."
+        out.histogram(f"{_SERVER}connection_duration_seconds", text, (), {(): self.connection_seconds})
+
+    def _render_leases(self, out: Exposition) -> None:
+        text = "Expired leases of other servers that this server removed."
+        out.counter(f"{_SERVER}culled_leases_count", text, (), {(): self.culled_leases})
+        status, reason = "http_status_code", "reason"
+        text = "Lease deletions asked of the Kubernetes API, by HTTP status and reason."
+        out.counter(f"{_SERVER}lease_delete_total", text, (status, reason), self._lease_deletes)
+        text = "Lease lists asked of the Kubernetes API, by HTTP status and reason."
+        out.counter(f"{_SERVER}lease_list_total", text, (status, reason), self._lease_lists)
+        text = "Seconds that lease deletions took."
+        out.histogram(f"{_SERVER}lease_delete_latency_seconds", text, (status,), self._lease_delete_seconds)
+        text = "Seconds that lease lists took."
+        out.histogram(f"{_SERVER}lease_list_latency_seconds", text, (status,), self._lease_list_seconds)
+
+
+@dataclass(frozen=True)
+class AgentGauges:
+    """How many of each there are at this moment, counted in the agent's own tables."""
+
+    open_server_connections: int = 0
+    known_server_count: int = 0
+    open_endpoint_connections: int = 0
+
+
+class AgentMetrics:
+    """What an agent counts. Segments are named as on the server: `to_agent` is what this agent received."""
+
+    def __init__(self) -> None:
+        self.from_agent = _packet_counts()
+        self.to_agent = _packet_counts()
+        self.dial_seconds = Histogram(_AGENT_LATENCY)
+        self.endpoint_dial_failures: dict[str, int] = {}
+        self.server_connection_failures: dict[str, int] = {}
+        self._stream_errors: dict[Labels, float] = {}
+        self._lease_lists: dict[Labels, float] = {}
+        self._lease_watches: dict[Labels, float] = {}
+        self._lease_list_seconds: dict[Labels, Histogram] = {}
+
+    def endpoint_dial_failed(self, reason: str) -> None:
+        """`reason` is timeout or unknown."""
+        self.endpoint_dial_failures[reason] = self.endpoint_dial_failures.get(reason, 0) + 1
+
+    def stream_error(self, segment: str, code: str, packet_type: str = "Unknown") -> None:
+        """Counts for the deprecated `server_connection_failure_count` too."""
+        _add(self._stream_errors, (segment, code, packet_type))
+        direction = "to_server" if segment == "from_agent" else "from_server"
+        self.server_connection_failures[direction] = self.server_connection_failures.get(direction, 0) + 1
+
+    def lease_list(self, status: int, reason: str, seconds: float) -> None:
+        _add(self._lease_lists, (str(status), reason))
+        _observe(self._lease_list_seconds, (str(status),), _AGENT_LATENCY, seconds)
+
+    def lease_watch(self, status: int, reason: str, _seconds: float) -> None:
+        """Upstream counts its watches as lists. How long one lasts is the API server's choice and not kept."""
+        _add(self._lease_watches, (str(status), reason))
+
+    def render(self, gauges: AgentGauges) -> bytes:
+        out = Exposition()
+        # All three from the start: upstream's tests wait for the first and the last to be present with 0.
+        text = "Current number of open server connections."
+        out.single_gauge(f"{_AGENT}open_server_connections", text, gauges.open_server_connections)
+        text = "Servers that this agent tries to be connected to."
+        out.single_gauge(f"{_AGENT}known_server_count", text, gauges.known_server_count)
+        text = "Current number of open endpoint connections."
+        out.single_gauge(f"{_AGENT}open_endpoint_connections", text, gauges.open_endpoint_connections)
+        self._render_dials(out)
+        self._render_leases(out)
+        packets = {"from_agent": self.from_agent, "to_agent": self.to_agent}
+        _render_streams(out, _AGENT, packets, self._stream_errors)
+        _render_process(out)
+        return out.render()
+
+    def _render_dials(self, out: Exposition) -> None:
+        text = "Seconds that dials to endpoints took."
+        out.histogram(f"{_AGENT}dial_duration_seconds", text, (), {(): self.dial_seconds})
+        text = "Number of failures dialing the remote endpoint, by reason (example: timeout)."
+        failures: dict[Labels, float] = {(reason,): count for reason, count in self.endpoint_dial_failures.items()}
+        out.counter(f"{_AGENT}endpoint_dial_failure_total", text, ("reason",), failures)
+        text = "Failures to send to or receive from a server. DEPRECATED, please use stream_errors_total"
+        broken: dict[Labels, float] = {(way,): count for way, count in self.server_connection_failures.items()}
+        out.counter(f"{_AGENT}server_connection_failure_count", text, ("direction",), broken)
+
+    def _render_leases(self, out: Exposition) -> None:
+        code, reason = "http_response_code", "reason"
+        text = "Lists of server leases asked of the Kubernetes API, by HTTP status and reason."
+        out.counter(f"{_AGENT}lease_lists_total", text, (code, reason), self._lease_lists)
+        text = "Watches of server leases asked of the Kubernetes API, by HTTP status and reason."
+        out.counter(f"{_AGENT}lease_watches_total", text, (code, reason), self._lease_watches)
+        text = "Seconds that lists of server leases took."
+        out.histogram(f"{_AGENT}lease_list_latency_seconds", text, (code,), self._lease_list_seconds)
+
+
+def _render_process(out: Exposition) -> None:
+    build: dict[Labels, float] = {(__version__, platform.python_version()): 1}
+    out.gauge("umbilical_build_info", "Which Umbilical this is, and on which Python.", ("version", "python"), build)
+    try:
+        _render_proc_files(out)
+    except OSError:  # no /proc here, or no file left to open it with: the other metrics still tell something
+        return
+
+
+def _render_proc_files(out: Exposition) -> None:
+    with open("/proc/self/stat", encoding="ascii", errors="replace") as stat_file:
+        # The command's name stands in parentheses and may hold spaces; the fields after it count from 3, proc(5).
+        fields = stat_file.read().rpartition(")")[2].split()
+    ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+    cpu_seconds = (int(fields[11]) + int(fields[12])) / ticks
+    out.counter("process_cpu_seconds_total", "User and system CPU time, in seconds.", (), {(): cpu_seconds})
+    out.single_gauge("process_virtual_memory_bytes", "Virtual memory, in bytes.", int(fields[20]))
+    out.single_gauge("process_resident_memory_bytes", "Resident memory, in bytes.", int(fields[21]) * page)
+    # Listing the folder opens one file more than there were.
+    out.single_gauge("process_open_fds", "Open file descriptors.", len(os.listdir("/proc/self/fd")) - 1)
+    started = _boot_time() + int(fields[19]) / ticks
+    out.single_gauge("process_start_time_seconds", "When the process started, in Unix time.", started)
+
+
+def _boot_time() -> float:
+    with open("/proc/stat", encoding="ascii", errors="replace") as stat_file:
+        for line in stat_file:
+            if line.startswith("btime "):
+                return float(line.split()[1])
+    return 0.0
