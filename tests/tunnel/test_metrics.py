@@ -181,7 +181,7 @@ def test_the_process_tells_what_it_uses() -> None:
     assert samples(shown["process_resident_memory_bytes"])[()] > 1 << 20
     assert samples(shown["process_cpu_seconds"])[()] > 0
     born = samples(shown["process_start_time_seconds"])[()]
-    assert Path("/proc/self/cmdline").stat().st_ctime - born + 60 >= 0
+    assert 0 < born < time.time() + 1
 
 
 @pytest.fixture(scope="module")
