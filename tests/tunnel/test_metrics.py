@@ -1,5 +1,6 @@
 import math
 import os
+import time
 from collections.abc import Iterator
 
 import pytest
