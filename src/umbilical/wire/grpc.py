@@ -37,7 +37,11 @@ CODE_NAMES: Final = (
     "Unauthenticated",
 )
 
+MAX_STATUS_DIGITS: Final = 9
+"""A status longer than this is no number of ours: real ones have two digits."""
+
 _PRINTABLE: Final = frozenset(range(0x20, 0x7F)) - {ord("%")}
+_HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
 
 
 class MessageReader:
@@ -100,7 +104,7 @@ class MessageReader:
     def _resume(self) -> bool:
         partial = self._partial
         assert partial is not None
-        if len(partial) < PREFIX_BYTES:
+        if len(partial) <= PREFIX_BYTES:  # judged again while only the prefix is there: a refusal stays one
             self._take(partial, PREFIX_BYTES - len(partial))
             if len(partial) < PREFIX_BYTES:
                 return False
@@ -138,24 +142,31 @@ def message_prefix(length: int) -> bytes:
 
 def encode_status_message(text: str) -> bytes:
     """Percent-encode as the gRPC specification asks for `grpc-message`."""
-    return b"".join([bytes((byte,)) if byte in _PRINTABLE else b"%%%02X" % byte for byte in text.encode()])
+    octets = text.encode("utf-8", "replace")
+    return b"".join([bytes((byte,)) if byte in _PRINTABLE else b"%%%02X" % byte for byte in octets])
 
 
 def decode_status_message(value: bytes) -> str:
+    """Undo the percent-encoding; what is no escape stays as it is, for a status text must never fail."""
     out = bytearray()
     position = 0
     while position < len(value):
-        byte = value[position]
-        if byte == 0x25:
-            try:
-                out.append(int(value[position + 1 : position + 3], 16))
-                position += 3
-                continue
-            except ValueError:
-                pass  # not an escape after all: keep it, a status text must never fail
-        out.append(byte)
-        position += 1
+        if _is_escape(value, position):
+            out.append(int(value[position + 1 : position + 3], 16))
+            position += 3
+        else:
+            out.append(value[position])
+            position += 1
     return out.decode("utf-8", "replace")
+
+
+def _is_escape(value: bytes, position: int) -> bool:
+    return (
+        value[position] == 0x25
+        and position + 2 < len(value)
+        and value[position + 1] in _HEX_DIGITS
+        and value[position + 2] in _HEX_DIGITS
+    )
 
 
 def request_headers(path: bytes, authority: bytes, scheme: bytes, user_agent: bytes) -> list[tuple[bytes, bytes]]:
@@ -185,7 +196,7 @@ def status_of(headers: list[tuple[bytes, bytes]]) -> tuple[int, str]:
     status, message = UNKNOWN, "the stream ended without a gRPC status"
     for name, value in headers:
         if name == b"grpc-status":
-            status = int(value) if value.isdigit() else UNKNOWN
+            status = int(value) if value.isdigit() and len(value) <= MAX_STATUS_DIGITS else UNKNOWN
             message = "" if message.startswith("the stream ended") else message
         elif name == b"grpc-message":
             message = decode_status_message(value)

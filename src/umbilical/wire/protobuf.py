@@ -12,6 +12,7 @@ END_GROUP: Final = 4
 FIXED32: Final = 5
 
 MAX_VARINT_BYTES: Final = 10
+MAX_TAG_BYTES: Final = 5
 MAX_GROUP_DEPTH: Final = 100
 """Nested groups of unknown fields deeper than this are refused; the same limit as Google's parsers."""
 
@@ -56,11 +57,13 @@ def read_length(source: bytes | bytearray, position: int, end: int) -> tuple[int
 
 def read_tag(source: bytes | bytearray, position: int, end: int) -> tuple[int, int, int]:
     """Return field number, wire type and the position behind the tag."""
-    tag, position = read_varint(source, position, end)
+    tag, behind = read_varint(source, position, end)
+    if behind - position > MAX_TAG_BYTES:
+        raise malformed(f"tag of {behind - position} bytes")
     field = tag >> 3
     if field == 0 or field > 0x1FFFFFFF:
         raise malformed(f"field number {field}")
-    return field, tag & 7, position
+    return field, tag & 7, behind
 
 
 def skip_field(source: bytes | bytearray, position: int, end: int, field: int, wire_type: int) -> int:
@@ -129,4 +132,4 @@ def encode_bytes(tag: int, value: bytes) -> bytes:
 
 def encode_text(tag: int, value: str) -> bytes:
     """A string field with a one-byte tag; absent when empty, as proto3 wants it."""
-    return encode_bytes(tag, value.encode()) if value else b""
+    return encode_bytes(tag, value.encode("utf-8", "replace")) if value else b""
