@@ -1,0 +1,111 @@
+"""Starting the engines: one event loop, and the parts that talk to the Kubernetes API, made only when asked for."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from umbilical.tunnel.errors import StartupError
+from umbilical.tunnel.interfaces import AuthenticationRefused
+from umbilical.tunnel.settings import AgentSettings, ServerSettings
+
+if TYPE_CHECKING:
+    from umbilical.cluster.client import ApiClient
+
+
+@dataclass(frozen=True)
+class KubernetesAccess:
+    kubeconfig: Path | None = None
+    """None: as a pod inside the cluster."""
+    requests_per_second: float = 0.0
+    """0: the client's default."""
+    burst: int = 0
+    """0: the client's default."""
+
+
+@dataclass(frozen=True)
+class TokenRule:
+    """Whose tokens the server accepts from agents."""
+
+    namespace: str
+    service_account: str
+    audience: str
+
+
+@dataclass(frozen=True)
+class LeaseRule:
+    """Under which labels the server publishes its lease."""
+
+    namespace: str
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class LeaseSelection:
+    """Which leases the agent counts."""
+
+    namespace: str
+    selector: str
+
+
+def run_until_done(engine: Coroutine[Any, Any, int]) -> int:
+    from umbilical.tunnel.event_loop import new_event_loop
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(engine)
+
+
+def serve(
+    settings: ServerSettings,
+    kubernetes: KubernetesAccess,
+    tokens: TokenRule | None = None,
+    lease: LeaseRule | None = None,
+) -> int:
+    return run_until_done(_serve(settings, kubernetes, tokens, lease))
+
+
+async def _serve(
+    settings: ServerSettings, kubernetes: KubernetesAccess, tokens: TokenRule | None, lease: LeaseRule | None
+) -> int:
+    from umbilical.tunnel.server_process import run_server
+
+    if tokens is None and lease is None:
+        return await run_server(settings, None, publish=None)
+    from umbilical.cluster.leases import LeasePublisher
+    from umbilical.cluster.token_review import TokenReviewer
+
+    async with _client(kubernetes) as client:
+        reviewer = tokens and TokenReviewer(
+            client, tokens.namespace, tokens.service_account, tokens.audience, AuthenticationRefused
+        )
+        publisher = lease and LeasePublisher(client, settings.server_id, lease.namespace, lease.labels)
+        return await run_server(settings, reviewer, publish=publisher)
+
+
+def attend(settings: AgentSettings, kubernetes: KubernetesAccess, leases: LeaseSelection | None = None) -> int:
+    return run_until_done(_attend(settings, kubernetes, leases))
+
+
+async def _attend(settings: AgentSettings, kubernetes: KubernetesAccess, leases: LeaseSelection | None) -> int:
+    from umbilical.tunnel.agent_process import run_agent
+
+    if leases is None:
+        return await run_agent(settings, None, counter_task=None)
+    from umbilical.cluster.labels import parse_selector
+    from umbilical.cluster.leases import LeaseCounter
+
+    async with _client(kubernetes) as client:
+        counter = LeaseCounter(client, leases.namespace, parse_selector(leases.selector))
+        return await run_agent(settings, counter, counter_task=counter.run)
+
+
+def _client(kubernetes: KubernetesAccess) -> "ApiClient":
+    from umbilical.cluster.client import make_client
+    from umbilical.cluster.errors import ClusterError
+
+    try:
+        return make_client(kubernetes.kubeconfig, qps=kubernetes.requests_per_second, burst=kubernetes.burst)
+    except ClusterError as fault:
+        why = f"{fault.what}: {fault.why}"
+        raise StartupError(fault.code, "failed to load kubernetes client config", why, fault.remedy) from fault

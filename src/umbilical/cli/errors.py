@@ -1,0 +1,23 @@
+"""How our own commands fail: three lines with a code from docs/errors.md, and an exit status that scripts can read."""
+
+from typing import Final
+
+from umbilical.tunnel.errors import StartupError
+
+USAGE: Final = 2
+CONFIGURATION: Final = 3
+INFRASTRUCTURE: Final = 4
+INTERRUPTED: Final = 8
+INTERNAL: Final = 10
+
+_STATUS_BY_CODE: Final = {"UMB001": USAGE, "UMB099": INTERNAL, "UMB201": CONFIGURATION}
+_STATUS_BY_GROUP: Final = {"UMB0": CONFIGURATION}
+
+
+def three_lines(fault: StartupError) -> str:
+    return f"{fault.code} {fault.what}\n  why: {fault.why}\n  next: {fault.next}"
+
+
+def exit_status(code: str) -> int:
+    """What is wrong with the words is 2, with a file or a combination of options 3, with the world outside 4."""
+    return _STATUS_BY_CODE.get(code) or _STATUS_BY_GROUP.get(code[:4], INFRASTRUCTURE)
