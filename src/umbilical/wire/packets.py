@@ -33,7 +33,13 @@ _PAYLOAD_FIELD: Final = {
     PAUSE: 15,
     RESUME: 15,
 }
-_PAYLOAD_FIELDS: Final = frozenset(_PAYLOAD_FIELD.values())
+_FIRST_PAYLOAD: Final = 2
+_LAST_PAYLOAD: Final = 8
+_EXTENSION: Final = 15
+"""Outside the .proto's oneof: beside another payload it is an unknown field, and ignored."""
+_NO_TEXT: Final = (0, 0)
+_TEXT_FIELDS: Final = {2: (1, 2), 3: (1, 0), 4: (2, 0), 6: (1, 0)}
+"""By payload: its string fields, which must be UTF-8 wherever they appear."""
 
 
 class Packet:
@@ -143,73 +149,67 @@ def decode_packet(source: bytes | bytearray, start: int, end: int) -> Packet:
     """Decode one message; `ProtocolViolation` when it is malformed or its payload is missing (fault P4).
 
     As in Go, the type decides, not which payload is there; later payloads replace earlier ones of another kind
-    and are merged with those of the same kind.
+    and are merged with those of the same kind. Every payload must be well-formed, also one that is replaced: a
+    peer that is sent these bytes as they are would refuse them and end its stream.
     """
     kind = DIAL_REQ  # enum 0 is absent on the wire
-    payload_field = 0
-    payload = b""
+    payload = extension = _NO_PAYLOAD
     position = start
     while position < end:
         field, wire_type, position = protobuf.read_tag(source, position, end)
         if field == 1 and wire_type == protobuf.VARINT:
             kind, position = protobuf.read_varint(source, position, end)
-        elif field in _PAYLOAD_FIELDS and wire_type == protobuf.LENGTH_DELIMITED:
+        elif _FIRST_PAYLOAD <= field <= _LAST_PAYLOAD and wire_type == protobuf.LENGTH_DELIMITED:
             first, position = protobuf.read_length(source, position, end)
-            content = bytes(source[first:position])
-            payload = payload + content if field == payload_field else content
-            payload_field = field
+            if payload.number != field:
+                payload = _Payload(field)
+            payload.read(source, first, position)
+        elif field == _EXTENSION and wire_type == protobuf.LENGTH_DELIMITED and kind in (PAUSE, RESUME):
+            # We write the type first, and nobody else writes this.
+            first, position = protobuf.read_length(source, position, end)
+            extension = _Payload(field)
+            extension.read(source, first, position)
         else:
             position = protobuf.skip_field(source, position, end, field, wire_type)
     kind &= 0xFFFFFFFF  # enums are 32 bits wide
     expected = _PAYLOAD_FIELD.get(kind, 0)
     if expected == 0:
         return Packet(kind)
-    if payload_field != expected:
+    found = extension if expected == _EXTENSION else payload
+    if found.number != expected:
         raise ProtocolViolation(protobuf.INVALID_ARGUMENT, f"{_type_name(kind)} packet without its payload")
-    return _decode_payload(kind, payload)
+    return _packet_of(kind, found)
 
 
 def _type_name(kind: int) -> str:
     return TYPE_NAMES[kind] if kind < len(TYPE_NAMES) else str(kind)
 
 
-def _decode_payload(kind: int, payload: bytes) -> Packet:
-    fields = _Fields(payload)
-    if kind == DIAL_REQ:
-        return DialRequest(fields.text(1), fields.text(2), fields.integer(3))
-    if kind == DIAL_RSP:
-        return DialResponse(fields.text(1), fields.integer(2), fields.integer(3))
-    if kind == CLOSE_REQ:
-        return CloseRequest(fields.integer(1))
-    if kind == CLOSE_RSP:
-        return CloseResponse(fields.text(1), fields.integer(2))
-    if kind == DATA:
-        return Data(fields.integer(1), fields.text(2), fields.raw(3))
-    if kind == DIAL_CLS:
-        return CloseDial(fields.integer(1))
-    if kind == PAUSE:
-        return Pause(fields.integer(1))
-    if kind == RESUME:
-        return Resume(fields.integer(1))
-    return Drain()
+class _Payload:
+    """The fields of one payload; the last of a repeated field wins, so what is read behind it is merged."""
 
-
-class _Fields:
-    """The integer and length-delimited fields of one payload; the last of a repeated field wins."""
-
-    def __init__(self, payload: bytes) -> None:
+    def __init__(self, number: int) -> None:
+        self.number: Final = number
+        """Its field in the packet; 0: there is none."""
         self._integers: dict[int, int] = {}
         self._chunks: dict[int, bytes] = {}
-        position, end = 0, len(payload)
+        self._texts: dict[int, str] = {}
+
+    def read(self, source: bytes | bytearray, position: int, end: int) -> None:
+        text_fields = _TEXT_FIELDS.get(self.number, _NO_TEXT)
         while position < end:
-            field, wire_type, position = protobuf.read_tag(payload, position, end)
+            field, wire_type, position = protobuf.read_tag(source, position, end)
             if wire_type == protobuf.VARINT:
-                self._integers[field], position = protobuf.read_varint(payload, position, end)
+                self._integers[field], position = protobuf.read_varint(source, position, end)
             elif wire_type == protobuf.LENGTH_DELIMITED:
-                first, position = protobuf.read_length(payload, position, end)
-                self._chunks[field] = payload[first:position]
+                first, position = protobuf.read_length(source, position, end)
+                chunk = bytes(source[first:position])
+                if field in text_fields:
+                    self._texts[field] = _utf8(field, chunk)
+                else:
+                    self._chunks[field] = chunk
             else:
-                position = protobuf.skip_field(payload, position, end, field, wire_type)
+                position = protobuf.skip_field(source, position, end, field, wire_type)
 
     def integer(self, field: int) -> int:
         return protobuf.signed(self._integers.get(field, 0))
@@ -218,10 +218,37 @@ class _Fields:
         return self._chunks.get(field, b"")
 
     def text(self, field: int) -> str:
-        try:
-            return self._chunks.get(field, b"").decode()
-        except UnicodeDecodeError as error:
-            raise protobuf.malformed(f"field {field} is not UTF-8") from error
+        return self._texts.get(field, "")
+
+
+_NO_PAYLOAD: Final = _Payload(0)
+
+
+def _utf8(field: int, chunk: bytes) -> str:
+    try:
+        return chunk.decode()
+    except UnicodeDecodeError as error:
+        raise protobuf.malformed(f"field {field} is not UTF-8") from error
+
+
+def _packet_of(kind: int, payload: _Payload) -> Packet:
+    if kind == DIAL_REQ:
+        return DialRequest(payload.text(1), payload.text(2), payload.integer(3))
+    if kind == DIAL_RSP:
+        return DialResponse(payload.text(1), payload.integer(2), payload.integer(3))
+    if kind == CLOSE_REQ:
+        return CloseRequest(payload.integer(1))
+    if kind == CLOSE_RSP:
+        return CloseResponse(payload.text(1), payload.integer(2))
+    if kind == DATA:
+        return Data(payload.integer(1), payload.text(2), payload.raw(3))
+    if kind == DIAL_CLS:
+        return CloseDial(payload.integer(1))
+    if kind == PAUSE:
+        return Pause(payload.integer(1))
+    if kind == RESUME:
+        return Resume(payload.integer(1))
+    return Drain()
 
 
 def encode_dial_request(protocol: str, address: str, dial_id: int) -> bytes:

@@ -1,0 +1,372 @@
+"""Konnectivity packets, both ways, against `protobuf`."""
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support import packet_messages as reference
+
+from umbilical.wire import packets, protobuf
+from umbilical.wire.errors import ProtocolViolation
+from umbilical.wire.packets import DataPrefix, Packet, decode_packet, find_data
+
+INT64 = st.integers(-(2**63), 2**63 - 1) | st.integers(-300, 300)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+PAYLOAD = st.binary(max_size=300)
+
+# Our names of the fields, in the order of the .proto files, by the name of the payload.
+FIELDS = {
+    "dialRequest": ("protocol", "address", "dial_id"),
+    "dialResponse": ("error", "connection_id", "dial_id"),
+    "closeRequest": ("connection_id",),
+    "closeResponse": ("error", "connection_id"),
+    "data": ("connection_id", "error", "payload"),
+    "closeDial": ("dial_id",),
+    "drain": (),
+}
+PAYLOAD_OF = {
+    packets.DIAL_REQ: "dialRequest",
+    packets.DIAL_RSP: "dialResponse",
+    packets.CLOSE_REQ: "closeRequest",
+    packets.CLOSE_RSP: "closeResponse",
+    packets.DATA: "data",
+    packets.DIAL_CLS: "closeDial",
+    packets.DRAIN: "drain",
+}
+
+
+def parse(encoded: bytes) -> Any:
+    message = reference.Packet()
+    message.ParseFromString(encoded)
+    return message
+
+
+def decode(encoded: bytes) -> Packet:
+    # What surrounds the message belongs to other messages and must not be looked at.
+    surrounded = b"\xff\xff" + encoded + b"\x08\x01"
+    return decode_packet(surrounded, 2, 2 + len(encoded))
+
+
+def assert_equal(ours: Packet, theirs: Any) -> None:
+    assert ours.kind == theirs.type & 0xFFFFFFFF
+    if ours.kind not in PAYLOAD_OF:
+        assert type(ours) is Packet
+        return
+    payload = getattr(theirs, PAYLOAD_OF[ours.kind])
+    for field, name in zip(payload.DESCRIPTOR.fields, FIELDS[PAYLOAD_OF[ours.kind]], strict=True):
+        assert getattr(ours, name) == getattr(payload, field.name)
+
+
+KINDS = tuple(PAYLOAD_OF)
+CONTROL_KINDS = tuple(kind for kind in KINDS if kind != packets.DATA)
+
+
+@st.composite
+def messages(draw: st.DrawFn, kinds: tuple[int, ...] = KINDS) -> Any:
+    """A message whose type and payload agree."""
+    kind = draw(st.sampled_from(kinds))
+    message = reference.Packet(type=kind)
+    payload = getattr(message, PAYLOAD_OF[kind])
+    payload.SetInParent()
+    for field in payload.DESCRIPTOR.fields:
+        values: st.SearchStrategy[object] = {
+            field.TYPE_INT64: INT64,
+            field.TYPE_STRING: TEXT,
+            field.TYPE_BYTES: PAYLOAD,
+        }[field.type]
+        setattr(payload, field.name, draw(values))
+    return message
+
+
+# Well-formed fields that no .proto of ours names; 15 is where our own extension lives.
+UNKNOWN_FIELDS = st.lists(
+    st.tuples(st.sampled_from([9, 15, 16, 200, 0x1FFFFFFF]), st.integers(0, 5), st.binary(max_size=20)), max_size=4
+)
+
+
+def encode_unknown(fields: list[tuple[int, int, bytes]]) -> bytes:
+    encoded = b""
+    for number, wire_type, value in fields:
+        tag = protobuf.encode_varint(number << 3 | wire_type)
+        if wire_type == protobuf.VARINT:
+            encoded += tag + protobuf.encode_varint(int.from_bytes(value[:8], "big"))
+        elif wire_type == protobuf.LENGTH_DELIMITED:
+            encoded += tag + protobuf.encode_varint(len(value)) + value
+        elif wire_type == protobuf.FIXED64:
+            encoded += tag + value[:8].ljust(8, b"\0")
+        elif wire_type == protobuf.FIXED32:
+            encoded += tag + value[:4].ljust(4, b"\0")
+        elif wire_type == protobuf.START_GROUP:
+            encoded += tag + b"\x0a" + protobuf.encode_varint(len(value)) + value
+            encoded += protobuf.encode_varint(number << 3 | protobuf.END_GROUP)
+    return encoded
+
+
+# ---------------------------------------------------------------- ours to theirs
+
+
+@given(TEXT, TEXT, INT64)
+def test_dial_request_is_read_by_protobuf(protocol: str, address: str, dial_id: int) -> None:
+    message = parse(packets.encode_dial_request(protocol, address, dial_id))
+    assert message == reference.dial_request(address, dial_id, protocol)
+
+
+@given(TEXT, INT64, INT64)
+def test_dial_response_is_read_by_protobuf(error: str, connection_id: int, dial_id: int) -> None:
+    message = parse(packets.encode_dial_response(error, connection_id, dial_id))
+    assert message == reference.dial_response(dial_id, connection_id, error)
+
+
+@given(INT64)
+def test_close_request_is_read_by_protobuf(connection_id: int) -> None:
+    assert parse(packets.encode_close_request(connection_id)) == reference.close_request(connection_id)
+
+
+@given(TEXT, INT64)
+def test_close_response_is_read_by_protobuf(error: str, connection_id: int) -> None:
+    assert parse(packets.encode_close_response(error, connection_id)) == reference.close_response(connection_id, error)
+
+
+@given(INT64)
+def test_close_dial_is_read_by_protobuf(dial_id: int) -> None:
+    assert parse(packets.encode_close_dial(dial_id)) == reference.close_dial(dial_id)
+
+
+@given(INT64, PAYLOAD)
+def test_data_is_read_by_protobuf(connection_id: int, payload: bytes) -> None:
+    assert parse(packets.encode_data(connection_id, payload)) == reference.data(connection_id, payload)
+
+
+def test_drain_is_read_by_protobuf() -> None:
+    assert parse(packets.encode_drain()) == reference.Packet(type=packets.DRAIN, drain={})
+
+
+@given(messages())
+def test_we_write_the_very_bytes_that_protobuf_writes(message: Any) -> None:
+    encoders: dict[int, Callable[[Any], bytes]] = {
+        packets.DIAL_REQ: lambda p: packets.encode_dial_request(p.protocol, p.address, p.random),
+        packets.DIAL_RSP: lambda p: packets.encode_dial_response(p.error, p.connectID, p.random),
+        packets.CLOSE_REQ: lambda p: packets.encode_close_request(p.connectID),
+        packets.CLOSE_RSP: lambda p: packets.encode_close_response(p.error, p.connectID),
+        packets.DATA: lambda p: packets.encode_data(p.connectID, p.data),
+        packets.DIAL_CLS: lambda p: packets.encode_close_dial(p.random),
+        packets.DRAIN: lambda _: packets.encode_drain(),
+    }
+    if message.type == packets.DATA:
+        message.data.error = ""  # nobody has ever set it, so we cannot
+    assert encoders[message.type](getattr(message, PAYLOAD_OF[message.type])) == message.SerializeToString(
+        deterministic=True
+    )
+
+
+@given(INT64)
+def test_our_extension_is_an_unknown_type_to_others_and_whole_to_us(connection_id: int) -> None:
+    for kind, encoded in (
+        (packets.PAUSE, packets.encode_pause(connection_id)),
+        (packets.RESUME, packets.encode_resume(connection_id)),
+    ):
+        theirs = parse(encoded)
+        assert theirs.type == kind
+        assert theirs.WhichOneof("payload") is None
+        ours = decode(encoded)
+        assert isinstance(ours, packets.Pause | packets.Resume)
+        assert (ours.kind, ours.connection_id) == (kind, connection_id)
+
+
+# ---------------------------------------------------------------- theirs to ours
+
+
+@given(messages())
+def test_what_protobuf_writes_is_read(message: Any) -> None:
+    assert_equal(decode(message.SerializeToString()), message)
+
+
+@given(messages(), UNKNOWN_FIELDS, UNKNOWN_FIELDS)
+def test_unknown_fields_are_ignored(message: Any, before: list[Any], behind: list[Any]) -> None:
+    encoded = encode_unknown(before) + message.SerializeToString() + encode_unknown(behind)
+    assert parse(encoded).type == message.type
+    assert_equal(decode(encoded), message)
+
+
+@given(messages(), UNKNOWN_FIELDS)
+def test_unknown_fields_inside_the_payload_are_ignored(message: Any, unknown: list[Any]) -> None:
+    payload_name = PAYLOAD_OF[message.type]
+    number = message.DESCRIPTOR.fields_by_name[payload_name].number
+    content = getattr(message, payload_name).SerializeToString() + encode_unknown(unknown)
+    kind = protobuf.encode_integer(0x08, message.type)
+    encoded = kind + protobuf.encode_bytes(number << 3 | protobuf.LENGTH_DELIMITED, content)
+    assert_equal(decode(encoded), parse(encoded))
+    assert_equal(decode(encoded), message)
+
+
+@given(st.integers(-(2**31), 2**31 - 1), st.none() | messages())
+def test_unknown_types_are_no_fault_with_or_without_payload(kind: int, message: Any) -> None:
+    if 0 <= kind <= packets.DRAIN or kind in (packets.PAUSE, packets.RESUME):
+        kind = 7
+    message = message or reference.Packet()
+    message.type = kind
+    ours = decode(message.SerializeToString())
+    assert type(ours) is Packet
+    assert_equal(ours, message)
+
+
+@given(messages(), messages())
+def test_a_message_behind_another_is_merged_as_protobuf_merges(first: Any, second: Any) -> None:
+    encoded = first.SerializeToString() + second.SerializeToString()
+    merged = parse(encoded)
+    if merged.WhichOneof("payload") == PAYLOAD_OF[merged.type]:
+        assert_equal(decode(encoded), merged)
+    else:
+        with pytest.raises(ProtocolViolation, match="without its payload"):
+            decode(encoded)
+
+
+@given(st.sampled_from(sorted(PAYLOAD_OF)), messages())
+def test_the_type_decides_and_its_payload_must_be_there(kind: int, message: Any) -> None:
+    agrees = kind == message.type
+    message.type = kind
+    encoded = message.SerializeToString()
+    if agrees:
+        assert decode(encoded).kind == kind
+        return
+    with pytest.raises(ProtocolViolation, match="packet without its payload") as refused:
+        decode(encoded)
+    assert refused.value.code == protobuf.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("kind", [*PAYLOAD_OF, packets.PAUSE, packets.RESUME])
+def test_a_bare_type_is_the_peers_fault_and_no_crash(kind: int) -> None:
+    with pytest.raises(ProtocolViolation, match="without its payload"):
+        decode(protobuf.encode_integer(0x08, kind))
+
+
+def test_an_empty_message_is_a_dial_request_without_its_payload() -> None:
+    with pytest.raises(ProtocolViolation, match="DIAL_REQ packet without its payload"):
+        decode(b"")
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        b"\x12\x03\x0a\x01\xff",  # protocol of a dial request
+        b"\x08\x01\x1a\x03\x0a\x01\xff",  # error of a dial response
+        b"\x08\x03\x32\x03\x0a\x01\xff",  # error of a close response
+        b"\x08\x04\x22\x03\x12\x01\xff",  # error of data
+        b"\x12\x06\x0a\x01\xff\x0a\x01a",  # a good value behind the bad one
+        b"\x12\x03\x0a\x01\xff\x08\x06\x42\x00",  # in a payload that another replaces
+    ],
+)
+def test_text_that_is_not_utf8_is_refused(encoded: bytes) -> None:
+    with pytest.raises(DecodeError):
+        parse(encoded)
+    with pytest.raises(ProtocolViolation, match="UTF-8"):
+        decode(encoded)
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        b"\x08\x06\x42\x00\x12\x01\x08",  # ends with a dial request that is cut short
+        b"\x12\x01\x18\x12\x01\x05",  # two halves that only together are a dial request
+        b"\x08\x63\x12\x01\x08",  # of a type that nobody knows
+    ],
+)
+def test_a_malformed_payload_is_refused_even_where_nobody_would_look(encoded: bytes) -> None:
+    """Verbatim it would reach a peer that looks, and end the stream that carries everyone's tunnels."""
+    with pytest.raises(DecodeError):
+        parse(encoded)
+    with pytest.raises(ProtocolViolation, match="malformed"):
+        decode(encoded)
+
+
+# ---------------------------------------------------------------- DATA in place
+
+
+@given(st.integers(1, 2**35 - 1), PAYLOAD.filter(bool))
+def test_data_in_its_usual_shape_is_found_in_place(connection_id: int, payload: bytes) -> None:
+    encoded = reference.data(connection_id, payload).SerializeToString()
+    surrounded = bytearray(b"\x08\x04\x22" + encoded + b"\xff")
+    found, start = find_data(surrounded, 3, 3 + len(encoded))
+    assert found == connection_id
+    assert surrounded[start : 3 + len(encoded)] == payload
+
+
+def _assert_agrees(encoded: bytes) -> None:
+    connection_id, start = find_data(b"\xff" + encoded + b"\xff", 1, 1 + len(encoded))
+    if start < 0:
+        return
+    packet = decode(encoded)
+    assert isinstance(packet, packets.Data)
+    assert (packet.connection_id, packet.error, packet.payload) == (connection_id, "", encoded[start - 1 :])
+
+
+@given(messages((packets.DATA,)), UNKNOWN_FIELDS)
+def test_find_data_agrees_with_decode_packet(message: Any, unknown: list[Any]) -> None:
+    _assert_agrees(message.SerializeToString())
+    _assert_agrees(message.SerializeToString() + encode_unknown(unknown))
+
+
+@given(st.data(), st.integers(0, 2**40), st.binary(max_size=12))
+def test_find_data_agrees_with_decode_packet_on_mutated_packets(
+    data: st.DataObject, connection_id: int, payload: bytes
+) -> None:
+    encoded = bytearray(DataPrefix(1, connection_id).for_length(len(payload))[14:] + payload)
+    for _ in range(data.draw(st.integers(0, 3))):
+        encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
+    _assert_agrees(bytes(encoded[: data.draw(st.integers(0, len(encoded)))]))
+
+
+@given(messages(CONTROL_KINDS))
+def test_find_data_leaves_control_packets_alone(message: Any) -> None:
+    encoded = message.SerializeToString()
+    assert find_data(encoded, 0, len(encoded)) == (0, -1)
+
+
+def test_data_without_payload_is_left_to_the_decoder() -> None:
+    encoded = packets.encode_data(7, b"")
+    assert find_data(encoded, 0, len(encoded)) == (0, -1)
+    packet = decode(encoded)
+    assert isinstance(packet, packets.Data)
+    assert (packet.connection_id, packet.payload) == (7, b"")
+
+
+# ---------------------------------------------------------------- DATA in one frame
+
+
+@given(st.integers(1, 2**31 - 1), INT64, PAYLOAD)
+def test_a_data_prefix_makes_a_frame_that_protobuf_reads(stream_id: int, connection_id: int, payload: bytes) -> None:
+    prefix = DataPrefix(stream_id, connection_id)
+    frame = prefix.for_length(len(payload)) + payload
+    assert len(frame) == prefix.size + len(payload)
+    high, low, kind, flags, stream = struct.unpack(">BHBBI", frame[:9])
+    assert (high << 16 | low, kind, flags, stream) == (len(frame) - 9, 0, 0, stream_id)
+    assert (frame[9], int.from_bytes(frame[10:14], "big")) == (0, len(frame) - 14)
+    assert parse(frame[14:]) == reference.data(connection_id, payload)
+
+
+@given(st.integers(1, 2**35 - 1), st.integers(0, 2**21 - 64))
+def test_a_data_prefix_is_found_by_our_own_reader(connection_id: int, length: int) -> None:
+    # Only the prefix is looked at, so a view that pretends to have a payload is enough for any length.
+    prefix = DataPrefix(1, connection_id).for_length(length)
+    assert find_data(prefix, 14, len(prefix) + length) == (connection_id, len(prefix))
+
+
+def test_a_data_prefix_has_one_size_for_all_lengths() -> None:
+    prefix = DataPrefix(3, 1 << 40)
+    assert {len(prefix.for_length(length)) for length in (0, 1, 127, 128, 16_384, 65_536, 1 << 20)} == {prefix.size}
+
+
+def test_the_prefix_of_the_last_length_is_kept() -> None:
+    prefix = DataPrefix(3, 5)
+    assert prefix.for_length(100) is prefix.for_length(100)
+    assert prefix.for_length(100) != prefix.for_length(101)
+
+
+@given(st.integers(0, 2**21 - 1))
+def test_a_padded_length_is_three_bytes_of_the_same_number(length: int) -> None:
+    encoded = packets.padded_length(length)
+    assert protobuf.read_varint(encoded, 0, 3) == (length, 3)
