@@ -1,0 +1,202 @@
+"""A server and an agent on loopback, started for the bench, and what /proc tells about them."""
+
+import os
+import random
+import resource
+import socket
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from bench_rows import Cpu, Pair
+from umbilical.host.files import make_directory, write_file, write_public
+from umbilical.host.processes import Child, start
+from umbilical.pki.authority import Authority
+from umbilical.pki.profiles import KeyType, Profile, client_profile, server_profile
+
+READY_SECONDS: Final = 20.0
+# Start-up takes tens of milliseconds; asking each millisecond costs little and hides little.
+POLL_SECONDS: Final = 0.001
+LIFETIME: Final = timedelta(days=1)
+TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
+# Upstream refuses ports above 49151, and outgoing connections take those above 32768.
+PORTS: Final = range(22000, 32000)
+# The proxy of this machine's environment is not for traffic that stays on loopback.
+ENVIRONMENT: Final = {"HTTPS_PROXY": "", "https_proxy": ""}
+
+
+@dataclass(frozen=True)
+class Program:
+    """One implementation: its two executables, and how they are told to log."""
+
+    server: Path
+    agent: Path
+    logs_to_file: bool
+
+    def log_flags(self, log: Path) -> list[str]:
+        # Ours writes one line per tunnel at every verbosity; it goes where operators would put it.
+        return ["--v=0", *(["--logtostderr=false", f"--log-file={log}"] if self.logs_to_file else [])]
+
+
+class Pki:
+    """An authority in memory and the files that the programs want; the authority's key is never written."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = make_directory(folder)
+        self._now = datetime.now(UTC)
+        self._authority = Authority.create("umbilical-bench", self._now, LIFETIME, KeyType.ECDSA_P256)
+        self.authority = write_public(folder / "ca.crt", self._authority.certificate_pem)
+        self.server = self._issue("server", server_profile("server", ["127.0.0.1"], KeyType.ECDSA_P256))
+        self.agent = self._issue("agent", client_profile("agent", key_type=KeyType.ECDSA_P256))
+
+    def _issue(self, name: str, profile: Profile) -> tuple[Path, Path]:
+        pair = self._authority.issue(profile, self._now, LIFETIME)
+        certificate = write_public(self._folder / f"{name}.crt", pair.certificate)
+        return certificate, write_file(self._folder / f"{name}.key", pair.key)
+
+
+def free_port() -> int:
+    """Return a port on loopback that nothing listens on now."""
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
+    raise OSError(f"no free port from {PORTS.start} to {PORTS.stop - 1}")
+
+
+def answers_200(port: int, path: str) -> bool:
+    """Ask once. A refused connection is an `OSError`: nothing listens yet."""
+    with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+        return connection.recv(4096).startswith(b"HTTP/1.1 200 ")
+
+
+@dataclass(frozen=True)
+class _Ports:
+    agents: int = field(default_factory=free_port)
+    server_health: int = field(default_factory=free_port)
+    server_admin: int = field(default_factory=free_port)
+    agent_health: int = field(default_factory=free_port)
+    agent_admin: int = field(default_factory=free_port)
+
+
+class Tunnel:
+    """A running pair. Leaving its `with` block kills both: upstream's agent does not end on SIGTERM."""
+
+    def __init__(self, pair: Pair, mode: str, programs: dict[str, Program], pki: Pki, folder: Path) -> None:
+        self.pair = pair
+        self.socket = folder / "tunnel.sock"
+        self.start_milliseconds: dict[str, float] = {}
+        self.connected_at = 0.0
+        self._mode = mode
+        self._programs = programs
+        self._pki = pki
+        self._folder = make_directory(folder)
+        self._ports = _Ports()
+        self._children: dict[str, Child] = {}
+        self._cleanup = ExitStack()
+
+    def __enter__(self) -> "Tunnel":
+        """Start the server, then the agent, and wait until they have found each other.
+
+        Raises:
+            HostError: one of them ended or did not become ready.
+        """
+        try:
+            self._start("server", self._programs[self.pair.server].server, self._server_flags())
+            self._start("agent", self._programs[self.pair.agent].agent, self._agent_flags())
+            self._wait("server", self._ports.server_health, "/readyz")
+            self.connected_at = time.monotonic()
+        except BaseException:
+            self._cleanup.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cleanup.close()
+
+    def ended(self) -> str | None:
+        """Say which process is gone, or None while both run."""
+        gone = [child for child in self._children.values() if not child.is_running]
+        return ", ".join(f"{child.name} ended with {child.exit_code}" for child in gone) or None
+
+    def cpu(self) -> Cpu:
+        server, agent = (cpu_seconds(child.pid) for child in self._both())
+        return Cpu(server, agent, bench_cpu_seconds(), machine_cpu_seconds())
+
+    def resident_megabytes(self) -> dict[str, float]:
+        server, agent = (resident_bytes(child.pid) / 1e6 for child in self._both())
+        return {"server": server, "agent": agent, "value": server + agent}
+
+    def _both(self) -> tuple[Child, Child]:
+        return self._children["server"], self._children["agent"]
+
+    def _start(self, role: str, program: Path, flags: list[str]) -> None:
+        name = f"{self.pair.server if role == 'server' else self.pair.agent} {role}"
+        began = time.monotonic()
+        child = start([program, *flags], self._folder / f"{role}.out", name=name, environment=ENVIRONMENT)
+        self._cleanup.callback(child.kill)
+        self._children[role] = child
+        port = self._ports.server_health if role == "server" else self._ports.agent_health
+        self._wait(role, port, "/healthz")
+        self.start_milliseconds[role] = (time.monotonic() - began) * 1e3
+
+    def _wait(self, role: str, port: int, path: str) -> None:
+        self._children[role].wait_ready(lambda: answers_200(port, path), READY_SECONDS, POLL_SECONDS)
+
+    def _server_flags(self) -> list[str]:
+        ports, (certificate, key) = self._ports, self._pki.server
+        return [
+            *(f"--mode={self._mode}", f"--uds-name={self.socket}", "--server-port=0"),
+            *("--agent-bind-address=127.0.0.1", f"--agent-port={ports.agents}"),
+            *("--health-bind-address=127.0.0.1", f"--health-port={ports.server_health}"),
+            f"--admin-port={ports.server_admin}",
+            *(f"--cluster-ca-cert={self._pki.authority}", f"--cluster-cert={certificate}", f"--cluster-key={key}"),
+            *self._programs[self.pair.server].log_flags(self._folder / "server.log"),
+        ]
+
+    def _agent_flags(self) -> list[str]:
+        ports, (certificate, key) = self._ports, self._pki.agent
+        return [
+            *("--proxy-server-host=127.0.0.1", f"--proxy-server-port={ports.agents}"),
+            *(f"--ca-cert={self._pki.authority}", f"--agent-cert={certificate}", f"--agent-key={key}"),
+            *("--health-server-host=127.0.0.1", f"--health-server-port={ports.agent_health}"),
+            f"--admin-server-port={ports.agent_admin}",
+            *self._programs[self.pair.agent].log_flags(self._folder / "agent.log"),
+        ]
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process, its threads included; 0 when it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0.0
+    # The program's name stands in parentheses and may hold blanks: count from behind it.
+    fields = stat.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+
+
+def resident_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"process {pid} has ended")
+
+
+def machine_cpu_seconds() -> float:
+    """Return what all processes used: user, nice and system, and what other guests of the host took (steal)."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return sum(int(fields[index]) for index in (1, 2, 3, 8)) / TICKS_PER_SECOND
+
+
+def bench_cpu_seconds() -> float:
+    """Return what this process and the generators that it waited for used."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
