@@ -1,4 +1,5 @@
 """THE API: the Kubernetes client, token review and leases; lightkube is imported only when a client is made.
 
-Imports nothing of ours: it fulfils the Protocols of `tunnel.interfaces` by shape.
+Imports nothing of ours: `TokenReviewer` and `LeaseCounter` fulfil the Protocols of `tunnel.interfaces` by shape,
+and `cli` hands in what they must not know (which exception means "refused", whom to tell about calls).
 """

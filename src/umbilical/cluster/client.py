@@ -1,0 +1,205 @@
+"""One asynchronous client of the Kubernetes API: JSON objects in and out, every request bounded in time.
+
+lightkube brings kubeconfig, credentials and TLS; the requests are our own, because leases need DELETE with
+preconditions, the exact status of every answer, and a watch that ends when the server falls silent.
+"""
+
+import asyncio
+import json
+import os
+import socket
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from umbilical.cluster.errors import ApiRefused, ApiUnreachable, ClusterError
+from umbilical.cluster.kubeconfig import is_loopback, load
+from umbilical.cluster.rate_limit import RateLimit
+
+if TYPE_CHECKING:
+    import httpx2
+
+Json = dict[str, Any]
+
+REQUEST_SECONDS: Final = 10.0
+# kube-apiserver sends a bookmark about once a minute when it was asked to; longer silence is a dead connection.
+WATCH_SILENCE_SECONDS: Final = 90.0
+# An error body is for a log line, not for a dump.
+MESSAGE_CHARACTERS: Final = 1000
+
+
+class ApiClient:
+    """Sends one request per call. Made by `make_client`; close it, or use it as a context."""
+
+    def __init__(self, http: "httpx2.AsyncClient", limit: RateLimit, request_seconds: float = REQUEST_SECONDS) -> None:
+        self._http = http
+        self._limit = limit
+        self._request_seconds = request_seconds
+
+    async def request(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Json | None = None
+    ) -> Json:
+        """Send one request and return the object that came back.
+
+        Raises:
+            ApiRefused: the API answered with an error status.
+            ApiUnreachable: no answer in time, or none at all.
+        """
+        title = f"{method} {path}"
+        with _mapped(title):
+            async with asyncio.timeout(self._request_seconds):
+                await self._limit.acquire()
+                response = await self._http.request(method, path, params=query, json=body)
+        _check_status(title, response.status_code, response.content)
+        return _json_object(title, response.content)
+
+    @asynccontextmanager
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[Json]]:
+        """Open a watch; its events (`type` and `object`) come until the server ends it.
+
+        Raises:
+            ApiRefused: refused at the start, or an ERROR event, which is where "resource version too old" comes.
+            ApiUnreachable: the connection failed or fell silent.
+        """
+        title = f"WATCH {path}"
+        async with (
+            self._stream(title, path, {**query, "watch": "true"}) as response,
+            aclosing(_events(title, response)) as events,
+        ):
+            yield events
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def __aenter__(self) -> "ApiClient":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @asynccontextmanager
+    async def _stream(self, title: str, path: str, query: Mapping[str, str]) -> "AsyncIterator[httpx2.Response]":
+        import httpx2
+
+        patience = httpx2.Timeout(self._request_seconds, read=WATCH_SILENCE_SECONDS)
+        request = self._http.build_request("GET", path, params=query, timeout=patience)
+        with _mapped(title):
+            async with asyncio.timeout(self._request_seconds):
+                await self._limit.acquire()
+                response = await self._http.send(request, stream=True)
+        try:
+            if response.status_code >= 400:
+                with _mapped(title):
+                    await response.aread()
+                _check_status(title, response.status_code, response.content)
+            yield response
+        finally:
+            await response.aclose()
+
+
+def make_client(
+    kubeconfig: Path | None,
+    *,
+    qps: float = 0.0,
+    burst: int = 0,
+    user_agent: str = "umbilical",
+    request_seconds: float = REQUEST_SECONDS,
+) -> ApiClient:
+    """Make a client from a kubeconfig file, or from the pod's service account when there is none.
+
+    Raises:
+        ClusterError: no usable configuration or credentials.
+    """
+    config = load(kubeconfig)
+    from httpx2 import Timeout
+    from lightkube.config.client_adapter import AsyncClient, ConnectionParams
+    from lightkube.core.exceptions import ConfigError
+
+    parameters = ConnectionParams(timeout=Timeout(request_seconds), trust_env=not is_loopback(config.cluster.server))
+    try:
+        http = AsyncClient(config, parameters)
+    except (OSError, ssl.SSLError, ConfigError, ValueError) as error:
+        raise ClusterError(
+            "UMB601",
+            f"the credentials in {kubeconfig or 'the service account'} cannot be used",
+            f"{type(error).__name__}: {error}",
+            "check that certificate, key and CA exist and belong together",
+        ) from error
+    http.headers["User-Agent"] = user_agent
+    http.headers["Accept"] = "application/json"
+    return ApiClient(http, RateLimit(qps, burst), request_seconds)
+
+
+@contextmanager
+def _mapped(title: str) -> Iterator[None]:
+    """Turn what the HTTP library raises into our own errors, here and nowhere else."""
+    from httpx2 import HTTPError
+    from lightkube.core.exceptions import ConfigError
+
+    try:
+        yield
+    except TimeoutError as error:
+        raise ApiUnreachable(title, "no answer in time") from error
+    except (HTTPError, ConfigError) as error:
+        raise ApiUnreachable(title, _root_cause(error)) from error
+
+
+def _root_cause(error: BaseException) -> str:
+    """Find the system's own words: "All connection attempts failed" hides that it was "Connection refused"."""
+    text = str(error) or type(error).__name__
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ssl.SSLError | socket.gaierror):
+            text = str(seen)
+        elif isinstance(seen, OSError) and seen.errno is not None:
+            text = os.strerror(seen.errno)
+        seen = seen.__cause__ or seen.__context__
+    return text
+
+
+def _check_status(title: str, status: int, content: bytes) -> None:
+    if status < 400:
+        return
+    try:
+        answer = _json_object(title, content)
+    except ApiUnreachable:
+        # A proxy in between answers in HTML, and an API server that starts up in plain text.
+        raise ApiRefused(title, status, "", content.decode(errors="replace")[:MESSAGE_CHARACTERS]) from None
+    raise _refusal(title, answer, status)
+
+
+def _refusal(title: str, answer: Json, status: int) -> ApiRefused:
+    """Read a Kubernetes `Status` object; every field of it may be missing."""
+    message = str(answer.get("message") or "no message")[:MESSAGE_CHARACTERS]
+    return ApiRefused(title, int(answer.get("code") or status), str(answer.get("reason") or ""), message)
+
+
+async def _events(title: str, response: "httpx2.Response") -> AsyncGenerator[Json, None]:
+    with _mapped(title):
+        async for line in response.aiter_lines():
+            yield _watch_event(title, line)
+
+
+def _watch_event(title: str, line: str) -> Json:
+    event = _json_object(title, line.encode())
+    content = event.get("object")
+    if not isinstance(content, dict):
+        raise ApiUnreachable(title, "an event without an object")
+    if event.get("type") == "ERROR":
+        raise _refusal(title, content, 500)
+    return event
+
+
+def _json_object(title: str, content: bytes) -> Json:
+    try:
+        answer = json.loads(content)
+    except ValueError as error:
+        raise ApiUnreachable(title, "the answer is not JSON: is this a Kubernetes API?") from error
+    if not isinstance(answer, dict):
+        raise ApiUnreachable(title, "the answer is no JSON object: is this a Kubernetes API?")
+    return answer

@@ -1,0 +1,356 @@
+"""Leases tell agents how many servers there are: what one looks like, the server's publisher, the agent's counter.
+
+The rules (names, times, retries) are upstream's, so that ours and theirs count each other. Both loops survive any
+`ClusterError`: the API they talk to may well be reached through the tunnel they serve.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from umbilical.cluster.client import ApiClient, Json
+from umbilical.cluster.clock import Clock
+from umbilical.cluster.errors import ApiRefused, ClusterError
+from umbilical.cluster.labels import Labels, Selector, format_labels
+
+log: Final = logging.getLogger(__name__)
+
+# Called after each answered request with HTTP status, Kubernetes' reason ("" when all is well) and seconds taken.
+CallObserver = Callable[[int, str, float], None]
+
+NAME_PREFIX: Final = "konnectivity-proxy-server-"
+LEASE_SECONDS: Final = 30
+RENEW_SECONDS: Final = 15.0
+# Upstream's lease controller: +0..4 %, so that many servers do not renew in step.
+RENEW_JITTER: Final = 0.04
+COLLECT_SECONDS: Final = 15.0
+UPDATE_ATTEMPTS: Final = 5
+CREATE_BACKOFF_SECONDS: Final = 0.2
+CREATE_BACKOFF_CAP_SECONDS: Final = 7.0
+# client-go's reflector: how long to rest after a failed list, doubling, and how long one watch lasts.
+LIST_BACKOFF_SECONDS: Final = 0.8
+LIST_BACKOFF_CAP_SECONDS: Final = 30.0
+WATCH_SECONDS: Final = 300
+FALLBACK_COUNT: Final = 1
+
+
+def _ignore_call(status: int, reason: str, seconds: float) -> None:
+    """Observe nothing."""
+
+
+def _ignore() -> None:
+    """Observe nothing."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What matters of a lease to those who count or collect it."""
+
+    name: str
+    resource_version: str
+    labels: Labels
+    expires_at: datetime | None
+    """None: neither renewed nor acquired, so it never counted."""
+
+    def is_valid(self, now: datetime) -> bool:
+        return self.expires_at is not None and self.expires_at > now
+
+
+def parse_lease(content: Json) -> Lease:
+    metadata, spec = content.get("metadata") or {}, content.get("spec") or {}
+    held_since = _parse_time(spec.get("renewTime")) or _parse_time(spec.get("acquireTime"))
+    duration = timedelta(seconds=int(spec.get("leaseDurationSeconds") or 0))
+    return Lease(
+        name=str(metadata.get("name", "")),
+        resource_version=str(metadata.get("resourceVersion", "")),
+        labels=metadata.get("labels") or {},
+        expires_at=None if held_since is None else held_since + duration,
+    )
+
+
+def lease_name(server_id: str) -> str:
+    return NAME_PREFIX + server_id
+
+
+class LeasePublisher:
+    """Keeps this server's lease alive and deletes those of servers that died."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        server_id: str,
+        namespace: str,
+        labels: Mapping[str, str],
+        *,
+        on_list: CallObserver = _ignore_call,
+        on_delete: CallObserver = _ignore_call,
+        on_culled: Callable[[], None] = _ignore,
+        clock: Clock | None = None,
+    ) -> None:
+        self._client = client
+        self._server_id = server_id
+        self._name = lease_name(server_id)
+        self._namespace = namespace
+        self._labels = dict(labels)
+        self._on_list, self._on_delete, self._on_culled = on_list, on_delete, on_culled
+        self._clock = clock or Clock()
+        self._latest: Json | None = None
+
+    async def run(self) -> None:
+        """Renew and collect until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._renew_forever(), name="renew the lease")
+            tasks.create_task(self._collect_forever(), name="collect expired leases")
+
+    async def withdraw(self) -> None:
+        """Delete our lease, so that agents stop counting us at once. Call it after `run` has ended."""
+        try:
+            await self._client.request("DELETE", self._path(self._name))
+        except ClusterError as error:
+            if _status(error) != 404:
+                log.warning("lease %s stays until it expires: %s", self._name, error.brief)
+        self._latest = None
+
+    async def renew(self) -> None:
+        """Write the lease once: blindly over the copy we know, else after looking it up or creating it."""
+        if self._latest is not None and await self._update(self._latest):
+            return
+        lease, is_new = await self._get_or_create()
+        self._latest = lease
+        if not is_new:
+            await self._update(lease)
+
+    async def collect(self) -> None:
+        """Delete every lease with our labels that has expired."""
+        query = {"labelSelector": format_labels(self._labels)}
+        try:
+            answer = await self._observed(self._on_list, self._client.request("GET", self._path(), query=query))
+        except ClusterError as error:
+            log.warning("expired leases are not collected this time: %s", error.brief)
+            return
+        now = self._clock.now()
+        for lease in map(parse_lease, answer.get("items") or []):
+            if not lease.is_valid(now):
+                await self._delete_expired(lease)
+
+    async def _renew_forever(self) -> None:
+        while True:
+            await self.renew()
+            await self._clock.sleep(RENEW_SECONDS * (1 + RENEW_JITTER * self._clock.random()))
+
+    async def _collect_forever(self) -> None:
+        while True:
+            await self.collect()
+            await self._clock.sleep(COLLECT_SECONDS)
+
+    async def _update(self, base: Json) -> bool:
+        """PUT the lease, at once again on failure; after a conflict, over what is there now."""
+        for _ in range(UPDATE_ATTEMPTS):
+            try:
+                body = self._renewed(base)
+                self._latest = await self._client.request("PUT", self._path(self._name), body=body)
+                return True
+            except ClusterError as error:
+                log.info("lease %s: update failed: %s", self._name, error.brief)
+                if _status(error) == 409:
+                    base, _is_new = await self._get_or_create()
+        log.warning("lease %s: not renewed in %d attempts", self._name, UPDATE_ATTEMPTS)
+        return False
+
+    async def _get_or_create(self) -> tuple[Json, bool]:
+        """Return the lease and whether it was made just now; tries until it works."""
+        pause = CREATE_BACKOFF_SECONDS
+        while True:
+            try:
+                return await self._get_or_create_once()
+            except ClusterError as error:
+                log.warning("lease %s: not created, next try in %.1f s: %s", self._name, pause, error.brief)
+            await self._clock.sleep(pause)
+            pause = min(pause * 2, CREATE_BACKOFF_CAP_SECONDS)
+
+    async def _get_or_create_once(self) -> tuple[Json, bool]:
+        try:
+            return await self._client.request("GET", self._path(self._name)), False
+        except ApiRefused as error:
+            if error.status != 404:
+                raise
+        return await self._client.request("POST", self._path(), body=self._renewed({})), True
+
+    def _renewed(self, base: Json) -> Json:
+        """Return the lease with our claims and the time of now; whatever else is in it stays."""
+        metadata = base.get("metadata") or {}
+        ours = {"name": self._name, "namespace": self._namespace}
+        spec = {
+            **(base.get("spec") or {}),
+            "holderIdentity": self._server_id,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "renewTime": _format_time(self._clock.now()),
+        }
+        labels = {**(metadata.get("labels") or {}), **self._labels}
+        kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+        return {**base, **kind, "metadata": {**metadata, **ours, "labels": labels}, "spec": spec}
+
+    async def _delete_expired(self, lease: Lease) -> None:
+        # The precondition spares a lease that was renewed after we listed it.
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"resourceVersion": lease.resource_version},
+        }
+        try:
+            await self._observed(self._on_delete, self._client.request("DELETE", self._path(lease.name), body=options))
+        except ClusterError as error:
+            if _status(error) != 404:
+                log.info("lease %s: expired but not deleted: %s", lease.name, error.brief)
+        else:
+            log.info("lease %s: expired and deleted", lease.name)
+            self._on_culled()
+
+    async def _observed(self, observer: CallObserver, request: Awaitable[Json]) -> Json:
+        return await _observed(observer, request, self._clock)
+
+    def _path(self, name: str = "") -> str:
+        return leases_path(self._namespace) + (f"/{name}" if name else "")
+
+
+class LeaseCounter:
+    """Counts the servers whose leases are valid; fulfils `ServerCounter` of `tunnel.interfaces` by shape.
+
+    It lists and watches every lease of the namespace and filters here, as upstream does: its RBAC rule knows
+    no selector either.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        namespace: str,
+        selector: Selector,
+        *,
+        on_list: CallObserver = _ignore_call,
+        on_watch: CallObserver = _ignore_call,
+        clock: Clock | None = None,
+    ) -> None:
+        self._client = client
+        self._path = leases_path(namespace)
+        self._selector = selector
+        self._on_list, self._on_watch = on_list, on_watch
+        self._clock = clock or Clock()
+        self._leases: dict[str, Lease] = {}
+        self._last_good = FALLBACK_COUNT
+        self._list_attempted = False
+        self._list_failed = False
+
+    def server_count(self) -> int | None:
+        """Count now. None until the API was asked once; while it cannot be listed, the last good value."""
+        if not self._list_attempted:
+            return None
+        if self._list_failed:
+            return self._last_good
+        now = self._clock.now()
+        valid = sum(lease.is_valid(now) for lease in self._leases.values())
+        # None valid means that the servers do not publish: there is the one we talk to.
+        self._last_good = max(valid, FALLBACK_COUNT)
+        return self._last_good
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        pause = LIST_BACKOFF_SECONDS
+        while True:
+            try:
+                version = await self._list()
+                pause = LIST_BACKOFF_SECONDS
+                await self._watch_on(version)
+            except ClusterError as error:
+                log.warning("server leases: %s", error.brief)
+            await self._clock.sleep(pause * (1 + self._clock.random()))
+            pause = min(pause * 2, LIST_BACKOFF_CAP_SECONDS)
+
+    async def _list(self) -> str:
+        """Take stock; return the version from which to watch."""
+        try:
+            answer = await _observed(self._on_list, self._client.request("GET", self._path), self._clock)
+        except ClusterError:
+            self._list_attempted = self._list_failed = True
+            raise
+        self._leases = {}
+        for content in answer.get("items") or []:
+            self._keep(parse_lease(content))
+        self._list_attempted, self._list_failed = True, False
+        self.server_count()
+        return str((answer.get("metadata") or {}).get("resourceVersion", ""))
+
+    async def _watch_on(self, version: str) -> None:
+        """Watch again and again from where the last watch ended; errors, "too old" among them, ask for a new list."""
+        while True:
+            version = await self._watch_once(version)
+
+    async def _watch_once(self, version: str) -> str:
+        query = {
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            # Spread over one to two times, as client-go does, so that agents do not come back in step.
+            "timeoutSeconds": str(int(WATCH_SECONDS * (1 + self._clock.random()))),
+        }
+        start = self._clock.monotonic()
+        try:
+            async with self._client.watch(self._path, query) as events:
+                self._on_watch(200, "", self._clock.monotonic() - start)
+                async for event in events:
+                    version = self._apply(event) or version
+        except ApiRefused as error:
+            self._on_watch(error.status, error.reason, self._clock.monotonic() - start)
+            raise
+        return version
+
+    def _apply(self, event: Json) -> str:
+        lease = parse_lease(event["object"])
+        match event.get("type"):
+            case "ADDED" | "MODIFIED":
+                self._keep(lease)
+            case "DELETED":
+                self._leases.pop(lease.name, None)
+        self.server_count()
+        return lease.resource_version
+
+    def _keep(self, lease: Lease) -> None:
+        if self._selector.matches(lease.labels):
+            self._leases[lease.name] = lease
+        else:
+            self._leases.pop(lease.name, None)
+
+
+def leases_path(namespace: str) -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+
+
+async def _observed(observer: CallObserver, request: Awaitable[Json], clock: Clock) -> Json:
+    """Report status and latency of one call; one without an HTTP answer has no status to report."""
+    start = clock.monotonic()
+    try:
+        answer = await request
+    except ApiRefused as error:
+        observer(error.status, error.reason, clock.monotonic() - start)
+        raise
+    observer(200, "", clock.monotonic() - start)
+    return answer
+
+
+def _status(error: ClusterError) -> int | None:
+    return error.status if isinstance(error, ApiRefused) else None
+
+
+def _parse_time(text: object) -> datetime | None:
+    if not isinstance(text, str):
+        return None
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        return None
+
+
+def _format_time(moment: datetime) -> str:
+    """Write Kubernetes' MicroTime: always six digits, always Z."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,215 @@
+"""Requests and watches: against the real API server, and against one that misbehaves."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.control_plane import PROGRAMS, ControlPlane
+from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async, status_answer, watch_answer
+
+from umbilical.cluster.client import MESSAGE_CHARACTERS, ApiClient, Json, make_client
+from umbilical.cluster.errors import ApiRefused, ApiUnreachable, ClusterError
+
+real = pytest.mark.real(*PROGRAMS)
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+
+
+def _lease(name: str) -> Json:
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}}
+
+
+async def _events(client: ApiClient, path: str = "/watched") -> list[Json]:
+    async with client.watch(path, {"resourceVersion": "1"}) as events:
+        return [event async for event in events]
+
+
+def _with_answer(
+    answer: Answer, folder: Path, request_seconds: float = 10.0
+) -> tuple[Json | list[Json], list[Request]]:
+    """Send one request (a watch, if the answer holds lines) to an API that gives this answer."""
+
+    async def scenario() -> tuple[Json | list[Json], list[Request]]:
+        async with ScriptedApi(lambda request: answer) as api:
+            config = api.write_kubeconfig(folder)
+            async with make_client(config, user_agent="me/1", request_seconds=request_seconds) as client:
+                return await client.request("PUT", "/thing", query={"a": "b c"}, body={"x": 1}), api.requests
+
+    return run_async(scenario())
+
+
+def _watched(answer: Answer, folder: Path) -> list[Json]:
+    async def scenario() -> list[Json]:
+        async with ScriptedApi(lambda request: answer) as api, make_client(api.write_kubeconfig(folder)) as client:
+            return await _events(client)
+
+    return run_async(scenario())
+
+
+def test_a_request_carries_query_body_and_who_asks(tmp_path: Path) -> None:
+    answer, requests = _with_answer(json_answer({"ok": True}), tmp_path)
+    assert answer == {"ok": True}
+    (request,) = requests
+    assert (request.method, request.path, request.query, request.body) == ("PUT", "/thing", {"a": "b c"}, {"x": 1})
+    assert request.headers["user-agent"] == "me/1"
+    assert request.headers["accept"] == "application/json"
+
+
+def test_a_kubernetes_status_becomes_a_refusal_with_its_fields(tmp_path: Path) -> None:
+    with pytest.raises(ApiRefused) as caught:
+        _with_answer(status_answer(409, "Conflict", "it changed"), tmp_path)
+    assert (caught.value.status, caught.value.reason, caught.value.message) == (409, "Conflict", "it changed")
+
+
+def test_an_error_page_of_a_proxy_becomes_a_refusal_too(tmp_path: Path) -> None:
+    with pytest.raises(ApiRefused) as caught:
+        _with_answer(Answer(b"<html>" + b"x" * 5000, 502), tmp_path)
+    assert (caught.value.status, caught.value.reason, len(caught.value.message)) == (502, "", MESSAGE_CHARACTERS)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"[]"])
+def test_an_answer_that_is_no_object_is_an_error(content: bytes, tmp_path: Path) -> None:
+    with pytest.raises(ApiUnreachable, match="is this a Kubernetes API"):
+        _with_answer(Answer(content), tmp_path)
+
+
+def test_an_answer_that_never_ends_is_given_up(tmp_path: Path) -> None:
+    with pytest.raises(ApiUnreachable):
+        _with_answer(Answer(b"{", stays_open=True), tmp_path, request_seconds=0.2)
+
+
+def test_a_closed_port_is_reported_in_the_systems_own_words(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with ScriptedApi(lambda request: Answer()) as api:
+            config = api.write_kubeconfig(tmp_path)
+        async with make_client(config) as client:
+            await client.request("GET", "/x")
+
+    with pytest.raises(ApiUnreachable, match="refused"):
+        run_async(scenario())
+
+
+def test_watch_events_come_in_order_until_the_server_ends_it(tmp_path: Path) -> None:
+    first: Json = {"type": "ADDED", "object": {"metadata": {"name": "a"}}}
+    second: Json = {"type": "BOOKMARK", "object": {}}
+    assert _watched(watch_answer(first, second), tmp_path) == [first, second]
+
+
+def test_a_watch_that_is_refused_at_the_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(ApiRefused, match="Forbidden"):
+        _watched(status_answer(403, "Forbidden"), tmp_path)
+
+
+def test_an_error_event_is_a_refusal(tmp_path: Path) -> None:
+    gone: Json = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}
+    with pytest.raises(ApiRefused) as caught:
+        _watched(watch_answer(gone), tmp_path)
+    assert (caught.value.status, caught.value.reason) == (410, "Expired")
+
+
+def test_an_event_without_an_object_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ApiUnreachable, match="without an object"):
+        _watched(watch_answer({"type": "ADDED"}), tmp_path)
+
+
+def test_a_watch_that_is_left_early_closes_its_connection(tmp_path: Path) -> None:
+    event: Json = {"type": "ADDED", "object": {}}
+
+    async def scenario() -> Json:
+        answer = watch_answer(event, stays_open=True)
+        async with (
+            ScriptedApi(lambda request: answer) as api,
+            make_client(api.write_kubeconfig(tmp_path)) as client,
+            client.watch("/watched", {}) as events,
+        ):
+            return await anext(events)
+
+    assert run_async(scenario()) == event
+
+
+def test_nothing_of_the_library_is_loaded_before_a_client_is_made() -> None:
+    script = (
+        "import sys, umbilical.cluster.leases, umbilical.cluster.token_review\n"
+        "print([name for name in ('lightkube', 'httpx2', 'yaml', 'msgspec') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_certificate_that_is_none_is_reported(tmp_path: Path) -> None:
+    content = {
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1", "certificate-authority-data": "AAAA"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c"}}],
+        "current-context": "c",
+    }
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(content))
+    with pytest.raises(ClusterError, match="UMB601"):
+        make_client(path)
+
+
+@real
+def test_the_real_api_creates_returns_and_deletes_an_object(plane: ControlPlane) -> None:
+    async def scenario() -> None:
+        async with make_client(plane.kubeconfig) as client:
+            made = await client.request("POST", LEASES, body=_lease("made"))
+            assert (await client.request("GET", f"{LEASES}/made"))["metadata"] == made["metadata"]
+            await client.request("DELETE", f"{LEASES}/made")
+            with pytest.raises(ApiRefused) as caught:
+                await client.request("GET", f"{LEASES}/made")
+            assert (caught.value.status, caught.value.reason) == (404, "NotFound")
+
+    run_async(scenario())
+
+
+@real
+def test_the_real_api_refuses_whom_rbac_does_not_know(plane: ControlPlane) -> None:
+    async def scenario() -> None:
+        async with make_client(plane.make_kubeconfig("nobody")) as client:
+            await client.request("GET", LEASES)
+
+    with pytest.raises(ApiRefused, match='User "nobody" cannot list resource "leases"'):
+        run_async(scenario())
+
+
+@real
+def test_the_real_api_watch_tells_what_changes(plane: ControlPlane) -> None:
+    async def scenario() -> None:
+        async with make_client(plane.kubeconfig) as client:
+            listed = await client.request("GET", LEASES)
+            query = {"resourceVersion": listed["metadata"]["resourceVersion"], "timeoutSeconds": "30"}
+            async with client.watch(LEASES, query) as events:
+                await client.request("POST", LEASES, body=_lease("watched"))
+                added = await anext(events)
+                await client.request("DELETE", f"{LEASES}/watched")
+                deleted = await anext(events)
+            assert [added["type"], deleted["type"]] == ["ADDED", "DELETED"]
+            assert added["object"]["metadata"]["name"] == "watched"
+
+    run_async(scenario())
+
+
+@real
+def test_the_real_api_is_not_trusted_with_another_authority(plane: ControlPlane, tmp_path: Path) -> None:
+    content = json.loads(plane.kubeconfig.read_text())
+    del content["clusters"][0]["cluster"]["certificate-authority-data"]
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(content))
+
+    async def scenario() -> None:
+        async with make_client(path) as client:
+            await client.request("GET", "/version")
+
+    with pytest.raises(ApiUnreachable, match=r"(?i)certificate verify failed"):
+        run_async(scenario())
+
+
+@real
+def test_requests_run_side_by_side(plane: ControlPlane) -> None:
+    async def scenario() -> list[Json]:
+        async with make_client(plane.kubeconfig) as client:
+            return await asyncio.gather(*(client.request("GET", "/version") for _ in range(5)))
+
+    assert {answer["gitVersion"] for answer in run_async(scenario())} == {"v1.36.3"}
