@@ -1,7 +1,12 @@
+import re
+from collections.abc import Iterator
+
 import h11
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.tunnel_pair import Shape, TunnelPair
+from tests.support.tunnel_pki import make_tunnel_pki
 
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
@@ -328,3 +333,91 @@ def test_a_reply_that_is_not_http_is_refused_at_its_first_line(head: bytes) -> N
 def test_an_endless_reply_head_is_refused() -> None:
     with pytest.raises(ProtocolViolation, match="longer than 64"):
         http1.parse_connect_reply(b"HTTP/1.1 200 OK\r\nx: " + b"a" * 64, limit=64)
+
+
+@pytest.fixture(scope="module")
+def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TunnelPair]:
+    """Upstream's server without an agent: it answers every good CONNECT with 500."""
+    folder = tmp_path_factory.mktemp("upstream")
+    pair = TunnelPair(Shape("upstream", "upstream"), make_tunnel_pki(folder), folder)
+    try:
+        pair.start_server()
+        yield pair
+    finally:
+        pair.stop()
+
+
+def answer_of(pair: TunnelPair, head: bytes) -> bytes:
+    with pair.frontend().connect() as connection:
+        connection.settimeout(5)
+        connection.sendall(head)
+        answer = connection.recv(4096)
+        # A kept connection says no more; a closed one may have more to say.
+        while b" 405 " not in answer and (more := connection.recv(4096)):
+            answer += more
+        return re.sub(rb"Date: [^\r]*", b"Date: " + DATE, answer)
+
+
+NO_TUNNEL = b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: text/plain\r\n\r\n"
+
+
+def our_answer(head: bytes) -> bytes:
+    try:
+        request = parse(head)
+    except ProtocolViolation as violation:
+        return http1.violation_reply(violation)
+    if request.method != "CONNECT":
+        return http1.method_not_allowed_reply(request, DATE)
+    return NO_TUNNEL + b"currently no tunnels available: No agent available"
+
+
+@pytest.mark.real("proxy-server")
+def test_the_real_server_accepts_and_refuses_the_same_heads_with_the_same_bytes(upstream: TunnelPair) -> None:
+    for head in HEADS:
+        assert our_answer(head) == answer_of(upstream, head), head
+
+
+HEADS = [
+    KUBE_APISERVER,
+    b"CONNECT a:1 HTTP/1.0\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.2\r\n\r\n",
+    b"CONNECT a:1 HTTP/2.0\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\n\n",
+    b"CONNECT a:1 HTTP/1.1\r\nx: y\r\n folded\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nx: \xff\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nHost:\r\n\r\n",
+    b"CONNECT  HTTP/1.1\r\nHost: b:2\r\n\r\n",
+    b"CONNECT /path HTTP/1.1\r\n\r\n",
+    b"CONNECT /path HTTP/1.1\r\nHost: h/x:1\r\n\r\n",
+    b"CONNECT ? HTTP/1.1\r\nHost: h:1\r\n\r\n",
+    b"CONNECT user@a:1/x?y HTTP/1.1\r\n\r\n",
+    b"CONNECT [::1]:1 HTTP/1.1\r\n\r\n",
+    b"CONNECT ::1:1 HTTP/1.1\r\n\r\n",
+    b"CONNECT a:b HTTP/1.1\r\n\r\n",
+    b"CONNECT a%41:1 HTTP/1.1\r\n\r\n",
+    b"CONNECT :1 HTTP/1.1\r\n\r\n",
+    b"CONNECT * HTTP/1.1\r\n\r\n",
+    b"CONNECT a:1  HTTP/1.1\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1 \r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\n bad: x\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nbad header\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\n: v\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nb a: x\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nx: a\x01\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nHost: a b\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+    b"\r\nCONNECT a:1 HTTP/1.1\r\n\r\n",
+    b"CO\x01NECT a:1 HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"connect a:1 HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"GET / HTTP/1.0\r\n\r\n",
+    b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+    b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"garbage\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nx: " + b"a" * (1 << 20) + b"\r\n\r\n",
+]

@@ -1,0 +1,356 @@
+"""The health and admin ports: plain HTTP/1.1 on asyncio and h11, with upstream's paths, bodies and codes.
+
+`*Routes` decide what to answer, `HttpListener` owns the sockets. Readiness and metrics are passed in as callables.
+"""
+
+import asyncio
+import posixpath
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final, Protocol
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import h11
+
+from umbilical.konnectivity.dial_failure import BadAddress, join_host_port, split_host_port
+from umbilical.tunnel import metrics, pprof
+from umbilical.tunnel.settings import ListenAddress
+from umbilical.wire.errors import ProtocolViolation
+from umbilical.wire.http1 import violation_reply
+
+HEAD_SECONDS: Final = 60.0
+"""For a request head from its first byte, as upstream; also for a client to take its answer."""
+IDLE_SECONDS: Final = 180.0
+"""Upstream waits for ever. Longer than any common scrape interval, so that scrapers keep their connection."""
+MAX_HEAD_BYTES: Final = 1 << 20
+MAX_BODY_BYTES: Final = 256 << 10
+"""Go's server reads so much of a body that nobody asked for, and closes the connection if there is more."""
+MAX_CONNECTIONS: Final = 256
+_READ_BYTES: Final = 65536
+
+_PLAIN: Final = "text/plain; charset=utf-8"
+_HTML: Final = "text/html; charset=utf-8"
+_NOT_READY: Final = b"no connection to any proxy agent"
+
+IsReady = Callable[[], bool]
+RenderMetrics = Callable[[], bytes]
+Headers = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    path: str
+    query: str = ""
+    host: str = ""
+    """The Host header."""
+
+
+@dataclass(frozen=True)
+class Response:
+    status: int
+    body: bytes
+    headers: Headers = (("Content-Type", _PLAIN),)
+
+
+class Routes(Protocol):
+    async def respond(self, request: Request) -> Response:
+        """Answer a request whose path is clean (`/a/b`, no dots, no double slashes)."""
+
+
+OK: Final = Response(200, b"ok")
+NOT_FOUND: Final = Response(
+    404, b"404 page not found\n", (("Content-Type", _PLAIN), ("X-Content-Type-Options", "nosniff"))
+)
+
+
+class ServerHealthRoutes:
+    def __init__(self, is_ready: IsReady, render_metrics: RenderMetrics) -> None:
+        self._is_ready = is_ready
+        self._render_metrics = render_metrics
+
+    async def respond(self, request: Request) -> Response:
+        match request.path:
+            case "/healthz":
+                return OK
+            case "/ready" | "/readyz":
+                return OK if self._is_ready() else Response(500, _NOT_READY)
+            case "/metrics":
+                return _metrics_response(self._render_metrics())
+        return NOT_FOUND
+
+
+class AgentHealthRoutes:
+    def __init__(self, is_ready: IsReady, render_metrics: RenderMetrics) -> None:
+        self._is_ready = is_ready
+        self._render_metrics = render_metrics
+
+    async def respond(self, request: Request) -> Response:
+        match request.path:
+            case "/healthz":
+                return OK
+            case "/ready" | "/readyz":
+                return self._readiness(request)
+            case "/metrics":
+                return _metrics_response(self._render_metrics())
+        return NOT_FOUND
+
+    def _readiness(self, request: Request) -> Response:
+        if not self._is_ready():
+            return Response(503, b"[+]ping ok\n[-]server-connected failed: no servers connected\n")
+        if "verbose" in parse_qs(request.query, keep_blank_values=True):
+            return Response(200, b"[+]ping ok\n[+]server-connected ok\ncheck passed\n")
+        return OK
+
+
+class ServerAdminRoutes:
+    def __init__(self, render_metrics: RenderMetrics, *, profiling: bool) -> None:
+        self._render_metrics = render_metrics
+        self._profiler = pprof.Profiler() if profiling else None
+
+    async def respond(self, request: Request) -> Response:
+        if request.path == "/metrics":
+            return _metrics_response(self._render_metrics())
+        return await _profile_response(self._profiler, request)
+
+
+class AgentAdminRoutes:
+    """The agent's metrics are on its health port; the admin port says so."""
+
+    def __init__(self, health_port: int, *, profiling: bool) -> None:
+        self._health_port = health_port
+        self._profiler = pprof.Profiler() if profiling else None
+
+    async def respond(self, request: Request) -> Response:
+        if request.path == "/metrics":
+            query = f"?{request.query}" if request.query else ""
+            target = f"//{self._health_authority(request.host)}/metrics{query}"
+            return _redirect(HTTPStatus.MOVED_PERMANENTLY, target, request.method)
+        return await _profile_response(self._profiler, request)
+
+    def _health_authority(self, host: str) -> str:
+        try:
+            host, _ = split_host_port(host)
+        except BadAddress:
+            pass  # a Host header without a port: this one is 80
+        return join_host_port(host, self._health_port)
+
+
+def _metrics_response(body: bytes) -> Response:
+    return Response(200, body, (("Content-Type", metrics.CONTENT_TYPE),))
+
+
+async def _profile_response(profiler: pprof.Profiler | None, request: Request) -> Response:
+    if profiler is None:
+        return NOT_FOUND
+    if request.path == "/debug/pprof":
+        return _redirect(HTTPStatus.MOVED_PERMANENTLY, "/debug/pprof/", request.method)
+    if not request.path.startswith("/debug/pprof/"):
+        return NOT_FOUND
+    name = request.path.removeprefix("/debug/pprof/")
+    status, body = await profiler.take(name, parse_qs(request.query).get("seconds", [""])[0])
+    content_type = _PLAIN if name else _HTML
+    return Response(status, body, (("Content-Type", content_type), ("X-Content-Type-Options", "nosniff")))
+
+
+def _redirect(status: HTTPStatus, location: str, method: str) -> Response:
+    # Go writes the little page for GET alone, and names its type for HEAD too.
+    headers = (("Content-Type", _HTML),) if method in ("GET", "HEAD") else ()
+    page = f'<a href="{_escape(location)}">{status.phrase}</a>.\n\n' if method in ("GET", "HEAD") else ""
+    return Response(status, page.encode(), (*headers, ("Location", location)))
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&#34;")
+
+
+def _date() -> str:
+    return time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())
+
+
+async def answer(routes: Routes, request: Request) -> Response:
+    """What Go's mux does before any route: `OPTIONS *`, and a redirect to the clean form of the path."""
+    if request.path == "*":
+        return Response(200 if request.method == "OPTIONS" else 400, b"", ())
+    clean = _clean_path(request.path)
+    if clean != request.path:
+        location = f"{clean}?{request.query}" if request.query else clean
+        return _redirect(HTTPStatus.TEMPORARY_REDIRECT, location, request.method)
+    return await routes.respond(request)
+
+
+def _clean_path(path: str) -> str:
+    clean = posixpath.normpath(f"/{path}").replace("//", "/", 1)
+    return f"{clean}/" if path.endswith("/") and clean != "/" else clean
+
+
+class HttpListener:
+    """One listening port and the connections on it."""
+
+    def __init__(self, address: ListenAddress, routes: Routes, max_connections: int = MAX_CONNECTIONS) -> None:
+        self._address = address
+        self._routes = routes
+        self._max_connections = max_connections
+        self._connections: dict[asyncio.Task[None], _Connection] = {}
+        self._server: asyncio.Server | None = None
+        self.port = address.port
+        """The port that is listened on; differs from the asked one if that was 0."""
+
+    async def start(self) -> None:
+        """Bind and listen. Raises OSError if that fails."""
+        listening = await _bind(self._address)
+        self.port = listening.getsockname()[1]
+        self._server = await asyncio.start_server(self._accept, sock=listening, limit=_READ_BYTES)
+
+    async def stop(self) -> None:
+        """Stop listening and end every connection. Twice is harmless."""
+        if self._server is None:
+            return
+        self._server.close()
+        while tasks := list(self._connections):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        await self._server.wait_closed()
+        await asyncio.sleep(0)  # aborted transports close their sockets in the loop's next turn
+        self._server = None
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        connection = _Connection(reader, writer, self._routes)
+        # A crowd of idle scrapers must not keep a health probe out.
+        if len(self._connections) >= self._max_connections and not self._drop_idle():
+            writer.transport.abort()
+            return
+        self._connections[task] = connection
+        try:
+            await connection.run()
+            await _finish(writer)
+        except (asyncio.CancelledError, TimeoutError, OSError):
+            pass  # only `stop` and `_drop_idle` cancel; a broken or slow client has nothing to hear
+        finally:
+            writer.transport.abort()
+            del self._connections[task]
+
+    def _drop_idle(self) -> bool:
+        for task, connection in self._connections.items():
+            if connection.is_idle:
+                connection.is_idle = False
+                task.cancel()
+                return True
+        return False
+
+
+class _Connection:
+    """One client, request after request."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, routes: Routes) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._routes = routes
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self.is_idle = False
+
+    async def run(self) -> None:
+        while await self._serve_one():
+            self._http.start_next_cycle()
+
+    async def _serve_one(self) -> bool:
+        """Serve one request; tell whether another may follow."""
+        try:
+            request = await self._read_request()
+            if request is None:
+                return False
+            await self._send(request, await answer(self._routes, request))
+            return await self._skip_body()
+        except h11.RemoteProtocolError as error:
+            await self._write(violation_reply(ProtocolViolation(error.error_status_hint, str(error))))
+            return False
+
+    async def _read_request(self) -> Request | None:
+        if not self._http.trailing_data[0]:
+            await self._read_first_bytes()
+        async with asyncio.timeout(HEAD_SECONDS):
+            event = await self._next_event()
+        if not isinstance(event, h11.Request):
+            return None
+        return _request_of(event)
+
+    async def _read_first_bytes(self) -> None:
+        self.is_idle = True
+        async with asyncio.timeout(IDLE_SECONDS):
+            data = await self._reader.read(_READ_BYTES)
+        self.is_idle = False
+        self._http.receive_data(data)
+
+    async def _next_event(self) -> object:
+        """An h11 event, or its PAUSED."""
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            self._http.receive_data(await self._reader.read(_READ_BYTES))
+        return event
+
+    async def _send(self, request: Request, response: Response) -> None:
+        headers = [*response.headers, ("Date", _date()), ("Content-Length", str(len(response.body)))]
+        reason = HTTPStatus(response.status).phrase
+        sent = self._http.send(h11.Response(status_code=response.status, reason=reason.encode(), headers=headers))
+        assert sent is not None
+        if request.method != "HEAD":
+            sent += self._http.send(h11.Data(data=response.body)) or b""
+        sent += self._http.send(h11.EndOfMessage()) or b""
+        await self._write(sent)
+
+    async def _skip_body(self) -> bool:
+        """Read what is left of the request; tell whether the connection can be used again."""
+        left = MAX_BODY_BYTES
+        async with asyncio.timeout(HEAD_SECONDS):
+            while self._http.their_state is h11.SEND_BODY and not self._http.they_are_waiting_for_100_continue:
+                event = await self._next_event()
+                left -= len(event.data) if isinstance(event, h11.Data) else 0
+                if left < 0 or isinstance(event, h11.ConnectionClosed):
+                    return False
+        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+
+    async def _write(self, data: bytes) -> None:
+        self._writer.write(data)
+        async with asyncio.timeout(HEAD_SECONDS):
+            await self._writer.drain()
+
+
+def _request_of(event: h11.Request) -> Request:
+    # An absolute target names a host as well; the path alone chooses the route.
+    target = event.target.decode("ascii", "replace")
+    path, _, query = target.partition("?")
+    if not target.startswith(("/", "*")):
+        split = urlsplit(target)
+        path, query = split.path or "/", split.query
+    host = dict(event.headers).get(b"host", b"").decode("ascii", "replace")
+    return Request(event.method.decode("ascii"), unquote(path), query, host)
+
+
+async def _bind(address: ListenAddress) -> socket.socket:
+    if not address.host:
+        return _bind_everywhere(address.port)
+    found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    # As Go: the first IPv4 address of a name, or the first of any kind.
+    family, _, _, _, where = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    return socket.create_server(where[:2], family=family)
+
+
+def _bind_everywhere(port: int) -> socket.socket:
+    """One socket for IPv4 and IPv6, as Go makes it; IPv4 alone where the kernel has no IPv6."""
+    if socket.has_dualstack_ipv6():
+        with suppress(OSError):
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))
+
+
+async def _finish(writer: asyncio.StreamWriter) -> None:
+    """Close, giving a client that reads a moment to take what was written."""
+    writer.close()
+    async with asyncio.timeout(5):
+        await writer.wait_closed()

@@ -1,0 +1,403 @@
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from http.client import HTTPConnection, HTTPResponse
+
+import pytest
+from tests.support.tunnel_pair import Shape, TunnelPair
+from tests.support.tunnel_pki import make_tunnel_pki
+
+from umbilical.tunnel import admin
+from umbilical.tunnel.admin import (
+    AgentAdminRoutes,
+    AgentHealthRoutes,
+    HttpListener,
+    Request,
+    Response,
+    Routes,
+    ServerAdminRoutes,
+    ServerHealthRoutes,
+)
+from umbilical.tunnel.settings import ListenAddress
+
+LOOPBACK = ListenAddress("127.0.0.1", 0)
+
+
+def ready() -> bool:
+    return True
+
+
+def unready() -> bool:
+    return False
+
+
+def some_metrics() -> bytes:
+    return b"up 1\n"
+
+
+def ask(routes: Routes, path: str, query: str = "", method: str = "GET", host: str = "h:8094") -> Response:
+    return asyncio.run(admin.answer(routes, Request(method, path, query, host)))
+
+
+def headers(response: Response) -> dict[str, str]:
+    return dict(response.headers)
+
+
+SERVER_HEALTH = ServerHealthRoutes(ready, some_metrics)
+AGENT_HEALTH = AgentHealthRoutes(ready, some_metrics)
+SERVER_ADMIN = ServerAdminRoutes(some_metrics, profiling=False)
+AGENT_ADMIN = AgentAdminRoutes(8093, profiling=False)
+PROFILING = ServerAdminRoutes(some_metrics, profiling=True)
+EVERY = (SERVER_HEALTH, AGENT_HEALTH, SERVER_ADMIN, AGENT_ADMIN)
+
+
+@pytest.mark.parametrize("routes", [SERVER_HEALTH, AGENT_HEALTH])
+@pytest.mark.parametrize("path", ["/healthz", "/ready", "/readyz"])
+def test_health_and_readiness_are_a_bare_ok(routes: Routes, path: str) -> None:
+    response = ask(routes, path)
+    assert (response.status, response.body) == (200, b"ok")
+
+
+@pytest.mark.parametrize("path", ["/ready", "/readyz"])
+def test_a_server_without_agents_is_not_ready(path: str) -> None:
+    response = ask(ServerHealthRoutes(unready, some_metrics), path, "verbose")
+    assert (response.status, response.body) == (500, b"no connection to any proxy agent")
+
+
+@pytest.mark.parametrize("path", ["/ready", "/readyz"])
+def test_an_agent_without_servers_says_which_check_failed(path: str) -> None:
+    response = ask(AgentHealthRoutes(unready, some_metrics), path)
+    assert response.status == 503
+    assert response.body == b"[+]ping ok\n[-]server-connected failed: no servers connected\n"
+
+
+def test_a_ready_agent_can_be_asked_for_details() -> None:
+    for query in ("verbose", "verbose=1", "a=b&verbose="):
+        assert ask(AGENT_HEALTH, "/readyz", query).body == b"[+]ping ok\n[+]server-connected ok\ncheck passed\n"
+    assert ask(AGENT_HEALTH, "/readyz", "verbosity").body == b"ok"
+
+
+@pytest.mark.parametrize("routes", [SERVER_HEALTH, AGENT_HEALTH, SERVER_ADMIN])
+def test_metrics_are_served_as_text(routes: Routes) -> None:
+    response = ask(routes, "/metrics")
+    assert response.body == b"up 1\n"
+    assert headers(response)["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+
+
+@pytest.mark.parametrize(
+    ("host", "location"),
+    [
+        ("h:8094", "//h:8093/metrics"),
+        ("h", "//h:8093/metrics"),
+        ("[::1]:8094", "//[::1]:8093/metrics"),
+        ("127.0.0.1:8094", "//127.0.0.1:8093/metrics"),
+    ],
+)
+def test_the_agents_admin_port_sends_scrapers_to_the_health_port(host: str, location: str) -> None:
+    response = ask(AGENT_ADMIN, "/metrics", host=host)
+    assert response.status == 301
+    assert headers(response)["Location"] == location
+    assert response.body == f'<a href="{location}">Moved Permanently</a>.\n\n'.encode()
+    assert headers(ask(AGENT_ADMIN, "/metrics", "a=b", host=host))["Location"] == f"{location}?a=b"
+
+
+@pytest.mark.parametrize("routes", EVERY)
+@pytest.mark.parametrize("path", ["/", "/livez", "/healthz/", "/debug/pprof/", "/debug/pprof"])
+def test_unknown_paths_are_not_found(routes: Routes, path: str) -> None:
+    response = ask(routes, path)
+    assert (response.status, response.body) == (404, b"404 page not found\n")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_the_admin_port_has_no_health(path: str) -> None:
+    assert ask(SERVER_ADMIN, path).status == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "clean"), [("//healthz", "/healthz"), ("/a/../healthz", "/healthz"), ("/./a//b/", "/a/b/"), ("//", "/")]
+)
+def test_an_unclean_path_is_redirected(path: str, clean: str) -> None:
+    response = ask(SERVER_HEALTH, path, "x=<y>")
+    assert (response.status, headers(response)["Location"]) == (307, f"{clean}?x=<y>")
+    assert b"&lt;y&gt;" in response.body
+    assert ask(SERVER_HEALTH, path, method="POST").body == b""
+
+
+def test_options_of_the_server_itself_is_empty() -> None:
+    assert ask(SERVER_HEALTH, "*", method="OPTIONS") == Response(200, b"", ())
+    assert ask(SERVER_HEALTH, "*").status == 400
+
+
+def test_profiling_answers_only_when_enabled() -> None:
+    redirect = ask(PROFILING, "/debug/pprof")
+    assert (redirect.status, headers(redirect)["Location"]) == (301, "/debug/pprof/")
+    assert headers(ask(PROFILING, "/debug/pprof/"))["Content-Type"] == "text/html; charset=utf-8"
+    assert ask(PROFILING, "/debug/pprof/nope") == Response(
+        404,
+        b"Unknown profile\n",
+        (("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")),
+    )
+    assert ask(PROFILING, "/elsewhere").status == 404
+    assert ask(PROFILING, "/metrics").body == b"up 1\n"
+
+
+class Client:
+    """A raw HTTP connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def send(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def reply(self) -> tuple[bytes, bytes]:
+        """Return one head and its body, by content-length."""
+        head = await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), 5)
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        return head, await asyncio.wait_for(self._reader.readexactly(length), 5)
+
+    async def rest(self) -> bytes:
+        try:
+            return await asyncio.wait_for(self._reader.read(), 5)
+        except ConnectionError:
+            return b""
+
+    async def close(self) -> None:
+        self._writer.close()
+        await self._writer.wait_closed()
+
+
+async def dial(listener: HttpListener) -> Client:
+    return Client(*await asyncio.open_connection("127.0.0.1", listener.port))
+
+
+Talk = Callable[[HttpListener], Awaitable[None]]
+
+
+def with_listener(talk: Talk, routes: Routes = SERVER_HEALTH, max_connections: int = 256) -> None:
+    async def scenario() -> None:
+        listener = HttpListener(LOOPBACK, routes, max_connections)
+        await listener.start()
+        try:
+            await asyncio.wait_for(talk(listener), 20)
+        finally:
+            await asyncio.wait_for(listener.stop(), 5)
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(scenario())
+
+
+def test_requests_follow_each_other_on_one_connection() -> None:
+    async def talk(listener: HttpListener) -> None:
+        client = await dial(listener)
+        for _ in range(3):
+            await client.send(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
+            head, body = await client.reply()
+            assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert body == b"ok"
+        await client.send(b"GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /metrics HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert (await client.reply())[1] == b"404 page not found\n"
+        assert (await client.reply())[1] == b"up 1\n"
+        await client.close()
+
+    with_listener(talk)
+
+
+def test_a_request_may_arrive_one_byte_at_a_time() -> None:
+    async def talk(listener: HttpListener) -> None:
+        client = await dial(listener)
+        for octet in b"GET /readyz?verbose HTTP/1.1\r\nHost: h\r\n\r\n":
+            await client.send(bytes([octet]))
+            await asyncio.sleep(0)
+        assert (await client.reply())[1] == b"[+]ping ok\n[+]server-connected ok\ncheck passed\n"
+        await client.close()
+
+    with_listener(talk, AGENT_HEALTH)
+
+
+def test_head_has_the_length_and_no_body() -> None:
+    async def talk(listener: HttpListener) -> None:
+        client = await dial(listener)
+        await client.send(b"HEAD /healthz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+        reply = await client.rest()
+        assert b"Content-Length: 2\r\n" in reply
+        assert reply.endswith(b"\r\n\r\n")
+        await client.close()
+
+    with_listener(talk)
+
+
+def test_a_post_is_answered_and_its_body_skipped() -> None:
+    async def talk(listener: HttpListener) -> None:
+        client = await dial(listener)
+        await client.send(b"POST /healthz HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n")
+        assert (await client.reply())[1] == b"ok"
+        await client.send(b"abcGET /readyz HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert (await client.reply())[1] == b"ok"
+        await client.close()
+
+    with_listener(talk)
+
+
+def test_a_huge_body_ends_the_connection() -> None:
+    async def talk(listener: HttpListener) -> None:
+        client = await dial(listener)
+        await client.send(b"POST /healthz HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n")
+        assert (await client.reply())[1] == b"ok"
+        await client.send(b"x" * (admin.MAX_BODY_BYTES + 65536))
+        assert await client.rest() == b""
+        await client.close()
+
+    with_listener(talk)
+
+
+def test_an_old_client_gets_its_answer_and_the_end() -> None:
+    async def talk(listener: HttpListener) -> None:
+        client = await dial(listener)
+        await client.send(b"GET http://h/healthz HTTP/1.0\r\n\r\n")
+        assert (await client.rest()).endswith(b"\r\n\r\nok")
+        await client.close()
+
+    with_listener(talk)
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"garbage\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n"),
+        (b"\x16\x03\x01\x00\x01\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n"),
+        (b"GET / HTTP/1.1\r\nHost: h\r\nx: " + b"a" * (1 << 20), b"HTTP/1.1 431 Request Header Fields Too Large\r\n"),
+    ],
+)
+def test_what_is_not_http_is_refused(head: bytes, status: bytes) -> None:
+    async def talk(listener: HttpListener) -> None:
+        client = await dial(listener)
+        await client.send(head)
+        assert (await client.rest()).startswith(status)
+        await client.close()
+
+    with_listener(talk)
+
+
+def test_stop_ends_idle_and_half_heard_clients() -> None:
+    async def talk(listener: HttpListener) -> None:
+        idle, half = await dial(listener), await dial(listener)
+        await half.send(b"GET /hea")
+        await idle.send(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
+        await idle.reply()
+        await listener.stop()
+        await listener.stop()
+        assert await idle.rest() == b""
+        assert await half.rest() == b""
+        with pytest.raises(ConnectionError):
+            await dial(listener)
+        await idle.close()
+        await half.close()
+
+    with_listener(talk)
+
+
+def test_a_crowd_of_idle_clients_does_not_keep_a_probe_out() -> None:
+    async def talk(listener: HttpListener) -> None:
+        crowd = [await dial(listener) for _ in range(3)]
+        for client in crowd:
+            await client.send(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
+            await client.reply()
+        probe = await dial(listener)
+        await probe.send(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert (await probe.reply())[1] == b"ok"
+        assert await crowd[0].rest() == b""
+        for client in (*crowd, probe):
+            await client.close()
+
+    with_listener(talk, max_connections=3)
+
+
+def test_a_crowd_of_busy_clients_keeps_newcomers_out() -> None:
+    async def talk(listener: HttpListener) -> None:
+        busy = await dial(listener)
+        await busy.send(b"GET /healthz HTTP/1.1\r\n")
+        while [connection.is_idle for connection in listener._connections.values()] != [False]:
+            await asyncio.sleep(0.01)
+        newcomer = await dial(listener)
+        assert await newcomer.rest() == b""
+        await busy.send(b"Host: h\r\n\r\n")
+        assert (await busy.reply())[1] == b"ok"
+        await busy.close()
+        await newcomer.close()
+
+    with_listener(talk, max_connections=1)
+
+
+def test_a_taken_port_is_an_error_at_start() -> None:
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            listener = HttpListener(ListenAddress("127.0.0.1", taken.getsockname()[1]), SERVER_HEALTH)
+            with pytest.raises(OSError):
+                await listener.start()
+            await listener.stop()
+
+    asyncio.run(scenario())
+
+
+def test_an_empty_host_listens_on_both_families() -> None:
+    async def scenario() -> None:
+        listener = HttpListener(ListenAddress("", 0), SERVER_HEALTH)
+        await listener.start()
+        for host in ("127.0.0.1", "::1") if socket.has_dualstack_ipv6() else ("127.0.0.1",):
+            _, writer = await asyncio.wait_for(asyncio.open_connection(host, listener.port), 5)
+            writer.close()
+            await writer.wait_closed()
+        await listener.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.fixture(scope="module")
+def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TunnelPair]:
+    folder = tmp_path_factory.mktemp("upstream")
+    flags = ["--enable-profiling=true"]
+    pair = TunnelPair(Shape("upstream", "upstream"), make_tunnel_pki(folder), folder, flags, flags)
+    try:
+        pair.start()
+        yield pair
+    finally:
+        pair.stop()
+
+
+def fetch(port: int, method: str, target: str) -> tuple[HTTPResponse, bytes]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request(method, target)
+        response = connection.getresponse()
+        return response, response.read()
+    finally:
+        connection.close()
+
+
+TARGETS = [
+    "/healthz", "/readyz", "/readyz?verbose", "/ready", "/nope", "/", "/healthz/", "//healthz", "/a/../readyz?x=y",
+    "/debug/pprof", "/debug/pprof/nope",
+]  # fmt: skip
+
+
+@pytest.mark.real("proxy-server", "proxy-agent")
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "DELETE"])
+def test_answers_are_those_of_the_real_programs(upstream: TunnelPair, method: str) -> None:
+    ports = upstream.ports
+    pairs: list[tuple[int, Routes]] = [
+        (ports.server_health, SERVER_HEALTH),
+        (ports.server_admin, PROFILING),
+        (ports.agent_health, AGENT_HEALTH),
+        (ports.agent_admin, AgentAdminRoutes(ports.agent_health, profiling=True)),
+    ]
+    for port, routes in pairs:
+        for target in [*TARGETS, *(["/metrics?a=b"] if port == ports.agent_admin else [])]:
+            theirs, body = fetch(port, method, target)
+            path, _, query = target.partition("?")
+            mine = ask(routes, path, query, method, f"127.0.0.1:{port}")
+            assert (mine.status, headers(mine).get("Location")) == (theirs.status, theirs.getheader("Location")), target
+            assert headers(mine).get("Content-Type") == theirs.getheader("Content-Type"), target
+            assert body == (b"" if method == "HEAD" else mine.body), target
