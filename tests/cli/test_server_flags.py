@@ -7,7 +7,7 @@ import pytest
 from umbilical.cli import klog
 from umbilical.cli.option_checks import OptionRefused
 from umbilical.cli.pflag import FlagSet
-from umbilical.cli.server_flags import CIPHER_SUITES, check_server_flags, server_flags, uses_tokens
+from umbilical.cli.server_flags import CIPHER_SUITES, TLS_VERSIONS, check_server_flags, server_flags, uses_tokens
 
 UDS = ("--uds-name=/tmp/umbilical.sock", "--server-port=0")
 TOKENS = ("--agent-namespace=n", "--agent-service-account=s", "--authentication-audience=a")
@@ -68,8 +68,7 @@ def test_these_options_are_served(arguments: tuple[str, ...]) -> None:
         ((*UDS, "--xfr-channel-size=0"), "channel size 0 must be greater than 0"),
         (
             (*UDS, "--tls-min-version=1.2"),
-            'unsupported TLS version "1.2", supported values are: '
-            "VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13",
+            f'unsupported TLS version "1.2", supported values are: {", ".join(TLS_VERSIONS)}',
         ),
         (
             (*UDS, "--cipher-suites=TLS_RSA_WITH_RC4_128_SHA"),

@@ -30,7 +30,14 @@ class LazyGroup(click.Group):
         return command
 
 
-@click.group(cls=LazyGroup, context_settings={"auto_envvar_prefix": ENVIRONMENT_PREFIX, "max_content_width": 110})
+_CONTEXT: Final = {
+    "auto_envvar_prefix": ENVIRONMENT_PREFIX,
+    "max_content_width": 110,
+    "help_option_names": ["-h", "--help"],
+}
+
+
+@click.group(cls=LazyGroup, context_settings=_CONTEXT)
 def umbilical() -> None:
     """A Konnectivity tunnel: webhooks and nodes reached from an apiserver that has no route to them.
 

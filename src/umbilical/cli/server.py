@@ -41,7 +41,13 @@ def server() -> None:
 @click.option("--cert", type=FILE, help="Certificate for clients over TCP.")
 @click.option("--key", type=FILE, help="Its key.")
 @click.option("--ca", type=FILE, help="CA of client certificates over TCP.")
-@click.option("--mode", type=click.Choice([mode.value for mode in FrontendMode]), default="grpc", show_default=True)
+@click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in FrontendMode]),
+    default="grpc",
+    show_default=True,
+    help="How clients ask.",
+)
 @click.option(
     "--agents", type=address, metavar="HOST:PORT", default=":8091", show_default=True, help="Where agents connect."
 )
