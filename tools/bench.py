@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import resource
+import shutil
 import signal
 import sys
 import sysconfig
@@ -312,20 +313,35 @@ def _run(options: argparse.Namespace) -> int:
         "ours": Program(options.ours_server, options.ours_agent, logs_to_file=True),
     }
     conditions = Conditions(facts(programs), plan.rounds, plan.seconds, plan.rest_seconds, plan.tunnels)
-    interrupted = False
-    with tempfile.TemporaryDirectory(prefix="umbilical-bench-") as folder:
-        bench = Bench(plan, programs, Generator(_peer("umbilical-load")), Path(folder))
-        try:
-            bench.run()
-        except KeyboardInterrupt:
-            interrupted = True
-        finally:
-            _kill_leftovers()
-    _report(bench.results, conditions, options)
-    if interrupted:
+    generator = Generator(_peer("umbilical-load"))
+    folder = Path(tempfile.mkdtemp(prefix="umbilical-bench-"))
+    try:
+        bench = Bench(plan, programs, generator, folder)
+        code = _run_to_an_end(bench)
+        _report(bench.results, conditions, options)
+        _clean(folder, keep_logs=bool(bench.results.failures))
+    except BaseException:
+        _clean(folder, keep_logs=False)
+        raise
+    return code
+
+
+def _run_to_an_end(bench: Bench) -> int:
+    try:
+        bench.run()
+    except KeyboardInterrupt:
         _say("interrupted: this is what was measured until then")
         return INTERRUPTED
+    finally:
+        _kill_leftovers()
     return 1 if bench.results.failures else 0
+
+
+def _clean(folder: Path, *, keep_logs: bool) -> None:
+    """Remove the keys in any case, and the programs' logs unless they are needed to see what went wrong."""
+    shutil.rmtree(folder / "pki" if keep_logs else folder, ignore_errors=True)
+    if keep_logs:
+        _say(f"the logs of the programs are kept in {folder}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from bench_rows import (
+    BARS,
     OUR_AGENT,
     OUR_SERVER,
     OURS,
@@ -186,11 +187,12 @@ def _memory_title(conditions: Conditions) -> str:
 
 
 def _short_rows(results: Results) -> list[str]:
-    return [
-        f"below the bar: {row.name}, {pair.name}: {value:.2f}"
-        for row in results.rows()
-        for pair, value in below_bar(results, row)
-    ]
+    """List the rates below their bar, a line for each pair."""
+    short: dict[str, list[str]] = {}
+    for row in results.rows():
+        for pair, value in below_bar(results, row):
+            short.setdefault(pair.name, []).append(f"{row.name} {value:.2f}")
+    return [f"below {BARS[name]:.1f}, {name}: {', '.join(rows)}" for name, rows in short.items()]
 
 
 def _generator_rows(results: Results) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -113,6 +114,10 @@ def test_a_rate_below_its_bar_is_named_and_memory_has_no_bar() -> None:
         results.add(IDLE, pair, 1, {"value": value})
     assert bench_rows.below_bar(results, ECHO) == [(OURS, 0.99), (OUR_AGENT, 0.79)]
     assert bench_rows.below_bar(results, IDLE) == []
+    assert bench_report.remarks(results) == [
+        "below 1.0, ours: http-connect echo 16 0.99",
+        "below 0.8, upstream-ours: http-connect echo 16 0.79",
+    ]
 
 
 def test_a_busy_machine_is_named() -> None:
@@ -232,8 +237,12 @@ def test_a_short_run_measures_upstream_in_every_kind_of_row(repository: Path, tm
 def test_a_pair_that_cannot_start_fails_the_run_and_the_others_are_measured(repository: Path) -> None:
     agent = peers.binary("proxy-agent")
     false = ("--ours-server=/bin/false", f"--ours-agent={agent}")
-    code, output, _ = _run(repository, "--smoke", "--pairs=upstream,ours", "--rows=connect echo 1$", *false)
+    code, output, progress = _run(repository, "--smoke", "--pairs=upstream,ours", "--rows=connect echo 1$", *false)
+    logs = Path(progress.rstrip().rpartition(" ")[2])
+    kept = {path.name for path in logs.iterdir()}
+    shutil.rmtree(logs)
     assert code == 1
+    assert kept == {"tunnel-1", "tunnel-2"}
     assert "FAILED: http-connect echo 1, ours, round 1: UMB802 ours server" in " ".join(output.split())
     assert "\nhttp-connect echo 1  " in output
 
