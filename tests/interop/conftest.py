@@ -1,16 +1,20 @@
 """What every interop test stands on: a namespace of its own, certificates, and running pairs that tell their logs."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from tests.interop.namespace import own_namespace
+from tests.support.tunnel_client import close_leftovers
 from tests.support.tunnel_pair import Shape, TunnelPair
 from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 
 StartPair = Callable[..., TunnelPair]
+# Whose programs the fault tests run. They are about ours; with upstream's one sees that they catch the faults.
+FAULTY: Final = os.environ.get("UMBILICAL_FAULTS_OF", "ours")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,6 +29,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def namespace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with own_namespace(tmp_path_factory.mktemp("namespace")):
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_socket_left() -> Iterator[None]:
+    """Keep one test's failure from warning about its sockets in the next."""
+    yield
+    close_leftovers()
 
 
 @pytest.fixture(scope="package")

@@ -59,7 +59,7 @@ class GrpcStream:
             self.channel.flush()
             rest = rest[room:]
 
-    def receive(self, timeout: float = PATIENCE_SECONDS) -> Any | None:
+    def receive(self, timeout: float = PATIENCE_SECONDS) -> Any:
         """Return the next packet, or None when the stream has ended."""
         deadline = time.monotonic() + timeout
         while not self.messages:

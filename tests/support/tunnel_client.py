@@ -19,6 +19,14 @@ from tests.support.packet_messages import PacketType
 PROXY_PATH: Final = "/ProxyService/Proxy"
 # What one write of Go's copy loop is; kube-apiserver's packets are of this size or less.
 CHUNK_BYTES: Final = 32 * 1024
+# Every socket made here, so that a test that fails in the middle leaves none of them open.
+_opened: Final[list[socket.socket]] = []
+
+
+def close_leftovers() -> None:
+    """Close what a test left open; closing twice is fine."""
+    while _opened:
+        _opened.pop().close()
 
 
 class DialRefused(Exception):
@@ -73,6 +81,10 @@ class Frontend:
 
     def connect(self) -> socket.socket:
         """Return a socket to the frontend, with TLS done where there is TLS."""
+        _opened.append(self._connect())
+        return _opened[-1]
+
+    def _connect(self) -> socket.socket:
         if self.unix_path is not None:
             plain = socket.socket(socket.AF_UNIX)
             plain.settimeout(PATIENCE_SECONDS)
