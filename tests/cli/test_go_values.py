@@ -122,7 +122,8 @@ def test_an_unsigned_integer_has_no_sign() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "number"), [("0.5", 0.5), ("1e3", 1000.0), ("-.5", -0.5), ("1.", 1.0), ("inf", float("inf"))]
+    ("text", "number"),
+    [("0.5", 0.5), ("1e3", 1000.0), ("-.5", -0.5), ("1.", 1.0), ("0x1p-2", 0.25), ("inf", float("inf"))],
 )
 def test_a_float_is_read_in_single_precision(text: str, number: float) -> None:
     assert go_values.parse_float32(text) == number
@@ -130,7 +131,14 @@ def test_a_float_is_read_in_single_precision(text: str, number: float) -> None:
 
 @pytest.mark.parametrize(
     ("text", "fault"),
-    [("x", "invalid syntax"), ("", "invalid syntax"), ("1e60", "value out of range"), ("1e999", "value out of range")],
+    [
+        ("x", "invalid syntax"),
+        ("", "invalid syntax"),
+        ("0x1", "invalid syntax"),
+        ("1e60", "value out of range"),
+        ("0x1p9999", "value out of range"),
+        ("1e999", "value out of range"),
+    ],
 )
 def test_a_wrong_float_is_refused(text: str, fault: str) -> None:
     with pytest.raises(ValueSyntaxError) as refusal:

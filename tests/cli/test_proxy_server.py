@@ -101,9 +101,13 @@ def test_an_existing_file_is_kept_when_told() -> None:
     assert settings.frontend == UnixFrontend(Path("/run/k.sock"), replace_existing=False)
 
 
-def test_without_a_certificate_for_agents_nothing_starts() -> None:
+def test_without_a_certificate_nothing_starts() -> None:
     with pytest.raises(OptionRefused, match=r"^failed to run the agent server: failed to load X509 key pair  and : "):
         proxy_server.server_settings(flags(*UDS))
+    with pytest.raises(
+        OptionRefused, match=r"^failed to run the frontend server: failed to load X509 key pair  and : "
+    ):
+        proxy_server.server_settings(flags(*CLUSTER, "--server-ca-cert=/ca.crt"))
 
 
 def test_bad_lease_labels_fail_before_anything_listens_even_without_leases(tmp_path: Path) -> None:
@@ -192,12 +196,15 @@ WRONG = [
     (*UDS, "--enable-lease-controller", "--lease-label=a,b"),
     (*UDS, "--graceful-shutdown-timeout=-1.5s"),
     (*UDS, "--backend-dial-timeout=-1h"),
+    ("--uds-name={tmp}/k", "--server-port=0"),
+    ("--server-ca-cert=/etc/passwd",),
 ]
 
 
 @pytest.mark.real("proxy-server")
 @pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
-def test_a_mistake_is_answered_as_upstream_answers_it(arguments: tuple[str, ...]) -> None:
+def test_a_mistake_is_answered_as_upstream_answers_it(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    arguments = tuple(argument.replace("{tmp}", str(tmp_path)) for argument in arguments)
     theirs = outcome(upstream("proxy-server", *arguments))
     assert theirs.status == 1
     assert outcome(ours("proxy-server", *arguments)) == theirs

@@ -27,6 +27,7 @@ _INTEGER: Final = re.compile(
 )
 _DECIMAL: Final = re.compile(r"[0-9]+")
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?inf(?:inity)?|nan", re.I)
+_HEX_FLOAT: Final = re.compile(r"[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+", re.I)
 _ESCAPES: Final[dict[str, str]] = {
     "\a": "\\a",
     "\b": "\\b",
@@ -104,10 +105,11 @@ def _magnitude(function: str, text: str, digits: str, base: int) -> int:
 
 
 def parse_float32(text: str) -> float:
-    if not _FLOAT.fullmatch(text):
+    hexadecimal = _HEX_FLOAT.fullmatch(text)
+    if not hexadecimal and not _FLOAT.fullmatch(text):
         raise _number_error("ParseFloat", text, "invalid syntax")
-    value = float(text)
     try:
+        value = float.fromhex(text) if hexadecimal else float(text)
         (single,) = struct.unpack("<f", struct.pack("<f", value))
     except OverflowError:
         raise _number_error("ParseFloat", text, "value out of range") from None

@@ -26,9 +26,7 @@ GRPC_DEFAULT_PING_SECONDS: Final = 7200.0
 """What grpc-go's server takes a keepalive time of 0 for."""
 GRPC_SHORTEST_PING_SECONDS: Final = 1.0
 _OLD_TLS: Final = ("VersionTLS10", "VersionTLS11")
-_NO_CERTIFICATE: Final = (
-    "failed to run the agent server: failed to load X509 key pair  and : open : no such file or directory"
-)
+_NO_CERTIFICATE: Final = "failed to load X509 key pair  and : open : no such file or directory"
 _log: Final = logging.getLogger("umbilical.cli.proxy_server")
 
 
@@ -55,8 +53,10 @@ def start(flags: FlagSet) -> int:
 
 def server_settings(flags: FlagSet) -> ServerSettings:
     """Turn checked flags into settings. Raises `OptionRefused` where upstream fails only once it has started."""
+    if not flags.text("uds-name") and not flags.text("server-cert"):
+        raise OptionRefused(f"failed to run the frontend server: {_NO_CERTIFICATE}")
     if not flags.text("cluster-cert"):
-        raise OptionRefused(_NO_CERTIFICATE)
+        raise OptionRefused(f"failed to run the agent server: {_NO_CERTIFICATE}")
     return ServerSettings(
         server_id=flags.text("server-id"),
         frontend=_frontend(flags),
