@@ -4,6 +4,8 @@ import json
 import logging
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,14 +58,25 @@ def test_klog_headers_can_be_left_out_or_carry_the_directory() -> None:
 
 
 def test_a_tunnel_line_needs_no_record_and_looks_the_same() -> None:
-    lines = kept(KlogForm())
-    assert isinstance(tunnel_logger(), log_setup.TunnelLogger)
-    tunnel_logger().info("dial=%d 100%%", 7)
-    tunnel_logger().info("100% plain")
-    assert [match.group(1, 5) for line in lines if (match := KLOG.match(line))] == [
-        ("I", "dial=7 100%"),
-        ("I", "100% plain"),
-    ]
+    sink = Kept()
+    logger = log_setup.TunnelLogger(log_setup.TUNNEL_LOGGER, logging.INFO)
+    logger.handler = log_setup.LineHandler(KlogForm(), [Route(sink)])
+    logger.info("dial=%d 100%%", 7)
+    logger.info("100% plain")
+    quiet = log_setup.TunnelLogger(log_setup.TUNNEL_LOGGER, logging.WARNING)
+    quiet.handler = logger.handler
+    quiet.info("not written")
+    found = [match.group(1, 3, 5) for line in sink.lines if (match := KLOG.match(line))]
+    assert found == [("I", "tunnels", "dial=7 100%"), ("I", "tunnels", "100% plain")]
+
+
+def test_setup_before_the_engine_gives_the_tunnel_lines_their_short_way() -> None:
+    script = (
+        "import logging; from umbilical.cli import log_setup; log_setup.install_native('text', debug=False); "
+        "import umbilical.tunnel.server_link as engine; print(type(engine.tunnels).__name__)"
+    )
+    completed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert completed.stdout == "TunnelLogger\n"
 
 
 def test_a_tunnel_line_with_fields_goes_the_usual_way() -> None:
