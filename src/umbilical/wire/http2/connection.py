@@ -13,7 +13,7 @@ from umbilical.wire.buffer import Block, BlockPool
 from umbilical.wire.errors import MisuseError, ProtocolViolation
 from umbilical.wire.grpc import PREFIX_BYTES, message_prefix
 from umbilical.wire.http2 import flow, frames
-from umbilical.wire.http2.headers import MAX_HEADER_LIST_BYTES, HeaderDecoder, HeaderList, encode_headers
+from umbilical.wire.http2.headers import MAX_HEADER_LIST_BYTES, HeaderDecoder, HeaderList, encode_headers, has_capitals
 from umbilical.wire.http2.inbox import Inbox
 from umbilical.wire.http2.outbox import Outbox
 from umbilical.wire.http2.streams import CLOSED, Stream
@@ -60,6 +60,8 @@ class Profile:
 
 class Connection:
     def __init__(self, is_client: bool, profile: Profile, pool: BlockPool, block: Block, shared_block: bool) -> None:
+        if block.size < profile.frame_bytes + frames.FRAME_HEADER_BYTES:
+            raise MisuseError(f"a receive block of {block.size} bytes cannot hold a frame of {profile.frame_bytes}")
         self._is_client: Final = is_client
         self._profile: Final = profile
         self._inbox: Final = Inbox(block, shared_block)
@@ -76,6 +78,7 @@ class Connection:
         self.text = ""
         self.last_stream_id = 0
         self.failure: ProtocolViolation | None = None
+        self._failure_told = False
         self.send_window = frames.DEFAULT_WINDOW_BYTES
         self._receive_window = frames.DEFAULT_WINDOW_BYTES
         self._uncredited = 0
@@ -132,32 +135,41 @@ class Connection:
         """Consume frames up to the next one that matters to the shell."""
         if self.failure is not None:
             self._inbox.start = self._inbox.end
-            return NEED_DATA
+            return NEED_DATA if self._failure_told else self._tell_failure(self.failure)
         while True:
             try:
                 return self._next_event()
             except ProtocolViolation as violation:
-                if not violation.stream_id:
-                    return self._fail(violation)
-                if self._fail_stream(violation):
-                    return RESET
+                event = self._on_violation(violation)
+                if event != _NOTHING:
+                    return event
 
-    def _fail(self, violation: ProtocolViolation) -> int:
-        self.failure = violation
-        self.code, self.text = violation.code, violation.message
-        debug = violation.message.encode()[:256]
-        self._outbox.add_control(frames.goaway_frame(self._highest_peer_stream, violation.code, debug))
-        return FAILED
-
-    def _fail_stream(self, violation: ProtocolViolation) -> bool:
-        """Reset the stream at fault; False when we had forgotten it already."""
-        self._outbox.add_control(frames.reset_frame(violation.stream_id, violation.code))
+    def _on_violation(self, violation: ProtocolViolation) -> int:
+        if violation.stream_id == 0:
+            self._fail(violation)
+            return self._tell_failure(violation)
         stream = self.streams.get(violation.stream_id)
         if stream is None:
-            return False
+            return _NOTHING  # we had forgotten it already
+        # Making us reset is as cheap for the peer as resetting, and is counted alike (CVE-2025-8671).
+        if not self._resets.spend(self._now):
+            return self._on_violation(_reset_flood())
+        self._send_behind_payload(frames.reset_frame(stream.stream_id, violation.code))
         self._forget(stream)
         self.stream, self.code, self.text = stream, violation.code, violation.message
-        return True
+        return RESET
+
+    def _fail(self, violation: ProtocolViolation) -> None:
+        if self.failure is None:
+            self.failure = violation
+            debug = violation.message.encode()[:256]
+            self._outbox.add_control(frames.goaway_frame(self._highest_peer_stream, violation.code, debug))
+
+    def _tell_failure(self, failure: ProtocolViolation) -> int:
+        self._failure_told = True
+        self._inbox.start = self._inbox.end
+        self.code, self.text = failure.code, failure.message
+        return FAILED
 
     def _next_event(self) -> int:
         inbox = self._inbox
@@ -249,10 +261,10 @@ class Connection:
             if flags & frames.END_STREAM:
                 self._ended_remote(stream)
             self.credit(stream, size - (end - start))
-        elif size == 0 and not self._pings.spend(self._now):
-            raise ProtocolViolation(frames.ENHANCE_YOUR_CALM, "flood of empty DATA frames")
-        if size:
+        if start < end:
             self._pings.refill()
+        elif not flags & frames.END_STREAM and not self._pings.spend(self._now):
+            raise ProtocolViolation(frames.ENHANCE_YOUR_CALM, "flood of empty DATA frames")
         self.stream = stream
         self.start = start
         self.end = end
@@ -305,30 +317,41 @@ class Connection:
 
     def _on_header_list(self, stream_id: int, headers: HeaderList) -> int:
         stream = self.streams.get(stream_id)
+        self.end_stream = self._block_flags & frames.END_STREAM != 0
         if stream is None:
-            stream = self._open_by_peer(stream_id)
+            stream = self._open_by_peer(stream_id, headers)
             if stream is None:
                 return _NOTHING
-        elif not stream.can_receive():
-            raise ProtocolViolation(frames.STREAM_CLOSED, f"stream {stream_id}: HEADERS after END_STREAM", stream_id)
-        self.end_stream = self._block_flags & frames.END_STREAM != 0
+        else:
+            self._check_more_headers(stream, headers)
         if self.end_stream:
             self._ended_remote(stream)
-        elif not self._is_client and stream.answered:
-            raise ProtocolViolation(
-                frames.PROTOCOL_ERROR, f"stream {stream_id}: trailers without END_STREAM", stream_id
-            )
         self.stream = stream
         self.headers = headers
         return HEADERS
 
-    def _open_by_peer(self, stream_id: int) -> Stream | None:
+    def _check_more_headers(self, stream: Stream, headers: HeaderList) -> None:
+        """Judge headers of a stream that is there: of a response, or trailers."""
+        fault = ""
+        if not stream.can_receive():
+            fault = "HEADERS after END_STREAM"
+        elif not self._is_client and not self.end_stream:
+            fault = "trailers without END_STREAM"
+        elif has_capitals(headers):
+            fault = "header name with capitals"
+        if fault:
+            code = frames.PROTOCOL_ERROR if stream.can_receive() else frames.STREAM_CLOSED
+            raise ProtocolViolation(code, f"stream {stream.stream_id}: {fault}", stream.stream_id)
+
+    def _open_by_peer(self, stream_id: int, headers: HeaderList) -> Stream | None:
         if self._is_client or stream_id & 1 == 0 or stream_id <= self._highest_peer_stream:
             self._check_known(stream_id, "HEADERS")
             return None  # trailers of a stream that we reset
         self._highest_peer_stream = stream_id
-        if len(self.streams) >= self._profile.max_streams:
-            self._outbox.add_control(frames.reset_frame(stream_id, frames.REFUSED_STREAM))
+        malformed = has_capitals(headers)
+        if malformed or len(self.streams) >= self._profile.max_streams:
+            code = frames.PROTOCOL_ERROR if malformed else frames.REFUSED_STREAM
+            self._outbox.add_control(frames.reset_frame(stream_id, code))
             self._spend_reset()
             return None
         stream = Stream(stream_id, self._peer_stream_window, self._profile.stream_window_bytes)
@@ -342,7 +365,7 @@ class Connection:
         if stream is None:
             self._check_known(stream_id, "RST_STREAM")
             return _NOTHING
-        if not stream.answered:
+        if not self._is_client and not stream.answered:
             self._spend_reset()
         self._forget(stream)
         self.stream = stream
@@ -352,18 +375,19 @@ class Connection:
 
     def _spend_reset(self) -> None:
         if not self._resets.spend(self._now):
-            raise ProtocolViolation(frames.ENHANCE_YOUR_CALM, "streams are opened only to be reset")
+            raise _reset_flood()
 
     def _on_settings(self, flags: int, stream_id: int, start: int, end: int) -> int:
-        if stream_id or (end - start) % 6 or (flags & frames.ACK and end > start):
-            raise ProtocolViolation(frames.FRAME_SIZE_ERROR, "SETTINGS of a wrong shape")
+        _check_connection_frame("SETTINGS", stream_id)
+        if (end - start) % 6 or (flags & frames.ACK and end > start):
+            raise ProtocolViolation(frames.FRAME_SIZE_ERROR, "SETTINGS of a wrong size")
         if flags & frames.ACK:
             return _NOTHING
         if not self._settings.spend(self._now):
             raise ProtocolViolation(frames.ENHANCE_YOUR_CALM, "flood of SETTINGS")
         for number, value in frames.parse_settings(bytes(self.view[start:end])):
             self._apply_setting(number, value)
-        self._outbox.add_control(frames.SETTINGS_ACK)
+        self._send_behind_payload(frames.SETTINGS_ACK)  # what is queued was made under the old settings
         self._settings_seen = True
         self._flush_backlogs()
         return SETTINGS_RECEIVED
@@ -374,6 +398,8 @@ class Connection:
                 raise ProtocolViolation(frames.FLOW_CONTROL_ERROR, f"initial window of {value} bytes")
             for stream in self.streams.values():
                 stream.send_window += value - self._peer_stream_window
+                if stream.send_window > frames.LARGEST_WINDOW_BYTES:
+                    raise ProtocolViolation(frames.FLOW_CONTROL_ERROR, f"stream {stream.stream_id}: window too large")
             self._peer_stream_window = value
         elif number == frames.MAX_FRAME_SIZE:
             if not frames.DEFAULT_FRAME_BYTES <= value <= frames.LARGEST_FRAME_BYTES:
@@ -386,8 +412,9 @@ class Connection:
             self._table_update = b"\x20"  # announce a table of size 0, which is all we use: RFC 7541 section 4.2
 
     def _on_ping(self, flags: int, stream_id: int, start: int, end: int) -> int:
-        if stream_id or end - start != 8:
-            raise ProtocolViolation(frames.FRAME_SIZE_ERROR, "PING of a wrong shape")
+        _check_connection_frame("PING", stream_id)
+        if end - start != 8:
+            raise ProtocolViolation(frames.FRAME_SIZE_ERROR, "PING of a wrong size")
         payload = bytes(self.view[start:end])
         if flags & frames.ACK:
             self.text = payload.hex()
@@ -398,8 +425,9 @@ class Connection:
         return _NOTHING
 
     def _on_goaway(self, stream_id: int, start: int, end: int) -> int:
-        if stream_id or end - start < 8:
-            raise ProtocolViolation(frames.FRAME_SIZE_ERROR, "GOAWAY of a wrong shape")
+        _check_connection_frame("GOAWAY", stream_id)
+        if end - start < 8:
+            raise ProtocolViolation(frames.FRAME_SIZE_ERROR, "GOAWAY of a wrong size")
         self.last_stream_id = frames.parse_u32(self.data, start) & 0x7FFFFFFF
         self.code = frames.parse_u32(self.data, start + 4)
         self.text = bytes(self.view[start + 8 : min(end, start + 264)]).decode("utf-8", "replace")
@@ -414,23 +442,22 @@ class Connection:
     def _on_window_update(self, stream_id: int, start: int, end: int) -> int:
         if end - start != 4:
             raise ProtocolViolation(frames.FRAME_SIZE_ERROR, "WINDOW_UPDATE of a wrong size")
+        stream = self.streams.get(stream_id)
+        if stream is None and stream_id:
+            self._check_known(stream_id, "WINDOW_UPDATE")
+            return _NOTHING
         increment = frames.parse_u32(self.data, start) & 0x7FFFFFFF
         if increment == 0:
             raise ProtocolViolation(frames.PROTOCOL_ERROR, "WINDOW_UPDATE of 0", stream_id)
-        if stream_id == 0:
+        if stream is None:
             self.send_window += increment
-            if self.send_window > frames.LARGEST_WINDOW_BYTES:
-                raise ProtocolViolation(frames.FLOW_CONTROL_ERROR, "connection window too large")
-            self.stream = None
+            window = self.send_window
         else:
-            stream = self.streams.get(stream_id)
-            if stream is None:
-                self._check_known(stream_id, "WINDOW_UPDATE")
-                return _NOTHING
             stream.send_window += increment
-            if stream.send_window > frames.LARGEST_WINDOW_BYTES:
-                raise ProtocolViolation(frames.FLOW_CONTROL_ERROR, f"stream {stream_id}: window too large", stream_id)
-            self.stream = stream
+            window = stream.send_window
+        if window > frames.LARGEST_WINDOW_BYTES:
+            raise ProtocolViolation(frames.FLOW_CONTROL_ERROR, f"stream {stream_id}: window too large", stream_id)
+        self.stream = stream
         if self._backlogged:
             self._flush_backlogs()
         return WINDOW_OPENED
@@ -449,6 +476,8 @@ class Connection:
         """Client: begin a call."""
         if not self._is_client:
             raise MisuseError("a server opens no streams")
+        if self._next_own_stream > frames.LARGEST_STREAM_ID:
+            raise MisuseError("the stream numbers of this connection are used up")
         stream = Stream(self._next_own_stream, self._peer_stream_window, self._profile.stream_window_bytes)
         self._next_own_stream += 2
         self.streams[stream.stream_id] = stream
@@ -466,9 +495,8 @@ class Connection:
         self._outbox.add_control(frames.headers_frames(stream.stream_id, block, self._peer_frame_bytes, end_stream))
 
     def _header_block(self, headers: HeaderList) -> bytes:
-        block = self._table_update + encode_headers(headers)
-        self._table_update = b""
-        return block
+        # Once needed it stands before every block: one that waits behind payload may be overtaken by another.
+        return self._table_update + encode_headers(headers)
 
     def finish(self, stream: Stream, trailers: HeaderList) -> None:
         """Server: finish a call behind everything that was sent on it."""
@@ -501,8 +529,12 @@ class Connection:
 
     def reset(self, stream: Stream, code: int) -> None:
         if stream.state != CLOSED:
-            self._outbox.add_control(frames.reset_frame(stream.stream_id, code))
+            self._send_behind_payload(frames.reset_frame(stream.stream_id, code))
             self._forget(stream)
+
+    def _send_behind_payload(self, frame: bytes) -> None:
+        if not self._outbox.add_ordered(frame):
+            self._outbox.add_control(frame)
 
     def _ended_remote(self, stream: Stream) -> None:
         stream.end_remote()
@@ -588,7 +620,7 @@ class Connection:
 
     def payload_room(self, stream: Stream, gap: int) -> memoryview | None:
         """Memory for one payload, cut to the windows, the peer's frame size and our block; None: wait."""
-        if stream.backlog or stream.finish is not None:
+        if stream.backlog or stream.finish is not None or not stream.can_send():
             return None
         size = self._peer_frame_bytes
         window = stream.send_window if stream.send_window < self.send_window else self.send_window
@@ -639,3 +671,12 @@ class Connection:
 
     def release(self) -> None:
         self._outbox.release()
+
+
+def _reset_flood() -> ProtocolViolation:
+    return ProtocolViolation(frames.ENHANCE_YOUR_CALM, "streams are opened only to be reset")
+
+
+def _check_connection_frame(name: str, stream_id: int) -> None:
+    if stream_id:
+        raise ProtocolViolation(frames.PROTOCOL_ERROR, f"{name} on stream {stream_id}")

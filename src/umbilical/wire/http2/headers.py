@@ -84,3 +84,8 @@ def _run(decoder: Decoder, block: bytes) -> HeaderList:
 
 def _has_secret(headers: HeaderList) -> bool:
     return any(name == b"authorization" for name, _ in headers)
+
+
+def has_capitals(headers: HeaderList) -> bool:
+    """Names are lower-case by law (RFC 9113 section 8.2.1); others would slip past every comparison."""
+    return any(name != name.lower() for name, _ in headers)

@@ -1,0 +1,264 @@
+"""The two ends of a connection in memory: ours, `h2` as the oracle, and what carries bytes between them."""
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, Final, Protocol
+
+import h2.config
+import h2.connection
+import h2.events
+import h2.settings
+
+from umbilical.wire.buffer import Block, BlockPool
+from umbilical.wire.grpc import request_headers
+from umbilical.wire.http2 import connection as http2
+from umbilical.wire.http2 import frames
+from umbilical.wire.http2.connection import Connection, Profile
+from umbilical.wire.http2.streams import Stream
+from umbilical.wire.packets import DataPrefix
+
+BLOCK_BYTES: Final = 64 * 1024
+REQUEST: Final = request_headers(b"/ProxyService/Proxy", b"localhost", b"http", b"test")
+EVENT_NAMES: Final = {
+    http2.DATA: "data",
+    http2.HEADERS: "headers",
+    http2.RESET: "reset",
+    http2.WINDOW_OPENED: "window opened",
+    http2.GOAWAY: "goaway",
+    http2.PING_ANSWERED: "ping answered",
+    http2.SETTINGS_RECEIVED: "settings",
+    http2.FAILED: "failed",
+}
+
+
+class End(Protocol):
+    def take(self, limit: int) -> bytes:
+        """At most so many of the bytes that wait to be sent."""
+
+    def give(self, octets: bytes) -> None:
+        """Bytes arrived."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of ours, copied out of the connection's attributes."""
+
+    name: str
+    stream_id: int = 0
+    payload: bytes = b""
+    end_stream: bool = False
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    code: int = 0
+    text: str = ""
+
+
+class Ours:
+    """Our connection with a shell that records events and gives credit for DATA at once, unless told not to."""
+
+    def __init__(
+        self,
+        is_client: bool,
+        profile: Profile | None = None,
+        *,
+        pool: BlockPool | None = None,
+        block: Block | None = None,
+        gives_credit: bool = True,
+    ) -> None:
+        self.pool = pool or BlockPool(BLOCK_BYTES, 1)
+        self.connection = Connection(
+            is_client, profile or Profile(), self.pool, block or Block(BLOCK_BYTES), shared_block=block is not None
+        )
+        self.events: list[Event] = []
+        self.received: dict[int, bytearray] = {}
+        self.now = 0.0
+        self.gives_credit = gives_credit
+
+    def take(self, limit: int = 1 << 30) -> bytes:
+        taken = bytearray()
+        while len(taken) < limit and (view := self.connection.pending()) is not None:
+            piece = bytes(view[: limit - len(taken)])
+            taken += piece
+            self.connection.sent(len(piece))
+        self.connection.after_flush()
+        return bytes(taken)
+
+    def give(self, octets: bytes) -> None:
+        rest = memoryview(octets)
+        while rest:
+            room = self.connection.receive_room()
+            count = min(len(room), len(rest))
+            assert count, "no room to receive into"
+            room[:count] = rest[:count]
+            rest = rest[count:]
+            self.connection.received(count, self.now)
+            while (event := self.connection.next_event()) != http2.NEED_DATA:
+                self.events.append(self._record(event))
+            self.connection.settle()
+
+    def give_slowly(self, octets: bytes) -> None:
+        """One byte at a time."""
+        for position in range(len(octets)):
+            self.give(octets[position : position + 1])
+
+    def _record(self, event: int) -> Event:
+        connection = self.connection
+        stream_id = connection.stream.stream_id if connection.stream is not None else 0
+        name = EVENT_NAMES[event]
+        if event == http2.DATA:
+            return self._record_data(stream_id)
+        if event == http2.HEADERS:
+            return Event(name, stream_id, end_stream=connection.end_stream, headers=tuple(connection.headers))
+        if event == http2.RESET:
+            return Event(name, stream_id, code=connection.code, text=connection.text)
+        if event == http2.WINDOW_OPENED:
+            return Event(name, stream_id)
+        if event == http2.PING_ANSWERED:
+            return Event(name, text=connection.text)
+        if event == http2.GOAWAY:
+            return Event(name, connection.last_stream_id, code=connection.code, text=connection.text)
+        return Event(name, code=connection.code, text=connection.text) if event == http2.FAILED else Event(name)
+
+    def _record_data(self, stream_id: int) -> Event:
+        connection = self.connection
+        payload = bytes(connection.view[connection.start : connection.end])
+        assert payload == connection.data[connection.start : connection.end]
+        self.received.setdefault(stream_id, bytearray()).extend(payload)
+        if self.gives_credit:
+            assert connection.stream is not None
+            connection.credit(connection.stream, len(payload))
+        return Event("data", stream_id, payload, connection.end_stream)
+
+    def names(self) -> list[str]:
+        return [event.name for event in self.events]
+
+    def last(self, name: str) -> Event:
+        return [event for event in self.events if event.name == name][-1]
+
+    def stream(self, stream_id: int) -> Stream:
+        return self.connection.streams[stream_id]
+
+    def write(self, stream: Stream, prefix: DataPrefix, payload: bytes) -> int:
+        """One DATA packet with as much of the payload as fits now; how much that was."""
+        room = self.connection.payload_room(stream, prefix.size)
+        if room is None:
+            return 0
+        count = min(len(room), len(payload))
+        room[:count] = payload[:count]
+        self.connection.payload_written(stream, prefix.for_length(count), count)
+        return count
+
+
+class Theirs:
+    """`h2` in either role."""
+
+    def __init__(self, is_client: bool, settings: dict[int, int] | None = None, *, gives_credit: bool = True) -> None:
+        # Our own tests break rules on purpose; what h2 sends is not to be judged by h2.
+        configuration = h2.config.H2Configuration(
+            client_side=is_client,
+            header_encoding=None,
+            validate_outbound_headers=False,
+            normalize_outbound_headers=False,
+        )
+        self.http2 = h2.connection.H2Connection(configuration)
+        if settings:
+            values = {h2.settings.SettingCodes(number): value for number, value in settings.items()}
+            self.http2.local_settings = h2.settings.Settings(client=is_client, initial_values=values)
+            self.http2.max_inbound_frame_size = self.http2.local_settings.max_frame_size
+        self.http2.initiate_connection()
+        self.events: list[Any] = []
+        self.received: dict[int, bytearray] = {}
+        self.gives_credit = gives_credit
+        self._unsent = bytearray()
+
+    def take(self, limit: int = 1 << 30) -> bytes:
+        self._unsent += self.http2.data_to_send()
+        taken = bytes(self._unsent[:limit])
+        del self._unsent[:limit]
+        return taken
+
+    def give(self, octets: bytes) -> None:
+        for event in self.http2.receive_data(octets):
+            self.events.append(event)
+            if isinstance(event, h2.events.DataReceived):
+                self.received.setdefault(event.stream_id, bytearray()).extend(event.data)
+                if self.gives_credit:
+                    self.http2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def pump(one: End, other: End, cuts: Iterable[int] = repeat(1 << 30)) -> None:
+    """Carry bytes both ways, cut as told, until neither has anything to say."""
+    sizes: Iterator[int] = iter(cuts)
+    while True:
+        quiet = True
+        for sender, receiver in ((one, other), (other, one)):
+            octets = sender.take(next(sizes, 1 << 30))
+            if octets:
+                receiver.give(octets)
+                quiet = False
+        if quiet:
+            return
+
+
+def our_pair(client_profile: Profile | None = None, server_profile: Profile | None = None) -> tuple[Ours, Ours]:
+    """Our client and our server, past the greeting."""
+    client, server = Ours(True, client_profile), Ours(False, server_profile)
+    pump(client, server)
+    return client, server
+
+
+def open_stream(client: Ours, server: Ours) -> tuple[Stream, Stream]:
+    """One stream, seen from both ends, its request headers delivered."""
+    stream = client.connection.open_stream(REQUEST)
+    pump(client, server)
+    return stream, server.stream(stream.stream_id)
+
+
+# ---------------------------------------------------------------- frames by hand
+
+
+def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
+    return struct.pack(">I", len(payload))[1:] + bytes((kind, flags)) + struct.pack(">I", stream_id) + payload
+
+
+def greeting(settings: Iterable[tuple[int, int]] = ()) -> bytes:
+    """What a client sends first."""
+    return frames.PREFACE + settings_frame(settings)
+
+
+def settings_frame(settings: Iterable[tuple[int, int]] = ()) -> bytes:
+    return frame(frames.SETTINGS, 0, 0, b"".join(struct.pack(">HI", number, value) for number, value in settings))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One frame as it went over the wire."""
+
+    kind: int
+    flags: int
+    stream_id: int
+    payload: bytes
+
+
+def split(octets: bytes) -> list[Frame]:
+    """Cut bytes into frames; they must end at a frame's end."""
+    found = []
+    octets = octets.removeprefix(frames.PREFACE)
+    position = 0
+    while position < len(octets):
+        end = position + 9 + int.from_bytes(octets[position : position + 3], "big")
+        assert end <= len(octets), "a frame is cut short"
+        stream_id = int.from_bytes(octets[position + 5 : position + 9], "big")
+        found.append(Frame(octets[position + 3], octets[position + 4], stream_id, octets[position + 9 : end]))
+        position = end
+    return found
+
+
+def goaway_code(octets: bytes) -> int:
+    """The code of the one GOAWAY among these frames."""
+    (found,) = [one for one in split(octets) if one.kind == frames.GOAWAY]
+    return int.from_bytes(found.payload[4:8], "big")

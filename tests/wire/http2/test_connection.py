@@ -1,0 +1,440 @@
+"""What one connection does with each frame, lawful or not, and what it refuses to be asked for."""
+
+import hpack
+import pytest
+from tests.wire.http2.ends import (
+    REQUEST,
+    Event,
+    Frame,
+    Ours,
+    frame,
+    goaway_code,
+    greeting,
+    open_stream,
+    our_pair,
+    pump,
+    settings_frame,
+    split,
+)
+
+from umbilical.wire.buffer import Block, BlockPool
+from umbilical.wire.errors import MisuseError
+from umbilical.wire.grpc import OK, RESPONSE_HEADERS, trailers
+from umbilical.wire.http2 import connection as http2
+from umbilical.wire.http2 import frames
+from umbilical.wire.http2.connection import Connection, Profile
+from umbilical.wire.http2.headers import encode_headers
+from umbilical.wire.packets import DataPrefix
+
+BLOCK = encode_headers(REQUEST)
+HEADERS = frame(frames.HEADERS, frames.END_HEADERS, 1, BLOCK)
+
+
+def greeted_server(*more: bytes, profile: Profile | None = None) -> Ours:
+    """A server that a client has greeted; what it said so far is taken away."""
+    server = Ours(False, profile)
+    server.give(greeting() + b"".join(more))
+    server.take()
+    return server
+
+
+def greeted_client() -> Ours:
+    client = Ours(True)
+    client.give(settings_frame())
+    client.take()
+    return client
+
+
+def window_update(stream_id: int, increment: int) -> bytes:
+    return frame(frames.WINDOW_UPDATE, 0, stream_id, increment.to_bytes(4, "big"))
+
+
+# ---------------------------------------------------------------- greeting
+
+
+def test_a_client_says_preface_settings_and_its_window_before_it_is_asked() -> None:
+    profile = Profile(frame_bytes=32_768, stream_window_bytes=70_000, connection_window_bytes=100_000)
+    greeted = Ours(True, profile).take()
+    assert greeted.startswith(frames.PREFACE)
+    settings, window = split(greeted)
+    assert dict(frames.parse_settings(settings.payload)) == {
+        frames.MAX_FRAME_SIZE: 32_768,
+        frames.INITIAL_WINDOW_SIZE: 70_000,
+        frames.MAX_HEADER_LIST_SIZE: 65_536,
+        frames.ENABLE_PUSH: 0,
+    }
+    assert window == Frame(frames.WINDOW_UPDATE, 0, 0, (100_000 - 65_535).to_bytes(4, "big"))
+
+
+def test_a_server_limits_streams_and_leaves_a_small_connection_window_alone() -> None:
+    (settings,) = split(Ours(False, Profile(max_streams=7, connection_window_bytes=65_535)).take())
+    assert dict(frames.parse_settings(settings.payload))[frames.MAX_CONCURRENT_STREAMS] == 7
+
+
+def test_settings_are_acknowledged() -> None:
+    server = Ours(False)
+    server.take()
+    server.give(greeting())
+    assert server.take() == frames.SETTINGS_ACK
+    assert server.names() == ["settings"]
+
+
+@pytest.mark.parametrize("octets", [b"GET / HTTP/1.1\r\n", frames.PREFACE[:-1] + b"x", b"\x16\x03\x01"])
+def test_who_does_not_speak_http2_is_told_so(octets: bytes) -> None:
+    server = Ours(False)
+    server.give(octets)
+    assert server.names() == ["failed"]
+    assert goaway_code(server.take()) == frames.PROTOCOL_ERROR
+
+
+def test_a_wrong_preface_is_noticed_before_it_is_whole() -> None:
+    server = Ours(False)
+    server.give(b"PRI * HTTP/1")
+    assert server.names() == ["failed"]
+
+
+@pytest.mark.parametrize("first", [frame(frames.PING, 0, 0, bytes(8)), frame(frames.DATA, 0, 1, b"x"), HEADERS])
+def test_the_first_frame_must_be_settings(first: bytes) -> None:
+    server = Ours(False)
+    server.give(frames.PREFACE + first)
+    assert server.last("failed").text == "the first frame must be SETTINGS"
+
+
+# ---------------------------------------------------------------- faults that end the connection
+
+
+@pytest.mark.parametrize(
+    ("octets", "code"),
+    [
+        (frame(frames.DATA, 0, 0, b"x"), frames.PROTOCOL_ERROR),
+        (frame(frames.DATA, 0, 3, b"x"), frames.PROTOCOL_ERROR),
+        (frame(frames.DATA, 0, 2, b"x"), frames.PROTOCOL_ERROR),
+        (frame(frames.DATA, frames.PADDED, 1), frames.PROTOCOL_ERROR),
+        (frame(frames.DATA, frames.PADDED, 1, b"\x03ab"), frames.PROTOCOL_ERROR),
+        (frame(frames.DATA, 0, 1, bytes(16_385)), frames.FRAME_SIZE_ERROR),
+        (frame(frames.HEADERS, frames.END_HEADERS, 0, BLOCK), frames.PROTOCOL_ERROR),
+        (frame(frames.HEADERS, frames.END_HEADERS, 2, BLOCK), frames.PROTOCOL_ERROR),
+        (frame(frames.HEADERS, frames.END_HEADERS, 3, b"\xff\xff\xff"), frames.COMPRESSION_ERROR),
+        (frame(frames.HEADERS, frames.END_HEADERS, 3, b"\xbf"), frames.COMPRESSION_ERROR),
+        (frame(frames.HEADERS, frames.END_HEADERS | frames.HAS_PRIORITY, 3, b"1234"), frames.FRAME_SIZE_ERROR),
+        (frame(frames.CONTINUATION, frames.END_HEADERS, 1, BLOCK), frames.PROTOCOL_ERROR),
+        (frame(frames.HEADERS, 0, 3, BLOCK) + frame(frames.DATA, 0, 1, b"x"), frames.PROTOCOL_ERROR),
+        (frame(frames.HEADERS, 0, 3, BLOCK) + frame(frames.CONTINUATION, 0, 5, b""), frames.PROTOCOL_ERROR),
+        (frame(frames.HEADERS, 0, 3, BLOCK) + frame(0xEE, 0, 0), frames.PROTOCOL_ERROR),
+        (frame(frames.PRIORITY, 0, 0, bytes(5)), frames.PROTOCOL_ERROR),
+        (frame(frames.RST_STREAM, 0, 1, b"123"), frames.FRAME_SIZE_ERROR),
+        (frame(frames.RST_STREAM, 0, 0, b"1234"), frames.PROTOCOL_ERROR),
+        (frame(frames.RST_STREAM, 0, 3, b"1234"), frames.PROTOCOL_ERROR),
+        (frame(frames.SETTINGS, 0, 0, b"12345"), frames.FRAME_SIZE_ERROR),
+        (frame(frames.SETTINGS, frames.ACK, 0, b"123456"), frames.FRAME_SIZE_ERROR),
+        (frame(frames.SETTINGS, 0, 1), frames.PROTOCOL_ERROR),
+        (settings_frame([(frames.ENABLE_PUSH, 2)]), frames.PROTOCOL_ERROR),
+        (settings_frame([(frames.INITIAL_WINDOW_SIZE, 1 << 31)]), frames.FLOW_CONTROL_ERROR),
+        (settings_frame([(frames.MAX_FRAME_SIZE, 16_383)]), frames.PROTOCOL_ERROR),
+        (settings_frame([(frames.MAX_FRAME_SIZE, 1 << 24)]), frames.PROTOCOL_ERROR),
+        (frame(frames.PUSH_PROMISE, frames.END_HEADERS, 1, bytes(4) + BLOCK), frames.PROTOCOL_ERROR),
+        (frame(frames.PING, 0, 0, bytes(7)), frames.FRAME_SIZE_ERROR),
+        (frame(frames.PING, 0, 1, bytes(8)), frames.PROTOCOL_ERROR),
+        (frame(frames.GOAWAY, 0, 0, bytes(7)), frames.FRAME_SIZE_ERROR),
+        (frame(frames.GOAWAY, 0, 1, bytes(8)), frames.PROTOCOL_ERROR),
+        (frame(frames.WINDOW_UPDATE, 0, 0, bytes(3)), frames.FRAME_SIZE_ERROR),
+        (window_update(0, 0), frames.PROTOCOL_ERROR),
+        (window_update(0, 0x7FFFFFFF), frames.FLOW_CONTROL_ERROR),
+        (window_update(3, 1), frames.PROTOCOL_ERROR),
+        (window_update(3, 0), frames.PROTOCOL_ERROR),
+    ],
+)
+def test_a_fault_ends_the_connection_with_the_right_code(octets: bytes, code: int) -> None:
+    server = greeted_server(HEADERS)
+    server.give(octets)
+    assert server.events[-1].name == "failed"
+    assert server.events[-1].code == code
+    assert goaway_code(server.take()) == code
+
+
+def test_after_a_failure_all_input_is_discarded_and_goaway_waits() -> None:
+    server = greeted_server(HEADERS)
+    server.give(frame(frames.DATA, 0, 0, b"x") + HEADERS + frame(frames.PING, 0, 0, bytes(8)))
+    before = list(server.events)
+    assert before[-1].name == "failed"
+    for _ in range(20):
+        server.give(frame(frames.PING, 0, 0, bytes(8)) + b"\xff" * 30_000)
+    assert server.events == before
+    (goaway,) = split(server.take())
+    assert goaway.payload[:4] == (1).to_bytes(4, "big"), "the last stream that we looked at"
+    assert goaway.payload[8:] == b"DATA on idle stream 0"
+
+
+def test_a_growing_initial_window_may_not_overflow_a_streams_window() -> None:
+    server = greeted_server(HEADERS, window_update(1, 0x7FFFFFFF - 65_535))
+    server.give(settings_frame([(frames.INITIAL_WINDOW_SIZE, 65_536)]))
+    assert server.last("failed").code == frames.FLOW_CONTROL_ERROR
+
+
+def test_the_connection_window_may_not_be_overrun() -> None:
+    profile = Profile(stream_window_bytes=1 << 20, connection_window_bytes=65_535)
+    server = Ours(False, profile, gives_credit=False)
+    server.give(greeting() + HEADERS)
+    server.connection._receive_window = 10_000
+    server.give(frame(frames.DATA, 0, 1, bytes(10_001)))
+    assert server.last("failed").code == frames.FLOW_CONTROL_ERROR
+
+
+# ---------------------------------------------------------------- faults that end one stream
+
+
+@pytest.mark.parametrize(
+    ("octets", "code"),
+    [
+        (window_update(1, 0), frames.PROTOCOL_ERROR),
+        (window_update(1, 0x7FFFFFFF), frames.FLOW_CONTROL_ERROR),
+        (frame(frames.PRIORITY, 0, 1, bytes(4)), frames.FRAME_SIZE_ERROR),
+        (frame(frames.HEADERS, frames.END_HEADERS, 1, BLOCK), frames.PROTOCOL_ERROR),
+        (frame(frames.DATA, frames.END_STREAM, 1) + frame(frames.DATA, 0, 1, b"x"), frames.STREAM_CLOSED),
+        (
+            frame(frames.DATA, frames.END_STREAM, 1)
+            + frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, 1, BLOCK),
+            frames.STREAM_CLOSED,
+        ),
+    ],
+)
+def test_a_fault_of_one_stream_resets_it_and_leaves_the_rest(octets: bytes, code: int) -> None:
+    server = greeted_server(HEADERS)
+    server.give(octets)
+    assert (server.events[-1].name, server.events[-1].stream_id, server.events[-1].code) == ("reset", 1, code)
+    assert split(server.take())[-1] == Frame(frames.RST_STREAM, 0, 1, code.to_bytes(4, "big"))
+    server.give(frame(frames.HEADERS, frames.END_HEADERS, 3, BLOCK))
+    assert server.events[-1].name == "headers"
+
+
+def test_a_streams_window_may_not_be_overrun() -> None:
+    server = Ours(False, Profile(stream_window_bytes=65_535), gives_credit=False)
+    server.give(greeting() + HEADERS + frame(frames.DATA, 0, 1, bytes(16_384)) * 4)
+    assert (server.events[-1].name, server.events[-1].code) == ("reset", frames.FLOW_CONTROL_ERROR)
+
+
+@pytest.mark.parametrize("name", [b"Authorization", b"x-Upper"])
+def test_a_header_name_with_capitals_resets_the_stream(name: bytes) -> None:
+    """RFC 9113 section 8.2.1; it would also slip past every comparison with a name."""
+    server = greeted_server()
+    block = encode_headers([*REQUEST, (name, b"value")])
+    server.give(frame(frames.HEADERS, frames.END_HEADERS, 1, block))
+    assert server.names() == ["settings"], "nobody heard of the stream yet"
+    assert split(server.take()) == [Frame(frames.RST_STREAM, 0, 1, frames.PROTOCOL_ERROR.to_bytes(4, "big"))]
+
+
+def test_trailers_must_end_the_stream_even_before_we_answered() -> None:
+    server = greeted_server(HEADERS)
+    server.give(frame(frames.HEADERS, frames.END_HEADERS, 1, BLOCK))
+    assert server.names() == ["settings", "headers", "reset"]
+
+
+# ---------------------------------------------------------------- late frames
+
+
+def test_frames_on_a_stream_that_we_reset_are_late_not_wrong() -> None:
+    server = greeted_server(HEADERS)
+    server.connection.reset(server.stream(1), frames.CANCEL)
+    server.take()
+    server.give(
+        frame(frames.DATA, 0, 1, b"late")
+        + window_update(1, 5)
+        + window_update(1, 0)
+        + frame(frames.PRIORITY, 0, 1, b"bad")
+        + frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, 1, BLOCK)
+        + frame(frames.RST_STREAM, 0, 1, bytes(4))
+    )
+    assert server.names() == ["settings", "headers"]
+    assert server.take() == b""
+
+
+def test_late_data_still_counts_for_the_connection_window() -> None:
+    server = Ours(False, Profile(connection_window_bytes=100_000, stream_window_bytes=65_535))
+    server.give(greeting() + HEADERS)
+    server.connection.reset(server.stream(1), frames.CANCEL)
+    server.take()
+    server.give(frame(frames.DATA, 0, 1, bytes(16_000)) * 10)
+    granted = sum(int.from_bytes(one.payload, "big") for one in split(server.take()) if one.stream_id == 0)
+    assert 160_000 - 25_000 <= granted <= 160_000
+
+
+def test_trailers_of_a_forgotten_stream_still_feed_the_header_table() -> None:
+    encoder = hpack.Encoder()
+    server = greeted_server(frame(frames.HEADERS, frames.END_HEADERS, 1, encoder.encode(REQUEST)))
+    server.connection.reset(server.stream(1), frames.CANCEL)
+    late = encoder.encode([(b"x-late", b"value")])
+    server.give(frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, 1, late))
+    again = encoder.encode([*REQUEST, (b"x-late", b"value")])
+    server.give(frame(frames.HEADERS, frames.END_HEADERS, 3, again))
+    assert server.last("headers").headers == (*REQUEST, (b"x-late", b"value"))
+
+
+# ---------------------------------------------------------------- what is lawful
+
+
+@pytest.mark.parametrize("octets", [frame(0xEE, 0xFF, 77, b"grease"), frame(frames.PRIORITY, 0, 9, bytes(5))])
+def test_what_we_do_not_know_or_need_is_ignored(octets: bytes) -> None:
+    server = greeted_server(octets, frame(frames.SETTINGS, frames.ACK, 0), settings_frame([(0xAB, 7)]))
+    assert server.names() == ["settings", "settings"]
+
+
+@pytest.mark.parametrize("padding", [0, 1, 255])
+def test_padding_is_taken_off_and_credited_at_once(padding: int) -> None:
+    server = Ours(False, Profile(stream_window_bytes=65_535), gives_credit=False)
+    server.give(greeting() + HEADERS)
+    padded = bytes((padding,)) + b"payload" + bytes(padding)
+    server.give(frame(frames.DATA, frames.PADDED, 1, padded))
+    assert server.events[-1] == Event("data", 1, b"payload")
+    stream = server.stream(1)
+    assert stream.receive_window + stream.uncredited == 65_535 - len(b"payload")
+
+
+def test_padding_and_priority_of_headers_are_taken_off() -> None:
+    payload = b"\x04" + bytes(5) + BLOCK + bytes(4)
+    flags = frames.END_HEADERS | frames.PADDED | frames.HAS_PRIORITY
+    server = greeted_server(frame(frames.HEADERS, flags, 1, payload))
+    assert server.last("headers").headers == tuple(REQUEST)
+
+
+def test_a_header_block_may_come_in_many_frames() -> None:
+    pieces = [BLOCK[i : i + 9] for i in range(0, len(BLOCK), 9)]
+    octets = frame(frames.HEADERS, frames.END_STREAM, 1, pieces[0])
+    octets += b"".join(frame(frames.CONTINUATION, 0, 1, piece) for piece in pieces[1:])
+    octets += frame(frames.CONTINUATION, frames.END_HEADERS, 1)
+    server = greeted_server(octets)
+    assert server.last("headers") == Event("headers", 1, end_stream=True, headers=tuple(REQUEST))
+
+
+def test_a_ping_is_answered_with_its_payload() -> None:
+    server = greeted_server()
+    server.give(frame(frames.PING, 0, 0, b"abcdefgh"))
+    assert split(server.take()) == [Frame(frames.PING, frames.ACK, 0, b"abcdefgh")]
+    assert server.names() == ["settings"]
+
+
+def test_the_answer_to_our_ping_is_told() -> None:
+    client, server = our_pair()
+    client.connection.ping(b"\x01\x02\x03\x04\x05\x06\x07\x08")
+    pump(client, server)
+    assert client.events[-1] == Event("ping answered", text="0102030405060708")
+
+
+def test_goaway_is_told_with_code_last_stream_and_text() -> None:
+    client, server = our_pair()
+    server.connection.goaway(frames.NO_ERROR, "going")
+    pump(client, server)
+    assert client.events[-1] == Event("goaway", frames.LARGEST_WINDOW_BYTES, code=frames.NO_ERROR, text="going")
+
+
+def test_goaway_with_an_error_names_the_last_stream_that_was_served() -> None:
+    client, server = our_pair()
+    open_stream(client, server)
+    server.connection.goaway(frames.ENHANCE_YOUR_CALM, "too_many_pings")
+    pump(client, server)
+    assert client.events[-1] == Event("goaway", 1, code=frames.ENHANCE_YOUR_CALM, text="too_many_pings")
+
+
+def test_streams_past_the_limit_are_refused_and_others_go_on() -> None:
+    server = greeted_server(HEADERS, profile=Profile(max_streams=1))
+    server.give(frame(frames.HEADERS, frames.END_HEADERS, 3, BLOCK))
+    assert split(server.take()) == [Frame(frames.RST_STREAM, 0, 3, frames.REFUSED_STREAM.to_bytes(4, "big"))]
+    server.connection.reset(server.stream(1), frames.CANCEL)
+    server.give(frame(frames.HEADERS, frames.END_HEADERS, 5, BLOCK))
+    assert server.events[-1].stream_id == 5
+
+
+def test_a_reset_is_told_with_its_code() -> None:
+    client, server = our_pair()
+    stream, _ = open_stream(client, server)
+    client.connection.reset(stream, frames.CANCEL)
+    pump(client, server)
+    assert server.events[-1] == Event("reset", 1, code=frames.CANCEL, text="reset by the peer")
+    assert not client.connection.streams
+    assert not server.connection.streams
+
+
+def test_a_call_that_both_sides_ended_leaves_no_stream_behind() -> None:
+    client, server = our_pair()
+    stream, answer = open_stream(client, server)
+    server.connection.send_headers(answer, RESPONSE_HEADERS)
+    server.connection.finish(answer, trailers(OK, ""))
+    pump(client, server)
+    assert client.events[-1] == Event("headers", 1, end_stream=True, headers=((b"grpc-status", b"0"),))
+    client.connection.close_sending(stream)
+    pump(client, server)
+    assert server.events[-1] == Event("data", 1, end_stream=True)
+    assert not client.connection.streams
+    assert not server.connection.streams
+
+
+def test_a_small_header_table_is_announced_in_every_block() -> None:
+    """A block may wait behind payload while others overtake it, so whichever comes first must say it."""
+    server = greeted_server(settings_frame([(frames.HEADER_TABLE_SIZE, 0)]), HEADERS)
+    server.connection.send_headers(server.stream(1), RESPONSE_HEADERS)
+    server.connection.finish(server.stream(1), trailers(OK, ""))
+    for one in split(server.take()):
+        decoder = hpack.Decoder()
+        decoder.max_allowed_table_size = 0
+        decoder.decode(one.payload)
+
+
+# ---------------------------------------------------------------- misuse by us
+
+
+def test_a_server_opens_no_streams() -> None:
+    with pytest.raises(MisuseError):
+        Ours(False).connection.open_stream(REQUEST)
+
+
+def test_stream_numbers_run_out_before_they_overflow() -> None:
+    client = greeted_client()
+    client.connection._next_own_stream = 0x7FFFFFFF
+    assert client.connection.open_stream(REQUEST).stream_id == 0x7FFFFFFF
+    with pytest.raises(MisuseError):
+        client.connection.open_stream(REQUEST)
+
+
+def test_a_receive_block_must_hold_the_largest_frame() -> None:
+    with pytest.raises(MisuseError):
+        Connection(False, Profile(frame_bytes=16_384), BlockPool(64, 1), Block(16_384 + 8), shared_block=False)
+    Connection(False, Profile(frame_bytes=16_384), BlockPool(64, 1), Block(16_384 + 9), shared_block=False)
+
+
+def test_what_is_sent_on_an_ended_stream_goes_nowhere() -> None:
+    client, server = our_pair()
+    stream, answer = open_stream(client, server)
+    server.connection.finish(answer, trailers(OK, ""))
+    client.connection.close_sending(stream)
+    pump(client, server)
+    for connection, ended in ((client.connection, stream), (server.connection, answer)):
+        connection.send_message(ended, b"late")
+        connection.send_ordered(ended, b"late")
+        connection.send_headers(ended, RESPONSE_HEADERS)
+        connection.finish(ended, trailers(OK, ""))
+        connection.close_sending(ended)
+        connection.reset(ended, frames.CANCEL)
+        assert connection.payload_room(ended, DataPrefix(1, 1).size) is None
+        assert not connection.has_pending()
+
+
+def test_no_payload_follows_the_end_of_a_stream() -> None:
+    client, server = our_pair()
+    stream, _ = open_stream(client, server)
+    client.connection.close_sending(stream)
+    assert client.connection.payload_room(stream, DataPrefix(1, 1).size) is None
+
+
+def test_a_connection_that_is_over_has_nothing_to_send_and_gives_its_block_back() -> None:
+    client, server = our_pair()
+    stream, _ = open_stream(client, server)
+    assert client.write(stream, DataPrefix(1, 1), b"payload") == 7
+    client.connection.ping(bytes(8))
+    client.connection.release()
+    assert client.connection.pending() is None
+    assert client.connection.queued_bytes() == 0
+    assert len(client.pool._free) == 1
+
+
+def test_events_are_numbered_apart() -> None:
+    numbers = {http2.NEED_DATA, http2.DATA, http2.HEADERS, http2.RESET, http2.WINDOW_OPENED, http2.GOAWAY}
+    assert len(numbers | {http2.PING_ANSWERED, http2.SETTINGS_RECEIVED, http2.FAILED}) == 9
