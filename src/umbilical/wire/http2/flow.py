@@ -10,6 +10,8 @@ RESET_BURST: Final = 1_000
 """Streams reset before we answered them (CVE-2023-44487). A tunnel that was served and then reset costs nothing
 here, so thousands of dials a second never drain it."""
 RESETS_PER_SECOND: Final = 200.0
+REFILL_PER_FRAME: Final = 4
+"""grpc-go measures with at most one ping per DATA frame that it gets."""
 
 
 class Allowance:
@@ -30,5 +32,5 @@ class Allowance:
         return self._left >= 0.0
 
     def refill(self) -> None:
-        """Real traffic moved: pings that measure it (grpc-go sends one per round trip) are welcome again."""
-        self._left = self._burst
+        """A frame of real traffic moved: pings that measure it (grpc-go sends one per round trip) are welcome."""
+        self._left = min(self._burst, self._left + REFILL_PER_FRAME)

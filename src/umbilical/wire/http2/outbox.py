@@ -1,7 +1,8 @@
 """What waits to be sent on one connection, in two lanes that meet only at frame boundaries.
 
-The control lane (settings, pings, credit, dials) goes first. The data lane is a block that payload is received
-into directly; an idle connection holds no block. A lane that was begun is finished before the other goes on.
+The control lane (settings, pings, credit, dials) goes first; once the data lane was begun, it goes behind the frames
+that are there and still ahead of all that come later: DATA must not overtake the DIAL_RSP that announces it.
+The data lane is a block that payload is received into directly; an idle connection holds no block.
 """
 
 from typing import Final
@@ -22,15 +23,19 @@ class Outbox:
         self._block: Block | None = None
         self._start = 0
         self._end = 0
+        self._fence = 0
+        """Frame boundary of the data lane where the control lane goes in."""
         self._lane = 0
 
     def add_control(self, frames: bytes) -> None:
+        if not self._control and self._start != self._fence:
+            self._fence = self._end
         self._control += frames
 
     def add_ordered(self, frames: bytes) -> bool:
         """Append behind the payload that is already there; False when there is no room."""
         if self._end == self._start:
-            self._control += frames
+            self.add_control(frames)
             return True
         block = self._block
         assert block is not None
@@ -74,7 +79,7 @@ class Outbox:
         if self._control_now:
             self._lane = _CONTROL
             return memoryview(self._control_now)[self._control_sent :]
-        if self._start == 0 and self._control:
+        if self._control and self._start == self._fence:
             self._control_now = bytes(self._control)
             self._control.clear()
             self._lane = _CONTROL
@@ -83,7 +88,8 @@ class Outbox:
             self._lane = _DATA
             block = self._block
             assert block is not None
-            return block.view[self._start : self._end]
+            return block.view[self._start : self._fence if self._control else self._end]
+        self._return_block()  # room was asked for and not used
         return None
 
     def sent(self, count: int) -> None:
@@ -96,14 +102,15 @@ class Outbox:
             return
         self._start += count
         if self._start == self._end:
-            self._start = self._end = 0
+            self._start = self._end = self._fence = 0
             self._return_block()
 
     def release(self) -> None:
         """The connection is over: nothing will be sent any more."""
         self._control.clear()
         self._control_now = b""
-        self._start = self._end = 0
+        self._control_sent = 0
+        self._start = self._end = self._fence = 0
         self._return_block()
 
     def _return_block(self) -> None:
