@@ -12,6 +12,8 @@ from umbilical.tunnel.settings import AgentSettings, ServerSettings
 
 if TYPE_CHECKING:
     from umbilical.cluster.client import ApiClient
+    from umbilical.tunnel.metrics import AgentMetrics, ServerMetrics
+    from umbilical.tunnel.server_process import MakePublisher
 
 
 @dataclass(frozen=True)
@@ -72,15 +74,31 @@ async def _serve(
 
     if tokens is None and lease is None:
         return await run_server(settings, None, publish=None)
-    from umbilical.cluster.leases import LeasePublisher
     from umbilical.cluster.token_review import TokenReviewer
 
     async with _client(kubernetes) as client:
         reviewer = tokens and TokenReviewer(
             client, tokens.namespace, tokens.service_account, tokens.audience, AuthenticationRefused
         )
-        publisher = lease and LeasePublisher(client, settings.server_id, lease.namespace, lease.labels)
-        return await run_server(settings, reviewer, publish=publisher)
+        return await run_server(settings, reviewer, publish=lease and _publishing(client, settings.server_id, lease))
+
+
+def _publishing(client: "ApiClient", server_id: str, lease: LeaseRule) -> "MakePublisher":
+    """A publisher that reports to the metrics of the server that it is made for."""
+    from umbilical.cluster.leases import LeasePublisher
+
+    def make(metrics: "ServerMetrics") -> LeasePublisher:
+        return LeasePublisher(
+            client,
+            server_id,
+            lease.namespace,
+            lease.labels,
+            on_list=metrics.lease_list,
+            on_delete=metrics.lease_delete,
+            on_culled=metrics.lease_culled,
+        )
+
+    return make
 
 
 def attend(settings: AgentSettings, kubernetes: KubernetesAccess, leases: LeaseSelection | None = None) -> int:
@@ -91,13 +109,19 @@ async def _attend(settings: AgentSettings, kubernetes: KubernetesAccess, leases:
     from umbilical.tunnel.agent_process import run_agent
 
     if leases is None:
-        return await run_agent(settings, None, counter_task=None)
+        return await run_agent(settings)
     from umbilical.cluster.labels import parse_selector
     from umbilical.cluster.leases import LeaseCounter
 
     async with _client(kubernetes) as client:
-        counter = LeaseCounter(client, leases.namespace, parse_selector(leases.selector))
-        return await run_agent(settings, counter, counter_task=counter.run)
+        selector = parse_selector(leases.selector)
+
+        def count(metrics: "AgentMetrics") -> LeaseCounter:
+            return LeaseCounter(
+                client, leases.namespace, selector, on_list=metrics.lease_list, on_watch=metrics.lease_watch
+            )
+
+        return await run_agent(settings, count=count)
 
 
 def _client(kubernetes: KubernetesAccess) -> "ApiClient":

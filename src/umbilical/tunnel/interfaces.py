@@ -1,4 +1,4 @@
-"""What the tunnel asks of rooms that it does not import: small Protocols, fulfilled by shape and introduced by `cli`."""
+"""What the tunnel asks of rooms that it does not import: small Protocols, fulfilled by shape, introduced by `cli`."""
 
 from typing import Protocol
 
@@ -15,3 +15,14 @@ class AgentAuthenticator(Protocol):
 class ServerCounter(Protocol):
     def server_count(self) -> int | None:
         """How many servers there are as far as is known now; None when nothing is known yet."""
+
+    async def run(self) -> None:
+        """Keep counting until cancelled."""
+
+
+class LeasePublisher(Protocol):
+    async def run(self) -> None:
+        """Publish and renew until cancelled."""
+
+    async def withdraw(self) -> None:
+        """Take the lease away; bounded in time."""

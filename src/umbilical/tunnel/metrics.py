@@ -195,6 +195,9 @@ class ServerMetrics:
         _add(self._lease_lists, (str(status), reason))
         _observe(self._lease_list_seconds, (str(status),), _GO_DEFAULT, seconds)
 
+    def lease_culled(self) -> None:
+        self.culled_leases += 1
+
     def render(self, gauges: ServerGauges) -> bytes:
         out = Exposition()
         self._render_gauges(out, gauges)

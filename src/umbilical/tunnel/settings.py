@@ -111,6 +111,8 @@ class AgentSettings:
     sync_interval_cap_seconds: float = 10.0
     probe_interval_seconds: float = 1.0
     sync_forever: bool = False
+    server_count_source: str = "default"
+    """default: leases if they are counted, else what servers announce. max: the larger of both."""
     keepalive: Keepalive = field(default_factory=Keepalive)
     token_path: Path | None = None
     """Read again at every connect; sent as it is."""

@@ -1,0 +1,225 @@
+"""The server's end of an agent's connection: hello, authentication, packets to and from the switchboard."""
+
+import logging
+from typing import Final, cast
+
+from umbilical.konnectivity import metadata
+from umbilical.konnectivity.commands import CLOSING, ESTABLISHED, Tunnel
+from umbilical.konnectivity.routing import AgentLink
+from umbilical.tunnel.channel import TlsChannel
+from umbilical.tunnel.client import Client
+from umbilical.tunnel.exchange import Exchange
+from umbilical.tunnel.keepalive import Heartbeat
+from umbilical.tunnel.transport import Transport, agent_side_connection
+from umbilical.wire import grpc, packets
+from umbilical.wire.errors import ProtocolViolation
+from umbilical.wire.http2 import connection as http2
+from umbilical.wire.http2.streams import Stream
+
+logger = logging.getLogger(__name__)
+
+CONNECT_PATH: Final = b"/AgentService/Connect"
+
+
+class AgentStream:
+    """One Connect stream; `link.shell` points here."""
+
+    def __init__(self, transport: "AgentTransport", stream: Stream, link: AgentLink) -> None:
+        self.transport: Final = transport
+        self.stream: Final = stream
+        self.link: Final = link
+
+    def send(self, kind: int, message: bytes) -> None:
+        transport = self.transport
+        if transport.closed:
+            return
+        if kind == packets.CLOSE_REQ:
+            transport.connection.send_ordered(self.stream, message)
+        else:
+            transport.connection.send_message(self.stream, message)
+        transport.touch()
+
+    def is_stalled(self) -> bool:
+        return bool(self.stream.backlog) or self.transport.is_stalled()
+
+
+class AgentTransport(Transport):
+    def __init__(self, channel: TlsChannel, exchange: Exchange) -> None:
+        super().__init__(exchange.loop, channel, agent_side_connection(is_client=False))
+        self._exchange: Final = exchange
+        self._peer: Final = channel.peer()
+        self._heartbeat: Heartbeat | None = None
+        self._streams: Final[set[AgentStream]] = set()
+        self._tls: Final = channel
+
+    def on_open(self) -> None:
+        if self._tls.tls.selected_alpn_protocol() != "h2":
+            self.lose("the agent does not speak HTTP/2: no ALPN protocol in common")
+            return
+        self._exchange.handshakes.discard(self)
+        self._heartbeat = Heartbeat(self, self._exchange.settings.agent_keepalive)
+
+    def on_timer(self) -> None:
+        """From the handshakes' deadlines."""
+        self.lose("TLS handshake took too long")
+
+    def stream_count(self) -> int:
+        return len(self._streams)
+
+    # ------------------------------------------------------------------ hello
+
+    def on_event(self, event: int) -> None:
+        connection = self.connection
+        stream = connection.stream
+        if event == http2.HEADERS and stream is not None:
+            if stream.owner is None and not connection.end_stream:
+                self._on_call(stream, connection.headers)
+            elif stream.owner is not None:
+                self._end_stream(stream, "agent ended its stream")
+            else:
+                self.connection.finish(stream, grpc.trailers(grpc.INTERNAL, "the stream ended before it began"))
+        elif event == http2.RESET and stream is not None:
+            self._drop(stream, f"agent reset its stream (HTTP/2 error {connection.code})")
+
+    def _on_call(self, stream: Stream, headers: metadata.Headers) -> None:
+        path = dict(headers).get(b":path", b"")
+        if path != CONNECT_PATH:
+            self._refuse(stream, grpc.UNIMPLEMENTED, f"unknown method {path.decode('utf-8', 'replace')}")
+            return
+        try:
+            hello = metadata.agent_hello(headers)
+        except metadata.MetadataRefused as refused:
+            self._refuse(stream, grpc.UNKNOWN, refused.text)
+            return
+        stream.owner = self  # taken, though not admitted yet
+        self._exchange.admit(self, stream, hello)
+
+    def _refuse(self, stream: Stream, status: int, text: str) -> None:
+        logger.warning("agent refused peer=%s: %s", self._peer, text)
+        headers = [*grpc.RESPONSE_HEADERS, *grpc.trailers(status, text)]
+        self.connection.finish(stream, headers)
+        self.touch()
+
+    def refuse(self, stream: Stream, text: str) -> None:
+        """Authentication failed."""
+        if not self.closed and stream.can_send():
+            self._refuse(stream, grpc.UNKNOWN, text)
+
+    def admitted(self, stream: Stream, hello: metadata.AgentHello) -> None:
+        """Authentication is done, if there is any: say hello and take part."""
+        if self.closed or not stream.can_send():
+            return
+        exchange = self._exchange
+        settings = exchange.settings
+        link = AgentLink(
+            exchange.next_key(), hello.agent_id, hello.identifiers, understands_pause=hello.understands_pause
+        )
+        agent = AgentStream(self, stream, link)
+        link.shell = agent
+        stream.owner = agent
+        self._streams.add(agent)
+        answer = metadata.server_hello_headers(settings.server_id, settings.server_count)
+        self.connection.send_headers(stream, [*grpc.RESPONSE_HEADERS, *answer])
+        self.touch()
+        exchange.agent_connected(link)
+        logger.info("agent connected agent=%s peer=%s", hello.agent_id, self._peer)
+
+    # ------------------------------------------------------------------ packets in
+
+    def on_data(self, stream: Stream) -> None:
+        connection = self.connection
+        size = connection.end - connection.start
+        agent = stream.owner
+        if isinstance(agent, AgentStream):
+            reader = stream.reader
+            reader.feed(connection.data, connection.view, connection.start, connection.end)
+            try:
+                while reader.next_message():
+                    connection_id, start = packets.find_data(reader.source, reader.start, reader.end)
+                    if start >= 0:
+                        self._on_payload(agent.link, connection_id, reader.view[start : reader.end])
+                    else:
+                        self._on_packet(agent.link, packets.decode_packet(reader.source, reader.start, reader.end))
+                    if self.closed:
+                        return
+            except ProtocolViolation as violation:
+                self._violated(stream, violation)
+                return
+        connection.credit(stream, size)
+        if connection.end_stream:
+            self._end_stream(stream, "agent ended its stream")
+
+    def _on_payload(self, link: AgentLink, connection_id: int, view: memoryview) -> None:
+        self._exchange.metrics.from_agent[packets.DATA] += 1
+        entry = link.connections.get(connection_id)
+        if entry is None:
+            self._exchange.orphan_data(link, connection_id)
+            return
+        tunnel = cast(Tunnel, entry)
+        if tunnel.state == ESTABLISHED:
+            cast(Client, tunnel.client).deliver(view)
+
+    def _on_packet(self, link: AgentLink, packet: packets.Packet) -> None:
+        exchange = self._exchange
+        exchange.metrics.from_agent[packet.kind if packet.kind <= packets.DRAIN else 7] += 1
+        if isinstance(packet, packets.DialResponse):
+            exchange.agent_answered(link, packet)
+        elif isinstance(packet, packets.CloseResponse):
+            exchange.agent_closed(link, packet.connection_id, packet.error)
+        elif isinstance(packet, packets.CloseRequest):
+            exchange.agent_closed(link, packet.connection_id, "")
+        elif isinstance(packet, packets.Data):
+            if packet.payload:
+                self._on_payload(link, packet.connection_id, memoryview(packet.payload))
+        elif isinstance(packet, packets.Drain):
+            exchange.agent_draining(link)
+        elif isinstance(packet, packets.CloseDial):
+            exchange.agent_cancelled_dial(link, packet.dial_id)
+        elif isinstance(packet, packets.Pause | packets.Resume):
+            self._on_pause(link, packet)
+
+    def _on_pause(self, link: AgentLink, packet: packets.Pause | packets.Resume) -> None:
+        entry = link.connections.get(packet.connection_id)
+        if entry is None:
+            return
+        tunnel = cast(Tunnel, entry)
+        if tunnel.state not in (ESTABLISHED, CLOSING):
+            return
+        client = cast(Client, tunnel.client)
+        if isinstance(packet, packets.Pause):
+            client.pause()
+        else:
+            client.resume()
+
+    # ------------------------------------------------------------------ end
+
+    def _violated(self, stream: Stream, violation: ProtocolViolation) -> None:
+        self._exchange.metrics.stream_error("from_agent", grpc.CODE_NAMES[violation.code])
+        self.connection.finish(stream, grpc.trailers(violation.code, violation.message))
+        self.touch()
+        self._drop(stream, f"protocol violation by the agent: {violation.message}")
+
+    def _end_stream(self, stream: Stream, reason: str) -> None:
+        self.connection.finish(stream, grpc.trailers(grpc.OK, ""))
+        self.touch()
+        self._drop(stream, reason)
+
+    def retire(self, agent: AgentStream, reason: str) -> None:
+        """End this stream from our side."""
+        self._end_stream(agent.stream, reason)
+
+    def _drop(self, stream: Stream, reason: str) -> None:
+        agent = stream.owner
+        stream.owner = None
+        if isinstance(agent, AgentStream):
+            self._streams.discard(agent)
+            self._exchange.agent_gone(agent.link, reason)
+
+    def on_closed(self, reason: str) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+        else:
+            logger.warning("agent connection failed peer=%s: %s", self._peer, reason)
+        for agent in list(self._streams):
+            self._drop(agent.stream, reason)
+        self._exchange.transport_closed(self)

@@ -1,0 +1,336 @@
+"""One non-blocking socket, plain or TLS, as the data plane sees it: receive into given memory, send a slice.
+
+Edge-triggered: `readable` stays true until the socket was seen empty. TLS runs over two memory buffers (MemoryBIO):
+one receive and one send per turn instead of one per 16 KiB record.
+"""
+
+import socket
+import ssl
+from typing import Final, cast
+
+from umbilical.tunnel.loop import HANGUP, IN, OUT, Handler, Loop
+
+END: Final = 0
+"""The peer will send no more."""
+AGAIN: Final = -1
+"""Nothing now."""
+LOST: Final = -2
+"""The connection broke; `Channel.error` says how."""
+
+_CIPHER_BYTES: Final = 256 * 1024
+_cipher: Final = bytearray(_CIPHER_BYTES)
+_cipher_view: Final = memoryview(_cipher)
+"""Where ciphertext lands on its way into a BIO: one thread reads one socket at a time, so one is enough."""
+_PLAIN_AT_ONCE: Final = 256 * 1024
+"""At most this much is encrypted ahead of the socket."""
+
+
+class Owner(Handler):
+    """Who is told about a channel, and about room on the transport that its payload goes to."""
+
+    def on_open(self) -> None:
+        """A TLS handshake is done, or a connect succeeded."""
+
+    def on_readable(self) -> None:
+        """Bytes or the end are waiting."""
+
+    def on_writable(self) -> None:
+        """There is room again after a send came back short."""
+
+    def on_lost(self, reason: str) -> None:
+        """The handshake failed, or a handler crashed; the channel is closed."""
+
+    def on_room(self) -> None:
+        """`Transport.wait` was called and it is our turn: hand over one quantum, and wait again if there is more."""
+
+
+class Channel(Handler):
+    """A plain socket. `TlsChannel` below has the same face."""
+
+    def __init__(self, loop: Loop, sock: socket.socket) -> None:
+        self.loop: Final = loop
+        self.sock: Final = sock
+        self.descriptor: Final = sock.fileno()
+        self.owner: Owner = Owner()
+        self.readable = False
+        self.hung_up = False
+        """The peer has ended its side, or all: whatever is left must be read to the end now, no edge will come."""
+        self.closed = False
+        self.error = ""
+        self._asks_room = False
+        self._watches_writable = False
+
+    def start(self, owner: Owner) -> None:
+        self.owner = owner
+        self.loop.add(self.descriptor, self, writable=False)
+
+    def adopt(self, owner: Owner) -> None:
+        """Like `start`, for a descriptor that the loop watches already, for writing too."""
+        self.owner = owner
+        self._watches_writable = True
+        self.loop.replace(self.descriptor, self)
+
+    def peer(self) -> str:
+        try:
+            name = self.sock.getpeername()
+        except OSError:
+            return "unknown"
+        return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "unix"
+
+    def on_events(self, mask: int) -> None:
+        if mask & HANGUP:
+            self.hung_up = True
+            self.readable = True
+        elif mask & IN:
+            self.readable = True
+        if self.readable:
+            self.owner.on_readable()
+        if mask & (OUT | HANGUP) and self._asks_room and not self.closed:
+            self._asks_room = False
+            self.owner.on_writable()
+
+    def on_crash(self, error: Exception) -> None:
+        self.fail(f"internal error: {error!r}")
+
+    def fail(self, reason: str) -> None:
+        owner = self.owner
+        self.close()
+        owner.on_lost(reason)
+
+    def ask_room(self) -> None:
+        """Tell the owner when sending can go on."""
+        self._asks_room = True
+        if not self._watches_writable and not self.closed:
+            self._watches_writable = True
+            self.loop.watch_writable(self.descriptor)
+
+    def receive_into(self, view: memoryview) -> int:
+        """A count, END, AGAIN or LOST."""
+        try:
+            count = self.sock.recv_into(view)
+        except BlockingIOError:
+            self.readable = False
+            return AGAIN
+        except OSError as error:
+            return self._lost(error)
+        if count < len(view) and not self.hung_up:
+            self.readable = False
+        return count
+
+    def send(self, view: memoryview | bytes | bytearray) -> int:
+        """How many bytes were taken, perhaps 0; or LOST."""
+        try:
+            return self.sock.send(view)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            return self._lost(error)
+
+    def has_unsent(self) -> bool:
+        """Bytes were taken by `send` that have not reached the socket yet."""
+        return False
+
+    def push(self) -> bool:
+        """Move bytes that were taken on to the socket; False when it broke."""
+        return True
+
+    def _lost(self, error: OSError) -> int:
+        self.readable = False
+        self.error = error.strerror or str(error)
+        return LOST
+
+    def end_sending(self) -> None:
+        """Tell the peer that nothing more follows."""
+        try:
+            self.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # it is gone already
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.readable = False
+            self.loop.remove(self.descriptor)
+            self.sock.close()
+
+
+class TlsChannel(Channel):
+    def __init__(self, loop: Loop, sock: socket.socket, context: ssl.SSLContext, server_name: str | None) -> None:
+        super().__init__(loop, sock)
+        self._incoming: Final = ssl.MemoryBIO()
+        self._outgoing: Final = ssl.MemoryBIO()
+        self.tls: Final = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=server_name is None, server_hostname=server_name
+        )
+        self._shaking_hands = True
+        self._socket_readable = False
+        self._unsent = memoryview(b"")
+
+    def start(self, owner: Owner) -> None:
+        super().start(owner)
+        self._shake_hands()
+
+    def on_events(self, mask: int) -> None:
+        if mask & (IN | HANGUP):
+            self._socket_readable = True
+        if self._shaking_hands:
+            if mask & HANGUP:
+                self.hung_up = True
+            self._shake_hands()
+            return
+        if mask & OUT and self._unsent and not self._push():
+            self.readable = True  # the owner learns of the loss by reading
+        super().on_events(mask)
+
+    def _shake_hands(self) -> None:
+        while True:
+            try:
+                self.tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                if not self._push() or not self._fill():
+                    if self.error:
+                        self.fail(self.error)
+                    elif self._unsent:
+                        self.ask_room()
+                    return
+            except (ssl.SSLError, ssl.CertificateError) as error:
+                self._push()  # the alert that tells the peer why
+                self.fail(_tls_reason(error))
+                return
+        self._shaking_hands = False
+        if not self._push():
+            self.fail(self.error)
+            return
+        self.readable = True
+        self.owner.on_open()
+        if self.readable and not self.closed:
+            self.owner.on_readable()
+
+    def is_open(self) -> bool:
+        return not self._shaking_hands
+
+    def _fill(self) -> bool:
+        """One receive from the socket into the incoming BIO; False when nothing came."""
+        if not self._socket_readable:
+            return False
+        try:
+            count = self.sock.recv_into(_cipher_view)
+        except BlockingIOError:
+            self._socket_readable = False
+            return False
+        except OSError as error:
+            self._socket_readable = False
+            self._lost(error)
+            return False
+        if count == 0:
+            self._socket_readable = False
+            self._incoming.write_eof()
+            if self._shaking_hands:
+                self.error = "connection closed during the TLS handshake"
+            return not self._shaking_hands
+        if count < _CIPHER_BYTES and not self.hung_up:
+            self._socket_readable = False
+        self._incoming.write(_cipher_view[:count])
+        return True
+
+    def receive_into(self, view: memoryview) -> int:
+        total = 0
+        size = len(view)
+        filled = False
+        while total < size:
+            try:
+                count = self._read(view[total:])
+            except ssl.SSLWantReadError:
+                if filled or not self._fill():
+                    break
+                filled = True
+                continue
+            except ssl.SSLError as error:
+                return self._read_failed(error, total)
+            if count == 0:
+                return total or END
+            total += count
+        if self._outgoing.pending:
+            self._push()  # alerts, key updates
+        if total:
+            self.readable = total == size or self._socket_readable
+            return total
+        self.readable = False
+        return LOST if self.error else AGAIN
+
+    def _read(self, view: memoryview) -> int:
+        # Given a buffer, SSLObject.read returns a count; its published type knows only the other form.
+        return cast(int, cast(object, self.tls.read(len(view), cast(bytearray, view))))
+
+    def _read_failed(self, error: ssl.SSLError, total: int) -> int:
+        if total:
+            return total  # the same error comes back with the next read
+        if isinstance(error, ssl.SSLZeroReturnError):
+            return END
+        self._push()
+        self.readable = False
+        # A missing close_notify is truncation, not an end.
+        self.error = _tls_reason(error)
+        return LOST
+
+    def send(self, view: memoryview | bytes | bytearray) -> int:
+        if self._unsent and (not self._push() or self._unsent):
+            return LOST if self.error else 0
+        try:
+            taken = self.tls.write(memoryview(view)[:_PLAIN_AT_ONCE])
+        except ssl.SSLWantReadError:
+            return 0
+        except ssl.SSLError as error:
+            self.error = _tls_reason(error)
+            return LOST
+        return taken if self._push() else LOST
+
+    def has_unsent(self) -> bool:
+        return len(self._unsent) > 0
+
+    def push(self) -> bool:
+        return self._push()
+
+    def _push(self) -> bool:
+        """Send what the outgoing BIO holds; False when the socket broke."""
+        while True:
+            if not self._unsent:
+                if not self._outgoing.pending:
+                    return True
+                self._unsent = memoryview(self._outgoing.read())
+            try:
+                sent = self.sock.send(self._unsent)
+            except BlockingIOError:
+                return True
+            except OSError as error:
+                self._lost(error)
+                return False
+            if sent < len(self._unsent):
+                self._unsent = self._unsent[sent:]
+                return True
+            self._unsent = memoryview(b"")
+
+    def end_sending(self) -> None:
+        if not self._shaking_hands:
+            try:
+                self.tls.unwrap()
+            except (ssl.SSLError, OSError):
+                pass  # it wants the peer's close_notify, which we do not wait for
+            self._push()
+        super().end_sending()
+
+    def close(self) -> None:
+        if not self.closed and not self.error and not self._shaking_hands:
+            self.end_sending()
+        super().close()
+
+
+def _tls_reason(error: Exception) -> str:
+    """The cause without OpenSSL's source positions."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate verification failed: {error.verify_message}"
+    reason = getattr(error, "reason", None)
+    if isinstance(reason, str) and reason:
+        return "TLS: " + reason.replace("_", " ").lower()
+    return f"TLS: {error}"

@@ -1,0 +1,55 @@
+"""What the server needs of a client, whichever way it came in: gRPC or CONNECT."""
+
+import logging
+
+from umbilical.konnectivity.commands import Tunnel
+from umbilical.konnectivity.dial_failure import DialFailure
+from umbilical.tunnel.channel import Owner
+
+tunnels = logging.getLogger("umbilical.tunnels")
+
+
+class Client(Owner):
+    """One side of one tunnel. The server calls; the client never decides."""
+
+    def __init__(self) -> None:
+        self.tunnel: Tunnel | None = None
+        self.bytes_from_client = 0
+        self.bytes_to_client = 0
+        self.reported = False
+
+    def opened(self, tunnel: Tunnel) -> None:
+        """The dial succeeded."""
+
+    def refused(self, failure: DialFailure) -> None:
+        """The dial failed."""
+
+    def closed(self, error: str, cause: str) -> None:
+        """The endpoint's side is over: hand over what is buffered, then say so."""
+
+    def deliver(self, view: memoryview) -> None:
+        """Payload from the endpoint, valid during this call."""
+
+    def pause(self) -> None:
+        """The agent asks: read no more from this client for now."""
+
+    def resume(self) -> None:
+        """The agent's end has caught up."""
+
+    def report(self, now: float, cause: str) -> None:
+        """The one line that a tunnel leaves in the log."""
+        tunnel = self.tunnel
+        if tunnel is None or self.reported:
+            return
+        self.reported = True
+        tunnels.info(
+            'tunnel dial=%d connection=%d agent=%s target=%s up=%d down=%d ms=%d end="%s"',
+            tunnel.dial_id,
+            tunnel.connection_id,
+            tunnel.link.agent_id if tunnel.link is not None else "-",
+            tunnel.address,
+            self.bytes_from_client,
+            self.bytes_to_client,
+            int((now - tunnel.asked_at) * 1000),
+            cause,
+        )

@@ -1,0 +1,345 @@
+"""Clients that ask with HTTP CONNECT: one request, one tunnel, one connection.
+
+    head -> dialling -> open -> closing -> over
+The 200 line goes out alone, before any byte of the endpoint; those wait for the next turn (faults C2, C10).
+"""
+
+import logging
+import random
+import time
+from email.utils import formatdate
+from typing import Final, cast
+
+from umbilical.konnectivity.commands import ENDED, Tunnel
+from umbilical.konnectivity.dial_failure import DialFailure, FailureReason, http_reply, metric_reason
+from umbilical.tunnel.agent_stream import AgentStream
+from umbilical.tunnel.channel import AGAIN, END, Channel
+from umbilical.tunnel.client import Client
+from umbilical.tunnel.exchange import Exchange
+from umbilical.tunnel.loop import Deadlines
+from umbilical.tunnel.outlet import Outlet
+from umbilical.tunnel.transport import QUANTUM_BYTES
+from umbilical.wire import http1
+from umbilical.wire.errors import ProtocolViolation
+from umbilical.wire.packets import DATA, DataPrefix
+
+logger = logging.getLogger(__name__)
+
+_HEAD: Final = 1
+_DIALLING: Final = 2
+_OPEN: Final = 3
+_CLOSING: Final = 4
+_OVER: Final = 5
+
+HEAD_SECONDS: Final = 60.0
+"""Upstream's limit for reading a request head."""
+_scratch: Final = memoryview(bytearray(64 * 1024))
+_ESTABLISHED: Final = memoryview(http1.CONNECTION_ESTABLISHED)
+
+
+class ConnectClient(Client):
+    def __init__(self, channel: Channel, exchange: Exchange, heads: Deadlines) -> None:
+        super().__init__()
+        self._channel: Final = channel
+        self._exchange: Final = exchange
+        self._loop: Final = exchange.loop
+        self._outlet: Final = Outlet(channel)
+        self._heads: Final = heads
+        self._head: http1.ConnectHead | None = http1.ConnectHead()
+        self._early = b""
+        """What the client sent behind its request before the tunnel was open."""
+        self._state = _HEAD
+        self._opened_turn = -1
+        self._agent: AgentStream | None = None
+        self._prefix: DataPrefix | None = None
+        self._dirty = False
+        self._in_line = False
+        self._paused = False
+        self._asked_pause = False
+
+    def start(self) -> None:
+        self._exchange.clients.add(self)
+        self._heads.add(self)
+        self._channel.start(self)
+
+    # ------------------------------------------------------------------ request
+
+    def on_readable(self) -> None:
+        state = self._state
+        if state == _OPEN:
+            self._pump()
+        elif state == _HEAD:
+            self._read_head()
+        elif state == _DIALLING:
+            if self._channel.hung_up and not self._may_be_half_closed():
+                self._gone("client gone before the dial was answered")
+        elif state == _CLOSING and self._channel.hung_up:
+            self._finish()
+
+    def _read_head(self) -> None:
+        count = self._channel.receive_into(_scratch)
+        if count == AGAIN:
+            return
+        if count <= 0:
+            self._finish()
+            return
+        head = self._head
+        assert head is not None
+        try:
+            request = head.feed(bytes(_scratch[:count]))
+        except ProtocolViolation as violation:
+            self._answer(http1.violation_reply(violation))
+            return
+        if request is None:
+            if self._channel.readable:
+                self._loop.again(self)
+        elif request.method != "CONNECT":
+            self._refuse_method(request, head.rest)
+        else:
+            self._dial(request.address, head.rest)
+
+    def _refuse_method(self, request: http1.Request, rest: bytes) -> None:
+        reply = http1.method_not_allowed_reply(request, formatdate(time.time(), usegmt=True).encode())
+        if rest or not http1.stays_open(request):
+            self._answer(reply)
+            return
+        self._head = http1.ConnectHead()
+        self._heads.add(self)
+        self._outlet.put(memoryview(reply))
+        self._outlet.flush()
+        if self._channel.readable:
+            self._loop.again(self)
+
+    def _dial(self, address: str, early: bytes) -> None:
+        self._heads.discard(self)
+        self._head = None
+        self._early = early
+        self._state = _DIALLING
+        self._exchange.dial(self, "tcp", address, random.getrandbits(63))
+
+    def _may_be_half_closed(self) -> bool:
+        """A client may send its request's bytes early and end its side; one that left nothing to send is gone."""
+        if self._early:
+            return True
+        try:
+            return len(self._channel.sock.recv(1, 2)) > 0  # 2 is MSG_PEEK
+        except OSError:
+            return False
+
+    def on_timer(self) -> None:
+        """The head did not come in time, or the last bytes were not read in time."""
+        self._finish()
+
+    # ------------------------------------------------------------------ what the dial came to
+
+    def opened(self, tunnel: Tunnel) -> None:
+        link = tunnel.link
+        assert link is not None
+        agent = cast(AgentStream, link.shell)
+        sent = self._channel.send(_ESTABLISHED)
+        if sent < 0:
+            reason = DialFailure(FailureReason.ANSWER_FAILED)
+            self._exchange.metrics.dial_failed(metric_reason(reason))
+            self._gone("client gone before it was told of its connection")
+            return
+        if sent < len(_ESTABLISHED):
+            self._outlet.put(_ESTABLISHED[sent:])
+        self._agent = agent
+        self._prefix = DataPrefix(agent.stream.stream_id, tunnel.connection_id)
+        self._state = _OPEN
+        self._opened_turn = self._loop.turns
+        if self._early:
+            self._send_early()
+        if self._channel.readable:
+            self._loop.again(self)
+
+    def refused(self, failure: DialFailure) -> None:
+        if self._state == _DIALLING:
+            self._answer(http_reply(failure))
+
+    def _answer(self, reply: bytes) -> None:
+        """Send a reply that ends the connection."""
+        self._heads.discard(self)
+        self._state = _CLOSING
+        self._outlet.put(memoryview(reply))
+        self._finish_when_flushed()
+
+    # ------------------------------------------------------------------ client to agent
+
+    def _send_early(self) -> None:
+        agent, prefix = self._agent, self._prefix
+        assert agent is not None
+        assert prefix is not None
+        connection = agent.transport.connection
+        while self._early:
+            room = connection.payload_room(agent.stream, prefix.size)
+            if room is None:
+                self._stand_in_line(agent)
+                return
+            count = min(len(room), len(self._early))
+            room[:count] = self._early[:count]
+            self._early = self._early[count:]
+            self._account(agent, prefix, count)
+        agent.transport.touch()
+
+    def _account(self, agent: AgentStream, prefix: DataPrefix, count: int) -> None:
+        agent.transport.connection.payload_written(agent.stream, prefix.for_length(count), count)
+        self.bytes_from_client += count
+        self._exchange.metrics.to_agent[DATA] += 1
+
+    def _stand_in_line(self, agent: AgentStream) -> None:
+        self._in_line = True
+        agent.transport.wait(self)
+
+    def _pump(self) -> None:
+        agent, prefix = self._agent, self._prefix
+        if self._paused or self._in_line or agent is None or prefix is None:
+            return
+        channel = self._channel
+        transport = agent.transport
+        connection = transport.connection
+        stream = agent.stream
+        budget = QUANTUM_BYTES
+        while channel.readable:
+            room = connection.payload_room(stream, prefix.size)
+            if room is None:
+                self._stand_in_line(agent)
+                break
+            count = channel.receive_into(room)
+            if count > 0:
+                self._account(agent, prefix, count)
+                budget -= count
+                if budget <= 0:
+                    if channel.readable:
+                        self._loop.again(self)
+                    break
+            elif count == AGAIN:
+                break
+            else:
+                self._gone("client closed" if count == END else f"client failed: {channel.error}")
+                break
+        transport.touch()
+
+    def on_again(self) -> None:
+        if self._dirty:
+            self._dirty = False
+            self._flush()
+        if self._state == _OPEN:
+            if self._early and not self._in_line:
+                self._send_early()
+            if not self._early:
+                self._pump()
+        elif self._state == _HEAD:
+            self._read_head()
+
+    def on_room(self) -> None:
+        self._in_line = False
+        if self._state == _OPEN:
+            self.on_again()
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        if self._state == _OPEN:
+            self._pump()
+
+    # ------------------------------------------------------------------ agent to client
+
+    def deliver(self, view: memoryview) -> None:
+        outlet = self._outlet
+        self.bytes_to_client += len(view)
+        if self._opened_turn == self._loop.turns:
+            outlet.hold(view)
+            if not self._dirty:
+                self._dirty = True
+                self._loop.again(self)
+            return
+        if outlet.put(view) and not self._dirty:
+            self._dirty = True
+            self._loop.touch(self)
+        if outlet.broken:
+            self._gone(f"client failed: {self._channel.error}")
+        elif outlet.waiting_bytes() > self._exchange.settings.limits.pause_above_bytes:
+            self._hold_back(outlet.waiting_bytes())
+
+    def _hold_back(self, waiting: int) -> None:
+        tunnel = self.tunnel
+        assert tunnel is not None
+        limit = self._exchange.settings.limits.tunnel_buffer_bytes
+        if waiting > limit:
+            self._gone(f"client reads too slowly: more than {limit} bytes waiting")
+        elif not self._asked_pause:
+            self._asked_pause = self._exchange.ask_pause(tunnel)
+
+    def on_flush(self) -> None:
+        self._dirty = False
+        self._flush()
+
+    def on_writable(self) -> None:
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._state == _OVER:
+            return
+        outlet = self._outlet
+        before = outlet.waiting_bytes()
+        outlet.flush()
+        if outlet.broken:
+            self._gone(f"client failed: {self._channel.error}")
+        elif self._state == _CLOSING:
+            if outlet.is_empty():
+                self._finish()
+            elif outlet.waiting_bytes() < before:
+                self._exchange.flushing.add(self)  # it moves: its time begins anew
+        elif self._asked_pause and outlet.waiting_bytes() <= self._exchange.settings.limits.pause_above_bytes >> 1:
+            self._asked_pause = False
+            tunnel = self.tunnel
+            if tunnel is not None and tunnel.state != ENDED:
+                self._exchange.ask_resume(tunnel)
+
+    # ------------------------------------------------------------------ end
+
+    def closed(self, error: str, cause: str) -> None:
+        if self._state in (_DIALLING, _OPEN):
+            self._state = _CLOSING
+            self._finish_when_flushed()
+
+    def _finish_when_flushed(self) -> None:
+        self._exchange.flushing.add(self)
+        if self._opened_turn == self._loop.turns:
+            self._dirty = True
+            self._loop.again(self)  # the 200 line went out in this turn: what follows it waits for the next
+            return
+        self._flush()
+
+    def _gone(self, cause: str) -> None:
+        """The client left, or must: the agent is told behind the client's last byte."""
+        tunnel = self.tunnel
+        if tunnel is not None:
+            self.report(self._loop.now, cause)
+            self._exchange.client_closed(tunnel)
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._state == _OVER:
+            return
+        self._state = _OVER
+        self._heads.discard(self)
+        self._exchange.flushing.discard(self)
+        self._exchange.clients.discard(self)
+        channel = self._channel
+        if channel.hung_up or channel.error or self._outlet.broken:
+            channel.close()
+        else:
+            self._exchange.lingering.take(channel)
+
+    def on_lost(self, reason: str) -> None:
+        if self.tunnel is None:
+            logger.info("client connection failed peer=%s: %s", self._channel.peer(), reason)
+        self._gone(reason)
+
+    def on_crash(self, error: Exception) -> None:
+        logger.error("internal error in a client connection: %r", error)
+        self._gone(f"internal error: {error!r}")

@@ -1,0 +1,272 @@
+"""The agent's dials: non-blocking connects with one time limit, a cap, and Go's happy eyeballs for names.
+
+An address is connected to right here, in the data plane; only names go through the resolver.
+"""
+
+import errno
+import ipaddress
+import socket
+from collections import deque
+from typing import Final, Protocol
+
+from umbilical.konnectivity import dial_failure
+from umbilical.tunnel.channel import Owner
+from umbilical.tunnel.loop import HANGUP, Deadlines, Handler, Loop
+
+FALLBACK_SECONDS: Final = 0.3
+"""Go's dialer gives the first address family this head start (RFC 6555)."""
+
+Address = tuple[socket.AddressFamily, str, int]
+
+
+class Resolver(Protocol):
+    def resolve(self, dial: "Dial", host: str, port: int) -> None:
+        """Look the name up, then call `dial.resolved` or `dial.unresolved`, in the loop's thread."""
+
+
+class DialOwner(Owner):
+    """Who wanted the dial, and then owns its channel."""
+
+    def dial_succeeded(self, sock: socket.socket, mask: int) -> None:
+        """Connected; the loop watches the socket already. `mask` is the event that said so."""
+
+    def dial_failed(self, text: str) -> None:
+        """`text` is what Go would say."""
+
+
+class DialDesk:
+    """All dials of one agent: at most `limit` under way, the others wait in line within their own time limit."""
+
+    def __init__(self, loop: Loop, resolver: Resolver, timeout_seconds: float, limit: int) -> None:
+        self.loop: Final = loop
+        self.resolver: Final = resolver
+        self._deadlines: Final = Deadlines(loop, timeout_seconds)
+        self._limit: Final = limit
+        self._active: Final[set[Dial]] = set()
+        self._line: Final[deque[Dial]] = deque()
+
+    def dial(self, owner: DialOwner, network: str, address: str) -> "Dial":
+        dial = Dial(self, owner, network, address)
+        self._deadlines.add(dial)
+        if len(self._active) < self._limit:
+            self._active.add(dial)
+            dial.start()
+        else:
+            self._line.append(dial)
+        return dial
+
+    def finished(self, dial: "Dial") -> None:
+        self._deadlines.discard(dial)
+        if dial not in self._active:
+            return  # it never left the line, where a finished one is passed over
+        self._active.discard(dial)
+        while self._line and len(self._active) < self._limit:
+            following = self._line.popleft()
+            if not following.is_over():
+                self._active.add(following)
+                following.start()
+
+    def under_way(self) -> int:
+        return len(self._active)
+
+    def in_line(self) -> int:
+        return len(self._line)
+
+
+class Dial(Handler):
+    def __init__(self, desk: DialDesk, owner: DialOwner, network: str, address: str) -> None:
+        self._desk: Final = desk
+        self.loop: Final = desk.loop
+        self._owner: Final = owner
+        self.network: Final = network
+        self._address: Final = address
+        self._candidates: list[Address] = []
+        self._attempts: Final[list[Attempt]] = []
+        self._first_error = ""
+        self._over = False
+
+    def is_over(self) -> bool:
+        return self._over
+
+    def start(self) -> None:
+        try:
+            host, port = dial_failure.split_host_port(self._address)
+        except dial_failure.BadAddress as error:
+            self._fail(dial_failure.bad_address_text(self.network, error))
+            return
+        literal = _literal(host or "127.0.0.1", port)
+        if literal is None:
+            self._desk.resolver.resolve(self, host, port)
+        else:
+            self.resolved([literal])
+
+    def resolved(self, addresses: list[Address]) -> None:
+        if self._over:
+            return
+        wanted = [address for address in addresses if _fits(self.network, address[0])]
+        if not wanted:
+            host = dial_failure.split_host_port(self._address)[0]
+            self._fail(dial_failure.no_suitable_address_text(self.network, host))
+            return
+        self._candidates = _interleaved(wanted)
+        self._try_next()
+        self._arm_fallback()
+
+    def unresolved(self, text: str) -> None:
+        self._fail(text)
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+        if not self._over:
+            self._finish(None)
+
+    def _try_next(self) -> None:
+        while self._candidates and not self._over:
+            family, host, port = self._candidates.pop(0)
+            attempt = Attempt(self, family, host, port)
+            error = attempt.start()
+            if not error:
+                self._attempts.append(attempt)
+                return
+            self._note(attempt, error)
+        if not self._attempts and not self._over:
+            self._fail(self._first_error)
+
+    def attempt_failed(self, attempt: "Attempt", error: int) -> None:
+        self._attempts.remove(attempt)
+        self._note(attempt, error)
+        self._try_next()
+
+    def _note(self, attempt: "Attempt", error: int) -> None:
+        if not self._first_error:
+            name = errno.errorcode.get(error, str(error))
+            self._first_error = dial_failure.dial_error_text(self.network, attempt.address, name)
+
+    def attempt_succeeded(self, attempt: "Attempt", mask: int) -> None:
+        self._finish(attempt)
+        self._owner.dial_succeeded(attempt.sock, mask)
+
+    def fall_back(self) -> None:
+        """The head start of the addresses tried so far is over: try the next beside them."""
+        if self._candidates and not self._over:
+            self._try_next()
+            self._arm_fallback()
+
+    def _arm_fallback(self) -> None:
+        if self._candidates and not self._over:
+            self.loop.after(FALLBACK_SECONDS, _Fallback(self))
+
+    def on_timer(self) -> None:
+        """The time limit of the whole dial, from the desk."""
+        self._fail(self._timeout_text())
+
+    def _timeout_text(self) -> str:
+        if self._attempts:
+            return dial_failure.dial_timeout_text(self.network, self._attempts[0].address)
+        if self._first_error:
+            return self._first_error
+        return dial_failure.dial_timeout_text(self.network, self._address)
+
+    def on_crash(self, error: Exception) -> None:
+        if not self._over:
+            self._fail(f"dial {self.network} {self._address}: internal error: {error!r}")
+
+    def _fail(self, text: str) -> None:
+        if not self._over:
+            self._finish(None)
+            self._owner.dial_failed(text)
+
+    def _finish(self, winner: "Attempt | None") -> None:
+        self._over = True
+        self._candidates.clear()
+        for attempt in self._attempts:
+            if attempt is not winner:
+                attempt.abandon()
+        self._attempts.clear()
+        self._desk.finished(self)
+
+
+class _Fallback(Handler):
+    def __init__(self, dial: Dial) -> None:
+        self._dial: Final = dial
+
+    def on_timer(self) -> None:
+        self._dial.fall_back()
+
+    def on_crash(self, error: Exception) -> None:
+        self._dial.on_crash(error)
+
+
+class Attempt(Handler):
+    """One connect to one address."""
+
+    def __init__(self, dial: Dial, family: socket.AddressFamily, host: str, port: int) -> None:
+        self._dial: Final = dial
+        self._loop: Final = dial.loop
+        self._family: Final = family
+        self._target: Final = (host, port)
+        self.address: Final = dial_failure.join_host_port(host, port)
+        self.sock: socket.socket
+
+    def start(self) -> int:
+        """0 when under way, else an errno."""
+        try:
+            self.sock = socket.socket(self._family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        except OSError as error:
+            return error.errno or errno.EIO
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        code = self.sock.connect_ex(self._target)
+        if code not in (0, errno.EINPROGRESS):
+            self.sock.close()
+            return code
+        self._loop.add(self.sock.fileno(), self, writable=True)
+        return 0
+
+    def on_events(self, mask: int) -> None:
+        if mask & HANGUP:
+            code = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code:
+                self.abandon()
+                self._dial.attempt_failed(self, code)
+                return
+        self._dial.attempt_succeeded(self, mask)
+
+    def on_crash(self, error: Exception) -> None:
+        self.abandon()
+        self._dial.on_crash(error)
+
+    def abandon(self) -> None:
+        self._loop.remove(self.sock.fileno())
+        self.sock.close()
+
+
+def _literal(host: str, port: int) -> Address | None:
+    if host[:1].isdigit() and ":" not in host:
+        try:
+            socket.inet_pton(socket.AF_INET, host)
+        except OSError:
+            return None
+        return socket.AF_INET, host, port
+    if "%" in host:
+        return None  # a zone: getaddrinfo knows its number
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        return None
+    return socket.AF_INET6, host, port
+
+
+def _fits(network: str, family: socket.AddressFamily) -> bool:
+    if network == "tcp4":
+        return family == socket.AF_INET
+    return network != "tcp6" or family == socket.AF_INET6
+
+
+def _interleaved(addresses: list[Address]) -> list[Address]:
+    """The first address, then the other family's first, and so on: whichever works is found soon."""
+    first = [address for address in addresses if address[0] == addresses[0][0]]
+    second = [address for address in addresses if address[0] != addresses[0][0]]
+    mixed: list[Address] = []
+    for index in range(max(len(first), len(second))):
+        mixed += first[index : index + 1] + second[index : index + 1]
+    return mixed

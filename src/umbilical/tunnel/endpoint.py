@@ -1,0 +1,265 @@
+"""One dialled TCP connection of the agent: its bytes both ways, and its end.
+
+Reading stops while the server asks for a pause or nothing can be sent to it. Writing never blocks: what the endpoint
+does not take waits here, bounded in bytes; only this tunnel is paused, or closed at the cap (faults H1, H2).
+"""
+
+import socket
+from typing import Final
+
+from umbilical.konnectivity.commands import CONNECTED, FLUSHING, EndpointConnection
+from umbilical.tunnel.channel import AGAIN, END, Channel
+from umbilical.tunnel.dialing import Dial, DialDesk, DialOwner
+from umbilical.tunnel.linger import LingerRoom
+from umbilical.tunnel.loop import HANGUP, IN, Deadlines, Loop
+from umbilical.tunnel.metrics import AgentMetrics
+from umbilical.tunnel.outlet import Outlet
+from umbilical.tunnel.settings import Limits
+from umbilical.tunnel.transport import QUANTUM_BYTES, Transport
+from umbilical.wire.http2.connection import Connection
+from umbilical.wire.http2.streams import Stream
+from umbilical.wire.packets import DATA, DataPrefix
+
+FLUSH_SECONDS: Final = 60.0
+"""How long an endpoint may take to accept the last bytes of a tunnel that was closed."""
+
+
+class Workshop:
+    """What all endpoints of one agent share."""
+
+    def __init__(self, loop: Loop, desk: DialDesk, limits: Limits, metrics: AgentMetrics) -> None:
+        self.loop: Final = loop
+        self.desk: Final = desk
+        self.limits: Final = limits
+        self.metrics: Final = metrics
+        self.lingering: Final = LingerRoom(loop)
+        self.flushing: Final = Deadlines(loop, FLUSH_SECONDS)
+
+
+class EndpointLink(Transport):
+    """What an endpoint needs of the connection to its server; `ServerLink` fulfils it."""
+
+    def __init__(self, loop: Loop, channel: Channel, connection: Connection) -> None:
+        super().__init__(loop, channel, connection)
+        self.stream: Stream | None = None
+        self.understands_pause = False
+
+    def endpoint_opened(self, endpoint: "Endpoint") -> None:
+        """Its dial succeeded."""
+
+    def endpoint_refused(self, endpoint: "Endpoint", text: str) -> None:
+        """Its dial failed."""
+
+    def endpoint_flushed(self, endpoint: "Endpoint") -> None:
+        """All bytes of a closed tunnel have reached it."""
+
+    def endpoint_ended(self, endpoint: "Endpoint", error: str, cause: str) -> None:
+        """It closed, failed, or was given up."""
+
+    def ask_pause(self, endpoint: "Endpoint") -> None:
+        """It takes its bytes too slowly."""
+
+    def ask_resume(self, endpoint: "Endpoint") -> None:
+        """It has caught up."""
+
+
+class Endpoint(DialOwner):
+    def __init__(self, link: EndpointLink, record: EndpointConnection, workshop: Workshop) -> None:
+        self.link: Final = link
+        self.record: Final = record
+        self.asked_at: Final = workshop.loop.now
+        self.bytes_to_endpoint = 0
+        self.bytes_from_endpoint = 0
+        self.paused = False
+        """The server asked us to stop reading."""
+        self._workshop: Final = workshop
+        self._loop: Final = workshop.loop
+        self._dial: Dial | None = None
+        self._channel: Channel | None = None
+        self._outlet: Outlet | None = None
+        self._prefix: DataPrefix | None = None
+        self._dirty = False
+        self._in_line = False
+        self._asked_pause = False
+
+    # ------------------------------------------------------------------ dial
+
+    def start(self) -> None:
+        self._dial = self._workshop.desk.dial(self, self.record.network, self.record.address)
+
+    def cancel(self) -> None:
+        if self._dial is not None:
+            self._dial.cancel()
+
+    def dial_succeeded(self, sock: socket.socket, mask: int) -> None:
+        stream = self.link.stream
+        assert stream is not None
+        channel = Channel(self._loop, sock)
+        self._channel = channel
+        self._outlet = Outlet(channel)
+        self._prefix = DataPrefix(stream.stream_id, self.record.connection_id)
+        channel.adopt(self)
+        self._workshop.metrics.dial_seconds.observe(self._loop.now - self.asked_at)
+        self.link.endpoint_opened(self)
+        if mask & (IN | HANGUP):
+            channel.on_events(mask)
+
+    def dial_failed(self, text: str) -> None:
+        self.link.endpoint_refused(self, text)
+
+    # ------------------------------------------------------------------ endpoint to server
+
+    def on_readable(self) -> None:
+        self._pump()
+
+    def on_again(self) -> None:
+        self._pump()
+
+    def on_room(self) -> None:
+        self._in_line = False
+        self._pump()
+
+    def _pump(self) -> None:
+        channel = self._channel
+        link = self.link
+        stream = link.stream
+        prefix = self._prefix
+        if self.paused or self._in_line or self.record.state != CONNECTED:
+            return
+        if channel is None or stream is None or prefix is None:
+            return
+        connection = link.connection
+        budget = QUANTUM_BYTES
+        while channel.readable:
+            room = connection.payload_room(stream, prefix.size)
+            if room is None:
+                self._in_line = True
+                link.wait(self)
+                break
+            count = channel.receive_into(room)
+            if count > 0:
+                connection.payload_written(stream, prefix.for_length(count), count)
+                self.bytes_from_endpoint += count
+                self._workshop.metrics.from_agent[DATA] += 1
+                budget -= count
+                if budget <= 0:
+                    if channel.readable:
+                        self._loop.again(self)
+                    break
+            elif count == AGAIN:
+                break
+            else:
+                self._end("", "endpoint closed" if count == END else f"endpoint failed: {channel.error}")
+                break
+        link.touch()
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        if self._channel is not None:
+            self._pump()
+
+    # ------------------------------------------------------------------ server to endpoint
+
+    def deliver(self, view: memoryview) -> None:
+        outlet = self._outlet
+        if outlet is None or self.record.state != CONNECTED:
+            return
+        self.bytes_to_endpoint += len(view)
+        if outlet.put(view) and not self._dirty:
+            self._dirty = True
+            self._loop.touch(self)
+        if outlet.broken:
+            self._end("", f"endpoint failed: {self._error()}")
+        elif outlet.waiting_bytes() > self._workshop.limits.pause_above_bytes:
+            self._hold_back(outlet.waiting_bytes())
+
+    def _hold_back(self, waiting: int) -> None:
+        limit = self._workshop.limits.tunnel_buffer_bytes
+        if waiting > limit:
+            text = f"endpoint {self.record.address} reads too slowly: more than {limit} bytes waiting"
+            self._end(text, text)
+        elif not self._asked_pause and self.link.understands_pause:
+            self._asked_pause = True
+            self.link.ask_pause(self)
+
+    def on_flush(self) -> None:
+        self._dirty = False
+        self.on_writable()
+
+    def on_writable(self) -> None:
+        outlet = self._outlet
+        if outlet is None or self.record.state not in (CONNECTED, FLUSHING):
+            return
+        before = outlet.waiting_bytes()
+        outlet.flush()
+        if outlet.broken:
+            self._flush_failed()
+            return
+        waiting = outlet.waiting_bytes()
+        if self.record.state == FLUSHING:
+            if outlet.is_empty():
+                self._flushed()
+            elif waiting < before:
+                self._workshop.flushing.add(self)  # it moves: its time begins anew
+        elif self._asked_pause and waiting <= self._workshop.limits.pause_above_bytes >> 1:
+            self._asked_pause = False
+            self.link.ask_resume(self)
+
+    def _flush_failed(self) -> None:
+        if self.record.state == FLUSHING:
+            self._flushed()
+        else:
+            self._end("", f"endpoint failed: {self._error()}")
+
+    def _error(self) -> str:
+        return self._channel.error if self._channel is not None else "not connected"
+
+    # ------------------------------------------------------------------ end
+
+    def flush_and_close(self) -> None:
+        """The server asked to close: queued bytes first (fault C1)."""
+        self._workshop.flushing.add(self)
+        self.on_writable()
+
+    def _flushed(self) -> None:
+        self._workshop.flushing.discard(self)
+        self.link.endpoint_flushed(self)
+        self._leave()
+
+    def on_timer(self) -> None:
+        """The endpoint did not take the last bytes of a closed tunnel in time."""
+        if self.record.state == FLUSHING:
+            self.link.endpoint_flushed(self)
+            self.abort()
+
+    def _end(self, error: str, cause: str) -> None:
+        """Our side of the story first: the server learns of the end behind all bytes that were read."""
+        outlet = self._outlet
+        if outlet is not None and not outlet.broken:
+            outlet.flush()
+        self.link.endpoint_ended(self, error, cause)
+        self._leave()
+
+    def _leave(self) -> None:
+        channel = self._channel
+        if channel is None or channel.closed:
+            return
+        if channel.hung_up or channel.error:
+            channel.close()
+        else:
+            self._workshop.lingering.take(channel)
+
+    def abort(self) -> None:
+        self._workshop.flushing.discard(self)
+        if self._channel is not None:
+            self._channel.close()
+
+    def on_lost(self, reason: str) -> None:
+        self.link.endpoint_ended(self, "", reason)
+
+    def on_crash(self, error: Exception) -> None:
+        self.link.endpoint_ended(self, "", f"internal error: {error!r}")
+        self.abort()

@@ -1,0 +1,200 @@
+"""Where agents and clients meet: carries events to the switchboard and obeys its commands.
+
+It knows no sockets of its own; transports and clients hang on it.
+"""
+
+import logging
+import random
+from typing import TYPE_CHECKING, Final, cast
+
+from umbilical.konnectivity.commands import (
+    CloseTunnel,
+    Command,
+    CountDialFailure,
+    OpenTunnel,
+    RefuseDial,
+    RetireAgent,
+    ToAgent,
+    Tunnel,
+)
+from umbilical.konnectivity.dial_failure import grpc_error_text
+from umbilical.konnectivity.metadata import AgentHello
+from umbilical.konnectivity.routing import AgentLink, Switchyard
+from umbilical.konnectivity.switchboard import Switchboard
+from umbilical.tunnel.client import Client
+from umbilical.tunnel.linger import LingerRoom
+from umbilical.tunnel.loop import Deadlines, Handler, Loop
+from umbilical.tunnel.metrics import ServerGauges, ServerMetrics
+from umbilical.tunnel.settings import ServerSettings
+from umbilical.tunnel.transport import Transport
+from umbilical.wire import packets
+from umbilical.wire.http2.streams import Stream
+from umbilical.wire.packets import DialResponse
+
+if TYPE_CHECKING:
+    from umbilical.tunnel.agent_stream import AgentStream, AgentTransport
+
+logger = logging.getLogger(__name__)
+
+HANDSHAKE_SECONDS: Final = 20.0
+"""For a TLS handshake. grpc-go allows 120; nobody honest needs them."""
+FLUSH_SECONDS: Final = 60.0
+"""How long a client may take to read the last bytes of a tunnel that has ended."""
+SWEEP_SECONDS: Final = 0.25
+
+
+class Admission:
+    """Lets agents in; with token authentication it asks first. Lives in the control plane."""
+
+    def ask(self, transport: "AgentTransport", stream: Stream, hello: AgentHello) -> None:
+        """Call `transport.admitted` or `transport.refuse`, now or later."""
+        transport.admitted(stream, hello)
+
+
+class Exchange(Handler):
+    def __init__(self, loop: Loop, settings: ServerSettings, admission: Admission) -> None:
+        self.loop: Final = loop
+        self.settings: Final = settings
+        self.metrics: Final = ServerMetrics()
+        self.board: Final = Switchboard(Switchyard(settings.strategies))
+        self.lingering: Final = LingerRoom(loop)
+        self.handshakes: Final = Deadlines(loop, HANDSHAKE_SECONDS)
+        self.flushing: Final = Deadlines(loop, FLUSH_SECONDS)
+        self.links: Final[dict[int, AgentLink]] = {}
+        self.transports: Final[set[Transport]] = set()
+        self.clients: Final[set[Client]] = set()
+        """Of http-connect mode, from their first byte to their last."""
+        self.proxy_streams = 0
+        self._admission: Final = admission
+        self._last_key = 0
+        self._sweeping = False
+
+    # ------------------------------------------------------------------ agents
+
+    def next_key(self) -> int:
+        self._last_key += 1
+        return self._last_key
+
+    def admit(self, transport: "AgentTransport", stream: Stream, hello: AgentHello) -> None:
+        self._admission.ask(transport, stream, hello)
+
+    def agent_connected(self, link: AgentLink) -> None:
+        self.links[link.key] = link
+        self.board.agent_connected(link)
+
+    def agent_draining(self, link: AgentLink) -> None:
+        logger.info("agent drains agent=%s", link.agent_id)
+        self.board.agent_draining(link)
+
+    def agent_gone(self, link: AgentLink, reason: str) -> None:
+        del self.links[link.key]
+        logger.info("agent gone agent=%s tunnels=%d: %s", link.agent_id, len(link.connections), reason)
+        self._obey(self.board.agent_gone(link, f"agent lost: {reason}"))
+
+    def agent_answered(self, link: AgentLink, answer: DialResponse) -> None:
+        self._obey(self.board.agent_answered(link, answer, self.loop.now))
+
+    def agent_closed(self, link: AgentLink, connection_id: int, error: str) -> None:
+        self._obey(self.board.agent_closed(link, connection_id, error))
+
+    def agent_cancelled_dial(self, link: AgentLink, dial_id: int) -> None:
+        self._obey(self.board.agent_cancelled_dial(link, dial_id))
+
+    def orphan_data(self, link: AgentLink, connection_id: int) -> None:
+        self._obey(self.board.orphan_data(link, connection_id))
+
+    def transport_closed(self, transport: Transport) -> None:
+        self.handshakes.discard(transport)
+        self.transports.discard(transport)
+
+    # ------------------------------------------------------------------ clients
+
+    def dial(self, client: Client, protocol: str, address: str, dial_id: int) -> Tunnel:
+        tunnel = Tunnel(client, dial_id, address, self.loop.now)
+        client.tunnel = tunnel
+        if not self._sweeping:
+            self._sweeping = True
+            self.loop.after(SWEEP_SECONDS, self)
+        self._obey(self.board.dialled(tunnel, protocol, random.getrandbits(30)))
+        return tunnel
+
+    def client_closed(self, tunnel: Tunnel) -> None:
+        """It asked to close, or went away; the answer, if it can still hear one, comes by `Client.closed`."""
+        self._obey(self.board.client_closed(tunnel))
+
+    def ask_pause(self, tunnel: Tunnel) -> bool:
+        """Ask the agent to stop reading the endpoint; False when it does not understand."""
+        link = tunnel.link
+        if link is None or not link.understands_pause:
+            return False
+        self._to_agent(link, packets.PAUSE, packets.encode_pause(tunnel.connection_id))
+        return True
+
+    def ask_resume(self, tunnel: Tunnel) -> None:
+        link = tunnel.link
+        if link is not None:
+            self._to_agent(link, packets.RESUME, packets.encode_resume(tunnel.connection_id))
+
+    # ------------------------------------------------------------------ commands
+
+    def _obey(self, commands: list[Command]) -> None:
+        for command in commands:
+            if isinstance(command, ToAgent):
+                self._to_agent(command.link, command.kind, command.message)
+            elif isinstance(command, OpenTunnel):
+                tunnel = command.tunnel
+                self.metrics.dial_seconds.observe(tunnel.opened_at - tunnel.asked_at)
+                cast(Client, tunnel.client).opened(tunnel)
+            elif isinstance(command, CloseTunnel):
+                self._close(command)
+            elif isinstance(command, RefuseDial):
+                client = cast(Client, command.tunnel.client)
+                client.report(self.loop.now, grpc_error_text(command.failure))
+                client.refused(command.failure)
+            elif isinstance(command, CountDialFailure):
+                self.metrics.dial_failed(command.reason)
+            elif isinstance(command, RetireAgent):
+                agent = cast("AgentStream", command.link.shell)
+                agent.transport.retire(agent, "agent takes no packets")
+
+    def _close(self, command: CloseTunnel) -> None:
+        tunnel = command.tunnel
+        client = cast(Client, tunnel.client)
+        self.metrics.connection_seconds.observe(self.loop.now - tunnel.opened_at)
+        client.report(self.loop.now, command.cause)
+        client.closed(command.error, command.cause)
+
+    def _to_agent(self, link: AgentLink, kind: int, message: bytes) -> None:
+        if kind <= packets.DRAIN:
+            self.metrics.to_agent[kind] += 1
+        cast("AgentStream", link.shell).send(kind, message)
+
+    # ------------------------------------------------------------------ time and facts
+
+    def on_timer(self) -> None:
+        timeout = self.settings.dial_timeout_seconds
+        stalled = {key for key, link in self.links.items() if cast("AgentStream", link.shell).is_stalled()}
+        self._obey(self.board.time_passed(self.loop.now, timeout, stalled))
+        self._sweeping = self.board.pending_count() > 0 or self.board.closing_count() > 0
+        if self._sweeping:
+            self.loop.after(SWEEP_SECONDS, self)
+
+    def on_crash(self, error: Exception) -> None:
+        logger.error("internal error in the sweep: %r", error)
+        self.loop.after(SWEEP_SECONDS, self)
+
+    def is_ready(self) -> bool:
+        return self.board.yard.has_any()
+
+    def open_tunnels(self) -> int:
+        return self.board.pending_count() + self.board.established_count()
+
+    def gauges(self) -> ServerGauges:
+        return ServerGauges(
+            proxy_streams=self.proxy_streams,
+            connect_streams=len(self.links),
+            http_connections=len(self.clients),
+            ready_backends=self.board.yard.ready_backends(),
+            pending_dials=self.board.pending_count(),
+            established_connections=self.board.established_count(),
+        )

@@ -1,0 +1,142 @@
+"""Listening sockets of the data plane: Unix with the right mode, TCP, and what happens when files run out."""
+
+import errno
+import logging
+import os
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from umbilical.tunnel.errors import StartupError
+from umbilical.tunnel.loop import Handler, Loop
+from umbilical.tunnel.settings import ListenAddress, UnixFrontend
+
+logger = logging.getLogger(__name__)
+
+BACKLOG: Final = 4_096
+ACCEPTS_PER_TURN: Final = 64
+EXHAUSTED_SECONDS: Final = 0.1
+"""Rest after accept(2) found no free descriptor; the connection waits in the backlog meanwhile."""
+SEND_BUFFER_BYTES: Final = 1024 * 1024
+"""On clients' Unix sockets: a download then needs fewer turns. The kernel cuts it to net.core.wmem_max."""
+
+
+class Listener(Handler):
+    def __init__(self, loop: Loop, sock: socket.socket, accepted: Callable[[socket.socket], None]) -> None:
+        self._loop: Final = loop
+        self._sock: Final = sock
+        self._accepted: Final = accepted
+        self._open = True
+        loop.add_listener(sock.fileno(), self)
+
+    def port(self) -> int:
+        return int(self._sock.getsockname()[1])
+
+    def on_events(self, mask: int) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            if not self._open:
+                return
+            try:
+                sock, _ = self._sock.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._accept_failed(error)
+                return
+            sock.setblocking(False)
+            self._accepted(sock)
+
+    def _accept_failed(self, error: OSError) -> None:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+            logger.error("cannot accept connections: %s; resting", error.strerror)
+            self._loop.remove(self._sock.fileno())
+            self._loop.after(EXHAUSTED_SECONDS, self)
+
+    def on_timer(self) -> None:
+        if self._open:
+            self._loop.add_listener(self._sock.fileno(), self)
+
+    def on_crash(self, error: Exception) -> None:
+        logger.error("internal error while accepting a connection: %r", error)
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._loop.remove(self._sock.fileno())
+            self._sock.close()
+
+
+def listen_tcp(address: ListenAddress, what: str) -> socket.socket:
+    """`what` names the listener in errors. An empty host means every interface, IPv6 and IPv4."""
+    family = socket.AF_INET6 if not address.host or ":" in address.host else socket.AF_INET
+    host = address.host or "::"
+    try:
+        try:
+            sock = _bound(family, host, address.port)
+        except OSError as error:
+            if address.host or error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                raise
+            sock = _bound(socket.AF_INET, "0.0.0.0", address.port)  # a machine without IPv6
+    except OSError as error:
+        shown = f"{address.host or '*'}:{address.port}"
+        raise StartupError(
+            "UMB023",
+            f"cannot listen on {shown} for {what}",
+            error.strerror or str(error),
+            f"see who holds the port: ss -ltnp 'sport = :{address.port}'",
+        ) from error
+    return sock
+
+
+def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if host == "::" else 1)
+        sock.bind((host, port))
+        sock.listen(BACKLOG)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def listen_unix(frontend: UnixFrontend) -> socket.socket:
+    """Mode 0770 from the first moment; a stale socket file is replaced, anything else is refused."""
+    path = frontend.path
+    _clear(path, frontend.replace_existing)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    mask = os.umask(0o007)
+    try:
+        sock.bind(str(path))
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise StartupError(
+            "UMB024",
+            f"cannot listen on the Unix socket {path}",
+            error.strerror or str(error),
+            f"check the directory: ls -ld {path.parent}",
+        ) from error
+    finally:
+        os.umask(mask)
+    return sock
+
+
+def _clear(path: Path, replace: bool) -> None:
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return  # not there, or bind will say why
+    if replace and stat.S_ISSOCK(mode):
+        path.unlink(missing_ok=True)
+    elif replace:
+        raise StartupError(
+            "UMB024",
+            f"cannot listen on the Unix socket {path}",
+            "a file that is not a socket is in the way",
+            f"remove or rename it: ls -l {path}",
+        )

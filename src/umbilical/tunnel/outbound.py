@@ -1,0 +1,132 @@
+"""Reaching the server: name, TCP, and the way through HTTPS_PROXY, as grpc-go does it. Control plane, on asyncio."""
+
+import asyncio
+import base64
+import ipaddress
+import os
+import socket
+import urllib.parse
+from typing import Final
+
+from umbilical.wire import http1
+from umbilical.wire.errors import ProtocolViolation
+
+KEEPALIVE_SECONDS: Final = 15
+"""Go's default for TCP keepalive probes."""
+USER_TIMEOUT_MILLISECONDS: Final = 20_000
+"""Unacknowledged bytes for this long end the connection; grpc-go sets it whenever keepalive is on."""
+
+
+def display(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def connect(host: str, port: int) -> socket.socket:
+    """A connected, non-blocking socket to the server, perhaps through a proxy. Raises OSError with the failing hop."""
+    proxy = proxy_for(host, port)
+    if proxy is None:
+        return await _open(host, port)
+    proxy_host, proxy_port, authorization = proxy
+    try:
+        sock = await _open(proxy_host, proxy_port)
+    except OSError as error:
+        raise OSError(f"HTTPS_PROXY {display(proxy_host, proxy_port)}: {error.strerror or error}") from error
+    try:
+        await _ask_proxy(sock, display(host, port), authorization)
+    except (OSError, ProtocolViolation) as error:
+        sock.close()
+        raise OSError(f"HTTPS_PROXY {display(proxy_host, proxy_port)}: {error}") from error
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def proxy_for(host: str, port: int) -> tuple[str, int, str] | None:
+    """Host, port and authorization of the proxy that the environment prescribes for the server; None: go direct."""
+    setting = os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy") or ""
+    if not setting or _is_local(host) or is_bypassed(host, port):
+        return None
+    parts = urllib.parse.urlsplit(setting if "//" in setting else f"http://{setting}")
+    if not parts.hostname:
+        return None
+    authorization = ""
+    if parts.username is not None:
+        pair = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
+        authorization = "Basic " + base64.b64encode(pair.encode()).decode()
+    return parts.hostname, parts.port or (443 if parts.scheme == "https" else 80), authorization
+
+
+def _is_local(host: str) -> bool:
+    """Go never uses a proxy for this machine."""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def is_bypassed(host: str, port: int) -> bool:
+    """Whether NO_PROXY names the server: `*`, a host, a domain with or without a leading dot, an address, a CIDR."""
+    setting = os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or ""
+    entries = [entry.strip().lower() for entry in setting.split(",")]
+    return any(_names(entry, host.lower(), port) for entry in entries if entry)
+
+
+def _names(entry: str, host: str, port: int) -> bool:
+    if entry == "*":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+        return address in ipaddress.ip_network(entry.strip("[]"), strict=False)
+    except ValueError:
+        pass  # one of the two is a name, or the entry has a port
+    name, colon, wanted_port = entry.rpartition(":")
+    if colon and wanted_port.isdigit():
+        return int(wanted_port) == port and _names(name.strip("[]"), host, port)
+    return host == entry or host.endswith(entry if entry.startswith(".") else f".{entry}")
+
+
+async def _open(host: str, port: int) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise OSError(f"lookup {host}: {error.strerror or error}") from error
+    failure: OSError = OSError(f"lookup {host}: no address")
+    for family, kind, protocol, _, address in found:
+        sock = socket.socket(family, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, protocol)
+        try:
+            await loop.sock_connect(sock, address)
+        except OSError as error:
+            sock.close()
+            failure = OSError(f"dial {display(str(address[0]), int(address[1]))}: {error.strerror or error}")
+            continue
+        except BaseException:
+            sock.close()
+            raise
+        tune(sock)
+        return sock
+    raise failure
+
+
+def tune(sock: socket.socket) -> None:
+    """Options of a long-lived connection between agent and server."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_SECONDS)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_SECONDS)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MILLISECONDS)
+
+
+async def _ask_proxy(sock: socket.socket, target: str, authorization: str) -> None:
+    loop = asyncio.get_running_loop()
+    headers = [("User-Agent", "umbilical-agent")]
+    if authorization:
+        headers.append(("Proxy-Authorization", authorization))
+    await loop.sock_sendall(sock, http1.format_connect_request(target, headers))
+    head = bytearray()
+    while (reply := http1.parse_connect_reply(head, limit=64 * 1024)) is None:
+        # One byte at a time at the end: what follows the head belongs to TLS.
+        piece = await loop.sock_recv(sock, 1)
+        if not piece:
+            raise OSError("closed before it answered CONNECT")
+        head += piece
+    if reply.status != 200:
+        raise OSError(f"refused CONNECT {target}: {reply.status} {reply.reason}")

@@ -1,0 +1,169 @@
+"""The server: listeners in, clients and agents on the exchange, and a clean way out."""
+
+import asyncio
+import logging
+import os
+import socket
+from typing import Final
+
+from umbilical.konnectivity import metadata
+from umbilical.tunnel.agent_stream import AgentTransport
+from umbilical.tunnel.channel import Channel, TlsChannel
+from umbilical.tunnel.connect_frontend import HEAD_SECONDS, ConnectClient
+from umbilical.tunnel.exchange import Admission, Exchange
+from umbilical.tunnel.grpc_frontend import GrpcTransport
+from umbilical.tunnel.interfaces import AgentAuthenticator, AuthenticationRefused
+from umbilical.tunnel.listening import SEND_BUFFER_BYTES, Listener, listen_tcp, listen_unix
+from umbilical.tunnel.loop import Deadlines, Loop
+from umbilical.tunnel.outbound import tune
+from umbilical.tunnel.settings import FrontendMode, ServerSettings, UnixFrontend
+from umbilical.tunnel.tls import listener_context
+from umbilical.wire.http2 import frames
+from umbilical.wire.http2.streams import Stream
+
+logger = logging.getLogger(__name__)
+
+
+class TokenAdmission(Admission):
+    """Asks the authenticator before an agent is let in; owns the questions under way."""
+
+    def __init__(self, authenticator: AgentAuthenticator) -> None:
+        self._authenticator: Final = authenticator
+        self._questions: Final[set[asyncio.Task[None]]] = set()
+
+    def ask(self, transport: AgentTransport, stream: Stream, hello: metadata.AgentHello) -> None:
+        question = asyncio.get_running_loop().create_task(self._question(transport, stream, hello))
+        self._questions.add(question)
+        question.add_done_callback(self._questions.discard)
+
+    async def _question(self, transport: AgentTransport, stream: Stream, hello: metadata.AgentHello) -> None:
+        try:
+            await self._authenticator.authenticate(metadata.bearer_token(hello.authorization_values))
+        except (metadata.MetadataRefused, AuthenticationRefused) as refused:
+            transport.refuse(stream, str(refused))
+        else:
+            transport.admitted(stream, hello)
+
+    def close(self) -> None:
+        for question in self._questions:
+            question.cancel()
+
+
+class Server:
+    def __init__(self, settings: ServerSettings, loop: Loop, authenticator: AgentAuthenticator | None) -> None:
+        self.settings: Final = settings
+        self._loop: Final = loop
+        self._admission: Final = TokenAdmission(authenticator) if authenticator is not None else Admission()
+        self.exchange: Final = Exchange(loop, settings, self._admission)
+        self.stopping = False
+        self._heads: Final = Deadlines(loop, HEAD_SECONDS)
+        self._agent_context: Final = listener_context(settings.agent_tls, settings.tls_policy, "h2", "agent")
+        self._agent_context.num_tickets = 0  # agents connect once; a ticket would be a needless write
+        frontend = settings.frontend
+        grpc_mode = settings.mode == FrontendMode.GRPC
+        self._frontend_context: Final = (
+            None
+            if isinstance(frontend, UnixFrontend)
+            else listener_context(frontend.tls, settings.tls_policy, "h2" if grpc_mode else "http/1.1", "frontend")
+        )
+        self._accept_client: Final = self._accept_grpc if grpc_mode else self._accept_connect
+        self._frontend: Listener | None = None
+        self._agents: Listener | None = None
+
+    # ------------------------------------------------------------------ listen
+
+    def listen(self) -> None:
+        """Open both listeners, or none. Raises StartupError."""
+        settings = self.settings
+        agents = listen_tcp(settings.agent_listen, "agents")
+        frontend = settings.frontend
+        try:
+            if isinstance(frontend, UnixFrontend):
+                clients = listen_unix(frontend)
+            else:
+                clients = listen_tcp(frontend.address, "clients")
+        except BaseException:
+            agents.close()
+            raise
+        self._agents = Listener(self._loop, agents, self._accept_agent)
+        self._frontend = Listener(self._loop, clients, self._accept_client)
+
+    def agent_port(self) -> int:
+        assert self._agents is not None
+        return self._agents.port()
+
+    def frontend_port(self) -> int:
+        assert self._frontend is not None
+        return self._frontend.port()
+
+    def _accept_agent(self, sock: socket.socket) -> None:
+        tune(sock)
+        transport = AgentTransport(TlsChannel(self._loop, sock, self._agent_context, None), self.exchange)
+        self.exchange.transports.add(transport)
+        self.exchange.handshakes.add(transport)
+        transport.start()
+
+    def _accept_connect(self, sock: socket.socket) -> None:
+        ConnectClient(self._client_channel(sock), self.exchange, self._heads).start()
+
+    def _accept_grpc(self, sock: socket.socket) -> None:
+        GrpcTransport(self._client_channel(sock), self.exchange).start()
+
+    def _client_channel(self, sock: socket.socket) -> Channel:
+        context = self._frontend_context
+        if context is None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+            return Channel(self._loop, sock)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return TlsChannel(self._loop, sock, context, None)
+
+    # ------------------------------------------------------------------ facts
+
+    def is_ready(self) -> bool:
+        return not self.stopping and self.exchange.is_ready()
+
+    def render_metrics(self) -> bytes:
+        return self.exchange.metrics.render(self.exchange.gauges())
+
+    # ------------------------------------------------------------------ leave
+
+    def stop_accepting(self) -> None:
+        """No new client and no new agent; those that are here go on."""
+        self.stopping = True
+        if self._frontend is not None:
+            self._frontend.close()
+            frontend = self.settings.frontend
+            if isinstance(frontend, UnixFrontend):
+                _unlink(str(frontend.path))
+        if self._agents is not None:
+            self._agents.close()
+
+    async def until_idle(self, seconds: float) -> bool:
+        """Let tunnels end; False when some are left at the deadline."""
+        clock = asyncio.get_running_loop()
+        deadline = clock.time() + seconds
+        while self.exchange.open_tunnels() or self.exchange.clients:
+            if clock.time() >= deadline:
+                return False
+            await asyncio.sleep(0.05)
+        return True
+
+    def close(self) -> None:
+        """Say goodbye and close everything that is left."""
+        self.stop_accepting()
+        for transport in list(self.exchange.transports):
+            transport.connection.goaway(frames.NO_ERROR, "server is leaving")
+            transport.on_flush()
+        for transport in list(self.exchange.transports):
+            transport.lose("server is leaving")
+        for client in list(self.exchange.clients):
+            client.on_lost("server is leaving")
+        if isinstance(self._admission, TokenAdmission):
+            self._admission.close()
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass

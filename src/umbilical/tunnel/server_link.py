@@ -1,0 +1,261 @@
+"""The agent's end of one connection to one server: hello, packets in, commands obeyed.
+
+handshake -> hello -> serving -> over          A GOAWAY sets `leaving`: tunnels go on, a new link is wanted.
+"""
+
+import logging
+from typing import Final, cast
+
+from umbilical.konnectivity import metadata
+from umbilical.konnectivity.agent_session import AgentSession
+from umbilical.konnectivity.commands import (
+    AbortEndpoint,
+    CancelDial,
+    Command,
+    EndpointConnection,
+    FlushAndClose,
+    StartDial,
+    ToServer,
+)
+from umbilical.konnectivity.dial_failure import endpoint_failure_reason
+from umbilical.tunnel.channel import TlsChannel
+from umbilical.tunnel.endpoint import Endpoint, EndpointLink, Workshop
+from umbilical.tunnel.keepalive import Heartbeat
+from umbilical.tunnel.settings import Keepalive
+from umbilical.tunnel.transport import agent_side_connection
+from umbilical.wire import grpc, packets
+from umbilical.wire.errors import ProtocolViolation
+from umbilical.wire.http2 import connection as http2
+from umbilical.wire.http2.streams import Stream
+
+logger = logging.getLogger(__name__)
+tunnels = logging.getLogger("umbilical.tunnels")
+
+CONNECT_PATH: Final = b"/AgentService/Connect"
+
+
+class LinkKeeper:
+    """Who keeps the links: the agent."""
+
+    def link_ready(self, link: "ServerLink") -> None:
+        """The server said hello."""
+
+    def link_leaving(self, link: "ServerLink") -> None:
+        """The server will go; its tunnels may end in peace."""
+
+    def link_over(self, link: "ServerLink", reason: str) -> None:
+        """The connection is gone, perhaps before the hello."""
+
+
+class ServerLink(EndpointLink):
+    def __init__(
+        self, channel: TlsChannel, hello: metadata.Headers, authority: str, keeper: LinkKeeper, workshop: Workshop
+    ) -> None:
+        super().__init__(workshop.loop, channel, agent_side_connection(is_client=True))
+        self.hello: metadata.ServerHello | None = None
+        self.leaving = False
+        self.session: Final = AgentSession()
+        self._tls: Final = channel
+        self._hello_headers: Final = hello
+        self._authority: Final = authority
+        self._keeper: Final = keeper
+        self._workshop: Final = workshop
+        self._heartbeat: Heartbeat | None = None
+
+    def keep_alive(self, keepalive: Keepalive) -> None:
+        self._heartbeat = Heartbeat(self, keepalive)
+
+    # ------------------------------------------------------------------ hello
+
+    def on_open(self) -> None:
+        protocol = self._tls.tls.selected_alpn_protocol()
+        if protocol != "h2":
+            self.lose(f"the server does not speak HTTP/2 here (ALPN {protocol!r}): is this the agent port?")
+            return
+        headers = grpc.request_headers(CONNECT_PATH, self._authority.encode(), b"https", b"umbilical-agent")
+        self.stream = self.connection.open_stream(headers + self._hello_headers)
+        self.touch()
+
+    def on_event(self, event: int) -> None:
+        connection = self.connection
+        if event == http2.HEADERS:
+            self._on_headers(connection.headers, connection.end_stream)
+        elif event == http2.RESET:
+            self.lose(f"stream reset by the server (HTTP/2 error {connection.code})")
+        elif event == http2.GOAWAY and not self.leaving:
+            self.leaving = True
+            logger.info("server is leaving server=%s reason=%r", self.server_id(), connection.text)
+            self._keeper.link_leaving(self)
+
+    def _on_headers(self, headers: metadata.Headers, end_stream: bool) -> None:
+        if end_stream:
+            status, message = grpc.status_of(headers)
+            self.lose(f"server ended the stream: {grpc.CODE_NAMES[min(status, 16)]}: {message}")
+            return
+        if self.hello is not None:
+            return
+        try:
+            self.hello = metadata.server_hello(headers)
+        except metadata.MetadataRefused as refused:
+            self.lose(refused.text)
+            return
+        self.understands_pause = self.hello.understands_pause
+        self._keeper.link_ready(self)
+
+    def server_id(self) -> str:
+        return self.hello.server_id if self.hello is not None else "unknown"
+
+    # ------------------------------------------------------------------ packets in
+
+    def on_data(self, stream: Stream) -> None:
+        connection = self.connection
+        reader = stream.reader
+        size = connection.end - connection.start
+        reader.feed(connection.data, connection.view, connection.start, connection.end)
+        try:
+            while reader.next_message():
+                connection_id, start = packets.find_data(reader.source, reader.start, reader.end)
+                if start < 0:
+                    self._on_packet(packets.decode_packet(reader.source, reader.start, reader.end))
+                    if self.closed:
+                        return
+                    continue
+                self._workshop.metrics.to_agent[packets.DATA] += 1
+                record = self.session.connections.get(connection_id)
+                if record is None:
+                    self._obey(self.session.stray_data(connection_id))
+                else:
+                    cast(Endpoint, record.shell).deliver(reader.view[start : reader.end])
+        except ProtocolViolation as violation:
+            self._workshop.metrics.stream_error("to_agent", grpc.CODE_NAMES[violation.code])
+            self.lose(f"protocol violation by the server: {violation.message}")
+            return
+        connection.credit(stream, size)
+        if connection.end_stream:
+            self.lose("server ended the stream")
+
+    def _on_packet(self, packet: packets.Packet) -> None:
+        counts = self._workshop.metrics.to_agent
+        counts[packet.kind if packet.kind <= packets.DRAIN else 7] += 1
+        session = self.session
+        if isinstance(packet, packets.DialRequest):
+            self._obey(session.dial_requested(packet))
+        elif isinstance(packet, packets.CloseRequest):
+            self._obey(session.close_requested(packet.connection_id))
+        elif isinstance(packet, packets.CloseDial):
+            self._obey(session.dial_cancelled(packet.dial_id))
+        elif isinstance(packet, packets.Data):
+            self._on_unusual_data(packet)
+        elif isinstance(packet, packets.Pause):
+            self._pause(packet.connection_id, paused=True)
+        elif isinstance(packet, packets.Resume):
+            self._pause(packet.connection_id, paused=False)
+
+    def _on_unusual_data(self, packet: packets.Data) -> None:
+        record = self.session.connections.get(packet.connection_id)
+        if record is None:
+            self._obey(self.session.stray_data(packet.connection_id))
+        elif packet.payload:
+            cast(Endpoint, record.shell).deliver(memoryview(packet.payload))
+
+    def _pause(self, connection_id: int, paused: bool) -> None:
+        record = self.session.connections.get(connection_id)
+        if record is None:
+            return
+        endpoint = cast(Endpoint, record.shell)
+        if paused:
+            endpoint.pause()
+        else:
+            endpoint.resume()
+
+    # ------------------------------------------------------------------ commands out
+
+    def _obey(self, commands: list[Command]) -> None:
+        for command in commands:
+            if isinstance(command, ToServer):
+                self._send(command.kind, command.message)
+            elif isinstance(command, StartDial):
+                endpoint = Endpoint(self, command.connection, self._workshop)
+                command.connection.shell = endpoint
+                endpoint.start()
+            elif isinstance(command, FlushAndClose):
+                _endpoint_of(command.connection).flush_and_close()
+            elif isinstance(command, CancelDial):
+                endpoint = _endpoint_of(command.connection)
+                endpoint.cancel()
+                self._report(endpoint, "dial cancelled")
+            elif isinstance(command, AbortEndpoint):
+                endpoint = _endpoint_of(command.connection)
+                endpoint.abort()
+                self._report(endpoint, "server lost")
+
+    def _send(self, kind: int, message: bytes) -> None:
+        stream = self.stream
+        if stream is None or self.closed:
+            return
+        if kind <= packets.DRAIN:
+            self._workshop.metrics.from_agent[kind] += 1
+        if kind == packets.CLOSE_RSP:
+            self.connection.send_ordered(stream, message)
+        else:
+            self.connection.send_message(stream, message)
+        self.touch()
+
+    def drain(self) -> None:
+        """Ask the server to prefer other agents; everything goes on being served."""
+        self._send(packets.DRAIN, packets.encode_drain())
+
+    # ------------------------------------------------------------------ what endpoints report
+
+    def endpoint_opened(self, endpoint: Endpoint) -> None:
+        self._obey(self.session.dial_succeeded(endpoint.record))
+
+    def endpoint_refused(self, endpoint: Endpoint, text: str) -> None:
+        self._workshop.metrics.endpoint_dial_failed(endpoint_failure_reason(text))
+        self._obey(self.session.dial_failed(endpoint.record, text))
+        self._report(endpoint, text)
+
+    def endpoint_flushed(self, endpoint: Endpoint) -> None:
+        self._obey(self.session.endpoint_flushed(endpoint.record))
+        self._report(endpoint, "client closed")
+
+    def endpoint_ended(self, endpoint: Endpoint, error: str, cause: str) -> None:
+        commands = self.session.endpoint_ended(endpoint.record, error)
+        if commands:
+            self._obey(commands)
+            self._report(endpoint, cause)
+
+    def ask_pause(self, endpoint: Endpoint) -> None:
+        self._send(packets.PAUSE, packets.encode_pause(endpoint.record.connection_id))
+
+    def ask_resume(self, endpoint: Endpoint) -> None:
+        self._send(packets.RESUME, packets.encode_resume(endpoint.record.connection_id))
+
+    def _report(self, endpoint: Endpoint, cause: str) -> None:
+        record = endpoint.record
+        tunnels.info(
+            'tunnel dial=%d connection=%d server=%s target=%s up=%d down=%d ms=%d end="%s"',
+            record.dial_id,
+            record.connection_id,
+            self.server_id(),
+            record.address,
+            endpoint.bytes_to_endpoint,
+            endpoint.bytes_from_endpoint,
+            int((self.loop.now - endpoint.asked_at) * 1000),
+            cause,
+        )
+
+    # ------------------------------------------------------------------ end
+
+    def is_idle(self) -> bool:
+        return self.session.is_idle()
+
+    def on_closed(self, reason: str) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+        self._obey(self.session.server_lost())
+        self._keeper.link_over(self, reason)
+
+
+def _endpoint_of(connection: EndpointConnection) -> Endpoint:
+    return cast(Endpoint, connection.shell)

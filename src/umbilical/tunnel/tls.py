@@ -1,0 +1,110 @@
+"""PEM files to SSLContexts, with the errors that upstream's users know and the causes that ours want."""
+
+import ssl
+from pathlib import Path
+from typing import Final
+
+from umbilical.tunnel.errors import StartupError
+from umbilical.tunnel.settings import TlsFiles, TlsPolicy
+
+_VERSIONS: Final = {
+    "VersionTLS10": ssl.TLSVersion.TLSv1,
+    "VersionTLS11": ssl.TLSVersion.TLSv1_1,
+    "VersionTLS12": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS13": ssl.TLSVersion.TLSv1_3,
+}
+
+_OPENSSL_NAMES: Final = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+}
+"""Go's names that bind TLS 1.2 and older; TLS 1.3 suites are accepted and, as in Go, change nothing."""
+
+
+def listener_context(files: TlsFiles, policy: TlsPolicy, alpn: str, what: str) -> ssl.SSLContext:
+    """For a listener; `what` is "agent" or "frontend" and appears in errors."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[policy.minimum_version]
+    names = [_OPENSSL_NAMES[name] for name in policy.cipher_suites if name in _OPENSSL_NAMES]
+    if names:
+        context.set_ciphers(":".join(names))
+    _load_pair(context, files, what)
+    if files.authority is not None:
+        _load_authority(context, files.authority, what)
+        context.verify_mode = ssl.CERT_REQUIRED
+    context.set_alpn_protocols([alpn])
+    return context
+
+
+def agent_context(files: TlsFiles, alpn: tuple[str, ...]) -> ssl.SSLContext:
+    """For the agent's side: verify the server by its CA and name, show our certificate if we have one."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _load_authority(context, files.authority or Path(), "server")
+    if files.certificate is not None:
+        _load_pair(context, files, "agent")
+    context.set_alpn_protocols([*alpn, "h2"])
+    return context
+
+
+def _load_pair(context: ssl.SSLContext, files: TlsFiles, what: str) -> None:
+    certificate, key = files.certificate or Path(), files.key or Path()
+    # Read first: OpenSSL's own errors do not say which of the two files is at fault.
+    for path in (certificate, key):
+        _read(path, f"load the {what} key pair")
+    try:
+        context.load_cert_chain(certificate, key)
+    except (ssl.SSLError, ValueError) as error:
+        raise StartupError(
+            "UMB020",
+            f"cannot load the {what} key pair {certificate} and {key}",
+            _reason(error),
+            f"check that they belong together: openssl x509 -pubkey -noout -in {certificate}; "
+            f"openssl pkey -pubout -in {key}",
+        ) from error
+
+
+def _load_authority(context: ssl.SSLContext, path: Path, what: str) -> None:
+    text = _read(path, f"load the {what} CA certificate")
+    try:
+        context.load_verify_locations(cadata=text)
+    except (ssl.SSLError, ValueError) as error:
+        raise StartupError(
+            "UMB021",
+            f"cannot load the {what} CA certificate {path}",
+            _reason(error),
+            f"check the file: openssl x509 -text -noout -in {path}",
+        ) from error
+    if not context.get_ca_certs() and "BEGIN CERTIFICATE" not in text:
+        raise StartupError(
+            "UMB021",
+            f"cannot load the {what} CA certificate {path}",
+            "there is no PEM certificate in it",
+            f"check the file: openssl x509 -text -noout -in {path}",
+        )
+
+
+def _read(path: Path, purpose: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        shown = "" if path == Path() else str(path)
+        raise StartupError(
+            "UMB022",
+            f"cannot {purpose}",
+            f"open {shown}: {(error.strerror or str(error)).lower()}",
+            "give the path of a readable PEM file",
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    reason = getattr(error, "reason", None)
+    return reason.replace("_", " ").lower() if isinstance(reason, str) and reason else str(error)

@@ -1,0 +1,199 @@
+"""An HTTP/2 connection on a channel: one read, one flush per turn, and the only back-pressure there is.
+
+Whoever has payload takes turns, one quantum each; who finds no room (`wait`) stands in line until a flush or a
+WINDOW_UPDATE made some.
+"""
+
+from collections import deque
+from typing import Final
+
+from umbilical.tunnel.channel import AGAIN, END, Channel, Owner
+from umbilical.tunnel.loop import Loop
+from umbilical.wire.buffer import Block, BlockPool
+from umbilical.wire.http2 import connection as http2
+from umbilical.wire.http2.connection import Connection, Profile
+from umbilical.wire.http2.streams import Stream
+
+KIB: Final = 1024
+BIG_BLOCK_BYTES: Final = 512 * KIB
+"""Outgoing block of a connection between server and agent; measured: 256 KiB is slower, 1 MiB gains nothing."""
+SMALL_BLOCK_BYTES: Final = 64 * KIB
+"""Outgoing block of a gRPC client's connection."""
+RECEIVE_BLOCK_BYTES: Final = 256 * KIB
+OWN_FRAME_BYTES: Final = 64 * KIB
+"""What we accept from a peer; one of our own then sends frames of this size."""
+
+QUANTUM_BYTES: Final = 64 * KIB
+"""What one tunnel may read in one turn before its neighbours are served."""
+
+AGENT_PROFILE: Final = Profile(
+    frame_bytes=OWN_FRAME_BYTES,
+    stream_window_bytes=4 * KIB * KIB,
+    connection_window_bytes=16 * KIB * KIB,
+    max_streams=100,
+)
+CLIENT_PROFILE: Final = Profile(
+    stream_window_bytes=256 * KIB, connection_window_bytes=16 * KIB * KIB, max_streams=10_000
+)
+
+big_pool: Final = BlockPool(BIG_BLOCK_BYTES, kept_blocks=4)
+small_pool: Final = BlockPool(SMALL_BLOCK_BYTES, kept_blocks=16)
+_shared_receive_block: Final = Block(RECEIVE_BLOCK_BYTES)
+"""For gRPC clients' connections; each keeps only its unfinished rest."""
+
+
+class Transport(Owner):
+    """Subclasses say what streams mean."""
+
+    def __init__(self, loop: Loop, channel: Channel, connection: Connection) -> None:
+        self.loop: Final = loop
+        self.channel: Final = channel
+        self.connection: Final = connection
+        self.heard_at = loop.now
+        """When the peer last sent anything; keepalive asks."""
+        self.closed = False
+        self._dirty = False
+        self._waiting: deque[Owner] = deque()
+
+    def start(self) -> None:
+        self.channel.start(self)
+        self.touch()
+
+    # ------------------------------------------------------------------ in
+
+    def on_readable(self) -> None:
+        connection = self.connection
+        channel = self.channel
+        count = channel.receive_into(connection.receive_room())
+        if count > 0:
+            self.heard_at = self.loop.now
+            connection.received(count, self.loop.now)
+            self._dispatch()
+            connection.settle()
+            if self.closed:
+                return
+            if channel.readable:
+                self.loop.again(self)
+            if connection.has_pending():
+                self.touch()
+        elif count == END:
+            connection.settle()
+            self.lose("connection closed by the peer")
+        else:
+            connection.settle()
+            if count != AGAIN:
+                self.lose(channel.error)
+
+    def on_again(self) -> None:
+        if not self.closed and self.channel.readable:
+            self.on_readable()
+
+    def _dispatch(self) -> None:
+        connection = self.connection
+        while not self.closed:
+            event = connection.next_event()
+            if event == http2.NEED_DATA:
+                return
+            if event == http2.DATA:
+                stream = connection.stream
+                assert stream is not None
+                self.on_data(stream)
+            elif event == http2.WINDOW_OPENED:
+                self.on_window(connection.stream)
+            elif event == http2.FAILED:
+                self.on_flush()
+                self.lose(f"protocol violation: {connection.text}")
+            else:
+                self.on_event(event)
+
+    def on_data(self, stream: Stream) -> None:
+        """Payload of a stream: connection.data[connection.start:connection.end]."""
+
+    def on_window(self, stream: Stream | None) -> None:
+        """The peer granted credit: to this stream, or to the whole connection."""
+        self.wake_waiting()
+
+    def on_event(self, event: int) -> None:
+        """HEADERS, RESET, GOAWAY, PING_ANSWERED, SETTINGS_RECEIVED."""
+
+    # ------------------------------------------------------------------ out
+
+    def touch(self) -> None:
+        if not self._dirty:
+            self._dirty = True
+            self.loop.touch(self)
+
+    def on_flush(self) -> None:
+        self._dirty = False
+        if self.closed:
+            return
+        connection = self.connection
+        channel = self.channel
+        while True:
+            view = connection.pending()
+            if view is None:
+                break
+            sent = channel.send(view)
+            if sent < 0:
+                self.lose(channel.error)
+                return
+            if sent == 0:
+                break
+            connection.sent(sent)
+        if channel.has_unsent() or connection.has_pending():
+            channel.ask_room()
+        connection.after_flush()
+        if self._waiting:
+            self.wake_waiting()
+
+    def on_writable(self) -> None:
+        if not self.channel.push():
+            self.lose(self.channel.error)
+            return
+        self.touch()
+
+    def wait(self, source: Owner) -> None:
+        """No room: stand in line."""
+        self._waiting.append(source)
+
+    def wake_waiting(self) -> None:
+        """Everybody in line gets one turn; who finds no room stands in line again."""
+        for _ in range(len(self._waiting)):
+            if not self._waiting:
+                return
+            self._waiting.popleft().on_room()
+
+    def is_stalled(self) -> bool:
+        """The peer takes nothing: bytes lie here that neither the socket nor the window lets go."""
+        return self.connection.has_pending() or self.channel.has_unsent()
+
+    # ------------------------------------------------------------------ end
+
+    def on_lost(self, reason: str) -> None:
+        self.lose(reason)
+
+    def on_crash(self, error: Exception) -> None:
+        self.lose(f"internal error: {error!r}")
+
+    def lose(self, reason: str) -> None:
+        """The connection is over, whoever ended it."""
+        if self.closed:
+            return
+        self.closed = True
+        self.channel.close()
+        self.connection.release()
+        self._waiting.clear()
+        self.on_closed(reason)
+
+    def on_closed(self, reason: str) -> None:
+        """Tell whoever used the connection."""
+
+
+def agent_side_connection(is_client: bool) -> Connection:
+    """The HTTP/2 half of a connection between server and agent: large blocks, its own receive block."""
+    return Connection(is_client, AGENT_PROFILE, big_pool, Block(RECEIVE_BLOCK_BYTES), shared_block=False)
+
+
+def client_side_connection() -> Connection:
+    """The HTTP/2 half of a gRPC client's connection: nothing is held while it is idle."""
+    return Connection(False, CLIENT_PROFILE, small_pool, _shared_receive_block, shared_block=True)
