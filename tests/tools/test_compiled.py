@@ -1,10 +1,12 @@
 """The compiled unit is what we say it is: whole rooms, and the data path of the tunnel."""
 
+import ast
 import importlib
 import os
 from pathlib import Path
 
 import pytest
+from tests.architecture.rooms import Module, modules
 
 import compiled
 
@@ -31,3 +33,29 @@ def test_under_make_compiled_the_unit_really_is_compiled(repository: Path) -> No
         module = importlib.import_module(_dotted(path, source))
         assert module.__file__ is not None
         assert module.__file__.endswith(".so"), f"{module.__name__} was loaded from {module.__file__}"
+
+
+def test_no_interpreted_class_inherits_from_a_compiled_one(repository: Path) -> None:
+    """At run time mypyc refuses that with a TypeError, at the class statement: compose, or state a Protocol."""
+    source = repository / "src"
+    unit = {_dotted(path, source) for path in compiled.compiled_modules(source)}
+    heirs = [
+        f"{module.dotted}: {base}"
+        for module in modules()
+        if module.dotted not in unit
+        for base in _inherited(module.tree)
+        if _origin(module, base) in unit
+    ]
+    assert heirs == []
+
+
+def _inherited(tree: ast.Module) -> list[str]:
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    return [ast.unparse(base) for node in classes for base in node.bases]
+
+
+def _origin(module: Module, base: str) -> str:
+    """Name the module that a base class comes from, as far as the imports tell."""
+    first, _, rest = base.partition(".")
+    found = next((name for name in module.imports() if name.rsplit(".", 1)[-1] == first), "")
+    return found if rest else found.rpartition(".")[0]
