@@ -77,10 +77,13 @@ async def _serve(
     from umbilical.cluster.token_review import TokenReviewer
 
     async with _client(kubernetes) as client:
-        reviewer = tokens and TokenReviewer(
-            client, tokens.namespace, tokens.service_account, tokens.audience, AuthenticationRefused
-        )
-        return await run_server(settings, reviewer, publish=lease and _publishing(client, settings.server_id, lease))
+        reviewer = None
+        if tokens is not None:
+            reviewer = TokenReviewer(
+                client, tokens.namespace, tokens.service_account, tokens.audience, AuthenticationRefused
+            )
+        publish = None if lease is None else _publishing(client, settings.server_id, lease)
+        return await run_server(settings, reviewer, publish=publish)
 
 
 def _publishing(client: "ApiClient", server_id: str, lease: LeaseRule) -> "MakePublisher":
