@@ -560,21 +560,22 @@ class Connection:
         frame = self._admit(stream, message)
         if frame and not self._outbox.add_ordered(frame):
             self._charge(stream, -len(message) - PREFIX_BYTES)
-            self._postpone(stream, message)
+            self._postpone(stream, message_prefix(len(message)) + message)
 
     def _admit(self, stream: Stream, message: bytes) -> bytes:
         """The frames of a message, its window charged; empty when it has to wait or the stream is over."""
         if not stream.can_send() or stream.finish is not None:
             return b""
-        size = len(message) + PREFIX_BYTES
+        body = message_prefix(len(message)) + message
+        size = len(body)
         if stream.backlog or size > stream.send_window or size > self.send_window:
-            self._postpone(stream, message)
+            self._postpone(stream, body)
+            self._flush_backlog(stream)
             return b""
         self._charge(stream, size)
-        return self._message_frames(stream, message)
+        return self._data_frames(stream, body)
 
-    def _message_frames(self, stream: Stream, message: bytes) -> bytes:
-        body = message_prefix(len(message)) + message
+    def _data_frames(self, stream: Stream, body: bytes) -> bytes:
         limit = self._peer_frame_bytes
         if len(body) <= limit:
             return frames.frame_header(len(body), frames.DATA, 0, stream.stream_id) + body
@@ -588,12 +589,14 @@ class Connection:
         stream.send_window -= size
         self.send_window -= size
 
-    def _postpone(self, stream: Stream, message: bytes) -> None:
-        stream.backlog_bytes += len(message)
-        if stream.backlog_bytes > MAX_BACKLOG_BYTES:
+    def _postpone(self, stream: Stream, body: bytes) -> None:
+        """Let a message wait, in pieces that any usual window can hold."""
+        if stream.backlog_bytes + len(body) > MAX_BACKLOG_BYTES:
             self._fail(ProtocolViolation(frames.ENHANCE_YOUR_CALM, "the peer grants no window for control packets"))
             return
-        stream.backlog.append(message)
+        stream.backlog_bytes += len(body)
+        for position in range(0, len(body), frames.DEFAULT_FRAME_BYTES):
+            stream.backlog.append(body[position : position + frames.DEFAULT_FRAME_BYTES])
         self._backlogged[stream.stream_id] = stream
 
     def _flush_backlogs(self) -> None:
@@ -602,21 +605,31 @@ class Connection:
 
     def _flush_backlog(self, stream: Stream) -> None:
         while stream.backlog:
-            message = stream.backlog[0]
-            size = len(message) + PREFIX_BYTES
-            if size > stream.send_window or size > self.send_window:
-                return
-            if not self._outbox.add_ordered(self._message_frames(stream, message)):
+            piece = stream.backlog[0]
+            size = self._window_for(stream, len(piece))
+            if size == 0 or not self._outbox.add_ordered(self._data_frames(stream, piece[:size])):
                 return
             self._charge(stream, size)
+            stream.backlog_bytes -= size
+            if size < len(piece):
+                stream.backlog[0] = piece[size:]
+                return
             stream.backlog.popleft()
-            stream.backlog_bytes -= len(message)
         if stream.finish is not None:
             if not self._outbox.add_ordered(stream.finish):
                 return
             stream.finish = None
             self._ended_local(stream)
         self._backlogged.pop(stream.stream_id, None)
+
+    def _window_for(self, stream: Stream, size: int) -> int:
+        """How much of a piece may go now; waiting for room for all of it could be for ever with a tiny window."""
+        window = min(stream.send_window, self.send_window)
+        if size <= window:
+            return size
+        if window <= 0 or (window < SMALLEST_PAYLOAD_BYTES and self._peer_stream_window >= frames.DEFAULT_FRAME_BYTES):
+            return 0
+        return window
 
     def payload_room(self, stream: Stream, gap: int) -> memoryview | None:
         """Memory for one payload, cut to the windows, the peer's frame size and our block; None: wait."""

@@ -25,7 +25,7 @@ class Stream:
         self.uncredited = 0
         """Bytes taken from the peer for which no WINDOW_UPDATE has gone out yet."""
         self.backlog: deque[bytes] = deque()
-        """Whole gRPC messages (control packets) that found no window, oldest first."""
+        """Pieces of gRPC messages (control packets) that found no window, oldest first."""
         self.backlog_bytes = 0
         self.finish: bytes | None = None
         """Trailers that follow the backlog."""

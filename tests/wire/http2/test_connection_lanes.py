@@ -1,0 +1,327 @@
+"""Our client and our server: control ahead, order where it matters, payload straight into the outgoing frame."""
+
+from collections.abc import Iterator
+from itertools import cycle
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.wire.http2.ends import BLOCK_BYTES, REQUEST, Ours, open_stream, our_pair, pump, split
+
+from umbilical.wire import packets
+from umbilical.wire.buffer import Block, BlockPool
+from umbilical.wire.grpc import OK, PREFIX_BYTES, RESPONSE_HEADERS, trailers
+from umbilical.wire.http2 import frames
+from umbilical.wire.http2.connection import CONTROL_RESERVE_BYTES, MAX_BACKLOG_BYTES, Profile
+from umbilical.wire.http2.streams import Stream
+from umbilical.wire.packets import DataPrefix, decode_packet
+
+NARROW = Profile(stream_window_bytes=65_535, connection_window_bytes=65_535)
+
+
+def messages(received: bytes | bytearray) -> list[bytes]:
+    """Cut the payload of a stream into its gRPC messages."""
+    found = []
+    while received:
+        end = PREFIX_BYTES + int.from_bytes(received[1:PREFIX_BYTES], "big")
+        found.append(bytes(received[PREFIX_BYTES:end]))
+        received = received[end:]
+    return found
+
+
+def carried(received: bytes | bytearray, connection_id: int) -> bytes:
+    """The payload of one connection, out of its DATA packets."""
+    decoded = [decode_packet(message, 0, len(message)) for message in messages(received)]
+    return b"".join(p.payload for p in decoded if isinstance(p, packets.Data) and p.connection_id == connection_id)
+
+
+def random_bytes(count: int) -> bytes:
+    return Random(count).randbytes(count)
+
+
+def test_a_message_goes_ahead_of_payload_and_an_ordered_one_behind_it() -> None:
+    client, server = our_pair()
+    stream, _ = open_stream(client, server)
+    client.write(stream, DataPrefix(1, 7), b"payload")
+    client.connection.send_ordered(stream, packets.encode_close_request(7))
+    client.connection.send_message(stream, packets.encode_dial_request("tcp", "a:1", 9))
+    pump(client, server)
+    kinds = [decode_packet(message, 0, len(message)).kind for message in messages(server.received[1])]
+    assert kinds == [packets.DIAL_REQ, packets.DATA, packets.CLOSE_REQ]
+
+
+def test_payload_crosses_windows_many_times_its_size() -> None:
+    client, server = our_pair(NARROW, NARROW)
+    stream, answer = open_stream(client, server)
+    upload, download = random_bytes(700_000), random_bytes(500_001)
+    up, down = DataPrefix(1, 5), DataPrefix(1, 5)
+    sent_up = sent_down = 0
+    while sent_up < len(upload) or sent_down < len(download):
+        up_count = client.write(stream, up, upload[sent_up:])
+        down_count = server.write(answer, down, download[sent_down:])
+        sent_up += up_count
+        sent_down += down_count
+        if not up_count and not down_count:
+            pump(client, server, cycle([997, 8_191]))
+    pump(client, server)
+    assert carried(server.received[1], 5) == upload
+    assert carried(client.received[1], 5) == download
+
+
+def test_a_large_frame_size_is_used_when_the_peer_allows_it() -> None:
+    client, server = our_pair(server_profile=Profile(frame_bytes=BLOCK_BYTES - 9))
+    stream, _ = open_stream(client, server)
+    prefix = DataPrefix(1, 1)
+    room = client.connection.payload_room(stream, prefix.size)
+    assert room is not None
+    assert len(room) == BLOCK_BYTES - prefix.size
+    client.write(stream, prefix, bytes(len(room)))
+    assert client.connection.payload_room(stream, prefix.size) is None, "the block is full"
+    pump(client, server)
+    assert carried(server.received[1], 1) == bytes(BLOCK_BYTES - prefix.size)
+
+
+def test_payload_leaves_a_reserve_of_the_window_to_control_packets() -> None:
+    client, server = our_pair(NARROW, NARROW)
+    stream, _ = open_stream(client, server)
+    server.gives_credit = False
+    prefix = DataPrefix(1, 1)
+    while client.write(stream, prefix, bytes(65_536)):
+        pump(client, server)
+    assert CONTROL_RESERVE_BYTES <= stream.send_window < CONTROL_RESERVE_BYTES + 1024
+    before = len(server.received[1])
+    client.connection.send_message(stream, packets.encode_close_request(1))
+    pump(client, server)
+    assert len(server.received[1]) > before
+
+
+def test_one_streams_shut_window_does_not_stall_its_neighbour() -> None:
+    client, server = our_pair(server_profile=Profile(stream_window_bytes=65_535))
+    server.gives_credit = False
+    stuck, _ = open_stream(client, server)
+    while client.write(stuck, DataPrefix(1, 1), bytes(65_536)):
+        pump(client, server)
+    other, _ = open_stream(client, server)
+    assert client.write(other, DataPrefix(3, 1), b"payload") == 7
+    pump(client, server)
+    assert carried(server.received[3], 1) == b"payload"
+
+
+@pytest.mark.parametrize("size", [49_000, 65_530, 65_531, 300_000, 3 * 1024 * 1024])
+@pytest.mark.parametrize("already", [0, 16_000])
+def test_a_message_larger_than_the_window_arrives_in_pieces(size: int, already: int) -> None:
+    """Waiting for a window that holds all of it could wait for ever: a peer grants only what it has consumed."""
+    client, server = our_pair(NARROW, NARROW)
+    stream, _ = open_stream(client, server)
+    if already:
+        client.connection.send_message(stream, bytes(already))
+    large, small = random_bytes(size), b"small"
+    client.connection.send_message(stream, large)
+    client.connection.send_message(stream, small)
+    pump(client, server)
+    assert messages(server.received[1])[-2:] == [large, small]
+    assert not stream.backlog
+    assert stream.backlog_bytes == 0
+
+
+@pytest.mark.parametrize("window", [1, 100, 5_000, 16_384])
+def test_tiny_windows_are_used_as_they_are(window: int) -> None:
+    client, server = our_pair()
+    stream, _ = open_stream(client, server)
+    client.give(frames.settings_frame([(frames.INITIAL_WINDOW_SIZE, window)]))
+    server.connection.streams[1].receive_window = window
+    server.gives_credit = False
+    for number in range(20):
+        client.connection.send_message(stream, bytes((number,)) * (number * 50))
+    received = server.received.setdefault(1, bytearray())
+    while stream.backlog:
+        before = len(received)
+        pump(client, server)
+        assert stream.send_window == 0
+        client.give(frames.window_update_frame(1, len(received) - before or 512))
+        server.connection.streams[1].receive_window += len(received) - before or 512
+    pump(client, server)
+    assert messages(received) == [bytes((number,)) * (number * 50) for number in range(20)]
+
+
+def test_payload_never_tears_a_message_that_waits_in_pieces() -> None:
+    client, server = our_pair(NARROW, NARROW)
+    stream, _ = open_stream(client, server)
+    client.connection.send_message(stream, bytes(100_000))
+    assert stream.backlog
+    assert client.connection.payload_room(stream, DataPrefix(1, 1).size) is None
+    pump(client, server)
+    assert client.write(stream, DataPrefix(1, 1), b"payload") == 7
+
+
+def test_the_end_of_a_call_waits_for_what_was_sent_before_it() -> None:
+    client, server = our_pair(NARROW, NARROW)
+    stream, answer = open_stream(client, server)
+    for end, side in ((client, stream), (server, answer)):
+        end.connection.send_message(side, bytes(100_000))
+    server.connection.finish(answer, trailers(OK, "done"))
+    client.connection.close_sending(stream)
+    for end, side in ((client, stream), (server, answer)):
+        end.connection.send_message(side, b"too late")
+        assert end.connection.payload_room(side, DataPrefix(1, 1).size) is None
+    pump(client, server)
+    assert messages(server.received[1]) == [bytes(100_000)]
+    assert messages(client.received[1]) == [bytes(100_000)]
+    assert client.last("headers").end_stream
+    assert server.last("data").end_stream
+    assert not client.connection.streams
+    assert not server.connection.streams
+
+
+def fill_block(end: Ours, stream: Stream, prefix: DataPrefix) -> None:
+    while end.write(stream, prefix, bytes(BLOCK_BYTES)):
+        pass
+    assert end.connection._outbox.free_bytes() == 0
+
+
+def test_ordered_messages_that_find_the_block_full_follow_after_the_flush() -> None:
+    client, server = our_pair()
+    stream, _ = open_stream(client, server)
+    fill_block(client, stream, DataPrefix(1, 7))
+    window = stream.send_window
+    client.connection.send_ordered(stream, b"x" * 1_000)
+    assert stream.send_window == window, "what waits is not charged yet"
+    client.connection.send_ordered(stream, packets.encode_close_request(7))
+    pump(client, server)
+    assert messages(server.received[1])[-2:] == [b"x" * 1_000, packets.encode_close_request(7)]
+
+
+def test_the_end_of_a_call_that_finds_the_block_full_follows_after_the_flush() -> None:
+    client, server = our_pair()
+    stream, answer = open_stream(client, server)
+    fill_block(client, stream, DataPrefix(1, 7))
+    fill_block(server, answer, DataPrefix(1, 7))
+    server.connection.finish(answer, trailers(OK, ""))
+    client.connection.close_sending(stream)
+    assert stream.finish is not None
+    assert answer.finish is not None
+    pump(client, server)
+    assert not client.connection.streams
+    assert not server.connection.streams
+
+
+def test_a_reset_stays_behind_the_frames_of_its_stream() -> None:
+    client, server = our_pair()
+    stream, _ = open_stream(client, server)
+    client.write(stream, DataPrefix(1, 1), b"payload")
+    client.connection.reset(stream, frames.CANCEL)
+    assert [one.kind for one in split(client.take())] == [frames.DATA, frames.RST_STREAM]
+
+
+def test_a_reset_drops_what_waited_for_a_window() -> None:
+    client, server = our_pair(NARROW, NARROW)
+    stream, _ = open_stream(client, server)
+    client.connection.send_message(stream, bytes(100_000))
+    client.connection.reset(stream, frames.CANCEL)
+    pump(client, server)
+    assert not client.connection.streams
+    assert not client.connection.has_pending()
+
+
+def test_a_peer_that_grants_no_window_for_control_packets_is_given_up_once() -> None:
+    client, server = our_pair(NARROW, NARROW)
+    stream, _ = open_stream(client, server)
+    for _ in range(MAX_BACKLOG_BYTES // 60_000 + 10):
+        client.connection.send_message(stream, bytes(60_000))
+    assert client.connection.failure is not None
+    assert [one.kind for one in split(client.take())].count(frames.GOAWAY) == 1
+    client.give(frames.ping_frame(bytes(8), 0))
+    assert client.names().count("failed") == 1
+    assert client.last("failed").code == frames.ENHANCE_YOUR_CALM
+    client.give(frames.ping_frame(bytes(8), 0))
+    assert client.names().count("failed") == 1
+
+
+def test_queued_bytes_counts_both_lanes() -> None:
+    client, server = our_pair()
+    stream, _ = open_stream(client, server)
+    assert client.connection.queued_bytes() == 0
+    client.connection.ping(bytes(8))
+    client.write(stream, DataPrefix(1, 1), b"payload")
+    assert client.connection.queued_bytes() == 17 + DataPrefix(1, 1).size + 7
+    assert client.connection.has_pending()
+
+
+def test_an_idle_connection_holds_no_block() -> None:
+    pool = BlockPool(BLOCK_BYTES, 4)
+    client = Ours(True, pool=pool)
+    server = Ours(False)
+    stream, _ = open_stream(client, server)
+    client.write(stream, DataPrefix(1, 1), b"payload")
+    pump(client, server)
+    client.connection.payload_room(stream, DataPrefix(1, 1).size)
+    pump(client, server)
+    assert len(pool._free) == 1
+
+
+def test_many_connections_share_one_receive_block() -> None:
+    block = Block(BLOCK_BYTES)
+    clients = [Ours(True) for _ in range(4)]
+    servers = [Ours(False, block=block) for _ in clients]
+    payloads = [random_bytes(20_000 + number) for number in range(4)]
+    for client, payload in zip(clients, payloads, strict=True):
+        stream = client.connection.open_stream(REQUEST)
+        assert client.write(stream, DataPrefix(1, 1), payload) < len(payload)
+        client.write(stream, DataPrefix(1, 1), payload[16_384 - 17 :])
+    # Pieces of all connections arrive in turns, each cut in the middle of its frames.
+    while any(client.connection.has_pending() for client in clients):
+        for client, server in zip(clients, servers, strict=True):
+            server.give(client.take(1_001))
+    for server, payload in zip(servers, payloads, strict=True):
+        assert carried(server.received[1], 1) == payload
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_whatever_is_sent_arrives_in_order_however_it_is_cut(data: st.DataObject) -> None:
+    """Messages, ordered messages and payload of three tunnels in both directions, on one stream."""
+    client, server = our_pair(NARROW, NARROW)
+    stream, answer = open_stream(client, server)
+    server.connection.send_headers(answer, RESPONSE_HEADERS)
+    ends = {"up": (client, stream), "down": (server, answer)}
+    written = {(way, tunnel): b"" for way in ends for tunnel in range(1, 4)}
+    numbers: dict[str, Iterator[int]] = {"up": iter(range(10**6)), "down": iter(range(10**6))}
+    for _ in range(data.draw(st.integers(1, 25))):
+        way = data.draw(st.sampled_from(["up", "down"]))
+        end, side = ends[way]
+        tunnel = data.draw(st.integers(1, 3))
+        action = data.draw(st.sampled_from(["message", "ordered", "payload", "pump", "trickle"]))
+        if action == "payload":
+            payload = random_bytes(data.draw(st.integers(1, 30_000)))
+            count = end.write(side, DataPrefix(1, tunnel), payload)
+            written[way, tunnel] += payload[:count]
+        elif action == "message":
+            end.connection.send_message(side, packets.encode_close_dial(next(numbers[way]) + 1))
+        elif action == "ordered":
+            size = len(written[way, tunnel])
+            end.connection.send_ordered(side, packets.encode_close_response(str(size), tunnel))
+        elif action == "trickle":
+            other = server if way == "up" else client
+            other.give(end.take(data.draw(st.integers(1, 20_000))))
+        else:
+            pump(client, server, cycle([data.draw(st.integers(100, 70_000))]))
+    pump(client, server)
+    for way, (receiver, _) in {"up": (server, answer), "down": (client, stream)}.items():
+        _assert_all_arrived(receiver.received.get(1, bytearray()), {t: written[way, t] for t in range(1, 4)})
+
+
+def _assert_all_arrived(received: bytearray, written: dict[int, bytes]) -> None:
+    arrived = dict.fromkeys(written, b"")
+    dial_ids = []
+    for message in messages(received):
+        packet = decode_packet(message, 0, len(message))
+        if isinstance(packet, packets.Data):
+            arrived[packet.connection_id] += packet.payload
+        elif isinstance(packet, packets.CloseResponse):
+            # It carries how much was written before it: not a byte may be missing when it arrives.
+            assert len(arrived[packet.connection_id]) == int(packet.error)
+        elif isinstance(packet, packets.CloseDial):
+            dial_ids.append(packet.dial_id)
+    assert arrived == written
+    assert dial_ids == sorted(dial_ids)
