@@ -6,7 +6,7 @@ tunnel with the same block each time: those are remembered, and a decoder is mad
 """
 
 from functools import lru_cache
-from typing import Final
+from typing import ClassVar, Final
 
 from hpack import Decoder, Encoder, HPACKError, NeverIndexedHeaderTuple
 
@@ -40,7 +40,7 @@ def encode_headers(headers: HeaderList) -> bytes:
 class HeaderDecoder:
     """The receiving half of one connection's header compression."""
 
-    _first_blocks: dict[bytes, HeaderList] = {}
+    _first_blocks: ClassVar[dict[bytes, HeaderList]] = {}
 
     def __init__(self) -> None:
         self._decoder: Decoder | None = None
@@ -58,10 +58,10 @@ class HeaderDecoder:
             if len(block) <= _REMEMBERED_BLOCK_BYTES and not _has_secret(known):
                 if len(HeaderDecoder._first_blocks) >= _REMEMBERED_BLOCKS:
                     HeaderDecoder._first_blocks.clear()
-                HeaderDecoder._first_blocks[block] = known
+                HeaderDecoder._first_blocks[block] = known.copy()
             return known
         self._replay = block
-        return known
+        return known.copy()
 
     def _decode_next(self, block: bytes) -> HeaderList:
         decoder = self._decoder
@@ -79,11 +79,12 @@ def _run(decoder: Decoder, block: bytes) -> HeaderList:
     except HPACKError as error:
         too_large = type(error).__name__ == "OversizedHeaderListError"
         code = ENHANCE_YOUR_CALM if too_large else COMPRESSION_ERROR
-        raise ProtocolViolation(code, f"header block: {error}") from error
+        # The error's own text may quote header values or addresses in our memory, and this goes to the peer.
+        raise ProtocolViolation(code, f"header block: {type(error).__name__}") from error
 
 
 def _has_secret(headers: HeaderList) -> bool:
-    return any(name == b"authorization" for name, _ in headers)
+    return any(name.lower() == b"authorization" for name, _ in headers)
 
 
 def has_capitals(headers: HeaderList) -> bool:
