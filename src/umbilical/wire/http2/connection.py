@@ -588,6 +588,7 @@ class Connection:
     def _charge(self, stream: Stream, size: int) -> None:
         stream.send_window -= size
         self.send_window -= size
+        self._pings.refill()
 
     def _postpone(self, stream: Stream, body: bytes) -> None:
         """Let a message wait, in pieces that any usual window can hold."""

@@ -1,0 +1,275 @@
+"""Floods end the connection with the right code; honest life, however busy, never does."""
+
+from collections.abc import Callable
+
+import hpack
+import pytest
+from tests.wire.http2.ends import (
+    REQUEST,
+    Ours,
+    frame,
+    goaway_code,
+    greeting,
+    open_stream,
+    our_pair,
+    pump,
+    settings_frame,
+    split,
+)
+
+from umbilical.wire.grpc import OK, RESPONSE_HEADERS, trailers
+from umbilical.wire.http2 import flow, frames
+from umbilical.wire.http2.connection import MAX_CONTROL_BYTES, Profile
+from umbilical.wire.http2.headers import encode_headers
+from umbilical.wire.packets import DataPrefix
+
+BLOCK = encode_headers(REQUEST)
+BDP_PING = frame(frames.PING, 0, 0, bytes((2, 4, 16, 16, 9, 14, 7, 7)))
+WEEK_SECONDS = 7 * 24 * 3600
+
+
+def headers(stream_id: int, flags: int = 0) -> bytes:
+    return frame(frames.HEADERS, frames.END_HEADERS | flags, stream_id, BLOCK)
+
+
+def reset(stream_id: int) -> bytes:
+    return frame(frames.RST_STREAM, 0, stream_id, frames.CANCEL.to_bytes(4, "big"))
+
+
+def server_with(*more: bytes) -> Ours:
+    server = Ours(False, Profile(max_streams=100))
+    server.give(greeting() + b"".join(more))
+    server.take()
+    return server
+
+
+def flood(server: Ours, *octets: bytes, times: int = 3_000) -> int:
+    """Repeat these frames until the connection fails; how often that was."""
+    for count in range(times):
+        server.give(octets[count % len(octets)])
+        if server.connection.failure is not None:
+            return count
+    return times
+
+
+# ---------------------------------------------------------------- floods
+
+
+def test_rapid_reset_ends_the_connection() -> None:
+    server = server_with()
+    count = flood(server, *(headers(number) + reset(number) for number in range(1, 8_000, 2)))
+    assert count == flow.RESET_BURST
+    assert goaway_code(server.take()) == frames.ENHANCE_YOUR_CALM
+    assert len(server.connection.streams) <= 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda number: frame(frames.WINDOW_UPDATE, 0, number, bytes(4)),
+        lambda number: frame(frames.PRIORITY, 0, number, bytes(3)),
+        headers,
+        lambda number: frame(frames.WINDOW_UPDATE, 0, number, b"\x7f\xff\xff\xff"),
+    ],
+    ids=["window of 0", "short priority", "second headers", "window overflow"],
+)
+def test_making_us_reset_streams_ends_the_connection_too(fault: Callable[[int], bytes]) -> None:
+    server = server_with()
+    count = flood(server, *(headers(number) + fault(number) for number in range(1, 8_000, 2)))
+    assert count == flow.RESET_BURST
+    assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
+
+
+def test_opening_streams_past_the_limit_without_end_ends_the_connection() -> None:
+    server = server_with(*(headers(number) for number in range(1, 201, 2)))
+    assert flood(server, *(headers(number) for number in range(201, 8_000, 2))) == flow.RESET_BURST
+    assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
+    assert len(server.connection.streams) == 100
+
+
+def test_a_settings_flood_ends_the_connection() -> None:
+    server = server_with()
+    assert flood(server, settings_frame([(frames.INITIAL_WINDOW_SIZE, 70_000)])) < flow.SETTINGS_BURST
+    assert goaway_code(server.take()) == frames.ENHANCE_YOUR_CALM
+
+
+def test_a_ping_flood_ends_the_connection() -> None:
+    server = server_with(headers(1))
+    assert flood(server, BDP_PING) == flow.PING_BURST
+    assert server.last("failed").text == "too_many_pings"
+    assert goaway_code(server.take()) == frames.ENHANCE_YOUR_CALM
+
+
+def test_a_trickle_of_data_does_not_excuse_a_ping_flood() -> None:
+    server = server_with(headers(1))
+    assert flood(server, BDP_PING * 20 + frame(frames.DATA, 0, 1, b"x")) < 100
+    assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [
+        frame(frames.DATA, 0, 1),
+        frame(frames.DATA, frames.PADDED, 1, b"\x00"),
+        frame(frames.DATA, frames.PADDED, 1, b"\x02ab"),
+    ],
+    ids=["empty", "padded", "all padding"],
+)
+def test_a_flood_of_data_frames_without_data_ends_the_connection(empty: bytes) -> None:
+    server = server_with(headers(1))
+    assert flood(server, empty) == flow.PING_BURST
+    assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
+
+
+@pytest.mark.parametrize("piece", [b"", b"x", bytes(16_384)], ids=["empty", "tiny", "large"])
+def test_continuation_without_end_ends_the_connection(piece: bytes) -> None:
+    server = server_with(frame(frames.HEADERS, 0, 1, BLOCK))
+    assert flood(server, frame(frames.CONTINUATION, 0, 1, piece)) < 40
+    assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
+    assert goaway_code(server.take()) == frames.ENHANCE_YOUR_CALM
+
+
+def test_a_header_list_that_unfolds_without_end_ends_the_connection() -> None:
+    entry = hpack.Encoder().encode([(b"x-bomb", b"0" * 4_000)])
+    server = server_with()
+    server.give(frame(frames.HEADERS, frames.END_HEADERS, 1, entry + b"\xbe" * 100))
+    assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
+
+
+def test_answers_that_the_peer_does_not_read_are_bounded() -> None:
+    """DATA earns pings, so a peer that sends both is no flood; one that never reads the answers is."""
+    server = server_with(headers(1))
+    round_trip = BDP_PING * 4 + frame(frames.DATA, 0, 1, bytes(1_000))
+    assert flood(server, round_trip, times=30_000) < 30_000
+    assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
+    assert server.connection.queued_bytes() < MAX_CONTROL_BYTES + 1_000
+
+
+def test_answers_that_the_peer_reads_are_no_flood() -> None:
+    server = server_with(headers(1))
+    for _ in range(20_000):
+        server.give(BDP_PING * 4 + frame(frames.DATA, 0, 1, b"x"))
+        server.take()
+    assert server.connection.failure is None
+
+
+def test_frames_that_say_nothing_leave_nothing_behind() -> None:
+    server = server_with(headers(1), reset(1))
+    nothing = (
+        frame(frames.SETTINGS, frames.ACK, 0)
+        + frame(frames.PRIORITY, 0, 3, bytes(5))
+        + frame(frames.PRIORITY, 0, 3, bytes(4))
+        + frame(frames.WINDOW_UPDATE, 0, 1, bytes(4))
+        + frame(0xEE, 0, 0, b"grease")
+        + reset(1)
+    )
+    assert flood(server, nothing) == 3_000
+    assert server.connection.queued_bytes() == 0
+
+
+# ---------------------------------------------------------------- honest life
+
+
+def test_ten_thousand_answered_then_reset_streams_are_ordinary_life() -> None:
+    server = server_with()
+    for number in range(1, 20_001, 2):
+        server.give(headers(number) + frame(frames.DATA, 0, number, b"\0\0\0\0\0"))
+        server.connection.send_headers(server.stream(number), RESPONSE_HEADERS)
+        server.give(reset(number))
+        server.take()
+    assert server.names().count("reset") == 10_000
+    assert not server.connection.streams
+
+
+def test_ten_thousand_calls_that_end_as_grpc_go_ends_them() -> None:
+    """Its client resets with NO_ERROR when the server finished first."""
+    server = server_with()
+    for number in range(1, 20_001, 2):
+        server.give(headers(number))
+        server.connection.finish(server.stream(number), RESPONSE_HEADERS + trailers(OK, ""))
+        server.give(frame(frames.RST_STREAM, 0, number, bytes(4)))
+        server.take()
+    assert server.connection.failure is None
+    assert not server.connection.streams
+
+
+def test_a_client_does_not_mind_how_often_its_own_streams_are_reset() -> None:
+    client, server = our_pair()
+    for _ in range(5_000):
+        _, answer = open_stream(client, server)
+        server.connection.reset(answer, frames.REFUSED_STREAM)
+        pump(client, server)
+    assert client.names().count("reset") == 5_000
+    assert client.connection.failure is None
+
+
+def test_dials_given_up_before_an_answer_are_forgiven_by_time() -> None:
+    server = server_with()
+    for number in range(1, 20_001, 2):
+        server.now += 0.01
+        server.give(headers(number) + reset(number))
+    assert server.connection.failure is None
+
+
+def test_grpc_gos_own_pings_beside_uploads_are_welcome() -> None:
+    server = server_with(headers(1))
+    for _ in range(20_000):
+        server.give(frame(frames.DATA, 0, 1, b"x") + BDP_PING)
+        server.take()
+    assert server.connection.failure is None
+
+
+def test_grpc_gos_own_pings_beside_downloads_are_welcome() -> None:
+    client, server = our_pair()
+    _, answer = open_stream(client, server)
+    server.connection.send_headers(answer, RESPONSE_HEADERS)
+    for _ in range(5_000):
+        server.write(answer, DataPrefix(1, 1), b"payload")
+        pump(client, server)
+        server.give(BDP_PING)
+    assert server.connection.failure is None
+
+
+def test_grpc_gos_own_pings_beside_control_packets_are_welcome() -> None:
+    client, server = our_pair()
+    _, answer = open_stream(client, server)
+    server.connection.send_headers(answer, RESPONSE_HEADERS)
+    for number in range(5_000):
+        if number % 2:
+            server.connection.send_message(answer, b"dial")
+        else:
+            server.connection.send_ordered(answer, b"close")
+        pump(client, server)
+        server.give(BDP_PING)
+    assert server.connection.failure is None
+
+
+def test_a_keepalive_ping_every_ten_seconds_for_a_week_is_welcome() -> None:
+    server = server_with()
+    for second in range(0, WEEK_SECONDS, 10):
+        server.now = float(second)
+        server.give(BDP_PING)
+        server.take()
+    assert server.connection.failure is None
+
+
+def test_settings_once_a_minute_for_a_week_are_welcome() -> None:
+    server = server_with()
+    for minute in range(7 * 24 * 60):
+        server.now = minute * 60.0
+        server.give(settings_frame([(frames.INITIAL_WINDOW_SIZE, 65_535 + minute)]))
+        server.take()
+    assert server.connection.failure is None
+
+
+def test_grpc_gos_growing_windows_are_welcome() -> None:
+    """Its estimator sends SETTINGS and WINDOW_UPDATE each time the window doubles, within milliseconds."""
+    client, server = our_pair()
+    _, answer = open_stream(client, server)
+    window = 65_535
+    while window < 16 * 1024 * 1024:
+        server.give(settings_frame([(frames.INITIAL_WINDOW_SIZE, window)]) + frames.window_update_frame(0, window))
+        window *= 2
+    assert server.connection.failure is None
+    assert answer.send_window == window // 2
+    assert [one.kind for one in split(server.take())] == [frames.SETTINGS] * 9

@@ -1,0 +1,367 @@
+"""`h2` at the other end, in both roles: what it takes for lawful is, and what it says is understood."""
+
+from collections.abc import Callable, Iterable
+from itertools import cycle, repeat
+from random import Random
+from typing import Any
+
+import h2.errors
+import h2.events
+import h2.exceptions
+import h2.settings
+import pytest
+from tests.wire.http2.ends import REQUEST, Event, Ours, Theirs, pump
+
+from umbilical.wire.grpc import OK, RESPONSE_HEADERS, message_prefix, trailers
+from umbilical.wire.http2 import frames
+from umbilical.wire.http2.connection import Profile
+
+SETTING = h2.settings.SettingCodes
+CUTS: dict[str, Callable[[], Iterable[int]]] = {
+    "whole": lambda: repeat(1 << 30),
+    "one byte": lambda: repeat(1),
+    "random": lambda: cycle(Random(7).choices([1, 5, 9, 10, 100, 5_000], k=50)),
+    "odd": lambda: cycle([3, 11, 16_393]),
+}
+NARROW = Profile(stream_window_bytes=65_535, connection_window_bytes=65_535)
+TEXT_REQUEST = [(name.decode(), value.decode()) for name, value in REQUEST]
+
+
+def grpc_message(message: bytes) -> bytes:
+    return message_prefix(len(message)) + message
+
+
+def server_against_h2(profile: Profile | None = None, settings: dict[int, int] | None = None) -> tuple[Theirs, Ours]:
+    client, server = Theirs(True, settings), Ours(False, profile)
+    pump(client, server)
+    return client, server
+
+
+def client_against_h2(profile: Profile | None = None, settings: dict[int, int] | None = None) -> tuple[Ours, Theirs]:
+    client, server = Ours(True, profile), Theirs(False, settings)
+    pump(client, server)
+    return client, server
+
+
+def send_all(theirs: Theirs, stream_id: int, payload: bytes, other: Ours) -> None:
+    """Send by h2 within the windows that we granted."""
+    while payload:
+        room = min(
+            theirs.http2.local_flow_control_window(stream_id), theirs.http2.max_outbound_frame_size, len(payload)
+        )
+        assert room > 0, "our credit did not arrive"
+        theirs.http2.send_data(stream_id, payload[:room])
+        payload = payload[room:]
+        pump(theirs, other)
+
+
+# ---------------------------------------------------------------- whole calls
+
+
+@pytest.mark.parametrize("cuts", CUTS.values(), ids=CUTS)
+def test_a_call_from_h2_is_served(cuts: Callable[[], Iterable[int]]) -> None:
+    client, server = Theirs(True), Ours(False)
+    pump(client, server, cuts())
+    client.http2.send_headers(1, TEXT_REQUEST)
+    client.http2.send_data(1, grpc_message(b"question"))
+    pump(client, server, cuts())
+    assert server.last("headers").headers == tuple(REQUEST)
+    assert server.received[1] == grpc_message(b"question")
+    stream = server.stream(1)
+    server.connection.send_headers(stream, RESPONSE_HEADERS)
+    server.connection.send_message(stream, b"answer")
+    server.connection.finish(stream, trailers(OK, "äh"))
+    pump(client, server, cuts())
+    assert client.received[1] == grpc_message(b"answer")
+    (answered,) = client.of(h2.events.ResponseReceived)
+    assert list(answered.headers) == RESPONSE_HEADERS
+    (trailed,) = client.of(h2.events.TrailersReceived)
+    assert list(trailed.headers) == [(b"grpc-status", b"0"), (b"grpc-message", b"%C3%A4h")]
+    client.http2.end_stream(1)
+    pump(client, server, cuts())
+    assert server.events[-1] == Event("data", 1, end_stream=True)
+    assert not server.connection.streams
+
+
+@pytest.mark.parametrize("cuts", CUTS.values(), ids=CUTS)
+def test_a_call_to_h2_is_answered(cuts: Callable[[], Iterable[int]]) -> None:
+    client, server = Ours(True), Theirs(False)
+    stream = client.connection.open_stream(REQUEST)
+    client.connection.send_message(stream, b"question")
+    pump(client, server, cuts())
+    (requested,) = server.of(h2.events.RequestReceived)
+    assert list(requested.headers) == REQUEST
+    assert server.received[1] == grpc_message(b"question")
+    server.http2.send_headers(1, RESPONSE_HEADERS)
+    server.http2.send_data(1, grpc_message(b"answer"))
+    server.http2.send_headers(1, trailers(OK, "done"), end_stream=True)
+    pump(client, server, cuts())
+    assert client.names()[-3:] == ["headers", "data", "headers"]
+    assert client.events[-1] == Event("headers", 1, end_stream=True, headers=tuple(trailers(OK, "done")))
+    client.connection.close_sending(stream)
+    pump(client, server, cuts())
+    assert server.of(h2.events.StreamEnded)
+    assert not client.connection.streams
+
+
+def test_a_refusal_in_one_header_list_is_read_by_h2() -> None:
+    client, server = server_against_h2()
+    client.http2.send_headers(1, TEXT_REQUEST)
+    pump(client, server)
+    server.connection.finish(server.stream(1), RESPONSE_HEADERS + trailers(2, "no agent"))
+    pump(client, server)
+    (answered,) = client.of(h2.events.ResponseReceived)
+    assert (b"grpc-status", b"2") in list(answered.headers)
+    assert client.of(h2.events.StreamEnded)
+
+
+# ---------------------------------------------------------------- flow control
+
+
+@pytest.mark.parametrize("cuts", [CUTS["whole"], CUTS["odd"]], ids=["whole", "odd"])
+def test_uploads_by_h2_larger_than_our_windows_arrive(cuts: Callable[[], Iterable[int]]) -> None:
+    client, server = server_against_h2(NARROW)
+    client.http2.send_headers(1, TEXT_REQUEST)
+    pump(client, server, cuts())
+    payload = Random(1).randbytes(400_000)
+    send_all(client, 1, payload, server)
+    assert server.received[1] == payload
+
+
+def test_downloads_to_h2_larger_than_its_windows_arrive() -> None:
+    client, server = server_against_h2()
+    client.http2.send_headers(1, TEXT_REQUEST)
+    pump(client, server)
+    stream = server.stream(1)
+    server.connection.send_headers(stream, RESPONSE_HEADERS)
+    payload = Random(2).randbytes(400_000)
+    for position in range(0, len(payload), 10_000):
+        server.connection.send_message(stream, payload[position : position + 10_000])
+    pump(client, server)
+    assert bytes(client.received[1]) == b"".join(
+        grpc_message(payload[position : position + 10_000]) for position in range(0, len(payload), 10_000)
+    )
+
+
+def test_we_stop_where_the_peers_window_ends_and_go_on_when_it_opens() -> None:
+    client, server = server_against_h2()
+    client.gives_credit = False
+    client.http2.send_headers(1, TEXT_REQUEST)
+    pump(client, server)
+    stream = server.stream(1)
+    server.connection.send_headers(stream, RESPONSE_HEADERS)
+    server.connection.send_message(stream, bytes(100_000))
+    pump(client, server)
+    assert len(client.received[1]) == 65_535
+    client.http2.increment_flow_control_window(20_000)
+    pump(client, server)
+    assert len(client.received[1]) == 65_535
+    client.http2.increment_flow_control_window(60_000, 1)
+    pump(client, server)
+    assert len(client.received[1]) == 85_535
+    assert [event.stream_id for event in server.events if event.name == "window opened"] == [0, 1]
+    client.http2.increment_flow_control_window(60_000)
+    pump(client, server)
+    assert len(client.received[1]) == 100_005
+
+
+def test_a_shrinking_initial_window_may_make_a_window_negative() -> None:
+    client, server = server_against_h2()
+    client.gives_credit = False
+    client.http2.send_headers(1, TEXT_REQUEST)
+    pump(client, server)
+    stream = server.stream(1)
+    server.connection.send_headers(stream, RESPONSE_HEADERS)
+    server.connection.send_message(stream, bytes(49_995))
+    pump(client, server)
+    client.http2.update_settings({SETTING.INITIAL_WINDOW_SIZE: 20_000})
+    pump(client, server)
+    assert stream.send_window == 20_000 - 50_000
+    server.connection.send_message(stream, b"late")
+    pump(client, server)
+    assert len(client.received[1]) == 50_000
+    client.http2.increment_flow_control_window(30_001, 1)
+    pump(client, server)
+    assert stream.send_window == 1, "one byte is not worth a frame"
+    client.http2.update_settings({SETTING.INITIAL_WINDOW_SIZE: 40_000})
+    pump(client, server)
+    assert bytes(client.received[1][-9:]) == grpc_message(b"late")
+    assert stream.send_window == 20_001 - 9
+
+
+def test_a_growing_initial_window_lets_waiting_messages_go() -> None:
+    client, server = server_against_h2(settings={SETTING.INITIAL_WINDOW_SIZE: 0})
+    client.http2.send_headers(1, TEXT_REQUEST)
+    pump(client, server)
+    stream = server.stream(1)
+    server.connection.send_headers(stream, RESPONSE_HEADERS)
+    server.connection.send_message(stream, b"answer")
+    pump(client, server)
+    assert client.received == {}
+    assert client.of(h2.events.ResponseReceived), "headers need no window"
+    client.http2.update_settings({SETTING.INITIAL_WINDOW_SIZE: 100})
+    pump(client, server)
+    assert client.received[1] == grpc_message(b"answer")
+    assert server.names()[-1] == "settings"
+
+
+@pytest.mark.parametrize("size", [16_384, 20_000, 65_536])
+def test_frames_keep_to_the_peers_size(size: int) -> None:
+    client, server = client_against_h2(settings={SETTING.MAX_FRAME_SIZE: size})
+    stream = client.connection.open_stream(REQUEST)
+    client.connection.send_message(stream, bytes(50_000))
+    pump(client, server)
+    assert max(len(event.data) for event in server.of(h2.events.DataReceived)) == min(size, 50_005)
+
+
+def test_a_changed_frame_size_holds_from_its_acknowledgement() -> None:
+    client, server = client_against_h2(settings={SETTING.MAX_FRAME_SIZE: 40_000})
+    stream = client.connection.open_stream(REQUEST)
+    client.connection.send_message(stream, bytes(30_000))
+    server.http2.update_settings({SETTING.MAX_FRAME_SIZE: 16_384})
+    pump(server, client)
+    client.connection.send_message(stream, bytes(30_000))
+    pump(client, server)
+    assert len(server.received[1]) == 60_010
+
+
+def test_h2_accepts_our_padding_rules() -> None:
+    client, server = server_against_h2(NARROW)
+    client.http2.send_headers(1, TEXT_REQUEST)
+    sent = b""
+    for number in range(600):
+        client.http2.send_data(1, b"payload", pad_length=number % 256)
+        sent += b"payload"
+        pump(client, server)
+    assert server.received[1] == sent
+
+
+# ---------------------------------------------------------------- header blocks
+
+
+@pytest.mark.parametrize("size", [10_000, 16_384, 40_000, 60_000])
+def test_large_header_lists_go_both_ways_in_continuation_frames(size: int) -> None:
+    many = [(f"x-{number}", "v" * 80) for number in range(size // 120)]
+    raw = [(name.encode(), value.encode()) for name, value in many]
+    client, server = server_against_h2()
+    client.http2.send_headers(1, TEXT_REQUEST + many)
+    pump(client, server)
+    assert server.last("headers").headers == (*REQUEST, *raw)
+    server.connection.send_headers(server.stream(1), RESPONSE_HEADERS + raw)
+    pump(client, server)
+    (answered,) = client.of(h2.events.ResponseReceived)
+    assert list(answered.headers) == RESPONSE_HEADERS + raw
+
+
+def test_header_tables_stay_in_step_over_many_calls() -> None:
+    client, server = server_against_h2()
+    for number in range(50):
+        stream_id = 2 * number + 1
+        extra = [(f"x-{number % 7}", f"value {number % 5}"), ("agentid", str(number))]
+        client.http2.send_headers(stream_id, TEXT_REQUEST + extra, end_stream=True)
+        pump(client, server)
+        headers = [(name.decode(), value.decode()) for name, value in server.last("headers").headers]
+        assert headers == TEXT_REQUEST + extra
+        server.connection.finish(server.stream(stream_id), RESPONSE_HEADERS + trailers(OK, str(number)))
+    pump(client, server)
+    assert len(client.of(h2.events.StreamEnded)) == 50
+    assert not server.connection.streams
+
+
+@pytest.mark.parametrize("size", [0, 100, 4_096, 65_536])
+def test_a_peer_may_choose_its_header_table(size: int) -> None:
+    client, server = server_against_h2(settings={SETTING.HEADER_TABLE_SIZE: size})
+    for stream_id in (1, 3):
+        client.http2.send_headers(stream_id, TEXT_REQUEST, end_stream=True)
+        pump(client, server)
+        server.connection.finish(server.stream(stream_id), RESPONSE_HEADERS + trailers(OK, ""))
+        pump(client, server)
+    assert len(client.of(h2.events.ResponseReceived)) == 2
+
+
+# ---------------------------------------------------------------- resets, pings, goodbyes
+
+
+def test_a_reset_by_h2_is_told_and_its_late_data_is_nobodys() -> None:
+    client, server = server_against_h2()
+    client.http2.send_headers(1, TEXT_REQUEST)
+    client.http2.send_data(1, b"data")
+    client.http2.reset_stream(1, h2.errors.ErrorCodes.CANCEL)
+    pump(client, server)
+    assert server.events[-1] == Event("reset", 1, code=frames.CANCEL, text="reset by the peer")
+    client.http2.send_headers(3, TEXT_REQUEST)
+    pump(client, server)
+    assert server.events[-1].stream_id == 3
+
+
+def test_a_reset_by_us_is_told_to_h2() -> None:
+    client, server = client_against_h2()
+    stream = client.connection.open_stream(REQUEST)
+    client.connection.send_message(stream, b"question")
+    client.connection.reset(stream, frames.CANCEL)
+    pump(client, server)
+    (reset,) = server.of(h2.events.StreamReset)
+    assert (reset.stream_id, reset.error_code, reset.remote_reset) == (1, frames.CANCEL, True)
+    assert server.received[1] == grpc_message(b"question")
+
+
+def test_pings_are_answered_both_ways() -> None:
+    client, server = server_against_h2()
+    client.http2.ping(b"12345678")
+    server.connection.ping(b"abcdefgh")
+    pump(client, server)
+    (answer,) = client.of(h2.events.PingAckReceived)
+    assert answer.ping_data == b"12345678"
+    assert server.events[-1] == Event("ping answered", text=b"abcdefgh".hex())
+
+
+def test_goodbyes_are_understood_both_ways() -> None:
+    client, server = server_against_h2()
+    client.http2.send_headers(1, TEXT_REQUEST)
+    pump(client, server)
+    server.connection.goaway(frames.NO_ERROR, "draining")
+    pump(client, server)
+    (goodbye,) = client.of(h2.events.ConnectionTerminated)
+    assert (goodbye.error_code, goodbye.last_stream_id) == (frames.NO_ERROR, frames.LARGEST_STREAM_ID)
+    assert goodbye.additional_data == b"draining"
+    client, server = server_against_h2()
+    client.http2.close_connection(h2.errors.ErrorCodes.ENHANCE_YOUR_CALM, b"too_many_pings", 0)
+    pump(client, server)
+    assert server.events[-1] == Event("goaway", 0, code=frames.ENHANCE_YOUR_CALM, text="too_many_pings")
+
+
+def test_our_failure_is_a_goodbye_that_h2_understands() -> None:
+    client, server = server_against_h2()
+    server.give(b"\xff" * 9)
+    pump(client, server)
+    (goodbye,) = client.of(h2.events.ConnectionTerminated)
+    assert goodbye.error_code == frames.FRAME_SIZE_ERROR
+
+
+def test_streams_past_our_limit_are_not_opened_by_h2() -> None:
+    client, server = server_against_h2(Profile(max_streams=2))
+    for stream_id in (1, 3):
+        client.http2.send_headers(stream_id, TEXT_REQUEST)
+    with pytest.raises(h2.exceptions.TooManyStreamsError):
+        client.http2.send_headers(5, TEXT_REQUEST)
+    pump(client, server)
+    assert len(server.connection.streams) == 2
+
+
+def test_many_streams_at_once_are_kept_apart() -> None:
+    client, server = server_against_h2()
+    for stream_id in range(1, 101, 2):
+        client.http2.send_headers(stream_id, TEXT_REQUEST)
+    for turn in range(20):
+        for stream_id in range(1, 101, 2):
+            client.http2.send_data(stream_id, bytes((stream_id, turn)) * 40)
+    pump(client, server, cycle([7_001]))
+    for stream_id in range(1, 101, 2):
+        assert server.received[stream_id] == b"".join(bytes((stream_id, turn)) * 40 for turn in range(20))
+    for stream in list(server.connection.streams.values()):
+        server.connection.send_headers(stream, RESPONSE_HEADERS)
+        server.connection.send_message(stream, str(stream.stream_id).encode())
+        server.connection.finish(stream, trailers(OK, ""))
+    pump(client, server)
+    received: dict[int, Any] = {key: bytes(value) for key, value in client.received.items()}
+    assert received == {stream_id: grpc_message(str(stream_id).encode()) for stream_id in range(1, 101, 2)}
