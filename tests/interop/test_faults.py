@@ -83,9 +83,9 @@ def test_c10_the_dial_response_comes_before_the_banner_of_an_endpoint_that_speak
             tunnel.close()
 
 
-@pytest.mark.parametrize("server_alone", MODES, indirect=True)
-def test_c4_overlapping_streams_of_one_agent_id_do_not_cross(start_pair: StartPair, server_alone: TunnelPair) -> None:
-    shape = server_alone.shape
+@pytest.mark.parametrize("mode", MODES)
+def test_c4_overlapping_streams_of_one_agent_id_do_not_cross(start_pair: StartPair, mode: str) -> None:
+    shape = Shape(FAULTY, FAULTY, mode, "uds")
     pair = start_pair(shape, agents=False, server_flags=["--proxy-strategies=destHost"])
     with FakeAgent(pair, "same", "ipv4=10.0.0.1") as old, FakeAgent(pair, "same", "ipv4=10.0.0.1") as new:
         first = _open_through(pair, old, 1)

@@ -211,6 +211,12 @@ class TunnelPair:
     def agent_metric(self, name: str) -> float:
         return metric(self.ports.agent_health, f"konnectivity_network_proxy_agent_{name}")
 
+    def server_health(self, path: str) -> tuple[int, str]:
+        return http_get(f"http://127.0.0.1:{self.ports.server_health}{path}")
+
+    def agent_health(self, path: str) -> tuple[int, str]:
+        return http_get(f"http://127.0.0.1:{self.ports.agent_health}{path}")
+
     def logs(self) -> str:
         return f"{self.server.log_tail()}\n{self.agent.log_tail()}"
 
