@@ -34,7 +34,13 @@ def test_options_reach_the_settings(pem: Path) -> None:
     found = settings(
         *("--server=[::1]:9000", "--ca", str(pem), "--cert", str(pem), "--key", str(pem), "--token-file", str(pem)),
         *("--identifiers=host=a&default-route=true", "--alpn=x", "--alpn=y", "--health=:9001", "--admin=:9002"),
-        *("--sync-interval=100ms", "--sync-interval-cap=2s", "--probe-interval=3s", "--sync-forever"),
+        *(
+            "--sync-interval=100ms",
+            "--sync-interval-cap=2s",
+            "--probe-interval=3s",
+            "--sync-forever",
+            "--count-source=max",
+        ),
         *("--dial-timeout=4s", "--max-dials=5", "--drain-linger=6s", "--keepalive=40s", "--profiling"),
     )
     assert found.tls == TlsFiles(pem, pem, pem)
@@ -45,6 +51,7 @@ def test_options_reach_the_settings(pem: Path) -> None:
     assert (found.dial_timeout_seconds, found.limits.concurrent_dials, found.drain_linger_seconds) == (4.0, 5, 6.0)
     assert (found.keepalive, found.agent_identifiers) == (Keepalive(40.0, 10.0), "host=a&default-route=true")
     assert found.sync_forever
+    assert found.server_count_source == "max"
     assert found.enable_profiling
     assert len(found.agent_id) == 36
 

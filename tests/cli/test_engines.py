@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import socketserver
 import sys
 import threading
@@ -102,6 +103,18 @@ def test_native_server_and_agent_carry_a_tunnel_and_end_in_order(tmp_path: Path,
     assert any(line["logger"] == "umbilical.tunnels" and endpoint in line["message"] for line in lines)
     assert endpoint in agent.log_text()
     assert not (tmp_path / "k.sock").exists()
+
+
+def test_a_port_that_is_taken_is_a_fault_of_the_world_outside(tmp_path: Path, pki: TunnelPki) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = (
+            *(*PROGRAM, "agent", "run", "--server=127.0.0.1:1", "--ca", pki.authority.certificate_file),
+            *("--health", f"127.0.0.1:{port}"),
+        )
+        with processes.start(command, tmp_path / "log") as child:
+            assert child.wait(PATIENCE) == 4
+    assert f"UMB023 cannot listen on 127.0.0.1:{port} for health" in child.log_text()
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ def test_every_flag_with_an_effect_reaches_the_settings() -> None:
             "--service-account-token-path=/token",
             "--sync-forever",
             "--drain-linger=1s",
+            "--server-count-source=max",
         )
     )
     assert settings.tls == TlsFiles(Path("/a.crt"), Path("/a.key"), Path("/ca.crt"))
@@ -65,9 +66,14 @@ def test_every_flag_with_an_effect_reaches_the_settings() -> None:
     assert intervals == (0.1, 1.0, 0.2)
     assert settings.keepalive.interval_seconds == 10.0, "the floor of grpc-go's clients"
     assert settings.token_path == Path("/token")
-    assert settings.drain_linger_seconds == 1.0
+    assert (settings.drain_linger_seconds, settings.server_count_source) == (1.0, "max")
     assert settings.enable_profiling
     assert settings.sync_forever
+
+
+def test_an_empty_count_source_is_the_default() -> None:
+    settings = proxy_agent.agent_settings(flags("--ca-cert=/ca.crt", "--server-count-source="))
+    assert settings.server_count_source == "default"
 
 
 def test_without_a_ca_nothing_starts() -> None:

@@ -65,6 +65,13 @@ def agent() -> None:
     help="After SIGTERM, leave once nothing has happened this long.",
 )
 @click.option("--count-leases", is_flag=True, help="Count servers by their leases.")
+@click.option(
+    "--count-source",
+    type=click.Choice(["default", "max"]),
+    default="default",
+    show_default=True,
+    help="Leases if they are counted, else servers' word; or the larger of both.",
+)
 @click.option("--lease-selector", default="k8s-app=konnectivity-server", show_default=True, help="Which are servers'.")
 @shared_options
 def run(**options: Any) -> int:
@@ -91,6 +98,7 @@ def agent_settings(options: dict[str, Any]) -> AgentSettings:
         sync_interval_cap_seconds=options["sync_interval_cap"],
         probe_interval_seconds=options["probe_interval"],
         sync_forever=options["sync_forever"],
+        server_count_source=options["count_source"],
         keepalive=keepalive(options),
         token_path=options["token_file"],
         dial_timeout_seconds=options["dial_timeout"],

@@ -51,6 +51,7 @@ def agent_settings(flags: FlagSet) -> AgentSettings:
         sync_interval_cap_seconds=flags.seconds("sync-interval-cap"),
         probe_interval_seconds=flags.seconds("probe-interval"),
         sync_forever=flags.switch("sync-forever"),
+        server_count_source=flags.text("server-count-source") or "default",
         keepalive=Keepalive(max(flags.seconds("keepalive-time"), GRPC_SHORTEST_PING_SECONDS)),
         token_path=optional_path(flags.text("service-account-token-path")),
         drain_linger_seconds=flags.seconds("drain-linger"),
