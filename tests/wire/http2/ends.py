@@ -171,6 +171,8 @@ class Theirs:
         self.received: dict[int, bytearray] = {}
         self.gives_credit = gives_credit
         self._unsent = bytearray()
+        self._unread = bytearray()
+        self._preface_bytes = 0 if is_client else len(frames.PREFACE)
 
     def take(self, limit: int = 1 << 30) -> bytes:
         self._unsent += self.http2.data_to_send()
@@ -179,6 +181,17 @@ class Theirs:
         return taken
 
     def give(self, octets: bytes) -> None:
+        """Frame by frame, because h2 lets settings hold only from the next call on."""
+        self._unread += octets
+        while self._unread:
+            size = self._preface_bytes or 9 + int.from_bytes(self._unread[:3], "big")
+            if len(self._unread) < size:
+                return
+            self._preface_bytes = 0
+            self._receive(bytes(self._unread[:size]))
+            del self._unread[:size]
+
+    def _receive(self, octets: bytes) -> None:
         for event in self.http2.receive_data(octets):
             self.events.append(event)
             if isinstance(event, h2.events.DataReceived):

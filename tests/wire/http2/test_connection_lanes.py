@@ -1,6 +1,5 @@
 """Our client and our server: control ahead, order where it matters, payload straight into the outgoing frame."""
 
-from collections.abc import Iterator
 from itertools import cycle
 from random import Random
 
@@ -8,32 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.wire.http2.ends import BLOCK_BYTES, REQUEST, Ours, open_stream, our_pair, pump, split
+from tests.wire.http2.traffic import TUNNELS, Traffic, carried, messages
 
 from umbilical.wire import packets
 from umbilical.wire.buffer import Block, BlockPool
-from umbilical.wire.grpc import OK, PREFIX_BYTES, RESPONSE_HEADERS, trailers
+from umbilical.wire.grpc import OK, RESPONSE_HEADERS, trailers
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.connection import CONTROL_RESERVE_BYTES, MAX_BACKLOG_BYTES, Profile
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packets import DataPrefix, decode_packet
 
 NARROW = Profile(stream_window_bytes=65_535, connection_window_bytes=65_535)
-
-
-def messages(received: bytes | bytearray) -> list[bytes]:
-    """Cut the payload of a stream into its gRPC messages."""
-    found = []
-    while received:
-        end = PREFIX_BYTES + int.from_bytes(received[1:PREFIX_BYTES], "big")
-        found.append(bytes(received[PREFIX_BYTES:end]))
-        received = received[end:]
-    return found
-
-
-def carried(received: bytes | bytearray, connection_id: int) -> bytes:
-    """The payload of one connection, out of its DATA packets."""
-    decoded = [decode_packet(message, 0, len(message)) for message in messages(received)]
-    return b"".join(p.payload for p in decoded if isinstance(p, packets.Data) and p.connection_id == connection_id)
 
 
 def random_bytes(count: int) -> bytes:
@@ -277,51 +261,26 @@ def test_many_connections_share_one_receive_block() -> None:
         assert carried(server.received[1], 1) == payload
 
 
-@settings(max_examples=30)
+@settings(max_examples=40)
 @given(st.data())
 def test_whatever_is_sent_arrives_in_order_however_it_is_cut(data: st.DataObject) -> None:
-    """Messages, ordered messages and payload of three tunnels in both directions, on one stream."""
     client, server = our_pair(NARROW, NARROW)
     stream, answer = open_stream(client, server)
     server.connection.send_headers(answer, RESPONSE_HEADERS)
-    ends = {"up": (client, stream), "down": (server, answer)}
-    written = {(way, tunnel): b"" for way in ends for tunnel in range(1, 4)}
-    numbers: dict[str, Iterator[int]] = {"up": iter(range(10**6)), "down": iter(range(10**6))}
+    ways = [(client, server, Traffic(client, stream)), (server, client, Traffic(server, answer))]
     for _ in range(data.draw(st.integers(1, 25))):
-        way = data.draw(st.sampled_from(["up", "down"]))
-        end, side = ends[way]
-        tunnel = data.draw(st.integers(1, 3))
+        sender, receiver, traffic = ways[data.draw(st.integers(0, 1))]
         action = data.draw(st.sampled_from(["message", "ordered", "payload", "pump", "trickle"]))
         if action == "payload":
-            payload = random_bytes(data.draw(st.integers(1, 30_000)))
-            count = end.write(side, DataPrefix(1, tunnel), payload)
-            written[way, tunnel] += payload[:count]
+            traffic.payload(data.draw(st.sampled_from(TUNNELS)), data.draw(st.integers(1, 30_000)))
         elif action == "message":
-            end.connection.send_message(side, packets.encode_close_dial(next(numbers[way]) + 1))
+            traffic.message(data.draw(st.sampled_from([0, 100, 70_000])))
         elif action == "ordered":
-            size = len(written[way, tunnel])
-            end.connection.send_ordered(side, packets.encode_close_response(str(size), tunnel))
+            traffic.ordered(data.draw(st.sampled_from(TUNNELS)))
         elif action == "trickle":
-            other = server if way == "up" else client
-            other.give(end.take(data.draw(st.integers(1, 20_000))))
+            receiver.give(sender.take(data.draw(st.integers(1, 20_000))))
         else:
             pump(client, server, cycle([data.draw(st.integers(100, 70_000))]))
     pump(client, server)
-    for way, (receiver, _) in {"up": (server, answer), "down": (client, stream)}.items():
-        _assert_all_arrived(receiver.received.get(1, bytearray()), {t: written[way, t] for t in range(1, 4)})
-
-
-def _assert_all_arrived(received: bytearray, written: dict[int, bytes]) -> None:
-    arrived = dict.fromkeys(written, b"")
-    dial_ids = []
-    for message in messages(received):
-        packet = decode_packet(message, 0, len(message))
-        if isinstance(packet, packets.Data):
-            arrived[packet.connection_id] += packet.payload
-        elif isinstance(packet, packets.CloseResponse):
-            # It carries how much was written before it: not a byte may be missing when it arrives.
-            assert len(arrived[packet.connection_id]) == int(packet.error)
-        elif isinstance(packet, packets.CloseDial):
-            dial_ids.append(packet.dial_id)
-    assert arrived == written
-    assert dial_ids == sorted(dial_ids)
+    for _, receiver, traffic in ways:
+        traffic.assert_arrived(receiver.received.get(1, b""))

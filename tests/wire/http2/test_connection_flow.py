@@ -1,0 +1,142 @@
+"""Flow control under every order of events, `h2` at the other end: it raises when we overrun a window of its own."""
+
+from typing import Final
+
+import h2.events
+import h2.settings
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.wire.http2.ends import REQUEST, Ours, Theirs, pump
+from tests.wire.http2.traffic import TUNNELS, Traffic
+
+from umbilical.wire.grpc import RESPONSE_HEADERS
+from umbilical.wire.http2.connection import Profile
+from umbilical.wire.http2.streams import Stream
+
+SETTING: Final = h2.settings.SettingCodes
+SIZES = st.sampled_from([1, 100, 5_000, 16_384, 40_000, 100_000])
+WINDOWS = st.sampled_from([0, 1, 700, 16_383, 16_384, 30_000, 65_535, 200_000])
+
+
+class FlowControl(RuleBasedStateMachine):
+    """One stream; both ends send when they like, and give credit and carry bytes in pieces when they like."""
+
+    ours: Ours
+    theirs: Theirs
+    stream: Stream
+    traffic: Traffic
+
+    @initialize(ours_is_client=st.booleans(), window=st.sampled_from([65_535, 100_000, 1 << 20]))
+    def open(self, ours_is_client: bool, window: int) -> None:
+        profile = Profile(stream_window_bytes=window, connection_window_bytes=max(window, 70_000))
+        self.ours = Ours(ours_is_client, profile, gives_credit=False)
+        self.theirs = Theirs(not ours_is_client, gives_credit=False)
+        pump(self.ours, self.theirs)
+        if ours_is_client:
+            self.stream = self.ours.connection.open_stream(REQUEST)
+            pump(self.ours, self.theirs)
+            self.theirs.http2.send_headers(1, RESPONSE_HEADERS)
+        else:
+            self.theirs.http2.send_headers(1, REQUEST)
+            pump(self.ours, self.theirs)
+            self.stream = self.ours.stream(1)
+            self.ours.connection.send_headers(self.stream, RESPONSE_HEADERS)
+        self.traffic = Traffic(self.ours, self.stream)
+        self.sent_by_theirs = b""
+        self.settings_sent_by_theirs = 1
+        self.credited_by_ours = 0
+        self.credited_by_theirs = 0
+
+    # ------------------------------------------------------------ ours sends
+
+    @rule(tunnel=st.sampled_from(TUNNELS), size=SIZES)
+    def write_payload(self, tunnel: int, size: int) -> None:
+        self.traffic.payload(tunnel, size)
+
+    @rule(padding=st.sampled_from([0, 0, 0, 500, 20_000, 80_000]))
+    def send_message(self, padding: int) -> None:
+        self.traffic.message(padding)
+
+    @rule(tunnel=st.sampled_from(TUNNELS))
+    def send_ordered(self, tunnel: int) -> None:
+        self.traffic.ordered(tunnel)
+
+    # ------------------------------------------------------------ theirs sends
+
+    @rule(size=SIZES, padding=st.sampled_from([None, None, 0, 255]))
+    def they_send(self, size: int, padding: int | None) -> None:
+        overhead = 0 if padding is None else padding + 1
+        room = min(self.theirs.http2.local_flow_control_window(1), self.theirs.http2.max_outbound_frame_size) - overhead
+        payload = bytes((len(self.sent_by_theirs) % 251,)) * min(size, room)
+        if payload:
+            self.theirs.http2.send_data(1, payload, pad_length=padding)
+            self.sent_by_theirs += payload
+
+    @rule(window=WINDOWS)
+    def they_change_the_initial_window(self, window: int) -> None:
+        self._they_change(SETTING.INITIAL_WINDOW_SIZE, window)
+
+    @rule(size=st.sampled_from([16_384, 17_000, 60_000]))
+    def they_change_the_frame_size(self, size: int) -> None:
+        self._they_change(SETTING.MAX_FRAME_SIZE, size)
+
+    def _they_change(self, setting: h2.settings.SettingCodes, value: int) -> None:
+        """One change at a time: h2 takes the answer to the first of two for an answer to both."""
+        if len(self.theirs.of(h2.events.SettingsAcknowledged)) == self.settings_sent_by_theirs:
+            self.theirs.http2.update_settings({setting: value})
+            self.settings_sent_by_theirs += 1
+
+    # ------------------------------------------------------------ bytes and credit
+
+    @rule(count=st.sampled_from([1, 9, 1_000, 20_000, 1 << 30]))
+    def carry_from_ours(self, count: int) -> None:
+        self.theirs.give(self.ours.take(count))
+
+    @rule(count=st.sampled_from([1, 9, 1_000, 20_000, 1 << 30]))
+    def carry_from_theirs(self, count: int) -> None:
+        self.ours.give(self.theirs.take(count))
+
+    @rule(count=SIZES)
+    def we_give_credit(self, count: int) -> None:
+        count = min(count, len(self.ours.received.get(1, b"")) - self.credited_by_ours)
+        self.ours.connection.credit(self.stream, count)
+        self.credited_by_ours += count
+
+    @rule(count=SIZES)
+    def they_give_credit(self, count: int) -> None:
+        count = min(count, len(self.theirs.received.get(1, b"")) - self.credited_by_theirs)
+        self.theirs.http2.acknowledge_received_data(count, 1)
+        self.credited_by_theirs += count
+
+    # ------------------------------------------------------------ what always holds
+
+    @invariant()
+    def nothing_failed(self) -> None:
+        assert self.ours.connection.failure is None
+        assert "reset" not in self.ours.names()
+        assert self.ours.connection.send_window >= 0
+        assert bytes(self.ours.received.get(1, b"")) == self.sent_by_theirs[: len(self.ours.received.get(1, b""))]
+
+    def teardown(self) -> None:
+        """With credit and windows given at last, every byte that was sent arrives."""
+        if not hasattr(self, "traffic"):
+            return
+        pump(self.ours, self.theirs)
+        self._they_change(SETTING.INITIAL_WINDOW_SIZE, 200_000)
+        while True:
+            before = len(self.theirs.received.get(1, b""))
+            pump(self.ours, self.theirs)
+            self.they_give_credit(1 << 30)
+            self.we_give_credit(1 << 30)
+            pump(self.ours, self.theirs)
+            if len(self.theirs.received.get(1, b"")) == before:
+                break
+        self.nothing_failed()
+        assert bytes(self.ours.received.get(1, b"")) == self.sent_by_theirs
+        self.traffic.assert_arrived(self.theirs.received.get(1, b""))
+        assert not self.ours.connection.has_pending()
+
+
+TestFlowControl = FlowControl.TestCase
+TestFlowControl.settings = settings(max_examples=300, stateful_step_count=50)
