@@ -128,10 +128,15 @@ class AgentTransport(Transport):
 
     def on_data(self, stream: Stream) -> None:
         connection = self.connection
-        size = connection.end - connection.start
         agent = stream.owner
         if isinstance(agent, AgentStream):
             reader = stream.reader
+            start, end = connection.start, connection.end
+            if not connection.end_stream and reader.is_whole(connection.data, start, end):
+                connection_id, payload = packets.find_data(connection.data, start + grpc.PREFIX_BYTES, end)
+                if payload >= 0:
+                    self._on_payload(agent.link, connection_id, connection.view[payload:end])
+                    return
             reader.feed(connection.data, connection.view, connection.start, connection.end)
             try:
                 while reader.next_message():
@@ -145,7 +150,6 @@ class AgentTransport(Transport):
             except ProtocolViolation as violation:
                 self._violated(stream, violation)
                 return
-        connection.credit(stream, size)
         if connection.end_stream:
             self._end_stream(stream, "agent ended its stream")
 

@@ -78,6 +78,10 @@ class Channel(Handler):
         return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "unix"
 
     def on_events(self, mask: int) -> None:
+        if mask == IN:
+            self.readable = True
+            self.owner.on_readable()
+            return
         if mask & HANGUP:
             self.hung_up = True
             self.readable = True

@@ -43,6 +43,8 @@ class ConnectClient(Client):
         self._channel: Final = channel
         self._exchange: Final = exchange
         self._loop: Final = exchange.loop
+        self._sent_packets: Final = exchange.metrics.to_agent
+        self._pause_above: Final = exchange.settings.limits.pause_above_bytes
         self._outlet: Final = Outlet(channel)
         self._heads: Final = heads
         self._head: http1.ConnectHead | None = http1.ConnectHead()
@@ -185,7 +187,7 @@ class ConnectClient(Client):
     def _account(self, agent: AgentStream, prefix: DataPrefix, count: int) -> None:
         agent.transport.connection.payload_written(agent.stream, prefix.for_length(count), count)
         self.bytes_from_client += count
-        self._exchange.metrics.to_agent[DATA] += 1
+        self._sent_packets[DATA] += 1
 
     def _stand_in_line(self, agent: AgentStream) -> None:
         self._in_line = True
@@ -207,7 +209,9 @@ class ConnectClient(Client):
                 break
             count = channel.receive_into(room)
             if count > 0:
-                self._account(agent, prefix, count)
+                connection.payload_written(stream, prefix.for_length(count), count)
+                self.bytes_from_client += count
+                self._sent_packets[DATA] += 1
                 budget -= count
                 if budget <= 0:
                     if channel.readable:
@@ -261,7 +265,7 @@ class ConnectClient(Client):
             self._loop.touch(self)
         if outlet.broken:
             self._gone(f"client failed: {self._channel.error}")
-        elif outlet.waiting_bytes() > self._exchange.settings.limits.pause_above_bytes:
+        elif outlet.waiting_bytes() > self._pause_above:
             self._hold_back(outlet.waiting_bytes())
 
     def _hold_back(self, waiting: int) -> None:
@@ -293,7 +297,7 @@ class ConnectClient(Client):
                 self._finish()
             elif outlet.waiting_bytes() < before:
                 self._exchange.flushing.add(self)  # it moves: its time begins anew
-        elif self._asked_pause and outlet.waiting_bytes() <= self._exchange.settings.limits.pause_above_bytes >> 1:
+        elif self._asked_pause and outlet.waiting_bytes() <= self._pause_above >> 1:
             self._asked_pause = False
             tunnel = self.tunnel
             if tunnel is not None and tunnel.state != ENDED:

@@ -74,6 +74,8 @@ class Endpoint(DialOwner):
         """The server asked us to stop reading."""
         self._workshop: Final = workshop
         self._loop: Final = workshop.loop
+        self._sent_packets: Final = workshop.metrics.from_agent
+        self._pause_above: Final = workshop.limits.pause_above_bytes
         self._dial: Dial | None = None
         self._channel: Channel | None = None
         self._outlet: Outlet | None = None
@@ -140,7 +142,7 @@ class Endpoint(DialOwner):
             if count > 0:
                 connection.payload_written(stream, prefix.for_length(count), count)
                 self.bytes_from_endpoint += count
-                self._workshop.metrics.from_agent[DATA] += 1
+                self._sent_packets[DATA] += 1
                 budget -= count
                 if budget <= 0:
                     if channel.readable:
@@ -173,7 +175,7 @@ class Endpoint(DialOwner):
             self._loop.touch(self)
         if outlet.broken:
             self._end("", f"endpoint failed: {self._error()}")
-        elif outlet.waiting_bytes() > self._workshop.limits.pause_above_bytes:
+        elif outlet.waiting_bytes() > self._pause_above:
             self._hold_back(outlet.waiting_bytes())
 
     def _hold_back(self, waiting: int) -> None:

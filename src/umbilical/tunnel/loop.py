@@ -40,6 +40,8 @@ class Loop:
     def __init__(self) -> None:
         self._epoll: Final = select.epoll()
         self._handlers: Final[dict[int, Handler]] = {}
+        self._fresh: Final[set[int]] = set()
+        """Added since the last poll: an event of that number in hand is its predecessor's."""
         self._again: list[Handler] = []
         self._dirty: list[Handler] = []
         self._timers: Final[list[tuple[float, int, Handler]]] = []
@@ -51,6 +53,7 @@ class Loop:
     def add(self, descriptor: int, handler: Handler, writable: bool) -> None:
         """Watch for input and hang-up, and for room to write if asked; edge-triggered."""
         self._handlers[descriptor] = handler
+        self._fresh.add(descriptor)
         self._epoll.register(descriptor, IN | _RDHUP | _EDGE | (OUT if writable else 0))
 
     def watch_writable(self, descriptor: int) -> None:
@@ -60,6 +63,7 @@ class Loop:
     def add_listener(self, descriptor: int, handler: Handler) -> None:
         """Level-triggered: a turn takes a share of the waiting connections and comes back for more."""
         self._handlers[descriptor] = handler
+        self._fresh.add(descriptor)
         self._epoll.register(descriptor, IN)
 
     def replace(self, descriptor: int, handler: Handler) -> None:
@@ -95,10 +99,14 @@ class Loop:
         self.turns += 1
         foreign: list[tuple[int, int]] = []
         handlers = self._handlers
+        fresh = self._fresh
+        fresh.clear()
         for descriptor, mask in ready:
             handler = handlers.get(descriptor)
             if handler is None:
                 foreign.append((descriptor, mask))
+                continue
+            if fresh and descriptor in fresh:
                 continue
             try:
                 handler.on_events(mask)
@@ -188,8 +196,9 @@ class Deadlines(Handler):
             handler = next(iter(self._due))
             left = self._due[handler] - now
             if left > 0:
-                self._armed = True
-                self._loop.after(left, self)
+                if not self._armed:  # a handler that came back has armed it already
+                    self._armed = True
+                    self._loop.after(left, self)
                 return
             del self._due[handler]
             try:

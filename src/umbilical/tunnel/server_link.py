@@ -55,6 +55,8 @@ class ServerLink(EndpointLink):
         self.hello: metadata.ServerHello | None = None
         self.leaving = False
         self.session: Final = AgentSession()
+        self._connections: Final = self.session.connections
+        self._received: Final = workshop.metrics.to_agent
         self._tls: Final = channel
         self._hello_headers: Final = hello
         self._authority: Final = authority
@@ -110,29 +112,36 @@ class ServerLink(EndpointLink):
     def on_data(self, stream: Stream) -> None:
         connection = self.connection
         reader = stream.reader
-        size = connection.end - connection.start
-        reader.feed(connection.data, connection.view, connection.start, connection.end)
+        start, end = connection.start, connection.end
+        if not connection.end_stream and reader.is_whole(connection.data, start, end):
+            connection_id, payload = packets.find_data(connection.data, start + grpc.PREFIX_BYTES, end)
+            if payload >= 0:
+                self._on_payload(connection_id, connection.view[payload:end])
+                return
+        reader.feed(connection.data, connection.view, start, end)
         try:
             while reader.next_message():
-                connection_id, start = packets.find_data(reader.source, reader.start, reader.end)
-                if start < 0:
-                    self._on_packet(packets.decode_packet(reader.source, reader.start, reader.end))
-                    if self.closed:
-                        return
-                    continue
-                self._workshop.metrics.to_agent[packets.DATA] += 1
-                record = self.session.connections.get(connection_id)
-                if record is None:
-                    self._obey(self.session.stray_data(connection_id))
+                connection_id, payload = packets.find_data(reader.source, reader.start, reader.end)
+                if payload >= 0:
+                    self._on_payload(connection_id, reader.view[payload : reader.end])
                 else:
-                    cast(Endpoint, record.shell).deliver(reader.view[start : reader.end])
+                    self._on_packet(packets.decode_packet(reader.source, reader.start, reader.end))
+                if self.closed:
+                    return
         except ProtocolViolation as violation:
             self._workshop.metrics.stream_error("to_agent", grpc.CODE_NAMES[violation.code])
             self.lose(f"protocol violation by the server: {violation.message}")
             return
-        connection.credit(stream, size)
         if connection.end_stream:
             self.lose("server ended the stream")
+
+    def _on_payload(self, connection_id: int, view: memoryview) -> None:
+        self._received[packets.DATA] += 1
+        record = self._connections.get(connection_id)
+        if record is None:
+            self._obey(self.session.stray_data(connection_id))
+        else:
+            cast(Endpoint, record.shell).deliver(view)
 
     def _on_packet(self, packet: packets.Packet) -> None:
         counts = self._workshop.metrics.to_agent
@@ -145,18 +154,11 @@ class ServerLink(EndpointLink):
         elif isinstance(packet, packets.CloseDial):
             self._obey(session.dial_cancelled(packet.dial_id))
         elif isinstance(packet, packets.Data):
-            self._on_unusual_data(packet)
+            self._on_payload(packet.connection_id, memoryview(packet.payload))
         elif isinstance(packet, packets.Pause):
             self._pause(packet.connection_id, paused=True)
         elif isinstance(packet, packets.Resume):
             self._pause(packet.connection_id, paused=False)
-
-    def _on_unusual_data(self, packet: packets.Data) -> None:
-        record = self.session.connections.get(packet.connection_id)
-        if record is None:
-            self._obey(self.session.stray_data(packet.connection_id))
-        elif packet.payload:
-            cast(Endpoint, record.shell).deliver(memoryview(packet.payload))
 
     def _pause(self, connection_id: int, paused: bool) -> None:
         record = self.session.connections.get(connection_id)

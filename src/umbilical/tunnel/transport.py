@@ -31,6 +31,7 @@ AGENT_PROFILE: Final = Profile(
     stream_window_bytes=4 * KIB * KIB,
     connection_window_bytes=16 * KIB * KIB,
     max_streams=100,
+    credits_on_arrival=True,
 )
 CLIENT_PROFILE: Final = Profile(
     stream_window_bytes=256 * KIB, connection_window_bytes=16 * KIB * KIB, max_streams=10_000

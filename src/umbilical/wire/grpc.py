@@ -1,5 +1,6 @@
 """gRPC over HTTP/2: length-prefixed messages, status and trailers, the headers of a call."""
 
+import struct
 from typing import Final
 
 from umbilical.wire.errors import ProtocolViolation
@@ -40,6 +41,7 @@ CODE_NAMES: Final = (
 MAX_STATUS_DIGITS: Final = 9
 """A status longer than this is no number of ours: real ones have two digits."""
 
+_PREFIX: Final = struct.Struct(">BI")
 _PRINTABLE: Final = frozenset(range(0x20, 0x7F)) - {ord("%")}
 _HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
 
@@ -68,6 +70,16 @@ class MessageReader:
         self._input_view = view
         self._position = start
         self._limit = end
+
+    def is_whole(self, source: bytearray, start: int, end: int) -> bool:
+        """The payload is exactly one message, and none was begun: it lies at `start + PREFIX_BYTES`.
+
+        Nearly all are; this spares the data path the general way.
+        """
+        if self._partial is not None or end - start < PREFIX_BYTES:
+            return False
+        flag, length = _PREFIX.unpack_from(source, start)
+        return not flag and start + PREFIX_BYTES + int(length) == end and length <= MAX_MESSAGE_BYTES
 
     def next_message(self) -> bool:
         if self._partial is not None:

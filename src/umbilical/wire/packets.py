@@ -116,13 +116,39 @@ def find_data(source: bytes | bytearray, start: int, end: int) -> tuple[int, int
     """
     if end - start < 8 or source[start] != 0x08 or source[start + 1] != DATA or source[start + 2] != 0x22:
         return 0, -1
-    inner, position = _length_at(source, start + 3, end)
+    # Lengths of three bytes are ours and of two are Go's; the loop of `_length_at` would cost as much as all the rest.
+    first, second, third = source[start + 3], source[start + 4], source[start + 5]
+    if first >= 0x80 and second >= 0x80 and third < 0x80:
+        inner = first & 0x7F | (second & 0x7F) << 7 | third << 14
+        position = start + 6
+    elif first >= 0x80 and second < 0x80:
+        inner = first & 0x7F | second << 7
+        position = start + 5
+    else:
+        inner, position = _length_at(source, start + 3, end)
     if inner != end - position or inner < 4 or source[position] != 0x08:
         return 0, -1
     connection_id = source[position + 1]
     position += 2
     if connection_id >= 0x80:
         connection_id, position = _length_at(source, position - 1, end)
+    if position + 3 >= end or source[position] != 0x1A:
+        return _find_tail(source, position, end, connection_id)
+    first, second, third = source[position + 1], source[position + 2], source[position + 3]
+    if first >= 0x80 and second >= 0x80 and third < 0x80:
+        length = first & 0x7F | (second & 0x7F) << 7 | third << 14
+        position += 4
+    elif first >= 0x80 and second < 0x80:
+        length = first & 0x7F | second << 7
+        position += 3
+    else:
+        return _find_tail(source, position, end, connection_id)
+    if length != end - position:
+        return 0, -1
+    return connection_id, position
+
+
+def _find_tail(source: bytes | bytearray, position: int, end: int, connection_id: int) -> tuple[int, int]:
     if position >= end or source[position] != 0x1A:
         return 0, -1
     length, position = _length_at(source, position + 1, end)

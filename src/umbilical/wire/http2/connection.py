@@ -16,7 +16,7 @@ from umbilical.wire.http2 import flow, frames
 from umbilical.wire.http2.headers import MAX_HEADER_LIST_BYTES, HeaderDecoder, HeaderList, encode_headers, has_capitals
 from umbilical.wire.http2.inbox import Inbox
 from umbilical.wire.http2.outbox import Outbox
-from umbilical.wire.http2.streams import CLOSED, Stream
+from umbilical.wire.http2.streams import CLOSED, HALF_CLOSED_LOCAL, HALF_CLOSED_REMOTE, OPEN, Stream
 
 NEED_DATA: Final = 0
 DATA: Final = 1
@@ -51,11 +51,14 @@ class Profile:
         stream_window_bytes: int = 1024 * 1024,
         connection_window_bytes: int = 16 * 1024 * 1024,
         max_streams: int = 1_000,
+        credits_on_arrival: bool = False,
     ) -> None:
         self.frame_bytes: Final = frame_bytes
         self.stream_window_bytes: Final = stream_window_bytes
         self.connection_window_bytes: Final = connection_window_bytes
         self.max_streams: Final = max_streams
+        self.credits_on_arrival: Final = credits_on_arrival
+        """Streams are credited as soon as bytes arrive; else the shell calls `credit` when it has dealt with them."""
 
 
 class Connection:
@@ -84,6 +87,7 @@ class Connection:
         self._uncredited = 0
         self._peer_frame_bytes = frames.DEFAULT_FRAME_BYTES
         self._peer_stream_window = frames.DEFAULT_WINDOW_BYTES
+        self._reserve = CONTROL_RESERVE_BYTES
         self._table_update = b""
         self._decoder: Final = HeaderDecoder()
         self._block = bytearray()
@@ -96,6 +100,12 @@ class Connection:
         self._next_own_stream = 1
         self._backlogged: dict[int, Stream] = {}
         self._now = 0.0
+        self._moved = False
+        """Payload has moved since the last ping."""
+        self._credit_connection_at: Final = profile.connection_window_bytes >> 2
+        self._credit_stream_at: Final = profile.stream_window_bytes >> 2
+        self._largest_frame: Final = profile.frame_bytes
+        self._credits_on_arrival: Final = profile.credits_on_arrival
         self._pings: Final = flow.Allowance(flow.PING_BURST, flow.PINGS_PER_SECOND)
         self._settings: Final = flow.Allowance(flow.SETTINGS_BURST, flow.SETTINGS_PER_SECOND)
         self._resets: Final = flow.Allowance(flow.RESET_BURST, flow.RESETS_PER_SECOND)
@@ -177,27 +187,22 @@ class Connection:
         if self._preface_left:
             self._match_preface()
         while inbox.end - inbox.start >= 9 and not self._preface_left:
-            position = inbox.start
-            length = data[position] << 16 | data[position + 1] << 8 | data[position + 2]
-            if length > self._profile.frame_bytes:
+            position = inbox.start + 9
+            high, low, kind, flags, stream_id = frames.HEADER.unpack_from(data, inbox.start)
+            length = high << 8 | low
+            if length > self._largest_frame:
                 raise ProtocolViolation(
-                    frames.FRAME_SIZE_ERROR, f"frame of {length} bytes, at most {self._profile.frame_bytes} allowed"
+                    frames.FRAME_SIZE_ERROR, f"frame of {length} bytes, at most {self._largest_frame} allowed"
                 )
-            end = position + 9 + length
+            end = position + length
             if end > inbox.end:
                 return NEED_DATA
             inbox.start = end
-            kind = data[position + 3]
-            stream_id = (
-                (data[position + 5] & 0x7F) << 24
-                | data[position + 6] << 16
-                | data[position + 7] << 8
-                | data[position + 8]
-            )
+            stream_id &= 0x7FFFFFFF
             if kind == frames.DATA and self._block_stream == 0 and self._settings_seen:
-                event = self._on_data(stream_id, data[position + 4], position + 9, end)
+                event = self._on_data(stream_id, flags, position, end)
             else:
-                event = self._on_frame(kind, data[position + 4], stream_id, position + 9, end)
+                event = self._on_frame(kind, flags, stream_id, position, end)
             if event != _NOTHING:
                 return event
         return NEED_DATA
@@ -243,7 +248,7 @@ class Connection:
             raise ProtocolViolation(frames.FLOW_CONTROL_ERROR, "connection window overrun")
         # Credit on arrival: a tunnel whose reader is slow must not hold the window that all tunnels share.
         self._uncredited += size
-        if self._uncredited >= self._profile.connection_window_bytes >> 2:
+        if self._uncredited >= self._credit_connection_at:
             self._outbox.add_control(frames.window_update_frame(0, self._uncredited))
             self._receive_window += self._uncredited
             self._uncredited = 0
@@ -251,24 +256,30 @@ class Connection:
         if stream is None:
             self._check_known(stream_id, "DATA")
             return _NOTHING  # it was closed on our side; the peer did not know yet
-        if not stream.can_receive():
+        if stream.state > HALF_CLOSED_LOCAL:
             raise ProtocolViolation(frames.STREAM_CLOSED, f"stream {stream_id}: DATA after END_STREAM", stream_id)
         stream.receive_window -= size
         if stream.receive_window < 0:
             raise ProtocolViolation(frames.FLOW_CONTROL_ERROR, f"stream {stream_id}: window overrun", stream_id)
+        self.end_stream = False
         if flags & (frames.PADDED | frames.END_STREAM):
             start, end = self._unpad(flags, start, end)
             if flags & frames.END_STREAM:
+                self.end_stream = True
                 self._ended_remote(stream)
-            self.credit(stream, size - (end - start))
+            if not self._credits_on_arrival:
+                self.credit(stream, size - (end - start))
+        if self._credits_on_arrival:
+            stream.uncredited += size
+            if stream.uncredited >= self._credit_stream_at:
+                self.credit(stream, 0)
         if start < end:
-            self._pings.refill()
-        elif not flags & frames.END_STREAM and not self._pings.spend(self._now):
+            self._moved = True
+        elif not flags & frames.END_STREAM and not self._spend_ping():
             raise ProtocolViolation(frames.ENHANCE_YOUR_CALM, "flood of empty DATA frames")
         self.stream = stream
         self.start = start
         self.end = end
-        self.end_stream = flags & frames.END_STREAM != 0
         return DATA
 
     def _unpad(self, flags: int, start: int, end: int) -> tuple[int, int]:
@@ -401,6 +412,7 @@ class Connection:
                 if stream.send_window > frames.LARGEST_WINDOW_BYTES:
                     raise ProtocolViolation(frames.FLOW_CONTROL_ERROR, f"stream {stream.stream_id}: window too large")
             self._peer_stream_window = value
+            self._reserve = CONTROL_RESERVE_BYTES if value >= frames.DEFAULT_FRAME_BYTES else 0
         elif number == frames.MAX_FRAME_SIZE:
             if not frames.DEFAULT_FRAME_BYTES <= value <= frames.LARGEST_FRAME_BYTES:
                 raise ProtocolViolation(frames.PROTOCOL_ERROR, f"maximum frame size of {value} bytes")
@@ -419,10 +431,17 @@ class Connection:
         if flags & frames.ACK:
             self.text = payload.hex()
             return PING_ANSWERED
-        if not self._pings.spend(self._now) or self._outbox.control_bytes() > MAX_CONTROL_BYTES:
+        if not self._spend_ping() or self._outbox.control_bytes() > MAX_CONTROL_BYTES:
             raise ProtocolViolation(frames.ENHANCE_YOUR_CALM, "too_many_pings")
         self._outbox.add_control(frames.ping_frame(payload, frames.ACK))
         return _NOTHING
+
+    def _spend_ping(self) -> bool:
+        if self._moved:
+            # grpc-go measures each round trip in which data moved with a ping: those are welcome.
+            self._moved = False
+            self._pings.refill()
+        return self._pings.spend(self._now)
 
     def _on_goaway(self, stream_id: int, start: int, end: int) -> int:
         _check_connection_frame("GOAWAY", stream_id)
@@ -465,7 +484,7 @@ class Connection:
     def credit(self, stream: Stream, count: int) -> None:
         """So many payload bytes of this stream have been dealt with: the peer may send as many more."""
         stream.uncredited += count
-        if stream.uncredited >= self._profile.stream_window_bytes >> 2 and stream.can_receive():
+        if stream.uncredited >= self._credit_stream_at and stream.can_receive():
             self._outbox.add_control(frames.window_update_frame(stream.stream_id, stream.uncredited))
             stream.receive_window += stream.uncredited
             stream.uncredited = 0
@@ -588,7 +607,7 @@ class Connection:
     def _charge(self, stream: Stream, size: int) -> None:
         stream.send_window -= size
         self.send_window -= size
-        self._pings.refill()
+        self._moved = True
 
     def _postpone(self, stream: Stream, body: bytes) -> None:
         """Let a message wait, in pieces that any usual window can hold."""
@@ -634,27 +653,30 @@ class Connection:
 
     def payload_room(self, stream: Stream, gap: int) -> memoryview | None:
         """Memory for one payload, cut to the windows, the peer's frame size and our block; None: wait."""
-        if stream.backlog or stream.finish is not None or not stream.can_send():
+        if stream.backlog or stream.finish is not None or stream.state not in (OPEN, HALF_CLOSED_REMOTE):
             return None
         size = self._peer_frame_bytes
-        window = stream.send_window if stream.send_window < self.send_window else self.send_window
-        if self._peer_stream_window >= frames.DEFAULT_FRAME_BYTES:
-            window -= CONTROL_RESERVE_BYTES
-        size = min(size, window)
-        size -= gap - frames.FRAME_HEADER_BYTES
+        window = stream.send_window - self._reserve
+        if window < size:
+            size = window
+        window = self.send_window - self._reserve
+        if window < size:
+            size = window
+        size -= gap - 9
         free = self._outbox.free_bytes() - gap
-        size = min(size, free)
-        if size < SMALLEST_PAYLOAD_BYTES and (size <= 0 or self._peer_stream_window >= frames.DEFAULT_FRAME_BYTES):
+        if free < size:
+            size = free
+        if size < SMALLEST_PAYLOAD_BYTES and (size <= 0 or self._reserve):
             return None
         return self._outbox.room(gap, size)
 
     def payload_written(self, stream: Stream, prefix: bytes, size: int) -> None:
         """A payload of `size` bytes stands behind the gap that `payload_room` left; `prefix` fills the gap."""
         self._outbox.commit(prefix, size)
-        charged = len(prefix) - frames.FRAME_HEADER_BYTES + size
+        charged = len(prefix) + size - 9
         stream.send_window -= charged
         self.send_window -= charged
-        self._pings.refill()
+        self._moved = True
 
     # ------------------------------------------------------------------ the connection as a whole
 

@@ -48,14 +48,15 @@ LARGEST_FRAME_BYTES: Final = 16_777_215
 LARGEST_WINDOW_BYTES: Final = 0x7FFFFFFF
 LARGEST_STREAM_ID: Final = 0x7FFFFFFF
 
-_HEADER: Final = struct.Struct(">HBBBI")
+HEADER: Final = struct.Struct(">HBBBI")
+"""Length (16 bits and 8), type, flags, stream."""
 _U32: Final = struct.Struct(">I")
 _TWO_U32: Final = struct.Struct(">II")
 _SETTING: Final = struct.Struct(">HI")
 
 
 def frame_header(length: int, kind: int, flags: int, stream_id: int) -> bytes:
-    return _HEADER.pack(length >> 8, length & 0xFF, kind, flags, stream_id)
+    return HEADER.pack(length >> 8, length & 0xFF, kind, flags, stream_id)
 
 
 def settings_frame(settings: list[tuple[int, int]]) -> bytes:
