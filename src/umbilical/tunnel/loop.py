@@ -190,18 +190,17 @@ class Deadlines(Handler):
         return len(self._due)
 
     def on_timer(self) -> None:
-        self._armed = False
+        # Armed until the end: a handler that comes back from its own deadline must not set a second timer.
         now = self._loop.now
         while self._due:
             handler = next(iter(self._due))
             left = self._due[handler] - now
             if left > 0:
-                if not self._armed:  # a handler that came back has armed it already
-                    self._armed = True
-                    self._loop.after(left, self)
+                self._loop.after(left, self)
                 return
             del self._due[handler]
             try:
                 handler.on_timer()
             except Exception as error:
                 handler.on_crash(error)
+        self._armed = False

@@ -1,0 +1,171 @@
+"""The data plane under test: the real loop driven turn by turn, real sockets on loopback, owners that record.
+
+These owners inherit from the data plane's classes, which interpreted code cannot do with compiled ones: on the
+compiled build every test file that imports this module is skipped, and the tests through whole programs remain.
+"""
+
+import os
+import ssl
+import time
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+from tests.support.socket_pairs import PATIENCE_SECONDS, tcp_pair
+
+from umbilical.tunnel import loop as loop_module
+from umbilical.tunnel.channel import AGAIN, END, LOST, Channel, Owner, TlsChannel
+from umbilical.tunnel.loop import Handler, Loop
+
+if not str(loop_module.__file__).endswith(".py"):
+    pytest.skip("interpreted classes cannot inherit from the compiled data plane", allow_module_level=True)
+
+KIB: Final = 1024
+
+
+def turn_until(plane: Loop, condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
+    """Turn the loop until the condition holds; what takes longer than this has gone wrong."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the data plane did not get there in time"
+        plane.turn(0.05)
+
+
+def settle(plane: Loop, turns: int = 5) -> None:
+    """A few turns that do not wait: whatever is ready is served."""
+    for _ in range(turns):
+        plane.turn(0.0)
+
+
+def open_files() -> set[tuple[str, str]]:
+    """Every open descriptor with what it leads to."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found.add((name, os.readlink(f"/proc/self/fd/{name}")))
+        except OSError:
+            continue  # the descriptor of this listing itself
+    return found
+
+
+def patterned(size: int) -> bytes:
+    """Bytes of which no two neighbouring stretches are alike, so that loss and exchange both show."""
+    block = b"".join(number.to_bytes(4, "big") for number in range(size // 4 + 1))
+    return block[:size]
+
+
+class Diary(Handler):
+    """A handler that writes down what the loop calls, in a list that several may share."""
+
+    def __init__(self, name: str = "", lines: list[str] | None = None) -> None:
+        self.name = name
+        self.lines: list[str] = [] if lines is None else lines
+        self.masks: list[int] = []
+        self.crashes: list[Exception] = []
+        self.fails_in = ""
+        self.then: Callable[[], None] = _nothing
+
+    def _note(self, what: str) -> None:
+        self.lines.append(f"{self.name} {what}".strip())
+        if self.fails_in == what:
+            raise RuntimeError(f"{self.name} broke in {what}")
+        self.then()
+
+    def on_events(self, mask: int) -> None:
+        self.masks.append(mask)
+        self._note("events")
+
+    def on_again(self) -> None:
+        self._note("again")
+
+    def on_flush(self) -> None:
+        self._note("flush")
+
+    def on_timer(self) -> None:
+        self._note("timer")
+
+    def on_crash(self, error: Exception) -> None:
+        self.crashes.append(error)
+
+
+def _nothing() -> None:
+    """The default of `Diary.then`."""
+
+
+class Reader(Owner):
+    """Owns a channel, reads everything from it, and sends what it was given as far as there is room."""
+
+    def __init__(self, view_bytes: int = 64 * KIB) -> None:
+        self.channel: Channel
+        self.received = bytearray()
+        self.outgoing = memoryview(b"")
+        self.opened = 0
+        self.writable = 0
+        self.ended = False
+        self.lost: list[str] = []
+        self._view = memoryview(bytearray(view_bytes))
+
+    def own(self, channel: Channel) -> Channel:
+        self.channel = channel
+        channel.start(self)
+        return channel
+
+    def is_over(self) -> bool:
+        return self.ended or bool(self.lost)
+
+    def on_open(self) -> None:
+        self.opened += 1
+
+    def on_readable(self) -> None:
+        count = self.channel.receive_into(self._view)
+        if count > 0:
+            self.received += self._view[:count]
+            if self.channel.readable:
+                self.channel.loop.again(self)
+        elif count == END:
+            self.ended = True
+        elif count == LOST:
+            self.lost.append(self.channel.error)
+        else:
+            assert count == AGAIN
+            assert not self.channel.readable
+
+    def on_again(self) -> None:
+        if self.channel.readable and not self.channel.closed:
+            self.on_readable()
+
+    def on_writable(self) -> None:
+        self.writable += 1
+        self.write_on()
+
+    def on_lost(self, reason: str) -> None:
+        self.lost.append(reason)
+
+    def write(self, octets: bytes) -> None:
+        self.outgoing = memoryview(octets)
+        self.write_on()
+
+    def write_on(self) -> None:
+        while self.outgoing:
+            sent = self.channel.send(self.outgoing)
+            assert sent != LOST, self.channel.error
+            if sent == 0:
+                break
+            self.outgoing = self.outgoing[sent:]
+        if self.outgoing or not self.channel.push() or self.channel.has_unsent():
+            self.channel.ask_room()
+
+    def has_sent_all(self) -> bool:
+        return not self.outgoing and not self.channel.has_unsent()
+
+
+def tls_pair(
+    plane: Loop, listener: ssl.SSLContext, dialler: ssl.SSLContext, name: str = "localhost"
+) -> tuple[Reader, Reader]:
+    """Two channels of ours on one loop, the server's first, their handshake just begun."""
+    ours, theirs = tcp_pair()
+    theirs.setblocking(False)
+    server, client = Reader(), Reader()
+    server.own(TlsChannel(plane, ours, listener, None))
+    client.own(TlsChannel(plane, theirs, dialler, name))
+    return server, client
