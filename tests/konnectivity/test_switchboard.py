@@ -1,0 +1,314 @@
+"""The server's rules, event by event. Fault numbers are those of upstream's known faults."""
+
+import pytest
+from tests.playbook import said
+
+from umbilical.konnectivity.commands import CLOSING, ENDED, ESTABLISHED, Tunnel
+from umbilical.konnectivity.metadata import AgentIdentifiers
+from umbilical.konnectivity.routing import AgentLink, Switchyard
+from umbilical.konnectivity.switchboard import CLOSE_ANSWER_SECONDS, LONGEST_ADDRESS, REMEMBERED_ORPHANS, Switchboard
+from umbilical.wire.packets import DialResponse
+
+
+class Scene:
+    """A switchboard, and short words for what happens on it."""
+
+    def __init__(self) -> None:
+        self.board = Switchboard(Switchyard(("default",)))
+        self._keys = 0
+
+    def agent(self, agent_id: str = "a1") -> AgentLink:
+        self._keys += 1
+        link = AgentLink(self._keys, agent_id, AgentIdentifiers())
+        self.board.agent_connected(link)
+        return link
+
+    def dial(self, dial_id: int, address: str = "web:443", at: float = 0.0) -> Tunnel:
+        """A dial that some agent takes."""
+        tunnel = Tunnel(object(), dial_id, address, at)
+        told = said(self.board.dialled(tunnel, "tcp", 0))
+        assert [line.split(" <- ")[1] for line in told] == [f"DIAL_REQ tcp {address} dial={dial_id}"]
+        return tunnel
+
+    def answer(self, link: AgentLink, dial_id: int, connection_id: int = 0, error: str = "") -> list[str]:
+        return said(self.board.agent_answered(link, DialResponse(error, connection_id, dial_id), 1.0))
+
+    def tunnel(self, link: AgentLink, dial_id: int, connection_id: int) -> Tunnel:
+        tunnel = self.dial(dial_id)
+        assert self.answer(link, dial_id, connection_id) == [f"open dial {dial_id} as connection {connection_id}"]
+        return tunnel
+
+    def counts(self) -> tuple[int, int, int]:
+        """Pending, established, closing."""
+        board = self.board
+        return board.pending_count(), board.established_count(), board.closing_count()
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+# ---------------------------------------------------------------------- dials
+
+
+def test_a_dial_without_agents_is_refused_and_counted(scene: Scene) -> None:
+    tunnel = Tunnel(object(), 7, "web:443", 0.0)
+    assert said(scene.board.dialled(tunnel, "tcp", 0)) == ["count no_agent", "refuse dial 7: No agent available"]
+    assert tunnel.state == ENDED
+    assert scene.counts() == (0, 0, 0)
+
+
+def test_a_dial_goes_to_the_agent_as_it_came_and_opens_with_the_agents_connection_id(scene: Scene) -> None:
+    link = scene.agent()
+    tunnel = scene.dial(7)
+    assert scene.counts() == (1, 0, 0)
+    assert scene.answer(link, 7, connection_id=3) == ["open dial 7 as connection 3"]
+    assert (tunnel.state, tunnel.connection_id, tunnel.opened_at) == (ESTABLISHED, 3, 1.0)
+    assert scene.counts() == (0, 1, 0)
+
+
+def test_the_protocol_that_the_client_named_is_the_agents_to_judge(scene: Scene) -> None:
+    scene.agent()
+    tunnel = Tunnel(object(), 7, "/run/x.sock", 0.0)
+    assert said(scene.board.dialled(tunnel, "unix", 0)) == ["a1 <- DIAL_REQ unix /run/x.sock dial=7"]
+
+
+def test_an_agents_error_reaches_the_client_word_for_word(scene: Scene) -> None:
+    link = scene.agent()
+    scene.dial(7)
+    text = "dial tcp 10.0.0.1:1: connect: connection refused"
+    assert scene.answer(link, 7, error=text) == ["count error_response", f"refuse dial 7: {text}"]
+    assert scene.counts() == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("protocol", "address"), [("tcp", "x" * (LONGEST_ADDRESS + 1)), ("t" * 2000, "web:443")])
+def test_an_absurdly_long_dial_never_reaches_an_agent(scene: Scene, protocol: str, address: str) -> None:
+    scene.agent()
+    told = said(scene.board.dialled(Tunnel(object(), 7, address, 0.0), protocol, 0))
+    assert told == ["count error_response", "refuse dial 7: dial address is too long"]
+
+
+def test_a_dial_id_that_is_in_use_at_this_agent_is_refused_and_the_first_dial_lives_on(scene: Scene) -> None:
+    link = scene.agent()
+    scene.dial(7)
+    told = said(scene.board.dialled(Tunnel(object(), 7, "other:1", 0.0), "tcp", 0))
+    assert told == ["count error_response", "refuse dial 7: dial ID is already in use"]
+    assert scene.answer(link, 7, connection_id=1) == ["open dial 7 as connection 1"]
+
+
+@pytest.mark.parametrize("connection_id", [0, 5])
+def test_a_success_without_a_free_connection_id_is_a_refusal(scene: Scene, connection_id: int) -> None:
+    link = scene.agent()
+    first = scene.tunnel(link, 1, 5)
+    scene.dial(7)
+    text = f"agent answered with connection ID {connection_id}, which is not free"
+    assert scene.answer(link, 7, connection_id) == ["count error_response", f"refuse dial 7: {text}"]
+    assert link.connections == {5: first}
+
+
+def test_an_answer_that_nobody_waits_for_is_counted_and_its_connection_closed(scene: Scene) -> None:
+    link = scene.agent()
+    assert scene.answer(link, 99, connection_id=4) == ["count unrecognized_response", "a1 <- CLOSE_REQ connection=4"]
+    assert scene.answer(link, 98, error="refused") == ["count unrecognized_response"]
+
+
+def test_an_agent_that_closes_a_dial_ends_it(scene: Scene) -> None:
+    link = scene.agent()
+    scene.dial(7)
+    assert said(scene.board.agent_cancelled_dial(link, 7)) == ["count error_response", "refuse dial 7: dial closed"]
+    assert said(scene.board.agent_cancelled_dial(link, 7)) == []
+
+
+# ---------------------------------------------------------------------- cancelled dials
+
+
+def test_a_client_that_leaves_during_its_dial_cancels_it_at_the_agent_c6(scene: Scene) -> None:
+    scene.agent()
+    tunnel = scene.dial(7)
+    assert said(scene.board.client_closed(tunnel)) == ["count frontend_close", "a1 <- DIAL_CLS dial=7"]
+    assert tunnel.state == ENDED
+    assert scene.counts() == (0, 0, 0)
+
+
+def test_a_dial_response_after_cancel_closes_the_orphan_connection_c6(scene: Scene) -> None:
+    link = scene.agent()
+    scene.board.client_closed(scene.dial(7))
+    assert scene.answer(link, 7, connection_id=3) == ["count unrecognized_response", "a1 <- CLOSE_REQ connection=3"]
+    assert scene.counts() == (0, 0, 0)
+
+
+def test_a_client_that_leaves_twice_is_heard_once(scene: Scene) -> None:
+    link = scene.agent()
+    dial, tunnel = scene.dial(7), scene.tunnel(link, 8, 1)
+    for gone in (dial, tunnel):
+        assert said(scene.board.client_closed(gone)) != []
+        assert said(scene.board.client_closed(gone)) == []
+
+
+# ---------------------------------------------------------------------- tunnels end
+
+
+def test_a_client_that_closes_waits_for_the_agents_answer(scene: Scene) -> None:
+    link = scene.agent()
+    tunnel = scene.tunnel(link, 7, 3)
+    assert said(scene.board.client_closed(tunnel)) == ["a1 <- CLOSE_REQ connection=3"]
+    assert tunnel.state == CLOSING
+    assert scene.counts() == (0, 1, 1)
+    assert said(scene.board.agent_closed(link, 3, "")) == ["close connection 3, error '': client closed"]
+    assert tunnel.state == ENDED
+    assert scene.counts() == (0, 0, 0)
+
+
+def test_an_endpoint_that_closes_ends_the_tunnel_with_the_agents_error(scene: Scene) -> None:
+    link = scene.agent()
+    scene.tunnel(link, 7, 3)
+    told = said(scene.board.agent_closed(link, 3, "endpoint reads too slowly"))
+    assert told == ["close connection 3, error 'endpoint reads too slowly': endpoint closed"]
+    assert scene.counts() == (0, 0, 0)
+
+
+def test_a_close_answer_for_no_connection_means_nothing(scene: Scene) -> None:
+    link = scene.agent()
+    scene.tunnel(link, 7, 3)
+    assert said(scene.board.agent_closed(link, 4, "Unknown connectID")) == []
+    assert scene.counts() == (0, 1, 0)
+
+
+def test_both_sides_close_at_once_and_the_tunnel_ends_once(scene: Scene) -> None:
+    link = scene.agent()
+    tunnel = scene.tunnel(link, 7, 3)
+    scene.board.client_closed(tunnel)
+    assert len(scene.board.agent_closed(link, 3, "")) == 1
+    assert said(scene.board.agent_closed(link, 3, "Unknown connectID")) == []
+    assert said(scene.board.client_closed(tunnel)) == []
+    assert scene.counts() == (0, 0, 0)
+
+
+def test_data_of_nobodys_connection_is_answered_once_p7(scene: Scene) -> None:
+    link = scene.agent()
+    assert said(scene.board.orphan_data(link, 9)) == ["a1 <- CLOSE_REQ connection=9"]
+    assert said(scene.board.orphan_data(link, 9)) == []
+    assert said(scene.board.orphan_data(link, 0)) == []
+
+
+def test_orphans_are_remembered_within_a_bound_p7(scene: Scene) -> None:
+    link = scene.agent()
+    for connection_id in range(1, REMEMBERED_ORPHANS + 2):
+        assert len(scene.board.orphan_data(link, connection_id)) == 1
+    assert len(link.answered_orphans) == REMEMBERED_ORPHANS
+    assert scene.board.orphan_data(link, REMEMBERED_ORPHANS + 1) == []
+    assert len(scene.board.orphan_data(link, 1)) == 1  # the oldest was forgotten
+
+
+# ---------------------------------------------------------------------- agents come and go
+
+
+def test_two_streams_of_one_agent_id_do_not_cross_c4(scene: Scene) -> None:
+    """Both count their connections from 1; the table hangs on the stream."""
+    old, new = scene.agent("a1"), scene.agent("a1")
+    first = scene.tunnel(old, 1, 1)
+    scene.board.agent_draining(old)
+    scene.board.yard.remove(old)  # so that the next dial goes to the newer stream
+    second = scene.tunnel(new, 2, 1)
+    assert old.connections == {1: first}
+    assert new.connections == {1: second}
+    assert said(scene.board.agent_gone(old, "lost")) == ["close connection 1, error '': lost"]
+    assert first.state == ENDED
+    assert second.state == ESTABLISHED
+    assert scene.counts() == (0, 1, 0)
+
+
+def test_an_answer_on_another_stream_of_the_same_agent_does_not_open_a_dial_c4(scene: Scene) -> None:
+    asked, other = scene.agent("a1"), scene.agent("a1")
+    scene.dial(7)
+    assert scene.answer(other, 7, connection_id=1) == ["count unrecognized_response", "a1 <- CLOSE_REQ connection=1"]
+    assert scene.answer(asked, 7, connection_id=1) == ["open dial 7 as connection 1"]
+
+
+def test_everything_of_a_lost_agent_ends_at_once_c7(scene: Scene) -> None:
+    link = scene.agent()
+    open_one, closing = scene.tunnel(link, 1, 1), scene.tunnel(link, 2, 2)
+    scene.board.client_closed(closing)
+    scene.dial(3)
+    assert said(scene.board.agent_gone(link, "agent lost: reset")) == [
+        "count backend_close",
+        "refuse dial 3: agent disconnected before the dial was answered",
+        "close connection 1, error '': agent lost: reset",
+        "close connection 2, error '': agent lost: reset",
+    ]
+    assert open_one.state == closing.state == ENDED
+    assert scene.counts() == (0, 0, 0)
+    assert link.pending == {}
+    assert link.connections == {}
+
+
+def test_a_lost_agent_gets_no_more_dials(scene: Scene) -> None:
+    scene.board.agent_gone(scene.agent("a1"), "lost")
+    tunnel = Tunnel(object(), 7, "web:443", 0.0)
+    assert said(scene.board.dialled(tunnel, "tcp", 0))[1] == "refuse dial 7: No agent available"
+
+
+def test_a_draining_agent_is_passed_over_while_another_serves(scene: Scene) -> None:
+    draining, steady = scene.agent("a1"), scene.agent("a2")
+    scene.board.agent_draining(draining)
+    assert scene.dial(1).link is steady
+    assert scene.dial(2).link is steady
+
+
+def test_a_draining_agent_that_is_alone_still_serves(scene: Scene) -> None:
+    link = scene.agent()
+    scene.board.agent_draining(link)
+    assert scene.dial(1).link is link
+
+
+# ---------------------------------------------------------------------- time
+
+
+def test_a_dial_that_waited_too_long_is_refused_and_cancelled(scene: Scene) -> None:
+    scene.agent()
+    scene.dial(1, at=10.0)
+    scene.dial(2, at=11.0)
+    assert said(scene.board.time_passed(14.9, 5.0, set())) == []
+    assert said(scene.board.time_passed(15.0, 5.0, set())) == [
+        "count backend_dial_timeout",
+        "refuse dial 1: timed out waiting for backend dial",
+        "a1 <- DIAL_CLS dial=1",
+    ]
+    assert scene.counts() == (1, 0, 0)
+
+
+def test_a_success_after_the_timeout_closes_the_connection(scene: Scene) -> None:
+    link = scene.agent()
+    scene.dial(1, at=0.0)
+    scene.board.time_passed(5.0, 5.0, set())
+    assert scene.answer(link, 1, connection_id=1)[1] == "a1 <- CLOSE_REQ connection=1"
+
+
+def test_without_a_dial_timeout_a_dial_may_wait_for_ever(scene: Scene) -> None:
+    scene.agent()
+    scene.dial(1, at=0.0)
+    assert said(scene.board.time_passed(1e6, 0.0, set())) == []
+
+
+def test_an_agent_whose_stream_takes_nothing_for_a_whole_dial_is_retired(scene: Scene) -> None:
+    link = scene.agent()
+    scene.dial(1, at=0.0)
+    assert said(scene.board.time_passed(5.0, 5.0, {link.key})) == [
+        "count backend_dial_timeout",
+        "refuse dial 1: timed out waiting for backend dial",
+        "retire a1",
+    ]
+
+
+def test_a_close_that_the_agent_never_answers_is_given_up_c9(scene: Scene) -> None:
+    link = scene.agent()
+    tunnel = scene.tunnel(link, 1, 1)
+    scene.board.client_closed(tunnel)
+    assert said(scene.board.time_passed(100.0, 0.0, set())) == []
+    assert said(scene.board.time_passed(100.0 + CLOSE_ANSWER_SECONDS - 1, 0.0, set())) == []
+    text = "agent did not answer the close"
+    told = said(scene.board.time_passed(100.0 + CLOSE_ANSWER_SECONDS, 0.0, set()))
+    assert told == [f"close connection 1, error '{text}': {text}"]
+    assert scene.counts() == (0, 0, 0)
+    assert link.connections == {}
