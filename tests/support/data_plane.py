@@ -63,7 +63,7 @@ class Diary(Handler):
         self.masks: list[int] = []
         self.crashes: list[Exception] = []
         self.fails_in = ""
-        self.then: Callable[[], None] = _nothing
+        self.then: Callable[[], object] = _nothing
 
     def _note(self, what: str) -> None:
         self.lines.append(f"{self.name} {what}".strip())

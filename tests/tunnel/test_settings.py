@@ -1,0 +1,68 @@
+from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from umbilical.tunnel.settings import (
+    MIB,
+    AgentSettings,
+    FrontendMode,
+    Keepalive,
+    Limits,
+    ListenAddress,
+    ServerSettings,
+    TcpFrontend,
+    TlsFiles,
+    TlsPolicy,
+    UnixFrontend,
+)
+
+SERVER = ServerSettings("s1", UnixFrontend(Path("proxy.sock")), ListenAddress("", 8091), TlsFiles())
+AGENT = AgentSettings("a1", "127.0.0.1", 8091, TlsFiles())
+
+
+def test_a_server_starts_with_the_defaults_of_upstream() -> None:
+    assert SERVER.mode is FrontendMode.GRPC
+    assert (SERVER.server_count, SERVER.strategies) == (1, ("default",))
+    assert (SERVER.dial_timeout_seconds, SERVER.graceful_shutdown_seconds) == (0.0, 0.0)
+    assert SERVER.health_listen == ListenAddress("", 8092)
+    assert SERVER.admin_listen == ListenAddress("127.0.0.1", 8095)
+    assert SERVER.tls_policy == TlsPolicy("VersionTLS12", ())
+    assert not SERVER.enable_profiling
+
+
+def test_an_agent_starts_with_the_defaults_of_upstream() -> None:
+    assert (AGENT.sync_interval_seconds, AGENT.sync_interval_cap_seconds, AGENT.probe_interval_seconds) == (1, 10, 1)
+    assert (AGENT.dial_timeout_seconds, AGENT.drain_linger_seconds) == (5.0, 5.0)
+    assert AGENT.health_listen == ListenAddress("", 8093)
+    assert AGENT.admin_listen == ListenAddress("127.0.0.1", 8094)
+    assert AGENT.token_path is None
+    assert not AGENT.sync_forever
+
+
+def test_keepalive_is_an_hour_of_silence_and_twenty_seconds_for_the_answer() -> None:
+    assert (SERVER.agent_keepalive, SERVER.frontend_keepalive, AGENT.keepalive) == (Keepalive(3600.0, 20.0),) * 3
+
+
+def test_a_tunnel_is_paused_long_before_it_is_closed() -> None:
+    limits = Limits()
+    assert limits.pause_above_bytes * 4 <= limits.tunnel_buffer_bytes == 16 * MIB
+    assert limits.concurrent_dials == 1024
+
+
+def test_modes_are_spelled_as_upstream_spells_them() -> None:
+    assert [mode.value for mode in FrontendMode] == ["grpc", "http-connect"]
+
+
+@pytest.mark.parametrize(
+    "value", [SERVER, AGENT, Keepalive(), Limits(), TlsFiles(), TlsPolicy(), ListenAddress("", 1)], ids=repr
+)
+def test_settings_cannot_be_changed_once_made(value: Any) -> None:
+    with pytest.raises(FrozenInstanceError):
+        setattr(value, fields(value)[0].name, None)
+
+
+def test_a_unix_frontend_replaces_a_stale_socket_unless_told_not_to() -> None:
+    assert UnixFrontend(Path("proxy.sock")).replace_existing
+    assert TcpFrontend(ListenAddress("", 8090), TlsFiles()).tls.authority is None
