@@ -66,6 +66,28 @@ def test_the_reader_is_idle_only_between_messages(message: bytes, data: st.DataO
     assert reader.idle()
 
 
+@given(st.binary(max_size=40), st.binary(max_size=6))
+def test_a_payload_that_is_one_message_is_recognised(message: bytes, more: bytes) -> None:
+    reader = MessageReader()
+    source = bytearray(b"\xff" + _framed([message]) + more)
+    assert reader.is_whole(source, 1, len(source)) == (not more)
+    for end in range(1, len(source) - len(more)):
+        assert not reader.is_whole(source, 1, end)
+
+
+def test_nothing_is_whole_while_another_message_is_unfinished() -> None:
+    reader = MessageReader()
+    _feed(reader, _framed([b"unfinished"])[:7])
+    framed = bytearray(_framed([b"whole"]))
+    assert not reader.is_whole(framed, 0, len(framed))
+
+
+@pytest.mark.parametrize("prefix", [b"\x01\0\0\0\0", message_prefix(MAX_MESSAGE_BYTES + 1)])
+def test_what_we_cannot_take_is_never_whole(prefix: bytes) -> None:
+    source = bytearray(prefix + bytes(int.from_bytes(prefix[1:], "big")))
+    assert not MessageReader().is_whole(source, 0, len(source))
+
+
 def test_a_message_that_lies_whole_in_the_buffer_is_not_copied() -> None:
     reader = MessageReader()
     source = bytearray(_framed([b"payload"]))

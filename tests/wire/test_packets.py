@@ -295,6 +295,32 @@ def test_data_in_its_usual_shape_is_found_in_place(connection_id: int, payload: 
     assert surrounded[start : 3 + len(encoded)] == payload
 
 
+@pytest.mark.parametrize("size", [1, 100, 122, 127, 128, 4_096, 16_370, 16_384, 32_768, 65_000, 2_200_000])
+@pytest.mark.parametrize("connection_id", [1, 127, 128, 70_000, 2**35 - 1])
+def test_data_of_every_size_is_found_in_every_form(size: int, connection_id: int) -> None:
+    shortest = reference.data(connection_id, bytes(size)).SerializeToString()
+    assert find_data(shortest, 0, len(shortest)) == (connection_id, len(shortest) - size)
+    assert find_data(shortest, 0, len(shortest) - 1) == (0, -1)
+    if size < 1 << 20:
+        padded = DataPrefix(1, connection_id).for_length(size) + bytes(size)
+        assert find_data(padded, 14, len(padded)) == (connection_id, len(padded) - size)
+        assert find_data(padded, 14, len(padded) - 1) == (0, -1)
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        b"\x08\x04\x22\x86\x80\x00\x08\x01\x1a\x81\x80\x00xx",  # a byte behind the payload
+        b"\x08\x04\x22\x06\x08\x01\x1a\x81\x00xx",
+        b"\x08\x04\x22\x05\x08\x01\x1a\x03x",  # a byte too few
+        b"\x08\x04\x22\x05\x08\x01\x12\x01x",  # an error text instead of the payload
+        b"\x08\x04\x22\x05\x08\xff\xff\xff\xff",  # an identifier without end
+    ],
+)
+def test_data_in_any_other_shape_is_left_to_the_decoder(encoded: bytes) -> None:
+    assert find_data(encoded, 0, len(encoded)) == (0, -1)
+
+
 def _assert_agrees(encoded: bytes) -> None:
     connection_id, start = find_data(b"\xff" + encoded + b"\xff", 1, 1 + len(encoded))
     if start < 0:
@@ -310,11 +336,12 @@ def test_find_data_agrees_with_decode_packet(message: Any, unknown: list[Any]) -
     _assert_agrees(message.SerializeToString() + encode_unknown(unknown))
 
 
-@given(st.data(), st.integers(0, 2**40), st.binary(max_size=12))
+@given(st.data(), st.integers(0, 2**40), st.binary(max_size=12) | st.integers(100, 300).map(bytes))
 def test_find_data_agrees_with_decode_packet_on_mutated_packets(
     data: st.DataObject, connection_id: int, payload: bytes
 ) -> None:
-    encoded = bytearray(DataPrefix(1, connection_id).for_length(len(payload))[14:] + payload)
+    padded = DataPrefix(1, connection_id).for_length(len(payload))[14:] + payload
+    encoded = bytearray(data.draw(st.sampled_from([padded, packets.encode_data(connection_id, payload)])))
     for _ in range(data.draw(st.integers(0, 3))):
         encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
     _assert_agrees(bytes(encoded[: data.draw(st.integers(0, len(encoded)))]))

@@ -223,6 +223,14 @@ def test_a_header_name_with_capitals_resets_the_stream(name: bytes) -> None:
     assert split(server.take()) == [Frame(frames.RST_STREAM, 0, 1, frames.PROTOCOL_ERROR.to_bytes(4, "big"))]
 
 
+def test_a_response_with_capitals_resets_the_stream() -> None:
+    client = greeted_client()
+    client.connection.open_stream(REQUEST)
+    block = encode_headers([*RESPONSE_HEADERS, (b"Serverid", b"1")])
+    client.give(frame(frames.HEADERS, frames.END_HEADERS, 1, block))
+    assert (client.events[-1].name, client.events[-1].code) == ("reset", frames.PROTOCOL_ERROR)
+
+
 def test_trailers_must_end_the_stream_even_before_we_answered() -> None:
     server = greeted_server(HEADERS)
     server.give(frame(frames.HEADERS, frames.END_HEADERS, 1, BLOCK))
@@ -267,6 +275,38 @@ def test_trailers_of_a_forgotten_stream_still_feed_the_header_table() -> None:
     again = encoder.encode([*REQUEST, (b"x-late", b"value")])
     server.give(frame(frames.HEADERS, frames.END_HEADERS, 3, again))
     assert server.last("headers").headers == (*REQUEST, (b"x-late", b"value"))
+
+
+# ---------------------------------------------------------------- credit
+
+
+@pytest.mark.parametrize("padding", [None, 9])
+def test_a_stream_may_be_credited_as_bytes_arrive(padding: int | None) -> None:
+    profile = Profile(stream_window_bytes=65_535, credits_on_arrival=True)
+    server = Ours(False, profile, gives_credit=False)
+    server.give(greeting() + HEADERS)
+    flags = 0 if padding is None else frames.PADDED
+    payload = bytes(8_000) if padding is None else bytes((padding,)) + bytes(8_000 - 1)
+    for _ in range(50):
+        server.give(frame(frames.DATA, flags, 1, payload))
+    granted = sum(int.from_bytes(one.payload, "big") for one in split(server.take()) if one.stream_id == 1)
+    assert 400_000 - 20_000 <= granted <= 400_000
+    assert server.stream(1).receive_window == 65_535 - 400_000 + granted
+    server.give(frame(frames.DATA, flags | frames.END_STREAM, 1, payload) + window_update(1, 1))
+    assert server.events[-2].end_stream
+    assert server.take() == b"", "who sends no more needs no credit"
+
+
+def test_credit_is_given_in_quarters_of_the_window() -> None:
+    server = Ours(False, Profile(stream_window_bytes=80_000), gives_credit=False)
+    server.give(greeting() + HEADERS + frame(frames.DATA, 0, 1, bytes(16_000)) * 2)
+    server.take()
+    stream = server.stream(1)
+    server.connection.credit(stream, 19_999)
+    assert server.take() == b""
+    server.connection.credit(stream, 1)
+    assert split(server.take()) == [Frame(frames.WINDOW_UPDATE, 0, 1, (20_000).to_bytes(4, "big"))]
+    assert stream.receive_window == 80_000 - 12_000
 
 
 # ---------------------------------------------------------------- what is lawful

@@ -185,6 +185,8 @@ def test_the_end_of_a_call_that_finds_the_block_full_follows_after_the_flush() -
     client.connection.close_sending(stream)
     assert stream.finish is not None
     assert answer.finish is not None
+    client.give(frames.window_update_frame(0, 1))
+    assert stream.finish is not None, "a window makes no room in the block"
     pump(client, server)
     assert not client.connection.streams
     assert not server.connection.streams
@@ -196,6 +198,16 @@ def test_a_reset_stays_behind_the_frames_of_its_stream() -> None:
     client.write(stream, DataPrefix(1, 1), b"payload")
     client.connection.reset(stream, frames.CANCEL)
     assert [one.kind for one in split(client.take())] == [frames.DATA, frames.RST_STREAM]
+
+
+def test_a_reset_finds_its_way_past_a_full_block() -> None:
+    client, server = our_pair()
+    stream, _ = open_stream(client, server)
+    fill_block(client, stream, DataPrefix(1, 1))
+    client.connection.reset(stream, frames.CANCEL)
+    pump(client, server)
+    assert server.last("reset").code == frames.CANCEL
+    assert server.connection.failure is None, "the rest is late, not wrong"
 
 
 def test_a_reset_drops_what_waited_for_a_window() -> None:

@@ -11,6 +11,7 @@ import h2.exceptions
 import h2.settings
 import pytest
 from tests.wire.http2.ends import REQUEST, Event, Ours, Theirs, pump
+from tests.wire.http2.traffic import Traffic
 
 from umbilical.wire.grpc import OK, RESPONSE_HEADERS, message_prefix, trailers
 from umbilical.wire.http2 import frames
@@ -223,6 +224,32 @@ def test_a_changed_frame_size_holds_from_its_acknowledgement() -> None:
     client.connection.send_message(stream, bytes(30_000))
     pump(client, server)
     assert len(server.received[1]) == 60_010
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_narrower_settings_are_acknowledged_behind_what_wider_ones_allowed(is_full: bool) -> None:
+    client, server = client_against_h2(settings={SETTING.MAX_FRAME_SIZE: 40_000})
+    stream = client.connection.open_stream(REQUEST)
+    traffic = Traffic(client, stream)
+    for _ in range(3 if is_full else 1):
+        traffic.payload(1, 40_000)
+    server.http2.update_settings({SETTING.MAX_FRAME_SIZE: 16_384, SETTING.INITIAL_WINDOW_SIZE: 0})
+    client.give(server.take())
+    pump(client, server)
+    assert len(server.of(h2.events.SettingsAcknowledged)) == 2
+    traffic.assert_arrived(server.received[1])
+
+
+def test_wider_settings_are_acknowledged_ahead_of_what_they_allow() -> None:
+    client, server = client_against_h2()
+    stream = client.connection.open_stream(REQUEST)
+    traffic = Traffic(client, stream)
+    traffic.payload(1, 10)
+    server.http2.update_settings({SETTING.MAX_FRAME_SIZE: 40_000})
+    client.give(server.take())
+    traffic.message(30_000)
+    pump(client, server)
+    traffic.assert_arrived(server.received[1])
 
 
 def test_h2_accepts_our_padding_rules() -> None:

@@ -96,6 +96,7 @@ class Connection:
         self._block_frames = 0
         self._preface_left = b"" if is_client else frames.PREFACE
         self._settings_seen = False
+        self._acks_owed = 0
         self._highest_peer_stream = 0
         self._next_own_stream = 1
         self._backlogged: dict[int, Stream] = {}
@@ -396,12 +397,21 @@ class Connection:
             return _NOTHING
         if not self._settings.spend(self._now):
             raise ProtocolViolation(frames.ENHANCE_YOUR_CALM, "flood of SETTINGS")
+        window, frame_bytes = self._peer_stream_window, self._peer_frame_bytes
         for number, value in frames.parse_settings(bytes(self.view[start:end])):
             self._apply_setting(number, value)
-        self._send_behind_payload(frames.SETTINGS_ACK)  # what is queued was made under the old settings
+        if self._peer_stream_window < window or self._peer_frame_bytes < frame_bytes:
+            self._acks_owed += 1  # what is queued was made under wider settings and must reach the peer before
+            self._send_acks_owed()
+        else:
+            self._outbox.add_control(frames.SETTINGS_ACK)
         self._settings_seen = True
         self._flush_backlogs()
         return SETTINGS_RECEIVED
+
+    def _send_acks_owed(self) -> None:
+        while self._acks_owed and self._outbox.add_ordered(frames.SETTINGS_ACK):
+            self._acks_owed -= 1
 
     def _apply_setting(self, number: int, value: int) -> None:
         if number == frames.INITIAL_WINDOW_SIZE:
@@ -702,6 +712,8 @@ class Connection:
 
     def after_flush(self) -> None:
         """Room came back: messages that did not fit behind the payload may go now."""
+        if self._acks_owed:
+            self._send_acks_owed()
         if self._backlogged:
             self._flush_backlogs()
 
