@@ -236,7 +236,7 @@ class Attempt(Handler):
         self._dial.on_crash(error)
 
     def abandon(self) -> None:
-        self._loop.remove(self.sock.fileno())
+        self._loop.forget(self.sock.fileno())
         self.sock.close()
 
 
@@ -264,6 +264,8 @@ def _fits(network: str, family: socket.AddressFamily) -> bool:
 
 def _interleaved(addresses: list[Address]) -> list[Address]:
     """The first address, then the other family's first, and so on: whichever works is found soon."""
+    if len(addresses) == 1:
+        return addresses
     first = [address for address in addresses if address[0] == addresses[0][0]]
     second = [address for address in addresses if address[0] != addresses[0][0]]
     mixed: list[Address] = []

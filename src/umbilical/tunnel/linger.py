@@ -24,7 +24,8 @@ class LingerRoom:
         guest = _Guest(channel, self._deadlines)
         channel.owner = guest
         self._deadlines.add(guest)
-        guest.on_readable()
+        if channel.readable:
+            guest.on_readable()
 
     def __len__(self) -> int:
         return len(self._deadlines)

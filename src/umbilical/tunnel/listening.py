@@ -19,8 +19,6 @@ BACKLOG: Final = 4_096
 ACCEPTS_PER_TURN: Final = 64
 EXHAUSTED_SECONDS: Final = 0.1
 """Rest after accept(2) found no free descriptor; the connection waits in the backlog meanwhile."""
-SEND_BUFFER_BYTES: Final = 1024 * 1024
-"""On clients' Unix sockets: a download then needs fewer turns. The kernel cuts it to net.core.wmem_max."""
 
 
 class Listener(Handler):
@@ -64,7 +62,7 @@ class Listener(Handler):
     def close(self) -> None:
         if self._open:
             self._open = False
-            self._loop.remove(self._sock.fileno())
+            self._loop.forget(self._sock.fileno())
             self._sock.close()
 
 

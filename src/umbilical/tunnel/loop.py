@@ -75,6 +75,10 @@ class Loop:
         if self._handlers.pop(descriptor, None) is not None:
             self._epoll.unregister(descriptor)
 
+    def forget(self, descriptor: int) -> None:
+        """Like `remove`, for a descriptor that is closed right behind this call: the kernel then unregisters it."""
+        self._handlers.pop(descriptor, None)
+
     def again(self, handler: Handler) -> None:
         """Call `on_again` in the next turn, which will then not sleep."""
         self._again.append(handler)

@@ -13,7 +13,7 @@ from umbilical.tunnel.connect_frontend import HEAD_SECONDS, ConnectClient
 from umbilical.tunnel.exchange import Admission, Exchange
 from umbilical.tunnel.grpc_frontend import GrpcTransport
 from umbilical.tunnel.interfaces import AgentAuthenticator, AuthenticationRefused
-from umbilical.tunnel.listening import SEND_BUFFER_BYTES, Listener, listen_tcp, listen_unix
+from umbilical.tunnel.listening import Listener, listen_tcp, listen_unix
 from umbilical.tunnel.loop import Deadlines, Loop
 from umbilical.tunnel.outbound import tune
 from umbilical.tunnel.settings import FrontendMode, ServerSettings, UnixFrontend
@@ -112,7 +112,6 @@ class Server:
     def _client_channel(self, sock: socket.socket) -> Channel:
         context = self._frontend_context
         if context is None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
             return Channel(self._loop, sock)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return TlsChannel(self._loop, sock, context, None)
