@@ -3,9 +3,12 @@
 One `Roster` per configured strategy maps a key to the streams that serve it; a stream is in all of them at once.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from umbilical.konnectivity.metadata import AgentIdentifiers
+
+if TYPE_CHECKING:
+    from umbilical.konnectivity.commands import Tunnel
 
 DEFAULT: Final = "default"
 DEST_HOST: Final = "destHost"
@@ -25,9 +28,9 @@ class AgentLink:
         self.identifiers = identifiers
         self.understands_pause = understands_pause
         self.draining = False
-        self.connections: dict[int, object] = {}
+        self.connections: dict[int, Tunnel] = {}
         """By the connection ID that the agent chose; filled by the switchboard."""
-        self.pending: dict[int, object] = {}
+        self.pending: dict[int, Tunnel] = {}
         """By dial ID: asked of this agent, not answered yet; filled by the switchboard."""
         self.answered_orphans: dict[int, None] = {}
         """Connection IDs that nobody owns and whose close was requested already, oldest first."""

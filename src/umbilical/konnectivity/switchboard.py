@@ -3,7 +3,7 @@
 Tables hang on the agent's link, not on its ID: two streams of one agent number their connections alike (fault C4).
 """
 
-from typing import Final, cast
+from typing import Final
 
 from umbilical.konnectivity.commands import (
     CLOSING,
@@ -62,10 +62,9 @@ class Switchboard:
         """Everything that went through this stream ends now; nobody waits for a timeout (faults C7, 126)."""
         self.yard.remove(link)
         commands: list[Command] = []
-        for entry in list(link.pending.values()):
-            commands += self._refuse(cast(Tunnel, entry), DialFailure(FailureReason.AGENT_LOST))
-        for entry in list(link.connections.values()):
-            tunnel = cast(Tunnel, entry)
+        for tunnel in list(link.pending.values()):
+            commands += self._refuse(tunnel, DialFailure(FailureReason.AGENT_LOST))
+        for tunnel in list(link.connections.values()):
             self._end(tunnel)
             commands.append(CloseTunnel(tunnel, "", cause))
         link.connections.clear()
@@ -95,10 +94,9 @@ class Switchboard:
         return [CountDialFailure(metric_reason(failure)), RefuseDial(tunnel, failure)]
 
     def agent_answered(self, link: AgentLink, answer: DialResponse, now: float) -> list[Command]:
-        entry = link.pending.get(answer.dial_id)
-        if entry is None:
+        tunnel = link.pending.get(answer.dial_id)
+        if tunnel is None:
             return self._orphan_answer(link, answer.connection_id)
-        tunnel = cast(Tunnel, entry)
         if answer.error:
             return self._refuse(tunnel, DialFailure(FailureReason.AGENT_ERROR, answer.error))
         if answer.connection_id == 0 or answer.connection_id in link.connections:
@@ -149,19 +147,18 @@ class Switchboard:
 
     def agent_closed(self, link: AgentLink, connection_id: int, error: str) -> list[Command]:
         """CLOSE_RSP: the endpoint ended, or a close that we asked for is done."""
-        entry = link.connections.pop(connection_id, None)
-        if entry is None:
+        tunnel = link.connections.pop(connection_id, None)
+        if tunnel is None:
             return []
-        tunnel = cast(Tunnel, entry)
         cause = "client closed" if tunnel.state == CLOSING else "endpoint closed"
         self._end(tunnel)
         return [CloseTunnel(tunnel, error, cause)]
 
     def agent_cancelled_dial(self, link: AgentLink, dial_id: int) -> list[Command]:
-        entry = link.pending.get(dial_id)
-        if entry is None:
+        tunnel = link.pending.get(dial_id)
+        if tunnel is None:
             return []
-        return self._refuse(cast(Tunnel, entry), DialFailure(FailureReason.AGENT_ERROR, "dial closed"))
+        return self._refuse(tunnel, DialFailure(FailureReason.AGENT_ERROR, "dial closed"))
 
     def _end(self, tunnel: Tunnel) -> None:
         if tunnel.state in (ESTABLISHED, CLOSING):

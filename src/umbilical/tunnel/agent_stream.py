@@ -4,7 +4,7 @@ import logging
 from typing import Final, cast
 
 from umbilical.konnectivity import metadata
-from umbilical.konnectivity.commands import CLOSING, ESTABLISHED, Tunnel
+from umbilical.konnectivity.commands import CLOSING, ESTABLISHED
 from umbilical.konnectivity.routing import AgentLink
 from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.client import Client
@@ -47,6 +47,7 @@ class AgentTransport(Transport):
     def __init__(self, channel: TlsChannel, exchange: Exchange) -> None:
         super().__init__(exchange.loop, channel, agent_side_connection(is_client=False))
         self._exchange: Final = exchange
+        self._received: Final = exchange.metrics.from_agent
         self._peer: Final = channel.peer()
         self._heartbeat: Heartbeat | None = None
         self._streams: Final[set[AgentStream]] = set()
@@ -154,12 +155,11 @@ class AgentTransport(Transport):
             self._end_stream(stream, "agent ended its stream")
 
     def _on_payload(self, link: AgentLink, connection_id: int, view: memoryview) -> None:
-        self._exchange.metrics.from_agent[packets.DATA] += 1
-        entry = link.connections.get(connection_id)
-        if entry is None:
+        self._received[packets.DATA] += 1
+        tunnel = link.connections.get(connection_id)
+        if tunnel is None:
             self._exchange.orphan_data(link, connection_id)
             return
-        tunnel = cast(Tunnel, entry)
         if tunnel.state == ESTABLISHED:
             cast(Client, tunnel.client).deliver(view)
 
@@ -183,10 +183,9 @@ class AgentTransport(Transport):
             self._on_pause(link, packet)
 
     def _on_pause(self, link: AgentLink, packet: packets.Pause | packets.Resume) -> None:
-        entry = link.connections.get(packet.connection_id)
-        if entry is None:
+        tunnel = link.connections.get(packet.connection_id)
+        if tunnel is None:
             return
-        tunnel = cast(Tunnel, entry)
         if tunnel.state not in (ESTABLISHED, CLOSING):
             return
         client = cast(Client, tunnel.client)

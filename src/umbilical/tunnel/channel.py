@@ -6,6 +6,7 @@ one receive and one send per turn instead of one per 16 KiB record.
 
 import socket
 import ssl
+from collections.abc import Callable
 from typing import Final, cast
 
 from umbilical.tunnel.loop import HANGUP, IN, OUT, Handler, Loop
@@ -175,8 +176,11 @@ class TlsChannel(Channel):
         self.tls: Final = context.wrap_bio(
             self._incoming, self._outgoing, server_side=server_name is None, server_hostname=server_name
         )
+        # Given a buffer, SSLObject.read returns a count; its published type knows only the other form.
+        self._read: Final = cast(Callable[[int, memoryview], int], self.tls.read)
         self._shaking_hands = True
         self._socket_readable = False
+        self._ending = False
         self._unsent = memoryview(b"")
 
     def start(self, owner: Owner) -> None:
@@ -191,8 +195,11 @@ class TlsChannel(Channel):
                 self.hung_up = True
             self._shake_hands()
             return
-        if mask & OUT and self._unsent and not self._push():
-            self.readable = True  # the owner learns of the loss by reading
+        if mask & OUT and self._unsent:
+            if not self._push():
+                self.readable = True  # the owner learns of the loss by reading
+            elif self._ending:
+                self.end_sending()
         super().on_events(mask)
 
     def _shake_hands(self) -> None:
@@ -253,7 +260,7 @@ class TlsChannel(Channel):
         filled = False
         while total < size:
             try:
-                count = self._read(view[total:])
+                count = self._read(size - total, view[total:])
             except ssl.SSLWantReadError:
                 if filled or not self._fill():
                     break
@@ -271,10 +278,6 @@ class TlsChannel(Channel):
             return total
         self.readable = False
         return LOST if self.error else AGAIN
-
-    def _read(self, view: memoryview) -> int:
-        # Given a buffer, SSLObject.read returns a count; its published type knows only the other form.
-        return cast(int, cast(object, self.tls.read(len(view), cast(bytearray, view))))
 
     def _read_failed(self, error: ssl.SSLError, total: int) -> int:
         if total:
@@ -326,11 +329,15 @@ class TlsChannel(Channel):
 
     def end_sending(self) -> None:
         if not self._shaking_hands:
-            try:
-                self.tls.unwrap()
-            except (ssl.SSLError, OSError):
-                pass  # it wants the peer's close_notify, which we do not wait for
-            self._push()
+            if not self._ending:
+                self._ending = True
+                try:
+                    self.tls.unwrap()
+                except (ssl.SSLError, OSError):
+                    pass  # it wants the peer's close_notify, which we do not wait for
+            if self._push() and self._unsent:
+                self.ask_room()  # the end must not overtake what the socket has no room for
+                return
         super().end_sending()
 
     def close(self) -> None:
@@ -343,6 +350,8 @@ def _tls_reason(error: Exception) -> str:
     """The cause without OpenSSL's source positions."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verification failed: {error.verify_message}"
+    if isinstance(error, ssl.SSLEOFError):
+        return "TLS: connection ended without close_notify"
     reason = getattr(error, "reason", None)
     if isinstance(reason, str) and reason:
         return "TLS: " + reason.replace("_", " ").lower()

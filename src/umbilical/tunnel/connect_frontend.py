@@ -70,11 +70,12 @@ class ConnectClient(Client):
         state = self._state
         if state == _OPEN:
             self._pump()
+            self._limit_last_bytes()
         elif state == _HEAD:
             self._read_head()
         elif state == _DIALLING:
-            if self._channel.hung_up and not self._may_be_half_closed():
-                self._gone("client gone before the dial was answered")
+            if self._channel.hung_up:
+                self._hung_up_early()
         elif state == _CLOSING and self._channel.hung_up:
             self._finish()
 
@@ -119,18 +120,20 @@ class ConnectClient(Client):
         self._state = _DIALLING
         self._exchange.dial(self, "tcp", address, random.getrandbits(63))
 
-    def _may_be_half_closed(self) -> bool:
+    def _hung_up_early(self) -> None:
         """A client may send its request's bytes early and end its side; one that left nothing to send is gone."""
-        if self._early:
-            return True
-        try:
-            return len(self._channel.sock.recv(1, 2)) > 0  # 2 is MSG_PEEK
-        except OSError:
-            return False
+        count = self._channel.receive_into(_scratch)
+        if count > 0:
+            self._early += bytes(_scratch[:count])
+        elif count != AGAIN and not (count == END and self._early):
+            self._gone("client gone before the dial was answered")
 
     def on_timer(self) -> None:
-        """The head did not come in time, or the last bytes were not read in time."""
-        self._finish()
+        """The head did not come in time, or the last bytes were not taken in time."""
+        if self._state == _OPEN:
+            self._gone("client closed, and the agent did not take its last bytes in time")
+        else:
+            self._finish()
 
     # ------------------------------------------------------------------ what the dial came to
 
@@ -240,6 +243,12 @@ class ConnectClient(Client):
         self._in_line = False
         if self._state == _OPEN:
             self.on_again()
+            self._limit_last_bytes()
+
+    def _limit_last_bytes(self) -> None:
+        """It ended its side and the agent takes nothing now: wait, but not for ever."""
+        if self._channel.hung_up and self._state == _OPEN:
+            self._exchange.flushing.add(self)
 
     def pause(self) -> None:
         self._paused = True
@@ -248,6 +257,7 @@ class ConnectClient(Client):
         self._paused = False
         if self._state == _OPEN:
             self._pump()
+            self._limit_last_bytes()
 
     # ------------------------------------------------------------------ agent to client
 

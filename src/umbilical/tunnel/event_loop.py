@@ -5,10 +5,14 @@ asyncio sees only its own descriptors; the data plane's are served inside `selec
 
 import asyncio
 import selectors
-from collections.abc import Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Mapping
+from contextvars import Context
+from typing import Any, TypeVarTuple
 
 from umbilical.tunnel.loop import HANGUP, IN, OUT, Loop
+
+_Ts = TypeVarTuple("_Ts")
 
 
 class DataPlaneSelector(selectors.BaseSelector):
@@ -43,11 +47,28 @@ class DataPlaneSelector(selectors.BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = []
-        for descriptor, mask in self.data_plane.turn(timeout):
+        for descriptor, mask in self._wait(timeout):
             key = self._keys.get(descriptor)
             if key is not None:
                 ready.append((key, _events(mask) & key.events))
         return ready
+
+    def _wait(self, timeout: float | None) -> list[tuple[int, int]]:
+        """Turn until asyncio has something to do: its descriptors, its time, or a callback that a turn scheduled.
+
+        Going back to asyncio after every turn would cost more than a turn's own overhead.
+        """
+        plane = self.data_plane
+        plane.asyncio_called = False
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            foreign = plane.turn(timeout)
+            if foreign or plane.asyncio_called:
+                return foreign
+            if deadline is not None:
+                timeout = deadline - plane.now
+                if timeout <= 0:
+                    return foreign
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
         return self._keys
@@ -70,11 +91,23 @@ def _events(mask: int) -> int:
 
 
 class EventLoop(asyncio.SelectorEventLoop):
-    """asyncio's loop, with `data_plane` beside it."""
+    """asyncio's loop, with `data_plane` beside it; what a turn schedules here ends the turning."""
 
     def __init__(self) -> None:
         self.data_plane = Loop()
         super().__init__(DataPlaneSelector(self.data_plane))
+
+    def call_soon(
+        self, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        self.data_plane.asyncio_called = True
+        return super().call_soon(callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        self.data_plane.asyncio_called = True
+        return super().call_at(when, callback, *args, context=context)
 
 
 def new_event_loop() -> EventLoop:

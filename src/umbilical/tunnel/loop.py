@@ -49,6 +49,8 @@ class Loop:
         self.now = time.monotonic()
         """The time at which this turn began."""
         self.turns = 0
+        self.asyncio_called = False
+        """A handler scheduled something in asyncio, which must get its turn now."""
 
     def add(self, descriptor: int, handler: Handler, writable: bool) -> None:
         """Watch for input and hang-up, and for room to write if asked; edge-triggered."""

@@ -37,7 +37,7 @@ class Outlet:
         sent = self._channel.send(view)
         if sent < 0:
             self.broken = True
-        elif sent < size:
+        elif sent < size or self._channel.has_unsent():
             self._buffer += view[sent:]
             self._block()
         return False
