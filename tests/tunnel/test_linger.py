@@ -1,0 +1,145 @@
+import socket
+
+import pytest
+from tests.support.data_plane import KIB, Reader, open_files, patterned, settle, tls_pair, turn_until
+from tests.support.socket_pairs import read_to_end, reset, tcp_pair
+from tests.support.tunnel_pki import TunnelPki
+
+from umbilical.tunnel import linger
+from umbilical.tunnel.channel import Channel
+from umbilical.tunnel.linger import LingerRoom
+from umbilical.tunnel.loop import Loop
+
+BULK = patterned(600_000)
+
+
+def lingering(plane: Loop) -> tuple[LingerRoom, Channel, socket.socket]:
+    ours, peer = tcp_pair()
+    return LingerRoom(plane), Reader().own(Channel(plane, ours)), peer
+
+
+def test_a_peer_that_was_still_talking_gets_every_byte_and_no_reset(plane: Loop) -> None:
+    """With a plain close, the unread input would make the kernel throw away what the peer has not fetched yet."""
+    room, channel, peer = lingering(plane)
+    sent = 0
+    while (count := channel.send(BULK)) > 0:
+        sent += count
+    peer.send(b"never read")
+    room.take(channel)
+    peer.send(b"nor this")
+    settle(plane)
+    received = read_to_end(peer)
+    assert len(received) == sent
+    peer.close()
+    turn_until(plane, lambda: channel.closed)
+    assert len(room) == 0
+
+
+def test_a_plain_close_would_have_destroyed_bytes(plane: Loop) -> None:
+    """The control for the test above: this is the fault that lingering is for."""
+    _, channel, peer = lingering(plane)
+    while channel.send(BULK) > 0:
+        pass
+    peer.send(b"never read")
+    channel.close()
+    with pytest.raises(ConnectionResetError):
+        read_to_end(peer)
+
+
+def test_the_peer_sees_our_end_at_once(plane: Loop) -> None:
+    room, channel, peer = lingering(plane)
+    channel.send(b"last words")
+    room.take(channel)
+    assert read_to_end(peer) == b"last words"
+    assert not channel.closed
+    assert len(room) == 1
+    channel.close()
+
+
+def test_the_end_of_the_peer_closes_at_once(plane: Loop) -> None:
+    room, channel, peer = lingering(plane)
+    room.take(channel)
+    peer.send(BULK[:100])
+    peer.close()
+    turn_until(plane, lambda: channel.closed)
+    assert len(room) == 0
+
+
+def test_a_peer_that_ended_before_is_not_waited_for(plane: Loop) -> None:
+    before = open_files()
+    room, channel, peer = lingering(plane)
+    peer.close()
+    turn_until(plane, lambda: channel.hung_up)
+    room.take(channel)
+    settle(plane)
+    assert channel.closed
+    assert len(room) == 0
+    assert open_files() == before
+
+
+def test_a_reset_by_the_peer_closes_at_once(plane: Loop) -> None:
+    room, channel, peer = lingering(plane)
+    room.take(channel)
+    reset(peer)
+    turn_until(plane, lambda: channel.closed)
+    assert len(room) == 0
+
+
+def test_whatever_the_peer_still_sends_is_read_and_dropped(plane: Loop) -> None:
+    room, channel, peer = lingering(plane)
+    room.take(channel)
+    peer.setblocking(False)
+    rest = memoryview(BULK)
+
+    def written() -> bool:
+        nonlocal rest
+        try:
+            rest = rest[peer.send(rest[: 64 * KIB]) :]
+        except BlockingIOError:
+            pass
+        return not rest
+
+    turn_until(plane, written)
+    peer.close()
+    turn_until(plane, lambda: channel.closed)
+
+
+def test_a_peer_that_never_ends_is_left_after_a_while(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert linger.LINGER_SECONDS == 2.0
+    monkeypatch.setattr(linger, "LINGER_SECONDS", 0.05)
+    room, channel, _ = lingering(plane)
+    room.take(channel)
+    assert len(room) == 1
+    turn_until(plane, lambda: channel.closed)
+    assert len(room) == 0
+
+
+def test_a_guest_that_crashes_leaves_the_room(plane: Loop) -> None:
+    room, channel, _ = lingering(plane)
+    room.take(channel)
+    channel.owner.on_crash(RuntimeError("a bug"))
+    assert channel.closed
+    assert len(room) == 0
+
+
+def test_a_channel_that_fails_leaves_the_room(plane: Loop) -> None:
+    room, channel, _ = lingering(plane)
+    room.take(channel)
+    channel.fail("a bug")
+    assert channel.closed
+    assert len(room) == 0
+
+
+def test_a_tls_peer_sees_a_clean_end(plane: Loop, tunnel_pki: TunnelPki) -> None:
+    pki = tunnel_pki
+    server, client = tls_pair(plane, pki.authority.server_context(pki.server), pki.authority.client_context(None))
+    turn_until(plane, lambda: server.opened and client.opened)
+    room = LingerRoom(plane)
+    server.write(b"last words")
+    client.channel.send(b"never read")
+    room.take(server.channel)
+    turn_until(plane, client.is_over)
+    assert (bytes(client.received), client.ended, client.lost) == (b"last words", True, [])
+    client.channel.close()
+    turn_until(plane, lambda: server.channel.closed)
+    assert len(room) == 0
