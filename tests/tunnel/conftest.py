@@ -1,9 +1,11 @@
 """What tests of the data plane share: a loop that is closed again, sockets likewise, and certificates made once."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.support import socket_pairs
+from tests.support.in_process import Stage
 from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 
 from umbilical.tunnel.loop import Loop
@@ -25,3 +27,11 @@ def plane() -> Iterator[Loop]:
 @pytest.fixture(scope="session")
 def tunnel_pki(tmp_path_factory: pytest.TempPathFactory) -> TunnelPki:
     return make_tunnel_pki(tmp_path_factory.mktemp("pki"))
+
+
+@pytest.fixture
+def stage(tunnel_pki: TunnelPki, tmp_path: Path) -> Iterator[Stage]:
+    """An empty stage; whoever a test starts on it is stopped, and must leave nothing behind."""
+    stage = Stage(tunnel_pki, tmp_path)
+    yield stage
+    stage.stop()

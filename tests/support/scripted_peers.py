@@ -1,0 +1,180 @@
+"""An agent and a server that a test plays by hand, packet by packet, against the real other side in this process.
+
+They speak through `h2` and `protobuf`, so that our own wire code judges nothing here.
+"""
+
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import h2.events
+from tests.support import packet_messages
+from tests.support.grpc_channel import GrpcChannel, GrpcStream
+from tests.support.in_process import PATIENCE_SECONDS, RunningServer, Stage
+from tests.support.packet_messages import Packet, PacketType
+from tests.support.tunnel_client import PROXY_PATH
+from tests.support.tunnel_pki import TunnelPki
+
+CONNECT_PATH: Final = "/AgentService/Connect"
+PAUSE: Final = 64
+RESUME: Final = 65
+UNDERSTANDS_PAUSE: Final = ("umbilical-pause", "1")
+Metadata = Sequence[tuple[str, str]]
+
+
+class Channel(GrpcChannel):
+    """A channel that can tell when the peer has dealt with everything that it was sent."""
+
+    ping_answers = 0
+
+    def _apply(self, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.PingAckReceived):
+            self.ping_answers += 1
+        super()._apply(event)
+
+    def catch_up(self) -> None:
+        """Ask for an answer and read up to it: the peer sends it behind what it had to say."""
+        self.http2.ping(b"caughtup")
+        self.flush()
+        before, deadline = self.ping_answers, time.monotonic() + PATIENCE_SECONDS
+        while self.ping_answers == before and not self.ended:
+            self.pump(deadline)
+
+    def take_what_came(self) -> None:
+        """Read without waiting."""
+        try:
+            while not self.ended:
+                self.pump(time.monotonic())
+        except TimeoutError:
+            pass
+
+
+def open_agent_channel(server: RunningServer) -> Channel:
+    """An HTTP/2 connection to the agent port, with the agent's certificate."""
+    pki = server.stage.pki
+    context = pki.authority.client_context(pki.agent, ["h2"])
+    tcp = socket.create_connection(("127.0.0.1", server.agent_port), timeout=PATIENCE_SECONDS)
+    channel = Channel(context.wrap_socket(tcp, server_hostname="127.0.0.1"), f"127.0.0.1:{server.agent_port}")
+    server.stage.leftovers.callback(channel.close)
+    return channel
+
+
+class ScriptedAgent:
+    """Connected to a real server; the test says what it answers."""
+
+    def __init__(
+        self,
+        server: RunningServer,
+        agent_id: str = "scripted",
+        identifiers: str = "",
+        *,
+        channel: Channel | None = None,
+        metadata: Metadata = (),
+    ) -> None:
+        self.channel: Final = channel or open_agent_channel(server)
+        hello = [("agentid", agent_id), ("agentidentifiers", identifiers), *metadata]
+        self.stream: Final = self.channel.open(CONNECT_PATH, hello)
+        self.hello: Final = self.stream.wait_for_headers(PATIENCE_SECONDS)
+        server.stage.eventually(lambda: any(link.agent_id == agent_id for link in _links(server)))
+
+    def send(self, *packets: Any) -> None:
+        """Send packets, all in one write."""
+        self.stream.send_raw(b"".join(framed(packet) for packet in packets))
+
+    def receive(self, kind: PacketType) -> Any:
+        return expect(self.stream, kind)
+
+    def next_dial(self) -> Any:
+        return self.receive(PacketType.DIAL_REQ).dialRequest
+
+    def accept_dial(self, connection_id: int) -> int:
+        """Answer the next dial with success; return its id."""
+        dial_id = int(self.next_dial().random)
+        self.send(packet_messages.dial_response(dial_id, connection_id))
+        return dial_id
+
+    def packets_so_far(self) -> list[Any]:
+        return packets_so_far(self.stream)
+
+    def close(self) -> None:
+        self.channel.close()
+
+
+def _links(server: RunningServer) -> list[Any]:
+    return list(server.server.exchange.links.values())
+
+
+class ScriptedServer:
+    """Listens where a real agent connects; the test says what it sends."""
+
+    def __init__(self, stage: Stage, *, port: int = 0) -> None:
+        self._stage: Final = stage
+        self._context: Final = _server_context(stage.pki)
+        self._listener: Final = socket.create_server(("127.0.0.1", port))
+        self._listener.settimeout(PATIENCE_SECONDS)
+        self.port: Final = int(self._listener.getsockname()[1])
+        stage.leftovers.callback(self._listener.close)
+
+    def accept_channel(self) -> Channel:
+        tcp, _ = self._listener.accept()
+        tcp.settimeout(PATIENCE_SECONDS)
+        channel = Channel(self._context.wrap_socket(tcp, server_side=True), client_side=False)
+        self._stage.leftovers.callback(channel.close)
+        return channel
+
+    def accept_call(self) -> GrpcStream:
+        """The next agent's Connect, not answered yet."""
+        return self.accept_channel().accept(PATIENCE_SECONDS)
+
+    def accept(self, server_id: str = "scripted", count: int = 1, *, metadata: Metadata = ()) -> GrpcStream:
+        """Take the next agent that comes and say hello."""
+        stream = self.accept_call()
+        stream.channel.respond(stream, hello(server_id, count, metadata))
+        return stream
+
+
+def hello(server_id: str = "scripted", count: int = 1, metadata: Metadata = ()) -> list[tuple[str, str]]:
+    return [("serverid", server_id), ("servercount", str(count)), *metadata]
+
+
+def _server_context(pki: TunnelPki) -> Any:
+    return pki.authority.server_context(pki.server, ["h2"])
+
+
+def framed(packet: Any) -> bytes:
+    message: bytes = packet.SerializeToString()
+    return b"\0" + len(message).to_bytes(4, "big") + message
+
+
+def expect(stream: GrpcStream, kind: PacketType) -> Any:
+    """The next packet, which must be of this kind."""
+    packet = stream.receive(PATIENCE_SECONDS)
+    assert packet is not None, f"expected {kind.name}, the stream ended: {stream.trailers}"
+    assert packet.type == kind, f"expected {kind.name}, got {packet}"
+    return packet
+
+
+def open_client_channel(server: RunningServer) -> Channel:
+    """A gRPC client's connection to the frontend."""
+    channel = Channel(server.frontend.connect())
+    server.stage.leftovers.callback(channel.close)
+    return channel
+
+
+def open_proxy_stream(server: RunningServer, channel: Channel | None = None) -> GrpcStream:
+    return (channel or open_client_channel(server)).open(PROXY_PATH)
+
+
+def packets_so_far(stream: GrpcStream) -> list[Any]:
+    """Every packet that has arrived and was not received yet."""
+    channel = stream.channel
+    assert isinstance(channel, Channel)
+    channel.catch_up()
+    return take_packets(stream)
+
+
+def take_packets(stream: GrpcStream) -> list[Any]:
+    packets = [Packet.FromString(message) for message in stream.messages]
+    stream.messages.clear()
+    return packets

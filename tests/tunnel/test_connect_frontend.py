@@ -1,0 +1,330 @@
+"""Clients that ask with CONNECT: the exact bytes they get, and what becomes of them when things go wrong."""
+
+import socket
+import ssl
+import time
+
+import pytest
+from tests.support import packet_messages
+from tests.support.in_process import PATIENCE_SECONDS, RunningServer, Stage, banner, echo, read_to_end, refused_address
+from tests.support.packet_messages import PacketType
+from tests.support.scripted_peers import ScriptedAgent
+
+ESTABLISHED = b"HTTP/1.1 200 Connection Established\r\n\r\n"
+
+
+def connect(server: RunningServer, octets: bytes) -> socket.socket:
+    sock = server.frontend.connect()
+    sock.sendall(octets)
+    return sock
+
+
+def request(address: str, early: bytes = b"") -> bytes:
+    return f"CONNECT {address} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode() + early
+
+
+def receive(sock: socket.socket, size: int) -> bytes:
+    received = b""
+    while len(received) < size and (octets := sock.recv(size - len(received))):
+        received += octets
+    return received
+
+
+def scripted_tunnel(server: RunningServer, agent: ScriptedAgent, connection_id: int = 1) -> socket.socket:
+    client = connect(server, request("web:443"))
+    agent.accept_dial(connection_id)
+    assert receive(client, len(ESTABLISHED)) == ESTABLISHED
+    return client
+
+
+# ---------------------------------------------------------------------- replies
+
+
+def test_success_is_upstreams_line_and_nothing_else(stage: Stage) -> None:
+    server, _ = stage.start_pair()
+    client = connect(server, request(stage.endpoint().serve(echo).address))
+    assert client.recv(1000) == ESTABLISHED
+    client.sendall(b"ping")
+    assert receive(client, 4) == b"ping"
+
+
+def test_without_an_agent_the_client_gets_500(stage: Stage) -> None:
+    server = stage.start_server()
+    assert read_to_end(connect(server, request("web:443"))) == (
+        b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: text/plain\r\n\r\n"
+        b"currently no tunnels available: No agent available"
+    )
+
+
+def test_a_refused_endpoint_is_a_502_with_gos_words(stage: Stage) -> None:
+    server, _ = stage.start_pair()
+    address = refused_address()
+    assert read_to_end(connect(server, request(address))) == (
+        b"HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
+        + f"dial tcp {address}: connect: connection refused".encode()
+    )
+    server.wait_until_quiet()
+    assert server.dial_failures() == {"error_response": 1}
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (b"dial tcp 10.0.0.1:1: i/o timeout", b"504 Gateway Timeout"),
+        (b"context deadline exceeded", b"504 Gateway Timeout"),
+        (b"dial tcp 10.0.0.1:1: socket: too many open files", b"503 Service Unavailable"),
+        (b"dial tcp: lookup web on 10.0.0.10:53: no such host", b"502 Bad Gateway"),
+    ],
+)
+def test_the_agents_words_choose_the_status(stage: Stage, error: bytes, status: bytes) -> None:
+    server = stage.start_server()
+    agent = ScriptedAgent(server)
+    client = connect(server, request("web:443"))
+    agent.send(packet_messages.dial_response(agent.next_dial().random, error=error.decode()))
+    reply = read_to_end(client)
+    assert reply.startswith(b"HTTP/1.1 " + status + b"\r\nConnection: close\r\n")
+    assert reply.endswith(b"\r\n\r\n" + error)
+
+
+def test_another_method_is_405_and_the_connection_may_go_on_with_connect(stage: Stage) -> None:
+    server, _ = stage.start_pair()
+    client = connect(server, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    body = b"this proxy only supports CONNECT passthrough\n"
+    reply = b""
+    while not reply.endswith(body):
+        reply += client.recv(1000)
+    assert reply.startswith(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Type: text/plain; charset=utf-8\r\n")
+    assert b"\r\nX-Content-Type-Options: nosniff\r\n" in reply
+    client.sendall(request(stage.endpoint().serve(echo).address))
+    assert receive(client, len(ESTABLISHED)) == ESTABLISHED
+
+
+def test_another_method_with_a_body_is_405_and_the_end(stage: Stage) -> None:
+    server = stage.start_server()
+    client = connect(server, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody")
+    assert read_to_end(client).startswith(b"HTTP/1.1 405 Method Not Allowed\r\n")
+    server.wait_until_quiet()
+
+
+@pytest.mark.parametrize("garbage", [b"\x16\x03\x01\x02\x00\x01\r\n\r\n", b"hello\r\n", b"CONNECT a b c d\r\n\r\n"])
+def test_garbage_is_400(stage: Stage, garbage: bytes) -> None:
+    server = stage.start_server()
+    reply = read_to_end(connect(server, garbage))
+    assert reply.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"\r\nConnection: close\r\n" in reply
+    assert reply.endswith(b"\r\n\r\n400 Bad Request")
+    server.wait_until_quiet()
+
+
+def test_http_1_0_is_accepted_and_host_is_not_asked_for(stage: Stage) -> None:
+    server, _ = stage.start_pair()
+    client = connect(server, f"CONNECT {stage.endpoint().address} HTTP/1.0\r\n\r\n".encode())
+    assert receive(client, len(ESTABLISHED)) == ESTABLISHED
+
+
+def test_a_head_may_come_byte_by_byte(stage: Stage) -> None:
+    server, _ = stage.start_pair()
+    client = server.frontend.connect()
+    for octet in request(stage.endpoint().serve(echo).address, b"!"):
+        client.send(bytes([octet]))
+    assert receive(client, len(ESTABLISHED) + 1) == ESTABLISHED + b"!"
+
+
+def test_a_head_that_does_not_come_ends_the_connection(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = stage.start_server()
+    client = connect(server, b"CONNECT web:443 HTTP/1.1\r\n")
+    stage.eventually(lambda: server.server.exchange.gauges().http_connections == 1)
+    stage.skip(61, monkeypatch)
+    assert client.recv(100) == b""
+    server.wait_until_quiet()
+
+
+# ---------------------------------------------------------------------- early bytes
+
+
+def test_bytes_that_follow_the_request_early_reach_the_endpoint_first(stage: Stage) -> None:
+    server, _ = stage.start_pair()
+    endpoint = stage.endpoint()
+    early = bytes(range(256)) * 1000  # more than a head may be, and than one read takes
+    client = connect(server, request(endpoint.address, early))
+    far = endpoint.accept()
+    assert receive(client, len(ESTABLISHED)) == ESTABLISHED
+    client.sendall(b"later")
+    assert receive(far, len(early) + 5) == early + b"later"
+
+
+@pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])
+def test_a_client_that_ended_its_side_behind_early_bytes_has_them_delivered(stage: Stage, tcp: bool) -> None:
+    server = stage.start_server(tcp=tcp)
+    agent = ScriptedAgent(server)
+    client = connect(server, request("web:443", b"early"))
+    if isinstance(client, ssl.SSLSocket):
+        client.settimeout(0.0)
+        with pytest.raises(ssl.SSLWantReadError):
+            client.unwrap()  # close_notify goes out, the answer is not waited for
+        client.settimeout(PATIENCE_SECONDS)
+    socket.socket.shutdown(client, socket.SHUT_WR)
+    agent.accept_dial(1)
+    assert agent.receive(PacketType.DATA).data.data == b"early"
+    assert agent.receive(PacketType.CLOSE_REQ).closeRequest.connectID == 1
+
+
+# ---------------------------------------------------------------------- order
+
+
+def test_the_200_line_comes_first_and_alone_c2_c10(stage: Stage) -> None:
+    """DIAL_RSP and DATA arrive in one read: what the client gets in the first turn is the line, no byte more."""
+    server = stage.start_server()
+    agent = ScriptedAgent(server)
+    client = connect(server, request("web:443"))
+    dial_id = agent.next_dial().random
+    client.settimeout(0.0)
+    with stage.stepping() as turn:
+        agent.send(packet_messages.dial_response(dial_id, 1), packet_messages.data(1, b"BANNER\r\n"))
+        assert _first_read(client, turn) == ESTABLISHED
+        assert _first_read(client, turn) == b"BANNER\r\n"
+
+
+def _first_read(client: socket.socket, turn: object) -> bytes:
+    """Turn until something has come; what one turn brought."""
+    assert callable(turn)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        turn()
+        try:
+            return client.recv(1000)
+        except BlockingIOError:
+            continue
+    raise AssertionError("nothing came")
+
+
+def test_the_end_of_the_endpoint_in_the_same_read_comes_behind_the_200_line_c2(stage: Stage) -> None:
+    server = stage.start_server()
+    agent = ScriptedAgent(server)
+    client = connect(server, request("web:443"))
+    dial_id = agent.next_dial().random
+    agent.send(
+        packet_messages.dial_response(dial_id, 1),
+        packet_messages.data(1, b"BANNER\r\n"),
+        packet_messages.close_response(1),
+    )
+    assert read_to_end(client) == ESTABLISHED + b"BANNER\r\n"
+
+
+def test_a_server_first_endpoint_never_overtakes_the_200_line_c2(stage: Stage) -> None:
+    server, _ = stage.start_pair()
+    endpoint = stage.endpoint().serve(banner)
+    for _ in range(50):
+        client = connect(server, request(endpoint.address))
+        assert receive(client, len(ESTABLISHED) + 8) == ESTABLISHED + b"BANNER\r\n"
+        client.close()
+    server.wait_until_quiet()
+
+
+# ---------------------------------------------------------------------- clients that go
+
+
+def test_a_client_that_leaves_during_its_dial_has_it_cancelled_c8(stage: Stage) -> None:
+    server = stage.start_server()
+    agent = ScriptedAgent(server)
+    client = connect(server, request("web:443"))
+    dial_id = agent.next_dial().random
+    client.close()
+    assert agent.receive(PacketType.DIAL_CLS).closeDial.random == dial_id
+    server.wait_until_quiet()
+    assert server.dial_failures() == {"frontend_close": 1}
+
+
+def test_a_tls_client_that_says_goodbye_during_its_dial_has_it_cancelled_c8(stage: Stage) -> None:
+    """Its close_notify is no byte of a request: nobody is there any more."""
+    server = stage.start_server(tcp=True)
+    agent = ScriptedAgent(server)
+    client = connect(server, request("web:443"))
+    assert isinstance(client, ssl.SSLSocket)
+    dial_id = agent.next_dial().random
+    client.settimeout(0.0)
+    with pytest.raises(ssl.SSLWantReadError):
+        client.unwrap()
+    client.close()
+    assert agent.receive(PacketType.DIAL_CLS).closeDial.random == dial_id
+    server.wait_until_quiet()
+
+
+def test_a_client_that_is_gone_when_its_dial_succeeds_leads_to_a_close_c8(stage: Stage) -> None:
+    """Half-closed with early bytes it might still listen; that it does not shows when the 200 line fails."""
+    server = stage.start_server()
+    agent = ScriptedAgent(server)
+    client = connect(server, request("web:443", b"early"))
+    dial_id = agent.next_dial().random
+    client.close()
+    agent.send(packet_messages.dial_response(dial_id, 1))
+    kinds = [agent.stream.receive(PATIENCE_SECONDS).type]
+    while kinds[-1] == PacketType.DATA:
+        kinds.append(agent.stream.receive(PATIENCE_SECONDS).type)
+    assert kinds[-1] == PacketType.CLOSE_REQ
+    agent.send(packet_messages.close_response(1))
+    server.wait_until_quiet()
+
+
+def test_a_client_that_closes_has_its_last_byte_delivered_before_the_close_c1(stage: Stage) -> None:
+    server = stage.start_server()
+    agent = ScriptedAgent(server)
+    client = scripted_tunnel(server, agent)
+    sent = bytes(range(256)) * 391
+    client.sendall(sent)
+    client.close()
+    received = bytearray()
+    while (packet := agent.stream.receive(PATIENCE_SECONDS)).type == PacketType.DATA:
+        received += packet.data.data
+    assert packet.type == PacketType.CLOSE_REQ
+    assert bytes(received) == sent
+    agent.send(packet_messages.close_response(1))
+    server.wait_until_quiet()
+
+
+@pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])
+def test_write_and_close_many_times_and_no_byte_is_missing_c1(stage: Stage, tcp: bool) -> None:
+    server, agent = stage.start_pair(tcp=tcp)
+    endpoint = stage.endpoint()
+    sent = bytes(range(256)) * 390 + bytes(160)
+    assert len(sent) == 100_000
+    for _ in range(40):
+        client = connect(server, request(endpoint.address))
+        far = endpoint.accept()
+        assert receive(client, len(ESTABLISHED)) == ESTABLISHED
+        client.sendall(sent)
+        client.close()
+        assert read_to_end(far) == sent
+        far.close()
+    server.wait_until_quiet()
+    agent.wait_until_idle()
+
+
+def test_the_endpoints_last_bytes_reach_a_client_that_reads_late(stage: Stage) -> None:
+    server, _ = stage.start_pair()
+    endpoint = stage.endpoint()
+    client = connect(server, request(endpoint.address))
+    far = endpoint.accept()
+    far.sendall(bytes(3_000_000))
+    far.close()
+    stage.eventually(lambda: server.server.exchange.gauges().established_connections == 0)
+    assert len(read_to_end(client)) == len(ESTABLISHED) + 3_000_000
+    server.wait_until_quiet()
+
+
+def test_a_client_that_hung_up_while_the_agent_paused_it_does_not_stay_for_ever(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The endpoint may be stuck for good: what the client left behind is waited for, but not without end."""
+    server = stage.start_server()
+    agent = ScriptedAgent(server, metadata=[("umbilical-pause", "1")])
+    client = scripted_tunnel(server, agent)
+    agent.stream.send_raw(b"\0\0\0\0\6\x08\x40\x7a\x02\x08\x01")  # PAUSE of connection 1
+    agent.channel.catch_up()
+    client.sendall(b"never taken")
+    client.close()
+    time.sleep(0.05)
+    stage.skip(61, monkeypatch)
+    assert agent.receive(PacketType.CLOSE_REQ).closeRequest.connectID == 1
+    agent.send(packet_messages.close_response(1))
+    server.wait_until_quiet()
