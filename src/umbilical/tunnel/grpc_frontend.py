@@ -397,7 +397,12 @@ class GrpcClient(Client):
         self._up.clear()
         self.credit(0)
         farewell = packets.encode_close_response(error, tunnel.connection_id)
-        if self._down:
+        if self._opened_turn == self._loop.turns and not self._down_in_line:
+            # An end in the same flush as DIAL_RSP would find no connection at the client, which then waits for ever.
+            self._down_in_line = True
+            self._loop.again(self)
+            self._farewell = farewell
+        elif self._down:
             self._farewell = farewell
         else:
             self._say_farewell(farewell)
