@@ -397,3 +397,23 @@ def test_the_prefix_of_the_last_length_is_kept() -> None:
 def test_a_padded_length_is_three_bytes_of_the_same_number(length: int) -> None:
     encoded = packets.padded_length(length)
     assert protobuf.read_varint(encoded, 0, 3) == (length, 3)
+
+
+@given(
+    kind=st.integers(0, 6),
+    fields=st.lists(st.tuples(st.sampled_from([0x08, 0x0A, 0x10, 0x12, 0x18, 0x1A]), st.integers(0, 300)), max_size=4),
+)
+def test_the_short_way_to_decode_a_control_packet_agrees_with_protobuf(
+    kind: int, fields: list[tuple[int, int]]
+) -> None:
+    body = b"".join(
+        bytes((tag,)) + (protobuf.encode_varint(value) if tag & 7 == 0 else bytes((value % 5,)) + b"abcd"[: value % 5])
+        for tag, value in fields
+    )
+    tag = (0x12, 0x1A, 0x2A, 0x32, 0x22, 0x3A, 0x42)[kind]
+    message = (bytes((8, kind)) if kind else b"") + protobuf.encode_bytes(tag, body)
+    try:
+        ours = decode(message)
+    except ProtocolViolation:
+        return
+    assert_equal(ours, parse(message))

@@ -5,7 +5,6 @@ The 200 line goes out alone, before any byte of the endpoint; those wait for the
 """
 
 import logging
-import random
 import time
 from email.utils import formatdate
 from typing import Final, cast
@@ -118,7 +117,7 @@ class ConnectClient(Client):
         self._head = None
         self._early = early
         self._state = _DIALLING
-        self._exchange.dial(self, "tcp", address, random.getrandbits(63))
+        self._exchange.dial(self, "tcp", address, self._exchange.next_dial_id())
 
     def _hung_up_early(self) -> None:
         """A client may send its request's bytes early and end its side; one that left nothing to send is gone."""

@@ -67,6 +67,7 @@ class Exchange(Handler):
         self.proxy_streams = 0
         self._admission: Final = admission
         self._last_key = 0
+        self._last_dial_id = random.getrandbits(26)
         self._sweeping = False
 
     # ------------------------------------------------------------------ agents
@@ -117,6 +118,11 @@ class Exchange(Handler):
             self.loop.after(SWEEP_SECONDS, self)
         self._obey(self.board.dialled(tunnel, protocol, random.getrandbits(30)))
         return tunnel
+
+    def next_dial_id(self) -> int:
+        """For clients that bring none. Upstream draws 63 random bits; unique within this server is enough."""
+        self._last_dial_id += 1
+        return self._last_dial_id
 
     def client_closed(self, tunnel: Tunnel) -> None:
         """It asked to close, or went away; the answer, if it can still hear one, comes by `Client.closed`."""

@@ -178,6 +178,9 @@ def decode_packet(source: bytes | bytearray, start: int, end: int) -> Packet:
     and are merged with those of the same kind. Every payload must be well-formed, also one that is replaced: a
     peer that is sent these bytes as they are would refuse them and end its stream.
     """
+    usual = _decode_usual(source, start, end)
+    if usual is not None:
+        return usual
     kind = DIAL_REQ  # enum 0 is absent on the wire
     payload = extension = _NO_PAYLOAD
     position = start
@@ -205,6 +208,72 @@ def decode_packet(source: bytes | bytearray, start: int, end: int) -> Packet:
     if found.number != expected:
         raise ProtocolViolation(protobuf.INVALID_ARGUMENT, f"{_type_name(kind)} packet without its payload")
     return _packet_of(kind, found)
+
+
+def _decode_usual(source: bytes | bytearray, start: int, end: int) -> Packet | None:
+    """A dial or close packet as every encoder writes it: type, one short payload, known fields, each once, in order.
+
+    None for anything else. A dial costs four such packets; the general way takes three times as long.
+    """
+    if end - start < 4 or end - start > 120:
+        return None
+    kind = DIAL_REQ
+    position = start
+    if source[position] == 0x08:
+        kind = source[position + 1]
+        position += 2
+    if kind > DIAL_CLS or source[position] != _USUAL_TAGS[kind] or source[position + 1] != end - position - 2:
+        return None
+    position += 2
+    fields = _USUAL_FIELDS[kind]
+    last_field = 0
+    first_text = second_text = ""
+    number = last_number = 0
+    while position < end - 1:
+        tag = source[position]
+        if tag >> 3 <= last_field or tag not in fields:
+            return None
+        last_field = tag >> 3
+        if tag & 7 == protobuf.VARINT:
+            number = last_number
+            last_number, position = protobuf.read_varint(source, position + 1, end)
+        else:
+            length = source[position + 1]
+            position += 2
+            if length >= 0x80 or position + length > end:
+                return None
+            first_text = second_text
+            try:
+                second_text = source[position : position + length].decode()
+            except UnicodeDecodeError:
+                return None
+            position += length
+    if position != end or last_number >> 63 or number >> 63:
+        return None
+    return _usual_packet(kind, last_field, first_text, second_text, number, last_number)
+
+
+_USUAL_TAGS: Final = (0x12, 0x1A, 0x2A, 0x32, 0x00, 0x3A)
+"""Tags of the payloads by packet type; 0 for DATA, which does not come here."""
+_USUAL_FIELDS: Final = (b"\x0a\x12\x18", b"\x0a\x10\x18", b"\x08", b"\x0a\x10", b"", b"\x08")
+"""Tags of the fields within."""
+
+
+def _usual_packet(
+    kind: int, last_field: int, first_text: str, text: str, number: int, last_number: int
+) -> Packet | None:
+    """Only with all fields that the type has when it is in use; fewer are told apart by the general way."""
+    if kind == DIAL_REQ:
+        return DialRequest(first_text, text, last_number) if last_field == 3 and first_text else None
+    if kind == DIAL_RSP:
+        if last_field != 3 or first_text or (text and number) or not (text or number):
+            return None
+        return DialResponse(text, number, last_number)
+    if kind == CLOSE_REQ:
+        return CloseRequest(last_number) if last_field == 1 and not text else None
+    if kind == CLOSE_RSP:
+        return CloseResponse(text, last_number) if last_field == 2 and last_number and not first_text else None
+    return CloseDial(last_number) if last_field == 1 and not text else None
 
 
 def _type_name(kind: int) -> str:
