@@ -78,7 +78,7 @@ class AgentTransport(Transport):
             elif stream.owner is not None:
                 self._end_stream(stream, "agent ended its stream")
             else:
-                self.connection.finish(stream, grpc.trailers(grpc.INTERNAL, "the stream ended before it began"))
+                self.finish(stream, grpc.INTERNAL, "the stream ended before it began")
         elif event == http2.RESET and stream is not None:
             self._drop(stream, f"agent reset its stream (HTTP/2 error {connection.code})")
 
@@ -97,9 +97,7 @@ class AgentTransport(Transport):
 
     def _refuse(self, stream: Stream, status: int, text: str) -> None:
         logger.warning("agent refused peer=%s: %s", self._peer, text)
-        headers = [*grpc.RESPONSE_HEADERS, *grpc.trailers(status, text)]
-        self.connection.finish(stream, headers)
-        self.touch()
+        self.finish(stream, status, text)
 
     def refuse(self, stream: Stream, text: str) -> None:
         """Authentication failed."""
@@ -198,13 +196,11 @@ class AgentTransport(Transport):
 
     def _violated(self, stream: Stream, violation: ProtocolViolation) -> None:
         self._exchange.metrics.stream_error("from_agent", grpc.CODE_NAMES[violation.code])
-        self.connection.finish(stream, grpc.trailers(violation.code, violation.message))
-        self.touch()
+        self.finish(stream, violation.code, violation.message)
         self._drop(stream, f"protocol violation by the agent: {violation.message}")
 
     def _end_stream(self, stream: Stream, reason: str) -> None:
-        self.connection.finish(stream, grpc.trailers(grpc.OK, ""))
-        self.touch()
+        self.finish(stream, grpc.OK, "")
         self._drop(stream, reason)
 
     def retire(self, agent: AgentStream, reason: str) -> None:

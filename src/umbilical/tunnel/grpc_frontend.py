@@ -77,7 +77,7 @@ class GrpcTransport(Transport):
                 path = value
         if path != PROXY_PATH:
             text = f"unknown method {path.decode('utf-8', 'replace')}"
-            self.connection.finish(stream, [*grpc.RESPONSE_HEADERS, *grpc.trailers(grpc.UNIMPLEMENTED, text)])
+            self.finish(stream, grpc.UNIMPLEMENTED, text)
             return
         client = GrpcClient(self, stream, self._exchange)
         stream.owner = client
@@ -115,7 +115,7 @@ class GrpcTransport(Transport):
         if isinstance(client, GrpcClient):
             client.end(grpc.OK, "")
         else:
-            self.connection.finish(stream, grpc.trailers(grpc.OK, ""))
+            self.finish(stream, grpc.OK, "")
 
     def on_closed(self, reason: str) -> None:
         if self._heartbeat is not None:
@@ -430,8 +430,7 @@ class GrpcClient(Client):
     def end(self, status: int, text: str) -> None:
         """The client ended the stream or broke its rules: answer with a status and forget it."""
         self.gone("client ended its stream" if status == grpc.OK else f"protocol violation: {text}")
-        self._transport.connection.finish(self._stream, grpc.trailers(status, text))
-        self._transport.touch()
+        self._transport.finish(self._stream, status, text)
 
     def gone(self, cause: str) -> None:
         if self._stream.owner is None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from umbilical.tunnel.channel import AGAIN, END, Channel, Owner
 from umbilical.tunnel.loop import Loop
+from umbilical.wire import grpc
 from umbilical.wire.buffer import Block, BlockPool
 from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2.connection import Connection, Profile
@@ -118,6 +119,12 @@ class Transport(Owner):
         """HEADERS, RESET, GOAWAY, PING_ANSWERED, SETTINGS_RECEIVED."""
 
     # ------------------------------------------------------------------ out
+
+    def finish(self, stream: Stream, status: int, text: str) -> None:
+        """Server: end a call with its status; alone, with the headers of a response, if it was not answered yet."""
+        trailers = grpc.trailers(status, text)
+        self.connection.finish(stream, trailers if stream.answered else [*grpc.RESPONSE_HEADERS, *trailers])
+        self.touch()
 
     def touch(self) -> None:
         if not self._dirty:
