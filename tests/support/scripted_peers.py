@@ -166,6 +166,16 @@ def open_proxy_stream(server: RunningServer, channel: Channel | None = None) -> 
     return (channel or open_client_channel(server)).open(PROXY_PATH)
 
 
+def open_ended(channel: Channel, path: str) -> GrpcStream:
+    """Begin a call and end it with the same frame."""
+    stream = GrpcStream(channel, channel.http2.get_next_available_stream_id())
+    channel.streams[stream.stream_id] = stream
+    pseudo = [(":method", "POST"), (":scheme", "https"), (":path", path), (":authority", "localhost")]
+    channel.http2.send_headers(stream.stream_id, [*pseudo, ("agentid", "hasty")], end_stream=True)
+    channel.flush()
+    return stream
+
+
 def packets_so_far(stream: GrpcStream) -> list[Any]:
     """Every packet that has arrived and was not received yet."""
     channel = stream.channel

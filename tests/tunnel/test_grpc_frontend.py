@@ -14,11 +14,12 @@ from tests.support.scripted_peers import (
     ScriptedAgent,
     expect,
     open_client_channel,
+    open_ended,
     open_proxy_stream,
     packets_so_far,
     take_packets,
 )
-from tests.support.tunnel_client import GrpcDial, receive_exactly
+from tests.support.tunnel_client import PROXY_PATH, GrpcDial, receive_exactly
 
 
 def scripted_tunnel(
@@ -321,6 +322,13 @@ def test_an_unknown_method_is_unimplemented_by_trailers_alone(stage: Stage) -> N
     assert stream.response_headers["grpc-message"] == "unknown method /ProxyService/Nothing"
 
 
+def test_a_stream_that_ends_before_it_begins_is_ok_by_trailers_alone(stage: Stage) -> None:
+    stream = open_ended(open_client_channel(stage.start_server("grpc")), PROXY_PATH)
+    stream.wait_for_end()
+    assert stream.trailers is not None
+    assert (stream.trailers[":status"], stream.trailers["grpc-status"]) == ("200", "0")
+
+
 # ---------------------------------------------------------------------- clients that go
 
 
@@ -360,19 +368,11 @@ def test_close_and_end_during_the_dial_cancel_it(stage: Stage) -> None:
     server.wait_until_quiet()
 
 
-def _finish(stream: GrpcStream) -> None:
-    stream.finish()
-
-
-def _cancel(stream: GrpcStream) -> None:
-    stream.cancel()
-
-
 def _vanish(stream: GrpcStream) -> None:
     stream.channel.close()
 
 
-@pytest.mark.parametrize("leave", [_finish, _cancel, _vanish])
+@pytest.mark.parametrize("leave", [GrpcStream.finish, GrpcStream.cancel, _vanish])
 def test_a_client_that_leaves_an_open_tunnel_closes_it_at_the_agent_c8(
     stage: Stage, leave: Callable[[GrpcStream], None]
 ) -> None:
@@ -384,7 +384,7 @@ def test_a_client_that_leaves_an_open_tunnel_closes_it_at_the_agent_c8(
     server.wait_until_quiet()
 
 
-@pytest.mark.parametrize("leave", [_finish, _cancel, _vanish])
+@pytest.mark.parametrize("leave", [GrpcStream.finish, GrpcStream.cancel, _vanish])
 def test_a_client_that_leaves_during_its_dial_has_it_cancelled_c8(
     stage: Stage, leave: Callable[[GrpcStream], None]
 ) -> None:
