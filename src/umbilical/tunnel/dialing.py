@@ -44,6 +44,7 @@ class DialDesk:
         self._limit: Final = limit
         self._active: Final[set[Dial]] = set()
         self._line: Final[deque[Dial]] = deque()
+        self._serving_line = False
 
     def dial(self, owner: DialOwner, network: str, address: str) -> "Dial":
         dial = Dial(self, owner, network, address)
@@ -60,11 +61,20 @@ class DialDesk:
         if dial not in self._active:
             return  # it never left the line, where a finished one is passed over
         self._active.discard(dial)
-        while self._line and len(self._active) < self._limit:
-            following = self._line.popleft()
-            if not following.is_over():
-                self._active.add(following)
-                following.start()
+        if self._line and not self._serving_line:
+            self._serve_line()
+
+    def _serve_line(self) -> None:
+        """A dial may fail as it starts and so bring us here again: the flag keeps a long line off the stack."""
+        self._serving_line = True
+        try:
+            while self._line and len(self._active) < self._limit:
+                following = self._line.popleft()
+                if not following.is_over():
+                    self._active.add(following)
+                    following.start()
+        finally:
+            self._serving_line = False
 
     def under_way(self) -> int:
         return len(self._active)
@@ -82,6 +92,8 @@ class Dial(Handler):
         self._address: Final = address
         self._candidates: list[Address] = []
         self._attempts: Final[list[Attempt]] = []
+        self._looks_up = ""
+        """The name, while its lookup is under way."""
         self._first_error = ""
         self._over = False
 
@@ -94,8 +106,9 @@ class Dial(Handler):
         except dial_failure.BadAddress as error:
             self._fail(dial_failure.bad_address_text(self.network, error))
             return
-        literal = _literal(host or "127.0.0.1", port)
+        literal = _literal(host or ("::1" if self.network == "tcp6" else "127.0.0.1"), port)
         if literal is None:
+            self._looks_up = host
             self._desk.resolver.resolve(self, host, port)
         else:
             self.resolved([literal])
@@ -103,6 +116,7 @@ class Dial(Handler):
     def resolved(self, addresses: list[Address]) -> None:
         if self._over:
             return
+        self._looks_up = ""
         wanted = [address for address in addresses if _fits(self.network, address[0])]
         if not wanted:
             host = dial_failure.split_host_port(self._address)[0]
@@ -165,6 +179,8 @@ class Dial(Handler):
             return dial_failure.dial_timeout_text(self.network, self._attempts[0].address)
         if self._first_error:
             return self._first_error
+        if self._looks_up:
+            return dial_failure.lookup_timeout_text(self.network, self._looks_up)
         return dial_failure.dial_timeout_text(self.network, self._address)
 
     def on_crash(self, error: Exception) -> None:

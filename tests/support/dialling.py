@@ -1,0 +1,92 @@
+"""Dials under test: owners that record, a resolver with a script, and a listener that answers no connect."""
+
+import socket
+from typing import Final
+
+from tests.support.data_plane import turn_until
+from tests.support.socket_pairs import kept
+
+from umbilical.tunnel.dialing import Address, Dial, DialDesk, DialOwner
+from umbilical.tunnel.loop import Loop
+
+
+class Caller(DialOwner):
+    """Wants one dial and writes down how it went."""
+
+    def __init__(self) -> None:
+        self.sock: socket.socket | None = None
+        self.mask = 0
+        self.failures: list[str] = []
+
+    def is_over(self) -> bool:
+        return self.sock is not None or bool(self.failures)
+
+    def dial_succeeded(self, sock: socket.socket, mask: int) -> None:
+        assert self.sock is None
+        self.sock, self.mask = kept(sock), mask
+
+    def dial_failed(self, text: str) -> None:
+        self.failures.append(text)
+
+
+class ScriptedResolver:
+    """Knows the names it was told; a name with a text fails with it, any other waits for `answer`."""
+
+    def __init__(self, names: dict[str, list[Address] | str] | None = None) -> None:
+        self.names: Final = names or {}
+        self.waiting: list[Dial] = []
+        self.asked: list[tuple[str, int]] = []
+
+    def resolve(self, dial: Dial, host: str, port: int) -> None:
+        self.asked.append((host, port))
+        known = self.names.get(host)
+        if known is None:
+            self.waiting.append(dial)
+        elif isinstance(known, str):
+            dial.unresolved(known)
+        else:
+            dial.resolved(known)
+
+
+def desk(
+    plane: Loop, resolver: ScriptedResolver | None = None, timeout_seconds: float = 10.0, limit: int = 100
+) -> DialDesk:
+    return DialDesk(plane, resolver or ScriptedResolver(), timeout_seconds, limit)
+
+
+def ask(plane: Loop, where: DialDesk, address: str, network: str = "tcp") -> Caller:
+    """One dial to its end."""
+    caller = Caller()
+    where.dial(caller, network, address)
+    turn_until(plane, caller.is_over)
+    return caller
+
+
+def failure(plane: Loop, where: DialDesk, address: str, network: str = "tcp") -> str:
+    caller = ask(plane, where, address, network)
+    assert caller.sock is None
+    (text,) = caller.failures
+    return text
+
+
+def listening(host: str = "127.0.0.1", backlog: int = 64) -> tuple[socket.socket, int]:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = kept(socket.create_server((host, 0), family=family, backlog=backlog))
+    return sock, sock.getsockname()[1]
+
+
+def closed_port(host: str = "127.0.0.1") -> int:
+    """Return a port that nobody listens on, as far as one can know."""
+    sock, port = listening(host)
+    sock.close()
+    return port
+
+
+def silent_port(host: str = "127.0.0.1") -> int:
+    """Return a port where a connect gets no answer: its backlog is full, so the kernel drops what comes."""
+    sock, port = listening(host, backlog=0)
+    for _ in range(3):
+        filler = kept(socket.socket(sock.family))
+        filler.setblocking(False)
+        filler.connect_ex((host, port))
+    return port
