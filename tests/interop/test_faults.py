@@ -242,12 +242,15 @@ def test_p7_orphan_data_is_answered_with_one_close_request(server_alone: TunnelP
 
 def test_a_reset_by_the_endpoint_ends_the_tunnel_and_nothing_else(pair: TunnelPair) -> None:
     def reset(sock: socket.socket) -> None:
+        # Not before the tunnel is known to be open: a reset that meets the connect is a failed dial.
+        sock.recv(1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
     with endpoint(reset) as address, endpoint(echo) as other:
         bystander = pair.frontend().open(other)
         for _ in range(20):
             tunnel = pair.frontend().open(address)
+            tunnel.send(b"x")
             assert receive_to_end(tunnel) == b""
             tunnel.close()
         bystander.send(b"still here")

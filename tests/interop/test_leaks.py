@@ -1,0 +1,197 @@
+"""Nothing is left behind: after thousands of tunnels that ended in every way, files and tables are as before."""
+
+import itertools
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import pytest
+from tests.interop.conftest import FAULTY, StartPair
+from tests.interop.endpoints import echo, endpoint, refused_address
+from tests.interop.namespace import BLACKHOLE
+from tests.support.tunnel_client import DialRefused, Frontend, receive_exactly, receive_to_end
+from tests.support.tunnel_pair import Shape, TunnelPair, wait_until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+
+TUNNELS: Final = 5000
+SERVER_GAUGES: Final = ("established_connections", "pending_backend_dials", "http_connections")
+PROXY_STREAMS: Final = 'grpc_connections{service_method="Proxy"}'
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    echo: str
+    closing: str
+    resetting: str
+    flooding: str
+
+
+def _close_at_first_byte(sock: socket.socket) -> None:
+    sock.recv(1)
+
+
+def _reset_at_first_byte(sock: socket.socket) -> None:
+    sock.recv(1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+
+def _flood(sock: socket.socket) -> None:
+    while True:
+        sock.sendall(bytes(65536))
+
+
+@contextmanager
+def _endpoints() -> Iterator[Endpoints]:
+    with ExitStack() as stack:
+        behaviours = (echo, _close_at_first_byte, _reset_at_first_byte, _flood)
+        yield Endpoints(*(stack.enter_context(endpoint(behaviour)) for behaviour in behaviours))
+
+
+def _client_closes(frontend: Frontend, to: Endpoints) -> None:
+    tunnel = frontend.open(to.echo)
+    tunnel.send(b"ping")
+    assert receive_exactly(tunnel, 4) == b"ping"
+    tunnel.close()
+
+
+def _client_aborts(frontend: Frontend, to: Endpoints) -> None:
+    tunnel = frontend.open(to.echo)
+    tunnel.send(bytes(100_000))
+    tunnel.abort()
+
+
+def _endpoint_closes(frontend: Frontend, to: Endpoints) -> None:
+    tunnel = frontend.open(to.closing)
+    tunnel.send(b"x")
+    assert receive_to_end(tunnel) == b""
+    tunnel.close()
+
+
+def _endpoint_resets(frontend: Frontend, to: Endpoints) -> None:
+    tunnel = frontend.open(to.resetting)
+    tunnel.send(b"x")
+    receive_to_end(tunnel)
+    tunnel.close()
+
+
+def _client_goes_in_a_flood(frontend: Frontend, to: Endpoints) -> None:
+    tunnel = frontend.open(to.flooding)
+    tunnel.receive(1000)
+    tunnel.abort()
+
+
+def _both_close(frontend: Frontend, to: Endpoints) -> None:
+    tunnel = frontend.open(to.closing)
+    tunnel.send(b"x")
+    tunnel.close()
+
+
+def _dial_is_refused(frontend: Frontend, to: Endpoints) -> None:
+    with pytest.raises(DialRefused):
+        frontend.open(refused_address())
+
+
+def _client_goes_during_the_dial(frontend: Frontend, to: Endpoints) -> None:
+    frontend.dial(f"{BLACKHOLE}:4321").abandon()
+
+
+def _client_goes_as_the_dial_succeeds(frontend: Frontend, to: Endpoints) -> None:
+    frontend.dial(to.echo).abandon()
+
+
+def _client_says_nothing(frontend: Frontend, to: Endpoints) -> None:
+    frontend.connect().close()
+
+
+ENDS: Final[tuple[Callable[[Frontend, Endpoints], None], ...]] = (
+    _client_closes,
+    _client_aborts,
+    _endpoint_closes,
+    _endpoint_resets,
+    _client_goes_in_a_flood,
+    _both_close,
+    _dial_is_refused,
+    _client_goes_during_the_dial,
+    _client_goes_as_the_dial_succeeds,
+    _client_says_nothing,
+)
+
+
+@pytest.mark.parametrize("frontend", ["uds", "tcp-mtls"])
+@pytest.mark.parametrize("mode", ["grpc", "http-connect"])
+def test_nothing_is_left_of_thousands_of_tunnels(start_pair: StartPair, mode: str, frontend: str) -> None:
+    pair = start_pair(Shape(FAULTY, FAULTY, mode, frontend))
+    with _endpoints() as to:
+        # What is made once and kept (resolver, pools) exists from here on.
+        _run(pair, to, len(ENDS) * 2)
+        _wait_until_empty(pair)
+        before = _open_files(pair)
+        _run(pair, to, TUNNELS // 4)
+        _wait_until_empty(pair)
+        wait_until(lambda: _open_files(pair) == before, f"open files are as before: {before}", 30)
+
+
+def test_nothing_is_left_of_tunnels_whose_agent_or_server_was_killed(start_pair: StartPair) -> None:
+    pair = start_pair(Shape(FAULTY, FAULTY, "grpc", "uds"))
+    with _endpoints() as to:
+        server_files = pair.server.open_files()
+        for _ in range(3):
+            tunnels = [pair.frontend().open(to.echo) for _ in range(20)]
+            pair.agent.kill()
+            for tunnel in tunnels:
+                assert receive_to_end(tunnel) == b""
+                tunnel.close()
+            pair.start_agent()
+        _wait_until_empty(pair)
+        wait_until(lambda: pair.server.open_files() == server_files, "the server's files are as before")
+        agent_files = pair.agent.open_files()
+        for _ in range(3):
+            tunnels = [pair.frontend().open(to.echo) for _ in range(20)]
+            pair.server.kill()
+            for tunnel in tunnels:
+                tunnel.abort()
+            pair.start_server()
+            pair.wait_ready()
+        _wait_until_empty(pair)
+        wait_until(lambda: pair.agent.open_files() == agent_files, "the agent's files are as before")
+
+
+def _run(pair: TunnelPair, to: Endpoints, count: int) -> None:
+    """Run the ends in turn, a few at a time, so that they also meet each other."""
+    frontend = pair.frontend()
+    turns = itertools.islice(itertools.cycle(ENDS), count)
+    guard = threading.Lock()
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        while not failures:
+            with guard:
+                end = next(turns, None)
+            if end is None:
+                return
+            try:
+                end(frontend, to)
+            except BaseException as error:
+                failures.append(error)
+
+    workers = [threading.Thread(target=work, name="client") for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(300)
+    if failures:
+        raise failures[0]
+
+
+def _open_files(pair: TunnelPair) -> tuple[int, int]:
+    return pair.server.open_files(), pair.agent.open_files()
+
+
+def _wait_until_empty(pair: TunnelPair) -> None:
+    for gauge in (*SERVER_GAUGES, PROXY_STREAMS):
+        wait_until(lambda name=gauge: pair.server_metric(name) == 0, f"{gauge} is 0", 30)  # type: ignore[misc]
+    wait_until(lambda: pair.agent_metric("open_endpoint_connections") == 0, "no endpoint is connected", 30)
