@@ -1,8 +1,12 @@
-"""Names to addresses for the agent's dials, in threads: getaddrinfo blocks, and honours the machine's own rules."""
+"""Names to addresses for the agent's dials, in threads: getaddrinfo blocks, and honours the machine's own rules.
+
+The threads are daemons, unlike a ThreadPoolExecutor's: a lookup that hangs must not keep the agent from leaving.
+"""
 
 import asyncio
+import queue
 import socket
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
 from typing import Final
 
 from umbilical.konnectivity import dial_failure
@@ -15,34 +19,45 @@ THREADS: Final = 32
 class ThreadedResolver:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop: Final = loop
-        self._threads: ThreadPoolExecutor | None = None
+        self._questions: Final[queue.SimpleQueue[tuple[Dial, str, int] | None]] = queue.SimpleQueue()
+        self._under_way = 0
+        self._threads = 0
 
     def resolve(self, dial: Dial, host: str, port: int) -> None:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="resolver")
-        future = self._threads.submit(_look_up, host, port)
-        future.add_done_callback(lambda done: self._hand_over(dial, host, done))
+        self._under_way += 1
+        if self._threads < min(self._under_way, THREADS):
+            self._threads += 1
+            threading.Thread(target=self._work, name=f"resolver-{self._threads}", daemon=True).start()
+        self._questions.put((dial, host, port))
 
-    def _hand_over(self, dial: Dial, host: str, done: "Future[list[Address]]") -> None:
-        if done.cancelled():
-            return
-        try:
-            self._loop.call_soon_threadsafe(self._answer, dial, host, done)
-        except RuntimeError:
-            pass  # the loop has closed: the agent is leaving
+    def _work(self) -> None:
+        while (question := self._questions.get()) is not None:
+            dial, host, port = question
+            answer: list[Address] | Exception = []
+            if not dial.is_over():  # its time may have run out in line
+                try:
+                    answer = _look_up(host, port)
+                except Exception as error:
+                    answer = error
+            try:
+                self._loop.call_soon_threadsafe(self._answer, dial, host, answer)
+            except RuntimeError:
+                return  # the loop has closed: the agent is leaving
 
-    def _answer(self, dial: Dial, host: str, done: "Future[list[Address]]") -> None:
-        error = done.exception()
-        if error is None:
-            dial.resolved(done.result())
-        elif isinstance(error, socket.gaierror) and error.errno in (socket.EAI_NONAME, socket.EAI_NODATA):
+    def _answer(self, dial: Dial, host: str, answer: list[Address] | Exception) -> None:
+        self._under_way -= 1
+        if not isinstance(answer, Exception):
+            dial.resolved(answer)
+        elif isinstance(answer, socket.gaierror) and answer.errno in (socket.EAI_NONAME, socket.EAI_NODATA):
             dial.unresolved(dial_failure.lookup_error_text(dial.network, host, _name_server()))
         else:
             dial.unresolved(dial_failure.lookup_error_text(dial.network, host, _name_server(), "server misbehaving"))
 
     def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        """Lookups that are under way end by themselves; nobody waits for them."""
+        for _ in range(self._threads):
+            self._questions.put(None)
+        self._threads = 0
 
 
 def _look_up(host: str, port: int) -> list[Address]:

@@ -1,0 +1,185 @@
+import asyncio
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.interop.namespace import own_namespace
+from tests.support.dialling import Caller, listening
+
+from umbilical.tunnel import resolver as resolver_module
+from umbilical.tunnel.dialing import Address, DialDesk
+from umbilical.tunnel.event_loop import data_plane_of_running_loop, new_event_loop
+from umbilical.tunnel.resolver import THREADS, ThreadedResolver
+
+SECONDS = 20.0
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(SECONDS):
+            await main()
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(limited())
+
+
+async def outcome(resolver: ThreadedResolver, address: str, network: str = "tcp", seconds: float = 10.0) -> Caller:
+    """One dial through the resolver, to its end."""
+    desk = DialDesk(data_plane_of_running_loop(), resolver, seconds, 100)
+    caller = Caller()
+    desk.dial(caller, network, address)
+    while not caller.is_over():
+        await asyncio.sleep(0.005)
+    return caller
+
+
+def test_a_name_of_this_machine_is_found_and_dialled() -> None:
+    _, port = listening()
+
+    async def main() -> None:
+        resolver = ThreadedResolver(asyncio.get_running_loop())
+        caller = await outcome(resolver, f"localhost:{port}", "tcp4")
+        assert caller.sock is not None
+        assert caller.sock.getpeername() == ("127.0.0.1", port)
+        resolver.close()
+
+    run(main)
+
+
+@pytest.mark.root
+def test_a_name_that_nobody_knows_reads_as_in_go(tmp_path: Path) -> None:
+    async def main() -> None:
+        resolver = ThreadedResolver(asyncio.get_running_loop())
+        caller = await outcome(resolver, "no-such-name.example:80")
+        assert caller.failures == ["dial tcp: lookup no-such-name.example on 127.0.0.1:53: no such host"]
+        resolver.close()
+
+    with own_namespace(tmp_path):
+        run(main)
+
+
+@pytest.mark.parametrize("host", ["x" * 70 + ".example", "a..b"])
+def test_a_name_that_is_none_fails_without_a_question(host: str) -> None:
+    async def main() -> None:
+        resolver = ThreadedResolver(asyncio.get_running_loop())
+        (text,) = (await outcome(resolver, f"{host}:80")).failures
+        assert text.startswith(f"dial tcp: lookup {host}")
+        resolver.close()
+
+    run(main)
+
+
+def test_an_answer_that_comes_after_the_time_limit_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+
+    def slow(host: str, port: int) -> list[Address]:
+        go_on.wait(SECONDS)
+        return [(socket.AF_INET, "127.0.0.1", port)]
+
+    monkeypatch.setattr(resolver_module, "_look_up", slow)
+
+    async def main() -> None:
+        resolver = ThreadedResolver(asyncio.get_running_loop())
+        caller = await outcome(resolver, "slow:80", seconds=0.05)
+        assert caller.failures == ["dial tcp: lookup slow: i/o timeout"]
+        go_on.set()
+        await asyncio.sleep(0.05)
+        assert caller.sock is None
+        assert len(caller.failures) == 1
+        resolver.close()
+
+    run(main)
+
+
+def test_many_names_are_looked_up_side_by_side_and_more_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = listening(backlog=200)[1]
+    all_here = threading.Barrier(THREADS + 1)
+
+    def meet(host: str, port: int) -> list[Address]:
+        if host.startswith("first"):
+            all_here.wait(SECONDS)
+        return [(socket.AF_INET, "127.0.0.1", port)]
+
+    monkeypatch.setattr(resolver_module, "_look_up", meet)
+
+    async def main() -> None:
+        resolver = ThreadedResolver(asyncio.get_running_loop())
+        desk = DialDesk(data_plane_of_running_loop(), resolver, 10.0, 1000)
+        callers = [Caller() for _ in range(THREADS + 20)]
+        for number, caller in enumerate(callers):
+            desk.dial(caller, "tcp", f"{'first' if number < THREADS else 'later'}{number}:{port}")
+        await asyncio.to_thread(all_here.wait, SECONDS)
+        while not all(caller.is_over() for caller in callers):
+            await asyncio.sleep(0.005)
+        assert all(caller.sock is not None for caller in callers)
+        resolver.close()
+
+    run(main)
+
+
+def test_a_dial_that_was_given_up_in_line_costs_no_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a dead name server would keep every thread busy for dials that nobody waits for."""
+    go_on = threading.Event()
+    looked_up: list[str] = []
+
+    def slow(host: str, port: int) -> list[Address]:
+        looked_up.append(host)
+        go_on.wait(SECONDS)
+        raise socket.gaierror(socket.EAI_NONAME, "no")
+
+    monkeypatch.setattr(resolver_module, "_look_up", slow)
+
+    async def main() -> None:
+        resolver = ThreadedResolver(asyncio.get_running_loop())
+        desk = DialDesk(data_plane_of_running_loop(), resolver, 10.0, 1000)
+        callers = [Caller() for _ in range(THREADS + 20)]
+        dials = [desk.dial(caller, "tcp", f"name{number}:80") for number, caller in enumerate(callers)]
+        for dial in dials[THREADS:]:
+            dial.cancel()
+        go_on.set()
+        while not all(caller.is_over() for caller in callers[:THREADS]):
+            await asyncio.sleep(0.005)
+        resolver.close()
+        assert sorted(looked_up) == sorted(f"name{number}" for number in range(THREADS))
+
+    run(main)
+
+
+def test_closing_before_and_after_use_is_harmless() -> None:
+    async def main() -> None:
+        resolver = ThreadedResolver(asyncio.get_running_loop())
+        resolver.close()
+        used = ThreadedResolver(asyncio.get_running_loop())
+        await outcome(used, "localhost:1")
+        used.close()
+        used.close()
+
+    run(main)
+
+
+_LEAVING = """
+import asyncio, time
+from umbilical.tunnel import resolver
+from umbilical.tunnel.dialing import DialDesk, DialOwner
+from umbilical.tunnel.event_loop import data_plane_of_running_loop, new_event_loop
+
+resolver._look_up = lambda host, port: time.sleep(3600)
+
+async def main():
+    threaded = resolver.ThreadedResolver(asyncio.get_running_loop())
+    DialDesk(data_plane_of_running_loop(), threaded, 5.0, 10).dial(DialOwner(), "tcp", "hanging:80")
+    await asyncio.sleep(0.05)
+    threaded.close()
+
+with asyncio.Runner(loop_factory=new_event_loop) as runner:
+    runner.run(main())
+"""
+
+
+def test_a_lookup_that_hangs_does_not_keep_the_process_from_leaving() -> None:
+    subprocess.run([sys.executable, "-c", _LEAVING], check=True, timeout=30)
