@@ -7,11 +7,11 @@ from contextlib import AsyncExitStack
 
 from umbilical.tunnel.admin import AgentAdminRoutes, AgentHealthRoutes
 from umbilical.tunnel.agent import Agent
+from umbilical.tunnel.daemon import end_task, open_http
 from umbilical.tunnel.event_loop import data_plane_of_running_loop
 from umbilical.tunnel.interfaces import ServerCounter
 from umbilical.tunnel.metrics import AgentMetrics
 from umbilical.tunnel.resolver import ThreadedResolver
-from umbilical.tunnel.server_process import end_task, open_http
 from umbilical.tunnel.settings import AgentSettings
 from umbilical.tunnel.signals import StopRequests
 

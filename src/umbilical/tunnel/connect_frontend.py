@@ -6,7 +6,6 @@ The 200 line goes out alone, before any byte of the endpoint; those wait for the
 
 import logging
 import time
-from email.utils import formatdate
 from typing import Final, cast
 
 from umbilical.konnectivity.commands import ENDED, Tunnel
@@ -32,6 +31,7 @@ _OVER: Final = 5
 
 HEAD_SECONDS: Final = 60.0
 """Upstream's limit for reading a request head."""
+_HTTP_DATE: Final = "%a, %d %b %Y %H:%M:%S GMT"
 _scratch: Final = memoryview(bytearray(64 * 1024))
 _ESTABLISHED: Final = memoryview(http1.CONNECTION_ESTABLISHED)
 
@@ -101,7 +101,7 @@ class ConnectClient(Client):
             self._dial(request.address, head.rest)
 
     def _refuse_method(self, request: http1.Request, rest: bytes) -> None:
-        reply = http1.method_not_allowed_reply(request, formatdate(time.time(), usegmt=True).encode())
+        reply = http1.method_not_allowed_reply(request, time.strftime(_HTTP_DATE, time.gmtime()).encode())
         if rest or not http1.stays_open(request):
             self._answer(reply)
             return

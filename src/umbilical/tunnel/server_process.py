@@ -2,17 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Any
 
-from umbilical.tunnel.admin import HttpListener, Routes, ServerAdminRoutes, ServerHealthRoutes
-from umbilical.tunnel.errors import StartupError
+from umbilical.tunnel.admin import ServerAdminRoutes, ServerHealthRoutes
+from umbilical.tunnel.daemon import end_task, open_http, own_task
 from umbilical.tunnel.event_loop import data_plane_of_running_loop
 from umbilical.tunnel.interfaces import AgentAuthenticator, LeasePublisher
 from umbilical.tunnel.metrics import ServerMetrics
 from umbilical.tunnel.server import Server
-from umbilical.tunnel.settings import ListenAddress, ServerSettings
+from umbilical.tunnel.settings import ServerSettings
 from umbilical.tunnel.signals import StopRequests
 
 logger = logging.getLogger(__name__)
@@ -36,7 +35,7 @@ async def run_server(
         await open_http(stack, settings.admin_listen, admin, "admin")
         server.listen()
         publisher = publish(server.exchange.metrics) if publish is not None else None
-        task = _own_task(publisher.run()) if publisher is not None else None
+        task = own_task(publisher.run()) if publisher is not None else None
         logger.info("server ready to serve server=%s mode=%s", settings.server_id, settings.mode.value)
         await stop.first.wait()
         code = await _leave(server, stop)
@@ -53,35 +52,9 @@ async def _leave(server: Server, stop: StopRequests) -> int:
     if seconds <= 0:
         return 0
     logger.info("leaving: waiting up to %g s for %d tunnels", seconds, server.exchange.open_tunnels())
-    waiting = _own_task(server.until_idle(seconds))
-    insisted = _own_task(stop.second.wait())
+    waiting = own_task(server.until_idle(seconds))
+    insisted = own_task(stop.second.wait())
     await asyncio.wait({waiting, insisted}, return_when=asyncio.FIRST_COMPLETED)
     await end_task(waiting)
     await end_task(insisted)
     return 1 if stop.second.is_set() else 0
-
-
-async def open_http(stack: AsyncExitStack, address: ListenAddress, routes: Routes, what: str) -> HttpListener:
-    """Upstream only logs a port that it cannot open; nobody would probe it then, so we do not start."""
-    listener = HttpListener(address, routes)
-    try:
-        await listener.start()
-    except OSError as error:
-        raise StartupError(
-            "UMB023",
-            f"cannot listen on {address.host or '*'}:{address.port} for {what}",
-            error.strerror or str(error),
-            f"see who holds the port: ss -ltnp 'sport = :{address.port}'",
-        ) from error
-    stack.push_async_callback(listener.stop)
-    return listener
-
-
-def _own_task(work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-    return asyncio.get_running_loop().create_task(work)
-
-
-async def end_task(task: "asyncio.Task[Any]") -> None:
-    """Cancel and wait; its own failure was logged by itself or matters no more."""
-    task.cancel()
-    await asyncio.wait({task})
