@@ -28,6 +28,9 @@ class AgentStream:
         self.transport: Final = transport
         self.stream: Final = stream
         self.link: Final = link
+        self._waiting_on: object | None = None
+        """What stood first in line when the stream was last looked at."""
+        self._waiting_since = 0.0
 
     def send(self, kind: int, message: bytes) -> None:
         transport = self.transport
@@ -39,8 +42,18 @@ class AgentStream:
             transport.connection.send_message(self.stream, message)
         transport.touch()
 
-    def is_stalled(self) -> bool:
-        return bool(self.stream.backlog) or self.transport.is_stalled()
+    def is_stalled(self, now: float, seconds: float) -> bool:
+        """The same bytes have waited so long. Asked from time to time; that bytes wait right now means nothing."""
+        waiting_on: object | None = None
+        if self.stream.backlog:
+            waiting_on = self.stream.backlog[0]
+        elif self.transport.has_unsent():
+            waiting_on = self.transport.progress
+        if waiting_on is None or waiting_on != self._waiting_on:
+            self._waiting_on = waiting_on
+            self._waiting_since = now
+            return False
+        return now - self._waiting_since >= seconds
 
 
 class AgentTransport(Transport):

@@ -113,9 +113,7 @@ class Exchange(Handler):
     def dial(self, client: Client, protocol: str, address: str, dial_id: int) -> Tunnel:
         tunnel = Tunnel(client, dial_id, address, self.loop.now)
         client.tunnel = tunnel
-        if not self._sweeping:
-            self._sweeping = True
-            self.loop.after(SWEEP_SECONDS, self)
+        self._watch_time()
         self._obey(self.board.dialled(tunnel, protocol, random.getrandbits(30)))
         return tunnel
 
@@ -126,6 +124,7 @@ class Exchange(Handler):
 
     def client_closed(self, tunnel: Tunnel) -> None:
         """It asked to close, or went away; the answer, if it can still hear one, comes by `Client.closed`."""
+        self._watch_time()
         self._obey(self.board.client_closed(tunnel))
 
     def ask_pause(self, tunnel: Tunnel) -> bool:
@@ -177,13 +176,23 @@ class Exchange(Handler):
 
     # ------------------------------------------------------------------ time and facts
 
+    def _watch_time(self) -> None:
+        """Something waits for an agent's answer from now on."""
+        if not self._sweeping:
+            self._sweeping = True
+            self.loop.after(SWEEP_SECONDS, self)
+
     def on_timer(self) -> None:
         timeout = self.settings.dial_timeout_seconds
-        stalled = {key for key, link in self.links.items() if cast("AgentStream", link.shell).is_stalled()}
+        stalled = self._stalled_links(timeout / 2) if timeout > 0 else set()
         self._obey(self.board.time_passed(self.loop.now, timeout, stalled))
         self._sweeping = self.board.pending_count() > 0 or self.board.closing_count() > 0
         if self._sweeping:
             self.loop.after(SWEEP_SECONDS, self)
+
+    def _stalled_links(self, seconds: float) -> set[int]:
+        now = self.loop.now
+        return {key for key, link in self.links.items() if cast("AgentStream", link.shell).is_stalled(now, seconds)}
 
     def on_crash(self, error: Exception) -> None:
         logger.error("internal error in the sweep: %r", error)

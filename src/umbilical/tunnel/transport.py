@@ -54,6 +54,8 @@ class Transport(Owner):
         self.heard_at = loop.now
         """When the peer last sent anything; keepalive asks."""
         self.closed = False
+        self.progress = 0
+        """Counts up whenever the peer takes bytes: at a standstill it stays the same."""
         self._dirty = False
         self._waiting: deque[Owner] = deque()
 
@@ -148,6 +150,7 @@ class Transport(Owner):
             if sent == 0:
                 break
             connection.sent(sent)
+            self.progress += 1
         if channel.has_unsent() or connection.has_pending():
             channel.ask_room()
         connection.after_flush()
@@ -158,6 +161,7 @@ class Transport(Owner):
         if not self.channel.push():
             self.lose(self.channel.error)
             return
+        self.progress += 1
         self.touch()
 
     def wait(self, source: Owner) -> None:
@@ -171,8 +175,8 @@ class Transport(Owner):
                 return
             self._waiting.popleft().on_room()
 
-    def is_stalled(self) -> bool:
-        """The peer takes nothing: bytes lie here that neither the socket nor the window lets go."""
+    def has_unsent(self) -> bool:
+        """Bytes lie here that the socket has not taken yet."""
         return self.connection.has_pending() or self.channel.has_unsent()
 
     # ------------------------------------------------------------------ end
