@@ -1,0 +1,326 @@
+"""Where agents and clients meet: time limits, gauges that return to zero, strategies, and the line in the log."""
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+import h2.settings
+import pytest
+from tests.support import packet_messages
+from tests.support.grpc_channel import GrpcStream
+from tests.support.in_process import PATIENCE_SECONDS, RunningServer, Stage, echo, read_to_end, refused_address, sink
+from tests.support.packet_messages import PacketType
+from tests.support.scripted_peers import CONNECT_PATH, Channel, ScriptedAgent, open_agent_channel
+from tests.support.tunnel_client import DialRefused, Tunnel, receive_exactly, receive_to_end
+
+MODES = pytest.mark.parametrize("mode", ["http-connect", "grpc"])
+
+
+# ---------------------------------------------------------------------- time limits
+
+
+def test_a_grpc_dial_that_the_agent_does_not_answer_times_out(stage: Stage) -> None:
+    server = stage.start_server("grpc", dial_timeout_seconds=0.3)
+    agent = ScriptedAgent(server)
+    dial = server.frontend.dial("web:443")
+    dial_id = agent.next_dial().random
+    with pytest.raises(DialRefused, match=r"^timed out waiting for backend dial$"):
+        dial.finish()
+    assert agent.receive(PacketType.DIAL_CLS).closeDial.random == dial_id
+    assert server.dial_failures() == {"backend_dial_timeout": 1}
+    server.wait_until_quiet()
+    assert server.gauges().connect_streams == 1  # it was only slow: the agent stays
+
+
+def test_a_connect_dial_that_the_agent_does_not_answer_is_a_504(stage: Stage) -> None:
+    server = stage.start_server(dial_timeout_seconds=0.3)
+    ScriptedAgent(server)
+    client = server.frontend.connect()
+    client.sendall(b"CONNECT web:443 HTTP/1.1\r\n\r\n")
+    assert read_to_end(client) == (
+        b"HTTP/1.1 504 Gateway Timeout\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
+        b"Backend dial timeout: timed out waiting for backend dial\r\n"
+    )
+    server.wait_until_quiet()
+
+
+def _open_without_window(channel: Channel) -> GrpcStream:
+    """A Connect stream on which the server may send nothing."""
+    channel.http2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 0})
+    stream = GrpcStream(channel, channel.http2.get_next_available_stream_id())
+    channel.streams[stream.stream_id] = stream
+    pseudo = [(":method", "POST"), (":scheme", "https"), (":path", CONNECT_PATH), (":authority", "x")]
+    channel.http2.send_headers(stream.stream_id, [*pseudo, ("te", "trailers"), ("agentid", "stalled")])
+    channel.flush()
+    stream.wait_for_headers()
+    return stream
+
+
+def test_an_agent_that_takes_no_packet_is_retired_and_its_client_gets_504(stage: Stage) -> None:
+    server = stage.start_server(dial_timeout_seconds=0.6)
+    stream = _open_without_window(open_agent_channel(server))
+    server.wait_for_agents()
+    client = server.frontend.connect()
+    client.sendall(b"CONNECT web:443 HTTP/1.1\r\n\r\n")
+    assert read_to_end(client) == (
+        b"HTTP/1.1 504 Gateway Timeout\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
+        b"Failed to tunnel dial request: timed out waiting for backend dial\r\n"
+    )
+    server.wait_for_agents(0)
+    assert not stage.call(server.server.is_ready)
+    assert stream.messages == type(stream.messages)()
+
+
+def test_several_dials_to_a_stalled_agent_fail_and_retire_it_once(stage: Stage) -> None:
+    server = stage.start_server("grpc", dial_timeout_seconds=0.6)
+    _open_without_window(open_agent_channel(server))
+    server.wait_for_agents()
+    dials = [server.frontend.dial("web:443") for _ in range(5)]
+    for dial in dials:
+        with pytest.raises(DialRefused):
+            dial.finish()
+    server.wait_for_agents(0)
+    server.wait_until_quiet()
+
+
+def test_a_dial_that_times_out_beside_bulk_traffic_does_not_retire_its_agent(stage: Stage) -> None:
+    """Bytes that wait for the socket in this turn are no sign of a stall: others' tunnels must not pay for it."""
+    server = stage.start_server(dial_timeout_seconds=0.5)
+    agent = stage.start_agent(server.agent_port)
+    agent.wait_until_ready()
+    tunnel = server.frontend.open(stage.endpoint().serve(sink).address)
+    enough = threading.Event()
+
+    def upload() -> None:
+        with suppress(OSError):
+            while not enough.is_set():
+                tunnel.send(bytes(1 << 20))
+
+    uploading = threading.Thread(target=upload)
+    uploading.start()
+    try:
+        for _ in range(3):
+            with pytest.raises(DialRefused, match="Gateway Timeout: Backend dial timeout"):
+                server.frontend.open("never.answered:1")
+            assert server.gauges().established_connections == 1
+    finally:
+        enough.set()
+        uploading.join(PATIENCE_SECONDS)
+
+
+@MODES
+def test_a_close_that_the_agent_never_answers_is_given_up_c9(
+    stage: Stage, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when no other dial keeps the clock going."""
+    server = stage.start_server(mode)
+    agent = ScriptedAgent(server)
+    dial = server.frontend.dial("web:443")
+    agent.accept_dial(1)
+    tunnel = dial.finish()
+    stage.eventually(lambda: not server.server.exchange._sweeping)
+    tunnel.abort()
+    agent.receive(PacketType.CLOSE_REQ)
+    stage.skip(61, monkeypatch)  # the first look notes that it waits
+    stage.skip(61, monkeypatch)
+    server.wait_until_quiet()
+
+
+# ---------------------------------------------------------------------- gauges
+
+
+def _client_closes(_: ScriptedAgent, tunnel: Tunnel) -> None:
+    tunnel.abort()
+
+
+def _endpoint_closes(agent: ScriptedAgent, _: Tunnel) -> None:
+    agent.send(packet_messages.close_response(1))
+
+
+def _endpoint_fails(agent: ScriptedAgent, _: Tunnel) -> None:
+    agent.send(packet_messages.close_response(1, "endpoint reads too slowly"))
+
+
+def _agent_goes(agent: ScriptedAgent, _: Tunnel) -> None:
+    agent.close()
+
+
+def _agent_ends_its_stream(agent: ScriptedAgent, _: Tunnel) -> None:
+    agent.stream.finish()
+
+
+def _both_close(agent: ScriptedAgent, tunnel: Tunnel) -> None:
+    agent.send(packet_messages.close_response(1))
+    tunnel.abort()
+
+
+@MODES
+@pytest.mark.parametrize(
+    "end", [_client_closes, _endpoint_closes, _endpoint_fails, _agent_goes, _agent_ends_its_stream, _both_close]
+)
+def test_gauges_return_to_zero_however_a_tunnel_ends_c9(
+    stage: Stage, mode: str, end: Callable[[ScriptedAgent, Tunnel], None]
+) -> None:
+    server = stage.start_server(mode)
+    agent = ScriptedAgent(server)
+    dial = server.frontend.dial("web:443")
+    assert server.gauges().established_connections == 0
+    agent.accept_dial(1)
+    tunnel = dial.finish()
+    assert server.gauges().established_connections == 1
+    end(agent, tunnel)
+    if end is _client_closes:
+        agent.receive(PacketType.CLOSE_REQ)
+        agent.send(packet_messages.close_response(1))
+    stage.eventually(lambda: server.server.exchange.gauges().established_connections == 0)
+    tunnel.close()
+    server.wait_until_quiet()
+
+
+@MODES
+def test_gauges_return_to_zero_however_a_dial_ends_c9(stage: Stage, mode: str) -> None:
+    server = stage.start_server(mode, dial_timeout_seconds=0.3)
+    with pytest.raises(DialRefused):
+        server.frontend.open("no.agent:1")
+    agent = ScriptedAgent(server)
+    refused = server.frontend.dial("refused:1")
+    agent.send(packet_messages.dial_response(agent.next_dial().random, error="connection refused"))
+    with pytest.raises(DialRefused):
+        refused.finish()
+    abandoned = server.frontend.dial("abandoned:1")
+    agent.next_dial()
+    stage.eventually(lambda: server.server.exchange.gauges().pending_dials == 1)
+    abandoned.abandon()
+    agent.receive(PacketType.DIAL_CLS)
+    with pytest.raises(DialRefused):
+        server.frontend.open("slow:1")
+    lost = server.frontend.dial("lost:1")
+    agent.receive(PacketType.DIAL_REQ)
+    agent.receive(PacketType.DIAL_CLS)
+    agent.next_dial()
+    agent.close()
+    with pytest.raises(DialRefused):
+        lost.finish()
+    server.wait_until_quiet()
+    assert server.dial_failures() == {
+        "no_agent": 1,
+        "error_response": 1,
+        "frontend_close": 1,
+        "backend_dial_timeout": 1,
+        "backend_close": 1,
+    }
+
+
+@MODES
+def test_the_agents_gauges_return_to_zero_too_c9(stage: Stage, mode: str) -> None:
+    server, agent = stage.start_pair(mode)
+    endpoint = stage.endpoint().serve(echo)
+    tunnels = [server.frontend.open(endpoint.address) for _ in range(3)]
+    assert agent.gauges().open_endpoint_connections == 3
+    with pytest.raises(DialRefused):
+        server.frontend.open(refused_address())
+    tunnels[0].close()
+    tunnels[1].abort()
+    agent.stop()
+    assert tunnels[2].receive(1) == b""
+    tunnels[2].close()
+    server.wait_until_quiet()
+    assert agent.gauges().open_endpoint_connections == 0
+    assert server.gauges().connect_streams == 0
+
+
+# ---------------------------------------------------------------------- routing and readiness
+
+
+def test_a_server_is_ready_when_any_strategy_has_an_agent_o1(stage: Stage) -> None:
+    """Upstream asks only the first strategy: with destHost first and a default-route agent it is never ready."""
+    server = stage.start_server(strategies=("destHost", "defaultRoute"))
+    assert not stage.call(server.server.is_ready)
+    agent = ScriptedAgent(server, identifiers="default-route=true")
+    assert stage.call(server.server.is_ready)
+    agent.close()
+    stage.eventually(lambda: not server.server.is_ready())
+
+
+def test_an_agent_that_no_strategy_can_use_makes_nobody_ready(stage: Stage) -> None:
+    server = stage.start_server(strategies=("destHost",))
+    ScriptedAgent(server)
+    assert not stage.call(server.server.is_ready)
+
+
+def _takes(server: RunningServer, agent: ScriptedAgent, address: str, connection_id: int) -> None:
+    dial = server.frontend.dial(address)
+    request = agent.next_dial()
+    assert request.address == address
+    agent.send(packet_messages.dial_response(request.random, connection_id))
+    dial.finish()
+
+
+def test_strategies_are_tried_in_their_order_from_end_to_end(stage: Stage) -> None:
+    server = stage.start_server(strategies=("destHost", "defaultRoute", "default"))
+    plain = ScriptedAgent(server, "plain")
+    _takes(server, plain, "10.0.0.5:1", 1)
+    route = ScriptedAgent(server, "route", "default-route=true")
+    _takes(server, route, "10.0.0.5:1", 1)
+    host = ScriptedAgent(server, "host", "host=web&ipv4=10.0.0.5&ipv6=fd00::1")
+    _takes(server, host, "10.0.0.5:1", 1)
+    _takes(server, host, "[fd00::1]:443", 2)
+    _takes(server, host, "web:80", 3)
+    _takes(server, route, "other:80", 2)
+    host.send(packet_messages.Packet(type=PacketType.DRAIN, drain={}))
+    host.channel.catch_up()
+    _takes(server, host, "web:80", 4)  # the only one for this host: draining or not
+    route.close()
+    server.wait_for_agents(2)
+    dial = server.frontend.dial("other:80")
+    plain.send(packet_messages.dial_response(plain.next_dial().random, 2))
+    dial.finish()
+
+
+# ---------------------------------------------------------------------- the log
+
+
+@MODES
+def test_a_tunnel_leaves_one_line_in_the_log(stage: Stage, mode: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "umbilical.tunnels")
+    server = stage.start_server(mode)
+    agent = ScriptedAgent(server, "a-1")
+    dial = server.frontend.dial("web:443")
+    agent.accept_dial(1)
+    tunnel = dial.finish()
+    tunnel.send(b"four")
+    agent.receive(PacketType.DATA)
+    agent.send(packet_messages.data(1, b"seventy"), packet_messages.close_response(1))
+    assert receive_to_end(tunnel) == b"seventy"
+    tunnel.close()
+    server.wait_until_quiet()
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "umbilical.tunnels"]
+    assert " connection=1 agent=a-1 target=web:443 up=4 down=7 ms=" in line
+    assert line.endswith('end="endpoint closed"')
+
+
+@MODES
+def test_a_refused_dial_leaves_one_line_in_the_log(stage: Stage, mode: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "umbilical.tunnels")
+    server = stage.start_server(mode)
+    with pytest.raises(DialRefused):
+        server.frontend.open("web:443")
+    server.wait_until_quiet()
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "umbilical.tunnels"]
+    assert " connection=0 agent=- target=web:443 up=0 down=0 " in line
+    assert line.endswith('end="No agent available"')
+
+
+def test_one_agents_bytes_never_reach_another_agents_client(stage: Stage) -> None:
+    server = stage.start_server("grpc", strategies=("destHost",))
+    agents = [ScriptedAgent(server, f"a{number}", f"host=h{number}") for number in range(3)]
+    tunnels = []
+    for number, agent in enumerate(agents):
+        dial = server.frontend.dial(f"h{number}:1")
+        agent.accept_dial(1)
+        tunnels.append(dial.finish())
+    for number, agent in enumerate(agents):
+        agent.send(packet_messages.data(1, b"from %d" % number))
+    for number, tunnel in enumerate(tunnels):
+        assert receive_exactly(tunnel, 6) == b"from %d" % number
