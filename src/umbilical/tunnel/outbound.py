@@ -5,8 +5,10 @@ import base64
 import ipaddress
 import os
 import socket
+import threading
 import urllib.parse
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
@@ -15,6 +17,10 @@ KEEPALIVE_SECONDS: Final = 15
 """Go's default for TCP keepalive probes."""
 USER_TIMEOUT_MILLISECONDS: Final = 20_000
 """Unacknowledged bytes for this long end the connection; grpc-go sets it whenever keepalive is on."""
+
+MAX_REPLY_BYTES: Final = 64 * 1024
+Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
+"""One answer of getaddrinfo."""
 
 
 def display(host: str, port: int) -> str:
@@ -43,18 +49,26 @@ async def connect(host: str, port: int) -> socket.socket:
 
 
 def proxy_for(host: str, port: int) -> tuple[str, int, str] | None:
-    """Host, port and authorization of the proxy that the environment prescribes for the server; None: go direct."""
+    """Host, port and authorization of the proxy that the environment prescribes for the server; None: go direct.
+
+    Raises OSError when the setting cannot be read.
+    """
     setting = os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy") or ""
     if not setting or _is_local(host) or is_bypassed(host, port):
         return None
-    parts = urllib.parse.urlsplit(setting if "//" in setting else f"http://{setting}")
+    try:
+        parts = urllib.parse.urlsplit(setting if "//" in setting else f"http://{setting}")
+        port_given = parts.port
+    except ValueError:
+        # What exactly is wrong would show the setting, and that may hold a password.
+        raise OSError("HTTPS_PROXY is not a URL with a host and a port") from None
     if not parts.hostname:
         return None
     authorization = ""
     if parts.username is not None:
         pair = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
         authorization = "Basic " + base64.b64encode(pair.encode()).decode()
-    return parts.hostname, parts.port or (443 if parts.scheme == "https" else 80), authorization
+    return parts.hostname, port_given or (443 if parts.scheme == "https" else 80), authorization
 
 
 def _is_local(host: str) -> bool:
@@ -63,7 +77,7 @@ def _is_local(host: str) -> bool:
 
 
 def is_bypassed(host: str, port: int) -> bool:
-    """Whether NO_PROXY names the server: `*`, a host, a domain with or without a leading dot, an address, a CIDR."""
+    """Whether NO_PROXY names the server: `*`, a host, a domain (with a leading `.` or `*.` too), an address, a CIDR."""
     setting = os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or ""
     entries = [entry.strip().lower() for entry in setting.split(",")]
     return any(_names(entry, host.lower(), port) for entry in entries if entry)
@@ -80,15 +94,18 @@ def _names(entry: str, host: str, port: int) -> bool:
     name, colon, wanted_port = entry.rpartition(":")
     if colon and wanted_port.isdigit():
         return int(wanted_port) == port and _names(name.strip("[]"), host, port)
+    entry = entry.removeprefix("*") if entry.startswith("*.") else entry
     return host == entry or host.endswith(entry if entry.startswith(".") else f".{entry}")
 
 
 async def _open(host: str, port: int) -> socket.socket:
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await _look_up(host, port)
     except socket.gaierror as error:
         raise OSError(f"lookup {host}: {error.strerror or error}") from error
+    except ValueError as error:  # a label that is empty or too long
+        raise OSError(f"lookup {host}: {error}") from error
     failure: OSError = OSError(f"lookup {host}: no address")
     for family, kind, protocol, _, address in found:
         sock = socket.socket(family, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, protocol)
@@ -96,7 +113,8 @@ async def _open(host: str, port: int) -> socket.socket:
             await loop.sock_connect(sock, address)
         except OSError as error:
             sock.close()
-            failure = OSError(f"dial {display(str(address[0]), int(address[1]))}: {error.strerror or error}")
+            words = os.strerror(error.errno) if error.errno else str(error)  # asyncio puts its own in strerror
+            failure = OSError(f"dial {display(str(address[0]), int(address[1]))}: {words}")
             continue
         except BaseException:
             sock.close()
@@ -104,6 +122,33 @@ async def _open(host: str, port: int) -> socket.socket:
         tune(sock)
         return sock
     raise failure
+
+
+async def _look_up(host: str, port: int) -> Sequence[Found]:
+    """getaddrinfo in a daemon thread: asyncio would wait for its own threads at exit, and a lookup may hang."""
+    loop = asyncio.get_running_loop()
+    answered: asyncio.Future[Sequence[Found] | Exception] = loop.create_future()
+
+    def settle(answer: Sequence[Found] | Exception) -> None:
+        if not answered.done():
+            answered.set_result(answer)
+
+    def work() -> None:
+        answer: Sequence[Found] | Exception
+        try:
+            answer = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except Exception as error:
+            answer = error
+        try:
+            loop.call_soon_threadsafe(settle, answer)
+        except RuntimeError:
+            pass  # the loop has closed: the agent is leaving
+
+    threading.Thread(target=work, name="lookup", daemon=True).start()
+    answer = await answered
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def tune(sock: socket.socket) -> None:
@@ -122,11 +167,14 @@ async def _ask_proxy(sock: socket.socket, target: str, authorization: str) -> No
         headers.append(("Proxy-Authorization", authorization))
     await loop.sock_sendall(sock, http1.format_connect_request(target, headers))
     head = bytearray()
-    while (reply := http1.parse_connect_reply(head, limit=64 * 1024)) is None:
-        # One byte at a time at the end: what follows the head belongs to TLS.
+    reply = None
+    while reply is None:
+        # One byte at a time: what follows the head belongs to TLS.
         piece = await loop.sock_recv(sock, 1)
         if not piece:
             raise OSError("closed before it answered CONNECT")
         head += piece
+        if piece == b"\n" or len(head) > MAX_REPLY_BYTES:
+            reply = http1.parse_connect_reply(head, MAX_REPLY_BYTES)
     if reply.status != 200:
         raise OSError(f"refused CONNECT {target}: {reply.status} {reply.reason}")
