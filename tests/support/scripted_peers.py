@@ -55,6 +55,7 @@ def open_agent_channel(server: RunningServer) -> Channel:
     pki = server.stage.pki
     context = pki.authority.client_context(pki.agent, ["h2"])
     tcp = socket.create_connection(("127.0.0.1", server.agent_port), timeout=PATIENCE_SECONDS)
+    tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     channel = Channel(context.wrap_socket(tcp, server_hostname="127.0.0.1"), f"127.0.0.1:{server.agent_port}")
     server.stage.leftovers.callback(channel.close)
     return channel
@@ -119,6 +120,7 @@ class ScriptedServer:
     def accept_channel(self) -> Channel:
         tcp, _ = self._listener.accept()
         tcp.settimeout(PATIENCE_SECONDS)
+        tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         channel = Channel(self._context.wrap_socket(tcp, server_side=True), client_side=False)
         self._stage.leftovers.callback(channel.close)
         return channel

@@ -1,0 +1,326 @@
+"""The agent's end of a tunnel: last bytes, slow and stuck endpoints, dials that are cancelled or wait in line."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.support import packet_messages
+from tests.support.grpc_channel import ChannelClosed, GrpcStream
+from tests.support.in_process import PATIENCE_SECONDS, RunningAgent, Stage, echo, read_to_end
+from tests.support.packet_messages import PacketType
+from tests.support.scripted_peers import (
+    PAUSE,
+    RESUME,
+    UNDERSTANDS_PAUSE,
+    ScriptedServer,
+    expect,
+    framed,
+    packets_so_far,
+)
+from tests.support.tunnel_client import Tunnel, receive_exactly
+
+from umbilical.tunnel.settings import Limits
+
+KIB = 1024
+
+
+def agent_and_stream(stage: Stage, *, pause: bool = False, **settings: object) -> tuple[RunningAgent, GrpcStream]:
+    server = ScriptedServer(stage)
+    agent = stage.start_agent(server.port, **settings)
+    stream = server.accept(metadata=[UNDERSTANDS_PAUSE] if pause else [])
+    agent.wait_until_ready()
+    return agent, stream
+
+
+def dial(stream: GrpcStream, address: str, dial_id: int = 7) -> int:
+    """Have the agent dial; the connection ID."""
+    stream.send(packet_messages.dial_request(address, dial_id))
+    answer = expect(stream, PacketType.DIAL_RSP).dialResponse
+    assert (answer.random, answer.error) == (dial_id, "")
+    return int(answer.connectID)
+
+
+@contextlib.contextmanager
+def black_hole() -> Iterator[str]:
+    """An address whose connects get no answer: the backlog of its listener is full."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, contextlib.ExitStack() as fillers:
+        for _ in range(4):
+            filler = fillers.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+# ---------------------------------------------------------------------- bytes
+
+
+def test_data_goes_to_the_endpoint_and_back_and_its_end_is_told_behind_its_bytes(stage: Stage) -> None:
+    agent, stream = agent_and_stream(stage)
+    endpoint = stage.endpoint()
+    connection_id = dial(stream, endpoint.address)
+    far = endpoint.accept()
+    stream.send(packet_messages.data(connection_id, b"up"))
+    assert far.recv(10) == b"up"
+    far.sendall(b"down")
+    assert expect(stream, PacketType.DATA).data.data == b"down"
+    far.sendall(b"last")
+    far.close()
+    assert expect(stream, PacketType.DATA).data.data == b"last"
+    answer = expect(stream, PacketType.CLOSE_RSP).closeResponse
+    assert (answer.connectID, answer.error) == (connection_id, "")
+    agent.wait_until_idle()
+
+
+def test_what_is_queued_is_flushed_before_the_close_and_the_answer_comes_after_c1(stage: Stage) -> None:
+    """The endpoint does not read before the close was asked for; every byte arrives, then the end."""
+    agent, stream = agent_and_stream(stage)
+    endpoint = stage.endpoint()
+    connection_id = dial(stream, endpoint.address)
+    far = endpoint.accept()
+    sent = bytes(range(256)) * 4 * KIB * 8  # 8 MiB: more than the socket takes
+    for start in range(0, len(sent), 32 * KIB):
+        stream.send(packet_messages.data(connection_id, sent[start : start + 32 * KIB]))
+    stream.send(packet_messages.close_request(connection_id))
+    assert packets_so_far(stream) == []
+    assert read_to_end(far) == sent
+    assert expect(stream, PacketType.CLOSE_RSP).closeResponse.error == ""
+    agent.wait_until_idle()
+
+
+def test_an_endpoint_that_never_takes_its_last_bytes_is_given_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent, stream = agent_and_stream(stage)
+    endpoint = stage.endpoint()
+    connection_id = dial(stream, endpoint.address)
+    endpoint.accept()
+    for _ in range(400):
+        stream.send(packet_messages.data(connection_id, bytes(32 * KIB)))
+    stream.send(packet_messages.close_request(connection_id))
+    assert packets_so_far(stream) == []
+    stage.skip(61, monkeypatch)
+    assert expect(stream, PacketType.CLOSE_RSP).closeResponse.connectID == connection_id
+    agent.wait_until_idle()
+
+
+def test_an_endpoint_that_resets_while_it_is_flushed_ends_the_close(stage: Stage) -> None:
+    agent, stream = agent_and_stream(stage)
+    endpoint = stage.endpoint()
+    connection_id = dial(stream, endpoint.address)
+    far = endpoint.accept()
+    for _ in range(400):
+        stream.send(packet_messages.data(connection_id, bytes(32 * KIB)))
+    stream.send(packet_messages.close_request(connection_id))
+    assert packets_so_far(stream) == []
+    far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    far.close()
+    assert expect(stream, PacketType.CLOSE_RSP).closeResponse.connectID == connection_id
+    agent.wait_until_idle()
+
+
+def test_an_endpoint_that_resets_ends_the_tunnel_with_an_empty_error(stage: Stage) -> None:
+    agent, stream = agent_and_stream(stage)
+    endpoint = stage.endpoint()
+    connection_id = dial(stream, endpoint.address)
+    far = endpoint.accept()
+    far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    far.close()
+    answer = expect(stream, PacketType.CLOSE_RSP).closeResponse
+    assert (answer.connectID, answer.error) == (connection_id, "")
+    agent.wait_until_idle()
+
+
+def test_packets_to_the_server_are_larger_than_upstreams_four_kib_h5(stage: Stage) -> None:
+    _, stream = agent_and_stream(stage)
+    endpoint = stage.endpoint()
+    dial(stream, endpoint.address)
+    far = endpoint.accept()
+    with stage.stepping() as turn:
+        far.sendall(bytes(14 * KIB))
+        turn()
+    assert len(expect(stream, PacketType.DATA).data.data) == 14 * KIB
+
+
+# ---------------------------------------------------------------------- slow and stuck endpoints
+
+
+@pytest.mark.parametrize("mode", ["http-connect", "grpc"])
+def test_a_stuck_endpoint_does_not_stall_its_neighbour_h2(stage: Stage, mode: str) -> None:
+    server, agent = stage.start_pair(mode)
+    stuck = server.frontend.open(stage.endpoint().address)
+    neighbour = server.frontend.open(stage.endpoint().serve(echo).address)
+    enough = threading.Event()
+    flooding = threading.Thread(target=_send_until, args=(enough, stuck))
+    flooding.start()
+    for number in range(100):
+        neighbour.send(b"%d" % number)
+        assert receive_exactly(neighbour, len(b"%d" % number)) == b"%d" % number
+    neighbour.close()
+    enough.set()
+    agent.stop()  # ends the stuck tunnel, and so the last send
+    flooding.join(PATIENCE_SECONDS)
+
+
+def _send_until(enough: threading.Event, tunnel: Tunnel) -> None:
+    with contextlib.suppress(OSError, ChannelClosed):
+        while not enough.is_set():
+            tunnel.send(bytes(64 * KIB))
+
+
+def test_a_server_that_understands_is_asked_to_pause_and_to_resume(stage: Stage) -> None:
+    limits = Limits(tunnel_buffer_bytes=4 * KIB * KIB, pause_above_bytes=256 * KIB)
+    _, stream = agent_and_stream(stage, pause=True, limits=limits)
+    endpoint = stage.endpoint()
+    connection_id = dial(stream, endpoint.address)
+    far = endpoint.accept()
+    sent = 0
+    asked: list[int] = []
+    while not asked:
+        stream.send(packet_messages.data(connection_id, bytes(32 * KIB)))
+        sent += 32 * KIB
+        asked = [packet.type for packet in packets_so_far(stream)]
+        assert sent < 64 * KIB * KIB
+    assert asked == [PAUSE]
+    received = 0
+    while received < sent:
+        received += len(far.recv(1 << 18))
+    assert [packet.type for packet in packets_so_far(stream)] == [RESUME]
+
+
+def test_without_pause_the_offender_alone_is_closed_at_the_cap_with_a_reason_h2(stage: Stage) -> None:
+    limits = Limits(tunnel_buffer_bytes=1024 * KIB, pause_above_bytes=256 * KIB)
+    agent, stream = agent_and_stream(stage, limits=limits)
+    stuck, healthy = stage.endpoint(), stage.endpoint().serve(echo)
+    stuck_id, healthy_id = dial(stream, stuck.address, 1), dial(stream, healthy.address, 2)
+    far = stuck.accept()
+    answers: list[Any] = []
+    for _ in range(1000):
+        stream.send(packet_messages.data(stuck_id, bytes(32 * KIB)))
+        if answers := packets_so_far(stream):
+            break
+    assert [_close_words(answer) for answer in answers][:1] == [
+        (stuck_id, f"endpoint {stuck.address} reads too slowly: more than {1024 * KIB} bytes waiting")
+    ]
+    stream.send(packet_messages.data(healthy_id, b"and you?"))
+    assert expect(stream, PacketType.DATA).data.data == b"and you?"
+    stage.eventually(lambda: agent.agent.gauges().open_endpoint_connections == 1)
+    far.close()
+
+
+def _close_words(packet: Any) -> tuple[int, str]:
+    answer = packet.closeResponse
+    return answer.connectID, answer.error
+
+
+def test_a_paused_endpoint_is_not_read_and_goes_on_after_resume(stage: Stage) -> None:
+    _, stream = agent_and_stream(stage, pause=True)
+    endpoint = stage.endpoint()
+    connection_id = dial(stream, endpoint.address)
+    far = endpoint.accept()
+    stream.send_raw(_control(PAUSE, connection_id))
+    assert packets_so_far(stream) == []
+    far.sendall(b"held")
+    far.close()
+    assert packets_so_far(stream) == []
+    stream.send_raw(_control(RESUME, connection_id))
+    assert expect(stream, PacketType.DATA).data.data == b"held"
+    expect(stream, PacketType.CLOSE_RSP)
+
+
+def _control(kind: int, connection_id: int) -> bytes:
+    body = bytes((0x08, kind, 0x7A, 2, 0x08, connection_id))
+    return b"\0" + len(body).to_bytes(4, "big") + body
+
+
+# ---------------------------------------------------------------------- dials
+
+
+def test_a_cancelled_dial_is_really_cancelled_c6(stage: Stage) -> None:
+    agent, stream = agent_and_stream(stage)
+    with black_hole() as address:
+        before = stage.call(stage.watched)
+        stream.send(packet_messages.dial_request(address, 7))
+        stage.eventually(lambda: stage.watched() == before + 1)
+        stream.send(packet_messages.close_dial(7))
+        stage.eventually(lambda: stage.watched() == before)
+        agent.wait_until_idle()
+        assert packets_so_far(stream) == []
+
+
+def test_a_name_that_resolves_after_the_cancel_is_not_dialled_c6(stage: Stage) -> None:
+    agent, stream = agent_and_stream(stage)
+    endpoint = stage.endpoint()
+    stream.send(packet_messages.dial_request("late.example:1", 7))
+    stage.eventually(lambda: len(agent.resolver.asked) == 1)
+    stream.send(packet_messages.close_dial(7))
+    agent.wait_until_idle()
+    stage.call(lambda: agent.resolver.answer(endpoint.address))
+    assert packets_so_far(stream) == []
+    assert agent.gauges().open_endpoint_connections == 0
+
+
+def test_a_dial_that_takes_too_long_fails_with_gos_words(stage: Stage) -> None:
+    agent, stream = agent_and_stream(stage, dial_timeout_seconds=0.2)
+    with black_hole() as address:
+        stream.send(packet_messages.dial_request(address, 7))
+        answer = expect(stream, PacketType.DIAL_RSP).dialResponse
+        assert (answer.random, answer.connectID, answer.error) == (7, 0, f"dial tcp {address}: i/o timeout")
+    agent.wait_until_idle()
+    assert stage.call(lambda: dict(agent.agent.metrics.endpoint_dial_failures)) == {"timeout": 1}
+
+
+def test_dials_beyond_the_cap_wait_in_line_o14(stage: Stage) -> None:
+    agent, stream = agent_and_stream(stage, limits=Limits(concurrent_dials=3))
+    endpoint = stage.endpoint()
+    stream.send_raw(b"".join(framed(packet_messages.dial_request(f"n{n}.example:1", n)) for n in range(10)))
+    stage.eventually(lambda: len(agent.resolver.asked) == 3)
+    assert packets_so_far(stream) == []
+    assert stage.call(lambda: len(agent.resolver.asked)) == 3
+    for _ in range(4):
+        stage.call(lambda: _answer_present(agent, endpoint.address))
+        stage.eventually(lambda: agent.agent.gauges().open_endpoint_connections % 3 == 0 or not agent.resolver.asked)
+    answers = [expect(stream, PacketType.DIAL_RSP).dialResponse for _ in range(10)]
+    assert {answer.random for answer in answers} == set(range(10))
+    assert all(answer.error == "" for answer in answers)
+
+
+def _answer_present(agent: RunningAgent, address: str) -> None:
+    questions = list(agent.resolver.asked)
+    agent.resolver.asked.clear()
+    host, _, port = address.rpartition(":")
+    for question, _, _ in questions:
+        question.resolved([(socket.AF_INET, host, int(port))])
+
+
+def test_a_close_is_not_kept_waiting_by_a_neighbours_dial_or_flush_h4(stage: Stage) -> None:
+    _, stream = agent_and_stream(stage)
+    stuck, healthy = stage.endpoint(), stage.endpoint()
+    stuck_id, healthy_id = dial(stream, stuck.address, 1), dial(stream, healthy.address, 2)
+    stream.send(packet_messages.dial_request("never.answered:1", 3))
+    for _ in range(400):
+        stream.send(packet_messages.data(stuck_id, bytes(32 * KIB)))
+    stream.send(packet_messages.close_request(stuck_id))
+    stream.send(packet_messages.close_request(healthy_id))
+    assert expect(stream, PacketType.CLOSE_RSP).closeResponse.connectID == healthy_id
+    assert packets_so_far(stream) == []
+
+
+def test_control_goes_ahead_of_bulk_h7(stage: Stage) -> None:
+    """The server reads nothing while an endpoint sends without end; a dial is answered within the first window."""
+    _, stream = agent_and_stream(stage)
+    busy, other = stage.endpoint(), stage.endpoint()
+    dial(stream, busy.address, 1)
+    far = busy.accept()
+    far.settimeout(0.2)
+    with contextlib.suppress(TimeoutError):
+        while True:
+            far.sendall(bytes(64 * KIB))
+    stream.send(packet_messages.dial_request(other.address, 2))
+    time.sleep(0.1)
+    ahead = 0
+    while (packet := stream.receive(PATIENCE_SECONDS)).type == PacketType.DATA:
+        ahead += len(packet.data.data)
+    assert packet.type == PacketType.DIAL_RSP
+    assert ahead <= 1200 * KIB, "the dial's answer stood behind more than what the window had let out already"
