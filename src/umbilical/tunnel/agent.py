@@ -86,6 +86,7 @@ class Agent(LinkKeeper):
         schedule = SyncSchedule(settings.sync_interval_seconds, settings.sync_interval_cap_seconds)
         while True:
             seconds = await self._sync_once(schedule)
+            self._leave_idle_leavers()
             self._wake.clear()
             try:
                 async with asyncio.timeout(seconds):
@@ -125,6 +126,12 @@ class Agent(LinkKeeper):
         if self.draining:
             link.drain()
         return True
+
+    def _leave_idle_leavers(self) -> None:
+        """Close what its server only waits for: upstream's graceful stop lasts until the agent's stream has ended."""
+        for link in list(self._leaving):
+            if link.is_idle() and not link.has_unsent():
+                link.lose("the server is leaving, and the last tunnel has ended")
 
     async def _open_link(self) -> ServerLink:
         settings = self.settings

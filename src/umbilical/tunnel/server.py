@@ -4,10 +4,10 @@ import asyncio
 import logging
 import os
 import socket
-from typing import Final
+from typing import Final, cast
 
 from umbilical.konnectivity import metadata
-from umbilical.tunnel.agent_stream import AgentTransport
+from umbilical.tunnel.agent_stream import AgentStream, AgentTransport
 from umbilical.tunnel.channel import Channel, TlsChannel
 from umbilical.tunnel.connect_frontend import HEAD_SECONDS, ConnectClient
 from umbilical.tunnel.exchange import Admission, Exchange
@@ -136,6 +136,17 @@ class Server:
                 _unlink(str(frontend.path))
         if self._agents is not None:
             self._agents.close()
+
+    def announce_leave(self) -> None:
+        """Send our own agents to other servers now: they keep this one until its tunnels have ended (O5).
+
+        Upstream's agents drop every tunnel at a GOAWAY, so they hear of it at the very end.
+        """
+        for link in self.exchange.links.values():
+            if link.understands_pause:
+                transport = cast(AgentStream, link.shell).transport
+                transport.connection.goaway(frames.NO_ERROR, "server is leaving")
+                transport.touch()
 
     async def until_idle(self, seconds: float) -> bool:
         """Let tunnels end; False when some are left at the deadline."""

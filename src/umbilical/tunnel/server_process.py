@@ -52,6 +52,7 @@ async def _leave(server: Server, stop: StopRequests) -> int:
     if seconds <= 0:
         return 0
     logger.info("leaving: waiting up to %g s for %d tunnels", seconds, server.exchange.open_tunnels())
+    server.announce_leave()
     waiting = own_task(server.until_idle(seconds))
     insisted = own_task(stop.second.wait())
     await asyncio.wait({waiting, insisted}, return_when=asyncio.FIRST_COMPLETED)
