@@ -156,6 +156,22 @@ def test_c6_c8_a_client_that_goes_during_the_dial_ends_it_in_the_agent(pair: Tun
     _expect_cancelled(pair)
 
 
+@pytest.mark.parametrize("pair", MODES, indirect=True)
+def test_c8_a_client_that_went_before_its_request_was_read_leaves_no_dial(pair: TunnelPair) -> None:
+    pair.server.signal(signal.SIGSTOP)
+    try:
+        pair.frontend().dial(f"{BLACKHOLE}:4321").abandon()
+    finally:
+        pair.server.signal(signal.SIGCONT)
+    # Clients are taken in order: once this one has been served, the one before has been seen.
+    with endpoint(echo) as address:
+        tunnel = pair.frontend().open(address)
+        tunnel.send(b"after")
+        assert receive_exactly(tunnel, 5) == b"after"
+        tunnel.close()
+    _expect_cancelled(pair)
+
+
 def test_c6_a_cancel_that_crosses_the_success_closes_the_connection(pair: TunnelPair) -> None:
     recorder = Recorder()
     with endpoint(recorder) as address:
