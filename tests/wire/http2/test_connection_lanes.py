@@ -92,6 +92,22 @@ def test_one_streams_shut_window_does_not_stall_its_neighbour() -> None:
     assert carried(server.received[3], 1) == b"payload"
 
 
+def test_streams_together_keep_to_the_connection_window() -> None:
+    client, server = our_pair(NARROW, Profile(stream_window_bytes=1 << 20, connection_window_bytes=65_535))
+    streams = [open_stream(client, server)[0] for _ in range(4)]
+    for stream in streams:
+        while client.write(stream, DataPrefix(stream.stream_id, 1), bytes(BLOCK_BYTES)):
+            client.take()
+    assert CONTROL_RESERVE_BYTES <= client.connection.send_window < CONTROL_RESERVE_BYTES + 1024
+    for stream in streams:
+        client.connection.send_message(stream, bytes(2_000))
+    assert 0 <= client.connection.send_window < 512
+    assert client.connection._backlogged
+    client.give(frames.window_update_frame(0, 10_000))
+    assert not client.connection._backlogged
+    assert not any(stream.backlog for stream in streams)
+
+
 @pytest.mark.parametrize("size", [49_000, 65_530, 65_531, 300_000, 3 * 1024 * 1024])
 @pytest.mark.parametrize("already", [0, 16_000])
 def test_a_message_larger_than_the_window_arrives_in_pieces(size: int, already: int) -> None:
