@@ -1,0 +1,253 @@
+"""Slow readers, whichever way they came in: a neighbour never waits for them, and their buffers have a bound."""
+
+import contextlib
+import threading
+import time
+from typing import Any, Final
+
+import h2.events
+import pytest
+from tests.support import packet_messages
+from tests.support.in_process import PATIENCE_SECONDS, RunningServer, Stage, echo, source
+from tests.support.packet_messages import PacketType
+from tests.support.scripted_peers import (
+    PAUSE,
+    RESUME,
+    UNDERSTANDS_PAUSE,
+    Channel,
+    ScriptedAgent,
+    expect,
+    open_proxy_stream,
+)
+from tests.support.tunnel_client import PROXY_PATH, GrpcDial, Tunnel, receive_exactly
+
+from umbilical.tunnel.settings import Limits
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+BULK: Final = 64 * MIB
+SMALL: Final = Limits(tunnel_buffer_bytes=2 * MIB, pause_above_bytes=256 * KIB)
+MODES = pytest.mark.parametrize("mode", ["http-connect", "grpc"])
+
+
+def _waiting_bytes(server: RunningServer) -> int:
+    """What the server holds for its slowest client."""
+    tunnels = [tunnel for link in server.server.exchange.links.values() for tunnel in link.connections.values()]
+    return max((_held_by(tunnel.client) for tunnel in tunnels), default=0)
+
+
+def _held_by(client: Any) -> int:
+    return len(client._down) if hasattr(client, "_down") else client._outlet.waiting_bytes()
+
+
+@MODES
+def test_a_slow_reader_gets_64_mib_whole_and_within_the_bound_h1(stage: Stage, mode: str) -> None:
+    """Between our own ends the endpoint is paused and resumed; nothing is lost, and little is held."""
+    server = stage.start_server(mode, limits=SMALL)
+    agent = stage.start_agent(server.agent_port)
+    agent.wait_until_ready()
+    tunnel = server.frontend.open(stage.endpoint().serve(source(BULK)).address)
+    stage.eventually(lambda: _waiting_bytes(server) > SMALL.pause_above_bytes)  # it does not read at all yet
+    time.sleep(0.1)
+    received, most = 0, stage.call(lambda: _waiting_bytes(server))
+    while chunk := tunnel.receive(MIB):
+        received += len(chunk)
+        if received % (4 * MIB) < len(chunk):
+            most = max(most, stage.call(lambda: _waiting_bytes(server)))
+            time.sleep(0.005)
+    assert received == BULK
+    assert most <= SMALL.tunnel_buffer_bytes
+    tunnel.close()
+    server.wait_until_quiet()
+
+
+@MODES
+def test_a_slow_endpoint_gets_64_mib_whole_and_within_the_bound_h2(stage: Stage, mode: str) -> None:
+    server = stage.start_server(mode)
+    agent = stage.start_agent(server.agent_port, limits=SMALL)
+    agent.wait_until_ready()
+    endpoint = stage.endpoint()
+    tunnel = server.frontend.open(endpoint.address)
+    far = endpoint.accept()
+    sending = threading.Thread(target=_send_bulk, args=(tunnel,))
+    sending.start()
+    received = 0
+    while received < BULK and (chunk := far.recv(MIB)):
+        received += len(chunk)
+        if received % (4 * MIB) < len(chunk):
+            time.sleep(0.005)
+    sending.join(PATIENCE_SECONDS)
+    assert received == BULK
+    tunnel.close()
+    server.wait_until_quiet()
+    agent.wait_until_idle()
+
+
+def _send_bulk(tunnel: Tunnel) -> None:
+    chunk = bytes(MIB)
+    for _ in range(BULK // MIB):
+        tunnel.send(chunk)
+
+
+@MODES
+def test_a_client_that_does_not_read_stalls_no_neighbour_h1(stage: Stage, mode: str) -> None:
+    server, _ = stage.start_pair(mode)
+    idle = server.frontend.open(stage.endpoint().serve(source(BULK)).address)
+    neighbour = server.frontend.open(stage.endpoint().serve(echo).address)
+    for number in range(100):
+        neighbour.send(b"%d" % number)
+        assert receive_exactly(neighbour, len(b"%d" % number)) == b"%d" % number
+    assert server.gauges().established_connections == 2
+    idle.abort()
+    neighbour.close()
+    server.wait_until_quiet()
+
+
+class ReluctantChannel(Channel):
+    """Takes the bytes of one stream without giving it credit for more."""
+
+    reluctant = 0
+
+    def _apply(self, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.DataReceived) and event.stream_id == self.reluctant:
+            self.http2.increment_flow_control_window(event.flow_controlled_length)
+        else:
+            super()._apply(event)
+
+
+def test_a_stream_that_does_not_read_stalls_no_other_stream_of_its_connection_h1(stage: Stage) -> None:
+    server, _ = stage.start_pair("grpc")
+    channel = ReluctantChannel(server.frontend.connect())
+    idle = channel.open(PROXY_PATH)
+    channel.reluctant = idle.stream_id
+    idle.send(packet_messages.dial_request(stage.endpoint().serve(source(16 * MIB)).address, 1))
+    neighbour = GrpcDial(channel, stage.endpoint().serve(echo).address, owns_channel=False).finish()
+    for number in range(50):
+        neighbour.send(b"%d" % number)
+        assert receive_exactly(neighbour, len(b"%d" % number)) == b"%d" % number
+
+
+# ---------------------------------------------------------------------- agents that do not know PAUSE
+
+
+def _flood(agent: ScriptedAgent, connection_id: int) -> list[Any]:
+    """Send until the server says something about it."""
+    for _ in range(2000):
+        agent.send(packet_messages.data(connection_id, bytes(16 * KIB)))
+        if found := agent.packets_so_far():
+            return found
+    raise AssertionError("the server took everything without a word")
+
+
+def test_without_pause_a_grpc_reader_that_is_too_slow_is_closed_alone_and_told_why_h1(stage: Stage) -> None:
+    server = stage.start_server("grpc", limits=SMALL)
+    agent = ScriptedAgent(server)
+    slow, healthy = open_proxy_stream(server), open_proxy_stream(server)
+    for connection_id, stream in ((1, slow), (2, healthy)):
+        stream.send(packet_messages.dial_request("web:443", connection_id))
+        agent.accept_dial(connection_id)
+        expect(stream, PacketType.DIAL_RSP)
+    (request,) = _flood(agent, 1)
+    assert (request.type, request.closeRequest.connectID) == (PacketType.CLOSE_REQ, 1)
+    while (packet := slow.receive(PATIENCE_SECONDS)).type == PacketType.DATA:
+        pass
+    assert packet.closeResponse.error == f"client reads too slowly: more than {2 * MIB} bytes waiting"
+    agent.send(packet_messages.data(2, b"and you?"))
+    assert expect(healthy, PacketType.DATA).data.data == b"and you?"
+
+
+def test_without_pause_a_connect_reader_that_is_too_slow_is_closed_alone_and_the_log_says_why_h1(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "umbilical.tunnels")
+    server = stage.start_server(limits=SMALL)
+    agent = ScriptedAgent(server)
+    slow_dial = server.frontend.dial("web:443")
+    agent.accept_dial(1)
+    slow = slow_dial.finish()
+    healthy_dial = server.frontend.dial("web:443")
+    agent.accept_dial(2)
+    healthy = healthy_dial.finish()
+    (request,) = _flood(agent, 1)
+    assert (request.type, request.closeRequest.connectID) == (PacketType.CLOSE_REQ, 1)
+    assert f'end="client reads too slowly: more than {2 * MIB} bytes waiting"' in caplog.text
+    agent.send(packet_messages.close_response(1), packet_messages.data(2, b"and you?"))
+    assert receive_exactly(healthy, 8) == b"and you?"
+    slow.close()
+    healthy.close()
+
+
+@MODES
+def test_an_agent_that_knows_pause_is_asked_and_released(stage: Stage, mode: str) -> None:
+    server = stage.start_server(mode, limits=SMALL)
+    agent = ScriptedAgent(server, metadata=[UNDERSTANDS_PAUSE])
+    dial = server.frontend.dial("web:443")
+    agent.accept_dial(1)
+    tunnel = dial.finish()
+    (request,) = _flood(agent, 1)
+    assert request.type == PAUSE
+    agent.send(packet_messages.close_response(1))
+    while tunnel.receive(MIB):
+        pass
+    assert [packet.type for packet in agent.packets_so_far() if packet.type != RESUME] == []
+    tunnel.close()
+
+
+@MODES
+def test_a_paused_client_is_not_read_and_its_bytes_follow_the_resume(stage: Stage, mode: str) -> None:
+    server = stage.start_server(mode)
+    agent = ScriptedAgent(server, metadata=[UNDERSTANDS_PAUSE])
+    dial = server.frontend.dial("web:443")
+    agent.accept_dial(1)
+    tunnel = dial.finish()
+    agent.stream.send_raw(b"\0\0\0\0\6\x08\x40\x7a\x02\x08\x01")
+    agent.channel.catch_up()
+    tunnel.send(b"held")
+    assert agent.packets_so_far() == []
+    agent.stream.send_raw(b"\0\0\0\0\6\x08\x41\x7a\x02\x08\x01")
+    assert agent.receive(PacketType.DATA).data.data == b"held"
+
+
+def test_a_grpc_client_that_closes_while_paused_has_its_bytes_delivered_first_c1(stage: Stage) -> None:
+    server = stage.start_server("grpc")
+    agent = ScriptedAgent(server, metadata=[UNDERSTANDS_PAUSE])
+    stream = open_proxy_stream(server)
+    stream.send(packet_messages.dial_request("web:443", 7))
+    agent.accept_dial(1)
+    expect(stream, PacketType.DIAL_RSP)
+    agent.stream.send_raw(b"\0\0\0\0\6\x08\x40\x7a\x02\x08\x01")
+    agent.channel.catch_up()
+    stream.send(packet_messages.data(1, b"held"))
+    stream.send(packet_messages.close_request(1))
+    agent.stream.send_raw(b"\0\0\0\0\6\x08\x41\x7a\x02\x08\x01")
+    assert agent.receive(PacketType.DATA).data.data == b"held"
+    assert agent.receive(PacketType.CLOSE_REQ).closeRequest.connectID == 1
+
+
+@MODES
+def test_a_dial_is_not_kept_waiting_by_bulk_on_the_same_agent_h7(stage: Stage, mode: str) -> None:
+    """The agent reads nothing while a client uploads without end; the next dial still reaches it at once."""
+    server = stage.start_server(mode)
+    agent = ScriptedAgent(server)
+    dial = server.frontend.dial("web:443")
+    agent.accept_dial(1)
+    tunnel = dial.finish()
+    sending = threading.Thread(target=_send_until_stuck, args=(tunnel,))
+    sending.start()
+    time.sleep(0.3)
+    late = server.frontend.dial("late:1")
+    stage.eventually(lambda: server.server.exchange.gauges().pending_dials == 1)
+    ahead = 0
+    while (packet := agent.stream.receive(PATIENCE_SECONDS)).type == PacketType.DATA:
+        ahead += len(packet.data.data)
+    assert packet.dialRequest.address == "late:1"
+    assert ahead <= 1200 * KIB, "the dial stood behind more than what the window had let out already"
+    late.abandon()
+    agent.close()
+    sending.join(PATIENCE_SECONDS)
+
+
+def _send_until_stuck(tunnel: Tunnel) -> None:
+    with contextlib.suppress(OSError):
+        for _ in range(64):
+            tunnel.send(bytes(MIB))
