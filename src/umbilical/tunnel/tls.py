@@ -61,7 +61,7 @@ def _load_pair(context: ssl.SSLContext, files: TlsFiles, what: str) -> None:
     for path in (certificate, key):
         _read(path, f"load the {what} key pair")
     try:
-        context.load_cert_chain(certificate, key)
+        context.load_cert_chain(certificate, key, password=_no_password)
     except (ssl.SSLError, ValueError) as error:
         raise StartupError(
             "UMB020",
@@ -70,6 +70,11 @@ def _load_pair(context: ssl.SSLContext, files: TlsFiles, what: str) -> None:
             f"check that they belong together: openssl x509 -pubkey -noout -in {certificate}; "
             f"openssl pkey -pubout -in {key}",
         ) from error
+
+
+def _no_password() -> str:
+    """OpenSSL would ask on the terminal, for ever."""
+    raise ValueError("the key is encrypted")
 
 
 def _load_authority(context: ssl.SSLContext, path: Path, what: str) -> None:
@@ -94,13 +99,15 @@ def _load_authority(context: ssl.SSLContext, path: Path, what: str) -> None:
 
 def _read(path: Path, purpose: str) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        # PEM is ASCII; the comments between its blocks may be anything, and SSLContext takes nothing else.
+        return path.read_text(encoding="ascii", errors="ignore")
     except OSError as error:
-        shown = "" if path == Path() else str(path)
+        unnamed = path == Path()  # which is the current folder; upstream says what an empty path would say
+        words = "no such file or directory" if unnamed else (error.strerror or str(error)).lower()
         raise StartupError(
             "UMB022",
             f"cannot {purpose}",
-            f"open {shown}: {(error.strerror or str(error)).lower()}",
+            f"open {'' if unnamed else path}: {words}",
             "give the path of a readable PEM file",
         ) from error
 
