@@ -1,0 +1,299 @@
+import logging
+import os
+import resource
+import socket
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.support.data_plane import open_files, settle, turn_until
+from tests.support.socket_pairs import kept, reset
+
+from umbilical.tunnel import listening
+from umbilical.tunnel.errors import StartupError
+from umbilical.tunnel.listening import ACCEPTS_PER_TURN, Listener, listen_tcp, listen_unix
+from umbilical.tunnel.loop import Loop
+from umbilical.tunnel.settings import ListenAddress, UnixFrontend
+
+
+class Door:
+    """A listener on loopback and whoever came in."""
+
+    def __init__(self, plane: Loop) -> None:
+        self.came: list[socket.socket] = []
+        self.sock = kept(listen_tcp(ListenAddress("127.0.0.1", 0), "tests"))
+        self.listener = Listener(plane, self.sock, self._accept)
+
+    def _accept(self, sock: socket.socket) -> None:
+        self.came.append(kept(sock))
+
+    def knock(self) -> socket.socket:
+        return kept(socket.create_connection(("127.0.0.1", self.listener.port()), timeout=10))
+
+
+@pytest.fixture
+def door(plane: Loop) -> Iterator[Door]:
+    door = Door(plane)
+    yield door
+    door.listener.close()
+
+
+# ---------------------------------------------------------------- accepting
+
+
+def test_connections_are_handed_over_without_blocking(plane: Loop, door: Door) -> None:
+    client = door.knock()
+    turn_until(plane, lambda: door.came)
+    (sock,) = door.came
+    assert not sock.getblocking()
+    assert not sock.get_inheritable()
+    client.send(b"x")
+    assert sock.getpeername() == client.getsockname()
+
+
+def test_a_turn_takes_a_share_of_a_crowd_and_comes_back_for_the_rest(plane: Loop, door: Door) -> None:
+    crowd = [door.knock() for _ in range(ACCEPTS_PER_TURN + 5)]
+    plane.turn(1.0)
+    assert len(door.came) == ACCEPTS_PER_TURN
+    plane.turn(1.0)
+    assert len(door.came) == len(crowd)
+
+
+def test_a_closed_listener_accepts_nobody_and_frees_its_port(plane: Loop, door: Door) -> None:
+    port = door.listener.port()
+    door.listener.close()
+    door.listener.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=10)
+    settle(plane)
+    kept(listen_tcp(ListenAddress("127.0.0.1", port), "tests"))
+
+
+def test_a_listener_may_be_closed_by_whom_it_accepted(plane: Loop) -> None:
+    sock = kept(listen_tcp(ListenAddress("127.0.0.1", 0), "tests"))
+    came: list[socket.socket] = []
+
+    def close_at_once(accepted: socket.socket) -> None:
+        came.append(kept(accepted))
+        listener.close()
+
+    listener = Listener(plane, sock, close_at_once)
+    for _ in range(3):
+        kept(socket.create_connection(("127.0.0.1", listener.port()), timeout=10))
+    plane.turn(1.0)
+    assert len(came) == 1
+
+
+def test_a_client_that_left_before_it_was_accepted_does_no_harm(plane: Loop, door: Door) -> None:
+    reset(door.knock())
+    door.knock()
+    turn_until(plane, lambda: len(door.came) == 2)
+
+
+def test_a_handler_that_breaks_does_not_end_the_listening(plane: Loop, caplog: pytest.LogCaptureFixture) -> None:
+    sock = kept(listen_tcp(ListenAddress("127.0.0.1", 0), "tests"))
+    calls: list[socket.socket] = []
+
+    def clumsy(accepted: socket.socket) -> None:
+        calls.append(kept(accepted))
+        raise RuntimeError("dropped it")
+
+    listener = Listener(plane, sock, clumsy)
+    for _ in range(2):
+        kept(socket.create_connection(("127.0.0.1", listener.port()), timeout=10))
+    turn_until(plane, lambda: len(calls) == 2)
+    assert "internal error while accepting a connection: RuntimeError('dropped it')" in caplog.text
+    listener.close()
+
+
+# ---------------------------------------------------------------- no free descriptor
+
+
+@contextmanager
+def no_free_descriptor() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+
+
+def test_without_a_free_descriptor_the_listener_rests_and_then_serves_who_waited(
+    plane: Loop, door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    door.knock()
+    door.knock()
+    with no_free_descriptor():
+        plane.turn(1.0)
+    assert door.came == []
+    assert complaints(caplog) == ["cannot accept connections: Too many open files; resting"]
+    turn_until(plane, lambda: len(door.came) == 2)
+
+
+def test_a_resting_listener_does_not_spin(
+    plane: Loop, door: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(listening, "EXHAUSTED_SECONDS", 3600.0)
+    door.knock()
+    with no_free_descriptor():
+        settle(plane, 50)
+    assert len(complaints(caplog)) == 1
+    door.listener.on_timer()
+    turn_until(plane, lambda: door.came)
+
+
+def test_a_listener_that_is_closed_while_it_rests_stays_closed(plane: Loop, door: Door) -> None:
+    door.knock()
+    with no_free_descriptor():
+        plane.turn(1.0)
+    door.listener.close()
+    door.listener.on_timer()
+    settle(plane)
+    assert door.came == []
+
+
+# ---------------------------------------------------------------- TCP
+
+
+def test_an_empty_host_listens_on_both_families() -> None:
+    sock = kept(listen_tcp(ListenAddress("", 0), "agents"))
+    port = sock.getsockname()[1]
+    for host in ("127.0.0.1", "::1"):
+        kept(socket.create_connection((host, port), timeout=10))
+
+
+@pytest.mark.parametrize(("host", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
+def test_an_address_listens_on_itself_alone(host: str, family: socket.AddressFamily) -> None:
+    sock = kept(listen_tcp(ListenAddress(host, 0), "agents"))
+    assert sock.family == family
+    assert sock.getsockname()[0] == host
+    assert not sock.getblocking()
+    other = "::1" if host == "127.0.0.1" else "127.0.0.1"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((other, sock.getsockname()[1]), timeout=10)
+
+
+def test_a_port_that_is_taken_is_named_with_its_purpose_and_a_remedy() -> None:
+    taken = kept(listen_tcp(ListenAddress("127.0.0.1", 0), "agents"))
+    port = taken.getsockname()[1]
+    before = open_files()
+    with pytest.raises(StartupError) as caught:
+        listen_tcp(ListenAddress("127.0.0.1", port), "agents")
+    error = caught.value
+    assert (error.code, error.what) == ("UMB023", f"cannot listen on 127.0.0.1:{port} for agents")
+    assert error.why == "Address already in use"
+    assert f":{port}" in error.next
+    assert open_files() == before
+
+
+def test_a_port_that_is_taken_on_every_interface_is_named() -> None:
+    port = kept(listen_tcp(ListenAddress("", 0), "agents")).getsockname()[1]
+    with pytest.raises(StartupError) as caught:
+        listen_tcp(ListenAddress("", port), "agents")
+    assert caught.value.what == f"cannot listen on *:{port} for agents"
+
+
+def test_an_address_of_another_machine_is_refused() -> None:
+    with pytest.raises(StartupError) as caught:
+        listen_tcp(ListenAddress("192.0.2.1", 0), "clients")
+    assert (caught.value.code, caught.value.why) == ("UMB023", "Cannot assign requested address")
+
+
+# ---------------------------------------------------------------- Unix
+
+
+def test_a_unix_socket_is_open_for_owner_and_group_from_the_first_moment(tmp_path: Path) -> None:
+    path = tmp_path / "proxy.sock"
+    seen: set[int] = set()
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            try:
+                seen.add(stat.S_IMODE(os.lstat(path).st_mode))
+            except OSError:
+                continue
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    old_mask = os.umask(0o022)
+    try:
+        for _ in range(50):
+            listen_unix(UnixFrontend(path)).close()
+        assert os.umask(0o022) == 0o022, "the mask of the process must come back"
+    finally:
+        os.umask(old_mask)
+        stop.set()
+        watcher.join(10)
+    assert stat.S_IMODE(os.lstat(path).st_mode) == 0o770
+    assert seen <= {0o770}
+
+
+def test_a_unix_socket_takes_clients(tmp_path: Path) -> None:
+    path = tmp_path / "proxy.sock"
+    server = kept(listen_unix(UnixFrontend(path)))
+    client = kept(socket.socket(socket.AF_UNIX))
+    client.connect(str(path))
+    client.send(b"hello")
+    assert kept(server.accept()[0]).recv(10) == b"hello"
+
+
+def test_a_stale_socket_file_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "proxy.sock"
+    listen_unix(UnixFrontend(path)).close()
+    assert path.is_socket()
+    kept(listen_unix(UnixFrontend(path)))
+    kept(socket.socket(socket.AF_UNIX)).connect(str(path))
+
+
+def test_a_stale_socket_file_is_in_the_way_when_it_may_not_be_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "proxy.sock"
+    listen_unix(UnixFrontend(path)).close()
+    before = open_files()
+    with pytest.raises(StartupError) as caught:
+        listen_unix(UnixFrontend(path, replace_existing=False))
+    assert (caught.value.code, caught.value.why) == ("UMB024", "Address already in use")
+    assert path.is_socket()
+    assert open_files() == before
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link"])
+@pytest.mark.parametrize("replace", [True, False])
+def test_whatever_is_no_socket_is_left_alone(tmp_path: Path, kind: str, replace: bool) -> None:
+    path = tmp_path / "proxy.sock"
+    if kind == "file":
+        path.write_text("precious")
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StartupError) as caught:
+        listen_unix(UnixFrontend(path, replace))
+    assert caught.value.code == "UMB024"
+    assert str(path) in caught.value.what
+    if replace:
+        assert caught.value.why == "a file that is not a socket is in the way"
+    assert os.path.lexists(path)
+    assert kind != "file" or path.read_text() == "precious"
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "proxy.sock"
+    with pytest.raises(StartupError) as caught:
+        listen_unix(UnixFrontend(path))
+    assert (caught.value.code, caught.value.why) == ("UMB024", "No such file or directory")
+    assert str(path.parent) in caught.value.next
+
+
+def test_a_path_that_is_too_long_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StartupError) as caught:
+        listen_unix(UnixFrontend(tmp_path / ("x" * 120)))
+    assert "too long" in caught.value.why
