@@ -116,6 +116,9 @@ class Agent(LinkKeeper):
             raise ConnectFailed(f"no answer within {HELLO_SECONDS:g} s") from None
         hello = link.hello
         assert hello is not None
+        if link.closed or link.leaving:  # told in the same read as the hello, before we could note the link
+            link.lose("the server is leaving")
+            raise ConnectFailed(f"server {hello.server_id} left right behind its hello")
         if hello.server_id in self._links:
             link.lose("duplicate: already connected to this server")
             return False
