@@ -1,0 +1,258 @@
+"""The agent's end of its connection to a server, packet by packet."""
+
+from typing import Any, Final
+
+import pytest
+from tests.support import packet_messages
+from tests.support.grpc_channel import GrpcStream
+from tests.support.in_process import RunningAgent, Stage, echo
+from tests.support.packet_messages import Packet, PacketType
+from tests.support.scripted_peers import CONNECT_PATH, ScriptedServer, expect, hello, packets_so_far
+
+GOAWAY: Final = bytes((0, 0, 8, 7, 0, 0, 0, 0, 0)) + b"\x7f\xff\xff\xff" + bytes(4)
+
+
+def linked(stage: Stage, **settings: object) -> tuple[ScriptedServer, RunningAgent, GrpcStream]:
+    server = ScriptedServer(stage)
+    agent = stage.start_agent(server.port, **settings)
+    stream = server.accept()
+    agent.wait_until_ready()
+    return server, agent, stream
+
+
+def dial(stream: GrpcStream, address: str, dial_id: int = 7) -> int:
+    stream.send(packet_messages.dial_request(address, dial_id))
+    answer = expect(stream, PacketType.DIAL_RSP).dialResponse
+    assert (answer.random, answer.error) == (dial_id, "")
+    return int(answer.connectID)
+
+
+def say_goodbye(stream: GrpcStream) -> None:
+    """As a server does that will go; past h2, which would say no more afterwards."""
+    stream.channel.socket.sendall(GOAWAY)
+
+
+def close_answers(packets: list[Any]) -> list[tuple[int, str]]:
+    assert all(packet.type == PacketType.CLOSE_RSP for packet in packets)
+    return [(packet.closeResponse.connectID, packet.closeResponse.error) for packet in packets]
+
+
+# ---------------------------------------------------------------------- hello
+
+
+def test_the_agent_introduces_itself_as_upstreams_does(stage: Stage) -> None:
+    server = ScriptedServer(stage)
+    stage.start_agent(server.port, agent_id="a-7", agent_identifiers="host=x&ipv4=10.0.0.1")
+    headers = server.accept_call().request_headers
+    assert headers[":path"] == CONNECT_PATH
+    assert headers[":scheme"] == "https"
+    assert headers["content-type"] == "application/grpc"
+    assert headers["te"] == "trailers"
+    assert headers["agentid"] == "a-7"
+    assert headers["agentidentifiers"] == "host=x&ipv4=10.0.0.1"
+    assert "authorization" not in headers
+
+
+def test_empty_identifiers_are_sent_too(stage: Stage) -> None:
+    server = ScriptedServer(stage)
+    stage.start_agent(server.port)
+    assert server.accept_call().request_headers["agentidentifiers"] == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ([], "expected one server ID in the context, got []"),
+        ([("serverid", "s")], "expected one server count, got 0"),
+        ([("serverid", "s"), ("servercount", "many")], 'strconv.Atoi: parsing "many": invalid syntax'),
+    ],
+)
+def test_a_server_without_a_proper_hello_is_left_and_tried_again(
+    stage: Stage, answer: list[tuple[str, str]], words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = ScriptedServer(stage)
+    agent = stage.start_agent(server.port)
+    stream = server.accept_call()
+    stream.channel.respond(stream, answer)
+    server.accept()
+    agent.wait_until_ready()
+    assert words in caplog.text
+
+
+def test_a_refusal_by_trailers_alone_is_told_with_the_servers_words(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = ScriptedServer(stage)
+    agent = stage.start_agent(server.port)
+    stream = server.accept_call()
+    refusal = [(":status", "200"), ("content-type", "application/grpc"), ("grpc-status", "2"), ("grpc-message", "no")]
+    stream.channel.http2.send_headers(stream.stream_id, refusal, end_stream=True)
+    stream.channel.flush()
+    server.accept()
+    agent.wait_until_ready()
+    assert "server ended the stream: Unknown: no" in caplog.text
+
+
+# ---------------------------------------------------------------------- packets
+
+
+def test_connections_are_numbered_from_one_and_failed_dials_use_numbers_up(stage: Stage) -> None:
+    _, _, stream = linked(stage)
+    endpoint = stage.endpoint()
+    assert dial(stream, endpoint.address, 1) == 1
+    stream.send(packet_messages.dial_request("no-port", 2))
+    answer = expect(stream, PacketType.DIAL_RSP).dialResponse
+    assert (answer.connectID, answer.error) == (0, "dial tcp: address no-port: missing port in address")
+    assert dial(stream, endpoint.address, 3) == 3
+
+
+def test_the_dial_response_comes_before_the_endpoints_first_byte(stage: Stage) -> None:
+    _, _, stream = linked(stage)
+    endpoint = stage.endpoint().serve(lambda sock: sock.sendall(b"banner"))
+    for dial_id in range(20):
+        stream.send(packet_messages.dial_request(endpoint.address, dial_id))
+        expect(stream, PacketType.DIAL_RSP)
+        assert expect(stream, PacketType.DATA).data.data == b"banner"
+        expect(stream, PacketType.CLOSE_RSP)
+
+
+def test_data_for_no_connection_is_answered_once_p7(stage: Stage) -> None:
+    _, _, stream = linked(stage)
+    for _ in range(30):
+        stream.send(packet_messages.data(5, b"stray"))
+    stream.send(packet_messages.data(0, b"nobody"))
+    assert close_answers(packets_so_far(stream)) == [(5, "unrecognized connectID")]
+
+
+def test_a_second_close_is_for_an_unknown_connection(stage: Stage) -> None:
+    _, agent, stream = linked(stage)
+    connection_id = dial(stream, stage.endpoint().address)
+    stream.send(packet_messages.close_request(connection_id))
+    assert close_answers([expect(stream, PacketType.CLOSE_RSP)]) == [(connection_id, "")]
+    stream.send(packet_messages.close_request(connection_id))
+    assert close_answers([expect(stream, PacketType.CLOSE_RSP)]) == [(connection_id, "Unknown connectID")]
+    agent.wait_until_idle()
+
+
+def test_data_reaches_the_connection_that_it_names(stage: Stage) -> None:
+    _, _, stream = linked(stage)
+    endpoint = stage.endpoint()
+    first, second = dial(stream, endpoint.address, 1), dial(stream, endpoint.address, 2)
+    far_first, far_second = endpoint.accept(), endpoint.accept()
+    stream.send(packet_messages.data(second, b"two"))
+    stream.send(packet_messages.data(first, b"one"))
+    assert far_first.recv(10) == b"one"
+    assert far_second.recv(10) == b"two"
+
+
+def test_empty_data_changes_nothing(stage: Stage) -> None:
+    _, _, stream = linked(stage)
+    connection_id = dial(stream, stage.endpoint().serve(echo).address)
+    stream.send(packet_messages.data(connection_id, b""))
+    stream.send(packet_messages.data(connection_id, b"x"))
+    assert expect(stream, PacketType.DATA).data.data == b"x"
+
+
+def test_packets_of_unknown_types_are_ignored(stage: Stage) -> None:
+    _, _, stream = linked(stage)
+    stream.send(Packet(type=42))
+    stream.send(Packet(type=PacketType.DRAIN, drain={}))
+    stream.send(packet_messages.dial_response(3, 4))
+    stream.send(packet_messages.close_response(4))
+    assert packets_so_far(stream) == []
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2, 3, 4, 5, 6])
+def test_a_packet_without_its_payload_costs_the_link_and_not_the_agent_p4(stage: Stage, kind: int) -> None:
+    server, agent, stream = linked(stage)
+    connection_id = dial(stream, stage.endpoint().address)
+    assert connection_id == 1
+    stream.send(Packet(type=kind))
+    stream.wait_for_end()
+    again = server.accept()
+    agent.wait_until_ready()
+    assert dial(again, stage.endpoint().address) == 1
+
+
+# ---------------------------------------------------------------------- ends
+
+
+@pytest.mark.parametrize("how", ["stream ended", "stream reset", "connection lost"])
+def test_a_lost_server_closes_every_endpoint_and_cancels_every_dial(stage: Stage, how: str) -> None:
+    server, agent, stream = linked(stage)
+    endpoint = stage.endpoint()
+    dial(stream, endpoint.address)
+    far = endpoint.accept()
+    stream.send(packet_messages.dial_request("never.answered:1", 8))
+    stage.eventually(lambda: len(agent.resolver.asked) == 1)
+    if how == "stream ended":
+        stream.channel.http2.send_headers(stream.stream_id, [("grpc-status", "0")], end_stream=True)
+        stream.channel.flush()
+    elif how == "stream reset":
+        stream.cancel()
+    else:
+        stream.channel.close()
+    assert far.recv(1) == b""
+    server.accept()
+    agent.wait_until_ready()
+    assert agent.gauges().open_endpoint_connections == 0
+    assert stage.call(agent.agent.is_idle)
+
+
+def test_drain_is_told_at_once_on_an_idle_stream_and_new_dials_are_served(stage: Stage) -> None:
+    _, agent, stream = linked(stage)
+    stage.call(agent.agent.drain)
+    expect(stream, PacketType.DRAIN)
+    connection_id = dial(stream, stage.endpoint().serve(echo).address)
+    stream.send(packet_messages.data(connection_id, b"still here"))
+    assert expect(stream, PacketType.DATA).data.data == b"still here"
+    assert agent.agent.is_ready()
+
+
+def test_a_goaway_keeps_tunnels_while_a_new_link_opens_o5(stage: Stage) -> None:
+    server, agent, stream = linked(stage)
+    connection_id = dial(stream, stage.endpoint().serve(echo).address)
+    say_goodbye(stream)
+    fresh = server.accept("another")
+    agent.wait_until_ready()
+    assert dial(fresh, stage.endpoint().address) == 1
+    stream.send(packet_messages.data(connection_id, b"still here"))
+    assert expect(stream, PacketType.DATA).data.data == b"still here"
+    assert agent.gauges().open_endpoint_connections == 2
+    assert agent.gauges().open_server_connections == 1
+    stream.send(packet_messages.close_request(connection_id))
+    expect(stream, PacketType.CLOSE_RSP)
+    stream.wait_for_end()  # the last tunnel has ended, so the agent leaves too
+    assert dial(fresh, stage.endpoint().address) == 2
+
+
+def test_a_link_whose_server_left_is_closed_once_it_is_idle_o5(stage: Stage) -> None:
+    """Upstream's server waits for the stream to end; an idle one must not use up its whole grace."""
+    server, agent, stream = linked(stage)
+    say_goodbye(stream)
+    server.accept("another")
+    stream.wait_for_end()
+    assert agent.agent.is_ready()
+
+
+def test_a_goaway_in_the_same_read_as_the_hello_is_not_overlooked(stage: Stage) -> None:
+    server = ScriptedServer(stage)
+    agent = stage.start_agent(server.port)
+    stream = server.accept_call()
+    channel = stream.channel
+    channel.http2.send_headers(stream.stream_id, [(":status", "200"), *hello("leaving")])
+    channel.socket.sendall(channel.http2.data_to_send() + GOAWAY)
+    server.accept("staying")
+    stage.eventually(lambda: list(agent.agent._links) == ["staying"])
+
+
+def test_an_end_in_the_same_read_as_the_hello_is_not_overlooked(stage: Stage) -> None:
+    server = ScriptedServer(stage)
+    agent = stage.start_agent(server.port)
+    stream = server.accept_call()
+    channel = stream.channel
+    channel.http2.send_headers(stream.stream_id, [(":status", "200"), *hello("short-lived")])
+    channel.http2.send_headers(stream.stream_id, [("grpc-status", "14")], end_stream=True)
+    channel.flush()
+    server.accept("staying")
+    stage.eventually(lambda: list(agent.agent._links) == ["staying"])
