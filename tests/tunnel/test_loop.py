@@ -347,3 +347,38 @@ def test_handlers_that_come_back_at_their_deadline_share_one_timer(plane: Loop) 
         plane.turn(0.002)
     turn_until(plane, lambda: all(len(diary.lines) >= 20 for diary in diaries))
     assert len(plane._timers) == 1
+
+
+@pytest.mark.timeout(10)
+def test_a_handler_that_is_touched_by_a_flush_is_flushed_without_waiting_for_an_event(plane: Loop) -> None:
+    """Else a transport whose waiting payload found room in a flush would sleep on it until somebody else moves."""
+    diary = Diary()
+
+    def touch_again() -> None:
+        if len(diary.lines) < 3:
+            plane.touch(diary)
+
+    diary.then = touch_again
+    plane.touch(diary)
+    plane.turn(None)
+    plane.turn(None)
+    assert len(diary.lines) == 3
+
+
+def test_a_cancelled_timer_does_not_fire(plane: Loop) -> None:
+    cancelled, kept = Diary(), Diary()
+    timer = plane.after(0.01, cancelled)
+    plane.after(0.02, kept)
+    plane.cancel(timer)
+    plane.cancel(timer)
+    turn_until(plane, lambda: kept.lines)
+    assert not cancelled.lines
+
+
+def test_timers_that_were_cancelled_are_not_kept_until_their_time(plane: Loop) -> None:
+    """A connection that lives a second leaves an hour's keepalive behind."""
+    kept = plane.after(3600, Diary())
+    for _ in range(10_000):
+        plane.cancel(plane.after(3600, Diary()))
+    assert len(plane._timers) < 200
+    assert kept.handler is not None

@@ -15,6 +15,8 @@ HANGUP: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 _EDGE: Final = select.EPOLLET
 _RDHUP: Final = select.EPOLLRDHUP
 MAX_EVENTS: Final = 256
+CANCELLED_TIMERS_KEPT: Final = 64
+"""More are cleared away, once they are the majority."""
 
 
 class Handler:
@@ -36,6 +38,13 @@ class Handler:
         """One of the methods above raised: a bug of ours. Close what this handler owns; raise nothing."""
 
 
+class Timer:
+    """What `Loop.after` returns; without a handler it was cancelled or has fired."""
+
+    def __init__(self, handler: Handler) -> None:
+        self.handler: Handler | None = handler
+
+
 class Loop:
     def __init__(self) -> None:
         self._epoll: Final = select.epoll()
@@ -44,7 +53,8 @@ class Loop:
         """Added since the last poll: an event of that number in hand is its predecessor's."""
         self._again: list[Handler] = []
         self._dirty: list[Handler] = []
-        self._timers: Final[list[tuple[float, int, Handler]]] = []
+        self._timers: Final[list[tuple[float, int, Timer]]] = []
+        self._cancelled_timers = 0
         self._timer_serial = 0
         self.now = time.monotonic()
         """The time at which this turn began."""
@@ -89,10 +99,24 @@ class Loop:
         """Call `on_flush` at the end of this turn; the handler sees to it that it asks once."""
         self._dirty.append(handler)
 
-    def after(self, seconds: float, handler: Handler) -> None:
-        """Call `on_timer` once; there is no cancelling, the handler must know whether it still matters."""
+    def after(self, seconds: float, handler: Handler) -> "Timer":
+        """Call `on_timer` once, unless it is cancelled before."""
+        timer = Timer(handler)
         self._timer_serial += 1
-        heapq.heappush(self._timers, (time.monotonic() + seconds, self._timer_serial, handler))
+        heapq.heappush(self._timers, (time.monotonic() + seconds, self._timer_serial, timer))
+        return timer
+
+    def cancel(self, timer: "Timer") -> None:
+        """Forget a timer that was set with `after`; one that has fired already is no matter."""
+        if timer.handler is None:
+            return
+        timer.handler = None
+        self._cancelled_timers += 1
+        # An hour's keepalive of a connection that lived a second must not stay for an hour.
+        if self._cancelled_timers > CANCELLED_TIMERS_KEPT and self._cancelled_timers > len(self._timers) >> 1:
+            self._timers[:] = [entry for entry in self._timers if entry[2].handler is not None]
+            heapq.heapify(self._timers)
+            self._cancelled_timers = 0
 
     def turn(self, timeout: float | None) -> list[tuple[int, int]]:
         """Wait, serve the data plane once, flush; return the events of descriptors that are not the data plane's."""
@@ -100,7 +124,7 @@ class Loop:
             self._flush()
         again = self._again
         self._again = []
-        ready = self._epoll.poll(self._patience(timeout, bool(again)), MAX_EVENTS)
+        ready = self._epoll.poll(self._patience(timeout, bool(again or self._dirty)), MAX_EVENTS)
         self.now = time.monotonic()
         self.turns += 1
         foreign: list[tuple[int, int]] = []
@@ -139,7 +163,12 @@ class Loop:
 
     def _run_timers(self) -> None:
         while self._timers and self._timers[0][0] <= self.now:
-            handler = heapq.heappop(self._timers)[2]
+            timer = heapq.heappop(self._timers)[2]
+            handler = timer.handler
+            if handler is None:
+                self._cancelled_timers -= 1
+                continue
+            timer.handler = None
             try:
                 handler.on_timer()
             except Exception as error:
