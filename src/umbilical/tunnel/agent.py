@@ -50,6 +50,7 @@ class Agent(LinkKeeper):
         """Their servers said goodbye; tunnels go on until they end."""
         self._hellos: Final[dict[ServerLink, asyncio.Future[None]]] = {}
         self._announced_count = 1
+        self._attempted_at = 0.0
         self._wake: Final = asyncio.Event()
 
     # ------------------------------------------------------------------ what others ask
@@ -91,8 +92,14 @@ class Agent(LinkKeeper):
             try:
                 async with asyncio.timeout(seconds):
                     await self._wake.wait()
+                    await self._until_the_beat()
             except TimeoutError:
                 pass
+
+    async def _until_the_beat(self) -> None:
+        """A lost link is replaced at once, but a server that hangs up each time must not be hammered."""
+        beat = self._attempted_at + self.settings.sync_interval_seconds
+        await asyncio.sleep(max(0.0, beat - asyncio.get_running_loop().time()))
 
     async def _sync_once(self, schedule: SyncSchedule) -> float:
         held = len(self._links)
@@ -109,6 +116,7 @@ class Agent(LinkKeeper):
     async def _connect(self) -> bool:
         """One attempt; False when it led to a server that we hold already."""
         settings = self.settings
+        self._attempted_at = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(HELLO_SECONDS):
                 link = await self._open_link()
@@ -123,7 +131,7 @@ class Agent(LinkKeeper):
             link.lose("duplicate: already connected to this server")
             return False
         self._links[hello.server_id] = link
-        self._announced_count = hello.server_count
+        self._announced_count = max(hello.server_count, 1)  # none at all would keep us away for ever
         link.keep_alive(settings.keepalive)
         logger.info("connected server=%s servers=%d/%d", hello.server_id, len(self._links), self.server_count())
         if self.draining:
@@ -167,6 +175,8 @@ class Agent(LinkKeeper):
         except OSError as error:
             # Upstream loses this error and goes on without a stream.
             raise ConnectFailed(f"service account token {path}: {error.strerror or error}") from error
+        except UnicodeDecodeError:
+            raise ConnectFailed(f"service account token {path}: not text") from None  # it must not reach the log
 
     # ------------------------------------------------------------------ what links report
 
