@@ -1,0 +1,238 @@
+"""The agent stays connected: sync loop, duplicates, counts, back-off, tokens, drain."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from tests.support import packet_messages
+from tests.support.grpc_channel import GrpcStream
+from tests.support.in_process import PATIENCE_SECONDS, Stage, echo
+from tests.support.packet_messages import PacketType
+from tests.support.scripted_peers import ScriptedServer, expect
+from tests.support.tunnel_client import receive_exactly
+
+
+class ScriptedCounter:
+    """Knows how many servers there are because the test says so."""
+
+    def __init__(self, count: int | None) -> None:
+        self.count = count
+
+    def server_count(self) -> int | None:
+        return self.count
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+# ---------------------------------------------------------------------- one server
+
+
+def test_an_agent_comes_back_after_its_server_was_away(stage: Stage) -> None:
+    server = stage.start_server()
+    agent = stage.start_agent(server.agent_port)
+    agent.wait_until_ready()
+    port = server.agent_port
+    stage.call(server.server.close)
+    stage.eventually(lambda: not agent.agent.is_ready())
+    assert agent.gauges().open_server_connections == 0
+    again = ScriptedServer(stage, port=port)
+    again.accept("again")
+    agent.wait_until_ready()
+
+
+def test_failed_attempts_are_told_and_back_off(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    server = ScriptedServer(stage)
+    agent = stage.start_agent(server.port, sync_interval_seconds=0.02, sync_interval_cap_seconds=0.05)
+    for _ in range(4):
+        server.accept_channel().close()
+    server.accept()
+    agent.wait_until_ready()
+    assert caplog.text.count(f"cannot connect to server=127.0.0.1:{server.port}") >= 4
+
+
+def test_a_server_that_keeps_hanging_up_is_not_hammered(stage: Stage) -> None:
+    """Every attempt succeeds and is lost at once; the beat of the sync loop still holds between two of them."""
+    server = ScriptedServer(stage)
+    stage.start_agent(server.port, sync_interval_seconds=0.4, sync_interval_cap_seconds=10.0)
+    deadline = time.monotonic() + 1.5
+    attempts = 0
+    while time.monotonic() < deadline:
+        server.accept(f"s{attempts}").channel.close()
+        attempts += 1
+    assert attempts <= 5
+
+
+def test_a_link_that_lived_is_replaced_without_waiting_for_the_beat(stage: Stage) -> None:
+    server = ScriptedServer(stage)
+    agent = stage.start_agent(server.port, sync_interval_seconds=PATIENCE_SECONDS * 3, sync_interval_cap_seconds=100.0)
+    stream = server.accept()
+    agent.wait_until_ready()
+    stage.call(lambda: setattr(agent.agent, "_attempted_at", 0.0))  # long ago
+    stream.channel.close()
+    server.accept()
+
+
+def test_a_server_that_says_nothing_is_given_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = ScriptedServer(stage)
+    agent = stage.start_agent(server.port)
+    silent = server.accept_call()
+    stage.skip(21, monkeypatch)
+    server.accept()
+    agent.wait_until_ready()
+    silent.wait_for_end()
+
+
+def test_a_foreign_protocol_offered_before_h2_does_no_harm(stage: Stage) -> None:
+    """Upstream's suite starts agents with `--alpn-proto=[]`, which becomes a protocol of that name."""
+    server = stage.start_server()
+    stage.start_agent(server.agent_port, alpn_protocols=("[]",)).wait_until_ready()
+
+
+# ---------------------------------------------------------------------- several servers
+
+
+def test_an_agent_connects_until_it_holds_as_many_servers_as_they_announce(stage: Stage) -> None:
+    balancer = ScriptedServer(stage)
+    agent = stage.start_agent(balancer.port)
+    balancer.accept("s1", 3)
+    duplicate = balancer.accept("s1", 3)
+    duplicate.wait_for_end()  # already held: this one is closed
+    balancer.accept("s2", 3)
+    balancer.accept("s3", 3)
+    stage.eventually(lambda: agent.agent.gauges().open_server_connections == 3)
+    assert agent.gauges().known_server_count == 3
+    balancer._listener.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        balancer.accept_channel()
+
+
+def test_sync_forever_keeps_looking(stage: Stage) -> None:
+    balancer = ScriptedServer(stage)
+    agent = stage.start_agent(balancer.port, sync_forever=True)
+    balancer.accept("s1", 1)
+    balancer.accept("s2", 1)
+    balancer.accept("s1", 1).wait_for_end()
+    stage.eventually(lambda: agent.agent.gauges().open_server_connections == 2)
+
+
+def test_a_count_of_zero_does_not_keep_the_agent_away_for_ever(stage: Stage) -> None:
+    server = ScriptedServer(stage)
+    agent = stage.start_agent(server.port)
+    server.accept("s1", 0).channel.close()
+    server.accept("s2", 0)
+    stage.eventually(lambda: list(agent.agent._links) == ["s2"])
+
+
+@pytest.mark.parametrize(
+    ("source", "counted", "wanted"),
+    [("default", None, 2), ("default", 5, 5), ("default", 0, 1), ("max", 1, 2), ("max", 4, 4), ("max", None, 2)],
+)
+def test_leases_and_announcements_are_weighed_as_configured(
+    stage: Stage, source: str, counted: int | None, wanted: int
+) -> None:
+    server = stage.start_server(server_count=2)
+    agent = stage.start_agent(server.agent_port, server_count_source=source)
+    agent.agent.counter = ScriptedCounter(counted)
+    agent.wait_until_ready()
+    assert stage.call(agent.agent.server_count) == wanted
+    assert agent.gauges().known_server_count == wanted
+
+
+def test_the_late_end_of_an_old_link_does_not_remove_the_new_one_c5(stage: Stage) -> None:
+    """The server said goodbye and came back under its own name; only then the old connection ends."""
+    server = ScriptedServer(stage)
+    agent = stage.start_agent(server.port)
+    old = server.accept("same")
+    agent.wait_until_ready()
+    endpoint = stage.endpoint().serve(echo)
+    old_id = _dial(old, endpoint.address)  # keeps the old link in use
+    old.channel.socket.sendall(bytes((0, 0, 8, 7, 0, 0, 0, 0, 0)) + b"\x7f\xff\xff\xff" + bytes(4))
+    new = server.accept("same")
+    agent.wait_until_ready()
+    connection_id = _dial(new, endpoint.address)
+    assert old_id == connection_id == 1
+    old.channel.close()
+    stage.eventually(lambda: agent.agent.gauges().open_endpoint_connections == 1)
+    assert agent.agent.is_ready()
+    new.send(packet_messages.data(connection_id, b"still here"))
+    assert expect(new, PacketType.DATA).data.data == b"still here"
+
+
+def _dial(stream: GrpcStream, address: str) -> int:
+    stream.send(packet_messages.dial_request(address, 7))
+    answer = expect(stream, PacketType.DIAL_RSP).dialResponse
+    assert answer.error == ""
+    return int(answer.connectID)
+
+
+# ---------------------------------------------------------------------- tokens
+
+
+def test_the_token_file_is_read_again_for_every_connect_and_sent_as_it_is(stage: Stage, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first")
+    server = ScriptedServer(stage)
+    stage.start_agent(server.port, token_path=token)
+    stream = server.accept_call()
+    assert stream.request_headers["authorization"] == "Bearer first"
+    token.write_text("second")
+    stream.channel.close()
+    assert server.accept_call().request_headers["authorization"] == "Bearer second"
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe secret"], ids=["missing", "not text"])
+def test_a_token_file_that_cannot_be_read_is_told_and_tried_again(
+    stage: Stage, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes | None
+) -> None:
+    token = tmp_path / "token"
+    if content is not None:
+        token.write_bytes(content)
+    server = ScriptedServer(stage)
+    agent = stage.start_agent(server.port, token_path=token)
+    stage.eventually(lambda: f"service account token {token}: " in caplog.text)
+    assert not agent.connecting.done()
+    token.write_text("there")
+    assert server.accept_call().request_headers["authorization"] == "Bearer there"
+    assert "secret" not in caplog.text
+
+
+# ---------------------------------------------------------------------- drain
+
+
+def test_a_drained_agent_serves_what_comes_and_makes_no_new_connection_o6(stage: Stage) -> None:
+    server, agent = stage.start_pair()
+    endpoint = stage.endpoint().serve(echo)
+    stage.call(agent.agent.drain)
+    tunnel = server.frontend.open(endpoint.address)
+    tunnel.send(b"hello")
+    assert receive_exactly(tunnel, 5) == b"hello"
+    tunnel.close()
+
+
+def test_until_idle_waits_for_tunnels_and_dials_and_then_for_the_linger_o6(stage: Stage) -> None:
+    server = stage.start_server()
+    agent = stage.start_agent(server.agent_port, drain_linger_seconds=0.2)
+    agent.wait_until_ready()
+    server.wait_for_agents()
+    tunnel = server.frontend.open(stage.endpoint().serve(echo).address)
+    stage.call(agent.agent.drain)
+    leaving = asyncio.run_coroutine_threadsafe(agent.agent.until_idle(), stage.loop)
+    time.sleep(0.5)
+    assert not leaving.done()
+    tunnel.close()
+    leaving.result(PATIENCE_SECONDS)
+
+
+def test_a_lost_server_is_not_sought_again_while_draining(stage: Stage) -> None:
+    server = ScriptedServer(stage)
+    agent = stage.start_agent(server.port)
+    stream = server.accept()
+    agent.wait_until_ready()
+    stage.call(agent.agent.drain)
+    expect(stream, PacketType.DRAIN)
+    stream.channel.close()
+    server._listener.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        server.accept_channel()
