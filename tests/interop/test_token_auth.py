@@ -6,12 +6,12 @@ Our agent reports what a server said, so it is the witness that both servers ref
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.interop.fleet import check_tunnel
+from tests.interop.fleet import check_tunnel, fleet
 from tests.support.control_plane import KONNECTIVITY_AUDIENCE, PROGRAMS, ControlPlane, control_plane
 from tests.support.tunnel_pair import Daemon, Shape, TunnelPair, wait_until
 from tests.support.tunnel_pki import TunnelPki
@@ -31,7 +31,7 @@ REVIEW_ONLY: Final[dict[str, object]] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Tokens:
     """Each is signed by the API server, except `forged`."""
 
@@ -90,7 +90,7 @@ def doors(
             folder = tmp_path_factory.mktemp(f"door-{implementation}")
             # client-go prints whole requests at this verbosity; ours is to print none at any.
             verbosity = ["--v=10"] if implementation == "ours" else []
-            pair = TunnelPair(Shape(server=implementation), pki, folder, [*flags, *verbosity], ["--v=10"])
+            pair = TunnelPair(Shape(server=implementation), pki, folder, [*flags, *verbosity])
             stack.callback(pair.stop)
             pair.start_server()
             doors[implementation] = pair
@@ -108,6 +108,8 @@ def agent_at(
     if token is not None:
         write_token(folder, token)
         flags.append(f"--service-account-token-path={folder / 'token'}")
+    if implementation == "ours":
+        flags.append("--v=10")
     daemon = Daemon([*pair.agent.command, *flags], folder / f"agent-{implementation}-{door.shape.server}.log")
     daemon.start()
     try:
@@ -128,7 +130,7 @@ def write_token(folder: Path, token: str | bytes) -> None:
 def refusals(agent: Daemon, start: int = 0) -> list[str]:
     """What servers answered our agent, by its own log."""
     text = agent.log.read_bytes()[start:].decode()
-    return re.findall(r"server ended the stream: UNKNOWN: (.*)", text)
+    return re.findall(r"server ended the stream: Unknown: (.*)", text)
 
 
 def wait_for_refusal(agent: Daemon) -> str:
@@ -161,7 +163,7 @@ FAULTS: Final = {
     "other_namespace": LOOKUP + f'incoming request from "elsewhere" namespace. Expected "{NAMESPACE}"',
     "other_audience": LOOKUP + "[invalid bearer token, token audiences ",
     "of_a_deleted_account": LOOKUP + "[invalid bearer token, ",
-    "forged": LOOKUP + "invalid bearer token",
+    "forged": LOOKUP + "[invalid bearer token, ",
 }
 
 
@@ -189,7 +191,7 @@ def test_every_other_token_is_refused_in_upstreams_words(
     [
         (None, "Authentication context was not found in metadata"),
         ("garbage", LOOKUP),
-        ("", ""),
+        ("", INVALID + "Failed to authenticate request. err:token is required for TokenReview in authentication"),
     ],
     ids=["none", "garbage", "empty"],
 )
@@ -199,3 +201,118 @@ def test_what_is_no_token_is_refused_in_upstreams_words(
     texts = _refusals_of_both(doors, tmp_path, token)
     assert texts["ours"] == texts["upstream"]
     assert texts["ours"].startswith(text)
+
+
+def test_a_replaced_token_is_used_at_the_next_connect(
+    doors: dict[str, TunnelPair], tokens: Tokens, tmp_path: Path
+) -> None:
+    door = doors["ours"]
+    with agent_at(door, tmp_path, tokens.other_account) as agent:
+        assert '"stranger" service account' in wait_for_refusal(agent)
+        write_token(tmp_path, tokens.good)
+        wait_for_agent(door)
+        check_tunnel(door)
+        # Nobody asks again while the connection lives; a new one shows what the file holds then.
+        write_token(tmp_path, tokens.other_namespace)
+        check_tunnel(door)
+        door.server.kill()
+        door.start_server()
+        assert '"elsewhere" namespace' in wait_for_refusal(agent)
+
+
+@pytest.mark.parametrize("octets", [b"\xff\xfe\x00", b"two\nlines", b"with a line end\n"], ids=repr)
+def test_a_file_that_cannot_be_a_token_stops_neither_agent_nor_server(
+    doors: dict[str, TunnelPair], tokens: Tokens, tmp_path: Path, octets: bytes
+) -> None:
+    door = doors["ours"]
+    with agent_at(door, tmp_path, octets) as agent:
+        wait_until(lambda: agent.log.read_text().count("cannot connect") >= 2, "the agent tries again")
+        assert agent.is_running(), agent.log_tail()
+        assert "Traceback" not in agent.log.read_text()
+        write_token(tmp_path, tokens.good)
+        wait_for_agent(door)
+        check_tunnel(door)
+
+
+def test_an_agent_waits_for_a_token_file_that_is_gone(
+    doors: dict[str, TunnelPair], tokens: Tokens, tmp_path: Path
+) -> None:
+    door = doors["ours"]
+    with agent_at(door, tmp_path, tokens.forged) as agent:
+        wait_for_refusal(agent)
+        (tmp_path / "token").unlink()
+        wait_until(lambda: "No such file" in agent.log.read_text(), "the agent says what is missing")
+        write_token(tmp_path, tokens.good)
+        wait_for_agent(door)
+
+
+def test_while_the_api_is_down_nobody_new_gets_in_and_tunnels_go_on(
+    plane: ControlPlane, doors: dict[str, TunnelPair], tokens: Tokens, tmp_path: Path
+) -> None:
+    door = doors["ours"]
+    waiting = tmp_path / "waiting"
+    waiting.mkdir()
+    with agent_at(door, tmp_path, tokens.good) as inside:
+        wait_for_agent(door)
+        plane.stop_apiserver()
+        try:
+            check_tunnel(door)
+            inside.kill()
+            wait_for_no_agent(door)
+            with agent_at(door, waiting, tokens.good) as agent:
+                text = wait_for_refusal(agent)
+                assert text.startswith(INVALID + "Failed to authenticate request. err:")
+                assert text.endswith("Connection refused")
+                assert "token review failed" in door.server.log.read_text()
+                plane.start_apiserver()
+                wait_for_agent(door)
+                check_tunnel(door)
+        finally:
+            if plane.apiserver is None or not plane.apiserver.is_running:
+                plane.start_apiserver()
+
+
+def test_our_own_commands_check_tokens_and_tell_no_one(
+    plane: ControlPlane, pki: TunnelPki, tokens: Tokens, tmp_path: Path
+) -> None:
+    rule = (
+        "--token-namespace",
+        NAMESPACE,
+        "--token-service-account",
+        ACCOUNT,
+        "--token-audience",
+        KONNECTIVITY_AUDIENCE,
+    )
+    access = ("--kubeconfig", str(plane.make_kubeconfig(REVIEWER)), "--mode", "http-connect")
+    debug = ("--log-level", "debug")
+    write_token(tmp_path, tokens.other_account)
+    with fleet(pki, tmp_path) as servers:
+        server = servers.add_native_server("s1", *rule, *access, *debug)
+        agent = servers.add_native_agent("a1", "--token-file", str(tmp_path / "token"), *debug)
+        assert '"stranger" service account' in wait_for_refusal(agent.agent)
+        write_token(tmp_path, tokens.good)
+        wait_for_agent(server)
+        check_tunnel(server)
+        check_secrecy([server.server, agent.agent], tokens)
+
+
+def check_secrecy(daemons: list[Daemon], tokens: Tokens) -> None:
+    """Neither a token nor its signature is in a log or in what everybody sees of a process."""
+    secrets = [text.encode() for token in astuple(tokens) for text in (token, token.rpartition(".")[2])]
+    for daemon in daemons:
+        process = Path(f"/proc/{daemon.pid}")
+        seen = [daemon.log.read_bytes(), (process / "cmdline").read_bytes(), (process / "environ").read_bytes()]
+        assert all(seen), "there is something to look at"
+        assert not [secret for secret in secrets for place in seen if secret in place]
+
+
+def test_no_token_is_in_a_log_at_any_verbosity(doors: dict[str, TunnelPair], tokens: Tokens, tmp_path: Path) -> None:
+    door = doors["ours"]
+    with agent_at(door, tmp_path, tokens.forged) as agent:
+        wait_for_refusal(agent)
+        write_token(tmp_path, tokens.other_audience)
+        wait_for_refusal(agent)
+        write_token(tmp_path, tokens.good)
+        wait_for_agent(door)
+        check_tunnel(door)
+        check_secrecy([door.server, agent], tokens)
