@@ -41,6 +41,10 @@ class TokenAdmission(Admission):
             await self._authenticator.authenticate(metadata.bearer_token(hello.authorization_values))
         except (metadata.MetadataRefused, AuthenticationRefused) as refused:
             transport.refuse(stream, str(refused))
+        except Exception:
+            # A bug or a broken API: the agent must not wait for an answer that never comes.
+            logger.exception("internal error in the authentication of agent=%s", hello.agent_id)
+            transport.refuse(stream, "Failed to validate authentication token, err:internal error")
         else:
             transport.admitted(stream, hello)
 
@@ -152,19 +156,27 @@ class Server:
         """Let tunnels end; False when some are left at the deadline."""
         clock = asyncio.get_running_loop()
         deadline = clock.time() + seconds
-        while self.exchange.open_tunnels() or self.exchange.clients:
+        while self._serves_anybody():
             if clock.time() >= deadline:
                 return False
             await asyncio.sleep(0.05)
         return True
 
+    def _serves_anybody(self) -> bool:
+        """A client counts to its last byte and its goodbye, unless it never asked for a tunnel."""
+        exchange = self.exchange
+        if exchange.open_tunnels() or exchange.proxy_streams:
+            return True
+        return any(client.tunnel is not None for client in exchange.clients)
+
     def close(self) -> None:
-        """Say goodbye and close everything that is left."""
+        """Say goodbye and close everything that is left; agents first, so that clients hear how their tunnels ended."""
         self.stop_accepting()
-        for transport in list(self.exchange.transports):
+        transports = list(self.exchange.transports)
+        transports.sort(key=lambda transport: not isinstance(transport, AgentTransport))
+        for transport in transports:
             transport.connection.goaway(frames.NO_ERROR, "server is leaving")
             transport.on_flush()
-        for transport in list(self.exchange.transports):
             transport.lose("server is leaving")
         for client in list(self.exchange.clients):
             client.on_lost("server is leaving")
