@@ -1,11 +1,33 @@
-"""A server as a whole: who is let in, which agent serves, and how it leaves."""
+"""A server as a whole: tokens, listeners, and how it leaves."""
+
+import asyncio
+import os
+import socket
+import stat
+import time
 
 import pytest
-from tests.support.in_process import Stage, echo
+from tests.support import packet_messages
+from tests.support.in_process import LOOPBACK, PATIENCE_SECONDS, Stage, echo
+from tests.support.packet_messages import PacketType
+from tests.support.scripted_peers import (
+    CONNECT_PATH,
+    UNDERSTANDS_PAUSE,
+    ScriptedAgent,
+    open_agent_channel,
+    packets_so_far,
+)
 from tests.support.tunnel_client import receive_exactly
 
+from umbilical.tunnel.errors import StartupError
+from umbilical.tunnel.interfaces import AuthenticationRefused
+from umbilical.tunnel.server import Server
+from umbilical.tunnel.settings import FrontendMode, ListenAddress, ServerSettings, TlsFiles, UnixFrontend
 
-@pytest.mark.parametrize("mode", ["http-connect", "grpc"])
+MODES = pytest.mark.parametrize("mode", ["http-connect", "grpc"])
+
+
+@MODES
 @pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])
 def test_bytes_go_both_ways_through_a_server_and_an_agent(stage: Stage, mode: str, tcp: bool) -> None:
     server, agent = stage.start_pair(mode, tcp=tcp)
@@ -16,3 +38,233 @@ def test_bytes_go_both_ways_through_a_server_and_an_agent(stage: Stage, mode: st
     tunnel.close()
     server.wait_until_quiet()
     agent.wait_until_idle()
+
+
+# ---------------------------------------------------------------------- tokens
+
+
+class ScriptedAuthenticator:
+    """Lets the good token in; the slow one waits for the test; the rest is refused."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.patience = asyncio.Event()
+
+    async def authenticate(self, token: str) -> None:
+        self.asked.append(token)
+        if token == "slow":
+            await self.patience.wait()
+        elif token == "crash":
+            raise RuntimeError("a bug of ours")
+        elif token != "good":
+            raise AuthenticationRefused("Failed to validate authentication token, err:lookup failed: not valid")
+
+
+def test_a_good_token_is_let_in(stage: Stage) -> None:
+    authenticator = ScriptedAuthenticator()
+    server = stage.start_server(authenticator=authenticator)
+    agent = ScriptedAgent(server, metadata=[("authorization", "Bearer good")])
+    assert "serverid" in agent.hello
+    assert authenticator.asked == ["good"]
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([], "Authentication context was not found in metadata"),
+        (["Bearer good", "Bearer good"], "too many (2) tokens are received"),
+        (["good"], 'received token does not have "Bearer " prefix'),
+        (["bearer good"], 'received token does not have "Bearer " prefix'),
+        (["Bearer bad"], "Failed to validate authentication token, err:lookup failed: not valid"),
+    ],
+)
+def test_any_other_token_is_refused_in_upstreams_words(stage: Stage, values: list[str], text: str) -> None:
+    server = stage.start_server(authenticator=ScriptedAuthenticator())
+    metadata = [("agentid", "a"), *[("authorization", value) for value in values]]
+    stream = open_agent_channel(server).open(CONNECT_PATH, metadata)
+    stream.wait_for_end()
+    assert stream.trailers is not None
+    assert stream.trailers is stream.response_headers
+    assert (stream.trailers["grpc-status"], stream.trailers["grpc-message"]) == ("2", text)
+    assert not stage.call(server.server.is_ready)
+
+
+def test_an_authenticator_that_fails_for_its_own_reasons_refuses_the_agent(stage: Stage) -> None:
+    server = stage.start_server(authenticator=ScriptedAuthenticator())
+    stream = open_agent_channel(server).open(CONNECT_PATH, [("agentid", "a"), ("authorization", "Bearer crash")])
+    stream.wait_for_end()
+    assert stream.trailers is not None
+    assert stream.trailers["grpc-status"] == "2"
+    assert "crash" not in stream.trailers["grpc-message"]
+
+
+def test_a_slow_review_keeps_one_agent_waiting_and_no_other(stage: Stage) -> None:
+    authenticator = ScriptedAuthenticator()
+    server = stage.start_server(authenticator=authenticator)
+    slow = open_agent_channel(server).open(CONNECT_PATH, [("agentid", "slow"), ("authorization", "Bearer slow")])
+    ScriptedAgent(server, "good", metadata=[("authorization", "Bearer good")])
+    assert packets_so_far(slow) == []
+    assert slow.response_headers is None
+    assert server.gauges().connect_streams == 1
+    stage.call(authenticator.patience.set)
+    assert "serverid" in slow.wait_for_headers()
+    server.wait_for_agents(2)
+
+
+@pytest.mark.parametrize("how", ["connection", "reset", "end"])
+def test_an_agent_that_left_during_its_review_is_not_let_in(stage: Stage, how: str) -> None:
+    authenticator = ScriptedAuthenticator()
+    server = stage.start_server(authenticator=authenticator)
+    stream = open_agent_channel(server).open(CONNECT_PATH, [("agentid", "a"), ("authorization", "Bearer slow")])
+    stage.eventually(lambda: authenticator.asked == ["slow"])
+    if how == "connection":
+        stream.channel.close()
+        stage.eventually(lambda: not server.server.exchange.transports)
+    elif how == "reset":
+        stream.cancel()
+        packets_so_far(stream)
+    else:
+        stream.finish()
+        stream.wait_for_end()
+        assert stream.trailers is not None
+        assert stream.trailers[":status"] == "200"
+    stage.call(authenticator.patience.set)
+    stage.call(lambda: None)
+    assert server.gauges().connect_streams == 0
+    assert not stage.call(server.server.is_ready)
+
+
+def test_metadata_is_judged_before_the_token(stage: Stage) -> None:
+    authenticator = ScriptedAuthenticator()
+    server = stage.start_server(authenticator=authenticator)
+    stream = open_agent_channel(server).open(CONNECT_PATH, [("authorization", "Bearer good")])
+    stream.wait_for_end()
+    assert stream.trailers is not None
+    assert stream.trailers["grpc-message"] == "expected one agent ID in the context, got []"
+    assert authenticator.asked == []
+
+
+# ---------------------------------------------------------------------- listeners
+
+
+def test_the_unix_socket_is_for_owner_and_group_and_goes_with_the_server(stage: Stage) -> None:
+    server = stage.start_server()
+    path = server.frontend.unix_path
+    assert path is not None
+    mode = os.stat(path).st_mode
+    assert stat.S_ISSOCK(mode)
+    assert stat.S_IMODE(mode) == 0o770
+    stage.call(server.server.close)
+    assert not path.exists()
+
+
+def test_a_client_without_a_certificate_gets_no_tunnel(stage: Stage) -> None:
+    server = stage.start_server(tcp=True)
+    context = stage.pki.authority.client_context(None, ["http/1.1"])
+    tcp = socket.create_connection(("127.0.0.1", server.frontend.port), timeout=PATIENCE_SECONDS)
+    with context.wrap_socket(tcp, server_hostname="127.0.0.1") as tls, pytest.raises(OSError, match=r"(?i)certificate"):
+        tls.recv(1)
+    server.wait_until_quiet()
+
+
+def test_a_listener_that_cannot_open_leaves_the_other_closed_too_o11(stage: Stage) -> None:
+    taken = socket.create_server(("127.0.0.1", 0))
+    tls = TlsFiles(stage.pki.server.certificate, stage.pki.server.key, stage.pki.authority.certificate_file)
+    with taken:
+        port = taken.getsockname()[1]
+        in_the_way = stage.folder / "file"
+        in_the_way.write_text("not a socket")
+        free = UnixFrontend(stage.folder / "free.sock")
+        for frontend, agents in (
+            (free, ListenAddress("127.0.0.1", port)),
+            (UnixFrontend(in_the_way), LOOPBACK),
+            (UnixFrontend(stage.folder / "no" / "such" / "folder.sock"), LOOPBACK),
+        ):
+            settings = ServerSettings("s", frontend, agents, tls, FrontendMode.GRPC)
+            server = Server(settings, stage.loop.data_plane, None)
+            with pytest.raises(StartupError):
+                stage.call(server.listen)
+            stage.call(server.close)
+    assert stage.watched() == 0
+    assert in_the_way.read_text() == "not a socket"
+    assert not free.path.exists()
+
+
+# ---------------------------------------------------------------------- leaving
+
+
+@MODES
+def test_a_server_that_leaves_is_unready_and_takes_nobody_while_tunnels_end_o5(stage: Stage, mode: str) -> None:
+    server, _ = stage.start_pair(mode)
+    tunnel = server.frontend.open(stage.endpoint().serve(echo).address)
+    assert stage.call(server.server.is_ready)
+    stage.call(server.server.stop_accepting)
+    assert not stage.call(server.server.is_ready)
+    with pytest.raises(OSError, match=r"No such file|refused"):
+        server.frontend.connect()
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", server.agent_port), timeout=PATIENCE_SECONDS)
+    leaving = asyncio.run_coroutine_threadsafe(server.server.until_idle(PATIENCE_SECONDS), stage.loop)
+    tunnel.send(b"still here")
+    assert receive_exactly(tunnel, 10) == b"still here"
+    assert not leaving.done()
+    tunnel.close()
+    assert leaving.result(PATIENCE_SECONDS)
+
+
+def test_patience_has_an_end_o5(stage: Stage) -> None:
+    server, _ = stage.start_pair()
+    tunnel = server.frontend.open(stage.endpoint().serve(echo).address)
+    assert not stage.run(server.server.until_idle(0.1))
+    stage.call(server.server.close)
+    assert tunnel.receive(1) == b""
+
+
+def test_clients_that_never_asked_for_anything_do_not_delay_the_leave(stage: Stage) -> None:
+    server = stage.start_server()
+    idle = server.frontend.connect()
+    stage.eventually(lambda: len(server.server.exchange.clients) == 1)
+    stage.call(server.server.stop_accepting)
+    assert stage.run(server.server.until_idle(1.0))
+    idle.close()
+
+
+def test_our_own_agents_are_sent_elsewhere_at_once_and_upstreams_at_the_end_o5(stage: Stage) -> None:
+    """Upstream's agents drop all tunnels at a GOAWAY."""
+    server = stage.start_server()
+    ours, theirs = ScriptedAgent(server, "ours", metadata=[UNDERSTANDS_PAUSE]), ScriptedAgent(server, "theirs")
+    stage.call(server.server.announce_leave)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not ours.channel.goaway:
+        ours.channel.pump(deadline)
+    theirs.channel.catch_up()
+    assert not theirs.channel.goaway
+    stage.call(server.server.close)
+    while not theirs.channel.goaway:
+        theirs.channel.pump(deadline)
+
+
+def test_a_server_that_closes_tells_grpc_clients_that_their_tunnels_are_over(stage: Stage) -> None:
+    server = stage.start_server("grpc")
+    agent = ScriptedAgent(server)
+    stream = server.frontend.channel().open("/ProxyService/Proxy")
+    stream.send(packet_messages.dial_request("web:443", 7))
+    agent.accept_dial(1)
+    assert stream.receive().type == PacketType.DIAL_RSP
+    agent.send(packet_messages.data(1, b"last words"))
+    stage.eventually(lambda: server.server.exchange.metrics.from_agent[PacketType.DATA] == 1)
+    stage.call(server.server.close)
+    kinds = []
+    while (packet := stream.receive()) is not None:
+        kinds.append(packet.type)
+    assert kinds == [PacketType.DATA, PacketType.CLOSE_RSP]
+    stage.eventually(lambda: server.server.exchange.board.established_count() == 0)
+
+
+def test_questions_under_way_do_not_outlive_the_server(stage: Stage) -> None:
+    authenticator = ScriptedAuthenticator()
+    server = stage.start_server(authenticator=authenticator)
+    open_agent_channel(server).open(CONNECT_PATH, [("agentid", "a"), ("authorization", "Bearer slow")])
+    stage.eventually(lambda: authenticator.asked == ["slow"])
+    stage.call(server.server.close)
+    stage.eventually(lambda: len(asyncio.all_tasks(stage.loop)) == 1)
