@@ -220,13 +220,17 @@ def test_a_replaced_token_is_used_at_the_next_connect(
         assert '"elsewhere" namespace' in wait_for_refusal(agent)
 
 
-@pytest.mark.parametrize("octets", [b"\xff\xfe\x00", b"two\nlines", b"with a line end\n"], ids=repr)
-def test_a_file_that_cannot_be_a_token_stops_neither_agent_nor_server(
-    doors: dict[str, TunnelPair], tokens: Tokens, tmp_path: Path, octets: bytes
+@pytest.mark.parametrize(
+    ("octets", "text"),
+    [(b"\xff\xfe\x00", "not text"), (b"a\nb", "no header can carry it"), (b"line\n", "no header can carry it")],
+    ids=repr,
+)
+def test_a_file_that_cannot_be_a_token_is_named_and_stops_nobody(
+    doors: dict[str, TunnelPair], tokens: Tokens, tmp_path: Path, octets: bytes, text: str
 ) -> None:
     door = doors["ours"]
     with agent_at(door, tmp_path, octets) as agent:
-        wait_until(lambda: agent.log.read_text().count("cannot connect") >= 2, "the agent tries again")
+        wait_until(lambda: agent.log.read_text().count(text) >= 2, "the agent says what is wrong, and tries again")
         assert agent.is_running(), agent.log_tail()
         assert "Traceback" not in agent.log.read_text()
         write_token(tmp_path, tokens.good)

@@ -171,12 +171,16 @@ class Agent(LinkKeeper):
         if path is None:
             return None
         try:
-            return Path(path).read_text(encoding="utf-8")
+            token = Path(path).read_text(encoding="utf-8")
         except OSError as error:
             # Upstream loses this error and goes on without a stream.
             raise ConnectFailed(f"service account token {path}: {error.strerror or error}") from error
         except UnicodeDecodeError:
             raise ConnectFailed(f"service account token {path}: not text") from None  # it must not reach the log
+        if not (token.isascii() and token.isprintable()):
+            # Upstream's agent gives up on it too: most often it is the line end that an editor or a shell left.
+            raise ConnectFailed(f"service account token {path}: no header can carry it: is there a line end in it?")
+        return token
 
     # ------------------------------------------------------------------ what links report
 
