@@ -17,7 +17,6 @@ from tests.support.tunnel_pair import Shape, TunnelPair, wait_until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
 
-TUNNELS: Final = 5000
 SERVER_GAUGES: Final = ("established_connections", "pending_backend_dials", "http_connections")
 # Three seconds at the pace of `wait_until`.
 SETTLED_LOOKS: Final = 150
@@ -123,18 +122,18 @@ ENDS: Final[tuple[Callable[[Frontend, Endpoints], None], ...]] = (
 )
 
 
-@pytest.mark.parametrize("frontend", ["uds", "tcp-mtls"])
+@pytest.mark.parametrize(("frontend", "count"), [("uds", 5000), ("tcp-mtls", 500)], ids=["uds", "tcp-mtls"])
 @pytest.mark.parametrize("mode", ["grpc", "http-connect"])
-def test_nothing_is_left_of_thousands_of_tunnels(start_pair: StartPair, mode: str, frontend: str) -> None:
+def test_nothing_is_left_of_thousands_of_tunnels(start_pair: StartPair, mode: str, frontend: str, count: int) -> None:
     pair = start_pair(Shape(FAULTY, FAULTY, mode, frontend))
     with _endpoints() as to:
         # What is made once and kept (resolver, pools) exists from here on.
         _run(pair, to, len(ENDS) * 2)
         _wait_until_empty(pair)
-        before = _settled_files(pair)
-        _run(pair, to, TUNNELS // 4)
+        before = _settled_counts(pair)
+        _run(pair, to, count)
         _wait_until_empty(pair)
-        assert _settled_files(pair) == before
+        assert _settled_counts(pair) == before
 
 
 def test_nothing_is_left_of_tunnels_whose_agent_or_server_was_killed(start_pair: StartPair) -> None:
@@ -189,20 +188,22 @@ def _run(pair: TunnelPair, to: Endpoints, count: int) -> None:
         raise failures[0]
 
 
-def _open_files(pair: TunnelPair) -> tuple[int, int]:
-    return pair.server.open_files(), pair.agent.open_files()
+def _counts(pair: TunnelPair) -> list[int]:
+    """Return open files and threads of server and agent."""
+    daemons = (pair.server, pair.agent)
+    return [*(daemon.open_files() for daemon in daemons), *(daemon.threads() for daemon in daemons)]
 
 
-def _settled_files(pair: TunnelPair) -> tuple[int, int]:
+def _settled_counts(pair: TunnelPair) -> list[int]:
     """Return the counts once they stand still: a socket may outlive its tunnel until its last bytes are taken."""
-    counts = [_open_files(pair)]
+    seen = [_counts(pair)]
 
     def stands_still() -> bool:
-        counts.append(_open_files(pair))
-        return len(counts) > SETTLED_LOOKS and len(set(counts[-SETTLED_LOOKS:])) == 1
+        seen.append(_counts(pair))
+        return len(seen) > SETTLED_LOOKS and all(counts == seen[-1] for counts in seen[-SETTLED_LOOKS:])
 
-    wait_until(stands_still, f"the counts of open files stand still: {counts[-10:]}", 60)
-    return counts[-1]
+    wait_until(stands_still, "the counts of files and threads stand still", 60)
+    return seen[-1]
 
 
 def _wait_until_empty(pair: TunnelPair) -> None:

@@ -156,6 +156,15 @@ def _no_agent(pair: TunnelPair) -> str:
 
 
 def _test_client(pair: TunnelPair, address: str) -> subprocess.CompletedProcess[str]:
+    """Run upstream's client, again where it closed its own socket under its feet (over TLS, about once in 200)."""
+    for _ in range(3):
+        done = _run_test_client(pair, address)
+        if "use of closed network connection" not in done.stderr:
+            break
+    return done
+
+
+def _run_test_client(pair: TunnelPair, address: str) -> subprocess.CompletedProcess[str]:
     client = peers.binary("proxy-test-client")
     assert client is not None
     host, port = address.split(":")

@@ -118,6 +118,9 @@ class Daemon:
     def open_files(self) -> int:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
+    def threads(self) -> int:
+        return len(os.listdir(f"/proc/{self.pid}/task"))
+
 
 @dataclass(frozen=True)
 class Shape:
