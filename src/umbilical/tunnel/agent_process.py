@@ -23,12 +23,12 @@ MakeCounter = Callable[[AgentMetrics], ServerCounter]
 async def run_agent(settings: AgentSettings, *, count: MakeCounter | None = None) -> int:
     """Serve until drained or told twice; the exit code. Raises StartupError, with nothing left open."""
     loop = asyncio.get_running_loop()
-    stop = StopRequests()
-    resolver = ThreadedResolver(loop)
-    agent = Agent(settings, data_plane_of_running_loop(), resolver)
     async with AsyncExitStack() as stack:
+        stop = StopRequests()
         stack.callback(stop.close)
+        resolver = ThreadedResolver(loop)
         stack.callback(resolver.close)
+        agent = Agent(settings, data_plane_of_running_loop(), resolver)
         stack.callback(agent.close)
         health = AgentHealthRoutes(agent.is_ready, lambda: agent.metrics.render(agent.gauges()))
         listener = await open_http(stack, settings.health_listen, health, "health")

@@ -23,10 +23,10 @@ async def run_server(
     settings: ServerSettings, authenticator: AgentAuthenticator | None, *, publish: MakePublisher | None = None
 ) -> int:
     """Serve until a signal; the exit code. Raises StartupError, with nothing left open."""
-    stop = StopRequests()
-    server = Server(settings, data_plane_of_running_loop(), authenticator)
     async with AsyncExitStack() as stack:
+        stop = StopRequests()
         stack.callback(stop.close)
+        server = Server(settings, data_plane_of_running_loop(), authenticator)
         stack.callback(server.close)
         await open_http(
             stack, settings.health_listen, ServerHealthRoutes(server.is_ready, server.render_metrics), "health"
