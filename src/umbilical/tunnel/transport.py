@@ -153,7 +153,11 @@ class Transport(Owner):
             self.progress += 1
         if channel.has_unsent() or connection.has_pending():
             channel.ask_room()
-        connection.after_flush()
+            connection.after_flush()
+        else:
+            connection.after_flush()
+            if connection.has_pending():
+                self.touch()  # messages that had found the block full
         if self._waiting:
             self.wake_waiting()
 
@@ -169,11 +173,20 @@ class Transport(Owner):
         self._waiting.append(source)
 
     def wake_waiting(self) -> None:
-        """Everybody in line gets one turn; who finds no room stands in line again."""
-        for _ in range(len(self._waiting)):
-            if not self._waiting:
-                return
-            self._waiting.popleft().on_room()
+        """Everybody in line gets one turn. Who finds no room keeps the place ahead of all that were served."""
+        waiting = self._waiting
+        connection = self.connection
+        served: list[Owner] = []
+        for _ in range(len(waiting)):
+            if not waiting:
+                break
+            source = waiting.popleft()
+            queued = connection.queued_bytes()
+            source.on_room()
+            if waiting and waiting[-1] is source and connection.queued_bytes() > queued:
+                served.append(waiting.pop())
+        if not self.closed:
+            waiting.extend(served)
 
     def has_unsent(self) -> bool:
         """Bytes lie here that the socket has not taken yet."""

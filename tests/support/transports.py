@@ -1,0 +1,104 @@
+"""Two transports of ours on one loop and one socket pair, with streams that carry raw payload."""
+
+from typing import Final
+
+from tests.support.socket_pairs import unix_pair
+
+from umbilical.tunnel.channel import Channel, Owner
+from umbilical.tunnel.loop import Loop
+from umbilical.tunnel.transport import Transport
+from umbilical.wire.buffer import Block, BlockPool
+from umbilical.wire.grpc import request_headers
+from umbilical.wire.http2 import connection as http2
+from umbilical.wire.http2 import frames
+from umbilical.wire.http2.connection import Connection, Profile
+from umbilical.wire.http2.streams import Stream
+
+BLOCK_BYTES: Final = 64 * 1024
+GAP: Final = frames.FRAME_HEADER_BYTES
+REQUEST: Final = request_headers(b"/ProxyService/Proxy", b"localhost", b"http", b"test")
+
+
+class Line(Transport):
+    """Keeps what arrives, stream by stream, and gives credit for it unless told not to."""
+
+    def __init__(self, loop: Loop, channel: Channel, connection: Connection) -> None:
+        super().__init__(loop, channel, connection)
+        self.received: dict[int, bytearray] = {}
+        self.events: list[int] = []
+        self.reasons: list[str] = []
+        self.opened = 0
+        self.gives_credit = True
+        self.fails_on_data = False
+
+    def on_open(self) -> None:
+        self.opened += 1
+        self.touch()
+
+    def on_data(self, stream: Stream) -> None:
+        if self.fails_on_data:
+            raise RuntimeError("dropped it")
+        connection = self.connection
+        payload = connection.view[connection.start : connection.end]
+        self.received.setdefault(stream.stream_id, bytearray()).extend(payload)
+        if self.gives_credit:
+            connection.credit(stream, len(payload))
+
+    def on_event(self, event: int) -> None:
+        self.events.append(event)
+
+    def on_closed(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+    def size_of(self, stream: Stream) -> int:
+        return len(self.received.get(stream.stream_id, b""))
+
+
+def connection(is_client: bool, profile: Profile | None = None, block_bytes: int = BLOCK_BYTES) -> Connection:
+    return Connection(
+        is_client, profile or Profile(), BlockPool(block_bytes, 1), Block(BLOCK_BYTES), shared_block=False
+    )
+
+
+class Source(Owner):
+    """Payload of one stream, handed over one quantum per turn of its own."""
+
+    def __init__(self, line: Line, stream: Stream, payload: bytes, quantum: int = 4096) -> None:
+        self.line = line
+        self.stream = stream
+        self.rest = memoryview(payload)
+        self.turns = 0
+        self._quantum = quantum
+
+    def on_room(self) -> None:
+        self.pump()
+
+    def pump(self) -> None:
+        """One quantum, then to the end of the line."""
+        self.turns += 1
+        connection = self.line.connection
+        room = connection.payload_room(self.stream, GAP)
+        if room is not None:
+            count = min(len(room), len(self.rest), self._quantum)
+            room[:count] = self.rest[:count]
+            connection.payload_written(
+                self.stream, frames.frame_header(count, frames.DATA, 0, self.stream.stream_id), count
+            )
+            self.rest = self.rest[count:]
+            self.line.touch()
+        if self.rest:
+            self.line.wait(self)
+
+
+def joined(plane: Loop, client: Connection, server: Connection) -> tuple[Line, Line]:
+    """Start both ends of a Unix socket pair; the client's first."""
+    ours, peer = unix_pair()
+    peer.setblocking(False)
+    lines = Line(plane, Channel(plane, ours), client), Line(plane, Channel(plane, peer), server)
+    for line in lines:
+        line.start()
+    return lines
+
+
+def is_greeted(*lines: Line) -> bool:
+    return all(http2.SETTINGS_RECEIVED in line.events for line in lines)

@@ -1,0 +1,153 @@
+from tests.support.data_plane import settle, turn_until
+from tests.support.socket_pairs import unix_pair
+from tests.support.transports import REQUEST, Line, Source, connection, is_greeted, joined
+from tests.wire.http2.ends import frame, greeting, split
+
+from umbilical.tunnel.channel import Channel
+from umbilical.tunnel.keepalive import Heartbeat
+from umbilical.tunnel.loop import Loop
+from umbilical.tunnel.settings import Keepalive
+from umbilical.wire.http2 import connection as http2
+from umbilical.wire.http2 import frames
+from umbilical.wire.http2.streams import Stream
+
+SOON = Keepalive(interval_seconds=0.03, answer_seconds=0.03)
+FAR = 3600.0
+
+
+class Mute:
+    """A peer at a bare socket: it greets, and then answers only what the test tells it to."""
+
+    def __init__(self, plane: Loop) -> None:
+        ours, self.sock = unix_pair()
+        self.line = Line(plane, Channel(plane, ours), connection(False))
+        self.line.start()
+        self.sock.send(greeting())
+        turn_until(plane, lambda: is_greeted(self.line))
+        settle(plane)
+        self.sock.setblocking(False)
+        self.heard()
+
+    def heard(self) -> list[bytes]:
+        """The payload of every PING since the last look."""
+        try:
+            octets = self.sock.recv(65_536)
+        except BlockingIOError:
+            return []
+        return [one.payload for one in split(octets) if one.kind == frames.PING and not one.flags & frames.ACK]
+
+
+def test_a_silent_peer_is_asked_by_a_ping(plane: Loop) -> None:
+    mute = Mute(plane)
+    Heartbeat(mute.line, Keepalive(0.02, FAR))
+    heard: list[bytes] = []
+
+    def listen() -> bool:
+        heard.extend(mute.heard())
+        return bool(heard)
+
+    turn_until(plane, listen)
+    assert len(heard[0]) == 8
+    assert mute.line.reasons == []
+
+
+def test_a_peer_that_does_not_answer_is_lost(plane: Loop) -> None:
+    mute = Mute(plane)
+    Heartbeat(mute.line, SOON)
+    turn_until(plane, lambda: mute.line.closed)
+    assert mute.line.reasons == ["keepalive: no answer to a PING within 0.03 s"]
+    assert mute.heard(), "it must have been asked before"
+
+
+def test_a_peer_that_answers_stays_and_is_asked_again(plane: Loop) -> None:
+    client, server = joined(plane, connection(True), connection(False))
+    turn_until(plane, lambda: is_greeted(client, server))
+    Heartbeat(client, Keepalive(0.02, 1.0))
+    turn_until(plane, lambda: client.events.count(http2.PING_ANSWERED) >= 2)
+    assert (client.reasons, server.reasons) == ([], [])
+
+
+def test_any_traffic_counts_as_an_answer(plane: Loop) -> None:
+    """The peer never answers the PING itself, but it talks."""
+    mute = Mute(plane)
+    Heartbeat(mute.line, Keepalive(0.02, 1.0))
+    heard: list[bytes] = []
+
+    def talk() -> bool:
+        pings = mute.heard()
+        heard.extend(pings)
+        if pings:
+            mute.sock.send(frame(frames.WINDOW_UPDATE, 0, 0, b"\x00\x00\x00\x01"))
+        return len(heard) >= 2
+
+    turn_until(plane, talk)
+    assert mute.line.reasons == []
+
+
+def test_a_peer_that_talks_all_the_time_is_not_asked(plane: Loop) -> None:
+    client, server = joined(plane, connection(True), connection(False))
+    turn_until(plane, lambda: is_greeted(client, server))
+    stream = server_stream(plane, client, server)
+    Heartbeat(client, Keepalive(1.0, FAR))
+    began = plane.now
+
+    def talk() -> bool:
+        Source(server, stream, b"x").pump()
+        return plane.now - began > 1.2
+
+    turn_until(plane, talk)
+    assert client.events.count(http2.PING_ANSWERED) == 0
+
+
+def server_stream(plane: Loop, client: Line, server: Line) -> Stream:
+    client.connection.open_stream(REQUEST)
+    client.touch()
+    turn_until(plane, lambda: http2.HEADERS in server.events)
+    (stream,) = server.connection.streams.values()
+    server.connection.send_headers(stream, [(b":status", b"200")])
+    return stream
+
+
+def test_a_stopped_heartbeat_asks_nobody(plane: Loop) -> None:
+    mute = Mute(plane)
+    heartbeat = Heartbeat(mute.line, Keepalive(0.01, 0.01))
+    heartbeat.stop()
+    passed = Passing(plane, 0.05)
+    turn_until(plane, passed.is_over)
+    assert mute.heard() == []
+    assert mute.line.reasons == []
+
+
+def test_a_transport_that_is_over_is_not_asked(plane: Loop) -> None:
+    mute = Mute(plane)
+    Heartbeat(mute.line, Keepalive(0.01, 0.01))
+    mute.line.lose("we leave")
+    passed = Passing(plane, 0.05)
+    turn_until(plane, passed.is_over)
+    assert mute.line.reasons == ["we leave"]
+    assert plane._timers == []
+
+
+def test_a_heartbeat_costs_one_timer(plane: Loop) -> None:
+    client, server = joined(plane, connection(True), connection(False))
+    turn_until(plane, lambda: is_greeted(client, server))
+    Heartbeat(client, Keepalive(0.005, 1.0))
+    turn_until(plane, lambda: client.events.count(http2.PING_ANSWERED) >= 2)
+    assert len(plane._timers) == 1
+
+
+class Passing:
+    """Lets a stretch of the loop's time pass."""
+
+    def __init__(self, plane: Loop, seconds: float) -> None:
+        self._plane = plane
+        self._end = plane.now + seconds
+
+    def is_over(self) -> bool:
+        return self._plane.now >= self._end
+
+
+def test_the_native_and_the_grpc_go_times_fit_together() -> None:
+    """grpc-go closes on clients that ask more often than every 30 s; its own answer time is 20 s."""
+    assert Keepalive().answer_seconds == 20.0
+    assert Keepalive().interval_seconds > 30

@@ -1,0 +1,367 @@
+import socket
+
+import pytest
+from tests.support.data_plane import KIB, patterned, settle, tls_pair, turn_until
+from tests.support.socket_pairs import reset, tcp_pair, unix_pair
+from tests.support.transports import REQUEST, Line, Source, connection, is_greeted, joined
+from tests.support.tunnel_pki import TunnelPki
+from tests.wire.http2.ends import frame, goaway_code, greeting
+
+from umbilical.tunnel.channel import Channel, Owner
+from umbilical.tunnel.loop import Loop
+from umbilical.tunnel.transport import agent_side_connection, client_side_connection
+from umbilical.wire.grpc import message_prefix
+from umbilical.wire.http2 import connection as http2
+from umbilical.wire.http2 import frames
+from umbilical.wire.http2.connection import Profile
+from umbilical.wire.http2.streams import Stream
+
+PAYLOAD = patterned(300_000)
+
+
+def pair(plane: Loop, server_profile: Profile | None = None, block_bytes: int = 64 * KIB) -> tuple[Line, Line]:
+    """Client and server past the greeting."""
+    client, server = joined(plane, connection(True, None, block_bytes), connection(False, server_profile, block_bytes))
+    turn_until(plane, lambda: is_greeted(client, server))
+    return client, server
+
+
+def opened(plane: Loop, client: Line, server: Line, count: int) -> list[Stream]:
+    streams = [client.connection.open_stream(REQUEST) for _ in range(count)]
+    client.touch()
+    turn_until(plane, lambda: server.events.count(http2.HEADERS) == count)
+    return streams
+
+
+def sources(client: Line, streams: list[Stream], payload: bytes = PAYLOAD) -> list[Source]:
+    return [Source(client, stream, payload) for stream in streams]
+
+
+# ---------------------------------------------------------------- carrying
+
+
+def test_both_sides_greet_each_other(plane: Loop) -> None:
+    client, server = pair(plane)
+    assert (client.reasons, server.reasons) == ([], [])
+    assert not client.has_unsent()
+    assert not server.has_unsent()
+
+
+@pytest.mark.parametrize("window", [1, 100, 5_000, 65_535, 1_000_000])
+def test_nothing_is_lost_whatever_the_window(plane: Loop, window: int) -> None:
+    client, server = pair(plane, Profile(stream_window_bytes=window))
+    streams = opened(plane, client, server, 3)
+    payload = PAYLOAD[: min(len(PAYLOAD), 300 * window)]
+    for source in sources(client, streams, payload):
+        source.pump()
+    turn_until(plane, lambda: all(server.size_of(stream) == len(payload) for stream in streams), 30)
+    assert all(server.received[stream.stream_id] == payload for stream in streams)
+
+
+def test_nothing_is_lost_when_the_outgoing_block_is_small(plane: Loop) -> None:
+    client, server = pair(plane, block_bytes=2_000)
+    streams = opened(plane, client, server, 3)
+    for source in sources(client, streams):
+        source.pump()
+    turn_until(plane, lambda: all(server.size_of(stream) == len(PAYLOAD) for stream in streams))
+    assert all(server.received[stream.stream_id] == PAYLOAD for stream in streams)
+
+
+def test_both_directions_carry_at_once(plane: Loop) -> None:
+    client, server = pair(plane)
+    (stream,) = opened(plane, client, server, 1)
+    answer = server.connection.streams[stream.stream_id]
+    server.connection.send_headers(answer, [(b":status", b"200")])
+    Source(client, stream, PAYLOAD).pump()
+    Source(server, answer, PAYLOAD[::-1]).pump()
+    turn_until(plane, lambda: server.size_of(stream) == client.size_of(stream) == len(PAYLOAD))
+    assert server.received[stream.stream_id] == PAYLOAD
+    assert client.received[stream.stream_id] == PAYLOAD[::-1]
+
+
+def test_a_transport_works_over_tls(plane: Loop, tunnel_pki: TunnelPki) -> None:
+    pki = tunnel_pki
+    server_end, client_end = tls_pair(
+        plane, pki.authority.server_context(pki.server), pki.authority.client_context(pki.agent)
+    )
+    for end in (server_end, client_end):
+        plane.remove(end.channel.descriptor)
+    client = Line(plane, client_end.channel, agent_side_connection(is_client=True))
+    server = Line(plane, server_end.channel, agent_side_connection(is_client=False))
+    for line in (server, client):
+        line.start()
+    turn_until(plane, lambda: is_greeted(client, server))
+    assert (client.opened, server.opened) == (1, 1)
+    (stream,) = opened(plane, client, server, 1)
+    Source(client, stream, PAYLOAD * 4, quantum=64 * KIB).pump()
+    turn_until(plane, lambda: server.size_of(stream) == 4 * len(PAYLOAD))
+    assert server.received[stream.stream_id] == PAYLOAD * 4
+    client.lose("enough")
+    turn_until(plane, lambda: server.closed)
+    assert server.reasons == ["connection closed by the peer"]
+
+
+def test_two_clients_may_share_one_receive_block(plane: Loop) -> None:
+    """Each frame arrives in two pieces, and between them the other client's piece uses the same memory."""
+    peers = []
+    lines = []
+    for _ in range(2):
+        ours, peer = unix_pair()
+        line = Line(plane, Channel(plane, ours), client_side_connection())
+        line.start()
+        peers.append(peer)
+        lines.append(line)
+    octets = [greeting() + frame(frames.PING, 0, 0, bytes([number]) * 8) for number in (1, 2)]
+    for cut in range(0, len(octets[0]), 7):
+        for number, peer in enumerate(peers):
+            peer.send(octets[number][cut : cut + 7])
+        settle(plane, 2)
+    assert all(line.reasons == [] for line in lines)
+    for number, peer in enumerate(peers):
+        assert frame(frames.PING, frames.ACK, 0, bytes([number + 1]) * 8) in peer.recv(65_536)
+
+
+# ---------------------------------------------------------------- taking turns
+
+
+@pytest.mark.parametrize("chance", [4_096, 20_480])
+def test_waiting_sources_take_turns_although_each_chance_is_enough_for_few(plane: Loop, chance: int) -> None:
+    """Whoever was served goes behind whoever was not, or the first in line would take every chance."""
+    client, server = pair(plane)
+    streams = opened(plane, client, server, 4)
+    hungry = sources(client, streams)
+    client.connection.send_window = 4096
+    for source in hungry:
+        source.pump()
+    for _ in range(40):
+        client.connection.send_window = chance + 4096
+        client.wake_waiting()
+        settle(plane, 3)
+    left = [len(source.rest) for source in hungry]
+    assert max(left) < len(PAYLOAD)
+    assert max(left) - min(left) <= 2 * 4096
+
+
+def test_who_finds_no_room_does_not_keep_the_others_waiting(plane: Loop) -> None:
+    client, server = pair(plane, Profile(stream_window_bytes=20_000, connection_window_bytes=1_000_000))
+    server.gives_credit = False
+    stuck, free = opened(plane, client, server, 2)
+    for source in sources(client, [stuck, free]):
+        source.pump()
+
+    def credit_only_the_free_one() -> bool:
+        taken = server.connection.streams.get(free.stream_id)
+        if taken is not None and taken.receive_window < 10_000:
+            server.connection.credit(taken, 20_000 - taken.receive_window)
+            server.touch()
+        return server.size_of(free) == len(PAYLOAD)
+
+    turn_until(plane, credit_only_the_free_one)
+    assert server.size_of(stuck) <= 20_000
+
+
+def test_everybody_in_line_is_woken_once_per_chance(plane: Loop) -> None:
+    client, _ = pair(plane)
+    woken: list[str] = []
+
+    class Sleeper(Owner):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def on_room(self) -> None:
+            woken.append(self.name)
+            client.wait(self)
+
+    for name in ("a", "b", "c"):
+        client.wait(Sleeper(name))
+    client.wake_waiting()
+    assert woken == ["a", "b", "c"]
+    client.wake_waiting()
+    assert woken == ["a", "b", "c"] * 2
+
+
+def test_a_line_that_is_cleared_while_it_is_served_ends(plane: Loop) -> None:
+    client, _ = pair(plane)
+
+    class Last(Owner):
+        def on_room(self) -> None:
+            client.lose("by a source")
+
+    for _ in range(3):
+        client.wait(Last())
+    client.wake_waiting()
+    assert client.reasons == ["by a source"]
+
+
+def test_a_message_that_found_the_block_full_follows_without_another_event(plane: Loop) -> None:
+    client, server = pair(plane, block_bytes=20_000)
+    (stream,) = opened(plane, client, server, 1)
+    for size in (16_000, 3_000):
+        Source(client, stream, bytes(size), quantum=size).pump()
+    message = b"m" * 2_000
+    client.connection.send_ordered(stream, message)
+    assert stream.backlog, "it found room: the test shows nothing"
+    client.touch()
+    turn_until(plane, lambda: server.size_of(stream) == 19_000 + len(message_prefix(len(message))) + len(message))
+    assert server.received[stream.stream_id].endswith(message)
+
+
+# ---------------------------------------------------------------- standstill
+
+
+def test_a_peer_that_takes_nothing_leaves_bytes_unsent_and_makes_no_progress(plane: Loop) -> None:
+    ours, peer = unix_pair()
+    line = Line(plane, Channel(plane, ours), connection(True))
+    line.start()
+    settle(plane)
+    assert not line.has_unsent()
+    peer.send(frames.settings_frame([(frames.INITIAL_WINDOW_SIZE, 1 << 30)]) + frames.window_update_frame(0, 1 << 29))
+    turn_until(plane, lambda: is_greeted(line))
+    stream = line.connection.open_stream(REQUEST)
+    source = Source(line, stream, PAYLOAD * 20, quantum=64 * KIB)
+    source.pump()
+    turn_until(plane, line.has_unsent)
+    for _ in range(50):
+        settle(plane)
+        before = line.progress
+    assert line.has_unsent()
+    assert line.progress == before
+    peer.setblocking(False)
+
+    def read_on() -> bool:
+        try:
+            peer.recv(256 * KIB)
+        except BlockingIOError:
+            pass
+        return line.progress > before + 3
+
+    turn_until(plane, read_on)
+
+
+# ---------------------------------------------------------------- the end
+
+
+def test_the_end_of_the_peer_is_told_once(plane: Loop) -> None:
+    client, server = pair(plane)
+    settle(plane)
+    client.lose("we leave")
+    client.lose("again")
+    client.on_lost("and again")
+    turn_until(plane, lambda: server.closed)
+    settle(plane)
+    assert client.reasons == ["we leave"]
+    assert server.reasons == ["connection closed by the peer"]
+
+
+def test_a_reset_is_told_with_its_cause(plane: Loop) -> None:
+    ours, peer = tcp_pair()
+    line = Line(plane, Channel(plane, ours), connection(False))
+    line.start()
+    settle(plane)
+    reset(peer)
+    turn_until(plane, lambda: line.closed)
+    assert line.reasons == ["Connection reset by peer"]
+    assert line.channel.closed
+
+
+def test_a_loss_that_is_noticed_while_sending_is_told(plane: Loop) -> None:
+    ours, peer = unix_pair()
+    line = Line(plane, Channel(plane, ours), connection(True))
+    peer.close()
+    line.start()
+    turn_until(plane, lambda: line.closed)
+    settle(plane)
+    assert len(line.reasons) == 1
+
+
+def test_bytes_of_a_peer_that_left_at_once_are_dispatched_before_the_end(plane: Loop) -> None:
+    ours, peer = unix_pair()
+    line = Line(plane, Channel(plane, ours), connection(False))
+    line.start()
+    settle(plane)
+    assert peer.recv(65_536)
+    peer.send(greeting() + frame(frames.GOAWAY, 0, 0, bytes(8) + b"bye"))
+    peer.close()
+    turn_until(plane, lambda: line.closed)
+    assert line.events == [http2.SETTINGS_RECEIVED, http2.GOAWAY]
+
+
+def test_a_violation_is_answered_with_a_goaway_before_the_end(plane: Loop) -> None:
+    ours, peer = unix_pair()
+    line = Line(plane, Channel(plane, ours), connection(False))
+    line.start()
+    peer.send(greeting() + frame(frames.PING, 0, 0, b"short"))
+    turn_until(plane, lambda: line.closed)
+    assert line.reasons == ["protocol violation: PING of a wrong size"]
+    assert goaway_code(_all(peer)) == frames.FRAME_SIZE_ERROR
+
+
+def _all(peer: socket.socket) -> bytes:
+    received = bytearray()
+    while piece := peer.recv(65_536):
+        received += piece
+    return bytes(received)
+
+
+def test_a_peer_that_speaks_something_else_is_refused(plane: Loop) -> None:
+    ours, peer = unix_pair()
+    line = Line(plane, Channel(plane, ours), connection(False))
+    line.start()
+    peer.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    turn_until(plane, lambda: line.closed)
+    assert line.reasons == ["protocol violation: not an HTTP/2 client: connection preface missing"]
+
+
+def test_a_bug_in_one_transport_ends_that_transport_alone(plane: Loop) -> None:
+    client, server = pair(plane)
+    other_client, other_server = pair(plane)
+    server.fails_on_data = True
+    for line, far in ((client, server), (other_client, other_server)):
+        (stream,) = opened(plane, line, far, 1)
+        Source(line, stream, b"x").pump()
+    turn_until(plane, lambda: client.closed and other_server.received)
+    assert server.reasons == ["internal error: RuntimeError('dropped it')"]
+    assert (other_client.reasons, other_server.reasons) == ([], [])
+
+
+def test_a_bug_while_flushing_ends_the_transport(plane: Loop) -> None:
+    client, server = pair(plane)
+
+    class Clumsy(Owner):
+        def on_room(self) -> None:
+            raise RuntimeError("dropped it")
+
+    client.wait(Clumsy())
+    client.touch()
+    turn_until(plane, lambda: client.closed and server.closed)
+    assert client.reasons == ["internal error: RuntimeError('dropped it')"]
+
+
+def test_a_lost_transport_sends_nothing_and_wakes_nobody(plane: Loop) -> None:
+    client, _ = pair(plane)
+    woken: list[str] = []
+
+    class Sleeper(Owner):
+        def on_room(self) -> None:
+            woken.append("woken")
+
+    client.wait(Sleeper())
+    client.lose("we leave")
+    client.touch()
+    client.wake_waiting()
+    client.on_flush()
+    client.on_again()
+    settle(plane)
+    assert woken == []
+    assert client.reasons == ["we leave"]
+
+
+def test_a_call_that_was_not_answered_ends_with_headers_and_status_in_one(plane: Loop) -> None:
+    client, server = pair(plane)
+    streams = opened(plane, client, server, 2)
+    first, second = (server.connection.streams[stream.stream_id] for stream in streams)
+    server.finish(first, 7, "no")
+    server.connection.send_headers(second, [(b":status", b"200")])
+    server.finish(second, 0, "")
+    turn_until(plane, lambda: client.events.count(http2.HEADERS) == 3)
+    assert client.reasons == []
