@@ -310,8 +310,8 @@ def test_data_of_every_size_is_found_in_every_form(size: int, connection_id: int
 @pytest.mark.parametrize(
     "encoded",
     [
-        b"\x08\x04\x22\x86\x80\x00\x08\x01\x1a\x81\x80\x00xx",  # a byte behind the payload
-        b"\x08\x04\x22\x06\x08\x01\x1a\x81\x00xx",
+        b"\x08\x04\x22\x88\x80\x00\x08\x01\x1a\x81\x80\x00xx",  # a byte behind the payload
+        b"\x08\x04\x22\x07\x08\x01\x1a\x81\x00xx",
         b"\x08\x04\x22\x05\x08\x01\x1a\x03x",  # a byte too few
         b"\x08\x04\x22\x05\x08\x01\x12\x01x",  # an error text instead of the payload
         b"\x08\x04\x22\x05\x08\xff\xff\xff\xff",  # an identifier without end

@@ -20,6 +20,7 @@ from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packets import DataPrefix
 
 BLOCK_BYTES: Final = 64 * 1024
+MANY_TURNS: Final = 200_000
 REQUEST: Final = request_headers(b"/ProxyService/Proxy", b"localhost", b"http", b"test")
 EVENT_NAMES: Final = {
     http2.DATA: "data",
@@ -78,6 +79,7 @@ class Ours:
     def take(self, limit: int = 1 << 30) -> bytes:
         taken = bytearray()
         while len(taken) < limit and (view := self.connection.pending()) is not None:
+            assert view, "an empty view would be sent for ever"
             piece = bytes(view[: limit - len(taken)])
             taken += piece
             self.connection.sent(len(piece))
@@ -206,7 +208,7 @@ class Theirs:
 def pump(one: End, other: End, cuts: Iterable[int] = repeat(1 << 30)) -> None:
     """Carry bytes both ways, cut as told, until neither has anything to say."""
     sizes: Iterator[int] = iter(cuts)
-    while True:
+    for _ in range(MANY_TURNS):
         quiet = True
         for sender, receiver in ((one, other), (other, one)):
             octets = sender.take(next(sizes, 1 << 30))
@@ -215,6 +217,7 @@ def pump(one: End, other: End, cuts: Iterable[int] = repeat(1 << 30)) -> None:
                 quiet = False
         if quiet:
             return
+    raise AssertionError("the two ends never fall silent")
 
 
 def our_pair(client_profile: Profile | None = None, server_profile: Profile | None = None) -> tuple[Ours, Ours]:
