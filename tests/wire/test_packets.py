@@ -225,6 +225,34 @@ def test_a_message_behind_another_is_merged_as_protobuf_merges(first: Any, secon
             decode(encoded)
 
 
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        b"\x12\x0d\x0a\x83\x00tcp\x12\x03a:1\x18\x07",  # a length in two bytes where one is enough
+        b"\x12\x0c\x18\x07\x0a\x03tcp\x12\x03a:1",  # the last field first
+        b"\x12\x0e\x0a\x03tcp\x12\x03a:1\x18\x06\x18\x07",  # a field twice
+        b"\x12\x07\x12\x03a:1\x18\x07",  # no protocol
+        b"\x12\x09\x0a\x00\x12\x03a:1\x18\x07",  # an empty one
+        b"\x08\x00\x12\x0c\x0a\x03tcp\x12\x03a:1\x18\x07",  # the type although it is 0
+        b"\x88\x00\x00\x12\x0c\x0a\x03tcp\x12\x03a:1\x18\x07",  # the type's tag in two bytes
+        b"\x12\x0c\x0a\x03tcp\x12\x03a:1\x18\x07\x08\x00",  # the type behind the payload
+        b"\x08\x01\x1a\x04\x10\x05\x18\x07",
+        b"\x08\x01\x1a\x07\x0a\x01e\x10\x05\x18\x07",  # both an error and an identifier
+        b"\x08\x01\x1a\x02\x18\x07",
+        b"\x08\x01\x1a\x02\x10\x07",
+        b"\x08\x01\x1a\x04\x0a\x02\x18\x07",  # an error text that looks like a field
+        b"\x08\x02\x2a\x02\x08\x00",
+        b"\x08\x02\x2a\x02\x0a\x00",  # a text where the identifier belongs
+        b"\x08\x03\x32\x03\x0a\x01e",
+        b"\x08\x03\x32\x05\x0a\x01e\x10\x00",
+        b"\x08\x05\x3a\x00",
+        b"\x08\x05\x3a\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+    ],
+)
+def test_unusual_shapes_are_read_as_protobuf_reads_them(encoded: bytes) -> None:
+    assert_equal(decode(encoded), parse(encoded))
+
+
 @given(st.sampled_from(sorted(PAYLOAD_OF)), messages())
 def test_the_type_decides_and_its_payload_must_be_there(kind: int, message: Any) -> None:
     agrees = kind == message.type

@@ -297,6 +297,21 @@ def test_a_stream_may_be_credited_as_bytes_arrive(padding: int | None) -> None:
     assert server.take() == b"", "who sends no more needs no credit"
 
 
+def test_credit_on_arrival_can_be_held_back_and_released() -> None:
+    profile = Profile(stream_window_bytes=65_535, credits_on_arrival=True)
+    server = Ours(False, profile, gives_credit=False)
+    server.give(greeting() + HEADERS)
+    stream = server.stream(1)
+    server.connection.hold_credit(stream)
+    server.take()
+    server.give(frame(frames.DATA, 0, 1, bytes(10_000)) * 6)
+    assert server.take() == b""
+    server.connection.release_credit(stream)
+    assert split(server.take()) == [Frame(frames.WINDOW_UPDATE, 0, 1, (60_000).to_bytes(4, "big"))]
+    server.connection.release_credit(stream)
+    assert server.take() == b"", "there is nothing to give"
+
+
 def test_credit_is_given_in_quarters_of_the_window() -> None:
     server = Ours(False, Profile(stream_window_bytes=80_000), gives_credit=False)
     server.give(greeting() + HEADERS + frame(frames.DATA, 0, 1, bytes(16_000)) * 2)

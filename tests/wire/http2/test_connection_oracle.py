@@ -13,6 +13,7 @@ import pytest
 from tests.wire.http2.ends import REQUEST, Event, Ours, Theirs, pump
 from tests.wire.http2.traffic import Traffic
 
+from umbilical.wire.buffer import BlockPool
 from umbilical.wire.grpc import OK, RESPONSE_HEADERS, message_prefix, trailers
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.connection import Profile
@@ -228,11 +229,12 @@ def test_a_changed_frame_size_holds_from_its_acknowledgement() -> None:
 
 @pytest.mark.parametrize("is_full", [False, True])
 def test_narrower_settings_are_acknowledged_behind_what_wider_ones_allowed(is_full: bool) -> None:
-    client, server = client_against_h2(settings={SETTING.MAX_FRAME_SIZE: 40_000})
+    client = Ours(True, pool=BlockPool(30_000 if is_full else 60_000, 1))
+    server = Theirs(False, {SETTING.MAX_FRAME_SIZE: 40_000})
+    pump(client, server)
     stream = client.connection.open_stream(REQUEST)
     traffic = Traffic(client, stream)
-    for _ in range(3 if is_full else 1):
-        traffic.payload(1, 40_000)
+    traffic.payload(1, 40_000)
     server.http2.update_settings({SETTING.MAX_FRAME_SIZE: 16_384, SETTING.INITIAL_WINDOW_SIZE: 0})
     client.give(server.take())
     pump(client, server)
