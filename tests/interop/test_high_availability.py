@@ -137,6 +137,26 @@ def test_o5_a_tunnel_ends_in_peace_while_the_agent_turns_to_the_replacement(
         assert open_servers(agent) == 3
 
 
+def test_o5_upstreams_agent_keeps_its_tunnel_too_and_finds_the_replacement_afterwards(
+    pki: TunnelPki, tmp_path: Path
+) -> None:
+    with fleet(pki, tmp_path, GRACE) as servers, endpoint(echo) as address:
+        leaver = servers.add_server("s1")
+        agent = servers.add_agent("a1", implementation="upstream")
+        wait_for_servers(agent, 1)
+        tunnel = leaver.frontend().open(address)
+        servers.remove("s1")
+        leaver.server.signal(signal.SIGTERM)
+        replacement = servers.add_server("s2")
+        # Past many of its probe intervals, by which it would have dropped a server that says GOAWAY.
+        time.sleep(SETTLED_SECONDS)
+        say(tunnel, b"still here")
+        tunnel.close()
+        assert leaver.server.wait() == 0
+        wait_until(lambda: replacement.server_health("/readyz")[0] == 200, "the replacement has the agent")
+        check_tunnel(replacement)
+
+
 def test_o5_our_own_commands_do_the_same_by_default(pki: TunnelPki, tmp_path: Path) -> None:
     agent_ca = ("--agent-ca", str(pki.authority.certificate_file), "--mode", "http-connect")
     identity = ("--cert", str(pki.agent.certificate), "--key", str(pki.agent.key))
