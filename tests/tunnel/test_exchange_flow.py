@@ -130,16 +130,17 @@ def test_a_stream_that_does_not_read_stalls_no_other_stream_of_its_connection_h1
 # ---------------------------------------------------------------------- agents that do not know PAUSE
 
 
-def _flood(agent: ScriptedAgent, connection_id: int) -> list[Any]:
-    """Send until the server says something about it."""
-    for _ in range(2000):
-        agent.send(packet_messages.data(connection_id, bytes(16 * KIB)))
-        if found := agent.packets_so_far():
-            return found
-    raise AssertionError("the server took everything without a word")
+REASON: Final = f"client reads nothing: more than {2 * MIB} bytes waited 5 s"
 
 
-def test_without_pause_a_grpc_reader_that_is_too_slow_is_closed_alone_and_told_why_h1(stage: Stage) -> None:
+def _fill_past_the_cap(stage: Stage, server: RunningServer, agent: ScriptedAgent, connection_id: int) -> None:
+    while stage.call(lambda: _waiting_bytes(server)) <= SMALL.tunnel_buffer_bytes:
+        agent.send(packet_messages.data(connection_id, bytes(32 * KIB)))
+
+
+def test_without_pause_a_grpc_reader_that_stands_still_is_given_up_alone_and_told_why_h1(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = stage.start_server("grpc", limits=SMALL)
     agent = ScriptedAgent(server)
     slow, healthy = open_proxy_stream(server), open_proxy_stream(server)
@@ -147,59 +148,87 @@ def test_without_pause_a_grpc_reader_that_is_too_slow_is_closed_alone_and_told_w
         stream.send(packet_messages.dial_request("web:443", connection_id))
         agent.accept_dial(connection_id)
         expect(stream, PacketType.DIAL_RSP)
-    (request,) = _flood(agent, 1)
-    assert (request.type, request.closeRequest.connectID) == (PacketType.CLOSE_REQ, 1)
+    _fill_past_the_cap(stage, server, agent, 1)
+    assert agent.packets_so_far() == []
+    stage.skip(6, monkeypatch)
+    assert agent.receive(PacketType.CLOSE_REQ).closeRequest.connectID == 1
     while (packet := slow.receive(PATIENCE_SECONDS)).type == PacketType.DATA:
         pass
-    assert packet.closeResponse.error == f"client reads too slowly: more than {2 * MIB} bytes waiting"
+    assert packet.closeResponse.error == REASON
     agent.send(packet_messages.data(2, b"and you?"))
     assert expect(healthy, PacketType.DATA).data.data == b"and you?"
 
 
-def test_without_pause_a_connect_reader_that_is_too_slow_is_closed_alone_and_the_log_says_why_h1(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+def test_without_pause_a_connect_reader_that_stands_still_is_given_up_alone_and_the_log_says_why_h1(
+    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO", "umbilical.tunnels")
     server = stage.start_server(limits=SMALL)
     agent = ScriptedAgent(server)
-    slow_dial = server.frontend.dial("web:443")
-    agent.accept_dial(1)
-    slow = slow_dial.finish()
-    healthy_dial = server.frontend.dial("web:443")
-    agent.accept_dial(2)
-    healthy = healthy_dial.finish()
-    (request,) = _flood(agent, 1)
-    assert (request.type, request.closeRequest.connectID) == (PacketType.CLOSE_REQ, 1)
-    assert f'end="client reads too slowly: more than {2 * MIB} bytes waiting"' in caplog.text
+    slow = _open(server, agent, 1)
+    healthy = _open(server, agent, 2)
+    _fill_past_the_cap(stage, server, agent, 1)
+    assert agent.packets_so_far() == []
+    stage.skip(6, monkeypatch)
+    assert agent.receive(PacketType.CLOSE_REQ).closeRequest.connectID == 1
+    assert f'end="{REASON}"' in caplog.text
     agent.send(packet_messages.close_response(1), packet_messages.data(2, b"and you?"))
     assert receive_exactly(healthy, 8) == b"and you?"
     slow.close()
     healthy.close()
 
 
+def _open(server: RunningServer, agent: ScriptedAgent, connection_id: int) -> Tunnel:
+    dial = server.frontend.dial("web:443")
+    agent.accept_dial(connection_id)
+    return dial.finish()
+
+
+@MODES
+def test_without_pause_a_reader_that_is_slow_but_moves_gets_every_byte_h1(stage: Stage, mode: str) -> None:
+    """Its agent is held back by the window of the stream; ten times the cap arrives."""
+    server = stage.start_server(mode, limits=SMALL)
+    agent = ScriptedAgent(server)
+    tunnel = _open(server, agent, 1)
+    sending = threading.Thread(target=_send_packets, args=(agent, 640))
+    sending.start()
+    received = most = 0
+    while received < 640 * 32 * KIB and (chunk := tunnel.receive(64 * KIB)):
+        received += len(chunk)
+        if received % (512 * KIB) < len(chunk):
+            time.sleep(0.005)
+            most = max(most, stage.call(lambda: _waiting_bytes(server)))
+    sending.join(PATIENCE_SECONDS)
+    assert received == 640 * 32 * KIB
+    assert most <= SMALL.tunnel_buffer_bytes + 5 * MIB  # what the window had let out already
+
+
+def _send_packets(agent: ScriptedAgent, count: int) -> None:
+    for _ in range(count):
+        agent.send(packet_messages.data(1, bytes(32 * KIB)))
+
+
 @MODES
 def test_an_agent_that_knows_pause_is_asked_and_released(stage: Stage, mode: str) -> None:
     server = stage.start_server(mode, limits=SMALL)
     agent = ScriptedAgent(server, metadata=[UNDERSTANDS_PAUSE])
-    dial = server.frontend.dial("web:443")
-    agent.accept_dial(1)
-    tunnel = dial.finish()
-    (request,) = _flood(agent, 1)
-    assert request.type == PAUSE
-    agent.send(packet_messages.close_response(1))
-    while tunnel.receive(MIB):
-        pass
-    assert [packet.type for packet in agent.packets_so_far() if packet.type != RESUME] == []
-    tunnel.close()
+    tunnel = _open(server, agent, 1)
+    sent = 0
+    while not (asked := agent.packets_so_far()):
+        agent.send(packet_messages.data(1, bytes(32 * KIB)))
+        sent += 32 * KIB
+        assert sent < BULK
+    assert [packet.type for packet in asked] == [PAUSE]
+    assert len(receive_exactly(tunnel, sent)) == sent
+    assert agent.receive(RESUME).type == RESUME
+    tunnel.abort()
 
 
 @MODES
 def test_a_paused_client_is_not_read_and_its_bytes_follow_the_resume(stage: Stage, mode: str) -> None:
     server = stage.start_server(mode)
     agent = ScriptedAgent(server, metadata=[UNDERSTANDS_PAUSE])
-    dial = server.frontend.dial("web:443")
-    agent.accept_dial(1)
-    tunnel = dial.finish()
+    tunnel = _open(server, agent, 1)
     agent.stream.send_raw(b"\0\0\0\0\6\x08\x40\x7a\x02\x08\x01")
     agent.channel.catch_up()
     tunnel.send(b"held")
@@ -229,9 +258,7 @@ def test_a_dial_is_not_kept_waiting_by_bulk_on_the_same_agent_h7(stage: Stage, m
     """The agent reads nothing while a client uploads without end; the next dial still reaches it at once."""
     server = stage.start_server(mode)
     agent = ScriptedAgent(server)
-    dial = server.frontend.dial("web:443")
-    agent.accept_dial(1)
-    tunnel = dial.finish()
+    tunnel = _open(server, agent, 1)
     sending = threading.Thread(target=_send_until_stuck, args=(tunnel,))
     sending.start()
     time.sleep(0.3)

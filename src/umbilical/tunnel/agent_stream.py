@@ -6,6 +6,7 @@ from typing import Final, cast
 from umbilical.konnectivity import metadata
 from umbilical.konnectivity.commands import CLOSING, ESTABLISHED
 from umbilical.konnectivity.routing import AgentLink
+from umbilical.tunnel.backlog import Brake
 from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.client import Client
 from umbilical.tunnel.exchange import Exchange
@@ -28,6 +29,7 @@ class AgentStream:
         self.transport: Final = transport
         self.stream: Final = stream
         self.link: Final = link
+        self.brake: Final = Brake(transport, stream)
         self._waiting_on: object | None = None
         """What stood first in line when the stream was last looked at."""
         self._waiting_since = 0.0

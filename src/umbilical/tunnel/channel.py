@@ -44,6 +44,16 @@ class Owner(Handler):
     def on_lost(self, reason: str) -> None:
         """The handshake failed, or a handler crashed; the channel is closed."""
 
+    def ask_pause(self) -> bool:
+        """Our reader is slow: ask the far end to send no more; False when it cannot be asked."""
+        return False
+
+    def ask_resume(self) -> None:
+        """Our reader has caught up."""
+
+    def on_stuck(self) -> None:
+        """Our reader stands still while its full buffer holds others back: give it up."""
+
     def on_room(self) -> None:
         """`Transport.wait` was called and it is our turn: hand over one quantum, and wait again if there is more."""
 

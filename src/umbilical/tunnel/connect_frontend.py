@@ -8,9 +8,10 @@ import logging
 import time
 from typing import Final, cast
 
-from umbilical.konnectivity.commands import ENDED, Tunnel
+from umbilical.konnectivity.commands import Tunnel
 from umbilical.konnectivity.dial_failure import DialFailure, FailureReason, http_reply, metric_reason
 from umbilical.tunnel.agent_stream import AgentStream
+from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog
 from umbilical.tunnel.channel import AGAIN, END, Channel
 from umbilical.tunnel.client import Client
 from umbilical.tunnel.exchange import Exchange
@@ -56,7 +57,7 @@ class ConnectClient(Client):
         self._dirty = False
         self._in_line = False
         self._paused = False
-        self._asked_pause = False
+        self._backlog: Backlog | None = None
 
     def start(self) -> None:
         self._exchange.clients.add(self)
@@ -118,6 +119,8 @@ class ConnectClient(Client):
         self._early = early
         self._state = _DIALLING
         self._exchange.dial(self, "tcp", address, self._exchange.next_dial_id())
+        if self._channel.hung_up and self._state == _DIALLING:
+            self._hung_up_early()  # its end came in the same event as its request, and will not be told again
 
     def _hung_up_early(self) -> None:
         """A client may send its request's bytes early and end its side; one that left nothing to send is gone."""
@@ -278,13 +281,23 @@ class ConnectClient(Client):
             self._hold_back(outlet.waiting_bytes())
 
     def _hold_back(self, waiting: int) -> None:
-        tunnel = self.tunnel
-        assert tunnel is not None
+        backlog, agent = self._backlog, self._agent
+        if backlog is None and agent is not None:
+            exchange = self._exchange
+            backlog = self._backlog = Backlog(exchange.settings.limits, agent.brake, exchange.stuck, self)
+        if backlog is not None:
+            backlog.grew(waiting)
+
+    def ask_pause(self) -> bool:
+        return self.tunnel is not None and self._exchange.pause_sender(self.tunnel)
+
+    def ask_resume(self) -> None:
+        if self.tunnel is not None:
+            self._exchange.resume_sender(self.tunnel)
+
+    def on_stuck(self) -> None:
         limit = self._exchange.settings.limits.tunnel_buffer_bytes
-        if waiting > limit:
-            self._gone(f"client reads too slowly: more than {limit} bytes waiting")
-        elif not self._asked_pause:
-            self._asked_pause = self._exchange.ask_pause(tunnel)
+        self._gone(f"client reads nothing: more than {limit} bytes waited {STUCK_SECONDS:g} s")
 
     def on_flush(self) -> None:
         self._dirty = False
@@ -306,18 +319,21 @@ class ConnectClient(Client):
                 self._finish()
             elif outlet.waiting_bytes() < before:
                 self._exchange.flushing.add(self)  # it moves: its time begins anew
-        elif self._asked_pause and outlet.waiting_bytes() <= self._pause_above >> 1:
-            self._asked_pause = False
-            tunnel = self.tunnel
-            if tunnel is not None and tunnel.state != ENDED:
-                self._exchange.ask_resume(tunnel)
+        elif self._backlog is not None and outlet.waiting_bytes() < before:
+            self._backlog.shrank(outlet.waiting_bytes())
 
     # ------------------------------------------------------------------ end
 
     def closed(self, error: str, cause: str) -> None:
+        self._release_brake()
         if self._state in (_DIALLING, _OPEN):
             self._state = _CLOSING
             self._finish_when_flushed()
+
+    def _release_brake(self) -> None:
+        if self._backlog is not None:
+            self._backlog.over()
+            self._backlog = None
 
     def _finish_when_flushed(self) -> None:
         self._exchange.flushing.add(self)
@@ -339,6 +355,7 @@ class ConnectClient(Client):
         if self._state == _OVER:
             return
         self._state = _OVER
+        self._release_brake()
         self._heads.discard(self)
         self._exchange.flushing.discard(self)
         self._exchange.clients.discard(self)

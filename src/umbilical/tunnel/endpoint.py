@@ -1,13 +1,14 @@
 """One dialled TCP connection of the agent: its bytes both ways, and its end.
 
 Reading stops while the server asks for a pause or nothing can be sent to it. Writing never blocks: what the endpoint
-does not take waits here, bounded in bytes; only this tunnel is paused, or closed at the cap (faults H1, H2).
+does not take waits here, bounded in bytes (backlog.py).
 """
 
 import socket
 from typing import Final
 
 from umbilical.konnectivity.commands import CONNECTED, FLUSHING, EndpointConnection
+from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog, Brake
 from umbilical.tunnel.channel import AGAIN, END, Channel
 from umbilical.tunnel.dialing import Dial, DialDesk, DialOwner
 from umbilical.tunnel.linger import LingerRoom
@@ -34,6 +35,7 @@ class Workshop:
         self.metrics: Final = metrics
         self.lingering: Final = LingerRoom(loop)
         self.flushing: Final = Deadlines(loop, FLUSH_SECONDS)
+        self.stuck: Final = Deadlines(loop, STUCK_SECONDS)
 
 
 class EndpointLink(Transport):
@@ -42,6 +44,7 @@ class EndpointLink(Transport):
     def __init__(self, loop: Loop, channel: Channel, connection: Connection) -> None:
         super().__init__(loop, channel, connection)
         self.stream: Stream | None = None
+        self.brake: Brake | None = None
         self.understands_pause = False
 
     def endpoint_opened(self, endpoint: "Endpoint") -> None:
@@ -56,10 +59,10 @@ class EndpointLink(Transport):
     def endpoint_ended(self, endpoint: "Endpoint", error: str, cause: str) -> None:
         """It closed, failed, or was given up."""
 
-    def ask_pause(self, endpoint: "Endpoint") -> None:
+    def pause_sender(self, endpoint: "Endpoint") -> None:
         """It takes its bytes too slowly."""
 
-    def ask_resume(self, endpoint: "Endpoint") -> None:
+    def resume_sender(self, endpoint: "Endpoint") -> None:
         """It has caught up."""
 
 
@@ -82,7 +85,7 @@ class Endpoint(DialOwner):
         self._prefix: DataPrefix | None = None
         self._dirty = False
         self._in_line = False
-        self._asked_pause = False
+        self._backlog: Backlog | None = None
 
     # ------------------------------------------------------------------ dial
 
@@ -179,13 +182,24 @@ class Endpoint(DialOwner):
             self._hold_back(outlet.waiting_bytes())
 
     def _hold_back(self, waiting: int) -> None:
+        backlog, brake = self._backlog, self.link.brake
+        if backlog is None and brake is not None:
+            backlog = self._backlog = Backlog(self._workshop.limits, brake, self._workshop.stuck, self)
+        if backlog is not None:
+            backlog.grew(waiting)
+
+    def ask_pause(self) -> bool:
+        if self.link.understands_pause:
+            self.link.pause_sender(self)
+        return self.link.understands_pause
+
+    def ask_resume(self) -> None:
+        self.link.resume_sender(self)
+
+    def on_stuck(self) -> None:
         limit = self._workshop.limits.tunnel_buffer_bytes
-        if waiting > limit:
-            text = f"endpoint {self.record.address} reads too slowly: more than {limit} bytes waiting"
-            self._end(text, text)
-        elif not self._asked_pause and self.link.understands_pause:
-            self._asked_pause = True
-            self.link.ask_pause(self)
+        text = f"endpoint {self.record.address} reads nothing: more than {limit} bytes waited {STUCK_SECONDS:g} s"
+        self._end(text, text)
 
     def on_flush(self) -> None:
         self._dirty = False
@@ -206,9 +220,8 @@ class Endpoint(DialOwner):
                 self._flushed()
             elif waiting < before:
                 self._workshop.flushing.add(self)  # it moves: its time begins anew
-        elif self._asked_pause and waiting <= self._workshop.limits.pause_above_bytes >> 1:
-            self._asked_pause = False
-            self.link.ask_resume(self)
+        elif self._backlog is not None and waiting < before:
+            self._backlog.shrank(waiting)
 
     def _flush_failed(self) -> None:
         if self.record.state == FLUSHING:
@@ -223,6 +236,7 @@ class Endpoint(DialOwner):
 
     def flush_and_close(self) -> None:
         """The server asked to close: queued bytes first (fault C1)."""
+        self._release_brake()
         self._workshop.flushing.add(self)
         self.on_writable()
 
@@ -245,7 +259,13 @@ class Endpoint(DialOwner):
         self.link.endpoint_ended(self, error, cause)
         self._leave()
 
+    def _release_brake(self) -> None:
+        if self._backlog is not None:
+            self._backlog.over()
+            self._backlog = None
+
     def _leave(self) -> None:
+        self._release_brake()
         channel = self._channel
         if channel is None or channel.closed:
             return
@@ -255,6 +275,7 @@ class Endpoint(DialOwner):
             self._workshop.lingering.take(channel)
 
     def abort(self) -> None:
+        self._release_brake()
         self._workshop.flushing.discard(self)
         if self._channel is not None:
             self._channel.close()

@@ -8,6 +8,7 @@ import random
 from typing import TYPE_CHECKING, Final, cast
 
 from umbilical.konnectivity.commands import (
+    ENDED,
     CloseTunnel,
     Command,
     CountDialFailure,
@@ -21,6 +22,7 @@ from umbilical.konnectivity.dial_failure import grpc_error_text
 from umbilical.konnectivity.metadata import AgentHello
 from umbilical.konnectivity.routing import AgentLink, Switchyard
 from umbilical.konnectivity.switchboard import Switchboard
+from umbilical.tunnel.backlog import STUCK_SECONDS
 from umbilical.tunnel.client import Client
 from umbilical.tunnel.linger import LingerRoom
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
@@ -60,6 +62,7 @@ class Exchange(Handler):
         self.lingering: Final = LingerRoom(loop)
         self.handshakes: Final = Deadlines(loop, HANDSHAKE_SECONDS)
         self.flushing: Final = Deadlines(loop, FLUSH_SECONDS)
+        self.stuck: Final = Deadlines(loop, STUCK_SECONDS)
         self.links: Final[dict[int, AgentLink]] = {}
         self.transports: Final[set[Transport]] = set()
         self.clients: Final[set[Client]] = set()
@@ -127,7 +130,7 @@ class Exchange(Handler):
         self._watch_time()
         self._obey(self.board.client_closed(tunnel))
 
-    def ask_pause(self, tunnel: Tunnel) -> bool:
+    def pause_sender(self, tunnel: Tunnel) -> bool:
         """Ask the agent to stop reading the endpoint; False when it does not understand."""
         link = tunnel.link
         if link is None or not link.understands_pause:
@@ -135,9 +138,9 @@ class Exchange(Handler):
         self._to_agent(link, packets.PAUSE, packets.encode_pause(tunnel.connection_id))
         return True
 
-    def ask_resume(self, tunnel: Tunnel) -> None:
+    def resume_sender(self, tunnel: Tunnel) -> None:
         link = tunnel.link
-        if link is not None:
+        if link is not None and tunnel.state != ENDED:
             self._to_agent(link, packets.RESUME, packets.encode_resume(tunnel.connection_id))
 
     # ------------------------------------------------------------------ commands

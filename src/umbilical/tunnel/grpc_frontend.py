@@ -10,6 +10,7 @@ from typing import Final, cast
 from umbilical.konnectivity.commands import ENDED, Tunnel
 from umbilical.konnectivity.dial_failure import DialFailure, grpc_error_text
 from umbilical.tunnel.agent_stream import AgentStream
+from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog
 from umbilical.tunnel.channel import Channel, Owner, TlsChannel
 from umbilical.tunnel.client import Client
 from umbilical.tunnel.exchange import Exchange
@@ -150,7 +151,7 @@ class GrpcClient(Client):
         self._down_line: Final = _DownLine(self)
         self._down_in_line = False
         self._opened_turn = -1
-        self._asked_pause = False
+        self._backlog: Backlog | None = None
         self._farewell: bytes | None = None
         """The CLOSE_RSP that follows the last payload."""
 
@@ -332,19 +333,38 @@ class GrpcClient(Client):
             self._check_backlog()
 
     def _check_backlog(self) -> None:
-        limits = self._exchange.settings.limits
-        tunnel = self.tunnel
-        if len(self._down) <= limits.pause_above_bytes or tunnel is None or tunnel.state == ENDED:
+        exchange, agent = self._exchange, self._agent
+        limits = exchange.settings.limits
+        if len(self._down) <= limits.pause_above_bytes or self._state == _OVER or agent is None:
             return
-        if len(self._down) > limits.tunnel_buffer_bytes:
-            text = f"client reads too slowly: more than {limits.tunnel_buffer_bytes} bytes waiting"
-            self.report(self._loop.now, text)
-            self._state = _CLOSING
-            self._down.clear()
-            self._exchange.client_closed(tunnel)
-            self._send_close(tunnel.connection_id, text)
-        elif not self._asked_pause:
-            self._asked_pause = self._exchange.ask_pause(tunnel)
+        backlog = self._backlog
+        if backlog is None:
+            backlog = self._backlog = Backlog(limits, agent.brake, exchange.stuck, self)
+        backlog.grew(len(self._down))
+
+    def ask_pause(self) -> bool:
+        return self.tunnel is not None and self._exchange.pause_sender(self.tunnel)
+
+    def ask_resume(self) -> None:
+        if self.tunnel is not None:
+            self._exchange.resume_sender(self.tunnel)
+
+    def on_stuck(self) -> None:
+        tunnel = self.tunnel
+        if tunnel is None or self._state == _OVER:
+            return
+        limit = self._exchange.settings.limits.tunnel_buffer_bytes
+        text = f"client reads nothing: more than {limit} bytes waited {STUCK_SECONDS:g} s"
+        self.report(self._loop.now, text)
+        self._state = _CLOSING
+        self._down.clear()
+        self._exchange.client_closed(tunnel)
+        self._send_close(tunnel.connection_id, text)
+
+    def _release_brake(self) -> None:
+        if self._backlog is not None:
+            self._backlog.over()
+            self._backlog = None
 
     def _hand_over(self, view: memoryview) -> int:
         """Write payload into the client's frames; how much its window allowed."""
@@ -379,12 +399,8 @@ class GrpcClient(Client):
             with memoryview(self._down) as view:
                 taken = self._hand_over(view)
             del self._down[:taken]
-        limits = self._exchange.settings.limits
-        if self._asked_pause and len(self._down) <= limits.pause_above_bytes >> 1:
-            self._asked_pause = False
-            tunnel = self.tunnel
-            if tunnel is not None and tunnel.state != ENDED:
-                self._exchange.ask_resume(tunnel)
+            if taken and self._backlog is not None:
+                self._backlog.shrank(len(self._down))
         if not self._down and self._farewell is not None:
             self._say_farewell(self._farewell)
 
@@ -394,6 +410,7 @@ class GrpcClient(Client):
         if self._state == _OVER:
             return
         self._state = _OVER
+        self._release_brake()
         self._up.clear()
         self.credit(0)
         farewell = packets.encode_close_response(error, tunnel.connection_id)
@@ -441,6 +458,7 @@ class GrpcClient(Client):
         self._down.clear()
         self._farewell = None
         self._state = _OVER
+        self._release_brake()
         tunnel = self.tunnel
         if tunnel is not None and tunnel.state != ENDED:
             self.report(self._loop.now, cause)

@@ -18,6 +18,7 @@ from umbilical.konnectivity.commands import (
     ToServer,
 )
 from umbilical.konnectivity.dial_failure import endpoint_failure_reason
+from umbilical.tunnel.backlog import Brake
 from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.endpoint import Endpoint, EndpointLink, Workshop
 from umbilical.tunnel.keepalive import Heartbeat
@@ -76,6 +77,7 @@ class ServerLink(EndpointLink):
             return
         headers = grpc.request_headers(CONNECT_PATH, self._authority.encode(), b"https", b"umbilical-agent")
         self.stream = self.connection.open_stream(headers + self._hello_headers)
+        self.brake = Brake(self, self.stream)
         self.touch()
 
     def on_event(self, event: int) -> None:
@@ -227,10 +229,10 @@ class ServerLink(EndpointLink):
             self._obey(commands)
             self._report(endpoint, cause)
 
-    def ask_pause(self, endpoint: Endpoint) -> None:
+    def pause_sender(self, endpoint: Endpoint) -> None:
         self._send(packets.PAUSE, packets.encode_pause(endpoint.record.connection_id))
 
-    def ask_resume(self, endpoint: Endpoint) -> None:
+    def resume_sender(self, endpoint: Endpoint) -> None:
         self._send(packets.RESUME, packets.encode_resume(endpoint.record.connection_id))
 
     def _report(self, endpoint: Endpoint, cause: str) -> None:

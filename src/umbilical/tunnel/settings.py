@@ -67,8 +67,9 @@ class Keepalive:
 @dataclass(frozen=True)
 class Limits:
     tunnel_buffer_bytes: int = 16 * MIB
-    """What may wait for one slow reader; past it that tunnel alone is closed. Only reached with upstream
-    peers: our own are told to pause long before."""
+    """What may wait for one slow reader. Past it the stream that its agent's tunnels share is held back as long as
+    the reader moves, and the tunnel is closed when it stands still. Only reached with upstream peers: our own are
+    told to pause long before."""
     pause_above_bytes: int = 1 * MIB
     """A peer of our own is asked to pause a tunnel whose buffer grows past this."""
     concurrent_dials: int = 1024

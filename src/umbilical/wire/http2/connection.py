@@ -272,7 +272,7 @@ class Connection:
                 self.credit(stream, size - (end - start))
         if self._credits_on_arrival:
             stream.uncredited += size
-            if stream.uncredited >= self._credit_stream_at:
+            if stream.uncredited >= self._credit_stream_at and not stream.credit_held:
                 self.credit(stream, 0)
         if start < end:
             self._moved = True
@@ -498,6 +498,14 @@ class Connection:
             self._outbox.add_control(frames.window_update_frame(stream.stream_id, stream.uncredited))
             stream.receive_window += stream.uncredited
             stream.uncredited = 0
+
+    def hold_credit(self, stream: Stream) -> None:
+        """Give this stream no more credit, for connections that credit on arrival."""
+        stream.credit_held = True
+
+    def release_credit(self, stream: Stream) -> None:
+        stream.credit_held = False
+        self.credit(stream, 0)
 
     # ------------------------------------------------------------------ streams
 

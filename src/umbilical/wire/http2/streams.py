@@ -24,6 +24,8 @@ class Stream:
         """What the peer may still send."""
         self.uncredited = 0
         """Bytes taken from the peer for which no WINDOW_UPDATE has gone out yet."""
+        self.credit_held = False
+        """The shell lets the peer wait, although bytes are credited on arrival."""
         self.backlog: deque[bytes] = deque()
         """Pieces of gRPC messages (control packets) that found no window, oldest first."""
         self.backlog_bytes = 0
