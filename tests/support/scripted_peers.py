@@ -83,7 +83,7 @@ class ScriptedAgent:
         """Send packets, all in one write."""
         self.stream.send_raw(b"".join(framed(packet) for packet in packets))
 
-    def receive(self, kind: PacketType) -> Any:
+    def receive(self, kind: int) -> Any:
         return expect(self.stream, kind)
 
     def next_dial(self) -> Any:
@@ -149,11 +149,11 @@ def framed(packet: Any) -> bytes:
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 
-def expect(stream: GrpcStream, kind: PacketType) -> Any:
+def expect(stream: GrpcStream, kind: int) -> Any:
     """The next packet, which must be of this kind."""
     packet = stream.receive(PATIENCE_SECONDS)
-    assert packet is not None, f"expected {kind.name}, the stream ended: {stream.trailers}"
-    assert packet.type == kind, f"expected {kind.name}, got {packet}"
+    assert packet is not None, f"expected {kind!r}, the stream ended: {stream.trailers}"
+    assert packet.type == kind, f"expected {kind!r}, got {packet}"
     return packet
 
 
