@@ -199,6 +199,20 @@ def test_a_lost_server_closes_every_endpoint_and_cancels_every_dial(stage: Stage
     assert stage.call(agent.agent.is_idle)
 
 
+def test_a_dial_that_would_succeed_after_its_server_was_lost_leaves_no_socket(stage: Stage) -> None:
+    """Upstream's agent leaks the connection whose DIAL_RSP it could not send."""
+    server, agent, stream = linked(stage)
+    endpoint = stage.endpoint()
+    stream.send(packet_messages.dial_request("late.example:1", 8))
+    stage.eventually(lambda: len(agent.resolver.asked) == 1)
+    stream.channel.close()
+    server.accept()
+    before = stage.call(stage.watched)
+    stage.call(lambda: agent.resolver.answer(endpoint.address))
+    assert stage.call(stage.watched) == before
+    assert stage.call(agent.agent.is_idle)
+
+
 def test_drain_is_told_at_once_on_an_idle_stream_and_new_dials_are_served(stage: Stage) -> None:
     _, agent, stream = linked(stage)
     stage.call(agent.agent.drain)
