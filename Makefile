@@ -45,7 +45,7 @@ test-real: setup peers ## build what is missing, then test against real programs
 bench: setup ## our tunnel beside upstream's, as ratios
 	$(PYTHON) tools/peers.py build --group konnectivity
 	$(PYTHON) tools/peers.py build --group bench
-	$(BIN)/python tools/bench.py $(BENCH_ARGS)
+	python=$$($(BIN)/python tools/bench_python.py) && $$python tools/bench.py $(BENCH_ARGS)
 
 demo: setup ## a tunnel's whole life on loopback, told in the terminal, in seconds
 	@$(BIN)/python tools/demo.py
@@ -57,7 +57,7 @@ compiled: setup ## compile the hot rooms with mypyc in a scratch copy and run th
 	$(BIN)/python tools/compiled.py $(ARGS)
 
 clean: ## remove what the other commands left in the tree
-	rm -rf $(VENV) build dist out src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	rm -rf $(VENV) .venv-bench build dist out src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
 	find src tests tools -type d -name __pycache__ -prune -exec rm -rf {} +
 
 clean-peers: ## remove the peers' cache
