@@ -1,8 +1,9 @@
 import sys
 from pathlib import Path
 
-import bench_python
 import pytest
+
+import bench_python
 
 
 def program(folder: Path, name: str, status: int) -> Path:
@@ -28,7 +29,7 @@ def test_the_first_interpreter_that_says_yes_is_taken(tmp_path: Path) -> None:
 def test_without_an_optimised_interpreter_the_bench_runs_on_this_one_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(bench_python.sysconfig, "get_config_var", lambda _: "")
+    monkeypatch.setattr("sysconfig.get_config_var", lambda _: "")
     chosen = bench_python.choose((program(tmp_path, "plain", 1),), tmp_path / "environment")
     assert chosen == Path(sys.executable)
     assert "no optimised Python" in capsys.readouterr().err
