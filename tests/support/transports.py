@@ -9,7 +9,6 @@ from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.transport import Transport
 from umbilical.wire.buffer import Block, BlockPool
 from umbilical.wire.grpc import request_headers
-from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.connection import Connection, Profile
 from umbilical.wire.http2.streams import Stream
@@ -101,4 +100,4 @@ def joined(plane: Loop, client: Connection, server: Connection) -> tuple[Line, L
 
 
 def is_greeted(*lines: Line) -> bool:
-    return all(http2.SETTINGS_RECEIVED in line.events for line in lines)
+    return all(line.connection._settings_seen for line in lines)

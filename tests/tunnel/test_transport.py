@@ -283,7 +283,7 @@ def test_bytes_of_a_peer_that_left_at_once_are_dispatched_before_the_end(plane: 
     peer.send(greeting() + frame(frames.GOAWAY, 0, 0, bytes(8) + b"bye"))
     peer.close()
     turn_until(plane, lambda: line.closed)
-    assert line.events == [http2.SETTINGS_RECEIVED, http2.GOAWAY]
+    assert line.events[-1:] == [http2.GOAWAY]
 
 
 def test_a_violation_is_answered_with_a_goaway_before_the_end(plane: Loop) -> None:
