@@ -6,6 +6,7 @@ from umbilical.konnectivity import commands as orders
 from umbilical.konnectivity.commands import Command, EndpointConnection, Tunnel
 from umbilical.konnectivity.dial_failure import grpc_error_text
 from umbilical.wire import packets
+from umbilical.wire.packet_decoding import decode_packet
 
 
 def said(commands: Sequence[Command]) -> list[str]:
@@ -53,7 +54,7 @@ def _endpoint(connection: EndpointConnection) -> str:
 
 def packet_words(kind: int, message: bytes) -> str:
     """The packet by its type and what matters in it; its bytes must be of the kind that the command names."""
-    packet = packets.decode_packet(message, 0, len(message))
+    packet = decode_packet(message, 0, len(message))
     assert packet.kind == kind, f"the command says type {kind}, its message is of type {packet.kind}"
     if isinstance(packet, packets.DialRequest):
         return f"DIAL_REQ {packet.protocol} {packet.address} dial={packet.dial_id}"

@@ -10,7 +10,7 @@ from tests.wire.http2.ends import REQUEST, Event, Ours, Theirs, frame, greeting,
 from umbilical.wire.grpc import OK, RESPONSE_HEADERS, trailers
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.headers import encode_headers
-from umbilical.wire.packets import DataPrefix
+from umbilical.wire.packet_data import DataPrefix
 
 HEADERS = frame(frames.HEADERS, frames.END_HEADERS, 1, encode_headers(REQUEST))
 U32 = st.integers(0, 2**32 - 1) | st.sampled_from([0, 1, 65_535, 65_536, 2**31 - 1, 2**31])

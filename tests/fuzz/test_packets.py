@@ -6,10 +6,12 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support import packet_messages as reference
-from tests.wire.test_packets import assert_equal, messages
+from tests.wire.packet_samples import assert_equal, messages
 
 from umbilical.wire.errors import ProtocolViolation
-from umbilical.wire.packets import PAUSE, RESUME, Packet, decode_packet, find_data
+from umbilical.wire.packet_data import find_data
+from umbilical.wire.packet_decoding import decode_packet
+from umbilical.wire.packets import PAUSE, RESUME, Packet
 
 # Bytes that mean something in a packet, so that garbage gets further than its first byte.
 TELLING = st.binary(max_size=24) | st.lists(

@@ -16,6 +16,8 @@ from umbilical.wire import grpc, packets
 from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2.streams import Stream
+from umbilical.wire.packet_data import find_data
+from umbilical.wire.packet_decoding import decode_packet
 
 logger = logging.getLogger(__name__)
 
@@ -147,18 +149,18 @@ class AgentTransport(Transport):
             reader = stream.reader
             start, end = connection.start, connection.end
             if not connection.end_stream and reader.is_whole(connection.data, start, end):
-                connection_id, payload = packets.find_data(connection.data, start + grpc.PREFIX_BYTES, end)
+                connection_id, payload = find_data(connection.data, start + grpc.PREFIX_BYTES, end)
                 if payload >= 0:
                     self._on_payload(agent.link, connection_id, connection.view[payload:end])
                     return
             reader.feed(connection.data, connection.view, connection.start, connection.end)
             try:
                 while reader.next_message():
-                    connection_id, start = packets.find_data(reader.source, reader.start, reader.end)
+                    connection_id, start = find_data(reader.source, reader.start, reader.end)
                     if start >= 0:
                         self._on_payload(agent.link, connection_id, reader.view[start : reader.end])
                     else:
-                        self._on_packet(agent.link, packets.decode_packet(reader.source, reader.start, reader.end))
+                        self._on_packet(agent.link, decode_packet(reader.source, reader.start, reader.end))
                     if self.closed:
                         return
             except ProtocolViolation as violation:

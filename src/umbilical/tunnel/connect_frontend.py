@@ -20,7 +20,8 @@ from umbilical.tunnel.outlet import Outlet
 from umbilical.tunnel.transport import QUANTUM_BYTES
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
-from umbilical.wire.packets import DATA, DataPrefix
+from umbilical.wire.packet_data import DataPrefix
+from umbilical.wire.packets import DATA
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,8 @@ from umbilical.tunnel.settings import Limits
 from umbilical.tunnel.transport import QUANTUM_BYTES, Transport
 from umbilical.wire.http2.connection import Connection
 from umbilical.wire.http2.streams import Stream
-from umbilical.wire.packets import DATA, DataPrefix
+from umbilical.wire.packet_data import DataPrefix
+from umbilical.wire.packets import DATA
 
 FLUSH_SECONDS: Final = 60.0
 """How long an endpoint may take to accept the last bytes of a tunnel that was closed."""

@@ -21,7 +21,8 @@ from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2.headers import HeaderList
 from umbilical.wire.http2.streams import Stream
-from umbilical.wire.packets import DataPrefix
+from umbilical.wire.packet_data import DataPrefix, find_data
+from umbilical.wire.packet_decoding import decode_packet
 
 logger = logging.getLogger(__name__)
 
@@ -97,11 +98,11 @@ class GrpcTransport(Transport):
         reader.feed(connection.data, connection.view, connection.start, connection.end)
         try:
             while reader.next_message():
-                connection_id, start = packets.find_data(reader.source, reader.start, reader.end)
+                connection_id, start = find_data(reader.source, reader.start, reader.end)
                 if start >= 0:
                     client.on_payload(connection_id, reader.view[start : reader.end])
                 else:
-                    client.on_packet(packets.decode_packet(reader.source, reader.start, reader.end))
+                    client.on_packet(decode_packet(reader.source, reader.start, reader.end))
         except ProtocolViolation as violation:
             self._exchange.metrics.stream_error("from_client", grpc.CODE_NAMES[violation.code])
             client.end(violation.code, violation.message)

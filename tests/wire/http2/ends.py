@@ -17,7 +17,7 @@ from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.connection import Connection, Profile
 from umbilical.wire.http2.streams import Stream
-from umbilical.wire.packets import DataPrefix
+from umbilical.wire.packet_data import DataPrefix
 
 BLOCK_BYTES: Final = 64 * 1024
 MANY_TURNS: Final = 200_000

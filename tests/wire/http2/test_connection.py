@@ -24,7 +24,7 @@ from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.connection import Connection, Profile
 from umbilical.wire.http2.headers import encode_headers
-from umbilical.wire.packets import DataPrefix
+from umbilical.wire.packet_data import DataPrefix
 
 BLOCK = encode_headers(REQUEST)
 HEADERS = frame(frames.HEADERS, frames.END_HEADERS, 1, BLOCK)

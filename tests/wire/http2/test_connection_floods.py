@@ -21,7 +21,7 @@ from umbilical.wire.grpc import OK, RESPONSE_HEADERS, trailers
 from umbilical.wire.http2 import flow, frames
 from umbilical.wire.http2.connection import MAX_CONTROL_BYTES, Profile
 from umbilical.wire.http2.headers import encode_headers
-from umbilical.wire.packets import DataPrefix
+from umbilical.wire.packet_data import DataPrefix
 
 BLOCK = encode_headers(REQUEST)
 BDP_PING = frame(frames.PING, 0, 0, bytes((2, 4, 16, 16, 9, 14, 7, 7)))

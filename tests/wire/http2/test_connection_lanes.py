@@ -15,7 +15,8 @@ from umbilical.wire.grpc import OK, RESPONSE_HEADERS, trailers
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.connection import CONTROL_RESERVE_BYTES, MAX_BACKLOG_BYTES, Profile
 from umbilical.wire.http2.streams import Stream
-from umbilical.wire.packets import DataPrefix, decode_packet
+from umbilical.wire.packet_data import DataPrefix
+from umbilical.wire.packet_decoding import decode_packet
 
 NARROW = Profile(stream_window_bytes=65_535, connection_window_bytes=65_535)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import packet_messages as reference
-from tests.wire.test_packets import (
+from tests.wire.packet_samples import (
     CONTROL_KINDS,
     INT64,
     PAYLOAD,
@@ -19,7 +19,7 @@ from tests.wire.test_packets import (
 )
 
 from umbilical.wire import packets, protobuf
-from umbilical.wire.packets import DataPrefix, find_data
+from umbilical.wire.packet_data import DataPrefix, find_data, padded_length
 
 # ---------------------------------------------------------------- DATA in place
 
@@ -133,5 +133,5 @@ def test_the_prefix_of_the_last_length_is_kept() -> None:
 
 @given(st.integers(0, 2**21 - 1))
 def test_a_padded_length_is_three_bytes_of_the_same_number(length: int) -> None:
-    encoded = packets.padded_length(length)
+    encoded = padded_length(length)
     assert protobuf.read_varint(encoded, 0, 3) == (length, 3)

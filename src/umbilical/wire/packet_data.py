@@ -1,0 +1,115 @@
+"""DATA packets where they lie: found inside the receive buffer, and written around a payload that is already there.
+
+No object is made per packet and no payload copied. Whatever has not the usual shape is left to `packet_decoding`.
+"""
+
+from typing import Final
+
+from umbilical.wire import protobuf
+from umbilical.wire.packets import DATA
+
+
+def find_data(source: bytes | bytearray, start: int, end: int) -> tuple[int, int]:
+    """Locate the payload of a DATA packet in its usual shape: connection id and payload start; it ends at `end`.
+
+    (0, -1) when the message has any other shape, which `decode_packet` then judges. Lengths may be padded.
+    """
+    if end - start < 8 or source[start] != 0x08 or source[start + 1] != DATA or source[start + 2] != 0x22:
+        return 0, -1
+    # Lengths of three bytes are ours and of two are Go's; the loop of `_length_at` would cost as much as all the rest.
+    first, second, third = source[start + 3], source[start + 4], source[start + 5]
+    if first >= 0x80 and second >= 0x80 and third < 0x80:
+        inner = first & 0x7F | (second & 0x7F) << 7 | third << 14
+        position = start + 6
+    elif first >= 0x80 and second < 0x80:
+        inner = first & 0x7F | second << 7
+        position = start + 5
+    else:
+        inner, position = _length_at(source, start + 3, end)
+    if inner != end - position or inner < 4 or source[position] != 0x08:
+        return 0, -1
+    connection_id = source[position + 1]
+    position += 2
+    if connection_id >= 0x80:
+        connection_id, position = _length_at(source, position - 1, end)
+    if position + 3 >= end or source[position] != 0x1A:
+        return _find_tail(source, position, end, connection_id)
+    first, second, third = source[position + 1], source[position + 2], source[position + 3]
+    if first >= 0x80 and second >= 0x80 and third < 0x80:
+        length = first & 0x7F | (second & 0x7F) << 7 | third << 14
+        position += 4
+    elif first >= 0x80 and second < 0x80:
+        length = first & 0x7F | second << 7
+        position += 3
+    else:
+        return _find_tail(source, position, end, connection_id)
+    if length != end - position:
+        return 0, -1
+    return connection_id, position
+
+
+def _find_tail(source: bytes | bytearray, position: int, end: int, connection_id: int) -> tuple[int, int]:
+    if position >= end or source[position] != 0x1A:
+        return 0, -1
+    length, position = _length_at(source, position + 1, end)
+    if length != end - position:
+        return 0, -1
+    return connection_id, position
+
+
+def _length_at(source: bytes | bytearray, position: int, end: int) -> tuple[int, int]:
+    """A varint of at most five bytes; -1 for a longer one or one cut short."""
+    value = 0
+    shift = 0
+    while position < end and shift < 35:
+        byte = source[position]
+        position += 1
+        if byte < 0x80:
+            return value | byte << shift, position
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    return -1, end
+
+
+class DataPrefix:
+    """All that stands before the payload of one connection's DATA packets when each travels in one HTTP/2 frame.
+
+    Frame header, gRPC prefix and packet fields have a fixed width (lengths are padded varints), so the payload
+    can be received behind the gap first and the prefix written when its length is known. The last one is kept:
+    bulk transfers and request loops send the same size again and again.
+    """
+
+    def __init__(self, stream_id: int, connection_id: int) -> None:
+        self._stream_bytes: Final = stream_id.to_bytes(4, "big")
+        self._connection_field: Final = b"\x08" + protobuf.encode_varint(connection_id)
+        # 9 frame header, 5 gRPC prefix, 2 type, 1 + 3 Data's tag and length, id field, 1 + 3 data's tag and length
+        self.size: Final = 9 + 5 + 2 + 4 + len(self._connection_field) + 4
+        self._last_length = -1
+        self._last = b""
+
+    def for_length(self, length: int) -> bytes:
+        if length == self._last_length:
+            return self._last
+        inner = len(self._connection_field) + 4 + length
+        message = 2 + 4 + inner
+        self._last = b"".join(
+            (
+                (message + 5).to_bytes(3, "big"),
+                b"\x00\x00",  # DATA, no flags
+                self._stream_bytes,
+                b"\x00",  # not compressed
+                message.to_bytes(4, "big"),
+                b"\x08\x04\x22",
+                padded_length(inner),
+                self._connection_field,
+                b"\x1a",
+                padded_length(length),
+            )
+        )
+        self._last_length = length
+        return self._last
+
+
+def padded_length(length: int) -> bytes:
+    """A varint of exactly three bytes; enough for two MiB."""
+    return bytes((0x80 | length & 0x7F, 0x80 | (length >> 7) & 0x7F, length >> 14 & 0x7F))
