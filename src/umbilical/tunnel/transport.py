@@ -12,8 +12,9 @@ from umbilical.tunnel.loop import Loop
 from umbilical.wire import grpc
 from umbilical.wire.buffer import Block, BlockPool
 from umbilical.wire.http2 import connection as http2
+from umbilical.wire.http2 import frames
 from umbilical.wire.http2.connection import Connection, Profile
-from umbilical.wire.http2.streams import Stream
+from umbilical.wire.http2.streams import HALF_CLOSED_LOCAL, Stream
 
 KIB: Final = 1024
 BIG_BLOCK_BYTES: Final = 512 * KIB
@@ -104,6 +105,8 @@ class Transport(Owner):
                 self.on_data(stream)
             elif event == http2.WINDOW_OPENED:
                 self.on_window(connection.stream)
+            elif event == http2.SETTINGS_RECEIVED:
+                self.wake_waiting()  # a larger initial window opens every stream
             elif event == http2.FAILED:
                 self.on_flush()
                 self.lose(f"protocol violation: {connection.text}")
@@ -118,7 +121,7 @@ class Transport(Owner):
         self.wake_waiting()
 
     def on_event(self, event: int) -> None:
-        """HEADERS, RESET, GOAWAY, PING_ANSWERED, SETTINGS_RECEIVED."""
+        """HEADERS, RESET, GOAWAY, PING_ANSWERED."""
 
     # ------------------------------------------------------------------ out
 
@@ -126,6 +129,9 @@ class Transport(Owner):
         """Server: end a call with its status; alone, with the headers of a response, if it was not answered yet."""
         trailers = grpc.trailers(status, text)
         self.connection.finish(stream, trailers if stream.answered else [*grpc.RESPONSE_HEADERS, *trailers])
+        if stream.state == HALF_CLOSED_LOCAL:
+            # The peer need not send the rest: RFC 9113 section 8.1. Else it would stay open until the peer ends it.
+            self.connection.reset(stream, frames.NO_ERROR)
         self.touch()
 
     def touch(self) -> None:
