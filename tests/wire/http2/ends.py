@@ -16,6 +16,7 @@ from umbilical.wire.grpc import request_headers
 from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.connection import Connection, Profile
+from umbilical.wire.http2.headers import encode_headers
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import DataPrefix
 
@@ -278,3 +279,27 @@ def goaway_code(octets: bytes) -> int:
     """The code of the one GOAWAY among these frames."""
     (found,) = [one for one in split(octets) if one.kind == frames.GOAWAY]
     return int.from_bytes(found.payload[4:8], "big")
+
+
+BLOCK: Final = encode_headers(REQUEST)
+HEADERS: Final = frame(frames.HEADERS, frames.END_HEADERS, 1, BLOCK)
+"""The first call of a client."""
+
+
+def greeted_server(*more: bytes, profile: Profile | None = None) -> Ours:
+    """A server that a client has greeted; what it said so far is taken away."""
+    server = Ours(False, profile)
+    server.give(greeting() + b"".join(more))
+    server.take()
+    return server
+
+
+def greeted_client() -> Ours:
+    client = Ours(True)
+    client.give(settings_frame())
+    client.take()
+    return client
+
+
+def window_update(stream_id: int, increment: int) -> bytes:
+    return frame(frames.WINDOW_UPDATE, 0, stream_id, increment.to_bytes(4, "big"))

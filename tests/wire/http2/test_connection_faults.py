@@ -2,8 +2,21 @@
 
 import hpack
 import pytest
-from tests.wire.http2.ends import REQUEST, Frame, Ours, frame, goaway_code, greeting, settings_frame, split
-from tests.wire.http2.test_connection import BLOCK, HEADERS, greeted_client, greeted_server, window_update
+from tests.wire.http2.ends import (
+    BLOCK,
+    HEADERS,
+    REQUEST,
+    Frame,
+    Ours,
+    frame,
+    goaway_code,
+    greeted_client,
+    greeted_server,
+    greeting,
+    settings_frame,
+    split,
+    window_update,
+)
 
 from umbilical.wire.grpc import RESPONSE_HEADERS
 from umbilical.wire.http2 import frames

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import hpack
 import pytest
 from tests.wire.http2.ends import (
-    REQUEST,
+    BLOCK,
     Ours,
     frame,
     goaway_code,
@@ -19,11 +19,10 @@ from tests.wire.http2.ends import (
 
 from umbilical.wire.grpc import OK, RESPONSE_HEADERS, trailers
 from umbilical.wire.http2 import flow, frames
-from umbilical.wire.http2.connection import MAX_CONTROL_BYTES, Profile
-from umbilical.wire.http2.headers import encode_headers
+from umbilical.wire.http2.connection import Profile
+from umbilical.wire.http2.control_frames import MAX_CONTROL_BYTES
 from umbilical.wire.packet_data import DataPrefix
 
-BLOCK = encode_headers(REQUEST)
 BDP_PING = frame(frames.PING, 0, 0, bytes((2, 4, 16, 16, 9, 14, 7, 7)))
 WEEK_SECONDS = 7 * 24 * 3600
 

@@ -13,7 +13,8 @@ from umbilical.wire import packets
 from umbilical.wire.buffer import Block, BlockPool
 from umbilical.wire.grpc import OK, RESPONSE_HEADERS, trailers
 from umbilical.wire.http2 import frames
-from umbilical.wire.http2.connection import CONTROL_RESERVE_BYTES, MAX_BACKLOG_BYTES, Profile
+from umbilical.wire.http2.connection import Profile
+from umbilical.wire.http2.sending import CONTROL_RESERVE_BYTES, MAX_BACKLOG_BYTES
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import DataPrefix
 from umbilical.wire.packet_decoding import decode_packet
