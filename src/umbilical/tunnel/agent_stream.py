@@ -63,6 +63,7 @@ class AgentStream:
 class AgentTransport(Transport):
     def __init__(self, channel: TlsChannel, exchange: Exchange) -> None:
         super().__init__(exchange.loop, channel, agent_side_connection(is_client=False))
+        self.shares_one_stream = True
         self._exchange: Final = exchange
         self._received: Final = exchange.metrics.from_agent
         self._peer: Final = channel.peer()

@@ -44,6 +44,7 @@ class EndpointLink(Transport):
 
     def __init__(self, loop: Loop, channel: Channel, connection: Connection) -> None:
         super().__init__(loop, channel, connection)
+        self.shares_one_stream = True
         self.stream: Stream | None = None
         self.brake: Brake | None = None
         self.understands_pause = False

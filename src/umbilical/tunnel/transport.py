@@ -57,6 +57,8 @@ class Transport(Owner):
         self.closed = False
         self.progress = 0
         """Counts up whenever the peer takes bytes: at a standstill it stays the same."""
+        self.shares_one_stream = False
+        """All payload goes to one stream, so that one source without room means none for the others."""
         self._dirty = False
         self._waiting: deque[Owner] = deque()
 

@@ -1,0 +1,380 @@
+"""One tunnel of a client that speaks gRPC: one Proxy stream.
+
+    fresh -> dialling -> open -> closing -> over     A stream that is over only waits for its client to end it.
+Upload takes the client's stream credit as back-pressure; download waits here, bounded, for the client's window.
+"""
+
+import logging
+from typing import Final, cast
+
+from umbilical.konnectivity.commands import ENDED, Tunnel
+from umbilical.konnectivity.dial_failure import DialFailure, grpc_error_text
+from umbilical.tunnel.agent_stream import AgentStream
+from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog
+from umbilical.tunnel.channel import Owner
+from umbilical.tunnel.client import Client
+from umbilical.tunnel.exchange import Exchange
+from umbilical.tunnel.transport import Transport
+from umbilical.wire import grpc, packets
+from umbilical.wire.http2 import frames
+from umbilical.wire.http2.streams import Stream
+from umbilical.wire.packet_data import DataPrefix
+
+logger = logging.getLogger(__name__)
+
+_FRESH: Final = 1
+_DIALLING: Final = 2
+_OPEN: Final = 3
+_CLOSING: Final = 4
+"""The client asked to close: its later packets are ignored, and the agent's answer is awaited."""
+_OVER: Final = 5
+
+
+class GrpcClient(Client):
+    def __init__(self, transport: Transport, stream: Stream, exchange: Exchange) -> None:
+        super().__init__()
+        self._transport: Final = transport
+        self._stream: Final = stream
+        self._exchange: Final = exchange
+        self._loop: Final = exchange.loop
+        self._state = _FRESH
+        self._agent: AgentStream | None = None
+        self._up_prefix: DataPrefix | None = None
+        self._up = bytearray()
+        """Payload that found no room towards the agent; bounded by the credit that is held back for it."""
+        self._held_credit = 0
+        self._in_line = False
+        self._paused = False
+        self._down_prefix: DataPrefix | None = None
+        self._down = bytearray()
+        """Payload that found no window towards the client; bounded by `Limits.tunnel_buffer_bytes`."""
+        self._down_line: Final = _DownLine(self)
+        self._down_in_line = False
+        self._opened_turn = -1
+        self._backlog: Backlog | None = None
+        self._farewell: bytes | None = None
+        """The CLOSE_RSP that follows the last payload."""
+
+    # ------------------------------------------------------------------ packets from the client
+
+    def on_packet(self, packet: packets.Packet) -> None:
+        self._exchange.metrics.from_client[packet.kind if packet.kind <= packets.DRAIN else 7] += 1
+        if isinstance(packet, packets.DialRequest):
+            self._on_dial(packet)
+        elif isinstance(packet, packets.CloseRequest):
+            self._on_close(packet.connection_id)
+        elif isinstance(packet, packets.CloseDial):
+            self._on_cancel()
+        elif isinstance(packet, packets.Data):
+            self._on_data(packet.connection_id, memoryview(packet.payload))
+
+    def on_payload(self, connection_id: int, view: memoryview) -> None:
+        self._exchange.metrics.from_client[packets.DATA] += 1
+        self._on_data(connection_id, view)
+
+    def _on_dial(self, request: packets.DialRequest) -> None:
+        if self._state != _FRESH:
+            # One stream is one tunnel; a second dial would orphan the first.
+            message = packets.encode_dial_response("this stream has dialled already", 0, request.dial_id)
+            self._send(packets.DIAL_RSP, message)
+            return
+        self._state = _DIALLING
+        self._exchange.dial(self, request.protocol, request.address, request.dial_id)
+
+    def _on_cancel(self) -> None:
+        tunnel = self.tunnel
+        if tunnel is not None and self._state in (_DIALLING, _OPEN):
+            self.report(self._loop.now, "dial cancelled by the client")
+            self._state = _CLOSING
+            self._exchange.client_closed(tunnel)
+
+    def _on_close(self, connection_id: int) -> None:
+        tunnel = self.tunnel
+        if tunnel is None:
+            self._send_close(connection_id, "backend uninitialized")
+        elif self._state == _OPEN and connection_id != tunnel.connection_id:
+            self._mismatch(connection_id)
+        elif self._state in (_DIALLING, _OPEN):
+            pending = self._state == _DIALLING
+            self._state = _CLOSING
+            self._close_upload(tunnel)
+            if pending:
+                self.report(self._loop.now, "client closed before the dial was answered")
+                self._send_close(connection_id, "")
+
+    def _close_upload(self, tunnel: Tunnel) -> None:
+        """Tell the agent, but behind the client's last byte (fault C1)."""
+        if not self._up:
+            self._exchange.client_closed(tunnel)
+
+    def _on_data(self, connection_id: int, view: memoryview) -> None:
+        if self._state == _OPEN:
+            tunnel = self.tunnel
+            if tunnel is None or connection_id == 0:
+                return
+            if connection_id != tunnel.connection_id:
+                self._mismatch(connection_id)
+                return
+            self.bytes_from_client += len(view)
+            self._forward(view)
+        elif self._state == _FRESH:
+            self._send_close(connection_id, "backend not initialized")
+            self.end(grpc.OK, "")
+
+    def _mismatch(self, connection_id: int) -> None:
+        """DATA or CLOSE for a connection that is not this stream's. Upstream closes both at the agent, so that any
+        client may close any other's tunnel; we close only its own (fault P6)."""
+        tunnel = self.tunnel
+        assert tunnel is not None
+        text = "mismatched connection IDs"
+        self.report(self._loop.now, text)
+        self._state = _CLOSING
+        self._exchange.client_closed(tunnel)
+        self._send_close(tunnel.connection_id, text)
+        self._send_close(connection_id, text)
+
+    # ------------------------------------------------------------------ client to agent
+
+    def _forward(self, view: memoryview) -> None:
+        if self._up or self._paused:
+            self._up += view
+            return
+        taken = self._pass_on(view)
+        if taken < len(view):
+            self._up += view[taken:]
+
+    def _pass_on(self, view: memoryview) -> int:
+        """Write payload into the agent's frames; how much found room."""
+        agent, prefix = self._agent, self._up_prefix
+        assert agent is not None
+        assert prefix is not None
+        connection = agent.transport.connection
+        taken = 0
+        while taken < len(view):
+            room = connection.payload_room(agent.stream, prefix.size)
+            if room is None:
+                if not self._in_line:
+                    self._in_line = True
+                    agent.transport.wait(self)
+                break
+            count = min(len(room), len(view) - taken)
+            room[:count] = view[taken : taken + count]
+            connection.payload_written(agent.stream, prefix.for_length(count), count)
+            self._exchange.metrics.to_agent[packets.DATA] += 1
+            taken += count
+        agent.transport.touch()
+        return taken
+
+    def on_room(self) -> None:
+        self._in_line = False
+        self._push_up()
+
+    def _push_up(self) -> None:
+        if self._paused or self._in_line or not self._up or self._state not in (_OPEN, _CLOSING):
+            return
+        with memoryview(self._up) as view:
+            taken = self._pass_on(view)
+        del self._up[:taken]
+        if self._up:
+            return
+        self.credit(0)
+        tunnel = self.tunnel
+        if self._state == _CLOSING and tunnel is not None:
+            self._exchange.client_closed(tunnel)
+
+    def credit(self, size: int) -> None:
+        """So much of the client's window was used; it is given back when nothing waits."""
+        self._held_credit += size
+        if not self._up and self._held_credit:
+            self._transport.connection.credit(self._stream, self._held_credit)
+            self._held_credit = 0
+            if self._transport.connection.has_pending():
+                self._transport.touch()
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        self._push_up()
+
+    # ------------------------------------------------------------------ agent to client
+
+    def opened(self, tunnel: Tunnel) -> None:
+        link = tunnel.link
+        assert link is not None
+        self._agent = cast(AgentStream, link.shell)
+        self._up_prefix = DataPrefix(self._agent.stream.stream_id, tunnel.connection_id)
+        self._down_prefix = DataPrefix(self._stream.stream_id, tunnel.connection_id)
+        self._state = _OPEN
+        self._opened_turn = self._loop.turns
+        self._send(packets.DIAL_RSP, packets.encode_dial_response("", tunnel.connection_id, tunnel.dial_id))
+
+    def refused(self, failure: DialFailure) -> None:
+        tunnel = self.tunnel
+        assert tunnel is not None
+        self._state = _OVER
+        message = packets.encode_dial_response(grpc_error_text(failure), 0, tunnel.dial_id)
+        self._send(packets.DIAL_RSP, message)
+
+    def deliver(self, view: memoryview) -> None:
+        self.bytes_to_client += len(view)
+        if self._down or self._opened_turn == self._loop.turns:
+            # konnectivity-client registers the connection a moment after it has read DIAL_RSP (fault C10).
+            self._down += view
+            if not self._down_in_line:
+                self._down_in_line = True
+                self._loop.again(self)
+            self._check_backlog()
+            return
+        taken = self._hand_over(view)
+        if taken < len(view):
+            self._down += view[taken:]
+            self._check_backlog()
+
+    def _check_backlog(self) -> None:
+        exchange, agent = self._exchange, self._agent
+        limits = exchange.settings.limits
+        if len(self._down) <= limits.pause_above_bytes or self._state == _OVER or agent is None:
+            return
+        backlog = self._backlog
+        if backlog is None:
+            backlog = self._backlog = Backlog(limits, agent.brake, exchange.stuck, self)
+        backlog.grew(len(self._down))
+
+    def ask_pause(self) -> bool:
+        return self.tunnel is not None and self._exchange.pause_sender(self.tunnel)
+
+    def ask_resume(self) -> None:
+        if self.tunnel is not None:
+            self._exchange.resume_sender(self.tunnel)
+
+    def on_stuck(self) -> None:
+        tunnel = self.tunnel
+        if tunnel is None or self._state == _OVER:
+            return
+        limit = self._exchange.settings.limits.tunnel_buffer_bytes
+        text = f"client reads nothing: more than {limit} bytes waited {STUCK_SECONDS:g} s"
+        self.report(self._loop.now, text)
+        self._state = _CLOSING
+        self._down.clear()
+        self._exchange.client_closed(tunnel)
+        self._send_close(tunnel.connection_id, text)
+
+    def _release_brake(self) -> None:
+        if self._backlog is not None:
+            self._backlog.over()
+            self._backlog = None
+
+    def _hand_over(self, view: memoryview) -> int:
+        """Write payload into the client's frames; how much its window allowed."""
+        prefix = self._down_prefix
+        assert prefix is not None
+        transport = self._transport
+        connection = transport.connection
+        taken = 0
+        while taken < len(view):
+            room = connection.payload_room(self._stream, prefix.size)
+            if room is None:
+                if not self._down_in_line:
+                    self._down_in_line = True
+                    transport.wait(self._down_line)
+                break
+            count = min(len(room), len(view) - taken)
+            room[:count] = view[taken : taken + count]
+            connection.payload_written(self._stream, prefix.for_length(count), count)
+            self._exchange.metrics.to_client[packets.DATA] += 1
+            taken += count
+        transport.touch()
+        return taken
+
+    def on_again(self) -> None:
+        self.push_down()
+
+    def push_down(self) -> None:
+        self._down_in_line = False
+        if self._transport.closed:
+            return
+        if self._down:
+            with memoryview(self._down) as view:
+                taken = self._hand_over(view)
+            del self._down[:taken]
+            if taken and self._backlog is not None:
+                self._backlog.shrank(len(self._down))
+        if not self._down and self._farewell is not None:
+            self._say_farewell(self._farewell)
+
+    def closed(self, error: str, cause: str) -> None:
+        tunnel = self.tunnel
+        assert tunnel is not None
+        if self._state == _OVER:
+            return
+        self._state = _OVER
+        self._release_brake()
+        self._up.clear()
+        self.credit(0)
+        farewell = packets.encode_close_response(error, tunnel.connection_id)
+        if self._opened_turn == self._loop.turns and not self._down_in_line:
+            # An end in the same flush as DIAL_RSP would find no connection at the client, which then waits for ever.
+            self._down_in_line = True
+            self._loop.again(self)
+            self._farewell = farewell
+        elif self._down:
+            self._farewell = farewell
+        else:
+            self._say_farewell(farewell)
+
+    def _say_farewell(self, farewell: bytes) -> None:
+        self._farewell = None
+        self._send(packets.CLOSE_RSP, farewell)
+
+    # ------------------------------------------------------------------ end
+
+    def _send_close(self, connection_id: int, error: str) -> None:
+        self._send(packets.CLOSE_RSP, packets.encode_close_response(error, connection_id))
+
+    def _send(self, kind: int, message: bytes) -> None:
+        transport = self._transport
+        if transport.closed:
+            return
+        self._exchange.metrics.to_client[kind] += 1
+        if kind == packets.CLOSE_RSP:
+            transport.connection.send_ordered(self._stream, message)
+        else:
+            transport.connection.send_message(self._stream, message)
+        transport.touch()
+
+    def end(self, status: int, text: str) -> None:
+        """The client ended the stream or broke its rules: answer with a status and forget it."""
+        self.gone("client ended its stream" if status == grpc.OK else f"protocol violation: {text}")
+        self._transport.finish(self._stream, status, text)
+
+    def gone(self, cause: str) -> None:
+        if self._stream.owner is None:
+            return
+        self._stream.owner = None
+        self._exchange.proxy_streams -= 1
+        self._up.clear()
+        self._down.clear()
+        self._farewell = None
+        self._state = _OVER
+        self._release_brake()
+        tunnel = self.tunnel
+        if tunnel is not None and tunnel.state != ENDED:
+            self.report(self._loop.now, cause)
+            self._exchange.client_closed(tunnel)
+
+    def on_crash(self, error: Exception) -> None:
+        logger.error("internal error in a client stream: %r", error)
+        self._transport.connection.reset(self._stream, frames.INTERNAL_ERROR)
+        self.gone(f"internal error: {error!r}")
+
+
+class _DownLine(Owner):
+    """Stands in the client transport's line for a stream; the stream itself may stand in the agent's."""
+
+    def __init__(self, client: GrpcClient) -> None:
+        self._client: Final = client
+
+    def on_room(self) -> None:
+        self._client.push_down()
