@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 import pytest
+from tests.support.data_plane import turn_until
 from tests.support.socket_pairs import tcp_pair
 
 from umbilical.tunnel.backlog import Backlog, Brake
@@ -95,10 +96,7 @@ def test_the_stream_goes_on_only_when_nobody_holds_it_back_any_more(scene: Scene
 def test_an_end_over_its_cap_that_stands_still_is_given_up_and_its_neighbours_go_on(scene: Scene) -> None:
     end, backlog = scene.end()
     backlog.grew(5 * MIB)
-    for _ in range(100):
-        scene.plane.turn(0.05)
-        if end.lines[-1] == "stuck":
-            break
+    turn_until(scene.plane, lambda: end.lines[-1] == "stuck")
     assert end.lines == ["pause", "stuck"]
     assert not scene.is_held_back()
 
