@@ -146,29 +146,35 @@ class AgentTransport(Transport):
     def on_data(self, stream: Stream) -> None:
         connection = self.connection
         agent = stream.owner
+        ended = connection.end_stream
         if isinstance(agent, AgentStream):
-            reader = stream.reader
             start, end = connection.start, connection.end
-            if not connection.end_stream and reader.is_whole(connection.data, start, end):
-                connection_id, payload = find_data(connection.data, start + grpc.PREFIX_BYTES, end)
-                if payload >= 0:
-                    self._on_payload(agent.link, connection_id, connection.view[payload:end])
-                    return
-            reader.feed(connection.data, connection.view, connection.start, connection.end)
             try:
-                while reader.next_message():
-                    connection_id, start = find_data(reader.source, reader.start, reader.end)
-                    if start >= 0:
-                        self._on_payload(agent.link, connection_id, reader.view[start : reader.end])
+                if stream.reader.is_whole(connection.data, start, end):
+                    start += grpc.PREFIX_BYTES
+                    connection_id, payload = find_data(connection.data, start, end)
+                    if payload >= 0:
+                        self._on_payload(agent.link, connection_id, connection.view[payload:end])
                     else:
-                        self._on_packet(agent.link, decode_packet(reader.source, reader.start, reader.end))
-                    if self.closed:
-                        return
+                        self._on_packet(agent.link, decode_packet(connection.data, start, end))
+                else:
+                    self._on_pieces(agent.link, stream.reader)
             except ProtocolViolation as violation:
                 self._violated(stream, violation)
                 return
-        if connection.end_stream:
+        if ended and not self.closed:
             self._end_stream(stream, "agent ended its stream")
+
+    def _on_pieces(self, link: AgentLink, reader: grpc.MessageReader) -> None:
+        """Several messages in one frame, or one that spans several."""
+        connection = self.connection
+        reader.feed(connection.data, connection.view, connection.start, connection.end)
+        while not self.closed and reader.next_message():
+            connection_id, payload = find_data(reader.source, reader.start, reader.end)
+            if payload >= 0:
+                self._on_payload(link, connection_id, reader.view[payload : reader.end])
+            else:
+                self._on_packet(link, decode_packet(reader.source, reader.start, reader.end))
 
     def _on_payload(self, link: AgentLink, connection_id: int, view: memoryview) -> None:
         self._received[packets.DATA] += 1

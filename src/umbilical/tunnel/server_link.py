@@ -115,29 +115,35 @@ class ServerLink(EndpointLink):
 
     def on_data(self, stream: Stream) -> None:
         connection = self.connection
-        reader = stream.reader
+        ended = connection.end_stream
         start, end = connection.start, connection.end
-        if not connection.end_stream and reader.is_whole(connection.data, start, end):
-            connection_id, payload = find_data(connection.data, start + grpc.PREFIX_BYTES, end)
-            if payload >= 0:
-                self._on_payload(connection_id, connection.view[payload:end])
-                return
-        reader.feed(connection.data, connection.view, start, end)
         try:
-            while reader.next_message():
-                connection_id, payload = find_data(reader.source, reader.start, reader.end)
+            if stream.reader.is_whole(connection.data, start, end):
+                start += grpc.PREFIX_BYTES
+                connection_id, payload = find_data(connection.data, start, end)
                 if payload >= 0:
-                    self._on_payload(connection_id, reader.view[payload : reader.end])
+                    self._on_payload(connection_id, connection.view[payload:end])
                 else:
-                    self._on_packet(decode_packet(reader.source, reader.start, reader.end))
-                if self.closed:
-                    return
+                    self._on_packet(decode_packet(connection.data, start, end))
+            else:
+                self._on_pieces(stream.reader)
         except ProtocolViolation as violation:
             self._workshop.metrics.stream_error("to_agent", grpc.CODE_NAMES[violation.code])
             self.lose(f"protocol violation by the server: {violation.message}")
             return
-        if connection.end_stream:
+        if ended:
             self.lose("server ended the stream")
+
+    def _on_pieces(self, reader: grpc.MessageReader) -> None:
+        """Several messages in one frame, or one that spans several."""
+        connection = self.connection
+        reader.feed(connection.data, connection.view, connection.start, connection.end)
+        while not self.closed and reader.next_message():
+            connection_id, payload = find_data(reader.source, reader.start, reader.end)
+            if payload >= 0:
+                self._on_payload(connection_id, reader.view[payload : reader.end])
+            else:
+                self._on_packet(decode_packet(reader.source, reader.start, reader.end))
 
     def _on_payload(self, connection_id: int, view: memoryview) -> None:
         self._received[packets.DATA] += 1

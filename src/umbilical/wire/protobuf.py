@@ -21,6 +21,8 @@ INVALID_ARGUMENT: Final = 3
 
 _SIGN_BIT: Final = 1 << 63
 _MASK_64: Final = (1 << 64) - 1
+_ONE_BYTE: Final = [bytes((value,)) for value in range(0x80)]
+"""Most tags, lengths and small numbers."""
 
 
 def malformed(why: str) -> ProtocolViolation:
@@ -111,6 +113,8 @@ def signed(value: int) -> int:
 
 
 def encode_varint(value: int) -> bytes:
+    if 0 <= value < 0x80:
+        return _ONE_BYTE[value]
     value &= _MASK_64
     out = bytearray()
     while value >= 0x80:
@@ -122,12 +126,12 @@ def encode_varint(value: int) -> bytes:
 
 def encode_integer(tag: int, value: int) -> bytes:
     """An int64 field with a one-byte tag; absent when zero, as proto3 wants it."""
-    return bytes((tag,)) + encode_varint(value) if value else b""
+    return _ONE_BYTE[tag] + encode_varint(value) if value else b""
 
 
 def encode_bytes(tag: int, value: bytes) -> bytes:
     """A length-delimited field with a one-byte tag, present even when empty."""
-    return bytes((tag,)) + encode_varint(len(value)) + value
+    return _ONE_BYTE[tag] + encode_varint(len(value)) + value
 
 
 def encode_text(tag: int, value: str) -> bytes:

@@ -50,6 +50,8 @@ LARGEST_STREAM_ID: Final = 0x7FFFFFFF
 
 HEADER: Final = struct.Struct(">HBBBI")
 """Length (16 bits and 8), type, flags, stream."""
+MESSAGE_HEADER: Final = struct.Struct(">HBBBIBI")
+"""The header of a DATA frame and the prefix of the gRPC message that fills it."""
 _U32: Final = struct.Struct(">I")
 _TWO_U32: Final = struct.Struct(">II")
 _SETTING: Final = struct.Struct(">HI")

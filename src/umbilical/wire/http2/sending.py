@@ -149,14 +149,15 @@ class SendingHalf:
         """The frames of a message, its window charged; empty when it has to wait or the stream is over."""
         if not stream.can_send() or stream.finish is not None:
             return b""
-        body = message_prefix(len(message)) + message
-        size = len(body)
+        size = PREFIX_BYTES + len(message)
         if stream.backlog or size > stream.send_window or size > self.send_window:
-            self._postpone(stream, body)
+            self._postpone(stream, message_prefix(len(message)) + message)
             self._flush_backlog(stream)
             return b""
         self._charge(stream, size)
-        return self._data_frames(stream, body)
+        if size <= self._peer_frame_bytes:
+            return frames.MESSAGE_HEADER.pack(size >> 8, size & 0xFF, 0, 0, stream.stream_id, 0, len(message)) + message
+        return self._data_frames(stream, message_prefix(len(message)) + message)
 
     def _data_frames(self, stream: Stream, body: bytes) -> bytes:
         limit = self._peer_frame_bytes
