@@ -13,7 +13,6 @@ import resource
 import shutil
 import signal
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -209,9 +208,8 @@ def _our_form(program: Program) -> str:
 
 
 def _interpreter() -> str:
-    arguments = str(sysconfig.get_config_var("CONFIG_ARGS"))
-    built = "with PGO" if "--enable-optimizations" in arguments else "without PGO"
-    return f"{platform.python_implementation()} {platform.python_version()} built {built}"
+    """Version and compiler; whether it was built with PGO cannot be told for every distribution's."""
+    return f"{platform.python_implementation()} {platform.python_version()} ({platform.python_compiler()})"
 
 
 def go_version(program: Path) -> str:

@@ -6,34 +6,44 @@ import pytest
 import bench_python
 
 
-def program(folder: Path, name: str, status: int) -> Path:
+def program(folder: Path, name: str, line: str) -> Path:
     path = folder / name
-    path.write_text(f"#!/bin/sh\nexit {status}\n")
+    path.write_text(f"#!/bin/sh\n{line}\n")
     path.chmod(0o755)
     return path
 
 
-def test_a_build_with_pgo_is_told_by_its_configure_arguments() -> None:
-    assert bench_python.is_optimised("'--prefix=/usr' '--enable-optimizations' '--with-lto'")
-    assert not bench_python.is_optimised("'--prefix=/usr'")
-    assert not bench_python.is_optimised(None)
+def test_the_sample_runs_on_this_interpreter() -> None:
+    seconds = bench_python.seconds_of(Path(sys.executable))
+    assert seconds is not None
+    assert seconds > 0
 
 
-def test_the_first_interpreter_that_says_yes_is_taken(tmp_path: Path) -> None:
-    missing = tmp_path / "missing"
-    plain, good, better = (program(tmp_path, name, status) for name, status in (("a", 1), ("b", 0), ("c", 0)))
-    assert bench_python.optimised((missing, plain, good, better)) == good
-    assert bench_python.optimised((missing, plain)) is None
+@pytest.mark.parametrize("line", ["exit 1", "echo nonsense"])
+def test_an_interpreter_that_cannot_run_the_sample_has_no_time(tmp_path: Path, line: str) -> None:
+    assert bench_python.seconds_of(program(tmp_path, "odd", line)) is None
+    assert bench_python.seconds_of(tmp_path / "missing") is None
 
 
-def test_without_an_optimised_interpreter_the_bench_runs_on_this_one_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_fastest_is_taken_if_it_is_clearly_faster(tmp_path: Path) -> None:
+    here = program(tmp_path, "here", "echo 1.00")
+    same, fast, faster = (
+        program(tmp_path, name, f"echo {seconds}") for name, seconds in (("a", 0.97), ("b", 0.8), ("c", 0.7))
+    )
+    assert bench_python.fastest(here, (same, tmp_path / "missing")) == here
+    assert bench_python.fastest(here, (same, fast, faster)) == faster
+
+
+def test_a_faster_one_that_cannot_make_an_environment_is_named_and_passed_over(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sysconfig.get_config_var", lambda _: "")
-    chosen = bench_python.choose((program(tmp_path, "plain", 1),), tmp_path / "environment")
-    assert chosen == Path(sys.executable)
-    assert "no optimised Python" in capsys.readouterr().err
+    here = program(tmp_path, "here", "echo 1.00")
+    broken = program(tmp_path, "broken", 'case "$1" in -c) echo 0.5;; *) exit 3;; esac')
+    assert bench_python.choose(here, (broken,), tmp_path / "environment") == here
+    assert "broken is faster, but cannot be used" in capfd.readouterr().err
 
 
-def test_an_environment_that_cannot_be_made_is_none(tmp_path: Path) -> None:
-    assert bench_python.make_environment(program(tmp_path, "broken", 3), tmp_path / "environment") is None
+def test_a_faster_one_gets_an_environment_of_its_own(tmp_path: Path) -> None:
+    here = program(tmp_path, "here", "echo 1.00")
+    better = program(tmp_path, "better", "echo 0.5")
+    assert bench_python.choose(here, (better,), tmp_path / "environment") == tmp_path / "environment" / "bin" / "python"
