@@ -21,7 +21,7 @@ COMPILED_ROOMS: Final = ("wire", "konnectivity")
 # `agent`, `server` and `listening` are rarely run, but inherit from what is: interpreted classes cannot.
 COMPILED_TUNNEL: Final = (
     "agent", "agent_stream", "backlog", "channel", "client", "connect_frontend", "dialing", "endpoint", "exchange",
-    "grpc_client", "grpc_frontend", "keepalive", "linger", "listening", "loop", "outlet", "server",
+    "grpc_client", "grpc_frontend", "inlet", "keepalive", "linger", "listening", "loop", "outlet", "server",
     "server_link", "transport",
 )  # fmt: skip
 BUILD_TIMEOUT_SECONDS: Final = 1800

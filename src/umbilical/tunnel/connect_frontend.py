@@ -15,13 +15,11 @@ from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog
 from umbilical.tunnel.channel import AGAIN, END, Channel
 from umbilical.tunnel.client import Client
 from umbilical.tunnel.exchange import Exchange
+from umbilical.tunnel.inlet import Inlet
 from umbilical.tunnel.loop import Deadlines
 from umbilical.tunnel.outlet import Outlet
-from umbilical.tunnel.transport import QUANTUM_BYTES
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
-from umbilical.wire.packet_data import DataPrefix
-from umbilical.wire.packets import DATA
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +42,6 @@ class ConnectClient(Client):
         self._channel: Final = channel
         self._exchange: Final = exchange
         self._loop: Final = exchange.loop
-        self._sent_packets: Final = exchange.metrics.to_agent
         self._pause_above: Final = exchange.settings.limits.pause_above_bytes
         self._outlet: Final = Outlet(channel)
         self._heads: Final = heads
@@ -54,9 +51,8 @@ class ConnectClient(Client):
         self._state = _HEAD
         self._opened_turn = -1
         self._agent: AgentStream | None = None
-        self._prefix: DataPrefix | None = None
+        self._inlet: Inlet | None = None
         self._dirty = False
-        self._in_line = False
         self._paused = False
         self._backlog: Backlog | None = None
 
@@ -153,11 +149,12 @@ class ConnectClient(Client):
         if sent < len(_ESTABLISHED):
             self._outlet.put(_ESTABLISHED[sent:])
         self._agent = agent
-        self._prefix = DataPrefix(agent.stream.stream_id, tunnel.connection_id)
+        counts = self._exchange.metrics.to_agent
+        inlet = self._inlet = Inlet(self, agent.transport, agent.stream, tunnel.connection_id, counts)
         self._state = _OPEN
         self._opened_turn = self._loop.turns
         if self._early:
-            self._send_early()
+            self._send_early(inlet)
         if self._channel.readable:
             self._loop.again(self)
 
@@ -174,76 +171,36 @@ class ConnectClient(Client):
 
     # ------------------------------------------------------------------ client to agent
 
-    def _send_early(self) -> None:
-        agent, prefix = self._agent, self._prefix
-        assert agent is not None
-        assert prefix is not None
-        connection = agent.transport.connection
-        while self._early:
-            room = connection.payload_room(agent.stream, prefix.size)
-            if room is None:
-                self._stand_in_line(agent)
-                return
-            count = min(len(room), len(self._early))
-            room[:count] = self._early[:count]
-            self._early = self._early[count:]
-            self._account(agent, prefix, count)
-        agent.transport.touch()
-
-    def _account(self, agent: AgentStream, prefix: DataPrefix, count: int) -> None:
-        agent.transport.connection.payload_written(agent.stream, prefix.for_length(count), count)
-        self.bytes_from_client += count
-        self._sent_packets[DATA] += 1
-
-    def _stand_in_line(self, agent: AgentStream) -> None:
-        self._in_line = True
-        agent.transport.wait(self)
+    def _send_early(self, inlet: Inlet) -> None:
+        taken = inlet.write(memoryview(self._early))
+        self._early = self._early[taken:]
+        self.bytes_from_client = inlet.bytes_written
 
     def _pump(self) -> None:
-        agent, prefix = self._agent, self._prefix
-        if self._paused or self._in_line or agent is None or prefix is None:
+        inlet = self._inlet
+        if inlet is None or inlet.in_line or self._paused:
             return
-        channel = self._channel
-        transport = agent.transport
-        connection = transport.connection
-        stream = agent.stream
-        budget = QUANTUM_BYTES
-        while channel.readable:
-            room = connection.payload_room(stream, prefix.size)
-            if room is None:
-                self._stand_in_line(agent)
-                break
-            count = channel.receive_into(room)
-            if count > 0:
-                connection.payload_written(stream, prefix.for_length(count), count)
-                self.bytes_from_client += count
-                self._sent_packets[DATA] += 1
-                budget -= count
-                if budget <= 0:
-                    if channel.readable:
-                        self._loop.again(self)
-                    break
-            elif count == AGAIN:
-                break
-            else:
-                self._gone("client closed" if count == END else f"client failed: {channel.error}")
-                break
-        transport.touch()
+        count = inlet.draw(self._channel)
+        self.bytes_from_client = inlet.bytes_written
+        if count != AGAIN:
+            self._gone("client closed" if count == END else f"client failed: {self._channel.error}")
 
     def on_again(self) -> None:
         if self._dirty:
             self._dirty = False
             self._flush()
         if self._state == _OPEN:
-            if self._early and not self._in_line:
-                self._send_early()
+            inlet = self._inlet
+            if self._early and inlet is not None and not inlet.in_line:
+                self._send_early(inlet)
             if not self._early:
                 self._pump()
         elif self._state == _HEAD:
             self._read_head()
 
     def on_room(self) -> None:
-        self._in_line = False
+        if self._inlet is not None:
+            self._inlet.in_line = False
         if self._state == _OPEN:
             self.on_again()
             self._limit_last_bytes()

@@ -11,16 +11,15 @@ from umbilical.konnectivity.commands import CONNECTED, FLUSHING, EndpointConnect
 from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog, Brake
 from umbilical.tunnel.channel import AGAIN, END, Channel
 from umbilical.tunnel.dialing import Dial, DialDesk, DialOwner
+from umbilical.tunnel.inlet import Inlet
 from umbilical.tunnel.linger import LingerRoom
 from umbilical.tunnel.loop import HANGUP, IN, Deadlines, Loop
 from umbilical.tunnel.metrics import AgentMetrics
 from umbilical.tunnel.outlet import Outlet
 from umbilical.tunnel.settings import Limits
-from umbilical.tunnel.transport import QUANTUM_BYTES, Transport
+from umbilical.tunnel.transport import Transport
 from umbilical.wire.http2.connection import Connection
 from umbilical.wire.http2.streams import Stream
-from umbilical.wire.packet_data import DataPrefix
-from umbilical.wire.packets import DATA
 
 FLUSH_SECONDS: Final = 60.0
 """How long an endpoint may take to accept the last bytes of a tunnel that was closed."""
@@ -74,19 +73,16 @@ class Endpoint(DialOwner):
         self.record: Final = record
         self.asked_at: Final = workshop.loop.now
         self.bytes_to_endpoint = 0
-        self.bytes_from_endpoint = 0
         self.paused = False
         """The server asked us to stop reading."""
         self._workshop: Final = workshop
         self._loop: Final = workshop.loop
-        self._sent_packets: Final = workshop.metrics.from_agent
         self._pause_above: Final = workshop.limits.pause_above_bytes
         self._dial: Dial | None = None
         self._channel: Channel | None = None
         self._outlet: Outlet | None = None
-        self._prefix: DataPrefix | None = None
+        self._inlet: Inlet | None = None
         self._dirty = False
-        self._in_line = False
         self._backlog: Backlog | None = None
 
     # ------------------------------------------------------------------ dial
@@ -104,7 +100,8 @@ class Endpoint(DialOwner):
         channel = Channel(self._loop, sock)
         self._channel = channel
         self._outlet = Outlet(channel)
-        self._prefix = DataPrefix(stream.stream_id, self.record.connection_id)
+        counts = self._workshop.metrics.from_agent
+        self._inlet = Inlet(self, self.link, stream, self.record.connection_id, counts)
         channel.adopt(self)
         self._workshop.metrics.dial_seconds.observe(self._loop.now - self.asked_at)
         self.link.endpoint_opened(self)
@@ -123,42 +120,20 @@ class Endpoint(DialOwner):
         self._pump()
 
     def on_room(self) -> None:
-        self._in_line = False
+        if self._inlet is not None:
+            self._inlet.in_line = False
         self._pump()
 
     def _pump(self) -> None:
-        channel = self._channel
-        link = self.link
-        stream = link.stream
-        prefix = self._prefix
-        if self.paused or self._in_line or self.record.state != CONNECTED:
+        channel, inlet = self._channel, self._inlet
+        if channel is None or inlet is None or inlet.in_line or self.paused or self.record.state != CONNECTED:
             return
-        if channel is None or stream is None or prefix is None:
-            return
-        connection = link.connection
-        budget = QUANTUM_BYTES
-        while channel.readable:
-            room = connection.payload_room(stream, prefix.size)
-            if room is None:
-                self._in_line = True
-                link.wait(self)
-                break
-            count = channel.receive_into(room)
-            if count > 0:
-                connection.payload_written(stream, prefix.for_length(count), count)
-                self.bytes_from_endpoint += count
-                self._sent_packets[DATA] += 1
-                budget -= count
-                if budget <= 0:
-                    if channel.readable:
-                        self._loop.again(self)
-                    break
-            elif count == AGAIN:
-                break
-            else:
-                self._end("", "endpoint closed" if count == END else f"endpoint failed: {channel.error}")
-                break
-        link.touch()
+        count = inlet.draw(channel)
+        if count != AGAIN:
+            self._end("", "endpoint closed" if count == END else f"endpoint failed: {channel.error}")
+
+    def bytes_from_endpoint(self) -> int:
+        return 0 if self._inlet is None else self._inlet.bytes_written
 
     def pause(self) -> None:
         self.paused = True

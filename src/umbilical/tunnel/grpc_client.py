@@ -14,11 +14,11 @@ from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog
 from umbilical.tunnel.channel import Owner
 from umbilical.tunnel.client import Client
 from umbilical.tunnel.exchange import Exchange
+from umbilical.tunnel.inlet import Inlet
 from umbilical.tunnel.transport import Transport
 from umbilical.wire import grpc, packets
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.streams import Stream
-from umbilical.wire.packet_data import DataPrefix
 
 logger = logging.getLogger(__name__)
 
@@ -39,17 +39,15 @@ class GrpcClient(Client):
         self._loop: Final = exchange.loop
         self._state = _FRESH
         self._agent: AgentStream | None = None
-        self._up_prefix: DataPrefix | None = None
+        self._up_inlet: Inlet | None = None
         self._up = bytearray()
         """Payload that found no room towards the agent; bounded by the credit that is held back for it."""
         self._held_credit = 0
-        self._in_line = False
         self._paused = False
-        self._down_prefix: DataPrefix | None = None
+        self._down_inlet: Inlet | None = None
         self._down = bytearray()
         """Payload that found no window towards the client; bounded by `Limits.tunnel_buffer_bytes`."""
-        self._down_line: Final = _DownLine(self)
-        self._down_in_line = False
+        self._asked_again = False
         self._opened_turn = -1
         self._backlog: Backlog | None = None
         self._farewell: bytes | None = None
@@ -139,41 +137,23 @@ class GrpcClient(Client):
         if self._up or self._paused:
             self._up += view
             return
-        taken = self._pass_on(view)
+        inlet = self._up_inlet
+        assert inlet is not None
+        taken = inlet.write(view)
         if taken < len(view):
             self._up += view[taken:]
 
-    def _pass_on(self, view: memoryview) -> int:
-        """Write payload into the agent's frames; how much found room."""
-        agent, prefix = self._agent, self._up_prefix
-        assert agent is not None
-        assert prefix is not None
-        connection = agent.transport.connection
-        taken = 0
-        while taken < len(view):
-            room = connection.payload_room(agent.stream, prefix.size)
-            if room is None:
-                if not self._in_line:
-                    self._in_line = True
-                    agent.transport.wait(self)
-                break
-            count = min(len(room), len(view) - taken)
-            room[:count] = view[taken : taken + count]
-            connection.payload_written(agent.stream, prefix.for_length(count), count)
-            self._exchange.metrics.to_agent[packets.DATA] += 1
-            taken += count
-        agent.transport.touch()
-        return taken
-
     def on_room(self) -> None:
-        self._in_line = False
+        if self._up_inlet is not None:
+            self._up_inlet.in_line = False
         self._push_up()
 
     def _push_up(self) -> None:
-        if self._paused or self._in_line or not self._up or self._state not in (_OPEN, _CLOSING):
+        inlet = self._up_inlet
+        if inlet is None or inlet.in_line or self._paused or not self._up or self._state not in (_OPEN, _CLOSING):
             return
         with memoryview(self._up) as view:
-            taken = self._pass_on(view)
+            taken = inlet.write(view)
         del self._up[:taken]
         if self._up:
             return
@@ -203,9 +183,10 @@ class GrpcClient(Client):
     def opened(self, tunnel: Tunnel) -> None:
         link = tunnel.link
         assert link is not None
-        self._agent = cast(AgentStream, link.shell)
-        self._up_prefix = DataPrefix(self._agent.stream.stream_id, tunnel.connection_id)
-        self._down_prefix = DataPrefix(self._stream.stream_id, tunnel.connection_id)
+        agent = self._agent = cast(AgentStream, link.shell)
+        metrics, connection_id = self._exchange.metrics, tunnel.connection_id
+        self._up_inlet = Inlet(self, agent.transport, agent.stream, connection_id, metrics.to_agent)
+        self._down_inlet = Inlet(_DownLine(self), self._transport, self._stream, connection_id, metrics.to_client)
         self._state = _OPEN
         self._opened_turn = self._loop.turns
         self._send(packets.DIAL_RSP, packets.encode_dial_response("", tunnel.connection_id, tunnel.dial_id))
@@ -222,12 +203,12 @@ class GrpcClient(Client):
         if self._down or self._opened_turn == self._loop.turns:
             # konnectivity-client registers the connection a moment after it has read DIAL_RSP (fault C10).
             self._down += view
-            if not self._down_in_line:
-                self._down_in_line = True
-                self._loop.again(self)
+            self._ask_again()
             self._check_backlog()
             return
-        taken = self._hand_over(view)
+        inlet = self._down_inlet
+        assert inlet is not None
+        taken = inlet.write(view)
         if taken < len(view):
             self._down += view[taken:]
             self._check_backlog()
@@ -266,38 +247,29 @@ class GrpcClient(Client):
             self._backlog.over()
             self._backlog = None
 
-    def _hand_over(self, view: memoryview) -> int:
-        """Write payload into the client's frames; how much its window allowed."""
-        prefix = self._down_prefix
-        assert prefix is not None
-        transport = self._transport
-        connection = transport.connection
-        taken = 0
-        while taken < len(view):
-            room = connection.payload_room(self._stream, prefix.size)
-            if room is None:
-                if not self._down_in_line:
-                    self._down_in_line = True
-                    transport.wait(self._down_line)
-                break
-            count = min(len(room), len(view) - taken)
-            room[:count] = view[taken : taken + count]
-            connection.payload_written(self._stream, prefix.for_length(count), count)
-            self._exchange.metrics.to_client[packets.DATA] += 1
-            taken += count
-        transport.touch()
-        return taken
+    def _ask_again(self) -> None:
+        """What waits for the client goes on in the next turn, unless it stands in line for room anyway."""
+        inlet = self._down_inlet
+        if not self._asked_again and inlet is not None and not inlet.in_line:
+            self._asked_again = True
+            self._loop.again(self)
 
     def on_again(self) -> None:
-        self.push_down()
+        self._asked_again = False
+        self._push_down()
 
-    def push_down(self) -> None:
-        self._down_in_line = False
-        if self._transport.closed:
+    def on_down_room(self) -> None:
+        if self._down_inlet is not None:
+            self._down_inlet.in_line = False
+        self._push_down()
+
+    def _push_down(self) -> None:
+        inlet = self._down_inlet
+        if self._transport.closed or inlet is None:
             return
         if self._down:
             with memoryview(self._down) as view:
-                taken = self._hand_over(view)
+                taken = inlet.write(view)
             del self._down[:taken]
             if taken and self._backlog is not None:
                 self._backlog.shrank(len(self._down))
@@ -314,11 +286,10 @@ class GrpcClient(Client):
         self._up.clear()
         self.credit(0)
         farewell = packets.encode_close_response(error, tunnel.connection_id)
-        if self._opened_turn == self._loop.turns and not self._down_in_line:
+        if self._opened_turn == self._loop.turns:
             # An end in the same flush as DIAL_RSP would find no connection at the client, which then waits for ever.
-            self._down_in_line = True
-            self._loop.again(self)
             self._farewell = farewell
+            self._ask_again()
         elif self._down:
             self._farewell = farewell
         else:
@@ -377,4 +348,4 @@ class _DownLine(Owner):
         self._client: Final = client
 
     def on_room(self) -> None:
-        self._client.push_down()
+        self._client.on_down_room()

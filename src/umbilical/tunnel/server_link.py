@@ -252,7 +252,7 @@ class ServerLink(EndpointLink):
             self.server_id(),
             record.address,
             endpoint.bytes_to_endpoint,
-            endpoint.bytes_from_endpoint,
+            endpoint.bytes_from_endpoint(),
             int((self.loop.now - endpoint.asked_at) * 1000),
             cause,
         )

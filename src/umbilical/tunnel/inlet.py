@@ -1,0 +1,75 @@
+"""Payload on its way into the frames of a stream: straight from a socket, or from memory. The outlet is its other end.
+
+Whoever finds no room stands in the transport's line, once, and is told by `on_room`.
+"""
+
+from typing import Final
+
+from umbilical.tunnel.channel import AGAIN, Channel, Owner
+from umbilical.tunnel.transport import QUANTUM_BYTES, Transport
+from umbilical.wire.http2.streams import Stream
+from umbilical.wire.packet_data import DataPrefix
+from umbilical.wire.packets import DATA
+
+
+class Inlet:
+    def __init__(
+        self, owner: Owner, transport: Transport, stream: Stream, connection_id: int, packet_counts: list[int]
+    ) -> None:
+        self._owner: Final = owner
+        self._transport: Final = transport
+        self._connection: Final = transport.connection
+        self._stream: Final = stream
+        self._prefix: Final = DataPrefix(stream.stream_id, connection_id)
+        self._packet_counts: Final = packet_counts
+        self.in_line = False
+        """The owner waits for room; it says so itself when its turn has come."""
+        self.bytes_written = 0
+
+    def draw(self, channel: Channel) -> int:
+        """Receive one quantum straight into frames. AGAIN: it goes on by itself; END or LOST: the socket is over."""
+        connection, stream, prefix = self._connection, self._stream, self._prefix
+        budget = QUANTUM_BYTES
+        count = AGAIN
+        while channel.readable and budget > 0:
+            room = connection.payload_room(stream, prefix.size)
+            if room is None:
+                self._stand_in_line()
+                count = AGAIN
+                break
+            count = channel.receive_into(room)
+            if count <= 0:
+                break
+            connection.payload_written(stream, prefix.for_length(count), count)
+            self.bytes_written += count
+            self._packet_counts[DATA] += 1
+            budget -= count
+        self._transport.touch()
+        if count > 0:
+            if channel.readable:
+                channel.loop.again(self._owner)
+            return AGAIN
+        return count
+
+    def write(self, view: memoryview) -> int:
+        """Copy payload into frames; how much found room. If not all did, the owner stands in line."""
+        connection, stream, prefix = self._connection, self._stream, self._prefix
+        taken = 0
+        while taken < len(view):
+            room = connection.payload_room(stream, prefix.size)
+            if room is None:
+                self._stand_in_line()
+                break
+            count = min(len(room), len(view) - taken)
+            room[:count] = view[taken : taken + count]
+            connection.payload_written(stream, prefix.for_length(count), count)
+            self._packet_counts[DATA] += 1
+            taken += count
+        self.bytes_written += taken
+        self._transport.touch()
+        return taken
+
+    def _stand_in_line(self) -> None:
+        if not self.in_line:
+            self.in_line = True
+            self._transport.wait(self._owner)
