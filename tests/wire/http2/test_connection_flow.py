@@ -140,3 +140,18 @@ class FlowControl(RuleBasedStateMachine):
 
 TestFlowControl = FlowControl.TestCase
 TestFlowControl.settings = settings(max_examples=300, stateful_step_count=50)
+
+
+def test_nothing_overtakes_a_message_that_had_to_wait_and_stands_among_the_payload() -> None:
+    """A part of it may be gone already: a control packet ahead of the rest would be read as its continuation."""
+    state = FlowControl()
+    state.open(ours_is_client=False, window=65_535)
+    for _ in range(3):
+        state.send_message(padding=20_000)
+    state.carry_from_ours(count=1 << 30)
+    state.write_payload(tunnel=1, size=1)
+    state.send_message(padding=20_000)
+    state.they_give_credit(count=40_000)
+    state.carry_from_theirs(count=1_000)
+    state.send_message(padding=0)
+    state.teardown()

@@ -41,6 +41,8 @@ class SendingHalf:
         self._highest_peer_stream = 0
         self._next_own_stream = 1
         self._backlogged: dict[int, Stream] = {}
+        self._backlog_in_block = False
+        """Messages that had to wait are in the data lane now."""
         self._moved = False
         """Payload has moved since the last ping."""
         self._greet()
@@ -134,6 +136,12 @@ class SendingHalf:
 
     def send_message(self, stream: Stream, message: bytes) -> None:
         """Queue a control packet: ahead of payload, unless the window is shut."""
+        if self._backlog_in_block:
+            # A message that had to wait stands among the payload, perhaps in part: nothing may overtake its rest.
+            if self._outbox.data_bytes():
+                self.send_ordered(stream, message)
+                return
+            self._backlog_in_block = False
         frame = self._admit(stream, message)
         if frame:
             self._outbox.add_control(frame)
@@ -194,6 +202,7 @@ class SendingHalf:
             size = self._window_for(stream, len(piece))
             if size == 0 or not self._outbox.add_ordered(self._data_frames(stream, piece[:size])):
                 return
+            self._backlog_in_block = self._outbox.data_bytes() > 0
             self._charge(stream, size)
             stream.backlog_bytes -= size
             if size < len(piece):
