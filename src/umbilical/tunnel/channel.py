@@ -69,6 +69,7 @@ class Channel(Handler):
         self.sock: Final = sock
         self.descriptor: Final = sock.fileno()
         self.owner: Owner = Owner()
+        self.is_plain = True
         self.readable = False
         self.hung_up = False
         """The peer has ended its side, or all: whatever is left must be read to the end now, no edge will come."""
@@ -181,6 +182,7 @@ class Channel(Handler):
 class TlsChannel(Channel):
     def __init__(self, loop: Loop, sock: socket.socket, context: ssl.SSLContext, server_name: str | None) -> None:
         super().__init__(loop, sock)
+        self.is_plain = False
         self._incoming: Final = ssl.MemoryBIO()
         self._outgoing: Final = ssl.MemoryBIO()
         self.tls: Final = context.wrap_bio(

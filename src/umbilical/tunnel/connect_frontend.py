@@ -60,6 +60,8 @@ class ConnectClient(Client):
         self._exchange.clients.add(self)
         self._heads.add(self)
         self._channel.start(self)
+        if self._channel.is_plain:
+            self._read_head()  # most often it is here already, and one event is saved
 
     # ------------------------------------------------------------------ request
 

@@ -36,6 +36,8 @@ class GrpcTransport(Transport):
         else:
             self._heartbeat = Heartbeat(self, self._exchange.settings.frontend_keepalive)
         super().start()
+        if self.channel.is_plain:
+            self.on_readable()  # most often its greeting is here already, and one event is saved
 
     def on_open(self) -> None:
         self._exchange.handshakes.discard(self)
