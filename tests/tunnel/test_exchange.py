@@ -1,6 +1,7 @@
 """Where agents and clients meet: time limits, gauges that return to zero, strategies, and the line in the log."""
 
 import logging
+import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -176,6 +177,23 @@ def test_gauges_return_to_zero_however_a_tunnel_ends_c9(
     stage.eventually(lambda: server.server.exchange.gauges().established_connections == 0)
     tunnel.close()
     server.wait_until_quiet()
+
+
+@MODES
+def test_dials_lives_and_writes_to_clients_are_timed(stage: Stage, mode: str) -> None:
+    server = stage.start_server(mode)
+    agent = ScriptedAgent(server)
+    dial = server.frontend.dial("web:443")
+    agent.accept_dial(1)
+    tunnel = dial.finish()
+    agent.send(packet_messages.close_response(1))
+    assert tunnel.receive(1) == b""
+    tunnel.close()
+    server.wait_until_quiet()
+    text = server.server.render_metrics().decode()
+    for name in ("dial", "connection", "frontend_write"):
+        (line,) = re.findall(rf"(?m)^konnectivity_network_proxy_server_{name}_duration_seconds_count (\d+)$", text)
+        assert int(line) > 0, name
 
 
 @MODES

@@ -142,7 +142,9 @@ class ConnectClient(Client):
         link = tunnel.link
         assert link is not None
         agent = cast(AgentStream, link.shell)
+        started = time.perf_counter()
         sent = self._channel.send(_ESTABLISHED)
+        self._exchange.metrics.frontend_write_seconds.observe(time.perf_counter() - started)
         if sent < 0:
             reason = DialFailure(FailureReason.ANSWER_FAILED)
             self._exchange.metrics.dial_failed(metric_reason(reason))

@@ -1,6 +1,7 @@
 """Connections of clients that speak gRPC: one or many Proxy streams on each, one tunnel per stream (grpc_client.py)."""
 
 import logging
+import time
 from typing import Final
 
 from umbilical.tunnel.channel import Channel, TlsChannel
@@ -45,6 +46,11 @@ class GrpcTransport(Transport):
 
     def on_timer(self) -> None:
         self.lose("TLS handshake took too long")
+
+    def on_flush(self) -> None:
+        started = time.perf_counter()
+        super().on_flush()
+        self._exchange.metrics.frontend_write_seconds.observe(time.perf_counter() - started)
 
     def on_event(self, event: int) -> None:
         connection = self.connection
