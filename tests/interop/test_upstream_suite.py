@@ -48,12 +48,22 @@ PASSING: Final = (
     "TestServerRestartAgentReconnect",
     "TestEchoServer",
 )
+# It cancels one context that its request and its tunnel share, and demands the request's error; which of the two
+# net/http reports first is chance. With upstream's own agent it failed 9 times of 120 (2026-11-15, two cores).
+RACY: Final = ("TestProxyHandle_TunnelContextCancelled_GRPC",)
+TRIES: Final = 6
 _VERDICT: Final = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return _run_suite("ours", tmp_path_factory.mktemp("suite"))
+    verdicts = _run_suite("ours", tmp_path_factory.mktemp("suite"))
+    for name in RACY:
+        for _ in range(TRIES - 1):
+            if verdicts.get(name) == "PASS":
+                break
+            verdicts |= _run_suite("ours", tmp_path_factory.mktemp("again"), f"-test.run=^{name}$")
+    return verdicts
 
 
 @pytest.mark.parametrize("name", PASSING)
@@ -64,16 +74,16 @@ def test_our_agent_passes_what_upstreams_agent_passes(verdicts: dict[str, str], 
 @pytest.mark.soak
 def test_the_list_is_what_upstreams_agent_passes(tmp_path: Path) -> None:
     verdicts = _run_suite("upstream", tmp_path)
-    passed = sorted(name for name, verdict in verdicts.items() if verdict == "PASS" and "/" not in name)
-    assert passed == sorted(PASSING), verdicts["output"]
+    passed = {name for name, verdict in verdicts.items() if verdict == "PASS" and "/" not in name}
+    assert passed | set(RACY) == set(PASSING), verdicts["output"]
 
 
-def _run_suite(implementation: str, folder: Path) -> dict[str, str]:
+def _run_suite(implementation: str, folder: Path, *flags: str) -> dict[str, str]:
     """Return each test's verdict, and under "output" the end of what the suite printed."""
     suite = peers.binary("proxy-tests")
     assert suite is not None
     agent = program(implementation, "proxy-agent")
-    command = [str(suite), "-test.v", f"-test.timeout={SUITE_SECONDS:.0f}s", "-agent-path", str(agent)]
+    command = [str(suite), "-test.v", f"-test.timeout={SUITE_SECONDS:.0f}s", "-agent-path", str(agent), *flags]
     log = folder / f"suite-{implementation}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, start_new_session=True)
