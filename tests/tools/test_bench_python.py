@@ -28,7 +28,7 @@ def test_an_interpreter_that_cannot_run_the_sample_has_no_time(tmp_path: Path, l
 def test_the_fastest_is_taken_if_it_is_clearly_faster(tmp_path: Path) -> None:
     here = program(tmp_path, "here", "echo 1.00")
     same, fast, faster = (
-        program(tmp_path, name, f"echo {seconds}") for name, seconds in (("a", 0.97), ("b", 0.8), ("c", 0.7))
+        program(tmp_path, name, f"echo {seconds}") for name, seconds in (("a", 0.99), ("b", 0.8), ("c", 0.7))
     )
     assert bench_python.fastest(here, (same, tmp_path / "missing")) == here
     assert bench_python.fastest(here, (same, fast, faster)) == faster
