@@ -278,3 +278,21 @@ def _send_until_stuck(tunnel: Tunnel) -> None:
     with contextlib.suppress(OSError):
         for _ in range(64):
             tunnel.send(bytes(MIB))
+
+
+@MODES
+def test_a_tunnel_leaves_one_line_on_each_side_however_many_packets_it_carried_h6(
+    stage: Stage, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, _ = stage.start_pair(mode)
+    address = stage.endpoint().serve(echo).address
+    caplog.set_level("INFO", "umbilical")
+    caplog.clear()
+    tunnel = server.frontend.open(address)
+    for _ in range(100):
+        tunnel.send(b"ping")
+        assert receive_exactly(tunnel, 4) == b"ping"
+    tunnel.close()
+    server.wait_until_quiet()
+    stage.eventually(lambda: len(caplog.records) >= 2)
+    assert [record.name for record in caplog.records] == ["umbilical.tunnels"] * 2
