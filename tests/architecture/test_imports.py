@@ -15,10 +15,27 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "cluster": frozenset(),
     "pki": frozenset(),
     "host": frozenset(),
-    "cli": frozenset({"wire", "konnectivity", "tunnel", "cluster", "pki", "host"}),
+    "checks": frozenset(),
+    "ignition": frozenset(),
+    "assets": frozenset({"ignition", "checks", "pki"}),
+    "bootstrap": frozenset({"assets", "ignition", "checks", "cluster", "host", "pki"}),
+    "cli": frozenset(
+        {
+            "wire",
+            "konnectivity",
+            "tunnel",
+            "cluster",
+            "pki",
+            "host",
+            "checks",
+            "ignition",
+            "assets",
+            "bootstrap",
+        }
+    ),
 }
-# The package's own files: the version, and the three lines that lead into `cli`.
-DOOR: Final = {"__init__.py": frozenset[str](), "__main__.py": frozenset({"cli"})}
+# The package's own files: the version, the three lines that lead into `cli`, and the form of every error.
+DOOR: Final = {"__init__.py": frozenset[str](), "__main__.py": frozenset({"cli"}), "fault.py": frozenset[str]()}
 
 # RSS and start-up of a DaemonSet's pod hang on this list: each name was weighed (docs/decisions/0002-libraries.md).
 DAEMON_LIBRARIES: Final = frozenset({"hpack", "h11"})

@@ -2,19 +2,30 @@
 
 from typing import Final
 
+from umbilical.fault import Fault
 from umbilical.tunnel.errors import StartupError
 
+FINDINGS: Final = 1
 USAGE: Final = 2
 CONFIGURATION: Final = 3
 INFRASTRUCTURE: Final = 4
 INTERRUPTED: Final = 8
+TIMED_OUT: Final = 9
 INTERNAL: Final = 10
 
-_STATUS_BY_CODE: Final = {"UMB001": USAGE, "UMB023": INFRASTRUCTURE, "UMB099": INTERNAL, "UMB201": CONFIGURATION}
-_STATUS_BY_GROUP: Final = {"UMB0": CONFIGURATION}
+_STATUS_BY_CODE: Final = {
+    "UMB001": USAGE,
+    "UMB023": INFRASTRUCTURE,
+    "UMB099": INTERNAL,
+    "UMB201": CONFIGURATION,
+    "UMB801": CONFIGURATION,
+}
+_STATUS_BY_GROUP: Final = {"UMB0": CONFIGURATION, "UMB1": CONFIGURATION}
 
 
-def three_lines(fault: StartupError) -> str:
+def three_lines(fault: StartupError | Fault) -> str:
+    if isinstance(fault, Fault):
+        return str(fault)
     return f"{fault.code} {fault.what}\n  why: {fault.why}\n  next: {fault.next}"
 
 

@@ -2,33 +2,19 @@
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Final
 
 import click
 
 from umbilical.cli.errors import INTERNAL, INTERRUPTED, exit_status, three_lines
+from umbilical.cli.lazy_group import LazyGroup
+from umbilical.fault import Fault
 from umbilical.tunnel.errors import StartupError
 
 PROGRAM: Final = "umbilical"
 ENVIRONMENT_PREFIX: Final = "UMBILICAL"
-COMMANDS: Final = ("server", "agent", "version", "completion")
+COMMANDS: Final = ("server", "agent", "pki", "bootstrap", "firewall", "version", "completion")
 """Each is a module beside this one that defines a command of the same name."""
-
-
-class LazyGroup(click.Group):
-    """Imports a command's module when the command is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        command = getattr(import_module(f"umbilical.cli.{cmd_name}"), cmd_name)
-        assert isinstance(command, click.Command)
-        return command
-
 
 _CONTEXT: Final = {
     "auto_envvar_prefix": ENVIRONMENT_PREFIX,
@@ -37,7 +23,7 @@ _CONTEXT: Final = {
 }
 
 
-@click.group(cls=LazyGroup, context_settings=_CONTEXT)
+@click.group(cls=LazyGroup, modules={name: f"umbilical.cli.{name}" for name in COMMANDS}, context_settings=_CONTEXT)
 def umbilical() -> None:
     """A Konnectivity tunnel: webhooks and nodes reached from an apiserver that has no route to them.
 
@@ -52,7 +38,7 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     try:
         result = umbilical.main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
-    except StartupError as fault:
+    except (StartupError, Fault) as fault:
         return _fail(fault)
     except click.exceptions.NoArgsIsHelpError as help_text:
         help_text.show()
@@ -72,7 +58,7 @@ def _usage_fault(fault: click.ClickException) -> StartupError:
     return StartupError("UMB001", f"{command}: wrong usage", fault.format_message(), f"{command} --help")
 
 
-def _fail(fault: StartupError) -> int:
+def _fail(fault: StartupError | Fault) -> int:
     click.echo(three_lines(fault), err=True)
     return exit_status(fault.code)
 

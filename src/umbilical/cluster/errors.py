@@ -1,20 +1,10 @@
 """What the Kubernetes API or the way to it refused: three lines for the user, fields for the caller."""
 
+from umbilical.fault import Fault
 
-class ClusterError(Exception):
-    """The cluster cannot be used as asked; `str()` is the whole message, code first."""
 
-    def __init__(self, code: str, what: str, why: str, remedy: str) -> None:
-        super().__init__(f"{code} {what}\n  why: {why}\n  next: {remedy}")
-        self.code = code
-        self.what = what
-        self.why = why
-        self.remedy = remedy
-
-    @property
-    def brief(self) -> str:
-        """One line, for logs of loops that go on."""
-        return f"{self.code} {self.what}: {self.why}"
+class ClusterError(Fault):
+    """The cluster cannot be used as asked."""
 
 
 class ApiUnreachable(ClusterError):

@@ -1,0 +1,1 @@
+"""Kubernetes objects as plain dicts, one module per component. YAML is written in `assets/tree.py` alone."""

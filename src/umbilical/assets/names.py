@@ -1,0 +1,82 @@
+"""What the injected files and functions are called: as the installer landed them, and as we inject them.
+
+Ours never collide: an installer that has the feature switched off brings files of the landed names already.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Names:
+    """Paths on the bootstrap node, by role, and the functions of the shell library."""
+
+    egress: str
+    override: str
+    server_pod: str
+    namespace: str
+    agent_secret: str
+    agent_daemon_set: str
+    library: str
+    certificate_script: str
+    setup_function: str
+    manifests_function: str
+    cleanup_function: str
+    pki_directory: str
+    """Where the certificates are made at run time."""
+
+    @property
+    def override_in_render_container(self) -> str:
+        """/opt/openshift is /assets where the operator renders."""
+        return self.override.replace("/opt/openshift/", "/assets/", 1)
+
+
+NATIVE: Final = Names(
+    egress="/opt/openshift/egress-selector-config.yaml",
+    override="/opt/openshift/konnectivity-config-override.yaml",
+    server_pod="/opt/openshift/konnectivity-server-pod.yaml",
+    namespace="/opt/openshift/konnectivity-namespace.yaml",
+    agent_secret="/opt/openshift/konnectivity-agent-certs-secret.yaml",
+    agent_daemon_set="/opt/openshift/konnectivity-agent-daemonset.yaml",
+    library="/usr/local/bin/konnectivity.sh",
+    certificate_script="/usr/local/bin/konnectivity-certs.sh",
+    setup_function="konnectivity_setup",
+    manifests_function="konnectivity_manifests",
+    cleanup_function="konnectivity_cleanup",
+    pki_directory="/opt/openshift/tls/konnectivity",
+)
+OWN: Final = Names(
+    egress="/opt/openshift/umbilical/egress-selector-config.yaml",
+    override="/opt/openshift/umbilical/konnectivity-config-override.yaml",
+    server_pod="/opt/openshift/umbilical/konnectivity-server-pod.yaml",
+    namespace="/opt/openshift/umbilical/konnectivity-namespace.yaml",
+    agent_secret="/opt/openshift/umbilical/konnectivity-agent-certs-secret.yaml",
+    agent_daemon_set="/opt/openshift/umbilical/konnectivity-agent-daemonset.yaml",
+    library="/usr/local/bin/umbilical-konnectivity.sh",
+    certificate_script="/usr/local/bin/umbilical-konnectivity-certs.sh",
+    setup_function="umbilical_setup",
+    manifests_function="umbilical_manifests",
+    cleanup_function="umbilical_cleanup",
+    # Not under tls/: cluster-bootstrap copies that whole directory into kube-apiserver's pod, keys included.
+    pki_directory="/opt/openshift/umbilical/pki",
+)
+# Undo finds our part by it, and `verify` tells patched from native by it.
+RECEIPT: Final = "/opt/openshift/umbilical/receipt.json"
+
+BOOTKUBE: Final = "/usr/local/bin/bootkube.sh"
+RELEASE_IMAGE: Final = "/usr/local/bin/release-image.sh"
+SERVICE_RECORD: Final = "/usr/local/bin/bootstrap-service-record.sh"
+STATIC_POD: Final = "/etc/kubernetes/manifests/konnectivity-server-pod.yaml"
+EGRESS_FILE: Final = "egress-selector-config.yaml"
+"""Its name beside kube-apiserver's own configuration."""
+STAGES: Final = (
+    "konnectivity-certs",
+    "konnectivity-server-bootstrap",
+    "konnectivity-agent-manifest",
+    "konnectivity-cleanup",
+)
+"""Of the service record; the landed names, so that `openshift-install analyze` has words for them."""
+BOOTSTRAP_ONLY: Final = ("openshift.io/bootstrap-only", "true")
+AGENT_NAME: Final = "konnectivity-agent"
+AGENT_SECRET: Final = "konnectivity-agent-certs"
+SERVER_NAME: Final = "konnectivity-server"

@@ -1,0 +1,25 @@
+"""A group of commands whose modules are imported when they are asked for: `--version` must not load everything."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import click
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name and module; a module defines a command of that name, hyphens as underscores."""
+
+    def __init__(self, *arguments: Any, modules: Mapping[str, str], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._modules = dict(modules)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._modules:
+            return None
+        command = getattr(import_module(self._modules[cmd_name]), cmd_name.replace("-", "_"))
+        assert isinstance(command, click.Command)
+        return command
