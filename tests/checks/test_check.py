@@ -1,0 +1,34 @@
+"""Checks are asked one by one, and keep their own words in what they found."""
+
+from umbilical.checks.check import Check, Outcome, Verdict, failed, has_failed, judge, passed, skipped, warned
+
+
+def _check(identifier: str, verdict: Verdict) -> Check[int]:
+    return Check(identifier, "it holds", "else it breaks", "mend it", lambda facts: verdict)
+
+
+def test_a_failed_check_does_not_stop_the_others() -> None:
+    checks = [
+        _check("A1", failed("no")),
+        _check("A2", passed()),
+        _check("A3", warned("hm")),
+        _check("A4", skipped("-")),
+    ]
+    outcomes = [finding.outcome for finding in judge(checks, 0)]
+    assert outcomes == [Outcome.FAILED, Outcome.PASSED, Outcome.WARNED, Outcome.SKIPPED]
+
+
+def test_a_finding_has_the_words_of_its_check_and_the_evidence_of_the_verdict() -> None:
+    (finding,) = judge([_check("A1", failed("saw 7"))], 0)
+    assert (finding.id, finding.title, finding.why, finding.fix) == ("A1", "it holds", "else it breaks", "mend it")
+    assert finding.evidence == "saw 7"
+
+
+def test_the_predicate_sees_the_facts() -> None:
+    check = Check[int]("A1", "small", "", "", lambda facts: passed() if facts < 3 else failed(f"{facts}"))
+    assert [judge([check], facts)[0].outcome for facts in (2, 3)] == [Outcome.PASSED, Outcome.FAILED]
+
+
+def test_only_a_failure_counts_as_failed() -> None:
+    assert has_failed(judge([_check("A1", failed("no")), _check("A2", passed())], 0))
+    assert not has_failed(judge([_check("A1", warned("hm")), _check("A2", skipped("-"))], 0))
