@@ -1,0 +1,171 @@
+"""An Ignition config as values: its files with their decoded content, its units, and what kind of config it is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from umbilical.ignition.data_url import is_data_url, parse_data_url
+from umbilical.ignition.errors import IgnitionError
+from umbilical.ignition.json_text import decode_text, not_ignition, parse_object
+from umbilical.ignition.payload import gunzip, hash_like
+
+SUPPORTED_VERSIONS: Final = ("3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.5.0")
+
+
+@dataclass(frozen=True)
+class File:
+    """One element of storage.files. A field of the wrong type counts as absent here, and as a fault in `faults`."""
+
+    path: str
+    mode: int | None
+    user: str | None
+    group: str | None
+    overwrite: bool | None
+    source: str | None
+    compression: str
+    """Empty or "gzip"."""
+    hash: str | None
+    entry: dict[str, Any]
+
+    def content(self) -> bytes:
+        """Decode, decompress and check the content that the entry itself carries."""
+        if self.source is None:
+            raise self._fault("it has no contents.source")
+        if not is_data_url(self.source):
+            raise self._fault(f"its content is fetched at boot ({self.source.partition(':')[0]}:), not carried here")
+        try:
+            content = self._decompress(parse_data_url(self.source).content)
+        except IgnitionError as fault:
+            raise self._fault(fault.why) from None
+        self._check_hash(content)
+        return content
+
+    def text(self) -> str:
+        try:
+            return self.content().decode("utf-8")
+        except UnicodeDecodeError as fault:
+            raise self._fault(f"it is not UTF-8 text: {fault.reason} at byte {fault.start}") from None
+
+    def _decompress(self, payload: bytes) -> bytes:
+        if self.compression == "":
+            return payload
+        if self.compression != "gzip":
+            raise self._fault(f"its compression {self.compression!r} is not known")
+        return gunzip(payload)
+
+    def _check_hash(self, content: bytes) -> None:
+        if self.hash is not None and self.hash.lower() != hash_like(self.hash, content):
+            raise self._fault(f"it does not have the hash that verification.hash says ({self.hash[:14]}...)")
+
+    def _fault(self, why: str) -> IgnitionError:
+        remedy = "make the installer write the config again"
+        return IgnitionError("UMB142", f"the content of {self.path} cannot be read", why, remedy)
+
+
+@dataclass(frozen=True)
+class Unit:
+    name: str
+    contents: str | None
+    enabled: bool | None
+    dropins: dict[str, str]
+    mask: bool | None = None
+
+
+@dataclass(frozen=True)
+class Config:
+    version: str
+    files: tuple[File, ...]
+    units: tuple[Unit, ...]
+    is_pointer: bool
+    """Another config, fetched at boot, replaces this one or is merged into it."""
+    value: dict[str, Any]
+
+    def file(self, path: str) -> File | None:
+        """Return the first entry of this path."""
+        return next((file for file in self.files if file.path == path), None)
+
+    def files_at(self, path: str) -> list[File]:
+        return [file for file in self.files if file.path == path]
+
+
+def read_config(content: bytes) -> Config:
+    return config_of(parse_object(decode_text(content)))
+
+
+def config_of(value: dict[str, Any]) -> Config:
+    version = _object(value, "ignition").get("version")
+    if not isinstance(version, str):
+        raise not_ignition("it has no ignition.version")
+    files = tuple(_file(entry) for entry in objects(_object(value, "storage"), "files"))
+    units = tuple(_unit(entry) for entry in objects(_object(value, "systemd"), "units"))
+    return Config(version, files, units, _is_pointer(_object(value, "ignition")), value)
+
+
+def check_version(config: Config) -> None:
+    if config.version in SUPPORTED_VERSIONS:
+        return
+    why = f"its version is {config.version[:40]!r}; {SUPPORTED_VERSIONS[0]} to {SUPPORTED_VERSIONS[-1]} are known"
+    raise IgnitionError(
+        "UMB141",
+        "this Ignition version is not supported",
+        why,
+        "use a config that an installer of OpenShift 4.6 or newer wrote",
+    )
+
+
+def objects(parent: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    value = parent.get(key)
+    return [element for element in value if isinstance(element, dict)] if isinstance(value, list) else []
+
+
+def _file(entry: dict[str, Any]) -> File:
+    contents = _object(entry, "contents")
+    return File(
+        path=_string(entry, "path") or "",
+        mode=_integer(entry, "mode"),
+        user=_string(_object(entry, "user"), "name"),
+        group=_string(_object(entry, "group"), "name"),
+        overwrite=_boolean(entry, "overwrite"),
+        # Ignition takes an empty source for an absent one.
+        source=_string(contents, "source") or None,
+        compression=_string(contents, "compression") or "",
+        hash=_string(_object(contents, "verification"), "hash"),
+        entry=entry,
+    )
+
+
+def _unit(entry: dict[str, Any]) -> Unit:
+    dropins = {_string(dropin, "name") or "": _string(dropin, "contents") or "" for dropin in objects(entry, "dropins")}
+    return Unit(
+        name=_string(entry, "name") or "",
+        contents=_string(entry, "contents"),
+        enabled=_boolean(entry, "enabled"),
+        dropins=dropins,
+        mask=_boolean(entry, "mask"),
+    )
+
+
+def _is_pointer(ignition: Mapping[str, Any]) -> bool:
+    parent = _object(ignition, "config")
+    # An empty object is what encoding/json leaves of an absent one.
+    return any(_string(resource, "source") for resource in [_object(parent, "replace"), *objects(parent, "merge")])
+
+
+def _object(parent: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = parent.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _string(parent: Mapping[str, Any], key: str) -> str | None:
+    value = parent.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _integer(parent: Mapping[str, Any], key: str) -> int | None:
+    value = parent.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _boolean(parent: Mapping[str, Any], key: str) -> bool | None:
+    value = parent.get(key)
+    return value if isinstance(value, bool) else None

@@ -1,0 +1,153 @@
+"""A config as the bytes it was written in, and edits that leave every byte alone that they are not about.
+
+Formatting, key order, escapes and unknown fields stay: the installer's own code and the user's eyes read the rest.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+from umbilical.ignition.config import Config, File, config_of
+from umbilical.ignition.data_url import DataUrl, is_data_url, parse_data_url
+from umbilical.ignition.errors import IgnitionError
+from umbilical.ignition.json_text import Place, Span, decode_text, elements, members, parse_object
+from umbilical.ignition.payload import gzip, hash_like
+
+_COMPACT: Final = (",", ":")
+
+
+class Document:
+    """Immutable: every edit gives another document, whose config was read anew."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content: Final = content
+        self._text: Final = decode_text(content)
+        self.config: Final[Config] = config_of(parse_object(self._text))
+
+    def entry_text(self, path: str) -> str:
+        """Return the file's element of storage.files as it is written."""
+        start, end = self._entry(path).span
+        return self._text[start:end]
+
+    def with_content(self, path: str, content: bytes) -> "Document":
+        """Give the file another content, in the encoding it has; its hash, if it has one, follows.
+
+        Base64 keeps its media type, percent-encoding stays percent-encoding, gzip stays gzip.
+        """
+        entry = self._entry(path)
+        file = self.config.files_at(path)[0]
+        _check_editable(file)
+        if file.content() == content:
+            return self
+        contents = members(self._text, entry.span.start)["contents"].span
+        edits = [self._source_edit(contents, file, content), *self._hash_edit(contents, file, content)]
+        return self._edited(edits)
+
+    def with_entry_text(self, path: str, text: str) -> "Document":
+        """Put another text in place of the file's element; it must be an entry of the same path."""
+        # A lone surrogate could not be written.
+        if parse_object(decode_text(text.encode("utf-8", "surrogatepass"))).get("path") != path:
+            raise _uneditable(path, "the text to put in its place is an entry of another path")
+        return self._edited([(self._entry(path).span, text)])
+
+    def with_files(self, entries: Sequence[Mapping[str, Any]]) -> "Document":
+        """Append entries behind the last of storage.files, as compact JSON."""
+        self._check_new([str(entry.get("path", "")) for entry in entries])
+        if not entries:
+            return self
+        added = ",".join(json.dumps(entry, separators=_COMPACT, allow_nan=False) for entry in entries)
+        if not self._places:
+            start = self._files.span.start + 1
+            return self._edited([(Span(start, start), added)])
+        end = self._places[-1].span.end
+        return self._edited([(Span(end, end), "," + added)])
+
+    def without_files(self, paths: Collection[str]) -> "Document":
+        """Take out the entries of these paths, which must be there; undoes `with_files` exactly."""
+        for path in paths:
+            self._entry(path)
+        removed = [_path_of(place) in paths for place in self._places]
+        return self._edited([(span, "") for span in _gaps([place.span for place in self._places], removed)])
+
+    @cached_property
+    def _files(self) -> Place:
+        root = members(self._text, self._text.index("{"))
+        storage = root.get("storage")
+        files = (
+            members(self._text, storage.span.start).get("files")
+            if storage and isinstance(storage.value, dict)
+            else None
+        )
+        if files is None or not isinstance(files.value, list):
+            raise _uneditable("storage.files", "the config has no such list")
+        return files
+
+    @cached_property
+    def _places(self) -> list[Place]:
+        return elements(self._text, self._files.span.start)
+
+    def _entry(self, path: str) -> Place:
+        found = [place for place in self._places if _path_of(place) == path]
+        if len(found) != 1:
+            raise _uneditable(path, f"storage.files has {len(found)} entries of this path; one is needed")
+        return found[0]
+
+    def _source_edit(self, contents: Span, file: File, content: bytes) -> tuple[Span, str]:
+        old = parse_data_url(file.source or "")
+        payload = gzip(content) if file.compression == "gzip" else content
+        source = DataUrl(old.media_type, old.is_base64, payload).format()
+        return members(self._text, contents.start)["source"].span, json.dumps(source)
+
+    def _hash_edit(self, contents: Span, file: File, content: bytes) -> list[tuple[Span, str]]:
+        if file.hash is None:
+            return []
+        verification = members(self._text, contents.start)["verification"].span
+        return [(members(self._text, verification.start)["hash"].span, json.dumps(hash_like(file.hash, content)))]
+
+    def _check_new(self, paths: list[str]) -> None:
+        present = {_path_of(place) for place in self._places}
+        for index, path in enumerate(paths):
+            if path in present or path in paths[:index]:
+                raise _uneditable(path, "storage.files would have two entries of this path, which Ignition refuses")
+
+    def _edited(self, edits: list[tuple[Span, str]]) -> "Document":
+        parts: list[str] = []
+        position = 0
+        for (start, end), replacement in sorted(edits):
+            parts += (self._text[position:start], replacement)
+            position = end
+        return Document("".join([*parts, self._text[position:]]).encode("utf-8"))
+
+
+def _gaps(spans: list[Span], removed: list[bool]) -> list[Span]:
+    """Say what to cut: with each run of removed elements goes the comma before it, or behind it at the front."""
+    cuts: list[Span] = []
+    for index, span in enumerate(spans):
+        if not removed[index]:
+            continue
+        if not all(removed[:index]):
+            cuts.append(Span(spans[index - 1].end, span.end))
+        elif index + 1 < len(spans):
+            cuts.append(Span(span.start, spans[index + 1].start))
+        else:
+            cuts.append(span)
+    return cuts
+
+
+def _path_of(place: Place) -> str | None:
+    path = place.value.get("path") if isinstance(place.value, dict) else None
+    return path if isinstance(path, str) else None
+
+
+def _check_editable(file: File) -> None:
+    if file.source is None:
+        raise _uneditable(file.path, "it has no contents.source (it appends, or is empty)")
+    if not is_data_url(file.source):
+        raise _uneditable(
+            file.path, f"its content is fetched at boot ({file.source.partition(':')[0]}:), not carried here"
+        )
+
+
+def _uneditable(path: str, why: str) -> IgnitionError:
+    return IgnitionError("UMB143", f"{path} cannot be edited", why, "use the config as the installer wrote it")

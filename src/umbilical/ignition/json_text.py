@@ -1,0 +1,126 @@
+"""JSON as text with places: where each member and element lies, found by the C scanner of the standard library."""
+
+import re
+from json import JSONDecoder
+from typing import Any, Final, NamedTuple
+
+from umbilical.ignition.errors import IgnitionError
+
+# An installer's config is 0.3 to 5 MB; the rest is room for embedded images, and an end for accidents.
+MAX_CONFIG_BYTES: Final = 64 << 20
+# Ignition's deepest field lies 8 levels down.
+MAX_DEPTH: Final = 100
+# Python refuses to convert more than 4300 digits, for the time it takes.
+_MAX_DIGITS: Final = 4000
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_SPACE: Final = re.compile(r"[ \t\n\r]*")
+
+
+class Span(NamedTuple):
+    """Where a value lies in the text: from its first character to behind its last."""
+
+    start: int
+    end: int
+
+
+class Place(NamedTuple):
+    span: Span
+    value: Any
+
+
+def decode_text(content: bytes) -> str:
+    if len(content) > MAX_CONFIG_BYTES:
+        raise not_ignition(f"it has {len(content)} bytes; {MAX_CONFIG_BYTES} are the limit")
+    if content.startswith(_BYTE_ORDER_MARK):
+        raise not_ignition("it begins with a byte order mark, which Ignition refuses")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as fault:
+        raise not_ignition(f"it is not UTF-8: {fault.reason} at byte {fault.start}") from None
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """Read a whole text that must be one JSON object."""
+    try:
+        value = _DECODER.decode(text)
+    except ValueError as fault:
+        raise not_ignition(f"it is not JSON: {fault}") from None
+    except RecursionError:
+        raise not_ignition(_TOO_DEEP) from None
+    if not isinstance(value, dict):
+        raise not_ignition("it is JSON, but not an object")
+    _check_depth(value)
+    return value
+
+
+def members(text: str, start: int) -> dict[str, Place]:
+    """Locate the members of the object at `start`, which `parse_object` has read before."""
+    found: dict[str, Place] = {}
+    position = _skip(text, start + 1)
+    while text[position] != "}":
+        key, position = _DECODER.raw_decode(text, position)
+        if key in found:
+            raise not_ignition(f"the key {key!r} stands twice in one object, and readers differ on which counts")
+        found[key] = _place(text, _skip(text, _skip(text, position) + 1))
+        position = _next(text, found[key].span.end)
+    return found
+
+
+def elements(text: str, start: int) -> list[Place]:
+    """Locate the elements of the array at `start`."""
+    found: list[Place] = []
+    position = _skip(text, start + 1)
+    while text[position] != "]":
+        found.append(_place(text, position))
+        position = _next(text, found[-1].span.end)
+    return found
+
+
+def not_ignition(why: str) -> IgnitionError:
+    return IgnitionError("UMB140", "this is no Ignition config", why, "give the .ign file as the installer wrote it")
+
+
+_TOO_DEEP: Final = f"it is nested deeper than {MAX_DEPTH} levels"
+
+
+def _place(text: str, start: int) -> Place:
+    value, end = _DECODER.raw_decode(text, start)
+    return Place(Span(start, end), value)
+
+
+def _skip(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match is not None else position
+
+
+def _next(text: str, position: int) -> int:
+    """Go on behind a value: over the comma if there is one."""
+    position = _skip(text, position)
+    return _skip(text, position + 1) if text[position] == "," else position
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(child, (dict, list))
+        ]
+        if not level:
+            return
+    raise not_ignition(_TOO_DEEP)
+
+
+def _parse_integer(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError(f"a number has {len(digits)} digits")
+    return int(digits)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER: Final = JSONDecoder(parse_int=_parse_integer, parse_constant=_refuse_constant)
