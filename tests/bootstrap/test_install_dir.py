@@ -1,0 +1,236 @@
+"""An install directory at each step of the installer, whole and broken."""
+
+import stat
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.install_directories import SECRET, Directory, config, encoded
+
+from umbilical.bootstrap.errors import BootstrapError
+from umbilical.bootstrap.install_dir import InstallDir
+from umbilical.pki.authority import Authority
+from umbilical.pki.profiles import KeyType
+
+NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
+KEY = b"-----BEGIN RSA PRIVATE KEY-----\nonly a test\n-----END RSA PRIVATE KEY-----\n"
+
+
+def directory(path: Path) -> Directory:
+    return Directory(path)
+
+
+def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BootstrapError) as caught:
+        InstallDir(tmp_path / "nowhere")
+    assert caught.value.code == "UMB170"
+
+
+def test_an_empty_directory_knows_nothing_and_says_so(tmp_path: Path) -> None:
+    empty = InstallDir(tmp_path)
+    assert (empty.install_config, empty.infra_id, empty.machine_networks) == (None, None, ())
+    assert (empty.use_ipv6, empty.has_ignition_configs, empty.root_authority()) == (False, False, None)
+    assert empty.warnings(NOW) == []
+    for ask in (lambda: empty.platform, lambda: empty.bootstrap_ignition, empty.bootstrap_addresses):
+        with pytest.raises(BootstrapError):
+            ask()
+
+
+def test_bootstrap_ignition_is_found(tmp_path: Path) -> None:
+    directory(tmp_path).ignition()
+    assert InstallDir(tmp_path).bootstrap_ignition == tmp_path / "bootstrap.ign"
+    assert InstallDir(tmp_path).has_ignition_configs
+
+
+def test_consumed_ignition_configs_are_remembered(tmp_path: Path) -> None:
+    directory(tmp_path).state(bootstrap_Bootstrap={"Config": {}})
+    assert InstallDir(tmp_path).has_ignition_configs
+    with pytest.raises(BootstrapError, match="used it up"):
+        _ = InstallDir(tmp_path).bootstrap_ignition
+
+
+def test_install_config_comes_from_its_file(tmp_path: Path) -> None:
+    directory(tmp_path).install_config().state(installconfig_InstallConfig={"config": {"platform": {"gcp": {}}}})
+    assert InstallDir(tmp_path).install_config == config()
+    assert InstallDir(tmp_path).platform == "aws"
+
+
+@pytest.mark.parametrize(
+    "asset",
+    [{"config": config()}, {"file": {"Data": encoded(yaml.safe_dump(config()).encode())}}],
+    ids=("json", "file"),
+)
+def test_a_consumed_install_config_comes_from_the_state(asset: dict[str, Any], tmp_path: Path) -> None:
+    directory(tmp_path).state(installconfig_InstallConfig=asset)
+    assert InstallDir(tmp_path).install_config == config()
+
+
+@pytest.mark.parametrize("name", ["aws", "azure", "gcp", "vsphere", "powervs", "baremetal"])
+def test_the_platform_is_the_key_of_the_metadata_that_is_not_null(name: str, tmp_path: Path) -> None:
+    directory(tmp_path).metadata(**{"aws": None, name: {}})
+    assert InstallDir(tmp_path).platform == name
+
+
+@pytest.mark.parametrize("name", ["none", "external"])
+def test_platforms_without_a_key_come_from_the_install_config(name: str, tmp_path: Path) -> None:
+    directory(tmp_path).metadata(aws=None).install_config(platform={name: {}})
+    assert InstallDir(tmp_path).platform == name
+
+
+@pytest.mark.parametrize("chosen", [None, {}, "aws", {"aws": {}, "gcp": {}}, {1: {}}])
+def test_a_platform_that_nobody_tells_is_a_fault(chosen: Any, tmp_path: Path) -> None:
+    directory(tmp_path).install_config(platform=chosen)
+    with pytest.raises(BootstrapError) as caught:
+        _ = InstallDir(tmp_path).platform
+    assert caught.value.code == "UMB173"
+
+
+def test_the_infra_id_comes_from_metadata_or_the_state(tmp_path: Path) -> None:
+    directory(tmp_path).state(installconfig_ClusterID={"UUID": "1", "InfraID": "toy-state"})
+    assert InstallDir(tmp_path).infra_id == "toy-state"
+    directory(tmp_path).metadata()
+    assert InstallDir(tmp_path).infra_id == "toy-x7k2p"
+
+
+@pytest.mark.parametrize(
+    ("networking", "networks"),
+    [
+        ({"machineNetwork": [{"cidr": "10.1.0.0/16"}, {"cidr": "fd00::/48"}]}, ("10.1.0.0/16", "fd00::/48")),
+        ({"machineCIDR": "10.2.0.0/16"}, ("10.2.0.0/16",)),
+        ({}, ()),
+    ],
+)
+def test_machine_networks_are_as_configured(networking: Any, networks: tuple[str, ...], tmp_path: Path) -> None:
+    directory(tmp_path).install_config(networking=networking)
+    assert InstallDir(tmp_path).machine_networks == tuple(ip_network(network) for network in networks)
+
+
+@pytest.mark.parametrize(
+    ("networking", "expected"),
+    [
+        ({"serviceNetwork": ["172.30.0.0/16", "fd02::/112"]}, False),
+        ({"serviceNetwork": ["fd02::/112", "172.30.0.0/16"]}, True),
+        ({"serviceCIDR": "fd02::/112"}, True),
+        ({}, False),
+    ],
+)
+def test_the_first_service_network_tells_the_family(networking: Any, expected: bool, tmp_path: Path) -> None:
+    directory(tmp_path).install_config(networking=networking)
+    assert InstallDir(tmp_path).use_ipv6 is expected
+
+
+def test_a_network_that_is_none_is_told(tmp_path: Path) -> None:
+    directory(tmp_path).install_config(networking={"machineNetwork": [{"cidr": "home"}], "serviceNetwork": [7.5]})
+    with pytest.raises(BootstrapError, match="'home'"):
+        _ = InstallDir(tmp_path).machine_networks
+    with pytest.raises(BootstrapError, match="serviceNetwork"):
+        _ = InstallDir(tmp_path).use_ipv6
+
+
+def test_addresses_come_from_the_machine_of_this_cluster(tmp_path: Path) -> None:
+    made = directory(tmp_path).metadata().install_config()
+    made.machine(("ExternalIP", "192.0.2.1"), ("InternalIP", "10.0.0.1"), infra_id="another")
+    made.machine(("ExternalIP", "192.0.2.7"), ("InternalIP", "10.0.0.9"))
+    found = InstallDir(tmp_path).bootstrap_addresses()
+    assert (found.ssh, found.internal) == ("192.0.2.7", (ip_address("10.0.0.9"),))
+
+
+def test_without_an_infra_id_the_only_machine_counts_and_two_are_a_fault(tmp_path: Path) -> None:
+    made = directory(tmp_path).install_config().machine(("ExternalIP", "192.0.2.7"))
+    assert InstallDir(tmp_path).bootstrap_addresses().ssh == "192.0.2.7"
+    made.machine(("ExternalIP", "192.0.2.8"), infra_id="another")
+    with pytest.raises(BootstrapError, match="2 bootstrap machines"):
+        InstallDir(tmp_path).bootstrap_addresses()
+
+
+def test_an_installer_that_leaves_no_machine_is_told(tmp_path: Path) -> None:
+    directory(tmp_path).metadata()
+    with pytest.raises(BootstrapError, match="does not exist") as caught:
+        InstallDir(tmp_path).bootstrap_addresses()
+    assert caught.value.code == "UMB172"
+
+
+def test_the_ssh_key_lies_in_a_private_file_that_goes_away(tmp_path: Path) -> None:
+    directory(tmp_path).state(tls_BootstrapSSHKeyPair={"Priv": encoded(KEY), "Pub": ""})
+    with InstallDir(tmp_path).ssh_key() as path:
+        assert path.read_bytes() == KEY
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert not path.parent.exists()
+
+
+def test_the_ssh_key_goes_away_after_a_failure_too(tmp_path: Path) -> None:
+    directory(tmp_path).state(tls_BootstrapSSHKeyPair={"Priv": encoded(KEY)})
+    with pytest.raises(ZeroDivisionError), InstallDir(tmp_path).ssh_key() as path:
+        raise ZeroDivisionError
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("pair", [None, {}, {"Priv": ""}, {"Priv": encoded(b"secret words")}, {"Priv": 7}, []])
+def test_a_missing_ssh_key_is_told_without_showing_what_is_there(pair: Any, tmp_path: Path) -> None:
+    directory(tmp_path).state(tls_BootstrapSSHKeyPair=pair)
+    with pytest.raises(BootstrapError) as caught, InstallDir(tmp_path).ssh_key():
+        pass
+    assert caught.value.code == "UMB174"
+    assert "secret" not in str(caught.value)
+
+
+def test_the_root_authority_comes_with_its_key(tmp_path: Path) -> None:
+    pair = Authority.create("root-ca", NOW, timedelta(days=1), KeyType.ECDSA_P256).pair
+    directory(tmp_path).state(tls_RootCA={"CertRaw": encoded(pair.certificate), "KeyRaw": encoded(pair.key)})
+    assert InstallDir(tmp_path).root_authority() == pair
+
+
+def test_broken_base64_in_the_state_is_told_without_the_value(tmp_path: Path) -> None:
+    directory(tmp_path).state(tls_RootCA={"CertRaw": "sëcret", "KeyRaw": "secret!"})
+    with pytest.raises(BootstrapError) as caught:
+        InstallDir(tmp_path).root_authority()
+    assert "cret" not in str(caught.value)
+
+
+def test_a_broken_file_never_shows_the_pull_secret(tmp_path: Path) -> None:
+    (tmp_path / "install-config.yaml").write_text(f"pullSecret: '{SECRET}\nplatform: [")
+    with pytest.raises(BootstrapError) as caught:
+        _ = InstallDir(tmp_path).install_config
+    assert SECRET not in str(caught.value)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(networking=VALUES, platform=VALUES, metadata=VALUES, asset=VALUES)
+def test_hostile_documents_give_values_or_faults(
+    networking: Any, platform: Any, metadata: Any, asset: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("hostile")
+    made = directory(path).install_config(networking=networking, platform=platform, metadata=metadata)
+    made.metadata(infraID=asset, aws=None).state(tls_RootCA=asset, installconfig_ClusterID=asset)
+    found = InstallDir(path)
+    asks = (
+        lambda: found.platform,
+        lambda: found.machine_networks,
+        lambda: found.use_ipv6,
+        lambda: found.infra_id,
+        found.root_authority,
+        found.bootstrap_addresses,
+    )
+    for ask in asks:
+        assert len(fault_of(ask).splitlines()) in (0, 3)
+
+
+def fault_of(ask: Callable[[], object]) -> str:
+    try:
+        ask()
+    except BootstrapError as fault:
+        return str(fault)
+    return ""
