@@ -26,6 +26,8 @@ GO_TIMEOUT_SECONDS: Final = 3600.0
 GO_FLAGS: Final = "-mod=readonly -trimpath -buildvcs=false"
 UPSTREAM: Final = "sigs.k8s.io/apiserver-network-proxy"
 KUBERNETES_VERSION: Final = "v1.36.3"
+IGNITION: Final = "github.com/coreos/ignition/v2"
+IGNITION_VERSION: Final = "v2.24.0"
 
 
 class PeerError(Exception):
@@ -116,7 +118,15 @@ def groups() -> dict[str, tuple[Module, ...]]:
         kubernetes_linker_flags(KUBERNETES_VERSION),
     )
     bench = Module("bench", source_digest(MODULES / "bench"), (Program("umbilical-load", "."),), "-s -w")
-    return {"konnectivity": (konnectivity,), "bench": (bench,), "kubernetes": (etcd, kubernetes)}
+    validate = Program("ignition-validate", f"{IGNITION}/validate")
+    version_flag = f"-s -w -X {IGNITION}/internal/version.Raw={IGNITION_VERSION}"
+    ignition = Module("ignition", IGNITION_VERSION, (validate,), version_flag)
+    return {
+        "konnectivity": (konnectivity,),
+        "bench": (bench,),
+        "kubernetes": (etcd, kubernetes),
+        "ignition": (ignition,),
+    }
 
 
 def binary(name: str) -> Path | None:

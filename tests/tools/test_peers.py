@@ -142,7 +142,12 @@ def test_changed_source_gives_the_generator_a_new_folder(tmp_path: Path) -> None
 
 
 def test_every_version_in_the_table_is_the_one_that_go_mod_pins() -> None:
-    pins = {"konnectivity": peers.UPSTREAM, "etcd": "go.etcd.io/etcd/server/v3", "kubernetes": "k8s.io/kubernetes"}
+    pins = {
+        "konnectivity": peers.UPSTREAM,
+        "etcd": "go.etcd.io/etcd/server/v3",
+        "kubernetes": "k8s.io/kubernetes",
+        "ignition": peers.IGNITION,
+    }
     modules = {module.name: module for group in peers.groups().values() for module in group}
 
     for name, path in pins.items():

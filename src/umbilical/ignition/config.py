@@ -8,6 +8,7 @@ from umbilical.ignition.data_url import is_data_url, parse_data_url
 from umbilical.ignition.errors import IgnitionError
 from umbilical.ignition.json_text import decode_text, not_ignition, parse_object
 from umbilical.ignition.payload import gunzip, hash_like
+from umbilical.ignition.structure import structure_faults
 
 SUPPORTED_VERSIONS: Final = ("3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.5.0")
 
@@ -113,9 +114,30 @@ def check_version(config: Config) -> None:
     )
 
 
+def faults(config: Config) -> list[str]:
+    """Tell what Ignition would refuse at boot, one line each; empty when the config may be written.
+
+    Hashes and gzip are checked too, which Ignition's own validation leaves to the boot.
+    """
+    found = list(structure_faults(config.value))
+    if config.version not in SUPPORTED_VERSIONS:
+        found.insert(0, f"ignition.version: {config.version[:40]!r} is not supported")
+    return found or [fault for file in config.files for fault in _content_faults(file)]
+
+
 def objects(parent: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     value = parent.get(key)
     return [element for element in value if isinstance(element, dict)] if isinstance(value, list) else []
+
+
+def _content_faults(file: File) -> list[str]:
+    if file.source is None or not is_data_url(file.source):
+        return []
+    try:
+        file.content()
+    except IgnitionError as fault:
+        return [f"{file.path}: {fault.why}"]
+    return []
 
 
 def _file(entry: dict[str, Any]) -> File:
