@@ -1,5 +1,6 @@
 """A certificate authority: made once, then signs leaf certificates from profiles. The time is always passed in."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -9,10 +10,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from umbilical.pki.bundle import BundleError, KeyPair, PrivateKey, decode_certificates, decode_key, encode_pair
-from umbilical.pki.profiles import KeyType, Profile, Usage
+from umbilical.pki.profiles import BACKDATE, NOT_ITS_KEY, KeyType, Profile, Usage
 
-# Clocks of machines that are just being installed run apart; an hour is what OpenShift's installer allows as well.
-BACKDATE: Final = timedelta(hours=1)
+__all__ = ["BACKDATE", "Authority"]
+
 RSA_EXPONENT: Final = 65537
 _USAGE_OIDS: Final = {Usage.SERVER: ExtendedKeyUsageOID.SERVER_AUTH, Usage.CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}
 
@@ -27,11 +28,16 @@ class Authority:
 
     @classmethod
     def create(
-        cls, common_name: str, now: datetime, lifetime: timedelta, key_type: KeyType = KeyType.RSA_2048
+        cls,
+        common_name: str,
+        now: datetime,
+        lifetime: timedelta,
+        key_type: KeyType = KeyType.RSA_2048,
+        organizations: Iterable[str] = (),
     ) -> "Authority":
         """Draw a key and sign it with itself. No path length is set, so intermediate CAs stay possible."""
         key = _draw_key(key_type)
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+        name = _name(common_name, organizations)
         builder = (
             _dated(now, lifetime)
             .subject_name(name)
@@ -45,15 +51,16 @@ class Authority:
 
     @classmethod
     def load(cls, pair: KeyPair) -> "Authority":
-        """Take up an authority that was made earlier.
+        """Take up an authority that was made earlier; of a bundle, the certificate that the key belongs to.
 
         Raises:
             BundleError: not PEM, not a CA, or the key is another certificate's.
         """
-        certificate = decode_certificates(pair.certificate)[0]
         key = decode_key(pair.key)
-        if certificate.public_key() != key.public_key():
-            raise BundleError("the private key does not belong to the certificate")
+        public = key.public_key()
+        certificate = next((one for one in decode_certificates(pair.certificate) if one.public_key() == public), None)
+        if certificate is None:
+            raise BundleError(NOT_ITS_KEY)
         if not _is_authority(certificate):
             raise BundleError(f"{certificate.subject.rfc4514_string()} may not sign certificates")
         return cls(certificate, key)
@@ -69,7 +76,7 @@ class Authority:
         public = key.public_key()
         builder = (
             _dated(now, lifetime)
-            .subject_name(_subject(profile))
+            .subject_name(_name(profile.common_name, profile.organizations))
             .issuer_name(self._certificate.subject)
             .public_key(public)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -108,9 +115,9 @@ def _dated(now: datetime, lifetime: timedelta) -> x509.CertificateBuilder:
     )
 
 
-def _subject(profile: Profile) -> x509.Name:
-    organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in profile.organizations]
-    return x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, profile.common_name)])
+def _name(common_name: str, organizations: Iterable[str]) -> x509.Name:
+    groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations]
+    return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
 def _alternative_names(profile: Profile) -> list[x509.GeneralName]:

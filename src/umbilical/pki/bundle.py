@@ -1,25 +1,26 @@
 """PEM in and out: a certificate with its key, and bundles of certificates. Bytes only; files are `host`'s business."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
+from umbilical.pki.pem import BundleError, KeyPair, join_bundle
+
+__all__ = [
+    "BundleError",
+    "KeyPair",
+    "PrivateKey",
+    "decode_certificates",
+    "decode_key",
+    "encode_certificates",
+    "encode_key",
+    "encode_pair",
+    "join_bundle",
+]
+
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
-
-
-class BundleError(Exception):
-    """The PEM text is not what it was given as."""
-
-
-@dataclass(frozen=True)
-class KeyPair:
-    """A certificate and its private key, both PEM. The key stays out of `repr`, so it cannot slip into a log."""
-
-    certificate: bytes
-    key: bytes = field(repr=False)
 
 
 def encode_pair(certificate: x509.Certificate, key: PrivateKey) -> KeyPair:
@@ -52,11 +53,3 @@ def decode_key(pem: bytes) -> PrivateKey:
     if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
         raise BundleError(f"neither an RSA nor an ECDSA key: {type(key).__name__}")
     return key
-
-
-def join_bundle(*bundles: bytes) -> bytes:
-    """Join PEM bundles, each certificate once: what a CA rotation needs for its overlap."""
-    unique: dict[bytes, x509.Certificate] = {}
-    for certificate in (found for bundle in bundles for found in decode_certificates(bundle)):
-        unique.setdefault(certificate.public_bytes(serialization.Encoding.DER), certificate)
-    return encode_certificates(unique.values())

@@ -3,9 +3,15 @@
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
+from typing import Final
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+# Clocks of machines that are just being installed run apart; an hour is what OpenShift's installer allows as well.
+BACKDATE: Final = timedelta(hours=1)
+NOT_ITS_KEY: Final = "the private key does not belong to the certificate"
 
 
 class KeyType(Enum):

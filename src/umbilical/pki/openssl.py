@@ -1,0 +1,209 @@
+"""The back end for hosts whose keys must come from their own OpenSSL (FIPS), or that lack `cryptography`.
+
+`openssl ca` signs: before 3.4 nothing else in that program can set the first day of validity. Keys travel through pipes
+only, never through arguments or files; the scratch directory sees requests, certificates and configuration.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from umbilical.pki.certificate import Certificate, PublicKey, read_certificates, read_public_key
+from umbilical.pki.errors import PkiError
+from umbilical.pki.pem import BundleError, KeyPair, certificate_blocks, encode_blocks, public_key_block
+from umbilical.pki.profiles import BACKDATE, NOT_ITS_KEY, KeyType, Profile
+
+Runner = Callable[[Sequence[str], bytes], bytes]
+"""Runs a command with this on its standard input; returns its standard output, raises a Fault when it fails."""
+
+_STDIN: Final = "/dev/stdin"
+_KEY_OPTIONS: Final = {
+    KeyType.RSA_2048: ("RSA", "rsa_keygen_bits:2048"),
+    KeyType.ECDSA_P256: ("EC", "ec_paramgen_curve:P-256"),
+}
+# Both versions in the field differ in what they add by themselves, so that every extension is written out here.
+_CONFIGURATION: Final = """\
+[ca]
+default_ca = authority
+[authority]
+database = {folder}/index.txt
+new_certs_dir = {folder}
+rand_serial = yes
+unique_subject = no
+default_md = sha256
+policy = policy
+preserve = yes
+[policy]
+organizationName = optional
+commonName = supplied
+[req]
+prompt = no
+distinguished_name = subject
+string_mask = utf8only
+utf8 = yes
+[subject]
+{subject}
+[extensions]
+{extensions}
+[names]
+{names}
+"""
+
+
+class Openssl:
+    """Makes and takes up authorities. `scratch` is the caller's: mode 0700, and removed by it."""
+
+    def __init__(self, run: Runner, scratch: Path, program: str = "openssl") -> None:
+        self._run = run
+        self._scratch = scratch
+        self._program = program
+
+    def create(
+        self,
+        common_name: str,
+        now: datetime,
+        lifetime: timedelta,
+        key_type: KeyType = KeyType.RSA_2048,
+        organizations: Iterable[str] = (),
+    ) -> "OpensslAuthority":
+        key = self.draw_key(key_type)
+        extensions = [
+            "basicConstraints = critical,CA:TRUE",
+            "keyUsage = critical,digitalSignature,keyCertSign,cRLSign",
+            "subjectKeyIdentifier = hash",
+        ]
+        self._configure(_subject(common_name, organizations), extensions, [])
+        self._request(key)
+        certificate = self._sign(["-selfsign"], key, now, lifetime)
+        return OpensslAuthority(self, KeyPair(certificate, key), read_certificates(certificate)[0])
+
+    def load(self, pair: KeyPair) -> "OpensslAuthority":
+        public = self._public_key(pair.key)
+        certificates = read_certificates(pair.certificate)
+        certificate = next((one for one in certificates if one.key.encoded == public.encoded), None)
+        if certificate is None:
+            raise BundleError(NOT_ITS_KEY)
+        if not certificate.is_authority:
+            raise BundleError(f"{certificate.common_name} may not sign certificates")
+        return OpensslAuthority(self, KeyPair(encode_blocks([certificate.encoded]), pair.key), certificate)
+
+    def draw_key(self, key_type: KeyType) -> bytes:
+        algorithm, option = _KEY_OPTIONS[key_type]
+        return self._openssl(["genpkey", "-algorithm", algorithm, "-pkeyopt", option])
+
+    def issue(
+        self, authority: KeyPair, issuer: Certificate, profile: Profile, now: datetime, lifetime: timedelta
+    ) -> KeyPair:
+        """Draw a key for the profile and have its certificate signed by this authority."""
+        key = self.draw_key(profile.key_type)
+        self._configure(
+            _subject(profile.common_name, profile.organizations), _leaf_extensions(profile, issuer), _names(profile)
+        )
+        self._request(key)
+        self._file("issuer.crt").write_bytes(authority.certificate)
+        certificate = self._sign(["-cert", str(self._file("issuer.crt"))], authority.key, now, lifetime)
+        return KeyPair(certificate, key)
+
+    def _configure(self, subject: list[str], extensions: list[str], names: list[str]) -> None:
+        text = _CONFIGURATION.format(
+            folder=_escaped(str(self._scratch)),
+            subject="\n".join(subject),
+            extensions="\n".join(extensions),
+            names="\n".join(names),
+        )
+        self._file("openssl.cnf").write_text(text)
+        self._file("index.txt").touch()
+
+    def _request(self, key: bytes) -> None:
+        options = ["-config", str(self._file("openssl.cnf")), "-sha256"]
+        request = self._openssl(["req", "-new", "-key", _STDIN, *options], key)
+        self._file("request.csr").write_bytes(request)
+
+    def _sign(self, authority: list[str], key: bytes, now: datetime, lifetime: timedelta) -> bytes:
+        start = now.astimezone(UTC).replace(microsecond=0)
+        files = ["-config", str(self._file("openssl.cnf")), "-keyfile", _STDIN, "-in", str(self._file("request.csr"))]
+        dates = ["-startdate", _moment(start - BACKDATE), "-enddate", _moment(start + lifetime)]
+        command = ["ca", "-batch", "-notext", *files, *authority, "-extensions", "extensions", *dates]
+        printed = self._openssl(command, key)
+        try:
+            return encode_blocks(certificate_blocks(printed)[:1])
+        except BundleError as error:
+            raise _no_answer("ca", str(error)) from error
+
+    def _public_key(self, key: bytes) -> PublicKey:
+        """Derive the public half. A passphrase is given empty: nobody is there to be asked for one."""
+        try:
+            printed = self._openssl(["pkey", "-in", _STDIN, "-passin", "pass:", "-pubout"], key)
+        except PkiError as error:
+            raise BundleError(f"no readable private key: {error.why}") from None
+        return read_public_key(public_key_block(printed))
+
+    def _openssl(self, arguments: Sequence[str], stdin: bytes = b"") -> bytes:
+        return self._run([self._program, *arguments], stdin)
+
+    def _file(self, name: str) -> Path:
+        return self._scratch / name
+
+
+class OpensslAuthority:
+    """A CA certificate with its key, signing through the program."""
+
+    def __init__(self, openssl: Openssl, pair: KeyPair, certificate: Certificate) -> None:
+        self._openssl = openssl
+        self._certificate = certificate
+        self.pair = pair
+
+    def issue(self, profile: Profile, now: datetime, lifetime: timedelta) -> KeyPair:
+        return self._openssl.issue(self.pair, self._certificate, profile, now, lifetime)
+
+
+def _subject(common_name: str, organizations: Iterable[str]) -> list[str]:
+    # The number before the dot only keeps several lines of one kind apart.
+    groups = [f"{number}.O = {_escaped(name)}" for number, name in enumerate(organizations)]
+    return [*groups, f"CN = {_escaped(common_name)}"]
+
+
+def _leaf_extensions(profile: Profile, issuer: Certificate) -> list[str]:
+    # An ECDSA key cannot encipher another key: RFC 8813 §3.
+    enciphers = ",keyEncipherment" if profile.key_type is KeyType.RSA_2048 else ""
+    lines = [
+        "basicConstraints = critical,CA:FALSE",
+        f"keyUsage = critical,digitalSignature{enciphers}",
+        f"extendedKeyUsage = {','.join(usage.value for usage in profile.usages)}",
+        "subjectKeyIdentifier = hash",
+        f"authorityKeyIdentifier = DER:{_authority_identifier(issuer)}",
+    ]
+    return [*lines, "subjectAltName = @names"] if _names(profile) else lines
+
+
+def _authority_identifier(issuer: Certificate) -> str:
+    """Write the extension out: `keyid` fails for an issuer without an identifier of its own."""
+    identifier = issuer.key_identifier or issuer.key.identifier
+    inner = bytes([0x80, len(identifier)]) + identifier
+    return (bytes([0x30, len(inner)]) + inner).hex(":")
+
+
+def _names(profile: Profile) -> list[str]:
+    names = [f"DNS.{number} = {_escaped(name)}" for number, name in enumerate(profile.dns_names)]
+    return names + [f"IP.{number} = {address}" for number, address in enumerate(profile.ip_addresses)]
+
+
+def _escaped(value: str) -> str:
+    """Keep a value one value: the format has variables, quotes and comments of its own.
+
+    Raises:
+        PkiError: no escape helps.
+    """
+    if not value or not value.isprintable() or value != value.strip():
+        why = "it is empty, begins or ends with a blank, or holds a control character"
+        raise PkiError("UMB150", f"{value!r} cannot be in a certificate", why, "give a plain name")
+    return "".join(f"\\{letter}" if letter in "\\$#\"'`" else letter for letter in value)
+
+
+def _moment(when: datetime) -> str:
+    return when.strftime("%Y%m%d%H%M%SZ")
+
+
+def _no_answer(command: str, why: str) -> PkiError:
+    return PkiError("UMB154", f"openssl {command} gave no certificate", why, "try: openssl version -a")
