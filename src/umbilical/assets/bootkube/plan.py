@@ -1,0 +1,115 @@
+"""What a patch changes and why, as values: for `plan` to show, and for `patch` to sum up."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from umbilical.assets.bootkube.edits import REASONS, Insertion
+from umbilical.assets.bootkube.profile import FEATURE_GATES, Profile
+from umbilical.assets.bootkube.size_limit import size_warning
+from umbilical.assets.names import BOOTKUBE, OWN, RECEIPT
+from umbilical.assets.spec import TunnelSpec
+from umbilical.assets.tree import AssetTree
+
+PURPOSES: Final = {
+    OWN.egress: "which traffic kube-apiserver sends through the tunnel",
+    OWN.override: "names the egress file among kube-apiserver's arguments",
+    OWN.server_pod: "the server, a static pod beside kube-apiserver",
+    OWN.namespace: "the agents' namespace, which goes away with them",
+    OWN.agent_secret: "the agents' certificate, filled in on the node",
+    OWN.agent_daemon_set: "an agent on every node, reaching pods and webhooks",
+    OWN.library: "the functions that bootkube.sh calls",
+    OWN.certificate_script: "makes the certificates on the node, for a day",
+    RECEIPT: "what undo needs to restore the file exactly",
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    sign: str
+    """`+` a file that is new, `~` one that changes."""
+    path: str
+    line_count: int
+    """How many lines it has, or gains."""
+    why: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    spec: TunnelSpec
+    """With what was left open filled in from the config."""
+    profile: Profile
+    """Of the config as it was given."""
+    release: str
+    platform: str | None
+    changes: tuple[Change, ...]
+    insertions: tuple[Insertion, ...]
+    size_before: int
+    size_after: int
+    changes_nothing: bool
+    """It is patched with the same spec already."""
+
+    @property
+    def added(self) -> int:
+        return sum(change.sign == "+" for change in self.changes)
+
+    @property
+    def changed(self) -> int:
+        return sum(change.sign == "~" for change in self.changes)
+
+    def notes(self) -> list[str]:
+        """Say in a line each what the user should know before applying it."""
+        return list(_notes(self))
+
+
+def changes_of(tree: AssetTree, receipt: bytes, insertions: tuple[Insertion, ...]) -> tuple[Change, ...]:
+    files = [(asset.path, asset.content) for asset in tree]
+    added = [_added(path, content) for path, content in [*files, (RECEIPT, receipt)]]
+    lines = sum(insertion.line_count for insertion in insertions)
+    return (*added, Change("~", BOOTKUBE, lines, f"{len(insertions)} places call the tunnel's functions"))
+
+
+def plan_value(plan: Plan) -> dict[str, Any]:
+    """Give a plan as what JSON can hold."""
+    return {
+        "apiVersion": "umbilical.dev/v1alpha1",
+        "kind": "BootstrapPlan",
+        "profile": plan.profile.value,
+        "release": plan.release,
+        "platform": plan.platform,
+        "changesNothing": plan.changes_nothing,
+        "changes": [
+            {"sign": change.sign, "path": change.path, "lines": change.line_count, "why": change.why}
+            for change in plan.changes
+        ],
+        "insertions": [
+            {
+                "anchor": insertion.anchor.value,
+                "beforeLine": insertion.index + 1,
+                "text": insertion.text,
+                "why": REASONS[insertion.anchor],
+            }
+            for insertion in plan.insertions
+        ],
+        "bytesBefore": plan.size_before,
+        "bytesAfter": plan.size_after,
+        "agentPort": plan.spec.agent_port,
+        "notes": plan.notes(),
+    }
+
+
+def _added(path: str, content: bytes) -> Change:
+    return Change("+", path, content.count(b"\n"), PURPOSES.get(path, "part of the tunnel"))
+
+
+def _notes(plan: Plan) -> Iterator[str]:
+    if plan.changes_nothing:
+        yield "this config is patched in the same way already: nothing changes"
+    elif plan.profile is Profile.PATCHED:
+        yield "this config is patched in another way: that patch is taken out first, then this one put in"
+    if plan.profile is Profile.NATIVE_OFF:
+        gates = " or ".join(FEATURE_GATES)
+        yield f"this installer has a tunnel of its own, switched off: the feature gate {gates} is the other way"
+    warning = size_warning(plan.size_after, plan.platform)
+    if warning is not None:
+        yield warning
