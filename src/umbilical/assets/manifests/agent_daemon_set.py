@@ -1,0 +1,94 @@
+"""The agents: one on every node, in the pod network unless the spec says otherwise."""
+
+from typing import Any, Final
+
+from umbilical.assets.manifests import placeholders
+from umbilical.assets.names import AGENT_NAME, AGENT_SECRET, BOOTSTRAP_ONLY
+from umbilical.assets.spec import Shape, TunnelSpec
+
+PKI_MOUNT: Final = "/etc/konnectivity"
+# Where no SCC hands out a user, Kubernetes needs one that is not root; this is the usual "nonroot" of images.
+USER_ID: Final = 65532
+# Read by owner and group: the owner is root, the group is the pod's fsGroup, which SCCs set as well.
+KEY_MODE: Final = 0o440
+
+
+def agent_daemon_set(spec: TunnelSpec) -> dict[str, Any]:
+    key, value = BOOTSTRAP_ONLY
+    labels = {"app": AGENT_NAME, key: value}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": AGENT_NAME, "namespace": spec.namespace, "labels": labels},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": _pod(spec)},
+        },
+    }
+
+
+def _pod(spec: TunnelSpec) -> dict[str, Any]:
+    # The host's resolver: with the host's network a pod must not wait for cluster DNS, which comes later.
+    network = {"hostNetwork": True, "dnsPolicy": "Default"} if spec.host_network else {}
+    return {
+        **network,
+        "priorityClassName": "system-node-critical",
+        "tolerations": [{"operator": "Exists"}],
+        # The agent asks nothing of the API, so a token would only be something to steal.
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": _pod_security(spec),
+        "containers": [_container(spec)],
+        "volumes": [{"name": "pki", "secret": {"secretName": AGENT_SECRET, "defaultMode": KEY_MODE}}],
+    }
+
+
+def _pod_security(spec: TunnelSpec) -> dict[str, Any]:
+    context: dict[str, Any] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    if spec.shape is Shape.OPENSHIFT:
+        # restricted-v2 assigns user and fsGroup out of the namespace's range and refuses pods that ask for others.
+        return context
+    return {**context, "runAsUser": USER_ID, "runAsGroup": USER_ID, "fsGroup": USER_ID}
+
+
+def _container(spec: TunnelSpec) -> dict[str, Any]:
+    return {
+        "name": AGENT_NAME,
+        "image": spec.image or placeholders.IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        # An image of one's own keeps its programs wherever its PATH leads.
+        "command": ["/usr/bin/proxy-agent" if spec.image is None else "proxy-agent"],
+        "args": _flags(spec),
+        "livenessProbe": {
+            "httpGet": {"path": "/healthz", "port": spec.health_port},
+            "initialDelaySeconds": 10,
+            "periodSeconds": 10,
+        },
+        "resources": {"requests": {"cpu": spec.resources.cpu, "memory": spec.resources.memory}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": "pki", "mountPath": PKI_MOUNT, "readOnly": True}],
+    }
+
+
+def _flags(spec: TunnelSpec) -> list[str]:
+    host = placeholders.NODE_IP if spec.node_ip is None else str(spec.node_ip)
+    return [
+        "--logtostderr=true",
+        f"--ca-cert={PKI_MOUNT}/ca.crt",
+        f"--agent-cert={PKI_MOUNT}/tls.crt",
+        f"--agent-key={PKI_MOUNT}/tls.key",
+        f"--proxy-server-host={host}",
+        f"--proxy-server-port={spec.agent_port}",
+        f"--health-server-port={spec.health_port}",
+        "--agent-identifiers=default-route=true",
+        "--keepalive-time=30s",
+        "--probe-interval=5s",
+        "--sync-interval=5s",
+        # The default cap of 10 s lets agents that cannot connect knock twice as often as the installer's do.
+        "--sync-interval-cap=30s",
+    ]
