@@ -21,7 +21,7 @@ end=$(date -u -d "${hours} hours" +%Y%m%d%H%M%SZ)
 
 # Silent unless it fails; then the journal gets its words.
 quietly() {
-    "$@" >>"${scratch}/openssl.log" 2>&1 || {
+    "$@" >"${scratch}/openssl.log" 2>&1 || {
         cat "${scratch}/openssl.log" >&2
         return 1
     }
@@ -33,7 +33,7 @@ make_request() {
 }
 
 sign() {
-    quietly openssl ca -batch -notext -md sha256 -rand_serial -config "${scratch}/openssl.cnf" -extensions "$1" \
+    quietly openssl ca -batch -notext -md sha256 -config "${scratch}/openssl.cnf" -extensions "$1" \
         -startdate "${start}" -enddate "${end}" -in "${scratch}/$1.csr" -out "${scratch}/$1.crt" \
         -keyfile "${scratch}/signer.key" "${@:2}"
 }
@@ -51,6 +51,7 @@ default_ca = tunnel
 database = ${scratch}/index
 new_certs_dir = ${scratch}/issued
 unique_subject = no
+rand_serial = yes
 policy = names
 [names]
 organizationName = supplied
