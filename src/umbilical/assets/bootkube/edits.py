@@ -60,19 +60,23 @@ def remove(script: str, texts: Sequence[str]) -> str:
     Raises:
         AssetError: one of them is not there exactly once.
     """
+    lines = script.split("\n")
     for text in texts:
-        # A line break before it, so that only whole lines are taken.
-        count = f"\n{script}".count(f"\n{text}")
-        if count != 1:
-            shown = text.strip().splitlines()[0] if text.strip() else ""
-            raise AssetError(
-                "UMB129",
-                "the patch in bootkube.sh cannot be taken out",
-                f"its line {shown!r} is there {count} times, not once: the script was edited after it was patched",
-                "make the installer write the config again, or edit bootkube.sh by hand",
-            )
-        script = f"\n{script}".replace(f"\n{text}", "\n", 1)[1:]
-    return script
+        block = text.removesuffix("\n").split("\n")
+        starts = [index for index in range(len(lines)) if lines[index : index + len(block)] == block]
+        if len(starts) != 1:
+            raise _edited_since(block[0], len(starts))
+        del lines[starts[0] : starts[0] + len(block)]
+    return "\n".join(lines)
+
+
+def _edited_since(line: str, count: int) -> AssetError:
+    return AssetError(
+        "UMB129",
+        "the patch in bootkube.sh cannot be taken out",
+        f"its line {line.strip()!r} is there {count} times, not once: the script was edited after it was patched",
+        "make the installer write the config again, or edit bootkube.sh by hand",
+    )
 
 
 def _insertion(sighting: Sighting, lines: Sequence[str]) -> Insertion:

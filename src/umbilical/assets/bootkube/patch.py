@@ -54,13 +54,14 @@ def patch(document: Document, spec: TunnelSpec, platform: str | None = None) -> 
     platform = platform or facts.platform
     check_size(len(original.content), len(patched.content), platform)
     _check_faultless(original.config, patched.config)
+    missing = () if _bootkube(document) == _bootkube(patched) else planned
     plan = Plan(
         spec=spec,
         profile=profile,
         release=release_line(script),
         platform=platform,
-        changes=changes_of(tree, receipt, planned),
-        insertions=planned,
+        changes=changes_of(document.config, patched.config, missing),
+        insertions=missing,
         size_before=len(document.content),
         size_after=len(patched.content),
         changes_nothing=patched.content == document.content,
@@ -145,6 +146,10 @@ def _script(config: Config) -> str:
         why = f"its content comes from {kind}, not from the config itself"
         raise AssetError("UMB120", f"{BOOTKUBE} cannot be patched", why, "give the bootstrap.ign that carries it")
     return found[0].text()
+
+
+def _bootkube(document: Document) -> bytes:
+    return document.config.files_at(BOOTKUBE)[0].content()
 
 
 def _check_free(config: Config, tree: AssetTree) -> None:

@@ -1,15 +1,16 @@
 """What a patch changes and why, as values: for `plan` to show, and for `patch` to sum up."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from umbilical.assets.bootkube.edits import REASONS, Insertion
 from umbilical.assets.bootkube.profile import FEATURE_GATES, Profile
+from umbilical.assets.bootkube.receipt import OWN_PREFIXES
 from umbilical.assets.bootkube.size_limit import size_warning
 from umbilical.assets.names import BOOTKUBE, OWN, RECEIPT
 from umbilical.assets.spec import TunnelSpec
-from umbilical.assets.tree import AssetTree
+from umbilical.ignition.config import Config
 
 PURPOSES: Final = {
     OWN.egress: "which traffic kube-apiserver sends through the tunnel",
@@ -27,10 +28,10 @@ PURPOSES: Final = {
 @dataclass(frozen=True)
 class Change:
     sign: str
-    """`+` a file that is new, `~` one that changes."""
+    """`+` a file that is new, `~` one that changes, `-` one that goes."""
     path: str
-    line_count: int
-    """How many lines it has, or gains."""
+    lines: str
+    """How many it has, or gains."""
     why: str
 
 
@@ -44,29 +45,30 @@ class Plan:
     platform: str | None
     changes: tuple[Change, ...]
     insertions: tuple[Insertion, ...]
+    """Those that are not in bootkube.sh yet."""
     size_before: int
     size_after: int
     changes_nothing: bool
     """It is patched with the same spec already."""
 
-    @property
-    def added(self) -> int:
-        return sum(change.sign == "+" for change in self.changes)
-
-    @property
-    def changed(self) -> int:
-        return sum(change.sign == "~" for change in self.changes)
+    def count(self, sign: str) -> int:
+        return sum(change.sign == sign for change in self.changes)
 
     def notes(self) -> list[str]:
         """Say in a line each what the user should know before applying it."""
         return list(_notes(self))
 
 
-def changes_of(tree: AssetTree, receipt: bytes, insertions: tuple[Insertion, ...]) -> tuple[Change, ...]:
-    files = [(asset.path, asset.content) for asset in tree]
-    added = [_added(path, content) for path, content in [*files, (RECEIPT, receipt)]]
+def changes_of(before: Config, after: Config, insertions: Sequence[Insertion]) -> tuple[Change, ...]:
+    """Compare our files in two configs; that no other differs is the patch's own promise."""
+    old, new = _our_files(before), _our_files(after)
+    changed = [_change(path, old.get(path), content) for path, content in new.items() if old.get(path) != content]
+    gone = [_change(path, content, None) for path, content in old.items() if path not in new]
+    if not insertions:
+        return (*changed, *gone)
     lines = sum(insertion.line_count for insertion in insertions)
-    return (*added, Change("~", BOOTKUBE, lines, f"{len(insertions)} places call the tunnel's functions"))
+    why = f"{len(insertions)} places call the tunnel's functions"
+    return (*changed, *gone, Change("~", BOOTKUBE, f"+{lines} lines", why))
 
 
 def plan_value(plan: Plan) -> dict[str, Any]:
@@ -79,7 +81,7 @@ def plan_value(plan: Plan) -> dict[str, Any]:
         "platform": plan.platform,
         "changesNothing": plan.changes_nothing,
         "changes": [
-            {"sign": change.sign, "path": change.path, "lines": change.line_count, "why": change.why}
+            {"sign": change.sign, "path": change.path, "lines": change.lines, "why": change.why}
             for change in plan.changes
         ],
         "insertions": [
@@ -98,8 +100,18 @@ def plan_value(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _added(path: str, content: bytes) -> Change:
-    return Change("+", path, content.count(b"\n"), PURPOSES.get(path, "part of the tunnel"))
+def _our_files(config: Config) -> dict[str, bytes]:
+    return {file.path: file.content() for file in config.files if file.path.startswith(OWN_PREFIXES)}
+
+
+def _change(path: str, old: bytes | None, new: bytes | None) -> Change:
+    purpose = PURPOSES.get(path, "part of the tunnel")
+    counts = [content.count(b"\n") for content in (old, new) if content is not None]
+    if old is None:
+        return Change("+", path, f"new, {counts[0]} lines", purpose)
+    if new is None:
+        return Change("-", path, f"{counts[0]} lines", purpose)
+    return Change("~", path, f"{counts[0]} -> {counts[1]} lines", purpose)
 
 
 def _notes(plan: Plan) -> Iterator[str]:

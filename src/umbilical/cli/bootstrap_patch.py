@@ -1,0 +1,115 @@
+"""`umbilical bootstrap patch`: puts the tunnel into an installer's bootstrap.ign, and proves it before writing."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from umbilical.cli.bootstrap_authority import authority_options, refuse_authority
+from umbilical.cli.bootstrap_file import (
+    BootstrapFile,
+    kibibytes,
+    print_warnings,
+    read_source,
+    source_options,
+    target_of,
+    target_options,
+    write_result,
+)
+from umbilical.cli.bootstrap_options import spec_from, spec_options
+from umbilical.cli.bootstrap_plan import needed_port
+from umbilical.fault import Fault
+
+if TYPE_CHECKING:
+    from umbilical.assets.bootkube.patch import Patch
+    from umbilical.assets.bootkube.plan import Plan
+
+BASH_SECONDS: Final = 30.0
+SHOWN_FAILURES: Final = 3
+
+
+@click.command()
+@source_options
+@target_options
+@click.option("--platform", metavar="NAME", help="Whose limits and firewall count; else what the config says.")
+@authority_options
+@spec_options
+def patch(
+    file: Path | None,
+    directory: Path | None,
+    out: Path | None,
+    in_place: bool,
+    platform: str | None,
+    **options: Any,
+) -> None:
+    """Put the tunnel into FILE (or the bootstrap.ign of --dir), after `create ignition-configs` and before
+    `create cluster`.
+
+    The result goes to --out, or in the file's own place with --in-place or --dir; mode and owner stay. `undo` gives
+    the original back byte for byte.
+    """
+    from umbilical.assets.bootkube.patch import patch as patched
+
+    spec = spec_from(refuse_authority(options))
+    source = read_source(file, directory)
+    target = target_of(source, out, in_place)
+    made = patched(source.document(), spec, platform or source.platform())
+    is_bash_checked = _check(made)
+    if made.document.content != source.content or target != source.path:
+        write_result(source, target, made.document.content)
+    _tell(source, target, made.plan, is_bash_checked)
+
+
+def _check(made: "Patch") -> bool:
+    """Verify the result as anybody else would; a fault here is ours, and nothing is written then."""
+    from umbilical.assets.verify.catalogue import verify
+    from umbilical.assets.verify.facts import BootstrapFacts
+    from umbilical.checks.check import Outcome
+
+    is_bash_there = _bash_complaint(b":\n") is None
+    facts = BootstrapFacts(
+        made.document.content,
+        platform=made.plan.platform,
+        shape=made.plan.spec.shape,
+        mode=made.plan.spec.mode,
+        bash_syntax=_bash_complaint if is_bash_there else None,
+    )
+    failures = [finding for finding in verify(facts) if finding.outcome is Outcome.FAILED]
+    if failures:
+        shown = "; ".join(f"{finding.id} {finding.evidence}" for finding in failures[:SHOWN_FAILURES])
+        remedy = "report it, with the output of: umbilical bootstrap plan --show-anchors FILE"
+        raise Fault("UMB132", "the patched config does not pass verify; nothing was written", shown, remedy)
+    return is_bash_there
+
+
+def _bash_complaint(script: bytes) -> str | None:
+    from umbilical.host.errors import HostError
+    from umbilical.host.processes import run
+
+    try:
+        run(["bash", "-n"], BASH_SECONDS, script)
+    except HostError as fault:
+        return fault.why
+    return None
+
+
+def _tell(source: BootstrapFile, target: Path, planned: "Plan", is_bash_checked: bool) -> None:
+    """Sum up on standard error; there is no data for standard output."""
+    mark = "✓" if (sys.stderr.encoding or "").lower().startswith("utf") else "[ok]"
+    sizes = f"{kibibytes(planned.size_before)} -> {kibibytes(planned.size_after)}"
+    facts = [f"bootkube.sh of {planned.release} recognised", _changes(planned), "verified"]
+    click.echo("  ".join(f"{mark} {fact}" for fact in facts) + f"  {sizes}", err=True)
+    if not is_bash_checked:
+        click.echo("warning: there is no bash here, so `bash -n` was not run on the scripts", err=True)
+    for note in planned.notes():
+        click.echo(f"note: {note}", err=True)
+    click.echo(f"wrote {target}" if not planned.changes_nothing else f"{target} is as it should be", err=True)
+    for line in needed_port(planned):
+        click.echo(line, err=True)
+    print_warnings(source)
+
+
+def _changes(planned: "Plan") -> str:
+    added, changed, removed = (planned.count(sign) for sign in "+~-")
+    return f"{added} files added, {changed} changed" + (f", {removed} removed" if removed else "")

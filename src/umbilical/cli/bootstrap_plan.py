@@ -1,0 +1,107 @@
+"""`umbilical bootstrap plan`: what a patch would change and why. Writes nothing."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from umbilical.cli.bootstrap_authority import authority_options, refuse_authority
+from umbilical.cli.bootstrap_file import BootstrapFile, kibibytes, print_warnings, read_source, source_options
+from umbilical.cli.bootstrap_options import spec_from, spec_options
+
+if TYPE_CHECKING:
+    from umbilical.assets.bootkube.plan import Plan
+
+ORDER: Final = (
+    "Order: create manifests, edit them, create ignition-configs, patch, create cluster; nothing in between, or the",
+    "installer discards the patched file. Its certificates live for 24 hours from create ignition-configs.",
+)
+
+
+@click.command()
+@source_options
+@click.option("--platform", metavar="NAME", help="Whose limits and firewall count; else what the config says.")
+@click.option("--show-anchors", is_flag=True, help="Show where the edits hold on to bootkube.sh, even if refused.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="How to print.")
+@authority_options
+@spec_options
+def plan(
+    file: Path | None,
+    directory: Path | None,
+    platform: str | None,
+    show_anchors: bool,
+    output: str,
+    **options: Any,
+) -> None:
+    """Show what `patch` would change in FILE (or the bootstrap.ign of --dir) and why; nothing is written."""
+    from umbilical.assets.bootkube.patch import patch
+
+    spec = spec_from(refuse_authority(options))
+    source = read_source(file, directory)
+    if show_anchors:
+        # Before anything can be refused: a refusal is what they are asked for. Not among the data of a JSON plan.
+        for line in _anchor_lines(source):
+            click.echo(line, err=output == "json")
+    planned = patch(source.document(), spec, platform or source.platform()).plan
+    if output == "json":
+        from umbilical.assets.bootkube.plan import plan_value
+
+        click.echo(json.dumps(plan_value(planned), indent=2))
+    else:
+        for line in _plan_lines(planned):
+            click.echo(line)
+    print_warnings(source)
+
+
+def needed_port(planned: "Plan") -> list[str]:
+    """Say which way must be open, and who can write the rule down."""
+    where = f" on {planned.platform}" if planned.platform else ""
+    option = f" --platform {planned.platform}" if planned.platform else ""
+    port = planned.spec.agent_port
+    return [
+        f"Needs TCP {port} from every node to the bootstrap node{where}",
+        f"  next: umbilical firewall render{option}",
+    ]
+
+
+def _plan_lines(planned: "Plan") -> Iterator[str]:
+    width = max((len(change.path) for change in planned.changes), default=0)
+    for change in planned.changes:
+        count = f"({change.lines})"
+        yield f"{change.sign} {change.path:{width}}  {count:17} {change.why}"
+    yield from _insertion_lines(planned)
+    if planned.changes:
+        yield ""
+    counts = f"{planned.count('+')} to add, {planned.count('~')} to change, {planned.count('-')} to remove"
+    yield (
+        f"Plan: {counts};"
+        f" {kibibytes(planned.size_before)} -> {kibibytes(planned.size_after)}; bootkube.sh as in {planned.release}"
+    )
+    yield from (f"Note: {note}" for note in planned.notes())
+    yield from needed_port(planned)
+    yield from ORDER
+
+
+def _insertion_lines(planned: "Plan") -> Iterator[str]:
+    from umbilical.assets.bootkube.edits import REASONS
+
+    for insertion in planned.insertions:
+        yield f"    {insertion.anchor.value} at line {insertion.index + 1}: {REASONS[insertion.anchor]}"
+        yield f"      + {insertion.text.strip()}"
+
+
+def _anchor_lines(source: BootstrapFile) -> Iterator[str]:
+    from umbilical.assets.bootkube.anchors import search
+    from umbilical.assets.bootkube.receipt import sha256
+    from umbilical.assets.names import BOOTKUBE
+
+    for script in source.document().config.files_at(BOOTKUBE):
+        text = script.text()
+        lines = text.split("\n")
+        yield f"{BOOTKUBE}: {len(lines)} lines, sha256 {sha256(text.encode())}"
+        for seen in search(lines):
+            places = ", ".join(f"line {index + 1}" for index in seen.matches) or "not found"
+            alike = "".join(f", alike but indented: line {index + 1}" for index in seen.lookalikes)
+            yield f"  {seen.anchor.value}  {places}{alike}: {seen.pattern.text}"
