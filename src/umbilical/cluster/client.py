@@ -40,21 +40,42 @@ class ApiClient:
         self._request_seconds = request_seconds
 
     async def request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Json | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        accept: str | None = None,
     ) -> Json:
-        """Send one request and return the object that came back.
+        """Send one request and return the object that came back, in another JSON form if `accept` names one.
 
         Raises:
             ApiRefused: the API answered with an error status.
             ApiUnreachable: no answer in time, or none at all.
         """
+        return _json_object(f"{method} {path}", await self._send(method, path, query, body, accept))
+
+    async def get_text(self, path: str) -> str:
+        """Fetch what is no API object: a health page, or something behind the API server's proxy.
+
+        Raises:
+            ApiRefused: the API, or what is behind it, answered with an error status.
+            ApiUnreachable: no answer in time, or none at all.
+        """
+        return (await self._send("GET", path, None, None, "*/*")).decode(errors="replace")
+
+    async def _send(
+        self, method: str, path: str, query: Mapping[str, str] | None, body: Json | None, accept: str | None
+    ) -> bytes:
         title = f"{method} {path}"
+        headers = {} if accept is None else {"Accept": accept}
         with _mapped(title):
             async with asyncio.timeout(self._request_seconds):
                 await self._limit.acquire()
-                response = await self._http.request(method, path, params=query, json=body)
+                response = await self._http.request(method, path, params=query, json=body, headers=headers)
         _check_status(title, response.status_code, response.content)
-        return _json_object(title, response.content)
+        return response.content
 
     @asynccontextmanager
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[Json]]:

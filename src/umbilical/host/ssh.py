@@ -76,7 +76,8 @@ class SshRunner:
             raise HostError("UMB175", f"{user}@{host} is no SSH address", "a name is empty or begins with -", REMEDY)
         self.host = host
         self._user = user
-        self._key = key
+        self.key = key
+        self.uses_sudo = sudo
         self._port = port
         self._prefix = _sudo_prefix(sudo)
         self._known_hosts = known_hosts
@@ -110,8 +111,8 @@ class SshRunner:
             "LogLevel=ERROR",
             _file_option("UserKnownHostsFile", self._hosts_file()),
         ]
-        if self._key is not None:
-            options += ["IdentitiesOnly=yes", _file_option("IdentityFile", self._key)]
+        if self.key is not None:
+            options += ["IdentitiesOnly=yes", _file_option("IdentityFile", self.key)]
         return options
 
     def _hosts_file(self) -> Path:

@@ -1,0 +1,346 @@
+"""Checks of a tunnel that runs: the bootstrap machine is asked over SSH, the agents through the Kubernetes API."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from umbilical.assets.names import STAGES
+from umbilical.assets.spec import IpAddress
+from umbilical.bootstrap import live_cluster, live_node
+from umbilical.bootstrap.live_cluster import ClusterAnswers
+from umbilical.bootstrap.live_node import NodeAnswers, NodePaths, NodePorts
+from umbilical.checks.check import Check, Finding, Verdict, failed, judge, passed, skipped, warned
+from umbilical.cluster import objects
+from umbilical.cluster.errors import ClusterError
+from umbilical.host.errors import HostError
+from umbilical.host.ssh import Runner
+
+# Less than this is left: the installation may not be over before the tunnel is.
+SHORT: Final = timedelta(minutes=30)
+NO_NODE: Final = "no bootstrap machine was named: --ssh-host, or --dir of a Cluster API installation"
+NO_API: Final = "no --kubeconfig was given"
+
+
+@dataclass(frozen=True)
+class LiveOptions:
+    """Whom to ask, and what to expect. What is not given is skipped, with the reason."""
+
+    runner: Runner | None = None
+    kubeconfig: Path | None = None
+    namespace: str = "openshift-bootstrap-konnectivity"
+    node_ips: tuple[IpAddress, ...] = ()
+    """The machine's internal addresses; without them, what the machine itself found out."""
+    ports: NodePorts = field(default_factory=NodePorts)
+    agent_health_port: int = 2041
+    paths: NodePaths = field(default_factory=NodePaths)
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+
+@dataclass(frozen=True)
+class LiveFacts:
+    options: LiveOptions
+    node: NodeAnswers | str
+    """Or why there are none."""
+    cluster: ClusterAnswers | str
+
+    @property
+    def agents_dial(self) -> str | None:
+        if isinstance(self.cluster, str) or self.cluster.daemon_set is None:
+            return None
+        return live_cluster.server_host(self.cluster.daemon_set)
+
+    @property
+    def node_ips(self) -> tuple[IpAddress, ...]:
+        if self.options.node_ips or isinstance(self.node, str):
+            return self.options.node_ips
+        found = live_node.found_node_ip(self.node.node_ip)
+        return () if found is None else (found,)
+
+
+def live_findings(options: LiveOptions) -> list[Finding]:
+    """Ask whom can be asked and judge the answers. Nothing is changed anywhere."""
+    return judge(CHECKS, LiveFacts(options, _ask_node(options), _ask_cluster(options)))
+
+
+def _ask_node(options: LiveOptions) -> NodeAnswers | str:
+    if options.runner is None:
+        return NO_NODE
+    try:
+        return live_node.ask_node(options.runner, options.paths, options.ports)
+    except HostError as fault:
+        return fault.brief
+
+
+def _ask_cluster(options: LiveOptions) -> ClusterAnswers | str:
+    if options.kubeconfig is None:
+        return NO_API
+    try:
+        return asyncio.run(_cluster_answers(options, options.kubeconfig))
+    except ClusterError as fault:
+        return fault.brief
+
+
+async def _cluster_answers(options: LiveOptions, kubeconfig: Path) -> ClusterAnswers:
+    from umbilical.cluster.client import make_client
+
+    async with make_client(kubeconfig) as client:
+        return await live_cluster.ask_cluster(client, options.namespace, options.agent_health_port)
+
+
+def _on_node(look: Callable[[NodeAnswers, LiveFacts], Verdict]) -> Callable[[LiveFacts], Verdict]:
+    def judged(facts: LiveFacts) -> Verdict:
+        if isinstance(facts.node, str):
+            return skipped(NO_NODE if facts.options.runner is None else "the bootstrap machine does not answer")
+        return look(facts.node, facts)
+
+    return judged
+
+
+def _in_cluster(look: Callable[[ClusterAnswers, LiveFacts], Verdict]) -> Callable[[LiveFacts], Verdict]:
+    def judged(facts: LiveFacts) -> Verdict:
+        if isinstance(facts.cluster, str):
+            return skipped(NO_API if facts.options.kubeconfig is None else "the Kubernetes API does not answer")
+        if facts.cluster.refusals:
+            return skipped(facts.cluster.refusals[0])
+        return look(facts.cluster, facts)
+
+    return judged
+
+
+def _machine_answers(facts: LiveFacts) -> Verdict:
+    if facts.options.runner is None:
+        return skipped(NO_NODE)
+    return failed(facts.node) if isinstance(facts.node, str) else passed()
+
+
+def _socket(node: NodeAnswers, facts: LiveFacts) -> Verdict:
+    kind = node.socket.stdout.strip()
+    if kind == "socket":
+        return passed(facts.options.paths.socket)
+    if kind:
+        return failed(f"{facts.options.paths.socket} is a {kind}")
+    return failed(live_node.trouble(node.socket))
+
+
+def _agent_port(node: NodeAnswers, facts: LiveFacts) -> Verdict:
+    port = facts.options.ports.agent
+    if not live_node.could_be_asked(node.listeners):
+        return skipped(live_node.trouble(node.listeners))
+    addresses = live_node.listening_addresses(node.listeners, port)
+    if not addresses:
+        return failed(f"nothing listens on TCP {port}")
+    if all(live_node.is_loopback(address) for address in addresses):
+        return failed(f"TCP {port} listens on {', '.join(addresses)} only: no other machine can reach it")
+    return passed(f"TCP {port} on {', '.join(addresses)}")
+
+
+def _health(node: NodeAnswers, facts: LiveFacts) -> Verdict:
+    if not live_node.could_be_asked(node.health):
+        return skipped(live_node.trouble(node.health))
+    if not node.health.succeeded:
+        return failed(live_node.trouble(node.health))
+    return passed(f"port {facts.options.ports.health}: {node.health.stdout.strip()}")
+
+
+def _backends(node: NodeAnswers, facts: LiveFacts) -> Verdict:
+    if not live_node.could_be_asked(node.metrics):
+        return skipped(live_node.trouble(node.metrics))
+    if not node.metrics.succeeded:
+        return failed(live_node.trouble(node.metrics))
+    count = live_node.ready_backends(node.metrics)
+    if count is None:
+        return failed(f"port {facts.options.ports.admin} serves no metric of ready backends: another program's?")
+    return passed(f"{count:g} connected") if count > 0 else failed("no agent is connected")
+
+
+def _egress_flag(node: NodeAnswers, facts: LiveFacts) -> Verdict:
+    if not node.kube_apiserver_config.succeeded:
+        return failed(live_node.trouble(node.kube_apiserver_config))
+    path = live_node.egress_file(node.kube_apiserver_config)
+    if path is None:
+        return failed(f"no egress-selector-config-file in {facts.options.paths.kube_apiserver_config}")
+    return passed(path)
+
+
+def _certificate_name(node: NodeAnswers, facts: LiveFacts) -> Verdict:
+    found = live_node.server_certificate(node.certificate)
+    if found is None:
+        return failed(live_node.trouble(node.certificate))
+    names = ", ".join(str(address) for address in found.addresses) or "no address"
+    # What agents dial is what they compare; before there are agents, it is what they will be told.
+    wanted = [facts.agents_dial] if facts.agents_dial else [str(address) for address in facts.node_ips]
+    if not wanted:
+        return skipped(f"it names {names}; the machine's own address is not known: give --dir or --kubeconfig")
+    if {str(address) for address in found.addresses} & set(wanted):
+        return passed(names)
+    return failed(f"it names {names}, and agents dial {', '.join(wanted)}")
+
+
+def _certificate_time(node: NodeAnswers, facts: LiveFacts) -> Verdict:
+    found = live_node.server_certificate(node.certificate)
+    if found is None:
+        return failed(live_node.trouble(node.certificate))
+    left = found.ends - facts.options.now
+    shown = f"{found.ends:%Y-%m-%d %H:%M} UTC"
+    if left <= timedelta(0):
+        return failed(f"expired at {shown}")
+    return warned(f"ends at {shown}, soon") if left < SHORT else passed(f"until {shown}")
+
+
+def _container(node: NodeAnswers, facts: LiveFacts) -> Verdict:
+    if not live_node.could_be_asked(node.containers):
+        return skipped(live_node.trouble(node.containers))
+    count = live_node.running_containers(node.containers)
+    if count is None:
+        return failed(live_node.trouble(node.containers))
+    return passed(f"{count} running") if count else failed("crictl lists no running konnectivity-server")
+
+
+def _stages(node: NodeAnswers, facts: LiveFacts) -> Verdict:
+    results = live_node.stage_results(node.service_record, STAGES)
+    if results is None:
+        return skipped(f"no service record: {live_node.trouble(node.service_record)}")
+    bad = [f"{stage}: {result}" for stage, result in results.items() if result.startswith("failure")]
+    if bad:
+        return failed("; ".join(bad))
+    return passed(", ".join(results)) if results else warned("none of the tunnel's stages has run so far")
+
+
+def _api_answers(facts: LiveFacts) -> Verdict:
+    if facts.options.kubeconfig is None:
+        return skipped(NO_API)
+    if isinstance(facts.cluster, str):
+        return failed(facts.cluster)
+    return warned(facts.cluster.refusals[0]) if facts.cluster.refusals else passed()
+
+
+def _agents_run(cluster: ClusterAnswers, facts: LiveFacts) -> Verdict:
+    if cluster.daemon_set is None:
+        return failed(f"no DaemonSet konnectivity-agent in {facts.options.namespace}")
+    desired = objects.field(cluster.daemon_set, "status", "desiredNumberScheduled") or 0
+    ready = objects.field(cluster.daemon_set, "status", "numberReady") or 0
+    trouble = live_cluster.pods_in_trouble(cluster.pods)
+    shown = f"{ready} of {desired} ready" + (f": {', '.join(trouble[:5])}" if trouble else "")
+    if desired and not cluster.pods:
+        return failed(f"{shown}; not one pod was created: an SCC or Pod Security refuses them")
+    return passed(shown) if ready == desired > 0 else failed(shown)
+
+
+def _agents_dial(cluster: ClusterAnswers, facts: LiveFacts) -> Verdict:
+    if facts.agents_dial is None:
+        return skipped("no agents were found")
+    if not facts.node_ips:
+        return skipped(f"agents dial {facts.agents_dial}; the machine's own address is not known: give --dir")
+    known = ", ".join(str(address) for address in facts.node_ips)
+    if facts.agents_dial in {str(address) for address in facts.node_ips}:
+        return passed(facts.agents_dial)
+    return failed(f"agents dial {facts.agents_dial}, and the machine is {known}")
+
+
+def _agents_ready(cluster: ClusterAnswers, facts: LiveFacts) -> Verdict:
+    if not cluster.readiness:
+        return skipped("no agent's pod runs")
+    bad = [f"{pod}: {answer}" for pod, answer in cluster.readiness.items() if answer != "ok"]
+    return failed("; ".join(bad)) if bad else passed(f"{', '.join(cluster.readiness)} through kube-apiserver")
+
+
+_LOG: Final = "crictl logs $(crictl ps -aq --name konnectivity-server | head -1)"
+
+CHECKS: Final[tuple[Check[LiveFacts], ...]] = (
+    Check(
+        "L1",
+        "the bootstrap machine answers over SSH",
+        "Nothing on it can be checked.",
+        "Try it by hand: ssh -v core@ADDRESS.",
+        _machine_answers,
+    ),
+    Check(
+        "L2",
+        "the server's socket is there",
+        "kube-apiserver cannot open the tunnel: every webhook in a pod fails.",
+        f"Read the server's log: {_LOG}.",
+        _on_node(_socket),
+    ),
+    Check(
+        "L3",
+        "the server listens for agents, where other machines can reach it",
+        "No agent can connect.",
+        "See what listens: ss -ltnp; read the server's log.",
+        _on_node(_agent_port),
+    ),
+    Check("L4", "the server is alive", "It hangs, or never came up.", f"Read its log: {_LOG}.", _on_node(_health)),
+    Check(
+        "L5",
+        "an agent is connected",
+        "kube-apiserver gets 'No agent available'. The server's /readyz does not tell this: it looks at the agents of "
+        "its first strategy alone, and none of these belongs to destHost.",
+        "Nodes must reach this port: umbilical firewall check; then read an agent's log.",
+        _on_node(_backends),
+    ),
+    Check(
+        "L6",
+        "kube-apiserver is configured to use the tunnel",
+        "It dials pods by itself, and has no route to them.",
+        "The operator's render got no --config-override-files: umbilical bootstrap verify the Ignition file.",
+        _on_node(_egress_flag),
+    ),
+    Check(
+        "L7",
+        "the server's certificate names the address that agents dial",
+        "Every agent refuses the server (x509).",
+        "Patch again with --node-ip ADDRESS.",
+        _on_node(_certificate_name),
+    ),
+    Check(
+        "L8",
+        "the server's certificate is in its time",
+        "Every agent refuses the server (x509).",
+        "Its day is over: begin the installation anew.",
+        _on_node(_certificate_time),
+    ),
+    Check(
+        "L9",
+        "the server's container runs",
+        "There is no server.",
+        "crictl ps -a --name konnectivity-server; journalctl -u kubelet.",
+        _on_node(_container),
+    ),
+    Check(
+        "L10",
+        "no stage of the tunnel has failed",
+        "bootkube.sh starts over every five seconds and gets no further.",
+        "journalctl -u bootkube; umbilical bootstrap analyze of a log bundle.",
+        _on_node(_stages),
+    ),
+    Check(
+        "L11",
+        "the Kubernetes API answers",
+        "The agents cannot be looked at.",
+        "kubectl --kubeconfig FILE get --raw /readyz.",
+        _api_answers,
+    ),
+    Check(
+        "L12",
+        "an agent is ready on every node",
+        "Pods on the other nodes may be out of reach, and with no agent at all every pod is.",
+        "kubectl -n NAMESPACE describe daemonset konnectivity-agent.",
+        _in_cluster(_agents_run),
+    ),
+    Check(
+        "L13",
+        "agents dial the bootstrap machine's own address",
+        "They knock at another door. The object is never updated: a later run of bootkube.sh does not change it.",
+        "Delete the DaemonSet and have it made again, or patch again with --node-ip.",
+        _in_cluster(_agents_dial),
+    ),
+    Check(
+        "L14",
+        "agents say that they are connected",
+        "The agent runs and has no server; or the way from kube-apiserver to it does not carry.",
+        "kubectl -n NAMESPACE logs daemonset/konnectivity-agent.",
+        _in_cluster(_agents_ready),
+    ),
+)

@@ -1,0 +1,173 @@
+"""Answers of a bootstrap machine, as recorded and as hostile as can be."""
+
+import json
+import socket
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from umbilical.bootstrap import live_node
+from umbilical.bootstrap.live_node import NodePaths, NodePorts, ask_node
+from umbilical.host.errors import HostError
+from umbilical.host.ssh import Completed, LocalRunner
+from umbilical.pki.authority import Authority
+from umbilical.pki.profiles import KeyType, client_profile, server_profile
+
+NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
+# As `ss -Hltn` of iproute2 6.1 prints them.
+LISTENERS = """\
+LISTEN 0      4096       127.0.0.1:8095       0.0.0.0:*
+LISTEN 0      128          0.0.0.0:22         0.0.0.0:*
+LISTEN 0      4096           *:8091             *:*
+LISTEN 0      4096   [::1]%lo:9978          [::]:*
+LISTEN 0      4096            [::]:2041          [::]:*
+"""
+METRICS = """\
+# HELP konnectivity_network_proxy_server_ready_backends Number of konnectivity agents connected to the proxy server
+konnectivity_network_proxy_server_ready_backends{proxy_strategy="destHost"} 0
+konnectivity_network_proxy_server_ready_backends{proxy_strategy="defaultRoute"} 3
+konnectivity_network_proxy_server_ready_backend_connections 0
+"""
+
+
+def said(text: str, exit_code: int = 0) -> Completed:
+    return Completed(exit_code, text, "")
+
+
+class Unreachable:
+    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> Completed:
+        raise HostError("UMB175", "no way", "Connection refused", "walk")
+
+
+def test_a_machine_that_does_not_answer_is_asked_once() -> None:
+    with pytest.raises(HostError):
+        ask_node(Unreachable(), NodePaths(), NodePorts())
+
+
+@pytest.mark.real("openssl", "ss", "curl")
+def test_questions_are_answered_by_a_machine_below_another_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = NodePaths().under(str(tmp_path))
+    for path in (paths.socket, paths.own_certificate, paths.node_ip, paths.service_record):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    monkeypatch.chdir(Path(paths.socket).parent)  # a socket's path has 107 bytes at most, and pytest's are long
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(Path(paths.socket).name)
+    authority = Authority.create("ca", NOW, timedelta(days=1), KeyType.ECDSA_P256)
+    pair = authority.issue(server_profile("s", ["10.0.0.9"], KeyType.ECDSA_P256), NOW, timedelta(hours=1))
+    Path(paths.own_certificate).write_bytes(pair.key + pair.certificate)
+    Path(paths.node_ip).write_text("10.0.0.9\n")
+    answers = ask_node(LocalRunner(), paths, NodePorts(1, 2, 3))
+    assert answers.socket.stdout == "socket\n"
+    assert answers.listeners.succeeded
+    assert live_node.server_certificate(answers.certificate) is not None
+    assert "PRIVATE" not in answers.certificate.stdout
+    assert live_node.found_node_ip(answers.node_ip) == ip_address("10.0.0.9")
+    assert "Connection refused" in live_node.trouble(answers.health) or "connect" in live_node.trouble(answers.health)
+    assert "No such file" in live_node.trouble(answers.service_record)
+
+
+@pytest.mark.parametrize(
+    ("port", "addresses"), [(8091, ["*"]), (8095, ["127.0.0.1"]), (2041, ["[::]"]), (9978, ["[::1]%lo"]), (80, [])]
+)
+def test_listeners_are_found_by_their_port(port: int, addresses: list[str]) -> None:
+    assert live_node.listening_addresses(said(LISTENERS), port) == addresses
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [("127.0.0.1", True), ("[::1]%lo", True), ("*", False), ("[::]", False), ("10.0.0.9", False)],
+)
+def test_loopback_is_told_from_the_rest(address: str, expected: bool) -> None:
+    assert live_node.is_loopback(address) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("konnectivity_network_proxy_server_ready_backend_connections 2\n", 2),
+        (METRICS, 3),
+        ("konnectivity_network_proxy_server_ready_backends 0\n", 0),
+        ("other 7\n", None),
+        ("", None),
+    ],
+)
+def test_backends_are_counted_under_both_names(text: str, count: float | None) -> None:
+    assert live_node.ready_backends(said(text)) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('{"apiServerArguments": {"egress-selector-config-file": ["/etc/e.yaml"]}}', "/etc/e.yaml"),
+        ("apiServerArguments:\n  egress-selector-config-file: /etc/e.yaml\n", "/etc/e.yaml"),
+        ('{"apiServerArguments": {"egress-selector-config-file": []}}', None),
+        ('{"egressSelectorConfiguration": {}}', None),
+        ("[", None),
+        ("", None),
+    ],
+)
+def test_the_egress_argument_is_found(text: str, path: str | None) -> None:
+    assert live_node.egress_file(said(text)) == path
+
+
+def test_a_certificate_tells_addresses_and_end() -> None:
+    authority = Authority.create("ca", NOW, timedelta(days=1), KeyType.ECDSA_P256)
+    profile = server_profile("s", ["10.0.0.9", "fd00::9", "name"], KeyType.ECDSA_P256)
+    found = live_node.server_certificate(said(authority.issue(profile, NOW, timedelta(hours=1)).certificate.decode()))
+    assert found is not None
+    assert found.addresses == (ip_address("10.0.0.9"), ip_address("fd00::9"))
+    assert found.ends == NOW + timedelta(hours=1)
+    nameless = authority.issue(client_profile("a", key_type=KeyType.ECDSA_P256), NOW, timedelta(hours=1))
+    without = live_node.server_certificate(said(nameless.certificate.decode()))
+    assert without is not None
+    assert without.addresses == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [('{"containers": [{}]}', 1), ('{"containers": []}', 0), ("[]", None), ("x", None)]
+)
+def test_containers_are_counted(text: str, count: int | None) -> None:
+    assert live_node.running_containers(said(text)) == count
+
+
+def test_the_last_end_of_a_stage_counts() -> None:
+    entries = [
+        {"phase": "service start"},
+        {"phase": "stage start", "stage": "certs"},
+        {"phase": "stage end", "stage": "certs", "result": "failure", "errorMessage": "one\ntwo"},
+        {"phase": "stage start", "stage": "pod"},
+        {"phase": "stage end", "stage": "pod", "result": "success"},
+        {"phase": "stage start", "stage": "cleanup"},
+        {"phase": "stage end", "stage": "foreign", "result": "failure"},
+    ]
+    stages = ("certs", "pod", "cleanup")
+    results = live_node.stage_results(said(json.dumps(entries)), stages)
+    assert results == {"certs": "failure: two", "pod": "success", "cleanup": "open"}
+    again = {"phase": "stage end", "stage": "certs", "result": "success"}
+    assert (live_node.stage_results(said(json.dumps([*entries, again])), stages) or {})["certs"] == "success"
+    assert live_node.stage_results(said("{}"), stages) is None
+
+
+def test_trouble_is_the_last_thing_that_was_said() -> None:
+    assert live_node.trouble(Completed(1, "", "a\nb\n")) == "b"
+    assert live_node.trouble(Completed(7, "", "")) == "exit status 7"
+
+
+@given(st.text())
+def test_no_answer_however_odd_is_a_crash(text: str) -> None:
+    answer = said(text)
+    live_node.listening_addresses(answer, 8091)
+    live_node.ready_backends(answer)
+    live_node.egress_file(answer)
+    live_node.server_certificate(answer)
+    live_node.running_containers(answer)
+    live_node.stage_results(answer, ("a",))
+    live_node.found_node_ip(answer)
+    assert live_node.trouble(answer)
