@@ -36,9 +36,9 @@ class File:
             raise self._fault(f"its content is fetched at boot ({self.source.partition(':')[0]}:), not carried here")
         try:
             content = self._decompress(parse_data_url(self.source).content)
+            self._check_hash(content)
         except IgnitionError as fault:
             raise self._fault(fault.why) from None
-        self._check_hash(content)
         return content
 
     def text(self) -> str:
@@ -97,7 +97,7 @@ def config_of(value: dict[str, Any]) -> Config:
     version = _object(value, "ignition").get("version")
     if not isinstance(version, str):
         raise not_ignition("it has no ignition.version")
-    files = tuple(_file(entry) for entry in objects(_object(value, "storage"), "files"))
+    files = tuple(file_of(entry) for entry in objects(_object(value, "storage"), "files"))
     units = tuple(_unit(entry) for entry in objects(_object(value, "systemd"), "units"))
     return Config(version, files, units, _is_pointer(_object(value, "ignition")), value)
 
@@ -140,7 +140,7 @@ def _content_faults(file: File) -> list[str]:
     return []
 
 
-def _file(entry: dict[str, Any]) -> File:
+def file_of(entry: dict[str, Any]) -> File:
     contents = _object(entry, "contents")
     return File(
         path=_string(entry, "path") or "",

@@ -51,4 +51,5 @@ def gzip(content: bytes) -> bytes:
 
 
 def _broken_gzip(why: str) -> IgnitionError:
-    return IgnitionError("UMB142", "a gzip payload cannot be read", why, "make the installer write the config again")
+    remedy = "make the installer write the config again"
+    return IgnitionError("UMB142", "a gzip payload cannot be read", f"its gzip is broken: {why}", remedy)

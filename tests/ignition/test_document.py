@@ -1,0 +1,204 @@
+"""Edits of a config as bytes: what they are about changes, every other byte stays."""
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+from tests.ignition.configs import SCRIPT, SCRIPT_PATH, config, entry, gzipped_entry, written
+from tests.support.ignition_validate import validate
+
+from umbilical.ignition.config import faults
+from umbilical.ignition.document import Document
+from umbilical.ignition.errors import IgnitionError
+
+NEW = SCRIPT + "echo 'né & more'\n".encode()
+ADDED = [entry("/opt/one", b"1"), entry("/opt/two", b"2")]
+
+
+def content_of(document: Document, path: str) -> bytes:
+    file = document.config.file(path)
+    assert file is not None
+    return file.content()
+
+
+IGNITION = '"ignition":{"version":"3.2.0"}'
+SOURCE = '"source":"{source}"'
+# Every spelling that an installer, a person or a tool may have chosen; the last {source} is where the content is.
+SPELLINGS = {
+    "one line": f'{{{IGNITION},"storage":{{"files":[{{"path":"/s","contents":{{{SOURCE}}}}}]}}}}',
+    "files first": f'{{"storage":{{"files":[{{"contents":{{{SOURCE}}},"path":"/s"}}],"x":1}},{IGNITION}}}',
+    "trailing line break": f'{{"storage":{{"files":[{{"contents":{{{SOURCE}}},"path":"/s"}}]}},{IGNITION}}}\n',
+    "escapes": f'{{{IGNITION},"\\u0073torage":{{"\\u0026":"\\u0026<>","files":[{{"path":"\\/s",'
+    '"contents":{"sourc\\u0065":"{source}"}}]}}',
+    "not ASCII": f'{{"é":"😀",{IGNITION},"storage":{{"files":[{{"é":"ü","path":"/s",'
+    f'"contents":{{"é":[],{SOURCE}}}}}]}}}}',
+    "windows": f'{{\r\n "storage" :\t{{ "files" : [ {{\r\n "contents" : {{ {SOURCE} }} , "path" : "/s" }} ] }}'
+    f" ,\r\n {IGNITION} }}\r\n",
+    "empty objects": f'{{{IGNITION},"storage":{{"files":[{{"group":{{}},"path":"/s","contents":{{"verification":{{}},'
+    f'{SOURCE}}},"user":{{}}}}]}},"passwd":{{}}}}',
+    "decoys": f'{{{SOURCE},{IGNITION},"storage":{{"x":{{"files":[]}},"files":[{{"path":"/t","source":"/s"}},'
+    f'{{"x":{{"path":"/s"}},"path":"/s","contents":{{"x":{{"source":"no"}},{SOURCE}}}}}]}}}}',
+    "huge numbers": f'{{"x":{"9" * 50}e5,{IGNITION},"storage":{{"files":[{{"path":"/s","x":[1e400,{"8" * 50}],'
+    f'"contents":{{{SOURCE}}}}}]}}}}',
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_only_the_source_changes(spelling: str) -> None:
+    before, _, after = SPELLINGS[spelling].rpartition("{source}")
+    document = Document((before + "data:text/plain;charset=utf-8;base64,YQ==" + after).encode())
+    edited = document.with_content("/s", b"hi")
+    assert edited.content == (before + "data:text/plain;charset=utf-8;base64,aGk=" + after).encode()
+    assert content_of(edited, "/s") == b"hi"
+    assert edited.with_content("/s", b"a").content == document.content
+
+
+def test_a_document_does_not_change() -> None:
+    document = Document(written(config(entry(SCRIPT_PATH, SCRIPT))))
+    before = document.content
+    document.with_content(SCRIPT_PATH, NEW)
+    document.with_files(ADDED)
+    assert document.content is before
+    assert content_of(document, SCRIPT_PATH) == SCRIPT
+
+
+def test_the_same_content_changes_nothing() -> None:
+    loose = entry(SCRIPT_PATH, contents={"source": "data:,%61%20b"})
+    document = Document(written(config(loose)))
+    assert document.with_content(SCRIPT_PATH, b"a b") is document
+
+
+def test_base64_keeps_its_media_type() -> None:
+    document = Document(written(config(entry("/a", contents={"source": "data:application/x-sh;a=b;base64,YQ=="}))))
+    assert '"data:application/x-sh;a=b;base64,aGk="' in document.with_content("/a", b"hi").entry_text("/a")
+
+
+def test_percent_encoding_stays_percent_encoding() -> None:
+    document = Document(written(config(entry("/a", contents={"source": "data:,a"}))))
+    edited = document.with_content("/a", b'"a" & b\n')
+    assert '"data:,%22a%22%20%26%20b%0A"' in edited.entry_text("/a")
+    assert content_of(edited, "/a") == b'"a" & b\n'
+
+
+@pytest.mark.parametrize("kind", ["sha256", "sha512"])
+def test_gzip_stays_gzip_and_the_hash_follows(kind: str) -> None:
+    document = Document(written(config(gzipped_entry(SCRIPT_PATH, SCRIPT, kind))))
+    edited = document.with_content(SCRIPT_PATH, NEW)
+    (file,) = edited.config.files
+    assert (file.compression, file.content()) == ("gzip", NEW)
+    assert file.hash == f"{kind}-{hashlib.new(kind, NEW).hexdigest()}"
+    assert edited.with_content(SCRIPT_PATH, SCRIPT).content == document.content
+
+
+@pytest.mark.parametrize(
+    ("contents", "why"),
+    [
+        ({"source": "https://example.com/x"}, "fetched at boot (https:)"),
+        ({"source": "s3://bucket/x"}, "fetched at boot (s3:)"),
+        ({"verification": {}}, "no contents.source"),
+        (None, "no contents.source"),
+        ({"source": "data:;base64,!"}, "base64 is broken"),
+        ({"source": "data:,a", "verification": {"hash": f"sha256-{'0' * 64}"}}, "does not have the hash"),
+    ],
+)
+def test_content_that_is_not_carried_whole_cannot_be_edited(contents: Any, why: str) -> None:
+    document = Document(written(config(entry("/a", contents=contents))))
+    with pytest.raises(IgnitionError) as caught:
+        document.with_content("/a", b"new")
+    assert why in caught.value.why
+
+
+@pytest.mark.parametrize("files", [[], [entry("/b")], [entry("/a"), entry("/a")]])
+def test_a_path_must_be_there_once(files: list[dict[str, Any]]) -> None:
+    document = Document(written(config(*files)))
+    for edit in (
+        lambda: document.with_content("/a", b""),
+        lambda: document.entry_text("/a"),
+        lambda: document.with_entry_text("/a", '{"path": "/a"}'),
+        lambda: document.without_files(["/a"]),
+    ):
+        with pytest.raises(IgnitionError, match="UMB143 /a cannot be edited"):
+            edit()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"storage": {}, "storage": {"files": [{"path": "/a"}]}, ',
+        '{"storage": {"files": [], "files": [{"path": "/a"}]}, ',
+        '{"storage": {"files": [{"path": "/a", "contents": {}, "contents": {"source": "data:,a"}}]}, ',
+        '{"storage": {"files": [{"path": "/a", "contents": {"source": "data:,b", "source": "data:,a"}}]}, ',
+    ],
+)
+def test_a_key_that_stands_twice_on_the_way_is_refused(text: str) -> None:
+    with pytest.raises(IgnitionError, match="stands twice"):
+        Document((text + IGNITION + "}").encode()).with_content("/a", b"new")
+
+
+@pytest.mark.parametrize("storage", [None, {}, {"files": None}, {"files": {}}, []])
+def test_without_a_list_of_files_there_is_nothing_to_append_to(storage: Any) -> None:
+    document = Document(written({"ignition": {"version": "3.2.0"}, "storage": storage}))
+    with pytest.raises(IgnitionError, match=r"storage\.files cannot be edited"):
+        document.with_files(ADDED)
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("files", [[], [entry("/b")], [entry("/b"), entry("/c")]])
+def test_files_are_appended_behind_the_last_and_taken_out_again(
+    files: list[dict[str, Any]], indent: int | None
+) -> None:
+    document = Document(written(config(*files), indent=indent) + b"\n")
+    added = document.with_files(ADDED)
+    assert json.loads(added.content) == config(*files, *ADDED)
+    assert added.without_files(["/opt/one", "/opt/two"]).content == document.content
+    assert added.without_files(["/opt/two"]).without_files(["/opt/one"]).content == document.content
+    assert faults(added.config) == []
+
+
+def test_appending_nothing_changes_nothing() -> None:
+    document = Document(written(config()))
+    assert document.with_files([]) is document
+    assert document.without_files([]).content == document.content
+
+
+@pytest.mark.parametrize("paths", [["/b"], ["/c", "/c"], ["/b", "/c"]])
+def test_a_path_is_not_added_twice(paths: list[str]) -> None:
+    with pytest.raises(IgnitionError, match="two entries of this path"):
+        Document(written(config(entry("/b")))).with_files([entry(path) for path in paths])
+
+
+@pytest.mark.parametrize(
+    "paths", [["/a"], ["/b"], ["/c"], ["/a", "/b"], ["/a", "/c"], ["/b", "/c"], ["/a", "/b", "/c"]]
+)
+def test_files_are_taken_out_wherever_they_stand(paths: list[str]) -> None:
+    files = [entry(path) for path in ("/a", "/b", "/c")]
+    for indent in (None, 1):
+        left = Document(written(config(*files), indent=indent)).without_files(paths)
+        assert json.loads(left.content) == config(*(file for file in files if file["path"] not in paths))
+
+
+def test_the_text_of_an_entry_is_as_written_and_can_be_put_back() -> None:
+    odd = '{ "path" :"\\/a", "contents":{"source":"data:,%61"} }'
+    document = Document(('{"ignition":{"version":"3.2.0"},"storage":{"files":[ ' + odd + " ]}}").encode())
+    edited = document.with_content("/a", b"b")
+    assert document.entry_text("/a") == odd
+    assert edited.with_entry_text("/a", odd).content == document.content
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"path": "/b"}', '{"path": "/a"', '{"path": "/a", "x": "\ud800"}'])
+def test_only_an_entry_of_the_same_path_is_put_back(text: str) -> None:
+    with pytest.raises(IgnitionError):
+        Document(written(config(entry("/a")))).with_entry_text("/a", text)
+
+
+@pytest.mark.real("ignition-validate")
+def test_the_validator_takes_every_edit() -> None:
+    document = Document(
+        written(config(entry("/a"), gzipped_entry("/b", SCRIPT), entry("/c", contents={"source": "data:,a"})))
+    )
+    for path in ("/a", "/b", "/c"):
+        document = document.with_content(path, NEW)
+    document = document.with_files(ADDED)
+    validate(document.content)
+    validate(document.without_files(["/a", "/b", "/c", "/opt/one", "/opt/two"]).content)
