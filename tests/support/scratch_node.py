@@ -8,7 +8,7 @@ empty one. Stand-ins append what they were asked to a file of calls. Needs root.
 import os
 import shlex
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,13 +20,14 @@ IMAGE: Final = "registry.example/payload@sha256:" + "ab" * 32
 RUN_SECONDS: Final = 90.0
 CALLS: Final = "/var/log/calls"
 STEPS: Final = "/var/log/steps"
+KILLED: Final = "/var/log/killed"
 _HOST_FOLDERS: Final = ("usr", "bin", "sbin", "lib", "lib64", "lib32", "proc", "dev", "sys")
 _OWN_FOLDERS: Final = (
     "etc/kubernetes", "opt/openshift/auth", "opt/openshift/manifests", "opt/openshift/openshift",
     "var/log/openshift", "var/opt", "var/tmp", "tmp", "root", "run", "local-bin",
 )  # fmt: skip
 # What the real programs read: users, the linker's cache, awk's link, openssl's configuration.
-_ETC: Final = ("passwd", "group", "nsswitch.conf", "ld.so.cache", "ld.so.conf", "alternatives", "ssl", "pki")
+_ETC: Final = ("passwd", "group", "nsswitch.conf", "ld.so.cache", "ld.so.conf", "alternatives", "ssl/openssl.cnf")
 
 # As the real one behaves: a stage inside a stage ends the script, and so does leaving one open.
 _SERVICE_RECORD: Final = f"""
@@ -74,16 +75,31 @@ if [ -e /failing/"${{0##*/}}" ]; then
     exit 1
 fi
 """
-# Counts the simple commands of the script itself, functions included, and kills it before the chosen one. Programs
-# that it starts are not counted: they end or fail, and to the script that is all the same.
+# Counts the simple commands of the script itself, functions included, and kills it before a chosen one, or before
+# the first at which no earlier run was killed. Programs that it starts are not counted: they end or fail, and to the
+# script that is all the same.
 _STEP_COUNTER: Final = f"""
 unset BASH_ENV
 _scratch_steps=0
+declare -A _scratch_killed=()
+if [ -n "${{SCRATCH_KILL_NEW:-}}" ] && [ -f {KILLED} ]; then
+    while IFS= read -r _scratch_place; do
+        _scratch_killed[${{_scratch_place}}]=yes
+    done <{KILLED}
+fi
 _scratch_step() {{
-    if [ "${{BASHPID}}" = "$$" ]; then
-        _scratch_steps=$((_scratch_steps + 1))
-        echo "${{_scratch_steps}}" >{STEPS}
-        if [ "${{_scratch_steps}}" = "${{SCRATCH_KILL_AT:-}}" ]; then
+    if [ "${{BASHPID}}" != "$$" ]; then
+        return 0
+    fi
+    _scratch_steps=$((_scratch_steps + 1))
+    echo "${{_scratch_steps}}" >{STEPS}
+    if [ "${{_scratch_steps}}" = "${{SCRATCH_KILL_AT:-}}" ]; then
+        kill -KILL "$$"
+    fi
+    if [ -n "${{SCRATCH_KILL_NEW:-}}" ]; then
+        _scratch_place="${{BASH_SOURCE[1]}}:${{BASH_LINENO[0]}}:${{BASH_COMMAND//[^a-zA-Z0-9_]/-}}"
+        if [ -z "${{_scratch_killed[${{_scratch_place}}]:-}}" ]; then
+            echo "${{_scratch_place}}" >>{KILLED}
             kill -KILL "$$"
         fi
     fi
@@ -190,16 +206,21 @@ class ScratchNode:
         )
         return Ended(done.returncode, done.stdout, done.stderr, self._steps())
 
-    def run_killed_everywhere(self, script: str, *, most_steps: int = 2000) -> list[Ended]:
-        """Kill the script before its first command, then its second, and so on, each time on what the last try left,
-        until one comes to its end. Each restart is shorter by what is done already, as on a real node.
+    def run_killed_everywhere(self, script: str, arguments: Sequence[str] = (), *, most: int = 2000) -> Iterator[Ended]:
+        """Run the script again and again on what the last run left, each time killed before the first command at
+        which it was not killed yet, until it comes to its end. So each command of it is the last one once.
         """
-        ended = []
-        for kill_at in range(1, most_steps):
-            ended.append(self.run(script, kill_at=kill_at))
-            if ended[-1].exit_code != -9:
-                return ended
-        raise AssertionError(f"no end after {most_steps} steps")
+        self.path(KILLED).unlink(missing_ok=True)
+        for _ in range(most):
+            ended = self.run(script, arguments, environment={"SCRATCH_KILL_NEW": "yes"})
+            yield ended
+            if ended.exit_code != -9:
+                return
+        raise AssertionError(f"no end after {most} runs")
+
+    def killed_at(self) -> list[str]:
+        """Return where `run_killed_everywhere` killed, as script:line:command."""
+        return self.read(KILLED).splitlines()
 
     def _steps(self) -> int:
         path = self.path(STEPS)
@@ -234,7 +255,7 @@ class ScratchNode:
                 (self.root / name).mkdir(parents=True, exist_ok=True)
         for name in _ETC:
             if Path(f"/etc/{name}").exists():
-                subprocess.run(["cp", "-a", f"/etc/{name}", self.root / "etc"], check=True, timeout=RUN_SECONDS)
+                subprocess.run(["cp", "-a", "--parents", f"/etc/{name}", self.root], check=True, timeout=RUN_SECONDS)
         (self.root / "step-counter").write_text(_STEP_COUNTER)
 
     def _mark(self, on_node: str, present: bool) -> None:
