@@ -1,11 +1,13 @@
 """Data URLs: what Ignition takes is taken, what it refuses is refused, and both directions fit."""
 
+import json
 import urllib.request
 from contextlib import suppress
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from tests.support.ignition_validate import refusal_of
 
 from umbilical.ignition.data_url import DataUrl, format_data_url, is_data_url, parse_data_url
 from umbilical.ignition.errors import IgnitionError
@@ -58,6 +60,8 @@ def test_a_data_url_is_decoded(text: str, content: bytes) -> None:
         "data:;BASE64,aGk=",
         "data:;base64,aGk",
         "data:;base64,aGk=\n",
+        "data:;base64,aGkh=",
+        "data:;base64,aGkh====",
         "data:;base64,a Gk=",
         "data:;base64,aGk%3D",
         "data:;base64,aGk=aGk=",
@@ -115,6 +119,43 @@ def test_a_mutation_is_decoded_or_refused(url: DataUrl, data: st.DataObject) -> 
     mutated = text[:place] + data.draw(st.text(max_size=2)) + text[place + data.draw(st.integers(0, 2)) :]
     with suppress(IgnitionError):
         assert parse_data_url(parse_data_url(mutated).format()) == parse_data_url(mutated)
+
+
+PIECES = st.sampled_from(
+    [
+        *';=,%"\\/: #<[é\n\taZ9+-_',
+        "data:",
+        "DATA:",
+        ";base64,",
+        "text",
+        "plain",
+        "x-",
+        "a=b",
+        "%20",
+        "%2",
+        "aGk=",
+        "====",
+    ]
+)
+
+
+@pytest.mark.real("ignition-validate")
+@given(URLS, st.data())
+def test_the_validator_draws_the_same_line(url: DataUrl, data: st.DataObject) -> None:
+    text = url.format()
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(text)))
+        text = text[:place] + data.draw(st.just("") | PIECES) + text[place + data.draw(st.integers(0, 2)) :]
+    # Another scheme is no data URL, and an empty source is none at all.
+    assume(text.lower().startswith("data:"))
+    contents = {"source": text}
+    config = {"ignition": {"version": "3.2.0"}, "storage": {"files": [{"path": "/a", "contents": contents}]}}
+    refusal = refusal_of(json.dumps(config).encode())
+    if refusal is None:
+        parse_data_url(text)
+    else:
+        with pytest.raises(IgnitionError):
+            parse_data_url(text)
 
 
 def test_a_remote_source_is_no_data_url() -> None:
