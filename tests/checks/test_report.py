@@ -59,6 +59,13 @@ def test_without_headings_the_groups_follow_each_other() -> None:
     assert as_table(ALL[:1], colour=False, unicode=True).splitlines()[0] == "√ S1 claim S1"
 
 
+def test_neighbours_that_are_skipped_for_one_reason_share_a_line() -> None:
+    skipped = [_finding(name, Outcome.SKIPPED, "no tunnel") for name in ("F1", "F2", "F3")]
+    lines = as_table([*skipped, _finding("F4", Outcome.SKIPPED, "other")], colour=False, unicode=True).splitlines()
+    assert lines[:2] == ["- F1 to F3 skipped: no tunnel", "- F4 claim F4 (skipped: other)"]
+    assert lines[-1].startswith("Result √ 4 checks")
+
+
 def test_colour_is_only_there_when_asked_for() -> None:
     assert "\x1b[31m×\x1b[0m S2" in as_table(ALL, colour=True, unicode=True)
     assert "\x1b" not in as_table(ALL, colour=False, unicode=True)

@@ -54,8 +54,9 @@ def as_table(findings: Sequence[Finding], colour: bool, unicode: bool, groups: M
         heading = (groups or {}).get(letters)
         if heading:
             lines += [*([""] if lines else []), _styled(heading, "1", colour)]
-        for finding in members:
-            lines += _finding_lines(finding, colour, unicode)
+        # What is skipped for one reason is one line: a screen full of them hides what is not.
+        for _, alike in groupby(members, key=_told_together):
+            lines += _lines(list(alike), colour, unicode)
     lines += ["", _last_line(findings, colour, unicode)]
     text = "\n".join(lines).lstrip("\n") + "\n"
     return text if unicode else text.encode("ascii", "backslashreplace").decode()
@@ -86,14 +87,22 @@ def as_junit(findings: Sequence[Finding], suite: str) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _finding_lines(finding: Finding, colour: bool, unicode: bool) -> list[str]:
-    sign = _styled((_SIGNS if unicode else _WORDS)[finding.outcome], _COLOURS[finding.outcome], colour)
-    head = f"{sign} {_cut(finding.id)} {_cut(finding.title)}"
-    if finding.outcome is Outcome.SKIPPED:
-        return [f"{head} (skipped: {_cut(finding.evidence)})"]
-    if finding.outcome not in _TOLD_AT_LENGTH:
+def _told_together(finding: Finding) -> tuple[str, str]:
+    is_skipped = finding.outcome is Outcome.SKIPPED
+    return ("", finding.evidence) if is_skipped else (finding.id, "")
+
+
+def _lines(findings: Sequence[Finding], colour: bool, unicode: bool) -> list[str]:
+    first, last = findings[0], findings[-1]
+    sign = _styled((_SIGNS if unicode else _WORDS)[first.outcome], _COLOURS[first.outcome], colour)
+    head = f"{sign} {_cut(first.id)} {_cut(first.title)}"
+    if len(findings) > 1:
+        return [f"{sign} {_cut(first.id)} to {_cut(last.id)} skipped: {_cut(first.evidence)}"]
+    if first.outcome is Outcome.SKIPPED:
+        return [f"{head} (skipped: {_cut(first.evidence)})"]
+    if first.outcome not in _TOLD_AT_LENGTH:
         return [head]
-    told = [*finding.evidence.splitlines(), f"why: {finding.why}", f"fix: {finding.fix}"]
+    told = [*first.evidence.splitlines(), f"why: {first.why}", f"fix: {first.fix}"]
     return [head, *(f"{_INDENT}{_cut(line)}" for line in told)]
 
 

@@ -32,9 +32,11 @@ def rule(
     """Make a check that passes when `search` finds no fault."""
 
     def judge(facts: BootstrapFacts) -> Verdict:
-        reasons = [reason for need in (readable, *needs) if (reason := need(facts)) is not None]
-        if reasons:
-            return skipped(reasons[0])
+        # One after the other: a later need may rely on an earlier one.
+        for need in (readable, *needs):
+            reason = need(facts)
+            if reason is not None:
+                return skipped(reason)
         return _verdict(list(islice(search(facts), MAX_FAULTS)))
 
     return Check(identifier, title, why, fix, judge)

@@ -151,6 +151,14 @@ def _needs_clock(facts: BootstrapFacts) -> str | None:
     return None if any(_certificates(facts)) else "there is no certificate in it"
 
 
+def time_left(facts: BootstrapFacts) -> str | None:
+    """Tell how long the first certificate to end has left; None where nobody can know."""
+    if facts.config is None or facts.now is None:
+        return None
+    ends = [end for _, end in _certificates(facts)]
+    return _clock(min(ends) - facts.now) if ends else None
+
+
 def _clock(seconds_left: float) -> str:
     minutes = int(abs(seconds_left) // 60)
     span = f"{minutes // 60}h{minutes % 60:02}m"
