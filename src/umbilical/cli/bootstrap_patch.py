@@ -24,6 +24,7 @@ from umbilical.fault import Fault
 if TYPE_CHECKING:
     from umbilical.assets.bootkube.patch import Patch
     from umbilical.assets.bootkube.plan import Plan
+    from umbilical.checks.check import Finding
 
 BASH_SECONDS: Final = 30.0
 SHOWN_FAILURES: Final = 3
@@ -55,32 +56,45 @@ def patch(
     source = read_source(file, directory)
     target = target_of(source, out, in_place)
     made = patched(source.document(), spec, platform or source.platform())
-    is_bash_checked = _check(made)
+    is_bash_checked = _check(source, made)
     if made.document.content != source.content or target != source.path:
         write_result(source, target, made.document.content)
     _tell(source, target, made.plan, is_bash_checked)
 
 
-def _check(made: "Patch") -> bool:
-    """Verify the result as anybody else would; a fault here is ours, and nothing is written then."""
+def _check(source: BootstrapFile, made: "Patch") -> bool:
+    """Verify the result as anybody else would. What fails by the patch is our fault, and nothing is written then.
+
+    Returns whether there is a bash to ask.
+    """
+    is_bash_there = _bash_complaint(b":\n") is None
+    failures = _failures(made.document.content, made.plan, is_bash_there)
+    if not failures:
+        return is_bash_there
+    old = {finding.id for finding in _failures(source.content, made.plan, is_bash_there)}
+    ours = [f"{finding.id} {finding.evidence}" for finding in failures if finding.id not in old]
+    if ours:
+        remedy = "report it, with the output of: umbilical bootstrap plan --show-anchors FILE"
+        why = "; ".join(ours[:SHOWN_FAILURES])
+        raise Fault("UMB132", "the patched config does not pass verify; nothing was written", why, remedy)
+    for finding in failures:
+        click.echo(f"warning: {finding.id} {finding.evidence} (before the patch, too)", err=True)
+    return is_bash_there
+
+
+def _failures(content: bytes, planned: "Plan", is_bash_there: bool) -> "list[Finding]":
     from umbilical.assets.verify.catalogue import verify
     from umbilical.assets.verify.facts import BootstrapFacts
     from umbilical.checks.check import Outcome
 
-    is_bash_there = _bash_complaint(b":\n") is None
     facts = BootstrapFacts(
-        made.document.content,
-        platform=made.plan.platform,
-        shape=made.plan.spec.shape,
-        mode=made.plan.spec.mode,
+        content,
+        platform=planned.platform,
+        shape=planned.spec.shape,
+        mode=planned.spec.mode,
         bash_syntax=_bash_complaint if is_bash_there else None,
     )
-    failures = [finding for finding in verify(facts) if finding.outcome is Outcome.FAILED]
-    if failures:
-        shown = "; ".join(f"{finding.id} {finding.evidence}" for finding in failures[:SHOWN_FAILURES])
-        remedy = "report it, with the output of: umbilical bootstrap plan --show-anchors FILE"
-        raise Fault("UMB132", "the patched config does not pass verify; nothing was written", shown, remedy)
-    return is_bash_there
+    return [finding for finding in verify(facts) if finding.outcome is Outcome.FAILED]
 
 
 def _bash_complaint(script: bytes) -> str | None:
