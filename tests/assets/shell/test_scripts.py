@@ -54,7 +54,8 @@ def test_bash_can_read_it(script: str) -> None:
 @each_script
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="no shellcheck on PATH")
 def test_shellcheck_has_nothing_to_say(script: str) -> None:
-    command = ["shellcheck", "--shell=bash", "--exclude=SC2034", "-"]
+    # A list that the spec fills may have one word.
+    command = ["shellcheck", "--shell=bash", "--exclude=SC2043", "-"]
     done = subprocess.run(command, input=script, text=True, capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout
 

@@ -20,6 +20,15 @@ EGRESS_PATH: Final = posixpath.join(EGRESS_DIRECTORY, EGRESS_FILE)
 PROGRAM: Final = "kube-apiserver"
 # etcd takes no object above 1.5 MiB; a manifest longer than that is something else.
 MAX_BYTES: Final = 1 << 20
+# A pod has a dozen. Parsing takes the square of the depth.
+MAX_DEPTH: Final = 100
+_OPENING: Final = (
+    yaml.FlowSequenceStartToken,
+    yaml.FlowMappingStartToken,
+    yaml.BlockSequenceStartToken,
+    yaml.BlockMappingStartToken,
+)
+_CLOSING: Final = (yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken)
 
 
 def read_static_pod(content: bytes) -> dict[str, Any]:
@@ -31,9 +40,7 @@ def read_static_pod(content: bytes) -> dict[str, Any]:
     if len(content) > MAX_BYTES:
         raise _refused(f"it has {len(content)} bytes")
     try:
-        # Aliases multiply on the way out, without end if one stands inside its own anchor.
-        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(content, yaml.SafeLoader)):
-            raise _refused("it uses YAML aliases")
+        _check_tokens(content)
         pod = yaml.safe_load(content)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise _refused(f"it is not one YAML document: {_first_line(error)}") from None
@@ -61,6 +68,17 @@ def with_egress_selector(pod: dict[str, Any], spec: TunnelSpec) -> dict[str, Any
     return changed
 
 
+def _check_tokens(content: bytes) -> None:
+    depth = 0
+    for token in yaml.scan(content, yaml.SafeLoader):
+        if isinstance(token, yaml.AliasToken):
+            # They multiply on the way out, without end if one stands inside its own anchor.
+            raise _refused("it uses YAML aliases")
+        depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
+        if depth > MAX_DEPTH:
+            raise _refused(f"it is nested deeper than {MAX_DEPTH} levels")
+
+
 def _container(pod: object) -> dict[str, Any]:
     if not isinstance(pod, dict) or (pod.get("apiVersion"), pod.get("kind")) != ("v1", "Pod"):
         raise _refused("it is no v1 Pod")
@@ -77,9 +95,10 @@ def _runs_kube_apiserver(container: dict[str, Any]) -> bool:
 
 
 def _words(container: dict[str, Any]) -> list[str]:
-    parts = [container.get(key) for key in ("command", "args")]
-    words = [word for part in parts if isinstance(part, list) for word in part]
-    return words if all(isinstance(word, str) for word in words) else []
+    parts = [container.get(key) or [] for key in ("command", "args")]
+    if not all(isinstance(part, list) and all(isinstance(word, str) for word in part) for part in parts):
+        return []
+    return [word for part in parts for word in part]
 
 
 def _add_flag(container: dict[str, Any]) -> None:
