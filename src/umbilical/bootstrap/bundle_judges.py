@@ -1,0 +1,162 @@
+"""What the checks of a log bundle look at: known lines first, then records, routes, certificates and manifests.
+
+A check passes only where something was there that would have shown the fault; else it is skipped and says what lacks.
+"""
+
+import ipaddress
+from collections.abc import Callable
+from typing import Final
+
+from umbilical.assets.names import STAGES
+from umbilical.bootstrap.bundle_facts import BOOTKUBE, BundleFacts
+from umbilical.bootstrap.line_search import quotable
+from umbilical.bootstrap.log_signatures import Kind
+from umbilical.bootstrap.service_record import ServiceRecord, State
+from umbilical.bootstrap.verdict import shown_stage, shown_time, verdict
+from umbilical.checks.check import Outcome, Verdict, failed, passed, skipped, warned
+from umbilical.checks.report import printable
+from umbilical.pki.certificate import Certificate
+
+MAX_MESSAGE_LINES: Final = 6
+_CERTS, _, _, _CLEANUP = STAGES
+Judge = Callable[[BundleFacts], Verdict]
+
+
+def seen(*names: str, needs: tuple[Kind, ...]) -> Judge:
+    """A check that fails by known lines, and can only pass where a file that would hold them was there."""
+
+    def judged(facts: BundleFacts) -> Verdict:
+        found = [str(facts.sightings[name]) for name in names if name in facts.sightings]
+        if found:
+            return failed("\n".join(found))
+        if not facts.kinds.intersection(needs):
+            return skipped(needs[0].value)
+        return passed()
+
+    return judged
+
+
+def ended_well(facts: BundleFacts) -> Verdict:
+    record = facts.bootkube
+    told = verdict(facts)
+    if record is None:
+        return skipped(Kind.RECORD.value)
+    if told.is_well:
+        return _passed_over(facts, record)
+    return failed("\n".join(_error_lines(facts, record)) or told.sentence)
+
+
+def _passed_over(facts: BundleFacts, record: ServiceRecord) -> Verdict:
+    # The cleanup's own check tells of it.
+    stages = [printable(stage) for stage in record.passed_over if stage != _CLEANUP]
+    if stages:
+        return warned(f"{facts.record_paths[BOOTKUBE]}: failed without stopping it: {', '.join(stages[:10])}")
+    return passed()
+
+
+def _error_lines(facts: BundleFacts, record: ServiceRecord) -> list[str]:
+    """What the service wrote down when it failed last: the line of the script, and the end of its journal."""
+    failure = record.last_failure
+    if failure is None:
+        return []
+    path = facts.record_paths[BOOTKUBE]
+    last = failure.last
+    lines = [f"{path}: {shown_time(last)} {shown_stage(failure.stage)}, line {printable(last.error_line) or 'unknown'}"]
+    message = last.error_message.splitlines()[-MAX_MESSAGE_LINES:]
+    return [*lines, *(f'{path}: "{quotable(line)[:300]}"' for line in message)]
+
+
+def others_ended_well(facts: BundleFacts) -> Verdict:
+    others = {name: record for name, record in facts.records.items() if name != BOOTKUBE}
+    bad = [
+        f"{printable(facts.record_paths[name])}: failed {shown_stage(failure.stage)} at {shown_time(failure.last)}"
+        for name, record in others.items()
+        if record.state is State.FAILING and (failure := record.last_failure) is not None
+    ]
+    if bad:
+        return failed("\n".join(bad[:5]))
+    return passed() if others else skipped("no record of another service")
+
+
+def address_found(facts: BundleFacts) -> Verdict:
+    lines_seen = seen("no address", "no route", "address gone", needs=(Kind.JOURNAL, Kind.RECORD))(facts)
+    fails_there = verdict(facts).stage == _CERTS
+    if lines_seen.outcome is Outcome.FAILED or not fails_there or Kind.ROUTES not in facts.kinds:
+        return lines_seen
+    if not any(line.startswith("default") for line in facts.routes.splitlines()):
+        return failed("bootstrap/network/ip-route.txt: no line begins with `default`")
+    return lines_seen
+
+
+def address_is_one(facts: BundleFacts) -> Verdict:
+    lines_seen = seen("null address", needs=(Kind.JOURNAL, Kind.RECORD))(facts)
+    agents = facts.agents
+    if agents is not None and not _is_address(agents.host):
+        return failed("\n".join(filter(None, [str(agents.evidence), lines_seen.evidence])))
+    return lines_seen
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def names_fit(facts: BundleFacts) -> Verdict:
+    lines_seen = seen("wrong name", needs=(Kind.AGENT_LOG,))(facts)
+    agents, servers = facts.agents, _server_certificates(facts)
+    if agents is None or not servers or not _is_address(agents.host):
+        return lines_seen
+    dialled = ipaddress.ip_address(agents.host)
+    misfits = [
+        f"{path}: valid for {', '.join(certificate.names) or 'no name at all'}; agents dial {dialled}"
+        for path, certificate in servers
+        if dialled not in certificate.ip_addresses
+    ]
+    if misfits:
+        return failed("\n".join([*misfits, str(agents.evidence), *filter(None, [lines_seen.evidence])]))
+    return passed() if lines_seen.outcome is Outcome.SKIPPED else lines_seen
+
+
+def _server_certificates(facts: BundleFacts) -> list[tuple[str, Certificate]]:
+    pairs = [(path, one) for path, several in facts.certificates.items() for one in several]
+    return [(path, one) for path, one in pairs if not one.is_authority and "serverAuth" in one.usages]
+
+
+def not_expired(facts: BundleFacts) -> Verdict:
+    lines_seen = seen("expired", needs=(Kind.AGENT_LOG, Kind.SERVER_LOG))(facts)
+    end = facts.end
+    if end is None or not facts.certificates:
+        return lines_seen
+    old = [
+        f"{path}: valid until {one.not_after:%Y-%m-%d %H:%M:%SZ}, the bundle ends at {end:%Y-%m-%d %H:%M:%SZ}"
+        for path, several in facts.certificates.items()
+        for one in several
+        if one.not_after < end
+    ]
+    if old:
+        return failed("\n".join([*old[:4], *filter(None, [lines_seen.evidence])]))
+    return passed() if lines_seen.outcome is Outcome.SKIPPED else lines_seen
+
+
+def cleaned_up(facts: BundleFacts) -> Verdict:
+    told = verdict(facts)
+    lines = [told.sentence] if told.stage == _CLEANUP else []
+    record = facts.bootkube
+    if record is not None and _CLEANUP in record.passed_over:
+        lines.append(f"{facts.record_paths[BOOTKUBE]}: the stage failed, and bootkube went on without it")
+    lines += [str(facts.sightings[name]) for name in ("cleanup waits", "cleanup gave up") if name in facts.sightings]
+    for namespace in facts.terminating:
+        held = f"resources/namespaces.json: {namespace.name} is Terminating since {namespace.since}"
+        lines += [held, *namespace.reasons]
+    if lines:
+        return failed("\n".join(lines))
+    return passed() if facts.kinds & {Kind.RECORD, Kind.NAMESPACES} else skipped(Kind.RECORD.value)
+
+
+def not_reached(facts: BundleFacts, stages: tuple[str, ...]) -> bool:
+    """Tell whether bootkube has not come to any of these stages, so that nothing in its logs speaks of them."""
+    record = facts.bootkube
+    return record is not None and bool(stages) and not any(entry.stage in stages for entry in record.entries)

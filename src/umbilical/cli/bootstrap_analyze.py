@@ -1,0 +1,52 @@
+"""`umbilical bootstrap analyze`: why a bootstrap failed, from a log bundle alone."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from umbilical.cli.errors import FINDINGS
+
+_KIND: Final = "BundleAnalysis"
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path), metavar="FILE|DIR")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "junit"]), default="table", help="How to print.")
+def analyze(path: Path, output: str) -> int:
+    """Find the stage that fails and its cause in a log bundle, its directory, or a copy of /var/log/openshift."""
+    from umbilical.bootstrap.bundle_facts import gather
+    from umbilical.bootstrap.diagnosis import diagnose
+    from umbilical.bootstrap.log_bundle import no_bundle, open_bundle
+    from umbilical.bootstrap.verdict import verdict
+    from umbilical.checks.check import has_failed
+    from umbilical.checks.report import as_json, as_junit, as_table
+
+    bundle = open_bundle(path)
+    facts = gather(bundle)
+    if not facts.files:
+        why = "; ".join(["nothing in it is known: neither service records nor logs of a bootstrap node", *facts.notes])
+        raise no_bundle(bundle.path, why)
+    told, findings = verdict(facts), diagnose(facts)
+    if output == "json":
+        details = {"bundle": facts.name, "verdict": told.as_value(), "notes": facts.notes}
+        click.echo(as_json(findings, _KIND, details), nl=False)
+    elif output == "junit":
+        click.echo(as_junit(findings, "bootstrap-analyze"), nl=False)
+    else:
+        click.echo(f"{facts.name}: {told.sentence}")
+        for note in facts.notes:
+            click.echo(f"  incomplete: {note}")
+        click.echo("")
+        click.echo(as_table(findings, _has_colour(), _has_unicode()), nl=False)
+    return FINDINGS if has_failed(findings) else 0
+
+
+def _has_colour() -> bool:
+    return not os.environ.get("NO_COLOR") and sys.stdout.isatty()
+
+
+def _has_unicode() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
