@@ -17,7 +17,7 @@ from umbilical.assets.shell.scripts import certificate_script, library
 from umbilical.assets.spec import Shape, TunnelSpec
 from umbilical.assets.tree import SCRIPT_MODE, SECRET_MODE, AssetTree
 
-__all__ = ["Certificates", "render", "render_kubernetes"]
+__all__ = ["Certificates", "check_kubernetes", "render", "render_kubernetes"]
 
 KUBERNETES_DIRECTORY: Final = "/etc/kubernetes/konnectivity"
 KUBE_APISERVER_POD: Final = "/etc/kubernetes/manifests/kube-apiserver.yaml"
@@ -56,13 +56,7 @@ def render_kubernetes(spec: TunnelSpec, kube_apiserver_manifest: bytes, certific
     Raises:
         AssetError: the manifest is not kube-apiserver's, or the spec leaves open what nothing finds out later.
     """
-    _check(spec)
-    if spec.shape is not Shape.KUBERNETES:
-        raise _contradiction(f"shape {spec.shape.value} changes no manifest", "leave --kube-apiserver out")
-    if spec.image is None:
-        raise _contradiction("no release payload names an image here", "give it: --image REFERENCE")
-    if spec.node_ip is None:
-        raise _contradiction("no script runs there that finds the node's address", "give it: --node-ip ADDRESS")
+    check_kubernetes(spec)
     server_pki = posixpath.join(KUBERNETES_DIRECTORY, "pki")
     agent = posixpath.join(KUBERNETES_DIRECTORY, "agent")
     tree = AssetTree()
@@ -77,6 +71,17 @@ def render_kubernetes(spec: TunnelSpec, kube_apiserver_manifest: bytes, certific
     return tree
 
 
+def check_kubernetes(spec: TunnelSpec) -> None:
+    """Refuse what `render_kubernetes` would, before anybody makes certificates for it."""
+    _check(spec)
+    if spec.shape is not Shape.KUBERNETES:
+        raise _contradiction(f"shape {spec.shape.value} changes no manifest", "leave --kube-apiserver out")
+    if spec.image is None:
+        raise _contradiction("no release payload names an image here", "give it: --image REFERENCE")
+    if spec.node_ip is None:
+        raise _contradiction("no script runs there that finds the node's address", "give it: --node-ip ADDRESS")
+
+
 def _add_pki(tree: AssetTree, directory: str, certificates: Certificates) -> None:
     tree.add(posixpath.join(directory, "ca.crt"), certificates.authority, SECRET_MODE)
     tree.add(posixpath.join(directory, "tls.crt"), certificates.server.certificate, SECRET_MODE)
@@ -87,8 +92,9 @@ def _check(spec: TunnelSpec) -> None:
     if spec.shape is Shape.OPENSHIFT and spec.host_network:
         why = "the agents' service account may use no SCC that allows the host network, so no pod would be made"
         raise _contradiction(why, "leave --host-network out, or take --shape seed")
-    if "%" in str(spec.node_ip):
-        raise _contradiction("the node IP has a zone, which means something on one machine only", "leave %ZONE out")
+    if any("%" in str(place) for place in (spec.node_ip, *spec.machine_networks)):
+        # It may hold any character, and these texts go into a script.
+        raise _contradiction("an address has a zone, which means something on one machine only", "leave %ZONE out")
     if spec.namespace in _FOREIGN_NAMESPACES:
         why = f"the namespace goes with the tunnel, and {spec.namespace} must stay"
         raise _contradiction(why, "give a namespace of its own: --namespace NAME")

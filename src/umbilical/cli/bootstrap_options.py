@@ -40,7 +40,8 @@ def node_ip(text: str) -> IpAddress | str:
 def network(text: str) -> IpNetwork:
     """Read a network as install-config.yaml writes it."""
     try:
-        return ipaddress.ip_network(text)
+        # A zone is legal here for the library, and for nobody else.
+        return ipaddress.ip_network(text.replace("%", "?"))
     except ValueError as fault:
         raise click.BadParameter(f"{text!r} is no network such as 10.0.0.0/16: {fault}") from None
 

@@ -20,6 +20,7 @@ NODE_IP_FILE: Final = posixpath.join(STATE_DIRECTORY, "node-ip")
 # Outside of every machine network: which way packets would leave is asked of the kernel, and none is sent.
 _FAR: Final = {4: "1.1.1.1", 6: "2001:4860:4860::8888"}
 _EVERYWHERE: Final = {4: "0.0.0.0/0", 6: "::/0"}
+_SAFE: Final = re.compile(r"[A-Za-z0-9._:/@ -]*")
 _PLACEHOLDER: Final = re.compile(r"@([A-Z_]+)@")
 
 
@@ -81,6 +82,7 @@ def _first_address(network: IpNetwork) -> str:
 
 def _fill(name: str, values: dict[str, str], true_here: dict[str, bool]) -> bytes:
     text = files(__package__).joinpath(name).read_text("utf-8")
+    assert all(_SAFE.fullmatch(value) for value in values.values()), f"{name}: a value could end a word"
     kept = "\n".join(_kept_lines(text.split("\n"), true_here))
     return _PLACEHOLDER.sub(lambda found: values[found[1]], kept).encode()
 
