@@ -1,6 +1,7 @@
 """The live checks: against a real server with a real agent on loopback, and against recorded answers."""
 
 import dataclasses
+import getpass
 import json
 import shutil
 from collections.abc import Iterator, Sequence
@@ -10,16 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.install_directories import Directory, encoded
+from tests.support.ssh_daemon import PROGRAMS, ssh_daemon
 from tests.support.tunnel_pair import Shape, TunnelPair, wait_until
 from tests.support.tunnel_pki import make_tunnel_pki
 
 from umbilical.assets.names import STAGES
+from umbilical.bootstrap.install_dir import InstallDir
 from umbilical.bootstrap.live import CHECKS, LiveFacts, LiveOptions, live_findings
 from umbilical.bootstrap.live_cluster import ClusterAnswers
 from umbilical.bootstrap.live_node import NodeAnswers, NodePaths, NodePorts
+from umbilical.bootstrap.node_access import NodeAccess, node_runner
 from umbilical.checks.check import Finding, Outcome, judge
 from umbilical.host.errors import HostError
-from umbilical.host.ssh import Completed, LocalRunner
+from umbilical.host.ssh import Completed, LocalRunner, Runner
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType, server_profile
 
@@ -209,12 +214,12 @@ def pair(tmp_path: Path) -> Iterator[TunnelPair]:
         running.stop()
 
 
-def live_on(pair: TunnelPair, tmp_path: Path) -> dict[str, Finding]:
+def live_on(pair: TunnelPair, tmp_path: Path, runner: Runner | None = None) -> dict[str, Finding]:
     ports = NodePorts(pair.ports.agent, pair.ports.server_health, pair.ports.server_admin)
     paths = dataclasses.replace(NodePaths().under(str(tmp_path)), socket=str(pair.socket_path))
     Path(paths.own_certificate).parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(pair.pki.server.certificate, paths.own_certificate)
-    options = LiveOptions(runner=LocalRunner(), ports=ports, paths=paths, node_ips=(ip_address("127.0.0.1"),))
+    options = LiveOptions(runner=runner or LocalRunner(), ports=ports, paths=paths, node_ips=(ip_address("127.0.0.1"),))
     return {finding.id: finding for finding in live_findings(options)}
 
 
@@ -242,3 +247,18 @@ def test_a_server_that_is_gone_is_seen(pair: TunnelPair, tmp_path: Path) -> None
         "L4",
         "L5",
     }
+
+
+@pytest.mark.real("openssl", "ss", "curl", *PROGRAMS)
+def test_a_real_server_is_seen_over_ssh_with_what_the_install_directory_knows(pair: TunnelPair, tmp_path: Path) -> None:
+    folder = tmp_path / "daemon"
+    folder.mkdir()
+    with ssh_daemon(folder) as daemon:
+        made = Directory(tmp_path).metadata().machine(("ExternalIP", "127.0.0.1"), ("InternalIP", "10.0.0.9"))
+        made.state(tls_BootstrapSSHKeyPair={"Priv": encoded(daemon.key.read_bytes())})
+        access = NodeAccess(user=getpass.getuser(), port=daemon.port)
+        with node_runner(access, InstallDir(tmp_path)) as runner:
+            found = live_on(pair, tmp_path, runner)
+    assert found["L1"].outcome is Outcome.PASSED
+    assert {name for name in NODE_CHECKS if found[name].outcome is Outcome.PASSED} == {"L2", "L4", "L7", "L8"}
+    assert found["L9"].outcome is Outcome.SKIPPED or shutil.which("crictl")

@@ -1,21 +1,17 @@
 """Commands run here and by a real sshd on loopback, with keys made for the test."""
 
-import getpass
 import os
-import shutil
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.support.ssh_daemon import PROGRAMS, SshDaemon, ssh_daemon, stand_in_for_sudo
 
 from umbilical.host.errors import HostError
-from umbilical.host.processes import run, start
 from umbilical.host.ssh import LocalRunner, SshRunner
 
-SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 HOSTILE = ["", "a b", "it's", '"', "$HOME", "`id`", "x;y", "new\nline", "-n", "*", "é", "\\"]
 
 
@@ -51,87 +47,33 @@ def test_an_address_that_ssh_could_read_as_an_option_is_refused(host: str, user:
         SshRunner(host, user)
 
 
-def stand_in_for_sudo(folder: Path) -> Path:
-    """The real one wants a user database and a policy; what it is asked to do is all that counts here."""
-    script = folder / "bin" / "sudo"
-    script.parent.mkdir()
-    script.write_text("#!/bin/sh\necho sudo $*\n")
-    script.chmod(0o755)
-    return script.parent
-
-
-@dataclass(frozen=True)
-class Daemon:
-    folder: Path
-    port: int
-
-    @property
-    def key(self) -> Path:
-        return self.folder / "key"
-
-    def runner(self, **options: object) -> SshRunner:
-        settings = {"user": getpass.getuser(), "key": self.key, "port": self.port, **options}
-        return SshRunner("127.0.0.1", **settings)  # type: ignore[arg-type]
-
-
 @pytest.fixture(scope="module")
-def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    folder = tmp_path_factory.mktemp("ssh daemon")
-    for name in ("key", "host", "other"):
-        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], 30)
-    (folder / "authorized").write_bytes((folder / "key.pub").read_bytes())
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = int(probe.getsockname()[1])
-    if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)  # a root sshd refuses to start without its empty directory
-    with start([SSHD, "-D", "-e", *_options(folder, port)], folder / "sshd.log", name="sshd") as daemon:
-        daemon.wait_ready(lambda: _accepts(port), 20)
-        yield Daemon(folder, port)
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshDaemon]:
+    with ssh_daemon(tmp_path_factory.mktemp("ssh daemon")) as daemon:
+        yield daemon
 
 
-def _options(folder: Path, port: int) -> list[str]:
-    settings = [
-        "ListenAddress 127.0.0.1",
-        f"Port {port}",
-        f'HostKey "{folder / "host"}"',
-        f'AuthorizedKeysFile "{folder / "authorized"}"',
-        f'SetEnv PATH="{stand_in_for_sudo(folder)}:{os.environ["PATH"]}"',
-        "PidFile none",
-        "StrictModes no",
-        "UsePAM no",
-        "PasswordAuthentication no",
-        "KbdInteractiveAuthentication no",
-        "PermitRootLogin prohibit-password",
-    ]
-    path = folder / "sshd_config"
-    path.write_text("\n".join(settings) + "\n")
-    return ["-f", str(path)]
-
-
-def _accepts(port: int) -> bool:
-    with socket.create_connection(("127.0.0.1", port), 5):
-        return True
-
-
-needs_sshd = pytest.mark.real("sshd", "ssh", "ssh-keygen")
+needs_sshd = pytest.mark.real(*PROGRAMS)
 
 
 @needs_sshd
-def test_a_remote_command_gives_both_outputs_and_its_exit_code(sshd: Daemon) -> None:
+def test_a_remote_command_gives_both_outputs_and_its_exit_code(sshd: SshDaemon) -> None:
     with sshd.runner() as runner:
         done = runner.run(["bash", "-c", "cat; echo oops >&2; exit 3"], 20, b"in\n")
     assert (done.exit_code, done.stdout, done.stderr) == (3, "in\n", "oops\n")
 
 
 @needs_sshd
-def test_every_word_arrives_as_it_was_given(sshd: Daemon) -> None:
+def test_every_word_arrives_as_it_was_given(sshd: SshDaemon) -> None:
     with sshd.runner() as runner:
         done = runner.run(["printf", "%s\\0", *HOSTILE], 20)
     assert done.stdout.split("\0")[:-1] == HOSTILE
 
 
 @needs_sshd
-def test_no_agent_no_display_and_no_terminal_reach_the_machine(sshd: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_agent_no_display_and_no_terminal_reach_the_machine(
+    sshd: SshDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SSH_AUTH_SOCK", "/nowhere")
     monkeypatch.setenv("DISPLAY", ":0")
     with sshd.runner() as runner:
@@ -140,7 +82,7 @@ def test_no_agent_no_display_and_no_terminal_reach_the_machine(sshd: Daemon, mon
 
 
 @needs_sshd
-def test_a_key_that_is_not_accepted_is_told_and_nothing_is_asked(sshd: Daemon) -> None:
+def test_a_key_that_is_not_accepted_is_told_and_nothing_is_asked(sshd: SshDaemon) -> None:
     with (
         sshd.runner(key=sshd.folder / "other") as runner,
         pytest.raises(HostError, match="Permission denied") as caught,
@@ -150,7 +92,7 @@ def test_a_key_that_is_not_accepted_is_told_and_nothing_is_asked(sshd: Daemon) -
 
 
 @needs_sshd
-def test_a_machine_that_does_not_answer_is_told(sshd: Daemon) -> None:
+def test_a_machine_that_does_not_answer_is_told(sshd: SshDaemon) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         free = int(probe.getsockname()[1])
     with sshd.runner(port=free) as runner, pytest.raises(HostError, match="refused"):
@@ -158,7 +100,7 @@ def test_a_machine_that_does_not_answer_is_told(sshd: Daemon) -> None:
 
 
 @needs_sshd
-def test_a_remote_command_that_takes_too_long_is_given_up(sshd: Daemon) -> None:
+def test_a_remote_command_that_takes_too_long_is_given_up(sshd: SshDaemon) -> None:
     with sshd.runner() as runner:
         runner.run(["true"], 20)
         began = time.monotonic()
@@ -169,7 +111,7 @@ def test_a_remote_command_that_takes_too_long_is_given_up(sshd: Daemon) -> None:
 
 
 @needs_sshd
-def test_the_users_own_known_hosts_stay_as_they_are_and_ours_go_away(sshd: Daemon, tmp_path: Path) -> None:
+def test_the_users_own_known_hosts_stay_as_they_are_and_ours_go_away(sshd: SshDaemon, tmp_path: Path) -> None:
     with sshd.runner() as runner:
         runner.run(["true"], 20)
         hosts = runner._hosts_file()
@@ -178,7 +120,7 @@ def test_the_users_own_known_hosts_stay_as_they_are_and_ours_go_away(sshd: Daemo
 
 
 @needs_sshd
-def test_another_host_key_in_the_same_session_is_refused(sshd: Daemon, tmp_path: Path) -> None:
+def test_another_host_key_in_the_same_session_is_refused(sshd: SshDaemon, tmp_path: Path) -> None:
     kind, key, _ = (sshd.folder / "other.pub").read_text().split(" ", 2)
     hosts = tmp_path / "known %h hosts"
     hosts.write_text(f"[127.0.0.1]:{sshd.port} {kind} {key}\n")
@@ -187,11 +129,13 @@ def test_another_host_key_in_the_same_session_is_refused(sshd: Daemon, tmp_path:
 
 
 @needs_sshd
-def test_commands_run_by_sudo_where_asked_and_it_may_not_ask_back(sshd: Daemon) -> None:
+def test_commands_run_by_sudo_where_asked_and_it_may_not_ask_back(sshd: SshDaemon) -> None:
     with sshd.runner(sudo=True) as runner:
-        assert runner.run(["id", "-u"], 20).stdout == "sudo -n -- id -u\n"
+        assert runner.run(["echo", "a  b"], 20).stdout == "a  b\n"
+    assert sshd.sudo_log.read_text() == "-n -- echo a  b\n"
 
 
 def test_local_commands_run_by_sudo_where_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(stand_in_for_sudo(tmp_path)), prepend=os.pathsep)
-    assert LocalRunner(sudo=True).run(["id", "-u"], 20).stdout == "sudo -n -- id -u\n"
+    assert LocalRunner(sudo=True).run(["echo", "a"], 20).stdout == "a\n"
+    assert (tmp_path / "sudo.log").read_text() == "-n -- echo a\n"

@@ -1,0 +1,197 @@
+"""Takes the tunnel's objects out of a cluster: asks for their deletion, follows it for a while, tells what holds it.
+
+No failure ends it: what can be done is done, and the report says the rest.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Final
+
+from umbilical.bootstrap.egress_left import ARGUMENT, EgressLeft, egress_left
+from umbilical.bootstrap.errors import BootstrapError
+from umbilical.bootstrap.leftovers import leftovers
+from umbilical.bootstrap.teardown_targets import LABEL, Choice, Target, find_targets
+from umbilical.cluster import objects
+from umbilical.cluster.client import ApiClient
+from umbilical.cluster.clock import Clock
+from umbilical.cluster.errors import ApiRefused, ApiUnreachable, ClusterError
+from umbilical.fault import Fault
+
+POLL_SECONDS: Final = 2.0
+CANNOT_LOOK: Final = "UMB607"
+
+
+class DryRun(Enum):
+    NONE = "none"
+    CLIENT = "client"
+    """Only look."""
+    SERVER = "server"
+    """Have the API check every deletion and do none."""
+
+
+class State(Enum):
+    GONE = "gone"
+    REQUESTED = "deletion requested"
+    WOULD_GO = "would be deleted"
+    HELD = "still there"
+    REFUSED = "refused"
+    KEPT = "kept"
+
+
+@dataclass(frozen=True)
+class TeardownOptions:
+    choice: Choice = Choice.AUTO
+    namespace: str | None = None
+    dry_run: DryRun = DryRun.NONE
+    wait_seconds: float = 300.0
+    """Nothing is waited for at 0."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What became of one object."""
+
+    subject: str
+    state: State
+    detail: str = ""
+
+
+@dataclass
+class Report:
+    steps: list[Step] = field(default_factory=list)
+    warnings: list[Fault] = field(default_factory=list)
+    timed_out: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that was found is gone or on its way, and nothing kept us from looking."""
+        left = any(step.state in (State.HELD, State.REFUSED) for step in self.steps)
+        return not left and not any(warning.code == CANNOT_LOOK for warning in self.warnings)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is waited for, and until when."""
+
+    remaining: dict[str, str]
+    deadline: datetime
+
+
+async def tear_down(
+    client: ApiClient, options: TeardownOptions, clock: Clock, say: Callable[[Progress], None]
+) -> Report:
+    """Delete what is the tunnel's in this cluster.
+
+    Raises:
+        ApiUnreachable: the API did not answer when it was first asked; nothing was changed then.
+    """
+    found = await find_targets(client, options.choice, options.namespace)
+    report = Report(warnings=[_cannot_look(refusal) for refusal in found.refusals])
+    going = [target for target in found.targets if await _request(client, target, options.dry_run, report)]
+    if options.wait_seconds <= 0:
+        report.steps += [Step(str(target), State.REQUESTED) for target in going]
+    else:
+        await _follow(client, going, options.wait_seconds, clock, say, report)
+    order = {str(target): position for position, target in enumerate(found.targets)}
+    report.steps.sort(key=lambda step: order.get(step.subject, len(order)))
+    report.steps += [Step(str(target), State.KEPT, f"it does not carry {LABEL}") for target in found.kept]
+    await _look_for_egress(client, report)
+    return report
+
+
+async def _request(client: ApiClient, target: Target, dry_run: DryRun, report: Report) -> bool:
+    """Ask for one deletion; return whether there is something to follow."""
+    if dry_run is DryRun.CLIENT:
+        report.steps.append(Step(str(target), State.WOULD_GO))
+        return False
+    if target.is_going and dry_run is DryRun.NONE:
+        return True
+    try:
+        await _delete(client, target, dry_run)
+    except ClusterError as fault:
+        return await _refused(client, target, fault, report)
+    if dry_run is DryRun.SERVER:
+        report.steps.append(Step(str(target), State.WOULD_GO, "the API agrees"))
+    return dry_run is DryRun.NONE
+
+
+async def _delete(client: ApiClient, target: Target, dry_run: DryRun) -> None:
+    is_dry = dry_run is DryRun.SERVER
+    await objects.delete(client, target.kind, target.name, target.namespace, target.uid, dry_run=is_dry)
+
+
+async def _refused(client: ApiClient, target: Target, fault: ClusterError, report: Report) -> bool:
+    """Tell a race that does no harm from a refusal. A namespace that goes already answers with a conflict, too."""
+    status = fault.status if isinstance(fault, ApiRefused) else None
+    if status in (404, 409):
+        with suppress(ClusterError):
+            if not await leftovers(client, [target]):
+                report.steps.append(Step(str(target), State.GONE))
+                return False
+            if status == 409:
+                return True
+    report.steps.append(Step(str(target), State.REFUSED, fault.why))
+    remedy = f"may you? kubectl auth can-i delete {target.kind.plural}; then run this again"
+    report.warnings.append(BootstrapError("UMB606", f"{target} is not deleted", fault.why, remedy))
+    return False
+
+
+async def _follow(
+    client: ApiClient,
+    going: list[Target],
+    wait_seconds: float,
+    clock: Clock,
+    say: Callable[[Progress], None],
+    report: Report,
+) -> None:
+    """Wait until all of it is gone, or the time is over."""
+    end = clock.monotonic() + wait_seconds
+    deadline = clock.now() + timedelta(seconds=wait_seconds)
+    remaining = await _remaining(client, going)
+    while remaining and clock.monotonic() < end:
+        say(Progress(remaining, deadline))
+        await clock.sleep(min(POLL_SECONDS, max(0.0, end - clock.monotonic())))
+        remaining = await _remaining(client, going)
+    report.steps += [Step(name, State.GONE) for name in map(str, going) if name not in remaining]
+    report.steps += [Step(name, State.HELD, why) for name, why in remaining.items()]
+    if remaining:
+        report.timed_out = True
+        report.warnings.append(_timed_out(remaining, wait_seconds))
+
+
+async def _remaining(client: ApiClient, going: list[Target]) -> dict[str, str]:
+    try:
+        return await leftovers(client, going)
+    except ApiUnreachable as fault:
+        # API servers restart while a control plane settles: that is a reason to ask again, not to give up.
+        return {str(target): f"not known: {fault.why}" for target in going}
+
+
+async def _look_for_egress(client: ApiClient, report: Report) -> None:
+    try:
+        left = await egress_left(client)
+    except ApiUnreachable as fault:
+        left = EgressLeft(refusals=[fault.why])
+    if left.places:
+        what = "a kube-apiserver still sends its traffic by an egress selector"
+        remedy = f"if that is this tunnel's, take {ARGUMENT} away there: without the server its webhooks fail"
+        report.warnings.append(BootstrapError("UMB609", what, ", ".join(left.places), remedy))
+    if left.refusals:
+        what = "it cannot be told whether a kube-apiserver still uses an egress selector"
+        remedy = f"look for {ARGUMENT} in kube-apiserver's arguments yourself"
+        report.warnings.append(BootstrapError("UMB609", what, "; ".join(left.refusals), remedy))
+
+
+def _cannot_look(refusal: ApiRefused) -> BootstrapError:
+    what = f"{refusal.what.partition(':')[0]} was refused: what lies there is not known"
+    return BootstrapError(CANNOT_LOOK, what, refusal.message, "run this again with the rights that are named above")
+
+
+def _timed_out(remaining: dict[str, str], wait_seconds: float) -> BootstrapError:
+    names = ", ".join(remaining)
+    why = "; ".join(dict.fromkeys(remaining.values()))
+    remedy = "remove what holds it; the deletion itself goes on. Then look again: umbilical bootstrap teardown"
+    return BootstrapError("UMB608", f"still there after {wait_seconds:g} s: {names}", why, remedy)

@@ -1,0 +1,223 @@
+"""Deleting and following: what is asked for, in which order, and what comes of refusals, races and silence."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.support.object_store import ObjectStore, thing, tunnel_store, with_client
+from tests.support.scripted_api import Answer, status_answer
+
+from umbilical.bootstrap.teardown import DryRun, Progress, Report, State, TeardownOptions, tear_down
+from umbilical.cluster.clock import Clock
+from umbilical.cluster.errors import ApiUnreachable
+
+NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
+AGENTS = "/apis/apps/v1/namespaces/openshift-bootstrap-konnectivity/daemonsets/konnectivity-agent"
+CERTIFICATES = "/api/v1/namespaces/openshift-bootstrap-konnectivity/secrets/konnectivity-agent-certs"
+PLACE = "/api/v1/namespaces/openshift-bootstrap-konnectivity"
+
+
+@dataclass
+class Bench:
+    """A store, and time that passes only when somebody sleeps."""
+
+    store: ObjectStore
+    folder: Path
+    meanwhile: Callable[[], object] = lambda: None
+    seconds: float = 0.0
+    progress: list[Progress] = field(default_factory=list)
+
+    def tear_down(self, **options: object) -> Report:
+        clock = Clock(lambda: NOW, lambda: self.seconds, self._sleep)
+        wishes = TeardownOptions(**options)  # type: ignore[arg-type]
+        return with_client(
+            self.store, self.folder, lambda client: tear_down(client, wishes, clock, self.progress.append), 2.0
+        )
+
+    async def _sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.meanwhile()
+
+
+def bench(folder: Path) -> Bench:
+    return Bench(tunnel_store(), folder)
+
+
+def states(report: Report) -> dict[str, State]:
+    return {step.subject.split(" ")[0]: step.state for step in report.steps}
+
+
+def test_all_of_it_goes_in_order_each_by_its_own_uid(tmp_path: Path) -> None:
+    scene = bench(tmp_path)
+    report = scene.tear_down()
+    assert scene.store.deleted == [AGENTS, CERTIFICATES, PLACE]
+    bodies = [request.body for request in scene.store.requests if request.method == "DELETE"]
+    assert [body["preconditions"]["uid"] for body in bodies] == ["d", "s", "n"]
+    assert {body["propagationPolicy"] for body in bodies} == {"Background"}
+    assert states(report) == dict.fromkeys(("DaemonSet", "Secret", "Namespace"), State.GONE)
+    assert report.is_complete
+    assert report.warnings == []
+    assert scene.seconds == 0
+
+
+def test_nothing_to_do_is_well(tmp_path: Path) -> None:
+    report = Bench(ObjectStore(), tmp_path).tear_down()
+    assert report.is_complete
+    assert report.steps == []
+
+
+def test_a_client_dry_run_asks_for_nothing(tmp_path: Path) -> None:
+    scene = bench(tmp_path)
+    report = scene.tear_down(dry_run=DryRun.CLIENT)
+    assert scene.store.deleted == []
+    assert set(states(report).values()) == {State.WOULD_GO}
+
+
+def test_a_server_dry_run_says_so_in_every_request(tmp_path: Path) -> None:
+    scene = bench(tmp_path)
+    report = scene.tear_down(dry_run=DryRun.SERVER)
+    dry = [request.body["dryRun"] for request in scene.store.requests if request.method == "DELETE"]
+    assert dry == [["All"]] * 3
+    assert len(scene.store.objects) == 3
+    assert set(states(report).values()) == {State.WOULD_GO}
+
+
+def test_a_deletion_is_followed_until_it_is_done(tmp_path: Path) -> None:
+    scene = bench(tmp_path)
+    scene.store.held.add(PLACE)
+    scene.meanwhile = lambda: scene.store.objects.pop(PLACE, None) if scene.seconds > 5 else None
+    report = scene.tear_down(wait_seconds=60.0)
+    assert states(report)["Namespace"] is State.GONE
+    assert scene.seconds == 6
+    assert [progress.deadline for progress in scene.progress] == [NOW + timedelta(seconds=60)] * 3
+    assert list(scene.progress[0].remaining) == ["Namespace openshift-bootstrap-konnectivity"]
+
+
+def test_following_ends_with_its_time_and_says_what_holds(tmp_path: Path) -> None:
+    scene = bench(tmp_path)
+    scene.store.held.add(PLACE)
+    scene.store.objects[PLACE]["metadata"]["finalizers"] = ["example.test/hold"]
+    report = scene.tear_down(wait_seconds=5.0)
+    assert scene.seconds == 5
+    assert report.timed_out
+    assert not report.is_complete
+    (warning,) = report.warnings
+    assert warning.code == "UMB608"
+    assert "example.test/hold" in warning.why
+
+
+def test_without_waiting_the_request_is_all(tmp_path: Path) -> None:
+    scene = bench(tmp_path)
+    scene.store.held.add(PLACE)
+    report = scene.tear_down(wait_seconds=0.0)
+    assert set(states(report).values()) == {State.REQUESTED}
+    assert report.is_complete
+    assert not report.timed_out
+
+
+def test_what_goes_already_is_followed_and_not_asked_for_again(tmp_path: Path) -> None:
+    scene = bench(tmp_path)
+    scene.store.objects[PLACE]["metadata"]["deletionTimestamp"] = "2026-11-15T11:00:00Z"
+    scene.meanwhile = lambda: scene.store.objects.pop(PLACE, None)
+    report = scene.tear_down()
+    assert scene.store.deleted == [AGENTS, CERTIFICATES]
+    assert states(report)["Namespace"] is State.GONE
+
+
+def test_a_refusal_is_a_warning_and_the_others_are_tried(tmp_path: Path) -> None:
+    scene = bench(tmp_path)
+    scene.store.faults["DELETE", AGENTS] = status_answer(403, "Forbidden", "you may not")
+    report = scene.tear_down()
+    assert states(report) == {"DaemonSet": State.REFUSED, "Secret": State.GONE, "Namespace": State.GONE}
+    assert not report.is_complete
+    assert [(warning.code, warning.why) for warning in report.warnings] == [("UMB606", "you may not")]
+
+
+def test_silence_of_the_api_in_between_is_a_warning_and_the_others_are_tried(tmp_path: Path) -> None:
+    scene = bench(tmp_path)
+    scene.store.faults["DELETE", AGENTS] = Answer(b"", stays_open=True)
+    report = scene.tear_down()
+    assert states(report)["DaemonSet"] is State.REFUSED
+    assert states(report)["Namespace"] is State.GONE
+
+
+def test_an_object_that_vanished_meanwhile_is_gone(tmp_path: Path) -> None:
+    scene = bench(tmp_path)
+    scene.store.faults["DELETE", CERTIFICATES] = status_answer(404, "NotFound")
+    del scene.store.objects[CERTIFICATES]
+    scene.store.faults["GET", CERTIFICATES] = status_answer(404, "NotFound")
+    assert scene.tear_down().is_complete
+
+
+def test_an_object_that_took_the_name_meanwhile_stays(tmp_path: Path) -> None:
+    scene = bench(tmp_path)
+    scene.store.swaps[AGENTS] = thing("another")
+    report = scene.tear_down()
+    assert states(report)["DaemonSet"] is State.GONE
+    assert scene.store.objects[AGENTS] == thing("another")
+    assert report.is_complete
+
+
+def test_a_conflict_about_an_object_that_goes_already_is_no_refusal(tmp_path: Path) -> None:
+    scene = bench(tmp_path)
+    scene.store.faults["DELETE", PLACE] = status_answer(409, "Conflict", "being terminated")
+    scene.meanwhile = lambda: scene.store.objects.pop(PLACE, None)
+    report = scene.tear_down()
+    assert states(report)["Namespace"] is State.GONE
+    assert scene.seconds > 0
+    assert report.is_complete
+
+
+def test_an_api_that_restarts_while_we_wait_is_asked_again(tmp_path: Path) -> None:
+    scene = bench(tmp_path)
+    scene.store.held.add(PLACE)
+    broken = Answer(b"starting", 200)
+
+    def happen() -> None:
+        if scene.seconds < 5:
+            scene.store.faults["GET", PLACE] = broken
+        else:
+            scene.store.faults.pop(("GET", PLACE), None)
+            scene.store.objects.pop(PLACE, None)
+
+    scene.meanwhile = happen
+    report = scene.tear_down(wait_seconds=60.0)
+    assert states(report)["Namespace"] is State.GONE
+    assert any("not known" in why for progress in scene.progress for why in progress.remaining.values())
+
+
+def test_an_api_that_never_answers_is_raised(tmp_path: Path) -> None:
+    scene = bench(tmp_path)
+    scene.store.faults["GET", AGENTS] = Answer(b"", stays_open=True)
+    with pytest.raises(ApiUnreachable):
+        scene.tear_down()
+    assert scene.store.deleted == []
+
+
+def test_a_right_that_is_missing_is_told(tmp_path: Path) -> None:
+    scene = bench(tmp_path)
+    scene.store.faults["GET", CERTIFICATES] = status_answer(403, "Forbidden", "no secrets for you")
+    report = scene.tear_down()
+    assert not report.is_complete
+    assert [warning.code for warning in report.warnings] == ["UMB607"]
+
+
+def test_a_kube_apiserver_that_still_uses_an_egress_selector_is_a_warning_alone(tmp_path: Path) -> None:
+    scene = Bench(ObjectStore(), tmp_path)
+    pod = {"metadata": {"name": "kas"}, "spec": {"containers": [{"args": ["--egress-selector-config-file=/e"]}]}}
+    scene.store.objects["/api/v1/namespaces/kube-system/pods/kas"] = pod
+    report = scene.tear_down()
+    assert [(warning.code, warning.why) for warning in report.warnings] == [("UMB609", "Pod kube-system/kas")]
+    assert report.is_complete
+
+
+@pytest.mark.parametrize("fault", [status_answer(403, "Forbidden", "no pods"), Answer(b"", stays_open=True)])
+def test_that_it_cannot_be_told_is_a_warning_alone(fault: Answer, tmp_path: Path) -> None:
+    scene = Bench(ObjectStore(), tmp_path)
+    scene.store.faults["GET", "/api/v1/namespaces/kube-system/pods"] = fault
+    report = scene.tear_down()
+    assert [warning.code for warning in report.warnings] == ["UMB609"]
+    assert "cannot be told" in report.warnings[0].what
+    assert report.is_complete
