@@ -161,3 +161,9 @@ def test_no_text_raises_as_a_time(text: str) -> None:
 def test_a_time_without_a_zone_is_utc() -> None:
     assert parse_time("2026-11-15T14:00:00") == parse_time("2026-11-15T14:00:00Z")
     assert parse_time("0001-01-01T00:00:00+23:59") is None
+
+
+def test_a_last_stage_that_failed_before_a_good_end_is_passed_over() -> None:
+    record = read(Record().start().done("cb-bootstrap").stumbles("konnectivity-cleanup").ends_well())
+    assert record.passed_over == ("konnectivity-cleanup",)
+    assert record.ended_well

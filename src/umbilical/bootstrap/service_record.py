@@ -105,14 +105,13 @@ class ServiceRecord:
     @property
     def passed_over(self) -> tuple[str, ...]:
         """Stages whose failure did not end the run, such as a lookup of the API's name; each once."""
-        following = [*self.entries[1:], None]
-        pairs = zip(self.entries, following, strict=True) if self.entries else ()
+        fatal = {at - 1 for _, at in self._fatal_failures()}
         stages = [
             entry.stage
-            for entry, after in pairs
-            if entry.phase == STAGE_END and entry.is_failure and (after is None or after.phase not in _ENDS)
+            for at, entry in enumerate(self.entries)
+            if entry.phase == STAGE_END and entry.is_failure and entry.stage and at not in fatal
         ]
-        return tuple(dict.fromkeys(stage for stage in stages if stage))
+        return tuple(dict.fromkeys(stages))
 
     @property
     def last_done(self) -> Entry | None:
