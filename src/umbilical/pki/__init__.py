@@ -1,5 +1,5 @@
-"""CERTIFICATES: make and sign. Imports nothing of ours.
+"""CERTIFICATES: make, sign, read, judge. Imports nothing of ours.
 
-Pure apart from the key material that `cryptography` draws: the time is passed in, PEM goes out as bytes, and
-writing files with the right mode is `host`'s business.
+Keys are drawn by `cryptography` or by the host's `openssl`, which a passed-in runner starts. The time is passed in
+too, and PEM goes out as bytes: writing files with the right mode is `host`'s business. Only `directory` looks at files.
 """

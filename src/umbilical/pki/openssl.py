@@ -112,7 +112,7 @@ class Openssl:
             extensions="\n".join(extensions),
             names="\n".join(names),
         )
-        self._file("openssl.cnf").write_text(text)
+        self._file("openssl.cnf").write_text(text, encoding="utf-8")
         self._file("index.txt").touch()
 
     def _request(self, key: bytes) -> None:

@@ -1,0 +1,158 @@
+"""Our reader against `cryptography`'s, over what both back ends and other authorities write."""
+
+import ipaddress
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from umbilical.pki.authority import Authority
+from umbilical.pki.bundle import decode_certificates
+from umbilical.pki.certificate import (
+    Certificate,
+    distinguished_name,
+    read_certificate,
+    read_certificates,
+    read_public_key,
+)
+from umbilical.pki.pem import BundleError, certificate_blocks
+from umbilical.pki.profiles import KeyType, client_profile, server_profile
+
+NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+DAY = timedelta(days=1)
+ADDRESSES = ["api.example.com", "10.0.0.9", "2001:db8::9", "*.apps.example.com"]
+Key = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+
+
+@pytest.fixture(scope="module", params=list(KeyType), ids=lambda key_type: key_type.value)
+def key_type(request: pytest.FixtureRequest) -> KeyType:
+    found = request.param
+    assert isinstance(found, KeyType)
+    return found
+
+
+def signed(key: Key, *extensions: x509.ExtensionType, days: int = 1, name: x509.Name | None = None) -> bytes:
+    subject = name or x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "x")])
+    builder = (
+        x509.CertificateBuilder()
+        .serial_number(7)
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .not_valid_before(NOW)
+        .not_valid_after(NOW + timedelta(days=days))
+    )
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=False)
+    algorithm = None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA384()
+    return builder.sign(key, algorithm).public_bytes(serialization.Encoding.DER)
+
+
+def test_facts_are_what_the_library_reads(key_type: KeyType) -> None:
+    authority = Authority.create("signer", NOW, DAY, key_type, ["openshift"])
+    pem = authority.issue(server_profile("konnectivity-server", ADDRESSES, key_type), NOW, DAY).certificate
+    found, expected = read_certificates(pem)[0], decode_certificates(pem)[0]
+    names = expected.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    own = expected.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    above = expected.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
+    assert found.serial == expected.serial_number
+    assert (found.not_before, found.not_after) == (expected.not_valid_before_utc, expected.not_valid_after_utc)
+    assert list(found.dns_names) == names.get_values_for_type(x509.DNSName)
+    assert list(found.ip_addresses) == names.get_values_for_type(x509.IPAddress)
+    assert (found.key_identifier, found.authority_identifier) == (own.digest, above.key_identifier)
+    assert found.key.identifier == own.digest
+    assert found.key.encoded == expected.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    assert found.encoded == expected.public_bytes(serialization.Encoding.DER)
+
+
+def test_names_uses_and_strength_are_told(key_type: KeyType) -> None:
+    authority = Authority.create("signer", NOW, DAY, key_type, ["openshift"])
+    pem = authority.issue(client_profile("agent", ["group"], key_type), NOW, DAY).certificate
+    leaf, root = read_certificates(pem + authority.certificate_pem)
+    assert (leaf.common_name, leaf.issuer_name, leaf.usages) == ("agent", "signer", ("clientAuth",))
+    assert distinguished_name(leaf.subject) == "O=group, CN=agent"
+    assert (leaf.is_authority, root.is_authority) == (False, True)
+    assert (leaf.is_self_issued, root.is_self_issued) == (False, True)
+    assert leaf.key.title == {KeyType.RSA_2048: "RSA 2048", KeyType.ECDSA_P256: "ECDSA P-256"}[key_type]
+    assert (leaf.key.is_strong, leaf.is_strongly_signed, leaf.signature_hash) == (True, True, "SHA-256")
+    assert leaf.names == ()
+    assert leaf.time_left(NOW) == DAY
+
+
+def test_a_certificate_without_extensions_is_read() -> None:
+    found = read_certificate(signed(ec.generate_private_key(ec.SECP384R1())))
+    assert (found.is_authority, found.usages, found.names) == (False, (), ())
+    assert (found.key_identifier, found.authority_identifier) == (None, None)
+    assert (found.key.title, found.signature_hash) == ("ECDSA P-384", "SHA-384")
+
+
+@pytest.mark.parametrize(
+    ("key", "strong"),
+    [
+        (rsa.generate_private_key(65537, 1024), False),
+        (ec.generate_private_key(ec.SECP256K1()), False),
+        (ec.generate_private_key(ec.SECP521R1()), True),
+        (ed25519.Ed25519PrivateKey.generate(), False),
+    ],
+    ids=["RSA 1024", "secp256k1", "P-521", "Ed25519"],
+)
+def test_keys_that_fips_refuses_are_told_from_those_it_takes(key: Key, strong: bool) -> None:
+    assert read_certificate(signed(key)).key.is_strong is strong
+
+
+def test_a_life_past_2049_is_read() -> None:
+    found = read_certificate(signed(ec.generate_private_key(ec.SECP256R1()), days=10_000))
+    assert found.not_after == NOW + timedelta(days=10_000)
+
+
+def test_unknown_uses_and_name_parts_keep_their_numbers() -> None:
+    name = x509.Name([x509.NameAttribute(NameOID.EMAIL_ADDRESS, "a@b")])
+    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING, ExtendedKeyUsageOID.SERVER_AUTH])
+    found = read_certificate(signed(ec.generate_private_key(ec.SECP256R1()), usage, name=name))
+    assert found.usages == ("1.3.6.1.5.5.7.3.3", "serverAuth")
+    assert found.common_name == "1.2.840.113549.1.9.1=a@b"
+
+
+def test_alternative_names_of_other_kinds_are_passed_over() -> None:
+    names = x509.SubjectAlternativeName(
+        [x509.RFC822Name("a@b"), x509.DNSName("n"), x509.IPAddress(ipaddress.ip_address("::1"))]
+    )
+    assert read_certificate(signed(ec.generate_private_key(ec.SECP256R1()), names)).names == ("n", "::1")
+
+
+def test_a_public_key_alone_is_read() -> None:
+    authority = Authority.create("signer", NOW, DAY, KeyType.ECDSA_P256)
+    key = read_certificates(authority.certificate_pem)[0].key
+    assert read_public_key(key.encoded) == key
+    with pytest.raises(BundleError, match="no readable public key"):
+        read_public_key(key.encoded[:-1])
+
+
+BLOCK = certificate_blocks(
+    Authority.create("s", NOW, DAY, KeyType.ECDSA_P256)
+    .issue(server_profile("x", ADDRESSES, KeyType.ECDSA_P256), NOW, DAY)
+    .certificate
+)[0]
+
+
+@settings(max_examples=500)
+@given(st.integers(0, len(BLOCK) - 1), st.integers(0, 255))
+def test_a_changed_octet_gives_a_certificate_or_a_bundle_error(position: int, octet: int) -> None:
+    changed = BLOCK[:position] + bytes([octet]) + BLOCK[position + 1 :]
+    try:
+        assert isinstance(read_certificate(changed), Certificate)
+    except BundleError:
+        return
+
+
+@given(st.one_of(st.binary(max_size=200), st.integers(0, len(BLOCK) - 1).map(lambda length: BLOCK[:length])))
+def test_anything_else_is_a_bundle_error(content: bytes) -> None:
+    with pytest.raises(BundleError, match="no readable certificate"):
+        read_certificate(content)
