@@ -97,6 +97,7 @@ BROKEN: dict[str, dict[str, Any]] = {
     "arn before its version": config(source("arn:aws:s3:::bucket/key"), version="3.3.0"),
     "source as number": config(source(1)),  # type: ignore[arg-type]
     "broken append": config({"path": "/a", "append": [{"source": "data:"}]}),
+    "append of no object": config({"path": "/a", "append": ["data:,"]}),
     "compression": config(source("data:,a", compression="xz")),
     "hash too short": config(source("data:,a", verification={"hash": "sha512-00"})),
     "hash of another kind": config(source("data:,a", verification={"hash": "md5-00"})),

@@ -15,7 +15,7 @@ _SECRET_CONTENT: Final = re.compile(
     rb'|"auths?"\s*:'
     # A JSON Web Token begins so, whatever is in it.
     rb"|eyJhbGciOi"
-    rb"""|^[\s\-{]*["']?kind["']?\s*:\s*["']?Secret\b"""
+    rb"""|^[ \t\-{]*["']?kind["']?\s*:\s*["']?Secret\b"""
     # In one-line JSON the kind may stand anywhere.
     rb'|"kind"\s*:\s*"Secret"',
     re.MULTILINE,

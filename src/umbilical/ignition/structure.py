@@ -141,7 +141,8 @@ def _mode_faults(label: str, entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _file_faults(label: str, entry: Mapping[str, Any], minor: int) -> Iterator[str]:
-    yield from _type_faults(label, entry, {"contents": dict, "append": list})
+    yield from _type_faults(label, entry, {"contents": dict})
+    yield from _list_faults(label, entry, ("append",))
     contents = entry.get("contents")
     source = contents.get("source") if isinstance(contents, dict) else None
     if entry.get("overwrite") is True and source is None:
