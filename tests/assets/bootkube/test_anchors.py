@@ -61,6 +61,13 @@ def test_an_anchor_inside_a_block_is_refused_and_shown(anchor: Anchor) -> None:
         find_anchors(lines)
 
 
+def test_a_line_like_an_anchor_in_a_block_elsewhere_does_not_matter() -> None:
+    lines = _lines()
+    index = find_anchors(lines)[Anchor.END].index
+    lines[5:5] = ["if false", "then", f"    {lines[index]}", "fi"]
+    assert find_anchors(lines)[Anchor.END].index == index + 4
+
+
 @pytest.mark.parametrize("anchor", [Anchor.RENDER_COMMAND, Anchor.CONFIG_COPY])
 @pytest.mark.parametrize("indent", ["", "\t", "        "])
 def test_an_anchor_that_stands_in_a_block_may_have_any_indentation(anchor: Anchor, indent: str) -> None:

@@ -106,7 +106,7 @@ def find_anchors(lines: Sequence[str]) -> dict[Anchor, Sighting]:
     """
     found = {}
     for seen in search(lines):
-        if len(seen.matches) != 1 or seen.lookalikes:
+        if len(seen.matches) != 1:
             raise _not_once(seen, lines)
         index = seen.matches[0]
         found[seen.anchor] = Sighting(seen.anchor, index, lines[index])
