@@ -3,11 +3,11 @@
 import dataclasses
 import ipaddress
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from umbilical.checks.check import Check, Finding, Verdict, failed, judge, passed, skipped, warned
 from umbilical.cli.pki_text import moment, span
@@ -44,7 +44,8 @@ class Question:
         return self.facts.leaves[role]
 
 
-Judge = Callable[[Question], Verdict]
+class LeafJudge(Protocol):
+    def __call__(self, question: Question, role: Role) -> Verdict: ...
 
 
 def findings(question: Question) -> list[Finding]:
@@ -86,7 +87,7 @@ def _authority_checks() -> Iterable[Check[Question]]:
             "ca.key",
             "ca.key, if it is here, belongs to ca.crt and is its owner's alone",
             "whoever reads it can be any agent and any server",
-            "chmod 600 ca.key; better, keep it elsewhere",
+            "chmod 600 DIR/ca.key; better, keep it elsewhere",
             _authority_key,
         ),
         Check(
@@ -100,64 +101,11 @@ def _authority_checks() -> Iterable[Check[Question]]:
 
 
 def _leaf_checks(role: Role) -> Iterable[Check[Question]]:
-    name = role.value
-    yield Check(
-        f"{name}.file",
-        f"{name}.crt holds a certificate",
-        f"the {name} cannot start without it",
-        f"umbilical pki issue --dir DIR --kind {name}",
-        partial(_leaf_file, role=role),
-    )
-    yield Check(
-        f"{name}.key",
-        f"{name}.key belongs to {name}.crt",
-        f"the {name} stops at start, or keeps what it had before",
-        f"{_ROTATE} --only {name}",
-        partial(_leaf_key, role=role),
-    )
-    yield Check(
-        f"{name}.mode",
-        f"{name}.key is its owner's alone",
-        f"whoever reads it can pass as the {name}",
-        f"chmod 600 {name}.key",
-        partial(_leaf_mode, role=role),
-    )
-    yield Check(
-        f"{name}.chain",
-        f"{name}.crt was signed by an authority of ca.crt",
-        "the other side ends the handshake: unknown authority",
-        f"{_ROTATE} --only {name}; for another CA, join both in ca.crt",
-        partial(_leaf_chain, role=role),
-    )
-    yield Check(
-        f"{name}.usage",
-        f"{name}.crt is made for this use ({role.usage})",
-        "the other side ends the handshake: unsuitable purpose",
-        f"umbilical pki issue --dir DIR --kind {name} --overwrite",
-        partial(_leaf_usage, role=role),
-    )
-    yield Check(
-        f"{name}.time",
-        f"{name}.crt is valid for long enough",
-        "from its end on, no new connection is accepted",
-        f"{_ROTATE} --only {name}; clocks that differ: date -u",
-        partial(_leaf_time, role=role),
-    )
-    yield Check(
-        f"{name}.strength",
-        f"{name}.crt suits FIPS: RSA 2048 or P-256, SHA-256",
-        "a host in FIPS mode refuses it in every handshake",
-        f"{_ROTATE} --only {name}",
-        partial(_leaf_strength, role=role),
-    )
+    for suffix, title, why, fix, judge_leaf in _LEAF_CHECKS:
+        told, reason, remedy = (text.format(role=role.value, usage=role.usage) for text in (title, why, fix))
+        yield Check(f"{role.value}.{suffix}", told, reason, remedy, partial(judge_leaf, role=role))
     if role is Role.SERVER:
-        yield Check(
-            "server.names",
-            "server.crt names every address that agents dial",
-            "agents end the handshake: the certificate is another host's",
-            "umbilical pki issue --dir DIR --kind server --overwrite --address ADDRESS …",
-            _server_names,
-        )
+        yield _NAMES
 
 
 def _authority_file(question: Question) -> Verdict:
@@ -285,6 +233,64 @@ def _connection(question: Question) -> Verdict:
     return failed("; ".join(refused)) if refused else passed(", ".join(results))
 
 
+_LEAF_CHECKS: Final[tuple[tuple[str, str, str, str, LeafJudge], ...]] = (
+    (
+        "file",
+        "{role}.crt holds a certificate",
+        "the {role} cannot start without it",
+        "umbilical pki issue --dir DIR --kind {role}",
+        _leaf_file,
+    ),
+    (
+        "key",
+        "{role}.key belongs to {role}.crt",
+        "the {role} stops at start, or keeps what it had before",
+        f"{_ROTATE} --only {{role}}",
+        _leaf_key,
+    ),
+    (
+        "mode",
+        "{role}.key is its owner's alone",
+        "whoever reads it can pass as the {role}",
+        "chmod 600 DIR/{role}.key",
+        _leaf_mode,
+    ),
+    (
+        "chain",
+        "{role}.crt was signed by an authority of ca.crt",
+        "the other side ends the handshake: unknown authority",
+        f"{_ROTATE} --only {{role}}; for another CA, join both in ca.crt",
+        _leaf_chain,
+    ),
+    (
+        "usage",
+        "{role}.crt is made for this use ({usage})",
+        "the other side ends the handshake: unsuitable purpose",
+        "umbilical pki issue --dir DIR --kind {role} --overwrite",
+        _leaf_usage,
+    ),
+    (
+        "time",
+        "{role}.crt is valid for long enough",
+        "from its end on, no new connection is accepted",
+        f"{_ROTATE} --only {{role}}; clocks that differ: date -u",
+        _leaf_time,
+    ),
+    (
+        "strength",
+        "{role}.crt suits FIPS: RSA 2048 or P-256, SHA-256",
+        "a host in FIPS mode refuses it in every handshake",
+        f"{_ROTATE} --only {{role}}",
+        _leaf_strength,
+    ),
+)
+_NAMES: Final = Check(
+    "server.names",
+    "server.crt names every address that agents dial",
+    "agents end the handshake: the certificate is another host's",
+    "umbilical pki issue --dir DIR --kind server --overwrite --address ADDRESS …",
+    _server_names,
+)
 _HANDSHAKE: Final = Check(
     "handshake.mutual",
     "an agent and the server accept each other in a TLS handshake",

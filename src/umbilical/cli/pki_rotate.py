@@ -56,6 +56,8 @@ def _renew_leaves(options: dict[str, Any]) -> int:
     write_directory(folder, files, overwrite=True)
     left = authority.lifetime(now, ttl)
     click.echo(f"renewed {', '.join(files)} in {folder}: {span(left)}, until {moment(now + left)}", err=True)
+    if left < ttl:
+        click.echo(f"for longer lives renew the signer: umbilical pki rotate --dir {folder} --signer", err=True)
     click.echo(
         "next: copy them to where they are used; umbilical's server and agents reload them by themselves", err=True
     )
