@@ -1,5 +1,6 @@
 """Every platform that an installer knows is here, under the names that the facts give its rule."""
 
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -65,6 +66,14 @@ def test_leftovers_can_be_listed_and_removed_without_knowing_more_than_the_clust
     commands = platform_of(name).leftovers(Request("ci"))
     assert commands.show
     assert commands.close
+
+
+def test_the_document_has_every_platform_with_its_rule(repository: Path) -> None:
+    rows = [line.split(" | ") for line in (repository / "docs" / "firewall.md").read_text().splitlines()]
+    told = {name.strip("| "): cells[0] for name, *cells in rows if cells for name in name.split(", ")}
+    assert set(PLATFORMS) <= set(told)
+    for name, platform in PLATFORMS.items():
+        assert platform.rule in told[name], name
 
 
 @pytest.mark.parametrize("name", PLATFORMS)
