@@ -135,10 +135,11 @@ def test_the_paths_of_kubernetes_agree_with_each_other() -> None:
         kubernetes(),
         for_shape(Shape.OPENSHIFT, host_network=True),
         for_shape(Shape.OPENSHIFT, namespace="default"),
+        for_shape(Shape.OPENSHIFT, node_ip=ipaddress.ip_address("::")),
         for_shape(Shape.OPENSHIFT, node_ip=ipaddress.ip_address("fd00::1%'; reboot")),
         for_shape(Shape.OPENSHIFT, machine_networks=(ipaddress.ip_network("fd00::1%; reboot/128"),)),
     ],
-    ids=["no-manifest", "host-network", "foreign-namespace", "zone", "zone-of-a-network"],
+    ids=["no-manifest", "host-network", "foreign-namespace", "no-address", "zone", "zone-of-a-network"],
 )
 def test_what_cannot_work_on_a_bootstrap_node_is_refused(spec: TunnelSpec) -> None:
     with pytest.raises(AssetError) as fault:

@@ -95,6 +95,8 @@ def _check(spec: TunnelSpec) -> None:
     if any("%" in str(place) for place in (spec.node_ip, *spec.machine_networks)):
         # It may hold any character, and these texts go into a script.
         raise _contradiction("an address has a zone, which means something on one machine only", "leave %ZONE out")
+    if spec.node_ip is not None and (spec.node_ip.is_unspecified or spec.node_ip.is_multicast):
+        raise _contradiction(f"no agent can dial {spec.node_ip}", "give the address of one machine: --node-ip ADDRESS")
     if spec.namespace in _FOREIGN_NAMESPACES:
         why = f"the namespace goes with the tunnel, and {spec.namespace} must stay"
         raise _contradiction(why, "give a namespace of its own: --namespace NAME")
