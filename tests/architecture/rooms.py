@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -71,6 +72,7 @@ def parse(path: Path) -> Module:
     return Module(path, ast.parse(path.read_text(), str(path)))
 
 
+@cache
 def modules() -> list[Module]:
-    """Return every module of the package, in the order of their paths."""
+    """Return every module of the package, in the order of their paths; parsed once, since every rule asks."""
     return [parse(path) for path in sorted(PACKAGE.rglob("*.py"))]
