@@ -72,7 +72,7 @@ def test_the_installers_shape_has_all_eight_files_with_their_modes(names: Any) -
 
 def test_a_shared_namespace_is_not_made() -> None:
     assert OWN.namespace not in render(for_shape(Shape.SEED))
-    assert OWN.namespace in render(for_shape(Shape.SEED, namespace="tunnel"))
+    assert OWN.namespace not in render(for_shape(Shape.OPENSHIFT, namespace="kube-system"))
 
 
 def test_the_planned_shape_speaks_http_connect_from_kube_system() -> None:
@@ -135,11 +135,20 @@ def test_the_paths_of_kubernetes_agree_with_each_other() -> None:
         kubernetes(),
         for_shape(Shape.OPENSHIFT, host_network=True),
         for_shape(Shape.OPENSHIFT, namespace="default"),
+        for_shape(Shape.SEED, namespace="tunnel"),
         for_shape(Shape.OPENSHIFT, node_ip=ipaddress.ip_address("::")),
         for_shape(Shape.OPENSHIFT, node_ip=ipaddress.ip_address("fd00::1%'; reboot")),
         for_shape(Shape.OPENSHIFT, machine_networks=(ipaddress.ip_network("fd00::1%; reboot/128"),)),
     ],
-    ids=["no-manifest", "host-network", "foreign-namespace", "no-address", "zone", "zone-of-a-network"],
+    ids=[
+        "no-manifest",
+        "host-network",
+        "foreign-namespace",
+        "seed-elsewhere",
+        "no-address",
+        "zone",
+        "zone-of-a-network",
+    ],
 )
 def test_what_cannot_work_on_a_bootstrap_node_is_refused(spec: TunnelSpec) -> None:
     with pytest.raises(AssetError) as fault:

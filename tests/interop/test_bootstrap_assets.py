@@ -67,9 +67,12 @@ TREES: Final = {
     "openshift": render(for_shape(Shape.OPENSHIFT, **FIXED), certificates=CERTIFICATES),
     "openshift-shared": render(for_shape(Shape.OPENSHIFT, namespace="kube-system", **FIXED), certificates=CERTIFICATES),
     "seed": render(for_shape(Shape.SEED, **FIXED), certificates=CERTIFICATES),
-    "seed-own": render(for_shape(Shape.SEED, namespace="seed-own", **FIXED), certificates=CERTIFICATES),
-    "seed-pod-network": render(
-        for_shape(Shape.SEED, namespace="seed-pods", host_network=False, **FIXED), certificates=CERTIFICATES
+    "seed-pod-network": render(for_shape(Shape.SEED, host_network=False, **FIXED), certificates=CERTIFICATES),
+    "kubernetes-own": render_kubernetes(
+        for_shape(Shape.KUBERNETES, namespace="tunnel", **FIXED), KUBE_APISERVER, CERTIFICATES
+    ),
+    "kubernetes-pod-network": render_kubernetes(
+        for_shape(Shape.KUBERNETES, namespace="tunnel-pods", host_network=False, **FIXED), KUBE_APISERVER, CERTIFICATES
     ),
     "kubernetes": render_kubernetes(for_shape(Shape.KUBERNETES, **FIXED), KUBE_APISERVER, CERTIFICATES),
 }

@@ -58,7 +58,7 @@ def tunnel_specs(draw: st.DrawFn, *shapes: Shape) -> TunnelSpec:
         shape,
         **{
             "mode": draw(st.sampled_from(Mode)),
-            "namespace": draw(st.just("kube-system") | _NAMESPACES),
+            "namespace": "kube-system" if shape is Shape.SEED else draw(st.just("kube-system") | _NAMESPACES),
             "host_network": shape is not Shape.OPENSHIFT and draw(st.booleans()),
             "socket_directory": base + draw(_SUBDIRECTORIES),
             "image": draw(st.none() | _IMAGES),

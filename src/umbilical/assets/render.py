@@ -92,6 +92,9 @@ def _check(spec: TunnelSpec) -> None:
     if spec.shape is Shape.OPENSHIFT and spec.host_network:
         why = "the agents' service account may use no SCC that allows the host network, so no pod would be made"
         raise _contradiction(why, "leave --host-network out, or take --shape seed")
+    if spec.shape is Shape.SEED and spec.owns_namespace:
+        why = "this shape lives in kube-system, where no SCC is applied and the host network is free"
+        raise _contradiction(why, "leave --namespace out, or take --shape openshift")
     if any("%" in str(place) for place in (spec.node_ip, *spec.machine_networks)):
         # It may hold any character, and these texts go into a script.
         raise _contradiction("an address has a zone, which means something on one machine only", "leave %ZONE out")

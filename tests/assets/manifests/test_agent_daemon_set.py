@@ -48,10 +48,13 @@ def test_only_the_planned_shape_uses_the_hosts_network_and_resolver() -> None:
     assert (seed["hostNetwork"], seed["dnsPolicy"]) == (True, "Default")
 
 
-def test_on_openshift_the_scc_chooses_the_user_and_where_there_is_none_we_do() -> None:
-    for spec in (for_shape(Shape.OPENSHIFT), for_shape(Shape.SEED, host_network=False)):
-        assert set(pod(spec)["securityContext"]) == {"runAsNonRoot", "seccompProfile"}
-    for spec in (for_shape(Shape.SEED), for_shape(Shape.KUBERNETES), for_shape(Shape.KUBERNETES, host_network=False)):
+def test_where_an_scc_chooses_the_user_we_do_not() -> None:
+    assert set(pod(for_shape(Shape.OPENSHIFT))["securityContext"]) == {"runAsNonRoot", "seccompProfile"}
+    for spec in (
+        for_shape(Shape.SEED),
+        for_shape(Shape.OPENSHIFT, namespace="kube-system"),
+        for_shape(Shape.KUBERNETES),
+    ):
         context = pod(spec)["securityContext"]
         assert context["runAsUser"] == context["fsGroup"] != 0
 

@@ -45,8 +45,9 @@ def _pod(spec: TunnelSpec) -> dict[str, Any]:
 
 def _pod_security(spec: TunnelSpec) -> dict[str, Any]:
     context: dict[str, Any] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-    if spec.shape is not Shape.KUBERNETES and not spec.host_network:
-        # restricted-v2 assigns user and fsGroup out of the namespace's range and refuses pods that ask for others.
+    if spec.shape is not Shape.KUBERNETES and spec.owns_namespace:
+        # No SCC is applied in kube-system. Elsewhere restricted-v2 assigns user and fsGroup out of the namespace's
+        # range, and refuses pods that ask for others.
         return context
     return {**context, "runAsUser": USER_ID, "runAsGroup": USER_ID, "fsGroup": USER_ID}
 
