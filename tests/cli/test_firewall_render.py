@@ -59,6 +59,12 @@ def test_sources_narrow_what_machine_networks_allow(capfd: pytest.CaptureFixture
     assert [source["value"] for source in sources] == ["10.0.0.4/32"]
 
 
+def test_a_network_that_is_named_twice_is_one_rule(capfd: pytest.CaptureFixture[str]) -> None:
+    twice = ("--machine-network", "10.0.0.0/16") * 2
+    _, out, _ = _run(capfd, "--platform", "openstack-upi", "--infra-id", "ci", *twice, "-o", "json")
+    assert len(json.loads(out)["rules"]) == 1
+
+
 def test_another_port_reaches_every_line(capfd: pytest.CaptureFixture[str]) -> None:
     _, out, _ = _run(capfd, "--platform", "azure", "--infra-id", "ci", "--port", "9191", "-o", "terraform")
     [resource] = hcl2.loads(out)["resource"]

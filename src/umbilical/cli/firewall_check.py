@@ -49,7 +49,10 @@ def target(text: str) -> ListenAddress:
 def check(
     place: ListenAddress, ca: Path | None, cert: Path | None, key: Path | None, timeout: float, output: str
 ) -> int:
-    """Try the server's port for agents from this machine: TCP, TLS, names, expiry, and who is let in."""
+    """Try the port for agents from this machine.
+
+    TCP, then TLS: the certificate's names and expiry, and whether the server takes a stranger for an agent.
+    """
     from datetime import UTC, datetime
 
     from umbilical.bootstrap.probe import TlsFiles, probe

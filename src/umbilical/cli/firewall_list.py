@@ -35,7 +35,10 @@ _LABEL_WIDTH: Final = 12
 def list_platforms(
     platform: str | None, leftovers: bool, infra_id: str, port: int, release: str | None, output: str
 ) -> int:
-    """Say which rule each platform needs for agents, who makes it, who removes it, and where it is left behind."""
+    """Say what each platform needs and who removes it.
+
+    From where agents must be let in, who makes the rule, and where it is left behind.
+    """
     if leftovers and platform is None:
         raise click.UsageError("--leftovers needs --platform: names and programs differ")
     if leftovers:

@@ -30,16 +30,29 @@ _DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 @click.option("--platform", "platform_name", metavar="NAME", help="As `umbilical firewall list` names it.")
 @click.option("--dir", "directory", type=_DIRECTORY, help="An install directory: it knows platform, id and networks.")
 @click.option("--infra-id", metavar="ID", help="The cluster's infra id, from metadata.json.")
-@click.option("--machine-network", "networks", metavar="CIDR", multiple=True, help="A network that nodes are in.")
-@click.option("--source", "sources", metavar="CIDR", multiple=True, help="Nodes' addresses, where those are narrower.")
+@click.option(
+    "--machine-network",
+    "networks",
+    metavar="CIDR",
+    multiple=True,
+    help="A network that nodes are in; may be given again.",
+)
+@click.option(
+    "--source", "sources", metavar="CIDR", multiple=True, help="Nodes' own addresses instead; may be given again."
+)
 @click.option("--port", type=int, default=DEFAULT_PORT, show_default=True, help="The server's port for agents.")
 @click.option("--release", metavar="4.NN", help="The installer's release: names and lifetimes differ.")
-@click.option("-o", "--output", type=click.Choice([form.value for form in Form]), help="The form; the first that fits.")
+@click.option(
+    "-o", "--output", type=click.Choice([form.value for form in Form]), help="The form; else the first that fits."
+)
 @click.option("--close", "closing", is_flag=True, help="Write what takes the rule away again.")
 @click.option("--apply", "applying", is_flag=True, help="With --dir: change the manifest instead of showing how.")
 @click.option("--out", type=FILE, help="Write to this new file instead of standard output.")
 def render(**options: Any) -> int:
-    """Write the rule that lets agents reach the bootstrap machine, from the narrowest source the platform can name."""
+    """Write the rule in a form that the platform takes.
+
+    It lets agents reach the bootstrap machine, from the narrowest source that the platform can name.
+    """
     install = _install_dir(options["directory"])
     platform = platform_of(_platform_name(options["platform_name"], install))
     request = _request(options, platform, install)
@@ -75,8 +88,9 @@ def _platform_name(given: str | None, install: "InstallDir | None") -> str:
 def _request(options: dict[str, Any], platform: Platform, install: "InstallDir | None") -> Request:
     if options["sources"] and platform.names_nodes:
         why = f"{platform.name} names nodes by {platform.source}, which is narrower than any network"
-        raise unusable("source", options["sources"][0], why)
-    given = tuple(parse_network(text) for text in options["sources"] or options["networks"])
+        raise unusable("source", options["sources"][0], why, "leave --source out")
+    # The same network twice would be two rules, the second of which a cloud refuses.
+    given = tuple(dict.fromkeys(parse_network(text) for text in options["sources"] or options["networks"]))
     release = None if options["release"] is None else parse_release(options["release"])
     infra_id, networks = options["infra_id"], given
     if install is not None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from umbilical.assets.errors import AssetError
-from umbilical.assets.spec import PORT_RANGE, RESERVED_PORTS, IpNetwork
+from umbilical.assets.spec import PORT_RANGE, RESERVED_PORTS, IpNetwork, TunnelSpec
 
-DEFAULT_PORT: Final = 8091
+DEFAULT_PORT: Final = TunnelSpec.agent_port
 # Letters, digits and hyphens only: the id becomes part of shell lines, Terraform, YAML and names of cloud resources.
 # The installer's own are at most 27 long; the longest name made of one here must stay below the clouds' 63.
 INFRA_ID: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
@@ -101,5 +101,5 @@ def parse_network(text: str) -> IpNetwork:
         raise unusable("source", text, str(error)) from None
 
 
-def unusable(field: str, value: object, why: str) -> AssetError:
-    return AssetError("UMB160", f"{field} {value!r} cannot be used", why, "umbilical firewall render --help")
+def unusable(field: str, value: object, why: str, remedy: str = "umbilical firewall render --help") -> AssetError:
+    return AssetError("UMB160", f"{field} {value!r} cannot be used", why, remedy)
