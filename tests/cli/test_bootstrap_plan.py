@@ -39,7 +39,7 @@ def test_a_plan_tells_the_port_the_order_and_the_day(config: Path, capsys: pytes
     assert run(["bootstrap", "plan", str(config), "--agent-port", "9123"]) == 0
     shown = capsys.readouterr().out
     assert "Needs TCP 9123 from every node to the bootstrap node on aws" in shown
-    assert "umbilical firewall render --platform aws" in shown
+    assert "umbilical firewall render --platform aws --machine-network 10.0.0.0/16 --port 9123\n" in shown
     steps = ["create manifests", "create ignition-configs", "patch", "create cluster"]
     order = shown[shown.index("Order:") :]
     assert sorted(steps, key=order.index) == steps
@@ -82,6 +82,7 @@ def test_an_install_directory_gives_file_platform_and_warnings(
     assert run(["bootstrap", "plan", "--dir", str(tmp_path)]) == 0
     captured = capsys.readouterr()
     assert "on vsphere" in captured.out
+    assert f"umbilical firewall render --dir {tmp_path}\n" in captured.out
     assert "warning: install-config.yaml is newer than bootstrap.ign" in captured.err
 
 

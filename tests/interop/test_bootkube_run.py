@@ -13,7 +13,7 @@ from tests.support.bootkube_node import AT_CREATION, BootkubeNode
 from tests.support.bootstrap_corpus import Case
 from tests.support.scratch_node import ScratchNode
 
-from umbilical.assets.bootkube.patch import patch
+from umbilical.assets.bootkube.patch import patch, undo
 from umbilical.assets.names import OWN, STAGES, STATIC_POD
 from umbilical.assets.spec import Shape, TunnelSpec, for_shape
 from umbilical.host.netns import Namespace, Network
@@ -181,6 +181,26 @@ def test_the_planned_shape_runs_too(tmp_path: Path, bootstrap_host: Namespace) -
     ended = node.run()
     assert ended.exit_code == 0, ended.stderr
     _assert_finished(node, IPV4)
+
+
+def test_an_undone_script_runs_as_if_nothing_had_been(tmp_path: Path, bootstrap_host: Namespace) -> None:
+    undone = undo(patch(Document(Case("4.20").content()), OPENSHIFT).document)
+    node = BootkubeNode(ScratchNode(tmp_path / "node", bootstrap_host), undone.content)
+    ended = node.run()
+    assert ended.exit_code == 0, ended.stderr
+    assert node.node.read("/etc/kubernetes/bootstrap-configs/kube-apiserver-config.yaml") == ""
+    assert [call for call in node.node.calls() if "delete" in call or "network-proxy" in call] == []
+    assert set(node.stages()).isdisjoint(STAGES)
+
+
+def test_the_built_in_tunnel_of_the_corpus_runs_through_the_same_stages(
+    tmp_path: Path, bootstrap_host: Namespace
+) -> None:
+    node = BootkubeNode(ScratchNode(tmp_path / "node", bootstrap_host), Case("5.1", native="on").content())
+    ended = node.run()
+    assert ended.exit_code == 0, ended.stderr
+    assert [stage for stage in node.stages() if stage in STAGES] == list(STAGES)
+    assert _objects(node, f"{AT_CREATION}/manifests")["konnectivity-agent-daemonset"]["kind"] == "DaemonSet"
 
 
 def _installers_stages(case: Case, tmp_path: Path, namespace: Namespace) -> list[str]:

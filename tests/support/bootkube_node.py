@@ -35,7 +35,7 @@ if [ -n "${{output}}" ]; then
     echo "kind: Pod" >"${{output}}/bootstrap-manifests/${{output##*/}}-pod.yaml"
 fi
 if [ -n "${{config}}" ]; then
-    cat "${{override}}" >"${{config}}"
+    cat "${{override:-/dev/null}}" >"${{config}}"
 fi
 case "$*" in
     *" image "*) echo "{IMAGE}" ;;
@@ -43,7 +43,7 @@ case "$*" in
         mkdir -p {AT_CREATION}
         cp -a --no-clobber /opt/openshift/manifests {AT_CREATION}/
         cp -a --no-clobber /etc/kubernetes {AT_CREATION}/
-        cp -a --no-clobber /opt/openshift/umbilical {AT_CREATION}/
+        [ ! -d /opt/openshift/umbilical ] || cp -a --no-clobber /opt/openshift/umbilical {AT_CREATION}/
         ;;
 esac
 """

@@ -119,7 +119,7 @@ def _tell(source: BootstrapFile, target: Path, planned: "Plan", is_bash_checked:
     for note in planned.notes():
         click.echo(f"note: {note}", err=True)
     click.echo(f"wrote {target}" if not planned.changes_nothing else f"{target} is as it should be", err=True)
-    for line in needed_port(planned):
+    for line in needed_port(planned, source):
         click.echo(line, err=True)
     print_warnings(source)
 

@@ -50,23 +50,33 @@ def plan(
 
         click.echo(json.dumps(plan_value(planned), indent=2))
     else:
-        for line in _plan_lines(planned):
+        for line in _plan_lines(planned, source):
             click.echo(line)
     print_warnings(source)
 
 
-def needed_port(planned: "Plan") -> list[str]:
+def needed_port(planned: "Plan", source: BootstrapFile) -> list[str]:
     """Say which way must be open, and who can write the rule down."""
     where = f" on {planned.platform}" if planned.platform else ""
-    option = f" --platform {planned.platform}" if planned.platform else ""
-    port = planned.spec.agent_port
     return [
-        f"Needs TCP {port} from every node to the bootstrap node{where}",
-        f"  next: umbilical firewall render{option}",
+        f"Needs TCP {planned.spec.agent_port} from every node to the bootstrap node{where}",
+        f"  next: umbilical firewall render {' '.join(_firewall_options(planned, source))}",
     ]
 
 
-def _plan_lines(planned: "Plan") -> Iterator[str]:
+def _firewall_options(planned: "Plan", source: BootstrapFile) -> Iterator[str]:
+    from umbilical.assets.spec import TunnelSpec
+
+    if source.install_dir is not None:
+        yield f"--dir {source.install_dir.path}"
+    else:
+        yield f"--platform {planned.platform or 'NAME'}"
+        yield from (f"--machine-network {network}" for network in planned.spec.machine_networks)
+    if planned.spec.agent_port != TunnelSpec.agent_port:
+        yield f"--port {planned.spec.agent_port}"
+
+
+def _plan_lines(planned: "Plan", source: BootstrapFile) -> Iterator[str]:
     width = max((len(change.path) for change in planned.changes), default=0)
     for change in planned.changes:
         count = f"({change.lines})"
@@ -80,7 +90,8 @@ def _plan_lines(planned: "Plan") -> Iterator[str]:
         f" {kibibytes(planned.size_before)} -> {kibibytes(planned.size_after)}; bootkube.sh as in {planned.release}"
     )
     yield from (f"Note: {note}" for note in planned.notes())
-    yield from needed_port(planned)
+    yield f"Agents dial {planned.address}"
+    yield from needed_port(planned, source)
     yield from ORDER
 
 

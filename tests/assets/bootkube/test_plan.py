@@ -1,4 +1,5 @@
 import json
+from ipaddress import ip_address
 
 from tests.support.bootstrap_corpus import Case, bootstrap_config
 
@@ -32,6 +33,13 @@ def test_a_plan_tells_where_the_lines_go_and_what_it_costs() -> None:
     assert plan.notes() == []
 
 
+def test_a_plan_says_what_agents_dial() -> None:
+    assert _plan(Case("4.18")).address == "the node's IPv4 address in 10.0.0.0/16, found when it boots"
+    assert _plan(Case("4.18", ipv6=True)).address.startswith("the node's IPv6 address in fd2e:")
+    fixed = SPEC.replace(node_ip=ip_address("10.0.0.9"))
+    assert patch(Document(bootstrap_config()), fixed).plan.address == "10.0.0.9"
+
+
 def test_a_plan_for_a_patched_config_tells_only_what_differs() -> None:
     once = patch(Document(bootstrap_config()), SPEC).document
     same = patch(once, SPEC).plan
@@ -49,6 +57,8 @@ def test_a_plan_is_json_with_stable_names() -> None:
     assert value["profile"] == "native-off"
     assert value["platform"] == "aws"
     assert value["agentPort"] == 8091
+    assert value["nodeIP"] is None
+    assert value["machineNetworks"] == ["10.0.0.0/16"]
     assert value["changes"][0].keys() == {"sign", "path", "lines", "why"}
     assert value["insertions"][0].keys() == {"anchor", "beforeLine", "text", "why"}
     assert len(value["notes"]) == 1

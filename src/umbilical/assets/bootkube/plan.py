@@ -54,6 +54,15 @@ class Plan:
     def count(self, sign: str) -> int:
         return sum(change.sign == sign for change in self.changes)
 
+    @property
+    def address(self) -> str:
+        """Say what agents dial, in words."""
+        if self.spec.node_ip is not None:
+            return str(self.spec.node_ip)
+        networks = ", ".join(str(network) for network in self.spec.machine_networks)
+        where = f" in {networks}" if networks else ""
+        return f"the node's IPv{self.spec.family} address{where}, found when it boots"
+
     def notes(self) -> list[str]:
         """Say in a line each what the user should know before applying it."""
         return list(_notes(self))
@@ -95,7 +104,12 @@ def plan_value(plan: Plan) -> dict[str, Any]:
         ],
         "bytesBefore": plan.size_before,
         "bytesAfter": plan.size_after,
+        "shape": plan.spec.shape.value,
+        "mode": plan.spec.mode.value,
+        "namespace": plan.spec.namespace,
         "agentPort": plan.spec.agent_port,
+        "nodeIP": str(plan.spec.node_ip) if plan.spec.node_ip is not None else None,
+        "machineNetworks": [str(network) for network in plan.spec.machine_networks],
         "notes": plan.notes(),
     }
 
