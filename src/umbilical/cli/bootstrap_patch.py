@@ -1,6 +1,5 @@
 """`umbilical bootstrap patch`: puts the tunnel into an installer's bootstrap.ign, and proves it before writing."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +18,7 @@ from umbilical.cli.bootstrap_file import (
 )
 from umbilical.cli.bootstrap_options import spec_from, spec_options
 from umbilical.cli.bootstrap_plan import needed_port
+from umbilical.cli.terminal import has_unicode
 from umbilical.fault import Fault
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _bash_complaint(script: bytes) -> str | None:
 
 def _tell(source: BootstrapFile, target: Path, planned: "Plan", is_bash_checked: bool) -> None:
     """Sum up on standard error; there is no data for standard output."""
-    mark = "✓" if (sys.stderr.encoding or "").lower().startswith("utf") else "[ok]"
+    mark = "✓" if has_unicode() else "[ok]"
     sizes = f"{kibibytes(planned.size_before)} -> {kibibytes(planned.size_after)}"
     facts = [f"bootkube.sh of {planned.release} recognised", _changes(planned), "verified"]
     click.echo("  ".join(f"{mark} {fact}" for fact in facts) + f"  {sizes}", err=True)
