@@ -77,3 +77,15 @@ def test_many_sightings_are_told_by_the_first_and_the_last() -> None:
     for line in range(4, 10):
         sighting.add(Evidence("b.log", line, "next"))
     assert str(sighting) == 'a.log:3 "first"\n7 lines like it, the last at b.log:9'
+
+
+def test_a_line_that_was_made_to_be_slow_is_not() -> None:
+    """Quadratic patterns would take hours on this: only what is around the needle is tried."""
+    slow = Signature("slow", re.compile(""), (b"needle",), re.compile(rb"a.*b.*needle.*c.*d"))
+    content = b"a" * 30_000 + b"b" * 30_000 + b"needle" + b"c" * 60_000 + b"\n"
+    assert list(search("a.log", io.BytesIO(content), (slow,))) == []
+
+
+def test_the_second_needle_is_tried_when_the_first_does_not_fit() -> None:
+    either = Signature("either", re.compile(""), (b"one", b"two"), re.compile(rb"two!"))
+    assert [name for name, _ in search("a", io.BytesIO(b"one" + b" " * 5000 + b"two!"), (either,))] == ["either"]

@@ -15,6 +15,9 @@ BLOCK_BYTES: Final = 1 << 18
 MAX_LINE_BYTES: Final = 1 << 16
 # How much of a line is shown on either side of what was found in it.
 MARGIN: Final = 140
+# How far from a needle a pattern is tried. Refusals by SCCs are the longest lines of all.
+BEFORE: Final = 1024
+AFTER: Final = 2048
 _SECRET: Final = re.compile(r"(?i)(bearer\s+|(?:token|password|secret)=)[^\s\"',;\\]+")
 
 
@@ -40,8 +43,14 @@ class Signature:
     needles: tuple[bytes, ...]
     pattern: re.Pattern[bytes]
 
-    def find(self, line: bytes) -> re.Match[bytes] | None:
-        return self.pattern.search(line) if any(needle in line for needle in self.needles) else None
+    def find(self, line: bytes) -> tuple[int, int] | None:
+        """Return where the pattern fits. Only what is around a needle is looked at: lines can be made to be slow."""
+        for needle in self.needles:
+            at = line.find(needle)
+            match = self.pattern.search(line, max(0, at - BEFORE), at + AFTER) if at >= 0 else None
+            if match is not None:
+                return match.span()
+        return None
 
 
 class Sighting:
@@ -66,9 +75,9 @@ def search(path: str, stream: Readable, signatures: Sequence[Signature]) -> Iter
     needles = sorted({needle for signature in signatures for needle in signature.needles})
     for number, line in _lines(stream, needles):
         for signature in signatures:
-            match = signature.find(line)
-            if match is not None:
-                yield signature.name, Evidence(path, number, excerpt(line, match.span()))
+            span = signature.find(line)
+            if span is not None:
+                yield signature.name, Evidence(path, number, excerpt(line, span))
 
 
 def excerpt(line: bytes, span: tuple[int, int] = (0, 0)) -> str:

@@ -63,7 +63,7 @@ def _signature(name: str, where: str, *needles: str, pattern: str = "") -> Signa
 # An entry of the record holds the journal's last lines, so a copy of the records alone can be enough.
 _STAGES: Final = f"{_JOURNAL}|{_BOOTKUBE_RECORD}"
 _BOTH_ENDS: Final = f"{_AGENT}|{_SERVER}"
-_FAILED_WEBHOOK: Final = r'failed calling webhook \\*"[^"]*".{0,200}?'
+_FAILED_WEBHOOK: Final = r'failed calling webhook \\*"[^"]{0,200}".{0,500}?'
 
 SIGNATURES: Final = (
     # bootstrap-service-record.sh
@@ -76,13 +76,13 @@ SIGNATURES: Final = (
     # iproute2, openssl, bash
     _signature("no route", _STAGES, "RTNETLINK answers: Network is unreachable"),
     _signature("null address", _STAGES, "IP:null", "ip address:", pattern=r"IP:null\b|bad ip address:.*value=null\b"),
-    _signature("no program", _STAGES, "command not found", pattern=r"[\w./-]+: command not found"),
+    _signature("no program", _STAGES, "command not found", pattern=r"[\w./-]{1,80}: command not found"),
     # oc
     _signature(
         "cleanup waits",
         _STAGES,
         "timed out waiting for the condition",
-        pattern=r"timed out waiting for the condition on namespaces/\S*konnectivity",
+        pattern=r"timed out waiting for the condition on namespaces/\S{0,100}konnectivity",
     ),
     # kubelet
     _signature("image not pulled", _KUBELET, "ErrImagePull", "ImagePullBackOff", pattern=r"konnectivity-server"),
@@ -96,7 +96,7 @@ SIGNATURES: Final = (
         "no socket",
         _APISERVER,
         ".socket: connect:",
-        pattern=r"dial unix \S+\.socket: connect: (no such file or directory|connection refused|permission denied)",
+        pattern=r"dial unix \S{1,200}\.socket: connect: (no such file|connection refused|permission denied)",
     ),
     _signature("no agent", f"{_APISERVER}|{_SERVER}", "No agent available", "Failed to get a backend"),
     _signature(
@@ -110,7 +110,7 @@ SIGNATURES: Final = (
         "no endpoint",
         _APISERVER,
         "failed calling webhook",
-        pattern=_FAILED_WEBHOOK + r'.*(no endpoints available for service|service \\*"[^"]*" not found)',
+        pattern=_FAILED_WEBHOOK + r'(no endpoints available for service|service \\*"[^"]{0,100}" not found)',
     ),
     # admission of pods
     _signature(
