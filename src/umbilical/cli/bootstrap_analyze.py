@@ -1,13 +1,12 @@
 """`umbilical bootstrap analyze`: why a bootstrap failed, from a log bundle alone."""
 
-import os
-import sys
 from pathlib import Path
 from typing import Final
 
 import click
 
 from umbilical.cli.errors import FINDINGS
+from umbilical.cli.terminal import has_colour, has_unicode
 
 _KIND: Final = "BundleAnalysis"
 
@@ -40,13 +39,5 @@ def analyze(path: Path, output: str) -> int:
         for note in facts.notes:
             click.echo(f"  incomplete: {note}")
         click.echo("")
-        click.echo(as_table(findings, _has_colour(), _has_unicode()), nl=False)
+        click.echo(as_table(findings, has_colour(), has_unicode()), nl=False)
     return FINDINGS if has_failed(findings) else 0
-
-
-def _has_colour() -> bool:
-    return not os.environ.get("NO_COLOR") and sys.stdout.isatty()
-
-
-def _has_unicode() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
