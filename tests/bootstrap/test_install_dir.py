@@ -16,6 +16,7 @@ from tests.support.install_directories import SECRET, Directory, config, encoded
 from umbilical.bootstrap.errors import BootstrapError
 from umbilical.bootstrap.install_dir import InstallDir
 from umbilical.pki.authority import Authority
+from umbilical.pki.errors import PkiError
 from umbilical.pki.profiles import KeyType
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -187,9 +188,17 @@ def test_the_root_authority_comes_with_its_key(tmp_path: Path) -> None:
     assert InstallDir(tmp_path).root_authority() == pair
 
 
+def test_broken_base64_of_the_ssh_key_is_told_without_the_value(tmp_path: Path) -> None:
+    directory(tmp_path).state(tls_BootstrapSSHKeyPair={"Priv": "secret!"})
+    with pytest.raises(BootstrapError) as caught, InstallDir(tmp_path).ssh_key():
+        pass
+    assert caught.value.code == "UMB171"
+    assert "secret" not in str(caught.value)
+
+
 def test_broken_base64_in_the_state_is_told_without_the_value(tmp_path: Path) -> None:
     directory(tmp_path).state(tls_RootCA={"CertRaw": "sëcret", "KeyRaw": "secret!"})
-    with pytest.raises(BootstrapError) as caught:
+    with pytest.raises(PkiError) as caught:
         InstallDir(tmp_path).root_authority()
     assert "cret" not in str(caught.value)
 
@@ -231,6 +240,6 @@ def test_hostile_documents_give_values_or_faults(
 def fault_of(ask: Callable[[], object]) -> str:
     try:
         ask()
-    except BootstrapError as fault:
+    except (BootstrapError, PkiError) as fault:
         return str(fault)
     return ""

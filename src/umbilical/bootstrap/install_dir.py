@@ -18,10 +18,11 @@ from typing import Any, Final
 
 from umbilical.assets.spec import IpNetwork
 from umbilical.bootstrap.addresses import SSH_HOST, BootstrapAddresses, addresses_of
-from umbilical.bootstrap.documents import Document, broken, parse_yaml, read_json, read_yaml
+from umbilical.bootstrap.documents import Document, broken, parse_yaml, read_bytes, read_json, read_yaml
 from umbilical.bootstrap.errors import BootstrapError
 from umbilical.host.files import write_file
-from umbilical.pki.bundle import KeyPair
+from umbilical.pki.install_state import ROOT_AUTHORITY, root_authority_from_state
+from umbilical.pki.pem import KeyPair
 
 # The installer's own order; `none` and `external` write no key.
 PLATFORMS: Final = (
@@ -108,10 +109,10 @@ class InstallDir:
                 return name
         chosen = (self.install_config or {}).get("platform")
         names = [name for name, value in chosen.items() if value is not None] if isinstance(chosen, dict) else []
-        if len(names) != 1 or not _NAME.fullmatch(str(names[0])):
+        if len(names) != 1 or not isinstance(names[0], str) or not _NAME.fullmatch(names[0]):
             why = "neither metadata.json nor install-config.yaml nor the state file names one"
             raise BootstrapError("UMB173", f"the platform of {self.path} is not known", why, "pass --platform NAME")
-        return str(names[0])
+        return names[0]
 
     @property
     def infra_id(self) -> str | None:
@@ -166,10 +167,15 @@ class InstallDir:
             yield write_file(Path(folder) / "bootstrap-key", key)
 
     def root_authority(self) -> KeyPair | None:
-        """Return the installer's root CA with its key, which never reaches the node; None when it is not there."""
-        certificate = self._bytes_of_state("*tls.RootCA", "CertRaw")
-        key = self._bytes_of_state("*tls.RootCA", "KeyRaw")
-        return None if certificate is None or key is None else KeyPair(certificate, key)
+        """Return the installer's root CA with its key, which never reaches the node; None when it is not there.
+
+        Raises:
+            PkiError: it is there and cannot be used.
+        """
+        content = read_bytes(self.path / STATE)
+        if content is None or ROOT_AUTHORITY not in self.state:
+            return None
+        return root_authority_from_state(content)
 
     def warnings(self, now: datetime) -> list[str]:
         """Tell, in a line each, why `create cluster` may discard or refuse the bootstrap.ign that lies here."""
