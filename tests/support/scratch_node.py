@@ -253,9 +253,9 @@ class ScratchNode:
                 (self.root / name).symlink_to(os.readlink(source))
             else:
                 (self.root / name).mkdir(parents=True, exist_ok=True)
-        for name in _ETC:
-            if Path(f"/etc/{name}").exists():
-                subprocess.run(["cp", "-a", "--parents", f"/etc/{name}", self.root], check=True, timeout=RUN_SECONDS)
+        wanted = [f"etc/{name}" for name in _ETC if Path(f"/etc/{name}").exists()]
+        # Relative names: --parents looks for an absolute path's folders below the working directory.
+        subprocess.run(["cp", "-a", "--parents", *wanted, self.root], cwd="/", check=True, timeout=RUN_SECONDS)
         (self.root / "step-counter").write_text(_STEP_COUNTER)
 
     def _mark(self, on_node: str, present: bool) -> None:
