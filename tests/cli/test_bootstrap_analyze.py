@@ -2,7 +2,10 @@
 
 import gzip
 import json
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -107,3 +110,20 @@ def test_a_large_journal_is_read(tmp_path: Path, capfd: pytest.CaptureFixture[st
     builder.files["bootstrap/journals/journal.log.gz"] = gzip.compress((line * 20 + "UMB112 here\n").encode(), 1)
     assert analyze(builder.archive(tmp_path)) == 1
     assert "journal.log.gz:200001 " in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["table", "json", "junit"])
+def test_letters_that_the_terminal_lacks_do_no_harm(tmp_path: Path, form: str) -> None:
+    path = BundleBuilder(Record().start().fails("stüfe")).archive(tmp_path, "bündel.tar.gz")
+    program = "import sys; from umbilical.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii:strict"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, "bootstrap", "analyze", str(path), "-o", form],
+        capture_output=True,
+        env=environment,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.isascii()
+    assert b"st\\xfcfe" in done.stdout or b"st&#252;fe" in done.stdout or b"st\\u00fcfe" in done.stdout

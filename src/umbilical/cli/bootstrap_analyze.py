@@ -33,11 +33,14 @@ def analyze(path: Path, output: str) -> int:
         details = {"bundle": facts.name, "verdict": told.as_value(), "notes": facts.notes}
         click.echo(as_json(findings, _KIND, details), nl=False)
     elif output == "junit":
-        click.echo(as_junit(findings, "bootstrap-analyze"), nl=False)
+        # Character references, so that it can be written whatever the terminal's encoding is.
+        click.echo(as_junit(findings, "bootstrap-analyze").encode("ascii", "xmlcharrefreplace"), nl=False)
     else:
-        click.echo(f"{facts.name}: {told.sentence}")
-        for note in facts.notes:
-            click.echo(f"  incomplete: {note}")
-        click.echo("")
-        click.echo(as_table(findings, has_colour(), has_unicode()), nl=False)
+        head = [f"{facts.name}: {told.sentence}", *(f"  incomplete: {note}" for note in facts.notes), "", ""]
+        click.echo(_writable("\n".join(head)) + as_table(findings, has_colour(), has_unicode()), nl=False)
     return FINDINGS if has_failed(findings) else 0
+
+
+def _writable(text: str) -> str:
+    """Names in a bundle may hold any letter; the terminal may not."""
+    return text if has_unicode() else text.encode("ascii", "backslashreplace").decode()
