@@ -36,16 +36,17 @@ check: setup ## lint, format, types and the rules of the house; changes nothing
 test: setup ## the suite; tests against real programs run only where those are in the cache already
 	$(PYTEST) $(ARGS)
 
-peers: ## build the real programs, pinned, into the cache outside the tree [GROUP=konnectivity|bench|kubernetes]
+peers: ## build the real programs, pinned, into the cache outside the tree [GROUP=konnectivity|bench|kubernetes|ignition]
 	$(PYTHON) tools/peers.py build $(if $(GROUP),--group $(GROUP))
 
 test-real: setup peers ## build what is missing, then test against real programs; a skip is a failure
 	UMBILICAL_REQUIRE_PEERS=1 $(PYTEST) -m 'real and not soak' $(ARGS)
 
-bench: setup ## our tunnel beside upstream's, as ratios
+bench: setup ## our tunnel beside upstream's, as ratios; patch and verify of a large bootstrap.ign
 	$(PYTHON) tools/peers.py build --group konnectivity
 	$(PYTHON) tools/peers.py build --group bench
-	python=$$($(BIN)/python tools/bench_python.py) && $$python tools/bench.py $(BENCH_ARGS)
+	python=$$($(BIN)/python tools/bench_python.py) && $$python tools/bench.py $(BENCH_ARGS) && \
+	  $$python tools/bench_bootstrap.py $(BENCH_ARGS)
 
 demo: setup ## a tunnel's whole life on loopback, told in the terminal, in seconds
 	@$(BIN)/python tools/demo.py
