@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.cli.errors import FINDINGS, TIMED_OUT, exit_status, three_lines
+from umbilical.cli.errors import CONFIGURATION, FINDINGS, INFRASTRUCTURE, TIMED_OUT, exit_status, three_lines
 from umbilical.cli.node_options import DIRECTORY, node_access, node_options
 from umbilical.cli.param_types import FILE, duration
 from umbilical.fault import Fault
@@ -33,11 +33,9 @@ class Outcome:
 
     @property
     def exit_status(self) -> int:
-        """The world outside (4) counts more than time (9), and time more than something that is left (1)."""
-        for status in (exit_status("UMB603"), TIMED_OUT, FINDINGS):
-            if status in self.statuses:
-                return status
-        return 0
+        """What kept us from looking counts most, then time that is over, then something that is left."""
+        order = (INFRASTRUCTURE, CONFIGURATION, TIMED_OUT, FINDINGS)
+        return next((status for status in order if status in self.statuses), 0)
 
 
 @click.command()

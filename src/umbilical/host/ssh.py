@@ -73,7 +73,8 @@ class SshRunner:
     ) -> None:
         # ssh reads a leading hyphen as an option, and one of its options runs a command here.
         if not host or host.startswith("-") or not user or user.startswith("-"):
-            raise HostError("UMB175", f"{user}@{host} is no SSH address", "a name is empty or begins with -", REMEDY)
+            why = "the name of a machine or a user is empty or begins with -"
+            raise HostError("UMB175", f"{user}@{host} is no SSH address", why, "give it as HOST or ADDRESS")
         self.host = host
         self._user = user
         self.key = key
@@ -89,7 +90,8 @@ class SshRunner:
         done = _run([*self._ssh(), "--", f"{self._user}@{self.host}", remote], "ssh", timeout_seconds, stdin)
         if done.exit_code == SSH_FAILED:
             why = done.stderr.strip().splitlines()[-1:] or ["ssh gave no reason"]
-            raise HostError("UMB175", f"SSH to {self._user}@{self.host} port {self._port} failed", why[0], REMEDY)
+            what = f"SSH to {self._user}@{self.host} port {self._port} failed"
+            raise HostError("UMB175", what, why[0], f"try it by hand: ssh -v -p {self._port} {self._user}@{self.host}")
         return done
 
     def _ssh(self) -> list[str]:
@@ -128,9 +130,6 @@ class SshRunner:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
-
-
-REMEDY: Final = "try it by hand: ssh -v USER@HOST; give another key, user or address if it must be one"
 
 
 def _file_option(name: str, path: Path) -> str:
