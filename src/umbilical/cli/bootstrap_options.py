@@ -61,7 +61,9 @@ _SPEC: Final = (
     click.option(
         "--mode", type=click.Choice([mode.value for mode in Mode]), help="How kube-apiserver asks; the shape decides."
     ),
-    click.option("--image", metavar="REFERENCE", help="Image of both programs; else the payload's, which the node asks for."),
+    click.option(
+        "--image", metavar="REFERENCE", help="Image of both programs; else the payload's, which the node asks for."
+    ),
     click.option("--namespace", metavar="NAME", help="Namespace of the agents; the shape decides."),
     click.option(
         "--node-ip",
