@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -168,3 +169,32 @@ def test_a_machine_that_is_gone_can_be_left_out(tmp_path: Path) -> None:
 def test_a_directory_that_is_none_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert teardown("--dir", tmp_path / "none") == 3
     assert "UMB170" in capfd.readouterr().err
+
+
+def stand_in(folder: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder / "bin" / name
+    path.parent.mkdir()
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(path.parent), prepend=os.pathsep)
+
+
+def test_a_file_that_stays_is_told_and_the_exit_code_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pod = tmp_path / POD
+    pod.parent.mkdir(parents=True)
+    pod.touch()
+    stand_in(tmp_path, "rm", "echo \"rm: cannot remove 'x': Operation not permitted\" >&2; exit 1", monkeypatch)
+    assert teardown("--local", "--root", tmp_path) == 1
+    seen = capfd.readouterr()
+    assert seen.out.split() == [f"/{POD}", "not", "removed", "Operation", "not", "permitted"]
+    assert f"why: /{POD}: Operation not permitted" in seen.err
+
+
+def test_somebody_who_is_not_root_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stand_in(tmp_path, "id", "echo 1000", monkeypatch)
+    assert teardown("--local", "--dry-run=client") == 1
+    assert "only root may look" in capfd.readouterr().err
