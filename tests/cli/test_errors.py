@@ -18,7 +18,7 @@ def documented(repository: Path) -> list[str]:
 
 def used(repository: Path) -> dict[str, Path]:
     files = [path for folder in ("src", "tools") for path in (repository / folder).rglob("*.py")]
-    files.append(repository / "Makefile")
+    files += [*(repository / "src").rglob("*.sh"), repository / "Makefile"]
     return {code: path for path in files for code in CODE.findall(path.read_text())}
 
 

@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -41,9 +42,17 @@ def own_namespace(folder: Path) -> Iterator[None]:
             with stub_resolver():
                 yield
         finally:
+            _await_single_thread()
             _call("setns", net.fileno(), CLONE_NEWNET)
             _call("setns", mounts.fileno(), CLONE_NEWNS)
             os.chdir(home)
+
+
+def _await_single_thread() -> None:
+    """Wait until threads that were joined are gone from the kernel too: it lets no process of two change its mounts."""
+    deadline = time.monotonic() + 5
+    while len(os.listdir("/proc/self/task")) > 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def build_network() -> None:

@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 
-from umbilical.pki.bundle import KeyPair
+from umbilical.pki.pem import KeyPair
 
 
 @dataclass(frozen=True)

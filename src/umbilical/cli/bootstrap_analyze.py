@@ -37,7 +37,7 @@ def analyze(path: Path, output: str) -> int:
         click.echo(as_junit(findings, "bootstrap-analyze").encode("ascii", "xmlcharrefreplace"), nl=False)
     else:
         head = [f"{facts.name}: {told.sentence}", *(f"  incomplete: {note}" for note in facts.notes), "", ""]
-        click.echo(_writable("\n".join(head)) + as_table(findings, has_colour(), has_unicode()), nl=False)
+        click.echo(_writable("\n".join(head)) + as_table(findings, has_colour(), has_unicode()), nl=False, color=True)
     return FINDINGS if has_failed(findings) else 0
 
 

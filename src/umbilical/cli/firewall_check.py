@@ -1,8 +1,6 @@
 """`umbilical firewall check`: a TCP and a TLS probe of the server's port for agents, from where it is run."""
 
-import os
 import re
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +10,7 @@ from umbilical.assets.platforms.request import DEFAULT_PORT
 from umbilical.cli.errors import FINDINGS
 from umbilical.cli.options import tls_files
 from umbilical.cli.param_types import FILE, duration
+from umbilical.cli.terminal import has_colour, has_unicode
 from umbilical.tunnel.settings import ListenAddress
 
 _LAST_PORT: Final = 65535
@@ -67,7 +66,7 @@ def check(
         details = {"host": place.host, "port": place.port, "tcp": sight.tcp.state.value}
         click.echo(as_json(findings, "FirewallCheck", details), nl=False)
     else:
-        click.echo(as_table(findings, colour=_has_colour(), unicode=_has_unicode()), nl=False)
+        click.echo(as_table(findings, colour=has_colour(), unicode=has_unicode()), nl=False, color=True)
     return FINDINGS if has_failed(findings) else 0
 
 
@@ -78,11 +77,3 @@ def _split(text: str) -> tuple[str, str | None]:
     if not (port.isascii() and port.isdigit() and len(port) <= len(str(_LAST_PORT))):
         raise click.BadParameter(f"{text!r} has no port number behind its colon")
     return host, port
-
-
-def _has_colour() -> bool:
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
-
-
-def _has_unicode() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

@@ -1,7 +1,6 @@
 """`umbilical pki verify`: would this directory's server and agents accept each other, and for how long?"""
 
 import os
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -14,6 +13,7 @@ from umbilical.cli.errors import FINDINGS
 from umbilical.cli.pki_checks import HEADINGS, Question, findings
 from umbilical.cli.pki_options import at_least
 from umbilical.cli.pki_text import expiry, moment
+from umbilical.cli.terminal import has_colour, has_unicode
 from umbilical.pki.addresses import usable_addresses
 from umbilical.pki.directory import DirectoryFacts, look_at
 from umbilical.pki.errors import PkiError
@@ -80,14 +80,4 @@ def _report(found: list[Finding], folder: Path, output: str) -> str:
         return as_json(found, "PkiReport", {"directory": str(folder)})
     if output == "junit":
         return as_junit(found, SUITE)
-    return as_table(found, _has_colour(), _has_unicode(), HEADINGS)
-
-
-def _has_colour() -> bool:
-    if os.environ.get("FORCE_COLOR"):
-        return True
-    return not os.environ.get("NO_COLOR") and sys.stdout.isatty()
-
-
-def _has_unicode() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    return as_table(found, has_colour(), has_unicode(), HEADINGS)
