@@ -6,7 +6,7 @@ from typing import Any, Final
 from umbilical.assets.bootkube.profile import Profile
 from umbilical.assets.names import OWN, RECEIPT
 from umbilical.assets.verify.documents import dig, mappings, shown
-from umbilical.assets.verify.facts import BootstrapFacts
+from umbilical.assets.verify.facts import KUBE_SYSTEM, BootstrapFacts
 from umbilical.assets.verify.files import ROLES
 from umbilical.assets.verify.rule import Doubt, Rule, files, rule, tunnel
 from umbilical.assets.verify.shell_script import Script
@@ -69,6 +69,9 @@ def _security(facts: BootstrapFacts) -> Iterator[str]:
             yield f"the agents mount {shown(dig(volume, 'hostPath', 'path'))} of the host"
     contexts = (pod.spec.get("securityContext"), pod.container.get("securityContext"))
     yield from _privileges(contexts)
+    asked = [name for name in ("runAsUser", "runAsGroup", "fsGroup") if _said(contexts, name) is not None]
+    if asked and facts.agent_namespace != KUBE_SYSTEM:
+        yield f"the agents ask for a {asked[0]}, which the restricted SCC hands out itself"
     # The installer's own pods leave it to the SCC; in a namespace that enforces `restricted`, ours must say it.
     if facts.found_profile is Profile.PATCHED:
         yield from _restrictions(contexts)

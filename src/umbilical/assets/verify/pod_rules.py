@@ -64,7 +64,7 @@ def _port_faults(pod: Pod) -> Iterator[str]:
             yield f"{name} is {said}, no free port of {PORT_RANGE.start}..{last}"
     admin = flags.integer("--admin-port") if "--admin-port" in flags.values else ADMIN_PORT
     taken = [*ports.values(), admin]
-    if len(set(taken)) != len(taken) or admin in RESERVED_PORTS:
+    if len(set(taken)) != len(taken) or admin is None or admin in RESERVED_PORTS:
         yield f"agent, health and admin port are {', '.join(map(shown, taken))}: each needs one of its own"
     yield from _probe_faults(pod, ports["--health-port"])
 
@@ -205,8 +205,9 @@ def _shape_faults(facts: BootstrapFacts) -> Iterator[str]:
         if is_on_host and not may_use_host_network(facts):
             yield "the agents want the host's network, and no SCC lets their service account have it"
         return
-    if not is_on_host:
-        yield "the agents of the seed shape are not in the host's network"
+    # dnsPolicy Default comes with the host's network and with nothing else: one of the two alone is a mistake.
+    if is_on_host != (facts.agent.spec.get("dnsPolicy") == "Default"):
+        yield "the agents' hostNetwork and dnsPolicy contradict each other"
     if facts.agent_namespace != KUBE_SYSTEM or facts.text(facts.names.namespace) is not None:
         yield f"the agents of the seed shape live in {KUBE_SYSTEM}, which needs no Namespace file"
 

@@ -8,7 +8,7 @@ from typing import Final
 from umbilical.assets.names import STAGES, STATIC_POD
 from umbilical.assets.verify.documents import PLACEHOLDER, shown
 from umbilical.assets.verify.facts import BootstrapFacts
-from umbilical.assets.verify.rule import Rule, files, rule, tunnel
+from umbilical.assets.verify.rule import Doubt, Rule, files, rule, tunnel
 from umbilical.assets.verify.shell_script import Block, Command, Script
 
 MAX_HOURS: Final = 24
@@ -203,16 +203,17 @@ def _is_delete(command: Command) -> bool:
 
 
 def _address_family(facts: BootstrapFacts) -> Iterator[str]:
-    wanted = 6 if facts.cluster.use_ipv6 else 4
+    families = [network.version for network in facts.cluster.service_networks]
     commands = _library(facts).reached_from(facts.names.setup_function)
     asked = {6 if "-6" in command.words else 4 for command in commands if command.program == "ip"}
-    fixed = {_family(text) for text in _fixed_addresses(facts, commands)} - {None}
-    found = asked | fixed
-    if not found:
+    fixed = {family for text in _fixed_addresses(facts, commands) if (family := _family(text)) is not None}
+    if not asked and not fixed:
         yield "the node's address is neither looked for nor given"
-    elif found != {wanted}:
-        told = ", ".join(f"IPv{family}" for family in sorted(family for family in found if family))
-        yield f"the cluster's first service network is IPv{wanted}, the node's address is {told}"
+    for family in sorted(asked - {families[0]}):
+        yield f"the cluster's first service network is IPv{families[0]}, and an IPv{family} address is looked for"
+    for family in sorted(fixed - {families[0]}):
+        told = f"the cluster's first service network is IPv{families[0]}, and the given address is IPv{family}"
+        yield Doubt(told) if family in families else told
 
 
 def _fixed_addresses(facts: BootstrapFacts, commands: Iterable[Command]) -> Iterator[str]:

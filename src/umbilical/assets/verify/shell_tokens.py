@@ -14,9 +14,10 @@ MAX_DEPTH: Final = 30
 
 _REDIRECT: Final = re.compile(r"&>>?|[0-9]*(?:<<<|<<-?|<&|<>|>>|>&|>\||[<>](?!\())")
 _OPERATOR: Final = re.compile(r";;&|;;|;&|;|&&|&|\|\||\|&|\||\(|\)")
-_PLAIN: Final = re.compile(r"[^\s\\'\"`$;&|<>()]+")
+# Only these blanks part words; a carriage return, say, is a letter like others.
+_PLAIN: Final = re.compile(r"[^ \t\n\\'\"`$;&|<>()]+")
 _PLAIN_QUOTED: Final = re.compile(r"[^\\\"`$]+")
-_BLANKS: Final = re.compile(r"(?:[ \t\r\f\v]|\\\n)*(?:#[^\n]*)?")
+_BLANKS: Final = re.compile(r"(?:[ \t]|\\\n)*(?:#[^\n]*)?")
 _PAIRED: Final = re.compile(r"\\.|'[^']*'|[{}()]", re.DOTALL)
 _ARRAY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 

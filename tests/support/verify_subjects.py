@@ -1,0 +1,118 @@
+"""Bootstrap configs with a tunnel in them, and single changes to them: what a check must notice."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Final
+
+import yaml
+from tests.support.bootkube_script import Native
+from tests.support.bootstrap_corpus import bootstrap_config
+
+from umbilical.assets.bootkube.patch import patch
+from umbilical.assets.names import BOOTKUBE, NATIVE, OWN, Names
+from umbilical.assets.spec import Shape, for_shape
+from umbilical.assets.tree import yaml_bytes
+from umbilical.assets.verify.catalogue import CATALOGUE, verify
+from umbilical.assets.verify.facts import BootstrapFacts
+from umbilical.assets.verify.rule import Rule
+from umbilical.checks.check import Finding, Outcome
+from umbilical.ignition.config import read_config
+from umbilical.ignition.document import Document
+
+NAMES: Final = ("native", "patched", "seed", "beside-native")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A config, what its tunnel's files are called, and changes that each give a new one."""
+
+    content: bytes
+    names: Names = OWN
+
+    def path(self, role: str) -> str:
+        """A field of `Names`, `bootkube`, or a path itself."""
+        return BOOTKUBE if role == "bootkube" else str(getattr(self.names, role, role))
+
+    def text(self, role: str) -> str:
+        file = read_config(self.content).file(self.path(role))
+        assert file is not None
+        return file.text()
+
+    def value(self, role: str) -> Any:
+        return yaml.safe_load(self.text(role))
+
+    def with_text(self, role: str, text: str) -> "Subject":
+        document = Document(self.content).with_content(self.path(role), text.encode())
+        return replace(self, content=document.content)
+
+    def replaced(self, role: str, old: str, new: str) -> "Subject":
+        """Change the one place where `old` stands."""
+        text = self.text(role)
+        assert text.count(old) == 1, f"{old!r} is in {role} {text.count(old)} times"
+        return self.with_text(role, text.replace(old, new))
+
+    def edited(self, role: str, edit: Callable[[Any], None]) -> "Subject":
+        """Change a manifest's value in place."""
+        value = self.value(role)
+        edit(value)
+        return self.with_text(role, yaml_bytes(value).decode())
+
+    def entry(self, role: str, **changes: Any) -> "Subject":
+        """Change fields of a file's entry; None takes one out."""
+        value = json.loads(self.content)
+        (entry,) = [entry for entry in value["storage"]["files"] if entry["path"] == self.path(role)]
+        entry.update(changes)
+        for name in [name for name, field in changes.items() if field is None]:
+            del entry[name]
+        return replace(self, content=json.dumps(value, separators=(",", ":")).encode())
+
+    def whole(self, edit: Callable[[dict[str, Any]], None]) -> "Subject":
+        """Change the config's JSON."""
+        value = json.loads(self.content)
+        edit(value)
+        return replace(self, content=json.dumps(value, separators=(",", ":")).encode())
+
+    def without(self, role: str) -> "Subject":
+        path = self.path(role)
+
+        def drop(value: dict[str, Any]) -> None:
+            value["storage"]["files"] = [file for file in value["storage"]["files"] if file["path"] != path]
+
+        return self.whole(drop)
+
+
+@cache
+def subject(name: str, release: str = "5.1") -> Subject:
+    """Give a config that passes: the installer's own tunnel, a patch of either shape, a patch beside native-off."""
+    if name == "native":
+        return Subject(bootstrap_config(release, native="on"), NATIVE)
+    native: Native = "off" if name == "beside-native" else "none"
+    shape = Shape.SEED if name == "seed" else Shape.OPENSHIFT
+    document = Document(bootstrap_config(release, native=native))
+    return Subject(patch(document, for_shape(shape)).document.content)
+
+
+def findings(content: bytes, rules: tuple[Rule, ...] = CATALOGUE, **facts: Any) -> dict[str, Finding]:
+    judged = verify(BootstrapFacts(content, **{"bash_syntax": bash_syntax, **facts}), rules)
+    return {finding.id: finding for finding in judged}
+
+
+def failures(content: bytes, **facts: Any) -> set[str]:
+    return _with_outcome(content, Outcome.FAILED, facts)
+
+
+def warnings(content: bytes, **facts: Any) -> set[str]:
+    return _with_outcome(content, Outcome.WARNED, facts)
+
+
+def _with_outcome(content: bytes, outcome: Outcome, facts: dict[str, Any]) -> set[str]:
+    return {finding.id for finding in findings(content, **facts).values() if finding.outcome is outcome}
+
+
+@cache
+def bash_syntax(script: bytes) -> str | None:
+    done = subprocess.run(["bash", "-n"], input=script, capture_output=True, timeout=30, check=False)
+    return done.stderr.decode(errors="replace") if done.returncode else None
