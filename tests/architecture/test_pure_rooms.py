@@ -35,9 +35,7 @@ def test_the_pure_rooms_exist() -> None:
 @pytest.mark.parametrize("module", PURE_MODULES, ids=lambda module: module.dotted)
 def test_a_pure_room_imports_nothing_that_acts(module: Module) -> None:
     impure = {name for name in module.imports() if IMPURE_MODULES.intersection(_prefixes(name))}
-    assert not impure, (
-        f"{module.relative} imports {sorted(impure)}: pass the value in, or act elsewhere"
-    )
+    assert not impure, f"{module.relative} imports {sorted(impure)}: pass the value in, or act elsewhere"
 
 
 @pytest.mark.parametrize("module", PURE_MODULES, ids=lambda module: module.dotted)

@@ -29,7 +29,17 @@ def test_a_failure_is_what_why_and_next() -> None:
 
 @pytest.mark.parametrize(
     ("code", "status"),
-    [("UMB001", 2), ("UMB002", 3), ("UMB023", 4), ("UMB099", 10), ("UMB201", 3), ("UMB202", 4), ("UMB601", 4)],
+    [
+        ("UMB001", 2),
+        ("UMB002", 3),
+        ("UMB023", 4),
+        ("UMB099", 10),
+        ("UMB201", 3),
+        ("UMB202", 4),
+        ("UMB601", 3),
+        ("UMB603", 4),
+        ("UMB175", 4),
+    ],
 )
 def test_the_exit_status_tells_words_files_and_the_world_apart(code: str, status: int) -> None:
     assert errors.exit_status(code) == status
