@@ -113,7 +113,8 @@ def verify(
         _hint(facts)
     findings = _chosen(findings, only, skip)
     _refuse_emptiness(findings)
-    click.echo(_report(findings, output, heading, kind, details), nl=False)
+    # click would take colours out of a pipe, even where FORCE_COLOR asks for them.
+    click.echo(_report(findings, output, heading, kind, details), nl=False, color=_has_colour())
     return _status(findings, fail_on)
 
 

@@ -1,13 +1,11 @@
 """F: the tunnel's files are there, with the installer's owner and modes, and none of them carries a secret."""
 
-import base64
-import binascii
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from umbilical.assets.names import NATIVE, OWN, RECEIPT
 from umbilical.assets.tree import SCRIPT_MODE, SECRET_MODE
-from umbilical.assets.verify.documents import dig, is_within, shown
+from umbilical.assets.verify.documents import dig, is_placeholder, is_within, shown
 from umbilical.assets.verify.facts import KUBE_SYSTEM, BootstrapFacts
 from umbilical.assets.verify.rule import Need, Rule, rule, tunnel
 from umbilical.ignition.config import File
@@ -68,8 +66,8 @@ def _secrets(facts: BootstrapFacts) -> Iterator[str]:
             yield f"{path} holds a key or a certificate"
     data = dig(facts.agent_secret.value, "data")
     for name, value in data.items() if isinstance(data, dict) else ():
-        if _KEY_MARK in _decoded(value) or _CERTIFICATE_MARK in _decoded(value):
-            yield f"{facts.names.agent_secret} holds {shown(name)} already"
+        if not is_placeholder(value):
+            yield f"{facts.names.agent_secret} does not leave {shown(name)} to the node"
 
 
 def _is_ours(facts: BootstrapFacts, path: str) -> bool:
@@ -77,13 +75,6 @@ def _is_ours(facts: BootstrapFacts, path: str) -> bool:
     # The receipt quotes bootkube.sh's entry, which may quote anything.
     is_below = path != RECEIPT and any(is_within(path, directory) for directory in directories)
     return is_below or path in [getattr(facts.names, role) for role in ROLES]
-
-
-def _decoded(value: object) -> bytes:
-    try:
-        return base64.b64decode(value) if isinstance(value, str) else b""
-    except (binascii.Error, ValueError):
-        return b""
 
 
 def _file_rule(number: int, role: str, title: str, why: str, *needs: Need) -> Rule:

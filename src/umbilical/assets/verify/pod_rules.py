@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from umbilical.assets.names import BOOTSTRAP_ONLY
+from umbilical.assets.names import BOOTSTRAP_ONLY, OWN
 from umbilical.assets.spec import PORT_RANGE, RESERVED_PORTS, STRATEGIES, Shape
-from umbilical.assets.verify.documents import Document, Pod, dig, is_placeholder, is_within, mappings, seconds, shown
+from umbilical.assets.verify.documents import Document, Pod, dig, is_placeholder, mappings, seconds, shown
 from umbilical.assets.verify.facts import KUBE_SYSTEM, BootstrapFacts
 from umbilical.assets.verify.host_access import may_use_host_network
 from umbilical.assets.verify.rule import Doubt, Rule, files, rule, tunnel
@@ -17,6 +17,11 @@ ADMIN_PORT: Final = 8095
 """The server's default."""
 # The default of --sync-interval-cap, where it is not set.
 SYNC_CAP_SECONDS: Final = 10.0
+# Where the certificate script puts what the server reads: the installer's, and ours.
+_MADE_ON_NODE: Final = (
+    {"--cluster-cert": "server.crt", "--cluster-key": "server.key", "--cluster-ca-cert": "ca.crt"},
+    {"--cluster-cert": "server/tls.crt", "--cluster-key": "server/tls.key", "--cluster-ca-cert": "server/ca.crt"},
+)
 _DIGEST: Final = re.compile(r"[a-z0-9][A-Za-z0-9._:/-]*@sha256:[0-9a-f]{64}")
 _REFERENCE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
 _FIX: Final = "patch the installer's original file again: umbilical bootstrap patch FILE"
@@ -47,12 +52,13 @@ def _frontend_faults(pod: Pod) -> Iterator[str]:
 
 
 def _cluster_certificate_faults(facts: BootstrapFacts) -> Iterator[str]:
-    for name in ("--cluster-cert", "--cluster-key", "--cluster-ca-cert"):
+    for name, file in _MADE_ON_NODE[facts.names is OWN].items():
         path = facts.server.flags.values.get(name, "")
         mount = facts.server.mount_of(path) if path else None
         on_host = mount.on_host(path) if mount else None
-        if on_host is None or not is_within(on_host, facts.names.pki_directory):
-            yield f"{name}={path} is not in {facts.names.pki_directory} of the host, where the certificates are made"
+        wanted = posixpath.join(facts.names.pki_directory, file)
+        if on_host != wanted:
+            yield f"{name}={path} is not {wanted} of the host, which is what the node makes"
 
 
 def _port_faults(pod: Pod) -> Iterator[str]:

@@ -1,0 +1,294 @@
+"""Property tests of verify: what patch makes always passes, and a change of anything that a check reads is caught.
+
+Every leaf of every manifest, every flag, every field of a file's entry and every line that the tunnel adds is changed
+in turn. What no check reads is listed here by name, with the reason.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from ipaddress import ip_address
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.support.bootstrap_corpus import CORPUS, Case
+from tests.support.tunnel_specs import tunnel_specs
+from tests.support.verify_subjects import Subject, failures, subject
+
+from umbilical.assets.bootkube.patch import patch
+from umbilical.assets.spec import Shape, TunnelSpec
+from umbilical.assets.tree import yaml_bytes
+from umbilical.assets.verify.catalogue import CATALOGUE, verify
+from umbilical.assets.verify.facts import BootstrapFacts
+from umbilical.assets.verify.files import ROLES
+from umbilical.ignition.document import Document
+
+Path = tuple[str | int, ...]
+NAMES: Final = ("native", "patched", "seed")
+MANIFESTS: Final = tuple(role for role in ROLES if role not in ("library", "certificate_script"))
+# What no check reads: names that nothing refers to, comfort, and what the kubelet or the programs have defaults for.
+UNREAD: Final = re.compile(
+    r"""
+      server_pod/metadata/.*
+    | server_pod/spec/(priorityClassName|automountServiceAccountToken|enableServiceLinks)
+    | server_pod/spec/containers/0/(name|imagePullPolicy|terminationMessagePolicy)
+    | server_pod/spec/containers/0/(resources|securityContext)/.*
+    | server_pod/spec/containers/0/livenessProbe/(initialDelaySeconds|periodSeconds)
+    | server_pod/spec/containers/0/livenessProbe/httpGet/scheme
+    | server_pod/spec/containers/0/volumeMounts/[0-9]+/readOnly   # of the keys; of the socket it must not be there
+    | server_pod/spec/volumes/1/hostPath/type                     # of the keys; that of the socket is read
+    | namespace/metadata/(labels/(pod-security|security.openshift).*|annotations/.*)
+    | agent_secret/(type|metadata/labels/app)
+    | agent_daemon_set/metadata/(name|labels/app)
+    | agent_daemon_set/spec/template/spec/(priorityClassName|automountServiceAccountToken|enableServiceLinks)
+    | agent_daemon_set/spec/template/spec/securityContext/(runAsUser|runAsGroup|fsGroup)   # one sign of the seed shape
+    | agent_daemon_set/spec/template/spec/containers/0/(name|imagePullPolicy|terminationMessagePolicy)
+    | agent_daemon_set/spec/template/spec/containers/0/resources/.*
+    | agent_daemon_set/spec/template/spec/containers/0/livenessProbe/(initialDelaySeconds|periodSeconds)
+    | agent_daemon_set/spec/template/spec/containers/0/securityContext/readOnlyRootFilesystem
+    | agent_daemon_set/spec/template/spec/containers/0/volumeMounts/0/readOnly
+    | agent_daemon_set/spec/template/spec/volumes/0/secret/defaultMode
+    """,
+    re.VERBOSE,
+)
+# Changed, these are caught; left out, something else does instead: another label, the kubelet's default, any kind.
+OPTIONAL: Final = re.compile(
+    r"""
+      agent_daemon_set/spec/selector/matchLabels/.*
+    | server_pod/spec/volumes/0/hostPath/type
+    | override/(apiVersion|kind)
+    """,
+    re.VERBOSE,
+)
+# The installer's pods bear a label that its selector does not ask for.
+UNREAD_OF_NATIVE: Final = "agent_daemon_set/spec/template/metadata/labels/openshift.io/bootstrap-only"
+UNREAD_FLAGS: Final = frozenset(
+    {
+        "--logtostderr", "--delete-existing-uds-file", "--keepalive-time", "--frontend-keepalive-time",
+        "--probe-interval", "--admin-port", "--sync-interval", "--sync-interval-cap",
+    }
+)  # fmt: skip
+"""Left out, these have defaults that work; set to nonsense, the two intervals and the port are caught."""
+SPECIFIC: Final = {"--admin-port": "8091", "--sync-interval": "1h", "--sync-interval-cap": "1s"}
+
+
+def leaves(value: Any, path: Path = ()) -> Iterator[Path]:
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in children:
+        yield from leaves(child, (*path, key)) if isinstance(child, dict | list) and child else iter([(*path, key)])
+
+
+def other(value: Any) -> Any:
+    """Another value of the same type."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    return f"{value}x" if isinstance(value, str) else "x"
+
+
+def changed_at(changed: Subject, role: str, path: Path, new: Any) -> Subject:
+    value = changed.value(role)
+    parent = value
+    for key in path[:-1]:
+        parent = parent[key]
+    if new is None:
+        del parent[path[-1]]
+    else:
+        parent[path[-1]] = new
+    return changed.with_text(role, yaml_bytes(value).decode())
+
+
+def value_at(changed: Subject, role: str, path: Path) -> Any:
+    value = changed.value(role)
+    for key in path:
+        value = value[key]
+    return value
+
+
+def told(role: str, path: Path) -> str:
+    return "/".join(map(str, (role, *path)))
+
+
+def is_read(name: str, role: str, path: Path) -> bool:
+    if name == "native" and told(role, path) == UNREAD_OF_NATIVE:
+        return False
+    return "args" not in path and not UNREAD.fullmatch(told(role, path))
+
+
+def read_leaves() -> list[tuple[str, str, Path]]:
+    roles = [(name, role) for name in NAMES for role in MANIFESTS if (name, role) != ("seed", "namespace")]
+    return [
+        (name, role, path)
+        for name, role in roles
+        for path in leaves(subject(name).value(role))
+        if is_read(name, role, path)
+    ]
+
+
+@pytest.mark.parametrize(("name", "role", "path"), read_leaves(), ids=str)
+def test_a_manifest_with_a_changed_or_missing_leaf_is_caught(name: str, role: str, path: Path) -> None:
+    whole = subject(name)
+    assert failures(changed_at(whole, role, path, other(value_at(whole, role, path))).content)
+    if not OPTIONAL.fullmatch(told(role, path)):
+        assert failures(changed_at(whole, role, path, None).content)
+
+
+def flags_of(name: str, role: str) -> list[str]:
+    value = subject(name).value(role)
+    pod = value["spec"]["template"]["spec"] if value["kind"] == "DaemonSet" else value["spec"]
+    return [str(word) for word in pod["containers"][0]["args"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "role", "flag"),
+    [
+        (name, role, flag)
+        for name in NAMES
+        for role in ("server_pod", "agent_daemon_set")
+        for flag in flags_of(name, role)
+    ],
+)
+def test_a_flag_that_is_changed_missing_or_doubled_is_caught(name: str, role: str, flag: str) -> None:
+    whole = subject(name)
+    key = flag.partition("=")[0]
+    assert failures(with_flag(whole, role, flag, [flag, flag]).content)
+    if key in SPECIFIC:
+        assert failures(with_flag(whole, role, flag, [f"{key}={SPECIFIC[key]}"]).content)
+    if key not in UNREAD_FLAGS:
+        assert failures(with_flag(whole, role, flag, []).content)
+        assert failures(with_flag(whole, role, flag, [f"{flag}9"]).content)
+
+
+def with_flag(changed: Subject, role: str, flag: str, words: list[str]) -> Subject:
+    def change(value: Any) -> None:
+        pod = value["spec"]["template"]["spec"] if value["kind"] == "DaemonSet" else value["spec"]
+        args = pod["containers"][0]["args"]
+        index = args.index(flag)
+        args[index : index + 1] = words
+
+    return changed.edited(role, change)
+
+
+@pytest.mark.parametrize(
+    ("name", "role"), [(name, role) for name in NAMES for role in ROLES if (name, role) != ("seed", "namespace")]
+)
+@pytest.mark.parametrize("field", ["mode", "user", "overwrite", "path", "contents"])
+def test_an_entry_with_a_changed_field_is_caught(name: str, role: str, field: str) -> None:
+    whole = subject(name)
+    entry = next(entry for entry in json.loads(whole.content)["storage"]["files"] if entry["path"] == whole.path(role))
+    new = {"user": {"name": "core"}, "contents": {"source": "data:;base64,!"}}.get(field, other(entry[field]))
+    assert failures(whole.entry(role, **{field: new}).content)
+
+
+def tunnel_lines(name: str) -> list[int]:
+    """Indexes of the lines of bootkube.sh that are there for the tunnel."""
+    names = subject(name).names
+    functions = (names.setup_function, names.manifests_function, names.cleanup_function)
+    marks = (names.library, names.egress, names.override_in_render_container, *functions)
+    lines = subject(name).text("bootkube").split("\n")
+    return [index for index, line in enumerate(lines) if any(mark in line for mark in marks)]
+
+
+@pytest.mark.parametrize(("name", "index"), [(name, index) for name in NAMES for index in tunnel_lines(name)])
+def test_a_line_of_the_tunnel_that_is_changed_is_caught(name: str, index: int) -> None:
+    whole = subject(name)
+    lines = whole.text("bootkube").split("\n")
+    line = lines[index]
+    longer = f"{line.rstrip(chr(92))}x"
+    forms: list[list[str]] = [[], [line, line], [f"# {line}"], [f"false && {line.strip()}"], [longer]]
+    # Inside a continued command that would only be one more word.
+    forms += [] if line.strip().startswith("--") else [[f"echo {line}"]]
+    for form in forms:
+        text = "\n".join([*lines[:index], *form, *lines[index + 1 :]])
+        assert failures(whole.with_text("bootkube", text).content), form
+    for target in (0, len(lines) - 1):
+        rest = lines[:index] + lines[index + 1 :]
+        moved = [*rest[:target], line, *rest[target:]]
+        assert failures(whole.with_text("bootkube", "\n".join(moved)).content), target
+
+
+def stage_lines(name: str) -> list[int]:
+    """Indexes of the library's lines that the protocol of stages and cleaning up rests on."""
+    wanted = re.compile(r"record_service_stage_start|touch konnectivity|oc delete|--wait=false|\(\) \{$|s\|\\\$\{")
+    lines = subject(name).text("library").split("\n")
+    names = subject(name).names
+    kept = (names.setup_function, names.manifests_function, names.cleanup_function)
+    return [
+        index
+        for index, line in enumerate(lines)
+        if wanted.search(line) and (not line.endswith("() {") or line.startswith(kept))
+    ]
+
+
+@pytest.mark.parametrize(("name", "index"), [(name, index) for name in NAMES for index in stage_lines(name)])
+def test_a_line_of_the_library_that_is_gone_is_caught(name: str, index: int) -> None:
+    whole = subject(name)
+    lines = whole.text("library").split("\n")
+    assert failures(whole.with_text("library", "\n".join([*lines[:index], *lines[index + 1 :]])).content)
+
+
+def fitted(spec: TunnelSpec, case: Case) -> TunnelSpec:
+    """Bend a spec to the cluster it is for: its IP family, and the one namespace that the seed shape can live in."""
+    address = spec.node_ip
+    if address is not None and (address.version == 6) != case.ipv6:
+        address = ip_address("fd2e:6f44:5dd8::9" if case.ipv6 else "10.0.0.9")
+    if address is not None and address.is_unspecified:
+        address = None
+    family = 6 if case.ipv6 else 4
+    networks = tuple(network for network in spec.machine_networks if network.version == family)
+    namespace = "kube-system" if spec.shape is Shape.SEED else spec.namespace
+    return spec.replace(node_ip=address, use_ipv6=case.ipv6, machine_networks=networks, namespace=namespace)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(tunnel_specs(), st.sampled_from(CORPUS))
+def test_no_spec_gives_a_config_that_verify_rejects(spec: TunnelSpec, case: Case) -> None:
+    fitting = fitted(spec, case)
+    content = patch(Document(case.content()), fitting).document.content
+    assert failures(content) == set()
+    assert failures(content, shape=fitting.shape, mode=fitting.mode) == set()
+
+
+_SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.lists(st.integers(), max_size=2)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_a_config_with_anything_anywhere_gives_findings(data: st.DataObject) -> None:
+    value = json.loads(data.draw(st.sampled_from([subject(name).content for name in NAMES])))
+    for _ in range(data.draw(st.integers(1, 3))):
+        parent, key = value, None
+        for _ in range(data.draw(st.integers(1, 6))):
+            if not isinstance(parent, dict | list) or not parent:
+                break
+            holder = parent
+            key = data.draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
+            parent = holder[key]
+        if key is not None:
+            holder[key] = data.draw(_SCALARS | st.just({}) | st.just([]))
+    content = json.dumps(value).encode()
+    assert len(verify(BootstrapFacts(content, now=0.0))) == len(CATALOGUE)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.sampled_from(NAMES), st.sampled_from([*ROLES, "bootkube"]), st.text(max_size=60), st.integers(0, 4000))
+def test_a_tunnel_with_any_text_in_its_files_gives_findings(name: str, role: str, text: str, place: int) -> None:
+    whole = subject(name)
+    if (name, role) == ("seed", "namespace"):
+        role = "egress"
+    before = whole.text(role)
+    place = min(place, len(before))
+    written = (before[:place] + text + before[place:]).encode("utf-8", "replace").decode()
+    content = whole.with_text(role, written).content
+    assert len(verify(BootstrapFacts(content, now=0.0))) == len(CATALOGUE)
+
+
+def test_aliases_that_multiply_are_judged_quickly() -> None:
+    levels = "".join(f"l{number}: &l{number} [{', '.join([f'*l{number - 1}'] * 9)}]\n" for number in range(1, 30))
+    bomb = "l0: &l0 [x]\n" + levels + "spec: *l29\nmetadata: *l29\ndata: *l29\negressSelections: *l29\n"
+    for role in MANIFESTS:
+        assert failures(replace(subject("patched")).with_text(role, bomb).content)
