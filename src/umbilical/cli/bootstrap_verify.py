@@ -53,7 +53,7 @@ _WHICH: Final = (
 _LIVE: Final = (
     click.option("--live", is_flag=True, help="Check the running tunnel, over SSH and the Kubernetes API."),
     click.option("--ssh-host", "--host", metavar="ADDRESS", help="The bootstrap machine; else found by --dir."),
-    click.option("--ssh-user", default="core", show_default=True, help="Who to be there."),
+    click.option("--ssh-user", metavar="NAME", default="core", show_default=True, help="Who to be there."),
     click.option("--ssh-key", type=FILE, help="Key for it; else the installer's own, found by --dir."),
     click.option("--ssh-port", type=click.IntRange(1, 65535), default=22, show_default=True, help="Its SSH port."),
     click.option("--kubeconfig", type=FILE, help="For the agents; else auth/kubeconfig of --dir."),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.bootkube_script import RELEASES, bootkube_script
 
-from umbilical.assets.verify.shell_script import Command, Script
+from umbilical.assets.verify.shell_script import MAX_FLOW, Command, Script
 
 
 def only(script: str, program: str) -> Command:
@@ -139,6 +139,18 @@ def test_the_flow_shows_a_functions_body_where_it_is_called() -> None:
 
 def test_functions_that_call_each_other_do_not_make_an_endless_flow() -> None:
     assert len(Script("f() { g; }\ng() { f; f; }\nf\n").flow) < 20
+
+
+def test_functions_that_multiply_do_not_make_an_endless_flow() -> None:
+    many = "\n".join("{0};" * 200 for _ in range(5))
+    script = "".join(f"{name}() {{\n{many.format(called)}\n}}\n" for name, called in ("fg", "gh", "hx"))
+    assert len(Script(f"{script}f\nlast\n").flow) == MAX_FLOW
+
+
+def test_a_command_has_its_place_in_the_flow() -> None:
+    script = Script("f() { a; }\nb\n")
+    assert script.place_of(only("f() { a; }\nb\n", "b")) == 0
+    assert script.place_of(only("f() { a; }\nb\n", "a")) == len(script.flow)
 
 
 @pytest.mark.parametrize("release", RELEASES)

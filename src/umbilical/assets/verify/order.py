@@ -29,7 +29,7 @@ def _sourced(facts: BootstrapFacts) -> Iterator[str]:
     if len(sources) != 1 or not sources[0].is_unconditional:
         yield f"{facts.names.library} is not sourced once, on a line of its own"
         return
-    place = script.flow.index(sources[0])
+    place = script.place_of(sources[0])
     before = [index for index, command in enumerate(script.flow) if _sources(command, RELEASE_IMAGE)]
     if not before or place < before[0]:
         yield f"line {sources[0].line} sources it before {RELEASE_IMAGE}, whose image_for it needs"
@@ -118,7 +118,7 @@ def _egress_copy(facts: BootstrapFacts) -> Iterator[str]:
     renders, done = render_commands(script), _place(facts, "touch", KUBE_APISERVER_DONE)
     if not renders or copies[0].blocks != renders[0].blocks or copies[0].joined_by:
         yield f"line {copies[0].line}: the copy is not in the stage that renders kube-apiserver"
-    if done is None or script.flow.index(copies[0]) > done:
+    if done is None or script.place_of(copies[0]) > done:
         yield f"line {copies[0].line}: the copy comes after the stage is marked as done"
 
 

@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Final
 
 from umbilical.assets.verify.shell_tokens import Token, tokens_of
 
 # Functions within functions: the installer's scripts go two deep, and a chain of them must not grow without end.
 MAX_CALLS: Final = 3
+MAX_FLOW: Final = 50_000
 
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=")
 _REDIRECT: Final = re.compile(r"&?[0-9]*[<>]")
@@ -102,7 +104,7 @@ class Script:
     @cached_property
     def flow(self) -> tuple[Command, ...]:
         """Return the main commands in the order in which they run, each call followed by its function's body."""
-        return tuple(self._expanded(self.main, ()))
+        return tuple(islice(self._expanded(self.main, ()), MAX_FLOW))
 
     def _expanded(self, commands: Sequence[Command], calling: tuple[str, ...]) -> Iterator[Command]:
         for command in commands:
@@ -122,6 +124,10 @@ class Script:
             called = {command.program for command in self.functions.get(name, ())}
             names += sorted(called.intersection(self.functions).difference(names))
         return tuple(command for name in names for command in self.functions.get(name, ()))
+
+    def place_of(self, command: Command) -> int:
+        """Return a command's place in the flow; behind its end if it is not in it."""
+        return self.flow.index(command) if command in self.flow else len(self.flow)
 
     def index_of(self, *words: str) -> int | None:
         """Return the place in the flow of the first command with exactly these words."""
