@@ -54,7 +54,7 @@ demo: setup ## a tunnel's whole life on loopback, told in the terminal, in secon
 soak: setup ## the long forms of the tests that look for leaks and drift, minutes each
 	UMBILICAL_SOAK=1 $(PYTEST) -m soak --timeout=1800 $(ARGS)
 
-compiled: setup ## compile the hot rooms with mypyc in a scratch copy and run the suite there
+compiled: setup ## compile the hot rooms with mypyc in a scratch copy and run the tunnel's tests there
 	$(BIN)/python tools/compiled.py $(ARGS)
 
 clean: ## remove what the other commands left in the tree

@@ -5,6 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from umbilical.assets.bootkube.cluster_facts import cluster_facts
 from umbilical.assets.spec import (
     BOOTSTRAP_CONFIGS_ON_HOST,
     KUBERNETES_SOCKET_DIRECTORY,
@@ -19,6 +20,7 @@ from umbilical.assets.spec import (
     TunnelSpec,
     for_shape,
 )
+from umbilical.ignition.config import Config
 
 _PORTS = st.integers(PORT_RANGE.start, PORT_RANGE.stop - 1).filter(lambda port: port not in RESERVED_PORTS)
 _NAMESPACES = st.from_regex(r"umbilical-[a-z0-9]{1,20}", fullmatch=True)
@@ -74,3 +76,11 @@ def tunnel_specs(draw: st.DrawFn, *shapes: Shape) -> TunnelSpec:
             **fixed,
         },
     )
+
+
+def fitting(spec: TunnelSpec, config: Config) -> TunnelSpec:
+    """Leave the address to the node where the spec's is of a family that the config's cluster does not look for."""
+    services = cluster_facts(config).service_networks
+    if services and spec.family != services[0].version:
+        return spec.replace(node_ip=None, machine_networks=(), use_ipv6=False)
+    return spec

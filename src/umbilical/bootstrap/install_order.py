@@ -99,13 +99,14 @@ def _certificate_ends(ignition: Path) -> Iterator[tuple[datetime, str]]:
 
 
 def _ends_in(config: "Config") -> Iterator[tuple[datetime, str]]:
-    from umbilical.pki.bundle import BundleError, decode_certificates
+    from umbilical.pki.certificate import read_certificates
+    from umbilical.pki.pem import BundleError
 
     for file in config.files:
         if not file.path.endswith(".crt"):
             continue
         try:
-            certificates = decode_certificates(file.content())
+            certificates = read_certificates(file.content())
         except (IgnitionError, BundleError):
             continue
-        yield from ((certificate.not_valid_after_utc, file.path) for certificate in certificates)
+        yield from ((certificate.not_after, file.path) for certificate in certificates)

@@ -115,19 +115,14 @@ def egress_file(answer: Completed) -> str | None:
 
 
 def server_certificate(answer: Completed) -> ServerCertificate | None:
-    from cryptography import x509
-
-    from umbilical.pki.bundle import BundleError, decode_certificates
+    from umbilical.pki.certificate import read_certificates
+    from umbilical.pki.pem import BundleError
 
     try:
-        found = decode_certificates(answer.stdout.encode())[0]
-        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (BundleError, ValueError):
+        found = read_certificates(answer.stdout.encode())[0]
+    except BundleError:
         return None
-    except x509.ExtensionNotFound:
-        return ServerCertificate((), found.not_valid_after_utc)
-    addresses = (address for address in names.get_values_for_type(x509.IPAddress))
-    return ServerCertificate(tuple(_single(address) for address in addresses), found.not_valid_after_utc)
+    return ServerCertificate(found.ip_addresses, found.not_after)
 
 
 def running_containers(answer: Completed) -> int | None:
@@ -208,11 +203,6 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return 0.0
-
-
-def _single(address: Any) -> IpAddress:
-    # Name constraints hold networks in the same type; a subject's names are single addresses.
-    return ipaddress.ip_address(str(address).partition("/")[0])
 
 
 def _stage_result(entry: Mapping[str, Any]) -> str:

@@ -20,13 +20,13 @@ from umbilical.cli.bootstrap_options import spec_from, spec_options
 from umbilical.cli.bootstrap_plan import needed_port
 from umbilical.cli.terminal import has_unicode
 from umbilical.fault import Fault
+from umbilical.host.bash import syntax_complaint
 
 if TYPE_CHECKING:
     from umbilical.assets.bootkube.patch import Patch
     from umbilical.assets.bootkube.plan import Plan
     from umbilical.checks.check import Finding
 
-BASH_SECONDS: Final = 30.0
 SHOWN_FAILURES: Final = 3
 
 
@@ -67,7 +67,7 @@ def _check(source: BootstrapFile, made: "Patch") -> bool:
 
     Returns whether there is a bash to ask.
     """
-    is_bash_there = _bash_complaint(b":\n") is None
+    is_bash_there = syntax_complaint(b":\n") is None
     failures = _failures(made.document.content, made.plan, is_bash_there)
     if not failures:
         return is_bash_there
@@ -92,20 +92,9 @@ def _failures(content: bytes, planned: "Plan", is_bash_there: bool) -> "list[Fin
         platform=planned.platform,
         shape=planned.spec.shape,
         mode=planned.spec.mode,
-        bash_syntax=_bash_complaint if is_bash_there else None,
+        bash_syntax=syntax_complaint if is_bash_there else None,
     )
     return [finding for finding in verify(facts) if finding.outcome is Outcome.FAILED]
-
-
-def _bash_complaint(script: bytes) -> str | None:
-    from umbilical.host.errors import HostError
-    from umbilical.host.processes import run
-
-    try:
-        run(["bash", "-n"], BASH_SECONDS, script)
-    except HostError as fault:
-        return fault.why
-    return None
 
 
 def _tell(source: BootstrapFile, target: Path, planned: "Plan", is_bash_checked: bool) -> None:

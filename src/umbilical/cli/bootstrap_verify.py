@@ -1,9 +1,7 @@
 """`umbilical bootstrap verify`: every check on a bootstrap.ign, or on the running tunnel with --live."""
 
-import os
 import re
 import shutil
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,6 +13,8 @@ from umbilical.cli.bootstrap_file import BootstrapFile, kibibytes, print_warning
 from umbilical.cli.errors import FINDINGS
 from umbilical.cli.options import Command
 from umbilical.cli.param_types import FILE
+from umbilical.cli.terminal import has_colour, has_unicode
+from umbilical.host.bash import syntax_complaint
 
 if TYPE_CHECKING:
     from umbilical.assets.verify.facts import BootstrapFacts
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from umbilical.bootstrap.live import LiveOptions
     from umbilical.checks.check import Check, Finding
 
-BASH_SECONDS: Final = 20.0
 PROFILES: Final = ("native-on", "native-off", "patched", "none")
 SHAPES: Final = ("openshift", "seed")
 MODES: Final = ("grpc", "http-connect")
@@ -114,7 +113,7 @@ def verify(
     findings = _chosen(findings, only, skip)
     _refuse_emptiness(findings)
     # click would take colours out of a pipe, even where FORCE_COLOR asks for them.
-    click.echo(_report(findings, output, heading, kind, details), nl=False, color=_has_colour())
+    click.echo(_report(findings, output, heading, kind, details), nl=False, color=has_colour())
     return _status(findings, fail_on)
 
 
@@ -129,7 +128,7 @@ def _facts(source: BootstrapFile, options: dict[str, Any]) -> "BootstrapFacts":
         shape=Shape(options["shape"]) if options["shape"] else None,
         mode=Mode(options["mode"]) if options["mode"] else None,
         profile=Profile(options["expect"]) if options["expect"] else None,
-        bash_syntax=_bash_complaint if shutil.which("bash") else None,
+        bash_syntax=syntax_complaint if shutil.which("bash") else None,
         now=time.time(),
     )
 
@@ -203,17 +202,6 @@ def _node_ips(install_dir: "InstallDir | None", options: dict[str, Any]) -> tupl
         return ()
 
 
-def _bash_complaint(script: bytes) -> str | None:
-    from umbilical.host.errors import HostError
-    from umbilical.host.processes import run
-
-    try:
-        run(["bash", "-n"], BASH_SECONDS, script)
-    except HostError as fault:
-        return " | ".join(fault.why.splitlines())
-    return None
-
-
 def _all_checks() -> "list[Check[Any]]":
     from umbilical.assets.verify.catalogue import CATALOGUE
     from umbilical.bootstrap.live import CHECKS
@@ -258,7 +246,7 @@ def _report(findings: "list[Finding]", output: str, heading: str, kind: str, det
         return as_json(findings, kind, details)
     if output == "junit":
         return as_junit(findings, "bootstrap.verify")
-    return heading + as_table(findings, _has_colour(), _has_unicode(), _headings())
+    return heading + as_table(findings, has_colour(), has_unicode(), _headings())
 
 
 def _heading(source: BootstrapFile, facts: "BootstrapFacts") -> str:
@@ -335,13 +323,3 @@ def _status(findings: "Iterable[Finding]", fail_on: str) -> int:
 
     bad = (Outcome.FAILED, Outcome.WARNED) if fail_on == "warn" else (Outcome.FAILED,)
     return FINDINGS if any(finding.outcome in bad for finding in findings) else 0
-
-
-def _has_colour() -> bool:
-    if os.environ.get("FORCE_COLOR"):
-        return True
-    return not os.environ.get("NO_COLOR") and sys.stdout.isatty()
-
-
-def _has_unicode() -> bool:
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

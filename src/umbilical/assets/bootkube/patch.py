@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from umbilical.assets.bootkube.cluster_facts import cluster_facts
+from umbilical.assets.bootkube.cluster_facts import ClusterFacts, cluster_facts
 from umbilical.assets.bootkube.edits import OVERRIDE_FLAG, Insertion, insert, insertions, remove
 from umbilical.assets.bootkube.plan import Plan, changes_of
 from umbilical.assets.bootkube.profile import Profile, profile_of
@@ -45,6 +45,7 @@ def patch(document: Document, spec: TunnelSpec, platform: str | None = None) -> 
     script = _checked_script(original.config)
     facts = cluster_facts(original.config)
     spec = facts.complete(spec)
+    _check_family(spec, facts)
     tree = render(spec, OWN)
     _check_free(original.config, tree)
     planned = tuple(insertions(script))
@@ -91,6 +92,20 @@ def _check_shape(spec: TunnelSpec) -> None:
             "shape kubernetes cannot be patched into a bootstrap config",
             "an OpenShift bootstrap node renders its kube-apiserver itself; there is no manifest to add mounts to",
             "umbilical bootstrap render --shape kubernetes",
+        )
+
+
+def _check_family(spec: TunnelSpec, facts: ClusterFacts) -> None:
+    """An address is looked for in the cluster's first family; a given one may be of its second, too."""
+    families = [network.version for network in facts.service_networks]
+    allowed = families if spec.node_ip is not None else families[:1]
+    if allowed and spec.family not in allowed:
+        shown = ", ".join(str(network) for network in facts.service_networks)
+        raise AssetError(
+            "UMB133",
+            f"agents would be told an IPv{spec.family} address",
+            f"nodes would not use it: the cluster's service network is {shown}",
+            "give a --node-ip or --machine-network of that family, or leave them out",
         )
 
 

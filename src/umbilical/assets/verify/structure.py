@@ -132,17 +132,18 @@ def _expiry(facts: BootstrapFacts) -> Iterator[str]:
 
 def _certificates(facts: BootstrapFacts) -> Iterator[tuple[str, float]]:
     """Yield the end of life of every certificate that the installer looks at when it loads the file."""
-    from umbilical.pki.bundle import BundleError, decode_certificates
+    from umbilical.pki.certificate import read_certificates
+    from umbilical.pki.pem import BundleError
 
     files = _config(facts).files
     for index, content in facts.contents.items():
         path = files[index].path
         if path.endswith(".crt") and isinstance(content, bytes):
             try:
-                certificates = decode_certificates(content)
+                certificates = read_certificates(content)
             except BundleError:
                 continue
-            yield path, min(certificate.not_valid_after_utc.timestamp() for certificate in certificates)
+            yield path, min(certificate.not_after.timestamp() for certificate in certificates)
 
 
 def _needs_clock(facts: BootstrapFacts) -> str | None:
