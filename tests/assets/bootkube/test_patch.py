@@ -10,7 +10,7 @@ from tests.support.bootstrap_corpus import CORPUS, Case, bootstrap_config
 from umbilical.assets.bootkube.patch import patch, undo
 from umbilical.assets.bootkube.profile import Profile, profile_of
 from umbilical.assets.errors import AssetError
-from umbilical.assets.names import BOOTKUBE, OWN, RECEIPT
+from umbilical.assets.names import BOOTKUBE, OWN, RECEIPT, SERVICE_RECORD
 from umbilical.assets.render import render
 from umbilical.assets.spec import Shape, for_shape
 from umbilical.ignition.config import Config, faults
@@ -241,6 +241,16 @@ def test_another_override_of_kube_apiserver_is_refused() -> None:
         "--asset-input", "--config-override-files=/assets/x.yaml \\\n--asset-input"
     )
     assert _refusal(bootstrap_config(script=script)).code == "UMB125"
+
+
+def test_a_script_without_a_service_record_is_refused() -> None:
+    script = bootkube_script("4.18")
+    assert script.count(f". {SERVICE_RECORD}\n") == 1
+    for other in ("", f"# . {SERVICE_RECORD}\n"):
+        refused = _refusal(bootstrap_config(script=script.replace(f". {SERVICE_RECORD}\n", other)))
+        assert refused.code == "UMB121"
+        assert SERVICE_RECORD in refused.why
+    assert _patched(bootstrap_config(script=script.replace(f". {SERVICE_RECORD}", f"source {SERVICE_RECORD}")))
 
 
 @pytest.mark.parametrize("path", [OWN.library, OWN.egress])

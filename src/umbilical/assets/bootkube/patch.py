@@ -12,7 +12,7 @@ from umbilical.assets.bootkube.receipt import AGAIN, Receipt, find_receipt, sha2
 from umbilical.assets.bootkube.release_line import release_line
 from umbilical.assets.bootkube.size_limit import check_size
 from umbilical.assets.errors import AssetError
-from umbilical.assets.names import BOOTKUBE, OWN, RECEIPT
+from umbilical.assets.names import BOOTKUBE, OWN, RECEIPT, SERVICE_RECORD
 from umbilical.assets.render import render
 from umbilical.assets.spec import Shape, TunnelSpec
 from umbilical.assets.tree import SECRET_MODE, Asset, AssetTree
@@ -128,6 +128,7 @@ def _checked_script(config: Config) -> str:
             "nothing is to be done: single-node installations need no tunnel",
         )
     _check_native(config, script)
+    _check_record(script)
     return script
 
 
@@ -145,6 +146,18 @@ def _check_native(config: Config, script: str) -> None:
             f"bootkube.sh passes {OVERRIDE_FLAG} already",
             "something else overrides kube-apiserver's configuration, and one override would hide the other",
             "take that change out first",
+        )
+
+
+def _check_record(script: str) -> None:
+    sources = ([".", SERVICE_RECORD], ["source", SERVICE_RECORD])
+    if not any(line.split() in sources for line in script.split("\n")):
+        raise AssetError(
+            "UMB121",
+            "bootkube.sh is not recognised: it keeps no service record",
+            f"no line sources {SERVICE_RECORD}, and the tunnel's stages call its functions; the first installers of "
+            "release 4 had none",
+            "patch the output of an installer of release 4.12 or later",
         )
 
 
