@@ -5,7 +5,7 @@ from tests.support.bootstrap_corpus import bootstrap_config
 from tests.support.verify_subjects import NAMES, Subject, failures, findings, subject, warnings
 
 from umbilical.assets.bootkube.patch import patch
-from umbilical.assets.names import RECEIPT, RELEASE_IMAGE
+from umbilical.assets.names import RECEIPT, RELEASE_IMAGE, SERVICE_RECORD
 from umbilical.assets.spec import Shape, for_shape
 from umbilical.assets.verify.order import ORDER
 from umbilical.checks.check import Outcome
@@ -50,6 +50,14 @@ def test_the_library_must_be_sourced_in_time(name: str) -> None:
     line = f". {changed.names.library}"
     assert failures(moved(changed, line, f". {RELEASE_IMAGE}").content) - UNDO == {"B1"}
     assert failures(moved(changed, line, "touch /opt/openshift/.bootkube.done").content) - UNDO == {"B1"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("needed", [RELEASE_IMAGE, SERVICE_RECORD])
+def test_what_the_library_needs_must_be_sourced_before(name: str, needed: str) -> None:
+    changed = subject(name)
+    assert failures(without_line(changed, f". {needed}").content) - UNDO == {"B1"}
+    assert failures(moved(changed, f". {needed}", "if [ ! -f openshift-manifests.done ]").content) - UNDO == {"B1"}
 
 
 def test_source_is_another_word_for_a_dot() -> None:
@@ -177,6 +185,17 @@ def test_the_egress_file_must_be_copied_in_its_stage(name: str) -> None:
     assert failures(moved(changed, line, "if [ ! -f cco-bootstrap.done ]").content) - UNDO == {"B4"}
     renamed = changed.replaced("bootkube", line, line.replace(target, "/etc/kubernetes/bootstrap-configs/e.yaml"))
     assert failures(renamed.content) - UNDO == {"B4", "C2"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("form", ["if [ -f on ]; then\n{}\nfi", "[ -f on ] && {}", "while read -r; do\n{}\ndone"])
+def test_a_copy_on_a_condition_is_told_from_one_in_another_stage(name: str, form: str) -> None:
+    changed = subject(name)
+    line = next(line for line in changed.text("bootkube").split("\n") if f"cp {changed.names.egress} " in line)
+    on_condition = changed.replaced("bootkube", line, form.format(line.strip()))
+    assert "depends on a condition" in findings(on_condition.content)["B4"].evidence
+    elsewhere = moved(changed, line, "if [ ! -f cco-bootstrap.done ]")
+    assert "not in the stage" in findings(elsewhere.content)["B4"].evidence
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -67,6 +67,18 @@ def test_a_manifest_that_nobody_reads_fails() -> None:
     assert failures(patched.replaced("library", line, f"# {line}").content) == {"C8"}
 
 
+def test_what_envsubst_fills_in_is_filled_in_though_nodes_do_not_have_it() -> None:
+    native = subject("native")
+    by_sed = 'sed -e "s|\\${KONNECTIVITY_IMAGE}|${KONNECTIVITY_IMAGE}|g" \\\n            '
+    by_envsubst = f"envsubst < {native.names.server_pod} >"
+    kept = native.replaced("library", f"{by_sed}{native.names.server_pod} >", by_envsubst)
+    exported = kept.replaced("library", by_envsubst, f"export KONNECTIVITY_IMAGE\n        {by_envsubst}")
+    assert failures(exported.content) == {"C10", "X4"}
+    assert failures(kept.content) == {"C8", "C10", "X4"}
+    never_set = exported.replaced("server_pod", "${KONNECTIVITY_IMAGE}", "${IMAGE}")
+    assert failures(every(never_set, "library", "export KONN", "export IMAGE KONN").content) == {"C8", "C10", "X4"}
+
+
 def test_a_value_that_the_first_function_leaves_to_the_second_counts() -> None:
     native = subject("native")
     text = native.text("library")

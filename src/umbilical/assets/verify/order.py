@@ -8,7 +8,7 @@ from umbilical.assets.bootkube.edits import OVERRIDE_FLAG
 from umbilical.assets.bootkube.patch import undo
 from umbilical.assets.bootkube.profile import Profile
 from umbilical.assets.bootkube.receipt import find_receipt, sha256
-from umbilical.assets.names import BOOTKUBE, EGRESS_FILE, NATIVE, OWN, RECEIPT, RELEASE_IMAGE
+from umbilical.assets.names import BOOTKUBE, EGRESS_FILE, NATIVE, OWN, RECEIPT, RELEASE_IMAGE, SERVICE_RECORD
 from umbilical.assets.spec import BOOTSTRAP_CONFIGS_ON_HOST
 from umbilical.assets.verify.facts import BootstrapFacts
 from umbilical.assets.verify.rule import Doubt, Rule, bootkube, rule, tunnel
@@ -21,6 +21,7 @@ OPERATOR: Final = "/usr/bin/cluster-kube-apiserver-operator"
 KUBE_APISERVER_DONE: Final = "kube-apiserver-bootstrap.done"
 _FIX: Final = "patch the installer's original file again: umbilical bootstrap patch FILE"
 _ENDS: Final = ("exit", "return", "exec")
+_NEEDED: Final = {RELEASE_IMAGE: "image_for", SERVICE_RECORD: "record of stages"}
 
 
 def _sourced(facts: BootstrapFacts) -> Iterator[str]:
@@ -30,9 +31,10 @@ def _sourced(facts: BootstrapFacts) -> Iterator[str]:
         yield f"{facts.names.library} is not sourced once, on a line of its own"
         return
     place = script.place_of(sources[0])
-    before = [index for index, command in enumerate(script.flow) if _sources(command, RELEASE_IMAGE)]
-    if not before or place < before[0]:
-        yield f"line {sources[0].line} sources it before {RELEASE_IMAGE}, whose image_for it needs"
+    for library, needed in _NEEDED.items():
+        before = [index for index, command in enumerate(script.flow) if _sources(command, library)]
+        if not before or place < before[0]:
+            yield f"line {sources[0].line} sources it before {library}, whose {needed} it needs"
     for function in functions_of(facts):
         called = script.index_of(function)
         if called is not None and called < place:
@@ -116,8 +118,11 @@ def _egress_copy(facts: BootstrapFacts) -> Iterator[str]:
         yield f"cp {source} {target} is there {len(copies)} times"
         return
     renders, done = render_commands(script), _place(facts, "touch", KUBE_APISERVER_DONE)
-    if not renders or copies[0].blocks != renders[0].blocks or copies[0].joined_by:
+    stage = renders[0].blocks if renders else ()
+    if not renders or copies[0].blocks[: len(stage)] != stage:
         yield f"line {copies[0].line}: the copy is not in the stage that renders kube-apiserver"
+    elif copies[0].blocks != stage or copies[0].joined_by:
+        yield f"line {copies[0].line}: the copy depends on a condition that rendering does not have"
     if done is None or script.place_of(copies[0]) > done:
         yield f"line {copies[0].line}: the copy comes after the stage is marked as done"
 
@@ -208,7 +213,7 @@ def _script(facts: BootstrapFacts) -> Script:
 ORDER: Final[tuple[Rule, ...]] = (
     rule(
         "B1",
-        "bootkube.sh sources the library after release-image.sh and before any call",
+        "bootkube.sh sources the library after those that it needs and before any call",
         "the first call ends the script with 'command not found', every five seconds",
         _FIX,
         _sourced,

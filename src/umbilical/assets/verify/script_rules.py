@@ -51,7 +51,7 @@ def _filling_faults(facts: BootstrapFacts, function: str, path: str) -> Iterator
     commands = library.reached_from(function)
     if not any(path in texts_of(command) for command in commands):
         yield f"{function} does not read {path}"
-    filled = _substitutions(commands)
+    filled = {**_expanded(library, commands, path), **_substitutions(commands)}
     # The first function may leave something to the second, unless it keeps it to itself.
     assigned = _assigned(commands) | _globals(library.reached_from(facts.names.setup_function))
     for name in sorted(wanted):
@@ -69,6 +69,17 @@ def _substitutions(commands: Iterable[Command]) -> dict[str, list[str]]:
             for _, name, value in (match for text in texts_of(command) for match in _SUBSTITUTION.findall(text)):
                 found.setdefault(name, _VARIABLE.findall(value))
     return found
+
+
+def _expanded(library: Script, commands: Iterable[Command], path: str) -> dict[str, list[str]]:
+    """Return the placeholders that envsubst replaces in a file: those named like an exported variable.
+
+    Whether the node has that program is for other checks to say.
+    """
+    reads = any(command.words == ("envsubst",) and ("<", path) in command.redirects for command in commands)
+    exports = [command for command in library.commands if command.program == "export"]
+    names = {word.partition("=")[0] for command in exports for word in command.words[1:]}
+    return {name: [name] for name in names} if reads else {}
 
 
 def _assigned(commands: Iterable[Command]) -> set[str]:
