@@ -72,7 +72,8 @@ end_record() {
 }
 
 add_record_entry "service start"
-trap 'ERROR_LINE="${LINENO} ${BASH_COMMAND}"' ERR
+# As bash tells it to a trap: the line is counted anew there, function and file are right.
+trap 'ERROR_LINE="1 ${FUNCNAME[0]:-main} ${BASH_SOURCE[0]}"' ERR
 trap end_record EXIT
 """
 
@@ -94,6 +95,9 @@ gather_cluster() {
 
 VERIFY_URLS: Final = r"""#!/usr/bin/env bash
 # Asks whether the API's names resolve and answer; a failure is noted and stops nothing.
+# It brings the record, too: a service that sources both starts its record twice.
+. /usr/local/bin/bootstrap-service-record.sh
+
 lookup_url() {
     echo "looking up $1.cluster.example"
 }

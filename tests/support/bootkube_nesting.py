@@ -2,7 +2,7 @@
 
 The last big stage begins in a function and ends where that is called; what only a separate bootstrap machine does is
 the other branch of a question about bootstrap-in-place; stages about URLs begin and end in the library that is
-sourced for them, which brings the service record once more; and something follows the end.
+sourced for them; and something follows the end.
 """
 
 from typing import Final
@@ -69,7 +69,6 @@ fi
 NESTED_VERIFY_URLS: Final = (
     VERIFY_URLS.replace("lookup_url() {", "function lookup_url() {")
     .replace("check_url() {", 'function check_url() {\n    record_service_stage_start "check-$1-url"')
-    .replace("\n# Asks", "\n. /usr/local/bin/bootstrap-service-record.sh\n\n# Asks")
     .replace('    echo "asking $1.cluster.example"\n', '    echo "asking $1"\n    record_service_stage_success\n')
 )
 
