@@ -8,6 +8,7 @@ from typing import Final
 
 from tests.support.bootkube_script import Native
 
+# Where a failure is, as bash tells it to a trap: the line is counted anew there, function and file are right.
 SERVICE_RECORD: Final = r"""#!/usr/bin/env bash
 # Keeps a JSON list of what a service did and when: /var/log/openshift/NAME.json.
 RECORD_NAME="${SYSTEMD_UNIT_NAME:-bootkube}"
@@ -72,7 +73,6 @@ end_record() {
 }
 
 add_record_entry "service start"
-# As bash tells it to a trap: the line is counted anew there, function and file are right.
 trap 'ERROR_LINE="1 ${FUNCNAME[0]:-main} ${BASH_SOURCE[0]}"' ERR
 trap end_record EXIT
 """
@@ -93,9 +93,9 @@ gather_cluster() {
 }
 """
 
+# It brings the record, too: a service that sources both starts its record twice.
 VERIFY_URLS: Final = r"""#!/usr/bin/env bash
 # Asks whether the API's names resolve and answer; a failure is noted and stops nothing.
-# It brings the record, too: a service that sources both starts its record twice.
 . /usr/local/bin/bootstrap-service-record.sh
 
 lookup_url() {
