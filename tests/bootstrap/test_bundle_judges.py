@@ -42,9 +42,27 @@ def test_known_lines_fail_a_check_and_missing_files_skip_it() -> None:
 def test_a_failure_is_shown_with_its_line_and_message(tmp_path: Path) -> None:
     verdict = judged(bundle_judges.ended_well, BundleBuilder(FAILS), tmp_path)
     assert verdict.outcome is Outcome.FAILED
-    assert "line 231 main bootkube.sh" in verdict.evidence
+    assert "line 231 of bootkube.sh (main)" in verdict.evidence
     assert "openssl: bad ip" in verdict.evidence
     assert "abc.def" not in verdict.evidence
+
+
+@pytest.mark.parametrize(
+    ("error_line", "shown"),
+    [
+        ("1 main /usr/local/bin/bootkube.sh", ", in /usr/local/bin/bootkube.sh"),
+        ("1 umbilical_setup /usr/local/bin/x.sh", ", in umbilical_setup of /usr/local/bin/x.sh"),
+        ("186 umbilical_cleanup /usr/local/bin/x.sh", ", line 186 of /usr/local/bin/x.sh (umbilical_cleanup)"),
+        ("12 NULL", ", line 12 NULL"),
+        ("", ", line unknown"),
+    ],
+)
+def test_the_place_of_a_failure_is_told_without_the_line_that_a_trap_counts(
+    error_line: str, shown: str, tmp_path: Path
+) -> None:
+    script = Record().start().fails("konnectivity-certs", line=error_line)
+    evidence = judged(bundle_judges.ended_well, BundleBuilder(script), tmp_path).evidence
+    assert evidence.splitlines()[0].endswith(shown)
 
 
 def test_a_hang_is_shown_by_its_sentence(tmp_path: Path) -> None:

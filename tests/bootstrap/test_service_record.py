@@ -48,6 +48,14 @@ def test_failures_in_a_row_are_counted_from_the_first_of_them() -> None:
     assert failure.first.stage == ""  # the entry that ended the service, not the one of the stage
 
 
+def test_a_record_that_is_sourced_twice_by_one_run_has_one_run() -> None:
+    once = Record().start().start().done(*STAGES).ends_well()
+    assert read(once).starts == 1
+    again = Record().start().start().fails("cvo-bootstrap").start().start().done("cvo-bootstrap").ends_well()
+    assert read(again).starts == 2
+    assert read(Record()).starts == 0
+
+
 def test_a_stage_that_is_tried_again_still_fails() -> None:
     record = read(Record().start().fails("konnectivity-certs").start().enters("konnectivity-certs"))
     assert record.open_stage is not None

@@ -61,9 +61,19 @@ def _error_lines(facts: BundleFacts, record: ServiceRecord) -> list[str]:
         return []
     path = facts.record_paths[BOOTKUBE]
     last = failure.last
-    lines = [f"{path}: {shown_time(last)} {shown_stage(failure.stage)}, line {printable(last.error_line) or 'unknown'}"]
+    lines = [f"{path}: {shown_time(last)} {shown_stage(failure.stage)}, {_error_place(last.error_line)}"]
     message = last.error_message.splitlines()[-MAX_MESSAGE_LINES:]
     return [*lines, *(f'{path}: "{quotable(line)[:300]}"' for line in message)]
+
+
+def _error_place(error_line: str) -> str:
+    """Say where a script failed. bash writes "LINE FUNCTION FILE", and counts anew in a trap: there it is always 1."""
+    line, _, rest = printable(error_line).partition(" ")
+    function, _, file = rest.partition(" ")
+    if not (line.isdecimal() and file):
+        return f"line {printable(error_line) or 'unknown'}"
+    place = file if function == "main" else f"{function} of {file}"
+    return f"in {place}" if int(line) <= 1 else f"line {line} of {file} ({function})"
 
 
 def others_ended_well(facts: BundleFacts) -> Verdict:
