@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +34,7 @@ from umbilical.host.errors import HostError
 # What went through before must have drained from the buffers, or the next row pays for it.
 SETTLE_SECONDS: Final = 0.2
 INTERRUPTED: Final = 130
+REAP_SECONDS: Final = 5.0
 OUR_PROGRAMS: Final = Path(sys.executable).parent
 BUILD_INFO_MAGIC: Final = b"\xff Go buildinf:"
 TROUBLE: Final = (HostError, LoadFailed, OSError, ValueError)
@@ -291,6 +292,16 @@ def _kill_leftovers() -> None:
         return
     for pid in left:
         os.kill(int(pid), signal.SIGKILL)
+    for pid in left:
+        _reap(int(pid))
+
+
+def _reap(pid: int) -> None:
+    """Wait until a killed child is gone from the kernel's table; whoever asks after us must not find it there."""
+    deadline = time.monotonic() + REAP_SECONDS
+    with suppress(ChildProcessError):
+        while os.waitpid(pid, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
+            time.sleep(0.01)
 
 
 def _report(results: Results, conditions: Conditions, options: argparse.Namespace) -> None:
