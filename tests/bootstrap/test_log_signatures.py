@@ -1,7 +1,6 @@
 """The lines that give causes away: compared with what the real programs print, and not found where nothing is wrong."""
 
 import io
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -146,7 +145,7 @@ def test_the_real_openssl_refuses_null_in_words_that_are_recognised() -> None:
     assert names_in(JOURNAL, refused.stderr) == {"null address"}
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.real("bash")
 def test_a_real_bash_names_the_program_that_it_did_not_find() -> None:
     said = subprocess.run(
         ["bash", "-c", "envsubst-is-not-here"], capture_output=True, text=True, timeout=30, check=False

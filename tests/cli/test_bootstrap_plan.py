@@ -1,5 +1,6 @@
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,18 @@ def test_an_install_directory_gives_file_platform_and_warnings(
     assert "on vsphere" in captured.out
     assert f"umbilical firewall render --dir {tmp_path}\n" in captured.out
     assert "warning: install-config.yaml is newer than bootstrap.ign" in captured.err
+
+
+def test_the_firewall_command_that_is_offered_works_where_the_manifests_are_read_no_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Directory(tmp_path).metadata(aws={})
+    (tmp_path / "bootstrap.ign").write_bytes(bootstrap_config("4.18"))
+    assert run(["bootstrap", "plan", "--dir", str(tmp_path)]) == 0
+    offered = re.search(r"next: umbilical (firewall render .*)", capsys.readouterr().out)
+    assert offered is not None
+    assert run(shlex.split(offered[1])) == 0
+    assert "8091" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("options", [["--ca-cert", "a", "--ca-key", "b"], ["--from-install-state"]])

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import IO, BinaryIO, Final, cast
 
 from umbilical.bootstrap.errors import BootstrapError
 from umbilical.bootstrap.tar_stream import BLOCK, Readable, TarFault, members
@@ -79,8 +79,7 @@ class LogBundle:
                 return
             stream = gzip.GzipFile(fileobj=file) if _is_gzip(file) else file
             for member in members(_Bounded(stream, budget)):
-                content = member.content
-                yield member.name, lambda content=content: content  # type: ignore[misc]
+                yield member.name, _opener(member.content)
 
     def _directory_entries(self, budget: "_Budget") -> Iterator[tuple[str, Callable[[], Readable]]]:
         self._note_time(self.path.resolve().name)
@@ -173,10 +172,14 @@ class _Bounded:
         return octets
 
 
+def _opener(content: Readable) -> Callable[[], Readable]:
+    return lambda: content
+
+
 def _unpacking(opener: Callable[[], Readable], budget: _Budget) -> Callable[[], Readable]:
     def unpacked() -> Readable:
-        # The reader asks for nothing but `read`; what comes out counts, too.
-        return _Bounded(gzip.GzipFile(fileobj=opener()), budget)  # type: ignore[call-overload]
+        # The reader asks for nothing but `read`, whatever its annotation says; what comes out counts, too.
+        return _Bounded(gzip.GzipFile(fileobj=cast(IO[bytes], opener())), budget)
 
     return unpacked
 

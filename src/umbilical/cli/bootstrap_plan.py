@@ -69,11 +69,21 @@ def _firewall_options(planned: "Plan", source: BootstrapFile) -> Iterator[str]:
 
     if source.install_dir is not None:
         yield f"--dir {source.install_dir.path}"
+        if _is_in_manifests(planned.platform):
+            # The manifests, which it would change by itself, are read no more once there is a bootstrap.ign.
+            yield "-o cli"
     else:
         yield f"--platform {planned.platform or 'NAME'}"
         yield from (f"--machine-network {network}" for network in planned.spec.machine_networks)
     if planned.spec.agent_port != TunnelSpec.agent_port:
         yield f"--port {planned.spec.agent_port}"
+
+
+def _is_in_manifests(name: str | None) -> bool:
+    from umbilical.assets.platforms.catalogue import PLATFORMS
+
+    platform = PLATFORMS.get(name or "")
+    return platform is not None and platform.edit is not None
 
 
 def _plan_lines(planned: "Plan", source: BootstrapFile) -> Iterator[str]:

@@ -74,4 +74,5 @@ def test_what_cannot_be_read_counts_as_not_said(text: str) -> None:
 
 @given(st.text(max_size=80))
 def test_no_text_in_their_place_makes_it_fail(text: str) -> None:
-    _facts_of({CLUSTER_CONFIG: text, NETWORK_CONFIG: text})
+    facts = _facts_of({CLUSTER_CONFIG: text, NETWORK_CONFIG: text})
+    assert facts.complete(for_shape(Shape.OPENSHIFT)).machine_networks == facts.machine_networks

@@ -4,6 +4,7 @@ import pytest
 
 from umbilical.assets.platforms.azure import commands, edit, leftovers, rules
 from umbilical.assets.platforms.request import Request, parse_network
+from umbilical.assets.spec import IpNetwork
 
 NETWORKS = tuple(parse_network(text) for text in ("10.0.0.0/16", "fd00::/64", "10.1.0.0/16"))
 
@@ -25,8 +26,8 @@ def test_known_networks_get_a_numbered_rule_each() -> None:
 
 
 @pytest.mark.parametrize("networks", [(), NETWORKS])
-def test_no_form_of_the_rule_has_any_source(networks: tuple[object, ...]) -> None:
-    request = Request("ci", networks=networks)  # type: ignore[arg-type]
+def test_no_form_of_the_rule_has_any_source(networks: tuple[IpNetwork, ...]) -> None:
+    request = Request("ci", networks=networks)
     assert "*" not in {item["source"] for item in edit(request).items}
     for command in commands(request).open:
         words = [str(word) for word in command.words]
