@@ -14,8 +14,8 @@ from tests.support.control_plane import PROGRAMS, ControlPlane, control_plane
 
 import peers
 from umbilical.assets.certificates import Certificates
+from umbilical.assets.manifests.container import PKI_MOUNT
 from umbilical.assets.manifests.egress import egress_selector
-from umbilical.assets.manifests.server_pod import PKI_MOUNT
 from umbilical.assets.names import OWN, STATIC_POD
 from umbilical.assets.render import KUBE_APISERVER_POD, render, render_kubernetes
 from umbilical.assets.spec import Mode, Shape, TunnelSpec, for_shape

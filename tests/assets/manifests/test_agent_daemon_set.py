@@ -9,8 +9,9 @@ from hypothesis import given
 from tests.support.tunnel_specs import tunnel_specs
 
 from umbilical.assets.manifests import placeholders
-from umbilical.assets.manifests.agent_daemon_set import PKI_MOUNT, agent_daemon_set
+from umbilical.assets.manifests.agent_daemon_set import agent_daemon_set
 from umbilical.assets.manifests.agent_secret import agent_secret
+from umbilical.assets.manifests.container import PKI_MOUNT
 from umbilical.assets.spec import Resources, Shape, TunnelSpec, for_shape
 from umbilical.cli import klog
 from umbilical.cli.agent_flags import agent_flags, check_agent_flags

@@ -8,7 +8,8 @@ from tests.support.tunnel_specs import tunnel_specs
 
 from umbilical.assets.certificates import Certificates
 from umbilical.assets.manifests import placeholders
-from umbilical.assets.manifests.server_pod import PKI_MOUNT, server_pod
+from umbilical.assets.manifests.container import PKI_MOUNT
+from umbilical.assets.manifests.server_pod import server_pod
 from umbilical.assets.spec import Shape, TunnelSpec, for_shape
 from umbilical.cli import klog
 from umbilical.cli.pflag import FlagSet

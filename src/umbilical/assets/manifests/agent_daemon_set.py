@@ -3,10 +3,10 @@
 from typing import Any, Final
 
 from umbilical.assets.manifests import placeholders
+from umbilical.assets.manifests.container import PKI_MOUNT, container
 from umbilical.assets.names import AGENT_NAME, AGENT_SECRET, BOOTSTRAP_ONLY
 from umbilical.assets.spec import Shape, TunnelSpec
 
-PKI_MOUNT: Final = "/etc/konnectivity"
 # Where no SCC hands out a user, Kubernetes needs one that is not root; this is the usual "nonroot" of images.
 USER_ID: Final = 65532
 # Read by owner and group: the owner is root, the group is the pod's fsGroup, which SCCs set as well.
@@ -38,7 +38,7 @@ def _pod(spec: TunnelSpec) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": _pod_security(spec),
-        "containers": [_container(spec)],
+        "containers": [container(spec, AGENT_NAME, "proxy-agent", _flags(spec))],
         "volumes": [{"name": "pki", "secret": {"secretName": AGENT_SECRET, "defaultMode": KEY_MODE}}],
     }
 
@@ -50,30 +50,6 @@ def _pod_security(spec: TunnelSpec) -> dict[str, Any]:
         # range, and refuses pods that ask for others.
         return context
     return {**context, "runAsUser": USER_ID, "runAsGroup": USER_ID, "fsGroup": USER_ID}
-
-
-def _container(spec: TunnelSpec) -> dict[str, Any]:
-    return {
-        "name": AGENT_NAME,
-        "image": spec.image or placeholders.IMAGE,
-        "imagePullPolicy": "IfNotPresent",
-        # An image of one's own keeps its programs wherever its PATH leads.
-        "command": ["/usr/bin/proxy-agent" if spec.image is None else "proxy-agent"],
-        "args": _flags(spec),
-        "livenessProbe": {
-            "httpGet": {"path": "/healthz", "port": spec.health_port},
-            "initialDelaySeconds": 10,
-            "periodSeconds": 10,
-        },
-        "resources": {"requests": {"cpu": spec.resources.cpu, "memory": spec.resources.memory}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": "pki", "mountPath": PKI_MOUNT, "readOnly": True}],
-    }
 
 
 def _flags(spec: TunnelSpec) -> list[str]:

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from umbilical.assets.certificates import Certificates
 from umbilical.assets.manifests import placeholders
+from umbilical.assets.manifests.container import PKI_MOUNT, container
 from umbilical.assets.names import SERVER_NAME
 from umbilical.assets.spec import TunnelSpec
 
-PKI_MOUNT: Final = "/etc/konnectivity"
 NAMESPACE: Final = "kube-system"
 FINGERPRINT_ANNOTATION: Final = "umbilical.dev/server-certificate"
 
@@ -46,37 +46,9 @@ def server_pod(spec: TunnelSpec, pki_directory: str, certificates: Certificates 
 
 
 def _container(spec: TunnelSpec) -> dict[str, Any]:
-    return {
-        "name": SERVER_NAME,
-        "image": spec.image or placeholders.IMAGE,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["/usr/bin/proxy-server" if spec.image is None else "proxy-server"],
-        "args": _flags(spec),
-        # No readiness probe: /readyz looks at the first strategy only, and stays 500 under destHost although
-        # agents are connected.
-        "livenessProbe": {
-            "httpGet": {"path": "/healthz", "port": spec.health_port},
-            "initialDelaySeconds": 10,
-            "periodSeconds": 10,
-        },
-        "resources": {"requests": {"cpu": spec.resources.cpu, "memory": spec.resources.memory}},
-        "securityContext": _security(),
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [
-            {"name": "socket", "mountPath": spec.socket_directory},
-            {"name": "pki", "mountPath": PKI_MOUNT, "readOnly": True},
-        ],
-    }
-
-
-def _security() -> dict[str, Any]:
-    return {
-        "runAsUser": 0,
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": True,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
+    security = {"runAsUser": 0, "seccompProfile": {"type": "RuntimeDefault"}}
+    socket = {"name": "socket", "mountPath": spec.socket_directory}
+    return container(spec, SERVER_NAME, "proxy-server", _flags(spec), security=security, mounts=[socket])
 
 
 def _flags(spec: TunnelSpec) -> list[str]:
