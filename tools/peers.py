@@ -114,6 +114,10 @@ def groups() -> dict[str, tuple[Module, ...]]:
         (
             _kubernetes("kube-apiserver"),
             _kubernetes("kubectl"),
+            _kubernetes("kube-controller-manager"),
+            _kubernetes("kube-scheduler"),
+            _kubernetes("kubelet"),
+            _kubernetes("kube-proxy"),
         ),
         kubernetes_linker_flags(KUBERNETES_VERSION),
     )

@@ -19,6 +19,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "ignition": frozenset(),
     "assets": frozenset({"ignition", "checks", "pki"}),
     "bootstrap": frozenset({"assets", "ignition", "checks", "cluster", "host", "pki"}),
+    "lab": frozenset({"assets", "ignition", "checks", "cluster", "host", "pki"}),
     "cli": frozenset(
         {
             "wire",
@@ -31,6 +32,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
             "ignition",
             "assets",
             "bootstrap",
+            "lab",
         }
     ),
 }

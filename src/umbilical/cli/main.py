@@ -13,7 +13,7 @@ from umbilical.tunnel.errors import StartupError
 
 PROGRAM: Final = "umbilical"
 ENVIRONMENT_PREFIX: Final = "UMBILICAL"
-COMMANDS: Final = ("server", "agent", "pki", "bootstrap", "firewall", "version", "completion")
+COMMANDS: Final = ("server", "agent", "pki", "bootstrap", "firewall", "lab", "version", "completion")
 """Each is a module beside this one that defines a command of the same name."""
 
 _CONTEXT: Final = {

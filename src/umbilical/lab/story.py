@@ -1,0 +1,127 @@
+"""A story is told in steps: each has a title, a time, evidence, and an end. Who tells it (a live view, plain lines,
+a report) is somebody else: a `Teller`. Everything told is kept, so that a report can be written afterwards.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Protocol
+
+
+class Outcome(Enum):
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass
+class Step:
+    title: str
+    started_seconds: float
+    """Since the story began."""
+    outcome: Outcome = Outcome.RUNNING
+    ended_seconds: float | None = None
+    evidence: list[str] = field(default_factory=list)
+    """What was seen, in the words of the program that said it."""
+
+    @property
+    def seconds(self) -> float:
+        return 0.0 if self.ended_seconds is None else self.ended_seconds - self.started_seconds
+
+
+class Call(Enum):
+    """How the last call from the bootstrap kube-apiserver to the webhook ended."""
+
+    NONE = "none"
+    UNREACHABLE = "unreachable"
+    ALLOWED = "allowed"
+    DENIED = "denied"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What a viewer sees of the topology at one moment."""
+
+    nodes: tuple[str, ...] = ()
+    apiserver: bool = False
+    """The bootstrap node's, or its stand-in."""
+    production_apiserver: bool = False
+    server: bool = False
+    agents: tuple[str, ...] = ()
+    """Nodes whose agent is connected."""
+    webhook: str | None = None
+    """The node that the webhook's pod runs on."""
+    call: Call = Call.NONE
+    production_call: Call = Call.NONE
+
+
+class Teller(Protocol):
+    def began(self, step: Step) -> None: ...
+    def saw(self, step: Step, evidence: str) -> None: ...
+    def ended(self, step: Step) -> None:
+        """Its outcome tells whether well or not."""
+
+    def shows(self, picture: Picture) -> None: ...
+
+
+class Silence:
+    """Tells nobody."""
+
+    def began(self, step: Step) -> None: ...
+    def saw(self, step: Step, evidence: str) -> None: ...
+    def ended(self, step: Step) -> None: ...
+    def shows(self, picture: Picture) -> None: ...
+
+
+class Story:
+    """What happens, as it happens. Steps do not nest."""
+
+    def __init__(self, title: str, teller: Teller | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.title = title
+        self.steps: list[Step] = []
+        self.figures: dict[str, str] = {}
+        """The closing summary: agents, calls, bytes, p50, in the order in which they were set."""
+        self.picture = Picture()
+        self.pictures: list[tuple[float, Picture]] = []
+        self._teller: Teller = teller or Silence()
+        self._clock = clock
+        self._start = clock()
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[Step]:
+        """Do one thing; what is raised inside makes it a failed step and goes on its way."""
+        step = Step(title, self._now())
+        self.steps.append(step)
+        self._teller.began(step)
+        try:
+            yield step
+        except BaseException:
+            self._end(step, Outcome.FAILED)
+            raise
+        self._end(step, Outcome.DONE)
+
+    def saw(self, evidence: str) -> None:
+        """Add evidence to the step that runs, or to the last one."""
+        step = self.steps[-1]
+        step.evidence.append(evidence)
+        self._teller.saw(step, evidence)
+
+    def shows(self, **changes: object) -> None:
+        """Change the picture: fields of `Picture` by name."""
+        self.picture = replace(self.picture, **changes)  # type: ignore[arg-type]
+        self.pictures.append((self._now(), self.picture))
+        self._teller.shows(self.picture)
+
+    @property
+    def seconds(self) -> float:
+        return self._now()
+
+    def _end(self, step: Step, outcome: Outcome) -> None:
+        step.outcome = outcome
+        step.ended_seconds = self._now()
+        self._teller.ended(step)
+
+    def _now(self) -> float:
+        return self._clock() - self._start
