@@ -1,0 +1,118 @@
+"""Where the real programs lie: in a directory that the user names, in the cache that `make peers` fills, or on PATH.
+
+Nothing is built and nothing is run here; a program that cannot run on this machine is refused before a lab exists.
+"""
+
+import os
+import platform
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from umbilical.lab.errors import LabError
+
+CONTROL_PLANE: Final = ("etcd", "kube-apiserver", "kubectl")
+KUBERNETES: Final = (*CONTROL_PLANE, "kube-controller-manager", "kube-scheduler")
+KUBELET: Final = (*KUBERNETES, "kubelet", "kube-proxy")
+KONNECTIVITY: Final = ("proxy-server", "proxy-agent")
+"""Upstream's. Our own drop-ins have the same names on PATH and must never pass for them."""
+
+GROUPS: Final = dict.fromkeys(KONNECTIVITY, "konnectivity")
+"""The group of `make peers` that builds a program, where it is not `kubernetes`."""
+
+# e_machine of the ELF header (System V gABI), by what uname says.
+_ELF_MACHINES: Final = {"x86_64": 62, "amd64": 62, "aarch64": 183, "arm64": 183, "ppc64le": 21, "s390x": 22}
+_ELF_HEADER_BYTES: Final = 20
+_BIG_ENDIAN: Final = 2
+
+
+def find(names: Iterable[str], bin_dir: Path | None = None) -> dict[str, Path]:
+    """Find every program, or tell which are missing.
+
+    Raises:
+        LabError: a program is nowhere (UMB824), or what lies in its place cannot run here (UMB825).
+    """
+    wanted = list(dict.fromkeys(names))
+    places = {name: locate(name, bin_dir) for name in wanted}
+    missing = [name for name in wanted if places[name] is None]
+    if missing:
+        raise _missing(missing, bin_dir)
+    return {name: _checked(place.resolve()) for name, place in places.items() if place is not None}
+
+
+def locate(name: str, bin_dir: Path | None = None) -> Path | None:
+    """Return the place that is looked into first and has it; whether it runs is not asked."""
+    if bin_dir is not None and (bin_dir / name).exists():
+        return bin_dir / name
+    cached = _cached(name)
+    if cached is not None or name in KONNECTIVITY:
+        return cached
+    found = shutil.which(name)
+    return None if found is None else Path(found).absolute()
+
+
+def cache_root() -> Path:
+    """The same place as in tools/peers.py, which fills it."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "umbilical" / "peers"
+
+
+def _cached(name: str) -> Path | None:
+    folders = [folder for folder in cache_root().glob("*-*") if (folder / name).is_file()]
+    return max(folders, key=_version_order) / name if folders else None
+
+
+def _version_order(folder: Path) -> tuple[tuple[int, ...], bool, str]:
+    """Order v1.36.3 after v1.9.0 and after v1.36.3-rc.1."""
+    version = folder.name.partition("-")[2]
+    release, _, suffix = version.partition("-")
+    return tuple(int(number) for number in re.findall(r"\d{1,9}", release)), not suffix, folder.name
+
+
+def _checked(path: Path) -> Path:
+    if not path.is_file():
+        raise _unusable(path, "it is no regular file")
+    if not os.access(path, os.X_OK):
+        raise _unusable(path, "it is not executable for this user")
+    with path.open("rb") as stream:
+        fault = _fault_of_header(stream.read(_ELF_HEADER_BYTES))
+    if fault is not None:
+        raise _unusable(path, fault)
+    return path
+
+
+def _fault_of_header(header: bytes) -> str | None:
+    if header.startswith(b"#!"):
+        return None
+    if not header.startswith(b"\x7fELF") or len(header) < _ELF_HEADER_BYTES:
+        return "it is neither a Linux program (ELF) nor a script"
+    machine = int.from_bytes(header[18:20], "big" if header[5] == _BIG_ENDIAN else "little")
+    expected = _ELF_MACHINES.get(platform.machine())
+    if expected is not None and machine != expected:
+        return f"it is built for another architecture than {platform.machine()} (ELF machine {machine})"
+    return None
+
+
+def _missing(names: list[str], bin_dir: Path | None) -> LabError:
+    groups = list(dict.fromkeys(GROUPS.get(name, "kubernetes") for name in names))
+    looked = [*([str(bin_dir)] if bin_dir else []), str(cache_root())]
+    if not set(names) <= set(KONNECTIVITY):
+        looked.append("PATH")
+    commands = " and ".join(f"`make peers GROUP={group}`" for group in groups)
+    return LabError(
+        "UMB824",
+        f"a needed program is missing: {', '.join(names)}",
+        f"looked in {', '.join(looked)}",
+        f"build with {commands}, or name a directory that has it: --bin-dir DIR",
+    )
+
+
+def _unusable(path: Path, why: str) -> LabError:
+    return LabError(
+        "UMB825",
+        f"{path} cannot be run here",
+        why,
+        "remove it, or put the program for this machine in its place; `make peers` builds what is missing",
+    )
