@@ -1,0 +1,167 @@
+"""Plans of a lab: addresses that nobody shares, and refusals that say which network is wrong."""
+
+import contextlib
+import ipaddress
+import json
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from umbilical.lab.errors import LabError
+from umbilical.lab.topology import MOST_MASTERS, MOST_WORKERS, Family, Role, Topology, plan_topology
+
+PLANS = st.builds(
+    plan_topology,
+    masters=st.integers(1, MOST_MASTERS),
+    workers=st.integers(0, MOST_WORKERS),
+    family=st.sampled_from(Family),
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+def _refusal(**arguments: object) -> LabError:
+    with pytest.raises(LabError) as caught:
+        plan_topology(**arguments)  # type: ignore[arg-type]
+    assert caught.value.code == "UMB811"
+    return caught.value
+
+
+def test_the_usual_lab_has_six_nodes_under_known_addresses() -> None:
+    topology = plan_topology()
+    assert {node.name: node.address for node in topology.nodes} == {
+        "bootstrap": "10.91.0.10",
+        "master-0": "10.91.0.11",
+        "master-1": "10.91.0.12",
+        "master-2": "10.91.0.13",
+        "worker-0": "10.91.0.21",
+        "worker-1": "10.91.0.22",
+    }
+    assert [str(gateway) for gateway in topology.gateways] == ["10.91.0.1"]
+    assert [str(network) for network in topology.service_networks] == ["10.93.0.0/16"]
+
+
+def test_pods_of_the_first_master_have_the_first_piece_and_the_bootstrap_node_has_none() -> None:
+    topology = plan_topology(family=Family.DUAL)
+    assert topology.bootstrap.pod_networks == ()
+    assert [str(network) for network in topology.node("master-0").pod_networks] == ["10.92.0.0/24", "fd92::/64"]
+    assert [str(network) for network in topology.node("worker-0").pod_networks] == ["10.92.3.0/24", "fd92:0:0:3::/64"]
+    assert [str(gateway) for gateway in topology.node("worker-0").pod_gateways] == [
+        "10.92.3.1/24",
+        "fd92:0:0:3::1/64",
+    ]
+
+
+def test_addresses_of_both_families_are_written_with_the_same_digits() -> None:
+    topology = plan_topology(family=Family.DUAL)
+    assert [str(address) for address in topology.node("worker-1").addresses] == ["10.91.0.22/24", "fd91::22/64"]
+    assert [str(gateway) for gateway in topology.gateways] == ["10.91.0.1", "fd91::1"]
+
+
+def test_a_lab_of_one_family_shows_that_family_alone() -> None:
+    topology = plan_topology(family=Family.IPV6)
+    assert topology.bootstrap.address == "fd91::10"
+    networks = topology.machine_networks + topology.pod_networks + topology.service_networks
+    assert {network.version for network in networks} == {6}
+
+
+@given(PLANS)
+def test_no_two_nodes_share_an_address(topology: Topology) -> None:
+    addresses = [address.ip for node in topology.nodes for address in node.addresses] + list(topology.gateways)
+    assert len(set(addresses)) == len(addresses)
+    machine = {network.version: network for network in topology.machine_networks}
+    assert all(address in machine[address.version] for address in addresses)
+
+
+@given(PLANS)
+def test_no_two_pieces_of_the_pod_network_overlap_and_all_lie_in_it(topology: Topology) -> None:
+    pieces = [piece for node in topology.nodes for piece in node.pod_networks]
+    for left, right in combinations(pieces, 2):
+        assert not left.overlaps(right)
+    for piece in pieces:
+        assert any(piece.overlaps(whole) for whole in topology.pod_networks)
+    assert all(node.pod_networks for node in topology.nodes if node.role is not Role.BOOTSTRAP)
+
+
+@given(PLANS)
+def test_a_topology_is_the_same_after_it_was_written_and_read(topology: Topology) -> None:
+    assert Topology.from_json(json.loads(json.dumps(topology.to_json()))) == topology
+
+
+@given(st.dictionaries(st.sampled_from(["family", "nodes", "machine_networks", "gateways"]), JSON))
+def test_other_json_is_refused_in_three_lines(content: dict[str, object]) -> None:
+    with pytest.raises(LabError) as caught:
+        Topology.from_json({**plan_topology().to_json(), **content, "pod_networks": 7})
+    assert caught.value.code == "UMB811"
+
+
+@given(JSON)
+def test_a_node_that_is_none_is_refused_in_three_lines(node: object) -> None:
+    with pytest.raises(LabError):
+        Topology.from_json({**plan_topology().to_json(), "nodes": [node]})
+
+
+def test_a_name_that_would_leave_the_folder_is_refused() -> None:
+    content = json.loads(json.dumps(plan_topology().to_json()))
+    content["nodes"][1]["name"] = "../../etc"
+    with pytest.raises(LabError, match="a node has a name"):
+        Topology.from_json(content)
+
+
+def test_a_network_can_be_given_per_family() -> None:
+    topology = plan_topology(
+        family=Family.DUAL, machine_network="192.168.7.0/24,fd00:7::/64", pod_network=["fd08::/48"]
+    )
+    assert topology.machine_networks == (ipaddress.ip_network("192.168.7.0/24"), ipaddress.ip_network("fd00:7::/64"))
+    assert [str(network) for network in topology.pod_networks] == ["10.92.0.0/16", "fd08::/48"]
+
+
+def test_an_unknown_node_is_answered_with_the_nearest_name() -> None:
+    with pytest.raises(LabError) as caught:
+        plan_topology().node("maste-1")
+    assert caught.value.code == "UMB812"
+    assert caught.value.remedy == "did you mean master-1?"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"masters": 0}, "cannot plan 0 masters"),
+        ({"masters": 11}, "cannot plan 11 masters"),
+        ({"workers": -1}, "cannot plan -1 workers"),
+        ({"workers": 80}, "cannot plan 80 workers"),
+        ({"machine_network": "10.92.5.0/24"}, "the machine and the pod network overlap"),
+        ({"service_network": "10.92.0.0/20"}, "the pod and the service network overlap"),
+        ({"machine_network": "10.91.0.0/27", "workers": 20}, "the machine network is too small"),
+        ({"machine_network": "fd91::/124", "family": Family.IPV6}, "the machine network is too small"),
+        ({"pod_network": "10.92.0.0/22"}, "the pod network is too small"),
+        ({"pod_network": "10.92.0.0/25"}, "the pod network is too small"),
+        ({"service_network": "10.0.0.0/29"}, "the service network has the wrong size"),
+        ({"service_network": "fd93::/64", "family": Family.IPV6}, "the service network has the wrong size"),
+        ({"machine_network": "fd91::/64"}, "the machine network does not fit the lab"),
+        ({"pod_network": "10.92.0.0/16", "family": Family.IPV6}, "the pod network does not fit the lab"),
+        ({"pod_network": "10.0.0.0/16,10.1.0.0/16"}, "more than one pod network"),
+        ({"machine_network": "127.0.0.0/24"}, "the machine network cannot be used"),
+        ({"machine_network": "224.0.0.0/24"}, "the machine network cannot be used"),
+        ({"machine_network": "fe80::/64", "family": Family.IPV6}, "the machine network cannot be used"),
+        ({"machine_network": "0.0.0.0/0"}, "the machine network cannot be used"),
+        ({"machine_network": "10.91.0.1/24"}, "the machine network '10.91.0.1/24' cannot be read"),
+        ({"machine_network": "localhost"}, "the machine network 'localhost' cannot be read"),
+        ({"machine_network": ""}, "the machine network '' cannot be read"),
+    ],
+)
+def test_a_plan_that_cannot_work_is_refused(arguments: dict[str, object], said: str) -> None:
+    assert _refusal(**arguments).what == said
+
+
+@given(machine=st.text(max_size=30), masters=st.integers(), workers=st.integers(), family=st.sampled_from(Family))
+def test_any_input_is_planned_or_refused_in_three_lines(
+    machine: str, masters: int, workers: int, family: Family
+) -> None:
+    with contextlib.suppress(LabError):
+        topology = plan_topology(masters=masters, workers=workers, family=family, machine_network=machine)
+        assert len(topology.nodes) == 1 + masters + workers
