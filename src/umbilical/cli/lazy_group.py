@@ -8,7 +8,10 @@ import click
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name and module; a module defines a command of that name, hyphens as underscores."""
+    """Knows its commands by name and module; a module defines a command of that name, hyphens as underscores.
+
+    Where the name is Python's own (`break`, `list`), an underscore follows it.
+    """
 
     def __init__(self, *arguments: Any, modules: Mapping[str, str], **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -20,6 +23,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self._modules:
             return None
-        command = getattr(import_module(self._modules[cmd_name]), cmd_name.replace("-", "_"))
+        module, name = import_module(self._modules[cmd_name]), cmd_name.replace("-", "_")
+        command = getattr(module, f"{name}_" if hasattr(module, f"{name}_") else name)
         assert isinstance(command, click.Command)
         return command

@@ -1,0 +1,38 @@
+"""`python -m umbilical.lab.fetch URL`: one GET from inside a node, where nothing but Python is certain to be there.
+
+Prints the body; the exit status is 0 for 2xx, 1 otherwise. Certificates are not looked at: it asks for health and
+metrics of what the lab itself started.
+"""
+
+import ssl
+import sys
+import urllib.error
+import urllib.request
+from typing import Final
+
+SECONDS: Final = 5.0
+MAX_BYTES: Final = 8 << 20
+
+
+def main(arguments: list[str]) -> int:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    # A proxy from the environment knows nothing of the lab's networks.
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+    )
+    try:
+        with opener.open(arguments[0], timeout=SECONDS) as answer:
+            sys.stdout.buffer.write(answer.read(MAX_BYTES))
+    except urllib.error.HTTPError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,199 @@
+"""The scene with the real kube-apiserver: etcd, controllers and scheduler are static pods of the bootstrap node."""
+
+import ipaddress
+import json
+import sys
+from datetime import UTC, datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from umbilical.assets.control_plane import ControlPlaneSpec, kubelet_node_assets, render_control_plane
+from umbilical.assets.names import AGENT_NAME, AGENT_SECRET
+from umbilical.assets.spec import Shape
+from umbilical.lab import objects
+from umbilical.lab.errors import LabError
+from umbilical.lab.runner import MANIFESTS
+from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
+from umbilical.lab.story import Call
+from umbilical.lab.topology import Role
+from umbilical.lab.waiting import NotYet
+from umbilical.pki.control_plane_set import ControlPlaneNames, ControlPlaneSet, make_control_plane_set
+from umbilical.pki.profiles import KeyType
+
+if TYPE_CHECKING:
+    from umbilical.lab.lab import Completed
+
+ADMIN: Final = "/etc/kubernetes/admin.kubeconfig"
+KUBELET: Final = "/etc/kubernetes/kubelet.kubeconfig"
+KUBE_APISERVER: Final = f"{MANIFESTS}/kube-apiserver.yaml"
+READY_SECONDS: Final = 120.0
+TEARDOWN_SECONDS: Final = 120.0
+CONTROLLERS: Final = ("kube-controller-manager", "kube-scheduler")
+
+
+class Plane(Enum):
+    """Which kube-apiserver is asked, by the node that it is on."""
+
+    BOOTSTRAP = "bootstrap"
+    PRODUCTION = "master-0"
+
+
+class KubernetesScene(Scene):
+    _authorities: ControlPlaneSet | None = None
+
+    @property
+    def has_production(self) -> bool:
+        return any(node.name == Plane.PRODUCTION.value for node in self.lab.topology.nodes)
+
+    def start_control_plane(self) -> None:
+        self._authorities = make_control_plane_set(
+            self._names(), datetime.now(UTC), key_type=KeyType.ECDSA_P256
+        )
+        self.lay_files(BOOTSTRAP, render_control_plane(self._plane_spec(Plane.BOOTSTRAP), self._authorities))
+        self.runner.start(self.lab, BOOTSTRAP, None)
+        version = self._wait_ready(Plane.BOOTSTRAP)
+        self.story.saw(f"kube-apiserver {version} is ready, with etcd, controllers and scheduler")
+
+    def start_nodes(self) -> None:
+        for node in self.members:
+            self.lay_files(node.name, kubelet_node_assets(self._plane_spec(Plane.BOOTSTRAP), node.name, self._set))
+            self.runner.start(self.lab, node.name, KUBELET)
+        names = self.wait("all nodes to be Ready", self._look_at_nodes, READY_SECONDS)
+        self.story.saw(f"Ready: {', '.join(names)}")
+
+    def start_webhook(self) -> str:
+        service = objects.make_service(self.lab.topology)
+        self.apply(*service.objects)
+        self.wait("the webhook's endpoint", lambda: self._look_at_endpoint(service), READY_SECONDS)
+        self.apply(service.webhook)
+        return service.node
+
+    def start_production(self) -> None:
+        self.lay_files(Plane.PRODUCTION.value, render_control_plane(self._plane_spec(Plane.PRODUCTION), self._set))
+        version = self._wait_ready(Plane.PRODUCTION)
+        self.story.saw(f"kube-apiserver {version} on {Plane.PRODUCTION.value}, without an egress configuration")
+
+    def judge(self, verdict: str, *, production: bool = False) -> Verdict:
+        plane = Plane.PRODUCTION if production else Plane.BOOTSTRAP
+        done = self.kubectl("create", "--dry-run=server", "-f", "-", stdin=objects.judged(verdict), plane=plane)
+        if done.exit_code == 0:
+            return Verdict(Call.ALLOWED, done.text.strip())
+        text = " ".join(done.stderr.decode(errors="replace").split())
+        return Verdict(Call.DENIED if "denied the request" in text else Call.UNREACHABLE, text)
+
+    def call_times(self, count: int) -> list[float]:
+        program = [sys.executable, "-m", "umbilical.lab.repeated_calls", ADMIN, str(count)]
+        done = self.lab.exec(BOOTSTRAP, program, stdin=json.dumps(objects.judged("allow")).encode()).check()
+        return [float(seconds) for seconds in json.loads(done.text)]
+
+    def use_tunnel(self) -> None:
+        plain = self.lab.read(BOOTSTRAP, KUBE_APISERVER)
+        before = self._apiserver_pid()
+        self.lab.write(BOOTSTRAP, KUBE_APISERVER, self.tunnel.kube_apiserver_pod(plain))
+        if self.lab.read(BOOTSTRAP, KUBE_APISERVER) != plain:
+            self.wait("kube-apiserver to start anew", lambda: self._look_for_another(before), READY_SECONDS)
+        self._wait_ready(Plane.BOOTSTRAP)
+        self.story.saw(f"--egress-selector-config-file={EGRESS_PATH}")
+
+    def start_agents(self) -> None:
+        self.apply(*self.tunnel.objects)
+
+    def teardown(self) -> str:
+        shape = ["--shape", "seed"] if self.cast.shape is Shape.SEED else []
+        command = ["umbilical", "bootstrap", "teardown", f"--kubeconfig={ADMIN}", "--local", "--timeout=90s", *shape]
+        done = self.lab.exec(BOOTSTRAP, command, timeout_seconds=TEARDOWN_SECONDS).check()
+        return done.text.strip()
+
+    def leftovers(self) -> list[str]:
+        namespace = self.tunnel.spec.namespace
+        wanted = [("daemonset", AGENT_NAME), ("secret", AGENT_SECRET)]
+        found = []
+        for kind, name in wanted:
+            shown = self.kubectl("-n", namespace, "get", kind, name, "--ignore-not-found", "-o=name").check()
+            found += shown.text.split()
+        if self.tunnel.spec.owns_namespace:
+            found += self.kubectl("get", "namespace", namespace, "--ignore-not-found", "-o=name").check().text.split()
+        return found + self.node_leftovers()
+
+    def retire_bootstrap(self) -> None:
+        for name in ("kube-apiserver", *CONTROLLERS):
+            self.lab.remove(BOOTSTRAP, f"{MANIFESTS}/{name}.yaml")
+
+        def look() -> None:
+            if self._apiserver_pid() is not None:
+                raise NotYet("it still runs")
+
+        self.wait("the bootstrap kube-apiserver to end", look, READY_SECONDS)
+
+    def kubectl(
+        self, *arguments: str, stdin: object = None, plane: Plane = Plane.BOOTSTRAP, timeout_seconds: float = 60.0
+    ) -> "Completed":
+        """Run the real kubectl on the node of a kube-apiserver, as admin; `stdin` is an object or a list of them."""
+        content = None if stdin is None else json.dumps(stdin).encode()
+        command = ["kubectl", f"--kubeconfig={ADMIN}", *arguments]
+        return self.lab.exec(plane.value, command, stdin=content, timeout_seconds=timeout_seconds)
+
+    def apply(self, *wanted: dict[str, Any], plane: Plane = Plane.BOOTSTRAP) -> None:
+        """Create or change objects in this order.
+
+        Raises:
+            LabError: the API refuses one of them.
+        """
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(wanted)}
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=listed, plane=plane).check()
+
+    @property
+    def _set(self) -> ControlPlaneSet:
+        if self._authorities is None:
+            why = "the keys of its authorities were never written down"
+            raise LabError("UMB851", "this control plane cannot grow any more", why, "start over: umbilical lab down")
+        return self._authorities
+
+    def _names(self) -> ControlPlaneNames:
+        topology = self.lab.topology
+        addresses = {node.name: tuple(str(one.ip) for one in node.addresses) for node in topology.nodes}
+        planes = tuple(address for plane in Plane for address in addresses.get(plane.value, ()))
+        return ControlPlaneNames(
+            node_ips=planes,
+            service_ips=first_addresses(topology.service_networks),
+            etcd_ips=addresses[BOOTSTRAP],
+            nodes=tuple(NodeNames(name, found) for name, found in addresses.items()),
+        )
+
+    def _wait_ready(self, plane: Plane) -> str:
+        def look() -> str:
+            ready = self.kubectl("get", "--raw=/readyz", plane=plane, timeout_seconds=10)
+            if ready.exit_code != 0:
+                raise NotYet(" ".join(ready.stderr.decode(errors="replace").split()))
+            # A loop of the API server's own makes these, a moment after it calls itself ready.
+            made = self.kubectl("get", "namespace", "default", "kube-system", "-o=name", plane=plane)
+            if made.exit_code != 0:
+                raise NotYet("it has no namespaces yet")
+            return str(json.loads(self.kubectl("get", "--raw=/version", plane=plane).check().text)["gitVersion"])
+
+        return self.wait(f"kube-apiserver on {plane.value}", look, READY_SECONDS)
+
+    def _look_at_nodes(self) -> list[str]:
+        shown = self.kubectl("get", "nodes", "-o=json")
+        if shown.exit_code != 0:
+            raise NotYet(" ".join(shown.stderr.decode(errors="replace").split()))
+        ready = [node["metadata"]["name"] for node in json.loads(shown.text)["items"] if _is_ready(node)]
+        missing = sorted({node.name for node in self.members} - set(ready))
+        if missing:
+            raise NotYet(f"not Ready: {', '.join(missing)}")
+        return ready
+
+    def _apiserver_pid(self) -> int | None:
+        pod = self.find_pod(BOOTSTRAP, "kube-apiserver")
+        return None if pod is None else pod.containers[0].pid
+
+    def _look_for_another(self, before: int | None) -> int:
+        now = self._apiserver_pid()
+        if now is None or now == before:
+            raise NotYet("it has not started" if now is None else "the old one still runs")
+        return now
+
+
+def _is_ready(node: dict[str, Any]) -> bool:
+    conditions = node.get("status", {}).get("conditions", [])
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

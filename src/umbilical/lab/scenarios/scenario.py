@@ -1,0 +1,29 @@
+"""What a scenario is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from umbilical.assets.spec import Shape
+from umbilical.lab.cast import Cast
+from umbilical.lab.runner import RunnerKind
+from umbilical.lab.scene import Scene
+from umbilical.lab.topology import Family
+
+ALL_RUNNERS = (RunnerKind.PROCESS, RunnerKind.KUBELET)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    name: str
+    summary: str
+    tell: Callable[[Scene], None]
+    cast: Cast = field(default_factory=lambda: Cast(Shape.OPENSHIFT))
+    family: Family = Family.IPV4
+    runners: tuple[RunnerKind, ...] = ALL_RUNNERS
+    """The first is the one that is taken when nobody asks for another."""
+    has_stand_in: bool = False
+    """Whether it can be told without Kubernetes."""
+    programs: tuple[str, ...] = ()
+    """Beyond Kubernetes' own."""
+    masters: int = 3
+    workers: int = 2

@@ -1,0 +1,266 @@
+"""A scene is a lab with actors in it: a control plane, nodes, a webhook in a pod, and a tunnel that comes and goes.
+
+What is the same with the real kube-apiserver (`kubernetes_scene`) and with its stand-in (`stand_in_scene`) is here:
+how the tunnel is laid, who is connected, what went through it.
+"""
+
+import json
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from umbilical.assets.manifests.kube_apiserver import EGRESS_PATH
+from umbilical.assets.names import AGENT_NAME, OWN, SERVER_NAME, STATIC_POD
+from umbilical.assets.tree import AssetTree
+from umbilical.host.files import write_file
+from umbilical.lab.cast import Cast
+from umbilical.lab.errors import LabError
+from umbilical.lab.runner import PodStatus, Runner
+from umbilical.lab.story import Call, Story
+from umbilical.lab.topology import Node, Role
+from umbilical.lab.tunnel_parts import TunnelParts, make_parts, restore_parts, secrets_of
+from umbilical.lab.waiting import NotYet, wait
+from umbilical.pki.authority import Authority
+
+if TYPE_CHECKING:
+    from umbilical.lab.lab import Lab
+
+BOOTSTRAP: Final = "bootstrap"
+# A Python interpreter on two busy cores, then TLS; upstream's agents retry after up to ten seconds.
+AGENTS_SECONDS: Final = 90.0
+SERVER_SECONDS: Final = 60.0
+# A namespace goes when its pods have, and those have ten seconds to end.
+GONE_SECONDS: Final = 60.0
+COUNTER: Final = "bytes"
+Seen = TypeVar("Seen")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How one call to the webhook ended, in the words of the caller."""
+
+    call: Call
+    text: str
+
+
+class Scene(ABC):
+    """Actions in the order in which a story needs them. Each waits until its effect can be seen, bounded."""
+
+    def __init__(self, lab: "Lab", cast: Cast, story: Story) -> None:
+        self.lab = lab
+        self.cast = cast
+        self.story = story
+        self.runner: Runner = lab.runner
+        self.parts: TunnelParts | None = None
+
+    @property
+    @abstractmethod
+    def has_production(self) -> bool:
+        """Whether a second kube-apiserver can stand on a master."""
+
+    @abstractmethod
+    def start_control_plane(self) -> None: ...
+
+    @abstractmethod
+    def start_nodes(self) -> None:
+        """Have every node run pods and wait until all are ready."""
+
+    @abstractmethod
+    def start_webhook(self) -> str:
+        """Run the webhook in a pod and have it asked; return the node that it is on."""
+
+    @abstractmethod
+    def start_production(self) -> None: ...
+
+    @abstractmethod
+    def judge(self, verdict: str, *, production: bool = False) -> Verdict:
+        """Have an object judged that the webhook allows (`allow`) or denies (`deny`)."""
+
+    @abstractmethod
+    def call_times(self, count: int) -> list[float]:
+        """Make that many calls one after the other and return the seconds of each."""
+
+    @abstractmethod
+    def use_tunnel(self) -> None:
+        """Point the bootstrap API server at the tunnel."""
+
+    @abstractmethod
+    def start_agents(self) -> None: ...
+
+    @abstractmethod
+    def teardown(self) -> str:
+        """Cut the tunnel as a user would, and return the last words of the command."""
+
+    @abstractmethod
+    def leftovers(self) -> list[str]:
+        """Look for what a teardown must not leave, and name it."""
+
+    @abstractmethod
+    def retire_bootstrap(self) -> None:
+        """Take the bootstrap control plane away; etcd stays, since production stores there."""
+
+    def recast(self, cast: Cast) -> None:
+        """Change who plays; takes effect with the next tunnel."""
+        self.cast = cast
+        self.parts = None
+
+    def wait_until_nothing_is_left(self) -> None:
+        def look() -> None:
+            found = self.leftovers()
+            if found:
+                raise NotYet(", ".join(found))
+
+        self.wait("the tunnel to be gone", look, GONE_SECONDS)
+
+    def node_leftovers(self) -> list[str]:
+        """Look on the nodes for what runs, listens or lies there of the tunnel."""
+        found = [f"pod {pod.name} on {pod.node}" for pod in self._tunnel_pods()]
+        spec = self.tunnel.spec
+        found += [path for path in (STATIC_POD, spec.socket_on_host, OWN.pki_directory) if self._is_there(path)]
+        if self.lab.exec(BOOTSTRAP, ["ss", "-Hltn", f"sport = :{spec.agent_port}"]).text.strip():
+            found.append(f"port {spec.agent_port} is open")
+        return found
+
+    def _is_there(self, path: str) -> bool:
+        return self.lab.exec(BOOTSTRAP, ["test", "-e", path]).exit_code == 0
+
+    def _tunnel_pods(self) -> Iterator[PodStatus]:
+        for node in self.lab.topology.nodes:
+            for pod in self.runner.pods(self.lab, node.name):
+                if pod.name.startswith((SERVER_NAME, AGENT_NAME)):
+                    yield pod
+
+    def lay_files(self, node: str, tree: AssetTree) -> None:
+        for asset in tree:
+            self.lab.write(node, asset.path, asset.content, asset.mode)
+
+    def make_tunnel(self) -> TunnelParts:
+        """Make certificates and files of a new tunnel; nothing runs yet."""
+        address = self.lab.topology.bootstrap.address
+        self.parts = make_parts(self.cast, address, Authority, datetime.now(UTC))
+        self.save()
+        return self.parts
+
+    def start_server(self) -> PodStatus:
+        """Lay the tunnel's files onto the bootstrap node, where the static pod is found, and wait for the server."""
+        parts = self.tunnel
+        self.lab.add_rules(BOOTSTRAP, COUNTER, _counting_rules(parts.spec.agent_port))
+        self.lay_files(BOOTSTRAP, parts.files)
+        self.lab.write(BOOTSTRAP, EGRESS_PATH, parts.egress_file)
+        return self.wait("the server's pod", self._look_at_server, SERVER_SECONDS)
+
+    @property
+    def tunnel(self) -> TunnelParts:
+        if self.parts is None:
+            raise LabError("UMB851", "there is no tunnel in this lab", "none was laid", "umbilical lab run --keep NAME")
+        return self.parts
+
+    def server_socket(self) -> str:
+        """Wait for the socket and the port, and return the kernel's own words on both."""
+        path, port = self.tunnel.spec.socket_on_host, self.tunnel.spec.agent_port
+
+        def look() -> str:
+            socket = self.lab.exec(BOOTSTRAP, ["ls", "-l", path])
+            listening = self.lab.exec(BOOTSTRAP, ["ss", "-Hltn", f"sport = :{port}"])
+            if socket.exit_code != 0 or not listening.text.strip():
+                raise NotYet(f"socket {path}: {'there' if socket.exit_code == 0 else 'missing'}, port {port} closed")
+            return f"{' '.join(socket.text.split())}; {' '.join(listening.text.split())}"
+
+        return self.wait("the server's socket and port", look, SERVER_SECONDS)
+
+    def connected_agents(self) -> list[str]:
+        """Ask every agent whether it is connected, and return the nodes of those that say so."""
+        return [node.name for node in self.members if self._is_connected(node)]
+
+    def wait_for_agents(self, count: int | None = None) -> list[str]:
+        """Wait until this many agents (all, if none is said) are connected."""
+        wanted = len(self.members) if count is None else count
+
+        def look() -> list[str]:
+            found = self.connected_agents()
+            if len(found) < wanted:
+                raise NotYet(f"{len(found)} of {wanted} agents are connected: {', '.join(found) or 'none'}")
+            return found
+
+        return self.wait(f"{wanted} agents", look, AGENTS_SECONDS)
+
+    def wait_for(self, wanted: Call, verdict: str, seconds: float = 60.0, *, production: bool = False) -> Verdict:
+        """Ask until the answer is as wanted: a new configuration takes kube-apiserver a moment."""
+
+        def look() -> Verdict:
+            seen = self.judge(verdict, production=production)
+            if seen.call is not wanted:
+                raise NotYet(f"the call was {seen.call.value}: {seen.text}")
+            return seen
+
+        return self.wait(f"a call that is {wanted.value}", look, seconds)
+
+    def tunnel_bytes(self) -> int:
+        """Return what went over the agents' port in both directions, as the kernel counted it."""
+        shown = self.lab.exec(BOOTSTRAP, ["nft", "-j", "list", "counters"]).check()
+        entries = [entry.get("counter") or {} for entry in json.loads(shown.text)["nftables"]]
+        return sum(int(entry["bytes"]) for entry in entries if str(entry.get("name", "")).startswith("agents_"))
+
+    def fetch(self, node: str, url: str) -> str | None:
+        """GET from inside a node; None unless the answer is a good one."""
+        done = self.lab.exec(node, [sys.executable, "-m", "umbilical.lab.fetch", url], timeout_seconds=20)
+        return done.text if done.exit_code == 0 else None
+
+    def wait(self, what: str, look: Callable[[], Seen], seconds: float) -> Seen:
+        return wait(what, look, seconds)
+
+    @property
+    def members(self) -> Sequence[Node]:
+        """The nodes that belong to the cluster: all but the bootstrap node."""
+        return [node for node in self.lab.topology.nodes if node.role is not Role.BOOTSTRAP]
+
+    def agent_pod(self, node: str) -> PodStatus | None:
+        return self.find_pod(node, AGENT_NAME)
+
+    def find_pod(self, node: str, prefix: str) -> PodStatus | None:
+        pods = [pod for pod in self.runner.pods(self.lab, node) if pod.name.startswith(prefix)]
+        return next((pod for pod in pods if pod.is_running), pods[0] if pods else None)
+
+    def save(self) -> None:
+        """Remember the cast and the tunnel's keys (0600), so that another terminal can go on."""
+        secrets = None if self.parts is None else secrets_of(self.parts)
+        content = json.dumps({"cast": self.cast.to_json(), "tunnel": secrets}).encode()
+        write_file(self.lab.directory.scene_file, content, overwrite=True)
+
+    def restore(self, secrets: Mapping[str, str] | None) -> None:
+        """Take up the tunnel that was laid earlier."""
+        address = self.lab.topology.bootstrap.address
+        if secrets is not None:
+            self.parts = restore_parts(self.cast, address, Authority, secrets, datetime.now(UTC))
+
+    def _is_connected(self, node: Node) -> bool:
+        pod = self.agent_pod(node.name)
+        if pod is None or not pod.is_running or not pod.address:
+            return False
+        host = f"[{pod.address}]" if ":" in pod.address else pod.address
+        return self.fetch(node.name, f"http://{host}:{self.tunnel.spec.health_port}/readyz") is not None
+
+    def _look_at_server(self) -> PodStatus:
+        pod = self.find_pod(BOOTSTRAP, SERVER_NAME)
+        if pod is None or not pod.is_running:
+            raise NotYet("the pod does not run" if pod else "there is no such pod")
+        return pod
+
+
+def _counting_rules(port: int) -> str:
+    """Count the tunnel's own traffic on the bootstrap node, for the summary."""
+    return f"""
+    counter agents_in {{ }}
+    counter agents_out {{ }}
+    chain input {{
+        type filter hook input priority filter; policy accept;
+        tcp dport {port} counter name agents_in
+    }}
+    chain output {{
+        type filter hook output priority filter; policy accept;
+        tcp sport {port} counter name agents_out
+    }}
+"""

@@ -1,0 +1,111 @@
+"""The tunnel's files and objects for one scene, rendered by `assets` exactly as for a real installation.
+
+Server, Secret and DaemonSet have the scene's shape; kube-apiserver's part has the shape `kubernetes`, because the
+one that runs here is upstream's.
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import yaml
+
+from umbilical.assets.certificates import Certificates
+from umbilical.assets.manifests.egress import egress_selector
+from umbilical.assets.manifests.kube_apiserver import read_static_pod, with_egress_selector
+from umbilical.assets.names import OWN, STATIC_POD
+from umbilical.assets.render import render
+from umbilical.assets.spec import BOOTSTRAP_CONFIGS_ON_HOST, Shape, TunnelSpec, for_shape
+from umbilical.assets.tree import AssetTree, yaml_bytes
+from umbilical.lab.cast import Cast
+from umbilical.pki.backend import Backend
+from umbilical.pki.pem import KeyPair
+from umbilical.pki.profiles import KeyType
+from umbilical.pki.tunnel_set import DAY, Leaf, Role, TunnelAuthority, create_authority, load_authority
+
+AGENT_OBJECTS: Final = (OWN.namespace, OWN.agent_secret, OWN.agent_daemon_set)
+
+
+@dataclass(frozen=True)
+class TunnelParts:
+    spec: TunnelSpec
+    """Of server and agents."""
+    authority: TunnelAuthority
+    certificates: Certificates
+    files: AssetTree
+    """For the bootstrap node; the static pod lies in its place, so the runner starts it."""
+    objects: tuple[dict[str, Any], ...]
+    """For the cluster: namespace, Secret and DaemonSet."""
+
+    @property
+    def kube_apiserver_spec(self) -> TunnelSpec:
+        """The same socket, as a kube-apiserver knows it that mounts the directory under its own name."""
+        return for_shape(
+            Shape.KUBERNETES, mode=self.spec.mode, socket_directory=BOOTSTRAP_CONFIGS_ON_HOST, node_ip=self.spec.node_ip
+        )
+
+    @property
+    def egress_file(self) -> bytes:
+        """What goes to `assets.manifests.kube_apiserver.EGRESS_PATH`."""
+        return yaml_bytes(egress_selector(self.kube_apiserver_spec))
+
+    def kube_apiserver_pod(self, static_pod: bytes) -> bytes:
+        """Change a kube-apiserver's manifest so that it asks the tunnel for the cluster."""
+        return yaml_bytes(with_egress_selector(read_static_pod(static_pod), self.kube_apiserver_spec))
+
+
+def make_parts(cast: Cast, bootstrap_address: str, backend: Backend, now: datetime) -> TunnelParts:
+    """Make a new authority and what it signs, and render the tunnel with it."""
+    authority = create_authority(backend, now, DAY, KeyType.ECDSA_P256)
+    return render_parts(cast, bootstrap_address, authority, issue(authority, bootstrap_address, now))
+
+
+def render_parts(
+    cast: Cast, bootstrap_address: str, authority: TunnelAuthority, certificates: Certificates
+) -> TunnelParts:
+    spec = for_shape(cast.shape, node_ip=ipaddress.ip_address(bootstrap_address), image=cast.server_image)
+    tree = render(spec, certificates=certificates)
+    agents = render(spec.replace(image=cast.agent_image), certificates=certificates)
+    files = AssetTree()
+    for asset in tree:
+        content = agents[asset.path].content if asset.path == OWN.agent_daemon_set else asset.content
+        files.add(asset.path, content, asset.mode)
+    files.add(STATIC_POD, tree[OWN.server_pod].content)
+    objects = tuple(yaml.safe_load(agents[path].content) for path in AGENT_OBJECTS if path in agents)
+    return TunnelParts(spec, authority, certificates, files, objects)
+
+
+def issue(authority: TunnelAuthority, bootstrap_address: str, now: datetime) -> Certificates:
+    """Make the pair of the server and the one that all agents share."""
+    server = Leaf(Role.SERVER, KeyType.ECDSA_P256, (bootstrap_address,))
+    agent = Leaf(Role.AGENT, KeyType.ECDSA_P256)
+    pairs = [authority.issue(leaf, now, DAY) for leaf in (server, agent)]
+    return Certificates(authority.bundle, pairs[0], pairs[1])
+
+
+def secrets_of(parts: TunnelParts) -> dict[str, str]:
+    """Say what must be kept to go on with this tunnel later; a file of it is as secret as its keys."""
+    pairs = {
+        "authority": parts.authority.signer.pair,
+        "server": parts.certificates.server,
+        "agent": parts.certificates.agent,
+    }
+    texts = {"bundle": parts.authority.bundle.decode()}
+    for name, pair in pairs.items():
+        texts |= {f"{name}.crt": pair.certificate.decode(), f"{name}.key": pair.key.decode()}
+    return texts
+
+
+def restore_parts(
+    cast: Cast, bootstrap_address: str, backend: Backend, secrets: Mapping[str, str], now: datetime
+) -> TunnelParts:
+    """Take up a tunnel again from what `secrets_of` gave."""
+
+    def pair(name: str) -> KeyPair:
+        return KeyPair(secrets[f"{name}.crt"].encode(), secrets[f"{name}.key"].encode())
+
+    authority = load_authority(backend, pair("authority"), now)
+    certificates = Certificates(secrets["bundle"].encode(), pair("server"), pair("agent"))
+    return render_parts(cast, bootstrap_address, authority, certificates)
