@@ -21,6 +21,15 @@ def test_a_command_is_found_in_its_module_and_run() -> None:
     assert "umbilical" in result.output
 
 
+def test_a_command_whose_name_is_pythons_own_has_an_underscore_behind_it() -> None:
+    group = LazyGroup("tools", modules={"list": "umbilical.cli.lab_list"})
+
+    command = group.get_command(click.Context(group), "list")
+
+    assert command is not None
+    assert command.name == "list"
+
+
 def test_an_unknown_command_is_no_import_error() -> None:
     result = CliRunner().invoke(_group(), ["nothing"])
 

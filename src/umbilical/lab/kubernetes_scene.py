@@ -1,31 +1,45 @@
 """The scene with the real kube-apiserver: etcd, controllers and scheduler are static pods of the bootstrap node."""
 
-import ipaddress
 import json
 import sys
 from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from umbilical.assets.control_plane import ControlPlaneSpec, kubelet_node_assets, render_control_plane
+from umbilical.assets.control_plane import (
+    ADMIN_KUBECONFIG,
+    KUBELET_KUBECONFIG,
+    ControlPlaneSpec,
+    Images,
+    kubelet_node_assets,
+    render_control_plane,
+    url,
+)
+from umbilical.assets.manifests.kube_apiserver import EGRESS_PATH
 from umbilical.assets.names import AGENT_NAME, AGENT_SECRET
+from umbilical.assets.render import KUBE_APISERVER_POD
 from umbilical.assets.spec import Shape
 from umbilical.lab import objects
 from umbilical.lab.errors import LabError
 from umbilical.lab.runner import MANIFESTS
 from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
 from umbilical.lab.story import Call
-from umbilical.lab.topology import Role
 from umbilical.lab.waiting import NotYet
-from umbilical.pki.control_plane_set import ControlPlaneNames, ControlPlaneSet, make_control_plane_set
+from umbilical.pki.control_plane_set import (
+    ControlPlaneNames,
+    ControlPlaneSet,
+    NodeNames,
+    first_addresses,
+    make_control_plane_set,
+)
 from umbilical.pki.profiles import KeyType
 
 if TYPE_CHECKING:
     from umbilical.lab.lab import Completed
 
-ADMIN: Final = "/etc/kubernetes/admin.kubeconfig"
-KUBELET: Final = "/etc/kubernetes/kubelet.kubeconfig"
-KUBE_APISERVER: Final = f"{MANIFESTS}/kube-apiserver.yaml"
+IMAGES: Final = Images.tagged("localhost", "lab")
+ETCD_PORT: Final = 2379
+API_PORT: Final = 6443
 READY_SECONDS: Final = 120.0
 TEARDOWN_SECONDS: Final = 120.0
 CONTROLLERS: Final = ("kube-controller-manager", "kube-scheduler")
@@ -46,9 +60,7 @@ class KubernetesScene(Scene):
         return any(node.name == Plane.PRODUCTION.value for node in self.lab.topology.nodes)
 
     def start_control_plane(self) -> None:
-        self._authorities = make_control_plane_set(
-            self._names(), datetime.now(UTC), key_type=KeyType.ECDSA_P256
-        )
+        self._authorities = make_control_plane_set(self._names(), datetime.now(UTC), key_type=KeyType.ECDSA_P256)
         self.lay_files(BOOTSTRAP, render_control_plane(self._plane_spec(Plane.BOOTSTRAP), self._authorities))
         self.runner.start(self.lab, BOOTSTRAP, None)
         version = self._wait_ready(Plane.BOOTSTRAP)
@@ -56,8 +68,9 @@ class KubernetesScene(Scene):
 
     def start_nodes(self) -> None:
         for node in self.members:
-            self.lay_files(node.name, kubelet_node_assets(self._plane_spec(Plane.BOOTSTRAP), node.name, self._set))
-            self.runner.start(self.lab, node.name, KUBELET)
+            server = url(self.lab.topology.bootstrap.address, API_PORT)
+            self.lay_files(node.name, kubelet_node_assets(node.name, server, self._set))
+            self.runner.start(self.lab, node.name, KUBELET_KUBECONFIG)
         names = self.wait("all nodes to be Ready", self._look_at_nodes, READY_SECONDS)
         self.story.saw(f"Ready: {', '.join(names)}")
 
@@ -82,15 +95,15 @@ class KubernetesScene(Scene):
         return Verdict(Call.DENIED if "denied the request" in text else Call.UNREACHABLE, text)
 
     def call_times(self, count: int) -> list[float]:
-        program = [sys.executable, "-m", "umbilical.lab.repeated_calls", ADMIN, str(count)]
+        program = [sys.executable, "-m", "umbilical.lab.repeated_calls", ADMIN_KUBECONFIG, str(count)]
         done = self.lab.exec(BOOTSTRAP, program, stdin=json.dumps(objects.judged("allow")).encode()).check()
         return [float(seconds) for seconds in json.loads(done.text)]
 
     def use_tunnel(self) -> None:
-        plain = self.lab.read(BOOTSTRAP, KUBE_APISERVER)
+        plain = self.lab.read(BOOTSTRAP, KUBE_APISERVER_POD)
         before = self._apiserver_pid()
-        self.lab.write(BOOTSTRAP, KUBE_APISERVER, self.tunnel.kube_apiserver_pod(plain))
-        if self.lab.read(BOOTSTRAP, KUBE_APISERVER) != plain:
+        self.lab.write(BOOTSTRAP, KUBE_APISERVER_POD, self.tunnel.kube_apiserver_pod(plain))
+        if self.lab.read(BOOTSTRAP, KUBE_APISERVER_POD) != plain:
             self.wait("kube-apiserver to start anew", lambda: self._look_for_another(before), READY_SECONDS)
         self._wait_ready(Plane.BOOTSTRAP)
         self.story.saw(f"--egress-selector-config-file={EGRESS_PATH}")
@@ -100,7 +113,15 @@ class KubernetesScene(Scene):
 
     def teardown(self) -> str:
         shape = ["--shape", "seed"] if self.cast.shape is Shape.SEED else []
-        command = ["umbilical", "bootstrap", "teardown", f"--kubeconfig={ADMIN}", "--local", "--timeout=90s", *shape]
+        command = [
+            "umbilical",
+            "bootstrap",
+            "teardown",
+            f"--kubeconfig={ADMIN_KUBECONFIG}",
+            "--local",
+            "--timeout=90s",
+            *shape,
+        ]
         done = self.lab.exec(BOOTSTRAP, command, timeout_seconds=TEARDOWN_SECONDS).check()
         return done.text.strip()
 
@@ -130,7 +151,7 @@ class KubernetesScene(Scene):
     ) -> "Completed":
         """Run the real kubectl on the node of a kube-apiserver, as admin; `stdin` is an object or a list of them."""
         content = None if stdin is None else json.dumps(stdin).encode()
-        command = ["kubectl", f"--kubeconfig={ADMIN}", *arguments]
+        command = ["kubectl", f"--kubeconfig={ADMIN_KUBECONFIG}", *arguments]
         return self.lab.exec(plane.value, command, stdin=content, timeout_seconds=timeout_seconds)
 
     def apply(self, *wanted: dict[str, Any], plane: Plane = Plane.BOOTSTRAP) -> None:
@@ -158,6 +179,21 @@ class KubernetesScene(Scene):
             service_ips=first_addresses(topology.service_networks),
             etcd_ips=addresses[BOOTSTRAP],
             nodes=tuple(NodeNames(name, found) for name, found in addresses.items()),
+        )
+
+    def _plane_spec(self, plane: Plane) -> ControlPlaneSpec:
+        topology = self.lab.topology
+        is_bootstrap = plane is Plane.BOOTSTRAP
+        return ControlPlaneSpec(
+            node_name=plane.value,
+            node_ip=topology.node(plane.value).addresses[0].ip,
+            service_networks=topology.service_networks,
+            pod_networks=topology.pod_networks,
+            images=IMAGES,
+            etcd_urls=() if is_bootstrap else (url(topology.bootstrap.address, ETCD_PORT),),
+            has_etcd=is_bootstrap,
+            has_controllers=is_bootstrap,
+            is_throwaway=True,
         )
 
     def _wait_ready(self, plane: Plane) -> str:

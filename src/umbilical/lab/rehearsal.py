@@ -103,4 +103,6 @@ def _check(rehearsal: Rehearsal) -> None:
         raise LabError("UMB853", f"scenario {scenario.name} cannot be told this way", why, remedy)
     if rehearsal.stand_in and not scenario.has_stand_in:
         why = "it shows what the real kube-apiserver does, and nothing can stand in for that"
-        raise LabError("UMB853", f"scenario {scenario.name} cannot be told this way", why, "make peers GROUP=kubernetes")
+        raise LabError(
+            "UMB853", f"scenario {scenario.name} cannot be told this way", why, "make peers GROUP=kubernetes"
+        )

@@ -139,8 +139,12 @@ SCENARIOS: Final = (
         tell,
         has_stand_in=True,
     ),
-    Scenario("seed-shape", "the same with the tunnel as first planned: HTTP CONNECT, kube-system, host network", tell,
-             cast=Cast(Shape.SEED)),
+    Scenario(
+        "seed-shape",
+        "the same with the tunnel as first planned: HTTP CONNECT, kube-system, host network",
+        tell,
+        cast=Cast(Shape.SEED),
+    ),
     Scenario(
         "upstream-mix",
         "the same with upstream's server and our agents, then the other way round",
