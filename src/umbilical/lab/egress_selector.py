@@ -1,0 +1,114 @@
+"""The EgressSelectorConfiguration as kube-apiserver reads it: which way a call into the cluster takes.
+
+As strict as kube-apiserver, which exits at anything that it does not know.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, TypeGuard
+
+from umbilical.lab.errors import LabError
+
+VERSIONS: Final = ("apiserver.k8s.io/v1beta1", "apiserver.k8s.io/v1alpha1")
+KIND: Final = "EgressSelectorConfiguration"
+NAMES: Final = ("cluster", "controlplane", "etcd")
+MAX_BYTES: Final = 1 << 20
+
+
+class EgressProtocol(Enum):
+    DIRECT = "Direct"
+    HTTP_CONNECT = "HTTPConnect"
+    GRPC = "GRPC"
+
+
+@dataclass(frozen=True)
+class Egress:
+    protocol: EgressProtocol
+    socket: str = ""
+    """The server's, for anything but DIRECT."""
+
+
+DIRECT: Final = Egress(EgressProtocol.DIRECT)
+"""What kube-apiserver does without the flag, and for what the file does not name."""
+
+
+def cluster_egress(content: bytes, source: str) -> Egress:
+    """Return the way into the cluster; `source` is the file's name for the message.
+
+    Raises:
+        LabError: kube-apiserver would not start with this file, or it names a way that is not a Unix socket.
+    """
+    try:
+        return _cluster_egress(_parsed(content))
+    except ValueError as fault:
+        raise LabError(
+            "UMB885",
+            f"{source} is no egress selector that kube-apiserver would take",
+            str(fault),
+            "render it again: umbilical bootstrap render",
+        ) from None
+
+
+def _parsed(content: bytes) -> Any:
+    import yaml
+
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"it has {len(content)} bytes, more than {MAX_BYTES}")
+    try:
+        return yaml.safe_load(content.decode("utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as fault:
+        raise ValueError(f"it is not YAML: {' '.join(str(fault).split())[:200]}") from None
+
+
+def _cluster_egress(value: Any) -> Egress:
+    _keys(value, "it", ("apiVersion", "kind", "egressSelections"))
+    if value.get("apiVersion") not in VERSIONS or value.get("kind") != KIND:
+        raise ValueError(f"it is no {KIND} of {' or '.join(VERSIONS)}")
+    selections = value.get("egressSelections")
+    if not isinstance(selections, list):
+        raise ValueError("egressSelections is no list")
+    ways: dict[str, Egress] = {}
+    for selection in selections:
+        _keys(selection, "a selection", ("name", "connection"))
+        name = selection.get("name")
+        if name not in NAMES or name in ways:
+            raise ValueError(f"a selection is named {str(name)[:40]!r}; each of {', '.join(NAMES)} may be there once")
+        ways[name] = _egress(selection.get("connection"), name)
+    return ways.get("cluster", DIRECT)
+
+
+def _egress(connection: Any, name: str) -> Egress:
+    _keys(connection, f"the connection of {name}", ("proxyProtocol", "transport"))
+    protocols = {protocol.value: protocol for protocol in EgressProtocol}
+    said = connection.get("proxyProtocol")
+    if not isinstance(said, str) or said not in protocols:
+        raise ValueError(f"the proxyProtocol of {name} is {str(said)[:40]!r}, not one of {', '.join(protocols)}")
+    transport = connection.get("transport")
+    if protocols[said] is EgressProtocol.DIRECT:
+        if transport is not None:
+            raise ValueError(f"{name} is Direct and has a transport")
+        return DIRECT
+    return Egress(protocols[said], _socket(transport, name))
+
+
+def _socket(transport: Any, name: str) -> str:
+    _keys(transport, f"the transport of {name}", ("uds", "tcp"))
+    if transport.get("tcp") is not None or transport.get("uds") is None:
+        raise ValueError(f"the transport of {name} is not a Unix socket (uds)")
+    _keys(transport["uds"], f"the transport of {name}", ("udsName",))
+    path = transport["uds"].get("udsName")
+    if not isinstance(path, str) or not path.startswith("/"):
+        raise ValueError(f"the udsName of {name} is no absolute path")
+    return path
+
+
+def _keys(value: Any, what: str, allowed: tuple[str, ...]) -> None:
+    if not _is_mapping(value):
+        raise ValueError(f"{what} is no mapping")
+    for key in value:
+        if key not in allowed:
+            raise ValueError(f"{what} has the unknown field {str(key)[:40]!r}")
+
+
+def _is_mapping(value: Any) -> TypeGuard[dict[Any, Any]]:
+    return isinstance(value, dict)
