@@ -1,0 +1,164 @@
+"""A story as one HTML file that can be sent around: no script, nothing fetched, readable in ten years and on paper."""
+
+import platform
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+from typing import Final
+
+from umbilical import __version__
+from umbilical.checks.report import printable
+from umbilical.host.errors import HostError
+from umbilical.host.files import make_directory, write_public
+from umbilical.lab.errors import LabError
+from umbilical.lab.moments import Moment, Turn, decisive
+from umbilical.lab.report_style import STYLE
+from umbilical.lab.report_timeline import length, timeline
+from umbilical.lab.report_topology import topology
+from umbilical.lab.story import Call, Outcome, Step, Story
+
+REAL_CALLER: Final = "kube-apiserver"
+STAND_IN: Final = "stand-in"
+_FOLDER_MODE: Final = 0o755
+# Evidence is text of other programs; the page shows it and must never run or fetch anything because of it.
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_SIGNS: Final = {Outcome.DONE: "✓", Outcome.FAILED: "✗", Outcome.RUNNING: "…"}
+_STAND_IN_NOTICE: Final = (
+    "No Kubernetes ran here: a caller of Umbilical’s own stood in for kube-apiserver. It read the same egress selector "
+    "configuration, entered by the same socket and sent a real AdmissionReview over TLS. The real one: "
+    "<code>make demo-real</code>."
+)
+_CAPTIONS: Final = {
+    Turn.WITHOUT: "The bootstrap node has no route to the pod network. Its {caller} calls the webhook, and fails.",
+    Turn.ALLOWED: "The same call enters the server by its socket, and one of the agents dials the pod.",
+    Turn.DENIED: "The webhook says no by its own word, and {caller} obeys.",
+    Turn.BROKEN: "A fault is shown: the call does not reach the webhook.",
+    Turn.CUT: "The tunnel is taken away, with its objects, files and ports.",
+}
+
+
+def write_report(story: Story, path: Path, *, is_stand_in: bool = False) -> Path:
+    """Write the report, and the directories on the way to it; an older one is replaced.
+
+    Raises:
+        LabError: it cannot be written there (UMB870).
+    """
+    content = render(story, datetime.now(UTC), is_stand_in=is_stand_in)
+    try:
+        make_directory(path.parent, _FOLDER_MODE)
+        return write_public(path, content.encode(), overwrite=True)
+    except (OSError, HostError) as fault:
+        remedy = "name a file that you may write: --report FILE"
+        raise LabError("UMB870", f"the report {path} cannot be written", str(fault), remedy) from fault
+
+
+def render(story: Story, now: datetime, *, is_stand_in: bool = False) -> str:
+    caller = STAND_IN if is_stand_in else REAL_CALLER
+    sections = (_head(story, now, is_stand_in), *_moments(story, caller), _times(story), _steps(story), _foot())
+    title = escape(printable(story.title))
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}: Umbilical</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(sections)
+        + "\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _head(story: Story, now: datetime, is_stand_in: bool) -> str:
+    notice = f'<p class="notice">{_STAND_IN_NOTICE}</p>' if is_stand_in else ""
+    return (
+        f'<header>\n<p class="eyebrow">Umbilical {escape(__version__)} · {now:%Y-%m-%d %H:%M} UTC</p>\n'
+        f"<h1>{escape(printable(story.title))}</h1>\n<p>{_verdict(story)}</p>\n{notice}{_figures(story)}\n</header>"
+    )
+
+
+def _verdict(story: Story) -> str:
+    failed = next((step for step in story.steps if step.outcome is Outcome.FAILED), None)
+    if failed is not None:
+        number = story.steps.index(failed) + 1
+        return f'<span class="verdict failed">Failed</span> at step {number}: {_words(failed.title)}'
+    return (
+        f'<span class="verdict done">Everything went as told</span>: {len(story.steps)} steps in {length(story):.1f} s.'
+    )
+
+
+def _figures(story: Story) -> str:
+    if not story.figures:
+        return ""
+    rows = (f"<div><dt>{_words(name)}</dt><dd>{_words(value)}</dd></div>" for name, value in story.figures.items())
+    return f"\n<dl>{''.join(rows)}</dl>"
+
+
+def _moments(story: Story, caller: str) -> Iterator[str]:
+    moments = decisive(story)
+    if moments:
+        figures = "\n".join(_figure(moment, story, caller) for moment in moments)
+        yield (
+            "<section>\n<h2>The moments that decide</h2>\n"
+            "<p>The same machines, the same call; what changes is the cord.</p>"
+            f'\n<div class="moments">\n{figures}\n</div>\n</section>'
+        )
+
+
+def _figure(moment: Moment, story: Story, caller: str) -> str:
+    caption = f"<b>{escape(moment.turn.value)}</b>{escape(_caption(moment, caller))} {_where(moment, story)}"
+    picture = topology(moment.picture, caller)
+    return f"<figure>\n<figcaption>{caption}</figcaption>\n{picture}\n{_quote(moment)}</figure>"
+
+
+def _caption(moment: Moment, caller: str) -> str:
+    said = _CAPTIONS[moment.turn].format(caller=caller)
+    if moment.turn is Turn.CUT and moment.picture.production_call in (Call.ALLOWED, Call.DENIED):
+        said += " Production goes on without it."
+    return said
+
+
+def _where(moment: Moment, story: Story) -> str:
+    if moment.step is None:
+        return ""
+    number = story.steps.index(moment.step) + 1
+    return f'<a href="#step-{number}">Step {number}</a>, at {moment.seconds:.1f} s.'
+
+
+def _quote(moment: Moment) -> str:
+    """Let the program speak: the last thing that was seen in the moment's step."""
+    lines = "\n".join(moment.step.evidence).splitlines() if moment.step else []
+    return f"<blockquote><code>{_words(lines[-1])}</code></blockquote>\n" if lines else ""
+
+
+def _times(story: Story) -> str:
+    return (
+        "<section>\n<h2>Timeline</h2>\n<p>Above the axis, the calls to the webhook: a cross where it was not reached, "
+        f'green where it allowed, amber where it denied.</p>\n<div class="wide">{timeline(story)}</div>\n</section>'
+    )
+
+
+def _steps(story: Story) -> str:
+    rows = "\n".join(_step(number, step) for number, step in enumerate(story.steps, 1))
+    return (
+        "<section>\n<h2>Steps and their evidence</h2>\n<p>What was seen, in the words of the program that said it.</p>"
+        f'\n<ol class="steps">\n{rows}\n</ol>\n</section>'
+    )
+
+
+def _step(number: int, step: Step) -> str:
+    sign = f'<span class="sign {step.outcome.value}" aria-label="{step.outcome.value}">{_SIGNS[step.outcome]}</span>'
+    time = f'<span class="time">{step.seconds:.1f} s</span>'
+    line = f'<span class="number">{number}</span>{sign}<span class="title">{_words(step.title)}</span>{time}'
+    if not step.evidence:
+        return f'<li id="step-{number}"><div class="bare">{line}</div></li>'
+    is_open = " open" if step.outcome is not Outcome.DONE else ""
+    evidence = "\n".join(_words(text) for piece in step.evidence for text in piece.splitlines())
+    return f'<li id="step-{number}"><details{is_open}><summary>{line}</summary><pre>{evidence}</pre></details></li>'
+
+
+def _foot() -> str:
+    machine = f"{platform.system()} {platform.release()}, Python {platform.python_version()}"
+    return f"<footer>Told by umbilical lab {escape(__version__)} on {escape(machine)}.</footer>"
+
+
+def _words(text: str) -> str:
+    return escape(printable(text))

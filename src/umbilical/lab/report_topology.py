@@ -1,0 +1,185 @@
+"""The topology at one moment, as one SVG: the bootstrap node left, the nodes right, and between them what there is."""
+
+from typing import Final
+
+from umbilical.lab.story import Call, Picture
+from umbilical.lab.svg import box, element, line, path, picture, text
+
+WIDTH: Final = 570.0
+_TOP: Final = 40.0
+_ROW: Final = 46.0
+_ROW_HEIGHT: Final = 38.0
+_NODES_LEFT: Final = 270.0
+_NODES_RIGHT: Final = 534.0
+_RAIL: Final = 548.0
+_BOOTSTRAP_LEFT: Final = 1.0
+_BOOTSTRAP_RIGHT: Final = 157.0
+_LEAST_ROWS: Final = 4
+_CHIP_WIDTH: Final = 132.0
+_GAP_MIDDLE: Final = (_BOOTSTRAP_RIGHT + _NODES_LEFT) / 2
+_GOOD: Final = (Call.ALLOWED, Call.DENIED)
+_CROSS: Final = "M-5 -5L5 5M5 -5L-5 5"
+
+
+def topology(shown: Picture, caller: str = "kube-apiserver") -> str:
+    """Draw it; `caller` is what asks the webhook: kube-apiserver, or what stands in for it."""
+    nodes = [name for name in shown.nodes if name != "bootstrap"]
+    height = _TOP + _ROW * max(len(nodes), _LEAST_ROWS) + 14
+    places = {name: _TOP + _ROW * number for number, name in enumerate(nodes)}
+    layers = (
+        _rail(shown, places),
+        _bootstrap(shown, caller, height),
+        _cords(shown, places, height),
+        *(_node(name, y, shown, caller) for name, y in places.items()),
+        _direct(shown, places),
+    )
+    return picture(WIDTH, height, described(shown, caller), *layers, style="topology")
+
+
+def described(shown: Picture, caller: str) -> str:
+    """Say in a sentence what the picture shows."""
+    tunnel = f"server up, {len(shown.agents)} agents connected" if shown.server else "no tunnel"
+    said = [tunnel, f"call of the bootstrap node's {caller}: {shown.call.value}"]
+    if shown.production_call is not Call.NONE:
+        said.append(f"call of the production {caller}: {shown.production_call.value}")
+    return "; ".join(said)
+
+
+def _server_y(height: float) -> float:
+    return height - 76
+
+
+def _bootstrap(shown: Picture, caller: str, height: float) -> str:
+    top, bottom = _TOP, _server_y(height)
+    middle = (_BOOTSTRAP_LEFT + _BOOTSTRAP_RIGHT) / 2
+    parts = [
+        text(_BOOTSTRAP_LEFT, _TOP - 14, "bootstrap", "machine"),
+        box(_BOOTSTRAP_LEFT, top, _BOOTSTRAP_RIGHT - _BOOTSTRAP_LEFT, height - top - 22, "host", 8),
+        _chip(_BOOTSTRAP_LEFT + 12, top + 12, _CHIP_WIDTH, caller, shown.apiserver),
+        _chip(_BOOTSTRAP_LEFT + 12, bottom + 12, _CHIP_WIDTH, "server", shown.server, "server"),
+    ]
+    if shown.apiserver and shown.server:
+        style = f"way {shown.call.value}" if _is_carried(shown) else "way idle"
+        parts.append(line(middle, top + 42, middle, bottom + 5, style))
+        parts.append(_tip(middle, bottom + 11, 90, style))
+        parts.append(text(middle + 9, (top + bottom) / 2 + 32, "socket", "note"))
+    return element("g", *parts)
+
+
+def _is_carried(shown: Picture) -> bool:
+    return shown.server and shown.call in _GOOD
+
+
+def _tip(x: float, y: float, degrees: float, style: str) -> str:
+    """An arrow's head whose point is at the place given."""
+    return path("M0 0L-8 -4V4Z", f"{style} tip", transform=f"translate({x:g} {y:g}) rotate({degrees:g})")
+
+
+def _chip(x: float, y: float, width: float, name: str, is_there: bool, style: str = "") -> str:
+    state = "here" if is_there else "absent"
+    label = text(x + 26, y + 19, name, "name")
+    dot = element("circle", cx=x + 14, cy=y + 14.5, r=4, class_="dot")
+    return element("g", box(x, y, width, 29, "chip", 5), dot, label, class_=f"{state} {style}".strip())
+
+
+def _node(name: str, y: float, shown: Picture, caller: str) -> str:
+    parts = [
+        box(_NODES_LEFT, y, _NODES_RIGHT - _NODES_LEFT, _ROW_HEIGHT, "host", 6),
+        text(_NODES_LEFT + 10, y + 24, name, "machine"),
+    ]
+    if name in shown.agents:
+        parts.append(_small(_NODES_LEFT + 82, y, "agent", "here server"))
+    if shown.webhook == name:
+        parts.append(_small(_NODES_LEFT + 140, y, "webhook", f"here {_verdict(shown)}"))
+    elif shown.production_apiserver and name == _production_node(shown):
+        parts.append(_small(_NODES_LEFT + 140, y, caller, "here"))
+    return element("g", *parts)
+
+
+def _production_node(shown: Picture) -> str | None:
+    """The first control-plane node has it; scenarios put the webhook onto a worker."""
+    return next((name for name in shown.nodes if name.startswith("master")), None)
+
+
+def _verdict(shown: Picture) -> str:
+    call = shown.call if _is_carried(shown) else shown.production_call
+    return call.value if call in _GOOD else ""
+
+
+def _small(x: float, y: float, name: str, style: str) -> str:
+    dot = element("circle", cx=x + 6, cy=y + 19.5, r=3.5, class_="dot")
+    return element("g", dot, text(x + 15, y + 24, name, "name"), class_=style)
+
+
+def _cords(shown: Picture, places: dict[str, float], height: float) -> str:
+    """Draw one cord from every agent to the server: agents dial, so the tips are at the server."""
+    agents = [name for name in shown.agents if name in places]
+    if not shown.server or not agents:
+        return ""
+    start = _server_y(height) + 26.5
+    style = f"way {shown.call.value}" if _is_carried(shown) else "way cord"
+    cords = [_cord(places[name] + _ROW_HEIGHT / 2, start, style) for name in agents]
+    many = "agent" if len(agents) == 1 else "agents"
+    parts = [
+        *cords,
+        _tip(_BOOTSTRAP_RIGHT - 11, start, 180, style),
+        text(_BOOTSTRAP_RIGHT + 6, height - 4, f"{len(agents)} {many}, mutual TLS", "note cord"),
+    ]
+    return element("g", *parts)
+
+
+def _cord(y: float, start: float, style: str) -> str:
+    left, right = _BOOTSTRAP_RIGHT - 12, _NODES_LEFT
+    steps = f"M{right:g} {y:g}C{right - 52:g} {y:g} {left + 72:g} {start:g} {left + 8:g} {start:g}"
+    return path(steps, style)
+
+
+def _rail(shown: Picture, places: dict[str, float]) -> str:
+    """The pod network, which every node is on and the bootstrap node is not."""
+    if not places:
+        return ""
+    ys = [y + _ROW_HEIGHT / 2 for y in places.values()]
+    stubs = [line(_NODES_RIGHT, y, _RAIL, y, "rail") for y in ys]
+    heading = text(_NODES_LEFT, _TOP - 14, "nodes", "machine")
+    parts = [heading, line(_RAIL, min(ys), _RAIL, max(ys), "rail"), *stubs, _last_leg(shown, places)]
+    label = text(
+        0,
+        0,
+        "pod network",
+        "note",
+        text_anchor="middle",
+        transform=f"translate({_RAIL + 11:g} {_middle(ys):g}) rotate(90)",
+    )
+    return element("g", *parts, label)
+
+
+def _middle(ys: list[float]) -> float:
+    return (min(ys) + max(ys)) / 2
+
+
+def _last_leg(shown: Picture, places: dict[str, float]) -> str:
+    """Colour the part of the pod network that answered calls took."""
+    if shown.webhook not in places:
+        return ""
+    end = places[shown.webhook] + _ROW_HEIGHT / 2
+    legs = []
+    if shown.production_call in _GOOD and (source := _production_node(shown)) in places:
+        start = places[source] + _ROW_HEIGHT / 2
+        steps = f"M{_NODES_RIGHT:g} {start:g}H{_RAIL:g}V{end:g}H{_NODES_RIGHT:g}"
+        legs.append(path(steps, f"way {shown.production_call.value}"))
+    if _is_carried(shown):
+        legs.append(line(_RAIL, end, _NODES_RIGHT, end, f"way {shown.call.value}"))
+    return element("g", *legs) if legs else ""
+
+
+def _direct(shown: Picture, places: dict[str, float]) -> str:
+    """Draw the way that does not exist: from kube-apiserver towards the pod, as far as a call gets."""
+    if shown.server or not shown.apiserver or not places:
+        return ""
+    y = _TOP + 26.5
+    x = 222.0
+    if shown.call is not Call.UNREACHABLE:
+        return text(_GAP_MIDDLE, y + 4, "no route", "note", text_anchor="middle")
+    cross = path(_CROSS, "way unreachable", transform=f"translate({x:g} {y:g})")
+    stub = line(_BOOTSTRAP_RIGHT - 11, y, x - 10, y, "way unreachable dashed")
+    return element("g", stub, cross, text(_GAP_MIDDLE, y + 24, "no route", "note unreachable", text_anchor="middle"))
