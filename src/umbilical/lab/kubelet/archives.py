@@ -1,0 +1,131 @@
+"""The archives of the lab's images: made once, kept in the user's cache under a name that says what is inside."""
+
+import importlib.util
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from umbilical.host.files import make_directory
+from umbilical.lab.errors import LabError
+from umbilical.lab.images import PROGRAMS_DIRECTORY, Image
+from umbilical.lab.kubelet import pause
+from umbilical.lab.kubelet.image_archive import (
+    ARCHITECTURES,
+    Entry,
+    ImageConfig,
+    content_key,
+    program_entries,
+    tree_entries,
+    write_archive,
+)
+from umbilical.lab.kubelet.python_root import SITE, PythonRoot, compile_modules, python_root
+
+PYTHON_PACKAGES: Final = ("umbilical", "hpack", "h11", "click")
+"""What our programs in pods import beyond the standard library; all of it is plain Python, for any version."""
+# Labs of two versions may take turns on one machine; older archives of an image are of no use.
+KEPT: Final = 3
+
+
+def cache_directory() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "umbilical" / "images"
+
+
+def pause_archive(cache: Path | None = None) -> Path:
+    entries = program_entries({pause.PROGRAM: pause.program()})
+    config = ImageConfig(_architecture(), entrypoint=(f"{PROGRAMS_DIRECTORY}/{pause.PROGRAM}",))
+    return _kept(cache or cache_directory(), pause.REFERENCE, entries, config)
+
+
+def image_archive(image: Image, cache: Path | None = None) -> Path:
+    """Return the archive of an image, made now if need be.
+
+    Raises:
+        LabError: UMB843, there is no Python to put into it.
+    """
+    folder = make_directory(cache or cache_directory())
+    config = ImageConfig(
+        _architecture(),
+        user=":".join(map(str, image.user)),
+        environment=tuple(f"{name}={value}" for name, value in image.environment.items()),
+    )
+    if not image.is_python:
+        return _kept(folder, image.reference, program_entries(dict(image.programs)), config)
+    return _kept_python(folder, image, config, python_root(folder))
+
+
+def _kept(cache: Path, reference: str, entries: list[Entry], config: ImageConfig) -> Path:
+    target = _place(make_directory(cache), reference, content_key(entries, config))
+    if not target.exists():
+        write_archive(target, reference, entries, config)
+        _forget_older(target)
+    return target
+
+
+def _kept_python(cache: Path, image: Image, config: ImageConfig, root: PythonRoot) -> Path:
+    own = list(_own_entries(image.modules, root.interpreter))
+    # The root's name is the key of its own content.
+    key = content_key([Entry(root.path.name), *own], config)
+    target = _place(cache, image.reference, key)
+    if not target.exists():
+        with tempfile.TemporaryDirectory(dir=cache, prefix=".own-") as scratch:
+            whole = Path(scratch, "root")
+            # Links instead of copies: the base is read only.
+            shutil.copytree(root.path, whole, symlinks=True, copy_function=os.link)
+            _lay(whole, own)
+            compile_modules(whole, root.interpreter, [f"/{SITE}"])
+            write_archive(target, image.reference, tree_entries(whole), config)
+        _forget_older(target)
+    return target
+
+
+def _own_entries(modules: Mapping[str, str], interpreter: str) -> Iterator[Entry]:
+    for package in PYTHON_PACKAGES:
+        folder = _package_directory(package)
+        for path in sorted(folder.rglob("*")):
+            # Compiled parts fit one version of Python alone; every module is there as source too.
+            if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".so", ".pyc"):
+                yield Entry(f"{SITE}/{package}/{path.relative_to(folder).as_posix()}", path, 0o644)
+    for name, module in modules.items():
+        script = f"#!{interpreter} -I\nimport sys\nfrom {module} import main\nsys.exit(main())\n"
+        yield Entry(f"{PROGRAMS_DIRECTORY.lstrip('/')}/{name}", script.encode(), 0o755)
+
+
+def _package_directory(package: str) -> Path:
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        why = f"this Python cannot import {package}"
+        raise LabError("UMB843", "cannot make an image with Python in it", why, "pip install umbilical[lab]")
+    return Path(found.submodule_search_locations[0])
+
+
+def _lay(root: Path, entries: list[Entry]) -> None:
+    for entry in entries:
+        target = root / entry.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        assert entry.source is not None
+        target.write_bytes(entry.source if isinstance(entry.source, bytes) else entry.source.read_bytes())
+        target.chmod(entry.mode)
+
+
+def _place(cache: Path, reference: str, key: str) -> Path:
+    return cache / f"{_stem(reference)}-{key}.tar"
+
+
+def _stem(reference: str) -> str:
+    return reference.rpartition("/")[2].replace(":", "-")
+
+
+def _forget_older(newest: Path) -> None:
+    stem = newest.name.rpartition("-")[0]
+    same = [path for path in newest.parent.glob("*.tar") if path.name.rpartition("-")[0] == stem]
+    for path in sorted(same, key=lambda path: path.stat().st_mtime)[:-KEPT]:
+        path.unlink(missing_ok=True)
+
+
+def _architecture() -> str:
+    return ARCHITECTURES.get(platform.machine(), platform.machine())

@@ -1,0 +1,115 @@
+"""The containerd of one node: its own root, state and socket, all inside the node's root directory."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from umbilical.lab.errors import LabError
+from umbilical.lab.kubelet import pause
+from umbilical.lab.waiting import NotYet, wait
+
+if TYPE_CHECKING:
+    from umbilical.lab.lab import Completed, Lab
+
+PROCESS: Final = "containerd"
+CONFIG_PATH: Final = "/etc/containerd/config.toml"
+SOCKET: Final = "/run/containerd/containerd.sock"
+CNI_CONFIG_DIRECTORY: Final = "/etc/cni/net.d"
+NAMESPACE: Final = "k8s.io"
+"""Where the kubelet's containers and images live."""
+STATE_DIRECTORY: Final = "/var/lib/containerd"
+START_SECONDS: Final = 30.0
+# kube-apiserver's archive is 100 MB; two cores may be busy with five other nodes.
+IMPORT_SECONDS: Final = 120.0
+_UNUSED: Final = (
+    "io.containerd.snapshotter.v1.aufs",
+    "io.containerd.snapshotter.v1.btrfs",
+    "io.containerd.snapshotter.v1.devmapper",
+    "io.containerd.snapshotter.v1.zfs",
+    "io.containerd.internal.v1.opt",
+)
+# A real overlay over real directories of the node, in a mount namespace that ends with the shell.
+_TRY_OVERLAY: Final = """
+set -e
+mkdir -p "$1/lower" "$1/upper" "$1/work" "$1/merged"
+trap 'rm -rf "$1"' EXIT
+unshare --mount mount -t overlay overlay -o "lowerdir=$1/lower,upperdir=$1/upper,workdir=$1/work" "$1/merged"
+"""
+
+
+def config(snapshotter: str, cni_directory: Path) -> str:
+    """Write the configuration. The two switches are for the machine under the lab, not for the node:
+
+    without CAP_SYS_RESOURCE runc fails at a lower OOM score than its parent's, and an AppArmor profile would be
+    loaded into the kernel that all share.
+    """
+    unused = ", ".join(f'"{plugin}"' for plugin in _UNUSED)
+    section = 'plugins."io.containerd.grpc.v1.cri"'
+    return (
+        "version = 2\n"
+        f'root = "{STATE_DIRECTORY}"\n'
+        f"disabled_plugins = [{unused}]\n"
+        f'[grpc]\n  address = "{SOCKET}"\n'
+        f"[{section}]\n"
+        f'  sandbox_image = "{pause.REFERENCE}"\n'
+        "  restrict_oom_score_adj = true\n"
+        "  disable_apparmor = true\n"
+        f'[{section}.containerd]\n  snapshotter = "{snapshotter}"\n'
+        f'[{section}.cni]\n  bin_dir = "{cni_directory}"\n  conf_dir = "{CNI_CONFIG_DIRECTORY}"\n'
+    )
+
+
+def choose_snapshotter(lab: "Lab", node: str) -> str:
+    """Overlays cannot lie on overlays: in a container, or on a tmpfs of an old kernel, every layer is copied."""
+    tried = lab.exec(node, ["sh", "-c", _TRY_OVERLAY, "sh", "/var/lib/overlay-trial"])
+    return "overlayfs" if tried.exit_code == 0 else "native"
+
+
+def start(lab: "Lab", node: str, cni_directory: Path) -> None:
+    """Start it and wait until it answers.
+
+    Raises:
+        LabError: UMB842, it ended or stays silent; its log is in the message.
+    """
+    lab.write(node, CONFIG_PATH, config(choose_snapshotter(lab, node), cni_directory).encode(), 0o644)
+    lab.start(node, PROCESS, ["containerd", "--config", CONFIG_PATH])
+
+    def look() -> None:
+        refuse_if_ended(lab, node, PROCESS)
+        if ctr(lab, node, "plugins", "ls", "id==cri").text.count(" ok") != 1:
+            raise NotYet("its CRI plugin is not ready")
+
+    wait(f"containerd on {node}", look, START_SECONDS)
+
+
+def import_image(lab: "Lab", node: str, archive_on_node: str) -> None:
+    """Load an archive. It is unpacked when the first container asks for it."""
+    ctr(lab, node, "images", "import", "--no-unpack", archive_on_node, timeout_seconds=IMPORT_SECONDS).check()
+
+
+def task_pids(lab: "Lab", node: str) -> dict[str, int]:
+    """Return container id -> pid of all that run, as every process of the lab sees it."""
+    return parse_tasks(ctr(lab, node, "tasks", "ls").check().text)
+
+
+def parse_tasks(text: str) -> dict[str, int]:
+    rows = [line.split() for line in text.splitlines()[1:]]
+    return {row[0]: int(row[1]) for row in rows if len(row) == 3 and row[2] == "RUNNING"}
+
+
+def ctr(lab: "Lab", node: str, *arguments: str, timeout_seconds: float = 30.0) -> "Completed":
+    command = ["ctr", "--address", SOCKET, "--namespace", NAMESPACE, *arguments]
+    return lab.exec(node, command, timeout_seconds=timeout_seconds)
+
+
+def refuse_if_ended(lab: "Lab", node: str, name: str) -> None:
+    """Tell of a program that should run and does not.
+
+    Raises:
+        LabError: UMB842.
+    """
+    for process in lab.processes():
+        if (process.node, process.name) == (node, name) and process.exit_code is not None:
+            lines = [line.strip() for line in lab.log(node, name).splitlines() if line.strip()]
+            why = " | ".join(lines[-3:]) or "its log is empty"
+            log = lab.directory.log_file(node, name)
+            raise LabError("UMB842", f"{name} on {node} ended with {process.exit_code}", why, f"read its log: {log}")

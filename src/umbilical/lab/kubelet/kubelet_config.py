@@ -1,0 +1,90 @@
+"""The kubelet's configuration file and flags: standalone on the bootstrap node, registered on the others."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import yaml
+
+from umbilical.lab.kubelet import containerd
+from umbilical.lab.runner import MANIFESTS
+
+PATH: Final = "/etc/kubernetes/kubelet-config.yaml"
+ROOT_DIRECTORY: Final = "/var/lib/kubelet"
+LOGS_DIRECTORY: Final = "/var/log/pods"
+CLIENT_AUTHORITY: Final = "/etc/kubernetes/pki/ca.crt"
+SERVING_CERTIFICATE: Final = "/etc/kubernetes/pki/kubelet.crt"
+SERVING_KEY: Final = "/etc/kubernetes/pki/kubelet.key"
+HEALTH_PORT: Final = 10248
+STATUS_PORT: Final = 10255
+KERNEL_SETTINGS: Final = {
+    "vm/overcommit_memory": 1,
+    "vm/panic_on_oom": 0,
+    "kernel/panic": 10,
+    "kernel/panic_on_oops": 1,
+    "kernel/keys/root_maxkeys": 1_000_000,
+    "kernel/keys/root_maxbytes": 25_000_000,
+}
+"""What a kubelet sets in /proc/sys unless it is so already (pkg/kubelet/cm, setupKernelTunables): of the machine."""
+
+_COMMON: Final[dict[str, Any]] = {
+    "apiVersion": "kubelet.config.k8s.io/v1beta1",
+    "kind": "KubeletConfiguration",
+    "containerRuntimeEndpoint": f"unix://{containerd.SOCKET}",
+    "staticPodPath": MANIFESTS,
+    "podLogsDir": LOGS_DIRECTORY,
+    "volumePluginDir": f"{ROOT_DIRECTORY}/volume-plugins",
+    # The machine under the lab may have either version of control groups, and swap.
+    "failCgroupV1": False,
+    "failSwapOn": False,
+    "cgroupDriver": "cgroupfs",
+    # The machine is shared by all nodes of the lab: none may reserve it, or evict because of what others use.
+    "enforceNodeAllocatable": [],
+    "evictionHard": {},
+    "localStorageCapacityIsolation": False,
+    "imageMaximumGCAge": "0s",
+    "imageGCHighThresholdPercent": 100,
+    "makeIPTablesUtilChains": False,
+    # A scenario waits for a manifest to be seen; the default is 20 s.
+    "fileCheckFrequency": "1s",
+    "syncFrequency": "10s",
+    "nodeStatusUpdateFrequency": "10s",
+    "shutdownGracePeriod": "0s",
+    "containerLogMaxSize": "50Mi",
+    # Status of the node's pods without credentials, also where the API is unreachable: the runner's own window.
+    "readOnlyPort": STATUS_PORT,
+    "healthzBindAddress": "127.0.0.1",
+    "healthzPort": HEALTH_PORT,
+}
+_STANDALONE: Final[dict[str, Any]] = {
+    # Without an API there is nobody to ask; the defaults would stop the kubelet at its start.
+    "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},
+    "authorization": {"mode": "AlwaysAllow"},
+}
+_REGISTERED: Final[dict[str, Any]] = {
+    "authentication": {
+        "anonymous": {"enabled": False},
+        "webhook": {"enabled": True},
+        "x509": {"clientCAFile": CLIENT_AUTHORITY},
+    },
+    "authorization": {"mode": "Webhook"},
+    "tlsCertFile": SERVING_CERTIFICATE,
+    "tlsPrivateKeyFile": SERVING_KEY,
+}
+
+
+def configuration(cgroup: str, *, is_registered: bool) -> bytes:
+    """Write the file; `cgroup` is the node's own, without a leading slash."""
+    content = {**_COMMON, **(_REGISTERED if is_registered else _STANDALONE), "cgroupRoot": f"/{cgroup}"}
+    return yaml.safe_dump(content, sort_keys=True).encode()
+
+
+def command(node: str, addresses: Sequence[str], kubeconfig: str | None) -> list[str]:
+    flags = [
+        f"--config={PATH}",
+        f"--hostname-override={node}",
+        f"--node-ip={','.join(addresses)}",
+        f"--root-dir={ROOT_DIRECTORY}",
+        f"--cert-dir={ROOT_DIRECTORY}/pki",
+        "--v=2",
+    ]
+    return ["kubelet", *flags, *([f"--kubeconfig={kubeconfig}"] if kubeconfig else [])]

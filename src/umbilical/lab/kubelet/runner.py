@@ -1,0 +1,175 @@
+"""Pods under the real kubelet: on the bootstrap node standalone, on the others registered."""
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from umbilical.lab import cgroups
+from umbilical.lab.errors import LabError
+from umbilical.lab.images import Image, lab_images
+from umbilical.lab.kubelet import archives, cni, containerd, kubelet_config, pod_list
+from umbilical.lab.kubelet.needs import check_needs, find_cni
+from umbilical.lab.runner import MANIFESTS, PodStatus, RunnerKind
+from umbilical.lab.topology import Role
+from umbilical.lab.waiting import NotYet, wait
+
+if TYPE_CHECKING:
+    from umbilical.lab.lab import Lab
+
+PROCESS: Final = "kubelet"
+START_SECONDS: Final = 60.0
+IMAGES_ON_NODE: Final = "/var/cache/images"
+# What other nodes than the bootstrap node never run.
+BOOTSTRAP_PROGRAMS: Final = frozenset({"etcd", "kube-controller-manager", "kube-scheduler"})
+_KERNEL_FILES: Final = "/run/kernel-settings"
+# A kubelet finds the settings as it wants them, and leaves the machine's own alone. Mounts of the node are shared
+# among its namespaces, as systemd has it: pods may ask for mounts that propagate.
+_PREPARE: Final = """
+set -e
+mount --make-rshared /
+folder=$1
+shift
+mkdir -p "$folder"
+for setting in "$@"; do
+  path=/proc/sys/${setting%=*} value=${setting#*=}
+  [ -e "$path" ] && [ "$(cat "$path")" != "$value" ] || continue
+  file=$folder/$(basename "$path")
+  printf '%s\\n' "$value" > "$file"
+  mount --bind "$file" "$path"
+done
+"""
+_IS_OPEN: Final = 'exec 3<>"/dev/tcp/127.0.0.1/$1"'
+
+
+class KubeletRunner:
+    """One containerd and one kubelet per node, started through the lab like any program."""
+
+    @property
+    def kind(self) -> RunnerKind:
+        return RunnerKind.KUBELET
+
+    def start(self, lab: "Lab", node: str, kubeconfig: str | None) -> None:
+        """Begin, or go on with another kubeconfig: containers outlive their kubelet.
+
+        Raises:
+            LabError: something is missing (UMB840, UMB841), or a program of the node does not come up (UMB842, UMB850).
+        """
+        check_needs(lab.state.binaries)
+        _stop_if_running(lab, node, PROCESS)
+        group = _make_group(lab, node)
+        if not _is_running(lab, node, containerd.PROCESS):
+            _start_containerd(lab, node)
+        _write_configuration(lab, node, group, is_registered=kubeconfig is not None)
+        addresses = [str(address.ip) for address in lab.topology.node(node).addresses]
+        lab.start(node, PROCESS, kubelet_config.command(node, addresses, kubeconfig))
+        wait(f"the kubelet on {node}", lambda: _look_at_kubelet(lab, node), START_SECONDS)
+
+    def pods(self, lab: "Lab", node: str) -> list[PodStatus]:
+        if not _is_running(lab, node, PROCESS):
+            return []
+        address = lab.topology.node(node).address
+        return pod_list.read_pods(node, address, _listed(lab, node), containerd.task_pids(lab, node))
+
+    def signal(self, lab: "Lab", node: str, pod: str, container: str, number: signal.Signals) -> None:
+        """Send a signal to the first process of a container.
+
+        Raises:
+            LabError: UMB844, there is none.
+        """
+        for found in self.pods(lab, node):
+            if pod_list.matches(found, pod):
+                for one in found.containers:
+                    if one.name == container and one.pid is not None:
+                        lab.exec(node, ["sh", "-c", f"kill -{number.value} {one.pid}"]).check()
+                        return
+        why = f"no container {container} of a pod {pod} runs there"
+        raise LabError("UMB844", f"cannot send {number.name} on {node}", why, "look at: umbilical lab status")
+
+    def logs(self, lab: "Lab", node: str, pod: str, container: str) -> str:
+        folder = lab.directory.node_root(node) / kubelet_config.LOGS_DIRECTORY.lstrip("/")
+        return "".join(
+            pod_list.parse_log(path.read_bytes()) for path in pod_list.find_logs(folder, "*", pod, container)
+        )
+
+
+def _make_group(lab: "Lab", node: str) -> str:
+    name = cgroups.lab_group(lab.state.name, lab.directory.path)
+    if lab.state.cgroup != name:
+        # Written down first: whatever happens next, `down` knows what to remove.
+        lab.set_cgroup(name)
+    group = f"{name}/{node}"
+    cgroups.make(group)
+    return group
+
+
+def _start_containerd(lab: "Lab", node: str) -> None:
+    settings = [f"{path}={value}" for path, value in kubelet_config.KERNEL_SETTINGS.items()]
+    lab.exec(node, ["sh", "-c", _PREPARE, "sh", _KERNEL_FILES, *settings]).check()
+    plugins = find_cni()
+    assert plugins is not None
+    containerd.start(lab, node, plugins)
+    _import(lab, node, [archives.pause_archive(), *map(archives.image_archive, _images_for(lab, node))])
+
+
+def _images_for(lab: "Lab", node: str) -> list[Image]:
+    found = lab_images({name: Path(path) for name, path in lab.state.binaries.items()}).values()
+    if lab.topology.node(node).role is Role.BOOTSTRAP:
+        return list(found)
+    return [image for image in found if not BOOTSTRAP_PROGRAMS.intersection(image.programs)]
+
+
+def _import(lab: "Lab", node: str, files: Iterable[Path]) -> None:
+    folder = lab.directory.node_root(node) / IMAGES_ON_NODE.lstrip("/")
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        place = folder / file.name
+        _link(file, place)
+        containerd.import_image(lab, node, f"{IMAGES_ON_NODE}/{file.name}")
+        place.unlink()
+
+
+def _link(source: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        # The cache is on another file system than the lab.
+        shutil.copyfile(source, target)
+
+
+def _write_configuration(lab: "Lab", node: str, group: str, *, is_registered: bool) -> None:
+    networks = lab.topology.node(node).pod_networks
+    if networks:
+        lab.write(node, cni.PATH, cni.conflist(networks), 0o644)
+    configuration = kubelet_config.configuration(group, is_registered=is_registered)
+    lab.write(node, kubelet_config.PATH, configuration, 0o644)
+    # The kubelet would make it with a mode that lets only root look inside; manifests are no secret in a lab.
+    (lab.directory.node_root(node) / MANIFESTS.lstrip("/")).mkdir(parents=True, exist_ok=True)
+
+
+def _look_at_kubelet(lab: "Lab", node: str) -> None:
+    containerd.refuse_if_ended(lab, node, PROCESS)
+    if lab.exec(node, ["bash", "-c", _IS_OPEN, "bash", str(kubelet_config.STATUS_PORT)]).exit_code != 0:
+        raise NotYet("its port for status is closed")
+
+
+def _listed(lab: "Lab", node: str) -> dict[str, Any]:
+    url = f"http://127.0.0.1:{kubelet_config.STATUS_PORT}/pods"
+    done = lab.exec(node, [sys.executable, "-m", "umbilical.lab.fetch", url])
+    listed = json.loads(done.check().text)
+    assert isinstance(listed, dict)
+    return listed
+
+
+def _is_running(lab: "Lab", node: str, name: str) -> bool:
+    return any((one.node, one.name, one.exit_code) == (node, name, None) for one in lab.processes())
+
+
+def _stop_if_running(lab: "Lab", node: str, name: str) -> None:
+    if _is_running(lab, node, name):
+        lab.stop(node, name)
