@@ -1,0 +1,170 @@
+"""How a lab begins: its directory is claimed, its state written, its keeper started and waited for.
+
+Whatever goes wrong on the way, and be it SIGKILL, leaves nothing running: until it is told to stay, a keeper ends
+with the process that started it.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from umbilical.host.files import make_directory
+from umbilical.lab import removal
+from umbilical.lab.errors import LabError
+from umbilical.lab.isolation import Isolation, find_program, search_path
+from umbilical.lab.paths import LabDirectory
+from umbilical.lab.state import LabState, start_time, write_state
+
+READY_SECONDS: Final = 60.0
+LOG_LINES_SHOWN: Final = 5
+STAY: Final = b"stay\n"
+"""Written to the leash: live on when its other end is closed."""
+_children: Final[dict[Path, subprocess.Popen[bytes]]] = {}
+"""Keepers that this process started: their parent has to take note of their end."""
+
+
+def begin(directory: LabDirectory, state: LabState, isolation: Isolation, *, with_parent: bool) -> tuple[LabState, int]:
+    """Bring up the lab that `state` describes; return its state with the keeper in it, and the leash.
+
+    The leash is a descriptor; with `with_parent` the lab lives until it is closed, else it has no meaning any more.
+
+    Raises:
+        LabError: the directory is occupied (UMB813), or the keeper did not come up (UMB814).
+    """
+    lock = _claim(directory)
+    try:
+        write_state(directory, state)
+        leash, report = _start_keeper(directory, isolation, lock)
+        try:
+            alive = _await_keeper(directory, state, report)
+            if not with_parent:
+                os.write(leash, STAY)
+        except BaseException:
+            os.close(leash)
+            raise
+        finally:
+            os.close(report)
+    except BaseException:
+        os.close(lock)
+        _undo(directory)
+        raise
+    os.close(lock)
+    return alive, leash
+
+
+def take_note_of_end(directory: LabDirectory) -> None:
+    """Reap the keeper if this process started it."""
+    child = _children.pop(directory.path, None)
+    if child is not None:
+        child.wait()
+
+
+def _claim(directory: LabDirectory) -> int:
+    """Make the directory ours, with its lock held; what a dead lab left in it goes."""
+    if directory.path.exists() and not directory.path.is_dir():
+        raise _occupied(directory, "it is no directory")
+    if directory.path.is_dir():
+        if not removal.is_ours(directory):
+            raise _occupied(directory, "it is not empty, and holds no lab")
+        if removal.is_held(directory):
+            raise _occupied(directory, "a lab is up there")
+        removal.down(directory.path)
+    make_directory(directory.path)
+    directory.path.chmod(0o700)
+    lock = os.open(directory.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise _occupied(directory, "a lab is being made there") from None
+    return lock
+
+
+def _start_keeper(directory: LabDirectory, isolation: Isolation, lock: int) -> tuple[int, int]:
+    """Start it with both pipes; return our ends: the leash and the report."""
+    for folder in (directory.logs, directory.run):
+        make_directory(folder)
+    # -P: the working directory is no place to import from.
+    python = [sys.executable, "-P", "-m", removal.KEEPER_MODULE, os.fspath(directory.path)]
+    command = [find_program("unshare") or "unshare", *isolation.unshare_options, "--", *python]
+    leash_read, leash = os.pipe()
+    report, report_write = os.pipe()
+    log = os.open(directory.keeper_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        _children[directory.path] = subprocess.Popen(
+            command,
+            stdin=leash_read,
+            stdout=report_write,
+            stderr=log,
+            env=_environment(),
+            cwd="/",
+            # Ctrl-C in the terminal reaches us alone.
+            start_new_session=True,
+            pass_fds=[lock],
+        )
+    except BaseException:
+        os.close(leash)
+        os.close(report)
+        raise
+    finally:
+        for descriptor in (leash_read, report_write, log):
+            os.close(descriptor)
+    return leash, report
+
+
+def _environment() -> dict[str, str]:
+    """What programs on nodes can see of the keeper's environment, they may: so it holds nothing of the caller's."""
+    kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    return {"PATH": search_path(), "LANG": "C.UTF-8", **kept}
+
+
+def _await_keeper(directory: LabDirectory, state: LabState, report: int) -> LabState:
+    content = json.loads(_read_line(report) or "{}")
+    if "fault" in content:
+        raise LabError(*content["fault"])
+    if "host_pid" not in content:
+        raise LabError(
+            "UMB814", "the lab's keeper did not come up", _last_words(directory), "look for it in the message"
+        )
+    pid = int(content["host_pid"])
+    return write_state(directory, replace(state, keeper_pid=pid, keeper_start=start_time(pid)))
+
+
+def _read_line(descriptor: int) -> bytes:
+    """Read until the line ends, the pipe does, or the time."""
+    line = b""
+    deadline = time.monotonic() + READY_SECONDS
+    while not line.endswith(b"\n"):
+        readable, _, _ = select.select([descriptor], [], [], max(deadline - time.monotonic(), 0))
+        chunk = os.read(descriptor, 65536) if readable else b""
+        if not chunk:
+            return b""
+        line += chunk
+    return line
+
+
+def _last_words(directory: LabDirectory) -> str:
+    lines = directory.keeper_log.read_text(errors="replace").strip().splitlines()[-LOG_LINES_SHOWN:]
+    return (
+        " | ".join(line.strip() for line in lines) or f"no sign of it after {READY_SECONDS:g} s, and its log is empty"
+    )
+
+
+def _undo(directory: LabDirectory) -> None:
+    removal.end_keeper(directory, orderly=False)
+    take_note_of_end(directory)
+    with contextlib.suppress(LabError):
+        removal.remove_content(directory)
+
+
+def _occupied(directory: LabDirectory, why: str) -> LabError:
+    remedy = f"choose another with --name or --dir, or take the lab down: umbilical lab down --dir {directory.path}"
+    return LabError("UMB813", f"{directory.path} is occupied", why, remedy)

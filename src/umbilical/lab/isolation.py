@@ -1,0 +1,130 @@
+"""How a lab is kept apart from this machine: as root in namespaces, as anybody else in a user namespace around them.
+
+Every answer comes from trying: a sysctl, a security module or a container around us may each forbid it.
+"""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from umbilical.lab.errors import LabError
+
+# The first with mount_setattr: what a node sees of this machine is made read-only by it, in a user namespace too.
+OLDEST_KERNEL: Final = (5, 12)
+NEEDED_PROGRAMS: Final = {"unshare": "util-linux", "nsenter": "util-linux", "nft": "nftables"}
+"""Program -> the package that brings it, by the same name in Debian and Fedora."""
+PROGRAM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""An ordinary user's PATH often lacks sbin, where nft is."""
+TRIAL_SECONDS: Final = 20.0
+_NAMESPACES: Final = ("--mount", "--net", "--pid", "--fork", "--kill-child=SIGKILL", "--propagation", "private")
+_USER: Final = ("--user", "--map-root-user")
+_RESTRICTIONS: Final = {
+    "/proc/sys/kernel/unprivileged_userns_clone": ("0", "sudo sysctl kernel.unprivileged_userns_clone=1"),
+    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": (
+        "1",
+        "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+    "/proc/sys/user/max_user_namespaces": ("0", "sudo sysctl user.max_user_namespaces=10000"),
+}
+"""Switches that forbid it to ordinary users: the value that forbids, and what allows it."""
+
+
+class Isolation(Enum):
+    ROOT = "root"
+    USER_NAMESPACE = "user namespace"
+
+    @property
+    def unshare_options(self) -> tuple[str, ...]:
+        return (*_USER, *_NAMESPACES) if self is Isolation.USER_NAMESPACE else _NAMESPACES
+
+    @property
+    def is_rootless(self) -> bool:
+        return self is Isolation.USER_NAMESPACE
+
+
+def choose() -> Isolation:
+    """Find the way that works for this user on this machine. Changes nothing.
+
+    Raises:
+        LabError: there is none: not Linux (UMB823), kernel too old (UMB821), a program is missing (UMB822), or
+            namespaces are not permitted (UMB820).
+    """
+    check_system(platform.system())
+    check_kernel(platform.release())
+    check_programs()
+    wanted = Isolation.ROOT if os.geteuid() == 0 else Isolation.USER_NAMESPACE
+    refusal = _try(wanted)
+    if refusal is None:
+        return wanted
+    # Root inside a container often lacks CAP_SYS_ADMIN, and may still make a user namespace.
+    if wanted is Isolation.ROOT and _try(Isolation.USER_NAMESPACE) is None:
+        return Isolation.USER_NAMESPACE
+    raise LabError("UMB820", "no permission to make the lab's namespaces", refusal, _remedy(wanted))
+
+
+def check_system(system: str) -> None:
+    if system != "Linux":
+        why = f"network and mount namespaces are Linux's; this is {system or 'an unknown system'}"
+        raise LabError("UMB823", "a lab needs Linux", why, "run it in a Linux virtual machine")
+
+
+def check_kernel(release: str) -> None:
+    """Judge what `uname -r` says; a text without a version in front is not held against anybody."""
+    found = re.match(r"(\d{1,4})\.(\d{1,4})", release)
+    if found and (int(found[1]), int(found[2])) < OLDEST_KERNEL:
+        oldest = ".".join(map(str, OLDEST_KERNEL))
+        why = f"this is Linux {release}, and a lab needs {oldest} or newer"
+        raise LabError("UMB821", "the kernel is too old for a lab", why, "boot a newer kernel, or use another machine")
+
+
+def check_programs() -> None:
+    missing = [name for name in NEEDED_PROGRAMS if find_program(name) is None]
+    if missing:
+        packages = " ".join(dict.fromkeys(NEEDED_PROGRAMS[name] for name in missing))
+        what = f"a program that the lab needs is missing: {', '.join(missing)}"
+        remedy = f"sudo apt install {packages} (Fedora: sudo dnf install {packages})"
+        raise LabError("UMB822", what, f"looked in {search_path()}", remedy)
+
+
+def find_program(name: str) -> str | None:
+    return shutil.which(name, path=search_path())
+
+
+def search_path() -> str:
+    """What the user has on PATH, and where distributions put administrators' programs."""
+    own = os.environ.get("PATH")
+    return PROGRAM_PATH if own is None else f"{own}:/usr/sbin:/sbin"
+
+
+def _try(isolation: Isolation) -> str | None:
+    """Make the same namespaces and mounts as a keeper, around a program that ends at once; return what was refused."""
+    unshare = find_program("unshare") or "unshare"
+    command = [unshare, *isolation.unshare_options, "--mount-proc", "--", "/bin/sh", "-c", ":"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=TRIAL_SECONDS, check=False, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if done.returncode == 0:
+        return None
+    return done.stderr.decode(errors="replace").strip() or f"unshare exited with {done.returncode}"
+
+
+def _remedy(wanted: Isolation) -> str:
+    if wanted is Isolation.ROOT:
+        return "give this container CAP_SYS_ADMIN and CAP_NET_ADMIN (podman run --privileged), or run on the machine"
+    found = [remedy for path, (bad, remedy) in _RESTRICTIONS.items() if _content(path) == bad]
+    return found[0] if found else "run it as root: sudo umbilical lab up"
+
+
+def _content(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None

@@ -1,0 +1,180 @@
+"""The process that holds a lab: `unshare ... -- python -m umbilical.lab.keeper DIRECTORY`.
+
+It is two processes. The first is PID 1 of the lab: it adopts and reaps orphans, and when it ends the kernel ends
+everybody else. The second builds the networks and nodes, then answers on the control socket. Standard input is a
+leash: until the word to stay comes through it, its end is the end of the lab. Standard output tells once how the
+start went.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import Final, NoReturn
+
+from umbilical.host import namespaces
+from umbilical.host.files import make_directory
+from umbilical.host.namespaces import Mount
+from umbilical.lab import launchers, node_root
+from umbilical.lab.birth import STAY
+from umbilical.lab.errors import LabError
+from umbilical.lab.keeper_service import Service
+from umbilical.lab.network import LabNetwork
+from umbilical.lab.paths import LabDirectory
+from umbilical.lab.state import LabState, read_state
+from umbilical.lab.topology import Topology
+
+LEASH: Final = 0
+REPORT: Final = 1
+
+
+def main() -> int:
+    directory = LabDirectory(Path(sys.argv[1]))
+    # Before our own /proc is mounted, this one still tells the number by which the world outside knows us.
+    host_pid = int(os.readlink("/proc/self"))
+    _keep_descriptors_to_ourselves()
+    namespaces.mount("proc", "/proc", "proc", Mount.NO_SUID | Mount.NO_DEVICES | Mount.NO_EXEC)
+    namespaces.mount("tmpfs", directory.run, "tmpfs", Mount.NO_SUID | Mount.NO_DEVICES, "mode=0755")
+    child = os.fork()
+    if child:
+        return _adopt_orphans(child)
+    return _keep(directory, host_pid)
+
+
+def _keep_descriptors_to_ourselves() -> None:
+    """Close what we were given (the directory's lock) to the programs that we start: it is to end with us."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            with contextlib.suppress(OSError):
+                os.set_inheritable(int(name), False)
+
+
+def _adopt_orphans(keeper: int) -> int:
+    """Be PID 1: hand the order to stop on, reap whoever ends, and end with the keeper."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: os.kill(keeper, signal.SIGTERM))
+    # The pipes belong to the keeper: their ends have a meaning.
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, LEASH)
+    os.dup2(nowhere, REPORT)
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == keeper:
+            return os.waitstatus_to_exitcode(status)
+
+
+def _keep(directory: LabDirectory, host_pid: int) -> int:
+    try:
+        state = read_state(directory)
+        assert state is not None, f"no state in {directory.path}"
+        # Built before there is an event loop: libraries that bring their own cannot run inside another.
+        network = LabNetwork(state.topology, make_directory(directory.network_namespaces, 0o755))
+        network.build()
+        anchors = _start_nodes(directory, state, network)
+        asyncio.run(_serve(Service(directory, state.topology, network, anchors), directory, host_pid))
+    except LabError as fault:
+        _report({"fault": [fault.code, fault.what, fault.why, fault.remedy]})
+        return 1
+    except Exception:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+async def _serve(service: Service, directory: LabDirectory, host_pid: int) -> None:
+    stop = _stop_requests()
+    server = await asyncio.start_unix_server(service.answer, sock=_listen(directory), limit=service.LINE_LIMIT_BYTES)
+    async with server:
+        _report({"host_pid": host_pid})
+        await stop.wait()
+        await service.stop()
+
+
+def _stop_requests() -> asyncio.Event:
+    """Be told by the event when to stop: by signal, or because whoever asked for the lab is gone."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+
+    def read_leash() -> None:
+        word = os.read(LEASH, len(STAY))
+        loop.remove_reader(LEASH)
+        if word != STAY:
+            stop.set()
+
+    loop.add_reader(LEASH, read_leash)
+    return stop
+
+
+def _listen(directory: LabDirectory) -> socket.socket:
+    # By a relative name: an absolute one may be longer than a socket's address can be.
+    os.chdir(directory.path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    old = os.umask(0o177)
+    listener.bind(directory.control_socket.name)
+    os.umask(old)
+    return listener
+
+
+def _start_nodes(directory: LabDirectory, state: LabState, network: LabNetwork) -> dict[str, int]:
+    binaries = list(state.binaries.values())
+    launchers.fill(make_directory(directory.bin, 0o755), {name: Path(path) for name, path in state.binaries.items()})
+    shared = node_root.shared_directories(binaries)
+    anchors: dict[str, int] = {}
+    for node in state.topology.nodes:
+        root = directory.node_root(node.name)
+        node_root.build(root, node.name, _hosts(state.topology), directory.bin, binaries, shared)
+        make_directory(directory.logs / node.name)
+        anchors[node.name] = _anchor(root, node.name, network.namespace(node.name), binaries, shared)
+    return anchors
+
+
+def _anchor(root: Path, name: str, network: Path, binaries: list[str], shared: list[str]) -> int:
+    """Start the process that is the node; return when it has become one."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        _become_anchor(root, name, network, binaries, shared, writing)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as stream:
+        refusal = stream.read().decode(errors="replace")
+    if refusal:
+        what = f"the node {name} cannot be set up"
+        raise LabError("UMB814", what, refusal, "a container or a security module may forbid it: run on the machine")
+    return child
+
+
+def _become_anchor(
+    root: Path, name: str, network: Path, binaries: list[str], shared: list[str], refusal: int
+) -> NoReturn:
+    # The pipe closes by itself when the anchor's own program begins: that is the sign of success.
+    try:
+        os.setsid()
+        node_root.enter(root, name, network, binaries, shared)
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nowhere, LEASH)
+        os.dup2(nowhere, REPORT)
+        node_root.anchor(name)
+    except BaseException as error:
+        os.write(refusal, str(error).encode()[:4096] or b"unknown")
+    os._exit(1)
+
+
+def _hosts(topology: Topology) -> str:
+    lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost"]
+    lines += [f"{address.ip} {node.name}" for node in topology.nodes for address in node.addresses]
+    return "\n".join(lines) + "\n"
+
+
+def _report(content: dict[str, object]) -> None:
+    with os.fdopen(os.dup(REPORT), "wb") as stream:
+        stream.write(json.dumps(content).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

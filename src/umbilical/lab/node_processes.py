@@ -1,0 +1,206 @@
+"""Programs on nodes, as the keeper runs them: to their end for an answer, or in the background with a log."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from umbilical.lab.errors import LabError
+
+STOP_SECONDS: Final = 5.0
+# A child that stays behind may hold its parent's output open for ever.
+DRAIN_SECONDS: Final = 0.5
+REAP_POLL_SECONDS: Final = 0.005
+CHUNK_BYTES: Final = 65536
+
+
+@dataclass(frozen=True)
+class Program:
+    """What to run: the whole command, with the way into a node in front."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Output:
+    exit_code: int | None
+    """None: it did not end in time."""
+    stdout: bytes
+    stderr: bytes
+    is_whole: bool = True
+    """False: it printed more than may be carried, and was ended."""
+
+
+class Background:
+    """A program that runs on, with its end noticed."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self._ended = _watch(process)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative: the signal that ended it."""
+        return self._process.poll()
+
+    async def stop(self, *, kill: bool) -> int:
+        """End it with all of its group, and return its exit code."""
+        if not kill:
+            _signal_group(self._process, signal.SIGTERM)
+            await asyncio.wait([self._ended], timeout=STOP_SECONDS)
+        # Also after it ended in time: it may have left children of its own group.
+        _signal_group(self._process, signal.SIGKILL)
+        await self._ended
+        return self._process.wait()
+
+
+def start(program: Program, log: Path) -> Background:
+    """Start it with both outputs appended to `log`, whose folder exists."""
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        return Background(_popen(program, subprocess.DEVNULL, descriptor, descriptor))
+    finally:
+        os.close(descriptor)
+
+
+async def run(program: Program, stdin: bytes | None, timeout_seconds: float, limit_bytes: int) -> Output:
+    """Run it to its end; past the time, or when the caller gives up, its whole process group is killed."""
+    source = _as_file(stdin)
+    try:
+        process = _popen(program, subprocess.DEVNULL if source is None else source, subprocess.PIPE, subprocess.PIPE)
+    finally:
+        if source is not None:
+            os.close(source)
+    try:
+        return await _outcome(process, timeout_seconds, limit_bytes)
+    finally:
+        _signal_group(process, signal.SIGKILL)
+        await _reap(process)
+
+
+class _Pipe:
+    """One output of a program, read as it comes."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.content = bytearray()
+        self.is_whole = True
+        self._limit_bytes = limit_bytes
+
+    async def fill(self, reader: asyncio.StreamReader) -> None:
+        while chunk := await reader.read(CHUNK_BYTES):
+            self.content += chunk
+            if len(self.content) > self._limit_bytes:
+                self.is_whole = False
+                return
+
+
+async def _outcome(process: subprocess.Popen[bytes], timeout_seconds: float, limit_bytes: int) -> Output:
+    pipes = [_Pipe(limit_bytes), _Pipe(limit_bytes)]
+    deadline = time.monotonic() + timeout_seconds
+    async with asyncio.TaskGroup() as group:
+        streams = [await _reader(stream) for stream in (process.stdout, process.stderr)]
+        readers = [group.create_task(pipe.fill(reader)) for pipe, (reader, _) in zip(pipes, streams, strict=True)]
+        try:
+            has_ended = await _wait(process, readers, pipes, deadline)
+        finally:
+            for task, (_, transport) in zip(readers, streams, strict=True):
+                task.cancel()
+                transport.close()
+    is_whole = all(pipe.is_whole for pipe in pipes)
+    stdout, stderr = (bytes(pipe.content[:limit_bytes]) for pipe in pipes)
+    return Output(process.poll() if has_ended else None, stdout, stderr, is_whole)
+
+
+async def _wait(
+    process: subprocess.Popen[bytes], readers: list[asyncio.Task[None]], pipes: list[_Pipe], deadline: float
+) -> bool:
+    """Wait for the end, or for too much output, or until there is no time left; tell whether it is over."""
+    ended = _watch(process)
+    pending = {ended, *readers}
+    while not ended.done():
+        seconds = deadline - time.monotonic()
+        done, pending = await asyncio.wait(pending, timeout=max(seconds, 0), return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            return False
+        if not all(pipe.is_whole for pipe in pipes):
+            return True
+    if any(not task.done() for task in readers):
+        await asyncio.wait(readers, timeout=DRAIN_SECONDS)
+    return True
+
+
+async def _reader(stream: object) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), stream)
+    return reader, transport
+
+
+def _popen(program: Program, stdin: int, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            program.command,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            env=dict(program.environment),
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        shown = " ".join(program.command)[:200]
+        raise LabError(
+            "UMB816", f"cannot run {shown!r}", str(error), "look at its arguments and environment"
+        ) from error
+
+
+def _as_file(content: bytes | None) -> int | None:
+    """Put it where a program can read it at its own pace, with nobody feeding it."""
+    if content is None:
+        return None
+    descriptor = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    with os.fdopen(descriptor, "wb", closefd=False) as stream:
+        stream.write(content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _watch(process: subprocess.Popen[bytes]) -> "asyncio.Future[None]":
+    """Return what is done when the process has ended. By pidfd: no thread, and no signal handler to fight over."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    descriptor = os.pidfd_open(process.pid)
+
+    def notice() -> None:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+        process.poll()
+        if not ended.done():
+            ended.set_result(None)
+
+    loop.add_reader(descriptor, notice)
+    return ended
+
+
+async def _reap(process: subprocess.Popen[bytes]) -> None:
+    """Wait for one that was killed, without standing still: a disk that hangs can hold it for a while."""
+    deadline = time.monotonic() + STOP_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        await asyncio.sleep(REAP_POLL_SECONDS)
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    # Every program leads a session, so its pid is its group's; a group outlives its leader while it has members.
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        pass

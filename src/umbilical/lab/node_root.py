@@ -1,0 +1,174 @@
+"""A node's file system: a directory on disk with its own files, and this machine's programs mounted read-only.
+
+`build` lays the directory out; `enter` runs in a child of the keeper and makes it the child's root. What the
+mounts show is seen inside the node alone: from outside, their places are empty.
+"""
+
+import os
+import shutil
+import sys
+import uuid
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from umbilical.host import namespaces
+from umbilical.host.files import make_directory, write_file
+from umbilical.host.namespaces import Mount
+
+SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+ETC_DIRECTORIES: Final = ("/etc/ssl", "/etc/pki", "/etc/alternatives", "/etc/ld.so.conf.d")
+ETC_FILES: Final = (
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/nsswitch.conf",
+    "/etc/protocols",
+    "/etc/services",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/os-release",
+)
+"""Copied, so that a node can change its own."""
+OWN: Final = ("/etc", "/run", "/var", "/var/log", "/var/lib", "/opt", "/root", "/home", "/mnt", "/srv", "/dev", "/sys")
+OPEN: Final = ("/tmp", "/var/tmp")
+LOCAL_PROGRAMS: Final = "/usr/local/bin"
+LOCAL_PROGRAMS_STORE: Final = "/var/usrlocal/bin"
+"""A node's own /usr/local/bin is kept here, as on Fedora CoreOS: /usr itself is this machine's and read-only."""
+PATH: Final = f"{LOCAL_PROGRAMS}:/usr/bin:/bin:/usr/sbin:/sbin"
+DIRECTORY_MODE: Final = 0o755
+_ANCHOR: Final = ("sleep", "infinity")
+
+
+def build(root: Path, name: str, hosts: str, programs: Path, binaries: Iterable[str], shared: Iterable[str]) -> None:
+    """Lay out the directory: places for mounts, its own files, its own copy of the lab's programs."""
+    make_directory(root, DIRECTORY_MODE)
+    for place in (*OWN, "/proc", *shared, *filter(os.path.isdir, ETC_DIRECTORIES)):
+        make_directory(inside(root, place), DIRECTORY_MODE)
+    for place in OPEN:
+        make_directory(inside(root, place)).chmod(0o1777)
+    for place in SYSTEM:
+        _stand_in(root, place)
+    for place in filter(os.path.isfile, ETC_FILES):
+        shutil.copyfile(place, inside(root, place))
+    _copy_programs(programs, inside(root, LOCAL_PROGRAMS_STORE), covered_programs(binaries))
+    _own_files(root, name, hosts)
+
+
+def inside(root: Path, path: str) -> Path:
+    return root / path.lstrip("/")
+
+
+def environment(name: str) -> dict[str, str]:
+    """All that a process on a node is given. Never the caller's own: there may be secrets in it."""
+    own = {"PATH": PATH, "HOME": "/root", "HOSTNAME": name}
+    # Where this Python finds our package is no secret, and a node runs the same Python.
+    if "PYTHONPATH" in os.environ:
+        own["PYTHONPATH"] = os.environ["PYTHONPATH"]
+    return own
+
+
+def shared_directories(binaries: Iterable[str]) -> list[str]:
+    """List the directories of this machine that a node needs besides the system's own.
+
+    Python, with all that is on its path, and where the given programs lie; each also by its real path, since a
+    link on the way exists on this machine only.
+    """
+    python = [
+        sys.prefix,
+        sys.base_prefix,
+        sys.exec_prefix,
+        *sys.path,
+        *map(os.path.dirname, _link_chain(sys.executable)),
+    ]
+    wanted = [*python, *(os.path.dirname(path) for binary in binaries for path in _link_chain(binary))]
+    real = {path for item in wanted for path in (os.path.abspath(item), os.path.realpath(item)) if item}
+    return _outermost(path for path in real if os.path.isdir(path) and path != "/")
+
+
+def covered_programs(binaries: Iterable[str]) -> list[str]:
+    """List what is in use from this machine's own /usr/local/bin, which a node's covers: this Python, kubectl, ..."""
+    chains = [path for program in (sys.executable, *binaries) for path in _link_chain(program)]
+    return [path for path in dict.fromkeys(chains) if os.path.dirname(path) == LOCAL_PROGRAMS]
+
+
+def enter(root: Path, name: str, network: Path, binaries: Sequence[str], shared: Sequence[str]) -> None:
+    """Leave this machine for the node: its network, its name, its root. Only in a process made for it."""
+    namespaces.enter(network, namespaces.Kind.NETWORK)
+    namespaces.unshare(namespaces.Kind.MOUNT | namespaces.Kind.UTS)
+    namespaces.set_hostname(name)
+    namespaces.bind(root, root)
+    for place in _mounted(shared):
+        namespaces.bind(place, inside(root, place), is_read_only=True)
+    store = inside(root, LOCAL_PROGRAMS_STORE)
+    for path in covered_programs(binaries):
+        namespaces.bind(path, store / os.path.basename(path), is_read_only=True)
+    namespaces.bind(store, inside(root, LOCAL_PROGRAMS))
+    _mount_kernel(root)
+    namespaces.pivot_root(root)
+
+
+def anchor(name: str) -> None:
+    """Become the process that holds the node's namespaces open."""
+    os.execvpe(_ANCHOR[0], _ANCHOR, environment(name))
+
+
+def _mounted(shared: Sequence[str]) -> list[str]:
+    system = [place for place in SYSTEM if os.path.isdir(place) and not os.path.islink(place)]
+    return [*system, *filter(os.path.isdir, ETC_DIRECTORIES), *shared]
+
+
+def _mount_kernel(root: Path) -> None:
+    harmless = Mount.NO_SUID | Mount.NO_DEVICES
+    namespaces.mount("proc", root / "proc", "proc", harmless | Mount.NO_EXEC)
+    namespaces.bind("/sys", root / "sys")
+    namespaces.bind("/dev", root / "dev")
+    # The machine's own would be a way to leave files behind.
+    if os.path.isdir("/dev/shm"):
+        namespaces.mount("tmpfs", root / "dev/shm", "tmpfs", harmless, "mode=1777")
+
+
+def _copy_programs(programs: Path, store: Path, covered: Iterable[str]) -> None:
+    make_directory(store.parent, DIRECTORY_MODE)
+    shutil.copytree(programs, store, symlinks=True)
+    for path in covered:
+        place = store / os.path.basename(path)
+        place.unlink(missing_ok=True)
+        place.touch()
+
+
+def _stand_in(root: Path, place: str) -> None:
+    if os.path.islink(place):
+        inside(root, place).symlink_to(os.readlink(place))
+    elif os.path.isdir(place):
+        make_directory(inside(root, place), DIRECTORY_MODE)
+
+
+def _own_files(root: Path, name: str, hosts: str) -> None:
+    content = {
+        "/etc/hostname": f"{name}\n",
+        "/etc/hosts": hosts,
+        # Empty: a name that is not in /etc/hosts is answered at once, and nobody outside is asked.
+        "/etc/resolv.conf": "",
+        "/etc/machine-id": f"{uuid.uuid4().hex}\n",
+    }
+    for path, text in content.items():
+        write_file(inside(root, path), text.encode(), 0o644)
+    inside(root, "/etc/mtab").symlink_to("../proc/self/mounts")
+
+
+def _link_chain(path: str) -> list[str]:
+    """List a file and every link on the way to it."""
+    chain = [os.path.abspath(path)]
+    while os.path.islink(chain[-1]) and len(chain) < 20:
+        target = os.path.join(os.path.dirname(chain[-1]), os.readlink(chain[-1]))
+        chain.append(os.path.normpath(target))
+    return chain
+
+
+def _outermost(paths: Iterable[str]) -> list[str]:
+    """Drop what lies in the system's own directories or in another one of the list."""
+    kept: list[str] = []
+    for path in sorted(paths):
+        if not any(path == outer or path.startswith(f"{outer}/") for outer in (*SYSTEM, *kept)):
+            kept.append(path)
+    return kept

@@ -1,0 +1,173 @@
+"""The end of a lab, whatever state it is in: its processes, its cgroups, and what it made in its directory."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from umbilical.lab.errors import LabError
+from umbilical.lab.paths import CONTENT, LOCK, STATE, LabDirectory
+from umbilical.lab.state import LabState, read_state
+
+KEEPER_MODULE: Final = "umbilical.lab.keeper"
+# The keeper gives its programs five seconds, and then needs a moment for itself.
+ORDERLY_SECONDS: Final = 8.0
+KILLED_SECONDS: Final = 20.0
+POLL_SECONDS: Final = 0.02
+
+
+def down(path: Path, *, orderly: bool = True) -> bool:
+    """Take a lab down and tell whether there was one. Needs no living keeper, and may be done twice.
+
+    Raises:
+        LabError: the directory is not a lab's (UMB813), or its keeper does not end (UMB819).
+    """
+    directory = LabDirectory(path)
+    if not directory.path.is_dir():
+        return False
+    state = _readable_state(directory)
+    if not is_ours(directory):
+        raise LabError(
+            "UMB813",
+            f"{directory.path} is not the directory of a lab",
+            "it holds other files, and none that a lab writes first",
+            "name the lab's own directory: umbilical lab down --dir DIR",
+        )
+    end_keeper(directory, orderly=orderly)
+    if state is not None and state.cgroup is not None:
+        _remove_cgroups(state.cgroup)
+    remove_content(directory)
+    return True
+
+
+def is_ours(directory: LabDirectory) -> bool:
+    """Tell whether all that lies there may be a lab's: it has a state file, or is empty, or was half made."""
+    names = {entry.name for entry in directory.path.iterdir()}
+    return directory.state_file.name in names or not [name for name in names if not _is_first(name)]
+
+
+def _is_first(name: str) -> bool:
+    """Tell whether a lab makes it before it has a state file: the lock, and that file's own unfinished form."""
+    return name == LOCK or name.startswith(f".{STATE}.")
+
+
+def end_keeper(directory: LabDirectory, *, orderly: bool) -> None:
+    """End whoever holds the lab; when this returns, the kernel has ended all that ran in it."""
+    state = _readable_state(directory)
+    if orderly and state is not None and state.keeper_pid is not None and state.is_alive():
+        _signal(state.keeper_pid, signal.SIGTERM)
+        _wait(lambda: not keepers(directory), ORDERLY_SECONDS)
+
+    def is_gone() -> bool:
+        # Again and again: one that was just being started shows up only now.
+        for pid in keepers(directory):
+            _signal(pid, signal.SIGKILL)
+        return not keepers(directory) and not is_held(directory)
+
+    if not _wait(is_gone, KILLED_SECONDS):
+        why = f"after SIGKILL these are still there: {keepers(directory)}"
+        raise LabError("UMB819", f"the lab in {directory.path} does not end", why, "look at them: ps -fp PID")
+
+
+def keepers(directory: LabDirectory) -> list[int]:
+    """Find the lab's keeper by its command line: also one that a killed run left before it could write its pid."""
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdecimal() and _keeps(int(entry), directory)]
+
+
+def is_held(directory: LabDirectory) -> bool:
+    """Tell whether somebody makes or keeps a lab there."""
+    try:
+        descriptor = os.open(directory.lock_file, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def remove_content(directory: LabDirectory) -> None:
+    """Remove what a lab makes, and the directory if nothing else is in it.
+
+    Raises:
+        LabError: something is mounted inside, so that removing could reach into another file system.
+    """
+    mounted = mounts_below(directory.path)
+    if mounted:
+        remedy = f"unmount it: umount {mounted[0]}"
+        raise LabError("UMB813", f"cannot remove {directory.path}", f"{mounted[0]} is mounted inside", remedy)
+    for name in (*CONTENT, *(entry.name for entry in directory.path.glob(f".{STATE}.*"))):
+        _remove(directory.path / name)
+    with contextlib.suppress(OSError):
+        directory.path.rmdir()
+
+
+def mounts_below(path: Path) -> list[str]:
+    """List what this process sees mounted below a directory. A lab's own mounts are seen by the lab alone."""
+    prefix = f"{os.path.realpath(path)}/"
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    # proc_pid_mountinfo(5): blanks in a path are written as octal numbers.
+    points = [line.split(" ")[4].encode().decode("unicode_escape") for line in lines]
+    return [point for point in points if point.startswith(prefix)]
+
+
+def _keeps(pid: int, directory: LabDirectory) -> bool:
+    try:
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return arguments[-4:] == [b"-m", KEEPER_MODULE.encode(), os.fsencode(directory.path), b""]
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def _wait(is_so: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
+
+
+def _readable_state(directory: LabDirectory) -> LabState | None:
+    with contextlib.suppress(LabError):
+        return read_state(directory)
+    return None
+
+
+def _remove_cgroups(name: str) -> None:
+    from umbilical.lab import cgroups
+
+    cgroups.remove(name)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, onerror=_open_and_retry)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _open_and_retry(function: Callable[..., Any], path: str, problem: Any) -> None:
+    """Give ourselves the right to what a node's program closed to its owner; what is gone by itself is fine."""
+    if isinstance(problem[1], FileNotFoundError):
+        return
+    for folder in (os.path.dirname(path), path):
+        if not os.path.islink(folder) and os.path.isdir(folder):
+            os.chmod(folder, 0o700)
+    if function is os.unlink or function is os.rmdir:
+        function(path)
+    else:
+        shutil.rmtree(path)
