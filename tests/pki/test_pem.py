@@ -13,6 +13,7 @@ from umbilical.pki.pem import (
     BundleError,
     certificate_blocks,
     encode_blocks,
+    encode_public_key,
     holds_key,
     is_encrypted,
     join_bundle,
@@ -28,6 +29,14 @@ def test_blocks_are_what_the_library_reads_and_writes() -> None:
     expected = [one.public_bytes(serialization.Encoding.DER) for one in decode_certificates(CERTIFICATE)]
     assert certificate_blocks(CERTIFICATE) == expected
     assert encode_blocks(expected) == CERTIFICATE
+
+
+def test_a_public_key_is_written_as_the_library_writes_it() -> None:
+    public = decode_key(AUTHORITY.pair.key).public_key()
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    block = public.public_bytes(serialization.Encoding.DER, form)
+    assert encode_public_key(block) == public.public_bytes(serialization.Encoding.PEM, form)
+    assert public_key_block(encode_public_key(block)) == block
 
 
 def test_text_around_a_certificate_and_windows_line_ends_do_not_matter() -> None:

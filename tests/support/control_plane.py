@@ -5,7 +5,6 @@ In the network namespace we run in (free ports) or in a given one (the usual por
 tokens exist when a test makes them, and the admission plugin that waits for default ones is off.
 """
 
-import base64
 import json
 import socket
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import peers
+from umbilical.assets.kubeconfigs import kubeconfig
 from umbilical.host.errors import HostError
 from umbilical.host.files import make_directory, write_file, write_public
 from umbilical.host.netns import Namespace
@@ -107,16 +107,7 @@ class ControlPlane:
     def make_kubeconfig(self, user: str, *groups: str) -> Path:
         """Write a kubeconfig (mode 0600) for a new user certificate; what it may do is RBAC's decision."""
         pair = self.issue(client_profile(user, groups, KeyType.ECDSA_P256))
-        credentials = {"client-certificate-data": _base64(pair.certificate), "client-key-data": _base64(pair.key)}
-        cluster = {"server": self.url, "certificate-authority-data": _base64(self.authority.certificate_pem)}
-        content = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "test", "cluster": cluster}],
-            "users": [{"name": user, "user": credentials}],
-            "contexts": [{"name": user, "context": {"cluster": "test", "user": user}}],
-            "current-context": user,
-        }
+        content = kubeconfig(user, self.url, self.authority.certificate_pem, pair)
         path = self.folder / f"{user.replace(':', '-')}.kubeconfig"
         return write_file(path, json.dumps(content).encode(), overwrite=True)
 
@@ -231,7 +222,3 @@ def _free_ports() -> Ports:
     finally:
         for listener in sockets:
             listener.close()
-
-
-def _base64(content: bytes) -> str:
-    return base64.b64encode(content).decode()

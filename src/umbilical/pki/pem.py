@@ -44,7 +44,12 @@ def public_key_block(pem: bytes) -> bytes:
 
 
 def encode_blocks(blocks: Iterable[bytes]) -> bytes:
-    return b"".join(_encode(block) for block in blocks)
+    return b"".join(_encode(block, b"CERTIFICATE") for block in blocks)
+
+
+def encode_public_key(block: bytes) -> bytes:
+    """Write a SubjectPublicKeyInfo as whoever checks signatures without a certificate reads it."""
+    return _encode(block, b"PUBLIC KEY")
 
 
 def join_bundle(*bundles: bytes) -> bytes:
@@ -68,7 +73,7 @@ def _decode(body: bytes, what: str) -> bytes:
         raise BundleError(f"no readable {what}: {error}") from error
 
 
-def _encode(block: bytes) -> bytes:
+def _encode(block: bytes, label: bytes) -> bytes:
     text = base64.b64encode(block)
     lines = [text[start : start + _LINE_LENGTH] for start in range(0, len(text), _LINE_LENGTH)]
-    return b"\n".join([b"-----BEGIN CERTIFICATE-----", *lines, b"-----END CERTIFICATE-----", b""])
+    return b"\n".join([b"-----BEGIN %b-----" % label, *lines, b"-----END %b-----" % label, b""])

@@ -7,7 +7,7 @@ from umbilical.assets.manifests import placeholders
 from umbilical.assets.spec import TunnelSpec
 
 PKI_MOUNT: Final = "/etc/konnectivity"
-_UNPRIVILEGED: Final = {
+UNPRIVILEGED: Final = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
     "readOnlyRootFilesystem": True,
@@ -39,7 +39,7 @@ def container(
             "periodSeconds": 10,
         },
         "resources": {"requests": {"cpu": spec.resources.cpu, "memory": spec.resources.memory}},
-        "securityContext": {**_UNPRIVILEGED, **(security or {})},
+        "securityContext": {**UNPRIVILEGED, **(security or {})},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [*mounts, {"name": "pki", "mountPath": PKI_MOUNT, "readOnly": True}],
     }
