@@ -1,6 +1,7 @@
 """Stories as input for views and reports: what a scenario says, at times that are written down here."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,6 +9,8 @@ from umbilical.lab.story import Call, Story, Teller
 
 NODES: Final = ("bootstrap", "master-0", "master-1", "master-2", "worker-0", "worker-1")
 AGENTS: Final = NODES[1:]
+TITLE: Final = "A webhook through the tunnel"
+HOSTILE: Final = "CrashLoopBackOff <script>alert('1')</script> & \x1b[31mred\x1b[0m"
 UNREACHABLE: Final = (
     'failed calling webhook "judge.lab.umbilical.dev": Post "https://judge.lab.svc:8443/validate?timeout=5s": '
     "dial tcp 10.92.4.2:8443: connect: network is unreachable"
@@ -60,87 +63,72 @@ class Narrator:
 
 
 def until_refused(narrator: Narrator) -> None:
-    narrator.tell("Six machines and their networks come up", 1.4, "bootstrap has no route to 10.92.0.0/16", nodes=NODES)
-    narrator.tell(
-        "The bootstrap control plane starts: etcd, then kube-apiserver",
-        9.6,
-        "https://10.91.0.10:6443/readyz: ok",
-        apiserver=True,
-    )
-    narrator.tell("Five nodes join", 2.1, "node/master-0 Ready", "node/worker-1 Ready")
-    narrator.tell("A webhook with failurePolicy Fail runs in a pod", 1.8, "pod judge on worker-0", webhook="worker-0")
-    narrator.tell("Without the tunnel, the call to the webhook fails", 0.6, UNREACHABLE, call=Call.UNREACHABLE)
+    narrator.tell("6 nodes and their networks", 1.4, "bootstrap has no route to 10.92.0.0/16", nodes=NODES)
+    narrator.tell("control plane on the bootstrap node", 9.6, "kube-apiserver v1.36.3 is ready", apiserver=True)
+    narrator.tell("5 nodes join", 2.1, "Ready: master-0, master-1, master-2, worker-0, worker-1")
+    narrator.tell("a webhook in a pod, failurePolicy Fail", 1.8, webhook="worker-0")
+    narrator.tell("without the tunnel the bootstrap kube-apiserver is blocked", 0.6, UNREACHABLE, call=Call.UNREACHABLE)
 
 
 def until_allowed(narrator: Narrator) -> None:
     until_refused(narrator)
     narrator.tell(
-        "The server's static pod runs beside kube-apiserver",
-        3.2,
-        "pod konnectivity-server-bootstrap: Running, 0 restarts",
-        "socket /etc/kubernetes/bootstrap-configs/konnectivity-server.socket, mode 0600",
-        "LISTEN 10.91.0.10:8091",
-        server=True,
-        call=Call.NONE,
+        "a production kube-apiserver on a master reaches the webhook directly",
+        6.4,
+        "kube-apiserver v1.36.3 on master-0, without an egress configuration",
+        DENIED,
+        production_apiserver=True,
+        production_call=Call.DENIED,
     )
     narrator.tell(
-        "Agents connect from every node", 2.7, *(f"agent on {node}: connected" for node in AGENTS), agents=AGENTS
+        "the server's static pod, its socket and port",
+        3.2,
+        "openshift-bootstrap-konnectivity/konnectivity-server-bootstrap runs localhost/umbilical:lab",
+        "srw------- 1 root root 0 /etc/kubernetes/bootstrap-configs/konnectivity-server.socket; LISTEN *:8091",
+        server=True,
     )
-    narrator.tell("Through the tunnel, the webhook allows", 0.3, "configmap/welcome created", call=Call.ALLOWED)
+    narrator.tell("agents on every node dial back", 2.7, f"connected: {', '.join(AGENTS)}", agents=AGENTS)
+    narrator.tell("through the tunnel the webhook allows", 0.3, "configmap/judged created", call=Call.ALLOWED)
+
+
+def until_answered(narrator: Narrator) -> None:
+    until_allowed(narrator)
+    narrator.tell("and denies, by its own word", 0.3, DENIED, call=Call.DENIED)
+    narrator.tell("50 calls", 3.1, "50 calls, p50 6.1 ms, 1,204,331 bytes")
+    narrator.story.figures.update({"agents": "5", "calls": "50", "bytes": "1,204,331", "p50": "6.1 ms"})
 
 
 def whole_story(teller: Teller | None = None, pause: Callable[[float], None] | None = None) -> Story:
-    """Tell scenario 1 as it goes well."""
-    narrator = Narrator("A webhook through the tunnel", teller, pause)
-    until_allowed(narrator)
-    narrator.tell("Through the tunnel, the webhook denies by its own word", 0.3, DENIED, call=Call.DENIED)
+    """Tell a webhook through the tunnel as it goes well."""
+    narrator = Narrator(TITLE, teller, pause)
+    until_answered(narrator)
+    gone = "daemonset/konnectivity-agent  deleted\nsecret/konnectivity-agent-certs  deleted"
+    narrator.tell("the cut: umbilical bootstrap teardown", 2.2, gone, server=False, agents=())
+    narrator.tell("nothing of the tunnel is left", 0.9, "no server, no agent, no object, no key, no socket")
     narrator.tell(
-        "A production kube-apiserver on master-0 reaches it directly",
-        6.4,
-        "configmap/direct created",
-        production_apiserver=True,
-        production_call=Call.ALLOWED,
-    )
-    narrator.tell(
-        "100 calls more, each through a tunnel of its own", 3.1, "100 allowed, none failed", call=Call.ALLOWED
-    )
-    narrator.tell(
-        "Teardown: umbilical bootstrap teardown",
-        2.2,
-        "daemonset/konnectivity-agent  deleted\nsecret/konnectivity-agent-certs  deleted",
-        server=False,
-        agents=(),
+        "the bootstrap kube-apiserver goes, production is still well",
+        1.9,
+        "configmap/judged created",
+        apiserver=False,
         call=Call.NONE,
-    )
-    narrator.tell(
-        "Nothing of the tunnel is found, production still works",
-        0.9,
-        "no object, no file, no port",
         production_call=Call.ALLOWED,
     )
-    narrator.story.figures.update(
-        {
-            "agents": "5",
-            "calls": "103, none lost",
-            "bytes": "1,204,331 through the tunnel",
-            "p50": "6.1 ms",
-            "p99": "11.8 ms",
-        }
-    )
+    return narrator.story
+
+
+def mended_story() -> Story:
+    """Tell how a server is killed and comes back."""
+    narrator = Narrator("A fault: server-kill", None)
+    until_answered(narrator)
+    narrator.tell("the server is killed", 0.4, "signal 9", server=False, agents=(), call=Call.UNREACHABLE)
+    narrator.tell("it comes back by itself", 4.0, "1 restart", server=True, agents=AGENTS, call=Call.ALLOWED)
     return narrator.story
 
 
 def broken_story(error: BaseException, teller: Teller | None = None) -> Story:
     """Tell it up to a step that fails."""
-    narrator = Narrator("A webhook through the tunnel", teller)
+    narrator = Narrator(TITLE, teller)
     until_refused(narrator)
-    try:
-        narrator.fail(
-            "The server's static pod runs beside kube-apiserver",
-            5.0,
-            "CrashLoopBackOff <script>alert(1)</script>",
-            error,
-        )
-    except type(error):
-        pass
+    with suppress(type(error)):
+        narrator.fail("the server's static pod, its socket and port", 5.0, HOSTILE, error)
     return narrator.story

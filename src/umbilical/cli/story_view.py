@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -45,11 +45,12 @@ def _is_lively() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in _DUMB
 
 
-def summary(story: Story) -> str:
-    """The closing lines: every figure, and how long it took."""
+def summary(story: Story, more: Mapping[str, str] | None = None) -> str:
+    """The closing lines: every figure, how long it took, and what else there is to say."""
     rows = {name: printable(value) for name, value in story.figures.items()}
     done = sum(step.outcome is Outcome.DONE for step in story.steps)
     rows["steps"] = f"{done} of {len(story.steps)} as told, in {_end(story):.1f} s"
+    rows.update({name: printable(value) for name, value in (more or {}).items()})
     width = max(len(name) for name in rows) + 3
     text = "".join(f"  {_styled(f'{name:<{width}}', dim=True)}{value}\n" for name, value in rows.items())
     return text if has_unicode() else _ascii(text)
@@ -225,7 +226,7 @@ class LiveView:
         grid = Table.grid(expand=False, padding=(0, 1))
         columns = min(self._console.width, MOST_COLUMNS)
         grid.add_column(width=self._sign_width, justify="right")
-        grid.add_column(width=max(columns - self._sign_width - 12, 20), overflow="fold")
+        grid.add_column(width=max(columns - self._sign_width - 10, 20), overflow="fold")
         grid.add_column(width=7, justify="right", no_wrap=True, style="dim")
         grid.add_row(sign, title, "" if seconds is None else f"{seconds:.1f} s")
         return grid

@@ -3,6 +3,7 @@
 from html import escape
 from typing import Final
 
+from umbilical.checks.report import printable
 from umbilical.lab.story import Call, Outcome, Step, Story
 from umbilical.lab.svg import box, element, line, path, picture, text
 
@@ -61,7 +62,7 @@ def _row(number: int, step: Step, seconds: float) -> str:
     ended = seconds if step.ended_seconds is None else step.ended_seconds
     left, right = _place(step.started_seconds, seconds), _place(ended, seconds)
     width = max(right - left, _LEAST_BAR)
-    title = text(34, y + 15, _shortened(step.title), "title")
+    title = text(34, y + 15, _shortened(printable(step.title)), "title")
     count = text(24, y + 15, str(number + 1), "count", text_anchor="end")
     bar = box(left, y + 4, width, 15, f"bar {step.outcome.value}", 3)
     link = element("a", element("title", _full(step)), count, title, bar, href=f"#step-{number + 1}")
@@ -76,7 +77,7 @@ def _duration(left: float, right: float, y: float, step: Step) -> str:
 
 
 def _full(step: Step) -> str:
-    return escape(f"{step.title}: {step.outcome.value}")
+    return escape(printable(f"{step.title}: {step.outcome.value}"))
 
 
 def _shortened(title: str) -> str:

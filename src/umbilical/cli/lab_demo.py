@@ -1,0 +1,166 @@
+"""`umbilical lab demo`: the whole story in a lab of its own, told in the terminal and written into one HTML file."""
+
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from umbilical.lab.lab import Lab
+    from umbilical.lab.rehearsal import Rehearsal
+    from umbilical.lab.story import Story
+
+SCENARIO: Final = "webhook-through-tunnel"
+TITLE: Final = "A webhook through the tunnel"
+LAB_NAME: Final = "demo"
+REPORT: Final = Path("out/demo/report.html")
+_DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
+_FILE: Final = click.Path(path_type=Path)
+_ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# A program that is missing, or cannot run here: then another one can stand in for it.
+_NO_KUBERNETES: Final = ("UMB824", "UMB825")
+
+
+@click.command()
+@click.option("--keep", is_flag=True, help="Leave the lab up, for `lab shell` and `lab break`.")
+@click.option("--fault", metavar="NAME", help="Show this fault instead; `umbilical lab list` names them.")
+@click.option(
+    "--stand-in/--real",
+    "stand_in",
+    default=None,
+    help="Without Kubernetes, or only with it; else it is used where its programs are found.",
+)
+@click.option("--report", type=_FILE, metavar="FILE", help=f"Where the HTML report goes.  [default: {REPORT}]")
+@click.option("--bin-dir", type=_DIRECTORY, help="Where programs of Kubernetes are; else the cache, then PATH.")
+def demo(keep: bool, fault: str | None, stand_in: bool | None, report: Path | None, bin_dir: Path | None) -> None:
+    """Show the whole story on this machine: blocked, tunnelled, cut; nothing stays behind."""
+    from umbilical.cli.story_view import choose_view
+    from umbilical.lab.rehearsal import rehearse
+    from umbilical.lab.story import Story
+
+    place = report_place(report)
+    rehearsal = _rehearsal(keep, fault, stand_in, bin_dir)
+    title = TITLE if fault is None else f"A fault: {fault}"
+    story = Story(title)
+    try:
+        with one_interrupt(), choose_view(title, is_stand_in=rehearsal.stand_in) as teller:
+            story = Story(title, teller)
+            lab = rehearse(rehearsal, story)
+    except Exception:
+        _keep_trace(story, place, rehearsal.stand_in)
+        raise
+    _close(story, _write(story, place, rehearsal.stand_in), rehearsal.stand_in)
+    if lab is not None:
+        _tell_kept(lab)
+
+
+def report_place(asked: Path | None) -> Path | None:
+    """Say where the report goes; None is a scratch directory, when this one cannot be written to.
+
+    Raises:
+        LabError: the user named a file that cannot be (UMB870).
+    """
+    from umbilical.lab.errors import LabError
+
+    if asked is None:
+        return REPORT if _may_write(REPORT) else None
+    if asked.is_dir() or not _may_write(asked):
+        why = "it is a directory" if asked.is_dir() else "its directory cannot be made or written to"
+        raise LabError("UMB870", f"the report {asked} cannot be written", why, "name another file: --report FILE")
+    return asked
+
+
+def _may_write(path: Path) -> bool:
+    folder = next(folder for folder in path.absolute().parents if folder.exists())
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+
+
+def _rehearsal(keep: bool, fault: str | None, stand_in: bool | None, bin_dir: Path | None) -> "Rehearsal":
+    from dataclasses import replace
+
+    from umbilical.lab.paths import default_directory
+    from umbilical.lab.rehearsal import Rehearsal
+    from umbilical.lab.runner import RunnerKind
+    from umbilical.lab.scenarios import registry
+
+    wanted = Rehearsal(
+        registry.find(SCENARIO),
+        RunnerKind.PROCESS,
+        keep=keep,
+        directory=default_directory(LAB_NAME) if keep else None,
+        fault=fault,
+        bin_dir=bin_dir,
+    )
+    if stand_in is None:
+        return replace(wanted, stand_in=not _has_kubernetes(wanted))
+    return replace(wanted, stand_in=stand_in)
+
+
+def _has_kubernetes(wanted: "Rehearsal") -> bool:
+    """Look for its programs. Somebody who names a directory wants to hear what is wrong with it."""
+    from umbilical.lab.errors import LabError
+    from umbilical.lab.rehearsal import binaries
+
+    try:
+        binaries(wanted)
+    except LabError as error:
+        if wanted.bin_dir is not None or error.code not in _NO_KUBERNETES:
+            raise
+        click.echo(f"{error.what}: a caller of Umbilical's own stands in for kube-apiserver")
+        return False
+    return True
+
+
+@contextmanager
+def one_interrupt() -> Iterator[None]:
+    """Let the first Ctrl-C (or hang-up) end the story, and no other one the cleaning up that follows."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for ending in _ENDING_SIGNALS:
+            signal.signal(ending, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, end) for number in _ENDING_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _write(story: "Story", place: Path | None, is_stand_in: bool) -> Path:
+    from umbilical.lab.report import write_report
+
+    path = place or Path(tempfile.mkdtemp(prefix="umbilical-demo-")) / REPORT.name
+    return write_report(story, path, is_stand_in=is_stand_in)
+
+
+def _keep_trace(story: "Story", place: Path | None, is_stand_in: bool) -> None:
+    """A story that failed on its way is worth a report; one that never began is not."""
+    if story.steps:
+        click.echo(f"\nwhat was seen until then: {_write(story, place, is_stand_in)}\n")
+        sys.stdout.flush()
+
+
+def _close(story: "Story", report: Path, is_stand_in: bool) -> None:
+    from umbilical.cli.story_view import summary
+    from umbilical.cli.terminal import has_colour
+
+    click.echo("\n" + summary(story, {"report": str(report)}), nl=False, color=has_colour())
+    if is_stand_in:
+        click.echo("\nkube-apiserver was played by a stand-in: a caller of Umbilical's own that reads the same egress")
+        click.echo("selector, dials through the same socket and sends a real AdmissionReview over TLS.")
+        click.echo("With the real one, built from source (needs Go, some minutes):  make demo-real")
+
+
+def _tell_kept(lab: "Lab") -> None:
+    click.echo("\nThe lab is still up:")
+    for command in ("status", "shell bootstrap", "break agent-kill", "down"):
+        click.echo(f"  umbilical lab {command} --name {lab.state.name}")
