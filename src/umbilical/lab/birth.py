@@ -12,7 +12,7 @@ import select
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -27,14 +27,23 @@ READY_SECONDS: Final = 60.0
 LOG_LINES_SHOWN: Final = 5
 STAY: Final = b"stay\n"
 """Written to the leash: live on when its other end is closed."""
-_children: Final[dict[Path, subprocess.Popen[bytes]]] = {}
-"""Keepers that this process started: their parent has to take note of their end."""
 
 
-def begin(directory: LabDirectory, state: LabState, isolation: Isolation, *, with_parent: bool) -> tuple[LabState, int]:
-    """Bring up the lab that `state` describes; return its state with the keeper in it, and the leash.
+@dataclass
+class _Child:
+    process: subprocess.Popen[bytes]
+    leash: int | None
+    """Our end of the pipe, while it holds the keeper."""
 
-    The leash is a descriptor; with `with_parent` the lab lives until it is closed, else it has no meaning any more.
+
+_children: Final[dict[Path, _Child]] = {}
+"""Keepers that this process started: a parent has to take note of their end."""
+
+
+def begin(directory: LabDirectory, state: LabState, isolation: Isolation, *, with_parent: bool) -> LabState:
+    """Bring up the lab that `state` describes; return its state with the keeper in it.
+
+    With `with_parent` the lab ends with this process, however that ends.
 
     Raises:
         LabError: the directory is occupied (UMB813), or the keeper did not come up (UMB814).
@@ -42,29 +51,32 @@ def begin(directory: LabDirectory, state: LabState, isolation: Isolation, *, wit
     lock = _claim(directory)
     try:
         write_state(directory, state)
-        leash, report = _start_keeper(directory, isolation, lock)
-        try:
-            alive = _await_keeper(directory, state, report)
-            if not with_parent:
-                os.write(leash, STAY)
-        except BaseException:
-            os.close(leash)
-            raise
-        finally:
-            os.close(report)
+        alive = _await_keeper(directory, state, _start_keeper(directory, isolation, lock))
+        if not with_parent:
+            _let_go(directory)
     except BaseException:
         os.close(lock)
         _undo(directory)
         raise
     os.close(lock)
-    return alive, leash
+    return alive
 
 
 def take_note_of_end(directory: LabDirectory) -> None:
-    """Reap the keeper if this process started it."""
+    """Reap the keeper, which has ended, if this process started it."""
     child = _children.pop(directory.path, None)
     if child is not None:
-        child.wait()
+        child.process.wait()
+        if child.leash is not None:
+            os.close(child.leash)
+
+
+def _let_go(directory: LabDirectory) -> None:
+    child = _children[directory.path]
+    assert child.leash is not None
+    os.write(child.leash, STAY)
+    os.close(child.leash)
+    child.leash = None
 
 
 def _claim(directory: LabDirectory) -> int:
@@ -88,8 +100,8 @@ def _claim(directory: LabDirectory) -> int:
     return lock
 
 
-def _start_keeper(directory: LabDirectory, isolation: Isolation, lock: int) -> tuple[int, int]:
-    """Start it with both pipes; return our ends: the leash and the report."""
+def _start_keeper(directory: LabDirectory, isolation: Isolation, lock: int) -> int:
+    """Start it on its leash; return the pipe through which it reports."""
     for folder in (directory.logs, directory.run):
         make_directory(folder)
     # -P: the working directory is no place to import from.
@@ -99,7 +111,7 @@ def _start_keeper(directory: LabDirectory, isolation: Isolation, lock: int) -> t
     report, report_write = os.pipe()
     log = os.open(directory.keeper_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        _children[directory.path] = subprocess.Popen(
+        process = subprocess.Popen(
             command,
             stdin=leash_read,
             stdout=report_write,
@@ -117,7 +129,8 @@ def _start_keeper(directory: LabDirectory, isolation: Isolation, lock: int) -> t
     finally:
         for descriptor in (leash_read, report_write, log):
             os.close(descriptor)
-    return leash, report
+    _children[directory.path] = _Child(process, leash)
+    return report
 
 
 def _environment() -> dict[str, str]:
@@ -127,7 +140,10 @@ def _environment() -> dict[str, str]:
 
 
 def _await_keeper(directory: LabDirectory, state: LabState, report: int) -> LabState:
-    content = json.loads(_read_line(report) or "{}")
+    try:
+        content = json.loads(_read_line(report) or "{}")
+    finally:
+        os.close(report)
     if "fault" in content:
         raise LabError(*content["fault"])
     if "host_pid" not in content:

@@ -14,13 +14,14 @@ import signal
 import socket
 import sys
 import traceback
+from enum import Enum
 from pathlib import Path
 from typing import Final, NoReturn
 
 from umbilical.host import namespaces
 from umbilical.host.files import make_directory
 from umbilical.host.namespaces import Mount
-from umbilical.lab import launchers, node_root
+from umbilical.lab import launchers, node_root, removal
 from umbilical.lab.birth import STAY
 from umbilical.lab.errors import LabError
 from umbilical.lab.keeper_service import Service
@@ -31,6 +32,13 @@ from umbilical.lab.topology import Topology
 
 LEASH: Final = 0
 REPORT: Final = 1
+
+
+class Reason(Enum):
+    """Why a keeper ends."""
+
+    ORDERED = "ordered"
+    ABANDONED = "abandoned"
 
 
 def main() -> int:
@@ -76,7 +84,9 @@ def _keep(directory: LabDirectory, host_pid: int) -> int:
         network = LabNetwork(state.topology, make_directory(directory.network_namespaces, 0o755))
         network.build()
         anchors = _start_nodes(directory, state, network)
-        asyncio.run(_serve(Service(directory, state.topology, network, anchors), directory, host_pid))
+        reason = asyncio.run(_serve(Service(directory, state.topology, network, anchors), directory, host_pid))
+        if reason is Reason.ABANDONED:
+            _leave_nothing(directory)
     except LabError as fault:
         _report({"fault": [fault.code, fault.what, fault.why, fault.remedy]})
         return 1
@@ -86,29 +96,45 @@ def _keep(directory: LabDirectory, host_pid: int) -> int:
     return 0
 
 
-async def _serve(service: Service, directory: LabDirectory, host_pid: int) -> None:
+async def _serve(service: Service, directory: LabDirectory, host_pid: int) -> Reason:
     stop = _stop_requests()
     server = await asyncio.start_unix_server(service.answer, sock=_listen(directory), limit=service.LINE_LIMIT_BYTES)
     async with server:
         _report({"host_pid": host_pid})
-        await stop.wait()
+        if await stop is Reason.ABANDONED:
+            return Reason.ABANDONED
         await service.stop()
+    return Reason.ORDERED
 
 
-def _stop_requests() -> asyncio.Event:
-    """Be told by the event when to stop: by signal, or because whoever asked for the lab is gone."""
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+def _stop_requests() -> "asyncio.Future[Reason]":
+    """Return what tells when and why to stop: by signal, or because whoever asked for the lab is gone."""
+    loop = asyncio.get_running_loop()
+    stop: asyncio.Future[Reason] = loop.create_future()
+
+    def end(reason: Reason) -> None:
+        if not stop.done():
+            stop.set_result(reason)
 
     def read_leash() -> None:
-        word = os.read(LEASH, len(STAY))
         loop.remove_reader(LEASH)
-        if word != STAY:
-            stop.set()
+        if os.read(LEASH, len(STAY)) != STAY:
+            end(Reason.ABANDONED)
 
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end, Reason.ORDERED)
     loop.add_reader(LEASH, read_leash)
     return stop
+
+
+def _leave_nothing(directory: LabDirectory) -> None:
+    """Remove the lab ourselves: nobody knows of it but the process that is gone."""
+    with contextlib.suppress(ProcessLookupError):
+        # All but PID 1 and ourselves.
+        os.kill(-1, signal.SIGKILL)
+    os.chdir("/")
+    namespaces.unmount(directory.run, is_lazy=True)
+    removal.remove_remains(directory)
 
 
 def _listen(directory: LabDirectory) -> socket.socket:

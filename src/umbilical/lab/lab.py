@@ -13,7 +13,7 @@ import umbilical
 from umbilical.lab import birth, control, isolation, node_files, removal
 from umbilical.lab.control import Message
 from umbilical.lab.errors import LabError
-from umbilical.lab.paths import LabDirectory
+from umbilical.lab.paths import LabDirectory, list_labs
 from umbilical.lab.runner import Runner, RunnerKind
 from umbilical.lab.state import LabState, change_state, read_state
 from umbilical.lab.topology import Topology
@@ -79,10 +79,9 @@ class ProcessStatus:
 class Lab:
     """A lab that is up."""
 
-    def __init__(self, directory: LabDirectory, state: LabState, leash: int | None = None) -> None:
+    def __init__(self, directory: LabDirectory, state: LabState) -> None:
         self.directory = directory
         self.state = state
-        self._leash = leash
         self._runner: Runner | None = None
 
     @classmethod
@@ -96,7 +95,7 @@ class Lab:
         state = read_state(directory)
         if state is None:
             why = "there is no lab's state file" if directory.path.is_dir() else "there is no such directory"
-            raise LabError("UMB815", f"no lab in {directory.path}", why, "bring one up: umbilical lab up")
+            raise LabError("UMB815", f"no lab in {directory.path}", why, _where_else())
         if not state.is_alive():
             why = "its keeper has ended: it was killed, or the machine was started anew"
             remedy = f"clear up with `umbilical lab down --dir {directory.path}`, then `umbilical lab up`"
@@ -206,11 +205,7 @@ class Lab:
 
     def down(self) -> None:
         """Take it down; doing it twice is fine."""
-        removal.down(self.directory.path)
-        birth.take_note_of_end(self.directory)
-        if self._leash is not None:
-            os.close(self._leash)
-            self._leash = None
+        down(self.directory.path)
 
     def _root(self, node: str) -> Path:
         return self.directory.node_root(self.topology.node(node).name)
@@ -227,6 +222,11 @@ class Lab:
     ) -> Message:
         question = Message({"operation": operation, "arguments": arguments}, payload)
         return control.ask(self.directory, question, timeout_seconds)
+
+
+def _where_else() -> str:
+    others = [path.name for path in list_labs()]
+    return f"labs that there are: {', '.join(others)} (--name)" if others else "bring one up: umbilical lab up"
 
 
 def up(request: UpRequest) -> Lab:
@@ -246,16 +246,18 @@ def up(request: UpRequest) -> Lab:
         version=umbilical.__version__,
         binaries={name: os.path.abspath(path) for name, path in request.binaries.items()},
     )
-    alive, leash = birth.begin(directory, state, kind, with_parent=request.with_parent)
-    if request.with_parent:
-        return Lab(directory, alive, leash)
-    os.close(leash)
-    return Lab(directory, alive)
+    return Lab(directory, birth.begin(directory, state, kind, with_parent=request.with_parent))
 
 
 def down(path: Path) -> bool:
-    """Take down whatever lab is in a directory, and tell whether there was one."""
-    return removal.down(path)
+    """Take down whatever lab is in a directory, and tell whether there was one. Doing it twice is fine.
+
+    Raises:
+        LabError: the directory is not a lab's (UMB813), or its keeper does not end (UMB819).
+    """
+    was_there = removal.down(path)
+    birth.take_note_of_end(LabDirectory(path))
+    return was_there
 
 
 def _program(node: str, command: Sequence[str], environment: Mapping[str, str] | None) -> dict[str, Any]:

@@ -30,7 +30,6 @@ def down(path: Path, *, orderly: bool = True) -> bool:
     directory = LabDirectory(path)
     if not directory.path.is_dir():
         return False
-    state = _readable_state(directory)
     if not is_ours(directory):
         raise LabError(
             "UMB813",
@@ -39,10 +38,16 @@ def down(path: Path, *, orderly: bool = True) -> bool:
             "name the lab's own directory: umbilical lab down --dir DIR",
         )
     end_keeper(directory, orderly=orderly)
+    remove_remains(directory)
+    return True
+
+
+def remove_remains(directory: LabDirectory) -> None:
+    """Remove what outlives a lab's processes: control groups, and files."""
+    state = _readable_state(directory)
     if state is not None and state.cgroup is not None:
         _remove_cgroups(state.cgroup)
     remove_content(directory)
-    return True
 
 
 def is_ours(directory: LabDirectory) -> bool:
