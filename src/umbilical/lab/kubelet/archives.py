@@ -1,11 +1,12 @@
-"""The archives of the lab's images: made once, kept in the user's cache under a name that says what is inside."""
+"""What is in the archives of the lab's images: static programs, or Python with our own code."""
 
 import importlib.util
 import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,8 +27,15 @@ from umbilical.lab.kubelet.python_root import SITE, PythonRoot, compile_modules,
 
 PYTHON_PACKAGES: Final = ("umbilical", "hpack", "h11", "click")
 """What our programs in pods import beyond the standard library; all of it is plain Python, for any version."""
-# Labs of two versions may take turns on one machine; older archives of an image are of no use.
-KEPT: Final = 3
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An image that can be written; whoever has imported one of the same name need not."""
+
+    name: str
+    """Says what is inside: the image's name and a hash of its content."""
+    write: Callable[[Path], None]
 
 
 def cache_directory() -> Path:
@@ -35,52 +43,47 @@ def cache_directory() -> Path:
     return Path(base) / "umbilical" / "images"
 
 
-def pause_archive(cache: Path | None = None) -> Path:
+def pause_archive() -> Archive:
     entries = program_entries({pause.PROGRAM: pause.program()})
     config = ImageConfig(_architecture(), entrypoint=(f"{PROGRAMS_DIRECTORY}/{pause.PROGRAM}",))
-    return _kept(cache or cache_directory(), pause.REFERENCE, entries, config)
+    return _archive(pause.REFERENCE, entries, config)
 
 
-def image_archive(image: Image, cache: Path | None = None) -> Path:
-    """Return the archive of an image, made now if need be.
+def image_archive(image: Image, cache: Path) -> Archive:
+    """Plan the archive of an image; `cache` keeps the Python that some are made of.
 
     Raises:
         LabError: UMB843, there is no Python to put into it.
     """
-    folder = make_directory(cache or cache_directory())
     config = ImageConfig(
         _architecture(),
         user=":".join(map(str, image.user)),
         environment=tuple(f"{name}={value}" for name, value in image.environment.items()),
     )
     if not image.is_python:
-        return _kept(folder, image.reference, program_entries(dict(image.programs)), config)
-    return _kept_python(folder, image, config, python_root(folder))
+        return _archive(image.reference, program_entries(dict(image.programs)), config)
+    return _python_archive(image, config, python_root(make_directory(cache)))
 
 
-def _kept(cache: Path, reference: str, entries: list[Entry], config: ImageConfig) -> Path:
-    target = _place(make_directory(cache), reference, content_key(entries, config))
-    if not target.exists():
-        write_archive(target, reference, entries, config)
-        _forget_older(target)
-    return target
+def _archive(reference: str, entries: list[Entry], config: ImageConfig) -> Archive:
+    name = _name(reference, content_key(entries, config))
+    return Archive(name, lambda target: write_archive(target, reference, entries, config))
 
 
-def _kept_python(cache: Path, image: Image, config: ImageConfig, root: PythonRoot) -> Path:
+def _python_archive(image: Image, config: ImageConfig, root: PythonRoot) -> Archive:
     own = list(_own_entries(image.modules, root.interpreter))
-    # The root's name is the key of its own content.
-    key = content_key([Entry(root.path.name), *own], config)
-    target = _place(cache, image.reference, key)
-    if not target.exists():
-        with tempfile.TemporaryDirectory(dir=cache, prefix=".own-") as scratch:
+
+    def write(target: Path) -> None:
+        with tempfile.TemporaryDirectory(dir=root.path.parent, prefix=".own-") as scratch:
             whole = Path(scratch, "root")
             # Links instead of copies: the base is read only.
             shutil.copytree(root.path, whole, symlinks=True, copy_function=os.link)
             _lay(whole, own)
             compile_modules(whole, root.interpreter, [f"/{SITE}"])
             write_archive(target, image.reference, tree_entries(whole), config)
-        _forget_older(target)
-    return target
+
+    # The root's name is the key of its own content.
+    return Archive(_name(image.reference, content_key([Entry(root.path.name), *own], config)), write)
 
 
 def _own_entries(modules: Mapping[str, str], interpreter: str) -> Iterator[Entry]:
@@ -112,19 +115,8 @@ def _lay(root: Path, entries: list[Entry]) -> None:
         target.chmod(entry.mode)
 
 
-def _place(cache: Path, reference: str, key: str) -> Path:
-    return cache / f"{_stem(reference)}-{key}.tar"
-
-
-def _stem(reference: str) -> str:
-    return reference.rpartition("/")[2].replace(":", "-")
-
-
-def _forget_older(newest: Path) -> None:
-    stem = newest.name.rpartition("-")[0]
-    same = [path for path in newest.parent.glob("*.tar") if path.name.rpartition("-")[0] == stem]
-    for path in sorted(same, key=lambda path: path.stat().st_mtime)[:-KEPT]:
-        path.unlink(missing_ok=True)
+def _name(reference: str, key: str) -> str:
+    return f"{reference.rpartition('/')[2].replace(':', '-')}-{key}.tar"
 
 
 def _architecture() -> str:

@@ -18,6 +18,7 @@ NAMESPACE: Final = "k8s.io"
 """Where the kubelet's containers and images live."""
 STATE_DIRECTORY: Final = "/var/lib/containerd"
 START_SECONDS: Final = 30.0
+POLL_SECONDS: Final = 0.1
 # kube-apiserver's archive is 100 MB; two cores may be busy with five other nodes.
 IMPORT_SECONDS: Final = 120.0
 _UNUSED: Final = (
@@ -64,13 +65,18 @@ def choose_snapshotter(lab: "Lab", node: str) -> str:
     return "overlayfs" if tried.exit_code == 0 else "native"
 
 
-def start(lab: "Lab", node: str, cni_directory: Path) -> None:
-    """Start it and wait until it answers.
+def version(lab: "Lab", node: str) -> str:
+    """Return what it calls itself, as one word: `1.6.20~ds1`."""
+    words = lab.exec(node, ["containerd", "--version"]).check().text.split()
+    return words[2] if len(words) > 2 else "unknown"
+
+
+def start(lab: "Lab", node: str) -> None:
+    """Start it with the configuration that is there, and wait until it answers.
 
     Raises:
-        LabError: UMB842, it ended or stays silent; its log is in the message.
+        LabError: UMB842, it ended; UMB850, it stays silent.
     """
-    lab.write(node, CONFIG_PATH, config(choose_snapshotter(lab, node), cni_directory).encode(), 0o644)
     lab.start(node, PROCESS, ["containerd", "--config", CONFIG_PATH])
 
     def look() -> None:
@@ -78,12 +84,13 @@ def start(lab: "Lab", node: str, cni_directory: Path) -> None:
         if ctr(lab, node, "plugins", "ls", "id==cri").text.count(" ok") != 1:
             raise NotYet("its CRI plugin is not ready")
 
-    wait(f"containerd on {node}", look, START_SECONDS)
+    wait(f"containerd on {node}", look, START_SECONDS, POLL_SECONDS)
 
 
-def import_image(lab: "Lab", node: str, archive_on_node: str) -> None:
-    """Load an archive. It is unpacked when the first container asks for it."""
-    ctr(lab, node, "images", "import", "--no-unpack", archive_on_node, timeout_seconds=IMPORT_SECONDS).check()
+def import_image(lab: "Lab", node: str, archive_on_node: str, snapshotter: str) -> None:
+    """Load and unpack an archive."""
+    command = ("images", "import", "--snapshotter", snapshotter, archive_on_node)
+    ctr(lab, node, *command, timeout_seconds=IMPORT_SECONDS).check()
 
 
 def task_pids(lab: "Lab", node: str) -> dict[str, int]:

@@ -1,21 +1,15 @@
 """Pods under the real kubelet: on the bootstrap node standalone, on the others registered."""
 
 import json
-import os
-import shutil
 import signal
 import sys
-from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from umbilical.lab import cgroups
 from umbilical.lab.errors import LabError
-from umbilical.lab.images import Image, lab_images
-from umbilical.lab.kubelet import archives, cni, containerd, kubelet_config, pod_list
+from umbilical.lab.kubelet import cni, containerd, kubelet_config, node_images, pod_list
 from umbilical.lab.kubelet.needs import check_needs, find_cni
 from umbilical.lab.runner import MANIFESTS, PodStatus, RunnerKind
-from umbilical.lab.topology import Role
 from umbilical.lab.waiting import NotYet, wait
 
 if TYPE_CHECKING:
@@ -23,9 +17,6 @@ if TYPE_CHECKING:
 
 PROCESS: Final = "kubelet"
 START_SECONDS: Final = 60.0
-IMAGES_ON_NODE: Final = "/var/cache/images"
-# What other nodes than the bootstrap node never run.
-BOOTSTRAP_PROGRAMS: Final = frozenset({"etcd", "kube-controller-manager", "kube-scheduler"})
 _KERNEL_FILES: Final = "/run/kernel-settings"
 # A kubelet finds the settings as it wants them, and leaves the machine's own alone. Mounts of the node are shared
 # among its namespaces, as systemd has it: pods may ask for mounts that propagate.
@@ -112,34 +103,9 @@ def _start_containerd(lab: "Lab", node: str) -> None:
     lab.exec(node, ["sh", "-c", _PREPARE, "sh", _KERNEL_FILES, *settings]).check()
     plugins = find_cni()
     assert plugins is not None
-    containerd.start(lab, node, plugins)
-    _import(lab, node, [archives.pause_archive(), *map(archives.image_archive, _images_for(lab, node))])
-
-
-def _images_for(lab: "Lab", node: str) -> list[Image]:
-    found = lab_images({name: Path(path) for name, path in lab.state.binaries.items()}).values()
-    if lab.topology.node(node).role is Role.BOOTSTRAP:
-        return list(found)
-    return [image for image in found if not BOOTSTRAP_PROGRAMS.intersection(image.programs)]
-
-
-def _import(lab: "Lab", node: str, files: Iterable[Path]) -> None:
-    folder = lab.directory.node_root(node) / IMAGES_ON_NODE.lstrip("/")
-    folder.mkdir(parents=True, exist_ok=True)
-    for file in files:
-        place = folder / file.name
-        _link(file, place)
-        containerd.import_image(lab, node, f"{IMAGES_ON_NODE}/{file.name}")
-        place.unlink()
-
-
-def _link(source: Path, target: Path) -> None:
-    target.unlink(missing_ok=True)
-    try:
-        os.link(source, target)
-    except OSError:
-        # The cache is on another file system than the lab.
-        shutil.copyfile(source, target)
+    snapshotter = containerd.choose_snapshotter(lab, node)
+    lab.write(node, containerd.CONFIG_PATH, containerd.config(snapshotter, plugins).encode(), 0o644)
+    node_images.start_with_images(lab, node, snapshotter)
 
 
 def _write_configuration(lab: "Lab", node: str, group: str, *, is_registered: bool) -> None:
