@@ -1,0 +1,302 @@
+"""A config is laid below a root as Ignition would lay it, or refused before anything is there."""
+
+import io
+import os
+import stat
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.ignition.configs import JSON_VALUES, config, configs, entry, gzipped_entry, written
+from tests.support.bootstrap_corpus import CORPUS, Case
+
+from umbilical.ignition.config import read_config
+from umbilical.ignition.data_url import format_data_url
+from umbilical.ignition.errors import IgnitionError
+from umbilical.lab.errors import LabError
+from umbilical.lab.ignition_applier import PRESET, Applied, apply_config, main
+
+
+def lay(root: Path, *files: dict[str, Any], **sections: Any) -> Applied:
+    return apply_config(written(config(*files, **sections)), root)
+
+
+def text(root: Path, path: str) -> str:
+    return (root / path.lstrip("/")).read_text()
+
+
+def mode(root: Path, path: str) -> int:
+    return stat.S_IMODE((root / path.lstrip("/")).stat().st_mode)
+
+
+def test_files_have_their_content_and_mode(tmp_path: Path) -> None:
+    applied = lay(tmp_path, entry("/usr/local/bin/a.sh", b"#!", mode=365), gzipped_entry("/opt/b", b"unpacked"))
+
+    assert applied.paths == ["/usr/local/bin/a.sh", "/opt/b"]
+    assert (text(tmp_path, "/usr/local/bin/a.sh"), mode(tmp_path, "/usr/local/bin/a.sh")) == ("#!", 0o555)
+    assert text(tmp_path, "/opt/b") == "unpacked"
+
+
+def test_a_file_without_a_mode_is_readable_by_all(tmp_path: Path) -> None:
+    lay(tmp_path, entry("/a", mode=None))
+    assert mode(tmp_path, "/a") == 0o644
+
+
+def test_appended_parts_stand_behind_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/motd").write_text("old\n")
+    parts = [{"source": format_data_url(b"one\n")}, {"source": format_data_url(b"two\n")}]
+    lay(tmp_path, {"path": "/etc/motd", "append": parts, "overwrite": False, "mode": 420})
+
+    assert text(tmp_path, "/etc/motd") == "old\none\ntwo\n"
+
+
+def test_a_file_without_contents_is_made_empty_or_kept(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("old")
+    lay(tmp_path, {"path": "/kept", "mode": 384}, {"path": "/new"})
+
+    assert (text(tmp_path, "/kept"), mode(tmp_path, "/kept")) == ("old", 0o600)
+    assert (text(tmp_path, "/new"), mode(tmp_path, "/new")) == ("", 0o644)
+
+
+def test_what_lies_there_is_replaced_only_where_the_entry_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("old")
+    with pytest.raises(LabError, match="UMB878"):
+        lay(tmp_path, entry("/a", b"new", overwrite=False))
+    assert text(tmp_path, "/a") == "old"
+    lay(tmp_path, entry("/a", b"new"))
+    assert text(tmp_path, "/a") == "new"
+
+
+def test_directories_and_links_are_made(tmp_path: Path) -> None:
+    storage = {
+        "directories": [{"path": "/srv/inner", "mode": 448}, {"path": "/srv"}],
+        "files": [entry("/srv/inner/a", b"x")],
+        "links": [
+            {"path": "/etc/localtime", "target": "../usr/share/zoneinfo/UTC"},
+            {"path": "/srv/hard", "target": "/srv/inner/a", "hard": True},
+        ],
+    }
+    lay(tmp_path, storage=storage)
+
+    assert (mode(tmp_path, "/srv"), mode(tmp_path, "/srv/inner")) == (0o755, 0o700)
+    assert os.readlink(tmp_path / "etc/localtime") == "../usr/share/zoneinfo/UTC"
+    assert text(tmp_path, "/srv/hard") == "x"
+
+
+def test_units_come_with_drop_ins_masks_and_a_preset(tmp_path: Path) -> None:
+    units = [
+        {"name": "a.service", "contents": "[Service]\n", "enabled": True},
+        {"name": "b.service", "dropins": [{"name": "10-x.conf", "contents": "[Unit]\n"}], "enabled": False},
+        {"name": "c.service", "mask": True},
+        {"name": "d.service", "contents": "[Unit]\n"},
+    ]
+    applied = lay(tmp_path, systemd={"units": units})
+
+    folder = "/etc/systemd/system"
+    assert text(tmp_path, f"{folder}/a.service") == "[Service]\n"
+    assert text(tmp_path, f"{folder}/b.service.d/10-x.conf") == "[Unit]\n"
+    assert os.readlink(tmp_path / "etc/systemd/system/c.service") == "/dev/null"
+    assert text(tmp_path, PRESET) == "enable a.service\ndisable b.service\n"
+    assert applied.enabled_units == ["a.service"]
+
+
+@pytest.mark.root
+def test_owners_are_obeyed_by_number_and_by_the_root_s_own_names(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").write_text("root:x:0:0::/:/bin/sh\ncore:x:4711:4712::/:/bin/sh\n")
+    (tmp_path / "etc/group").write_text("wheel:x:4713:\n")
+    lay(
+        tmp_path,
+        entry("/a", user={"id": 12}, group={"id": 13}),
+        entry("/b", user={"name": "core"}, group={"name": "wheel"}),
+    )
+
+    assert [((tmp_path / name).stat().st_uid, (tmp_path / name).stat().st_gid) for name in "ab"] == [
+        (12, 13),
+        (4711, 4713),
+    ]
+
+
+def test_an_owner_that_the_root_does_not_know_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="UMB875") as caught:
+        lay(tmp_path, entry("/a", user={"name": "nobody-knows"}))
+    assert "the user nobody-knows" in caught.value.why
+
+
+def test_what_is_not_applied_is_told(tmp_path: Path) -> None:
+    applied = lay(tmp_path, entry("/a"), passwd={"users": [{"name": "core"}]})
+    assert "passwd.users is not applied: 1 of them" in applied.notes
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "words"),
+    [
+        (config(entry("/a", contents={"source": "https://x/y"})), "UMB876", "fetched at boot (https:)"),
+        (config({"path": "/a", "append": [{"source": "http://x"}]}), "UMB876", "fetched at boot (http:)"),
+        (config(ignition={"version": "3.2.0", "config": {"replace": {"source": "https://x"}}}), "UMB876", "points at"),
+        (config(entry("/a"), entry("/a")), "UMB875", "stands twice"),
+        (config(entry("relative")), "UMB875", "not absolute"),
+        (config(entry("/a/../b")), "UMB875", "shortest form"),
+        (config(entry("/a", mode=9999)), "UMB875", "mode"),
+        (config(entry("/a", user={"id": -1})), "UMB875", "no user can have"),
+        (config(entry("/a", group={"id": 1 << 40})), "UMB875", "no group can have"),
+        (config(storage={"links": [{"path": "/a"}]}), "UMB875", "no target"),
+        (config(storage={"links": [{"path": "/a", "target": "../../etc/shadow", "hard": True}]}), "UMB877", "shortest"),
+        (config(systemd={"units": [{"name": "../../../x.service", "contents": "x"}]}), "UMB877", "shortest form"),
+        (config(systemd={"units": [{"name": "a/b.service", "enabled": True}]}), "UMB875", "no unit can have"),
+        (config(systemd={"units": [{"name": "a.service", "dropins": [{"name": "../../x.conf", "contents": "x"}]}]}),
+         "UMB877", "shortest form"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_applied_is_refused_and_nothing_is_written(
+    tmp_path: Path, value: dict[str, Any], code: str, words: str
+) -> None:
+    value = {**value, "storage": {**value.get("storage", {}), "directories": [{"path": "/first"}]}}
+    with pytest.raises(LabError) as caught:
+        apply_config(written(value), tmp_path)
+    assert caught.value.code == code
+    assert words in caught.value.why
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_wrong_hash_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    bad = gzipped_entry("/b", b"content")
+    bad["contents"]["verification"]["hash"] = "sha512-" + "0" * 128
+    with pytest.raises(LabError, match="hash"):
+        lay(tmp_path, entry("/a"), bad)
+    assert os.listdir(tmp_path) == []
+
+
+def test_another_version_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(IgnitionError, match="UMB141"):
+        apply_config(written(config(version="2.2.0")), tmp_path)
+
+
+def test_a_root_that_is_none_is_told(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="UMB879"):
+        lay(tmp_path / "missing", entry("/a"))
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=str)
+def test_every_kind_of_bootstrap_config_is_laid_whole(case: Case, tmp_path: Path) -> None:
+    content = case.content()
+    apply_config(content, tmp_path)
+    for file in read_config(content).files:
+        if file.source is not None:
+            path = tmp_path / file.path.lstrip("/")
+            assert path.read_bytes() == file.content()
+            assert stat.S_IMODE(path.stat().st_mode) == file.mode
+
+
+def test_the_program_reads_stdin_and_tells_what_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(content: bytes) -> int:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        monkeypatch.setattr(sys, "argv", ["ignition_applier", str(tmp_path)])
+        return main()
+
+    assert run(Case().content()) == 0
+    assert "enabled units: approve-csr.service, kubelet.service" in capsys.readouterr().out
+    assert run(b"{}") == 1
+    assert capsys.readouterr().err.startswith("UMB1")
+
+
+# Few names, so that paths meet each other and the hostile links of the root.
+_NAME = st.sampled_from(["a", "b", "up", "out", "loop", "file", "..", ".", "", "x" * 300, "\0", "\ud800", "é"])
+_PATH = st.lists(_NAME, min_size=1, max_size=4).map(lambda parts: "/" + "/".join(parts))
+_TARGET = _PATH | st.sampled_from(["..", "../..", "../../outside", "/", "/outside", "a", "up/outside"])
+_FLAG = st.sampled_from([None, True, False])
+
+
+@st.composite
+def _nodes(draw: st.DrawFn) -> dict[str, Any]:
+    files = st.builds(
+        lambda path, overwrite, appended: (
+            {"path": path, "append": [{"source": "data:,y"}]}
+            if appended
+            else {"path": path, "overwrite": overwrite, "contents": {"source": "data:,x"}}
+        ),
+        _PATH,
+        _FLAG,
+        st.booleans(),
+    )
+    directories = st.fixed_dictionaries({"path": _PATH, "overwrite": _FLAG})
+    links = st.fixed_dictionaries({"path": _PATH, "target": _TARGET, "hard": _FLAG, "overwrite": _FLAG})
+    return {
+        "files": draw(st.lists(files, max_size=4)),
+        "directories": draw(st.lists(directories, max_size=2)),
+        "links": draw(st.lists(links, max_size=3)),
+    }
+
+
+_UNIT_NAME = st.sampled_from(["a.service", "../../../a.service", "x/y.service", "../up/z.service"])
+_DROPIN = st.fixed_dictionaries(
+    {"name": st.sampled_from(["a.conf", "../../a.conf", "../../../../../outside/a.conf"]), "contents": st.just("x")}
+)
+_UNITS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "name": _UNIT_NAME,
+            "contents": st.just("x"),
+            "mask": _FLAG,
+            "enabled": _FLAG,
+            "dropins": st.lists(_DROPIN, max_size=2),
+        }
+    ),
+    max_size=2,
+)
+
+
+def _snapshot(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    return {
+        str(path): (path.lstat().st_mode, path.lstat().st_nlink, path.read_bytes() if path.is_file() else b"")
+        for path in [folder, *sorted(folder.rglob("*"))]
+    }
+
+
+@given(st.lists(_nodes(), min_size=1, max_size=3), _UNITS)
+def test_no_config_writes_outside_of_the_root(
+    tmp_path_factory: pytest.TempPathFactory, rounds: list[dict[str, Any]], units: list[dict[str, Any]]
+) -> None:
+    place = tmp_path_factory.mktemp("fuzz")
+    (place / "outside").mkdir()
+    (place / "outside/file").write_text("mine")
+    root = place / "root"
+    (root / "etc").mkdir(parents=True)
+    (root / "up").symlink_to("..")
+    (root / "out").symlink_to(place / "outside")
+    (root / "loop").symlink_to("loop")
+    (root / "file").symlink_to("../outside/file")
+    before = _snapshot(place / "outside")
+    for storage in rounds:
+        value = config(storage=storage, systemd={"units": units})
+        with suppress(LabError, IgnitionError):
+            apply_config(written(value), root)
+    assert _snapshot(place / "outside") == before
+    assert sorted(os.listdir(place)) == ["outside", "root"]
+
+
+_ROOMS = st.dictionaries(st.sampled_from(["files", "directories", "links", "units", "users"]), JSON_VALUES, max_size=3)
+
+
+@given(configs(), _ROOMS, _ROOMS, _ROOMS | JSON_VALUES)
+def test_any_config_is_laid_or_refused(
+    tmp_path_factory: pytest.TempPathFactory,
+    value: dict[str, Any],
+    storage: dict[str, Any],
+    systemd: dict[str, Any],
+    passwd: Any,
+) -> None:
+    root = tmp_path_factory.mktemp("root")
+    value = {**value, "passwd": passwd}
+    with suppress(LabError, IgnitionError):
+        apply_config(written({**value, "systemd": systemd}), root)
+    with suppress(LabError, IgnitionError):
+        apply_config(written({**value, "storage": storage, "systemd": systemd}), root)
+    assert root.is_dir()
