@@ -1,6 +1,7 @@
 """`umbilical lab demo`: the whole story in a lab of its own, told in the terminal and written into one HTML file."""
 
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -162,5 +163,15 @@ def _close(story: "Story", report: Path, is_stand_in: bool) -> None:
 
 def _tell_kept(lab: "Lab") -> None:
     click.echo("\nThe lab is still up:")
-    for command in ("status", "shell bootstrap", "break agent-kill", "down"):
-        click.echo(f"  umbilical lab {command} --name {lab.state.name}")
+    for command in (
+        "status --name {0}",
+        "shell --name {0} bootstrap",
+        "break --name {0} agent-kill",
+        "down --name {0}",
+    ):
+        click.echo(f"  {_program()} lab {command.format(lab.state.name)}")
+
+
+def _program() -> str:
+    """Spell ourselves so that the line can be pasted, in a clone too, where nothing is on PATH."""
+    return "umbilical" if shutil.which("umbilical") else os.path.relpath(sys.argv[0])

@@ -1,0 +1,214 @@
+"""`umbilical lab demo`: what it decides, what it prints and writes, and that it ends cleanly however it ends."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.support.told_stories import Narrator, until_answered
+
+from umbilical.cli import lab_demo
+from umbilical.cli.errors import INFRASTRUCTURE, INTERRUPTED, USAGE
+from umbilical.cli.main import run
+from umbilical.lab import rehearsal
+from umbilical.lab.errors import LabError
+from umbilical.lab.rehearsal import Rehearsal
+from umbilical.lab.story import Story
+
+Told = Callable[[Rehearsal, Story], Any]
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Told], list[Rehearsal]]:
+    """Play a written story in place of a lab, on a machine without Kubernetes; return what was asked for."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    asked: list[Rehearsal] = []
+
+    def play(tell: Told) -> list[Rehearsal]:
+        def rehearse(wanted: Rehearsal, story: Story) -> Any:
+            asked.append(wanted)
+            return tell(wanted, story)
+
+        monkeypatch.setattr(rehearsal, "rehearse", rehearse)
+        return asked
+
+    return play
+
+
+def _tell(_: Rehearsal, story: Story) -> None:
+    narrator = Narrator("", None)
+    narrator.story = story
+    until_answered(narrator)
+
+
+def _tell_and_keep(_: Rehearsal, story: Story) -> Any:
+    _tell(_, story)
+    return SimpleNamespace(state=SimpleNamespace(name="demo"))
+
+
+def _fail(_: Rehearsal, story: Story) -> None:
+    with story.step("a server that never comes"):
+        raise LabError("UMB850", "waited in vain for the server", "no such pod", "umbilical lab status")
+
+
+def _refuse(_: Rehearsal, story: Story) -> None:
+    raise LabError("UMB820", "no permission for namespaces", "EPERM", "sysctl")
+
+
+def _interrupt(_: Rehearsal, story: Story) -> None:
+    with story.step("a step"):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_without_kubernetes_it_says_plainly_who_stands_in(
+    told: Callable[[Told], list[Rehearsal]], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    asked = told(_tell)
+    assert run(["lab", "demo"]) == 0
+    out = capsys.readouterr().out
+    assert asked[0].stand_in
+    assert out.startswith("a needed program is missing: etcd, kube-apiserver, kubectl")
+    assert "kube-apiserver was played by a stand-in" in out
+    assert "make demo-real" in out
+    assert "stood in for kube-apiserver" in (tmp_path / "out/demo/report.html").read_text()
+
+
+def test_it_closes_with_the_figures_and_the_report(
+    told: Callable[[Told], list[Rehearsal]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    told(_tell)
+    run(["lab", "demo", "--stand-in"])
+    rows = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    figures = [["agents", "5"], ["calls", "50"], ["bytes", "1,204,331"], ["p50", "6.1 ms"]]
+    assert [row for row in figures if row in rows] == figures
+    assert ["report", "out/demo/report.html"] in rows
+
+
+def test_with_real_it_insists(told: Callable[[Told], list[Rehearsal]], capsys: pytest.CaptureFixture[str]) -> None:
+    asked = told(_tell)
+    assert run(["lab", "demo", "--real"]) == 0
+    assert [wanted.stand_in for wanted in asked] == [False]
+    assert "stand-in" not in capsys.readouterr().out
+
+
+def test_a_directory_of_programs_that_lacks_them_is_no_reason_for_a_stand_in(
+    told: Callable[[Told], list[Rehearsal]], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    asked = told(_tell)
+    assert run(["lab", "demo", "--bin-dir", str(tmp_path)]) == INFRASTRUCTURE
+    assert capsys.readouterr().err.startswith("UMB824")
+    assert asked == []
+
+
+def test_a_kept_lab_has_a_name_and_its_commands_are_told(
+    told: Callable[[Told], list[Rehearsal]],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = told(_tell_and_keep)
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / ".venv/bin/umbilical")])
+    assert run(["lab", "demo", "--keep"]) == 0
+    assert asked[0].keep
+    assert asked[0].directory == tmp_path / "state/umbilical/labs/demo"
+    assert "  .venv/bin/umbilical lab shell --name demo bootstrap\n" in capsys.readouterr().out
+
+
+def test_a_lab_that_is_not_kept_has_no_place_of_its_own(told: Callable[[Told], list[Rehearsal]]) -> None:
+    asked = told(_tell)
+    run(["lab", "demo"])
+    assert (asked[0].keep, asked[0].directory, asked[0].fault) == (False, None, None)
+
+
+def test_a_fault_is_asked_for_by_its_name(
+    told: Callable[[Told], list[Rehearsal]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = told(_tell)
+    assert run(["lab", "demo", "--fault", "agent-kill"]) == 0
+    assert asked[0].fault == "agent-kill"
+    assert "A fault: agent-kill" in capsys.readouterr().out
+
+
+def test_a_story_that_fails_is_reported_with_its_failed_step(
+    told: Callable[[Told], list[Rehearsal]], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    told(_fail)
+    assert run(["lab", "demo"]) == INFRASTRUCTURE
+    captured = capsys.readouterr()
+    assert captured.err.startswith("UMB850 waited in vain for the server\n  why: no such pod\n  next: ")
+    assert "what was seen until then: out/demo/report.html" in captured.out
+    assert "Failed</span> at step 1" in (tmp_path / "out/demo/report.html").read_text()
+
+
+def test_a_story_that_cannot_begin_leaves_nothing(told: Callable[[Told], list[Rehearsal]], tmp_path: Path) -> None:
+    told(_refuse)
+    assert run(["lab", "demo"]) == INFRASTRUCTURE
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_leaves_nothing_and_the_handlers_as_they_were(
+    told: Callable[[Told], list[Rehearsal]], tmp_path: Path
+) -> None:
+    told(_interrupt)
+    before = signal.getsignal(signal.SIGTERM)
+    assert run(["lab", "demo"]) == INTERRUPTED
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_only_the_first_of_many_interrupts_counts(number: signal.Signals) -> None:
+    cleaned = []
+
+    def tell() -> None:
+        with lab_demo.one_interrupt():
+            try:
+                os.kill(os.getpid(), number)
+            finally:
+                os.kill(os.getpid(), number)
+                os.kill(os.getpid(), signal.SIGINT)
+                cleaned.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        tell()
+    assert cleaned == [True]
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_anything_happens(
+    told: Callable[[Told], list[Rehearsal]], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    asked = told(_tell)
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path, tmp_path / "file" / "report.html"):
+        assert run(["lab", "demo", "--report", str(place)]) == INFRASTRUCTURE
+        assert capsys.readouterr().err.startswith("UMB870")
+    assert asked == []
+
+
+def test_where_nothing_can_be_written_the_report_goes_to_a_scratch_directory(
+    told: Callable[[Told], list[Rehearsal]],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told(_tell)
+    (tmp_path / "out").write_text("in the way of the default place")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert run(["lab", "demo"]) == 0
+    (report,) = tmp_path.glob("umbilical-demo-*/report.html")
+    assert str(report) in capsys.readouterr().out
+
+
+def test_a_wrong_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["lab", "demo", "--no-such-option"]) == USAGE
+    assert capsys.readouterr().err.startswith("UMB001 umbilical lab demo: wrong usage")
