@@ -12,7 +12,7 @@ DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
 @click.argument("name")
 @click.option("--runner", type=click.Choice(["process", "kubelet"]), help="Who runs pods; the scenario decides.")
 @click.option("--keep", is_flag=True, help="Leave the lab up, for `lab shell` and `lab break`.")
-@click.option("--name", "lab_name", default="lab", show_default=True, help="Of the lab, with --keep.")
+@click.option("--name", "lab_name", default="lab", show_default=True, help="Of the lab: one that is up is used.")
 @click.option("--dir", "directory", type=DIRECTORY, help="Where the lab lies, in place of --name.")
 @click.option("--stand-in", is_flag=True, help="Without Kubernetes: a caller of ours in kube-apiserver's place.")
 @click.option("--bin-dir", type=DIRECTORY, help="Where programs of Kubernetes are; else the cache, then PATH.")
@@ -29,17 +29,27 @@ def run(
 ) -> None:
     """Tell the scenario NAME step by step; `umbilical lab list` names them all."""
     from umbilical.cli.story_view import choose_view
-    from umbilical.lab.paths import default_directory
+    from umbilical.lab.paths import LabDirectory, default_directory
     from umbilical.lab.rehearsal import Rehearsal, rehearse
     from umbilical.lab.report import write_report
     from umbilical.lab.runner import RunnerKind
     from umbilical.lab.scenarios import registry
+    from umbilical.lab.state import read_state
     from umbilical.lab.story import Story
 
     scenario = registry.find(name)
     kind = RunnerKind(runner) if runner else scenario.runners[0]
-    place = directory or (default_directory(lab_name) if keep else None)
-    rehearsal = Rehearsal(scenario, kind, stand_in=stand_in, keep=keep, directory=place, bin_dir=bin_dir)
+    place = directory or default_directory(lab_name)
+    is_up = (state := read_state(LabDirectory(place))) is not None and state.is_alive()
+    rehearsal = Rehearsal(
+        scenario,
+        kind,
+        stand_in=stand_in,
+        keep=keep,
+        directory=place if keep or is_up or directory else None,
+        name=lab_name,
+        bin_dir=bin_dir,
+    )
     with choose_view(name) as teller:
         story = Story(scenario.name, teller)
         try:

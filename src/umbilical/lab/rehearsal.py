@@ -1,6 +1,5 @@
 """From a scenario's name to a story told in a lab that is made for it and taken down afterwards, whatever happens."""
 
-import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,9 +11,11 @@ from umbilical.lab.binaries import KUBERNETES, find
 from umbilical.lab.cast import Cast
 from umbilical.lab.errors import LabError
 from umbilical.lab.lab import Lab, UpRequest
+from umbilical.lab.paths import LabDirectory
 from umbilical.lab.runner import RunnerKind
 from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.scenes import make_scene
+from umbilical.lab.state import read_state
 from umbilical.lab.story import Story
 from umbilical.lab.topology import plan_topology
 
@@ -30,7 +31,9 @@ class Rehearsal:
     stand_in: bool = False
     keep: bool = False
     directory: Path | None = None
-    """None: a scratch directory, gone with the lab."""
+    """Where a lab is up already, or is to be. None: a scratch directory, gone with the lab."""
+    name: str = ""
+    """Of the lab; its directory's, if none is given."""
     fault: str | None = None
     bin_dir: Path | None = None
 
@@ -40,21 +43,28 @@ class Rehearsal:
 
 
 def rehearse(rehearsal: Rehearsal, story: Story) -> Lab | None:
-    """Bring a lab up, tell the story, take the lab down; with `keep` it stays and is returned.
+    """Tell the story: in the lab that is up in the given directory, or in one made for it.
+
+    A lab that was there stays, one that was made goes, unless it is to be kept; what stays is returned.
 
     Raises:
         LabError: the lab cannot be, or a step did not come out as told.
     """
     _check(rehearsal)
+    found = _stage(rehearsal)
+    if found is not None:
+        _play(rehearsal, story, found)
+        return found
     programs = binaries(rehearsal)
     folder = rehearsal.directory or Path(tempfile.mkdtemp(prefix="umbilical-lab-"))
+    is_told = False
     try:
-        lab = _raise_curtain(rehearsal, story, folder, programs)
+        lab = _bring_up(rehearsal, story, folder, programs)
+        _play(rehearsal, story, lab)
+        is_told = True
     finally:
-        if not rehearsal.keep:
+        if not (rehearsal.keep and is_told):
             labs.down(folder)
-            if rehearsal.directory is None:
-                shutil.rmtree(folder, ignore_errors=True)
     return lab if rehearsal.keep else None
 
 
@@ -70,12 +80,12 @@ def binaries(rehearsal: Rehearsal) -> Mapping[str, Path]:
     return find((*KUBERNETES, *kubelet, *rehearsal.scenario.programs), rehearsal.bin_dir)
 
 
-def _raise_curtain(rehearsal: Rehearsal, story: Story, folder: Path, programs: Mapping[str, Path]) -> Lab:
+def _bring_up(rehearsal: Rehearsal, story: Story, folder: Path, programs: Mapping[str, Path]) -> Lab:
     scenario = rehearsal.scenario
     topology = plan_topology(masters=scenario.masters, workers=scenario.workers, family=scenario.family)
     request = UpRequest(
         directory=folder,
-        name=folder.name,
+        name=rehearsal.name or folder.name,
         topology=topology,
         runner=rehearsal.runner,
         binaries=programs,
@@ -84,13 +94,38 @@ def _raise_curtain(rehearsal: Rehearsal, story: Story, folder: Path, programs: M
     with story.step(f"{len(topology.nodes)} nodes and their networks"):
         lab = labs.up(request)
         story.shows(nodes=tuple(node.name for node in topology.nodes))
+    return lab
+
+
+def _play(rehearsal: Rehearsal, story: Story, lab: Lab) -> None:
     scene = make_scene(lab, rehearsal.cast, story)
     if rehearsal.fault is None:
-        scenario.tell(scene)
+        rehearsal.scenario.tell(scene)
     else:
         from umbilical.lab.faults.telling import tell_fault
 
         tell_fault(scene, rehearsal.fault)
+
+
+def _stage(rehearsal: Rehearsal) -> Lab | None:
+    """Find the lab that is up in the given directory, with nothing played in it yet."""
+    if rehearsal.directory is None:
+        return None
+    state = read_state(LabDirectory(rehearsal.directory))
+    if state is None or not state.is_alive():
+        return None
+    lab = Lab.open(rehearsal.directory)
+    if lab.directory.scene_file.exists():
+        why = "a scenario was told in it already, and what that left is in the way"
+        remedy = f"umbilical lab down --dir {lab.directory.path}, or another --name"
+        raise LabError("UMB854", f"the lab {state.name} is taken", why, remedy)
+    if state.topology.family is not rehearsal.scenario.family or state.runner is not rehearsal.runner:
+        why = f"it has {state.topology.family.value} and the runner {state.runner.value}"
+        raise LabError("UMB854", f"the lab {state.name} does not fit", why, "umbilical lab down, then run this again")
+    # Nodes of a bare lab run pods without an API; the story begins before that.
+    for process in lab.processes():
+        if process.exit_code is None:
+            lab.stop(process.node, process.name)
     return lab
 
 
