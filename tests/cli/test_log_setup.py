@@ -57,6 +57,19 @@ def test_klog_headers_can_be_left_out_or_carry_the_directory() -> None:
     assert " cli/test_log_setup.py:" in lines[0]
 
 
+def test_the_next_step_is_told_by_our_own_commands_and_left_out_by_the_drop_in_names() -> None:
+    fault = {"fields": {"code": "UMB311", "next": "start the server"}}
+    for form, told in ((KlogForm(), False), (TextForm(), True), (log_setup.NATIVE_FORMS["klog"](), True)):
+        lines = kept(form)
+        logging.getLogger("umbilical.x").warning("UMB311 refused", extra=fault)
+        assert "UMB311 refused" in lines[0]
+        assert lines[0].endswith("; next: start the server") == told
+    lines = kept(JsonForm())
+    logging.getLogger("umbilical.x").warning("UMB311 refused", extra=fault)
+    line = json.loads(lines[0])
+    assert (line["message"], line["code"], line["next"]) == ("UMB311 refused", "UMB311", "start the server")
+
+
 def test_a_tunnel_line_needs_no_record_and_looks_the_same() -> None:
     sink = Kept()
     logger = log_setup.TunnelLogger(log_setup.TUNNEL_LOGGER, logging.INFO)

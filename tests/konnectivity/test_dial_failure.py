@@ -239,3 +239,23 @@ def test_any_address_is_split_or_refused_by_name(address: str) -> None:
     except BadAddress:
         return
     assert 0 <= port <= 65535
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (DialFailure(FailureReason.NO_AGENT), "UMB405"),
+        (DialFailure(FailureReason.AGENT_ERROR, "dial tcp 10.0.0.5:1: connect: connection refused"), "UMB401"),
+        (DialFailure(FailureReason.AGENT_ERROR, "dial tcp 10.0.0.5:1: i/o timeout"), "UMB402"),
+        (DialFailure(FailureReason.AGENT_ERROR, "context deadline exceeded"), "UMB402"),
+        (DialFailure(FailureReason.AGENT_ERROR, "dial tcp: lookup web on 10.0.0.1:53: no such host"), "UMB404"),
+        (DialFailure(FailureReason.SEND_FAILED, "broken pipe"), "UMB408"),
+        (DialFailure(FailureReason.AGENT_LOST), "UMB408"),
+        (DialFailure(FailureReason.SEND_TIMED_OUT), "UMB407"),
+        (DialFailure(FailureReason.DIAL_TIMED_OUT), "UMB406"),
+        (DialFailure(FailureReason.CANCELLED), ""),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.reason.value,
+)
+def test_a_failure_has_the_code_of_its_cause(failure: DialFailure, code: str) -> None:
+    assert dial_failure.failure_code(failure) == code

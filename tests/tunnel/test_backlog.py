@@ -29,6 +29,9 @@ class End(Owner):
     def ask_resume(self) -> None:
         self.lines.append("resume")
 
+    def on_stalled(self, waiting: int) -> None:
+        self.lines.append(f"stalled at {waiting}")
+
     def on_stuck(self) -> None:
         self.lines.append("stuck")
 
@@ -119,3 +122,38 @@ def test_an_end_that_is_over_asks_nobody_and_holds_nobody_back(scene: Scene) -> 
     assert end.lines == ["pause"]
     assert len(scene.stuck) == 0
     assert not scene.is_held_back()
+
+
+def test_a_paused_end_that_stands_still_is_told_once_for_every_standstill(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("umbilical.tunnel.backlog.STUCK_SECONDS", 0.02)
+    end, backlog = scene.end(can_pause=True)
+    backlog.grew(2 * MIB)
+    turn_until(scene.plane, lambda: len(end.lines) == 2)
+    for _ in range(10):
+        scene.plane.turn(0.01)
+    assert end.lines == ["pause", f"stalled at {2 * MIB}"]
+    backlog.shrank(MIB)
+    turn_until(scene.plane, lambda: len(end.lines) == 3)
+    assert end.lines[2] == f"stalled at {MIB}"
+    backlog.over()
+    assert all(entry[2].handler is None for entry in scene.plane._timers)
+
+
+def test_a_paused_end_that_moves_is_not_told_and_watched_only_while_it_pauses(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("umbilical.tunnel.backlog.STUCK_SECONDS", 0.02)
+    end, backlog = scene.end(can_pause=True)
+    backlog.grew(2 * MIB)
+    for step in range(20):
+        backlog.shrank(2 * MIB - step)
+        scene.plane.turn(0.005)
+    backlog.shrank(0)
+    turn_until(scene.plane, lambda: not scene.plane._timers)
+    assert end.lines == ["pause", "resume"]
+    backlog.grew(2 * MIB)
+    turn_until(scene.plane, lambda: len(end.lines) == 4)
+    assert end.lines[2:] == ["pause", f"stalled at {2 * MIB}"]
+    backlog.over()

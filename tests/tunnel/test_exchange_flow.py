@@ -171,7 +171,8 @@ def test_without_pause_a_connect_reader_that_stands_still_is_given_up_alone_and_
     assert agent.packets_so_far() == []
     stage.skip(6, monkeypatch)
     assert agent.receive(PacketType.CLOSE_REQ).closeRequest.connectID == 1
-    assert f'end="{REASON}"' in caplog.text
+    assert f'code=UMB403 end="{REASON}"' in caplog.text
+    assert f": tunnel closed: {REASON}" in caplog.text
     agent.send(packet_messages.close_response(1), packet_messages.data(2, b"and you?"))
     assert receive_exactly(healthy, 8) == b"and you?"
     slow.close()
@@ -296,3 +297,49 @@ def test_a_tunnel_leaves_one_line_on_each_side_however_many_packets_it_carried_h
     server.wait_until_quiet()
     stage.eventually(lambda: len(caplog.records) >= 2)
     assert [record.name for record in caplog.records] == ["umbilical.tunnels"] * 2
+
+
+@MODES
+def test_a_client_that_reads_nothing_is_told_while_its_agent_pauses(
+    stage: Stage, mode: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = stage.start_server(mode, limits=SMALL)
+    agent = stage.start_agent(server.agent_port)
+    agent.wait_until_ready()
+    endpoint = stage.endpoint().serve(source(BULK))
+    tunnel = server.frontend.open(endpoint.address)
+    stage.eventually(lambda: _waiting_bytes(server) > SMALL.pause_above_bytes)
+    stage.skip(6, monkeypatch)
+    stage.eventually(lambda: "UMB403" in caplog.text)
+    (line,) = [record.getMessage() for record in caplog.records if "UMB403" in record.getMessage()]
+    assert f"agent=agent-0 target={endpoint.address}: client reads nothing, " in line
+    assert line.endswith("its agent pauses this tunnel, others go on")
+    tunnel.close()
+
+
+def test_an_endpoint_that_reads_nothing_is_told_by_its_agent(
+    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = stage.start_server()
+    agent = stage.start_agent(server.agent_port, limits=SMALL)
+    agent.wait_until_ready()
+    endpoint = stage.endpoint()
+    tunnel = server.frontend.open(endpoint.address)
+    connection = endpoint.accept()
+    sender = threading.Thread(target=_send_until_it_breaks, args=(tunnel,))
+    sender.start()
+    (link,) = agent.agent._links.values()
+    (record,) = link.session.connections.values()
+    stage.eventually(lambda: getattr(record.shell, "_backlog", None) is not None)
+    stage.skip(6, monkeypatch)
+    stage.eventually(lambda: "UMB403" in caplog.text)
+    assert f"target={endpoint.address}: endpoint reads nothing, " in caplog.text
+    connection.close()
+    tunnel.close()
+    sender.join(PATIENCE_SECONDS)
+
+
+def _send_until_it_breaks(tunnel: Tunnel) -> None:
+    with contextlib.suppress(OSError):
+        for _ in range(BULK // MIB):
+            tunnel.send(bytes(MIB))

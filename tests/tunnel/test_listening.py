@@ -246,12 +246,25 @@ def test_a_unix_socket_takes_clients(tmp_path: Path) -> None:
     assert kept(server.accept()[0]).recv(10) == b"hello"
 
 
-def test_a_stale_socket_file_is_replaced(tmp_path: Path) -> None:
+def test_a_stale_socket_file_is_replaced_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "proxy.sock"
     listen_unix(UnixFrontend(path)).close()
     assert path.is_socket()
     kept(listen_unix(UnixFrontend(path)))
     kept(socket.socket(socket.AF_UNIX)).connect(str(path))
+    told = f"UMB410 replaced the socket file {path}: nobody listens on it; a server before us did not end by itself"
+    assert caplog.messages == [told]
+
+
+def test_a_socket_that_another_server_holds_is_taken_over_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As upstream's --delete-existing-uds-file does, but not in silence."""
+    path = tmp_path / "proxy.sock"
+    kept(listen_unix(UnixFrontend(path)))
+    assert caplog.messages == []
+    kept(listen_unix(UnixFrontend(path)))
+    assert [message[:6] for message in caplog.messages] == ["UMB411"]
 
 
 def test_a_stale_socket_file_is_in_the_way_when_it_may_not_be_replaced(tmp_path: Path) -> None:

@@ -128,8 +128,17 @@ class _Clock:
         return self._text
 
 
-def message_of(record: logging.LogRecord) -> str:
+def next_step(record: logging.LogRecord) -> str:
+    """What a person can do about it, behind the message; for our own commands only."""
+    fields = getattr(record, "fields", None)
+    remedy = fields.get("next") if isinstance(fields, dict) else None
+    return f"; next: {remedy}" if remedy else ""
+
+
+def message_of(record: logging.LogRecord, *, remedies: bool) -> str:
     message = record.getMessage()
+    if remedies:
+        message += next_step(record)
     if record.exc_info:
         return message + "\n" + logging.Formatter().formatException(record.exc_info)
     return message
@@ -138,14 +147,15 @@ def message_of(record: logging.LogRecord) -> str:
 class KlogForm:
     """`I1115 10:51:30.123456    4711 server.py:12] message`."""
 
-    def __init__(self, *, headers: bool = True, directory: bool = False) -> None:
+    def __init__(self, *, headers: bool = True, directory: bool = False, remedies: bool = False) -> None:
         self._headers = headers
         self._directory = directory
+        self._remedies = remedies
         self._clock = _Clock("%m%d %H:%M:%S", time.localtime)
         self._process = f"{os.getpid():7d}"
 
     def record_line(self, record: logging.LogRecord) -> str:
-        message = message_of(record)
+        message = message_of(record, remedies=self._remedies)
         if not self._headers:
             return message
         letter = _SEVERITY_LETTERS.get(record.levelno, _FATAL_LETTER)
@@ -168,7 +178,8 @@ class TextForm:
         self._clock = _Clock("%Y-%m-%dT%H:%M:%S", time.gmtime)
 
     def record_line(self, record: logging.LogRecord) -> str:
-        return self._line(record.created, record.levelname, record.name.rpartition(".")[2], message_of(record))
+        message = message_of(record, remedies=True)
+        return self._line(record.created, record.levelname, record.name.rpartition(".")[2], message)
 
     def tunnel_line(self, moment: float, message: str) -> str:
         return self._line(moment, "INFO", "tunnels", message)
@@ -203,7 +214,11 @@ class JsonForm:
         return {"time": stamp, "level": level, "logger": logger, "message": message}
 
 
-NATIVE_FORMS: Final[dict[str, Callable[[], LineForm]]] = {"text": TextForm, "json": JsonForm, "klog": KlogForm}
+NATIVE_FORMS: Final[dict[str, Callable[[], LineForm]]] = {
+    "text": TextForm,
+    "json": JsonForm,
+    "klog": lambda: KlogForm(remedies=True),
+}
 
 
 def install(form: LineForm, routes: Sequence[Route], *, debug: bool) -> LineHandler:

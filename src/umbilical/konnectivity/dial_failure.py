@@ -58,6 +58,14 @@ _METRIC_REASONS: Final = {
     FailureReason.DIAL_TIMED_OUT: "backend_dial_timeout",
 }
 
+_CODES: Final = {
+    FailureReason.NO_AGENT: "UMB405",
+    FailureReason.SEND_FAILED: "UMB408",
+    FailureReason.AGENT_LOST: "UMB408",
+    FailureReason.SEND_TIMED_OUT: "UMB407",
+    FailureReason.DIAL_TIMED_OUT: "UMB406",
+}
+
 _PLAIN_UTF8: Final = "Content-Type: text/plain; charset=utf-8\r\n\r\n"
 _BAD_GATEWAY: Final = "HTTP/1.1 502 Bad Gateway\r\n"
 _GATEWAY_TIMEOUT: Final = "HTTP/1.1 504 Gateway Timeout\r\n"
@@ -96,6 +104,23 @@ def http_reply(failure: DialFailure) -> bytes:
 def metric_reason(failure: DialFailure) -> str:
     """The label of `dial_failure_count`. Upstream does not count NO_AGENT in http-connect mode."""
     return _METRIC_REASONS.get(failure.reason, failure.reason.value)
+
+
+def failure_code(failure: DialFailure) -> str:
+    """The code of docs/errors.md; empty where a failure is the client's own doing.
+
+    Timeouts (UMB406) and the lack of agents (UMB405) may be worse than the failure alone can tell.
+    """
+    if failure.reason is FailureReason.AGENT_ERROR:
+        return endpoint_failure_code(failure.text)
+    return _CODES.get(failure.reason, "")
+
+
+def endpoint_failure_code(text: str) -> str:
+    """The code for an agent's error text, our own or Go's."""
+    if "i/o timeout" in text or "timed out" in text or "deadline exceeded" in text:
+        return "UMB402"
+    return "UMB404" if ": lookup " in text else "UMB401"
 
 
 def status_of_dial_error(text: str) -> tuple[int, str]:

@@ -11,13 +11,14 @@ from typing import Final
 
 from umbilical.konnectivity import metadata
 from umbilical.konnectivity.backoff import SyncSchedule
-from umbilical.tunnel import outbound
+from umbilical.tunnel import causes, outbound
 from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.dialing import DialDesk, Resolver
 from umbilical.tunnel.endpoint import Workshop
 from umbilical.tunnel.interfaces import ServerCounter
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.metrics import AgentGauges, AgentMetrics
+from umbilical.tunnel.peer_certificate import explain
 from umbilical.tunnel.server_link import LinkKeeper, ServerLink
 from umbilical.tunnel.settings import AgentSettings
 from umbilical.tunnel.tls import agent_context
@@ -51,6 +52,8 @@ class Agent(LinkKeeper):
         self._hellos: Final[dict[ServerLink, asyncio.Future[None]]] = {}
         self._announced_count = 1
         self._attempted_at = 0.0
+        self._told_reason = ""
+        self._explanation = ""
         self._wake: Final = asyncio.Event()
 
     # ------------------------------------------------------------------ what others ask
@@ -108,10 +111,18 @@ class Agent(LinkKeeper):
         try:
             fresh = await self._connect()
         except ConnectFailed as failed:
-            target = outbound.display(self.settings.server_host, self.settings.server_port)
-            logger.warning("cannot connect to server=%s: %s", target, failed)
+            await self._tell_failed(str(failed))
             return schedule.after_failure(random.random())
         return schedule.after_success(random.random()) if fresh else schedule.after_duplicate(random.random())
+
+    async def _tell_failed(self, reason: str) -> None:
+        cause = causes.of_failed_connect(reason)
+        if reason != self._told_reason:  # the look costs a connection: once is enough
+            self._told_reason = reason
+            self._explanation = await explain(self.settings, cause.code)
+        target = outbound.display(self.settings.server_host, self.settings.server_port)
+        text = cause.text + self._explanation
+        logger.warning("%s cannot connect to server=%s: %s", cause.code, target, text, extra=cause.fields)
 
     async def _connect(self) -> bool:
         """One attempt; False when it led to a server that we hold already."""
@@ -130,6 +141,7 @@ class Agent(LinkKeeper):
         if hello.server_id in self._links:
             link.lose("duplicate: already connected to this server")
             return False
+        self._told_reason = ""
         self._links[hello.server_id] = link
         self._announced_count = max(hello.server_count, 1)  # none at all would keep us away for ever
         link.keep_alive(settings.keepalive)
@@ -209,7 +221,11 @@ class Agent(LinkKeeper):
         elif link not in self._leaving:
             return
         self._leaving.discard(link)
-        logger.warning("connection lost server=%s: %s", server_id, reason)
+        if link.leaving or causes.is_orderly(reason):
+            logger.info("connection over server=%s: %s", server_id, reason)
+            return
+        cause = causes.of_lost_server(reason)
+        logger.warning("%s connection lost server=%s: %s", cause.code, server_id, reason, extra=cause.fields)
 
     # ------------------------------------------------------------------ leaving
 

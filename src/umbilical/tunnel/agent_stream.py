@@ -6,11 +6,13 @@ from typing import Final, cast
 from umbilical.konnectivity import metadata
 from umbilical.konnectivity.commands import CLOSING, ESTABLISHED
 from umbilical.konnectivity.routing import AgentLink
+from umbilical.tunnel import causes
 from umbilical.tunnel.backlog import Brake
 from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.client import Client
 from umbilical.tunnel.exchange import Exchange
 from umbilical.tunnel.keepalive import Heartbeat
+from umbilical.tunnel.tcp_facts import TcpFacts, tcp_facts
 from umbilical.tunnel.transport import Transport, agent_side_connection
 from umbilical.wire import grpc, packets
 from umbilical.wire.errors import ProtocolViolation
@@ -22,6 +24,7 @@ from umbilical.wire.packet_decoding import decode_packet
 logger = logging.getLogger(__name__)
 
 CONNECT_PATH: Final = b"/AgentService/Connect"
+_PROBE_PAYLOAD: Final = b"alive???"
 
 
 class AgentStream:
@@ -35,6 +38,17 @@ class AgentStream:
         self._waiting_on: object | None = None
         """What stood first in line when the stream was last looked at."""
         self._waiting_since = 0.0
+        self.probed_at = 0.0
+
+    def probe(self, now: float) -> None:
+        """Ask for a sign of life; anything the agent sends is one."""
+        self.probed_at = now
+        if not self.transport.closed:
+            self.transport.connection.ping(_PROBE_PAYLOAD)
+            self.transport.touch()
+
+    def has_answered_probe(self) -> bool:
+        return self.transport.heard_at > self.probed_at
 
     def send(self, kind: int, message: bytes) -> None:
         transport = self.transport
@@ -82,6 +96,9 @@ class AgentTransport(Transport):
         """From the handshakes' deadlines."""
         self.lose("TLS handshake took too long")
 
+    def tcp_facts(self) -> TcpFacts | None:
+        return None if self.closed else tcp_facts(self._tls.sock)
+
     def stream_count(self) -> int:
         return len(self._streams)
 
@@ -114,7 +131,9 @@ class AgentTransport(Transport):
         self._exchange.admit(self, stream, hello)
 
     def _refuse(self, stream: Stream, status: int, text: str) -> None:
-        logger.warning("agent refused peer=%s: %s", self._peer, text)
+        cause = causes.Cause("UMB308", text)
+        if self._is_news(cause.code):
+            logger.warning("%s agent refused peer=%s: %s", cause.code, self._peer, text, extra=cause.fields)
         self.finish(stream, status, text)
 
     def refuse(self, stream: Stream, text: str) -> None:
@@ -223,6 +242,15 @@ class AgentTransport(Transport):
         self.finish(stream, violation.code, violation.message)
         self._drop(stream, f"protocol violation by the agent: {violation.message}")
 
+    def _tell_failed(self, reason: str) -> None:
+        cause = causes.of_failed_handshake(reason)
+        if self._is_news(cause.code):
+            logger.warning("%s agent connection failed peer=%s: %s", cause.code, self._peer, reason, extra=cause.fields)
+
+    def _is_news(self, code: str) -> bool:
+        """Of every host that knocks again and again, one line in a while for each way to fail."""
+        return self._exchange.hush.due(f"{code} {self._peer.rpartition(':')[0]}", self.loop.now) is not None
+
     def _end_stream(self, stream: Stream, reason: str) -> None:
         self.finish(stream, grpc.OK, "")
         self._drop(stream, reason)
@@ -242,7 +270,7 @@ class AgentTransport(Transport):
         if self._heartbeat is not None:
             self._heartbeat.stop()
         else:
-            logger.warning("agent connection failed peer=%s: %s", self._peer, reason)
+            self._tell_failed(reason)
         for agent in list(self._streams):
             self._drop(agent.stream, reason)
         self._exchange.transport_closed(self)

@@ -51,6 +51,9 @@ class Owner(Handler):
     def ask_resume(self) -> None:
         """Our reader has caught up."""
 
+    def on_stalled(self, waiting: int) -> None:
+        """Our reader stands still, though its far end was asked to pause: nobody suffers, but somebody should know."""
+
     def on_stuck(self) -> None:
         """Our reader stands still while its full buffer holds others back: give it up."""
 

@@ -4,8 +4,10 @@ import logging
 
 from umbilical.konnectivity.commands import Tunnel
 from umbilical.konnectivity.dial_failure import DialFailure
+from umbilical.tunnel import causes
 from umbilical.tunnel.channel import Owner
 
+logger = logging.getLogger(__name__)
 tunnels = logging.getLogger("umbilical.tunnels")
 
 
@@ -36,14 +38,34 @@ class Client(Owner):
     def resume(self) -> None:
         """The agent's end has caught up."""
 
-    def report(self, now: float, cause: str) -> None:
-        """The one line that a tunnel leaves in the log."""
+    def on_stalled(self, waiting: int) -> None:
+        self.warn(f"client reads nothing, {waiting} bytes wait for it; its agent pauses this tunnel, others go on")
+
+    def warn(self, text: str) -> None:
+        """Our client stands still."""
+        tunnel = self.tunnel
+        if tunnel is None:
+            return
+        cause = causes.Cause("UMB403", text)
+        logger.warning(
+            "%s dial=%d connection=%d agent=%s target=%s: %s",
+            cause.code,
+            tunnel.dial_id,
+            tunnel.connection_id,
+            tunnel.link.agent_id if tunnel.link is not None else "-",
+            tunnel.address,
+            text,
+            extra=cause.fields,
+        )
+
+    def report(self, now: float, cause: str, code: str = "") -> None:
+        """The one line that a tunnel leaves in the log; `code` where it failed."""
         tunnel = self.tunnel
         if tunnel is None or self.reported:
             return
         self.reported = True
         tunnels.info(
-            'tunnel dial=%d connection=%d agent=%s target=%s up=%d down=%d ms=%d end="%s"',
+            'tunnel dial=%d connection=%d agent=%s target=%s up=%d down=%d ms=%d%s end="%s"',
             tunnel.dial_id,
             tunnel.connection_id,
             tunnel.link.agent_id if tunnel.link is not None else "-",
@@ -51,5 +73,6 @@ class Client(Owner):
             self.bytes_from_client,
             self.bytes_to_client,
             int((now - tunnel.asked_at) * 1000),
+            f" code={code}" if code else "",
             cause,
         )

@@ -259,7 +259,10 @@ class ConnectClient(Client):
 
     def on_stuck(self) -> None:
         limit = self._exchange.settings.limits.tunnel_buffer_bytes
-        self._gone(f"client reads nothing: more than {limit} bytes waited {STUCK_SECONDS:g} s")
+        text = f"client reads nothing: more than {limit} bytes waited {STUCK_SECONDS:g} s"
+        self.warn(f"tunnel closed: {text}")
+        self.report(self._loop.now, text, "UMB403")
+        self._gone(text)
 
     def on_flush(self) -> None:
         self._dirty = False

@@ -4,10 +4,12 @@ Reading stops while the server asks for a pause or nothing can be sent to it. Wr
 does not take waits here, bounded in bytes (backlog.py).
 """
 
+import logging
 import socket
 from typing import Final
 
 from umbilical.konnectivity.commands import CONNECTED, FLUSHING, EndpointConnection
+from umbilical.tunnel import causes
 from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog, Brake
 from umbilical.tunnel.channel import AGAIN, END, Channel
 from umbilical.tunnel.dialing import Dial, DialDesk, DialOwner
@@ -20,6 +22,8 @@ from umbilical.tunnel.settings import Limits
 from umbilical.tunnel.transport import Transport
 from umbilical.wire.http2.connection import Connection
 from umbilical.wire.http2.streams import Stream
+
+logger = logging.getLogger(__name__)
 
 FLUSH_SECONDS: Final = 60.0
 """How long an endpoint may take to accept the last bytes of a tunnel that was closed."""
@@ -173,9 +177,25 @@ class Endpoint(DialOwner):
     def ask_resume(self) -> None:
         self.link.resume_sender(self)
 
+    def on_stalled(self, waiting: int) -> None:
+        self._warn(f"endpoint reads nothing, {waiting} bytes wait for it; the server pauses this tunnel, others go on")
+
+    def _warn(self, text: str) -> None:
+        record, cause = self.record, causes.Cause("UMB403", text)
+        logger.warning(
+            "%s dial=%d connection=%d target=%s: %s",
+            cause.code,
+            record.dial_id,
+            record.connection_id,
+            record.address,
+            text,
+            extra=cause.fields,
+        )
+
     def on_stuck(self) -> None:
         limit = self._workshop.limits.tunnel_buffer_bytes
         text = f"endpoint {self.record.address} reads nothing: more than {limit} bytes waited {STUCK_SECONDS:g} s"
+        self._warn(f"tunnel closed: {text}")
         self._end(text, text)
 
     def on_flush(self) -> None:

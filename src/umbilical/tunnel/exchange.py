@@ -18,12 +18,14 @@ from umbilical.konnectivity.commands import (
     ToAgent,
     Tunnel,
 )
-from umbilical.konnectivity.dial_failure import grpc_error_text
+from umbilical.konnectivity.dial_failure import DialFailure, FailureReason, failure_code, grpc_error_text
 from umbilical.konnectivity.metadata import AgentHello
 from umbilical.konnectivity.routing import AgentLink, Switchyard
 from umbilical.konnectivity.switchboard import Switchboard
+from umbilical.tunnel import causes
 from umbilical.tunnel.backlog import STUCK_SECONDS
 from umbilical.tunnel.client import Client
+from umbilical.tunnel.dial_notices import DialNotices, Hush
 from umbilical.tunnel.linger import LingerRoom
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
 from umbilical.tunnel.metrics import ServerGauges, ServerMetrics
@@ -43,6 +45,13 @@ HANDSHAKE_SECONDS: Final = 20.0
 FLUSH_SECONDS: Final = 60.0
 """How long a client may take to read the last bytes of a tunnel that has ended."""
 SWEEP_SECONDS: Final = 0.25
+PROBE_SECONDS: Final = 2.0
+"""An agent that has not answered a dial by then is pinged: is it the endpoint that is slow, or the agent?"""
+PROBE_ANSWER_SECONDS: Final = 1.5
+"""Both together are less than any webhook's patience (kube-apiserver's shortest useful timeout is 5 s)."""
+PROBED_AT_ONCE: Final = 64
+SLOW_DIAL_SECONDS: Final = 0.5
+"""A lost segment costs at least 0.2 s (the kernel's shortest retransmission timeout), and one alone is no news."""
 
 
 class Admission:
@@ -72,6 +81,9 @@ class Exchange(Handler):
         self._last_key = 0
         self._last_dial_id = random.getrandbits(26)
         self._sweeping = False
+        self._notices: Final = DialNotices()
+        self.hush: Final = Hush()
+        """For what strangers at the agent port can cause."""
 
     # ------------------------------------------------------------------ agents
 
@@ -92,8 +104,24 @@ class Exchange(Handler):
 
     def agent_gone(self, link: AgentLink, reason: str) -> None:
         del self.links[link.key]
-        logger.info("agent gone agent=%s tunnels=%d: %s", link.agent_id, len(link.connections), reason)
+        self._notices.agent_gone(link.key)
+        self._tell_gone(link, reason)
         self._obey(self.board.agent_gone(link, f"agent lost: {reason}"))
+
+    def _tell_gone(self, link: AgentLink, reason: str) -> None:
+        if link.draining or causes.is_orderly(reason):
+            logger.info("agent gone agent=%s tunnels=%d: %s", link.agent_id, len(link.connections), reason)
+            return
+        cause = causes.of_gone_agent(reason)
+        logger.warning(
+            "%s agent gone agent=%s tunnels=%d agents=%d: %s",
+            cause.code,
+            link.agent_id,
+            len(link.connections),
+            len(self.links),
+            reason,
+            extra=cause.fields,
+        )
 
     def agent_answered(self, link: AgentLink, answer: DialResponse) -> None:
         self._obey(self.board.agent_answered(link, answer, self.loop.now))
@@ -151,19 +179,38 @@ class Exchange(Handler):
                 self._to_agent(command.link, command.kind, command.message)
             elif isinstance(command, OpenTunnel):
                 tunnel = command.tunnel
-                self.metrics.dial_seconds.observe(tunnel.opened_at - tunnel.asked_at)
+                seconds = tunnel.opened_at - tunnel.asked_at
+                self.metrics.dial_seconds.observe(seconds)
+                if seconds >= SLOW_DIAL_SECONDS:
+                    self._tell_slow(tunnel, seconds)
                 cast(Client, tunnel.client).opened(tunnel)
             elif isinstance(command, CloseTunnel):
                 self._close(command)
             elif isinstance(command, RefuseDial):
-                client = cast(Client, command.tunnel.client)
-                client.report(self.loop.now, grpc_error_text(command.failure))
-                client.refused(command.failure)
+                self._refuse(command.tunnel, command.failure)
             elif isinstance(command, CountDialFailure):
                 self.metrics.dial_failed(command.reason)
             elif isinstance(command, RetireAgent):
                 agent = cast("AgentStream", command.link.shell)
                 agent.transport.retire(agent, "agent takes no packets")
+
+    def _refuse(self, tunnel: Tunnel, failure: DialFailure) -> None:
+        client = cast(Client, tunnel.client)
+        text = grpc_error_text(failure)
+        code = failure_code(failure)
+        if failure.reason is FailureReason.NO_AGENT and not self.links:
+            code = "UMB301"
+        client.report(self.loop.now, text, code)
+        if code:
+            agent = tunnel.link.agent_id if tunnel.link is not None else "-"
+            self._notices.refused(code, tunnel.address, agent, text, self.loop.now)
+        client.refused(failure)
+
+    def _tell_slow(self, tunnel: Tunnel, seconds: float) -> None:
+        link = tunnel.link
+        assert link is not None
+        facts = cast("AgentStream", link.shell).transport.tcp_facts()
+        self._notices.slow(link.key, tunnel.address, link.agent_id, seconds, facts, self.loop.now)
 
     def _close(self, command: CloseTunnel) -> None:
         tunnel = command.tunnel
@@ -185,7 +232,22 @@ class Exchange(Handler):
             self._sweeping = True
             self.loop.after(SWEEP_SECONDS, self)
 
+    def _probe_silent_agents(self) -> None:
+        """Nothing to a dial for long: ask the agent itself, and tell who is silent, the agent or its machine."""
+        now = self.loop.now
+        for tunnel in self.board.pending_since(now - PROBE_SECONDS, PROBED_AT_ONCE):
+            link = tunnel.link
+            assert link is not None
+            agent = cast("AgentStream", link.shell)
+            if agent.probed_at < tunnel.asked_at:
+                agent.probe(now)
+            elif now - agent.probed_at >= PROBE_ANSWER_SECONDS and not agent.has_answered_probe():
+                facts = agent.transport.tcp_facts()
+                code = "UMB407" if facts is not None and facts.unacknowledged else "UMB406"
+                self._notices.unanswered(code, tunnel.address, link.agent_id, now - tunnel.asked_at, now)
+
     def on_timer(self) -> None:
+        self._probe_silent_agents()
         timeout = self.settings.dial_timeout_seconds
         stalled = self._stalled_links(timeout / 2) if timeout > 0 else set()
         self._obey(self.board.time_passed(self.loop.now, timeout, stalled))

@@ -236,7 +236,8 @@ class GrpcClient(Client):
             return
         limit = self._exchange.settings.limits.tunnel_buffer_bytes
         text = f"client reads nothing: more than {limit} bytes waited {STUCK_SECONDS:g} s"
-        self.report(self._loop.now, text)
+        self.warn(f"tunnel closed: {text}")
+        self.report(self._loop.now, text, "UMB403")
         self._state = _CLOSING
         self._down.clear()
         self._exchange.client_closed(tunnel)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from umbilical.tunnel import causes
 from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.loop import Handler, Loop
 from umbilical.tunnel.settings import ListenAddress, UnixFrontend
@@ -124,12 +125,24 @@ def listen_unix(frontend: UnixFrontend) -> socket.socket:
     return sock
 
 
+def _tell_replaced(path: Path) -> None:
+    """Of a server that was killed only the file is left; one that lives loses its clients to us."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC) as probe:
+        code = probe.connect_ex(str(path))
+    if code == errno.ECONNREFUSED:
+        cause = causes.Cause("UMB410", "nobody listens on it; a server before us did not end by itself")
+    else:
+        cause = causes.Cause("UMB411", "another server listens on it and gets no more clients")
+    logger.warning("%s replaced the socket file %s: %s", cause.code, path, cause.text, extra=cause.fields)
+
+
 def _clear(path: Path, replace: bool) -> None:
     try:
         mode = os.lstat(path).st_mode
     except OSError:
         return  # not there, or bind will say why
     if replace and stat.S_ISSOCK(mode):
+        _tell_replaced(path)
         path.unlink(missing_ok=True)
     elif replace:
         raise StartupError(

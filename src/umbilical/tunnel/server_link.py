@@ -17,7 +17,7 @@ from umbilical.konnectivity.commands import (
     StartDial,
     ToServer,
 )
-from umbilical.konnectivity.dial_failure import endpoint_failure_reason
+from umbilical.konnectivity.dial_failure import endpoint_failure_code, endpoint_failure_reason
 from umbilical.tunnel.backlog import Brake
 from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.endpoint import Endpoint, EndpointLink, Workshop
@@ -225,7 +225,7 @@ class ServerLink(EndpointLink):
     def endpoint_refused(self, endpoint: Endpoint, text: str) -> None:
         self._workshop.metrics.endpoint_dial_failed(endpoint_failure_reason(text))
         self._obey(self.session.dial_failed(endpoint.record, text))
-        self._report(endpoint, text)
+        self._report(endpoint, text, endpoint_failure_code(text))
 
     def endpoint_flushed(self, endpoint: Endpoint) -> None:
         self._obey(self.session.endpoint_flushed(endpoint.record))
@@ -243,10 +243,10 @@ class ServerLink(EndpointLink):
     def resume_sender(self, endpoint: Endpoint) -> None:
         self._send(packets.RESUME, packets.encode_resume(endpoint.record.connection_id))
 
-    def _report(self, endpoint: Endpoint, cause: str) -> None:
+    def _report(self, endpoint: Endpoint, cause: str, code: str = "") -> None:
         record = endpoint.record
         tunnels.info(
-            'tunnel dial=%d connection=%d server=%s target=%s up=%d down=%d ms=%d end="%s"',
+            'tunnel dial=%d connection=%d server=%s target=%s up=%d down=%d ms=%d%s end="%s"',
             record.dial_id,
             record.connection_id,
             self.server_id(),
@@ -254,6 +254,7 @@ class ServerLink(EndpointLink):
             endpoint.bytes_to_endpoint,
             endpoint.bytes_from_endpoint(),
             int((self.loop.now - endpoint.asked_at) * 1000),
+            f" code={code}" if code else "",
             cause,
         )
 

@@ -1,0 +1,87 @@
+"""From when until when a certificate is valid: the one thing about our own that `ssl` does not tell."""
+
+import ssl
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_SEQUENCE: Final = 0x30
+_UTC_TIME: Final = 0x17
+_GENERALIZED_TIME: Final = 0x18
+_FIELDS_BEFORE: Final = 4
+"""Version, serial number, signature algorithm, issuer: RFC 5280 §4.1."""
+_END: Final = "-----END CERTIFICATE-----"
+
+
+@dataclass(frozen=True)
+class Validity:
+    """Moments as `20261116100000`, which compare as they are."""
+
+    not_before: str
+    not_after: str
+
+    @property
+    def span(self) -> str:
+        return f"from {shown(self.not_before)} until {shown(self.not_after)}"
+
+
+def shown(moment: str) -> str:
+    date, clock = moment[:8], moment[8:]
+    return f"{date[:4]}-{date[4:6]}-{date[6:]}T{clock[:2]}:{clock[2:4]}:{clock[4:]}Z"
+
+
+def moment_of(seconds: float) -> str:
+    return time.strftime("%Y%m%d%H%M%S", time.gmtime(seconds))
+
+
+def of_file(path: Path) -> Validity | None:
+    """The first certificate of a PEM file; None if it cannot be read."""
+    try:
+        text = path.read_text(encoding="ascii", errors="ignore")
+        start = text.index("-----BEGIN CERTIFICATE-----")
+        return of_der(ssl.PEM_cert_to_DER_cert(text[start : text.index(_END, start) + len(_END)]))
+    except (OSError, ValueError):
+        return None
+
+
+def of_der(data: bytes) -> Validity:
+    """Raises ValueError when this is no certificate."""
+    body = _content(_content(data, _SEQUENCE), _SEQUENCE)
+    # A version of 1 is left out: then the serial number comes first.
+    skip = _FIELDS_BEFORE if body[:1] == b"\xa0" else _FIELDS_BEFORE - 1
+    for _ in range(skip):
+        body = body[_span(body)[1] :]
+    times = _content(body, _SEQUENCE)
+    second = _span(times)[1]
+    return Validity(_moment(times[:second]), _moment(times[second:]))
+
+
+def _moment(element: bytes) -> str:
+    start, end = _span(element)
+    digits = element[start:end].decode("ascii").removesuffix("Z")
+    if element[0] == _UTC_TIME:
+        digits = ("19" if digits[:2] >= "50" else "20") + digits
+    if element[0] not in (_UTC_TIME, _GENERALIZED_TIME) or len(digits) != 14 or not digits.isdigit():
+        raise ValueError("no time of a certificate")
+    return digits
+
+
+def _content(data: bytes, tag: int) -> bytes:
+    start, end = _span(data)
+    if data[0] != tag:
+        raise ValueError(f"tag {data[0]:#04x} where {tag:#04x} belongs")
+    return data[start:end]
+
+
+def _span(data: bytes) -> tuple[int, int]:
+    """Where the content of the first element begins and ends."""
+    if len(data) < 2:
+        raise ValueError("an element without a length")
+    start, length = 2, data[1]
+    if length & 0x80:
+        start = 2 + (length & 0x7F)
+        length = int.from_bytes(data[2:start], "big")
+    if start + length > len(data):
+        raise ValueError("an element that is cut off")
+    return start, start + length

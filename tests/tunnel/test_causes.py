@@ -1,0 +1,289 @@
+"""Every way in which agent and server fail to meet has its code, told by the side that can know it."""
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.support.in_process import Stage
+from tests.support.odd_certificates import DAY, OddPki
+from tests.support.scripted_peers import ScriptedAgent, ScriptedServer
+from tests.support.tunnel_pki import FolderAuthority, TunnelPki
+
+from umbilical.tunnel import causes
+from umbilical.tunnel.settings import TlsFiles
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+def wait_for(stage: Stage, caplog: pytest.LogCaptureFixture, code: str) -> str:
+    """The first warning under this code."""
+    stage.eventually(lambda: any(line.startswith(f"{code} ") for line in warnings(caplog)))
+    return next(line for line in warnings(caplog) if line.startswith(f"{code} "))
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> OddPki:
+    return OddPki(tmp_path)
+
+
+@contextmanager
+def staged(pki: TunnelPki, folder: Path) -> Iterator[Stage]:
+    stage = Stage(pki, folder)
+    try:
+        yield stage
+    finally:
+        stage.stop()
+
+
+# ---------------------------------------------------------------------- the tables
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("TCP: dial 10.0.0.9:8091: Connection refused", "UMB311"),
+        ("no answer within 20 s", "UMB312"),
+        ("TCP: dial 10.0.0.9:8091: Connection timed out", "UMB312"),
+        ("TCP: dial 10.0.0.9:8091: Network is unreachable", "UMB313"),
+        ("TCP: dial 10.0.0.9:8091: No route to host", "UMB313"),
+        ("TCP: lookup nowhere: Name or service not known", "UMB314"),
+        ("TCP: HTTPS_PROXY 10.0.0.1:3128: dial 10.0.0.1:3128: Connection refused", "UMB315"),
+        ("certificate verification failed: certificate has expired", "UMB321"),
+        ("certificate verification failed: certificate is not yet valid", "UMB322"),
+        ("certificate verification failed: IP address mismatch, certificate is not valid for '10.0.0.9'.", "UMB323"),
+        ("certificate verification failed: Hostname mismatch, certificate is not valid for 'a'.", "UMB323"),
+        ("certificate verification failed: unable to get local issuer certificate", "UMB324"),
+        ("certificate verification failed: self-signed certificate in certificate chain", "UMB324"),
+        ("TLS: wrong version number", "UMB325"),
+        ("connection closed during the TLS handshake", "UMB325"),
+        ("the server does not speak HTTP/2 here (ALPN None): is this the agent port?", "UMB325"),
+        ("TLS: sslv3 alert certificate expired", "UMB331"),
+        ("TLS: sslv3 alert bad certificate", "UMB332"),
+        ("TLS: tlsv1 alert unknown ca", "UMB332"),
+        ("TLS: ssl/tls alert bad certificate", "UMB332"),
+        ("TLS: tlsv13 alert certificate required", "UMB333"),
+        ("server ended the stream: Unknown: Failed to validate authentication token", "UMB334"),
+        ("service account token /t: No such file or directory", "UMB335"),
+        ("stream reset by the server (HTTP/2 error 2)", "UMB319"),
+    ],
+)
+def test_a_failed_connect_is_recognised_by_its_reason(reason: str, code: str) -> None:
+    cause = causes.of_failed_connect(reason)
+    assert (cause.code, cause.text) == (code, reason)
+    assert cause.fields["fields"] == {"code": code, "next": cause.next}
+
+
+@pytest.mark.parametrize(
+    ("reason", "at_server", "at_agent"),
+    [
+        ("keepalive: no answer to a PING within 20 s", "UMB309", "UMB342"),
+        ("Connection timed out", "UMB309", "UMB342"),
+        ("TLS: connection ended without close_notify", "UMB302", "UMB341"),
+        ("Connection reset by peer", "UMB302", "UMB341"),
+        ("connection closed by the peer", "UMB302", "UMB341"),
+    ],
+)
+def test_a_lost_connection_is_told_apart_from_a_silent_one(reason: str, at_server: str, at_agent: str) -> None:
+    assert causes.of_gone_agent(reason).code == at_server
+    assert causes.of_lost_server(reason).code == at_agent
+
+
+def test_an_end_that_was_announced_is_no_fault() -> None:
+    assert causes.is_orderly("agent ended its stream")
+    assert causes.is_orderly("the server is leaving, and the last tunnel has ended")
+    assert not causes.is_orderly("connection closed by the peer")
+
+
+def test_every_next_step_fits_on_the_line() -> None:
+    assert all(0 < len(step) < 130 and "\n" not in step for step in causes.NEXT.values())
+
+
+# ---------------------------------------------------------------------- the agent, on loopback
+
+
+def test_a_port_that_refuses_is_named(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    stage.start_agent(port)
+    line = wait_for(stage, caplog, "UMB311")
+    assert line == f"UMB311 cannot connect to server=127.0.0.1:{port}: TCP: dial 127.0.0.1:{port}: Connection refused"
+
+
+def test_an_expired_server_is_told_with_its_date(
+    tunnel_pki: TunnelPki, odd: OddPki, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    expired = odd.server(starts=-DAY, life=timedelta(hours=1))
+    with staged(odd.tunnel(tunnel_pki, expired, odd.agent()), tmp_path) as stage:
+        stage.start_agent(stage.start_server().agent_port)
+        line = wait_for(stage, caplog, "UMB321")
+    until = f"{odd.now - DAY + timedelta(hours=1):%Y-%m-%dT%H:%M:%S}Z"
+    assert f"certificate has expired; it was valid until {until}, and it is " in line
+
+
+def test_a_server_of_tomorrow_is_told_with_its_date_and_that_clocks_differ(
+    tunnel_pki: TunnelPki, odd: OddPki, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with staged(odd.tunnel(tunnel_pki, odd.server(starts=DAY), odd.agent()), tmp_path) as stage:
+        stage.start_agent(stage.start_server().agent_port)
+        line = wait_for(stage, caplog, "UMB322")
+    start = f"{odd.now + DAY - timedelta(hours=1):%Y-%m-%dT%H:%M:%S}Z"
+    assert f"certificate is not yet valid; it is valid only from {start}, and it is " in line
+    assert line.endswith("here: the clocks of the two machines differ")
+
+
+def test_a_server_for_another_address_is_told_with_its_own(
+    tunnel_pki: TunnelPki, odd: OddPki, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = odd.server(hosts=("192.168.111.4", "elsewhere"))
+    with staged(odd.tunnel(tunnel_pki, other, odd.agent()), tmp_path) as stage:
+        stage.start_agent(stage.start_server().agent_port)
+        line = wait_for(stage, caplog, "UMB323")
+    assert "not valid for '127.0.0.1'" in line
+    assert line.endswith("; it is for elsewhere, 192.168.111.4")
+
+
+def test_a_server_of_another_authority_is_told(
+    stage: Stage, tmp_path: Path, caplog: pytest.LogCaptureFixture, tunnel_pki: TunnelPki
+) -> None:
+    strange = FolderAuthority(tmp_path, "strange")
+    tls = TlsFiles(tunnel_pki.agent.certificate, tunnel_pki.agent.key, strange.certificate_file)
+    stage.start_agent(stage.start_server().agent_port, tls=tls)
+    assert "certificate verification failed" in wait_for(stage, caplog, "UMB324")
+    # The other side hears of it by an alert.
+    assert "alert" in wait_for(stage, caplog, "UMB307")
+
+
+def test_a_port_that_speaks_no_tls_is_told(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    endpoint = stage.endpoint().serve(lambda sock: sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+    stage.start_agent(int(endpoint.address.rpartition(":")[2]))
+    wait_for(stage, caplog, "UMB325")
+
+
+def test_the_look_at_a_refused_certificate_happens_once_for_each_reason(
+    tunnel_pki: TunnelPki,
+    odd: OddPki,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[str] = []
+
+    async def explain(settings: object, code: str) -> str:
+        looks.append(code)
+        return ""
+
+    monkeypatch.setattr("umbilical.tunnel.agent.explain", explain)
+    with staged(odd.tunnel(tunnel_pki, odd.server(starts=DAY), odd.agent()), tmp_path) as stage:
+        stage.start_agent(stage.start_server().agent_port)
+        stage.eventually(lambda: sum("UMB322" in line for line in warnings(caplog)) >= 3)
+    assert looks == ["UMB322"]
+
+
+# ---------------------------------------------------------------------- the server's word about agents
+
+
+@pytest.mark.parametrize(
+    ("make", "server_code", "agent_code", "server_words"),
+    [
+        (
+            lambda odd: odd.agent(starts=-DAY, life=timedelta(hours=1)),
+            "UMB303",
+            "UMB331",
+            "certificate has expired",
+        ),
+        (lambda odd: odd.agent(starts=DAY), "UMB304", "UMB332", "certificate is not yet valid"),
+    ],
+    ids=["expired", "not yet valid"],
+)
+def test_an_agent_out_of_date_is_refused_and_both_sides_say_why(
+    tunnel_pki: TunnelPki,
+    odd: OddPki,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    make: Callable[[OddPki], object],
+    server_code: str,
+    agent_code: str,
+    server_words: str,
+) -> None:
+    agent = make(odd)
+    with staged(odd.tunnel(tunnel_pki, odd.server(), agent), tmp_path) as stage:  # type: ignore[arg-type]
+        stage.start_agent(stage.start_server().agent_port)
+        assert server_words in wait_for(stage, caplog, server_code)
+        line = wait_for(stage, caplog, agent_code)
+    assert "; ours is valid from 20" in line
+    assert line.endswith("Z here")
+
+
+def test_an_agent_of_another_authority_is_refused_and_both_sides_say_so(
+    stage: Stage, tmp_path: Path, caplog: pytest.LogCaptureFixture, tunnel_pki: TunnelPki
+) -> None:
+    stranger = FolderAuthority(tmp_path, "strange").client("stranger")
+    tls = TlsFiles(stranger.certificate, stranger.key, tunnel_pki.authority.certificate_file)
+    stage.start_agent(stage.start_server().agent_port, tls=tls)
+    wait_for(stage, caplog, "UMB305")
+    wait_for(stage, caplog, "UMB332")
+
+
+def test_an_agent_without_a_certificate_is_refused_and_both_sides_say_so(
+    stage: Stage, caplog: pytest.LogCaptureFixture, tunnel_pki: TunnelPki
+) -> None:
+    tls = TlsFiles(authority=tunnel_pki.authority.certificate_file)
+    stage.start_agent(stage.start_server().agent_port, tls=tls)
+    wait_for(stage, caplog, "UMB306")
+    wait_for(stage, caplog, "UMB333")
+
+
+def test_who_knocks_again_and_again_is_told_once_in_a_while(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    port = stage.start_server().agent_port
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as knock:
+            knock.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            while knock.recv(4096):
+                pass
+    wait_for(stage, caplog, "UMB307")
+    assert sum(line.startswith("UMB307") for line in warnings(caplog)) == 1
+
+
+# ---------------------------------------------------------------------- connections that end
+
+
+def test_an_agent_that_dies_is_told_with_a_code(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    server = stage.start_server()
+    agent = ScriptedAgent(server)
+    agent.channel.socket.close()
+    line = wait_for(stage, caplog, "UMB302")
+    assert "agent gone agent=scripted tunnels=0 agents=0: " in line
+
+
+def test_an_agent_that_leaves_is_no_warning(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "umbilical")
+    server, agent = stage.start_pair()
+    stage.call(agent.agent.drain)
+    stage.eventually(lambda: any(link.draining for link in server.server.exchange.links.values()))
+    agent.stop()
+    stage.eventually(lambda: "agent gone" in caplog.text)
+    assert not [line for line in warnings(caplog) if "agent gone" in line]
+
+
+def test_a_server_that_dies_is_told_with_a_code(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    server = ScriptedServer(stage)
+    agent = stage.start_agent(server.port)
+    stream = server.accept()
+    agent.wait_until_ready()
+    stream.channel.socket.close()
+    assert "connection lost server=scripted" in wait_for(stage, caplog, "UMB341")
+
+
+def test_a_silent_agent_is_given_up_with_a_code(
+    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = stage.start_server()
+    ScriptedAgent(server)
+    stage.skip(3_601, monkeypatch)
+    stage.skip(3_700, monkeypatch)
+    assert "keepalive" in wait_for(stage, caplog, "UMB309")
