@@ -13,8 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,6 +21,8 @@ from typing import Final
 MODULES: Final = Path(__file__).resolve().parent.parent / "peers"
 # Two slow cores and a cold cache need about ten minutes for the largest program.
 GO_TIMEOUT_SECONDS: Final = 3600.0
+# Silence for ten minutes looks like a hang, in a terminal and in a CI log.
+PROGRESS_SECONDS: Final = 30.0
 # Read-only: what is built is what the committed go.sum names, or it is not built.
 GO_FLAGS: Final = "-mod=readonly -trimpath -buildvcs=false"
 UPSTREAM: Final = "sigs.k8s.io/apiserver-network-proxy"
@@ -168,28 +169,40 @@ def _build_module(module: Module, report: Callable[[str], None]) -> None:
         report(f"{title}: all in {module.folder}")
         return
     go = _go_toolchain()
-    with _timed(f"{title}: modules", report):
-        _run_go(go, module, ["mod", "download"], "download")
+    report(f"{title}: missing {', '.join(program.name for program in missing)}")
+    _run_go(go, module, ["mod", "download"], "download", Progress(f"{title}: modules", report))
     module.folder.mkdir(parents=True, exist_ok=True)
-    for program in missing:
-        with _timed(f"{title}: {program.name}", report):
-            _build_program(go, module, program)
+    for number, program in enumerate(missing, 1):
+        label = f"{title}: {program.name} ({number} of {len(missing)})"
+        _build_program(go, module, program, Progress(label, report))
 
 
-@contextmanager
-def _timed(label: str, report: Callable[[str], None]) -> Iterator[None]:
-    start = time.monotonic()
-    yield
-    report(f"{label} {time.monotonic() - start:.1f} s")
+class Progress:
+    """Says that a step goes on, and how long it took."""
+
+    def __init__(self, label: str, report: Callable[[str], None]) -> None:
+        self._label = label
+        self._report = report
+        self._start = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._start
+
+    def goes_on(self) -> None:
+        self._report(f"{self._label} ... {self.seconds:.0f} s")
+
+    def ended(self) -> None:
+        self._report(f"{self._label} {self.seconds:.1f} s")
 
 
-def _build_program(go: str, module: Module, program: Program) -> None:
+def _build_program(go: str, module: Module, program: Program, progress: Progress) -> None:
     """Build into a neighbour folder and rename, so that nobody ever sees half a binary."""
     verb = ["test", "-c"] if program.is_test_suite else ["build"]
     with tempfile.TemporaryDirectory(prefix=".building-", dir=module.folder) as scratch:
         output = Path(scratch) / program.name
         flags = ["-ldflags", module.linker_flags, "-o", str(output)]
-        _run_go(go, module, [*verb, *flags, program.package], f"build of {program.name}")
+        _run_go(go, module, [*verb, *flags, program.package], f"build of {program.name}", progress)
         output.replace(module.folder / program.name)
 
 
@@ -205,23 +218,38 @@ def _go_toolchain() -> str:
     return go
 
 
-def _run_go(go: str, module: Module, arguments: list[str], step: str) -> None:
+def _run_go(go: str, module: Module, arguments: list[str], step: str, progress: Progress) -> None:
     """Run Go in the module's folder; its chatter is shown only when it fails."""
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": GO_FLAGS, "GOWORK": "off"}
-    try:
-        done = subprocess.run(
-            [go, *arguments],
-            cwd=module.source,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=GO_TIMEOUT_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise _build_error(module, step, f"no end after {GO_TIMEOUT_SECONDS:.0f} s") from error
-    if done.returncode != 0:
-        raise _build_error(module, step, _last_line(done.stderr) or f"go exited with {done.returncode}")
+    with subprocess.Popen(
+        [go, *arguments],
+        cwd=module.source,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            complaint = _wait(process, progress)
+        except BaseException:
+            process.kill()
+            raise
+    if complaint is None:
+        raise _build_error(module, step, f"no end after {GO_TIMEOUT_SECONDS:.0f} s")
+    if process.returncode != 0:
+        raise _build_error(module, step, _last_line(complaint) or f"go exited with {process.returncode}")
+    progress.ended()
+
+
+def _wait(process: subprocess.Popen[str], progress: Progress) -> str | None:
+    """Wait for the end, with a sign of life now and then; return the complaints, None when time is over."""
+    while progress.seconds < GO_TIMEOUT_SECONDS:
+        try:
+            return process.communicate(timeout=PROGRESS_SECONDS)[1]
+        except subprocess.TimeoutExpired:
+            progress.goes_on()
+    process.kill()
+    return None
 
 
 def _last_line(text: str) -> str:

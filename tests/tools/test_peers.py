@@ -104,6 +104,46 @@ def test_build_makes_a_flat_folder_and_then_only_what_is_missing(run: Run, cache
     assert build.endswith("/cmd/agent")
 
 
+def test_build_names_what_is_missing_and_counts_the_programs(run: Run, cache: Path) -> None:
+    first = run("build", "--group", "kubernetes")
+    (cache / "kubernetes-v1.36.3" / "kubelet").unlink()
+    second = run("build", "--group", "kubernetes")
+
+    assert "kubernetes v1.36.3: missing kube-apiserver, kubectl, " in first.stdout
+    assert "kubernetes v1.36.3: kubelet (5 of 6) " in first.stdout
+    assert "etcd v3.6.8: all in " in second.stdout
+    assert "kubernetes v1.36.3: missing kubelet\n" in second.stdout
+    assert "kubernetes v1.36.3: kubelet (1 of 1) " in second.stdout
+
+
+@pytest.fixture
+def slow_go(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A toolchain that takes its time, and signs of life that do not wait for half a minute."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "go").write_text(f"{STAND_IN_GO}exec sleep 0.3\n")
+    (tools / "go").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    monkeypatch.setenv("GO_CALLS", str(tmp_path / "calls"))
+    monkeypatch.setattr(peers, "PROGRESS_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("slow_go")
+def test_a_long_step_gives_a_sign_of_life_now_and_then() -> None:
+    lines: list[str] = []
+    peers.build("bench", lines.append)
+
+    assert any(re.search(r": umbilical-load \(1 of 1\) \.\.\. \d+ s$", line) for line in lines)
+    assert re.search(r": umbilical-load \(1 of 1\) \d+\.\d s$", lines[-1])
+
+
+@pytest.mark.usefixtures("slow_go")
+def test_a_step_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "GO_TIMEOUT_SECONDS", 0.1)
+    with pytest.raises(peers.PeerError, match="no end after"):
+        peers.build("bench", lambda line: None)
+
+
 def test_build_with_everything_cached_needs_no_go(run: Run) -> None:
     assert run("build", "--group", "bench").returncode == 0
     Path(os.environ["XDG_CACHE_HOME"]).parent.joinpath("bin", "go").unlink()
