@@ -13,7 +13,7 @@ OWN_PROGRAMS: Final = {
     "proxy-server": "umbilical.cli.proxy_server",
     "proxy-agent": "umbilical.cli.proxy_agent",
     "lab-service": "umbilical.lab.service_program",
-    "lab-admission-caller": "umbilical.lab.admission_caller",
+    "lab-admission-caller": "umbilical.cli.lab_admission_caller",
 }
 """Name -> the module whose `main` it runs."""
 PROGRAM_MODE: Final = 0o755
