@@ -20,7 +20,7 @@ from umbilical.host.files import make_directory
 from umbilical.lab import removal
 from umbilical.lab.errors import LabError
 from umbilical.lab.isolation import Isolation, find_program, search_path
-from umbilical.lab.paths import LabDirectory
+from umbilical.lab.paths import LOCK, LabDirectory
 from umbilical.lab.state import LabState, start_time, write_state
 
 READY_SECONDS: Final = 60.0
@@ -54,9 +54,12 @@ def begin(directory: LabDirectory, state: LabState, isolation: Isolation, *, wit
         alive = _await_keeper(directory, state, _start_keeper(directory, isolation, lock))
         if not with_parent:
             _let_go(directory)
+    except OSError as error:
+        _undo(directory, lock)
+        why = f"{error}: the directory went away, or cannot be written to"
+        raise LabError("UMB814", "the lab did not come up", why, "try again, or choose another --dir") from error
     except BaseException:
-        os.close(lock)
-        _undo(directory)
+        _undo(directory, lock)
         raise
     os.close(lock)
     return alive
@@ -80,24 +83,39 @@ def _let_go(directory: LabDirectory) -> None:
 
 
 def _claim(directory: LabDirectory) -> int:
-    """Make the directory ours, with its lock held; what a dead lab left in it goes."""
+    """Make the directory ours and return its lock, held; what a dead lab left in it goes."""
     if directory.path.exists() and not directory.path.is_dir():
-        raise _occupied(directory, "it is no directory")
-    if directory.path.is_dir():
-        if not removal.is_ours(directory):
-            raise _occupied(directory, "it is not empty, and holds no lab")
-        if removal.is_held(directory):
-            raise _occupied(directory, "a lab is up there")
-        removal.down(directory.path)
-    make_directory(directory.path)
-    directory.path.chmod(0o700)
-    lock = os.open(directory.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        raise _occupied(directory, "it is no directory", "choose another --dir")
+    if not removal.is_ours(directory):
+        raise _occupied(directory, "it is not empty, and holds no lab", "choose another --dir")
+    try:
+        make_directory(directory.path).chmod(0o700)
+        lock = os.open(directory.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _occupied(directory, error.strerror or str(error), "choose another --dir") from error
+    try:
+        _hold(directory, lock)
+        _check_file_system(directory)
+        removal.remove_remains(directory, keep=LOCK)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _hold(directory: LabDirectory, lock: int) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(lock)
-        raise _occupied(directory, "a lab is being made there") from None
-    return lock
+        remedy = f"choose another --name or --dir, or take it down: umbilical lab down --dir {directory.path}"
+        raise _occupied(directory, "a lab is up there, or just being made", remedy) from None
+
+
+def _check_file_system(directory: LabDirectory) -> None:
+    if os.statvfs(directory.path).f_flag & os.ST_NOEXEC:
+        directory.lock_file.unlink()
+        why = "its file system is mounted noexec, and a node's own programs lie there"
+        raise LabError("UMB813", f"{directory.path} cannot hold a lab", why, "choose another --dir")
 
 
 def _start_keeper(directory: LabDirectory, isolation: Isolation, lock: int) -> int:
@@ -168,19 +186,20 @@ def _read_line(descriptor: int) -> bytes:
 
 
 def _last_words(directory: LabDirectory) -> str:
-    lines = directory.keeper_log.read_text(errors="replace").strip().splitlines()[-LOG_LINES_SHOWN:]
+    text = directory.keeper_log.read_text(errors="replace") if directory.keeper_log.exists() else ""
+    lines = text.strip().splitlines()[-LOG_LINES_SHOWN:]
     return (
         " | ".join(line.strip() for line in lines) or f"no sign of it after {READY_SECONDS:g} s, and its log is empty"
     )
 
 
-def _undo(directory: LabDirectory) -> None:
+def _undo(directory: LabDirectory, lock: int) -> None:
+    os.close(lock)
     removal.end_keeper(directory, orderly=False)
     take_note_of_end(directory)
     with contextlib.suppress(LabError):
         removal.remove_content(directory)
 
 
-def _occupied(directory: LabDirectory, why: str) -> LabError:
-    remedy = f"choose another with --name or --dir, or take the lab down: umbilical lab down --dir {directory.path}"
-    return LabError("UMB813", f"{directory.path} is occupied", why, remedy)
+def _occupied(directory: LabDirectory, why: str, remedy: str) -> LabError:
+    return LabError("UMB813", f"{directory.path} cannot be taken for a lab", why, remedy)

@@ -80,11 +80,16 @@ def ask(directory: LabDirectory, question: Message, timeout_seconds: float = ANS
     """Put one question to the keeper.
 
     Raises:
-        LabError: nobody answers (UMB819), or what the keeper has to say against it.
+        LabError: nobody answers (UMB819), it is too long (UMB816), or what the keeper has to say against it.
     """
     try:
+        content = question.encode()
+    except MessageError as error:
+        remedy = "write it to a file on the node first"
+        raise LabError("UMB816", "too much to hand to a program on a node", str(error), remedy) from error
+    try:
         with _connect(directory, timeout_seconds) as connection:
-            connection.sendall(question.encode())
+            connection.sendall(content)
             with connection.makefile("rb") as stream:
                 answer = _receive_answer(stream)
     except (OSError, MessageError) as error:

@@ -45,7 +45,7 @@ def main() -> int:
     directory = LabDirectory(Path(sys.argv[1]))
     # Before our own /proc is mounted, this one still tells the number by which the world outside knows us.
     host_pid = int(os.readlink("/proc/self"))
-    _keep_descriptors_to_ourselves()
+    _forget_our_parent()
     namespaces.mount("proc", "/proc", "proc", Mount.NO_SUID | Mount.NO_DEVICES | Mount.NO_EXEC)
     namespaces.mount("tmpfs", directory.run, "tmpfs", Mount.NO_SUID | Mount.NO_DEVICES, "mode=0755")
     child = os.fork()
@@ -54,8 +54,12 @@ def main() -> int:
     return _keep(directory, host_pid)
 
 
-def _keep_descriptors_to_ourselves() -> None:
-    """Close what we were given (the directory's lock) to the programs that we start: it is to end with us."""
+def _forget_our_parent() -> None:
+    """Hand nothing of it on to the programs on nodes: neither its umask and signals, nor the directory's lock."""
+    os.umask(0o022)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
             with contextlib.suppress(OSError):
@@ -99,12 +103,13 @@ def _keep(directory: LabDirectory, host_pid: int) -> int:
 async def _serve(service: Service, directory: LabDirectory, host_pid: int) -> Reason:
     stop = _stop_requests()
     server = await asyncio.start_unix_server(service.answer, sock=_listen(directory), limit=service.LINE_LIMIT_BYTES)
-    async with server:
-        _report({"host_pid": host_pid})
-        if await stop is Reason.ABANDONED:
-            return Reason.ABANDONED
+    _report({"host_pid": host_pid})
+    reason = await stop
+    # Not `async with`: that would wait for whoever is still being answered.
+    server.close()
+    if reason is Reason.ORDERED:
         await service.stop()
-    return Reason.ORDERED
+    return reason
 
 
 def _stop_requests() -> "asyncio.Future[Reason]":

@@ -20,7 +20,8 @@ class LabDirectory:
     """The names in it. Nothing is made or looked at here."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path.absolute()
+        # The real path: a keeper is found by it, from whatever directory and by whatever links it is asked for.
+        self.path = Path(os.path.realpath(path))
 
     @property
     def state_file(self) -> Path:

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import signal
 import time
@@ -28,7 +29,7 @@ def down(path: Path, *, orderly: bool = True) -> bool:
         LabError: the directory is not a lab's (UMB813), or its keeper does not end (UMB819).
     """
     directory = LabDirectory(path)
-    if not directory.path.is_dir():
+    if not directory.path.is_dir() and not keepers(directory):
         return False
     if not is_ours(directory):
         raise LabError(
@@ -42,18 +43,28 @@ def down(path: Path, *, orderly: bool = True) -> bool:
     return True
 
 
-def remove_remains(directory: LabDirectory) -> None:
-    """Remove what outlives a lab's processes: control groups, and files."""
+def remove_remains(directory: LabDirectory, keep: str | None = None) -> None:
+    """Remove what outlives a lab's processes: control groups, and files but for the one named."""
     state = _readable_state(directory)
     if state is not None and state.cgroup is not None:
         _remove_cgroups(state.cgroup)
-    remove_content(directory)
+    remove_content(directory, keep)
 
 
 def is_ours(directory: LabDirectory) -> bool:
-    """Tell whether all that lies there may be a lab's: it has a state file, or is empty, or was half made."""
-    names = {entry.name for entry in directory.path.iterdir()}
-    return directory.state_file.name in names or not [name for name in names if not _is_first(name)]
+    """Tell whether what lies there may be a lab's: it has a state file, or is empty or absent, or was half made.
+
+    Raises:
+        LabError: we may not look.
+    """
+    try:
+        names = os.listdir(directory.path)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LabError("UMB813", f"cannot look into {directory.path}", why, "run it as the lab's owner") from error
+    return STATE in names or all(_is_first(name) for name in names)
 
 
 def _is_first(name: str) -> bool:
@@ -99,8 +110,8 @@ def is_held(directory: LabDirectory) -> bool:
     return False
 
 
-def remove_content(directory: LabDirectory) -> None:
-    """Remove what a lab makes, and the directory if nothing else is in it.
+def remove_content(directory: LabDirectory, keep: str | None = None) -> None:
+    """Remove what a lab makes, but for one file; and the directory if nothing else is in it.
 
     Raises:
         LabError: something is mounted inside, so that removing could reach into another file system.
@@ -110,7 +121,8 @@ def remove_content(directory: LabDirectory) -> None:
         remedy = f"unmount it: umount {mounted[0]}"
         raise LabError("UMB813", f"cannot remove {directory.path}", f"{mounted[0]} is mounted inside", remedy)
     for name in (*CONTENT, *(entry.name for entry in directory.path.glob(f".{STATE}.*"))):
-        _remove(directory.path / name)
+        if name != keep:
+            _remove(directory.path / name)
     with contextlib.suppress(OSError):
         directory.path.rmdir()
 
@@ -118,10 +130,14 @@ def remove_content(directory: LabDirectory) -> None:
 def mounts_below(path: Path) -> list[str]:
     """List what this process sees mounted below a directory. A lab's own mounts are seen by the lab alone."""
     prefix = f"{os.path.realpath(path)}/"
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    # proc_pid_mountinfo(5): blanks in a path are written as octal numbers.
-    points = [line.split(" ")[4].encode().decode("unicode_escape") for line in lines]
+    lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    points = [os.fsdecode(_unescape(line.split(b" ")[4])) for line in lines]
     return [point for point in points if point.startswith(prefix)]
+
+
+def _unescape(path: bytes) -> bytes:
+    """Undo how proc_pid_mountinfo(5) writes blanks and backslashes: as octal numbers."""
+    return re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), path)
 
 
 def _keeps(pid: int, directory: LabDirectory) -> bool:

@@ -86,6 +86,9 @@ def read_state(directory: LabDirectory) -> LabState | None:
         return LabState.from_json(directory.state_file.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LabError("UMB815", f"cannot look into {directory.path}", why, "run it as the lab's owner") from error
 
 
 def write_state(directory: LabDirectory, state: LabState) -> LabState:
