@@ -1,0 +1,151 @@
+"""The program that runs the pods of one node as processes, in the place of a kubelet.
+
+`python -m umbilical.lab.podrunner --node NAME --images FILE --node-ip ADDRESS [--pod-networks CIDR ...]`; with
+--kubeconfig it registers the node and takes pods from the API, too. SIGTERM stops all pods in order; whatever else ends
+it takes them along. Standard error is its log.
+"""
+
+import argparse
+import asyncio
+import ipaddress
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from umbilical.fault import Fault
+from umbilical.host import namespaces
+from umbilical.lab import images
+from umbilical.lab.pods.back_off import FIRST_SECONDS
+from umbilical.lab.pods.daemons import Daemons
+from umbilical.lab.pods.node import Folders, Node, Sources
+from umbilical.lab.pods.pod_networks import PodNetworks
+from umbilical.lab.pods.pod_table import PodTable
+from umbilical.lab.pods.pod_worker import PodWorker
+from umbilical.lab.pods.spec import Pod
+from umbilical.lab.pods.static_pods import NoSources, StaticPods, read_folder
+from umbilical.lab.pods.status import report
+
+log: Final = logging.getLogger(__name__)
+
+POLL_SECONDS: Final = 0.5
+# Changes come in bursts when a pod starts; one file a blink is enough.
+REPORT_SECONDS: Final = 0.05
+STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+
+
+class PodRunner:
+    """`run` until cancelled."""
+
+    def __init__(self, node: Node, kubeconfig: Path | None = None) -> None:
+        self._node, self._kubeconfig = node, kubeconfig
+        self._networks = PodNetworks(node)
+        self._dirty = asyncio.Event()
+        self._static = StaticPods(node.name)
+        self._daemons = Daemons(node.name, node.labels or {})
+
+    async def run(self) -> None:
+        self._make_folders()
+        async with asyncio.TaskGroup() as group:
+            table = PodTable(group, self._dirty.set)
+            group.create_task(self._keep_report(table))
+            group.create_task(self._watch_folders(table))
+            if self._kubeconfig is not None:
+                # Here, since a runner without an API starts in half the time without it.
+                from umbilical.lab.pods.api_sync import ApiSync
+
+                group.create_task(ApiSync(self._node, self._kubeconfig, table, self.worker).run())
+
+    def worker(self, pod: Pod, sources: Sources) -> PodWorker:
+        return PodWorker(pod, self._node, sources, self._networks, self._dirty.set)
+
+    async def _watch_folders(self, table: PodTable) -> None:
+        nothing = NoSources()
+        while True:
+            folders = self._node.folders
+            static = self._static.read(read_folder(folders.manifests))
+            table.want("static", static, lambda pod: self.worker(pod, nothing))
+            daemons = self._daemons.read(read_folder(folders.daemons))
+            table.want("daemons", daemons, lambda pod: self.worker(pod, self._daemons))
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _keep_report(self, table: PodTable) -> None:
+        while True:
+            self._dirty.clear()
+            _replace(self._node.folders.status_file, report(self._node.name, table.records()))
+            await self._dirty.wait()
+            await asyncio.sleep(REPORT_SECONDS)
+
+    def _make_folders(self) -> None:
+        folders = self._node.folders
+        for folder in (folders.run, folders.container_root, folders.secrets, folders.networks, folders.logs):
+            folder.mkdir(parents=True, exist_ok=True)
+        if not folders.secrets.is_mount():
+            flags = namespaces.Mount.NO_DEVICES | namespaces.Mount.NO_SUID
+            namespaces.mount("tmpfs", folders.secrets, "tmpfs", flags, "mode=0700")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    flags = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    # One line for every request to the API is for nobody.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    try:
+        asyncio.run(_run_until_stopped(PodRunner(_node(flags), flags.kubeconfig)))
+    except Fault as fault:
+        print(fault, file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _run_until_stopped(runner: PodRunner) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    for number in STOPPING:
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    try:
+        await runner.run()
+    except asyncio.CancelledError:
+        log.info("stopped")
+
+
+def _node(flags: argparse.Namespace) -> Node:
+    labels = dict(label.split("=", 1) for label in flags.labels)
+    return Node(
+        name=flags.node,
+        addresses=tuple(flags.node_ip),
+        images=images.from_json(flags.images.read_bytes()),
+        pod_networks=tuple(flags.pod_networks),
+        labels={HOSTNAME_LABEL: flags.node, **labels},
+        back_off_seconds=flags.back_off_seconds,
+        folders=Folders(),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="podrunner", description="Run the pods of one node as processes.")
+    parser.add_argument("--node", required=True, help="name of the node")
+    parser.add_argument("--node-ip", required=True, nargs="+", help="addresses of the node, the main one first")
+    parser.add_argument("--images", required=True, type=Path, help="table of images (JSON)")
+    parser.add_argument("--pod-networks", nargs="*", default=[], type=ipaddress.ip_network, help="of this node's pods")
+    parser.add_argument("--labels", nargs="*", default=[], help="more labels of the node, KEY=VALUE")
+    parser.add_argument("--kubeconfig", type=Path, help="register the node with this API and run what it binds here")
+    parser.add_argument("--back-off-seconds", type=float, default=FIRST_SECONDS, help="the first wait of a crash loop")
+    return parser
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write whole or not at all, without a sync: a report that a crash loses is of a lab that crashed."""
+    scratch = path.with_name(f".{path.name}.new")
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(content)
+    scratch.replace(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""The program that becomes a container: namespaces, root, identity, then the container's own command in its place.
+
+Standard input is the plan; the descriptor in the first argument is closed by the successful exec, and otherwise tells
+why there was none. Standard output and error are the container's log already.
+"""
+
+import json
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+from typing import Final
+
+from umbilical.host import namespaces
+from umbilical.lab.pods.container_plan import ContainerPlan, Part, Piece, from_json
+
+MAX_LINKS: Final = 40
+NOT_STARTED: Final = 125
+"""Of Docker's: the container was not started. Nobody reads it; the reason comes by the descriptor."""
+
+
+def main() -> None:
+    complaints = int(sys.argv[1])
+    os.set_inheritable(complaints, False)
+    parent = os.getppid()
+    try:
+        plan = from_json(sys.stdin.buffer.read())
+        become(plan, parent)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        os.write(complaints, json.dumps({"why": str(error)[:2000]}).encode())
+        os._exit(NOT_STARTED)
+
+
+def become(plan: ContainerPlan, parent: int) -> None:
+    """Return never, or raise what the kernel refused."""
+    namespaces.unshare(namespaces.Kind.MOUNT)
+    namespaces.make_private()
+    if plan.network is not None:
+        namespaces.enter(plan.network, namespaces.Kind.NETWORK)
+    if plan.hostname is not None:
+        namespaces.unshare(namespaces.Kind.UTS)
+        namespaces.set_hostname(plan.hostname)
+    build_root(Path(plan.root), plan)
+    namespaces.pivot_root(plan.root)
+    os.chdir(plan.working_directory)
+    _redirect_input()
+    _take_identity(plan)
+    # Last, since a change of identity clears it. Whoever runs pods takes them along when it ends.
+    namespaces.die_with_parent(signal.SIGKILL)
+    if os.getppid() != parent:
+        raise OSError("the runner ended meanwhile")
+    _restore_signals()
+    os.execvpe(plan.command[0], plan.command, plan.environment)
+
+
+def build_root(root: Path, plan: ContainerPlan) -> None:
+    namespaces.mount("tmpfs", root, "tmpfs", namespaces.Mount.NO_DEVICES | namespaces.Mount.NO_SUID, "mode=0755")
+    for piece in plan.pieces:
+        lay(root, piece)
+    place_in(root, plan.working_directory).mkdir(parents=True, exist_ok=True)
+    if plan.root_is_read_only:
+        # What is mounted in it stays as it is: volumes can be written to.
+        namespaces.make_read_only(root, is_recursive=False)
+
+
+def lay(root: Path, piece: Piece) -> None:
+    place = place_in(root, piece.target)
+    match piece.part:
+        case Part.BIND:
+            _bind(place, piece)
+        case Part.MEMORY:
+            place.mkdir(parents=True, exist_ok=True)
+            flags = namespaces.Mount.NO_DEVICES | namespaces.Mount.NO_SUID
+            namespaces.mount("tmpfs", place, "tmpfs", flags, f"mode={piece.mode:o}")
+        case Part.DIRECTORY:
+            place.mkdir(parents=True, exist_ok=True)
+            place.chmod(piece.mode)
+        case Part.FILE:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(piece.source)
+            place.chmod(piece.mode)
+        case Part.LINK:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(piece.source)
+
+
+def place_in(root: Path, path: str) -> Path:
+    """Follow a path inside the root, links included, without ever leaving it by one."""
+    todo = [part for part in reversed(path.split("/")) if part not in ("", ".")]
+    place, links = root, 0
+    while todo:
+        part = todo.pop()
+        if part == "..":
+            place = place if place == root else place.parent
+            continue
+        following = place / part
+        if following.is_symlink():
+            links += 1
+            if links > MAX_LINKS:
+                raise OSError(f"{path}: too many links")
+            target = os.readlink(following)
+            place = root if target.startswith("/") else place
+            todo += [step for step in reversed(target.split("/")) if step not in ("", ".")]
+        else:
+            place = following
+    return place
+
+
+def _bind(place: Path, piece: Piece) -> None:
+    try:
+        is_directory = stat.S_ISDIR(os.stat(piece.source).st_mode)
+    except FileNotFoundError:
+        if piece.is_optional:
+            return
+        raise
+    if is_directory:
+        place.mkdir(parents=True, exist_ok=True)
+    elif not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+    namespaces.bind(piece.source, place, is_read_only=piece.is_read_only)
+
+
+def _redirect_input() -> None:
+    descriptor = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(descriptor, 0)
+    os.close(descriptor)
+
+
+def _take_identity(plan: ContainerPlan) -> None:
+    # The kernel knows the names of the capabilities that it has; a newer manifest may ask for more.
+    kept = [name for name in plan.capabilities if name in namespaces.CAPABILITIES]
+    if is_mapped("uid", plan.user) and is_mapped("gid", plan.group):
+        groups = [group for group in plan.groups if is_mapped("gid", group)]
+        may_set_groups = Path("/proc/self/setgroups").read_text().strip() == "allow"
+        namespaces.drop_privileges(kept, user=plan.user, group=plan.group, groups=groups if may_set_groups else None)
+    else:
+        namespaces.drop_privileges(kept)
+    if not plan.may_gain_privileges:
+        namespaces.forbid_new_privileges()
+
+
+def is_mapped(kind: str, number: int) -> bool:
+    """Tell whether this user namespace has the user or group at all: without root it has 0 alone."""
+    for line in Path(f"/proc/self/{kind}_map").read_text().splitlines():
+        first, _, count = (int(text) for text in line.split())
+        if first <= number < first + count:
+            return True
+    return False
+
+
+def _restore_signals() -> None:
+    """Python ignores these, and what is ignored stays so across exec."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+
+
+if __name__ == "__main__":
+    main()

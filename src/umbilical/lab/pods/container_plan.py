@@ -1,0 +1,69 @@
+"""All that `container_init` is told: what the container's file system is made of, who it runs as, what it runs.
+
+Made by the runner, handed over as JSON on standard input: variables may hold secrets, and arguments are for all to see.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class Part(Enum):
+    """What can be laid into a root."""
+
+    BIND = "bind"
+    MEMORY = "memory"
+    """A fresh tmpfs."""
+    DIRECTORY = "directory"
+    FILE = "file"
+    LINK = "link"
+
+
+@dataclass(frozen=True)
+class Piece:
+    part: Part
+    target: str
+    """In the container."""
+    source: str = ""
+    """BIND: a path on the node. FILE: the text. LINK: where it leads."""
+    mode: int = 0o755
+    is_read_only: bool = False
+    is_optional: bool = False
+    """A source that is not there is passed over."""
+
+
+@dataclass(frozen=True)
+class ContainerPlan:
+    root: str
+    """An empty directory of the node; what is mounted on it is seen by the container alone."""
+    pieces: tuple[Piece, ...]
+    command: tuple[str, ...]
+    working_directory: str = "/"
+    environment: dict[str, str] = field(default_factory=dict)
+    network: str | None = None
+    """The file of a network namespace; None: the node's."""
+    hostname: str | None = None
+    """None: the node's."""
+    root_is_read_only: bool = False
+    user: int = 0
+    group: int = 0
+    groups: tuple[int, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    may_gain_privileges: bool = True
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self), default=_plain).encode()
+
+
+def from_json(content: bytes) -> ContainerPlan:
+    fields: dict[str, Any] = json.loads(content)
+    pieces = tuple(Piece(**{**piece, "part": Part(piece["part"])}) for piece in fields.pop("pieces"))
+    tuples: dict[str, Any] = {key: tuple(fields.pop(key)) for key in ("command", "groups", "capabilities")}
+    return ContainerPlan(pieces=pieces, **tuples, **fields)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Part):
+        return value.value
+    raise TypeError(type(value).__name__)

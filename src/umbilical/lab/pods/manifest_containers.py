@@ -1,0 +1,194 @@
+"""Containers of a manifest: command, variables, mounts, privileges, probes."""
+
+import posixpath
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from umbilical.lab.pods.errors import PodError
+from umbilical.lab.pods.fields import Fields
+from umbilical.lab.pods.spec import (
+    AllOf,
+    Container,
+    Execute,
+    FieldOf,
+    HttpGet,
+    KeyOf,
+    Kind,
+    Mount,
+    Probe,
+    Security,
+    TcpSocket,
+    Variable,
+)
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def containers(spec: Fields, key: str, pod_security: Fields | None) -> tuple[Container, ...]:
+    return tuple(_container(fields, pod_security) for fields in spec.children(key))
+
+
+def names_are_unique(parent: Fields, key: str, names: Sequence[str]) -> None:
+    if len(set(names)) != len(names):
+        raise parent.wrong(key, "two of them have the same name")
+
+
+def _container(fields: Fields, pod_security: Fields | None) -> Container:
+    for key in ("restartPolicy", "lifecycle"):
+        if key in fields:
+            raise fields.wrong(key, "the process runner has no such thing")
+    return Container(
+        name=fields.name("name"),
+        image=fields.text("image"),
+        command=fields.texts("command"),
+        arguments=fields.texts("args"),
+        working_directory=_absolute(fields, "workingDir", "/"),
+        variables=tuple(_variable(each) for each in fields.children("env")),
+        variables_from=tuple(_variables_from(each) for each in fields.children("envFrom")),
+        ports=tuple(
+            (each.text("name"), _port_number(each, "containerPort"))
+            for each in fields.children("ports")
+            if "name" in each
+        ),
+        mounts=_mounts(fields),
+        security=_security(pod_security, fields.child("securityContext")),
+        liveness=_probe(fields.child("livenessProbe")),
+        readiness=_probe(fields.child("readinessProbe")),
+        startup=_probe(fields.child("startupProbe")),
+        log_ends_message=fields.text("terminationMessagePolicy", "File") == "FallbackToLogsOnError",
+    )
+
+
+def _variable(fields: Fields) -> Variable:
+    name = fields.text("name")
+    if not name or "=" in name:
+        raise fields.wrong("name", f"{name!r} is no name of a variable")
+    source = fields.child("valueFrom")
+    return Variable(name, fields.text("value", "") if source is None else _value_from(source))
+
+
+def _value_from(source: Fields) -> KeyOf | FieldOf:
+    for key, kind in (("secretKeyRef", Kind.SECRET), ("configMapKeyRef", Kind.CONFIG_MAP)):
+        if (fields := source.child(key)) is not None:
+            return KeyOf(kind, fields.name("name"), fields.text("key"), fields.flag("optional"))
+    if (fields := source.child("fieldRef")) is not None:
+        return FieldOf(fields.text("fieldPath"))
+    raise _unsupported(source, "a value")
+
+
+def _variables_from(fields: Fields) -> AllOf:
+    prefix = fields.text("prefix", "")
+    for key, kind in (("secretRef", Kind.SECRET), ("configMapRef", Kind.CONFIG_MAP)):
+        if (source := fields.child(key)) is not None:
+            return AllOf(kind, source.name("name"), prefix, source.flag("optional"))
+    raise _unsupported(fields, "variables")
+
+
+def _unsupported(fields: Fields, noun: str) -> PodError:
+    return PodError(
+        "UMB831",
+        f"{fields.path} cannot be used",
+        f"the process runner takes {noun} from Secrets, ConfigMaps and the pod's own fields only",
+        "write the value into the manifest, or run it under the real kubelet: lab up --runner kubelet",
+    )
+
+
+def _mounts(fields: Fields) -> tuple[Mount, ...]:
+    found = []
+    for each in fields.children("volumeMounts"):
+        if "subPathExpr" in each:
+            raise each.wrong("subPathExpr", "the process runner has no such thing")
+        below = each.text("subPath", "")
+        if below and (below.startswith("/") or ".." in below.split("/")):
+            raise each.wrong("subPath", f"{below!r} leads out of the volume")
+        found.append(Mount(each.text("name"), _absolute(each, "mountPath"), each.flag("readOnly"), below))
+    names_are_unique(fields, "volumeMounts", [mount.path for mount in found])
+    return tuple(found)
+
+
+def _absolute(fields: Fields, key: str, default: str | None = None) -> str:
+    path = fields.text(key, default) or (default or "")
+    if not path.startswith("/") or ".." in path.split("/"):
+        raise fields.wrong(key, f"{path!r} is no absolute path")
+    # Two leading slashes survive normpath, by a rule of POSIX that nobody means here.
+    return "/" + posixpath.normpath(path).lstrip("/")
+
+
+def _security(pod: Fields | None, own: Fields | None) -> Security:
+    """The container's word counts before the pod's, field by field."""
+    layers = [fields for fields in (own, pod) if fields is not None]
+    user, group = (
+        next((fields.optional_number(key) for fields in layers if key in fields), None)
+        for key in ("runAsUser", "runAsGroup")
+    )
+    refuses_root = next((fields.flag("runAsNonRoot") for fields in layers if "runAsNonRoot" in fields), False)
+    if own is None:
+        return Security(user=user, group=group, refuses_root=refuses_root)
+    capabilities = own.child("capabilities")
+    return Security(
+        user=user,
+        group=group,
+        refuses_root=refuses_root,
+        root_is_read_only=own.flag("readOnlyRootFilesystem"),
+        may_gain_privileges=own.flag("allowPrivilegeEscalation", default=True),
+        is_privileged=own.flag("privileged"),
+        added=capabilities.texts("add") if capabilities else (),
+        dropped=capabilities.texts("drop") if capabilities else (),
+    )
+
+
+def _probe(fields: Fields | None) -> Probe | None:
+    if fields is None:
+        return None
+    return Probe(
+        action=_action(fields),
+        initial_delay_seconds=fields.number("initialDelaySeconds", 0),
+        period_seconds=fields.number("periodSeconds", 10) or 10,
+        timeout_seconds=fields.number("timeoutSeconds", 1) or 1,
+        success_threshold=fields.number("successThreshold", 1) or 1,
+        failure_threshold=fields.number("failureThreshold", 3) or 3,
+    )
+
+
+def _action(fields: Fields) -> HttpGet | TcpSocket | Execute:
+    if (action := fields.child("httpGet")) is not None:
+        return HttpGet(
+            port=_port(action),
+            path=_request_path(action),
+            host=action.text("host", "") or None,
+            is_tls=action.text("scheme", "HTTP").upper() == "HTTPS",
+            headers=tuple(_header(each) for each in action.children("httpHeaders")),
+        )
+    if (action := fields.child("tcpSocket")) is not None:
+        return TcpSocket(_port(action), action.text("host", "") or None)
+    if (action := fields.child("exec")) is not None:
+        return Execute(action.texts("command"))
+    raise fields.wrong("httpGet", "the process runner knows probes by httpGet, tcpSocket and exec")
+
+
+def _request_path(fields: Fields) -> str:
+    path = fields.text("path", "/") or "/"
+    if not path.isascii() or not path.isprintable() or " " in path:
+        raise fields.wrong("path", f"{path!r} is no path of a URL")
+    return path if path.startswith("/") else f"/{path}"
+
+
+def _header(fields: Fields) -> tuple[str, str]:
+    name, value = fields.text("name"), fields.text("value", "")
+    if not _TOKEN.fullmatch(name) or not value.isprintable() or not value.isascii():
+        raise fields.wrong("name", f"{name!r} with its value is no HTTP header")
+    return name, value
+
+
+def _port(fields: Fields) -> int | str:
+    if isinstance(fields.raw("port"), str):
+        return fields.text("port")
+    return _port_number(fields, "port")
+
+
+def _port_number(fields: Fields, key: str) -> int:
+    number = fields.number(key, 0, 0, 65535)
+    if not number:
+        raise fields.wrong(key, "a port from 1 to 65535 is needed here")
+    return number

@@ -1,0 +1,87 @@
+"""Networks of pods: a namespace with an address of the node's own range each, joined to the node's bridge."""
+
+import asyncio
+import hashlib
+import ipaddress
+from pathlib import Path
+
+from umbilical.lab.pods.errors import Waiting
+from umbilical.lab.pods.node import IpNetwork, Node
+from umbilical.lab.pods.spec import Pod
+
+IpInterface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+
+
+class AddressPool:
+    """Addresses of the pods on one node. The first of each network is the node's own."""
+
+    def __init__(self, networks: tuple[IpNetwork, ...]) -> None:
+        self._networks = networks
+        self._taken: dict[str, int] = {}
+
+    @property
+    def gateways(self) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+        return [network[1] for network in self._networks]
+
+    def take(self, uid: str) -> list[IpInterface]:
+        """Give the pod the lowest host number that is free, the same in every family.
+
+        Raises:
+            Waiting: UMB835, there is none.
+        """
+        if not self._networks:
+            raise _no_address("this node has no pod network; only pods with hostNetwork run here")
+        taken = set(self._taken.values())
+        # The last address of an IPv4 network is its broadcast.
+        last = min(network.num_addresses for network in self._networks) - 2
+        number = next((number for number in range(2, last + 1) if number not in taken), None)
+        if number is None:
+            raise _no_address(f"all of {', '.join(map(str, self._networks))} are taken")
+        self._taken[uid] = number
+        return [ipaddress.ip_interface(f"{network[number]}/{network.prefixlen}") for network in self._networks]
+
+    def give_back(self, uid: str) -> None:
+        self._taken.pop(uid, None)
+
+
+class PodNetworks:
+    def __init__(self, node: Node) -> None:
+        self._folder = node.folders.networks
+        self._pool = AddressPool(node.pod_networks)
+
+    async def attach(self, pod: Pod) -> tuple[Path, tuple[str, ...]]:
+        """Make the pod's network; return the namespace's file and the addresses.
+
+        Raises:
+            Waiting: UMB835.
+        """
+        # Here, since a pod in the node's network needs none of it, and netlink takes a while to import.
+        from umbilical.lab import pod_network
+
+        interfaces = self._pool.take(pod.uid)
+        path = self._folder / pod.uid
+        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            await asyncio.to_thread(pod_network.attach, path, link_name(pod.uid), interfaces, self._pool.gateways)
+        except BaseException:
+            self._pool.give_back(pod.uid)
+            raise
+        return path, tuple(str(interface.ip) for interface in interfaces)
+
+    async def detach(self, pod: Pod) -> None:
+        from umbilical.lab import pod_network
+
+        path = self._folder / pod.uid
+        if path.exists():
+            await asyncio.to_thread(pod_network.detach, path)
+        self._pool.give_back(pod.uid)
+
+
+def link_name(uid: str) -> str:
+    """Name the node's end of a pod's link; the kernel takes 15 letters."""
+    return f"veth{hashlib.sha256(uid.encode()).hexdigest()[:10]}"
+
+
+def _no_address(why: str) -> Waiting:
+    remedy = "delete pods that are not needed, or make a lab with a larger --pod-network"
+    return Waiting("UMB835", "the pod gets no address", why, remedy, "ContainerCreating")

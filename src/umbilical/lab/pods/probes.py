@@ -1,0 +1,121 @@
+"""One probe, asked once: does the container answer? TLS certificates are not checked, as the kubelet does not."""
+
+import asyncio
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from umbilical.lab.pods.spec import Execute, HttpGet, Probe, TcpSocket
+
+USER_AGENT: Final = "kube-probe/umbilical"
+# A status line and a few headers; the body is nobody's business.
+MAX_HEAD: Final = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a probe finds its container."""
+
+    address: str
+    ports: Mapping[str, int]
+    enter: tuple[str, ...] = ()
+    """The command that brings another one into the container."""
+    environment: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    is_good: bool
+    text: str
+
+
+async def ask(probe: Probe, target: Target) -> Answer:
+    """Ask once, within the probe's own time limit. Whatever goes wrong is an answer, too."""
+    try:
+        async with asyncio.timeout(probe.timeout_seconds):
+            return await _ask(probe.action, target)
+    except TimeoutError:
+        return Answer(False, f"no answer within {probe.timeout_seconds} s")
+    except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        return Answer(False, str(error) or type(error).__name__)
+
+
+async def _ask(action: HttpGet | TcpSocket | Execute, target: Target) -> Answer:
+    if isinstance(action, HttpGet):
+        return await _http(action, target)
+    if isinstance(action, TcpSocket):
+        return await _tcp(action, target)
+    return await _execute(action, target)
+
+
+async def _http(action: HttpGet, target: Target) -> Answer:
+    host, port = action.host or target.address, _number(action.port, target)
+    reader, writer = await asyncio.open_connection(host, port, ssl=_any_certificate() if action.is_tls else None)
+    try:
+        writer.write(_request(action, host, port))
+        await writer.drain()
+        line = await reader.readuntil(b"\n")
+    finally:
+        # Abort: a TLS peer that never says goodbye must not hold a probe up.
+        writer.transport.abort()
+    return _judge(line)
+
+
+def _request(action: HttpGet, host: str, port: int) -> bytes:
+    shown = f"[{host}]" if ":" in host else host
+    headers = {"Host": f"{shown}:{port}", "User-Agent": USER_AGENT, "Accept": "*/*", "Connection": "close"}
+    own = dict(action.headers)
+    lines = [f"{name}: {value}" for name, value in {**headers, **own}.items()]
+    return "\r\n".join([f"GET {action.path} HTTP/1.1", *lines, "", ""]).encode()
+
+
+def _judge(line: bytes) -> Answer:
+    words = line.decode("latin-1").split()
+    if len(words) < 2 or not words[0].startswith("HTTP/") or not words[1].isdigit():
+        return Answer(False, "the answer is no HTTP")
+    status = int(words[1])
+    return Answer(200 <= status < 400, f"HTTP probe answered with statuscode: {status}")
+
+
+def _any_certificate() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def _tcp(action: TcpSocket, target: Target) -> Answer:
+    _, writer = await asyncio.open_connection(action.host or target.address, _number(action.port, target))
+    writer.transport.abort()
+    return Answer(True, "connected")
+
+
+async def _execute(action: Execute, target: Target) -> Answer:
+    process = await asyncio.create_subprocess_exec(
+        *target.enter,
+        *action.command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=dict(target.environment or os.environ),
+        start_new_session=True,
+    )
+    try:
+        output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    text = output.decode(errors="replace").strip()[:200]
+    return Answer(process.returncode == 0, text or f"exit code {process.returncode}")
+
+
+def _number(port: int | str, target: Target) -> int:
+    if isinstance(port, int):
+        return port
+    if port in target.ports:
+        return target.ports[port]
+    if port.isdigit():
+        return int(port)
+    raise ValueError(f"the container has no port named {port!r}")

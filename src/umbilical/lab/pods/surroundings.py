@@ -1,0 +1,177 @@
+"""What the containers of one pod share, and the plan that each of them is started by."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from umbilical.lab.images import Image
+from umbilical.lab.pods import container_root
+from umbilical.lab.pods.container_plan import ContainerPlan
+from umbilical.lab.pods.environment import expand, expand_all, pod_field
+from umbilical.lab.pods.errors import PodError, Waiting
+from umbilical.lab.pods.node import Node, Sources
+from umbilical.lab.pods.spec import AllOf, Container, FieldOf, KeyOf, Kind, Pod, Security
+
+# What containerd leaves to a container that asks for nothing (oci/spec.go, defaultUnixCaps).
+DEFAULT_CAPABILITIES: Final = (
+    *("CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP", "SETPCAP"),
+    *("NET_BIND_SERVICE", "SYS_CHROOT", "KILL", "AUDIT_WRITE"),
+)
+
+
+@dataclass
+class Surroundings:
+    node: Node
+    pod: Pod
+    sources: Sources
+    grace_seconds: float
+    """Between SIGTERM and SIGKILL; who deletes a pod may shorten it."""
+    volumes: Mapping[str, Path]
+    addresses: tuple[str, ...] = ()
+    network: Path | None = None
+    """None: the node's."""
+
+    @property
+    def files(self) -> Path:
+        return self.node.folders.pod_files(self.pod)
+
+    def termination_log(self, container: Container) -> Path:
+        return self.files / "termination" / container.name
+
+    def log(self, container: Container, run: int) -> Path:
+        return self.node.folders.pod_logs(self.pod) / container.name / f"{run}.log"
+
+    async def plan(self, container: Container) -> ContainerPlan:
+        """Say how to start a container.
+
+        Raises:
+            Waiting: UMB834 or UMB836, something that it needs is not there yet.
+            PodError: UMB831.
+        """
+        image = _image(self.node, container)
+        user, group = identity(container.security, image)
+        variables = await self._variables(container, image)
+        files = {f"/etc/{name}": str(self.files / "etc" / name) for name in ("hosts", "hostname", "resolv.conf")}
+        places = {name: str(path) for name, path in self.volumes.items()}
+        log = str(self.termination_log(container))
+        return ContainerPlan(
+            root=str(self.node.folders.container_root),
+            pieces=container_root.pieces(image, container, places, files, log),
+            command=_command(container, image, variables),
+            working_directory=container.working_directory,
+            environment=variables,
+            network=None if self.network is None else str(self.network),
+            hostname=None if self.pod.uses_node_network else hostname(self.pod),
+            root_is_read_only=container.security.root_is_read_only,
+            user=user,
+            group=group,
+            groups=self._groups(),
+            capabilities=capabilities(container.security),
+            may_gain_privileges=container.security.may_gain_privileges,
+        )
+
+    def _groups(self) -> tuple[int, ...]:
+        own = () if self.pod.group_of_files is None else (self.pod.group_of_files,)
+        return (*own, *self.pod.more_groups)
+
+    async def _variables(self, container: Container, image: Image) -> dict[str, str]:
+        own_name = self.node.name if self.pod.uses_node_network else hostname(self.pod)
+        found = {**image.environment, "HOME": "/root", "HOSTNAME": own_name}
+        for source in container.variables_from:
+            found |= await self._all(source)
+        for variable in container.variables:
+            value = variable.value
+            if isinstance(value, FieldOf):
+                found[variable.name] = pod_field(
+                    self.pod, value.path, self.node.name, self.node.address, self.addresses
+                )
+            elif isinstance(value, KeyOf):
+                text = await self._key(value)
+                found |= {} if text is None else {variable.name: text}
+            else:
+                found[variable.name] = expand(value, found)
+        return found
+
+    async def _all(self, source: AllOf) -> dict[str, str]:
+        values = await self._values(source.kind, source.name, is_optional=source.is_optional)
+        return {f"{source.prefix}{key}": _text(value) for key, value in values.items()}
+
+    async def _key(self, wanted: KeyOf) -> str | None:
+        values = await self._values(wanted.kind, wanted.name, is_optional=wanted.is_optional)
+        if wanted.key in values:
+            return _text(values[wanted.key])
+        if wanted.is_optional:
+            return None
+        raise _no_configuration(f"couldn't find key {wanted.key} in {wanted.kind.value} {wanted.name}")
+
+    async def _values(self, kind: Kind, name: str, *, is_optional: bool) -> Mapping[str, bytes]:
+        values = await self.sources.values(kind, self.pod.namespace, name)
+        if values is None and not is_optional:
+            raise _no_configuration(f"{kind.value.lower()} {name!r} not found")
+        return values or {}
+
+
+def hostname(pod: Pod) -> str:
+    # The kernel takes 64 bytes; the kubelet cuts at 63.
+    return (pod.hostname or pod.name)[:63]
+
+
+def identity(security: Security, image: Image) -> tuple[int, int]:
+    """Return user and group.
+
+    Raises:
+        Waiting: it would be root, and the pod refuses that.
+    """
+    user = image.user[0] if security.user is None else security.user
+    if user == 0 and security.refuses_root:
+        raise _no_configuration("container has runAsNonRoot and image will run as root")
+    # The image's group belongs to the image's user; another user without a group of its own has root's.
+    group = image.user[1] if security.user is None else 0
+    return user, group if security.group is None else security.group
+
+
+def capabilities(security: Security) -> tuple[str, ...]:
+    if security.is_privileged:
+        from umbilical.host.namespaces import CAPABILITIES
+
+        return CAPABILITIES
+    added, dropped = (
+        {name.upper().removeprefix("CAP_") for name in names} for names in (security.added, security.dropped)
+    )
+    base = () if "ALL" in dropped else DEFAULT_CAPABILITIES
+    return tuple(name for name in dict.fromkeys((*base, *sorted(added))) if name in added or name not in dropped)
+
+
+def _image(node: Node, container: Container) -> Image:
+    image = node.images.get(container.image)
+    if image is None:
+        raise Waiting(
+            "UMB836",
+            f"Container image {container.image!r} is not present with pull policy of Never",
+            f"this lab has {', '.join(sorted(node.images)) or 'none'}",
+            "name one of these in the manifest",
+            "ErrImageNeverPull",
+        )
+    return image
+
+
+def _command(container: Container, image: Image, variables: Mapping[str, str]) -> tuple[str, ...]:
+    command = container.command
+    if not command:
+        programs = [*image.programs, *image.modules]
+        if len(programs) != 1:
+            why = f"{container.image} holds {', '.join(programs)}, and the manifest does not say which"
+            raise PodError("UMB832", f"container {container.name} has no command", why, "give it a command")
+        command = (programs[0],)
+    return (*expand_all(command, variables), *expand_all(container.arguments, variables))
+
+
+def _text(value: bytes) -> str:
+    # The kernel ends a variable at the first NUL.
+    return value.decode(errors="replace").partition("\0")[0]
+
+
+def _no_configuration(why: str) -> Waiting:
+    remedy = "create or correct it; the container starts by itself then"
+    return Waiting("UMB834", "a container cannot be configured", why, remedy, "CreateContainerConfigError")

@@ -1,0 +1,136 @@
+"""Pods as processes: fulfils `Runner` by a podrunner on the node, and reads what that one writes down."""
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from umbilical.lab import images
+from umbilical.lab.errors import LabError
+from umbilical.lab.runner import ContainerStatus, PodStatus, RunnerKind
+from umbilical.lab.topology import Node, Role
+
+if TYPE_CHECKING:
+    from umbilical.lab.lab import Lab
+
+NAME: Final = "podrunner"
+"""As a process of the lab: `lab.log(node, NAME)` is its log."""
+IMAGES_FILE: Final = "/etc/umbilical/images.json"
+STATUS_FILE: Final = "/run/podrunner/status.json"
+LOGS: Final = "var/log/pods"
+# kubeadm's and OpenShift's.
+ROLE_LABELS: Final = {
+    Role.BOOTSTRAP: (),
+    Role.MASTER: ("node-role.kubernetes.io/control-plane=", "node-role.kubernetes.io/master="),
+    Role.WORKER: ("node-role.kubernetes.io/worker=",),
+}
+
+
+class ProcessRunner:
+    @property
+    def kind(self) -> RunnerKind:
+        return RunnerKind.PROCESS
+
+    def start(self, lab: "Lab", node: str, kubeconfig: str | None) -> None:
+        """Begin to run pods on a node; one that runs there already is replaced, and its pods begin anew."""
+        self.stop(lab, node)
+        binaries = {name: Path(path) for name, path in lab.state.binaries.items()}
+        lab.write(node, IMAGES_FILE, images.to_json(images.lab_images(binaries)), 0o644)
+        lab.start(node, NAME, command(lab.topology.node(node), kubeconfig))
+
+    def stop(self, lab: "Lab", node: str) -> None:
+        """Stop the runner and its pods; none there is fine."""
+        for process in lab.processes():
+            if (process.node, process.name) == (node, NAME) and process.exit_code is None:
+                lab.stop(node, NAME)
+        if lab.exists(node, STATUS_FILE):
+            # It tells of pods that are gone.
+            lab.remove(node, STATUS_FILE)
+
+    def pods(self, lab: "Lab", node: str) -> list[PodStatus]:
+        if not lab.exists(node, STATUS_FILE):
+            return []
+        return parse_status(lab.read(node, STATUS_FILE))
+
+    def signal(self, lab: "Lab", node: str, pod: str, container: str, number: signal.Signals) -> None:
+        """Send a signal to the first process of a container.
+
+        Raises:
+            LabError: UMB837, no such container runs on the node.
+        """
+        pid = self._running(lab, node, pod, container)
+        # By the shell, which has it built in: a node has whatever the machine has.
+        script = 'kill -s "$1" "$2"'
+        lab.exec(node, ["sh", "-c", script, "sh", number.name.removeprefix("SIG"), str(pid)]).check()
+
+    def logs(self, lab: "Lab", node: str, pod: str, container: str) -> str:
+        """Return all that the container printed, also that of pods of the name which are gone, oldest first."""
+        folder = lab.directory.node_root(lab.topology.node(node).name) / LOGS
+        files = [path for path in folder.glob(f"*/{container}/*.log") if _is_of(path.parent.parent.name, pod)]
+        files.sort(key=lambda path: (path.stat().st_mtime_ns, int(path.stem) if path.stem.isdigit() else 0))
+        return "".join(path.read_text(errors="replace") for path in files)
+
+    def _running(self, lab: "Lab", node: str, pod: str, container: str) -> int:
+        pods = [status for status in self.pods(lab, node) if is_called(status.name, pod)]
+        for status in pods:
+            for each in status.containers:
+                if each.name == container and each.pid is not None:
+                    return each.pid
+        known = ", ".join(f"{status.name} ({', '.join(each.name for each in status.containers)})" for status in pods)
+        raise LabError(
+            "UMB837",
+            f"no container {container} of a pod {pod} runs on {node}",
+            f"there is {known}, not running" if known else "there is no such pod",
+            f"look at the runner's log: {lab.directory.log_file(node, NAME)}",
+        )
+
+
+def command(node: Node, kubeconfig: str | None) -> list[str]:
+    """Say how the runner of a node is started there."""
+    addresses = [str(interface.ip) for interface in node.addresses]
+    own = [sys.executable, "-P", "-m", "umbilical.lab.podrunner", "--node", node.name, "--images", IMAGES_FILE]
+    networks = ["--pod-networks", *map(str, node.pod_networks)] if node.pod_networks else []
+    api = ["--kubeconfig", kubeconfig] if kubeconfig is not None else []
+    return [*own, "--node-ip", *addresses, *networks, "--labels", *ROLE_LABELS[node.role], *api]
+
+
+def is_called(name: str, wanted: str) -> bool:
+    """Tell whether a pod has this name, or begins with it before a generated suffix."""
+    return name == wanted or name.startswith(f"{wanted}-")
+
+
+def parse_status(content: bytes) -> list[PodStatus]:
+    """Read the runner's report.
+
+    Raises:
+        LabError: UMB838.
+    """
+    try:
+        report = json.loads(content)
+        return [_pod(report["node"], entry) for entry in report["pods"]]
+    except (ValueError, KeyError, TypeError) as error:
+        why = f"{type(error).__name__}: {error}"
+        remedy = f"read the log of {NAME} on the node"
+        raise LabError("UMB838", "the report of the runner cannot be read", why, remedy) from None
+
+
+def _pod(node: str, entry: dict[str, Any]) -> PodStatus:
+    containers = tuple(
+        ContainerStatus(
+            name=each["name"],
+            image=each["image"],
+            pid=each["pid"],
+            restarts=each["restarts"],
+            is_ready=each["ready"],
+            last_exit=each["last_exit"],
+        )
+        for each in entry["containers"]
+    )
+    return PodStatus(entry["namespace"], entry["name"], node, entry["address"], containers)
+
+
+def _is_of(folder: str, pod: str) -> bool:
+    """The folder of a pod's logs is NAMESPACE_NAME_UID; neither of these has an underscore."""
+    parts = folder.split("_")
+    return len(parts) == 3 and is_called(parts[1], pod)
