@@ -1,0 +1,167 @@
+"""Links, addresses and routes of one network namespace, by pyroute2: the only module that knows it.
+
+Its own `NetNS` forks a process for every namespace; here a thread that has entered it opens the socket instead, which
+costs a few milliseconds. A veth pair is made with one end already where it belongs, so it appears nowhere else.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from umbilical.host import namespaces
+from umbilical.lab.errors import LabError
+from umbilical.lab.topology import IpAddress, IpInterface, IpNetwork
+
+Result = TypeVar("Result")
+# linux/if_addr.h: skip duplicate address detection. The address would be unusable for a second otherwise.
+IFA_F_NODAD: Final = 2
+# linux/if.h: IFNAMSIZ less the closing zero.
+NAME_LENGTH: Final = 15
+RT_TABLE_MAIN: Final = 254
+
+
+@dataclass(frozen=True)
+class Link:
+    index: int
+    name: str
+    is_up: bool
+    has_carrier: bool
+    """Whether the other end is up too."""
+
+
+class Netlink:
+    """A conversation with the kernel about the namespace of the thread that opened it."""
+
+    def __init__(self) -> None:
+        # Not at the top: it takes a quarter of a second, and most commands of ours never need it.
+        from pyroute2 import IPRoute  # type: ignore[import-untyped]
+
+        self._route: Any = IPRoute()
+
+    def __enter__(self) -> "Netlink":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._route.close()
+
+    def links(self) -> list[Link]:
+        return [
+            Link(link["index"], link.get("ifname"), link["state"] == "up", bool(link.get("carrier")))
+            for link in self._route.get_links()
+        ]
+
+    def link(self, name: str) -> Link | None:
+        return next((link for link in self.links() if link.name == name), None)
+
+    def add_bridge(self, name: str, hardware_address: str | None = None) -> None:
+        """Make a bridge that forwards from its first moment and guesses nothing about multicast."""
+        own = {"address": hardware_address} if hardware_address else {}
+        with _told(f"make the bridge {name}"):
+            self._route.link(
+                "add", ifname=name, kind="bridge", br_stp_state=0, br_forward_delay=0, br_mcast_snooping=0, **own
+            )
+
+    def add_veth(self, name: str, peer: str, peer_namespace: Path) -> None:
+        """Join this namespace, by a link `name`, with another one, by `peer`."""
+        with _told(f"link {name} with {peer} of {peer_namespace.name}"):
+            descriptor = os.open(peer_namespace, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                self._route.link("add", ifname=name, kind="veth", peer={"ifname": peer, "net_ns_fd": descriptor})
+            finally:
+                os.close(descriptor)
+
+    def join_bridge(self, name: str, bridge: str) -> None:
+        with _told(f"join {name} to {bridge}"):
+            self._route.link("set", index=self._index(name), master=self._index(bridge))
+
+    def set_link(self, name: str, *, up: bool) -> None:
+        with _told(f"set {name} {'up' if up else 'down'}"):
+            self._route.link("set", index=self._index(name), state="up" if up else "down")
+
+    def delete_link(self, name: str) -> None:
+        """Remove a link; one that is gone, because its other end's namespace is, is fine."""
+        found = self.link(name)
+        if found is None:
+            return
+        with _told(f"remove {name}", and_is_fine=errno.ENODEV):
+            self._route.link("del", index=found.index)
+
+    def add_address(self, name: str, address: IpInterface) -> None:
+        flags = {"flags": IFA_F_NODAD} if address.version == 6 else {}
+        with _told(f"add {address} to {name}"):
+            self._route.addr(
+                "add", index=self._index(name), address=str(address.ip), prefixlen=address.network.prefixlen, **flags
+            )
+
+    def addresses(self, name: str) -> list[str]:
+        """Return what a link is called, `10.0.0.1/24`; link-local addresses are left out."""
+        entries = self._route.get_addr(index=self._index(name))
+        # 0 is the scope of addresses that are valid everywhere: linux/rtnetlink.h.
+        return [f"{entry.get('address')}/{entry['prefixlen']}" for entry in entries if entry["scope"] == 0]
+
+    def set_route(self, destination: IpNetwork, via: IpAddress) -> None:
+        """Send a network through a neighbour, whatever was said about it before."""
+        # An interface counts as an address in Python and is written with its width.
+        neighbour = str(via).partition("/")[0]
+        with _told(f"route {destination} via {neighbour}"):
+            self._route.route("replace", dst=str(destination), gateway=neighbour)
+
+    def delete_route(self, destination: IpNetwork) -> None:
+        """Forget a route; one that is not there is fine."""
+        with _told(f"remove the route to {destination}", and_is_fine=errno.ESRCH):
+            self._route.route("del", dst=str(destination))
+
+    def routes(self) -> dict[str, str]:
+        """Return the networks that are sent through a neighbour, with that neighbour."""
+        entries = [entry for entry in self._route.get_routes(table=RT_TABLE_MAIN) if entry.get("gateway")]
+        return {_destination(entry): entry.get("gateway") for entry in entries}
+
+    def _index(self, name: str) -> int:
+        found = self.link(name)
+        if found is None:
+            raise OSError(errno.ENODEV, f"{name}: {os.strerror(errno.ENODEV)}")
+        return found.index
+
+
+def inside(namespace: Path, call: Callable[[Netlink], Result]) -> Result:
+    """Talk with the kernel about another namespace."""
+
+    def converse() -> Result:
+        with Netlink() as netlink:
+            return call(netlink)
+
+    return namespaces.in_network(namespace, converse)
+
+
+def _destination(entry: Any) -> str:
+    anything = "0.0.0.0" if ":" not in entry.get("gateway") else "::"
+    return f"{entry.get('dst') or anything}/{entry['dst_len']}"
+
+
+@contextmanager
+def _told(what: str, and_is_fine: int | None = None) -> Iterator[None]:
+    """Say which step the kernel refused, and why."""
+    from pyroute2.netlink.exceptions import NetlinkError  # type: ignore[import-untyped]
+
+    try:
+        yield
+    except (NetlinkError, OSError) as error:
+        number = error.code if isinstance(error, NetlinkError) else error.errno
+        if number == and_is_fine:
+            return
+        raise LabError("UMB818", f"cannot {what}", os.strerror(number or 0), _remedy(number)) from error
+
+
+def _remedy(number: int | None) -> str:
+    if number == errno.EOPNOTSUPP:
+        return "load the kernel's modules: modprobe --all veth bridge nf_tables nft_masq nft_reject_inet"
+    if number in {errno.EPERM, errno.EACCES}:
+        return "run it in a network namespace of your own: `umbilical lab up` makes one"
+    return "run `umbilical lab down` and then `umbilical lab up`"

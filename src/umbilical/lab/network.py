@@ -1,0 +1,213 @@
+"""The wires of a lab: a switch, a link from it to every node, and the ways between the nodes' pods.
+
+Runs inside the keeper. Each node and the switch is a network namespace, held by a mount in the keeper's own mount
+namespace: when the keeper ends, all of it is gone. Nodes know the way to each other's pods; the bootstrap node does
+not, and its default route ends at the switch, which answers "network is unreachable".
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from umbilical.host import namespaces
+from umbilical.lab import nft
+from umbilical.lab.errors import LabError
+from umbilical.lab.netlink import Netlink, inside
+from umbilical.lab.topology import IpInterface, IpNetwork, Node, Topology
+
+SWITCH: Final = "switch"
+SWITCH_BRIDGE: Final = "switch0"
+MACHINE_LINK: Final = "machine0"
+POD_BRIDGE: Final = "pods0"
+POD_RULES: Final = "pods"
+TRANSIT_RULES: Final = "transit"
+# Locally administered. Fixed, since a bridge would otherwise take another one with every link that joins it.
+SWITCH_HARDWARE_ADDRESS: Final = "02:75:6d:62:00:01"
+DEFAULT_ROUTES: Final[Mapping[int, IpNetwork]] = {
+    4: ipaddress.ip_network("0.0.0.0/0"),
+    6: ipaddress.ip_network("::/0"),
+}
+SETTINGS: Final = Path("/proc/sys/net")
+# Written before there are links, so that `default` becomes theirs. Values of the host's namespace are partly inherited.
+COMMON_SETTINGS: Final = {
+    4: {"ipv4/conf/all/rp_filter": "0", "ipv4/conf/default/rp_filter": "0"},
+    # Without them a link's own address is tentative for a second, and nodes would listen to router advertisements.
+    6: {
+        "ipv6/conf/all/disable_ipv6": "0",
+        "ipv6/conf/default/disable_ipv6": "0",
+        "ipv6/conf/default/accept_dad": "0",
+        "ipv6/conf/default/dad_transmits": "0",
+        "ipv6/conf/default/accept_ra": "0",
+        "ipv6/conf/default/keep_addr_on_down": "1",
+    },
+}
+FORWARDING: Final = {4: {"ipv4/ip_forward": "1"}, 6: {"ipv6/conf/all/forwarding": "1"}}
+# Refusals are counted per second otherwise, and a dial that is not refused hangs.
+UNLIMITED_REFUSALS: Final = {4: {"ipv4/icmp_ratelimit": "0"}, 6: {"ipv6/icmp/ratelimit": "0"}}
+
+
+class LabNetwork:
+    """The namespaces of one lab, as files in `folder`."""
+
+    def __init__(self, topology: Topology, folder: Path) -> None:
+        self._topology = topology
+        self._folder = folder
+
+    def namespace(self, node: str) -> Path:
+        """Say which file holds a node's namespace.
+
+        Raises:
+            LabError: there is no such node.
+        """
+        return self._folder / self._topology.node(node).name
+
+    def build(self) -> None:
+        """Make all namespaces, links, addresses, routes and rules.
+
+        Raises:
+            LabError: the machine refuses something, or `nft` is missing; the latter before anything is made.
+        """
+        nft.program()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._create(self._folder / SWITCH, UNLIMITED_REFUSALS)
+        for node in self._topology.nodes:
+            self._create(self._folder / node.name, FORWARDING if node.pod_networks else {})
+        inside(self._folder / SWITCH, self._furnish_switch)
+        for node in self._topology.nodes:
+            self._furnish(node)
+
+    def set_link(self, node: str, up: bool) -> None:
+        """Cut or mend the cable of a node.
+
+        At the switch's end: the node keeps its addresses and routes and merely hears nothing any more.
+        """
+        port = _port(self._topology.node(node))
+        inside(self._folder / SWITCH, lambda netlink: netlink.set_link(port, up=up))
+
+    def set_default_route(self, node: str, present: bool) -> None:
+        """Give a node its way to the switch, or take it. Doing it twice is fine."""
+        change = self._add_default_routes if present else self._delete_default_routes
+        inside(self.namespace(node), change)
+
+    def add_rules(self, node: str, name: str, ruleset: str) -> None:
+        """Load the inside of a table (see `umbilical.lab.nft`) under a name, in place of what had that name.
+
+        Raises:
+            LabError: nft refuses it; nothing has changed then.
+        """
+        namespaces.in_network(self.namespace(node), lambda: nft.load(name, ruleset))
+
+    def remove_rules(self, node: str, name: str) -> None:
+        """Remove what `add_rules` loaded. Rules that are not there are fine."""
+        namespaces.in_network(self.namespace(node), lambda: nft.unload(name))
+
+    def describe(self) -> dict[str, object]:
+        """Say how things are now, as the kernel tells it, in values that JSON knows."""
+        nodes = {node.name: self._describe(node) for node in self._topology.nodes}
+        return {"switch": [str(gateway) for gateway in self._topology.gateways], "nodes": nodes}
+
+    def _create(self, path: Path, more: Mapping[int, Mapping[str, str]]) -> None:
+        try:
+            namespaces.create_network(path)
+        except OSError as error:
+            remedy = "run `umbilical lab down`, and see that you may make namespaces: sysctl user.max_net_namespaces"
+            why = error.strerror or str(error)
+            raise LabError("UMB818", f"cannot make the network namespace {path.name}", why, remedy) from error
+        namespaces.in_network(path, lambda: self._write_settings(more))
+        inside(path, lambda netlink: netlink.set_link("lo", up=True))
+
+    def _write_settings(self, more: Mapping[int, Mapping[str, str]]) -> None:
+        for version in self._topology.family.versions:
+            for name, value in {**COMMON_SETTINGS[version], **more.get(version, {})}.items():
+                _write_setting(name, value)
+
+    def _furnish_switch(self, netlink: Netlink) -> None:
+        netlink.add_bridge(SWITCH_BRIDGE, SWITCH_HARDWARE_ADDRESS)
+        netlink.set_link(SWITCH_BRIDGE, up=True)
+        for gateway in self._gateways():
+            netlink.add_address(SWITCH_BRIDGE, gateway)
+        for node in self._topology.nodes:
+            netlink.add_veth(_port(node), MACHINE_LINK, self._folder / node.name)
+            netlink.join_bridge(_port(node), SWITCH_BRIDGE)
+            netlink.set_link(_port(node), up=True)
+        nft.load(TRANSIT_RULES, nft.refuse_transit(SWITCH_HARDWARE_ADDRESS))
+
+    def _furnish(self, node: Node) -> None:
+        inside(self._folder / node.name, lambda netlink: self._furnish_node(netlink, node))
+
+    def _furnish_node(self, netlink: Netlink, node: Node) -> None:
+        netlink.set_link(MACHINE_LINK, up=True)
+        for address in node.addresses:
+            netlink.add_address(MACHINE_LINK, address)
+        self._add_default_routes(netlink)
+        if node.pod_networks:
+            self._furnish_pods(netlink, node)
+
+    def _furnish_pods(self, netlink: Netlink, node: Node) -> None:
+        netlink.add_bridge(POD_BRIDGE)
+        netlink.set_link(POD_BRIDGE, up=True)
+        for gateway in node.pod_gateways:
+            netlink.add_address(POD_BRIDGE, gateway)
+        for other in self._topology.nodes:
+            if other.name != node.name:
+                _route_to_pods(netlink, other)
+        nft.load(POD_RULES, nft.masquerade(node.pod_networks, self._topology.pod_networks, MACHINE_LINK))
+
+    def _gateways(self) -> list[IpInterface]:
+        networks = {network.version: network for network in self._topology.machine_networks}
+        return [
+            ipaddress.ip_interface(f"{gateway}/{networks[gateway.version].prefixlen}")
+            for gateway in self._topology.gateways
+        ]
+
+    def _add_default_routes(self, netlink: Netlink) -> None:
+        for gateway in self._topology.gateways:
+            netlink.set_route(DEFAULT_ROUTES[gateway.version], gateway)
+
+    def _delete_default_routes(self, netlink: Netlink) -> None:
+        for gateway in self._topology.gateways:
+            netlink.delete_route(DEFAULT_ROUTES[gateway.version])
+
+    def _describe(self, node: Node) -> dict[str, object]:
+        path = self._folder / node.name
+        seen = inside(path, _look)
+        rules = [name for name in namespaces.in_network(path, nft.loaded) if name != POD_RULES]
+        return {
+            "namespace": str(path),
+            "pod_networks": [str(network) for network in node.pod_networks],
+            **seen,
+            "rules": rules,
+        }
+
+
+def _port(node: Node) -> str:
+    """Name the switch's end of a node's link."""
+    return f"to-{node.name}"
+
+
+def _route_to_pods(netlink: Netlink, other: Node) -> None:
+    for network in other.pod_networks:
+        neighbour = next(address.ip for address in other.addresses if address.version == network.version)
+        netlink.set_route(network, neighbour)
+
+
+def _look(netlink: Netlink) -> dict[str, object]:
+    link = netlink.link(MACHINE_LINK)
+    defaults = {str(route) for route in DEFAULT_ROUTES.values()}
+    return {
+        "addresses": netlink.addresses(MACHINE_LINK),
+        "is_linked": link is not None and link.is_up and link.has_carrier,
+        "has_default_route": not defaults.isdisjoint(netlink.routes()),
+    }
+
+
+def _write_setting(name: str, value: str) -> None:
+    try:
+        (SETTINGS / name).write_text(value)
+    except OSError as error:
+        what = f"cannot set {name.replace('/', '.')} in a namespace of the lab"
+        remedy = (
+            "the kernel has no IPv6: give --family ipv4" if name.startswith("ipv6") else "see that /proc is writable"
+        )
+        raise LabError("UMB818", what, error.strerror or str(error), remedy) from error

@@ -1,0 +1,262 @@
+"""Real packets through a lab's networks, as root and as an ordinary user in a user namespace."""
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.support.lab_wires import Wires, dial, listen, talk
+from tests.support.worlds import SCRATCH, World, run_in
+
+from umbilical.host import namespaces
+from umbilical.host.namespaces import Kind
+from umbilical.lab.errors import LabError
+from umbilical.lab.network import LabNetwork
+from umbilical.lab.topology import Family, plan_topology
+
+pytestmark = [pytest.mark.root, pytest.mark.real("nft")]
+WORLDS = pytest.mark.parametrize("world", list(World), ids=lambda world: world.value)
+FAMILIES = pytest.mark.parametrize("family", list(Family), ids=lambda family: family.value)
+OUTSIDE = {4: "192.0.2.1", 6: "2001:db8::1"}
+
+
+@WORLDS
+@FAMILIES
+def test_nodes_reach_each_other_under_their_own_addresses(world: World, family: Family) -> None:
+    def body() -> None:
+        wires = Wires(family)
+        bootstrap, master = wires.node("bootstrap"), wires.node("master-0")
+        for version in wires.versions:
+            assert talk(bootstrap, master, version) == bootstrap.address(version)
+            assert talk(master, bootstrap, version) == master.address(version)
+
+    run_in(world, body)
+
+
+@WORLDS
+@FAMILIES
+def test_pods_reach_pods_of_any_node_under_their_own_addresses(world: World, family: Family) -> None:
+    def body() -> None:
+        wires = Wires(family)
+        here, beside, elsewhere = wires.pod("master-0"), wires.pod("master-0", 3), wires.pod("master-1")
+        for version in wires.versions:
+            assert talk(here, beside, version) == here.address(version)
+            assert talk(here, elsewhere, version) == here.address(version)
+            assert talk(elsewhere, here, version) == elsewhere.address(version)
+
+    run_in(world, body)
+
+
+@WORLDS
+@FAMILIES
+def test_pods_reach_machines_under_the_address_of_their_node(world: World, family: Family) -> None:
+    def body() -> None:
+        wires = Wires(family)
+        pod, node = wires.pod("master-0"), wires.node("master-0")
+        for version in wires.versions:
+            assert talk(pod, wires.node("bootstrap"), version) == node.address(version)
+            assert talk(pod, wires.node("master-1"), version) == node.address(version)
+
+    run_in(world, body)
+
+
+@WORLDS
+@FAMILIES
+def test_nodes_reach_pods_and_the_bootstrap_node_does_not(world: World, family: Family) -> None:
+    def body() -> None:
+        wires = Wires(family)
+        pod = wires.pod("master-0")
+        for version in wires.versions:
+            assert talk(wires.node("master-1"), pod, version) == wires.node("master-1").address(version)
+            talk(wires.node("master-0"), pod, version)
+            with listen(pod, version):
+                assert dial(wires.node("bootstrap"), pod.address(version)) == "Network is unreachable"
+
+    run_in(world, body)
+
+
+@WORLDS
+def test_the_bootstrap_node_is_refused_however_often_it_asks(world: World) -> None:
+    """A router's own refusals are limited to a few per second; the sixth dial would hang."""
+
+    def body() -> set[str]:
+        wires = Wires()
+        return {dial(wires.node("bootstrap"), "10.92.0.2") for _ in range(40)}
+
+    assert run_in(world, body) == {"Network is unreachable"}
+
+
+@WORLDS
+@FAMILIES
+def test_nobody_reaches_the_world_outside_the_lab(world: World, family: Family) -> None:
+    def body() -> None:
+        wires = Wires(family)
+        for place in (wires.node("bootstrap"), wires.node("master-0"), wires.pod("master-0")):
+            for version in wires.versions:
+                assert dial(place, OUTSIDE[version]) == "Network is unreachable"
+
+    run_in(world, body)
+
+
+@WORLDS
+def test_two_labs_with_the_same_addresses_do_not_hear_each_other(world: World) -> None:
+    def body() -> None:
+        one, other = Wires(folder="one"), Wires(folder="other")
+        pods = one.pod("master-0"), other.pod("master-0")
+        assert pods[0].addresses == pods[1].addresses
+        with listen(one.node("master-0"), 4):
+            assert dial(one.node("bootstrap"), "10.91.0.11") == "connected"
+            assert dial(other.node("bootstrap"), "10.91.0.11") == "Connection refused"
+        for wires, pod in zip((one, other), pods, strict=True):
+            assert talk(pod, wires.node("bootstrap"), 4) == "10.91.0.11"
+
+    run_in(world, body)
+
+
+def _ip(*words: str) -> str:
+    return subprocess.check_output(["ip", *words], timeout=30, text=True)
+
+
+def _surroundings() -> dict[str, object]:
+    """Everything of the namespace we are in that a lab could have changed."""
+    return {
+        "links": sorted(name for _, name in socket.if_nameindex()),
+        "routes": _ip("route", "show", "table", "all"),
+        "routes6": _ip("-6", "route", "show", "table", "all"),
+        "policies": _ip("rule"),
+        "addresses": _ip("-brief", "address"),
+        "rules": subprocess.check_output(["nft", "list", "ruleset"], timeout=30),
+        "forwarding": Path("/proc/sys/net/ipv4/ip_forward").read_text(),
+        "forwarding6": Path("/proc/sys/net/ipv6/conf/all/forwarding").read_text(),
+    }
+
+
+@pytest.mark.real("ip")
+def test_nothing_appears_in_the_namespace_of_the_host() -> None:
+    host = os.open("/proc/self/ns/net", os.O_RDONLY)
+
+    def body() -> None:
+        namespaces.enter(host, Kind.NETWORK)
+        before = _surroundings()
+        wires = Wires(Family.DUAL)
+        pod = wires.pod("master-0")
+        wires.network.set_link("master-0", up=False)
+        assert "lo" in before["links"]  # type: ignore[operator]
+        assert _surroundings() == before
+        assert dial(pod, "10.91.0.99", seconds=0.1) != "connected"
+
+    try:
+        run_in(World.ROOT, body)
+    finally:
+        os.close(host)
+
+
+@WORLDS
+@pytest.mark.real("ip")
+def test_nothing_appears_in_the_namespace_of_the_keeper(world: World) -> None:
+    def body() -> None:
+        before = _surroundings()
+        Wires(Family.DUAL).pod("master-0")
+        assert before["links"] == ["lo"]
+        assert _surroundings() == before
+
+    run_in(world, body)
+
+
+@WORLDS
+def test_no_descriptor_stays_open(world: World) -> None:
+    def body() -> None:
+        Wires(folder="first")
+        before = sorted(os.listdir("/proc/self/fd"))
+        Wires(folder="second").network.describe()
+        assert sorted(os.listdir("/proc/self/fd")) == before
+
+    run_in(world, body)
+
+
+@WORLDS
+def test_the_description_is_what_the_kernel_says(world: World) -> None:
+    def body() -> object:
+        wires = Wires(Family.DUAL, masters=1)
+        wires.network.set_link("bootstrap", up=False)
+        wires.network.set_default_route("master-0", present=False)
+        wires.network.add_rules("bootstrap", "empty", "")
+        return wires.network.describe()
+
+    assert run_in(world, body) == {
+        "switch": ["10.91.0.1", "fd91::1"],
+        "nodes": {
+            "bootstrap": {
+                "namespace": str(SCRATCH / "netns/bootstrap"),
+                "addresses": ["10.91.0.10/24", "fd91::10/64"],
+                "pod_networks": [],
+                "is_linked": False,
+                "has_default_route": True,
+                "rules": ["empty"],
+            },
+            "master-0": {
+                "namespace": str(SCRATCH / "netns/master-0"),
+                "addresses": ["10.91.0.11/24", "fd91::11/64"],
+                "pod_networks": ["10.92.0.0/24", "fd92::/64"],
+                "is_linked": True,
+                "has_default_route": False,
+                "rules": [],
+            },
+        },
+    }
+
+
+def test_a_node_that_is_not_there_is_named_with_its_nearest() -> None:
+    network = LabNetwork(plan_topology(), Path("/nowhere"))
+    with pytest.raises(LabError) as caught:
+        network.namespace("master-9")
+    assert caught.value.code == "UMB812"
+
+
+def test_without_nft_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr("umbilical.lab.nft.SYSTEM_FOLDERS", ())
+
+    def body() -> list[str]:
+        with pytest.raises(LabError) as caught:
+            LabNetwork(plan_topology(), SCRATCH / "netns").build()
+        assert caught.value.code == "UMB822"
+        assert caught.value.remedy == "install the package nftables"
+        return os.listdir(SCRATCH)
+
+    assert run_in(World.ROOT, body) == []
+
+
+def test_a_lab_where_one_stands_already_is_refused() -> None:
+    def body() -> str:
+        Wires()
+        with pytest.raises(LabError) as caught:
+            Wires()
+        return caught.value.brief
+
+    assert run_in(World.ROOT, body) == "UMB818 cannot make the network namespace switch: File exists"
+
+
+def test_a_machine_that_lets_us_make_no_more_namespaces_is_named() -> None:
+    def body() -> str:
+        Path("/proc/sys/user/max_net_namespaces").write_text("0")
+        with pytest.raises(LabError) as caught:
+            Wires()
+        assert "user.max_net_namespaces" in caught.value.remedy
+        return caught.value.brief
+
+    # Only in a user namespace is the limit its own.
+    said = run_in(World.ORDINARY, body)
+    assert said == "UMB818 cannot make the network namespace switch: unshare: No space left on device"
+
+
+def test_settings_that_cannot_be_written_are_named() -> None:
+    def body() -> str:
+        namespaces.bind("/proc/sys", "/proc/sys", is_read_only=True)
+        with pytest.raises(LabError) as caught:
+            Wires()
+        return caught.value.brief
+
+    said = run_in(World.ROOT, body)
+    assert said == "UMB818 cannot set ipv4.conf.all.rp_filter in a namespace of the lab: Read-only file system"
