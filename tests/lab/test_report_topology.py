@@ -82,3 +82,10 @@ def test_every_picture_can_be_drawn(picture: Picture) -> None:
 def test_a_large_lab_is_drawn_higher() -> None:
     many = tuple(f"worker-{number}" for number in range(20))
     assert set(many) <= set(_words(Picture(nodes=many)))
+
+
+def test_a_call_that_the_tunnel_loses_ends_at_a_cross_on_the_cords() -> None:
+    lost = replace(CARRIED, call=Call.UNREACHABLE)
+    # Socket, its tip, the cross.
+    assert _ways(lost, "unreachable") == 3
+    assert _ways(lost, "cord") == 6

@@ -45,8 +45,9 @@ def decisive(story: Story) -> list[Moment]:
 
 
 def _fuller(moment: Moment, later: Picture) -> Moment:
-    """Take the later picture of a turn, which knows more (the production call), unless agents are leaving in it."""
-    return replace(moment, picture=later) if len(later.agents) >= len(moment.picture.agents) else moment
+    """Take the later picture of a turn, which knows more (the production call), unless agents leave an answer's."""
+    is_leaving = len(later.agents) < len(moment.picture.agents)
+    return moment if is_leaving and moment.turn in _ANSWERS.values() else replace(moment, picture=later)
 
 
 def _turns(story: Story) -> Iterator[tuple[Turn, float, Picture]]:

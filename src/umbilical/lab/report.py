@@ -30,11 +30,16 @@ _STAND_IN_NOTICE: Final = (
     "<code>make demo-real</code>."
 )
 _CAPTIONS: Final = {
-    Turn.WITHOUT: "The bootstrap node has no route to the pod network. Its {caller} calls the webhook, and fails.",
+    Turn.WITHOUT: "The bootstrap node has no route to the pod network: its call to the webhook fails.",
     Turn.ALLOWED: "The same call enters the server by its socket, and one of the agents dials the pod.",
-    Turn.DENIED: "The webhook says no by its own word, and {caller} obeys.",
+    Turn.DENIED: "The webhook says no, by its own word.",
     Turn.BROKEN: "A fault is shown: the call does not reach the webhook.",
     Turn.CUT: "The tunnel is taken away, with its objects, files and ports.",
+}
+
+_PRODUCTION: Final = {
+    Turn.WITHOUT: "A production kube-apiserver on a master needs no tunnel.",
+    Turn.CUT: "Production goes on without it.",
 }
 
 
@@ -104,16 +109,15 @@ def _moments(story: Story, caller: str) -> Iterator[str]:
 
 
 def _figure(moment: Moment, story: Story, caller: str) -> str:
-    caption = f"<b>{escape(moment.turn.value)}</b>{escape(_caption(moment, caller))} {_where(moment, story)}"
+    caption = f"<b>{escape(moment.turn.value)}</b>{escape(_caption(moment))} {_where(moment, story)}"
     picture = topology(moment.picture, caller)
     return f"<figure>\n<figcaption>{caption}</figcaption>\n{picture}\n{_quote(moment)}</figure>"
 
 
-def _caption(moment: Moment, caller: str) -> str:
-    said = _CAPTIONS[moment.turn].format(caller=caller)
-    if moment.turn is Turn.CUT and moment.picture.production_call in (Call.ALLOWED, Call.DENIED):
-        said += " Production goes on without it."
-    return said
+def _caption(moment: Moment) -> str:
+    said = _CAPTIONS[moment.turn]
+    is_answered = moment.picture.production_call in (Call.ALLOWED, Call.DENIED)
+    return f"{said} {_PRODUCTION[moment.turn]}" if is_answered and moment.turn in _PRODUCTION else said
 
 
 def _where(moment: Moment, story: Story) -> str:

@@ -90,6 +90,7 @@ svg text { fill: var(--ink); }
 .way.tip.cord { fill: var(--cord); }
 .way.tip.allowed { fill: var(--good); }
 .way.tip.denied { fill: var(--no); }
+.way.tip.unreachable { fill: var(--bad); }
 ol.steps { list-style: none; margin: 0; padding: 0; border-top: 1px solid var(--rule); }
 ol.steps li { border-bottom: 1px solid var(--rule); }
 ol.steps li:target { background: var(--card); }
@@ -120,7 +121,11 @@ footer { margin-top: 48px; color: var(--faint); font-size: 13px; }
   main { max-width: none; padding: 0; }
   .moments { grid-template-columns: 1fr 1fr; gap: 12px; }
   figure, .wide, li { break-inside: avoid; }
-  h2 { break-after: avoid; }
+  h2, h2 + p { break-after: avoid; }
+  code, pre { font-size: 8.5pt; }
+  pre { margin-bottom: 8px; padding: 6px 10px; }
+  summary, .bare { padding: 5px 4px; }
+  h2 { margin-top: 30px; }
   .wide svg { min-width: 0; }
   details::details-content { content-visibility: visible; display: block; height: auto; }
 }

@@ -59,7 +59,7 @@ def _bootstrap(shown: Picture, caller: str, height: float) -> str:
         _chip(_BOOTSTRAP_LEFT + 12, bottom + 12, _CHIP_WIDTH, "server", shown.server, "server"),
     ]
     if shown.apiserver and shown.server:
-        style = f"way {shown.call.value}" if _is_carried(shown) else "way idle"
+        style = "way idle" if shown.call is Call.NONE else f"way {shown.call.value}"
         parts.append(line(middle, top + 42, middle, bottom + 5, style))
         parts.append(_tip(middle, bottom + 11, 90, style))
         parts.append(text(middle + 9, (top + bottom) / 2 + 32, "socket", "note"))
@@ -122,10 +122,16 @@ def _cords(shown: Picture, places: dict[str, float], height: float) -> str:
     many = "agent" if len(agents) == 1 else "agents"
     parts = [
         *cords,
+        _broken(start) if shown.call is Call.UNREACHABLE else "",
         _tip(_BOOTSTRAP_RIGHT - 11, start, 180, style),
         text(_BOOTSTRAP_RIGHT + 6, height - 4, f"{len(agents)} {many}, mutual TLS", "note cord"),
     ]
     return element("g", *parts)
+
+
+def _broken(y: float) -> str:
+    """A call went into the tunnel and did not come out."""
+    return path(_CROSS, "way unreachable", transform=f"translate({_BOOTSTRAP_RIGHT + 16:g} {y:g})")
 
 
 def _cord(y: float, start: float, style: str) -> str:
