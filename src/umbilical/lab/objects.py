@@ -1,0 +1,225 @@
+"""The Kubernetes objects around the lab's service: its pod, and what makes kube-apiserver ask it.
+
+The pod is bound to its node by name, so that it runs where the story says, whatever a scheduler would like.
+"""
+
+import base64
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from umbilical.assets.manifests.container import UNPRIVILEGED
+from umbilical.lab.images import UMBILICAL
+from umbilical.lab.service_answers import GROUP, LETTER_GROUP, VERDICT_LABEL, VERSION
+from umbilical.lab.topology import Role, Topology
+from umbilical.pki.authority import Authority
+from umbilical.pki.pem import KeyPair
+from umbilical.pki.profiles import KeyType, server_profile
+
+NAMESPACE: Final = "lab"
+NAME: Final = "lab-service"
+PORT: Final = 8443
+SERVICE_PORT: Final = 443
+WEBHOOK: Final = "verdict.lab.umbilical.dev"
+VALIDATE_PATH: Final = "/validate"
+CONVERT_PATH: Final = "/convert"
+WEBHOOK_SECONDS: Final = 5
+API_SERVICE: Final = f"{VERSION}.{GROUP}"
+LETTERS: Final = f"letters.{LETTER_GROUP}"
+LIFETIME: Final = timedelta(days=1)
+_MOUNT: Final = "/etc/lab-service"
+_LABELS: Final = {"app": NAME}
+# The image's user belongs to root's group, as everybody does on OpenShift, where an SCC would set an fsGroup too.
+_KEY_MODE: Final = 0o440
+
+
+@dataclass(frozen=True)
+class Service:
+    """The service on one node, with the authority by which kube-apiserver knows it."""
+
+    node: str
+    authority: bytes
+    pair: KeyPair
+
+    @property
+    def objects(self) -> tuple[dict[str, Any], ...]:
+        """In the order in which they need each other; kube-apiserver asks nothing of it yet."""
+        return (namespace(), service_account(), self.secret, self.pod, service())
+
+    @property
+    def secret(self) -> dict[str, Any]:
+        return {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": _metadata(),
+            "type": "Opaque",
+            "data": {"tls.crt": _base64(self.pair.certificate), "tls.key": _base64(self.pair.key)},
+        }
+
+    @property
+    def pod(self) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(), "spec": self.pod_spec}
+
+    @property
+    def pod_spec(self) -> dict[str, Any]:
+        return {
+            "nodeName": self.node,
+            # Not `default`: that one exists only when a controller has come round.
+            "serviceAccountName": NAME,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": 5,
+            "tolerations": [{"operator": "Exists"}],
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [_container(self.node)],
+            "volumes": [{"name": "pki", "secret": {"secretName": NAME, "defaultMode": _KEY_MODE}}],
+        }
+
+    @property
+    def webhook(self) -> dict[str, Any]:
+        """Have ConfigMaps of the namespace judged that carry the label; nothing else of the cluster hangs on it."""
+        rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+        webhook = {
+            "name": WEBHOOK,
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "failurePolicy": "Fail",
+            "timeoutSeconds": WEBHOOK_SECONDS,
+            "clientConfig": self._client_config(VALIDATE_PATH),
+            "rules": [rule],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}},
+            "objectSelector": {"matchExpressions": [{"key": VERDICT_LABEL, "operator": "Exists"}]},
+        }
+        return {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": WEBHOOK},
+            "webhooks": [webhook],
+        }
+
+    @property
+    def api_service(self) -> dict[str, Any]:
+        return {
+            "apiVersion": "apiregistration.k8s.io/v1",
+            "kind": "APIService",
+            "metadata": {"name": API_SERVICE},
+            "spec": {
+                "group": GROUP,
+                "version": VERSION,
+                "groupPriorityMinimum": 1000,
+                "versionPriority": 10,
+                "caBundle": _base64(self.authority),
+                "service": {"namespace": NAMESPACE, "name": NAME, "port": SERVICE_PORT},
+            },
+        }
+
+    @property
+    def letters(self) -> dict[str, Any]:
+        """A kind that is stored as v1, and read as v2 with the service's help alone."""
+        webhook = {"conversionReviewVersions": ["v1"], "clientConfig": self._client_config(CONVERT_PATH)}
+        names = {"plural": "letters", "singular": "letter", "kind": "Letter", "listKind": "LetterList"}
+        return {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": LETTERS},
+            "spec": {
+                "group": LETTER_GROUP,
+                "scope": "Namespaced",
+                "names": names,
+                "versions": [_version("v1", "text", is_stored=True), _version("v2", "greeting", "name")],
+                "conversion": {"strategy": "Webhook", "webhook": webhook},
+            },
+        }
+
+    def _client_config(self, path: str) -> dict[str, Any]:
+        place = {"namespace": NAMESPACE, "name": NAME, "port": SERVICE_PORT, "path": path}
+        return {"service": place, "caBundle": _base64(self.authority)}
+
+
+def make_service(topology: Topology, now: datetime | None = None) -> Service:
+    """Make certificates for a service on the first worker, or on the last master where there is no worker."""
+    moment = now or datetime.now(UTC)
+    authority = Authority.create("lab-service-ca", moment, LIFETIME, KeyType.ECDSA_P256)
+    names = [f"{NAME}.{NAMESPACE}.svc", f"{NAME}.{NAMESPACE}.svc.cluster.local"]
+    pair = authority.issue(server_profile(NAME, names, KeyType.ECDSA_P256), moment, LIFETIME)
+    return Service(_choose_node(topology), authority.certificate_pem, pair)
+
+
+def namespace() -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+
+
+def service_account() -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata()}
+
+
+def service() -> dict[str, Any]:
+    port = {"name": "https", "port": SERVICE_PORT, "targetPort": PORT, "protocol": "TCP"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(),
+        "spec": {"selector": _LABELS, "ports": [port]},
+    }
+
+
+def judged(verdict: str) -> dict[str, Any]:
+    """Return an object that the webhook allows (`allow`) or denies (`deny`)."""
+    metadata = {"name": f"judged-{verdict}", "namespace": NAMESPACE, "labels": {VERDICT_LABEL: verdict}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"asked": "may this be?"}}
+
+
+def letter(name: str, text: str) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{LETTER_GROUP}/v1",
+        "kind": "Letter",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"text": text},
+    }
+
+
+def _choose_node(topology: Topology) -> str:
+    workers = [node.name for node in topology.nodes if node.role is Role.WORKER]
+    masters = [node.name for node in topology.nodes if node.role is Role.MASTER]
+    return workers[0] if workers else masters[-1]
+
+
+def _container(node: str) -> dict[str, Any]:
+    health = {"httpGet": {"scheme": "HTTPS", "port": PORT, "path": "/healthz"}, "periodSeconds": 1, "timeoutSeconds": 5}
+    return {
+        "name": NAME,
+        "image": UMBILICAL,
+        "imagePullPolicy": "IfNotPresent",
+        "command": [NAME],
+        "args": [
+            f"--listen=:{PORT}",
+            f"--certificate={_MOUNT}/tls.crt",
+            f"--key={_MOUNT}/tls.key",
+            f"--node-name={node}",
+        ],
+        "ports": [{"name": "https", "containerPort": PORT}],
+        "readinessProbe": health,
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
+        "securityContext": UNPRIVILEGED,
+        "volumeMounts": [{"name": "pki", "mountPath": _MOUNT, "readOnly": True}],
+    }
+
+
+def _version(name: str, *fields: str, is_stored: bool = False) -> dict[str, Any]:
+    spec = {"type": "object", "properties": {field: {"type": "string"} for field in fields}}
+    columns = [{"name": field.capitalize(), "type": "string", "jsonPath": f".spec.{field}"} for field in fields]
+    return {
+        "name": name,
+        "served": True,
+        "storage": is_stored,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
+        "additionalPrinterColumns": columns,
+    }
+
+
+def _metadata() -> dict[str, Any]:
+    return {"name": NAME, "namespace": NAMESPACE, "labels": dict(_LABELS)}
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()

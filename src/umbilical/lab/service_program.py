@@ -1,0 +1,199 @@
+"""`lab-service`: the one server that the lab runs in a pod. It judges, converts and greets, over TLS.
+
+A validating webhook (/validate), a conversion webhook (/convert), an aggregated API (/apis/...), /healthz, and /calls
+with how often each was asked. kube-apiserver is its client. Whom it names in X-Remote-User is believed: there is
+nothing to be had here. The standard library only, so that it starts fast.
+"""
+
+import argparse
+import http.server
+import json
+import signal
+import socket
+import ssl
+import sys
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, Final, NoReturn
+from urllib.parse import urlsplit
+
+from umbilical.lab import service_answers
+from umbilical.lab.errors import LabError
+from umbilical.lab.service_answers import BadQuestion
+
+# kube-apiserver takes no larger body itself (its MaxRequestBodyBytes), and a review carries two objects at most.
+MAX_BODY_BYTES: Final = 8 << 20
+IDLE_SECONDS: Final = 90.0
+"""As long as Go's clients keep an idle connection: they should be the ones to end it."""
+_ANSWERS: Final = {"/validate": service_answers.review, "/convert": service_answers.convert}
+
+
+class LabService(http.server.ThreadingHTTPServer):
+    """Serves until it is told to stop. The handshake belongs to the connection's own thread."""
+
+    daemon_threads = True
+
+    def __init__(self, listen: tuple[str, int], context: ssl.SSLContext, node: str) -> None:
+        self.node = node
+        self.calls: Counter[str] = Counter()
+        self.calls_lock = threading.Lock()
+        super().__init__(listen, Answerer, bind_and_activate=False)
+        self.socket.close()
+        listener = _listener(listen)
+        self.server_address = listener.getsockname()
+        # A client that never finishes a handshake must stop nobody else.
+        self.socket = context.wrap_socket(listener, server_side=True, do_handshake_on_connect=False)
+
+    @property
+    def port(self) -> int:
+        return int(self.server_address[1])
+
+    def count(self, path: str) -> None:
+        with self.calls_lock:
+            self.calls[path] += 1
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say one line. Probes that end in mid-handshake are daily bread, and a traceback of each is not."""
+        say(f"{client_address}: {sys.exc_info()[1]!r}")
+
+
+class Answerer(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = IDLE_SECONDS
+    server: LabService
+
+    def do_GET(self) -> None:
+        path = urlsplit(self.path).path
+        if path == "/healthz":
+            self._answer(HTTPStatus.OK, b"ok", "text/plain")
+            return
+        if path == "/calls":
+            self._answer_json(dict(self.server.calls))
+            return
+        user, accept = self.headers.get("X-Remote-User", "nobody"), self.headers.get("Accept", "")
+        found = service_answers.api_resource(path, self.server.node, user, accept)
+        if found is None:
+            self._answer(HTTPStatus.NOT_FOUND, b"there is nothing here\n", "text/plain")
+            return
+        self._called(path, f"asked by {user}")
+        self._answer_json(found)
+
+    def do_POST(self) -> None:
+        path = urlsplit(self.path).path
+        answer = _ANSWERS.get(path)
+        try:
+            body = self._body()
+            if answer is None:
+                self._answer(HTTPStatus.NOT_FOUND, b"there is nothing here\n", "text/plain")
+                return
+            result = answer(json.loads(body), self.server.node)
+        except (BadQuestion, ValueError, RecursionError) as error:
+            self._answer(HTTPStatus.BAD_REQUEST, f"{error}\n".encode(), "text/plain")
+            return
+        self._called(path, _words(result["response"]))
+        self._answer_json(result)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Stay silent about lines and statuses: each call is told once, with its outcome."""
+
+    def _body(self) -> bytes:
+        length = int(self.headers.get("Content-Length", "-1"))
+        if not 0 <= length <= MAX_BODY_BYTES:
+            # What is left unread would be taken for the next request.
+            self.close_connection = True
+            raise BadQuestion(f"a body of 0 to {MAX_BODY_BYTES} bytes is needed, with its length")
+        return self.rfile.read(length)
+
+    def _called(self, path: str, words: str) -> None:
+        self.server.count(path)
+        say(f"{path} from {self.client_address[0]}: {words}")
+
+    def _answer_json(self, value: dict[str, Any]) -> None:
+        self._answer(HTTPStatus.OK, json.dumps(value).encode(), "application/json")
+
+    def _answer(self, status: HTTPStatus, body: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _words(response: dict[str, Any]) -> str:
+    if "allowed" in response:
+        return "allowed" if response["allowed"] else "denied"
+    return str(response["result"]["status"])
+
+
+def _listener(listen: tuple[str, int]) -> socket.socket:
+    host, port = listen
+    if host:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """Read ADDRESS:PORT; `:8443` is every address, IPv6 stands in brackets."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not ADDRESS:PORT")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        "lab-service", description="Judge, convert and greet, over TLS.", allow_abbrev=False
+    )
+    parser.add_argument("--listen", type=parse_listen, default=("", 8443), metavar="ADDRESS:PORT")
+    parser.add_argument("--certificate", required=True, metavar="FILE")
+    parser.add_argument("--key", required=True, metavar="FILE")
+    parser.add_argument("--node-name", required=True, help="named in every answer, so that one sees who gave it")
+    return parser.parse_args(arguments)
+
+
+def make_service(options: argparse.Namespace) -> LabService:
+    """Load the pair and take the port.
+
+    Raises:
+        LabError: one of them cannot be had.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(options.certificate, options.key)
+        return LabService(options.listen, context, options.node_name)
+    except OSError as error:
+        why = f"{error.filename or ''} {error.strerror or error}".strip()
+        remedy = f"ls -l {options.certificate} {options.key}; ss -ltn"
+        raise LabError("UMB880", "the lab's service cannot start", why, remedy) from None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    # The first process of a container gets no default action for this signal.
+    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGINT, _leave)
+    try:
+        service = make_service(parse_arguments(arguments))
+    except LabError as error:
+        print(error, file=sys.stderr)
+        return 4
+    with service:
+        say(f"ready on port {service.port} as {service.node}")
+        service.serve_forever()
+    return 0
+
+
+def _leave(number: int, frame: object) -> NoReturn:
+    raise SystemExit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""The lab's service over real sockets and TLS."""
+
+import argparse
+import http.client
+import json
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from umbilical.host.files import write_file
+from umbilical.host.processes import start
+from umbilical.lab.admission_review import review_of, verdict_of
+from umbilical.lab.objects import judged, make_service
+from umbilical.lab.service_program import LabService, main, parse_arguments, parse_listen
+from umbilical.lab.service_program import make_service as make_program
+from umbilical.lab.topology import plan_topology
+
+SERVER_NAME = "lab-service.lab.svc"
+
+
+class Place:
+    def __init__(self, folder: Path) -> None:
+        service = make_service(plan_topology(), datetime.now(UTC))
+        self.certificate = write_file(folder / "tls.crt", service.pair.certificate)
+        self.key = write_file(folder / "tls.key", service.pair.key)
+        self.context = ssl.create_default_context(cadata=service.authority.decode())
+        # What it is known by is a name of the cluster's; here it is dialled by its address.
+        self.context.check_hostname = False
+
+    def flags(self, listen: str) -> list[str]:
+        files = [f"--certificate={self.certificate}", f"--key={self.key}"]
+        return [f"--listen={listen}", *files, "--node-name=worker-7"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return Place(tmp_path_factory.mktemp("service"))
+
+
+@pytest.fixture
+def running(place: Place) -> Iterator[LabService]:
+    service = make_program(parse_arguments(place.flags("127.0.0.1:0")))
+    thread = threading.Thread(target=service.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield service
+    finally:
+        service.shutdown()
+        service.server_close()
+        thread.join(10)
+
+
+@pytest.fixture
+def connection(place: Place, running: LabService) -> Iterator[http.client.HTTPSConnection]:
+    opened = http.client.HTTPSConnection("127.0.0.1", running.port, timeout=20, context=place.context)
+    with closing(opened):
+        yield opened
+
+
+def _ask(
+    connection: http.client.HTTPSConnection, method: str, path: str, body: object = None, **headers: str
+) -> tuple[int, bytes]:
+    content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    connection.request(method, path, content, headers)
+    with connection.getresponse() as answer:
+        return answer.status, answer.read()
+
+
+def test_calls_over_one_connection_are_answered_and_counted(connection: http.client.HTTPSConnection) -> None:
+    for verdict, allowed in (("allow", True), ("deny", False)):
+        status, body = _ask(connection, "POST", "/validate?timeout=5s", review_of(judged(verdict), "1"))
+        assert status == 200
+        assert verdict_of(body, "1")[0] is allowed
+    assert _ask(connection, "GET", "/healthz") == (200, b"ok")
+    assert json.loads(_ask(connection, "GET", "/calls")[1]) == {"/validate": 2}
+
+
+def test_a_greeting_names_who_asked(connection: http.client.HTTPSConnection) -> None:
+    path = "/apis/lab.umbilical.dev/v1/greetings/moon"
+    status, body = _ask(connection, "GET", path, **{"X-Remote-User": "system:admin"})
+    assert status == 200
+    found: dict[str, Any] = json.loads(body)
+    assert (found["text"], found["askedBy"]) == ("hello moon, says worker-7", "system:admin")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/nothing", None, 404),
+        ("POST", "/nothing", b"{}", 404),
+        ("POST", "/validate", b"{", 400),
+        ("POST", "/validate", b"\xff\xfe", 400),
+        ("POST", "/validate", b"[" * 100_000, 400),
+        ("POST", "/convert", b"{}", 400),
+        ("DELETE", "/validate", None, 501),
+    ],
+)
+def test_nonsense_is_refused_and_the_service_goes_on(
+    connection: http.client.HTTPSConnection, method: str, path: str, body: bytes | None, status: int
+) -> None:
+    assert _ask(connection, method, path, body)[0] == status
+    assert _ask(connection, "GET", "/healthz")[0] == 200
+
+
+@pytest.mark.parametrize("length", ["-5", "many", str(1 << 40)])
+def test_a_body_of_unusable_length_is_not_read(connection: http.client.HTTPSConnection, length: str) -> None:
+    connection.putrequest("POST", "/validate")
+    connection.putheader("Content-Length", length)
+    connection.endheaders()
+    with connection.getresponse() as answer:
+        assert answer.status == 400
+
+
+def test_a_client_that_never_speaks_tls_stops_nobody(
+    running: LabService, connection: http.client.HTTPSConnection
+) -> None:
+    with socket.create_connection(("127.0.0.1", running.port), 10) as silent:
+        silent.sendall(b"hello")
+        assert _ask(connection, "GET", "/healthz") == (200, b"ok")
+
+
+def test_without_an_address_it_listens_on_both_families(place: Place) -> None:
+    service = make_program(parse_arguments(place.flags(":0")))
+    try:
+        for address in ("127.0.0.1", "::1"):
+            socket.create_connection((address, service.port), 10).close()
+    finally:
+        service.server_close()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [(":8443", ("", 8443)), ("10.0.0.1:1", ("10.0.0.1", 1)), ("[fd91::1]:443", ("fd91::1", 443))],
+)
+def test_where_to_listen(text: str, expected: tuple[str, int]) -> None:
+    assert parse_listen(text) == expected
+
+
+@pytest.mark.parametrize("text", ["8443", "", "a:", "a:b", ":70000", ":-1"])
+def test_where_nobody_can_listen(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        parse_listen(text)
+
+
+def test_a_missing_key_is_told_in_three_lines(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    try:
+        code = main(["--listen=127.0.0.1:0", f"--certificate={place.certificate}", "--key=/nowhere", "--node-name=n"])
+    finally:
+        signal.signal(signal.SIGTERM, before[0])
+        signal.signal(signal.SIGINT, before[1])
+    assert code == 4
+    assert capfd.readouterr().err.startswith("UMB880 the lab's service cannot start\n  why: No such file")
+
+
+def test_it_says_when_it_is_ready_and_leaves_when_asked(place: Place, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "umbilical.lab.service_program", *place.flags("127.0.0.1:0")]
+    with start(command, tmp_path / "log") as child:
+        child.wait_ready(lambda: "ready on port" in child.log_text(), 30)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(20) == 0
+
+
+def test_it_loads_little() -> None:
+    script = "import sys, umbilical.lab.service_program; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert not {"cryptography", "yaml", "click", "lightkube", "pyroute2"} & set(done.stdout.split())
