@@ -45,23 +45,30 @@ class PodRunner:
         self._node, self._kubeconfig = node, kubeconfig
         self._networks = PodNetworks(node)
         self._dirty = asyncio.Event()
+        self._listeners = [self._dirty]
         self._static = StaticPods(node.name)
         self._daemons = Daemons(node.name, node.labels or {})
 
     async def run(self) -> None:
         self._make_folders()
         async with asyncio.TaskGroup() as group:
-            table = PodTable(group, self._dirty.set)
+            table = PodTable(group, self._tell_changed)
             group.create_task(self._keep_report(table))
             group.create_task(self._watch_folders(table))
             if self._kubeconfig is not None:
                 # Here, since a runner without an API starts in half the time without it.
                 from umbilical.lab.pods.api_sync import ApiSync
 
-                group.create_task(ApiSync(self._node, self._kubeconfig, table, self.worker).run())
+                sync = ApiSync(self._node, self._kubeconfig, table, self.worker)
+                self._listeners.append(sync.changed)
+                group.create_task(sync.run())
 
     def worker(self, pod: Pod, sources: Sources) -> PodWorker:
-        return PodWorker(pod, self._node, sources, self._networks, self._dirty.set)
+        return PodWorker(pod, self._node, sources, self._networks, self._tell_changed)
+
+    def _tell_changed(self) -> None:
+        for listener in self._listeners:
+            listener.set()
 
     async def _watch_folders(self, table: PodTable) -> None:
         nothing = NoSources()
