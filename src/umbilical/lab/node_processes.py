@@ -54,9 +54,12 @@ class Background:
         return self._process.poll()
 
     async def stop(self, *, kill: bool) -> int:
-        """End it with all of its group, and return its exit code."""
+        """End it, and after it what is left of its group; return its exit code.
+
+        It alone is asked: what becomes of its children is its own affair for as long as it has time.
+        """
         if not kill:
-            _signal_group(self._process, signal.SIGTERM)
+            self._process.send_signal(signal.SIGTERM)
             await asyncio.wait([self._ended], timeout=STOP_SECONDS)
         # Also after it ended in time: it may have left children of its own group.
         _signal_group(self._process, signal.SIGKILL)
