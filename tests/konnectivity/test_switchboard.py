@@ -68,14 +68,6 @@ def test_a_dial_goes_to_the_agent_as_it_came_and_opens_with_the_agents_connectio
     assert scene.counts() == (0, 1, 0)
 
 
-def test_dials_that_wait_for_long_are_found_the_oldest_first(scene: Scene) -> None:
-    scene.agent()
-    tunnels = [scene.dial(number, at=float(number)) for number in range(1, 5)]
-    assert scene.board.pending_since(3.0, 10) == tunnels[:3]
-    assert scene.board.pending_since(3.0, 2) == tunnels[:2]
-    assert scene.board.pending_since(0.5, 10) == []
-
-
 def test_the_protocol_that_the_client_named_is_the_agents_to_judge(scene: Scene) -> None:
     scene.agent()
     tunnel = Tunnel(object(), 7, "/run/x.sock", 0.0)

@@ -128,15 +128,6 @@ class Switchboard:
         if link is not None:
             link.pending.pop(tunnel.dial_id, None)
 
-    def pending_since(self, moment: float, limit: int) -> list[Tunnel]:
-        """Dials that wait from before then, the oldest first."""
-        found: list[Tunnel] = []
-        for tunnel in self._pending.values():
-            if tunnel.asked_at > moment or len(found) >= limit:
-                break
-            found.append(tunnel)
-        return found
-
     # ------------------------------------------------------------------ tunnels end
 
     def client_closed(self, tunnel: Tunnel) -> list[Command]:

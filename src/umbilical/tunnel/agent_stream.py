@@ -11,8 +11,7 @@ from umbilical.tunnel.backlog import Brake
 from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.client import Client
 from umbilical.tunnel.exchange import Exchange
-from umbilical.tunnel.keepalive import Heartbeat
-from umbilical.tunnel.tcp_facts import TcpFacts, tcp_facts
+from umbilical.tunnel.keepalive import Heartbeat, PathWatch
 from umbilical.tunnel.transport import Transport, agent_side_connection
 from umbilical.wire import grpc, packets
 from umbilical.wire.errors import ProtocolViolation
@@ -24,7 +23,6 @@ from umbilical.wire.packet_decoding import decode_packet
 logger = logging.getLogger(__name__)
 
 CONNECT_PATH: Final = b"/AgentService/Connect"
-_PROBE_PAYLOAD: Final = b"alive???"
 
 
 class AgentStream:
@@ -38,17 +36,6 @@ class AgentStream:
         self._waiting_on: object | None = None
         """What stood first in line when the stream was last looked at."""
         self._waiting_since = 0.0
-        self.probed_at = 0.0
-
-    def probe(self, now: float) -> None:
-        """Ask for a sign of life; anything the agent sends is one."""
-        self.probed_at = now
-        if not self.transport.closed:
-            self.transport.connection.ping(_PROBE_PAYLOAD)
-            self.transport.touch()
-
-    def has_answered_probe(self) -> bool:
-        return self.transport.heard_at > self.probed_at
 
     def send(self, kind: int, message: bytes) -> None:
         transport = self.transport
@@ -82,6 +69,7 @@ class AgentTransport(Transport):
         self._received: Final = exchange.metrics.from_agent
         self._peer: Final = channel.peer()
         self._heartbeat: Heartbeat | None = None
+        self._watch: PathWatch | None = None
         self._streams: Final[set[AgentStream]] = set()
         self._tls: Final = channel
 
@@ -91,13 +79,62 @@ class AgentTransport(Transport):
             return
         self._exchange.handshakes.discard(self)
         self._heartbeat = Heartbeat(self, self._exchange.settings.agent_keepalive)
+        self._watch = PathWatch(self)
 
     def on_timer(self) -> None:
         """From the handshakes' deadlines."""
         self.lose("TLS handshake took too long")
 
-    def tcp_facts(self) -> TcpFacts | None:
-        return None if self.closed else tcp_facts(self._tls.sock)
+    # ------------------------------------------------------------------ the way to it
+
+    def on_silent(self, seconds: float, acknowledges: bool) -> None:
+        code = "UMB406" if acknowledges else "UMB407"
+        if self._exchange.hush.due(f"{code} {self._peer}", self.loop.now) is None:
+            return
+        words = (
+            "it does not even answer a ping, though its machine takes what we send: the agent hangs"
+            if acknowledges
+            else "its machine acknowledges nothing: the network between is broken"
+        )
+        tunnels, dials = self._load()
+        logger.warning(
+            "%s agent silent for %.1f s agent=%s peer=%s tunnels=%d dials=%d: %s",
+            code,
+            seconds,
+            self._names(),
+            self._peer,
+            tunnels,
+            dials,
+            words,
+            extra=causes.Cause(code, words).fields,
+        )
+
+    def on_answered(self, seconds: float) -> None:
+        logger.info("agent answers again after %.1f s agent=%s peer=%s", seconds, self._names(), self._peer)
+
+    def on_loss(self, sent_again: int, sent: int, seconds: float) -> None:
+        cause = causes.Cause("UMB409", "packets to it get lost")
+        if self._exchange.hush.due(f"{cause.code} {self._peer}", self.loop.now) is None:
+            return
+        logger.warning(
+            "%s agent=%s peer=%s: %s, %d of %d segments within %.0f s had to be sent again",
+            cause.code,
+            self._names(),
+            self._peer,
+            cause.text,
+            sent_again,
+            sent,
+            seconds,
+            extra=cause.fields,
+        )
+
+    def _names(self) -> str:
+        return ",".join([agent.link.agent_id for agent in self._streams]) or "-"
+
+    def _load(self) -> tuple[int, int]:
+        """Tunnels and dials that wait for it."""
+        links = [agent.link for agent in self._streams]
+        return sum([len(link.connections) for link in links]), sum([len(link.pending) for link in links])
 
     def stream_count(self) -> int:
         return len(self._streams)
@@ -267,6 +304,8 @@ class AgentTransport(Transport):
             self._exchange.agent_gone(agent.link, reason)
 
     def on_closed(self, reason: str) -> None:
+        if self._watch is not None:
+            self._watch.stop()
         if self._heartbeat is not None:
             self._heartbeat.stop()
         else:

@@ -7,7 +7,6 @@ import logging
 from typing import Final
 
 from umbilical.tunnel.causes import NEXT, log_fields
-from umbilical.tunnel.tcp_facts import TcpFacts
 
 logger = logging.getLogger(__name__)
 
@@ -39,35 +38,11 @@ class Hush:
 class DialNotices:
     def __init__(self) -> None:
         self._hush: Final = Hush()
-        self._sent_again: Final[dict[int, int]] = {}
-        """By the link's key, when we last looked."""
 
     def refused(self, code: str, address: str, agent: str, text: str, now: float) -> None:
         """A client's dial failed. Endpoints fail one by one; what agents and routes lack concerns all dials."""
         about = address if code in ("UMB401", "UMB402", "UMB404") else agent
         self._say(code, about, f"dial of {address} failed agent={agent}: {text}", now)
-
-    def unanswered(self, code: str, address: str, agent: str, seconds: float, now: float) -> None:
-        words = (
-            "its machine acknowledges nothing, the network between is broken"
-            if code == "UMB407"
-            else "its machine took the request, but the agent answers not even a ping"
-        )
-        self._say(code, agent, f"dial of {address} unanswered for {seconds:.1f} s agent={agent}: {words}", now)
-
-    def slow(self, key: int, address: str, agent: str, seconds: float, facts: TcpFacts | None, now: float) -> None:
-        """A dial took long; told only where the way to the agent is at fault."""
-        if facts is None:
-            return
-        lost = facts.sent_again - self._sent_again.get(key, 0)
-        self._sent_again[key] = facts.sent_again
-        if lost <= 0:
-            return
-        words = f"packets get lost, {facts.sent_again} of {facts.segments_out} segments to it had to be sent again"
-        self._say("UMB409", agent, f"dial of {address} took {seconds:.1f} s agent={agent}: {words}", now)
-
-    def agent_gone(self, key: int) -> None:
-        self._sent_again.pop(key, None)
 
     def _say(self, code: str, about: str, text: str, now: float) -> None:
         unsaid = self._hush.due(f"{code} {about}", now)

@@ -45,13 +45,6 @@ HANDSHAKE_SECONDS: Final = 20.0
 FLUSH_SECONDS: Final = 60.0
 """How long a client may take to read the last bytes of a tunnel that has ended."""
 SWEEP_SECONDS: Final = 0.25
-PROBE_SECONDS: Final = 2.0
-"""An agent that has not answered a dial by then is pinged: is it the endpoint that is slow, or the agent?"""
-PROBE_ANSWER_SECONDS: Final = 1.5
-"""Both together are less than any webhook's patience (kube-apiserver's shortest useful timeout is 5 s)."""
-PROBED_AT_ONCE: Final = 64
-SLOW_DIAL_SECONDS: Final = 0.5
-"""A lost segment costs at least 0.2 s (the kernel's shortest retransmission timeout), and one alone is no news."""
 
 
 class Admission:
@@ -104,7 +97,6 @@ class Exchange(Handler):
 
     def agent_gone(self, link: AgentLink, reason: str) -> None:
         del self.links[link.key]
-        self._notices.agent_gone(link.key)
         self._tell_gone(link, reason)
         self._obey(self.board.agent_gone(link, f"agent lost: {reason}"))
 
@@ -179,10 +171,7 @@ class Exchange(Handler):
                 self._to_agent(command.link, command.kind, command.message)
             elif isinstance(command, OpenTunnel):
                 tunnel = command.tunnel
-                seconds = tunnel.opened_at - tunnel.asked_at
-                self.metrics.dial_seconds.observe(seconds)
-                if seconds >= SLOW_DIAL_SECONDS:
-                    self._tell_slow(tunnel, seconds)
+                self.metrics.dial_seconds.observe(tunnel.opened_at - tunnel.asked_at)
                 cast(Client, tunnel.client).opened(tunnel)
             elif isinstance(command, CloseTunnel):
                 self._close(command)
@@ -206,12 +195,6 @@ class Exchange(Handler):
             self._notices.refused(code, tunnel.address, agent, text, self.loop.now)
         client.refused(failure)
 
-    def _tell_slow(self, tunnel: Tunnel, seconds: float) -> None:
-        link = tunnel.link
-        assert link is not None
-        facts = cast("AgentStream", link.shell).transport.tcp_facts()
-        self._notices.slow(link.key, tunnel.address, link.agent_id, seconds, facts, self.loop.now)
-
     def _close(self, command: CloseTunnel) -> None:
         tunnel = command.tunnel
         client = cast(Client, tunnel.client)
@@ -232,22 +215,7 @@ class Exchange(Handler):
             self._sweeping = True
             self.loop.after(SWEEP_SECONDS, self)
 
-    def _probe_silent_agents(self) -> None:
-        """Nothing to a dial for long: ask the agent itself, and tell who is silent, the agent or its machine."""
-        now = self.loop.now
-        for tunnel in self.board.pending_since(now - PROBE_SECONDS, PROBED_AT_ONCE):
-            link = tunnel.link
-            assert link is not None
-            agent = cast("AgentStream", link.shell)
-            if agent.probed_at < tunnel.asked_at:
-                agent.probe(now)
-            elif now - agent.probed_at >= PROBE_ANSWER_SECONDS and not agent.has_answered_probe():
-                facts = agent.transport.tcp_facts()
-                code = "UMB407" if facts is not None and facts.unacknowledged else "UMB406"
-                self._notices.unanswered(code, tunnel.address, link.agent_id, now - tunnel.asked_at, now)
-
     def on_timer(self) -> None:
-        self._probe_silent_agents()
         timeout = self.settings.dial_timeout_seconds
         stalled = self._stalled_links(timeout / 2) if timeout > 0 else set()
         self._obey(self.board.time_passed(self.loop.now, timeout, stalled))

@@ -4,6 +4,7 @@ from typing import Final
 
 from umbilical.tunnel.loop import Handler
 from umbilical.tunnel.settings import Keepalive
+from umbilical.tunnel.tcp_facts import tcp_facts
 from umbilical.tunnel.transport import Transport
 
 _PING_PAYLOAD: Final = b"umbilica"
@@ -44,3 +45,94 @@ class Heartbeat(Handler):
         transport.connection.ping(_PING_PAYLOAD)
         transport.touch()
         return answer_seconds
+
+
+TICK_SECONDS: Final = 1.0
+QUIET_TICK_SECONDS: Final = 2.0
+SILENCE_SECONDS: Final = 2.0
+"""After the last activity: then the peer is asked for a sign of life, once."""
+ANSWER_SECONDS: Final = 1.5
+LOSS_WINDOW_SECONDS: Final = 10.0
+LOSS_SEGMENTS: Final = 5
+LOSS_SHARE: Final = 0.02
+"""A busy healthy network loses a hundred times less; below that a webhook does not feel it."""
+_PROBE_PAYLOAD: Final = b"alive???"
+
+
+class PathWatch(Handler):
+    """Notices within seconds that a peer which had something to do falls silent, long before keepalive gives it up.
+
+    quiet -> active -> asked -> quiet          Costs one ping behind every burst of activity; nothing while all is idle.
+    It only tells: whether a connection is given up is keepalive's and the kernel's business.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport: Final = transport
+        self._loop: Final = transport.loop
+        self._heard_at = transport.heard_at
+        self._progress = transport.progress
+        self._active = True
+        self._asked_at = 0.0
+        self._has_told = False
+        self._window_at = self._loop.now
+        self._sent_again = 0
+        self._sent = 0
+        self._timer = self._loop.after(TICK_SECONDS, self)
+
+    def stop(self) -> None:
+        self._loop.cancel(self._timer)
+
+    def on_crash(self, error: Exception) -> None:
+        self._transport.on_crash(error)
+
+    def on_timer(self) -> None:
+        if self._transport.closed:
+            return
+        now = self._loop.now
+        self._look(now)
+        if self._active:
+            self._count_losses(now)
+        self._timer = self._loop.after(TICK_SECONDS if self._active else QUIET_TICK_SECONDS, self)
+
+    def _look(self, now: float) -> None:
+        transport = self._transport
+        has_moved = transport.heard_at != self._heard_at or transport.progress != self._progress
+        if self._asked_at > 0:
+            if transport.heard_at > self._asked_at:
+                self._answered(now)
+            elif now - self._asked_at >= ANSWER_SECONDS:
+                self._tell_silence(now)
+        elif has_moved:
+            self._active = True
+        elif self._active and now - transport.heard_at >= SILENCE_SECONDS:
+            self._asked_at = now
+            transport.connection.ping(_PROBE_PAYLOAD)
+            transport.touch()
+        self._heard_at = transport.heard_at
+        self._progress = transport.progress
+
+    def _answered(self, now: float) -> None:
+        if self._has_told:
+            self._transport.on_answered(now - self._asked_at)
+        self._has_told = False
+        self._asked_at = 0.0
+        self._active = False
+
+    def _tell_silence(self, now: float) -> None:
+        self._has_told = True
+        facts = tcp_facts(self._transport.channel.sock)
+        acknowledges = facts is None or facts.unacknowledged == 0
+        self._transport.on_silent(now - self._transport.heard_at, acknowledges)
+
+    def _count_losses(self, now: float) -> None:
+        facts = tcp_facts(self._transport.channel.sock)
+        if facts is None:
+            return
+        again, sent = facts.sent_again - self._sent_again, facts.segments_out - self._sent
+        seconds = now - self._window_at
+        if again >= LOSS_SEGMENTS and again >= sent * LOSS_SHARE:
+            self._transport.on_loss(again, sent, seconds)
+        elif seconds < LOSS_WINDOW_SECONDS:
+            return
+        self._window_at = now
+        self._sent_again, self._sent = facts.sent_again, facts.segments_out

@@ -221,6 +221,17 @@ class Transport(Owner):
     def on_closed(self, reason: str) -> None:
         """Tell whoever used the connection."""
 
+    # ------------------------------------------------------------------ what a PathWatch found
+
+    def on_silent(self, seconds: float, acknowledges: bool) -> None:
+        """Nothing was heard, not even the answer to a ping; `acknowledges`: but the peer's kernel is there."""
+
+    def on_answered(self, seconds: float) -> None:
+        """It was silent so long, and is back."""
+
+    def on_loss(self, sent_again: int, sent: int, seconds: float) -> None:
+        """So many segments of so many had to be sent again."""
+
 
 def agent_side_connection(is_client: bool) -> Connection:
     """The HTTP/2 half of a connection between server and agent: large blocks, its own receive block."""

@@ -1,0 +1,181 @@
+"""Peers that fall silent are noticed within seconds, and the kernel says whether they or the network are at fault."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+from tests.support import packet_messages
+from tests.support.data_plane import turn_until
+from tests.support.in_process import PATIENCE_SECONDS, Stage, echo
+from tests.support.packet_messages import PacketType
+from tests.support.scripted_peers import ScriptedAgent, expect, open_proxy_stream
+from tests.support.transports import Line, connection, joined
+from tests.support.tunnel_client import receive_exactly
+
+from umbilical.tunnel import keepalive
+from umbilical.tunnel.keepalive import PathWatch
+from umbilical.tunnel.loop import Loop
+from umbilical.tunnel.tcp_facts import TcpFacts
+
+
+class Told:
+    """What a watch tells of its transport, in words."""
+
+    def __init__(self, line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.lines: list[str] = []
+        monkeypatch.setattr(line, "on_silent", lambda seconds, ack: self.lines.append(f"silent {ack}"))
+        monkeypatch.setattr(line, "on_answered", lambda seconds: self.lines.append("answered"))
+        monkeypatch.setattr(line, "on_loss", lambda again, sent, seconds: self.lines.append(f"lost {again}/{sent}"))
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("TICK", 0.01), ("QUIET_TICK", 0.01), ("SILENCE", 0.02), ("ANSWER", 0.02)):
+        monkeypatch.setattr(keepalive, f"{name}_SECONDS", seconds)
+
+
+def turns(plane: Loop, count: int) -> None:
+    for _ in range(count):
+        plane.turn(0.01)
+
+
+def facts(monkeypatch: pytest.MonkeyPatch, tell: Callable[[], TcpFacts | None]) -> None:
+    monkeypatch.setattr(keepalive, "tcp_facts", lambda sock: tell())
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_peer_that_answers_is_asked_once_behind_its_activity(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, peer = joined(plane, connection(True), connection(False))
+    told = Told(ours, monkeypatch)
+    pings: list[bytes] = []
+    ping = ours.connection.ping
+
+    def noted(payload: bytes) -> None:
+        pings.append(payload)
+        ping(payload)
+
+    monkeypatch.setattr(ours.connection, "ping", noted)
+    watch = PathWatch(ours)
+    turn_until(plane, lambda: len(pings) == 1)
+    turns(plane, 30)
+    assert len(pings) == 1, "nothing happens, so nothing is asked"
+    peer.connection.ping(b"12345678")
+    peer.touch()
+    turn_until(plane, lambda: len(pings) == 2)
+    turns(plane, 30)
+    assert len(pings) == 2
+    assert told.lines == []
+    watch.stop()
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("unacknowledged", "word"), [(0, "silent True"), (2, "silent False")])
+def test_a_peer_that_answers_nothing_is_told_and_so_is_its_return(
+    plane: Loop, monkeypatch: pytest.MonkeyPatch, unacknowledged: int, word: str
+) -> None:
+    ours, peer = joined(plane, connection(True), connection(False))
+    told = Told(ours, monkeypatch)
+    facts(monkeypatch, lambda: TcpFacts(unacknowledged, 0, 10))
+    plane.remove(peer.channel.descriptor)
+    watch = PathWatch(ours)
+    turn_until(plane, lambda: bool(told.lines))
+    assert told.lines[0] == word
+    plane.add(peer.channel.descriptor, peer.channel, writable=False)
+    turn_until(plane, lambda: told.lines[-1] == "answered")
+    count = len(told.lines)
+    turns(plane, 20)
+    assert len(told.lines) == count
+    watch.stop()
+
+
+@pytest.mark.usefixtures("quick")
+def test_losses_are_told_when_they_are_many_and_a_share(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, _ = joined(plane, connection(True), connection(False))
+    told = Told(ours, monkeypatch)
+    seen = iter([TcpFacts(0, 2, 50), TcpFacts(0, 6, 90), TcpFacts(0, 10, 120), TcpFacts(0, 12, 9_000)])
+    last = TcpFacts(0, 12, 9_000)
+    facts(monkeypatch, lambda: next(seen, last))
+    monkeypatch.setattr(keepalive, "SILENCE_SECONDS", 3600.0)
+    watch = PathWatch(ours)
+    turns(plane, 30)
+    assert told.lines == ["lost 6/90"]
+    watch.stop()
+
+
+def warnings(caplog: pytest.LogCaptureFixture, code: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.getMessage().startswith(code)]
+
+
+def test_a_server_tells_of_an_agent_that_is_stopped_and_of_its_return(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A real process, really stopped: its kernel goes on acknowledging, so the network is not to blame."""
+    caplog.set_level("INFO", "umbilical")
+    server = stage.start_server("grpc")
+    agent = _agent_process(stage, server.agent_port)
+    try:
+        server.wait_for_agents()
+        os.kill(agent.pid, signal.SIGSTOP)
+        stream = open_proxy_stream(server)
+        stream.send(packet_messages.dial_request("127.0.0.1:9", 7))
+        _until(lambda: bool(warnings(caplog, "UMB406")))
+        (line,) = warnings(caplog, "UMB406")
+        assert "agent=stopped " in line
+        assert "tunnels=0 dials=1: it does not even answer a ping, though its machine takes what we send" in line
+        os.kill(agent.pid, signal.SIGCONT)
+        assert "connection refused" in expect(stream, PacketType.DIAL_RSP).dialResponse.error
+        _until(lambda: "agent answers again after" in caplog.text)
+    finally:
+        agent.kill()
+        agent.wait(PATIENCE_SECONDS)
+
+
+def test_a_network_that_acknowledges_nothing_is_told_apart(
+    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keepalive, "TICK_SECONDS", 0.05)
+    facts(monkeypatch, lambda: TcpFacts(3, 0, 40))
+    server = stage.start_server("grpc")
+    ScriptedAgent(server)
+    stage.skip(2.5, monkeypatch)
+    time.sleep(0.2)
+    stage.skip(2.5, monkeypatch)
+    stage.eventually(lambda: bool(warnings(caplog, "UMB407")))
+    assert "its machine acknowledges nothing: the network between is broken" in warnings(caplog, "UMB407")[0]
+
+
+def test_losses_on_the_way_to_an_agent_are_told_while_tunnels_go_on(
+    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keepalive, "TICK_SECONDS", 0.05)
+    facts(monkeypatch, lambda: TcpFacts(1, 30, 100))
+    server, _ = stage.start_pair()
+    tunnel = server.frontend.open(stage.endpoint().serve(echo).address)
+    tunnel.send(b"hello")
+    assert receive_exactly(tunnel, 5) == b"hello"
+    stage.eventually(lambda: bool(warnings(caplog, "UMB409")))
+    (line,) = warnings(caplog, "UMB409")
+    assert "agent=agent-0 peer=127.0.0.1:" in line
+    assert "packets to it get lost, 30 of 100 segments within " in line
+    tunnel.close()
+
+
+def _until(fact: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not fact():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.02)
+
+
+def _agent_process(stage: Stage, port: int) -> "subprocess.Popen[bytes]":
+    pki = stage.pki
+    command = [
+        sys.executable, "-m", "umbilical", "agent", "run", "--server", f"127.0.0.1:{port}", "--id", "stopped",
+        "--ca", str(pki.authority.certificate_file), "--cert", str(pki.agent.certificate),
+        "--key", str(pki.agent.key), "--health", "127.0.0.1:0", "--admin", "127.0.0.1:0",
+    ]  # fmt: skip
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
