@@ -26,7 +26,8 @@ _POLL_SECONDS: Final = 0.05
 
 def lab_group(name: str, directory: Path) -> str:
     """Name the group of a lab: two labs of one name in two directories have two."""
-    return f"{PREFIX}{name}-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:8]}"
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40]
+    return f"{PREFIX}{plain or 'lab'}-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:8]}"
 
 
 def make(name: str, root: Path = ROOT) -> None:

@@ -19,7 +19,8 @@ from umbilical.lab.errors import LabError
 
 SITE: Final = "usr/lib/python3/dist-packages"
 """Where Debian's Python looks for what is installed."""
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""Raised when the same packages give another root."""
 _OLDEST: Final = (3, 11)
 _QUERY_SECONDS: Final = 60.0
 _DOWNLOAD_SECONDS: Final = 300.0
@@ -138,6 +139,7 @@ def _build(root: Path, version: str, packages: Iterable[Package]) -> None:
         for name in _MERGED:
             if (made / "usr" / name).is_dir():
                 (made / name).symlink_to(f"usr/{name}")
+        (made / "usr/bin/python3").symlink_to(f"python{version}")
         interpreter = f"/usr/bin/python{version}"
         compile_modules(made, interpreter, [f"/usr/lib/python{version}"])
         run(["chroot", made, interpreter, "-I", "-c", _TRIAL], _QUERY_SECONDS)

@@ -1,0 +1,235 @@
+"""What an administrator does with a pod: logs, exec, attach, port-forward, each a connection to a kubelet.
+
+Kubelets listen on the machine network, which the bootstrap node is part of; so its direct way to them is closed
+first, as a firewall would, and everything that gets there has come through the tunnel.
+"""
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from umbilical.assets.control_plane import ADMIN_KUBECONFIG
+from umbilical.assets.manifests.container import UNPRIVILEGED
+from umbilical.assets.names import SERVER_NAME
+from umbilical.lab import objects
+from umbilical.lab.errors import LabError
+from umbilical.lab.images import UMBILICAL
+from umbilical.lab.runner import RunnerKind
+from umbilical.lab.scenarios.scenario import Scenario
+from umbilical.lab.scenarios.webhook_through_tunnel import cut, lay_tunnel
+from umbilical.lab.scene import BOOTSTRAP, Scene
+from umbilical.lab.waiting import NotYet
+
+if TYPE_CHECKING:
+    from umbilical.lab.kubernetes_scene import KubernetesScene
+    from umbilical.lab.lab import Completed
+
+POD: Final = "talker"
+ECHO: Final = "echo"
+KUBELET_PORT: Final = 10250
+PAGE_PORT: Final = 8080
+LOCAL_PORT: Final = 18080
+FORWARD: Final = "port-forward"
+FIREWALL: Final = "kubelets"
+SECONDS: Final = 60.0
+STREAMING: Final = 3
+"""exec, attach and port-forward: each takes a connection for itself."""
+_TALK: Final = """
+import http.server, socket
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f"a page from {socket.gethostname()}\\n".encode())
+print(f"{socket.gethostname()} talks", flush=True)
+http.server.ThreadingHTTPServer(("", PORT), Page).serve_forever()
+""".replace("PORT", str(PAGE_PORT))
+_ANSWER: Final = "import sys\nfor line in sys.stdin: print('heard:', line.strip(), flush=True)"
+_SAY: Final = "import os, socket; print(f'run as {os.getuid()} in {socket.gethostname()}')"
+_TUNNEL_LINE: Final = re.compile(rf"tunnel dial=.* target=\S+:{KUBELET_PORT} .*")
+
+
+def tell(scene: Scene) -> None:
+    from umbilical.lab.kubernetes_scene import KubernetesScene
+
+    assert isinstance(scene, KubernetesScene)
+    node = set_stage(scene)
+    show_need(scene, node)
+    lay_tunnel(scene)
+    show_traffic(scene)
+    cut(scene)
+    leave(scene)
+
+
+def set_stage(scene: "KubernetesScene") -> str:
+    """Bring up everything but the tunnel; return the node that the scheduler chose for the pod."""
+    story = scene.story
+    with story.step("control plane on the bootstrap node, under a kubelet that knows no API"):
+        scene.start_control_plane()
+        story.shows(nodes=tuple(node.name for node in scene.lab.topology.nodes), apiserver=True)
+    with story.step(f"{len(scene.members)} kubelets register"):
+        scene.start_nodes()
+    with story.step("a pod that talks"):
+        scene.apply(objects.namespace(), objects.service_account(), pod())
+        node = scene.wait("the pod to run", lambda: _look_at_pod(scene), SECONDS)
+        story.saw(f"the scheduler chose {node}")
+    return node
+
+
+def show_need(scene: "KubernetesScene", node: str) -> None:
+    with scene.story.step("the direct way to kubelets is closed: no logs"):
+        scene.lab.add_rules(BOOTSTRAP, FIREWALL, firewall())
+        scene.story.saw(f"the pod's kubelet: {scene.lab.topology.node(node).address}:{KUBELET_PORT}")
+        scene.story.saw(_refusal(_kubectl(scene, "logs", POD, "-c", POD)))
+
+
+def show_traffic(scene: "KubernetesScene") -> None:
+    story = scene.story
+    with story.step("kubectl logs"):
+        story.saw(scene.wait("the pod's log", lambda: _look_at_log(scene), SECONDS))
+    with story.step("kubectl exec"):
+        story.saw(_answer(_kubectl(scene, "exec", POD, "-c", POD, "--", "python3", "-I", "-c", _SAY), f"in {POD}"))
+    with story.step("kubectl attach"):
+        words = b"are you there?\n"
+        story.saw(_answer(_kubectl(scene, "attach", "-i", "-q", POD, "-c", ECHO, stdin=words), "heard: are you there?"))
+    with story.step("kubectl port-forward"):
+        story.saw(_forwarded_page(scene))
+    with story.step("the server counts them among its tunnels"):
+        lines = scene.wait("the server's lines", lambda: _look_at_tunnels(scene), SECONDS)
+        story.figures["tunnels to kubelets"] = str(len(lines))
+        for line in lines:
+            story.saw(line)
+
+
+def leave(scene: "KubernetesScene") -> None:
+    with scene.story.step("without the tunnel there are no logs again"):
+        scene.story.saw(_refusal(_kubectl(scene, "logs", POD, "-c", POD)))
+        scene.lab.remove_rules(BOOTSTRAP, FIREWALL)
+
+
+def pod() -> dict[str, Any]:
+    """Two containers: one prints and serves, one answers whoever attaches, until they leave."""
+    answering = {**_container(ECHO, _ANSWER), "stdin": True, "stdinOnce": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": POD, "namespace": objects.NAMESPACE},
+        "spec": {
+            "serviceAccountName": objects.NAME,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [_container(POD, _TALK), answering],
+        },
+    }
+
+
+def firewall() -> str:
+    return f"""
+    chain output {{
+        type filter hook output priority filter; policy accept;
+        tcp dport {KUBELET_PORT} reject with tcp reset
+    }}
+"""
+
+
+def _container(name: str, program: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "image": UMBILICAL,
+        "imagePullPolicy": "Never",
+        "command": ["python3", "-I", "-c", program],
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+        "securityContext": UNPRIVILEGED,
+    }
+
+
+def _kubectl(scene: "KubernetesScene", *arguments: str, stdin: bytes | None = None) -> "Completed":
+    command = ["kubectl", f"--kubeconfig={ADMIN_KUBECONFIG}", f"--namespace={objects.NAMESPACE}", *arguments]
+    return scene.lab.exec(BOOTSTRAP, command, stdin=stdin)
+
+
+def _look_at_pod(scene: "KubernetesScene") -> str:
+    shown = json.loads(_kubectl(scene, "get", "pod", POD, "-o=json").check().text)
+    phase = shown.get("status", {}).get("phase", "of no phase")
+    if phase != "Running":
+        raise NotYet(f"it is {phase}")
+    return str(shown["spec"]["nodeName"])
+
+
+def _look_at_log(scene: "KubernetesScene") -> str:
+    done = _kubectl(scene, "logs", POD, "-c", POD)
+    if f"{POD} talks" not in done.text:
+        raise NotYet(_last_line(done.stderr) or "it is empty")
+    return _last_line(done.stdout)
+
+
+def _forwarded_page(scene: "KubernetesScene") -> str:
+    lab = scene.lab
+    namespace = f"--namespace={objects.NAMESPACE}"
+    command = [
+        "kubectl",
+        f"--kubeconfig={ADMIN_KUBECONFIG}",
+        namespace,
+        FORWARD,
+        f"pod/{POD}",
+        f"{LOCAL_PORT}:{PAGE_PORT}",
+    ]
+    lab.start(BOOTSTRAP, FORWARD, command)
+
+    def look() -> str:
+        page = scene.fetch(BOOTSTRAP, f"http://localhost:{LOCAL_PORT}/")
+        if page is None:
+            raise NotYet(_last_line(lab.log(BOOTSTRAP, FORWARD).encode()) or "nothing listens yet")
+        return page.strip()
+
+    try:
+        return scene.wait("a page through the forwarded port", look, SECONDS)
+    finally:
+        lab.stop(BOOTSTRAP, FORWARD)
+
+
+def _look_at_tunnels(scene: "KubernetesScene") -> list[str]:
+    """One line when a tunnel ends: three of them at least. That of `logs` may live on, since its connection is kept."""
+    log = scene.runner.logs(scene.lab, BOOTSTRAP, SERVER_NAME, SERVER_NAME)
+    lines = _TUNNEL_LINE.findall(log)
+    if len(lines) < STREAMING:
+        raise NotYet(f"there are {len(lines)}")
+    return lines
+
+
+def _answer(done: "Completed", wanted: str) -> str:
+    if wanted not in done.check().text:
+        raise _unexpected(f"an answer with {wanted!r}", done)
+    return _last_line(done.stdout)
+
+
+def _refusal(done: "Completed") -> str:
+    if done.exit_code == 0:
+        raise _unexpected("a refusal", done)
+    return _last_line(done.stderr)
+
+
+def _unexpected(wanted: str, done: "Completed") -> LabError:
+    why = f"it exited with {done.exit_code} and said: {_last_line(done.stdout) or _last_line(done.stderr)}"
+    remedy = "look at the logs in the lab's directory, of kube-apiserver and of the server"
+    return LabError("UMB848", f"kubectl did not bring {wanted}", why, remedy)
+
+
+def _last_line(content: bytes) -> str:
+    lines = content.decode(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else ""
+
+
+SCENARIOS: Final = (
+    Scenario(
+        "kubelet-traffic",
+        "logs, exec, attach and port-forward reach kubelets through the tunnel alone",
+        tell,
+        runners=(RunnerKind.KUBELET,),
+        masters=1,
+        workers=2,
+    ),
+)
