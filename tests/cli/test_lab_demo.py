@@ -5,13 +5,11 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.support.told_stories import Narrator, until_answered
 
-from umbilical.cli import lab_demo
 from umbilical.cli.errors import INFRASTRUCTURE, INTERRUPTED, USAGE
 from umbilical.cli.main import run
 from umbilical.lab import rehearsal
@@ -52,7 +50,7 @@ def _tell(_: Rehearsal, story: Story) -> None:
 
 def _tell_and_keep(_: Rehearsal, story: Story) -> Any:
     _tell(_, story)
-    return SimpleNamespace(state=SimpleNamespace(name="demo"))
+    return object()
 
 
 def _fail(_: Rehearsal, story: Story) -> None:
@@ -123,10 +121,16 @@ def test_a_kept_lab_has_a_name_and_its_commands_are_told(
     assert "  .venv/bin/umbilical lab shell --name demo bootstrap\n" in capsys.readouterr().out
 
 
-def test_a_lab_that_is_not_kept_has_no_place_of_its_own(told: Callable[[Told], list[Rehearsal]]) -> None:
+def test_a_lab_that_is_not_kept_lies_in_a_scratch_directory_that_goes_with_it(
+    told: Callable[[Told], list[Rehearsal]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     asked = told(_tell)
     run(["lab", "demo"])
-    assert (asked[0].keep, asked[0].directory, asked[0].fault) == (False, None, None)
+    assert (asked[0].keep, asked[0].fault) == (False, None)
+    assert asked[0].directory is not None
+    assert asked[0].directory.is_relative_to(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_a_fault_is_asked_for_by_its_name(
@@ -164,24 +168,6 @@ def test_an_interrupt_leaves_nothing_and_the_handlers_as_they_were(
     assert list(tmp_path.iterdir()) == []
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_only_the_first_of_many_interrupts_counts(number: signal.Signals) -> None:
-    cleaned = []
-
-    def tell() -> None:
-        with lab_demo.one_interrupt():
-            try:
-                os.kill(os.getpid(), number)
-            finally:
-                os.kill(os.getpid(), number)
-                os.kill(os.getpid(), signal.SIGINT)
-                cleaned.append(True)
-
-    with pytest.raises(KeyboardInterrupt):
-        tell()
-    assert cleaned == [True]
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_anything_happens(

@@ -2,13 +2,9 @@
 
 import os
 import shutil
-import signal
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -24,7 +20,6 @@ LAB_NAME: Final = "demo"
 REPORT: Final = Path("out/demo/report.html")
 _DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
 _FILE: Final = click.Path(path_type=Path)
-_ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # A program that is missing, or cannot run here: then another one can stand in for it.
 _NO_KUBERNETES: Final = ("UMB824", "UMB825")
 
@@ -43,7 +38,6 @@ _NO_KUBERNETES: Final = ("UMB824", "UMB825")
 def demo(keep: bool, fault: str | None, stand_in: bool | None, report: Path | None, bin_dir: Path | None) -> None:
     """Show the whole story on this machine: blocked, tunnelled, cut; nothing stays behind."""
     from umbilical.cli.story_view import choose_view
-    from umbilical.lab.rehearsal import rehearse
     from umbilical.lab.story import Story
 
     place = report_place(report)
@@ -51,15 +45,15 @@ def demo(keep: bool, fault: str | None, stand_in: bool | None, report: Path | No
     title = TITLE if fault is None else f"A fault: {fault}"
     story = Story(title)
     try:
-        with one_interrupt(), choose_view(title, is_stand_in=rehearsal.stand_in) as teller:
+        with choose_view(title, is_stand_in=rehearsal.stand_in) as teller:
             story = Story(title, teller)
-            lab = rehearse(rehearsal, story)
+            lab = play(rehearsal, story)
     except Exception:
-        _keep_trace(story, place, rehearsal.stand_in)
+        _keep_trace(story, place, rehearsal)
         raise
     _close(story, _write(story, place, rehearsal.stand_in), rehearsal.stand_in)
     if lab is not None:
-        _tell_kept(lab)
+        _tell_kept()
 
 
 def report_place(asked: Path | None) -> Path | None:
@@ -86,7 +80,6 @@ def _may_write(path: Path) -> bool:
 def _rehearsal(keep: bool, fault: str | None, stand_in: bool | None, bin_dir: Path | None) -> "Rehearsal":
     from dataclasses import replace
 
-    from umbilical.lab.paths import default_directory
     from umbilical.lab.rehearsal import Rehearsal
     from umbilical.lab.runner import RunnerKind
     from umbilical.lab.scenarios import registry
@@ -95,7 +88,6 @@ def _rehearsal(keep: bool, fault: str | None, stand_in: bool | None, bin_dir: Pa
         registry.find(SCENARIO),
         RunnerKind.PROCESS,
         keep=keep,
-        directory=default_directory(LAB_NAME) if keep else None,
         fault=fault,
         bin_dir=bin_dir,
     )
@@ -119,21 +111,34 @@ def _has_kubernetes(wanted: "Rehearsal") -> bool:
     return True
 
 
-@contextmanager
-def one_interrupt() -> Iterator[None]:
-    """Let the first Ctrl-C (or hang-up) end the story, and no other one the cleaning up that follows."""
+def play(wanted: "Rehearsal", story: "Story") -> "Lab | None":
+    """Rehearse so that an interrupt at any moment leaves nothing, also where the lab was to be kept."""
+    from dataclasses import replace
 
-    def end(number: int, frame: FrameType | None) -> None:
-        for ending in _ENDING_SIGNALS:
-            signal.signal(ending, signal.SIG_IGN)
-        raise KeyboardInterrupt
+    from umbilical.host.interrupts import Interrupts
+    from umbilical.lab import rehearsal
+    from umbilical.lab.paths import default_directory
 
-    before = {number: signal.signal(number, end) for number in _ENDING_SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with Interrupts() as interrupts:
+        scratch = None if wanted.keep else Path(tempfile.mkdtemp(prefix="umbilical-demo-"))
+        folder = default_directory(LAB_NAME) if scratch is None else scratch / LAB_NAME
+        try:
+            with interrupts.heard():
+                return rehearsal.rehearse(replace(wanted, directory=folder), story)
+        except KeyboardInterrupt:
+            _clear(folder)
+            raise
+        finally:
+            if scratch is not None:
+                _clear(folder)
+                shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _clear(folder: Path) -> None:
+    """Take away what is left of a lab: a rehearsal does it too, unless it was itself interrupted there."""
+    from umbilical.lab.lab import down
+
+    down(folder)
 
 
 def _write(story: "Story", place: Path | None, is_stand_in: bool) -> Path:
@@ -143,11 +148,14 @@ def _write(story: "Story", place: Path | None, is_stand_in: bool) -> Path:
     return write_report(story, path, is_stand_in=is_stand_in)
 
 
-def _keep_trace(story: "Story", place: Path | None, is_stand_in: bool) -> None:
+def _keep_trace(story: "Story", place: Path | None, rehearsal: "Rehearsal") -> None:
     """A story that failed on its way is worth a report; one that never began is not."""
-    if story.steps:
-        click.echo(f"\nwhat was seen until then: {_write(story, place, is_stand_in)}\n")
-        sys.stdout.flush()
+    if not story.steps:
+        return
+    click.echo(f"\nwhat was seen until then: {_write(story, place, rehearsal.stand_in)}")
+    if rehearsal.keep:
+        _tell_kept()
+    click.echo()
 
 
 def _close(story: "Story", report: Path, is_stand_in: bool) -> None:
@@ -161,7 +169,7 @@ def _close(story: "Story", report: Path, is_stand_in: bool) -> None:
         click.echo("With the real one, built from source (needs Go, some minutes):  make demo-real")
 
 
-def _tell_kept(lab: "Lab") -> None:
+def _tell_kept() -> None:
     click.echo("\nThe lab is still up:")
     for command in (
         "status --name {0}",
@@ -169,7 +177,7 @@ def _tell_kept(lab: "Lab") -> None:
         "break --name {0} agent-kill",
         "down --name {0}",
     ):
-        click.echo(f"  {_program()} lab {command.format(lab.state.name)}")
+        click.echo(f"  {_program()} lab {command.format(LAB_NAME)}")
 
 
 def _program() -> str:
