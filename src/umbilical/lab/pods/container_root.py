@@ -9,7 +9,7 @@ from umbilical.lab import node_root
 from umbilical.lab.images import PROGRAMS_DIRECTORY, Image
 from umbilical.lab.launchers import launcher
 from umbilical.lab.pods.container_plan import Part, Piece
-from umbilical.lab.pods.spec import Container
+from umbilical.lab.pods.spec import Container, Mount
 
 LAUNCHERS: Final = "/usr/local/bin"
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
@@ -30,16 +30,16 @@ def pieces(
     base = _python_image(image) if image.is_python else _static_image(image)
     own = [Piece(Part.BIND, target, source) for target, source in files.items()]
     mounts = [
-        Piece(
-            Part.BIND,
-            mount.path,
-            posixpath.join(volumes[mount.volume], mount.sub_path),
-            is_read_only=mount.is_read_only,
-        )
+        _mount(mount, volumes[mount.volume])
         # A mount below another one must come after it, in whatever order the manifest has them.
         for mount in sorted(container.mounts, key=lambda mount: mount.path.count("/"))
     ]
     return (*base, *_kernel(termination_log), *own, *mounts)
+
+
+def _mount(mount: Mount, place: str) -> Piece:
+    source = posixpath.join(place, mount.sub_path) if mount.sub_path else place
+    return Piece(Part.BIND, mount.path, source, is_read_only=mount.is_read_only)
 
 
 def _static_image(image: Image) -> list[Piece]:

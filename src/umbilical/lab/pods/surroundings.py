@@ -49,6 +49,7 @@ class Surroundings:
             Waiting: UMB834 or UMB836, something that it needs is not there yet.
             PodError: UMB831.
         """
+        self._make_sub_paths(container)
         image = _image(self.node, container)
         user, group = identity(container.security, image)
         variables = await self._variables(container, image)
@@ -70,6 +71,12 @@ class Surroundings:
             capabilities=capabilities(container.security),
             may_gain_privileges=container.security.may_gain_privileges,
         )
+
+    def _make_sub_paths(self, container: Container) -> None:
+        for mount in container.mounts:
+            place = self.volumes[mount.volume] / mount.sub_path
+            if mount.sub_path and not place.exists():
+                place.mkdir(parents=True)
 
     def _groups(self) -> tuple[int, ...]:
         own = () if self.pod.group_of_files is None else (self.pod.group_of_files,)
