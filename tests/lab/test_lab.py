@@ -1,4 +1,4 @@
-"""The lab's face, with real namespaces: programs on nodes, their files, their links. As root and in a user namespace."""
+"""The lab's face, with real namespaces, made as root and in a user namespace: programs, files and links of nodes."""
 
 import os
 import stat

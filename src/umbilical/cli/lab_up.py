@@ -54,6 +54,8 @@ def up(name: str, directory: Path | None, runner: str, bare: bool, bin_dir: Path
         topology=_topology(networks),
         runner=kind,
         binaries=_binaries(is_kubelet=kind is RunnerKind.KUBELET and not bare, bin_dir=bin_dir),
+        # Until all of it stands: killed before, we leave nothing.
+        with_parent=True,
     )
     with ProgressLine() as progress:
         lab = _bring_up(request, progress.show, bare=bare)
@@ -90,6 +92,7 @@ def _bring_up(request: "UpRequest", show: Any, *, bare: bool) -> "Lab":
         show("taking the lab down again")
         lab.down()
         raise
+    lab.stay()
     return lab
 
 

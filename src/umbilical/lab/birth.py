@@ -49,11 +49,13 @@ def begin(directory: LabDirectory, state: LabState, isolation: Isolation, *, wit
         LabError: the directory is occupied (UMB813), or the keeper did not come up (UMB814).
     """
     lock = _claim(directory)
+    # An earlier lab of ours in the same place: the lock is free, so it is dead.
+    take_note_of_end(directory)
     try:
         write_state(directory, state)
         alive = _await_keeper(directory, state, _start_keeper(directory, isolation, lock))
         if not with_parent:
-            _let_go(directory)
+            let_go(directory)
     except OSError as error:
         _undo(directory, lock)
         why = f"{error}: the directory went away, or cannot be written to"
@@ -74,12 +76,13 @@ def take_note_of_end(directory: LabDirectory) -> None:
             os.close(child.leash)
 
 
-def _let_go(directory: LabDirectory) -> None:
-    child = _children[directory.path]
-    assert child.leash is not None
-    os.write(child.leash, STAY)
-    os.close(child.leash)
-    child.leash = None
+def let_go(directory: LabDirectory) -> None:
+    """Let a lab that this process started live on without it. Doing it twice is fine."""
+    child = _children.get(directory.path)
+    if child is not None and child.leash is not None:
+        os.write(child.leash, STAY)
+        os.close(child.leash)
+        child.leash = None
 
 
 def _claim(directory: LabDirectory) -> int:
@@ -88,19 +91,29 @@ def _claim(directory: LabDirectory) -> int:
         raise _occupied(directory, "it is no directory", "choose another --dir")
     if not removal.is_ours(directory):
         raise _occupied(directory, "it is not empty, and holds no lab", "choose another --dir")
+    is_new = not directory.path.exists()
     try:
-        make_directory(directory.path).chmod(0o700)
-        lock = os.open(directory.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise _occupied(directory, error.strerror or str(error), "choose another --dir") from error
-    try:
-        _hold(directory, lock)
-        _check_file_system(directory)
-        removal.remove_remains(directory, keep=LOCK)
+        lock = _open_lock(directory)
+        try:
+            _hold(directory, lock)
+            _check_file_system(directory)
+            removal.remove_remains(directory, keep=LOCK)
+        except BaseException:
+            os.close(lock)
+            raise
     except BaseException:
-        os.close(lock)
+        if is_new and not removal.is_held(directory):
+            removal.remove_content(directory)
         raise
     return lock
+
+
+def _open_lock(directory: LabDirectory) -> int:
+    try:
+        make_directory(directory.path).chmod(0o700)
+        return os.open(directory.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _occupied(directory, error.strerror or str(error), "choose another --dir") from error
 
 
 def _hold(directory: LabDirectory, lock: int) -> None:

@@ -203,6 +203,10 @@ class Lab:
         """Write down what `down` has to remove besides the keeper: cgroups outlive every process."""
         self.state = change_state(self.directory, lambda state: replace(state, cgroup=name))
 
+    def stay(self) -> None:
+        """Let a lab that was to end with this process live on after it."""
+        birth.let_go(self.directory)
+
     def down(self) -> None:
         """Take it down; doing it twice is fine."""
         down(self.directory.path)

@@ -1,0 +1,276 @@
+"""The end of labs, in order and after every kind of crash: this machine is the same as before."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.support.labs import (
+    WAYS,
+    await_line,
+    end,
+    isolated,
+    machine_picture,
+    processes_naming,
+    request,
+    running,
+    start_up,
+    wait_until,
+)
+
+from umbilical.lab import cgroups, removal
+from umbilical.lab.errors import LabError
+from umbilical.lab.isolation import Isolation
+from umbilical.lab.lab import Lab, down, up
+from umbilical.lab.state import read_state
+
+pytestmark = pytest.mark.real("unshare", "nsenter", "nft", "ip")
+# Fractions of a whole `up`: in the claim, before Python runs, in the networks, in the nodes, when it is done.
+MOMENTS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+
+def assert_gone(path: Path) -> None:
+    assert not path.exists()
+    assert processes_naming(path) == []
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_nothing_is_in_this_machines_namespaces_while_a_lab_is_up_nor_afterwards(
+    tmp_path: Path, way: Isolation
+) -> None:
+    before = machine_picture()
+    with isolated(way), running(tmp_path / "lab") as lab:
+        lab.start("master-0", "sleeper", ["sleep", "1000"])
+        assert machine_picture() == before
+    assert machine_picture() == before
+    assert_gone(tmp_path / "lab")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_taking_down_twice_is_fine(tmp_path: Path) -> None:
+    lab = up(request(tmp_path / "lab"))
+    assert down(tmp_path / "lab")
+    assert not down(tmp_path / "lab")
+    lab.down()
+
+
+def test_programs_are_asked_to_end_before_they_are_made_to(tmp_path: Path) -> None:
+    with running(tmp_path / "lab") as lab:
+        heard = tmp_path / "heard"
+        program = f"trap 'echo asked > /tmp/heard; exit' TERM; touch /tmp/ready; while :; do sleep 0.02; done # {heard}"
+        lab.start("master-0", "patient", ["sh", "-c", program])
+        wait_until(lambda: lab.exists("master-0", "/tmp/ready"))
+        removal.end_keeper(lab.directory, orderly=True)
+        assert lab.read("master-0", "/tmp/heard") == b"asked\n"
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_a_lab_whose_keeper_was_killed_is_cleared_up(tmp_path: Path, way: Isolation) -> None:
+    before = machine_picture()
+    with isolated(way):
+        lab = up(request(tmp_path / "lab"))
+    lab.start("master-0", "sleeper", ["setsid", "sleep", "7654"])
+    assert lab.state.keeper_pid is not None
+    os.kill(lab.state.keeper_pid, signal.SIGKILL)
+    wait_until(lambda: not lab.state.is_alive())
+    with pytest.raises(LabError, match="is not up") as refused:
+        Lab.open(tmp_path / "lab")
+    assert refused.value.code == "UMB815"
+    assert "umbilical lab down" in refused.value.remedy
+    assert down(tmp_path / "lab")
+    assert_gone(tmp_path / "lab")
+    assert machine_picture() == before
+
+
+def test_what_a_dead_lab_left_is_no_obstacle_to_the_next(tmp_path: Path) -> None:
+    lab = up(request(tmp_path / "lab"))
+    lab.write("master-0", "/etc/old", b"")
+    assert lab.state.keeper_pid is not None
+    os.kill(lab.state.keeper_pid, signal.SIGKILL)
+    wait_until(lambda: not removal.is_held(lab.directory))
+    with running(tmp_path / "lab") as lab:
+        assert not lab.exists("master-0", "/etc/old")
+
+
+def test_killed_at_any_moment_of_coming_up_a_lab_leaves_nothing(tmp_path: Path) -> None:
+    before = machine_picture()
+    whole_seconds = _seconds_to_come_up(tmp_path / "whole")
+    for index, fraction in enumerate(MOMENTS):
+        path = tmp_path / f"lab-{index}"
+        process = start_up(path)
+        time.sleep(fraction * whole_seconds)
+        end(process)
+        down(path)
+        assert_gone(path)
+    assert machine_picture() == before
+
+
+@pytest.mark.soak
+def test_ten_rounds_of_which_five_are_killed_leave_the_machine_as_it_was(tmp_path: Path) -> None:
+    before = machine_picture()
+    whole_seconds = _seconds_to_come_up(tmp_path / "whole")
+    for index in range(10):
+        path = tmp_path / f"lab-{index}"
+        process = start_up(path)
+        if index % 2:
+            time.sleep(random.uniform(0, 1.2) * whole_seconds)
+        else:
+            await_line(process, b"up")
+        end(process)
+        down(path)
+        assert_gone(path)
+    assert machine_picture() == before
+
+
+def test_interrupted_at_any_moment_a_lab_that_is_not_to_stay_clears_up_by_itself(tmp_path: Path) -> None:
+    whole_seconds = _seconds_to_come_up(tmp_path / "whole")
+    for index, fraction in enumerate(MOMENTS):
+        path = tmp_path / f"lab-{index}"
+        process = start_up(path, "with-parent")
+        time.sleep(fraction * whole_seconds)
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+        end(process)
+        wait_until(lambda path=path: not path.exists() and processes_naming(path) == [])  # type: ignore[misc]
+
+
+def test_a_lab_that_belongs_to_a_process_ends_with_it(tmp_path: Path) -> None:
+    process = start_up(tmp_path / "lab", "with-parent")
+    await_line(process, b"started")
+    end(process)
+    wait_until(lambda: not (tmp_path / "lab").exists() and processes_naming(tmp_path / "lab") == [])
+
+
+def test_a_lab_that_belongs_to_nobody_outlives_whoever_made_it(tmp_path: Path) -> None:
+    process = start_up(tmp_path / "lab")
+    await_line(process, b"up")
+    end(process)
+    assert Lab.open(tmp_path / "lab").exec("master-0", ["hostname"]).text == "master-0\n"
+    assert down(tmp_path / "lab")
+    assert_gone(tmp_path / "lab")
+
+
+def test_a_keeper_whose_directory_was_deleted_is_found(tmp_path: Path) -> None:
+    lab = up(request(tmp_path / "lab"))
+    removal.remove_content(lab.directory)
+    assert processes_naming(lab.directory.path) != []
+    assert down(tmp_path / "lab")
+    assert_gone(tmp_path / "lab")
+
+
+def test_a_lab_is_found_by_another_name_of_its_directory(tmp_path: Path) -> None:
+    up(request(tmp_path / "lab"))
+    (tmp_path / "link").symlink_to("lab")
+    assert down(tmp_path / "link")
+    assert_gone(tmp_path / "lab")
+
+
+def test_a_state_that_cannot_be_read_is_no_obstacle(tmp_path: Path) -> None:
+    lab = up(request(tmp_path / "lab"))
+    lab.directory.state_file.write_bytes(b"not json")
+    with pytest.raises(LabError) as refused:
+        Lab.open(tmp_path / "lab")
+    assert refused.value.code == "UMB815"
+    lab.down()
+    assert_gone(tmp_path / "lab")
+
+
+@pytest.mark.parametrize("content", [{"file": b""}, {"lock": b"", "file": b""}, {"nodes": b"", "run": b""}])
+def test_a_directory_that_is_not_a_labs_is_left_alone(tmp_path: Path, content: dict[str, bytes]) -> None:
+    for name, text in content.items():
+        (tmp_path / name).write_bytes(text)
+    with pytest.raises(LabError) as refused:
+        down(tmp_path)
+    assert refused.value.code == "UMB813"
+    assert {path.name for path in tmp_path.iterdir()} == set(content)
+
+
+@pytest.mark.parametrize("names", [[], ["lock"], ["lock", ".state.json.x1"], ["state.json"], ["state.json", "nodes"]])
+def test_what_a_killed_run_may_have_left_is_removed(tmp_path: Path, names: list[str]) -> None:
+    folder = tmp_path / "lab"
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_bytes(b"")
+    assert down(folder)
+    assert_gone(folder)
+
+
+def test_other_files_in_a_labs_directory_stay(tmp_path: Path) -> None:
+    lab = up(request(tmp_path / "lab"))
+    (tmp_path / "lab" / "notes.txt").write_text("mine")
+    lab.down()
+    assert [path.name for path in (tmp_path / "lab").iterdir()] == ["notes.txt"]
+
+
+def test_files_that_a_node_closed_to_itself_are_removed(tmp_path: Path) -> None:
+    with isolated(Isolation.USER_NAMESPACE):
+        lab = up(request(tmp_path / "lab"))
+    lab.exec("master-0", ["sh", "-c", "mkdir -p /opt/a/b; touch /opt/a/b/c; chmod 0 /opt/a/b /opt/a"]).check()
+    lab.down()
+    assert_gone(tmp_path / "lab")
+
+
+@pytest.mark.root
+def test_what_is_mounted_inside_is_not_deleted(tmp_path: Path) -> None:
+    folder, precious = tmp_path / "lab", tmp_path / "precious"
+    (folder / "nodes" / "a b").mkdir(parents=True)
+    precious.mkdir()
+    (precious / "file").write_text("keep me")
+    (folder / "state.json").write_text("{}")
+    script = f"mount --bind '{precious}' '{folder}/nodes/a b' && exec python3 -P -c '{_DOWN}' {folder}"
+    command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=_python_first())
+    assert done.stdout == f"UMB813 {folder}/nodes/a b is mounted inside\n", done.stderr
+    assert (precious / "file").read_text() == "keep me"
+
+
+@pytest.mark.root
+def test_control_groups_go_with_the_lab(tmp_path: Path) -> None:
+    lab = up(request(tmp_path / "lab"))
+    name = cgroups.lab_group(lab.state.name, lab.directory.path)
+    lab.set_cgroup(name)
+    cgroups.make(name)
+    assert list(cgroups.ROOT.rglob(name)) != []
+    assert lab.state.keeper_pid is not None
+    os.kill(lab.state.keeper_pid, signal.SIGKILL)
+    down(tmp_path / "lab")
+    assert list(cgroups.ROOT.rglob(name)) == []
+
+
+def test_the_labs_pid_is_told_from_another_process_of_the_same_number(tmp_path: Path) -> None:
+    lab = up(request(tmp_path / "lab"))
+    state = json.loads(lab.directory.state_file.read_bytes())
+    lab.directory.state_file.write_text(json.dumps({**state, "keeper_start": state["keeper_start"] + 1}))
+    changed = read_state(lab.directory)
+    assert changed is not None
+    assert not changed.is_alive()
+    lab.down()
+    assert_gone(tmp_path / "lab")
+
+
+_DOWN = """
+import sys; from pathlib import Path
+from umbilical.lab.errors import LabError
+from umbilical.lab.lab import down
+try: down(Path(sys.argv[1]))
+except LabError as fault: print(fault.code, fault.why)
+"""
+
+
+def _python_first() -> dict[str, str]:
+    return {**os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
+
+
+def _seconds_to_come_up(path: Path) -> float:
+    start = time.monotonic()
+    process = start_up(path)
+    await_line(process, b"up")
+    seconds = time.monotonic() - start
+    end(process)
+    down(path)
+    return seconds
