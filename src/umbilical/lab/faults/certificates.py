@@ -1,0 +1,115 @@
+"""Faults of the server's certificate: out of date, not valid yet, for another address, from another authority.
+
+No namespace has a clock of its own, so a clock that is wrong by a day is a certificate that is dated a day ahead.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from umbilical.assets.names import OWN, STATIC_POD
+from umbilical.lab.faults.fault import Fault, Memory, Speaker
+from umbilical.lab.faults.pods import server_pid
+from umbilical.lab.scene import BOOTSTRAP, SERVER_SECONDS, Scene
+from umbilical.lab.tunnel_parts import TunnelParts, render_parts
+from umbilical.lab.waiting import NotYet
+from umbilical.pki.authority import Authority
+from umbilical.pki.pem import KeyPair
+from umbilical.pki.profiles import KeyType
+from umbilical.pki.tunnel_set import DAY, SIGNER_NAME, Leaf, Role
+
+OTHER_ADDRESS: Final = {4: "192.0.2.10", 6: "2001:db8::10"}
+"""Of documentation: nobody has it."""
+RESTARTED: Final = "umbilical.dev/restarted"
+Make = Callable[[Scene, datetime], KeyPair]
+
+
+def use_server_files(scene: Scene, parts: TunnelParts) -> None:
+    """Lay the server's certificate and then its manifest, whose fingerprint makes the runner start it anew."""
+    before = server_pid(scene)
+    is_change = scene.lab.read(BOOTSTRAP, STATIC_POD) != parts.files[STATIC_POD].content
+    wanted = [asset for asset in parts.files if asset.path.startswith(f"{OWN.pki_directory}/")]
+    for asset in [*wanted, parts.files[STATIC_POD]]:
+        scene.lab.write(BOOTSTRAP, asset.path, asset.content, asset.mode)
+    if is_change:
+        wait_for_another_server(scene, before)
+
+
+def restart_server(scene: Scene) -> None:
+    """Have the runner start the server anew: a manifest that changes is a new pod."""
+    before = server_pid(scene)
+    content = scene.lab.read(BOOTSTRAP, STATIC_POD)
+    marked = content.rstrip(b"\n") + f"\n# {RESTARTED}: {datetime.now(UTC).isoformat()}\n".encode()
+    scene.lab.write(BOOTSTRAP, STATIC_POD, marked)
+    wait_for_another_server(scene, before)
+
+
+def wait_for_another_server(scene: Scene, before: int | None) -> None:
+    def look() -> None:
+        now = server_pid(scene)
+        if now is None or now == before:
+            raise NotYet("it does not run" if now is None else "the old one still runs")
+
+    scene.wait("another server", look, SERVER_SECONDS)
+
+
+def _use(make: Make) -> Callable[[Scene], Memory]:
+    def break_(scene: Scene) -> Memory:
+        parts = scene.tunnel
+        odd = replace(parts.certificates, server=make(scene, datetime.now(UTC)))
+        address = scene.lab.topology.bootstrap.address
+        use_server_files(scene, render_parts(scene.cast, address, parts.authority, odd))
+        return {}
+
+    return break_
+
+
+def _use_right_one(scene: Scene, memory: Memory) -> None:
+    use_server_files(scene, scene.tunnel)
+
+
+def _leaf(scene: Scene, *, address: str | None = None) -> Leaf:
+    return Leaf(Role.SERVER, KeyType.ECDSA_P256, (address or scene.lab.topology.bootstrap.address,))
+
+
+def _expired(scene: Scene, now: datetime) -> KeyPair:
+    return scene.tunnel.authority.signer.issue(_leaf(scene).profile, now - DAY, timedelta(hours=22))
+
+
+def _from_tomorrow(scene: Scene, now: datetime) -> KeyPair:
+    return scene.tunnel.authority.signer.issue(_leaf(scene).profile, now + DAY, DAY)
+
+
+def _for_another_address(scene: Scene, now: datetime) -> KeyPair:
+    version = scene.lab.topology.bootstrap.addresses[0].version
+    return scene.tunnel.authority.issue(_leaf(scene, address=OTHER_ADDRESS[version]), now, DAY)
+
+
+def _from_another_authority(scene: Scene, now: datetime) -> KeyPair:
+    return Authority.create(SIGNER_NAME, now, DAY, KeyType.ECDSA_P256).issue(_leaf(scene).profile, now, DAY)
+
+
+def _fault(name: str, summary: str, seen: str, code: str, make: Make) -> Fault:
+    return Fault(name, summary, seen, code, Speaker.AGENTS, _use(make), _use_right_one)
+
+
+_NO_AGENT: Final = "calls fail with `No agent available`; agents run, and none gets connected"
+FAULTS: Final = (
+    _fault("certificate-expired", "the server's certificate is two hours past its end", _NO_AGENT, "UMB321", _expired),
+    _fault(
+        "certificate-from-tomorrow",
+        "the server's clock was a day ahead when its certificate was made",
+        _NO_AGENT,
+        "UMB322",
+        _from_tomorrow,
+    ),
+    _fault("wrong-san", "the server's certificate is for another address", _NO_AGENT, "UMB323", _for_another_address),
+    _fault(
+        "wrong-ca",
+        "the server's certificate comes from an authority that agents do not know",
+        _NO_AGENT,
+        "UMB324",
+        _from_another_authority,
+    ),
+)

@@ -1,0 +1,44 @@
+"""What a fault is: how it is made, by which line of ours it is recognised, and how it is taken back."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from umbilical.lab.scene import Scene
+
+Memory = dict[str, Any]
+"""What `mend` needs to know, in values that JSON knows. Never a key: it goes into the lab's state file."""
+
+
+class Speaker(Enum):
+    """Whose log tells of a fault."""
+
+    SERVER = "server"
+    AGENTS = "agents"
+    COMMAND = "command"
+    """Nobody's: a command says it, which `Fault.ask` runs."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    name: str
+    summary: str
+    """One line for `lab list`."""
+    seen: str
+    """What a user would see, and where."""
+    code: str
+    """By which the product says it."""
+    speaker: Speaker
+    break_: Callable[[Scene], Memory]
+    """Make it. What it changes is undone by `mend`, also when this was interrupted half way."""
+    mend: Callable[[Scene, Memory], None]
+    """Take it back; doing it twice is fine."""
+    ask: Callable[[Scene], str] | None = None
+    """The command whose output carries the code; for Speaker.COMMAND."""
+    needs_calls: bool = False
+    """Only traffic meets it: calls are made until the line is there."""
+    stops_calls: bool = True
+    """Whether calls to the webhook fail meanwhile."""
+    seconds: float = 40.0
+    """How long the line may take."""

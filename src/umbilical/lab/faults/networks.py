@@ -1,0 +1,137 @@
+"""Faults of the network: a cut link, a closed port, lost packets, a missing route."""
+
+from typing import Final
+
+from umbilical.assets.names import OWN
+from umbilical.assets.shell.scripts import library
+from umbilical.assets.spec import Shape, for_shape
+from umbilical.lab import nft
+from umbilical.lab.errors import LabError
+from umbilical.lab.faults.certificates import restart_server
+from umbilical.lab.faults.fault import Fault, Memory, Speaker
+from umbilical.lab.network import MACHINE_LINK
+from umbilical.lab.scene import BOOTSTRAP, Scene
+
+BLOCK: Final = "port_blocked"
+LOSS: Final = "packet_loss"
+LOSS_PERCENT: Final = 40
+SECOND_ADDRESS: Final = {4: "192.0.2.10/24", 6: "2001:db8::10/64"}
+"""Of documentation: nobody has it. A machine with one address needs no route to find it."""
+FINDER: Final = "/tmp/umbilical-address.sh"
+
+
+def _cut(scene: Scene) -> Memory:
+    scene.lab.set_link(BOOTSTRAP, False)
+    return {}
+
+
+def _mend_link(scene: Scene, memory: Memory) -> None:
+    scene.lab.set_link(BOOTSTRAP, True)
+
+
+def _block(scene: Scene) -> Memory:
+    """As security groups do: what is open goes on, so the agents must come anew to notice."""
+    scene.lab.add_rules(BOOTSTRAP, BLOCK, refuse_new_connections(scene.tunnel.spec.agent_port))
+    restart_server(scene)
+    return {}
+
+
+def _unblock(scene: Scene, memory: Memory) -> None:
+    scene.lab.remove_rules(BOOTSTRAP, BLOCK)
+
+
+def refuse_new_connections(port: int) -> str:
+    return f"""
+    chain coming {{
+        type filter hook prerouting priority raw; policy accept;
+        iifname != "lo" tcp dport {port} tcp flags & (syn | ack) == syn drop
+    }}
+"""
+
+
+def _lose_packets(scene: Scene) -> Memory:
+    scene.lab.add_rules(BOOTSTRAP, LOSS, nft.lose_at_random(LOSS_PERCENT, MACHINE_LINK))
+    return {}
+
+
+def _keep_packets(scene: Scene, memory: Memory) -> None:
+    scene.lab.remove_rules(BOOTSTRAP, LOSS)
+
+
+def _take_route(scene: Scene) -> Memory:
+    scene.lab.exec(BOOTSTRAP, ["ip", "addr", "replace", _second(scene), "dev", MACHINE_LINK]).check()
+    scene.lab.set_default_route(BOOTSTRAP, False)
+    return {}
+
+
+def _give_route(scene: Scene, memory: Memory) -> None:
+    shown = scene.lab.exec(BOOTSTRAP, ["ip", "-o", "addr", "show", "dev", MACHINE_LINK]).text
+    if _second(scene).partition("/")[0] in shown:
+        scene.lab.exec(BOOTSTRAP, ["ip", "addr", "del", _second(scene), "dev", MACHINE_LINK]).check()
+    scene.lab.set_default_route(BOOTSTRAP, True)
+    found = _find_address(scene)
+    if found.strip() not in [str(one.ip) for one in scene.lab.topology.bootstrap.addresses]:
+        why = f"its address finder says: {' | '.join(found.split(chr(10)))}"
+        raise LabError("UMB864", "the bootstrap node does not know its address again", why, "umbilical lab status")
+
+
+def _second(scene: Scene) -> str:
+    return SECOND_ADDRESS[scene.lab.topology.bootstrap.addresses[0].version]
+
+
+def _find_address(scene: Scene) -> str:
+    """Let the node's own script look for its address, as in a patched bootkube.sh that was told none."""
+    family = scene.lab.topology.bootstrap.addresses[0].version
+    spec = for_shape(Shape.OPENSHIFT, family=family)
+    scene.lab.write(BOOTSTRAP, FINDER, library(spec, OWN))
+    script = 'set -euoE pipefail; source "$1"; _umbilical_find_address'
+    done = scene.lab.exec(BOOTSTRAP, ["bash", "-c", script, "bash", FINDER])
+    scene.lab.remove(BOOTSTRAP, FINDER)
+    return (done.stdout + done.stderr).decode(errors="replace")
+
+
+FAULTS: Final = (
+    Fault(
+        "link-cut",
+        "the bootstrap node's cable is pulled",
+        "calls hang until their timeout; nodes cannot reach the bootstrap API either",
+        "UMB407",
+        Speaker.SERVER,
+        _cut,
+        _mend_link,
+        needs_calls=True,
+    ),
+    Fault(
+        "port-8091-blocked",
+        "a firewall swallows new connections to the agents' port",
+        "calls fail with `No agent available`; agents run, and none gets connected",
+        "UMB312",
+        Speaker.AGENTS,
+        _block,
+        _unblock,
+        seconds=60.0,
+    ),
+    Fault(
+        "packet-loss",
+        f"{LOSS_PERCENT} of 100 packets to and from the bootstrap node are lost",
+        "calls go through, some of them slowly; some may reach their timeout",
+        "UMB409",
+        Speaker.SERVER,
+        _lose_packets,
+        _keep_packets,
+        needs_calls=True,
+        stops_calls=False,
+        seconds=60.0,
+    ),
+    Fault(
+        "no-default-route",
+        "the bootstrap node has two addresses and no default route",
+        "bootkube.sh stops in the stage konnectivity-certs, since no certificate can be made for an unknown address",
+        "UMB112",
+        Speaker.COMMAND,
+        _take_route,
+        _give_route,
+        ask=_find_address,
+        stops_calls=False,
+    ),
+)
