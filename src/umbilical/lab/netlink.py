@@ -6,6 +6,7 @@ costs a few milliseconds. A veth pair is made with one end already where it belo
 
 import errno
 import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ IFA_F_NODAD: Final = 2
 # linux/if.h: IFNAMSIZ less the closing zero.
 NAME_LENGTH: Final = 15
 RT_TABLE_MAIN: Final = 254
+# linux/neighbour.h: entries that nobody has to ask for (NOARP, PERMANENT).
+NUD_GIVEN: Final = 0x40 | 0x80
+FAMILY: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 @dataclass(frozen=True)
@@ -79,30 +83,30 @@ class Netlink:
 
     def join_bridge(self, name: str, bridge: str) -> None:
         with _told(f"join {name} to {bridge}"):
-            self._route.link("set", index=self._index(name), master=self._index(bridge))
+            self._route.link("set", index=_index(name), master=_index(bridge))
 
     def set_link(self, name: str, *, up: bool) -> None:
         with _told(f"set {name} {'up' if up else 'down'}"):
-            self._route.link("set", index=self._index(name), state="up" if up else "down")
+            self._route.link("set", index=_index(name), state="up" if up else "down")
 
     def delete_link(self, name: str) -> None:
         """Remove a link; one that is gone, because its other end's namespace is, is fine."""
         found = self.link(name)
         if found is None:
             return
-        with _told(f"remove {name}", and_is_fine=errno.ENODEV):
+        with _told(f"remove {name}", errno.ENODEV):
             self._route.link("del", index=found.index)
 
     def add_address(self, name: str, address: IpInterface) -> None:
         flags = {"flags": IFA_F_NODAD} if address.version == 6 else {}
         with _told(f"add {address} to {name}"):
             self._route.addr(
-                "add", index=self._index(name), address=str(address.ip), prefixlen=address.network.prefixlen, **flags
+                "add", index=_index(name), address=str(address.ip), prefixlen=address.network.prefixlen, **flags
             )
 
     def addresses(self, name: str) -> list[str]:
         """Return what a link is called, `10.0.0.1/24`; link-local addresses are left out."""
-        entries = self._route.get_addr(index=self._index(name))
+        entries = self._route.get_addr(index=_index(name))
         # 0 is the scope of addresses that are valid everywhere: linux/rtnetlink.h.
         return [f"{entry.get('address')}/{entry['prefixlen']}" for entry in entries if entry["scope"] == 0]
 
@@ -115,7 +119,8 @@ class Netlink:
 
     def delete_route(self, destination: IpNetwork) -> None:
         """Forget a route; one that is not there is fine."""
-        with _told(f"remove the route to {destination}", and_is_fine=errno.ESRCH):
+        # IPv4 and IPv6 do not agree on how a missing route is called, nor does IPv6 with itself for a default route.
+        with _told(f"remove the route to {destination}", errno.ESRCH, errno.ENOENT):
             self._route.route("del", dst=str(destination))
 
     def routes(self) -> dict[str, str]:
@@ -123,11 +128,17 @@ class Netlink:
         entries = [entry for entry in self._route.get_routes(table=RT_TABLE_MAIN) if entry.get("gateway")]
         return {_destination(entry): entry.get("gateway") for entry in entries}
 
-    def _index(self, name: str) -> int:
-        found = self.link(name)
-        if found is None:
-            raise OSError(errno.ENODEV, f"{name}: {os.strerror(errno.ENODEV)}")
-        return found.index
+    def forget_neighbours(self, name: str) -> None:
+        """Ask anew who has which address: an answer that failed to come counts for seconds."""
+        index = _index(name)
+        for version in FAMILY.values():
+            for entry in self._route.get_neighbours(family=version, ifindex=index):
+                if not entry["state"] & NUD_GIVEN:
+                    self._forget(version, index, entry.get("dst"))
+
+    def _forget(self, family: int, index: int, address: str) -> None:
+        with _told(f"forget the neighbour {address}", errno.ENOENT):
+            self._route.neigh("del", family=family, ifindex=index, dst=address)
 
 
 def inside(namespace: Path, call: Callable[[Netlink], Result]) -> Result:
@@ -140,21 +151,29 @@ def inside(namespace: Path, call: Callable[[Netlink], Result]) -> Result:
     return namespaces.in_network(namespace, converse)
 
 
+def _index(name: str) -> int:
+    try:
+        return socket.if_nametoindex(name)
+    except OSError as error:
+        # The C library's own word for it differs from the kernel's number.
+        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV)) from error
+
+
 def _destination(entry: Any) -> str:
     anything = "0.0.0.0" if ":" not in entry.get("gateway") else "::"
     return f"{entry.get('dst') or anything}/{entry['dst_len']}"
 
 
 @contextmanager
-def _told(what: str, and_is_fine: int | None = None) -> Iterator[None]:
-    """Say which step the kernel refused, and why."""
+def _told(what: str, *fine: int) -> Iterator[None]:
+    """Say which step the kernel refused, and why; some of its numbers mean that nothing was left to do."""
     from pyroute2.netlink.exceptions import NetlinkError  # type: ignore[import-untyped]
 
     try:
         yield
     except (NetlinkError, OSError) as error:
         number = error.code if isinstance(error, NetlinkError) else error.errno
-        if number == and_is_fine:
+        if number in fine:
             return
         raise LabError("UMB818", f"cannot {what}", os.strerror(number or 0), _remedy(number)) from error
 

@@ -84,6 +84,8 @@ class LabNetwork:
         """
         port = _port(self._topology.node(node))
         inside(self._folder / SWITCH, lambda netlink: netlink.set_link(port, up=up))
+        if up:
+            self._forget_neighbours()
 
     def set_default_route(self, node: str, present: bool) -> None:
         """Give a node its way to the switch, or take it. Doing it twice is fine."""
@@ -168,6 +170,11 @@ class LabNetwork:
     def _delete_default_routes(self, netlink: Netlink) -> None:
         for gateway in self._topology.gateways:
             netlink.delete_route(DEFAULT_ROUTES[gateway.version])
+
+    def _forget_neighbours(self) -> None:
+        """Let nobody be told "no route to host" by a question that was asked while the cable was cut."""
+        for node in self._topology.nodes:
+            inside(self._folder / node.name, lambda netlink: netlink.forget_neighbours(MACHINE_LINK))
 
     def _describe(self, node: Node) -> dict[str, object]:
         path = self._folder / node.name

@@ -95,7 +95,8 @@ def block_tcp_port(port: int) -> str:
 
 def lose_at_random(percent: int, interface: str) -> str:
     """Drop so many of a hundred packets that come or go by an interface, drawn anew for each."""
-    drawn = f"numgen random mod 100 < {percent} drop"
+    # Nothing to draw for all of them, and nft refuses a comparison that is always true.
+    drawn = "drop" if percent >= 100 else f"numgen random mod 100 < {percent} drop"
     coming = _chain("coming", "filter", "prerouting", "raw", [f'iifname "{interface}" {drawn}'])
     going = _chain("going", "filter", "postrouting", "raw", [f'oifname "{interface}" {drawn}'])
     return f"{coming}\n{going}"

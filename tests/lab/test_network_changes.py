@@ -1,0 +1,274 @@
+"""What can be broken in a lab's network, and that all of it is back after a mend."""
+
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+
+import pytest
+from tests.support.lab_wires import PORT, SECONDS, SILENT_SECONDS, Place, Wires, dial, listen, talk
+from tests.support.worlds import World, run_in
+
+from umbilical.host import namespaces
+from umbilical.lab import nft
+from umbilical.lab.errors import LabError
+from umbilical.lab.network import MACHINE_LINK
+from umbilical.lab.topology import Family
+
+pytestmark = [pytest.mark.root, pytest.mark.real("nft")]
+WORLDS = pytest.mark.parametrize("world", list(World), ids=lambda world: world.value)
+# Every family in some world and every world with both: what is left out costs a minute and shows nothing new.
+PLACES = pytest.mark.parametrize(
+    ("world", "family"),
+    [(World.ROOT, Family.IPV4), (World.ROOT, Family.IPV6), (World.ORDINARY, Family.DUAL)],
+    ids=["ipv4 as root", "ipv6 as root", "both as an ordinary user"],
+)
+
+
+def _send_to(client: Place, server: Place, version: int, count: int) -> int:
+    """Send datagrams and return how many arrived."""
+    kind = socket.AF_INET if version == 4 else socket.AF_INET6
+    with ExitStack() as stack:
+        receiver = stack.enter_context(
+            namespaces.in_network(server.namespace, lambda: socket.socket(kind, socket.SOCK_DGRAM))
+        )
+        sender = stack.enter_context(
+            namespaces.in_network(client.namespace, lambda: socket.socket(kind, socket.SOCK_DGRAM))
+        )
+        receiver.bind((server.address(version), PORT))
+        receiver.settimeout(SILENT_SECONDS)
+        for _ in range(count):
+            # So the kernel tells a sender of datagrams that a rule of its own machine dropped one.
+            with suppress(PermissionError):
+                sender.sendto(b"x", (server.address(version), PORT))
+        return _drain(receiver, count)
+
+
+def _drain(receiver: socket.socket, most: int) -> int:
+    for arrived in range(most):
+        try:
+            receiver.recv(1)
+        except TimeoutError:
+            return arrived
+    return most
+
+
+@PLACES
+def test_a_cut_link_is_silent_and_a_mended_one_as_before(world: World, family: Family) -> None:
+    def body() -> None:
+        wires = Wires(family)
+        bootstrap, master = wires.node("bootstrap"), wires.node("master-0")
+        pod, far = wires.pod("master-0"), wires.pod("master-1")
+        before = wires.network.describe()
+        for _ in range(2):
+            wires.network.set_link("master-0", up=False)
+            for version in wires.versions:
+                with listen(master, version):
+                    assert dial(bootstrap, master.address(version), seconds=SILENT_SECONDS) != "connected"
+                    assert dial(far, pod.address(version), seconds=SILENT_SECONDS) != "connected"
+            wires.network.set_link("master-0", up=True)
+        assert wires.network.describe() == before
+        for version in wires.versions:
+            assert talk(bootstrap, master, version) == bootstrap.address(version)
+            assert talk(far, pod, version) == far.address(version)
+            assert talk(pod, bootstrap, version) == master.address(version)
+
+    run_in(world, body)
+
+
+@PLACES
+def test_an_open_connection_outlives_a_short_cut(world: World, family: Family) -> None:
+    """A cable that is pulled takes no address away, so the connection's packets are only late."""
+
+    def body() -> None:
+        wires = Wires(family)
+        client, server = wires.node("bootstrap"), wires.node("master-0")
+        version = wires.versions[-1]
+        with listen(server, version) as listener:
+            address = server.address(version)
+            with namespaces.in_network(
+                client.namespace, lambda: socket.create_connection((address, PORT), SECONDS)
+            ) as calling:
+                answering, _ = listener.accept()
+                with answering:
+                    wires.network.set_link("master-0", up=False)
+                    calling.sendall(b"late")
+                    answering.settimeout(SILENT_SECONDS)
+                    with pytest.raises(TimeoutError):
+                        answering.recv(4)
+                    wires.network.set_link("master-0", up=True)
+                    answering.settimeout(30)
+                    assert answering.recv(4) == b"late"
+
+    run_in(world, body)
+
+
+@PLACES
+def test_without_a_default_route_only_the_machine_network_is_there(world: World, family: Family) -> None:
+    def body() -> None:
+        wires = Wires(family)
+        bootstrap, pod = wires.node("bootstrap"), wires.pod("master-0")
+        before = wires.network.describe()
+        for _ in range(2):
+            wires.network.set_default_route("bootstrap", present=False)
+        for version in wires.versions:
+            talk(bootstrap, wires.node("master-0"), version)
+            assert dial(bootstrap, pod.address(version)) == "Network is unreachable"
+        for _ in range(2):
+            wires.network.set_default_route("bootstrap", present=True)
+        assert wires.network.describe() == before
+
+    run_in(world, body)
+
+
+@WORLDS
+def test_a_missing_default_route_stays_missing_over_a_cut(world: World) -> None:
+    def body() -> None:
+        wires = Wires()
+        wires.network.set_default_route("master-0", present=False)
+        before = wires.network.describe()
+        wires.network.set_link("master-0", up=False)
+        wires.network.set_link("master-0", up=True)
+        assert wires.network.describe() == before
+
+    run_in(world, body)
+
+
+@PLACES
+def test_a_blocked_port_is_silent_to_machines_and_pods_and_the_next_port_is_not(world: World, family: Family) -> None:
+    def body() -> None:
+        wires = Wires(family)
+        bootstrap, pod = wires.node("bootstrap"), wires.pod("master-0")
+        wires.network.add_rules("bootstrap", "port", nft.block_tcp_port(PORT))
+        for version in wires.versions:
+            address = bootstrap.address(version)
+            with listen(bootstrap, version), listen(bootstrap, version, PORT + 1):
+                assert dial(pod, address, seconds=SILENT_SECONDS) == "silence"
+                assert dial(wires.node("master-1"), address, seconds=SILENT_SECONDS) == "silence"
+                assert dial(pod, address, PORT + 1) == "connected"
+                assert dial(bootstrap, address) == "connected"
+        wires.network.remove_rules("bootstrap", "port")
+        for version in wires.versions:
+            talk(pod, bootstrap, version)
+
+    run_in(world, body)
+
+
+@WORLDS
+def test_a_port_blocked_on_the_pods_own_node_is_silent_too(world: World) -> None:
+    def body() -> None:
+        wires = Wires()
+        bootstrap, pod = wires.node("bootstrap"), wires.pod("master-0")
+        wires.network.add_rules("master-0", "port", nft.block_tcp_port(PORT))
+        with listen(bootstrap, 4):
+            assert dial(pod, bootstrap.address(4), seconds=SILENT_SECONDS) == "silence"
+            assert dial(wires.pod("master-1"), bootstrap.address(4)) == "connected"
+
+    run_in(world, body)
+
+
+@PLACES
+def test_an_address_can_be_dropped_alone(world: World, family: Family) -> None:
+    def body() -> None:
+        wires = Wires(family)
+        bootstrap, first, second = wires.node("bootstrap"), wires.node("master-0"), wires.node("master-1")
+        for index, address in enumerate(first.addresses):
+            wires.network.add_rules("bootstrap", f"drop_{index}", nft.drop_address(address))
+        for version in wires.versions:
+            with listen(bootstrap, version), listen(first, version):
+                assert dial(first, bootstrap.address(version), seconds=SILENT_SECONDS) == "silence"
+                assert dial(bootstrap, first.address(version), seconds=SILENT_SECONDS) == "silence"
+                assert dial(second, bootstrap.address(version)) == "connected"
+
+    run_in(world, body)
+
+
+@WORLDS
+def test_some_packets_are_lost_and_some_are_not(world: World) -> None:
+    """Of 200, each lost with even odds: all or none lost is less likely than one in 2^100."""
+
+    def body() -> tuple[int, int, int]:
+        wires = Wires()
+        client, server = wires.node("bootstrap"), wires.node("master-0")
+        before = _send_to(client, server, 4, 200)
+        wires.network.add_rules("master-0", "loss", nft.lose_at_random(50, MACHINE_LINK))
+        during = _send_to(client, server, 4, 200)
+        wires.network.remove_rules("master-0", "loss")
+        return before, during, _send_to(client, server, 4, 200)
+
+    before, during, after = run_in(world, body)
+    assert (before, after) == (200, 200)
+    assert 20 < during < 180
+
+
+@WORLDS
+@pytest.mark.parametrize("receiver", ["bootstrap", "master-0"], ids=["going", "coming"])
+def test_loss_of_everything_is_loss_in_both_directions(world: World, receiver: str) -> None:
+    def body() -> int:
+        wires = Wires(Family.IPV6)
+        sender = "master-0" if receiver == "bootstrap" else "bootstrap"
+        talk(wires.node(sender), wires.node(receiver), 6)
+        wires.network.add_rules("master-0", "loss", nft.lose_at_random(100, MACHINE_LINK))
+        return _send_to(wires.node(sender), wires.node(receiver), 6, 20)
+
+    assert run_in(world, body) == 0
+
+
+@WORLDS
+def test_rules_of_the_same_name_take_the_place_of_the_old_ones(world: World) -> None:
+    def body() -> None:
+        wires = Wires()
+        bootstrap, master = wires.node("bootstrap"), wires.node("master-0")
+        wires.network.add_rules("bootstrap", "port", nft.block_tcp_port(PORT))
+        wires.network.add_rules("bootstrap", "port", nft.block_tcp_port(PORT + 1))
+        with listen(bootstrap, 4), listen(bootstrap, 4, PORT + 1):
+            assert dial(master, bootstrap.address(4)) == "connected"
+            assert dial(master, bootstrap.address(4), PORT + 1, SILENT_SECONDS) == "silence"
+
+    run_in(world, body)
+
+
+@WORLDS
+def test_removing_rules_twice_is_fine_and_leaves_the_others(world: World) -> None:
+    def body() -> None:
+        wires = Wires()
+        wires.network.add_rules("master-0", "one", nft.block_tcp_port(1))
+        wires.network.add_rules("master-0", "two", nft.block_tcp_port(2))
+        for _ in range(2):
+            wires.network.remove_rules("master-0", "one")
+        assert namespaces.in_network(wires.network.namespace("master-0"), nft.loaded) == ["pods", "two"]
+
+    run_in(world, body)
+
+
+def test_rules_that_nft_cannot_read_change_nothing() -> None:
+    def body() -> str:
+        wires = Wires()
+        wires.network.add_rules("bootstrap", "port", nft.block_tcp_port(PORT))
+        with pytest.raises(LabError) as caught:
+            wires.network.add_rules("bootstrap", "port", "chain broken {")
+        with listen(wires.node("bootstrap"), 4):
+            assert dial(wires.node("master-0"), "10.91.0.10", seconds=SILENT_SECONDS) == "silence"
+        return caught.value.brief
+
+    said = run_in(World.ROOT, body)
+    assert said.startswith("UMB818 cannot load the rules port: ")
+    assert "syntax error" in said
+
+
+def test_a_node_that_is_not_there_is_refused() -> None:
+    def body() -> list[str]:
+        network = Wires().network
+        calls: list[Callable[[], None]] = [
+            lambda: network.set_link("master-7", up=False),
+            lambda: network.set_default_route("master-7", present=False),
+            lambda: network.add_rules("master-7", "x", ""),
+            lambda: network.remove_rules("master-7", "x"),
+        ]
+        codes = []
+        for call in calls:
+            with pytest.raises(LabError) as caught:
+                call()
+            codes.append(caught.value.code)
+        return codes
+
+    assert run_in(World.ROOT, body) == ["UMB812"] * 4
