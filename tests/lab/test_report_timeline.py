@@ -37,9 +37,23 @@ def test_a_step_links_to_its_evidence() -> None:
     assert links[:2] == ["#step-1", "#step-2"]
 
 
-def test_calls_are_marked_and_a_failed_one_is_a_cross() -> None:
-    marks = [shape.get("class") for shape in _drawn(whole_story()).iter() if "mark" in (shape.get("class") or "")]
-    assert marks == ["mark cross", "mark", "mark"]
+def test_a_step_says_how_the_calls_in_it_ended() -> None:
+    rows = [row for row in _drawn(whole_story()) if (row.get("class") or "").startswith("row")]
+    ended = {number: [word.text for word in row.iter("tspan")] for number, row in enumerate(rows, 1)}
+    assert {number: words for number, words in ended.items() if words} == {
+        5: ["unreachable"],
+        6: ["production: denied"],
+        9: ["allowed"],
+        10: ["denied"],
+        14: ["production: allowed"],
+    }
+
+
+def test_a_label_that_does_not_fit_beside_the_last_bar_stands_before_it() -> None:
+    anchors = [
+        shape.get("text-anchor") for shape in _drawn(whole_story()).iter("text") if shape.get("class") == "duration"
+    ]
+    assert anchors == [None] * 13 + ["end"]
 
 
 def test_a_failed_step_and_one_that_still_runs_look_different() -> None:

@@ -135,8 +135,8 @@ def _quote(moment: Moment) -> str:
 
 def _times(story: Story) -> str:
     return (
-        "<section>\n<h2>Timeline</h2>\n<p>Above the axis, the calls to the webhook: a cross where it was not reached, "
-        f'green where it allowed, amber where it denied.</p>\n<div class="wide">{timeline(story)}</div>\n</section>'
+        "<section>\n<h2>Timeline</h2>\n<p>Every step with its time, and how calls to the webhook ended in it.</p>\n"
+        f'<div class="wide">{timeline(story)}</div>\n</section>'
     )
 
 

@@ -56,10 +56,9 @@ svg text { fill: var(--ink); }
 .timeline .bar.failed { fill: var(--bad); }
 .timeline .bar.running { fill: var(--faint); }
 .timeline .row.failed .title, .timeline .row.failed .duration { fill: var(--bad); font-weight: 600; }
-.mark { stroke: var(--card); stroke-width: 1.5; }
-.mark.cross { stroke: var(--bad); stroke-width: 2.2; fill: none; stroke-linecap: round; }
-.allowed .mark { fill: var(--good); }
-.denied .mark { fill: var(--no); }
+.timeline .unreachable { fill: var(--bad); font-weight: 600; }
+.timeline .allowed { fill: var(--good); font-weight: 600; }
+.timeline .denied { fill: var(--no); font-weight: 600; }
 .topology .host { fill: var(--host); stroke: var(--rule); }
 .topology { font-size: 12.5px; }
 .topology .machine { font-weight: 600; }

@@ -4,8 +4,8 @@ from html import escape
 from typing import Final
 
 from umbilical.checks.report import printable
-from umbilical.lab.story import Call, Outcome, Step, Story
-from umbilical.lab.svg import box, element, line, path, picture, text
+from umbilical.lab.story import Call, Outcome, Picture, Step, Story
+from umbilical.lab.svg import box, element, line, picture, text
 
 WIDTH: Final = 1040.0
 _BARS_LEFT: Final = 440.0
@@ -15,15 +15,16 @@ _TOP: Final = 34.0
 _TITLE_CHARACTERS: Final = 60
 _MOST_TICKS: Final = 8
 _LEAST_BAR: Final = 3.0
-_DURATION_ROOM: Final = 62.0
+_CHARACTER: Final = 7.5
 
 
 def timeline(story: Story) -> str:
     seconds = length(story)
     height = _TOP + _ROW * len(story.steps) + 8
-    rows = [_row(number, step, seconds) for number, step in enumerate(story.steps)]
+    calls = _calls(story)
+    rows = [_row(number, step, seconds, calls.get(number, [])) for number, step in enumerate(story.steps)]
     label = f"{len(story.steps)} steps in {seconds:.1f} seconds"
-    return picture(WIDTH, height, label, _axis(seconds, height), *rows, _calls(story, seconds), style="timeline")
+    return picture(WIDTH, height, label, _axis(seconds, height), *rows, style="timeline")
 
 
 def length(story: Story) -> float:
@@ -57,7 +58,7 @@ def _axis(seconds: float, height: float) -> str:
     return element("g", *parts)
 
 
-def _row(number: int, step: Step, seconds: float) -> str:
+def _row(number: int, step: Step, seconds: float, calls: list[tuple[str, Call]]) -> str:
     y = _TOP + _ROW * number
     ended = seconds if step.ended_seconds is None else step.ended_seconds
     left, right = _place(step.started_seconds, seconds), _place(ended, seconds)
@@ -66,14 +67,17 @@ def _row(number: int, step: Step, seconds: float) -> str:
     count = text(24, y + 15, str(number + 1), "count", text_anchor="end")
     bar = box(left, y + 4, width, 15, f"bar {step.outcome.value}", 3)
     link = element("a", element("title", _full(step)), count, title, bar, href=f"#step-{number + 1}")
-    return element("g", link, _duration(left, left + width, y + 15, step), class_=f"row {step.outcome.value}")
+    return element("g", link, _label(left, left + width, y + 15, step, calls), class_=f"row {step.outcome.value}")
 
 
-def _duration(left: float, right: float, y: float, step: Step) -> str:
-    words = f"{step.seconds:.1f} s" if step.outcome is not Outcome.RUNNING else "running"
-    if right + _DURATION_ROOM <= WIDTH:
-        return text(right + 7, y, words, "duration")
-    return text(left - 7, y, words, "duration", text_anchor="end")
+def _label(left: float, right: float, y: float, step: Step, calls: list[tuple[str, Call]]) -> str:
+    """Write beside the bar how long the step took, and how the calls in it ended."""
+    duration = f"{step.seconds:.1f} s" if step.outcome is not Outcome.RUNNING else "running"
+    words = [element("tspan", f"{escape(who)}{call.value}", dx=9, class_=call.value) for who, call in calls]
+    room = _CHARACTER * (len(duration) + sum(len(who) + len(call.value) + 2 for who, call in calls))
+    fits = right + room <= WIDTH
+    place = {"x": right + 7} if fits else {"x": left - 7, "text_anchor": "end"}
+    return element("text", duration, *words, y=y, class_="duration", **place)
 
 
 def _full(step: Step) -> str:
@@ -84,20 +88,15 @@ def _shortened(title: str) -> str:
     return title if len(title) <= _TITLE_CHARACTERS else f"{title[: _TITLE_CHARACTERS - 1].rstrip()}…"
 
 
-def _calls(story: Story, seconds: float) -> str:
-    """Mark the calls to the webhook on the axis: a cross where it was not reached, a disc where it answered."""
-    marks, last = [], Call.NONE
+def _calls(story: Story) -> dict[int, list[tuple[str, Call]]]:
+    """Find the steps in which a call to the webhook ended otherwise than the one before."""
+    found: dict[int, list[tuple[str, Call]]] = {}
+    before = Picture()
     for moment, seen in story.pictures:
-        if seen.call not in (last, Call.NONE):
-            marks.append(_mark(_place(moment, seconds), seen.call))
-        last = seen.call
-    return element("g", *marks) if marks else ""
-
-
-def _mark(x: float, call: Call) -> str:
-    y = _TOP - 6
-    name = element("title", call.value)
-    if call is Call.UNREACHABLE:
-        cross = path(f"M{x - 4:.1f} {y - 4}l8 8m0 -8l-8 8", "mark cross")
-        return element("g", name, cross, class_=call.value)
-    return element("g", name, element("circle", cx=x, cy=y, r=4.5, class_="mark"), class_=call.value)
+        number = sum(step.started_seconds <= moment for step in story.steps) - 1
+        changes = (("", before.call, seen.call), ("production: ", before.production_call, seen.production_call))
+        for who, old, new in changes:
+            if new not in (old, Call.NONE):
+                found.setdefault(number, []).append((who, new))
+        before = seen
+    return found
