@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -106,7 +107,9 @@ async def _execute(action: Execute, target: Target) -> Answer:
         output, _ = await process.communicate()
     finally:
         if process.returncode is None:
-            process.kill()
+            # With all that it started, or its output stays open for ever.
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.communicate()
     text = output.decode(errors="replace").strip()[:200]
     return Answer(process.returncode == 0, text or f"exit code {process.returncode}")
 

@@ -21,6 +21,7 @@ INIT: Final = "umbilical.lab.pods.container_init"
 SET_UP_SECONDS: Final = 60.0
 # After SIGKILL the kernel needs no longer, unless the process hangs in a driver.
 KILL_SECONDS: Final = 10.0
+POLL_SECONDS: Final = 0.01
 MAX_COMPLAINT: Final = 4096
 
 
@@ -59,16 +60,23 @@ class ContainerProcess:
         finally:
             self._kill()
         async with asyncio.timeout(KILL_SECONDS):
-            return await self.ended()
+            code = await self.ended()
+            # Not before the last one is gone are its ports free for the next run.
+            while self._kill():
+                await asyncio.sleep(POLL_SECONDS)
+            return code
 
-    def _kill(self) -> None:
+    def _kill(self) -> bool:
+        """Kill all that is left; return whether there was anything."""
         if self.is_running:
             self._process.kill()
-        for pid in members(self._namespace):
+        left = members(self._namespace)
+        for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
+        return bool(left)
 
     def _reap(self) -> None:
         asyncio.get_running_loop().remove_reader(self._descriptor)
@@ -85,12 +93,13 @@ async def launch(plan: ContainerPlan, log: Path) -> ContainerProcess:
     """
     reading, writing = os.pipe()
     try:
-        process = _start_init(writing, log)
+        process = _start_init(plan, writing, log)
     finally:
         os.close(writing)
     try:
         async with asyncio.timeout(SET_UP_SECONDS):
-            complaint = await _hand_over(process, plan, reading)
+            # The exec closes the other end, and so does whoever complains.
+            complaint = await _read_until_closed(reading)
     except BaseException:
         process.kill()
         process.wait()
@@ -119,38 +128,22 @@ def _mount_namespace(pid: int) -> str:
         return ""
 
 
-def _start_init(complaints: int, log: Path) -> subprocess.Popen[bytes]:
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    try:
+def _start_init(plan: ContainerPlan, complaints: int, log: Path) -> subprocess.Popen[bytes]:
+    # A file in memory: a plan may be longer than a pipe holds, and there are secrets in it.
+    with (
+        os.fdopen(os.memfd_create("plan", os.MFD_CLOEXEC), "w+b") as handed,
+        os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab") as output,
+    ):
+        handed.write(plan.to_json())
+        handed.seek(0)
         return subprocess.Popen(
             [sys.executable, "-P", "-m", INIT, str(complaints)],
-            stdin=subprocess.PIPE,
-            stdout=descriptor,
-            stderr=descriptor,
+            stdin=handed,
+            stdout=output,
+            stderr=output,
             pass_fds=(complaints,),
             start_new_session=True,
         )
-    finally:
-        os.close(descriptor)
-
-
-async def _hand_over(process: subprocess.Popen[bytes], plan: ContainerPlan, reading: int) -> bytes:
-    """Give the plan, and wait for the exec, which closes the other end of the pipe, or for a complaint."""
-    stream = process.stdin
-    assert stream is not None
-    # A plan may be longer than the pipe; the other side reads all of it before it does anything.
-    await asyncio.to_thread(_write_all, stream.fileno(), plan.to_json())
-    stream.close()
-    return await _read_until_closed(reading)
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    rest = memoryview(content)
-    try:
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-    except BrokenPipeError:
-        return
 
 
 async def _read_until_closed(descriptor: int) -> bytes:
