@@ -48,6 +48,9 @@ def demo(keep: bool, fault: str | None, stand_in: bool | None, report: Path | No
         with choose_view(title, is_stand_in=rehearsal.stand_in) as teller:
             story = Story(title, teller)
             lab = play(rehearsal, story)
+    except KeyboardInterrupt:
+        click.echo("\ninterrupted: the lab is taken down, nothing is left of it")
+        raise
     except Exception:
         _keep_trace(story, place, rehearsal)
         raise
