@@ -104,7 +104,8 @@ def parse_tasks(text: str) -> dict[str, int]:
 
 
 def ctr(lab: "Lab", node: str, *arguments: str, timeout_seconds: float = 30.0) -> "Completed":
-    command = ["ctr", "--address", SOCKET, "--namespace", NAMESPACE, *arguments]
+    # Its own patience is ten seconds, in which one that has ended cannot be told from one that is slow.
+    command = ["ctr", "--connect-timeout", "2s", "--address", SOCKET, "--namespace", NAMESPACE, *arguments]
     return lab.exec(node, command, timeout_seconds=timeout_seconds)
 
 

@@ -46,9 +46,9 @@ class ImageStore:
         os.utime(found)
         return has
 
-    def keep(self, archives: Sequence[str], source: Path) -> None:
+    def keep(self, archives: Iterable[str], source: Path) -> None:
         """Remember what a containerd that has stopped has imported."""
-        names = sorted(archives)
+        names = sorted(set(archives))
         make_directory(self._folder)
         place = self._folder / self._name(names)
         with tempfile.TemporaryDirectory(dir=self._folder, prefix=".new-") as scratch:

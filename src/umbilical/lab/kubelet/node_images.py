@@ -28,8 +28,14 @@ def start_with_images(lab: "Lab", node: str, snapshotter: str) -> None:
         _import(lab, node, missing, snapshotter)
         # Its databases are whole only when it has ended.
         lab.stop(node, containerd.PROCESS)
-        store.keep(names, place)
+        store.keep(_all_in(names, present), place)
         containerd.start(lab, node)
+
+
+def _all_in(imported: Iterable[str], present: Iterable[str]) -> set[str]:
+    """Name what is in a store after an import: an image of the same name took the place of the earlier one."""
+    images = {name.rpartition("-")[0] for name in imported}
+    return {*imported, *(name for name in present if name.rpartition("-")[0] not in images)}
 
 
 def _archives(lab: "Lab") -> list[archives.Archive]:

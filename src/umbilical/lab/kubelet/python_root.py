@@ -21,6 +21,7 @@ SITE: Final = "usr/lib/python3/dist-packages"
 """Where Debian's Python looks for what is installed."""
 FORMAT: Final = 2
 """Raised when the same packages give another root."""
+KEPT: Final = 2
 _OLDEST: Final = (3, 11)
 _QUERY_SECONDS: Final = 60.0
 _DOWNLOAD_SECONDS: Final = 300.0
@@ -67,10 +68,17 @@ def python_root(cache: Path) -> PythonRoot:
         root = cache / f"python-root-{_key(packages)}"
         if not root.is_dir():
             _build(root, version, packages)
+            _forget_older(cache)
     except HostError as error:
         remedy = "run on Debian 12 or newer with its package lists (apt-get update), or use --runner process"
         raise LabError("UMB843", "cannot make an image with Python in it", error.brief, remedy) from error
     return PythonRoot(root, f"/usr/bin/python{version}")
+
+
+def _forget_older(cache: Path) -> None:
+    roots = sorted(cache.glob("python-root-*"), key=lambda path: path.stat().st_mtime)
+    for path in roots[:-KEPT]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def compile_modules(root: Path, interpreter: str, folders: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ from umbilical.lab.errors import LabError
 from umbilical.lab.images import UMBILICAL
 from umbilical.lab.runner import RunnerKind
 from umbilical.lab.scenarios.scenario import Scenario
-from umbilical.lab.scenarios.webhook_through_tunnel import cut, lay_tunnel
+from umbilical.lab.scenarios.webhook_through_tunnel import lay_tunnel
 from umbilical.lab.scene import BOOTSTRAP, Scene
 from umbilical.lab.waiting import NotYet
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from umbilical.lab.kubernetes_scene import KubernetesScene
     from umbilical.lab.lab import Completed
 
+NAME: Final = "kubelet-traffic"
 POD: Final = "talker"
 ECHO: Final = "echo"
 KUBELET_PORT: Final = 10250
@@ -57,8 +58,6 @@ def tell(scene: Scene) -> None:
     show_need(scene, node)
     lay_tunnel(scene)
     show_traffic(scene)
-    cut(scene)
-    leave(scene)
 
 
 def set_stage(scene: "KubernetesScene") -> str:
@@ -99,12 +98,6 @@ def show_traffic(scene: "KubernetesScene") -> None:
         story.figures["tunnels to kubelets"] = str(len(lines))
         for line in lines:
             story.saw(line)
-
-
-def leave(scene: "KubernetesScene") -> None:
-    with scene.story.step("without the tunnel there are no logs again"):
-        scene.story.saw(_refusal(_kubectl(scene, "logs", POD, "-c", POD)))
-        scene.lab.remove_rules(BOOTSTRAP, FIREWALL)
 
 
 def pod() -> dict[str, Any]:
@@ -225,7 +218,7 @@ def _last_line(content: bytes) -> str:
 
 SCENARIOS: Final = (
     Scenario(
-        "kubelet-traffic",
+        NAME,
         "logs, exec, attach and port-forward reach kubelets through the tunnel alone",
         tell,
         runners=(RunnerKind.KUBELET,),

@@ -1,0 +1,159 @@
+"""Pods under a real kubelet without an API: run, restarted, read, removed, and nothing left on the machine."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from tests.support.labs import machine_picture, running, wait_until
+
+from umbilical.lab import binaries, cgroups
+from umbilical.lab.errors import LabError
+from umbilical.lab.images import UMBILICAL
+from umbilical.lab.kubelet.kubelet_config import KERNEL_SETTINGS
+from umbilical.lab.kubelet.runner import KubeletRunner
+from umbilical.lab.lab import Lab
+from umbilical.lab.runner import MANIFESTS, PodStatus, RunnerKind
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.timeout(240),
+    pytest.mark.real("unshare", "nsenter", "nft", "containerd", "ctr", "runc", "kubelet", "dpkg-query", "apt-cache"),
+]
+# A pod of the agents' kind takes a second; a machine with two busy cores takes its time.
+SECONDS: Final = 90.0
+NAME: Final = "speaker"
+SPEAK: Final = "import os, socket, time; print(socket.gethostname(), os.getuid(), flush=True); time.sleep(3600)"
+
+LISTEN: Final = "import socket, time; s = socket.create_server(('', 7000)); time.sleep(3600)"
+
+
+def static_pod(*, host_network: bool, program: str = SPEAK) -> bytes:
+    container = {
+        "name": NAME,
+        "image": UMBILICAL,
+        "imagePullPolicy": "Never",
+        "command": ["python3", "-I", "-c", program],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    pod: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": NAME, "namespace": "kube-system"},
+        "spec": {"hostNetwork": host_network, "terminationGracePeriodSeconds": 0, "containers": [container]},
+    }
+    return yaml.safe_dump(pod).encode()
+
+
+def kernel_settings() -> dict[str, str]:
+    return {name: Path("/proc/sys", name).read_text() for name in KERNEL_SETTINGS}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A lab with a kubelet on both nodes; afterwards the machine is as it was."""
+    before = machine_picture(), kernel_settings()
+    programs = binaries.find(["kubelet"])
+    path = tmp_path_factory.mktemp("kubelet") / "lab"
+    with running(path, runner=RunnerKind.KUBELET, binaries=programs) as lab:
+        for node in ("bootstrap", "master-0"):
+            lab.runner.start(lab, node, None)
+        group = lab.state.cgroup
+        assert group is not None
+        assert cgroups.find(group)
+        yield lab
+    assert cgroups.find(group) == []
+    assert (machine_picture(), kernel_settings()) == before
+
+
+def pod_on(lab: Lab, node: str) -> PodStatus | None:
+    return next((pod for pod in lab.runner.pods(lab, node) if pod.name == f"{NAME}-{node}"), None)
+
+
+def run_pod(lab: Lab, node: str, *, host_network: bool, program: str = SPEAK) -> PodStatus:
+    lab.write(node, f"{MANIFESTS}/{NAME}.yaml", static_pod(host_network=host_network, program=program))
+
+    def is_ready() -> bool:
+        pod = pod_on(lab, node)
+        return pod is not None and pod.is_ready
+
+    wait_until(is_ready, SECONDS)
+    pod = pod_on(lab, node)
+    assert pod is not None
+    return pod
+
+
+def test_a_static_pod_of_the_bootstrap_node_has_the_nodes_address(lab: Lab) -> None:
+    pod = run_pod(lab, "bootstrap", host_network=True)
+    assert lab.runner.kind is RunnerKind.KUBELET
+    assert (pod.namespace, pod.node, pod.address) == ("kube-system", "bootstrap", "10.91.0.10")
+    (container,) = pod.containers
+    assert (container.name, container.image, container.restarts) == (NAME, UMBILICAL, 0)
+    wait_until(lambda: lab.runner.logs(lab, "bootstrap", NAME, NAME) == "bootstrap 65532\n", SECONDS)
+
+
+def test_a_killed_container_is_started_again_and_its_log_goes_on(lab: Lab) -> None:
+    before = run_pod(lab, "bootstrap", host_network=True).containers[0]
+    lab.runner.signal(lab, "bootstrap", NAME, NAME, signal.SIGKILL)
+
+    def is_back() -> bool:
+        pod = pod_on(lab, "bootstrap")
+        return pod is not None and pod.is_running and pod.containers[0].restarts == before.restarts + 1
+
+    wait_until(is_back, SECONDS)
+    pod = pod_on(lab, "bootstrap")
+    assert pod is not None
+    assert pod.containers[0].pid != before.pid
+    assert pod.containers[0].last_exit == -signal.SIGKILL
+    wait_until(lambda: lab.runner.logs(lab, "bootstrap", NAME, NAME).count("bootstrap 65532") == 2, SECONDS)
+
+
+def test_a_pod_outside_the_nodes_network_has_an_address_of_the_nodes_range(lab: Lab) -> None:
+    pod = run_pod(lab, "master-0", host_network=False, program=LISTEN)
+    assert pod.address.startswith("10.92.0.")
+    dial = ["bash", "-c", f"exec 3<>/dev/tcp/{pod.address}/7000"]
+    wait_until(lambda: lab.exec("master-0", dial).exit_code == 0, SECONDS)
+    assert b"unreachable" in lab.exec("bootstrap", dial).stderr
+
+
+def test_a_manifest_that_goes_takes_its_pod_along(lab: Lab) -> None:
+    run_pod(lab, "master-0", host_network=False)
+    lab.remove("master-0", f"{MANIFESTS}/{NAME}.yaml")
+    wait_until(lambda: pod_on(lab, "master-0") is None, SECONDS)
+
+
+def test_starting_again_keeps_what_runs(lab: Lab) -> None:
+    before = run_pod(lab, "bootstrap", host_network=True).containers[0]
+    lab.runner.start(lab, "bootstrap", None)
+
+    def is_known() -> bool:
+        pod = pod_on(lab, "bootstrap")
+        return pod is not None and pod.is_running
+
+    wait_until(is_known, SECONDS)
+    pod = pod_on(lab, "bootstrap")
+    assert pod is not None
+    assert pod.containers[0].pid == before.pid
+
+
+def test_the_kernels_settings_are_as_a_kubelet_wants_them_on_nodes_alone(lab: Lab) -> None:
+    for name, value in KERNEL_SETTINGS.items():
+        assert lab.exec("bootstrap", ["cat", f"/proc/sys/{name}"]).text == f"{value}\n"
+
+
+def test_a_signal_for_nobody_is_refused(lab: Lab) -> None:
+    with pytest.raises(LabError) as refused:
+        lab.runner.signal(lab, "bootstrap", "nobody", NAME, signal.SIGTERM)
+    assert refused.value.code == "UMB844"
+
+
+def test_a_node_without_a_kubelet_has_no_pods(lab: Lab) -> None:
+    lab.stop("master-0", "kubelet")
+    assert KubeletRunner().pods(lab, "master-0") == []
