@@ -260,3 +260,13 @@ def test_settings_that_cannot_be_written_are_named() -> None:
 
     said = run_in(World.ROOT, body)
     assert said == "UMB818 cannot set ipv4.conf.all.rp_filter in a namespace of the lab: Read-only file system"
+
+
+def test_a_kernel_without_ipv6_is_named_with_the_way_around() -> None:
+    def body() -> str:
+        namespaces.mount("tmpfs", "/proc/sys/net", "tmpfs")
+        with pytest.raises(LabError) as caught:
+            Wires(Family.IPV6)
+        return caught.value.remedy
+
+    assert run_in(World.ROOT, body) == "the kernel has no IPv6: give --family ipv4"

@@ -106,6 +106,18 @@ def test_a_pod_that_cannot_be_attached_leaves_nothing(name: str, bridge: str, sa
     assert run_in(World.ROOT, body).startswith(said)
 
 
+def test_a_path_that_is_taken_is_refused_and_stays_as_it_is() -> None:
+    def body() -> str:
+        wires = Wires()
+        pod = wires.pod("master-0")
+        with pytest.raises(LabError) as caught:
+            wires.pod("master-0")
+        talk(pod, wires.node("bootstrap"), 4)
+        return caught.value.brief
+
+    assert run_in(World.ROOT, body) == "UMB818 cannot make the network namespace pod-master-0-2: File exists"
+
+
 def test_a_gateway_that_no_address_reaches_is_refused() -> None:
     def body() -> str:
         node = Wires().network.namespace("master-0")

@@ -26,6 +26,9 @@ NAME_LENGTH: Final = 15
 RT_TABLE_MAIN: Final = 254
 # linux/neighbour.h: entries that nobody has to ask for (NOARP, PERMANENT).
 NUD_GIVEN: Final = 0x40 | 0x80
+MODULES_REMEDY: Final = (
+    "load the kernel's modules: modprobe --all veth bridge nf_tables nft_masq nft_reject_inet nft_fib_inet nft_numgen"
+)
 FAMILY: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
@@ -141,6 +144,19 @@ class Netlink:
             self._route.neigh("del", family=family, ifindex=index, dst=address)
 
 
+def create_namespace(path: Path) -> None:
+    """Make a network namespace at a path that is free.
+
+    Raises:
+        LabError: the machine refuses; nothing is left behind then.
+    """
+    try:
+        namespaces.create_network(path)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise LabError("UMB818", f"cannot make the network namespace {path.name}", why, _remedy(error.errno)) from error
+
+
 def inside(namespace: Path, call: Callable[[Netlink], Result]) -> Result:
     """Talk with the kernel about another namespace."""
 
@@ -180,7 +196,9 @@ def _told(what: str, *fine: int) -> Iterator[None]:
 
 def _remedy(number: int | None) -> str:
     if number == errno.EOPNOTSUPP:
-        return "load the kernel's modules: modprobe --all veth bridge nf_tables nft_masq nft_reject_inet"
+        return MODULES_REMEDY
+    if number == errno.ENOSPC:
+        return "allow more namespaces: sysctl user.max_net_namespaces"
     if number in {errno.EPERM, errno.EACCES}:
         return "run it in a network namespace of your own: `umbilical lab up` makes one"
     return "run `umbilical lab down` and then `umbilical lab up`"

@@ -13,7 +13,7 @@ from typing import Final
 from umbilical.host import namespaces
 from umbilical.lab import nft
 from umbilical.lab.errors import LabError
-from umbilical.lab.netlink import Netlink, inside
+from umbilical.lab.netlink import Netlink, create_namespace, inside
 from umbilical.lab.topology import IpInterface, IpNetwork, Node, Topology
 
 SWITCH: Final = "switch"
@@ -110,12 +110,7 @@ class LabNetwork:
         return {"switch": [str(gateway) for gateway in self._topology.gateways], "nodes": nodes}
 
     def _create(self, path: Path, more: Mapping[int, Mapping[str, str]]) -> None:
-        try:
-            namespaces.create_network(path)
-        except OSError as error:
-            remedy = "run `umbilical lab down`, and see that you may make namespaces: sysctl user.max_net_namespaces"
-            why = error.strerror or str(error)
-            raise LabError("UMB818", f"cannot make the network namespace {path.name}", why, remedy) from error
+        create_namespace(path)
         namespaces.in_network(path, lambda: self._write_settings(more))
         inside(path, lambda netlink: netlink.set_link("lo", up=True))
 

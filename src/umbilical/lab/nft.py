@@ -15,6 +15,7 @@ from typing import Final
 from umbilical.host.errors import HostError
 from umbilical.host.processes import run
 from umbilical.lab.errors import LabError
+from umbilical.lab.netlink import MODULES_REMEDY
 from umbilical.lab.topology import IpAddress, IpNetwork
 
 PREFIX: Final = "umbilical_"
@@ -138,7 +139,4 @@ def _run(text: str | None, what: str) -> str:
         return run([program(), *how], NFT_SECONDS, None if text is None else text.encode())
     except HostError as error:
         first = error.why.splitlines()[0]
-        remedy = (
-            "if nft is too old or a module is missing: modprobe --all nf_tables nft_masq nft_reject_inet nft_numgen"
-        )
-        raise LabError("UMB818", f"cannot {what}", first, remedy) from error
+        raise LabError("UMB818", f"cannot {what}", first, MODULES_REMEDY) from error

@@ -9,7 +9,7 @@ from typing import Final
 
 from umbilical.host import namespaces
 from umbilical.lab.errors import LabError
-from umbilical.lab.netlink import NAME_LENGTH, Netlink, inside
+from umbilical.lab.netlink import NAME_LENGTH, Netlink, create_namespace, inside
 from umbilical.lab.network import DEFAULT_ROUTES, POD_BRIDGE
 from umbilical.lab.topology import IpAddress, IpInterface
 
@@ -27,12 +27,12 @@ def attach(
     """Make a network namespace at a path that is free, with `eth0` on the node's bridge; `name` is the node's end.
 
     Raises:
-        LabError: the name is too long or in use, or the kernel refuses; nothing is left behind then.
+        LabError: the name is too long, name or path is in use, or the kernel refuses; nothing is left behind then.
     """
     if not 0 < len(name) <= NAME_LENGTH:
         why = f"a link's name has at most {NAME_LENGTH} letters"
         raise LabError("UMB818", f"cannot call a pod's link {name!r}", why, "take a shorter name")
-    namespaces.create_network(namespace)
+    create_namespace(namespace)
     try:
         with Netlink() as netlink:
             _link(netlink, namespace, name, bridge)
