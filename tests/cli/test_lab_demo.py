@@ -142,6 +142,15 @@ def test_a_fault_is_asked_for_by_its_name(
     assert "A fault: agent-kill" in capsys.readouterr().out
 
 
+def test_an_unknown_fault_is_refused_before_anything_happens(
+    told: Callable[[Told], list[Rehearsal]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = told(_tell)
+    assert run(["lab", "demo", "--fault", "agent-kil"]) == INFRASTRUCTURE
+    assert "did you mean agent-kill?" in capsys.readouterr().err
+    assert asked == []
+
+
 def test_a_story_that_fails_is_reported_with_its_failed_step(
     told: Callable[[Told], list[Rehearsal]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -52,7 +52,7 @@ def demo(keep: bool, fault: str | None, stand_in: bool | None, report: Path | No
         click.echo("\ninterrupted: the lab is taken down, nothing is left of it")
         raise
     except Exception:
-        _keep_trace(story, place, rehearsal)
+        _keep_trace(story, place, rehearsal.stand_in)
         raise
     _close(story, _write(story, place, rehearsal.stand_in), rehearsal.stand_in)
     if lab is not None:
@@ -83,14 +83,18 @@ def _may_write(path: Path) -> bool:
 def _rehearsal(keep: bool, fault: str | None, stand_in: bool | None, bin_dir: Path | None) -> "Rehearsal":
     from dataclasses import replace
 
+    from umbilical.lab.faults import registry as faults
     from umbilical.lab.rehearsal import Rehearsal
     from umbilical.lab.runner import RunnerKind
-    from umbilical.lab.scenarios import registry
+    from umbilical.lab.scenarios import registry as scenarios
 
+    if fault is not None:
+        faults.find(fault)
     wanted = Rehearsal(
-        registry.find(SCENARIO),
+        scenarios.find(SCENARIO),
         RunnerKind.PROCESS,
         keep=keep,
+        name=LAB_NAME,
         fault=fault,
         bin_dir=bin_dir,
     )
@@ -120,16 +124,18 @@ def play(wanted: "Rehearsal", story: "Story") -> "Lab | None":
 
     from umbilical.host.interrupts import Interrupts
     from umbilical.lab import rehearsal
-    from umbilical.lab.paths import default_directory
+    from umbilical.lab.paths import labs_root
 
     with Interrupts() as interrupts:
         scratch = None if wanted.keep else Path(tempfile.mkdtemp(prefix="umbilical-demo-"))
-        folder = default_directory(LAB_NAME) if scratch is None else scratch / LAB_NAME
+        folder = (scratch or labs_root()) / LAB_NAME
+        was_there = folder.exists()
         try:
             with interrupts.heard():
                 return rehearsal.rehearse(replace(wanted, directory=folder), story)
         except KeyboardInterrupt:
-            _clear(folder)
+            if not was_there:
+                _clear(folder)
             raise
         finally:
             if scratch is not None:
@@ -151,14 +157,10 @@ def _write(story: "Story", place: Path | None, is_stand_in: bool) -> Path:
     return write_report(story, path, is_stand_in=is_stand_in)
 
 
-def _keep_trace(story: "Story", place: Path | None, rehearsal: "Rehearsal") -> None:
+def _keep_trace(story: "Story", place: Path | None, is_stand_in: bool) -> None:
     """A story that failed on its way is worth a report; one that never began is not."""
-    if not story.steps:
-        return
-    click.echo(f"\nwhat was seen until then: {_write(story, place, rehearsal.stand_in)}")
-    if rehearsal.keep:
-        _tell_kept()
-    click.echo()
+    if story.steps:
+        click.echo(f"\nwhat was seen until then: {_write(story, place, is_stand_in)}\n")
 
 
 def _close(story: "Story", report: Path, is_stand_in: bool) -> None:
