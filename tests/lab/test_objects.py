@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from umbilical.lab.images import lab_images
-from umbilical.lab.objects import NAME, NAMESPACE, judged, make_service, service
+from umbilical.lab.objects import NAME, NAMESPACE, judged, make_service, ready_endpoints, service
 from umbilical.lab.service_program import parse_arguments
 from umbilical.lab.topology import Family, plan_topology
 from umbilical.pki.certificate import read_certificates
@@ -60,3 +60,13 @@ def test_a_webhook_that_is_down_blocks_nothing_but_what_asks_for_a_verdict() -> 
 
 def test_keys_stay_out_of_repr() -> None:
     assert "PRIVATE" not in repr(make_service(plan_topology(), NOW))
+
+
+def test_endpoints_are_dialled_unless_they_say_that_they_are_not_ready() -> None:
+    endpoints = [
+        {"addresses": ["10.92.4.2"], "conditions": {"ready": True}},
+        {"addresses": ["10.92.4.3"], "conditions": {"ready": False}},
+        {"addresses": ["10.92.4.4"]},
+    ]
+    assert ready_endpoints({"items": [{"endpoints": endpoints}, {"endpoints": None}]}) == ["10.92.4.2", "10.92.4.4"]
+    assert ready_endpoints({"items": None}) == []

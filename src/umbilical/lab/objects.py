@@ -4,6 +4,7 @@ The pod is bound to its node by name, so that it runs where the story says, what
 """
 
 import base64
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -176,6 +177,14 @@ def letter(name: str, text: str) -> dict[str, Any]:
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {"text": text},
     }
+
+
+def ready_endpoints(slices: Mapping[str, Any]) -> list[str]:
+    """Return the addresses of a list of EndpointSlices that may be dialled."""
+    endpoints = [one for item in slices.get("items") or [] for one in item.get("endpoints") or []]
+    # A missing condition means ready: that is how consumers are told to read it.
+    ready = [one for one in endpoints if (one.get("conditions") or {}).get("ready") is not False]
+    return [address for one in ready for address in one["addresses"]]
 
 
 def _choose_node(topology: Topology) -> str:

@@ -32,7 +32,7 @@ def test_each_runs_without_privilege_in_the_network_of_its_host(
 @pytest.mark.parametrize("make", PODS)
 def test_what_lives_for_minutes_does_not_linger(make: Callable[[ControlPlaneSpec], dict[str, Any]]) -> None:
     throwaway, lasting = (make(control_plane_spec(is_throwaway=flag)) for flag in (True, False))
-    assert throwaway["spec"]["terminationGracePeriodSeconds"] == 5
+    assert throwaway["spec"]["terminationGracePeriodSeconds"] <= 5
     assert lasting["spec"]["terminationGracePeriodSeconds"] >= 30
 
 

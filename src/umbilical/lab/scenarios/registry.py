@@ -9,9 +9,14 @@ from umbilical.lab.scenarios.scenario import Scenario
 
 _MODULES: Final = {
     "webhook-through-tunnel": "webhook_through_tunnel",
+    "aggregated-api": "aggregated_api",
+    "conversion-webhook": "conversion_webhook",
     "seed-shape": "webhook_through_tunnel",
     "upstream-mix": "webhook_through_tunnel",
     "ipv6": "webhook_through_tunnel",
+    "aggregated-api": "aggregated_api",
+    "conversion-webhook": "conversion_webhook",
+    "kubelet-traffic": "kubelet_traffic",
 }
 
 
