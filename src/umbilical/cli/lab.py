@@ -6,7 +6,7 @@ import click
 
 from umbilical.cli.lazy_group import LazyGroup
 
-COMMANDS: Final[tuple[str, ...]] = ("demo", "up", "status", "shell", "break", "mend", "down")
+COMMANDS: Final[tuple[str, ...]] = ("demo", "run", "list", "up", "status", "shell", "break", "mend", "down")
 
 
 @click.group(cls=LazyGroup, modules={name: f"umbilical.cli.lab_{name}" for name in COMMANDS})

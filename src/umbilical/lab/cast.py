@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from umbilical.assets.spec import Shape
+from umbilical.lab.images import KONNECTIVITY, UMBILICAL
 
-OURS: Final = "localhost/umbilical:lab"
-UPSTREAM: Final = "localhost/konnectivity:lab"
+OURS: Final = UMBILICAL
+UPSTREAM: Final = KONNECTIVITY
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,4 @@ class Cast:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Cast":
-        return cls(
-            Shape(content["shape"]), content["serverImage"], content["agentImage"], bool(content["isStandIn"])
-        )
+        return cls(Shape(content["shape"]), content["serverImage"], content["agentImage"], bool(content["isStandIn"]))

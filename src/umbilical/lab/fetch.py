@@ -19,9 +19,7 @@ def main(arguments: list[str]) -> int:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     # A proxy from the environment knows nothing of the lab's networks.
-    opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     try:
         with opener.open(arguments[0], timeout=SECONDS) as answer:
             sys.stdout.buffer.write(answer.read(MAX_BYTES))

@@ -59,6 +59,14 @@ class KubernetesScene(Scene):
     def has_production(self) -> bool:
         return any(node.name == Plane.PRODUCTION.value for node in self.lab.topology.nodes)
 
+    @property
+    def caller(self) -> str:
+        return "the bootstrap kube-apiserver"
+
+    @property
+    def cutter(self) -> str:
+        return "umbilical bootstrap teardown"
+
     def start_control_plane(self) -> None:
         self._authorities = make_control_plane_set(self._names(), datetime.now(UTC), key_type=KeyType.ECDSA_P256)
         self.lay_files(BOOTSTRAP, render_control_plane(self._plane_spec(Plane.BOOTSTRAP), self._authorities))
@@ -77,9 +85,25 @@ class KubernetesScene(Scene):
     def start_webhook(self) -> str:
         service = objects.make_service(self.lab.topology)
         self.apply(*service.objects)
-        self.wait("the webhook's endpoint", lambda: self._look_at_endpoint(service), READY_SECONDS)
+        address = self.wait("the webhook's endpoint", self.endpoint, READY_SECONDS)
         self.apply(service.webhook)
+        self.story.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, endpoint {address}")
         return service.node
+
+    def endpoint(self) -> str:
+        """Return the address that the endpoint controller found for the lab's service.
+
+        Raises:
+            NotYet: none is ready.
+        """
+        label = f"kubernetes.io/service-name={objects.NAME}"
+        shown = self.kubectl("-n", objects.NAMESPACE, "get", "endpointslices", "-l", label, "-o=json")
+        if shown.exit_code != 0:
+            raise NotYet(" ".join(shown.stderr.decode(errors="replace").split()))
+        found = objects.ready_endpoints(json.loads(shown.text))
+        if not found:
+            raise NotYet("no endpoint is ready")
+        return found[0]
 
     def start_production(self) -> None:
         self.lay_files(Plane.PRODUCTION.value, render_control_plane(self._plane_spec(Plane.PRODUCTION), self._set))

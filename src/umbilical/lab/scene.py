@@ -61,6 +61,16 @@ class Scene(ABC):
     def has_production(self) -> bool:
         """Whether a second kube-apiserver can stand on a master."""
 
+    @property
+    @abstractmethod
+    def caller(self) -> str:
+        """Who asks the webhook from the bootstrap node."""
+
+    @property
+    @abstractmethod
+    def cutter(self) -> str:
+        """By what the tunnel is cut."""
+
     @abstractmethod
     def start_control_plane(self) -> None: ...
 

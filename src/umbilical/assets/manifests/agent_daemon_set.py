@@ -11,6 +11,7 @@ from umbilical.assets.spec import Shape, TunnelSpec
 USER_ID: Final = 65532
 # Read by owner and group: the owner is root, the group is the pod's fsGroup, which SCCs set as well.
 KEY_MODE: Final = 0o440
+GRACE_SECONDS: Final = 10
 
 
 def agent_daemon_set(spec: TunnelSpec) -> dict[str, Any]:
@@ -37,6 +38,9 @@ def _pod(spec: TunnelSpec) -> dict[str, Any]:
         # The agent asks nothing of the API, so a token would only be something to steal.
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
+        # An agent that is told to go waits until it is idle, and kube-apiserver keeps connections to webhooks open.
+        # A namespace is looked at again only after half of its pods' grace time, so the cut hangs on it twice.
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
         "securityContext": _pod_security(spec),
         "containers": [container(spec, AGENT_NAME, "proxy-agent", _flags(spec))],
         "volumes": [{"name": "pki", "secret": {"secretName": AGENT_SECRET, "defaultMode": KEY_MODE}}],

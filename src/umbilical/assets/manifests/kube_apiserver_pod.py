@@ -10,7 +10,8 @@ ISSUER: Final = "https://kubernetes.default.svc"
 # OpenShift's figures: load balancers need the delay to notice, requests the rest to end.
 _SHUTDOWN_DELAY_SECONDS: Final = 70
 _GRACE_SECONDS: Final = 135
-_THROWAWAY_GRACE_SECONDS: Final = 5
+# Watches would keep it for the whole time, whatever that is.
+_THROWAWAY_GRACE_SECONDS: Final = 2
 
 
 def kube_apiserver_pod(spec: ControlPlaneSpec) -> dict[str, Any]:

@@ -17,6 +17,7 @@ _MODULES: Final = {
     "aggregated-api": "aggregated_api",
     "conversion-webhook": "conversion_webhook",
     "kubelet-traffic": "kubelet_traffic",
+    "patched-ignition": "patched_ignition",
 }
 
 

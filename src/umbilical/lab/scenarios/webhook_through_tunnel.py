@@ -41,7 +41,7 @@ def set_stage(scene: Scene) -> None:
 
 def show_need(scene: Scene) -> None:
     story = scene.story
-    with story.step("without the tunnel the bootstrap kube-apiserver is blocked"):
+    with story.step(f"without the tunnel {scene.caller} is blocked"):
         _saw(scene, scene.wait_for(Call.UNREACHABLE, "allow"))
     if scene.has_production:
         with story.step("a production kube-apiserver on a master reaches the webhook directly"):
@@ -58,7 +58,7 @@ def lay_tunnel(scene: Scene) -> None:
         story.saw(f"{pod.namespace}/{pod.name} runs {pod.containers[0].image}")
         story.saw(scene.server_socket())
         story.shows(server=True)
-    with story.step("kube-apiserver is told to use it"):
+    with story.step(f"{scene.caller} is told to use it"):
         scene.use_tunnel()
     with story.step("agents on every node dial back"):
         scene.start_agents()
@@ -89,7 +89,7 @@ def show_calls(scene: Scene) -> None:
 
 def cut(scene: Scene) -> None:
     story = scene.story
-    with story.step("the cut: umbilical bootstrap teardown"):
+    with story.step(f"the cut: {scene.cutter}"):
         for line in scene.teardown().splitlines():
             story.saw(line)
         story.shows(server=False, agents=())

@@ -1,0 +1,133 @@
+"""The scene without Kubernetes: a caller of ours asks the webhook in kube-apiserver's place, and says so.
+
+Everything else is the same: networks, pods, certificates, the server's static pod, the egress file, the socket. With
+no API, nodes find the DaemonSet and the webhook as files, in the runner's `/etc/kubernetes/daemons`.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from umbilical.assets.manifests.kube_apiserver import EGRESS_PATH
+from umbilical.assets.names import OWN, STATIC_POD
+from umbilical.assets.tree import yaml_bytes
+from umbilical.lab import objects
+from umbilical.lab.errors import LabError
+from umbilical.lab.runner import RunnerKind
+from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
+from umbilical.lab.story import Call
+from umbilical.lab.waiting import NotYet
+
+CALLER: Final = "lab-admission-caller"
+DAEMONS: Final = "/etc/kubernetes/daemons"
+AGENTS_FILE: Final = f"{DAEMONS}/konnectivity-agent.yaml"
+AUTHORITY_FILE: Final = "/etc/kubernetes/lab-service-ca.crt"
+POD_SECONDS: Final = 60.0
+CALL_SECONDS: Final = 60.0
+
+
+class StandInScene(Scene):
+    _uses_tunnel = False
+    _webhook_node = ""
+
+    @property
+    def has_production(self) -> bool:
+        return False
+
+    @property
+    def caller(self) -> str:
+        return "kube-apiserver's stand-in"
+
+    @property
+    def cutter(self) -> str:
+        return "by hand, since there is no API"
+
+    def start_control_plane(self) -> None:
+        if self.runner.kind is not RunnerKind.PROCESS:
+            why = "only the process runner takes pods from files"
+            raise LabError("UMB853", "a stand-in cannot play with the real kubelet", why, "leave --runner out")
+        self.runner.start(self.lab, BOOTSTRAP, None)
+        self.story.saw(f"{CALLER} stands in for kube-apiserver: there is no Kubernetes here")
+
+    def start_nodes(self) -> None:
+        for node in self.members:
+            self.runner.start(self.lab, node.name, None)
+        self.story.saw("they take pods from files, since there is no API")
+
+    def start_webhook(self) -> str:
+        service = objects.make_service(self.lab.topology)
+        self._webhook_node = service.node
+        self.lab.write(BOOTSTRAP, AUTHORITY_FILE, service.authority, 0o644)
+        content = _documents([service.secret, service.pod])
+        self.lab.write(service.node, f"{DAEMONS}/{objects.NAME}.yaml", content)
+        address = self.wait("the webhook's pod", self._endpoint, POD_SECONDS)
+        self.story.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, {address}")
+        return service.node
+
+    def start_production(self) -> None:
+        raise NotImplementedError("has_production is False")
+
+    def judge(self, verdict: str, *, production: bool = False) -> Verdict:
+        answer = self._call(verdict, 1)
+        text = answer["message"] or f"{answer['call']} by {objects.WEBHOOK}"
+        return Verdict(Call(answer["call"]), text)
+
+    def call_times(self, count: int) -> list[float]:
+        answer = self._call("allow", count)
+        if answer["calls"][Call.ALLOWED.value] != count:
+            raise LabError(
+                "UMB855", f"not all of {count} calls were allowed", str(answer["calls"]), "umbilical lab run --keep"
+            )
+        return [float(seconds) for seconds in answer["callSeconds"]]
+
+    def use_tunnel(self) -> None:
+        self._uses_tunnel = True
+        self.story.saw(f"--egress-selector-config-file={EGRESS_PATH}")
+
+    def start_agents(self) -> None:
+        content = _documents(self.tunnel.objects)
+        for node in self.members:
+            self.lab.write(node.name, AGENTS_FILE, content)
+
+    def teardown(self) -> str:
+        """Take away by hand what `umbilical bootstrap teardown` would have the API delete."""
+        for node in self.members:
+            self.lab.remove(node.name, AGENTS_FILE)
+        gone = (STATIC_POD, OWN.pki_directory, OWN.agent_secret)
+        for path in gone:
+            self.lab.remove(BOOTSTRAP, path)
+        self.wait("the server to end", self._look_for_end, POD_SECONDS)
+        self.lab.remove(BOOTSTRAP, self.tunnel.spec.socket_on_host)
+        return "\n".join(f"{path} removed" for path in gone)
+
+    def leftovers(self) -> list[str]:
+        return self.node_leftovers()
+
+    def retire_bootstrap(self) -> None:
+        raise NotImplementedError("has_production is False")
+
+    def _call(self, verdict: str, count: int) -> dict[str, Any]:
+        egress = ["--egress-selector-config-file", EGRESS_PATH] if self._uses_tunnel else []
+        options = [f"--address={self._endpoint()}", f"--service={objects.NAME}", f"--namespace={objects.NAMESPACE}"]
+        asked = [f"--webhook={objects.WEBHOOK}", f"--ca-file={AUTHORITY_FILE}", f"--count={count}"]
+        stdin = json.dumps(objects.judged(verdict)).encode()
+        command = [CALLER, *egress, *options, *asked]
+        done = self.lab.exec(BOOTSTRAP, command, stdin=stdin, timeout_seconds=CALL_SECONDS).check()
+        answer = json.loads(done.text)
+        assert isinstance(answer, dict)
+        return answer
+
+    def _endpoint(self) -> str:
+        pod = self.find_pod(self._webhook_node, objects.NAME)
+        if pod is None or not pod.is_ready:
+            raise NotYet("it is not ready" if pod else "there is no such pod")
+        host = f"[{pod.address}]" if ":" in pod.address else pod.address
+        return f"{host}:{objects.PORT}"
+
+    def _look_for_end(self) -> None:
+        if self.find_pod(BOOTSTRAP, "konnectivity-server") is not None:
+            raise NotYet("it still runs")
+
+
+def _documents(wanted: Sequence[dict[str, Any]]) -> bytes:
+    return b"---\n".join(map(yaml_bytes, wanted))
