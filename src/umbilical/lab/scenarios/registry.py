@@ -11,12 +11,10 @@ _MODULES: Final = {
     "webhook-through-tunnel": "webhook_through_tunnel",
     "aggregated-api": "aggregated_api",
     "conversion-webhook": "conversion_webhook",
+    "kubelet-traffic": "kubelet_traffic",
     "seed-shape": "webhook_through_tunnel",
     "upstream-mix": "webhook_through_tunnel",
     "ipv6": "webhook_through_tunnel",
-    "aggregated-api": "aggregated_api",
-    "conversion-webhook": "conversion_webhook",
-    "kubelet-traffic": "kubelet_traffic",
     "patched-ignition": "patched_ignition",
 }
 
