@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 from umbilical.host.files import SECRET_MODE, make_directory, write_file
@@ -51,8 +51,10 @@ def read(root: Path, path: str) -> bytes:
 
 def remove(root: Path, path: str) -> None:
     """Remove a file, a link itself, or a directory with all that is in it; what is not there is fine."""
-    parent = locate(root, os.path.dirname(path))
-    place = parent / os.path.basename(path)
+    *folder, name = _parts(path) or [".."]
+    if name == "..":
+        raise ValueError(f"{path} is no name that can be removed")
+    place = locate(root, "/".join(folder)) / name
     if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place)
     else:
@@ -64,7 +66,7 @@ def exists(root: Path, path: str) -> bool:
 
 
 def _parts(path: str) -> list[str]:
-    return [part for part in PurePosixPath(path).parts if part != "/"]
+    return [part for part in path.split("/") if part not in ("", ".")]
 
 
 def _is_covered(parts: list[str]) -> bool:

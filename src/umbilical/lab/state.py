@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from types import NoneType
 from typing import Final
 
 from umbilical.host.files import write_file
@@ -129,12 +130,19 @@ def _state(content: object) -> LabState:
 
 
 def _check_types(state: LabState) -> None:
-    texts = [state.name, state.version, state.cgroup or "", *state.binaries.values()]
-    numbers = [state.keeper_pid or 0, state.keeper_start or 0]
-    if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
-        raise ValueError("a field is of the wrong type")
-    if not isinstance(state.is_rootless, bool) or not isinstance(state.faults, dict):
-        raise ValueError("a field is of the wrong type")
+    kinds: dict[str, tuple[type, ...]] = {
+        "name": (str,),
+        "version": (str,),
+        "is_rootless": (bool,),
+        "binaries": (dict,),
+        "faults": (dict,),
+        "cgroup": (str, NoneType),
+        "keeper_pid": (int, NoneType),
+        "keeper_start": (int, NoneType),
+    }
+    wrong = [name for name, allowed in kinds.items() if type(getattr(state, name)) not in allowed]
+    if wrong or not all(isinstance(path, str) for path in state.binaries.values()):
+        raise ValueError(f"of the wrong type: {', '.join(wrong) or 'binaries'}")
 
 
 def _unreadable(why: str) -> LabError:

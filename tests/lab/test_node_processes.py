@@ -1,0 +1,143 @@
+"""Programs as the keeper runs them; no namespaces are needed to see how they end."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from umbilical.lab import node_processes
+from umbilical.lab.errors import LabError
+from umbilical.lab.node_processes import Output, Program
+
+LIMIT = 100_000
+
+
+def shell(text: str) -> Program:
+    return Program(["/bin/sh", "-c", text], {"PATH": os.environ["PATH"]})
+
+
+def outcome(program: Program, stdin: bytes | None = None, timeout_seconds: float = 20.0) -> Output:
+    return asyncio.run(node_processes.run(program, stdin, timeout_seconds, LIMIT))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+
+
+async def until_gone(pid: int) -> None:
+    for _ in range(1000):
+        if not is_running(pid):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{pid} still runs")
+
+
+def test_outputs_and_exit_code_are_brought_back() -> None:
+    assert outcome(shell("echo out; echo err >&2; exit 3")) == Output(3, b"out\n", b"err\n")
+
+
+def test_only_the_given_environment_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "secret")
+    assert b"TOKEN" not in outcome(shell("env")).stdout
+
+
+def test_input_of_any_size_is_read_at_the_programs_own_pace() -> None:
+    assert outcome(shell("exec wc -c"), b"x" * 3_000_000).stdout.strip() == b"3000000"
+    assert outcome(shell("sleep 0.05; exec head -c 3"), b"abcdef" * 100_000) == Output(0, b"abc", b"")
+
+
+def test_output_up_to_the_limit_is_whole_and_beyond_ends_the_program() -> None:
+    assert len(outcome(shell(f"head -c {LIMIT} /dev/zero")).stdout) == LIMIT
+    endless = outcome(shell("yes >&2"))
+    assert not endless.is_whole
+    assert len(endless.stderr) == LIMIT
+
+
+def test_a_program_that_closes_its_outputs_is_still_waited_for() -> None:
+    assert outcome(shell("exec >&- 2>&-; sleep 0.1; exit 5")).exit_code == 5
+
+
+def test_time_is_up_for_the_whole_group() -> None:
+    over = outcome(shell("sleep 1000 & echo $!; sleep 1000"), timeout_seconds=0.3)
+    assert over.exit_code is None
+    asyncio.run(until_gone(int(over.stdout)))
+
+
+def test_giving_up_kills_the_whole_group(tmp_path: Path) -> None:
+    async def give_up() -> None:
+        task = asyncio.ensure_future(
+            node_processes.run(shell(f"echo $$ > {tmp_path}/pid; sleep 1000"), None, 60, LIMIT)
+        )
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until_gone(int((tmp_path / "pid").read_text()))
+
+    asyncio.run(give_up())
+
+
+def test_no_descriptor_stays_open() -> None:
+    async def many() -> int:
+        await node_processes.run(shell(":"), b"x", 20, LIMIT)
+        before = len(os.listdir("/proc/self/fd"))
+        await asyncio.gather(*(node_processes.run(shell("echo a"), b"x", 20, LIMIT) for _ in range(20)))
+        await asyncio.sleep(0.05)
+        return len(os.listdir("/proc/self/fd")) - before
+
+    assert asyncio.run(many()) == 0
+
+
+@pytest.mark.parametrize(
+    "program", [Program(["/no/such/program"], {}), Program(["true", "a\0b"], {}), Program(["/bin/true"], {"A=B": ""})]
+)
+def test_what_cannot_be_started_is_told(program: Program) -> None:
+    with pytest.raises(LabError) as refused:
+        outcome(program)
+    assert refused.value.code == "UMB816"
+
+
+def test_a_background_program_writes_its_log_and_its_end_is_noticed(tmp_path: Path) -> None:
+    async def play() -> int | None:
+        process = node_processes.start(shell("echo out; echo err >&2; exit 4"), tmp_path / "log")
+        await until_gone(process.pid)
+        await asyncio.sleep(0)
+        return process.exit_code
+
+    assert asyncio.run(play()) == 4
+    assert (tmp_path / "log").read_text() == "out\nerr\n"
+    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
+
+
+def test_one_that_does_not_listen_is_killed_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_processes, "STOP_SECONDS", 0.1)
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
+    )
+
+    async def play() -> int:
+        process = node_processes.start(Program([sys.executable, "-c", deaf], {}), tmp_path / "log")
+        while (tmp_path / "log").read_text() != "ready\n":
+            await asyncio.sleep(0.01)
+        return await process.stop(kill=False)
+
+    assert asyncio.run(play()) == -signal.SIGKILL
+
+
+def test_stopping_takes_the_children_too_and_twice_is_fine(tmp_path: Path) -> None:
+    async def play() -> None:
+        process = node_processes.start(shell("sleep 1000 & echo $!; exec sleep 1000"), tmp_path / "log")
+        while not (tmp_path / "log").read_text():
+            await asyncio.sleep(0.01)
+        assert await process.stop(kill=False) == -signal.SIGTERM
+        assert await process.stop(kill=True) == -signal.SIGTERM
+        await until_gone(int((tmp_path / "log").read_text()))
+
+    asyncio.run(play())

@@ -1,0 +1,146 @@
+"""A lab's state on disk: written whole, read with suspicion, changed by one at a time."""
+
+import json
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.labs import small
+
+from umbilical.lab.errors import LabError
+from umbilical.lab.paths import LabDirectory
+from umbilical.lab.runner import RunnerKind
+from umbilical.lab.state import LabState, change_state, read_state, start_time, write_state
+
+STATE = LabState(
+    name="lab",
+    topology=small(),
+    runner=RunnerKind.KUBELET,
+    is_rootless=True,
+    version="0.1.0",
+    binaries={"kubectl": "/opt/bin/kubectl"},
+    keeper_pid=4321,
+    keeper_start=99,
+    cgroup="umbilical-lab-1",
+    faults={"link-cut": {"node": "master-0", "rules": ["a"]}},
+)
+
+
+@pytest.fixture
+def child() -> Iterator["subprocess.Popen[bytes]"]:
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        yield process
+        process.kill()
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    directory = LabDirectory(tmp_path)
+    assert read_state(directory) is None
+    write_state(directory, STATE)
+    assert read_state(directory) == STATE
+    assert stat.S_IMODE(directory.state_file.stat().st_mode) == 0o600
+
+
+def test_where_there_is_no_directory_there_is_no_state(tmp_path: Path) -> None:
+    assert read_state(LabDirectory(tmp_path / "absent")) is None
+    (tmp_path / "file").touch()
+    assert read_state(LabDirectory(tmp_path / "file")) is None
+
+
+def test_a_state_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+    directory = LabDirectory(tmp_path)
+    directory.state_file.mkdir()
+    with pytest.raises(LabError, match="cannot look into") as refused:
+        read_state(directory)
+    assert refused.value.code == "UMB815"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": 2},
+        {"name": 5},
+        {"version": None},
+        {"runner": "docker"},
+        {"topology": {}},
+        {"topology": None},
+        {"is_rootless": "yes"},
+        {"keeper_pid": "1"},
+        {"keeper_pid": True},
+        {"keeper_start": 1.5},
+        {"faults": []},
+        {"binaries": {"kubectl": 1}},
+        {"binaries": []},
+        {"unknown": 1},
+    ],
+    ids=str,
+)
+def test_a_state_that_is_not_ours_is_refused(change: dict[str, object]) -> None:
+    content = {**json.loads(STATE.to_json()), **change}
+    with pytest.raises(LabError) as refused:
+        LabState.from_json(json.dumps(content).encode())
+    assert refused.value.code in ("UMB815", "UMB811")
+
+
+@given(
+    st.binary() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(lambda v: json.dumps(v).encode())
+)
+def test_no_bytes_do_more_than_be_refused(content: bytes) -> None:
+    with pytest.raises(LabError):
+        LabState.from_json(content)
+
+
+@given(
+    st.sampled_from(sorted(json.loads(STATE.to_json()))), st.none() | st.integers() | st.text() | st.lists(st.text())
+)
+def test_no_value_of_a_field_does_more_than_be_refused(name: str, value: object) -> None:
+    content = {**json.loads(STATE.to_json()), name: value}
+    try:
+        LabState.from_json(json.dumps(content).encode()).is_alive()
+    except LabError:
+        pass
+
+
+def test_a_process_is_known_by_when_it_began(child: "subprocess.Popen[bytes]") -> None:
+    began = start_time(child.pid)
+    assert began is not None
+    state = replace(STATE, keeper_pid=child.pid, keeper_start=began)
+    assert state.is_alive()
+    assert not replace(state, keeper_start=began + 1).is_alive()
+    assert not replace(state, keeper_pid=None, keeper_start=None).is_alive()
+
+
+def test_the_remains_of_a_process_are_not_alive(child: "subprocess.Popen[bytes]") -> None:
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert start_time(child.pid) is None
+    child.wait()
+    assert start_time(child.pid) is None
+
+
+def test_nobodys_change_is_lost_when_two_change_at_once(tmp_path: Path) -> None:
+    directory = LabDirectory(tmp_path)
+    write_state(directory, replace(STATE, faults={}))
+
+    def add(name: str) -> None:
+        change_state(directory, lambda state: replace(state, faults={**state.faults, name: None}))
+
+    names = [f"fault-{number}" for number in range(20)]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(add, names))
+    state = read_state(directory)
+    assert state is not None
+    assert sorted(state.faults) == sorted(names)
+
+
+def test_a_lab_that_is_gone_cannot_be_changed(tmp_path: Path) -> None:
+    with pytest.raises(LabError) as refused:
+        change_state(LabDirectory(tmp_path), lambda state: state)
+    assert refused.value.code == "UMB815"
