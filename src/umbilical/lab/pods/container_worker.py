@@ -49,6 +49,7 @@ class ContainerWorker:
         process = await self._start()
         since = time.time()
         self._note(state=Running(since), pid=process.pid)
+        log.info("%s: runs as process %d", self._title, process.pid)
         try:
             async with asyncio.TaskGroup() as group:
                 probing = group.create_task(self._probe(process))
@@ -128,6 +129,7 @@ class ContainerWorker:
     async def _watch_readiness(self, probe: Probe, target: Target) -> None:
         async for verdict, _ in verdicts(probe, target):
             if (verdict is True) != self._record.is_ready:
+                log.info("%s: is %s", self._title, "ready" if verdict else "not ready any more")
                 self._note(is_ready=verdict is True)
 
     async def _end(self, process: ContainerProcess, probe: str) -> None:

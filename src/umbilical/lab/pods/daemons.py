@@ -79,7 +79,7 @@ def values(kind: Kind, top: Fields) -> dict[str, bytes]:
     found = {}
     for key, text in top.table(encoded).items():
         try:
-            found[key] = base64.b64decode(text, validate=False)
+            found[key] = base64.b64decode("".join(text.split()), validate=True)
         except (binascii.Error, ValueError):
             raise top.wrong(encoded, f"the value of {key!r} is no base64") from None
     return found | {key: text.encode() for key, text in top.table(plain).items()}
