@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final, Literal, TextIO
 
 import click
 
@@ -24,7 +24,8 @@ STAND_IN: Final = "stand-in"
 MOST_COLUMNS: Final = 100
 # Picture, running step and its evidence; a live view that is higher than the terminal flickers.
 LEAST_LINES: Final = 20
-MOST_EVIDENCE: Final = 6
+MOST_EVIDENCE: Final = 8
+RUNNING_EVIDENCE: Final = 3
 REFRESH_PER_SECOND: Final = 10
 _DUMB: Final = ("dumb", "unknown")
 _INDENT: Final = " " * 10
@@ -72,6 +73,10 @@ def _shown(text: str) -> list[str]:
     """Evidence is text of other programs: a terminal is to show it, not to obey it."""
     lines = [printable(line) for line in text.splitlines()]
     return lines if has_unicode() else [_ascii(line) for line in lines]
+
+
+def _all_shown(step: Step) -> list[str]:
+    return [line for piece in tuple(step.evidence) for line in _shown(piece)]
 
 
 class PlainLines:
@@ -156,7 +161,7 @@ class LiveView:
 
     def ended(self, step: Step) -> None:
         self._step = None
-        self._console.print(self._told(step, step.seconds), *self._ways(), sep="\n")
+        self._console.print(self._told(step), *self._ways(), sep="\n")
 
     def shows(self, picture: Picture) -> None:
         before, self._picture = self._picture, picture
@@ -169,36 +174,48 @@ class LiveView:
         from rich.console import Group
         from rich.text import Text
 
-        step = self._step
-        parts: list[RenderableType] = []
-        if step is not None:
-            parts.append(self._told(step, self._clock() - self._began))
-        elif not self._is_over:
-            parts.append(
-                self._row(self._spinner, Text("getting ready" if not self._picture.nodes else "tidying up"), None)
-            )
+        parts = [] if self._is_over else [self._now(self._step)]
         if self._has_room():
             ways = self._drawing.ways(self._picture, self._caller, self._glyphs)
             parts += [Text(), self._drawing.draw(self._picture, self._caller, self._glyphs), *ways]
         return Group(*parts)
 
+    def _now(self, step: Step | None) -> "RenderableType":
+        """What runs: its title and time, and the last things seen, a line each so that the picture stands still."""
+        from rich.console import Group
+        from rich.text import Text
+
+        if step is None:
+            return self._row(self._spinner, Text("tidying up" if self._picture.nodes else "getting ready"), None)
+        seen = _all_shown(step)[-RUNNING_EVIDENCE:]
+        return Group(self._head(step, self._clock() - self._began), *self._indented(seen, is_whole=False))
+
     def _has_room(self) -> bool:
         size = shutil.get_terminal_size()
         return bool(self._picture.nodes) and size.columns >= self._drawing.COLUMNS and size.lines >= LEAST_LINES
 
-    def _told(self, step: Step, seconds: float) -> "RenderableType":
+    def _told(self, step: Step) -> "RenderableType":
         from rich.console import Group
-        from rich.padding import Padding
+
+        lines = _all_shown(step)
+        kept = lines[:MOST_EVIDENCE]
+        if len(lines) > len(kept):
+            kept.append(f"and {len(lines) - len(kept)} lines more")
+        return Group(self._head(step, step.seconds), *self._indented(kept, is_whole=True))
+
+    def _head(self, step: Step, seconds: float) -> "RenderableType":
         from rich.text import Text
 
         title = Text(" ".join(_shown(step.title)), "bold red" if step.outcome is Outcome.FAILED else "")
-        head = self._row(self._sign(step), title, seconds)
-        lines = [line for piece in tuple(step.evidence) for line in _shown(piece)]
-        kept = lines[:MOST_EVIDENCE]
-        if len(lines) > len(kept):
-            kept.append(f"and {len(lines) - len(kept)} lines more, all in the report")
-        evidence = [Padding(Text(line, "dim", overflow="fold"), self._under_title) for line in kept]
-        return Group(head, *evidence)
+        return self._row(self._sign(step), title, seconds)
+
+    def _indented(self, lines: list[str], *, is_whole: bool) -> "list[RenderableType]":
+        from rich.padding import Padding
+        from rich.text import Text
+
+        overflow: Literal["fold", "crop"] = "fold" if is_whole else "crop"
+        texts = (Text(line, "dim", overflow=overflow, no_wrap=not is_whole) for line in lines)
+        return [Padding(text, self._under_title) for text in texts]
 
     def _ways(self) -> "list[RenderableType]":
         """What the calls of the step have shown, kept beside it when the picture below goes on."""
