@@ -16,6 +16,7 @@ from umbilical.cli import main
 from umbilical.lab.isolation import Isolation
 from umbilical.lab.lab import Lab
 
+PROMPT = "root@master-0:/# "
 pytestmark = pytest.mark.real("unshare", "nsenter", "nft")
 
 
@@ -67,14 +68,16 @@ def test_a_terminal_is_a_terminal_there(lab: Lab) -> None:
     pid, terminal = pty.fork()
     if not pid:
         os.execve(sys.executable, command(lab, "master-0"), {**os.environ, "TERM": "dumb"})
+    screen = Screen(terminal)
     try:
-        read_until(terminal, "root@master-0")
+        screen.wait_for(PROMPT)
         os.write(terminal, b"test -t 0 && echo it is $((6 * 7))\n")
-        read_until(terminal, "it is 42")
-        os.write(terminal, b"sleep 1000\n")
-        read_until(terminal, "sleep 1000")
+        screen.wait_for("it is 42")
+        screen.wait_for(PROMPT)
+        os.write(terminal, b"echo st''arted; sleep 1000\n")
+        screen.wait_for("started")
         os.write(terminal, b"\x03")
-        read_until(terminal, "root@master-0")
+        screen.wait_for(PROMPT)
         os.write(terminal, b"exit 5\n")
         assert ended(pid) == 5
     finally:
@@ -91,13 +94,20 @@ def test_a_lab_that_is_not_up_is_told(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert capfd.readouterr().err.startswith("UMB815 ")
 
 
-def read_until(terminal: int, text: str) -> None:
-    seen = b""
-    deadline = time.monotonic() + 30
-    while text.encode() not in seen:
-        readable, _, _ = select.select([terminal], [], [], max(deadline - time.monotonic(), 0))
-        assert readable, f"{text!r} did not come; {seen!r} did"
-        seen += os.read(terminal, 4096)
+class Screen:
+    """What a terminal has shown and nobody has looked at yet."""
+
+    def __init__(self, terminal: int) -> None:
+        self._terminal = terminal
+        self._seen = ""
+
+    def wait_for(self, text: str) -> None:
+        deadline = time.monotonic() + 30
+        while text not in self._seen:
+            readable, _, _ = select.select([self._terminal], [], [], max(deadline - time.monotonic(), 0))
+            assert readable, f"{text!r} did not come; {self._seen!r} did"
+            self._seen += os.read(self._terminal, 4096).decode()
+        self._seen = self._seen.partition(text)[2]
 
 
 def ended(pid: int) -> int:
