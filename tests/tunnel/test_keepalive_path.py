@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 from tests.support import packet_messages
-from tests.support.data_plane import turn_until
+from tests.support.data_plane import settle, turn_until
 from tests.support.in_process import PATIENCE_SECONDS, Stage, echo
 from tests.support.packet_messages import PacketType
 from tests.support.scripted_peers import ScriptedAgent, expect, open_proxy_stream
-from tests.support.transports import Line, connection, joined
+from tests.support.transports import Line, connection, is_greeted, joined
 from tests.support.tunnel_client import receive_exactly
 
 from umbilical.tunnel import keepalive
@@ -38,6 +38,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(keepalive, f"{name}_SECONDS", seconds)
 
 
+def greeted(plane: Loop) -> tuple[Line, Line]:
+    """Both ends of a connection, with all said that is said at its beginning."""
+    lines = joined(plane, connection(True), connection(False))
+    turn_until(plane, lambda: is_greeted(*lines))
+    settle(plane)
+    return lines
+
+
 def turns(plane: Loop, count: int) -> None:
     for _ in range(count):
         plane.turn(0.01)
@@ -49,7 +57,7 @@ def facts(monkeypatch: pytest.MonkeyPatch, tell: Callable[[], TcpFacts | None]) 
 
 @pytest.mark.usefixtures("quick")
 def test_a_peer_that_answers_is_asked_once_behind_its_activity(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, peer = joined(plane, connection(True), connection(False))
+    ours, peer = greeted(plane)
     told = Told(ours, monkeypatch)
     pings: list[bytes] = []
     ping = ours.connection.ping
@@ -77,7 +85,7 @@ def test_a_peer_that_answers_is_asked_once_behind_its_activity(plane: Loop, monk
 def test_a_peer_that_answers_nothing_is_told_and_so_is_its_return(
     plane: Loop, monkeypatch: pytest.MonkeyPatch, unacknowledged: int, word: str
 ) -> None:
-    ours, peer = joined(plane, connection(True), connection(False))
+    ours, peer = greeted(plane)
     told = Told(ours, monkeypatch)
     facts(monkeypatch, lambda: TcpFacts(unacknowledged, 0, 10))
     plane.remove(peer.channel.descriptor)
@@ -94,15 +102,44 @@ def test_a_peer_that_answers_nothing_is_told_and_so_is_its_return(
 
 @pytest.mark.usefixtures("quick")
 def test_losses_are_told_when_they_are_many_and_a_share(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, _ = joined(plane, connection(True), connection(False))
+    ours, peer = greeted(plane)
     told = Told(ours, monkeypatch)
-    seen = iter([TcpFacts(0, 2, 50), TcpFacts(0, 6, 90), TcpFacts(0, 10, 120), TcpFacts(0, 12, 9_000)])
-    last = TcpFacts(0, 12, 9_000)
-    facts(monkeypatch, lambda: next(seen, last))
-    monkeypatch.setattr(keepalive, "SILENCE_SECONDS", 3600.0)
+    seen = [TcpFacts(0, 2, 20), TcpFacts(0, 4, 60), TcpFacts(0, 6, 9_000)]
+    facts(monkeypatch, lambda: seen.pop(0) if len(seen) > 1 else seen[0])
     watch = PathWatch(ours)
-    turns(plane, 30)
-    assert told.lines == ["lost 6/90"]
+    deadline = time.monotonic() + 0.5
+    while time.monotonic() < deadline:
+        peer.connection.ping(b"12345678")  # something is heard all the time
+        peer.touch()
+        turns(plane, 1)
+    assert told.lines == ["lost 4/60"]
+    watch.stop()
+
+
+@pytest.mark.usefixtures("quick")
+def test_where_nothing_at_all_gets_through_no_losses_are_told(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, peer = greeted(plane)
+    told = Told(ours, monkeypatch)
+    plane.remove(peer.channel.descriptor)
+    facts(monkeypatch, lambda: TcpFacts(4, 4, 10))
+    watch = PathWatch(ours)
+    turn_until(plane, lambda: len(told.lines) > 3)
+    assert set(told.lines) == {"silent False"}
+    watch.stop()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_ping_that_got_through_with_pains_is_a_loss_and_no_fault_of_the_peer(
+    plane: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, peer = greeted(plane)
+    told = Told(ours, monkeypatch)
+    plane.remove(peer.channel.descriptor)
+    again = iter(range(100))
+    facts(monkeypatch, lambda: TcpFacts(0, next(again), 100))
+    watch = PathWatch(ours)
+    turn_until(plane, lambda: bool(told.lines))
+    assert told.lines[0].startswith("lost ")
     watch.stop()
 
 

@@ -96,7 +96,10 @@ class Channel(Handler):
             name = self.sock.getpeername()
         except OSError:
             return "unknown"
-        return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "unix"
+        if not isinstance(name, tuple):
+            return "unix"
+        host = str(name[0]).removeprefix("::ffff:")  # IPv4, to a listener for both
+        return f"[{host}]:{name[1]}" if ":" in host else f"{host}:{name[1]}"
 
     def on_events(self, mask: int) -> None:
         if mask == IN:

@@ -4,7 +4,7 @@ from typing import Final
 
 from umbilical.tunnel.loop import Handler
 from umbilical.tunnel.settings import Keepalive
-from umbilical.tunnel.tcp_facts import tcp_facts
+from umbilical.tunnel.tcp_facts import TcpFacts, tcp_facts
 from umbilical.tunnel.transport import Transport
 
 _PING_PAYLOAD: Final = b"umbilica"
@@ -52,10 +52,11 @@ QUIET_TICK_SECONDS: Final = 2.0
 SILENCE_SECONDS: Final = 2.0
 """After the last activity: then the peer is asked for a sign of life, once."""
 ANSWER_SECONDS: Final = 1.5
-LOSS_WINDOW_SECONDS: Final = 10.0
-LOSS_SEGMENTS: Final = 5
-LOSS_SHARE: Final = 0.02
-"""A busy healthy network loses a hundred times less; below that a webhook does not feel it."""
+LOSS_WINDOW_SECONDS: Final = 60.0
+LOSS_SEGMENTS: Final = 3
+LOSS_SHARE: Final = 0.05
+"""A healthy network loses a hundred times less, and the less it carries the more one lost segment would count. Each
+further loss doubles the kernel's patience, so that even a bad network loses few in a minute."""
 _PROBE_PAYLOAD: Final = b"alive???"
 
 
@@ -72,7 +73,9 @@ class PathWatch(Handler):
         self._heard_at = transport.heard_at
         self._progress = transport.progress
         self._active = True
+        self._moved_at = self._loop.now
         self._asked_at = 0.0
+        self._sent_again_when_asked = 0
         self._has_told = False
         self._window_at = self._loop.now
         self._sent_again = 0
@@ -89,8 +92,9 @@ class PathWatch(Handler):
         if self._transport.closed:
             return
         now = self._loop.now
+        has_heard = self._transport.heard_at != self._heard_at
         self._look(now)
-        if self._active:
+        if has_heard:  # else everything is lost, which is silence
             self._count_losses(now)
         self._timer = self._loop.after(TICK_SECONDS if self._active else QUIET_TICK_SECONDS, self)
 
@@ -104,8 +108,11 @@ class PathWatch(Handler):
                 self._tell_silence(now)
         elif has_moved:
             self._active = True
+            self._moved_at = now
         elif self._active and now - transport.heard_at >= SILENCE_SECONDS:
             self._asked_at = now
+            facts = tcp_facts(transport.channel.sock)
+            self._sent_again_when_asked = facts.sent_again if facts is not None else 0
             transport.connection.ping(_PROBE_PAYLOAD)
             transport.touch()
         self._heard_at = transport.heard_at
@@ -114,6 +121,7 @@ class PathWatch(Handler):
     def _answered(self, now: float) -> None:
         if self._has_told:
             self._transport.on_answered(now - self._asked_at)
+            self._begin_window(tcp_facts(self._transport.channel.sock), now)
         self._has_told = False
         self._asked_at = 0.0
         self._active = False
@@ -121,8 +129,12 @@ class PathWatch(Handler):
     def _tell_silence(self, now: float) -> None:
         self._has_told = True
         facts = tcp_facts(self._transport.channel.sock)
-        acknowledges = facts is None or facts.unacknowledged == 0
-        self._transport.on_silent(now - self._transport.heard_at, acknowledges)
+        if facts is not None and facts.unacknowledged == 0 and facts.sent_again > self._sent_again_when_asked:
+            # The ping got through with pains: its answer has no easier way.
+            lost, sent = facts.sent_again - self._sent_again, facts.segments_out - self._sent
+            self._transport.on_loss(lost, sent, now - self._window_at)
+        else:
+            self._transport.on_silent(now - self._moved_at, facts is None or facts.unacknowledged == 0)
 
     def _count_losses(self, now: float) -> None:
         facts = tcp_facts(self._transport.channel.sock)
@@ -134,5 +146,9 @@ class PathWatch(Handler):
             self._transport.on_loss(again, sent, seconds)
         elif seconds < LOSS_WINDOW_SECONDS:
             return
-        self._window_at = now
-        self._sent_again, self._sent = facts.sent_again, facts.segments_out
+        self._begin_window(facts, now)
+
+    def _begin_window(self, facts: TcpFacts | None, now: float) -> None:
+        if facts is not None:
+            self._window_at = now
+            self._sent_again, self._sent = facts.sent_again, facts.segments_out

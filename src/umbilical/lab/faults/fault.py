@@ -36,8 +36,8 @@ class Fault:
     """Take it back; doing it twice is fine."""
     ask: Callable[[Scene], str] | None = None
     """The command whose output carries the code; for Speaker.COMMAND."""
-    needs_calls: bool = False
-    """Only traffic meets it: calls are made until the line is there."""
+    needs_traffic: bool = False
+    """One call does not meet it: many are made until the line is there."""
     stops_calls: bool = True
     """Whether calls to the webhook fail meanwhile."""
     seconds: float = 40.0

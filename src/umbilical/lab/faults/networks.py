@@ -81,8 +81,7 @@ def _second(scene: Scene) -> str:
 
 def _find_address(scene: Scene) -> str:
     """Let the node's own script look for its address, as in a patched bootkube.sh that was told none."""
-    family = scene.lab.topology.bootstrap.addresses[0].version
-    spec = for_shape(Shape.OPENSHIFT, family=family)
+    spec = for_shape(Shape.OPENSHIFT, use_ipv6=scene.lab.topology.bootstrap.addresses[0].version == 6)
     scene.lab.write(BOOTSTRAP, FINDER, library(spec, OWN))
     script = 'set -euoE pipefail; source "$1"; _umbilical_find_address'
     done = scene.lab.exec(BOOTSTRAP, ["bash", "-c", script, "bash", FINDER])
@@ -99,7 +98,6 @@ FAULTS: Final = (
         Speaker.SERVER,
         _cut,
         _mend_link,
-        needs_calls=True,
     ),
     Fault(
         "port-8091-blocked",
@@ -119,7 +117,7 @@ FAULTS: Final = (
         Speaker.SERVER,
         _lose_packets,
         _keep_packets,
-        needs_calls=True,
+        needs_traffic=True,
         stops_calls=False,
         seconds=60.0,
     ),

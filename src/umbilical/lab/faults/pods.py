@@ -83,6 +83,5 @@ FAULTS: Final = (
         Speaker.SERVER,
         _stop_agents,
         _continue_agents,
-        needs_calls=True,
     ),
 )

@@ -9,6 +9,7 @@ from typing import Any, Final
 from umbilical.lab.cast import OURS
 from umbilical.lab.errors import LabError
 from umbilical.lab.faults import registry
+from umbilical.lab.faults.calls import Calls
 from umbilical.lab.faults.fault import Fault, Memory, Speaker
 from umbilical.lab.faults.log_watch import LogWatch
 from umbilical.lab.lab import Lab
@@ -23,7 +24,7 @@ WELL_SECONDS: Final = 90.0
 @dataclass(frozen=True)
 class Broken:
     verdict: Verdict | None
-    """Of a call to the webhook meanwhile; None where calls have nothing to do with it."""
+    """Of a call to the webhook meanwhile; None where it still hangs, or calls have nothing to do with it."""
     line: str
     """The product's own."""
 
@@ -62,8 +63,9 @@ def break_fault(scene: Scene, fault: Fault) -> Broken:
     _remember(scene.lab, fault.name, {})
     memory = fault.break_(scene)
     _remember(scene.lab, fault.name, memory)
-    verdict = _call(scene, fault, memory)
-    return Broken(verdict, observe(scene, fault, watch))
+    with Calls(scene, fault, memory) as calls:
+        line = observe(scene, fault, watch)
+        return Broken(calls.first(), line)
 
 
 def observe(scene: Scene, fault: Fault, watch: LogWatch) -> str:
@@ -71,11 +73,9 @@ def observe(scene: Scene, fault: Fault, watch: LogWatch) -> str:
 
     def look() -> str:
         found = _asked(scene, fault) if fault.ask is not None else watch.fresh()
-        if found is not None:
-            return found
-        if fault.needs_calls:
-            scene.judge("allow")
-        raise NotYet(f"no new line with {fault.code}")
+        if found is None:
+            raise NotYet(f"no new line with {fault.code}")
+        return found
 
     try:
         return wait(f"{fault.code} in the {fault.speaker.value}'s words", look, fault.seconds)
@@ -110,12 +110,6 @@ def wait_until_well(scene: Scene) -> Verdict:
         return scene.wait_for(Call.ALLOWED, "allow", WELL_SECONDS)
     except LabError as error:
         raise LabError("UMB864", "mended, but not well again", error.why, error.remedy) from None
-
-
-def _call(scene: Scene, fault: Fault, memory: Memory) -> Verdict | None:
-    if "seen" in memory:
-        return Verdict(Call.UNREACHABLE, str(memory["seen"]))
-    return None if fault.speaker is Speaker.COMMAND else scene.judge("allow")
 
 
 def _asked(scene: Scene, fault: Fault) -> str | None:

@@ -63,7 +63,7 @@ FAULTS: Final = (
     Fault(
         "stale-socket",
         "a socket file on which nobody listens lies where the server's belongs",
-        "kube-apiserver says `connect: connection refused` for the socket, until a server replaces the file",
+        "calls end in `context deadline exceeded`: the socket is there and refuses, until a server replaces the file",
         "UMB410",
         Speaker.SERVER,
         _leave_dead_socket,

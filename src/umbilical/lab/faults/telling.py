@@ -28,6 +28,9 @@ def tell_break(scene: Scene, fault: Fault) -> None:
         if broken.verdict is not None:
             story.saw(f"the call is {broken.verdict.call.value}: {broken.verdict.text}")
             story.shows(call=broken.verdict.call)
+        elif fault.stops_calls:
+            story.saw("a call hangs, and is not over yet")
+            story.shows(call=Call.UNREACHABLE)
         story.saw(f"recognised by {fault.code}: {broken.line}")
 
 
