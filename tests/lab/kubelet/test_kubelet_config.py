@@ -2,15 +2,26 @@
 
 from typing import Any
 
+import pytest
 import yaml
 
 from umbilical.lab.kubelet import kubelet_config
 
 
 def read(*, is_registered: bool) -> dict[str, Any]:
-    document = yaml.safe_load(kubelet_config.configuration("umbilical-lab/node", is_registered=is_registered))
+    content = kubelet_config.configuration("umbilical-lab/node", ["10.91.0.11"], is_registered=is_registered)
+    document = yaml.safe_load(content)
     assert isinstance(document, dict)
     return document
+
+
+@pytest.mark.parametrize(
+    ("addresses", "everywhere"),
+    [(["10.91.0.11"], "0.0.0.0"), (["fd91::11"], "::"), (["10.91.0.11", "fd91::11"], "::")],
+)
+def test_it_listens_on_every_family_that_the_node_has(addresses: list[str], everywhere: str) -> None:
+    content = kubelet_config.configuration("umbilical-lab/node", addresses, is_registered=True)
+    assert yaml.safe_load(content)["address"] == everywhere
 
 
 def test_both_watch_the_manifests_and_use_the_nodes_own_group_and_containerd() -> None:

@@ -70,6 +70,30 @@ def test_a_python_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     assert "3.10" in refused.value.why
 
 
+def test_python_comes_whole_from_this_machine_or_whole_from_a_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(command: list[str], *_: object) -> str:
+        name = command[-1]
+        if command[0] == "dpkg-query" and name.endswith("-stdlib"):
+            raise HostError("UMB804", "dpkg-query failed", f"package {name} is not installed", "install it")
+        version = "3.13.5-1" if command[0] == "dpkg-query" else "3.13.5-2"
+        depends = {"python3-minimal": "python3.13-minimal", "libc6": "libgcc-s1"}.get(
+            name, "libc6, libssl3t64, mailcap"
+        )
+        return f"Package: {name}\nStatus: install ok installed\nVersion: {version}\nDepends: {depends}\n"
+
+    monkeypatch.setattr(python_roots, "run", half)
+    version, packages = choose_packages()
+    assert version == "3.13"
+    assert [(package.name, package.is_installed) for package in packages] == [
+        ("python3.13-minimal", False),
+        ("libpython3.13-minimal", False),
+        ("libpython3.13-stdlib", False),
+        ("libc6", True),
+        ("libgcc-s1", True),
+        ("libssl3t64", True),
+    ]
+
+
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> PythonRoot:
     return python_root(tmp_path_factory.mktemp("cache"))

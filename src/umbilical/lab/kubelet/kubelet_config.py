@@ -72,9 +72,15 @@ _REGISTERED: Final[dict[str, Any]] = {
 }
 
 
-def configuration(cgroup: str, *, is_registered: bool) -> bytes:
+def configuration(cgroup: str, addresses: Sequence[str], *, is_registered: bool) -> bytes:
     """Write the file; `cgroup` is the node's own, without a leading slash."""
-    content = {**_COMMON, **(_REGISTERED if is_registered else _STANDALONE), "cgroupRoot": f"/{cgroup}"}
+    content = {
+        **_COMMON,
+        **(_REGISTERED if is_registered else _STANDALONE),
+        "cgroupRoot": f"/{cgroup}",
+        # The IPv6 one takes IPv4 as well; a machine without IPv6 has only the other.
+        "address": "::" if any(":" in address for address in addresses) else "0.0.0.0",
+    }
     return yaml.safe_dump(content, sort_keys=True).encode()
 
 

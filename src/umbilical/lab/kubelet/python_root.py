@@ -96,9 +96,13 @@ def choose_packages() -> tuple[str, list[Package]]:
         why = f"the system's Python is {version}" if version else "there is no package python3-minimal"
         remedy = "use Debian 12 or newer, or the process runner: --runner process"
         raise LabError("UMB843", "cannot make an image with Python in it", why, remedy)
-    own = [_package(name) for name in (minimal, f"libpython{version}-minimal", f"libpython{version}-stdlib", "libc6")]
-    wanted = {name for package in own for name in package.depends if _LIBRARIES.fullmatch(name)}
-    return version, [*own, *(_package(name) for name in sorted(wanted - {"libc6"}))]
+    names = (minimal, f"libpython{version}-minimal", f"libpython{version}-stdlib")
+    own = [_package(name) for name in names]
+    if not all(package.is_installed for package in own):
+        # All from one place: an interpreter and a library of two versions need not fit.
+        own = [_known_package(name) for name in names]
+    wanted = {name for package in (*own, _package("libc6")) for name in package.depends if _LIBRARIES.fullmatch(name)}
+    return version, [*own, *(_package(name) for name in sorted(wanted))]
 
 
 def _package(name: str) -> Package:

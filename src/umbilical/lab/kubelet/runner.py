@@ -55,8 +55,9 @@ class KubeletRunner:
         group = _make_group(lab, node)
         if not _is_running(lab, node, containerd.PROCESS):
             _start_containerd(lab, node)
-        _write_configuration(lab, node, group, is_registered=kubeconfig is not None)
         addresses = [str(address.ip) for address in lab.topology.node(node).addresses]
+        configuration = kubelet_config.configuration(group, addresses, is_registered=kubeconfig is not None)
+        _write_configuration(lab, node, configuration)
         lab.start(node, PROCESS, kubelet_config.command(node, addresses, kubeconfig))
         wait(f"the kubelet on {node}", lambda: _look_at_kubelet(lab, node), START_SECONDS)
 
@@ -108,11 +109,10 @@ def _start_containerd(lab: "Lab", node: str) -> None:
     node_images.start_with_images(lab, node, snapshotter)
 
 
-def _write_configuration(lab: "Lab", node: str, group: str, *, is_registered: bool) -> None:
+def _write_configuration(lab: "Lab", node: str, configuration: bytes) -> None:
     networks = lab.topology.node(node).pod_networks
     if networks:
         lab.write(node, cni.PATH, cni.conflist(networks), 0o644)
-    configuration = kubelet_config.configuration(group, is_registered=is_registered)
     lab.write(node, kubelet_config.PATH, configuration, 0o644)
     # The kubelet would make it with a mode that lets only root look inside; manifests are no secret in a lab.
     (lab.directory.node_root(node) / MANIFESTS.lstrip("/")).mkdir(parents=True, exist_ok=True)
