@@ -10,11 +10,13 @@ PEERS_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/umbilical/peers
 GROUP ?=
 # More for pytest: make test ARGS="-k drain -x"
 ARGS ?=
+# More for the demo: make demo DEMO_ARGS="--fault agent-kill"
+DEMO_ARGS ?=
 # More for the bench: make bench BENCH_ARGS=--smoke
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test peers test-real bench demo soak compiled clean clean-peers
+.PHONY: help setup check test peers test-real bench demo demo-real soak compiled clean clean-peers
 
 help: ## say what each command does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,8 +50,12 @@ bench: setup ## our tunnel beside upstream's, as ratios; patch and verify of a l
 	python=$$($(BIN)/python tools/bench_python.py) && $$python tools/bench.py $(BENCH_ARGS) && \
 	  $$python tools/bench_bootstrap.py $(BENCH_ARGS)
 
-demo: setup ## a tunnel's whole life on loopback, told in the terminal, in seconds
-	@$(BIN)/python tools/demo.py
+demo: setup ## a cluster being born on this machine: blocked, tunnelled, cut; told live, with a report; no root needed
+	@$(BIN)/umbilical lab demo $(DEMO_ARGS)
+
+demo-real: setup ## the same with Kubernetes' own programs or not at all; builds them first
+	$(PYTHON) tools/peers.py build --group kubernetes
+	@$(BIN)/umbilical lab demo --real $(DEMO_ARGS)
 
 soak: setup ## the long forms of the tests that look for leaks and drift, minutes each
 	UMBILICAL_SOAK=1 $(PYTEST) -m soak --timeout=1800 $(ARGS)

@@ -27,6 +27,8 @@ LEAST_LINES: Final = 20
 MOST_EVIDENCE: Final = 8
 RUNNING_EVIDENCE: Final = 3
 REFRESH_PER_SECOND: Final = 10
+# Steps follow each other at once; what takes longer than this between them is worth a word.
+PATIENCE_SECONDS: Final = 0.4
 _DUMB: Final = ("dumb", "unknown")
 _INDENT: Final = " " * 10
 
@@ -133,7 +135,7 @@ class LiveView:
         self._title, self._caller, self._clock = title, caller, clock
         self._picture = Picture()
         self._step: Step | None = None
-        self._began = clock()
+        self._since = clock()
         self._is_over = False
         self._calls: list[tuple[bool, Call]] = []
         self._spinner = Spinner("dots" if has_unicode() else "line", style="blue")
@@ -152,7 +154,7 @@ class LiveView:
         self._live.stop()
 
     def began(self, step: Step) -> None:
-        self._began = self._clock()
+        self._since = self._clock()
         self._calls = []
         self._step = step
 
@@ -160,8 +162,11 @@ class LiveView:
         """Nothing to do: the next frame reads it from the step."""
 
     def ended(self, step: Step) -> None:
-        self._step = None
-        self._console.print(self._told(step), *self._ways(), sep="\n")
+        self._step, self._since = None, self._clock()
+        # Buffered, so that the step never stands on the screen twice: told above, and still running below.
+        with self._console:
+            self._console.print(self._told(step), *self._ways(), sep="\n")
+            self._live.refresh()
 
     def shows(self, picture: Picture) -> None:
         before, self._picture = self._picture, picture
@@ -186,9 +191,10 @@ class LiveView:
         from rich.text import Text
 
         if step is None:
-            return self._row(self._spinner, Text("tidying up" if self._picture.nodes else "getting ready"), None)
+            idle = "tidying up" if self._picture.nodes else "getting ready"
+            return self._row(self._spinner, Text(idle if self._clock() - self._since > PATIENCE_SECONDS else ""), None)
         seen = _all_shown(step)[-RUNNING_EVIDENCE:]
-        return Group(self._head(step, self._clock() - self._began), *self._indented(seen, is_whole=False))
+        return Group(self._head(step, self._clock() - self._since), *self._indented(seen, is_whole=False))
 
     def _has_room(self) -> bool:
         size = shutil.get_terminal_size()
