@@ -51,6 +51,12 @@ class PodRunner:
 
     async def run(self) -> None:
         self._make_folders()
+        try:
+            await self._run()
+        finally:
+            namespaces.unmount(self._node.folders.secrets, is_lazy=True)
+
+    async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             table = PodTable(group, self._tell_changed)
             group.create_task(self._keep_report(table))
