@@ -222,7 +222,7 @@ class KubernetesScene(Scene):
 
     def _wait_ready(self, plane: Plane) -> str:
         def look() -> str:
-            ready = self.kubectl("get", "--raw=/readyz", plane=plane, timeout_seconds=10)
+            ready = self.kubectl("get", "--raw=/readyz", "--request-timeout=5s", plane=plane)
             if ready.exit_code != 0:
                 raise NotYet(" ".join(ready.stderr.decode(errors="replace").split()))
             # A loop of the API server's own makes these, a moment after it calls itself ready.
