@@ -95,8 +95,8 @@ def test_etcd_is_server_and_client_with_the_same_certificate(made: ControlPlaneS
     ("id_", "subject"),
     [
         ("admin", "O=system:masters, CN=system:admin"),
-        ("controller-manager", "CN=system:kube-controller-manager"),
-        ("scheduler", "CN=system:kube-scheduler"),
+        ("controller-manager", "O=system:masters, CN=system:kube-controller-manager"),
+        ("scheduler", "O=system:masters, CN=system:kube-scheduler"),
         ("kube-proxy", "CN=system:kube-proxy"),
         ("kubelet-client:worker-0", "O=system:nodes, CN=system:node:worker-0"),
         ("front-proxy-client", "CN=front-proxy-client"),

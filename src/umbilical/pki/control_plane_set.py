@@ -154,14 +154,17 @@ KUBERNETES: Final[tuple[Row, ...]] = (
         "front-proxy-client", "front-proxy-client", "front-proxy-ca", Consumer.KUBE_APISERVER, "front-proxy-client"
     ),
     _client("admin", "admin", "kubernetes-ca", Consumer.KUBECONFIG, "system:admin", MASTERS),
+    # In `system:masters` as on the bootstrap node of an installer: a kube-apiserver that has just started knows no
+    # roles yet, and both would be turned away until it does.
     _client(
         "controller-manager",
         "controller-manager",
         "kubernetes-ca",
         Consumer.KUBECONFIG,
         "system:kube-controller-manager",
+        MASTERS,
     ),
-    _client("scheduler", "scheduler", "kubernetes-ca", Consumer.KUBECONFIG, "system:kube-scheduler"),
+    _client("scheduler", "scheduler", "kubernetes-ca", Consumer.KUBECONFIG, "system:kube-scheduler", MASTERS),
     _client("kube-proxy", "kube-proxy", "kubernetes-ca", Consumer.KUBECONFIG, "system:kube-proxy"),
     _client(
         f"kubelet-client:{NODE}",

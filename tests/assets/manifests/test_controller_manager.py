@@ -33,3 +33,13 @@ def test_it_is_probed_where_it_listens() -> None:
     asked = container["livenessProbe"]["httpGet"]
     assert f"--bind-address={asked['host']}" in container["args"]
     assert f"--secure-port={asked['port']}" in container["args"]
+
+
+def test_one_that_is_thrown_away_outlives_a_restart_of_kube_apiserver() -> None:
+    assert "--leader-elect-renew-deadline=12s" in _flags(control_plane_spec())
+    assert "--leader-elect-renew-deadline=50s" in _flags(control_plane_spec(is_throwaway=True))
+
+
+def test_only_one_that_is_thrown_away_may_ask_as_fast_as_it_can() -> None:
+    assert any(flag.startswith("--kube-api-qps=") for flag in _flags(control_plane_spec(is_throwaway=True)))
+    assert not any(flag.startswith("--kube-api-") for flag in _flags(control_plane_spec()))

@@ -16,7 +16,7 @@ def scheduler_pod(spec: ControlPlaneSpec) -> dict[str, Any]:
         Component(
             name=PROGRAM,
             image=spec.images.scheduler,
-            flags=tuple(access_flags(KUBECONFIG, PORT)),
+            flags=access_flags(spec, KUBECONFIG, PORT),
             files=(HostFile("kubeconfig", KUBECONFIG),),
             probes=loopback_probes(PORT),
             cpu="100m",
