@@ -1,14 +1,17 @@
 """What a kubelet says of its pods, and its log files: read, found, put in order."""
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umbilical.lab.kubelet.pod_list import find_logs, matches, parse_log, read_pods
+from umbilical.lab.kubelet.pod_list import find_logs, matches, parse_answer, parse_log, read_pods
 from umbilical.lab.runner import PodStatus
+from umbilical.lab.waiting import NotYet
 
 ADDRESS = "10.91.0.11"
 
@@ -25,6 +28,32 @@ def listed(status: dict[str, Any], **spec: Any) -> dict[str, Any]:
 def only(document: dict[str, Any], pids: dict[str, int] | None = None) -> PodStatus:
     (pod,) = read_pods("master-0", ADDRESS, document, pids or {})
     return pod
+
+
+def test_an_answer_is_a_head_and_a_list() -> None:
+    assert parse_answer(b'HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{"items": []}') == {"items": []}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"HTTP/1.0 200 OK\r\n",
+        b'HTTP/1.0 200 OK\r\n\r\n{"items": [',
+        b"HTTP/1.0 200 OK\r\n\r\n[]",
+        b"HTTP/1.0 503 Service Unavailable\r\n\r\n{}",
+        b"\xff\r\n\r\n{}",
+    ],
+)
+def test_an_answer_that_is_no_list_is_asked_for_again(answer: bytes) -> None:
+    with pytest.raises(NotYet):
+        parse_answer(answer)
+
+
+@given(st.binary(max_size=100))
+def test_any_answer_is_read_or_asked_for_again(answer: bytes) -> None:
+    with contextlib.suppress(NotYet):
+        parse_answer(b"HTTP/1.0 200 OK\r\n\r\n" + answer)
 
 
 def test_a_running_container_has_a_pid_and_is_ready_when_the_kubelet_says_so() -> None:

@@ -124,7 +124,7 @@ def test_a_pod_outside_the_nodes_network_has_an_address_of_the_nodes_range(lab: 
 
 
 def test_a_manifest_that_goes_takes_its_pod_along(lab: Lab) -> None:
-    run_pod(lab, "master-0", host_network=False)
+    run_pod(lab, "master-0", host_network=False, program=LISTEN)
     lab.remove("master-0", f"{MANIFESTS}/{NAME}.yaml")
     wait_until(lambda: pod_on(lab, "master-0") is None, SECONDS)
 

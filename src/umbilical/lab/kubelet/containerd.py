@@ -17,7 +17,7 @@ CNI_CONFIG_DIRECTORY: Final = "/etc/cni/net.d"
 NAMESPACE: Final = "k8s.io"
 """Where the kubelet's containers and images live."""
 STATE_DIRECTORY: Final = "/var/lib/containerd"
-START_SECONDS: Final = 30.0
+START_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.1
 # kube-apiserver's archive is 100 MB; two cores may be busy with five other nodes.
 IMPORT_SECONDS: Final = 120.0

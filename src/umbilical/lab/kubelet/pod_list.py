@@ -1,17 +1,38 @@
 """What the kubelet says of its pods, and the log files that it keeps of them."""
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from umbilical.lab.runner import ContainerStatus, PodStatus
+from umbilical.lab.waiting import NotYet
 
 _RUNTIME: Final = "containerd://"
 _LINE: Final = re.compile(rb"\S+ (?:stdout|stderr) ([FP])(?: (.*))?", re.DOTALL)
 # Beyond the 128 signals' numbers a shell's habit: the code is 128 and the signal.
 _SIGNALLED: Final = 128
 _HIGHEST_SIGNAL: Final = 64
+
+
+def parse_answer(answer: bytes) -> dict[str, Any]:
+    """Take the list of pods from an HTTP/1.0 answer.
+
+    Raises:
+        NotYet: it is not whole, or no good one.
+    """
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status = head.split(b"\r\n")[0].decode(errors="replace")
+    if status.split(" ")[1:2] != ["200"]:
+        raise NotYet(f"it answers {status!r}")
+    try:
+        listed = json.loads(body)
+    except ValueError as error:
+        raise NotYet(f"its answer is cut: {error}") from error
+    if not isinstance(listed, dict):
+        raise NotYet("its answer is no list of pods")
+    return listed
 
 
 def read_pods(node: str, node_address: str, listed: Mapping[str, Any], pids: Mapping[str, int]) -> list[PodStatus]:

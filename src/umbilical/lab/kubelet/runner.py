@@ -1,8 +1,6 @@
 """Pods under the real kubelet: on the bootstrap node standalone, on the others registered."""
 
-import json
 import signal
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from umbilical.lab import cgroups
@@ -17,6 +15,7 @@ if TYPE_CHECKING:
 
 PROCESS: Final = "kubelet"
 START_SECONDS: Final = 60.0
+LIST_SECONDS: Final = 20.0
 _KERNEL_FILES: Final = "/run/kernel-settings"
 # A kubelet finds the settings as it wants them, and leaves the machine's own alone. Mounts of the node are shared
 # among its namespaces, as systemd has it: pods may ask for mounts that propagate.
@@ -35,6 +34,8 @@ for setting in "$@"; do
 done
 """
 _IS_OPEN: Final = 'exec 3<>"/dev/tcp/127.0.0.1/$1"'
+# A Python for it would take ten times as long, and scenarios ask again and again.
+_ASK_FOR_PODS: Final = _IS_OPEN + r"; printf 'GET /pods HTTP/1.0\r\nHost: localhost\r\n\r\n' >&3; timeout 5 cat <&3"
 
 
 class KubeletRunner:
@@ -125,11 +126,11 @@ def _look_at_kubelet(lab: "Lab", node: str) -> None:
 
 
 def _listed(lab: "Lab", node: str) -> dict[str, Any]:
-    url = f"http://127.0.0.1:{kubelet_config.STATUS_PORT}/pods"
-    done = lab.exec(node, [sys.executable, "-m", "umbilical.lab.fetch", url])
-    listed = json.loads(done.check().text)
-    assert isinstance(listed, dict)
-    return listed
+    def look() -> dict[str, Any]:
+        answer = lab.exec(node, ["bash", "-c", _ASK_FOR_PODS, "bash", str(kubelet_config.STATUS_PORT)])
+        return pod_list.parse_answer(answer.stdout)
+
+    return wait(f"the kubelet's list of pods on {node}", look, LIST_SECONDS)
 
 
 def _is_running(lab: "Lab", node: str, name: str) -> bool:
