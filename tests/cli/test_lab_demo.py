@@ -74,7 +74,8 @@ def test_without_kubernetes_it_says_plainly_who_stands_in(
     assert run(["lab", "demo"]) == 0
     out = capsys.readouterr().out
     assert asked[0].stand_in
-    assert out.startswith("a needed program is missing: etcd, kube-apiserver, kubectl")
+    assert out.startswith("No Kubernetes here: a needed program is missing: etcd, kube-apiserver, kubectl")
+    assert "A caller of Umbilical's own stands in for kube-apiserver." in out
     assert "kube-apiserver was played by a stand-in" in out
     assert "make demo-real" in out
     assert "stood in for kube-apiserver" in (tmp_path / "out/demo/report.html").read_text()
@@ -118,7 +119,17 @@ def test_a_kept_lab_has_a_name_and_its_commands_are_told(
     assert run(["lab", "demo", "--keep"]) == 0
     assert asked[0].keep
     assert asked[0].directory == tmp_path / "state/umbilical/labs/demo"
-    assert "  .venv/bin/umbilical lab shell --name demo bootstrap\n" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "  .venv/bin/umbilical lab shell --name demo bootstrap\n" in out
+    assert "lab break" not in out
+
+
+def test_a_kept_lab_that_still_has_its_tunnel_can_be_broken(
+    told: Callable[[Told], list[Rehearsal]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    told(_tell_and_keep)
+    assert run(["lab", "demo", "--keep", "--fault", "agent-kill"]) == 0
+    assert "lab break --name demo agent-kill" in capsys.readouterr().out
 
 
 def test_a_lab_that_is_not_kept_lies_in_a_scratch_directory_that_goes_with_it(

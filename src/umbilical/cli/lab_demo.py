@@ -25,7 +25,7 @@ _NO_KUBERNETES: Final = ("UMB824", "UMB825")
 
 
 @click.command()
-@click.option("--keep", is_flag=True, help="Leave the lab up, for `lab shell` and `lab break`.")
+@click.option("--keep", is_flag=True, help="Leave the lab up, for `lab status` and `lab shell`.")
 @click.option("--fault", metavar="NAME", help="Show this fault instead; `umbilical lab list` names them.")
 @click.option(
     "--stand-in/--real",
@@ -56,7 +56,7 @@ def demo(keep: bool, fault: str | None, stand_in: bool | None, report: Path | No
         raise
     _close(story, _write(story, place, rehearsal.stand_in), rehearsal.stand_in)
     if lab is not None:
-        _tell_kept()
+        _tell_kept(has_tunnel=fault is not None)
 
 
 def report_place(asked: Path | None) -> Path | None:
@@ -113,7 +113,8 @@ def _has_kubernetes(wanted: "Rehearsal") -> bool:
     except LabError as error:
         if wanted.bin_dir is not None or error.code not in _NO_KUBERNETES:
             raise
-        click.echo(f"{error.what}: a caller of Umbilical's own stands in for kube-apiserver")
+        click.echo(f"No Kubernetes here: {error.what}")
+        click.echo("A caller of Umbilical's own stands in for kube-apiserver.\n")
         return False
     return True
 
@@ -174,14 +175,11 @@ def _close(story: "Story", report: Path, is_stand_in: bool) -> None:
         click.echo("With the real one, built from source (needs Go, some minutes):  make demo-real")
 
 
-def _tell_kept() -> None:
+def _tell_kept(has_tunnel: bool) -> None:
     click.echo("\nThe lab is still up:")
-    for command in (
-        "status --name {0}",
-        "shell --name {0} bootstrap",
-        "break --name {0} agent-kill",
-        "down --name {0}",
-    ):
+    # After the whole story the tunnel is cut: only a story about a fault leaves one that can be broken again.
+    breaking = ("break --name {} agent-kill",) if has_tunnel else ()
+    for command in ("status --name {}", "shell --name {} bootstrap", *breaking, "down --name {}"):
         click.echo(f"  {_program()} lab {command.format(LAB_NAME)}")
 
 
