@@ -34,7 +34,7 @@ _CAPTIONS: Final = {
     Turn.ALLOWED: "The same call enters the server by its socket, and one of the agents dials the pod.",
     Turn.DENIED: "The webhook says no, by its own word.",
     Turn.BROKEN: "A fault is shown: the call does not reach the webhook.",
-    Turn.CUT: "The tunnel is taken away, with its objects, files and ports.",
+    Turn.CUT: "The tunnel is taken away, with all that belonged to it.",
 }
 
 _PRODUCTION: Final = {
