@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.support.lab_stories import look_at_machine
+from tests.support.labs import machine_picture, processes_naming, wait_until
 
 from umbilical.lab import lab as labs
 from umbilical.lab.paths import LabDirectory
@@ -19,7 +20,6 @@ pytestmark = [pytest.mark.soak, pytest.mark.real("nft", "unshare", "nsenter"), p
 
 ROUNDS: Final = 10
 UP_SECONDS: Final = 60
-GONE_SECONDS: Final = 20
 COMMAND: Final = (sys.executable, "-m", "umbilical", "lab", "up", "--dir")
 
 
@@ -35,24 +35,8 @@ def _namespaces() -> set[str]:
     return found
 
 
-def _processes_of(folder: Path) -> list[str]:
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if str(folder) in line:
-            found.append(f"{process.name} {line}")
-    return found
-
-
-def _wait_until(what: str, is_so: object) -> None:
-    deadline = time.monotonic() + GONE_SECONDS
-    assert callable(is_so)
-    while not is_so():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
+def _is_forgotten(folder: Path) -> bool:
+    return not processes_naming(folder)
 
 
 def _killed_round(folder: Path, chance: random.Random) -> None:
@@ -77,14 +61,14 @@ def _whole_round(folder: Path) -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_ten_rounds_leave_the_machine_as_it_was(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    machine, namespaces = look_at_machine(), _namespaces()
+    machine, namespaces = machine_picture(), _namespaces()
     for number in range(ROUNDS):
         folder = tmp_path / f"round-{number}"
         if number % 2:
             _killed_round(folder, chance)
         else:
             _whole_round(folder)
-        _wait_until(f"round {number}: processes are left", lambda folder=folder: not _processes_of(folder))
+        wait_until(partial(_is_forgotten, folder))
         assert not folder.exists() or not any(folder.iterdir())
-    _wait_until("namespaces are left", lambda: _namespaces() <= namespaces)
-    assert look_at_machine() == machine
+    wait_until(lambda: _namespaces() <= namespaces)
+    assert machine_picture() == machine

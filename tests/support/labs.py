@@ -101,7 +101,7 @@ def processes_naming(path: Path) -> list[str]:
 
 
 def machine_picture() -> dict[str, object]:
-    """Describe what a lab must leave alone: links, routes, rules and mounts of the namespaces that we are in."""
+    """Describe what a lab must leave alone: links, routes, rules and mounts of our namespaces, and control groups."""
     commands = {
         "links": ["ip", "-j", "link"],
         "routes": ["ip", "-j", "route", "show", "table", "all"],
@@ -110,6 +110,7 @@ def machine_picture() -> dict[str, object]:
     }
     seen: dict[str, object] = {name: json.loads(_output(command) or "[]") for name, command in commands.items()}
     seen["mounts"] = sorted(Path("/proc/self/mounts").read_text().splitlines())
+    seen["cgroups"] = sorted(str(path) for path in Path("/sys/fs/cgroup").glob("**/umbilical-*"))
     if not os.geteuid():
         seen["rules"] = _output(["nft", "list", "ruleset"])
     return seen

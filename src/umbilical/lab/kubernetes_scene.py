@@ -68,8 +68,8 @@ class KubernetesScene(Scene):
         return "umbilical bootstrap teardown"
 
     def start_control_plane(self) -> None:
-        self._authorities = make_control_plane_set(self._names(), datetime.now(UTC), key_type=KeyType.ECDSA_P256)
-        self.lay_files(BOOTSTRAP, render_control_plane(self._plane_spec(Plane.BOOTSTRAP), self._authorities))
+        self._authorities = make_control_plane_set(self.certificate_names(), datetime.now(UTC), key_type=KeyType.ECDSA_P256)
+        self.lay_files(BOOTSTRAP, render_control_plane(self.plane_spec(Plane.BOOTSTRAP), self._authorities))
         self.runner.start(self.lab, BOOTSTRAP, None)
         version = self._wait_ready(Plane.BOOTSTRAP)
         self.story.saw(f"kube-apiserver {version} is ready, with etcd, controllers and scheduler")
@@ -106,7 +106,7 @@ class KubernetesScene(Scene):
         return found[0]
 
     def start_production(self) -> None:
-        self.lay_files(Plane.PRODUCTION.value, render_control_plane(self._plane_spec(Plane.PRODUCTION), self._set))
+        self.lay_files(Plane.PRODUCTION.value, render_control_plane(self.plane_spec(Plane.PRODUCTION), self._set))
         version = self._wait_ready(Plane.PRODUCTION)
         self.story.saw(f"kube-apiserver {version} on {Plane.PRODUCTION.value}, without an egress configuration")
 
@@ -194,7 +194,7 @@ class KubernetesScene(Scene):
             raise LabError("UMB851", "this control plane cannot grow any more", why, "start over: umbilical lab down")
         return self._authorities
 
-    def _names(self) -> ControlPlaneNames:
+    def certificate_names(self) -> ControlPlaneNames:
         topology = self.lab.topology
         addresses = {node.name: tuple(str(one.ip) for one in node.addresses) for node in topology.nodes}
         planes = tuple(address for plane in Plane for address in addresses.get(plane.value, ()))
@@ -205,7 +205,7 @@ class KubernetesScene(Scene):
             nodes=tuple(NodeNames(name, found) for name, found in addresses.items()),
         )
 
-    def _plane_spec(self, plane: Plane) -> ControlPlaneSpec:
+    def plane_spec(self, plane: Plane) -> ControlPlaneSpec:
         topology = self.lab.topology
         is_bootstrap = plane is Plane.BOOTSTRAP
         return ControlPlaneSpec(

@@ -57,15 +57,22 @@ def rehearse(rehearsal: Rehearsal, story: Story) -> Lab | None:
         return found
     programs = binaries(rehearsal)
     folder = rehearsal.directory or Path(tempfile.mkdtemp(prefix="umbilical-lab-"))
-    is_told = False
+    # Nothing is left of a lab that did not come up; and what else lies there is not ours to remove.
+    lab = _bring_up(rehearsal, story, folder, programs)
     try:
-        lab = _bring_up(rehearsal, story, folder, programs)
         _play(rehearsal, story, lab)
-        is_told = True
-    finally:
-        if not (rehearsal.keep and is_told):
-            labs.down(folder)
-    return lab if rehearsal.keep else None
+    except Exception:
+        # Somebody who keeps a lab wants to see why a step failed.
+        if not rehearsal.keep:
+            lab.down()
+        raise
+    except BaseException:
+        lab.down()
+        raise
+    if rehearsal.keep:
+        return lab
+    lab.down()
+    return None
 
 
 def binaries(rehearsal: Rehearsal) -> Mapping[str, Path]:

@@ -157,7 +157,7 @@ class Scene(ABC):
     def start_server(self) -> PodStatus:
         """Lay the tunnel's files onto the bootstrap node, where the static pod is found, and wait for the server."""
         parts = self.tunnel
-        self.lab.add_rules(BOOTSTRAP, COUNTER, _counting_rules(parts.spec.agent_port))
+        self.lab.add_rules(BOOTSTRAP, COUNTER, counting_rules(parts.spec.agent_port))
         self.lay_files(BOOTSTRAP, parts.files)
         self.lab.write(BOOTSTRAP, EGRESS_PATH, parts.egress_file)
         return self.wait("the server's pod", self._look_at_server, SERVER_SECONDS)
@@ -260,7 +260,7 @@ class Scene(ABC):
         return pod
 
 
-def _counting_rules(port: int) -> str:
+def counting_rules(port: int) -> str:
     """Count the tunnel's own traffic on the bootstrap node, for the summary."""
     return f"""
     counter agents_in {{ }}

@@ -1,0 +1,115 @@
+"""A scenario is told in a lab made for it, which goes whatever happens; or in one that is up, which stays."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.support.labs import running
+
+from umbilical.lab.errors import LabError
+from umbilical.lab.lab import Lab
+from umbilical.lab.lab import down as take_down
+from umbilical.lab.rehearsal import Rehearsal, rehearse
+from umbilical.lab.runner import RunnerKind
+from umbilical.lab.scenarios.scenario import Scenario
+from umbilical.lab.scene import Scene
+from umbilical.lab.story import Outcome, Story
+
+REAL = pytest.mark.real("unshare", "nsenter", "nft")
+
+
+def _scenario(tell: Callable[[Scene], None], **changes: object) -> Scenario:
+    return Scenario("a-test", "a test", tell, has_stand_in=True, masters=1, workers=0, **changes)  # type: ignore[arg-type]
+
+
+def _rehearsal(tell: Callable[[Scene], None], folder: Path, *, keep: bool = False) -> Rehearsal:
+    return Rehearsal(_scenario(tell), RunnerKind.PROCESS, stand_in=True, directory=folder, keep=keep)
+
+
+def _say_hello(scene: Scene) -> None:
+    with scene.story.step("hello"):
+        scene.story.saw(scene.lab.exec("bootstrap", ["hostname"]).check().text.strip())
+
+
+def _fail(scene: Scene) -> None:
+    with scene.story.step("a step that fails"):
+        raise LabError("UMB850", "waited in vain", "for this test", "none")
+
+
+def _interrupt(scene: Scene) -> None:
+    raise KeyboardInterrupt
+
+
+@REAL
+def test_the_lab_is_gone_after_the_story(tmp_path: Path) -> None:
+    story = Story("a test")
+    assert rehearse(_rehearsal(_say_hello, tmp_path / "lab"), story) is None
+    assert [step.outcome for step in story.steps] == [Outcome.DONE, Outcome.DONE]
+    assert story.steps[1].evidence == ["bootstrap"]
+    assert not (tmp_path / "lab").exists()
+
+
+@REAL
+def test_the_lab_is_gone_after_a_step_that_failed(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="waited in vain"):
+        rehearse(_rehearsal(_fail, tmp_path / "lab"), Story("a test"))
+    assert not (tmp_path / "lab").exists()
+
+
+@REAL
+def test_a_lab_that_is_to_be_kept_stays_up_for_a_look_at_what_failed(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="waited in vain"):
+        rehearse(_rehearsal(_fail, tmp_path / "lab", keep=True), Story("a test"))
+    assert Lab.open(tmp_path / "lab").exec("bootstrap", ["true"]).exit_code == 0
+    take_down(tmp_path / "lab")
+
+
+@REAL
+def test_an_interrupt_takes_even_a_kept_lab_down(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        rehearse(_rehearsal(_interrupt, tmp_path / "lab", keep=True), Story("a test"))
+    assert not (tmp_path / "lab").exists()
+
+
+@REAL
+def test_a_lab_that_is_up_is_used_and_stays(tmp_path: Path) -> None:
+    with running(tmp_path / "lab") as lab:
+        story = Story("a test")
+        used = rehearse(_rehearsal(_say_hello, tmp_path / "lab"), story)
+        assert used is not None
+        assert [step.title for step in story.steps] == ["hello"]
+        assert lab.exec("bootstrap", ["true"]).exit_code == 0
+
+
+@REAL
+def test_a_lab_in_which_something_was_played_is_refused_and_left_alone(tmp_path: Path) -> None:
+    with running(tmp_path / "lab") as lab:
+        lab.directory.scene_file.write_text("{}")
+        with pytest.raises(LabError) as caught:
+            rehearse(_rehearsal(_say_hello, tmp_path / "lab"), Story("a test"))
+        assert caught.value.code == "UMB854"
+        assert lab.exec("bootstrap", ["true"]).exit_code == 0
+
+
+def test_what_is_somebody_elses_is_not_removed(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(LabError) as caught:
+        rehearse(_rehearsal(_say_hello, tmp_path), Story("a test"))
+    assert caught.value.code == "UMB813"
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_runner_that_the_scenario_does_not_know_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    scenario = _scenario(_say_hello, runners=(RunnerKind.KUBELET,))
+    with pytest.raises(LabError) as caught:
+        rehearse(Rehearsal(scenario, RunnerKind.PROCESS, directory=tmp_path / "lab"), Story("a test"))
+    assert caught.value.code == "UMB853"
+    assert not (tmp_path / "lab").exists()
+
+
+def test_a_scenario_without_a_stand_in_is_not_told_with_one(tmp_path: Path) -> None:
+    scenario = Scenario("a-test", "a test", _say_hello)
+    with pytest.raises(LabError) as caught:
+        rehearse(Rehearsal(scenario, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab"), Story("a test"))
+    assert caught.value.code == "UMB853"
+    assert not (tmp_path / "lab").exists()
