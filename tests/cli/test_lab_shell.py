@@ -74,7 +74,8 @@ def test_a_terminal_is_a_terminal_there(lab: Lab) -> None:
         os.write(terminal, b"test -t 0 && echo it is $((6 * 7))\n")
         screen.wait_for("it is 42")
         screen.wait_for(PROMPT)
-        os.write(terminal, b"echo st''arted; sleep 1000\n")
+        # Said by the program itself: only then does it have the terminal, and not the shell.
+        os.write(terminal, b"sh -c 'echo st\"\"arted; exec sleep 1000'\n")
         screen.wait_for("started")
         os.write(terminal, b"\x03")
         screen.wait_for(PROMPT)

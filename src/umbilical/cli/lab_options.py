@@ -7,7 +7,8 @@ import click
 
 from umbilical.cli.options import Command
 
-DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
+# Not `readable`: who may not look into a lab is told by the lab, with what to do about it.
+DIRECTORY: Final = click.Path(file_okay=False, readable=False, path_type=Path)
 
 
 def lab_options(command: Command) -> Command:

@@ -178,9 +178,8 @@ def _await_keeper(directory: LabDirectory, state: LabState, report: int) -> LabS
     if "fault" in content:
         raise LabError(*content["fault"])
     if "host_pid" not in content:
-        raise LabError(
-            "UMB814", "the lab's keeper did not come up", _last_words(directory), "look for it in the message"
-        )
+        remedy = "see why in its last words; a container around us may forbid what it does: try on the machine itself"
+        raise LabError("UMB814", "the lab's keeper did not come up", _last_words(directory), remedy)
     pid = int(content["host_pid"])
     return write_state(directory, replace(state, keeper_pid=pid, keeper_start=start_time(pid)))
 
