@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -102,3 +103,24 @@ def test_a_process_on_a_node_is_given_little(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("PYTHONPATH", raising=False)
     path = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
     assert node_root.environment("worker-0") == {"PATH": path, "HOME": "/root", "HOSTNAME": "worker-0"}
+
+
+@pytest.mark.root
+@pytest.mark.real("unshare", "nsenter", "nft")
+def test_a_program_from_this_machines_own_place_is_on_the_node_at_the_same_path(tmp_path: Path) -> None:
+    program = """
+import sys; from dataclasses import replace; from pathlib import Path
+from tests.support.labs import request, running
+with running(Path(sys.argv[1]) / "lab", binaries={"kubectl": Path("/usr/local/bin/kubectl")}) as lab:
+    for command in (["kubectl"], ["/usr/local/bin/kubectl"], ["umbilical", "version"]):
+        print(lab.exec("master-0", command).check().text.split()[0])
+"""
+    (tmp_path / "kubectl").write_text("#!/bin/sh\necho itself\n")
+    (tmp_path / "kubectl").chmod(0o755)
+    script = 'mount --bind "$1" /usr/local/bin && exec "$2" -c "$3" "$1"'
+    command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
+    environment = {**os.environ, "PYTHONPATH": ":".join(path for path in sys.path if path)}
+    said = subprocess.check_output(
+        [*command, tmp_path, sys.executable, program], text=True, env=environment, timeout=60
+    )
+    assert said.split() == ["itself", "itself", "umbilical"]
