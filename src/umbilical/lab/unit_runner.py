@@ -1,0 +1,142 @@
+"""Runs one systemd unit where there is no systemd: its condition, directory, environment, command, and restarts.
+
+Only what a bootstrap node's services use of it. Drop-ins are read as systemd reads them: behind the unit, in order.
+"""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+UNITS: Final = "/etc/systemd/system"
+MAX_RESTARTS: Final = 20
+_UNITS_OF_TIME: Final = {"ms": 0.001, "s": 1.0, "sec": 1.0, "min": 60.0, "": 1.0}
+
+
+@dataclass
+class Service:
+    """What of a unit is obeyed."""
+
+    commands: list[list[str]] = field(default_factory=list)
+    """ExecStartPre, then ExecStart."""
+    conditions: list[str] = field(default_factory=list)
+    """Paths that must exist, or with ! in front must not."""
+    directory: str = "/"
+    environment: dict[str, str] = field(default_factory=dict)
+    restarts_on_failure: bool = False
+    restart_seconds: float = 0.1
+
+
+def read_service(texts: Sequence[str]) -> Service:
+    """Read a unit and its drop-ins; what is not known here is passed over, as systemd does with unknown keys."""
+    service = Service()
+    before: list[list[str]] = []
+    for key, value in _settings(texts):
+        match key:
+            case "ExecStartPre":
+                before.append(shlex.split(value))
+            case "ExecStart":
+                # An empty value takes back what stood there: that is how drop-ins replace a command.
+                service.commands = [*service.commands, shlex.split(value)] if value else []
+            case "ConditionPathExists":
+                service.conditions.append(value)
+            case "WorkingDirectory":
+                service.directory = value
+            case "Environment":
+                service.environment |= dict(word.partition("=")[::2] for word in shlex.split(value))
+            case "Restart":
+                service.restarts_on_failure = value in ("on-failure", "always")
+            case "RestartSec":
+                service.restart_seconds = seconds(value)
+    service.commands = [*before, *service.commands]
+    return service
+
+
+def seconds(text: str) -> float:
+    """Read systemd's `5s`, `500ms`, `2min` or a bare number."""
+    digits = text.rstrip("abcdefghijklmnopqrstuvwxyz").rstrip()
+    return float(digits) * _UNITS_OF_TIME[text[len(digits) :].strip()]
+
+
+def _settings(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for text in texts:
+        for line in text.replace("\\\n", " ").splitlines():
+            key, equals, value = line.strip().partition("=")
+            if equals and not line.lstrip().startswith(("#", ";", "[")):
+                yield key.strip(), value.strip()
+
+
+def read_unit(name: str, folder: Path) -> Service:
+    drop_ins = sorted((folder / f"{name}.d").glob("*.conf"))
+    return read_service([path.read_text() for path in (folder / name, *drop_ins)])
+
+
+class Runner:
+    """Runs a service to its success, to its last restart, or until it is told to stop."""
+
+    def __init__(self, service: Service, max_restarts: int = MAX_RESTARTS) -> None:
+        self._service = service
+        self._max_restarts = max_restarts
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_stopped = False
+
+    def run(self) -> int:
+        if not all(map(_holds, self._service.conditions)):
+            _say(f"not started: {' '.join(self._service.conditions)}")
+            return 0
+        for attempt in range(self._max_restarts + 1):
+            status = self._run_once()
+            _say(f"ended with {status}")
+            if status == 0 or self._is_stopped or not self._service.restarts_on_failure:
+                break
+            if attempt < self._max_restarts:
+                time.sleep(self._service.restart_seconds)
+        return status
+
+    def stop(self, number: int, frame: FrameType | None) -> None:
+        self._is_stopped = True
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def _run_once(self) -> int:
+        environment = {**os.environ, **self._service.environment}
+        status = 0
+        for command in self._service.commands:
+            with subprocess.Popen(command, cwd=self._service.directory, env=environment) as process:
+                self._process = process
+                if self._is_stopped:
+                    # It came while there was no process to pass it on to.
+                    process.terminate()
+                status = process.wait()
+            if status != 0 or self._is_stopped:
+                break
+        return status
+
+
+def _holds(condition: str) -> bool:
+    path = condition.removeprefix("!")
+    return os.path.exists(path) != condition.startswith("!")
+
+
+def _say(text: str) -> None:
+    print(f"unit: {text}", flush=True)
+
+
+def main() -> int:
+    """Run the unit of this name: UNIT [DIRECTORY]."""
+    name, *folder = sys.argv[1:]
+    runner = Runner(read_unit(name, Path(folder[0] if folder else UNITS)))
+    signal.signal(signal.SIGTERM, runner.stop)
+    status = runner.run()
+    return status if status >= 0 else 128 - status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
