@@ -5,6 +5,7 @@ from typing import Final
 
 from umbilical.lab import objects
 from umbilical.lab.kubernetes_scene import KubernetesScene
+from umbilical.lab.scenarios.webhook_through_tunnel import start_cluster
 from umbilical.lab.scene import Scene
 
 SECONDS: Final = 120.0
@@ -19,11 +20,7 @@ def real(scene: Scene) -> KubernetesScene:
 def set_stage(scene: KubernetesScene) -> objects.Service:
     """Bring up everything but the tunnel; kube-apiserver asks nothing of the service yet."""
     story = scene.story
-    with story.step("control plane on the bootstrap node"):
-        scene.start_control_plane()
-        story.shows(nodes=tuple(node.name for node in scene.lab.topology.nodes), apiserver=True)
-    with story.step(f"{len(scene.members)} nodes join"):
-        scene.start_nodes()
+    start_cluster(scene)
     with story.step("a service in a pod"):
         service = objects.make_service(scene.lab.topology)
         scene.apply(*service.objects)

@@ -29,14 +29,18 @@ def tell(scene: Scene) -> None:
 
 def set_stage(scene: Scene) -> None:
     """Bring up everything but the tunnel."""
+    start_cluster(scene)
+    with scene.story.step("a webhook in a pod, failurePolicy Fail"):
+        scene.story.shows(webhook=scene.start_webhook())
+
+
+def start_cluster(scene: Scene) -> None:
     story = scene.story
     with story.step("control plane on the bootstrap node"):
         scene.start_control_plane()
         story.shows(nodes=tuple(node.name for node in scene.lab.topology.nodes), apiserver=True)
     with story.step(f"{len(scene.members)} nodes join"):
         scene.start_nodes()
-    with story.step("a webhook in a pod, failurePolicy Fail"):
-        story.shows(webhook=scene.start_webhook())
 
 
 def show_need(scene: Scene) -> None:
