@@ -10,6 +10,7 @@ import asyncio
 import ipaddress
 import logging
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -35,6 +36,8 @@ POLL_SECONDS: Final = 0.5
 # Changes come in bursts when a pod starts; one file a blink is enough.
 REPORT_SECONDS: Final = 0.05
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+# Less than what the keeper of a lab gives its programs.
+LAST_GRACE_SECONDS: Final = 2.0
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 
 
@@ -46,6 +49,7 @@ class PodRunner:
         self._networks = PodNetworks(node)
         self._dirty = asyncio.Event()
         self._listeners = [self._dirty]
+        self._table: PodTable | None = None
         self._static = StaticPods(node.name)
         self._daemons = Daemons(node.name, node.labels or {})
 
@@ -56,9 +60,14 @@ class PodRunner:
         finally:
             namespaces.unmount(self._node.folders.secrets, is_lazy=True)
 
+    def hurry(self) -> None:
+        """Give pods little time from now on: whoever ends the runner wants the node to be empty."""
+        if self._table is not None:
+            self._table.shorten_grace(LAST_GRACE_SECONDS)
+
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            table = PodTable(group, self._tell_changed)
+            table = self._table = PodTable(group, self._tell_changed)
             group.create_task(self._keep_report(table))
             group.create_task(self._watch_folders(table))
             if self._kubeconfig is not None:
@@ -97,9 +106,18 @@ class PodRunner:
         folders = self._node.folders
         for folder in (folders.run, folders.container_root, folders.secrets, folders.networks, folders.logs):
             folder.mkdir(parents=True, exist_ok=True)
+        self._clear()
         if not folders.secrets.is_mount():
             flags = namespaces.Mount.NO_DEVICES | namespaces.Mount.NO_SUID
             namespaces.mount("tmpfs", folders.secrets, "tmpfs", flags, "mode=0700")
+
+    def _clear(self) -> None:
+        """Remove what a runner that was killed left behind; its containers ended with it."""
+        folders = self._node.folders
+        self._networks.clear()
+        if folders.secrets.is_mount():
+            namespaces.unmount(folders.secrets, is_lazy=True)
+        shutil.rmtree(folders.state / "pods", ignore_errors=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -118,8 +136,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def _run_until_stopped(runner: PodRunner) -> None:
     task = asyncio.current_task()
     assert task is not None
+
+    def stop() -> None:
+        runner.hurry()
+        task.cancel()
+
     for number in STOPPING:
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        asyncio.get_running_loop().add_signal_handler(number, stop)
     try:
         await runner.run()
     except asyncio.CancelledError:

@@ -49,6 +49,13 @@ class PodNetworks:
         self._folder = node.folders.networks
         self._pool = AddressPool(node.pod_networks)
 
+    def clear(self) -> None:
+        """Remove the networks of pods that nobody runs any more."""
+        for path in self._folder.iterdir():
+            from umbilical.lab import pod_network
+
+            pod_network.detach(path)
+
     async def attach(self, pod: Pod) -> tuple[Path, tuple[str, ...]]:
         """Make the pod's network; return the namespace's file and the addresses.
 

@@ -49,6 +49,11 @@ class PodTable:
             if uid not in self._entries:
                 self._begin(source, pod, make(pod))
 
+    def shorten_grace(self, seconds: float) -> None:
+        """Let no pod take longer than this to end, whoever stops it."""
+        for entry in self._entries.values():
+            entry.worker.shorten_grace(seconds)
+
     def stop(self, uid: str, grace_seconds: float | None = None) -> None:
         """Begin to stop a pod; it is out of the table when it is gone. Stopping twice is fine."""
         entry = self._entries.get(uid)
