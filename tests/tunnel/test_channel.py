@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.support.data_plane import KIB, Reader, open_files, patterned, settle, turn_until
-from tests.support.socket_pairs import read_to_end, reset, tcp_pair, unix_pair
+from tests.support.socket_pairs import kept, read_to_end, reset, tcp_pair, unix_pair
 
 from umbilical.tunnel.channel import AGAIN, END, LOST, Channel
 from umbilical.tunnel.loop import HANGUP, IN, Loop
@@ -215,6 +215,15 @@ def test_a_peer_is_named_by_address_or_as_unix(plane: Loop) -> None:
     assert Channel(plane, unix_pair()[0]).peer() == "unix"
     ours.close()
     assert Channel(plane, ours).peer() == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"), [("::1", "[::1]"), ("127.0.0.1", "127.0.0.1")], ids=["IPv6", "IPv4 at a listener for both"]
+)
+def test_the_family_of_a_peer_shows_in_its_name(plane: Loop, host: str, shown: str) -> None:
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as listener:
+        client = kept(socket.create_connection((host, listener.getsockname()[1]), timeout=10))
+        assert Channel(plane, kept(listener.accept()[0])).peer() == f"{shown}:{client.getsockname()[1]}"
 
 
 def test_masks_and_verdicts_are_told_apart() -> None:

@@ -121,7 +121,7 @@ class Agent(LinkKeeper):
             self._told_reason = reason
             self._explanation = await explain(self.settings, cause.code)
         target = outbound.display(self.settings.server_host, self.settings.server_port)
-        text = cause.text + self._explanation
+        text = cause.text.removesuffix(".") + self._explanation if self._explanation else cause.text
         logger.warning("%s cannot connect to server=%s: %s", cause.code, target, text, extra=cause.fields)
 
     async def _connect(self) -> bool:

@@ -17,7 +17,7 @@ from umbilical.lab.waiting import NotYet
 from umbilical.pki.authority import Authority
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType
-from umbilical.pki.tunnel_set import DAY, SIGNER_NAME, Leaf, Role
+from umbilical.pki.tunnel_set import DAY, Leaf, Role, create_authority
 
 OTHER_ADDRESS: Final = {4: "192.0.2.10", 6: "2001:db8::10"}
 """Of documentation: nobody has it."""
@@ -87,7 +87,8 @@ def _for_another_address(scene: Scene, now: datetime) -> KeyPair:
 
 
 def _from_another_authority(scene: Scene, now: datetime) -> KeyPair:
-    return Authority.create(SIGNER_NAME, now, DAY, KeyType.ECDSA_P256).issue(_leaf(scene).profile, now, DAY)
+    """Of the same name, as where certificates were made a second time."""
+    return create_authority(Authority, now, DAY, KeyType.ECDSA_P256).issue(_leaf(scene), now, DAY)
 
 
 def _fault(name: str, summary: str, seen: str, code: str, make: Make) -> Fault:

@@ -69,7 +69,7 @@ FAULTS: Final = (
     Fault(
         "server-kill",
         "the server dies (SIGKILL) and leaves its socket file behind",
-        "kube-apiserver cannot open the socket (`connection refused`) until the kubelet has started the server again",
+        "calls fail: nobody listens on the socket, then there is `No agent available` until the agents are back",
         "UMB341",
         Speaker.AGENTS,
         _kill_server,

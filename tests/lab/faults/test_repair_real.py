@@ -1,0 +1,98 @@
+"""Every fault, one after the other, on one lab with the real programs: recognised by its code, and mended."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.lab_stories import KUBERNETES
+
+from umbilical.lab import lab as labs
+from umbilical.lab.binaries import find
+from umbilical.lab.cast import Cast
+from umbilical.lab.faults import registry
+from umbilical.lab.faults.repair import break_fault, broken_faults, mend_fault
+from umbilical.lab.lab import UpRequest
+from umbilical.lab.runner import RunnerKind
+from umbilical.lab.scenarios import webhook_through_tunnel
+from umbilical.lab.scene import Scene
+from umbilical.lab.scenes import make_scene
+from umbilical.lab.story import Call, Story
+from umbilical.lab.topology import plan_topology
+
+STAGE_SECONDS = 240
+
+
+def stage(folder: Path, runner: RunnerKind) -> Scene:
+    """A lab with a webhook that is reached through the tunnel."""
+    programs = find((*KUBERNETES, "kubelet") if runner is RunnerKind.KUBELET else KUBERNETES, None)
+    topology = plan_topology(masters=1, workers=1)
+    lab = labs.up(UpRequest(folder, "faults", topology, runner=runner, binaries=programs, with_parent=True))
+    scene = make_scene(lab, Cast(), Story("faults"))
+    webhook_through_tunnel.set_stage(scene)
+    webhook_through_tunnel.lay_tunnel(scene)
+    scene.wait_for(Call.ALLOWED, "allow")
+    return scene
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    folder = tmp_path_factory.mktemp("faults") / "lab"
+    try:
+        yield stage(folder, RunnerKind.PROCESS)
+    finally:
+        labs.down(folder)
+
+
+def try_fault(scene: Scene, name: str) -> None:
+    fault = registry.find(name)
+    broken = break_fault(scene, fault)
+    assert fault.code in broken.line
+    assert broken_faults(scene.lab) == [name]
+    if broken.verdict is not None and not fault.stops_calls and name != "packet-loss":
+        assert broken.verdict.call is Call.ALLOWED
+    assert mend_fault(scene, name).call is Call.ALLOWED
+    assert broken_faults(scene.lab) == []
+
+
+@pytest.mark.timeout(STAGE_SECONDS)
+@pytest.mark.real(*KUBERNETES, "nft", "jq")
+@pytest.mark.parametrize("name", registry.names())
+def test_a_fault_is_recognised_by_its_code_and_mended(scene: Scene, name: str) -> None:
+    try_fault(scene, name)
+
+
+@pytest.mark.timeout(STAGE_SECONDS)
+@pytest.mark.real(*KUBERNETES, "nft")
+def test_faults_are_made_and_mended_from_other_terminals_the_last_first(scene: Scene) -> None:
+    where = ["--dir", str(scene.lab.directory.path)]
+    for name, code in (("no-default-route", "UMB112"), ("agent-freeze", "UMB406")):
+        told = umbilical("lab", "break", *where, name)
+        assert f"recognised by {code}: " in told
+        assert f"umbilical lab mend --dir {scene.lab.directory.path} {name}" in told
+    assert broken_faults(scene.lab) == ["no-default-route", "agent-freeze"]
+    assert "faults: agent-freeze, no-default-route" in umbilical("lab", "status", *where)
+    told = umbilical("lab", "mend", *where)
+    assert told.index("agent-freeze is mended") < told.index("no-default-route is mended")
+    assert umbilical("lab", "mend", *where) == "nothing is broken\n"
+
+
+def umbilical(*arguments: str) -> str:
+    command = [sys.executable, "-m", "umbilical", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.soak
+@pytest.mark.root
+@pytest.mark.real(*KUBERNETES, "kubelet", "containerd", "nft", "jq")
+def test_every_fault_is_recognised_and_mended_under_the_real_kubelet(tmp_path: Path) -> None:
+    folder = tmp_path / "lab"
+    try:
+        scene = stage(folder, RunnerKind.KUBELET)
+        for name in registry.names():
+            try_fault(scene, name)
+    finally:
+        labs.down(folder)

@@ -1,0 +1,199 @@
+"""A scene whose lab lives in memory: it writes down what faults do to it. The real one is in test_repair_real.py."""
+
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from umbilical.assets.names import AGENT_NAME, SERVER_NAME
+from umbilical.lab.cast import Cast
+from umbilical.lab.errors import LabError
+from umbilical.lab.faults.fault import Fault, Speaker
+from umbilical.lab.lab import Completed, Lab, ProcessStatus
+from umbilical.lab.runner import ContainerStatus, PodStatus, Runner, RunnerKind
+from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
+from umbilical.lab.story import Call, Story
+from umbilical.lab.topology import Topology, plan_topology
+
+
+class MemoryRunner:
+    """Runs nothing; a changed manifest of the server is another process of it."""
+
+    kind = RunnerKind.PROCESS
+
+    def __init__(self) -> None:
+        self.lines: dict[str, list[str]] = {SERVER_NAME: [], AGENT_NAME: []}
+        self.signals: list[str] = []
+        self.server_pid: int | None = 100
+        self.agents_run = True
+
+    def saw_file(self, path: str) -> None:
+        if SERVER_NAME in path and "manifests" in path:
+            self.server_pid = (self.server_pid or 100) + 1
+
+    def lost_file(self, path: str) -> None:
+        if SERVER_NAME in path and "manifests" in path:
+            self.server_pid = None
+
+    def pods(self, lab: object, node: str) -> list[PodStatus]:
+        if node == BOOTSTRAP:
+            return [] if self.server_pid is None else [_pod(SERVER_NAME, node, self.server_pid)]
+        return [_pod(f"{AGENT_NAME}-x7", node, 200 if self.agents_run else None, AGENT_NAME)]
+
+    def signal(self, lab: object, node: str, pod: str, container: str, number: signal.Signals) -> None:
+        self.signals.append(f"{number.name} {node}/{pod}/{container}")
+
+    def logs(self, lab: object, node: str, pod: str, container: str) -> str:
+        return "\n".join(self.lines[container])
+
+
+@dataclass
+class MemoryLab:
+    """The parts of `Lab` that faults touch."""
+
+    topology: Topology = field(default_factory=lambda: plan_topology(masters=1, workers=1))
+    did: list[str] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+    started: list[ProcessStatus] = field(default_factory=list)
+    answers: dict[str, tuple[int, bytes, bytes]] = field(default_factory=dict)
+    """What a program on a node says, by its name."""
+    broken: dict[str, object] = field(default_factory=dict)
+    runner: MemoryRunner = field(default_factory=MemoryRunner)
+
+    def exec(self, node: str, command: Sequence[str], **options: object) -> Completed:
+        self.did.append(f"{node}$ {' '.join(command)}")
+        return Completed(node, tuple(command), *self.answers.get(command[0], (0, b"", b"")))
+
+    def start(self, node: str, name: str, command: Sequence[str]) -> None:
+        self.did.append(f"{node}& {' '.join(command)}")
+        self.started.append(ProcessStatus(node, name, 7, None))
+
+    def stop(self, node: str, name: str, *, kill: bool = False) -> None:
+        self.did.append(f"stop {node}/{name}")
+        self.started = [one for one in self.started if (one.node, one.name) != (node, name)]
+
+    def processes(self) -> list[ProcessStatus]:
+        return self.started
+
+    def write(self, node: str, path: str, content: bytes, mode: int = 0o600) -> None:
+        self.did.append(f"write {node}:{path}")
+        self.files[path] = content
+        self.runner.saw_file(path)
+
+    def read(self, node: str, path: str) -> bytes:
+        return self.files[path]
+
+    def remove(self, node: str, path: str) -> None:
+        self.did.append(f"remove {node}:{path}")
+        self.files.pop(path, None)
+        self.runner.lost_file(path)
+
+    def exists(self, node: str, path: str) -> bool:
+        return path in self.files
+
+    def set_link(self, node: str, up: bool) -> None:
+        self.did.append(f"link of {node} {'up' if up else 'down'}")
+
+    def set_default_route(self, node: str, present: bool) -> None:
+        self.did.append(f"default route of {node} {'there' if present else 'gone'}")
+
+    def add_rules(self, node: str, name: str, ruleset: str) -> None:
+        self.did.append(f"rules {name} on {node}")
+
+    def remove_rules(self, node: str, name: str) -> None:
+        self.did.append(f"no rules {name} on {node}")
+
+    def faults(self) -> dict[str, object]:
+        return dict(self.broken)
+
+    def set_faults(self, faults: Mapping[str, object]) -> None:
+        self.broken = dict(faults)
+
+
+def _pod(name: str, node: str, pid: int | None, container: str = "") -> PodStatus:
+    status = ContainerStatus(container or name, "localhost/umbilical:lab", pid, 0, True)
+    return PodStatus("kube-system", name, node, "10.91.0.10", (status,))
+
+
+class MemoryScene(Scene):
+    """Calls end as `verdict` says; everybody is connected unless `trouble` says what is wrong."""
+
+    def __init__(self, lab: MemoryLab | None = None, cast_: Cast | None = None, story: Story | None = None) -> None:
+        self.memory = lab or MemoryLab()
+        super().__init__(cast(Lab, self.memory), cast_ or Cast(), story or Story("faults"))
+        self.verdict = Verdict(Call.ALLOWED, "created")
+        self.trouble = ""
+        self.calls = 0
+
+    @property
+    def scripted(self) -> MemoryRunner:
+        return self.memory.runner
+
+    @property
+    def runner(self) -> Runner:
+        return cast(Runner, self.memory.runner)
+
+    @runner.setter
+    def runner(self, runner: Runner) -> None: ...
+
+    def lay(self) -> "MemoryScene":
+        """Lay a tunnel: real certificates and real files, in memory."""
+        self.make_tunnel()
+        self.lay_files(BOOTSTRAP, self.tunnel.files)
+        self.memory.did.clear()
+        return self
+
+    def save(self) -> None: ...
+
+    def judge(self, verdict: str, *, production: bool = False) -> Verdict:
+        self.calls += 1
+        return self.verdict
+
+    def call_times(self, count: int) -> list[float]:
+        self.calls += count
+        return [0.01] * count
+
+    def server_socket(self) -> str:
+        if self.trouble:
+            raise LabError("UMB850", "waited in vain for the server", self.trouble, "look")
+        return "there"
+
+    def connected_agents(self) -> list[str]:
+        return [node.name for node in self.members]
+
+    has_production = False
+    caller = "nobody"
+    cutter = "nobody"
+
+    def start_control_plane(self) -> None: ...
+    def start_nodes(self) -> None: ...
+    def start_webhook(self) -> str:
+        return "worker-0"
+
+    def start_production(self) -> None: ...
+    def use_tunnel(self) -> None: ...
+    def start_agents(self) -> None: ...
+    def teardown(self) -> str:
+        return ""
+
+    def leftovers(self) -> list[str]:
+        return []
+
+    def retire_bootstrap(self) -> None: ...
+
+
+def fault(name: str = "agent-kill", *, code: str = "UMB302", speaker: Speaker = Speaker.SERVER, **more: Any) -> Fault:
+    """A fault that says its line as it breaks, and writes both ends down."""
+
+    def break_(scene: Scene) -> dict[str, Any]:
+        assert isinstance(scene, MemoryScene)
+        scene.memory.did.append(f"broke {name}")
+        who = SERVER_NAME if speaker is Speaker.SERVER else AGENT_NAME
+        scene.scripted.lines[who].append(f"W1115 {code} {name}")
+        return {"number": 1}
+
+    def mend(scene: Scene, memory: dict[str, Any]) -> None:
+        assert isinstance(scene, MemoryScene)
+        scene.memory.did.append(f"mended {name} with {memory}")
+
+    return Fault(name, "it breaks", "nothing works", code, speaker, break_, mend, **more)
