@@ -117,6 +117,16 @@ def test_keys_of_the_agents_are_on_no_disk_of_a_node(lab: Lab) -> None:
 
 
 @NAMESPACES
+def test_a_user_that_a_lab_without_root_does_not_have_is_told_of(lab: Lab) -> None:
+    lay_tunnel(lab, parts_for(lab, Cast()))
+    wait_until(lambda: is_ready(lab, WORKER, AGENT), seconds=60)
+    status = lab.exec(WORKER, ["cat", f"/proc/{pid_of(lab, WORKER, AGENT)}/status"]).text
+    user = next(line.split()[1] for line in status.splitlines() if line.startswith("Uid:"))
+    assert user == ("0" if lab.state.is_rootless else "65532")
+    assert ("runs as root instead of user 65532" in lab.log(WORKER, NAME)) is lab.state.is_rootless
+
+
+@NAMESPACES
 def test_a_removed_file_stops_its_pod_and_a_changed_one_starts_it_anew(lab: Lab) -> None:
     parts = parts_for(lab, Cast())
     lay_tunnel(lab, parts)

@@ -14,6 +14,7 @@ from typing import Final
 
 from umbilical.host import namespaces
 from umbilical.lab.pods.container_plan import ContainerPlan, Part, Piece, from_json
+from umbilical.lab.pods.users import is_mapped, may_set_groups
 
 MAX_LINKS: Final = 40
 NOT_STARTED: Final = 125
@@ -133,21 +134,11 @@ def _take_identity(plan: ContainerPlan) -> None:
     kept = [name for name in plan.capabilities if name in namespaces.CAPABILITIES]
     if is_mapped("uid", plan.user) and is_mapped("gid", plan.group):
         groups = [group for group in plan.groups if is_mapped("gid", group)]
-        may_set_groups = Path("/proc/self/setgroups").read_text().strip() == "allow"
-        namespaces.drop_privileges(kept, user=plan.user, group=plan.group, groups=groups if may_set_groups else None)
+        namespaces.drop_privileges(kept, user=plan.user, group=plan.group, groups=groups if may_set_groups() else None)
     else:
         namespaces.drop_privileges(kept)
     if not plan.may_gain_privileges:
         namespaces.forbid_new_privileges()
-
-
-def is_mapped(kind: str, number: int) -> bool:
-    """Tell whether this user namespace has the user or group at all: without root it has 0 alone."""
-    for line in Path(f"/proc/self/{kind}_map").read_text().splitlines():
-        first, _, count = (int(text) for text in line.split())
-        if first <= number < first + count:
-            return True
-    return False
 
 
 def _restore_signals() -> None:

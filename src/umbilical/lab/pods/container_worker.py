@@ -17,6 +17,7 @@ from umbilical.lab.pods.spec import Container, Probe, RestartPolicy
 from umbilical.lab.pods.surroundings import Surroundings
 from umbilical.lab.pods.termination import termination_message
 from umbilical.lab.pods.thresholds import Verdict
+from umbilical.lab.pods.users import is_mapped
 
 log: Final = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ class ContainerWorker:
         self._back_off = BackOff(surroundings.node.back_off_seconds)
         self._title = f"{surroundings.pod.title} {container.name}"
         self._environment: dict[str, str] = {}
+        self._is_user_told = False
 
     async def run(self, policy: RestartPolicy) -> int:
         """Run until the policy knows no next time; return the last exit code. Cancelling stops it in order."""
@@ -67,6 +69,7 @@ class ContainerWorker:
             try:
                 plan = await self._around.plan(self._container)
                 self._environment = plan.environment
+                self._tell_user(plan.user)
                 return await launch(plan, self._make_files())
             except Waiting as waiting:
                 self._tell_trouble(waiting.reason, waiting)
@@ -74,6 +77,11 @@ class ContainerWorker:
             except PodError as error:
                 self._tell_trouble("RunContainerError", error)
                 await asyncio.sleep(max(RETRY_SECONDS, self._back_off.ended_after(0.0)))
+
+    def _tell_user(self, user: int) -> None:
+        if not self._is_user_told and not is_mapped("uid", user):
+            log.info("%s: runs as root instead of user %d, whom a lab without root does not have", self._title, user)
+        self._is_user_told = True
 
     def _make_files(self) -> Path:
         """Make the file for last words empty; return the log of the run that begins."""
