@@ -20,14 +20,17 @@ ROLE = "node-role.kubernetes.io/worker"
 class Api:
     """Keeps a node and a lease; may forbid nodes to give themselves roles, or fail for a while."""
 
-    def __init__(self, *, forbids_roles: bool = False, failures: int = 0) -> None:
+    def __init__(self, *, forbids_roles: bool = False, failures: int = 0, conflicts: int = 0) -> None:
         self.stored: dict[str, dict[str, Any]] = {}
-        self.forbids_roles, self.failures = forbids_roles, failures
+        self.forbids_roles, self.failures, self.conflicts = forbids_roles, failures, conflicts
 
     def answer(self, request: Request) -> Answer:
         if self.failures > 0:
             self.failures -= 1
             return status_answer(503, "ServiceUnavailable")
+        if request.method == "PUT" and self.conflicts > 0:
+            self.conflicts -= 1
+            return status_answer(409, "Conflict")
         path = request.path.removesuffix("/status")
         if request.method == "GET":
             return json_answer(self.stored[path]) if path in self.stored else status_answer(404, "NotFound")
@@ -71,17 +74,13 @@ def test_a_node_that_may_not_give_itself_roles_is_registered_without(tmp_path: P
     assert ROLE not in api.stored["/api/v1/nodes/worker-0"]["metadata"]["labels"]
 
 
-def test_an_api_that_fails_is_asked_until_it_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(node_keeper, "RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(node_keeper, "HEARTBEAT_SECONDS", 0.01)
-    api = Api(failures=3)
+def keep(api: Api, folder: Path) -> None:
+    """Let it beat until node and lease are there."""
 
     async def run() -> None:
         async with (
             ScriptedApi(api.answer) as server,
-            make_client(server.write_kubeconfig(tmp_path), qps=-1) as client,
+            make_client(server.write_kubeconfig(folder), qps=-1) as client,
             asyncio.TaskGroup() as group,
         ):
             task = group.create_task(NodeKeeper(NODE, client, this_machine()).run())
@@ -90,8 +89,20 @@ def test_an_api_that_fails_is_asked_until_it_answers(
             task.cancel()
 
     run_async(run())
+
+
+def test_an_api_that_fails_is_asked_until_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(node_keeper, "RETRY_SECONDS", 0.01)
+    keep(Api(failures=3), tmp_path)
     # One line for three failures of the same kind, not three.
     assert caplog.text.count("UMB604") == 1
+
+
+def test_a_conflict_is_no_trouble(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    keep(Api(conflicts=2), tmp_path)
+    assert "UMB604" not in caplog.text
 
 
 def test_this_machine_is_described() -> None:

@@ -21,6 +21,7 @@ NODES: Final = "/api/v1/nodes"
 LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"
 HEARTBEAT_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 1.0
+CONFLICT_SECONDS: Final = 0.05
 # Go's names, which Kubernetes uses in labels.
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -39,8 +40,11 @@ class NodeKeeper:
                 self._tell("")
                 await asyncio.sleep(HEARTBEAT_SECONDS)
             except ClusterError as error:
-                self._tell(error.brief)
-                await asyncio.sleep(RETRY_SECONDS)
+                # A conflict is no trouble: the controller-manager writes to new nodes, too.
+                if not (isinstance(error, ApiRefused) and error.status == 409):
+                    self._tell(error.brief)
+                    await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(CONFLICT_SECONDS)
 
     async def beat(self, now: float) -> None:
         """Bring the API's picture of the node up to date once."""
