@@ -10,6 +10,7 @@ from umbilical.lab import lab as labs
 from umbilical.lab.binaries import KUBERNETES, find
 from umbilical.lab.cast import Cast
 from umbilical.lab.errors import LabError
+from umbilical.lab.kubelet.needs import check_needs
 from umbilical.lab.lab import Lab, UpRequest
 from umbilical.lab.paths import LabDirectory
 from umbilical.lab.runner import RunnerKind
@@ -84,7 +85,10 @@ def binaries(rehearsal: Rehearsal) -> Mapping[str, Path]:
     if rehearsal.stand_in:
         return {}
     kubelet = KUBELET_PROGRAMS if rehearsal.runner is RunnerKind.KUBELET else ()
-    return find((*KUBERNETES, *kubelet, *rehearsal.scenario.programs), rehearsal.bin_dir)
+    found = find((*KUBERNETES, *kubelet, *rehearsal.scenario.programs), rehearsal.bin_dir)
+    if kubelet:
+        check_needs(found)
+    return found
 
 
 def _bring_up(rehearsal: Rehearsal, story: Story, folder: Path, programs: Mapping[str, Path]) -> Lab:

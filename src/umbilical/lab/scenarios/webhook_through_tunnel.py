@@ -62,14 +62,14 @@ def lay_tunnel(scene: Scene) -> None:
         story.saw(f"{pod.namespace}/{pod.name} runs {pod.containers[0].image}")
         story.saw(scene.server_socket())
         story.shows(server=True)
-    with story.step(f"{scene.caller} is told to use it"):
-        scene.use_tunnel()
     with story.step("agents on every node dial back"):
         scene.start_agents()
         agents = scene.wait_for_agents()
         story.saw(f"connected: {', '.join(agents)}")
         story.shows(agents=tuple(agents))
         story.figures["agents"] = str(len(agents))
+    with story.step(f"{scene.caller} is told to use it"):
+        scene.use_tunnel()
 
 
 def show_calls(scene: Scene) -> None:
