@@ -54,7 +54,9 @@ API_NUMBER: Final = 5
 """The API's own address is this one of the machine network; no node has it."""
 COMMAND_SECONDS: Final = 60.0
 # Keys by openssl, etcd, two API servers, agents in Python: on two busy cores.
-SCRIPT_SECONDS: Final = 120.0
+SCRIPT_SECONDS: Final = 240.0
+# Upstream's agents do not heed SIGTERM and have half a minute; before that, controllers on a master must be at work.
+GONE_SECONDS: Final = 180.0
 # `oc` is asked for little else; what there is no API for here is answered as a real cluster would answer in the end.
 OC: Final = """#!/bin/bash
 # The lab's stand-in: kubectl for everything but what only OpenShift has.
@@ -207,6 +209,13 @@ class PatchedScene(KubernetesScene):
         self.kubectl("--namespace=kube-system", "delete", "lease", *CONTROLLERS, "--ignore-not-found").check()
         self.wait("the script's end", self._look_for_end, SCRIPT_SECONDS)
         return [stage for stage in self.stages() if stage.name in STAGES]
+
+    def wait_until_nothing_is_left(self) -> None:
+        def look() -> None:
+            if found := self.leftovers():
+                raise NotYet(", ".join(found))
+
+        self.wait("the tunnel to be gone", look, GONE_SECONDS)
 
     def stages(self) -> list[Stage]:
         """Read the service record that the script keeps."""
