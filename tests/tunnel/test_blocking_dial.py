@@ -103,6 +103,11 @@ def test_a_direct_dial_without_a_port_is_refused() -> None:
         dial_direct("10.92.1.2", Deadline(PATIENT))
 
 
+def test_a_name_that_no_resolver_can_know_is_no_such_host() -> None:
+    with pytest.raises(DialRefused, match="no such host"):
+        dial_direct(f"{'x' * 70}.invalid:443", Deadline(PATIENT))
+
+
 def test_a_direct_dial_carries_bytes_both_ways() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         stream = dial_direct(f"127.0.0.1:{server.getsockname()[1]}", Deadline(PATIENT))

@@ -4,6 +4,7 @@ It is run by the lab and by curious users; of `umbilical` itself it is no comman
 """
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 PROGRAM: Final = "lab-admission-caller"
 MAX_CALLS: Final = 1000
+MAX_TIMEOUT_SECONDS: Final = 30.0
+"""kube-apiserver takes no webhook that asks for more."""
 MAX_OBJECT_BYTES: Final = 1 << 20
 """etcd would not take a larger one."""
 
@@ -47,18 +50,59 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _label(text: str) -> str:
+    """Read a name of Kubernetes' (RFC 1123)."""
+    if len(text) > 63 or not re.fullmatch("[a-z0-9]([a-z0-9-]*[a-z0-9])?", text):
+        raise click.BadParameter(f"{text!r} is no name: lower-case letters, digits and -")
+    return text
+
+
+def _path(text: str) -> str:
+    if not re.fullmatch("/[!-~]*", text):
+        raise click.BadParameter(f"{text!r} is no path of a URL")
+    return text
+
+
+def _timeout(text: str) -> float:
+    seconds = duration(text)
+    if not 0 < seconds <= MAX_TIMEOUT_SECONDS:
+        raise click.BadParameter(f"{text} is not within {MAX_TIMEOUT_SECONDS:g}s")
+    return seconds
+
+
 @click.command(context_settings={"max_content_width": 110, "help_option_names": ["-h", "--help"]})
 @click.option(
     "--egress-selector-config-file", "egress_file", type=FILE, help="As kube-apiserver's; without it: direct."
 )
 @click.option("--address", required=True, metavar="HOST:PORT", help="The webhook's endpoint: a pod's address and port.")
-@click.option("--service", default="webhook", show_default=True, help="The Service that the webhook is known by.")
-@click.option("--namespace", default="lab", show_default=True, help="Of that Service.")
-@click.option("--path", default="/validate", show_default=True, help="Where the webhook takes reviews.")
+@click.option(
+    "--service",
+    type=_label,
+    metavar="NAME",
+    default="webhook",
+    show_default=True,
+    help="The Service that the webhook is known by.",
+)
+@click.option("--namespace", type=_label, metavar="NAME", default="lab", show_default=True, help="Of that Service.")
+@click.option(
+    "--path",
+    type=_path,
+    metavar="PATH",
+    default="/validate",
+    show_default=True,
+    help="Where the webhook takes reviews.",
+)
 @click.option("--webhook", "name", metavar="NAME", help="Its name in messages; SERVICE.NAMESPACE.svc if not given.")
 @click.option("--ca-file", required=True, type=FILE, help="The authority of the webhook's certificate (caBundle).")
 @click.option("--object", "object_file", default="-", metavar="FILE", help="What to create, as JSON; - is stdin.")
-@click.option("--timeout", type=duration, default="5s", show_default=True, help="Of one call, as timeoutSeconds.")
+@click.option(
+    "--timeout",
+    type=_timeout,
+    metavar="DURATION",
+    default="5s",
+    show_default=True,
+    help="Of one call, as timeoutSeconds.",
+)
 @click.option("--count", type=click.IntRange(1, MAX_CALLS), default=1, show_default=True, help="Calls in a row.")
 def caller(
     egress_file: Path | None,

@@ -75,7 +75,7 @@ def dial_direct(address: str, deadline: Deadline) -> SocketStream:
         raise DialRefused(dial_failure.bad_address_text("tcp", error)) from None
     except TimeoutError:
         raise DialRefused(dial_failure.dial_timeout_text("tcp", address)) from None
-    except socket.gaierror:
+    except (socket.gaierror, UnicodeError):
         raise DialRefused(dial_failure.lookup_error_text("tcp", host, "")) from None
     except OSError as error:
         name = errno.errorcode.get(error.errno or 0, "EIO")
