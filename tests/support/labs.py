@@ -109,7 +109,9 @@ def machine_picture() -> dict[str, object]:
         "policies": ["ip", "-j", "rule"],
     }
     seen: dict[str, object] = {name: json.loads(_output(command) or "[]") for name, command in commands.items()}
-    seen["mounts"] = sorted(Path("/proc/self/mounts").read_text().splitlines())
+    mounts = Path("/proc/self/mounts").read_text().splitlines()
+    # Named namespaces are other programs'; they come and go while tests run.
+    seen["mounts"] = sorted(line for line in mounts if not line.split()[1].startswith("/run/netns/"))
     seen["cgroups"] = sorted(str(path) for path in Path("/sys/fs/cgroup").glob("**/umbilical-*"))
     if not os.geteuid():
         seen["rules"] = _output(["nft", "list", "ruleset"])

@@ -68,7 +68,9 @@ class KubernetesScene(Scene):
         return "umbilical bootstrap teardown"
 
     def start_control_plane(self) -> None:
-        self._authorities = make_control_plane_set(self.certificate_names(), datetime.now(UTC), key_type=KeyType.ECDSA_P256)
+        self._authorities = make_control_plane_set(
+            self.certificate_names(), datetime.now(UTC), key_type=KeyType.ECDSA_P256
+        )
         self.lay_files(BOOTSTRAP, render_control_plane(self.plane_spec(Plane.BOOTSTRAP), self._authorities))
         self.runner.start(self.lab, BOOTSTRAP, None)
         version = self._wait_ready(Plane.BOOTSTRAP)

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from umbilical.cluster.client import make_client
 
-
 UNLIMITED: Final = -1.0
 
 
