@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from umbilical.cli import main
 from umbilical.lab.lab import Lab, up
 from umbilical.lab.process_runner import ProcessRunner
 from umbilical.lab.runner import ContainerStatus, PodStatus
+from umbilical.lab.state import write_state
 
 pytestmark = pytest.mark.real("unshare", "nsenter", "nft")
 Captured = pytest.CaptureFixture[str]
@@ -121,6 +123,16 @@ def test_after_a_crash_it_is_shown_what_was(tmp_path: Path, capfd: Captured) -> 
     assert "master-0   10.91.0.11  10.92.0.0/24  -     -" in said.out
     assert f"umbilical lab down --dir {lab.directory.path}" in said.err
     lab.down()
+
+
+def test_a_lab_that_is_just_being_made_is_not_called_dead(lab: Lab, capfd: Captured) -> None:
+    place = lab.directory
+    write_state(place, replace(lab.state, keeper_pid=None, keeper_start=None))
+    try:
+        assert main.run(["lab", "status", "--dir", str(place.path)]) == 1
+        assert capfd.readouterr().err == "\nit is just being made\n"
+    finally:
+        write_state(place, lab.state)
 
 
 def test_where_there_is_no_lab_the_others_are_named(

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 @lab_options
 @click.option("--all", "everyone", is_flag=True, help="Every lab in the default place.")
 def down(name: str, directory: Path | None, everyone: bool) -> None:
-    """Take a lab down: processes, namespaces, control groups and files; also what a crash left of one."""
+    """Take a lab down, or what a crash left of one.
+
+    Processes, namespaces, control groups and files: all that it made.
+    """
     from umbilical.lab.paths import list_labs
 
     if everyone and directory is not None:

@@ -20,9 +20,9 @@ _FROM_TERMINAL = ("TERM", "COLORTERM", "LANG", "LC_ALL", "NO_COLOR")
 @click.argument("node")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def shell(name: str, directory: Path | None, node: str, command: tuple[str, ...]) -> NoReturn:
-    """Open a shell on NODE, or run COMMAND there: umbilical lab shell NODE -- COMMAND.
+    """Open a shell on NODE, or run COMMAND there.
 
-    The command's exit status is this command's own.
+    As in: umbilical lab shell master-0 -- ip route. The command's exit status is this command's own.
     """
     from umbilical.lab.lab import Lab
 

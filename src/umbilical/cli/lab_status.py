@@ -31,7 +31,7 @@ _NONE: Final = "-"
     help="Form of the answer.",
 )
 def status(name: str, directory: Path | None, output: str) -> int:
-    """Show a lab's nodes and addresses, what runs where, and which faults are on.
+    """Show a lab's nodes, what runs where, and its faults.
 
     Exit status 1: there is a lab, but its keeper has ended and nothing runs in it any more.
     """
@@ -42,8 +42,16 @@ def status(name: str, directory: Path | None, output: str) -> int:
     value = describe(place, state, lab)
     click.echo(json.dumps(value, indent=2) if output == "json" else _table(value), nl=output == "json")
     if lab is None:
-        click.echo(f"\nits keeper has ended; clear up with: umbilical lab down --dir {place.path}", err=True)
+        click.echo(f"\n{_why_not_up(place)}", err=True)
     return 0 if lab is not None else FINDINGS
+
+
+def _why_not_up(place: "LabDirectory") -> str:
+    from umbilical.lab.removal import is_held
+
+    if is_held(place):
+        return "it is just being made"
+    return f"its keeper has ended; clear up with: umbilical lab down --dir {place.path}"
 
 
 def _look(place: "LabDirectory") -> "tuple[LabState, Lab | None]":

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 @click.option("--bare", is_flag=True, help="Networks and nodes only: start nothing that runs pods.")
 @click.option("--bin-dir", type=DIRECTORY, help="Where programs of Kubernetes are; else the cache, then PATH.")
 def up(name: str, directory: Path | None, runner: str, bare: bool, bin_dir: Path | None, **networks: Any) -> None:
-    """Bring a lab up: a bootstrap node, masters and workers, with networks between them.
+    """Bring a lab up: nodes, and networks between them.
 
-    Static pods laid into a node's /etc/kubernetes/manifests run there.
+    A bootstrap node, masters and workers. Static pods laid into a node's /etc/kubernetes/manifests run there.
     """
     from umbilical.cli.progress import ProgressLine
     from umbilical.lab.lab import UpRequest
