@@ -122,6 +122,29 @@ def test_what_a_killed_runner_left_is_cleared(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
+def test_a_full_disk_stops_no_pod(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    node = make_node(tmp_path)
+    (node.folders.manifests / "sample.yaml").write_text(yaml.safe_dump(shell_pod(LOOP)))
+    scratch = node.folders.status_file.with_name(".status.json.new")
+
+    async def run() -> None:
+        async with running(node):
+            await until(lambda: is_ready(node))
+            before = reported(node)
+            # As good as a full disk: the report cannot be written.
+            scratch.mkdir()
+            (node.folders.manifests / "other.yaml").write_text(
+                yaml.safe_dump({**shell_pod(LOOP), "metadata": {"name": "other", "namespace": "test"}})
+            )
+            await until(lambda: "the runner stumbled" in caplog.text)
+            scratch.rmdir()
+            await until(lambda: is_ready(node, 2))
+            assert before[0] in reported(node)
+
+    asyncio.run(run())
+
+
+@pytest.mark.root
 def test_a_runner_in_a_hurry_gives_nobody_much_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(podrunner, "LAST_GRACE_SECONDS", 0.1)
     # Were it not for the hurry, this would go on until the suite's own time limit.

@@ -13,7 +13,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +35,7 @@ log: Final = logging.getLogger(__name__)
 POLL_SECONDS: Final = 0.5
 # Changes come in bursts when a pod starts; one file a blink is enough.
 REPORT_SECONDS: Final = 0.05
+AGAIN_SECONDS: Final = 1.0
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 # Less than what the keeper of a lab gives its programs.
 LAST_GRACE_SECONDS: Final = 2.0
@@ -68,15 +69,15 @@ class PodRunner:
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             table = self._table = PodTable(group, self._tell_changed)
-            group.create_task(self._keep_report(table))
-            group.create_task(self._watch_folders(table))
+            group.create_task(_lasting(lambda: self._keep_report(table)))
+            group.create_task(_lasting(lambda: self._watch_folders(table)))
             if self._kubeconfig is not None:
                 # Here, since a runner without an API starts in half the time without it.
                 from umbilical.lab.pods.api_sync import ApiSync
 
                 sync = ApiSync(self._node, self._kubeconfig, table, self.worker)
                 self._listeners.append(sync.changed)
-                group.create_task(sync.run())
+                group.create_task(_lasting(sync.run))
 
     def worker(self, pod: Pod, sources: Sources) -> PodWorker:
         return PodWorker(pod, self._node, sources, self._networks, self._tell_changed)
@@ -131,6 +132,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(fault, file=sys.stderr)
         return 1
     return 0
+
+
+async def _lasting(run: Callable[[], Awaitable[None]]) -> None:
+    """Begin anew after a failure that nobody foresaw (a full disk): it must not take the node's pods along."""
+    while True:
+        try:
+            await run()
+        except Exception:
+            log.exception("the runner stumbled")
+        await asyncio.sleep(AGAIN_SECONDS)
 
 
 async def _run_until_stopped(runner: PodRunner) -> None:
