@@ -71,6 +71,8 @@ STAND_INS: Final = (
     "for podman, the release payload and cluster-bootstrap: a program of the lab's, with kubectl",
     "for oc: kubectl; for systemd: a runner of one unit; for keepalived: the lab moves the API's address",
     "for OpenShift's kube-apiserver: upstream's, with the override's flags on its command line",
+    "for what operators render: the control plane's static pods lie in the config already",
+    "for cluster-bootstrap's wait for pods: a ConfigMap of the lab's, and the bootstrap controllers' leases deleted",
 )
 
 
