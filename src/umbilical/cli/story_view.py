@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Literal, TextIO
 
 import click
@@ -45,7 +46,8 @@ def choose_view(title: str, *, is_stand_in: bool = False) -> Iterator[Teller]:
 
 
 def _is_lively() -> bool:
-    return sys.stdout.isatty() and os.environ.get("TERM", "") not in _DUMB
+    # The library of the live view comes with the extra `lab`; a story can be told without it.
+    return sys.stdout.isatty() and os.environ.get("TERM", "") not in _DUMB and find_spec("rich") is not None
 
 
 def summary(story: Story, more: Mapping[str, str] | None = None) -> str:
