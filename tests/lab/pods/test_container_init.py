@@ -1,7 +1,7 @@
 """The way to a place inside a root never leads out of it; what cannot be carried out is told of."""
 
-import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,20 +16,19 @@ from umbilical.lab.pods.container_plan import ContainerPlan, Part, Piece
 
 def complaint(content: bytes) -> tuple[int, str]:
     """Run the program with a plan that it cannot carry out."""
-    reading, writing = os.pipe()
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "umbilical.lab.pods.container_init", str(writing)],
-            input=content,
-            pass_fds=(writing,),
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
-    finally:
-        os.close(writing)
-    with os.fdopen(reading, "rb") as stream:
-        return done.returncode, str(json.loads(stream.read())["why"])
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        with theirs:
+            done = subprocess.run(
+                [sys.executable, "-m", "umbilical.lab.pods.container_init", str(theirs.fileno())],
+                input=content,
+                pass_fds=(theirs.fileno(),),
+                capture_output=True,
+                timeout=60,
+                check=False,
+            )
+        messages = list(iter(lambda: ours.recv(4096), b""))
+    return done.returncode, messages[-1].decode()
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"not json"])

@@ -80,15 +80,48 @@ def test_stopping_twice_is_fine(tmp_path: Path) -> None:
 
 
 def test_everything_in_the_containers_namespace_belongs_to_it(tmp_path: Path) -> None:
-    async def run() -> tuple[int, int]:
+    async def run() -> int:
         process, log = await started(tmp_path, "setsid sleep 1000 & sleep 1000 & echo ready; wait")
         await until(lambda: log.read_text() == "ready\n")
-        namespace = os.readlink(f"/proc/{process.pid}/ns/mnt")
-        await until(lambda: len(members(namespace)) == 3)
-        await process.stop(0.2)
-        return len(members(namespace)), len(members(""))
+        namespace = os.open(f"/proc/{process.pid}/ns/mnt", os.O_RDONLY)
+        try:
+            await until(lambda: len(members(namespace)) == 3)
+            await process.stop(0.2)
+            return len(members(namespace))
+        finally:
+            os.close(namespace)
 
-    assert asyncio.run(run()) == (0, 0)
+    assert asyncio.run(run()) == 0
+
+
+def test_what_a_program_leaves_behind_is_found_even_if_it_was_quick(tmp_path: Path) -> None:
+    async def run() -> tuple[int, int]:
+        process, log = await started(tmp_path, "setsid sleep 1000 & echo $!")
+        await process.ended()
+        code = await process.stop(5)
+        return code, int(log.read_text())
+
+    code, pid = asyncio.run(run())
+    assert code == 0
+    assert not os.path.exists(f"/proc/{pid}/exe")
+
+
+def test_a_start_that_is_called_off_leaves_no_process(tmp_path: Path) -> None:
+    async def run() -> None:
+        plan = await plan_for(tmp_path, "exec sleep 4711")
+        for delay in (0.0, 0.02, 0.05, 0.1, 0.2):
+            starting = asyncio.ensure_future(launch(plan, tmp_path / "log"))
+            await asyncio.sleep(delay)
+            if not starting.done():
+                starting.cancel()
+            try:
+                await (await starting).stop(1)
+            except asyncio.CancelledError:
+                continue
+
+    asyncio.run(run())
+    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert [command for command in commands if b"4711" in command] == []
 
 
 def test_input_is_empty_and_output_is_the_log(tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
 """The program that becomes a container: namespaces, root, identity, then the container's own command in its place.
 
-Standard input is the plan; the descriptor in the first argument is closed by the successful exec, and otherwise tells
-why there was none. Standard output and error are the container's log already.
+Standard input is the plan; the socket in the first argument takes the new mount namespace, and then why there was no
+exec; a successful one closes it. Standard output and error are the container's log already.
 """
 
-import json
 import os
 import signal
+import socket
 import stat
 import sys
 from pathlib import Path
@@ -17,25 +17,26 @@ from umbilical.lab.pods.container_plan import ContainerPlan, Part, Piece, from_j
 from umbilical.lab.pods.users import is_mapped, may_set_groups
 
 MAX_LINKS: Final = 40
+MAX_COMPLAINT: Final = 2000
 NOT_STARTED: Final = 125
 """Of Docker's: the container was not started. Nobody reads it; the reason comes by the descriptor."""
 
 
 def main() -> None:
-    complaints = int(sys.argv[1])
-    os.set_inheritable(complaints, False)
     parent = os.getppid()
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    channel.set_inheritable(False)
     try:
-        plan = from_json(sys.stdin.buffer.read())
-        become(plan, parent)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        os.write(complaints, json.dumps({"why": str(error)[:2000]}).encode())
+        become(from_json(sys.stdin.buffer.read()), parent, channel)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        channel.send(f"{error or type(error).__name__}".encode()[:MAX_COMPLAINT])
         os._exit(NOT_STARTED)
 
 
-def become(plan: ContainerPlan, parent: int) -> None:
+def become(plan: ContainerPlan, parent: int, channel: socket.socket) -> None:
     """Return never, or raise what the kernel refused."""
     namespaces.unshare(namespaces.Kind.MOUNT)
+    _hand_over_namespace(channel)
     namespaces.make_private()
     if plan.network is not None:
         namespaces.enter(plan.network, namespaces.Kind.NETWORK)
@@ -121,6 +122,15 @@ def _bind(place: Path, piece: Piece) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.touch()
     namespaces.bind(piece.source, place, is_read_only=piece.is_read_only)
+
+
+def _hand_over_namespace(channel: socket.socket) -> None:
+    """Whoever holds it finds every process of this container, later on, and no other's."""
+    descriptor = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        socket.send_fds(channel, [b"mount namespace"], [descriptor])
+    finally:
+        os.close(descriptor)
 
 
 def _redirect_input() -> None:

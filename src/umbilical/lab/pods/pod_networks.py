@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import ipaddress
+from collections.abc import Callable
 from pathlib import Path
 
 from umbilical.lab.pods.errors import Waiting
@@ -69,8 +70,9 @@ class PodNetworks:
         path = self._folder / pod.uid
         self._folder.mkdir(parents=True, exist_ok=True)
         try:
-            await asyncio.to_thread(pod_network.attach, path, link_name(pod.uid), interfaces, self._pool.gateways)
-        except BaseException:
+            await _to_the_end(lambda: pod_network.attach(path, link_name(pod.uid), interfaces, self._pool.gateways))
+        except Exception:
+            # Not after a cancellation: then there is a network, and `detach` gives the address back with it.
             self._pool.give_back(pod.uid)
             raise
         return path, tuple(str(interface.ip) for interface in interfaces)
@@ -80,8 +82,18 @@ class PodNetworks:
 
         path = self._folder / pod.uid
         if path.exists():
-            await asyncio.to_thread(pod_network.detach, path)
+            await _to_the_end(lambda: pod_network.detach(path))
         self._pool.give_back(pod.uid)
+
+
+async def _to_the_end(call: Callable[[], None]) -> None:
+    """Call in a thread. A thread cannot be cancelled, so cancelling waits for it: half a network helps nobody."""
+    done = asyncio.get_running_loop().run_in_executor(None, call)
+    try:
+        await asyncio.shield(done)
+    except asyncio.CancelledError:
+        await asyncio.wait([done])
+        raise
 
 
 def link_name(uid: str) -> str:

@@ -4,9 +4,9 @@ A container is its mount namespace: whoever lives in it belongs to it, sessions 
 """
 
 import asyncio
-import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,11 +26,13 @@ MAX_COMPLAINT: Final = 4096
 
 
 class ContainerProcess:
-    """One run of a container."""
+    """One run of a container. `namespace` is an open descriptor of its mount namespace, closed when all is over."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], namespace: int) -> None:
         self._process = process
-        self._namespace = _mount_namespace(process.pid)
+        # Held open: the kernel gives the number of a namespace that is gone to the next one, and then another
+        # container would be taken for this one.
+        self._namespace: int | None = namespace
         self._ended = asyncio.Event()
         self._descriptor = os.pidfd_open(process.pid)
         asyncio.get_running_loop().add_reader(self._descriptor, self._reap)
@@ -64,19 +66,19 @@ class ContainerProcess:
             # Not before the last one is gone are its ports free for the next run.
             while self._kill():
                 await asyncio.sleep(POLL_SECONDS)
-            return code
+        self._forget_namespace()
+        return code
 
     def _kill(self) -> bool:
         """Kill all that is left; return whether there was anything."""
         if self.is_running:
             self._process.kill()
-        left = members(self._namespace)
-        for pid in left:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        return bool(left)
+        return self._namespace is not None and kill_members(self._namespace)
+
+    def _forget_namespace(self) -> None:
+        if self._namespace is not None:
+            os.close(self._namespace)
+            self._namespace = None
 
     def _reap(self) -> None:
         asyncio.get_running_loop().remove_reader(self._descriptor)
@@ -91,44 +93,95 @@ async def launch(plan: ContainerPlan, log: Path) -> ContainerProcess:
     Raises:
         PodError: UMB832, its root could not be made, or there is no such command in it.
     """
-    reading, writing = os.pipe()
-    try:
-        process = _start_init(plan, writing, log)
-    finally:
-        os.close(writing)
-    try:
-        async with asyncio.timeout(SET_UP_SECONDS):
-            # The exec closes the other end, and so does whoever complains.
-            complaint = await _read_until_closed(reading)
-    except BaseException:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        with theirs:
+            process = _start_init(plan, theirs.fileno(), log)
+        news = _News(ours)
+        try:
+            async with asyncio.timeout(SET_UP_SECONDS):
+                await news.until_closed()
+        except BaseException as error:
+            news.give_up(process)
+            if isinstance(error, TimeoutError):
+                raise _not_started(plan.command[0], f"nothing after {SET_UP_SECONDS:g} s") from None
+            raise
+    if news.namespace is None or news.complaint:
+        news.give_up(process)
+        raise _not_started(plan.command[0], news.complaint or "it ended before it had a root")
+    return ContainerProcess(process, news.namespace)
+
+
+class _News:
+    """What `container_init` tells: its mount namespace as soon as it has one, and what went wrong.
+
+    Its end of the socket is closed by the exec of the container's command, or by its own end.
+    """
+
+    def __init__(self, channel: socket.socket) -> None:
+        self.namespace: int | None = None
+        self.complaint = ""
+        self._channel = channel
+        self._closed = asyncio.Event()
+        channel.setblocking(False)
+
+    async def until_closed(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._channel, self._read)
+        try:
+            await self._closed.wait()
+        finally:
+            loop.remove_reader(self._channel)
+
+    def give_up(self, process: subprocess.Popen[bytes]) -> None:
         process.kill()
         process.wait()
-        raise
-    finally:
-        os.close(reading)
-    if complaint:
-        process.wait()
-        raise _not_started(plan.command[0], complaint)
-    return ContainerProcess(process)
+        if self.namespace is not None:
+            kill_members(self.namespace)
+            os.close(self.namespace)
+
+    def _read(self) -> None:
+        try:
+            message, descriptors, _, _ = socket.recv_fds(self._channel, MAX_COMPLAINT, 1)
+        except BlockingIOError:
+            return
+        if descriptors:
+            self.namespace = descriptors[0]
+        elif message:
+            self.complaint = message.decode(errors="replace")
+        else:
+            self._closed.set()
 
 
-def members(namespace: str) -> list[int]:
-    """List the processes of a mount namespace."""
-    return [pid for pid in _pids() if namespace and _mount_namespace(pid) == namespace]
+def kill_members(namespace: int) -> bool:
+    """Kill every process of a mount namespace; return whether there was any."""
+    found = members(namespace)
+    for pid in found:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    return bool(found)
+
+
+def members(namespace: int) -> list[int]:
+    """List the processes of a mount namespace, given by an open descriptor of it."""
+    wanted = os.fstat(namespace)
+    return [pid for pid in _pids() if _is_in(pid, wanted)]
 
 
 def _pids() -> Iterator[int]:
     return (int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
-def _mount_namespace(pid: int) -> str:
+def _is_in(pid: int, wanted: os.stat_result) -> bool:
     try:
-        return os.readlink(f"/proc/{pid}/ns/mnt")
+        return os.path.samestat(os.stat(f"/proc/{pid}/ns/mnt"), wanted)
     except OSError:
-        return ""
+        return False
 
 
-def _start_init(plan: ContainerPlan, complaints: int, log: Path) -> subprocess.Popen[bytes]:
+def _start_init(plan: ContainerPlan, channel: int, log: Path) -> subprocess.Popen[bytes]:
     # A file in memory: a plan may be longer than a pipe holds, and there are secrets in it.
     with (
         os.fdopen(os.memfd_create("plan", os.MFD_CLOEXEC), "w+b") as handed,
@@ -137,37 +190,15 @@ def _start_init(plan: ContainerPlan, complaints: int, log: Path) -> subprocess.P
         handed.write(plan.to_json())
         handed.seek(0)
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", INIT, str(complaints)],
+            [sys.executable, "-P", "-m", INIT, str(channel)],
             stdin=handed,
             stdout=output,
             stderr=output,
-            pass_fds=(complaints,),
+            pass_fds=(channel,),
             start_new_session=True,
         )
 
 
-async def _read_until_closed(descriptor: int) -> bytes:
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[bytes] = loop.create_future()
-    chunks: list[bytes] = []
-
-    def read() -> None:
-        chunk = os.read(descriptor, MAX_COMPLAINT)
-        chunks.append(chunk)
-        if not chunk and not done.done():
-            done.set_result(b"".join(chunks))
-
-    loop.add_reader(descriptor, read)
-    try:
-        return await done
-    finally:
-        loop.remove_reader(descriptor)
-
-
-def _not_started(program: str, complaint: bytes) -> PodError:
-    try:
-        why = str(json.loads(complaint)["why"])
-    except (ValueError, KeyError, TypeError):
-        why = complaint.decode(errors="replace")
+def _not_started(program: str, why: str) -> PodError:
     remedy = "check the container's command, mounts and image in the manifest"
     return PodError("UMB832", f"container process {program} is not started", why, remedy)
