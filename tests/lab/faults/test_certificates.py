@@ -1,10 +1,12 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import yaml
 from tests.support.fault_scene import MemoryScene
 
 from umbilical.assets.names import OWN, STATIC_POD
 from umbilical.lab.faults import registry
+from umbilical.lab.faults.certificates import restart_server
 from umbilical.pki.certificate import Certificate, read_certificates
 
 SERVER = f"{OWN.pki_directory}/server/tls.crt"
@@ -54,3 +56,13 @@ def test_the_manifest_is_written_last_and_everything_comes_back(name: str) -> No
     pid = scene.scripted.server_pid
     fault.mend(scene, memory)
     assert scene.memory.files == before, "twice is fine"
+
+
+def test_a_restart_is_a_change_that_a_kubelet_sees() -> None:
+    scene = MemoryScene().lay()
+    before, pid = yaml.safe_load(scene.memory.files[STATIC_POD]), scene.scripted.server_pid
+    restart_server(scene)
+    after = yaml.safe_load(scene.memory.files[STATIC_POD])
+    assert after["metadata"]["annotations"].pop("umbilical.dev/restarted")
+    assert after == before
+    assert scene.scripted.server_pid != pid

@@ -8,7 +8,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+import yaml
+
 from umbilical.assets.names import OWN, STATIC_POD
+from umbilical.assets.tree import yaml_bytes
 from umbilical.lab.faults.fault import Fault, Memory, Speaker
 from umbilical.lab.faults.pods import server_pid
 from umbilical.lab.scene import BOOTSTRAP, SERVER_SECONDS, Scene
@@ -37,11 +40,11 @@ def use_server_files(scene: Scene, parts: TunnelParts) -> None:
 
 
 def restart_server(scene: Scene) -> None:
-    """Have the runner start the server anew: a manifest that changes is a new pod."""
+    """Have the runner start the server anew: to a kubelet a pod with other annotations is another one."""
     before = server_pid(scene)
-    content = scene.lab.read(BOOTSTRAP, STATIC_POD)
-    marked = content.rstrip(b"\n") + f"\n# {RESTARTED}: {datetime.now(UTC).isoformat()}\n".encode()
-    scene.lab.write(BOOTSTRAP, STATIC_POD, marked)
+    pod = yaml.safe_load(scene.lab.read(BOOTSTRAP, STATIC_POD))
+    pod["metadata"]["annotations"][RESTARTED] = datetime.now(UTC).isoformat()
+    scene.lab.write(BOOTSTRAP, STATIC_POD, yaml_bytes(pod))
     wait_for_another_server(scene, before)
 
 
