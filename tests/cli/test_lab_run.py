@@ -41,7 +41,9 @@ def test_a_story_is_told_kept_and_reported_and_the_lab_is_then_taken(
         assert main.run([*command, "--report", str(report)]) == 0
         said = capfd.readouterr().out
         assert "the webhook in the cluster says no" in said
-        assert f"umbilical lab down --dir {place}" in said
+        assert f"lab break --dir {place} agent-kill" in said
+        assert f"lab down --dir {place}" in said
+        assert "the cut" not in said
         assert "<svg" in report.read_text()
         assert main.run(command) != 0
         assert capfd.readouterr().err.startswith("UMB854 ")

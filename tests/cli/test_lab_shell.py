@@ -17,7 +17,7 @@ from umbilical.lab.isolation import Isolation
 from umbilical.lab.lab import Lab
 
 PROMPT = "root@master-0:/# "
-pytestmark = pytest.mark.real("unshare", "nsenter", "nft")
+pytestmark = pytest.mark.real("unshare", "nsenter", "nft", "ps")
 
 
 @pytest.fixture(scope="module", params=WAYS, ids=lambda way: way.name)

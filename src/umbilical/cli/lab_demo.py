@@ -1,8 +1,5 @@
 """`umbilical lab demo`: the whole story in a lab of its own, told in the terminal and written into one HTML file."""
 
-import os
-import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,9 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 if TYPE_CHECKING:
-    from umbilical.lab.lab import Lab
     from umbilical.lab.rehearsal import Rehearsal
-    from umbilical.lab.story import Story
 
 SCENARIO: Final = "webhook-through-tunnel"
 TITLE: Final = "A webhook through the tunnel"
@@ -25,7 +20,7 @@ _NO_KUBERNETES: Final = ("UMB824", "UMB825")
 
 
 @click.command()
-@click.option("--keep", is_flag=True, help="Leave the lab up, for `lab status` and `lab shell`.")
+@click.option("--keep", is_flag=True, help="Stop before the cut and leave the lab up, for `lab shell` and `lab break`.")
 @click.option("--fault", metavar="NAME", help="Show this fault instead; `umbilical lab list` names them.")
 @click.option(
     "--stand-in/--real",
@@ -37,53 +32,32 @@ _NO_KUBERNETES: Final = ("UMB824", "UMB825")
 @click.option("--bin-dir", type=_DIRECTORY, help="Where programs of Kubernetes are; else the cache, then PATH.")
 def demo(keep: bool, fault: str | None, stand_in: bool | None, report: Path | None, bin_dir: Path | None) -> None:
     """Show the whole story on this machine: blocked, tunnelled, cut; nothing stays behind."""
-    from umbilical.cli.story_view import choose_view
-    from umbilical.lab.story import Story
+    from umbilical.cli import lab_telling
 
-    place = report_place(report)
+    place = _report_place(report)
     rehearsal = _rehearsal(keep, fault, stand_in, bin_dir)
-    title = TITLE if fault is None else f"A fault: {fault}"
-    story = Story(title)
-    try:
-        with choose_view(title, is_stand_in=rehearsal.stand_in) as teller:
-            story = Story(title, teller)
-            lab = play(rehearsal, story)
-    except KeyboardInterrupt:
-        click.echo("\ninterrupted: the lab is taken down, nothing is left of it")
-        raise
-    except Exception:
-        _keep_trace(story, place, rehearsal.stand_in)
-        raise
-    _close(story, _write(story, place, rehearsal.stand_in), rehearsal.stand_in)
+    story, lab = lab_telling.tell(rehearsal, TITLE if fault is None else f"A fault: {fault}", place)
+    lab_telling.close(story, lab_telling.write(story, place, rehearsal))
+    if rehearsal.stand_in:
+        _tell_of_stand_in()
     if lab is not None:
-        _tell_kept(has_tunnel=fault is not None)
+        lab_telling.tell_kept(f"--name {LAB_NAME}", has_tunnel=True)
 
 
-def report_place(asked: Path | None) -> Path | None:
-    """Say where the report goes; None is a scratch directory, when this one cannot be written to.
+def _report_place(asked: Path | None) -> Path:
+    """Say where the report goes: a scratch directory, when this one cannot be written to."""
+    from umbilical.cli.lab_telling import check_report, may_write
 
-    Raises:
-        LabError: the user named a file that cannot be (UMB870).
-    """
-    from umbilical.lab.errors import LabError
-
-    if asked is None:
-        return REPORT if _may_write(REPORT) else None
-    if asked.is_dir() or not _may_write(asked):
-        why = "it is a directory" if asked.is_dir() else "its directory cannot be made or written to"
-        raise LabError("UMB870", f"the report {asked} cannot be written", why, "name another file: --report FILE")
-    return asked
-
-
-def _may_write(path: Path) -> bool:
-    folder = next(folder for folder in path.absolute().parents if folder.exists())
-    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+    if asked is not None:
+        return check_report(asked)
+    return REPORT if may_write(REPORT) else Path(tempfile.mkdtemp(prefix="umbilical-demo-")) / REPORT.name
 
 
 def _rehearsal(keep: bool, fault: str | None, stand_in: bool | None, bin_dir: Path | None) -> "Rehearsal":
     from dataclasses import replace
 
     from umbilical.lab.faults import registry as faults
+    from umbilical.lab.paths import default_directory
     from umbilical.lab.rehearsal import Rehearsal
     from umbilical.lab.runner import RunnerKind
     from umbilical.lab.scenarios import registry as scenarios
@@ -94,6 +68,7 @@ def _rehearsal(keep: bool, fault: str | None, stand_in: bool | None, bin_dir: Pa
         scenarios.find(SCENARIO),
         RunnerKind.PROCESS,
         keep=keep,
+        directory=default_directory(LAB_NAME) if keep else None,
         name=LAB_NAME,
         fault=fault,
         bin_dir=bin_dir,
@@ -119,70 +94,7 @@ def _has_kubernetes(wanted: "Rehearsal") -> bool:
     return True
 
 
-def play(wanted: "Rehearsal", story: "Story") -> "Lab | None":
-    """Rehearse so that an interrupt at any moment leaves nothing, also where the lab was to be kept."""
-    from dataclasses import replace
-
-    from umbilical.host.interrupts import Interrupts
-    from umbilical.lab import rehearsal
-    from umbilical.lab.paths import labs_root
-
-    with Interrupts() as interrupts:
-        scratch = None if wanted.keep else Path(tempfile.mkdtemp(prefix="umbilical-demo-"))
-        folder = (scratch or labs_root()) / LAB_NAME
-        was_there = folder.exists()
-        try:
-            with interrupts.heard():
-                return rehearsal.rehearse(replace(wanted, directory=folder), story)
-        except KeyboardInterrupt:
-            if not was_there:
-                _clear(folder)
-            raise
-        finally:
-            if scratch is not None:
-                _clear(folder)
-                shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _clear(folder: Path) -> None:
-    """Take away what is left of a lab: a rehearsal does it too, unless it was itself interrupted there."""
-    from umbilical.lab.lab import down
-
-    down(folder)
-
-
-def _write(story: "Story", place: Path | None, is_stand_in: bool) -> Path:
-    from umbilical.lab.report import write_report
-
-    path = place or Path(tempfile.mkdtemp(prefix="umbilical-demo-")) / REPORT.name
-    return write_report(story, path, is_stand_in=is_stand_in)
-
-
-def _keep_trace(story: "Story", place: Path | None, is_stand_in: bool) -> None:
-    """A story that failed on its way is worth a report; one that never began is not."""
-    if story.steps:
-        click.echo(f"\nwhat was seen until then: {_write(story, place, is_stand_in)}\n")
-
-
-def _close(story: "Story", report: Path, is_stand_in: bool) -> None:
-    from umbilical.cli.story_view import summary
-    from umbilical.cli.terminal import has_colour
-
-    click.echo("\n" + summary(story, {"report": str(report)}), nl=False, color=has_colour())
-    if is_stand_in:
-        click.echo("\nkube-apiserver was played by a stand-in: a caller of Umbilical's own that reads the same egress")
-        click.echo("selector, dials through the same socket and sends a real AdmissionReview over TLS.")
-        click.echo("With the real one, built from source (needs Go, some minutes):  make demo-real")
-
-
-def _tell_kept(has_tunnel: bool) -> None:
-    click.echo("\nThe lab is still up:")
-    # After the whole story the tunnel is cut: only a story about a fault leaves one that can be broken again.
-    breaking = ("break --name {} agent-kill",) if has_tunnel else ()
-    for command in ("status --name {}", "shell --name {} bootstrap", *breaking, "down --name {}"):
-        click.echo(f"  {_program()} lab {command.format(LAB_NAME)}")
-
-
-def _program() -> str:
-    """Spell ourselves so that the line can be pasted, in a clone too, where nothing is on PATH."""
-    return "umbilical" if shutil.which("umbilical") else os.path.relpath(sys.argv[0])
+def _tell_of_stand_in() -> None:
+    click.echo("\nkube-apiserver was played by a stand-in: a caller of Umbilical's own that reads the same egress")
+    click.echo("selector, dials through the same socket and sends a real AdmissionReview over TLS.")
+    click.echo("With the real one, built from source (needs Go, some minutes):  make demo-real")

@@ -11,7 +11,7 @@ DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
 @click.command()
 @click.argument("name")
 @click.option("--runner", type=click.Choice(["process", "kubelet"]), help="Who runs pods; the scenario decides.")
-@click.option("--keep", is_flag=True, help="Leave the lab up, for `lab shell` and `lab break`.")
+@click.option("--keep", is_flag=True, help="Stop before the cut and leave the lab up, for `lab shell` and `lab break`.")
 @click.option("--name", "lab_name", default="lab", show_default=True, help="Of the lab: one that is up is used.")
 @click.option("--dir", "directory", type=DIRECTORY, help="Where the lab lies, in place of --name.")
 @click.option("--stand-in", is_flag=True, help="Without Kubernetes: a caller of ours in kube-apiserver's place.")
@@ -28,32 +28,29 @@ def run(
     report: Path | None,
 ) -> None:
     """Tell the scenario NAME step by step; `umbilical lab list` names them all."""
-    from umbilical.cli.story_view import choose_view
+    from umbilical.cli import lab_telling
     from umbilical.lab.paths import LabDirectory, default_directory
-    from umbilical.lab.rehearsal import Rehearsal, rehearse
-    from umbilical.lab.report import write_report
+    from umbilical.lab.rehearsal import Rehearsal
     from umbilical.lab.runner import RunnerKind
     from umbilical.lab.scenarios import registry
     from umbilical.lab.state import read_state
-    from umbilical.lab.story import Story
 
     scenario = registry.find(name)
-    kind = RunnerKind(runner) if runner else scenario.runners[0]
+    report = report and lab_telling.check_report(report)
     place = directory or default_directory(lab_name)
     is_up = (state := read_state(LabDirectory(place))) is not None and state.is_alive()
     rehearsal = Rehearsal(
         scenario,
-        kind,
+        RunnerKind(runner) if runner else scenario.runners[0],
         stand_in=stand_in,
         keep=keep,
         directory=place if keep or is_up or directory else None,
         name=lab_name,
         bin_dir=bin_dir,
     )
-    with choose_view(name) as teller:
-        story = Story(scenario.name, teller)
-        try:
-            rehearse(rehearsal, story)
-        finally:
-            if report is not None:
-                write_report(story, report)
+    story, lab = lab_telling.tell(rehearsal, scenario.name, report)
+    lab_telling.close(story, report and lab_telling.write(story, report, rehearsal))
+    if lab is not None:
+        where = f"--dir {directory}" if directory else f"--name {lab_name}"
+        is_cut = scenario.end is not None and not keep
+        lab_telling.tell_kept(where, has_tunnel=lab.directory.scene_file.exists() and not is_cut)

@@ -31,6 +31,7 @@ class Rehearsal:
     runner: RunnerKind
     stand_in: bool = False
     keep: bool = False
+    """Stop before the cut, and leave the lab up."""
     directory: Path | None = None
     """Where a lab is up already, or is to be. None: a scratch directory, gone with the lab."""
     name: str = ""
@@ -112,6 +113,8 @@ def _play(rehearsal: Rehearsal, story: Story, lab: Lab) -> None:
     scene = make_scene(lab, rehearsal.cast, story)
     if rehearsal.fault is None:
         rehearsal.scenario.tell(scene)
+        if rehearsal.scenario.end is not None and not rehearsal.keep:
+            rehearsal.scenario.end(scene)
     else:
         from umbilical.lab.faults.telling import tell_fault
 

@@ -17,6 +17,8 @@ class Scenario:
     name: str
     summary: str
     tell: Callable[[Scene], None]
+    end: Callable[[Scene], None] | None = None
+    """The cut and what comes after it; left out where the lab is kept, so that there is a tunnel to look at."""
     cast: Cast = field(default_factory=lambda: Cast(Shape.OPENSHIFT))
     family: Family = Family.IPV4
     runners: tuple[RunnerKind, ...] = ALL_RUNNERS

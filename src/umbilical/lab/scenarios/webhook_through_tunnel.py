@@ -23,6 +23,9 @@ def tell(scene: Scene) -> None:
     show_need(scene)
     lay_tunnel(scene)
     show_calls(scene)
+
+
+def end(scene: Scene) -> None:
     cut(scene)
     leave(scene)
 
@@ -127,13 +130,16 @@ def tell_mix(scene: Scene) -> None:
     """Upstream's server with our agents, then our server with upstream's agents, on one control plane."""
     set_stage(scene)
     show_need(scene)
-    for server, agent in ((UPSTREAM, OURS), (OURS, UPSTREAM)):
-        scene.recast(replace(scene.cast, server_image=server, agent_image=agent))
-        scene.story.shows(call=Call.NONE)
-        lay_tunnel(scene)
-        show_calls(scene)
-        cut(scene)
-    leave(scene)
+    _tell_pair(scene, UPSTREAM, OURS)
+    cut(scene)
+    _tell_pair(scene, OURS, UPSTREAM)
+
+
+def _tell_pair(scene: Scene, server: str, agent: str) -> None:
+    scene.recast(replace(scene.cast, server_image=server, agent_image=agent))
+    scene.story.shows(call=Call.NONE)
+    lay_tunnel(scene)
+    show_calls(scene)
 
 
 SCENARIOS: Final = (
@@ -141,19 +147,22 @@ SCENARIOS: Final = (
         "webhook-through-tunnel",
         "blocked without the tunnel, allowed and denied through it, nothing left after the cut",
         tell,
+        end,
         has_stand_in=True,
     ),
     Scenario(
         "seed-shape",
         "the same with the tunnel as first planned: HTTP CONNECT, kube-system, host network",
         tell,
+        end,
         cast=Cast(Shape.SEED),
     ),
     Scenario(
         "upstream-mix",
         "the same with upstream's server and our agents, then the other way round",
         tell_mix,
+        end,
         programs=("proxy-server", "proxy-agent"),
     ),
-    Scenario("ipv6", "the same with nodes, pods and services on IPv6 alone", tell, family=Family.IPV6),
+    Scenario("ipv6", "the same with nodes, pods and services on IPv6 alone", tell, end, family=Family.IPV6),
 )
