@@ -12,7 +12,7 @@ from tests.support.labs import UP_PROGRAM, processes_naming, request, running, w
 from umbilical.lab import removal
 from umbilical.lab.lab import Lab, up
 
-pytestmark = pytest.mark.real("unshare", "nsenter", "nft")
+pytestmark = pytest.mark.real("unshare", "nsenter", "nft", "ps")
 HEAVY = ("cryptography", "yaml", "lightkube", "click", "rich", "httpx")
 
 

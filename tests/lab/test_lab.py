@@ -18,7 +18,7 @@ from umbilical.lab.isolation import Isolation
 from umbilical.lab.lab import Completed, Lab, down, up
 from umbilical.lab.runner import RunnerKind
 
-pytestmark = pytest.mark.real("unshare", "nsenter", "nft")
+pytestmark = pytest.mark.real("unshare", "nsenter", "nft", "ps", "pkill")
 NODE = "master-0"
 
 

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from umbilical.lab.errors import LabError
-from umbilical.lab.paths import CONTENT, LabDirectory, default_directory, labs_root, list_labs
+from umbilical.lab.paths import CONTENT, LAB_NAME, LabDirectory, default_directory, labs_root, list_labs, tidy_name
 
 
 def test_everything_that_a_lab_keeps_lies_in_its_directory_and_goes_with_it(tmp_path: Path) -> None:
@@ -60,3 +62,17 @@ def test_labs_are_listed_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         default_directory(name).mkdir(parents=True)
     (labs_root() / "file").touch()
     assert [path.name for path in list_labs()] == ["one", "two"]
+
+
+@given(st.text())
+def test_any_directory_gives_a_lab_a_name_that_it_can_have(text: str) -> None:
+    assert LAB_NAME.fullmatch(tidy_name(text))
+
+
+def test_a_name_that_is_fine_is_kept() -> None:
+    assert [tidy_name(text) for text in ("lab", "a" * 40, "umbilical-lab-x_y", "Läb 2")] == [
+        "lab",
+        "a" * 40,
+        "umbilical-lab-x-y",
+        "l-b-2",
+    ]

@@ -54,12 +54,13 @@ def up(name: str, directory: Path | None, runner: str, bare: bool, bin_dir: Path
         topology=_topology(networks),
         runner=kind,
         binaries=_binaries(is_kubelet=kind is RunnerKind.KUBELET and not bare, bin_dir=bin_dir),
-        # Until all of it stands: killed before, we leave nothing.
         with_parent=True,
     )
     with ProgressLine() as progress:
         lab = _bring_up(request, progress.show, bare=bare)
     _tell(lab, "" if directory is None and name == "lab" else _same_lab(name, directory))
+    # The last thing of all: killed or interrupted before, we leave nothing.
+    lab.stay()
 
 
 def _topology(networks: Mapping[str, Any]) -> "Topology":
@@ -92,7 +93,6 @@ def _bring_up(request: "UpRequest", show: Any, *, bare: bool) -> "Lab":
         show("taking the lab down again")
         lab.down()
         raise
-    lab.stay()
     return lab
 
 

@@ -13,7 +13,7 @@ import umbilical
 from umbilical.lab import birth, control, isolation, node_files, removal
 from umbilical.lab.control import Message
 from umbilical.lab.errors import LabError
-from umbilical.lab.paths import LabDirectory, list_labs
+from umbilical.lab.paths import LabDirectory, list_labs, tidy_name
 from umbilical.lab.runner import Runner, RunnerKind
 from umbilical.lab.state import LabState, change_state, read_state
 from umbilical.lab.topology import Topology
@@ -243,7 +243,7 @@ def up(request: UpRequest) -> Lab:
     kind = isolation.choose()
     directory = LabDirectory(request.directory)
     state = LabState(
-        name=request.name,
+        name=tidy_name(request.name),
         topology=request.topology,
         runner=request.runner,
         is_rootless=kind.is_rootless,

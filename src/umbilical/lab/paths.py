@@ -10,6 +10,7 @@ from umbilical.lab.errors import LabError
 DEFAULT_NAME: Final = "lab"
 # It names a directory and cgroups.
 LAB_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
+LONGEST_NAME: Final = 40
 STATE: Final = "state.json"
 LOCK: Final = "lock"
 # In the order in which `down` deletes; the state file is the last, so that what is left can still be recognised.
@@ -98,6 +99,12 @@ def default_directory(name: str = DEFAULT_NAME) -> Path:
         why = "a lab's name is at most 40 small letters, digits and hyphens, no hyphen first or last"
         raise LabError("UMB810", f"{name!r} cannot be the name of a lab", why, "choose another --name")
     return labs_root() / name
+
+
+def tidy_name(text: str) -> str:
+    """Make a name for a lab from that of a directory, which may be any."""
+    kept = re.sub(r"[^a-z0-9]+", "-", text.lower())[:LONGEST_NAME].strip("-")
+    return kept or DEFAULT_NAME
 
 
 def list_labs() -> list[Path]:
