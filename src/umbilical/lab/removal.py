@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -176,14 +177,21 @@ def _remove_cgroups(name: str) -> None:
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, onerror=_open_and_retry)
+        _remove_tree(path)
     else:
         path.unlink(missing_ok=True)
 
 
-def _open_and_retry(function: Callable[..., Any], path: str, problem: Any) -> None:
+def _remove_tree(path: Path) -> None:
+    if sys.version_info >= (3, 12):
+        shutil.rmtree(path, onexc=_open_and_retry)
+    else:
+        shutil.rmtree(path, onerror=lambda function, place, problem: _open_and_retry(function, place, problem[1]))
+
+
+def _open_and_retry(function: Callable[..., Any], path: str, problem: BaseException) -> None:
     """Give ourselves the right to what a node's program closed to its owner; what is gone by itself is fine."""
-    if isinstance(problem[1], FileNotFoundError):
+    if isinstance(problem, FileNotFoundError):
         return
     for folder in (os.path.dirname(path), path):
         if not os.path.islink(folder) and os.path.isdir(folder):
