@@ -74,6 +74,27 @@ def test_a_lab_lives_and_ends_without_root(home: Path) -> None:
     assert machine_picture() == before
 
 
+def test_files_that_a_node_closed_to_its_owner_are_removed(home: Path) -> None:
+    assert umbilical(home, "lab", "up", "--bare", *NODES).returncode == 0
+    make = "mkdir -p /opt/a/b/c /opt/d; touch /opt/a/b/c/e; ln -s / /opt/d/link"
+    close = f"{make}; chmod -R 0 /opt/d; chmod 0 /opt/a/b /opt/a"
+    assert umbilical(home, "lab", "shell", "master-0", "--", "sh", "-c", close).returncode == 0
+    down = umbilical(home, "lab", "down")
+    assert (down.returncode, down.stderr) == (0, "")
+    assert not (home / ".local/state/umbilical/labs/lab").exists()
+
+
+def test_what_is_not_ours_in_a_lab_is_told_when_it_cannot_be_removed(home: Path) -> None:
+    place = home / "lab"
+    (place / "nodes" / "roots").mkdir(parents=True)
+    (place / "nodes" / "roots" / "file").touch()
+    (place / "state.json").touch()
+    os.chown(place, USER, USER)
+    refused = umbilical(home, "lab", "down", "--dir", str(place))
+    assert (refused.returncode, refused.stderr.splitlines()[0]) == (4, f"UMB813 cannot remove all of {place}")
+    assert (place / "state.json").exists()
+
+
 def test_the_lab_of_somebody_else_is_closed(home: Path) -> None:
     with running(home / "roots") as lab:
         for command in (["status"], ["down"], ["shell", "bootstrap"], ["up", *NODES]):

@@ -189,14 +189,6 @@ def test_other_files_in_a_labs_directory_stay(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "lab").iterdir()] == ["notes.txt"]
 
 
-def test_files_that_a_node_closed_to_itself_are_removed(tmp_path: Path) -> None:
-    with isolated(Isolation.USER_NAMESPACE):
-        lab = up(request(tmp_path / "lab"))
-    lab.exec("master-0", ["sh", "-c", "mkdir -p /opt/a/b; touch /opt/a/b/c; chmod 0 /opt/a/b /opt/a"]).check()
-    lab.down()
-    assert_gone(tmp_path / "lab")
-
-
 @pytest.mark.root
 def test_what_is_mounted_inside_is_not_deleted(tmp_path: Path) -> None:
     folder, precious = tmp_path / "lab", tmp_path / "precious"

@@ -6,11 +6,11 @@ import os
 import re
 import shutil
 import signal
-import sys
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from umbilical.lab.errors import LabError
 from umbilical.lab.paths import CONTENT, LOCK, STATE, LabDirectory
@@ -115,15 +115,19 @@ def remove_content(directory: LabDirectory, keep: str | None = None) -> None:
     """Remove what a lab makes, but for one file; and the directory if nothing else is in it.
 
     Raises:
-        LabError: something is mounted inside, so that removing could reach into another file system.
+        LabError: something inside is not ours, or is mounted there and may be another file system.
     """
     mounted = mounts_below(directory.path)
     if mounted:
         remedy = f"unmount it: umount {mounted[0]}"
         raise LabError("UMB813", f"cannot remove {directory.path}", f"{mounted[0]} is mounted inside", remedy)
-    for name in (*CONTENT, *(entry.name for entry in directory.path.glob(f".{STATE}.*"))):
-        if name != keep:
-            _remove(directory.path / name)
+    try:
+        for name in (*CONTENT, *(entry.name for entry in directory.path.glob(f".{STATE}.*"))):
+            if name != keep:
+                _remove(directory.path / name)
+    except OSError as error:
+        remedy = "remove it as its owner, or as root"
+        raise LabError("UMB813", f"cannot remove all of {directory.path}", str(error), remedy) from error
     with contextlib.suppress(OSError):
         directory.path.rmdir()
 
@@ -177,26 +181,17 @@ def _remove_cgroups(name: str) -> None:
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
-        _remove_tree(path)
+        _open_tree(path)
+        shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
 
 
-def _remove_tree(path: Path) -> None:
-    if sys.version_info >= (3, 12):
-        shutil.rmtree(path, onexc=_open_and_retry)
-    else:
-        shutil.rmtree(path, onerror=lambda function, place, problem: _open_and_retry(function, place, problem[1]))
-
-
-def _open_and_retry(function: Callable[..., Any], path: str, problem: BaseException) -> None:
-    """Give ourselves the right to what a node's program closed to its owner; what is gone by itself is fine."""
-    if isinstance(problem, FileNotFoundError):
-        return
-    for folder in (os.path.dirname(path), path):
-        if not os.path.islink(folder) and os.path.isdir(folder):
-            os.chmod(folder, 0o700)
-    if function is os.unlink or function is os.rmdir:
-        function(path)
-    else:
-        shutil.rmtree(path)
+def _open_tree(path: Path) -> None:
+    """Give ourselves back what a node's program closed to its owner; root needs it not, and a user may."""
+    path.chmod(0o700)
+    for folder, names, _ in os.walk(path):
+        for name in names:
+            place = os.path.join(folder, name)
+            if not os.path.islink(place) and os.lstat(place).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+                os.chmod(place, 0o700)
