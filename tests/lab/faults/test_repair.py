@@ -112,6 +112,13 @@ def test_without_a_tunnel_nothing_is_broken() -> None:
         break_fault(MemoryScene(), fault())
 
 
+def test_a_tunnel_that_was_torn_down_is_not_broken(scene: MemoryScene) -> None:
+    scene.scripted.server_pid = None
+    with pytest.raises(LabError, match="UMB862 there is no tunnel to break"):
+        break_fault(scene, fault())
+    assert scene.memory.broken == {}
+
+
 def test_a_line_that_does_not_come_is_a_fault_of_ours_and_can_be_mended(scene: MemoryScene) -> None:
     silent = replace(fault(), break_=lambda scene: {}, seconds=0.1)
     with pytest.raises(LabError) as caught:

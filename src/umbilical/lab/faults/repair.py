@@ -12,6 +12,7 @@ from umbilical.lab.faults import registry
 from umbilical.lab.faults.calls import Calls
 from umbilical.lab.faults.fault import Fault, Memory, Speaker
 from umbilical.lab.faults.log_watch import LogWatch
+from umbilical.lab.faults.pods import server_pid
 from umbilical.lab.lab import Lab
 from umbilical.lab.scene import Scene, Verdict
 from umbilical.lab.story import Call
@@ -45,6 +46,9 @@ def check(scene: Scene, fault: Fault) -> None:
         why = "it was made before and never mended"
         raise LabError("UMB862", f"{fault.name} is broken already", why, f"umbilical lab mend {fault.name}")
     scene.tunnel  # noqa: B018 - raises where none was laid
+    if not scene.lab.faults() and server_pid(scene) is None:
+        why = "its server does not run: it was torn down, or never came up"
+        raise LabError("UMB862", "there is no tunnel to break", why, "umbilical lab status")
     images = {Speaker.SERVER: scene.cast.server_image, Speaker.AGENTS: scene.cast.agent_image}
     if images.get(fault.speaker, OURS) != OURS:
         why = f"{images[fault.speaker]} does not know our codes"
