@@ -26,6 +26,7 @@ from umbilical.lab.pods.node import Folders, Node, Sources
 from umbilical.lab.pods.pod_networks import PodNetworks
 from umbilical.lab.pods.pod_table import PodTable
 from umbilical.lab.pods.pod_worker import PodWorker
+from umbilical.lab.pods.process import kill, left_by
 from umbilical.lab.pods.spec import Pod
 from umbilical.lab.pods.static_pods import NoSources, StaticPods, read_folder
 from umbilical.lab.pods.status import report
@@ -113,8 +114,11 @@ class PodRunner:
             namespaces.mount("tmpfs", folders.secrets, "tmpfs", flags, "mode=0700")
 
     def _clear(self) -> None:
-        """Remove what a runner that was killed left behind; its containers ended with it."""
+        """Remove what a runner that was killed left behind; its containers' first processes ended with it."""
         folders = self._node.folders
+        for pid in left_by(self._node.owner):
+            # The first process of a container ended with its runner; what that had started did not.
+            kill(pid)
         self._networks.clear()
         if folders.secrets.is_mount():
             namespaces.unmount(folders.secrets, is_lazy=True)

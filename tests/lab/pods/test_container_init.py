@@ -42,7 +42,7 @@ def test_a_plan_that_cannot_be_read_is_told_of(content: bytes) -> None:
 def test_a_mount_that_is_refused_is_told_of_by_name(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     pieces = (Piece(Part.BIND, "/data", str(tmp_path / "missing")),)
-    code, why = complaint(ContainerPlan(str(tmp_path / "root"), pieces, ("true",)).to_json())
+    code, why = complaint(ContainerPlan(str(tmp_path / "root"), "test", pieces, ("true",)).to_json())
     assert code == NOT_STARTED
     assert "missing" in why
     assert list((tmp_path / "root").iterdir()) == []
@@ -55,7 +55,7 @@ def test_a_command_that_is_not_there_is_told_of(tmp_path: Path) -> None:
         Piece(Part.BIND, "/dev/null", "/dev/null"),
         Piece(Part.BIND, "/proc", "/proc"),
     )
-    code, why = complaint(ContainerPlan(str(tmp_path), pieces, ("no-such-program",)).to_json())
+    code, why = complaint(ContainerPlan(str(tmp_path), "test", pieces, ("no-such-program",)).to_json())
     assert code == NOT_STARTED
     assert "No such file" in why
 

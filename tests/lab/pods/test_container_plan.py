@@ -10,6 +10,7 @@ from umbilical.lab.pods.container_plan import ContainerPlan, Part, Piece, from_j
 def test_a_plan_is_the_same_after_the_journey() -> None:
     plan = ContainerPlan(
         root="/run/root",
+        owner="pod-on-node-1",
         pieces=(Piece(Part.BIND, "/a", "/b", is_read_only=True), Piece(Part.FILE, "/c", "text\n", 0o644)),
         command=("program", "--flag=ä"),
         environment={"A": "1"},

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.support.pod_nodes import Objects, make_node, shell_pod, until
 from umbilical.lab.pods.container_plan import ContainerPlan
 from umbilical.lab.pods.errors import PodError
 from umbilical.lab.pods.manifest import pod
-from umbilical.lab.pods.process import ContainerProcess, launch, members
+from umbilical.lab.pods.process import ContainerProcess, launch, left_by, members
 from umbilical.lab.pods.surroundings import Surroundings
 
 pytestmark = pytest.mark.root
@@ -30,9 +31,9 @@ async def plan_for(folder: Path, script: str) -> ContainerPlan:
     return await around.plan(found.containers[0])
 
 
-async def started(folder: Path, script: str) -> tuple[ContainerProcess, Path]:
+async def started(folder: Path, script: str, owner: str = "test") -> tuple[ContainerProcess, Path]:
     log = folder / "log"
-    return await launch(await plan_for(folder, script), log), log
+    return await launch(replace(await plan_for(folder, script), owner=owner), log), log
 
 
 def test_the_exit_code_is_the_programs_own(tmp_path: Path) -> None:
@@ -104,6 +105,20 @@ def test_what_a_program_leaves_behind_is_found_even_if_it_was_quick(tmp_path: Pa
     code, pid = asyncio.run(run())
     assert code == 0
     assert not os.path.exists(f"/proc/{pid}/exe")
+
+
+def test_processes_are_known_by_their_owners_mark(tmp_path: Path) -> None:
+    async def run() -> tuple[list[int], list[int]]:
+        process, log = await started(tmp_path, "sleep 1000 & echo ready; wait", owner=f"test-{os.getpid()}")
+        await until(lambda: log.read_text() == "ready\n" and len(left_by(f"test-{os.getpid()}")) == 2)
+        seen = left_by(f"test-{os.getpid()}"), left_by("somebody-else")
+        await process.stop(0.2)
+        return seen
+
+    ours, others = asyncio.run(run())
+    assert len(ours) == 2
+    assert others == []
+    assert left_by(f"test-{os.getpid()}") == []
 
 
 def test_a_start_that_is_called_off_leaves_no_process(tmp_path: Path) -> None:

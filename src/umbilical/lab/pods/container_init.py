@@ -29,7 +29,7 @@ def main() -> None:
     try:
         become(from_json(sys.stdin.buffer.read()), parent, channel)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        channel.send(f"{error or type(error).__name__}".encode()[:MAX_COMPLAINT])
+        _complain(channel, str(error) or type(error).__name__)
         os._exit(NOT_STARTED)
 
 
@@ -57,7 +57,7 @@ def become(plan: ContainerPlan, parent: int, channel: socket.socket) -> None:
 
 
 def build_root(root: Path, plan: ContainerPlan) -> None:
-    namespaces.mount("tmpfs", root, "tmpfs", namespaces.Mount.NO_DEVICES | namespaces.Mount.NO_SUID, "mode=0755")
+    namespaces.mount(plan.owner, root, "tmpfs", namespaces.Mount.NO_DEVICES | namespaces.Mount.NO_SUID, "mode=0755")
     for piece in plan.pieces:
         lay(root, piece)
     place_in(root, plan.working_directory).mkdir(parents=True, exist_ok=True)
@@ -122,6 +122,14 @@ def _bind(place: Path, piece: Piece) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.touch()
     namespaces.bind(piece.source, place, is_read_only=piece.is_read_only)
+
+
+def _complain(channel: socket.socket, why: str) -> None:
+    try:
+        channel.send(why.encode()[:MAX_COMPLAINT])
+    except OSError:
+        # Nobody listens: the runner is gone.
+        return
 
 
 def _hand_over_namespace(channel: socket.socket) -> None:

@@ -37,6 +37,8 @@ class Piece:
 class ContainerPlan:
     root: str
     """An empty directory of the node; what is mounted on it is seen by the container alone."""
+    owner: str
+    """Whoever runs it, as the name of the root's mount: by that a later runner knows what an earlier one left."""
     pieces: tuple[Piece, ...]
     command: tuple[str, ...]
     working_directory: str = "/"

@@ -1,5 +1,6 @@
 """What a pod's worker knows of the node it runs on, and where files of pods lie there."""
 
+import hashlib
 import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -73,6 +74,12 @@ class Node:
     @property
     def address(self) -> str:
         return self.addresses[0]
+
+    @property
+    def owner(self) -> str:
+        """The mark of every container on this node; nodes of a lab see each other's processes."""
+        place = hashlib.sha256(str(self.folders.run).encode()).hexdigest()[:8]
+        return f"pod-on-{self.name}-{place}"
 
 
 def ignore() -> None:

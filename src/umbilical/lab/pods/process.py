@@ -157,17 +157,40 @@ def kill_members(namespace: int) -> bool:
     """Kill every process of a mount namespace; return whether there was any."""
     found = members(namespace)
     for pid in found:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+        kill(pid)
     return bool(found)
+
+
+def kill(pid: int) -> None:
+    """End a process at once; one that is gone is fine."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
 
 
 def members(namespace: int) -> list[int]:
     """List the processes of a mount namespace, given by an open descriptor of it."""
     wanted = os.fstat(namespace)
     return [pid for pid in _pids() if _is_in(pid, wanted)]
+
+
+def left_by(owner: str) -> list[int]:
+    """List the processes in containers that bear the owner's mark, whoever started them."""
+    return [pid for pid in _pids() if _root_mount(pid) == owner]
+
+
+def _root_mount(pid: int) -> str:
+    """Return the name under which a process's root was mounted: proc(5), mountinfo."""
+    try:
+        lines = Path(f"/proc/{pid}/mountinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    for line in lines:
+        fields, _, rest = line.partition(" - ")
+        if fields.split()[4] == "/":
+            return rest.split()[1]
+    return ""
 
 
 def _pids() -> Iterator[int]:

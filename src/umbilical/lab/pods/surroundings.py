@@ -58,6 +58,7 @@ class Surroundings:
         log = str(self.termination_log(container))
         return ContainerPlan(
             root=str(self.node.folders.container_root),
+            owner=self.node.owner,
             pieces=container_root.pieces(image, container, places, files, log),
             command=_command(container, image, variables),
             working_directory=container.working_directory,
