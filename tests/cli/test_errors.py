@@ -39,6 +39,9 @@ def test_a_failure_is_what_why_and_next() -> None:
         ("UMB601", 3),
         ("UMB603", 4),
         ("UMB175", 4),
+        ("UMB820", 4),
+        ("UMB850", 9),
+        ("UMB852", 3),
     ],
 )
 def test_the_exit_status_tells_words_files_and_the_world_apart(code: str, status: int) -> None:

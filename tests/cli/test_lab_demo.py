@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.support.told_stories import Narrator, until_answered
 
-from umbilical.cli.errors import INFRASTRUCTURE, INTERRUPTED, USAGE
+from umbilical.cli.errors import CONFIGURATION, INFRASTRUCTURE, INTERRUPTED, TIMED_OUT, USAGE
 from umbilical.cli.main import run
 from umbilical.lab import rehearsal
 from umbilical.lab.errors import LabError
@@ -157,7 +157,7 @@ def test_an_unknown_fault_is_refused_before_anything_happens(
     told: Callable[[Told], list[Rehearsal]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = told(_tell)
-    assert run(["lab", "demo", "--fault", "agent-kil"]) == INFRASTRUCTURE
+    assert run(["lab", "demo", "--fault", "agent-kil"]) == CONFIGURATION
     assert "did you mean agent-kill?" in capsys.readouterr().err
     assert asked == []
 
@@ -166,7 +166,7 @@ def test_a_story_that_fails_is_reported_with_its_failed_step(
     told: Callable[[Told], list[Rehearsal]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     told(_fail)
-    assert run(["lab", "demo"]) == INFRASTRUCTURE
+    assert run(["lab", "demo"]) == TIMED_OUT
     captured = capsys.readouterr()
     assert captured.err.startswith("UMB850 waited in vain for the server\n  why: no such pod\n  next: ")
     assert "what was seen until then: out/demo/report.html" in captured.out
@@ -196,7 +196,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_happens(
     asked = told(_tell)
     (tmp_path / "file").write_text("")
     for place in (tmp_path, tmp_path / "file" / "report.html"):
-        assert run(["lab", "demo", "--report", str(place)]) == INFRASTRUCTURE
+        assert run(["lab", "demo", "--report", str(place)]) == CONFIGURATION
         assert capsys.readouterr().err.startswith("UMB870")
     assert asked == []
 

@@ -86,12 +86,12 @@ def test_a_terminal_is_a_terminal_there(lab: Lab) -> None:
 
 
 def test_an_unknown_node_is_told(lab: Lab, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["lab", "shell", "--dir", str(lab.directory.path), "boostrap"]) == 4
+    assert main.run(["lab", "shell", "--dir", str(lab.directory.path), "boostrap"]) == 3
     assert capfd.readouterr().err.endswith("next: did you mean bootstrap?\n")
 
 
 def test_a_lab_that_is_not_up_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["lab", "shell", "--dir", str(tmp_path / "absent"), "bootstrap"]) == 4
+    assert main.run(["lab", "shell", "--dir", str(tmp_path / "absent"), "bootstrap"]) == 3
     assert capfd.readouterr().err.startswith("UMB815 ")
 
 

@@ -23,6 +23,21 @@ _STATUS_BY_CODE: Final = {
     "UMB601": CONFIGURATION,
     "UMB602": CONFIGURATION,
     "UMB801": CONFIGURATION,
+    # A lab that cannot be as it was asked for: its name, its networks, its directory; a story that nobody knows.
+    "UMB810": CONFIGURATION,
+    "UMB811": CONFIGURATION,
+    "UMB812": CONFIGURATION,
+    "UMB813": CONFIGURATION,
+    "UMB815": CONFIGURATION,
+    "UMB851": CONFIGURATION,
+    "UMB852": CONFIGURATION,
+    "UMB853": CONFIGURATION,
+    "UMB854": CONFIGURATION,
+    "UMB860": CONFIGURATION,
+    "UMB863": CONFIGURATION,
+    "UMB870": CONFIGURATION,
+    # A wait of a story, or of a fault for its sign, that was in vain.
+    "UMB850": TIMED_OUT,
 }
 _STATUS_BY_GROUP: Final = {"UMB0": CONFIGURATION, "UMB1": CONFIGURATION}
 
