@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,8 @@ def test_a_failing_liveness_probe_restarts_the_container(tmp_path: Path) -> None
 
 def test_a_frozen_container_is_killed_by_its_liveness_probe(tmp_path: Path) -> None:
     serve = "import http.server as h; h.HTTPServer(('127.0.0.1', PORT), h.SimpleHTTPRequestHandler).serve_forever()"
-    port = 18041
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
     document = shell_pod(
         f'exec python3 -c "{serve.replace("PORT", str(port))}"',
         livenessProbe={"httpGet": {"port": port}, "failureThreshold": 1, "initialDelaySeconds": 1, **QUICK},
