@@ -1,9 +1,8 @@
 """All faults by name, in the order in which they are listed and, one after the other, tried."""
 
-import difflib
-import importlib
 from typing import Final
 
+from umbilical.lab import lookup
 from umbilical.lab.errors import LabError
 from umbilical.lab.faults.fault import Fault
 
@@ -35,11 +34,7 @@ def find(name: str) -> Fault:
         LabError: there is none of that name.
     """
     if name not in _MODULES:
-        near = difflib.get_close_matches(name, _MODULES, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(_MODULES)}"
-        raise LabError("UMB860", f"there is no fault {name}", hint, "umbilical lab list")
-    module = importlib.import_module(f"umbilical.lab.faults.{_MODULES[name]}")
-    for fault in module.FAULTS:
-        if isinstance(fault, Fault) and fault.name == name:
-            return fault
-    raise KeyError(name)
+        raise LabError("UMB860", f"there is no fault {name}", lookup.hint(name, _MODULES), "umbilical lab list")
+    fault = lookup.load(__package__, _MODULES, "FAULTS", name)
+    assert isinstance(fault, Fault)
+    return fault

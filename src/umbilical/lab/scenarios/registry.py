@@ -1,9 +1,8 @@
 """All scenarios by name, in the order in which they are listed. Each module is loaded when it is asked for."""
 
-import difflib
-import importlib
 from typing import Final
 
+from umbilical.lab import lookup
 from umbilical.lab.errors import LabError
 from umbilical.lab.scenarios.scenario import Scenario
 
@@ -30,11 +29,7 @@ def find(name: str) -> Scenario:
         LabError: there is none of that name.
     """
     if name not in _MODULES:
-        near = difflib.get_close_matches(name, _MODULES, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(_MODULES)}"
-        raise LabError("UMB852", f"there is no scenario {name}", hint, "umbilical lab list")
-    module = importlib.import_module(f"umbilical.lab.scenarios.{_MODULES[name]}")
-    for scenario in module.SCENARIOS:
-        if isinstance(scenario, Scenario) and scenario.name == name:
-            return scenario
-    raise KeyError(name)
+        raise LabError("UMB852", f"there is no scenario {name}", lookup.hint(name, _MODULES), "umbilical lab list")
+    scenario = lookup.load(__package__, _MODULES, "SCENARIOS", name)
+    assert isinstance(scenario, Scenario)
+    return scenario
