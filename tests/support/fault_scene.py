@@ -5,9 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import pytest
+
 from umbilical.assets.names import AGENT_NAME, SERVER_NAME
+from umbilical.lab import scenes
 from umbilical.lab.cast import Cast
 from umbilical.lab.errors import LabError
+from umbilical.lab.faults import registry
 from umbilical.lab.faults.fault import Fault, Speaker
 from umbilical.lab.lab import Completed, Lab, ProcessStatus
 from umbilical.lab.runner import ContainerStatus, PodStatus, Runner, RunnerKind
@@ -67,6 +71,9 @@ class MemoryLab:
     def start(self, node: str, name: str, command: Sequence[str]) -> None:
         self.did.append(f"{node}& {' '.join(command)}")
         self.started.append(ProcessStatus(node, name, 7, None))
+
+    def log(self, node: str, name: str) -> str:
+        return "listening\n"
 
     def stop(self, node: str, name: str, *, kill: bool = False) -> None:
         self.did.append(f"stop {node}/{name}")
@@ -197,3 +204,17 @@ def fault(name: str = "agent-kill", *, code: str = "UMB302", speaker: Speaker = 
         scene.memory.did.append(f"mended {name} with {memory}")
 
     return Fault(name, "it breaks", "nothing works", code, speaker, break_, mend, **more)
+
+
+def open_everywhere(monkeypatch: pytest.MonkeyPatch) -> MemoryScene:
+    """Lay a tunnel in memory: whoever opens a lab finds this one, and in it a fault of any name."""
+    scene = MemoryScene().lay()
+
+    def load(lab: object, story: Story) -> MemoryScene:
+        scene.story = story
+        return scene
+
+    monkeypatch.setattr(Lab, "open", lambda path: scene.lab)
+    monkeypatch.setattr(scenes, "load_scene", load)
+    monkeypatch.setattr(registry, "find", fault)
+    return scene

@@ -52,11 +52,11 @@ QUIET_TICK_SECONDS: Final = 2.0
 SILENCE_SECONDS: Final = 2.0
 """After the last activity: then the peer is asked for a sign of life, once."""
 ANSWER_SECONDS: Final = 1.5
-LOSS_WINDOW_SECONDS: Final = 60.0
+LOSS_WINDOW_SECONDS: Final = 30.0
 LOSS_SEGMENTS: Final = 3
 LOSS_SHARE: Final = 0.05
 """A healthy network loses a hundred times less, and the less it carries the more one lost segment would count. Each
-further loss doubles the kernel's patience, so that even a bad network loses few in a minute."""
+further loss doubles the kernel's patience, so that even a bad network loses few in half a minute."""
 _PROBE_PAYLOAD: Final = b"alive???"
 
 

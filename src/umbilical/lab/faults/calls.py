@@ -15,7 +15,7 @@ CALLS_AT_ONCE: Final = 20
 
 
 class Calls:
-    """One call, and more of them if the fault needs traffic, in a thread of its own until the end of the block."""
+    """One call, and beside it many more if the fault needs traffic, in threads until the end of the block."""
 
     def __init__(self, scene: Scene, fault: Fault, memory: Memory) -> None:
         self._scene = scene
@@ -24,11 +24,14 @@ class Calls:
         self._is_over = threading.Event()
         self._has_first = threading.Event()
         # Nobody waits for a call that hangs: kube-apiserver tries a webhook three times.
-        self._thread = threading.Thread(target=self._call, name="calls", daemon=True)
+        self._threads = [threading.Thread(target=self._call, name="call", daemon=True)]
+        if fault.needs_traffic:
+            self._threads.append(threading.Thread(target=self._make_many, name="traffic", daemon=True))
 
     def __enter__(self) -> "Calls":
         if self._fault.speaker is not Speaker.COMMAND:
-            self._thread.start()
+            for thread in self._threads:
+                thread.start()
         return self
 
     def __exit__(
@@ -47,13 +50,12 @@ class Calls:
             if self._verdict is None:
                 self._verdict = self._scene.judge("allow")
             self._has_first.set()
-            while self._fault.needs_traffic and not self._is_over.is_set():
-                self._make_many()
         except (LabError, OSError):
             return  # the lab is being taken down
 
     def _make_many(self) -> None:
-        try:
-            self._scene.call_times(CALLS_AT_ONCE)
-        except LabError:
-            self._is_over.wait(0.2)  # one of them failed, as can be expected
+        while not self._is_over.is_set():
+            try:
+                self._scene.call_times(CALLS_AT_ONCE)
+            except (LabError, OSError):
+                self._is_over.wait(0.2)  # one of them failed, as can be expected

@@ -5,6 +5,7 @@ import socketserver
 import sys
 from typing import Final
 
+READY: Final = "listening"
 CHUNK: Final = bytes(64 * 1024)
 
 
@@ -28,6 +29,7 @@ class Source(socketserver.ThreadingTCPServer):
 
 def main(arguments: list[str]) -> None:
     with Source(arguments[0], int(arguments[1])) as source:
+        print(READY, flush=True)
         source.serve_forever()
 
 

@@ -6,12 +6,14 @@ from typing import Final
 from umbilical.assets.names import SERVER_NAME, STATIC_POD
 from umbilical.assets.spec import Mode
 from umbilical.lab.faults.certificates import wait_for_another_server
+from umbilical.lab.faults.endless_source import READY
 from umbilical.lab.faults.fault import Fault, Memory, Speaker
 from umbilical.lab.scene import BOOTSTRAP, SERVER_SECONDS, Scene
 from umbilical.lab.waiting import NotYet
 
 SOURCE: Final = "endless-source"
 SOURCE_PORT: Final = 7777
+SOURCE_SECONDS: Final = 30.0
 READER: Final = "slow-reader"
 _BIND: Final = "import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])"
 
@@ -46,10 +48,17 @@ def _read_nothing(scene: Scene) -> Memory:
     address = f"[{node.address}]" if ":" in node.address else node.address
     source = [sys.executable, "-m", "umbilical.lab.faults.endless_source", node.address, str(SOURCE_PORT)]
     scene.lab.start(node.name, SOURCE, source)
+    scene.wait("the source", lambda: _look_for_source(scene, node.name), SOURCE_SECONDS)
     mode = "grpc" if scene.tunnel.spec.mode is Mode.GRPC else "http-connect"
     reader = [sys.executable, "-m", "umbilical.cli.lab_slow_reader", mode, scene.tunnel.spec.socket_on_host]
     scene.lab.start(BOOTSTRAP, READER, [*reader, f"{address}:{SOURCE_PORT}"])
     return {"node": node.name}
+
+
+def _look_for_source(scene: Scene, node: str) -> None:
+    said = scene.lab.log(node, SOURCE)
+    if READY not in said:
+        raise NotYet(said.strip() or "it does not listen yet")
 
 
 def _end_reader(scene: Scene, memory: Memory) -> None:
