@@ -110,3 +110,12 @@ def test_a_trial_that_cannot_be_started_is_a_refusal(monkeypatch: pytest.MonkeyP
     with pytest.raises(LabError) as refused:
         isolation.choose()
     assert refused.value.code == "UMB820"
+
+
+def test_a_missing_python_package_is_told_with_what_brings_it() -> None:
+    isolation.check_libraries(["sys"])
+    with pytest.raises(LabError) as caught:
+        isolation.check_libraries(["sys", "umbilical_nowhere"])
+    assert caught.value.code == "UMB826"
+    assert caught.value.what.endswith("missing: umbilical_nowhere")
+    assert caught.value.remedy == "pip install 'umbilical[lab]'"

@@ -3,11 +3,14 @@
 Every answer comes from trying: a sysctl, a security module or a container around us may each forbid it.
 """
 
+import importlib.util
 import os
 import platform
 import re
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -16,8 +19,9 @@ from umbilical.lab.errors import LabError
 
 # The first with mount_setattr: what a node sees of this machine is made read-only by it, in a user namespace too.
 OLDEST_KERNEL: Final = (5, 12)
-NEEDED_PROGRAMS: Final = {"unshare": "util-linux", "nsenter": "util-linux", "nft": "nftables"}
-"""Program -> the package that brings it, by the same name in Debian and Fedora."""
+NEEDED_PROGRAMS: Final = {"unshare": "util-linux", "nsenter": "util-linux", "nft": "nftables", "ss": "iproute2"}
+"""Program -> the package that brings it, by the same name in Debian and (but for ss: iproute) in Fedora."""
+NEEDED_LIBRARIES: Final = ("pyroute2", "lightkube")
 PROGRAM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """An ordinary user's PATH often lacks sbin, where nft is."""
 TRIAL_SECONDS: Final = 20.0
@@ -52,11 +56,12 @@ def choose() -> Isolation:
 
     Raises:
         LabError: there is none: not Linux (UMB823), kernel too old (UMB821), a program is missing (UMB822), or
-            namespaces are not permitted (UMB820).
+            namespaces are not permitted (UMB820), or a Python package is missing (UMB826).
     """
     check_system(platform.system())
     check_kernel(platform.release())
     check_programs()
+    check_libraries(NEEDED_LIBRARIES)
     wanted = Isolation.ROOT if os.geteuid() == 0 else Isolation.USER_NAMESPACE
     refusal = _try(wanted)
     if refusal is None:
@@ -89,6 +94,14 @@ def check_programs() -> None:
         what = f"a program that the lab needs is missing: {', '.join(missing)}"
         remedy = f"sudo apt install {packages} (Fedora: sudo dnf install {packages})"
         raise LabError("UMB822", what, f"looked in {search_path()}", remedy)
+
+
+def check_libraries(names: Iterable[str]) -> None:
+    """The daemons' packages do without them, so a plain installation has none."""
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if missing:
+        what = f"a Python package that the lab needs is missing: {', '.join(missing)}"
+        raise LabError("UMB826", what, f"{sys.executable} does not find it", "pip install 'umbilical[lab]'")
 
 
 def find_program(name: str) -> str | None:
