@@ -85,7 +85,7 @@ def test_another_system_is_told() -> None:
 
 
 def test_a_missing_program_is_told_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("nsenter", "nft"):
+    for name in ("nsenter", "nft", "ss"):
         (tmp_path / name).touch(0o755)
     monkeypatch.setattr(isolation, "search_path", lambda: str(tmp_path))
     with pytest.raises(LabError) as refused:
