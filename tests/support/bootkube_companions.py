@@ -1,97 +1,11 @@
-"""What lies beside bootkube.sh on a bootstrap node: the libraries it sources, and the built-in tunnel's own files.
+"""What lies beside bootkube.sh on a bootstrap node and a lab's node does not need, from the contract of each.
 
-Written in our own words from the contract of each; the service record's library really records and really refuses
-a stage inside a stage.
+The library that asks for the API's names, and the built-in tunnel's own files.
 """
 
 from typing import Final
 
 from tests.support.bootkube_script import Native
-
-# Where a failure is, as bash tells it to a trap: the line is counted anew there, function and file are right.
-SERVICE_RECORD: Final = r"""#!/usr/bin/env bash
-# Keeps a JSON list of what a service did and when: /var/log/openshift/NAME.json.
-RECORD_NAME="${SYSTEMD_UNIT_NAME:-bootkube}"
-RECORD_FILE="/var/log/openshift/${RECORD_NAME%.service}.json"
-STAGE_NAME=""
-ERROR_LINE=""
-
-mkdir --parents /var/log/openshift
-[ -s "${RECORD_FILE}" ] || echo "[]" > "${RECORD_FILE}"
-
-add_record_entry() {
-    local entry
-    entry=$(jq --null-input --compact-output \
-        --arg timestamp "$(date --utc --iso-8601=seconds)" \
-        --arg phase "$1" \
-        --arg result "${2:-}" \
-        --arg stage "${3:-}" \
-        --arg errorLine "${4:-}" \
-        --arg errorMessage "${5:-}" \
-        '{$timestamp, $phase, $result, $stage, $errorLine, $errorMessage} | with_entries(select(.value != ""))')
-    jq --argjson entry "${entry}" '. + [$entry]' "${RECORD_FILE}" > "${RECORD_FILE}.new"
-    mv "${RECORD_FILE}.new" "${RECORD_FILE}"
-}
-
-record_service_stage_start() {
-    if [ -n "${STAGE_NAME}" ]
-    then
-        echo "stage $1 cannot begin inside stage ${STAGE_NAME}"
-        exit 1
-    fi
-    STAGE_NAME="$1"
-    add_record_entry "stage start" "" "${STAGE_NAME}"
-}
-
-end_record_stage() {
-    local name="${STAGE_NAME}"
-    STAGE_NAME=""
-    add_record_entry "stage end" "$1" "${name}" "${2:-}" "${3:-}"
-}
-
-record_service_stage_success() {
-    end_record_stage "success"
-}
-
-record_service_stage_failure() {
-    end_record_stage "failure" "$@"
-}
-
-end_record() {
-    local status=$?
-    trap - ERR
-    if [ -n "${STAGE_NAME}" ]
-    then
-        record_service_stage_failure "${ERROR_LINE}" "ended with ${status}"
-    fi
-    if [ "${status}" = 0 ]
-    then
-        add_record_entry "service end" "success"
-    else
-        add_record_entry "service end" "failure" "" "${ERROR_LINE}" "ended with ${status}"
-    fi
-}
-
-add_record_entry "service start"
-trap 'ERROR_LINE="1 ${FUNCNAME[0]:-main} ${BASH_SOURCE[0]}"' ERR
-trap end_record EXIT
-"""
-
-RELEASE_IMAGE: Final = r"""#!/usr/bin/env bash
-# Knows which image of the release payload bears a name.
-RELEASE_IMAGE_DIGEST="registry.example/release@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-
-image_for() {
-    podman run --quiet --rm --net=none "${RELEASE_IMAGE_DIGEST}" image "$1"
-}
-"""
-
-CLUSTER_GATHER: Final = r"""#!/usr/bin/env bash
-# Collects what a failed installation leaves behind.
-gather_cluster() {
-    oc get nodes --kubeconfig=/opt/openshift/auth/kubeconfig
-}
-"""
 
 # It brings the record, too: a service that sources both starts its record twice.
 VERIFY_URLS: Final = r"""#!/usr/bin/env bash

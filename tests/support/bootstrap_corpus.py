@@ -15,15 +15,10 @@ from functools import cache
 from typing import Any, Final
 from urllib.parse import quote
 
-from tests.support.bootkube_companions import (
-    CLUSTER_GATHER,
-    RELEASE_IMAGE,
-    SERVICE_RECORD,
-    VERIFY_URLS,
-    native_files,
-)
+from tests.support.bootkube_companions import VERIFY_URLS, native_files
 from tests.support.bootkube_script import NATIVE_RELEASES, RELEASES, Native, bootkube_script
 
+from umbilical.lab.bootkube_script import BOOTKUBE_UNIT, CLUSTER_GATHER, RELEASE_IMAGE, SERVICE_RECORD
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType
 
@@ -252,19 +247,6 @@ _POINTER: Final = {"config": {"replace": {"source": "https://storage.example/boo
 _PASSWD: Final = {
     "users": [{"name": "core", "sshAuthorizedKeys": ["ssh-ed25519 AAAAC3Nza core", "ssh-rsa AAAAB3Nza generated"]}]
 }
-_BOOTKUBE_UNIT: Final = """\
-[Unit]
-Description=Bring a control plane up
-Wants=kubelet.service
-After=kubelet.service
-ConditionPathExists=!/opt/openshift/.bootkube.done
-
-[Service]
-WorkingDirectory=/opt/openshift
-ExecStart=/usr/local/bin/bootkube.sh
-Restart=on-failure
-RestartSec=5s
-"""
 _KUBELET_UNIT: Final = """\
 [Service]
 ExecStartPre=/bin/bash -c "mkdir --parents /etc/kubernetes/manifests && echo <ready> >/run/kubelet-note"
@@ -279,7 +261,7 @@ _UNITS: Final[tuple[dict[str, Any], ...]] = (
         "enabled": True,
         "name": "approve-csr.service",
     },
-    {"contents": _BOOTKUBE_UNIT, "name": "bootkube.service"},
+    {"contents": BOOTKUBE_UNIT, "name": "bootkube.service"},
     {"contents": _KUBELET_UNIT, "enabled": True, "name": "kubelet.service"},
     {
         "dropins": [{"contents": "[Service]\nEnvironment=PROGRESS=yes\n", "name": "10-progress.conf"}],

@@ -4,9 +4,10 @@ It has the frame, the stage protocol and the lines that a patch holds on to as i
 stage asks `podman` or `oc` for its work, for which `release_payload` stands in on the lab's bootstrap node.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-_IMAGES: Final = {
+IMAGES: Final = {
     "CLUSTER_ETCD_OPERATOR_IMAGE": "cluster-etcd-operator",
     "KUBE_APISERVER_OPERATOR_IMAGE": "cluster-kube-apiserver-operator",
     "KUBE_CONTROLLER_MANAGER_OPERATOR_IMAGE": "cluster-kube-controller-manager-operator",
@@ -15,6 +16,7 @@ _IMAGES: Final = {
     "CLUSTER_BOOTSTRAP_IMAGE": "cluster-bootstrap",
     "ETCD_IMAGE": "etcd",
 }
+"""Variable of the script -> name in the release payload."""
 
 _HEAD: Final = """\
 #!/usr/bin/env bash
@@ -41,117 +43,37 @@ bootkube_podman_run() {
 @IMAGES@
 
 mkdir --parents ./{bootstrap-manifests,manifests}
+"""
 
-if [ ! -f openshift-manifests.done ]
-then
-    record_service_stage_start "openshift-manifests"
-    cp openshift/* manifests/
-    touch openshift-manifests.done
-    record_service_stage_success
-fi
-
+VERSIONS: Final = """\
 VERSION=$(oc adm release info --version "${RELEASE_IMAGE_DIGEST}")
 KUBERNETES_VERSION=$(oc adm release info --kubernetes "${RELEASE_IMAGE_DIGEST}")
 """
-
-_CVO: Final = """
-if [ ! -f cvo-bootstrap.done ]
-then
-    record_service_stage_start "cvo-bootstrap"
-    echo "Rendering the cluster version operator's manifests"
-
-    rm --recursive --force cvo-bootstrap
-    bootkube_podman_run \\
-        --name cvo-render \\
-        --volume "$PWD:/assets:z" \\
-        "${RELEASE_IMAGE_DIGEST}" \\
-        render \\
-        --asset-output-dir=/assets/cvo-bootstrap
-
-    cp auth/kubeconfig-loopback /etc/kubernetes/kubeconfig
-    cp cvo-bootstrap/manifests/* manifests/
-
-    touch cvo-bootstrap.done
-    record_service_stage_success
-fi
+OPENSHIFT_COPIES: Final = "    cp openshift/* manifests/\n"
+CVO_COPIES: Final = (
+    "\n    cp auth/kubeconfig-loopback /etc/kubernetes/kubeconfig\n\tcp cvo-bootstrap/manifests/* manifests/\n"
+)
+# What lies there is served to every machine that joins.
+MCO_COPIES: Final = "\n\tmkdir --parents /etc/mcc/bootstrap\n\tcp manifests/* /etc/mcc/bootstrap/\n"
+# etcd's pod goes straight to the kubelet: everything else waits for it.
+_ETCD_COPIES: Final = """
+\tcp etcd-bootstrap/bootstrap-manifests/* /etc/kubernetes/manifests/
+\tcp etcd-bootstrap/manifests/* manifests/
 """
 
-_OPERATOR: Final = """
-if [ ! -f @NAME@-bootstrap.done ]
-then
-    record_service_stage_start "@NAME@-bootstrap"
-    echo "Rendering @NAME@ manifests"
+APISERVER_FLAGS: Final = (
+    '--manifest-etcd-server-urls="${ETCD_ENDPOINTS}"',
+    "--asset-input-dir=/assets/tls",
+    "--asset-output-dir=/assets/kube-apiserver-bootstrap",
+    "--config-output-file=/assets/kube-apiserver-bootstrap/config",
+)
+VERSION_FLAG: Final = "--payload-version=$VERSION"
+KUBERNETES_VERSION_FLAG: Final = '--operand-kubernetes-version="${KUBERNETES_VERSION}"'
+APISERVER_CONFIG_COPY: Final = (
+    "cp kube-apiserver-bootstrap/config /etc/kubernetes/bootstrap-configs/kube-apiserver-config.yaml\n"
+)
 
-    rm --recursive --force @NAME@-bootstrap
-    bootkube_podman_run \\
-        --name @NAME@-render \\
-        --volume "$PWD:/assets:z" \\
-        "${@IMAGE@}" \\
-        render \\
-        --asset-output-dir=/assets/@NAME@-bootstrap \\
-        --payload-version="$VERSION"
-
-    @COPY@
-    cp @NAME@-bootstrap/manifests/* manifests/
-
-    touch @NAME@-bootstrap.done
-    record_service_stage_success
-fi
-"""
-
-_KUBE_APISERVER: Final = """
-if [ ! -f kube-apiserver-bootstrap.done ]
-then
-    record_service_stage_start "kube-apiserver-bootstrap"
-    echo "Rendering kube-apiserver manifests"
-
-    rm --recursive --force kube-apiserver-bootstrap
-
-    bootkube_podman_run  \\
-        --name kube-apiserver-render \\
-        --volume "$PWD:/assets:z" \\
-        "${KUBE_APISERVER_OPERATOR_IMAGE}" \\
-        /usr/bin/cluster-kube-apiserver-operator render \\
-        --manifest-etcd-server-urls="${ETCD_ENDPOINTS}" \\
-        --asset-input-dir=/assets/tls \\
-        --asset-output-dir=/assets/kube-apiserver-bootstrap \\
-        --config-output-file=/assets/kube-apiserver-bootstrap/config \\
-        --payload-version=$VERSION \\
-        --operand-kubernetes-version="${KUBERNETES_VERSION}"
-
-    cp kube-apiserver-bootstrap/config /etc/kubernetes/bootstrap-configs/kube-apiserver-config.yaml
-    cp kube-apiserver-bootstrap/bootstrap-manifests/* bootstrap-manifests/
-    cp kube-apiserver-bootstrap/manifests/* manifests/
-
-    touch kube-apiserver-bootstrap.done
-    record_service_stage_success
-fi
-"""
-
-_MACHINE_CONFIG: Final = """
-if [ ! -f mco-bootstrap.done ]
-then
-    record_service_stage_start "mco-bootstrap"
-    echo "Rendering the machine config operator's manifests"
-
-    rm --recursive --force mco-bootstrap
-    bootkube_podman_run \\
-        --name mco-render \\
-        --volume "$PWD:/assets:z" \\
-        "${MACHINE_CONFIG_OPERATOR_IMAGE}" \\
-        render \\
-        --asset-output-dir=/assets/mco-bootstrap
-
-    # What lies here is served to every machine that joins.
-    mkdir --parents /etc/mcc/bootstrap
-    cp manifests/* /etc/mcc/bootstrap/
-
-    touch mco-bootstrap.done
-    record_service_stage_success
-fi
-"""
-
-_REST: Final = """
+WAIT_FOR_ETCD: Final = """\
 if [ ! -f stop-etcd.done ]
 then
     record_service_stage_start "wait-for-etcd"
@@ -165,7 +87,8 @@ then
     done
     record_service_stage_success
 fi
-
+"""
+CLUSTER_BOOTSTRAP: Final = """\
 REQUIRED_PODS="openshift-kube-apiserver/kube-apiserver,openshift-kube-scheduler/openshift-kube-scheduler"
 if [ "$BOOTSTRAP_INPLACE" = true ]
 then
@@ -187,7 +110,8 @@ then
     touch cb-bootstrap.done
     record_service_stage_success
 fi
-
+"""
+CVO_OVERRIDES: Final = """\
 if [ "$BOOTSTRAP_INPLACE" = false ] && [ ! -f cvo-overrides.done ]
 then
     record_service_stage_start "cvo-overrides"
@@ -198,27 +122,31 @@ then
     touch cvo-overrides.done
     record_service_stage_success
 fi
-
+"""
+WAIT_FOR_OPERATOR: Final = """\
 if [ "$BOOTSTRAP_INPLACE" = false ]
 then
     record_service_stage_start "wait-for-ceo"
-    bootkube_podman_run \\
-        --name wait-for-ceo \\
-        "${CLUSTER_ETCD_OPERATOR_IMAGE}" \\
-        wait-for-ceo --kubeconfig-path=/assets/auth/kubeconfig
+\tbootkube_podman_run \\
+\t\t--name wait-for-ceo \\
+\t\t"${CLUSTER_ETCD_OPERATOR_IMAGE}" \\
+\t\twait-for-ceo --kubeconfig-path=/assets/auth/kubeconfig
     record_service_stage_success
 fi
-
+"""
+END: Final = """\
 # An old container runtime loses track of what it started when this unit ends too soon;
 # these seconds let it settle.
 touch /opt/openshift/.bootkube.done
 """
 
+# Where a failure is, as bash tells it to a trap: the line is counted anew there, function and file are right.
 SERVICE_RECORD: Final = r"""#!/usr/bin/env bash
 # Keeps a JSON list of what a service did and when: /var/log/openshift/NAME.json.
 RECORD_NAME="${SYSTEMD_UNIT_NAME:-bootkube}"
 RECORD_FILE="/var/log/openshift/${RECORD_NAME%.service}.json"
 STAGE_NAME=""
+ERROR_LINE=""
 
 mkdir --parents /var/log/openshift
 [ -s "${RECORD_FILE}" ] || echo "[]" > "${RECORD_FILE}"
@@ -230,8 +158,9 @@ add_record_entry() {
         --arg phase "$1" \
         --arg result "${2:-}" \
         --arg stage "${3:-}" \
-        --arg errorMessage "${4:-}" \
-        '{$timestamp, $phase, $result, $stage, $errorMessage} | with_entries(select(.value != ""))')
+        --arg errorLine "${4:-}" \
+        --arg errorMessage "${5:-}" \
+        '{$timestamp, $phase, $result, $stage, $errorLine, $errorMessage} | with_entries(select(.value != ""))')
     jq --argjson entry "${entry}" '. + [$entry]' "${RECORD_FILE}" > "${RECORD_FILE}.new"
     mv "${RECORD_FILE}.new" "${RECORD_FILE}"
 }
@@ -249,7 +178,7 @@ record_service_stage_start() {
 end_record_stage() {
     local name="${STAGE_NAME}"
     STAGE_NAME=""
-    add_record_entry "stage end" "$1" "${name}" "${2:-}"
+    add_record_entry "stage end" "$1" "${name}" "${2:-}" "${3:-}"
 }
 
 record_service_stage_success() {
@@ -257,24 +186,26 @@ record_service_stage_success() {
 }
 
 record_service_stage_failure() {
-    end_record_stage "failure" "${1:-}"
+    end_record_stage "failure" "$@"
 }
 
 end_record() {
     local status=$?
+    trap - ERR
     if [ -n "${STAGE_NAME}" ]
     then
-        record_service_stage_failure "ended with ${status}"
+        record_service_stage_failure "${ERROR_LINE}" "ended with ${status}"
     fi
     if [ "${status}" = 0 ]
     then
         add_record_entry "service end" "success"
     else
-        add_record_entry "service end" "failure" "" "ended with ${status}"
+        add_record_entry "service end" "failure" "" "${ERROR_LINE}" "ended with ${status}"
     fi
 }
 
 add_record_entry "service start"
+trap 'ERROR_LINE="1 ${FUNCNAME[0]:-main} ${BASH_SOURCE[0]}"' ERR
 trap end_record EXIT
 """
 
@@ -328,22 +259,84 @@ WantedBy=multi-user.target
 
 
 def bootkube_script() -> str:
-    images = "\n".join(f"{variable}=$(image_for {name})" for variable, name in _IMAGES.items())
-    etcd_copy = "cp etcd-bootstrap/bootstrap-manifests/* /etc/kubernetes/manifests/"
+    flags = (*APISERVER_FLAGS, VERSION_FLAG, KUBERNETES_VERSION_FLAG)
     parts = (
-        _HEAD.replace("@IMAGES@", images),
-        _CVO,
-        # etcd's pod goes straight to the kubelet: everything else waits for it.
-        _operator("etcd", "CLUSTER_ETCD_OPERATOR_IMAGE", etcd_copy),
-        _KUBE_APISERVER,
-        _operator("kube-controller-manager", "KUBE_CONTROLLER_MANAGER_OPERATOR_IMAGE"),
-        _operator("kube-scheduler", "KUBE_SCHEDULER_OPERATOR_IMAGE"),
-        _MACHINE_CONFIG,
-        _REST,
+        script_head(IMAGES),
+        stage("openshift-manifests", OPENSHIFT_COPIES),
+        VERSIONS,
+        _rendered("cvo-bootstrap", "RELEASE_IMAGE_DIGEST", CVO_COPIES),
+        _rendered("etcd-bootstrap", "CLUSTER_ETCD_OPERATOR_IMAGE", _ETCD_COPIES),
+        apiserver_stage(flags, f"\t{APISERVER_CONFIG_COPY}"),
+        _operator("kube-controller-manager-bootstrap", "KUBE_CONTROLLER_MANAGER_OPERATOR_IMAGE"),
+        _operator("kube-scheduler-bootstrap", "KUBE_SCHEDULER_OPERATOR_IMAGE"),
+        _rendered("mco-bootstrap", "MACHINE_CONFIG_OPERATOR_IMAGE", MCO_COPIES),
+        WAIT_FOR_ETCD,
+        CLUSTER_BOOTSTRAP,
+        CVO_OVERRIDES,
+        WAIT_FOR_OPERATOR,
+        END,
     )
-    return "".join(parts)
+    return "\n".join(parts)
 
 
-def _operator(name: str, image: str, copy: str = "") -> str:
-    copies = copy or f"cp {name}-bootstrap/bootstrap-manifests/* bootstrap-manifests/"
-    return _OPERATOR.replace("@NAME@", name).replace("@IMAGE@", image).replace("@COPY@", copies)
+def script_head(images: Mapping[str, str]) -> str:
+    lines = "\n".join(f"{variable}=$(image_for {name})" for variable, name in images.items())
+    return _HEAD.replace("@IMAGES@", lines)
+
+
+def stage(name: str, body: str) -> str:
+    """A stage as they all are: skipped when its marker is there, between a start and an end on the record."""
+    return f"""\
+if [ ! -f {name}.done ]
+then
+    record_service_stage_start "{name}"
+\techo "Stage {name} begins"
+{body}
+\ttouch {name}.done
+    record_service_stage_success
+fi
+"""
+
+
+def render_command(name: str, image: str, indent: str = "\t") -> str:
+    """Let an image, named by its variable, write its manifests; installers indent it in more ways than one."""
+    return f"""
+{indent}rm --recursive --force {name}
+{indent}bootkube_podman_run \\
+{indent}\t--name {name.removesuffix("-bootstrap")}-render \\
+{indent}\t--volume "$PWD:/assets:z" \\
+{indent}\t"${{{image}}}" \\
+{indent}\trender \\
+{indent}\t--asset-output-dir=/assets/{name} \\
+{indent}\t--payload-version="$VERSION"
+"""
+
+
+def apiserver_stage(flags: Sequence[str], config_copies: str) -> str:
+    flag_lines = " \\\n".join(f"\t\t{flag}" for flag in flags)
+    return stage(
+        "kube-apiserver-bootstrap",
+        f"""
+\trm --recursive --force kube-apiserver-bootstrap
+
+\tbootkube_podman_run  \\
+\t\t--name kube-apiserver-render \\
+\t\t--volume "$PWD:/assets:z" \\
+\t\t"${{KUBE_APISERVER_OPERATOR_IMAGE}}" \\
+\t\t/usr/bin/cluster-kube-apiserver-operator render \\
+{flag_lines}
+
+{config_copies}{_pod_copies("kube-apiserver-bootstrap")}""",
+    )
+
+
+def _rendered(name: str, image: str, copies: str) -> str:
+    return stage(name, render_command(name, image) + copies)
+
+
+def _operator(name: str, image: str) -> str:
+    return _rendered(name, image, f"\n{_pod_copies(name)}")
+
+
+def _pod_copies(name: str) -> str:
+    return f"\tcp {name}/bootstrap-manifests/* bootstrap-manifests/\n\tcp {name}/manifests/* manifests/\n"
