@@ -2,34 +2,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.fault_scene import MemoryScene, fault
+from tests.support.fault_scene import MemoryScene, open_everywhere
 
 from umbilical.cli import main
-from umbilical.lab import scenes
-from umbilical.lab.faults import registry
-from umbilical.lab.faults.fault import Fault
-from umbilical.lab.lab import Lab
 from umbilical.lab.scene import Verdict
-from umbilical.lab.story import Call, Story
+from umbilical.lab.story import Call
 
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> MemoryScene:
-    """Whoever opens a lab finds this one."""
-    scene = MemoryScene().lay()
-
-    def load(lab: object, story: Story) -> MemoryScene:
-        scene.story = story
-        return scene
-
-    monkeypatch.setattr(Lab, "open", lambda path: scene.lab)
-    monkeypatch.setattr(scenes, "load_scene", load)
-    monkeypatch.setattr(registry, "find", _find)
-    return scene
-
-
-def _find(name: str) -> Fault:
-    return fault(name)
+    return open_everywhere(monkeypatch)
 
 
 def test_it_tells_what_a_user_sees_who_says_it_and_how_to_mend_it(

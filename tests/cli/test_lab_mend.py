@@ -1,28 +1,16 @@
 from pathlib import Path
 
 import pytest
-from tests.support.fault_scene import MemoryScene, fault
+from tests.support.fault_scene import MemoryScene, fault, open_everywhere
 
 from umbilical.cli import main
-from umbilical.lab import scenes
-from umbilical.lab.faults import registry
 from umbilical.lab.faults.repair import break_fault
-from umbilical.lab.lab import Lab
-from umbilical.lab.story import Story
 
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> MemoryScene:
-    """A lab in which two things are broken; whoever opens one finds it."""
-    scene = MemoryScene().lay()
-
-    def load(lab: object, story: Story) -> MemoryScene:
-        scene.story = story
-        return scene
-
-    monkeypatch.setattr(Lab, "open", lambda path: scene.lab)
-    monkeypatch.setattr(scenes, "load_scene", load)
-    monkeypatch.setattr(registry, "find", fault)
+    """A lab in which two things are broken."""
+    scene = open_everywhere(monkeypatch)
     for name in ("zzz-first", "aaa-second"):
         break_fault(scene, fault(name))
     return scene

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.lab_wires import Wires, dial, listen, talk
+from tests.support.lab_wires import PLACES, WORLDS, Wires, dial, listen, talk
 from tests.support.worlds import SCRATCH, World, run_in
 
 from umbilical.host import namespaces
@@ -16,13 +16,6 @@ from umbilical.lab.network import LabNetwork
 from umbilical.lab.topology import Family, plan_topology
 
 pytestmark = [pytest.mark.root, pytest.mark.real("nft")]
-WORLDS = pytest.mark.parametrize("world", list(World), ids=lambda world: world.value)
-# Every family in some world and every world with both: what is left out costs a minute and shows nothing new.
-PLACES = pytest.mark.parametrize(
-    ("world", "family"),
-    [(World.ROOT, Family.IPV4), (World.ROOT, Family.IPV6), (World.ORDINARY, Family.DUAL)],
-    ids=["ipv4 as root", "ipv6 as root", "both as an ordinary user"],
-)
 OUTSIDE = {4: "192.0.2.1", 6: "2001:db8::1"}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
 import pytest
-from tests.support.lab_wires import PORT, SECONDS, SILENT_SECONDS, Place, Wires, dial, listen, talk
+from tests.support.lab_wires import PLACES, PORT, SECONDS, SILENT_SECONDS, WORLDS, Place, Wires, dial, listen, talk
 from tests.support.worlds import World, run_in
 
 from umbilical.host import namespaces
@@ -15,13 +15,6 @@ from umbilical.lab.network import MACHINE_LINK
 from umbilical.lab.topology import Family
 
 pytestmark = [pytest.mark.root, pytest.mark.real("nft")]
-WORLDS = pytest.mark.parametrize("world", list(World), ids=lambda world: world.value)
-# Every family in some world and every world with both: what is left out costs a minute and shows nothing new.
-PLACES = pytest.mark.parametrize(
-    ("world", "family"),
-    [(World.ROOT, Family.IPV4), (World.ROOT, Family.IPV6), (World.ORDINARY, Family.DUAL)],
-    ids=["ipv4 as root", "ipv6 as root", "both as an ordinary user"],
-)
 
 
 def _send_to(client: Place, server: Place, version: int, count: int) -> int:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.support.worlds import SCRATCH
+import pytest
+from tests.support.worlds import SCRATCH, World
 
 from umbilical.host import namespaces
 from umbilical.lab import pod_network
@@ -21,6 +22,14 @@ PORT: Final = 8091
 SECONDS: Final = 10.0
 # Long enough for an answer across namespaces of one machine, short enough to be waited for in vain.
 SILENT_SECONDS: Final = 0.4
+
+WORLDS = pytest.mark.parametrize("world", list(World), ids=lambda world: world.value)
+# Every family in some world and every world with both: what is left out costs a minute and shows nothing new.
+PLACES = pytest.mark.parametrize(
+    ("world", "family"),
+    [(World.ROOT, Family.IPV4), (World.ROOT, Family.IPV6), (World.ORDINARY, Family.DUAL)],
+    ids=["ipv4 as root", "ipv6 as root", "both as an ordinary user"],
+)
 
 
 @dataclass(frozen=True)
