@@ -26,6 +26,7 @@ from umbilical.lab import cgroups, removal
 from umbilical.lab.errors import LabError
 from umbilical.lab.isolation import Isolation
 from umbilical.lab.lab import Lab, down, up
+from umbilical.lab.paths import default_directory
 from umbilical.lab.state import read_state
 
 pytestmark = pytest.mark.real("unshare", "nsenter", "nft", "ip")
@@ -248,3 +249,16 @@ def _seconds_to_come_up(path: Path) -> float:
     end(process)
     down(path)
     return seconds
+
+
+def test_the_last_lab_in_the_default_place_takes_that_place_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    homes = [default_directory(name) for name in ("one", "two")]
+    for home in homes:
+        home.mkdir(parents=True)
+    removal.down(homes[0])
+    assert homes[1].is_dir()
+    removal.down(homes[1])
+    assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from umbilical.lab.errors import LabError
-from umbilical.lab.paths import CONTENT, LOCK, STATE, LabDirectory
+from umbilical.lab.paths import CONTENT, LOCK, STATE, LabDirectory, labs_root
 from umbilical.lab.state import LabState, read_state
 
 KEEPER_MODULE: Final = "umbilical.lab.keeper"
@@ -41,6 +41,7 @@ def down(path: Path, *, orderly: bool = True) -> bool:
         )
     end_keeper(directory, orderly=orderly)
     remove_remains(directory)
+    _remove_empty_home(directory)
     return True
 
 
@@ -50,6 +51,15 @@ def remove_remains(directory: LabDirectory, keep: str | None = None) -> None:
     if state is not None and state.cgroup is not None:
         _remove_cgroups(state.cgroup)
     remove_content(directory, keep)
+
+
+def _remove_empty_home(directory: LabDirectory) -> None:
+    """The last lab in the default place takes along what was made around it."""
+    home = labs_root()
+    if directory.path.parent == home:
+        with contextlib.suppress(OSError):
+            home.rmdir()
+            home.parent.rmdir()
 
 
 def is_ours(directory: LabDirectory) -> bool:
