@@ -23,8 +23,9 @@ def break_(fault_name: str, name: str, directory: Path | None) -> None:
     fault = registry.find(fault_name)
     lab = Lab.open(chosen_directory(name, directory))
     title = f"A fault: {fault.name}"
-    check(load_scene(lab, Story(title)), fault)
-    with choose_view(title) as teller:
+    scene = load_scene(lab, Story(title))
+    check(scene, fault)
+    with choose_view(title, is_stand_in=scene.cast.is_stand_in) as teller:
         tell_break(load_scene(lab, Story(title, teller)), fault)
     where = f"--dir {directory}" if directory is not None else f"--name {name}"
     click.echo(f"\nmend it with: umbilical lab mend {where} {fault.name}")

@@ -30,7 +30,8 @@ def mend(fault_name: str | None, everything: bool, name: str, directory: Path | 
     if not wanted:
         click.echo("nothing is broken")
         return
-    with choose_view("Mending") as teller:
+    is_stand_in = load_scene(lab, Story("Mending")).cast.is_stand_in
+    with choose_view("Mending", is_stand_in=is_stand_in) as teller:
         scene = load_scene(lab, Story("Mending", teller))
         for each in wanted:
             tell_mend(scene, each)

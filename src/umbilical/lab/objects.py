@@ -138,12 +138,19 @@ class Service:
 
 
 def make_service(topology: Topology, now: datetime | None = None) -> Service:
-    """Make certificates for a service on the first worker, or on the last master where there is no worker."""
+    """Make certificates for a service on its node."""
     moment = now or datetime.now(UTC)
     authority = Authority.create("lab-service-ca", moment, LIFETIME, KeyType.ECDSA_P256)
     names = [f"{NAME}.{NAMESPACE}.svc", f"{NAME}.{NAMESPACE}.svc.cluster.local"]
     pair = authority.issue(server_profile(NAME, names, KeyType.ECDSA_P256), moment, LIFETIME)
-    return Service(_choose_node(topology), authority.certificate_pem, pair)
+    return Service(service_node(topology), authority.certificate_pem, pair)
+
+
+def service_node(topology: Topology) -> str:
+    """Choose where it runs: on the first worker, or on the last master where there is no worker."""
+    workers = [node.name for node in topology.nodes if node.role is Role.WORKER]
+    masters = [node.name for node in topology.nodes if node.role is Role.MASTER]
+    return workers[0] if workers else masters[-1]
 
 
 def namespace() -> dict[str, Any]:
@@ -185,12 +192,6 @@ def ready_endpoints(slices: Mapping[str, Any]) -> list[str]:
     # A missing condition means ready: that is how consumers are told to read it.
     ready = [one for one in endpoints if (one.get("conditions") or {}).get("ready") is not False]
     return [address for one in ready for address in one["addresses"]]
-
-
-def _choose_node(topology: Topology) -> str:
-    workers = [node.name for node in topology.nodes if node.role is Role.WORKER]
-    masters = [node.name for node in topology.nodes if node.role is Role.MASTER]
-    return workers[0] if workers else masters[-1]
 
 
 def _container(node: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ no API, nodes find the DaemonSet and the webhook as files, in the runner's `/etc
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from umbilical.assets.manifests.kube_apiserver import EGRESS_PATH
@@ -28,7 +28,6 @@ CALL_SECONDS: Final = 60.0
 
 class StandInScene(Scene):
     _uses_tunnel = False
-    _webhook_node = ""
 
     @property
     def has_production(self) -> bool:
@@ -56,7 +55,6 @@ class StandInScene(Scene):
 
     def start_webhook(self) -> str:
         service = objects.make_service(self.lab.topology)
-        self._webhook_node = service.node
         self.lab.write(BOOTSTRAP, AUTHORITY_FILE, service.authority, 0o644)
         content = _documents([service.secret, service.pod])
         self.lab.write(service.node, f"{DAEMONS}/{objects.NAME}.yaml", content)
@@ -100,6 +98,10 @@ class StandInScene(Scene):
         self.lab.remove(BOOTSTRAP, self.tunnel.spec.socket_on_host)
         return "\n".join(f"{path} removed" for path in gone)
 
+    def restore(self, secrets: Mapping[str, str] | None) -> None:
+        super().restore(secrets)
+        self._uses_tunnel = self.parts is not None
+
     def leftovers(self) -> list[str]:
         return self.node_leftovers()
 
@@ -118,7 +120,7 @@ class StandInScene(Scene):
         return answer
 
     def _endpoint(self) -> str:
-        pod = self.find_pod(self._webhook_node, objects.NAME)
+        pod = self.find_pod(objects.service_node(self.lab.topology), objects.NAME)
         if pod is None or not pod.is_ready:
             raise NotYet("it is not ready" if pod else "there is no such pod")
         host = f"[{pod.address}]" if ":" in pod.address else pod.address
