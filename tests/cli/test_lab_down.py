@@ -47,7 +47,7 @@ def test_a_directory_that_is_not_a_labs_does_not_save_the_others(capfd: pytest.C
     default_directory("a").mkdir(parents=True)
     (default_directory("a") / "precious").touch()
     lab = up(request(default_directory("b")))
-    assert main.run(["lab", "down", "--all"]) == 3
+    assert main.run(["lab", "down", "--all"]) == 4
     said = capfd.readouterr()
     assert said.out == f"{lab.directory.path} is gone\n"
     assert said.err.startswith("UMB813 ")

@@ -91,7 +91,7 @@ def test_an_unknown_node_is_told(lab: Lab, capfd: pytest.CaptureFixture[str]) ->
 
 
 def test_a_lab_that_is_not_up_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["lab", "shell", "--dir", str(tmp_path / "absent"), "bootstrap"]) == 3
+    assert main.run(["lab", "shell", "--dir", str(tmp_path / "absent"), "bootstrap"]) == 4
     assert capfd.readouterr().err.startswith("UMB815 ")
 
 

@@ -139,8 +139,8 @@ def test_where_there_is_no_lab_the_others_are_named(
     tmp_path: Path, capfd: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert main.run(["lab", "status"]) == 3
+    assert main.run(["lab", "status"]) == 4
     assert capfd.readouterr().err.endswith("next: bring one up: umbilical lab up\n")
     (tmp_path / "umbilical/labs/demo").mkdir(parents=True)
-    assert main.run(["lab", "status"]) == 3
+    assert main.run(["lab", "status"]) == 4
     assert capfd.readouterr().err.endswith("next: labs that there are: demo (--name)\n")

@@ -82,7 +82,7 @@ def test_bad_input_changes_nothing(
 def test_an_occupied_directory_is_refused(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     place.mkdir()
     (place / "file").touch()
-    assert run(place) == 3
+    assert run(place) == 4
     assert f"UMB813 {place} cannot be taken for a lab" in capfd.readouterr().err
     assert [path.name for path in place.iterdir()] == ["file"]
     (place / "file").unlink()

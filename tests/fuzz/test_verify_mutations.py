@@ -44,6 +44,7 @@ UNREAD: Final = re.compile(
     | agent_secret/(type|metadata/labels/app)
     | agent_daemon_set/metadata/(name|labels/app)
     | agent_daemon_set/spec/template/spec/(priorityClassName|automountServiceAccountToken|enableServiceLinks)
+    | agent_daemon_set/spec/template/spec/terminationGracePeriodSeconds
     | agent_daemon_set/spec/template/spec/securityContext/(runAsUser|runAsGroup|fsGroup)   # one sign of the seed shape
     | agent_daemon_set/spec/template/spec/containers/0/(name|imagePullPolicy|terminationMessagePolicy)
     | agent_daemon_set/spec/template/spec/containers/0/resources/.*

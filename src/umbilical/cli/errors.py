@@ -23,12 +23,10 @@ _STATUS_BY_CODE: Final = {
     "UMB601": CONFIGURATION,
     "UMB602": CONFIGURATION,
     "UMB801": CONFIGURATION,
-    # A lab that cannot be as it was asked for: its name, its networks, its directory; a story that nobody knows.
+    # A lab that cannot be as it was asked for: its name, its networks; a story that nobody knows.
     "UMB810": CONFIGURATION,
     "UMB811": CONFIGURATION,
     "UMB812": CONFIGURATION,
-    "UMB813": CONFIGURATION,
-    "UMB815": CONFIGURATION,
     "UMB851": CONFIGURATION,
     "UMB852": CONFIGURATION,
     "UMB853": CONFIGURATION,
