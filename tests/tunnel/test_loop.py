@@ -289,6 +289,25 @@ def test_a_timer_may_set_itself_again(plane: Loop) -> None:
     turn_until(plane, lambda: len(diary.lines) >= 3)
 
 
+def test_a_timer_that_sets_itself_again_comes_once_a_turn_even_if_the_clock_goes_back(
+    plane: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = time.monotonic
+    diary = Diary()
+
+    def again() -> None:
+        assert len(diary.lines) < 10
+        monkeypatch.setattr(time, "monotonic", clock)
+        plane.after(0.001, diary)
+
+    diary.then = again
+    plane.after(0.0, diary)
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + 60)
+    plane.turn(0.0)
+    assert diary.lines == ["timer"]
+    assert diary.crashes == []
+
+
 # ---------------------------------------------------------------- deadlines
 
 

@@ -103,7 +103,9 @@ class Loop:
         """Call `on_timer` once, unless it is cancelled before."""
         timer = Timer(handler)
         self._timer_serial += 1
-        heapq.heappush(self._timers, (time.monotonic() + seconds, self._timer_serial, timer))
+        # Never before the time of this turn: one that sets itself anew would be due again at once, without end.
+        due = max(time.monotonic(), self.now) + seconds
+        heapq.heappush(self._timers, (due, self._timer_serial, timer))
         return timer
 
     def cancel(self, timer: "Timer") -> None:
