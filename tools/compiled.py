@@ -26,8 +26,8 @@ COMPILED_TUNNEL: Final = (
 )  # fmt: skip
 # Rooms that import nothing compiled, and the commands on them: the same code would run a second time.
 INTERPRETED_TESTS: Final = (
-    "tests/assets", "tests/bootstrap", "tests/checks", "tests/ignition", "tests/pki",
-    "tests/cli/test_bootstrap*.py", "tests/cli/test_pki*.py", "tests/cli/test_firewall*.py",
+    "tests/assets", "tests/bootstrap", "tests/checks", "tests/ignition", "tests/lab", "tests/pki",
+    "tests/cli/test_bootstrap*.py", "tests/cli/test_firewall*.py", "tests/cli/test_lab*.py", "tests/cli/test_pki*.py",
     "tests/fuzz/test_verify_mutations.py",
 )  # fmt: skip
 BUILD_TIMEOUT_SECONDS: Final = 1800
