@@ -91,6 +91,16 @@ def test_a_lab_in_which_something_was_played_is_refused_and_left_alone(tmp_path:
         assert lab.exec("bootstrap", ["true"]).exit_code == 0
 
 
+@REAL
+def test_a_lab_whose_nodes_lack_a_program_is_refused(tmp_path: Path) -> None:
+    with running(tmp_path / "lab"):
+        wanted = Rehearsal(_scenario(_say_hello), RunnerKind.PROCESS, directory=tmp_path / "lab")
+        with pytest.raises(LabError) as caught:
+            rehearse(wanted, Story("a test"))
+    assert caught.value.code == "UMB854"
+    assert "kube-apiserver" in caught.value.why
+
+
 def test_what_is_somebody_elses_is_not_removed(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(LabError) as caught:

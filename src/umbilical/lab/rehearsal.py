@@ -83,13 +83,17 @@ def binaries(rehearsal: Rehearsal) -> Mapping[str, Path]:
     Raises:
         LabError: something is missing.
     """
-    if rehearsal.stand_in:
-        return {}
-    kubelet = KUBELET_PROGRAMS if rehearsal.runner is RunnerKind.KUBELET else ()
-    found = find((*KUBERNETES, *kubelet, *rehearsal.scenario.programs), rehearsal.bin_dir)
-    if kubelet:
+    found = find(_programs(rehearsal), rehearsal.bin_dir)
+    if rehearsal.runner is RunnerKind.KUBELET:
         check_needs(found)
     return found
+
+
+def _programs(rehearsal: Rehearsal) -> tuple[str, ...]:
+    if rehearsal.stand_in:
+        return ()
+    kubelet = KUBELET_PROGRAMS if rehearsal.runner is RunnerKind.KUBELET else ()
+    return (*KUBERNETES, *kubelet, *rehearsal.scenario.programs)
 
 
 def _bring_up(rehearsal: Rehearsal, story: Story, folder: Path, programs: Mapping[str, Path]) -> Lab:
@@ -135,6 +139,10 @@ def _stage(rehearsal: Rehearsal) -> Lab | None:
         raise LabError("UMB854", f"the lab {state.name} is taken", why, remedy)
     if state.topology.family is not rehearsal.scenario.family or state.runner is not rehearsal.runner:
         why = f"it has {state.topology.family.value} and the runner {state.runner.value}"
+        raise LabError("UMB854", f"the lab {state.name} does not fit", why, "umbilical lab down, then run this again")
+    missing = [name for name in _programs(rehearsal) if name not in state.binaries]
+    if missing:
+        why = f"its nodes were made without {', '.join(missing)}"
         raise LabError("UMB854", f"the lab {state.name} does not fit", why, "umbilical lab down, then run this again")
     # Nodes of a bare lab run pods without an API; the story begins before that.
     for process in lab.processes():
