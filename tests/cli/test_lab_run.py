@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from umbilical.cli import main
+from umbilical.cli.errors import USAGE
 from umbilical.lab.lab import down
 
 NAME = "webhook-through-tunnel"
@@ -28,6 +29,18 @@ def test_a_missing_binary_names_the_remedy_and_changes_nothing(
     assert said.startswith("UMB824 ")
     assert "make peers GROUP=kubernetes" in said
     assert not (tmp_path / "lab").exists()
+
+
+@pytest.mark.parametrize("command", [["run", NAME], ["demo"], ["up"]])
+def test_a_directory_of_programs_that_is_not_there_is_refused(
+    command: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert main.run(["lab", *command, "--bin-dir", str(tmp_path / "absent")]) == USAGE
+    said = capsys.readouterr().err
+    assert said.startswith("UMB001 ")
+    assert "absent" in said
+    assert not (tmp_path / "state").exists()
 
 
 @pytest.mark.real("unshare", "nsenter", "nft", "ss")

@@ -62,7 +62,8 @@ def test_by_name_it_lies_in_the_default_place(
         (["--pod-network", "fd00::/48"], "UMB811"),
         (["--workers", "-1"], "UMB001"),
         (["--runner", "docker"], "UMB001"),
-        (["--runner", "kubelet", "--bin-dir", "/proc/empty"], "UMB824"),
+        (["--runner", "kubelet", "--bin-dir", "/usr/share"], "UMB824"),
+        (["--runner", "kubelet", "--bin-dir", "/proc/empty"], "UMB001"),
     ],
 )
 def test_bad_input_changes_nothing(

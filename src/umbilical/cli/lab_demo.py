@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from umbilical.cli.lab_options import bin_dir_option
+
 if TYPE_CHECKING:
     from umbilical.lab.rehearsal import Rehearsal
 
@@ -13,7 +15,6 @@ SCENARIO: Final = "webhook-through-tunnel"
 TITLE: Final = "A webhook through the tunnel"
 LAB_NAME: Final = "demo"
 REPORT: Final = Path("out/demo/report.html")
-_DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
 _FILE: Final = click.Path(path_type=Path)
 # A program that is missing, or cannot run here: then another one can stand in for it.
 _NO_KUBERNETES: Final = ("UMB824", "UMB825")
@@ -29,7 +30,7 @@ _NO_KUBERNETES: Final = ("UMB824", "UMB825")
     help="Without Kubernetes, or only with it; else it is used where its programs are found.",
 )
 @click.option("--report", type=_FILE, metavar="FILE", help=f"Where the HTML report goes.  [default: {REPORT}]")
-@click.option("--bin-dir", type=_DIRECTORY, help="Where programs of Kubernetes are; else the cache, then PATH.")
+@bin_dir_option
 def demo(keep: bool, fault: str | None, stand_in: bool | None, report: Path | None, bin_dir: Path | None) -> None:
     """Show the whole story on this machine: blocked, tunnelled, cut; nothing stays behind."""
     from umbilical.cli import lab_telling

@@ -9,6 +9,7 @@ from umbilical.cli.options import Command
 
 # Not `readable`: who may not look into a lab is told by the lab, with what to do about it.
 DIRECTORY: Final = click.Path(file_okay=False, readable=False, path_type=Path)
+PROGRAMS: Final = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 def lab_options(command: Command) -> Command:
@@ -17,6 +18,12 @@ def lab_options(command: Command) -> Command:
         command
     )
     return click.option("--name", default="lab", show_default=True, help="Of the lab.")(command)
+
+
+def bin_dir_option(command: Command) -> Command:
+    """Add --bin-dir. One that is not there is refused: the cache would be taken without a word."""
+    text = "Where programs of Kubernetes are; else the cache, then PATH."
+    return click.option("--bin-dir", type=PROGRAMS, help=text)(command)
 
 
 def chosen_directory(name: str, directory: Path | None) -> Path:

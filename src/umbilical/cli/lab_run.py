@@ -1,11 +1,10 @@
 """`umbilical lab run`: tell one scenario, in a lab made for it or in one that is up."""
 
 from pathlib import Path
-from typing import Final
 
 import click
 
-DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
+from umbilical.cli.lab_options import DIRECTORY, bin_dir_option
 
 
 @click.command()
@@ -15,7 +14,7 @@ DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
 @click.option("--name", "lab_name", default="lab", show_default=True, help="Of the lab: one that is up is used.")
 @click.option("--dir", "directory", type=DIRECTORY, help="Where the lab lies, in place of --name.")
 @click.option("--stand-in", is_flag=True, help="Without Kubernetes: a caller of ours in kube-apiserver's place.")
-@click.option("--bin-dir", type=DIRECTORY, help="Where programs of Kubernetes are; else the cache, then PATH.")
+@bin_dir_option
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write the story as one HTML file.")
 def run(
     name: str,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from umbilical.cli.lab_options import DIRECTORY, chosen_directory, chosen_name, lab_options
+from umbilical.cli.lab_options import bin_dir_option, chosen_directory, chosen_name, lab_options
 
 if TYPE_CHECKING:
     from umbilical.lab.lab import Lab, UpRequest
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     help="Who runs pods: a runner of our own, or the real kubelet and containerd (needs root).",
 )
 @click.option("--bare", is_flag=True, help="Networks and nodes only: start nothing that runs pods.")
-@click.option("--bin-dir", type=DIRECTORY, help="Where programs of Kubernetes are; else the cache, then PATH.")
+@bin_dir_option
 def up(name: str, directory: Path | None, runner: str, bare: bool, bin_dir: Path | None, **networks: Any) -> None:
     """Bring a lab up: nodes, and networks between them.
 
