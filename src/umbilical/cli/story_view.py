@@ -66,6 +66,7 @@ def _end(story: Story) -> float:
 
 
 def _styled(text: str, **style: str | bool) -> str:
+    # Each keyword of click's has a type of its own, which a mapping cannot tell.
     return click.style(text, **style) if has_colour() else text  # type: ignore[arg-type]
 
 

@@ -110,6 +110,7 @@ class Story:
 
     def shows(self, **changes: object) -> None:
         """Change the picture: fields of `Picture` by name."""
+        # A name that is no field is refused by `replace` itself; that its value fits is the callers' to know.
         self.picture = replace(self.picture, **changes)  # type: ignore[arg-type]
         self.pictures.append((self._now(), self.picture))
         self._teller.shows(self.picture)
