@@ -1,4 +1,3 @@
-import math
 import os
 import time
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from tests.support.tunnel_pair import Shape, TunnelPair, http_get, wait_until
 from tests.support.tunnel_pki import make_tunnel_pki
 
 from umbilical.tunnel import metrics
-from umbilical.tunnel.metrics import AgentGauges, AgentMetrics, Histogram, ServerGauges, ServerMetrics
+from umbilical.tunnel.metrics import AgentGauges, AgentMetrics, ServerGauges, ServerMetrics
 from umbilical.wire import packets
 
 SERVER = "konnectivity_network_proxy_server_"
@@ -113,18 +112,6 @@ def test_buckets_are_upstreams() -> None:
     assert bounds(f"{AGENT}lease_list_latency_seconds") == ["0.005", "0.025", "0.1", "0.5", "2.5", "10", "30", "+Inf"]
 
 
-@given(st.lists(st.floats(0, 100)))
-def test_a_histogram_counts_every_value_in_its_bucket(values: list[float]) -> None:
-    bounds = (0.1, 1.0, 10.0)
-    histogram = Histogram(bounds)
-    for value in values:
-        histogram.observe(value)
-    cumulative = [sum(histogram.counts[: index + 1]) for index in range(4)]
-    assert cumulative == [sum(value <= bound for value in values) for bound in (*bounds, math.inf)]
-    assert histogram.count == len(values)
-    assert histogram.total == pytest.approx(sum(values))
-
-
 def test_a_fresh_agent_shows_its_gauges_with_zero() -> None:
     text = AgentMetrics().render(AgentGauges())
     assert set(ours(text, AGENT)) == {"open_server_connections", "known_server_count", "open_endpoint_connections"}
@@ -161,6 +148,17 @@ def test_help_texts_that_upstreams_suite_compares_are_verbatim(line: str) -> Non
     agent = AgentMetrics()
     agent.endpoint_dial_failed("unknown")
     assert f"# HELP {AGENT}{line}\n".encode() in agent.render(AgentGauges())
+
+
+def test_certificates_are_told_by_role_and_file_under_our_own_names() -> None:
+    server = ServerMetrics()
+    assert not ours(server.render(ServerGauges()), "umbilical_certificate_")
+    server.certificates.expiry["frontend", "ca"] = 1_800_000_000.0
+    server.certificates.reloaded("frontend", "failure")
+    server.certificates.reloaded("frontend", "failure")
+    shown = ours(server.render(ServerGauges()), "umbilical_certificate_")
+    assert samples(shown["expiry_timestamp_seconds"]) == {("frontend", "ca"): 1_800_000_000}
+    assert samples(shown["reloads"]) == {("frontend", "failure"): 2}
 
 
 @given(st.text())

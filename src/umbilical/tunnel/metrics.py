@@ -1,17 +1,17 @@
 """What a server and an agent count, in Prometheus' text format 0.0.4 under upstream's names, labels and buckets.
 
 Counters live here and only grow; gauges are read from the real tables at each scrape, so that they cannot drift.
-Families without a sample are left out, as the Go client does. HELP texts that upstream's own tests compare are its.
+HELP texts that upstream's own tests compare are its.
 """
 
 import os
 import platform
-from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from umbilical import __version__
+from umbilical.tunnel.exposition import Exposition, Histogram, Labels, add, observe
 from umbilical.wire.packets import TYPE_NAMES
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -27,103 +27,6 @@ _GO_DEFAULT: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 1
 _PACKET_LABELS: Final = (*TYPE_NAMES, "Unknown")
 _DIAL_REQ: Final = 0
 _DIAL_RSP: Final = 1
-
-Labels = tuple[str, ...]
-
-
-class Histogram:
-    """Counts per bucket, not cumulative until they are rendered: observing is one search and three additions."""
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-        self.count = 0
-
-    def observe(self, seconds: float) -> None:
-        self.counts[bisect_left(self.bounds, seconds)] += 1
-        self.total += seconds
-        self.count += 1
-
-
-class Exposition:
-    """The families of one scrape."""
-
-    def __init__(self) -> None:
-        self._families: dict[str, list[str]] = {}
-
-    def counter(self, name: str, text: str, labels: Labels, samples: Mapping[Labels, float]) -> None:
-        self._simple("counter", name, text, labels, samples)
-
-    def gauge(self, name: str, text: str, labels: Labels, samples: Mapping[Labels, float]) -> None:
-        self._simple("gauge", name, text, labels, samples)
-
-    def single_gauge(self, name: str, text: str, value: float) -> None:
-        self._simple("gauge", name, text, (), {(): value})
-
-    def histogram(self, name: str, text: str, labels: Labels, samples: Mapping[Labels, Histogram]) -> None:
-        used = {values: histogram for values, histogram in samples.items() if histogram.count}
-        if used:
-            lines = self._open("histogram", name, text)
-            for values, histogram in sorted(used.items()):
-                _histogram_lines(lines, name, (labels, values), histogram)
-
-    def render(self) -> bytes:
-        lines = [line for _, family in sorted(self._families.items()) for line in family]
-        return ("\n".join(lines) + "\n").encode()
-
-    def _simple(self, kind: str, name: str, text: str, labels: Labels, samples: Mapping[Labels, float]) -> None:
-        if samples:
-            lines = self._open(kind, name, text)
-            for values, value in sorted(samples.items()):
-                lines.append(f"{name}{_label_text(labels, values)} {_number(value)}")
-
-    def _open(self, kind: str, name: str, text: str) -> list[str]:
-        lines = [f"# HELP {name} {_escape_help(text)}", f"# TYPE {name} {kind}"]
-        self._families[name] = lines
-        return lines
-
-
-def _histogram_lines(lines: list[str], name: str, labelled: tuple[Labels, Labels], histogram: Histogram) -> None:
-    labels, values = labelled
-    cumulative = 0
-    for index, count in enumerate(histogram.counts):
-        cumulative += count
-        bound = _number(histogram.bounds[index]) if index < len(histogram.bounds) else "+Inf"
-        lines.append(f"{name}_bucket{_label_text((*labels, 'le'), (*values, bound))} {cumulative}")
-    lines.append(f"{name}_sum{_label_text(labels, values)} {_number(histogram.total)}")
-    lines.append(f"{name}_count{_label_text(labels, values)} {histogram.count}")
-
-
-def _label_text(labels: Labels, values: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in zip(labels, values, strict=True)) + "}"
-
-
-def _escape(value: str) -> str:
-    # Lone surrogates come from bytes that are no UTF-8; a scrape must not fail for them.
-    text = value.encode("utf-8", "replace").decode()
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
-
-
-def _escape_help(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(float(value))
-
-
-def _add(samples: dict[Labels, float], labels: Labels) -> None:
-    samples[labels] = samples.get(labels, 0) + 1
-
-
-def _observe(samples: dict[Labels, Histogram], labels: Labels, bounds: tuple[float, ...], seconds: float) -> None:
-    histogram = samples.get(labels)
-    if histogram is None:
-        histogram = samples[labels] = Histogram(bounds)
-    histogram.observe(seconds)
 
 
 def _packet_counts() -> list[int]:
@@ -143,6 +46,25 @@ def _render_streams(
     out.counter(f"{prefix}stream_packets_total", text, ("segment", "packet_type"), samples)
     text = "Streams that broke, by segment, gRPC status code and the packet at hand."
     out.counter(f"{prefix}stream_errors_total", text, ("segment", "code", "packet_type"), errors)
+
+
+class CertificateMetrics:
+    """What a process presents in handshakes and whom it trusts, told by whoever loads the files (certificates.py)."""
+
+    def __init__(self) -> None:
+        self.expiry: dict[Labels, float] = {}
+        """Unix time by role and file, as of the files in use."""
+        self._reloads: dict[Labels, float] = {}
+
+    def reloaded(self, role: str, result: str) -> None:
+        """`result` is success or failure."""
+        add(self._reloads, (role, result))
+
+    def render(self, out: Exposition) -> None:
+        text = "When the certificate in use ends, and when the last CA of the bundle does, in Unix time."
+        out.gauge("umbilical_certificate_expiry_timestamp_seconds", text, ("role", "file"), self.expiry)
+        text = "Changed files that were put in use, and those that could not be."
+        out.counter("umbilical_certificate_reloads_total", text, ("role", "result"), self._reloads)
 
 
 @dataclass(frozen=True)
@@ -173,6 +95,7 @@ class ServerMetrics:
         self.frontend_write_seconds = Histogram(_SERVER_LATENCY)
         self.connection_seconds = Histogram(_CONNECTION_LIFE)
         self.culled_leases = 0
+        self.certificates = CertificateMetrics()
         self._stream_errors: dict[Labels, float] = {}
         self._lease_deletes: dict[Labels, float] = {}
         self._lease_lists: dict[Labels, float] = {}
@@ -185,15 +108,15 @@ class ServerMetrics:
 
     def stream_error(self, segment: str, code: str, packet_type: str = "Unknown") -> None:
         """`code` is a gRPC code's name, such as Unavailable. The regular end of a stream is no error."""
-        _add(self._stream_errors, (segment, code, packet_type))
+        add(self._stream_errors, (segment, code, packet_type))
 
     def lease_delete(self, status: int, reason: str, seconds: float) -> None:
-        _add(self._lease_deletes, (str(status), reason))
-        _observe(self._lease_delete_seconds, (str(status),), _GO_DEFAULT, seconds)
+        add(self._lease_deletes, (str(status), reason))
+        observe(self._lease_delete_seconds, (str(status),), _GO_DEFAULT, seconds)
 
     def lease_list(self, status: int, reason: str, seconds: float) -> None:
-        _add(self._lease_lists, (str(status), reason))
-        _observe(self._lease_list_seconds, (str(status),), _GO_DEFAULT, seconds)
+        add(self._lease_lists, (str(status), reason))
+        observe(self._lease_list_seconds, (str(status),), _GO_DEFAULT, seconds)
 
     def lease_culled(self) -> None:
         self.culled_leases += 1
@@ -210,6 +133,7 @@ class ServerMetrics:
             "to_agent": self.to_agent,
         }
         _render_streams(out, _SERVER, packets, self._stream_errors)
+        self.certificates.render(out)
         _render_process(out)
         return out.render()
 
@@ -292,6 +216,7 @@ class AgentMetrics:
         self.dial_seconds = Histogram(_AGENT_LATENCY)
         self.endpoint_dial_failures: dict[str, int] = {}
         self.server_connection_failures: dict[str, int] = {}
+        self.certificates = CertificateMetrics()
         self._stream_errors: dict[Labels, float] = {}
         self._lease_lists: dict[Labels, float] = {}
         self._lease_watches: dict[Labels, float] = {}
@@ -303,17 +228,17 @@ class AgentMetrics:
 
     def stream_error(self, segment: str, code: str, packet_type: str = "Unknown") -> None:
         """Counts for the deprecated `server_connection_failure_count` too."""
-        _add(self._stream_errors, (segment, code, packet_type))
+        add(self._stream_errors, (segment, code, packet_type))
         direction = "to_server" if segment == "from_agent" else "from_server"
         self.server_connection_failures[direction] = self.server_connection_failures.get(direction, 0) + 1
 
     def lease_list(self, status: int, reason: str, seconds: float) -> None:
-        _add(self._lease_lists, (str(status), reason))
-        _observe(self._lease_list_seconds, (str(status),), _AGENT_LATENCY, seconds)
+        add(self._lease_lists, (str(status), reason))
+        observe(self._lease_list_seconds, (str(status),), _AGENT_LATENCY, seconds)
 
     def lease_watch(self, status: int, reason: str, _seconds: float) -> None:
         """Upstream counts its watches as lists. How long one lasts is the API server's choice and not kept."""
-        _add(self._lease_watches, (str(status), reason))
+        add(self._lease_watches, (str(status), reason))
 
     def render(self, gauges: AgentGauges) -> bytes:
         out = Exposition()
@@ -328,6 +253,7 @@ class AgentMetrics:
         self._render_leases(out)
         packets = {"from_agent": self.from_agent, "to_agent": self.to_agent}
         _render_streams(out, _AGENT, packets, self._stream_errors)
+        self.certificates.render(out)
         _render_process(out)
         return out.render()
 
