@@ -36,8 +36,15 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
         }
     ),
 }
-# The package's own files: the version, the three lines that lead into `cli`, and the form of every error.
-DOOR: Final = {"__init__.py": frozenset[str](), "__main__.py": frozenset({"cli"}), "fault.py": frozenset[str]()}
+# The package's own files: the version, the three lines that lead into `cli`, the pure form of a compiled
+# installation, and two forms that every room may use: that of errors and that of records.
+DOOR: Final = {
+    "__init__.py": frozenset[str](),
+    "__main__.py": frozenset({"cli"}),
+    "fault.py": frozenset[str](),
+    "pure.py": frozenset[str](),
+    "record.py": frozenset[str](),
+}
 
 # RSS and start-up of a DaemonSet's pod hang on this list: each name was weighed (docs/decisions/0002-libraries.md).
 DAEMON_LIBRARIES: Final = frozenset({"hpack", "h11"})

@@ -1,4 +1,3 @@
-from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +58,8 @@ def test_modes_are_spelled_as_upstream_spells_them() -> None:
     "value", [SERVER, AGENT, Keepalive(), Limits(), TlsFiles(), TlsPolicy(), ListenAddress("", 1)], ids=repr
 )
 def test_settings_cannot_be_changed_once_made(value: Any) -> None:
-    with pytest.raises(FrozenInstanceError):
-        setattr(value, fields(value)[0].name, None)
+    with pytest.raises(AttributeError, match="frozen"):
+        setattr(value, next(iter(vars(value))), None)
 
 
 def test_a_unix_frontend_replaces_a_stale_socket_unless_told_not_to() -> None:

@@ -6,20 +6,19 @@ A failure is `Error: …` and the usage on standard error, then the same text as
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from umbilical.cli import klog
 from umbilical.cli.option_checks import OptionRefused
 from umbilical.cli.pflag import HELP, Flag, FlagError, FlagSet
+from umbilical.record import Record
 from umbilical.tunnel.errors import StartupError
 
 FAILURE: Final = 1
 _log: Final = logging.getLogger("umbilical.cli.drop_in")
 
 
-@dataclass(frozen=True)
-class DropIn:
+class DropIn(Record):
     program: str
     command: str
     """What upstream's usage calls the program."""

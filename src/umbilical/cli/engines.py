@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from umbilical.record import Record
 from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.interfaces import AuthenticationRefused
 from umbilical.tunnel.settings import AgentSettings, ServerSettings
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from umbilical.tunnel.server_process import MakePublisher
 
 
-@dataclass(frozen=True)
-class KubernetesAccess:
+class KubernetesAccess(Record):
     kubeconfig: Path | None = None
     """None: as a pod inside the cluster."""
     requests_per_second: float = 0.0
@@ -26,8 +25,7 @@ class KubernetesAccess:
     """0: the client's default."""
 
 
-@dataclass(frozen=True)
-class TokenRule:
+class TokenRule(Record):
     """Whose tokens the server accepts from agents."""
 
     namespace: str
@@ -35,16 +33,14 @@ class TokenRule:
     audience: str
 
 
-@dataclass(frozen=True)
-class LeaseRule:
+class LeaseRule(Record):
     """Under which labels the server publishes its lease."""
 
     namespace: str
     labels: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class LeaseSelection:
+class LeaseSelection(Record):
     """Which leases the agent counts."""
 
     namespace: str

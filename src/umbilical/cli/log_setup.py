@@ -8,9 +8,10 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
+
+from umbilical.record import Record
 
 ROOT_LOGGER: Final = "umbilical"
 TUNNEL_LOGGER: Final = "umbilical.tunnels"
@@ -66,8 +67,7 @@ class FileSink(DescriptorSink):
         os.close(self._file)
 
 
-@dataclass(frozen=True)
-class Route:
+class Route(Record):
     sink: Sink
     lowest_level: int = logging.NOTSET
 

@@ -5,11 +5,11 @@ Single letters exist for one-letter names only (`-v`), and `-h` asks for help.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, cast
 
 from umbilical.cli import go_values
 from umbilical.cli.go_values import ValueSyntaxError, quote
+from umbilical.record import Record
 
 FlagValue = str | bool | int | float | tuple[str, ...]
 
@@ -18,8 +18,7 @@ class FlagError(Exception):
     """The arguments cannot be read; the message is pflag's."""
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(Record):
     name: str
     """What the usage text calls the value; empty for switches."""
     parse: Callable[[str], FlagValue]
@@ -29,8 +28,7 @@ class Kind:
     accumulates: bool = False
 
 
-@dataclass(frozen=True)
-class Flag:
+class Flag(Record):
     name: str
     kind: Kind
     default: FlagValue

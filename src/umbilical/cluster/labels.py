@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from umbilical.record import Record
 
 Labels = Mapping[str, str]
 
@@ -83,8 +84,7 @@ def format_labels(labels: Labels) -> str:
     return ",".join(f"{key}={labels[key]}" for key in sorted(labels))
 
 
-@dataclass(frozen=True)
-class Requirement:
+class Requirement(Record):
     key: str
     operator: Operator
     values: frozenset[str] = frozenset()
@@ -104,8 +104,7 @@ class Requirement:
         return value is not None and _compare(value, self.operator, next(iter(self.values)))
 
 
-@dataclass(frozen=True)
-class Selector:
+class Selector(Record):
     """All requirements must hold; none at all selects everything."""
 
     requirements: tuple[Requirement, ...] = ()

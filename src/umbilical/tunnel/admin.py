@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -17,6 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import h11
 
 from umbilical.konnectivity.dial_failure import BadAddress, join_host_port, split_host_port
+from umbilical.record import Record
 from umbilical.tunnel import metrics, pprof
 from umbilical.tunnel.settings import ListenAddress
 from umbilical.wire.errors import ProtocolViolation
@@ -41,8 +41,7 @@ RenderMetrics = Callable[[], bytes]
 Headers = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Record):
     method: str
     path: str
     query: str = ""
@@ -50,8 +49,7 @@ class Request:
     """The Host header."""
 
 
-@dataclass(frozen=True)
-class Response:
+class Response(Record):
     status: int
     body: bytes
     headers: Headers = (("Content-Type", _PLAIN),)

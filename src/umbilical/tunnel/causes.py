@@ -5,8 +5,9 @@ code before it, so that both can be searched for.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from umbilical.record import Record
 
 _FIREWALL: Final = "open the port between nodes and server (umbilical firewall render); on the server: ss -ltn"
 _CLOCKS: Final = "compare date -u on both machines and let chrony agree; then restart, or wait"
@@ -56,8 +57,7 @@ NEXT: Final = {
 """Only the steps that a person at a terminal can take; the log of the drop-in names leaves them out."""
 
 
-@dataclass(frozen=True)
-class Cause:
+class Cause(Record):
     code: str
     text: str
 

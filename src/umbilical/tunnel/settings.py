@@ -3,10 +3,11 @@
 One declaration per knob. How a flag spells it is `cli`'s business.
 """
 
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Final
+
+from umbilical.record import Record
 
 MIB: Final = 1024 * 1024
 
@@ -18,36 +19,31 @@ class FrontendMode(Enum):
     HTTP_CONNECT = "http-connect"
 
 
-@dataclass(frozen=True)
-class ListenAddress:
+class ListenAddress(Record):
     host: str
     """Empty: every interface."""
     port: int
     """0 lets the kernel choose (tests)."""
 
 
-@dataclass(frozen=True)
-class TlsFiles:
+class TlsFiles(Record):
     certificate: Path | None = None
     key: Path | None = None
     authority: Path | None = None
     """Whom we trust; on a listener None means that no client certificate is asked for."""
 
 
-@dataclass(frozen=True)
-class UnixFrontend:
+class UnixFrontend(Record):
     path: Path
     replace_existing: bool = True
 
 
-@dataclass(frozen=True)
-class TcpFrontend:
+class TcpFrontend(Record):
     address: ListenAddress
     tls: TlsFiles
 
 
-@dataclass(frozen=True)
-class TlsPolicy:
+class TlsPolicy(Record):
     """What a listener accepts; upstream's `--tls-min-version` and `--cipher-suites`."""
 
     minimum_version: str = "VersionTLS12"
@@ -55,8 +51,7 @@ class TlsPolicy:
     """Go names; they bind TLS 1.2 and older only. Empty: the library's default."""
 
 
-@dataclass(frozen=True)
-class Keepalive:
+class Keepalive(Record):
     interval_seconds: float = 3600.0
     """A PING after this much silence. Upstream's default is an hour; the native commands use 31 s, which is
     the shortest that grpc-go's enforcement (30 s) tolerates from a client."""
@@ -64,8 +59,7 @@ class Keepalive:
     """The connection is dead when a PING stays unanswered this long (grpc-go's default)."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Record):
     tunnel_buffer_bytes: int = 16 * MIB
     """What may wait for one slow reader. Past it the stream that its agent's tunnels share is held back as long as
     the reader moves, and the tunnel is closed when it stands still. Only reached with upstream peers: our own are
@@ -76,8 +70,7 @@ class Limits:
     """Dials an agent has under way at once; more wait in line and count against their own time limit."""
 
 
-@dataclass(frozen=True)
-class ServerSettings:
+class ServerSettings(Record):
     server_id: str
     frontend: UnixFrontend | TcpFrontend
     agent_listen: ListenAddress
@@ -86,9 +79,9 @@ class ServerSettings:
     server_count: int = 1
     strategies: tuple[str, ...] = ("default",)
     """Any of default, destHost, defaultRoute, tried in this order."""
-    tls_policy: TlsPolicy = field(default_factory=TlsPolicy)
-    agent_keepalive: Keepalive = field(default_factory=Keepalive)
-    frontend_keepalive: Keepalive = field(default_factory=Keepalive)
+    tls_policy: TlsPolicy = TlsPolicy()
+    agent_keepalive: Keepalive = Keepalive()
+    frontend_keepalive: Keepalive = Keepalive()
     dial_timeout_seconds: float = 0.0
     """0: wait for the agent's answer as long as the client does (upstream's default)."""
     graceful_shutdown_seconds: float = 0.0
@@ -96,11 +89,10 @@ class ServerSettings:
     health_listen: ListenAddress = ListenAddress("", 8092)
     admin_listen: ListenAddress = ListenAddress("127.0.0.1", 8095)
     enable_profiling: bool = False
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = Limits()
 
 
-@dataclass(frozen=True)
-class AgentSettings:
+class AgentSettings(Record):
     agent_id: str
     server_host: str
     server_port: int
@@ -114,7 +106,7 @@ class AgentSettings:
     sync_forever: bool = False
     server_count_source: str = "default"
     """default: leases if they are counted, else what servers announce. max: the larger of both."""
-    keepalive: Keepalive = field(default_factory=Keepalive)
+    keepalive: Keepalive = Keepalive()
     token_path: Path | None = None
     """Read again at every connect; sent as it is."""
     dial_timeout_seconds: float = 5.0
@@ -124,4 +116,4 @@ class AgentSettings:
     health_listen: ListenAddress = ListenAddress("", 8093)
     admin_listen: ListenAddress = ListenAddress("127.0.0.1", 8094)
     enable_profiling: bool = False
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = Limits()

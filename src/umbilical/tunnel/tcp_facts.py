@@ -2,8 +2,9 @@
 
 import socket
 import struct
-from dataclasses import dataclass
 from typing import Final
+
+from umbilical.record import Record
 
 # Offsets in struct tcp_info, include/uapi/linux/tcp.h; the struct only ever grows at its end.
 _UNACKNOWLEDGED: Final = struct.Struct("=24xI")
@@ -12,8 +13,7 @@ _SEGMENTS_OUT: Final = struct.Struct("=136xI")
 _BYTES: Final = 232
 
 
-@dataclass(frozen=True)
-class TcpFacts:
+class TcpFacts(Record):
     unacknowledged: int
     """Segments under way."""
     sent_again: int
