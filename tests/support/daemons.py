@@ -23,7 +23,7 @@ from umbilical.tunnel.settings import (
     UnixFrontend,
 )
 
-PATIENCE_SECONDS: Final = 10.0
+PATIENCE_SECONDS: Final = 60.0
 Result = TypeVar("Result")
 
 
@@ -34,7 +34,7 @@ def play(script: Coroutine[Any, Any, None]) -> None:
 
 
 async def _bounded(script: Coroutine[Any, Any, None]) -> None:
-    async with asyncio.timeout(3 * PATIENCE_SECONDS):
+    async with asyncio.timeout(1.5 * PATIENCE_SECONDS):
         await script
     others = asyncio.all_tasks() - {asyncio.current_task()}
     assert not others, f"tasks are left: {others}"

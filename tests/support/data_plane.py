@@ -8,6 +8,7 @@ import os
 import ssl
 import time
 from collections.abc import Callable
+from time import monotonic as real_seconds
 from typing import Final
 
 import pytest
@@ -25,9 +26,9 @@ KIB: Final = 1024
 
 def turn_until(plane: Loop, condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
     """Turn the loop until the condition holds; what takes longer than this has gone wrong."""
-    end = time.monotonic() + seconds
+    end = real_seconds() + seconds
     while not condition():
-        assert time.monotonic() < end, "the data plane did not get there in time"
+        assert real_seconds() < end, "the data plane did not get there in time"
         plane.turn(0.05)
 
 
@@ -35,6 +36,20 @@ def settle(plane: Loop, turns: int = 5) -> None:
     """A few turns that do not wait: whatever is ready is served."""
     for _ in range(turns):
         plane.turn(0.0)
+
+
+class HandClock:
+    """Time that stands still for the loop unless the test lets it pass: no stall of the machine is a silence then."""
+
+    def __init__(self, plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._plane: Final = plane
+        self._now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: self._now)
+
+    def advance(self, seconds: float) -> None:
+        """So much time passes at once; then whatever is due or ready is served."""
+        self._now += seconds
+        settle(self._plane)
 
 
 def open_files() -> set[tuple[str, str]]:

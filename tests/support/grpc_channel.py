@@ -20,7 +20,7 @@ import h2.settings
 from tests.support.packet_messages import Packet
 
 WINDOW_BYTES: Final = 1024 * 1024
-PATIENCE_SECONDS: Final = 30.0
+PATIENCE_SECONDS: Final = 60.0
 Headers = Iterable[tuple[str, str]]
 
 

@@ -34,7 +34,7 @@ from umbilical.tunnel.settings import (
     UnixFrontend,
 )
 
-PATIENCE_SECONDS: Final = 10.0
+PATIENCE_SECONDS: Final = 60.0
 LOOPBACK: Final = ListenAddress("127.0.0.1", 0)
 Result = TypeVar("Result")
 
@@ -229,7 +229,7 @@ class Stage:
                 agent.stop()
             for server in self.servers:
                 self.call(server.server.close)
-            self.eventually(lambda: self.watched() == 0, 5.0)
+            self.eventually(lambda: self.watched() == 0)
         finally:
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(PATIENCE_SECONDS)

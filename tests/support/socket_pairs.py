@@ -3,7 +3,7 @@
 import socket
 from typing import Final
 
-PATIENCE_SECONDS: Final = 10.0
+PATIENCE_SECONDS: Final = 60.0
 _made: Final[list[socket.socket]] = []
 
 

@@ -1,10 +1,10 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.support.data_plane import turn_until
+from tests.support.data_plane import HandClock, turn_until
 from tests.support.socket_pairs import tcp_pair
 
-from umbilical.tunnel.backlog import Backlog, Brake
+from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog, Brake
 from umbilical.tunnel.channel import Channel, Owner
 from umbilical.tunnel.loop import Deadlines, Loop
 from umbilical.tunnel.settings import MIB, Limits
@@ -45,7 +45,7 @@ class Scene:
         self.transport = Transport(plane, Channel(plane, ours), agent_side_connection(is_client=True))
         self.stream: Stream = self.transport.connection.open_stream(grpc.request_headers(b"/", b"", b"https", b""))
         self.brake = Brake(self.transport, self.stream)
-        self.stuck = Deadlines(plane, 0.05)
+        self.stuck = Deadlines(plane, STUCK_SECONDS)
 
     def is_held_back(self) -> bool:
         return self.stream.credit_held
@@ -61,6 +61,11 @@ def scene(plane: Loop) -> Iterator[Scene]:
     yield scene
     scene.transport.lose("the test is over")
     scene.peer.close()
+
+
+@pytest.fixture
+def clock(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> HandClock:
+    return HandClock(plane, monkeypatch)
 
 
 def test_a_far_end_that_can_be_asked_pauses_and_resumes_at_half_of_the_mark(scene: Scene) -> None:
@@ -96,20 +101,23 @@ def test_the_stream_goes_on_only_when_nobody_holds_it_back_any_more(scene: Scene
     assert not scene.is_held_back()
 
 
-def test_an_end_over_its_cap_that_stands_still_is_given_up_and_its_neighbours_go_on(scene: Scene) -> None:
+def test_an_end_over_its_cap_that_stands_still_is_given_up_and_its_neighbours_go_on(
+    scene: Scene, clock: HandClock
+) -> None:
     end, backlog = scene.end()
     backlog.grew(5 * MIB)
+    clock.advance(STUCK_SECONDS)
     turn_until(scene.plane, lambda: end.lines[-1] == "stuck")
     assert end.lines == ["pause", "stuck"]
     assert not scene.is_held_back()
 
 
-def test_an_end_that_moves_is_not_given_up_however_slow_it_is(scene: Scene) -> None:
+def test_an_end_that_moves_is_not_given_up_however_slow_it_is(scene: Scene, clock: HandClock) -> None:
     end, backlog = scene.end()
     backlog.grew(5 * MIB)
     for step in range(30):
         backlog.shrank(5 * MIB - step)
-        scene.plane.turn(0.01)
+        clock.advance(0.9 * STUCK_SECONDS)
     assert "stuck" not in end.lines
     assert scene.is_held_back()
 
@@ -124,36 +132,31 @@ def test_an_end_that_is_over_asks_nobody_and_holds_nobody_back(scene: Scene) -> 
     assert not scene.is_held_back()
 
 
-def test_a_paused_end_that_stands_still_is_told_once_for_every_standstill(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("umbilical.tunnel.backlog.STUCK_SECONDS", 0.02)
+def test_a_paused_end_that_stands_still_is_told_once_for_every_standstill(scene: Scene, clock: HandClock) -> None:
     end, backlog = scene.end(can_pause=True)
     backlog.grew(2 * MIB)
-    turn_until(scene.plane, lambda: len(end.lines) == 2)
-    for _ in range(10):
-        scene.plane.turn(0.01)
+    for _ in range(5):
+        clock.advance(STUCK_SECONDS)
     assert end.lines == ["pause", f"stalled at {2 * MIB}"]
     backlog.shrank(MIB)
-    turn_until(scene.plane, lambda: len(end.lines) == 3)
-    assert end.lines[2] == f"stalled at {MIB}"
+    for _ in range(5):
+        clock.advance(STUCK_SECONDS)
+    assert end.lines[2:] == [f"stalled at {MIB}"]
     backlog.over()
     assert all(entry[2].handler is None for entry in scene.plane._timers)
 
 
-def test_a_paused_end_that_moves_is_not_told_and_watched_only_while_it_pauses(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("umbilical.tunnel.backlog.STUCK_SECONDS", 0.02)
+def test_a_paused_end_that_moves_is_not_told_and_watched_only_while_it_pauses(scene: Scene, clock: HandClock) -> None:
     end, backlog = scene.end(can_pause=True)
     backlog.grew(2 * MIB)
     for step in range(20):
         backlog.shrank(2 * MIB - step)
-        scene.plane.turn(0.005)
+        clock.advance(0.9 * STUCK_SECONDS)
     backlog.shrank(0)
-    turn_until(scene.plane, lambda: not scene.plane._timers)
+    clock.advance(STUCK_SECONDS)
+    assert scene.plane._timers == []
     assert end.lines == ["pause", "resume"]
     backlog.grew(2 * MIB)
-    turn_until(scene.plane, lambda: len(end.lines) == 4)
+    clock.advance(STUCK_SECONDS)
     assert end.lines[2:] == ["pause", f"stalled at {2 * MIB}"]
     backlog.over()

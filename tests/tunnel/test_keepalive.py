@@ -1,4 +1,5 @@
-from tests.support.data_plane import settle, turn_until
+import pytest
+from tests.support.data_plane import HandClock, settle, turn_until
 from tests.support.socket_pairs import unix_pair
 from tests.support.transports import REQUEST, Line, Source, connection, is_greeted, joined
 from tests.wire.http2.ends import frame, greeting, split
@@ -13,6 +14,11 @@ from umbilical.wire.http2.streams import Stream
 
 SOON = Keepalive(interval_seconds=0.03, answer_seconds=0.03)
 FAR = 3600.0
+
+
+@pytest.fixture
+def clock(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> HandClock:
+    return HandClock(plane, monkeypatch)
 
 
 class Mute:
@@ -59,44 +65,41 @@ def test_a_peer_that_does_not_answer_is_lost(plane: Loop) -> None:
     assert mute.heard(), "it must have been asked before"
 
 
-def test_a_peer_that_answers_stays_and_is_asked_again(plane: Loop) -> None:
+def test_a_peer_that_answers_stays_and_is_asked_again(plane: Loop, clock: HandClock) -> None:
     client, server = joined(plane, connection(True), connection(False))
     turn_until(plane, lambda: is_greeted(client, server))
-    Heartbeat(client, Keepalive(0.02, 1.0))
-    turn_until(plane, lambda: client.events.count(http2.PING_ANSWERED) >= 2)
+    Heartbeat(client, Keepalive(10.0, 10.0))
+    for _ in range(20):
+        clock.advance(5.0)
+    assert client.events.count(http2.PING_ANSWERED) > 1
     assert (client.reasons, server.reasons) == ([], [])
 
 
-def test_any_traffic_counts_as_an_answer(plane: Loop) -> None:
+def test_any_traffic_counts_as_an_answer(plane: Loop, clock: HandClock) -> None:
     """The peer never answers the PING itself, but it talks."""
     mute = Mute(plane)
-    Heartbeat(mute.line, Keepalive(0.02, 1.0))
-    heard: list[bytes] = []
-
-    def talk() -> bool:
-        pings = mute.heard()
-        heard.extend(pings)
-        if pings:
+    Heartbeat(mute.line, Keepalive(10.0, 10.0))
+    asked = 0
+    for _ in range(10):
+        clock.advance(5.0)
+        if mute.heard():
+            asked += 1
             mute.sock.send(frame(frames.WINDOW_UPDATE, 0, 0, b"\x00\x00\x00\x01"))
-        return len(heard) >= 2
-
-    turn_until(plane, talk)
+    assert asked > 1
     assert mute.line.reasons == []
 
 
-def test_a_peer_that_talks_all_the_time_is_not_asked(plane: Loop) -> None:
+def test_a_peer_that_talks_all_the_time_is_not_asked(plane: Loop, clock: HandClock) -> None:
     client, server = joined(plane, connection(True), connection(False))
     turn_until(plane, lambda: is_greeted(client, server))
     stream = server_stream(plane, client, server)
-    Heartbeat(client, Keepalive(1.0, FAR))
-    began = plane.now
-
-    def talk() -> bool:
+    Heartbeat(client, Keepalive(10.0, FAR))
+    for _ in range(10):
         Source(server, stream, b"x").pump()
-        return plane.now - began > 1.2
-
-    turn_until(plane, talk)
+        clock.advance(9.0)
     assert client.events.count(http2.PING_ANSWERED) == 0
+    clock.advance(10.0)
+    turn_until(plane, lambda: client.events.count(http2.PING_ANSWERED) == 1)
 
 
 def server_stream(plane: Loop, client: Line, server: Line) -> Stream:
@@ -128,11 +131,13 @@ def test_a_transport_that_is_over_is_not_asked(plane: Loop) -> None:
     assert plane._timers == []
 
 
-def test_a_heartbeat_costs_one_timer(plane: Loop) -> None:
+def test_a_heartbeat_costs_one_timer(plane: Loop, clock: HandClock) -> None:
     client, server = joined(plane, connection(True), connection(False))
     turn_until(plane, lambda: is_greeted(client, server))
-    Heartbeat(client, Keepalive(0.005, 1.0))
-    turn_until(plane, lambda: client.events.count(http2.PING_ANSWERED) >= 2)
+    Heartbeat(client, Keepalive(10.0, 10.0))
+    for _ in range(20):
+        clock.advance(5.0)
+    assert client.events.count(http2.PING_ANSWERED) > 1
     assert len(plane._timers) == 1
 
 

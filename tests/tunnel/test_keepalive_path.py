@@ -57,6 +57,7 @@ def facts(monkeypatch: pytest.MonkeyPatch, tell: Callable[[], TcpFacts | None]) 
 
 @pytest.mark.usefixtures("quick")
 def test_a_peer_that_answers_is_asked_once_behind_its_activity(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keepalive, "ANSWER_SECONDS", PATIENCE_SECONDS)  # a stall of this machine is no silence
     ours, peer = greeted(plane)
     told = Told(ours, monkeypatch)
     pings: list[bytes] = []
