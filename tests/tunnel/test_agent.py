@@ -66,10 +66,10 @@ def test_a_server_that_keeps_hanging_up_is_not_hammered(stage: Stage) -> None:
 
 def test_a_link_that_lived_is_replaced_without_waiting_for_the_beat(stage: Stage) -> None:
     server = ScriptedServer(stage)
-    agent = stage.start_agent(server.port, sync_interval_seconds=PATIENCE_SECONDS * 3, sync_interval_cap_seconds=100.0)
+    agent = stage.start_agent(server.port, sync_interval_seconds=3600.0, sync_interval_cap_seconds=3600.0)
     stream = server.accept()
     agent.wait_until_ready()
-    stage.call(lambda: setattr(agent.agent, "_attempted_at", 0.0))  # long ago
+    stage.call(lambda: setattr(agent.agent, "_attempted_at", -3600.0))  # long ago
     stream.channel.close()
     server.accept()
 
