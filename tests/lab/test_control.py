@@ -83,7 +83,7 @@ def keeper(folder: Path, answer: Callable[[socket.socket], object], monkeypatch:
         thread.join(10)
 
 
-def refusal(folder: Path, timeout_seconds: float = 5.0) -> LabError:
+def refusal(folder: Path, timeout_seconds: float = 60.0) -> LabError:
     with pytest.raises(LabError) as refused:
         control.ask(LabDirectory(folder), Message({"operation": "x"}), timeout_seconds)
     return refused.value

@@ -79,7 +79,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.stdout.close()
 
 
-def wait_until(is_so: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < deadline, "it did not come to be"

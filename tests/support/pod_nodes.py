@@ -15,7 +15,7 @@ from umbilical.lab.pods.pod_worker import PodWorker
 from umbilical.lab.pods.spec import Kind, Pod
 
 IMAGE: Final = "localhost/shell:test"
-WAIT_SECONDS: Final = 30.0
+WAIT_SECONDS: Final = 60.0
 
 
 def make_node(folder: Path, back_off_seconds: float = 0.05, **changes: Any) -> Node:

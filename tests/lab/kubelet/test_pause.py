@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.labs import wait_until
 
 from umbilical.lab.errors import LabError
 from umbilical.lab.kubelet import pause
@@ -18,10 +19,13 @@ def test_it_runs_here_and_sleeps_until_it_is_ended(tmp_path: Path) -> None:
     with subprocess.Popen([program]) as process:
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.2)
-        state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
-        assert state == "S", "it sleeps, and does not spin"
+        wait_until(lambda: _state(process.pid) == "S")  # it sleeps, and does not spin
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == -signal.SIGTERM
+        assert process.wait(60) == -signal.SIGTERM
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 @pytest.mark.parametrize(("machine", "number"), [("x86_64", 62), ("aarch64", 183)])

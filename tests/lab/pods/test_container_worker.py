@@ -14,7 +14,7 @@ from umbilical.lab.pods.pod_worker import PodWorker
 from umbilical.lab.pods.records import CRASH_LOOP, ContainerRecord, Idle
 
 pytestmark = pytest.mark.root
-QUICK = {"periodSeconds": 1, "timeoutSeconds": 1}
+QUICK = {"periodSeconds": 1, "timeoutSeconds": 30}
 EXISTS = {"exec": {"command": ["test", "-e", "/data/good"]}, **QUICK}
 
 
@@ -70,7 +70,9 @@ def test_a_frozen_container_is_killed_by_its_liveness_probe(tmp_path: Path) -> N
         port = listener.getsockname()[1]
     document = shell_pod(
         f'exec python3 -c "{serve.replace("PORT", str(port))}"',
-        livenessProbe={"httpGet": {"port": port}, "failureThreshold": 1, "initialDelaySeconds": 1, **QUICK},
+        # Asked for its life only once it is up, however long that takes here.
+        startupProbe={"httpGet": {"port": port}, "failureThreshold": 100, **QUICK},
+        livenessProbe={"httpGet": {"port": port}, "failureThreshold": 1, "periodSeconds": 1, "timeoutSeconds": 4},
         readinessProbe={"httpGet": {"port": port}, **QUICK},
     )
 

@@ -14,6 +14,7 @@ from umbilical.lab.pods.spec import Execute, HttpGet, Probe, TcpSocket
 
 Reply = Callable[[bytes], bytes]
 HERE = Target("127.0.0.1", {"named": 0})
+PATIENT = 60
 
 
 @asynccontextmanager
@@ -22,9 +23,11 @@ async def listening(reply: Reply | None, context: ssl.SSLContext | None = None) 
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             if reply is not None:
-                writer.write(reply(head))
+                said = reply(head)
+                writer.write(said)
                 await writer.drain()
-                await reader.read()
+                if said:  # else it closes
+                    await reader.read()
             else:
                 await asyncio.sleep(30)
         except (OSError, asyncio.IncompleteReadError):
@@ -39,10 +42,12 @@ async def listening(reply: Reply | None, context: ssl.SSLContext | None = None) 
         server.close()
 
 
-def answer_to(reply: Reply | None, *, path: str = "/healthz", tls: ssl.SSLContext | None = None) -> Answer:
+def answer_to(
+    reply: Reply | None, *, path: str = "/healthz", tls: ssl.SSLContext | None = None, seconds: int = PATIENT
+) -> Answer:
     async def run() -> Answer:
         async with listening(reply, tls) as port:
-            return await ask(Probe(HttpGet(port, path, is_tls=tls is not None)), HERE)
+            return await ask(Probe(HttpGet(port, path, is_tls=tls is not None), timeout_seconds=seconds), HERE)
 
     return asyncio.run(run())
 
@@ -86,7 +91,7 @@ def test_a_certificate_of_nobody_we_trust_is_good_enough(tmp_path: Path) -> None
 
 
 def test_silence_is_a_failure_after_the_time_limit() -> None:
-    answer = answer_to(None)
+    answer = answer_to(None, seconds=1)
     assert not answer.is_good
     assert "within 1 s" in answer.text
 
@@ -109,7 +114,8 @@ def test_nobody_there_is_a_failure() -> None:
 def test_a_connection_is_enough_for_a_tcp_probe() -> None:
     async def run() -> Answer:
         async with listening(None) as port:
-            return await ask(Probe(TcpSocket("named")), Target("127.0.0.1", {"named": port}))
+            probe = Probe(TcpSocket("named"), timeout_seconds=PATIENT)
+            return await ask(probe, Target("127.0.0.1", {"named": port}))
 
     assert asyncio.run(run()).is_good
 
@@ -124,7 +130,7 @@ def test_a_port_that_has_no_such_name_is_told_of() -> None:
     ("command", "is_good"), [(("true",), True), (("false",), False), (("no-such-program",), False)]
 )
 def test_a_command_is_judged_by_its_exit_code(command: tuple[str, ...], is_good: bool) -> None:
-    assert asyncio.run(ask(Probe(Execute(command)), HERE)).is_good is is_good
+    assert asyncio.run(ask(Probe(Execute(command), timeout_seconds=PATIENT), HERE)).is_good is is_good
 
 
 def test_a_command_that_hangs_is_a_failure_and_ends() -> None:
