@@ -202,9 +202,7 @@ def test_dials_lives_and_writes_to_clients_are_timed(stage: Stage, mode: str) ->
 
 
 @MODES
-def test_gauges_return_to_zero_however_a_dial_ends_c9(
-    stage: Stage, mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gauges_return_to_zero_however_a_dial_ends_c9(stage: Stage, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     server = stage.start_server(mode, dial_timeout_seconds=PATIENCE_SECONDS)
     with pytest.raises(DialRefused):
         server.frontend.open("no.agent:1")
