@@ -20,8 +20,13 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PEERS_REQUIRED: Final = os.environ.get("UMBILICAL_REQUIRE_PEERS") == "1"
 SOAKING: Final = os.environ.get("UMBILICAL_SOAK") == "1"
 
-# No deadline: how long an example takes on a busy machine says nothing. In CI every run draws the same examples.
-hypothesis.settings.register_profile("house", deadline=None, derandomize="CI" in os.environ)
+# No time limits: how long an example takes on a busy machine says nothing. In CI every run draws the same examples.
+hypothesis.settings.register_profile(
+    "house",
+    deadline=None,
+    derandomize="CI" in os.environ,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("house")
 
 

@@ -24,7 +24,7 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(NAMES, max_size=8))
 def test_no_path_leads_out_of_the_root(root: Path, parts: list[str]) -> None:
     place = node_files.locate(root, "/" + "/".join(parts))

@@ -197,7 +197,7 @@ def _locked(pem: bytes) -> bytes:
     )
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x17F), min_size=1, max_size=30))
 def test_any_name_comes_out_as_it_went_in_or_is_refused(openssl: Openssl, name: str) -> None:
     if not name.isprintable() or name != name.strip():
@@ -208,7 +208,7 @@ def test_any_name_comes_out_as_it_went_in_or_is_refused(openssl: Openssl, name: 
     assert certificate(pair).subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value == name
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.lists(st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)).map(str), min_size=1, max_size=6, unique=True),
     st.lists(st.from_regex(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?(\.[a-z]{1,5}){0,3}", fullmatch=True), max_size=4),
