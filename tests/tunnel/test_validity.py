@@ -1,5 +1,5 @@
 import ssl
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -39,6 +39,23 @@ def test_a_file_that_holds_no_certificate_has_no_dates(tmp_path: Path, text: str
 def test_moments_compare_and_show() -> None:
     assert validity.moment_of(0) == "19700101000000"
     assert validity.shown("19700101000000") == "1970-01-01T00:00:00Z"
+
+
+@given(st.datetimes(datetime(1950, 1, 1), datetime(9999, 12, 31, 23, 59, 59)))
+def test_seconds_are_those_of_the_calendar(moment: datetime) -> None:
+    expected = moment.replace(microsecond=0, tzinfo=UTC).timestamp()
+    assert validity.seconds_of(f"{moment:%Y%m%d%H%M%S}") == expected
+
+
+@pytest.mark.parametrize("moment", ["20261301000000", "20260100000000", "20260132000000", "20260101240000"])
+def test_a_moment_that_no_calendar_has_is_refused(moment: str) -> None:
+    with pytest.raises(ValueError, match="there is no"):
+        validity.seconds_of(moment)
+
+
+def test_a_certificate_holds_from_its_first_second_to_its_last() -> None:
+    life = Validity("19700101000010", "19700101000020")
+    assert [life.holds_at(second) for second in (9, 10, 20, 21)] == [False, True, True, False]
 
 
 @given(st.binary(max_size=200))

@@ -10,11 +10,12 @@ from typing import Final
 from umbilical.record import Record
 
 _FIREWALL: Final = "open the port between nodes and server (umbilical firewall render); on the server: ss -ltn"
-_CLOCKS: Final = "compare date -u on both machines and let chrony agree; then restart, or wait"
-_ROTATE: Final = "make new certificates and restart: umbilical pki rotate --dir DIRECTORY"
+_CLOCKS: Final = "compare date -u on both machines and let chrony agree: the next attempt then succeeds by itself"
+_ROTATE: Final = "umbilical pki rotate --dir DIRECTORY, and copy the new files over: they are taken without a restart"
 _SAME_AUTHORITY: Final = "give both ends certificates of one CA; compare: umbilical pki inspect FILE"
 
 NEXT: Final = {
+    "UMB207": "give the agent --server HOST:PORT, or the servers --publish-lease --advertise HOST:PORT",
     "UMB301": "look at the agents: their log says why they cannot connect; kubectl get pods -o wide of the DaemonSet",
     "UMB302": "nothing, if it comes back; else look at the pod and the node of this agent",
     "UMB303": _ROTATE,
@@ -42,6 +43,7 @@ NEXT: Final = {
     "UMB335": "mount a service account token that can be read",
     "UMB341": "nothing, if it connects again; else look at the server",
     "UMB342": "look at the server's machine and the network to it",
+    "UMB345": _ROTATE,
     "UMB401": "look at the endpoint: does its pod run, and listen on this port?",
     "UMB402": "look at the endpoint and at network policies between the agent's node and it",
     "UMB403": "find the client or endpoint that opened this tunnel and does not read; nobody else is held up",
@@ -53,6 +55,8 @@ NEXT: Final = {
     "UMB409": "look for loss between server and this agent's node: ip -s link, ethtool -S, MTU",
     "UMB410": "nothing: clients reach this server from now on",
     "UMB411": "stop the other server: ss -xlp shows it; two must not share one path",
+    "UMB412": "look at this agent: starved, stopped, or behind a broken link? Others take its dials meanwhile",
+    "UMB413": "correct the agent's identifiers: cidr=10.0.0.0/8 or cidr=fd00::/8",
 }
 """Only the steps that a person at a terminal can take; the log of the drop-in names leaves them out."""
 
@@ -135,6 +139,11 @@ def of_gone_agent(reason: str) -> Cause:
 def of_failed_connect(reason: str) -> Cause:
     """The agent: an attempt to reach a server failed."""
     return _find(_AGENT_SIDE, reason, "UMB319")
+
+
+def of_no_target() -> Cause:
+    """The agent: it was given no server, and leases name none."""
+    return Cause("UMB207", "no server to connect to: none was given, and no lease publishes an address")
 
 
 def of_lost_server(reason: str) -> Cause:

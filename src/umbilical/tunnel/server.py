@@ -7,6 +7,7 @@ import socket
 from typing import Final, cast
 
 from umbilical.konnectivity import metadata
+from umbilical.tunnel import certificates
 from umbilical.tunnel.agent_stream import AgentStream, AgentTransport
 from umbilical.tunnel.channel import Channel, TlsChannel
 from umbilical.tunnel.connect_frontend import HEAD_SECONDS, ConnectClient
@@ -17,7 +18,6 @@ from umbilical.tunnel.listening import Listener, listen_tcp, listen_unix
 from umbilical.tunnel.loop import Deadlines, Loop
 from umbilical.tunnel.outbound import tune
 from umbilical.tunnel.settings import FrontendMode, ServerSettings, UnixFrontend
-from umbilical.tunnel.tls import listener_context
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.streams import Stream
 
@@ -61,15 +61,11 @@ class Server:
         self.exchange: Final = Exchange(loop, settings, self._admission)
         self.stopping = False
         self._heads: Final = Deadlines(loop, HEAD_SECONDS)
-        self._agent_context: Final = listener_context(settings.agent_tls, settings.tls_policy, "h2", "agent")
-        self._agent_context.num_tickets = 0  # agents connect once; a ticket would be a needless write
-        frontend = settings.frontend
+        metrics = self.exchange.metrics.certificates
+        self._agent_certificates: Final = certificates.agent_listener(settings, loop, metrics)
         grpc_mode = settings.mode == FrontendMode.GRPC
-        self._frontend_context: Final = (
-            None
-            if isinstance(frontend, UnixFrontend)
-            else listener_context(frontend.tls, settings.tls_policy, "h2" if grpc_mode else "http/1.1", "frontend")
-        )
+        alpn = "h2" if grpc_mode else "http/1.1"
+        self._frontend_certificates: Final = certificates.frontend(settings, alpn, loop, metrics)
         self._accept_client: Final = self._accept_grpc if grpc_mode else self._accept_connect
         self._frontend: Listener | None = None
         self._agents: Listener | None = None
@@ -91,6 +87,9 @@ class Server:
             raise
         self._agents = Listener(self._loop, agents, self._accept_agent)
         self._frontend = Listener(self._loop, clients, self._accept_client)
+        self._agent_certificates.start()
+        if self._frontend_certificates is not None:
+            self._frontend_certificates.start()
 
     def agent_port(self) -> int:
         assert self._agents is not None
@@ -102,7 +101,8 @@ class Server:
 
     def _accept_agent(self, sock: socket.socket) -> None:
         tune(sock)
-        transport = AgentTransport(TlsChannel(self._loop, sock, self._agent_context, None), self.exchange)
+        channel = TlsChannel(self._loop, sock, self._agent_certificates.context(), None)
+        transport = AgentTransport(channel, self.exchange)
         self.exchange.transports.add(transport)
         self.exchange.handshakes.add(transport)
         transport.start()
@@ -114,11 +114,11 @@ class Server:
         GrpcTransport(self._client_channel(sock), self.exchange).start()
 
     def _client_channel(self, sock: socket.socket) -> Channel:
-        context = self._frontend_context
-        if context is None:
+        watched = self._frontend_certificates
+        if watched is None:
             return Channel(self._loop, sock)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return TlsChannel(self._loop, sock, context, None)
+        return TlsChannel(self._loop, sock, watched.context(), None)
 
     # ------------------------------------------------------------------ facts
 
@@ -172,6 +172,9 @@ class Server:
     def close(self) -> None:
         """Say goodbye and close everything that is left; agents first, so that clients hear how their tunnels ended."""
         self.stop_accepting()
+        self._agent_certificates.stop()
+        if self._frontend_certificates is not None:
+            self._frontend_certificates.stop()
         transports = list(self.exchange.transports)
         transports.sort(key=lambda transport: not isinstance(transport, AgentTransport))
         for transport in transports:

@@ -29,6 +29,12 @@ _OPENSSL_NAMES: Final = {
 """Go's names that bind TLS 1.2 and older; TLS 1.3 suites are accepted and, as in Go, change nothing."""
 
 
+def agent_listener_context(files: TlsFiles, policy: TlsPolicy) -> ssl.SSLContext:
+    context = listener_context(files, policy, "h2", "agent")
+    context.num_tickets = 0  # agents connect once; a ticket would be a needless write
+    return context
+
+
 def listener_context(files: TlsFiles, policy: TlsPolicy, alpn: str, what: str) -> ssl.SSLContext:
     """For a listener; `what` is "agent" or "frontend" and appears in errors."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

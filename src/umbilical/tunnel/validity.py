@@ -11,6 +11,8 @@ _UTC_TIME: Final = 0x17
 _GENERALIZED_TIME: Final = 0x18
 _FIELDS_BEFORE: Final = 4
 """Version, serial number, signature algorithm, issuer: RFC 5280 §4.1."""
+_DAYS_BEFORE_1970: Final = 719_468
+"""Since 1 March of the year 0."""
 _END: Final = "-----END CERTIFICATE-----"
 
 
@@ -25,6 +27,9 @@ class Validity:
     def span(self) -> str:
         return f"from {shown(self.not_before)} until {shown(self.not_after)}"
 
+    def holds_at(self, seconds: float) -> bool:
+        return self.not_before <= moment_of(seconds) <= self.not_after
+
 
 def shown(moment: str) -> str:
     date, clock = moment[:8], moment[8:]
@@ -35,14 +40,36 @@ def moment_of(seconds: float) -> str:
     return time.strftime("%Y%m%d%H%M%S", time.gmtime(seconds))
 
 
+def seconds_of(moment: str) -> float:
+    """Unix time. Raises ValueError when no calendar and no clock has it.
+
+    By hand: `time.strptime` loads five modules more, at the start of every daemon.
+    """
+    year, month, day = int(moment[:4]), int(moment[4:6]), int(moment[6:8])
+    hour, minute, second = int(moment[8:10]), int(moment[10:12]), int(moment[12:])
+    if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second <= 60):
+        raise ValueError(f"there is no {shown(moment)}")
+    # Years that begin in March have their leap day at the end.
+    if month <= 2:
+        year -= 1
+    days_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    days = 365 * year + year // 4 - year // 100 + year // 400 + days_of_year - _DAYS_BEFORE_1970
+    return ((days * 24.0 + hour) * 60 + minute) * 60 + second
+
+
 def of_file(path: Path) -> Validity | None:
     """The first certificate of a PEM file; None if it cannot be read."""
     try:
-        text = path.read_text(encoding="ascii", errors="ignore")
-        start = text.index("-----BEGIN CERTIFICATE-----")
-        return of_der(ssl.PEM_cert_to_DER_cert(text[start : text.index(_END, start) + len(_END)]))
+        return of_der(first_der(path))
     except (OSError, ValueError):
         return None
+
+
+def first_der(path: Path) -> bytes:
+    """The first certificate of a PEM file, which is the one that is shown. Raises OSError or ValueError."""
+    text = path.read_text(encoding="ascii", errors="ignore")
+    start = text.index("-----BEGIN CERTIFICATE-----")
+    return ssl.PEM_cert_to_DER_cert(text[start : text.index(_END, start) + len(_END)])
 
 
 def of_der(data: bytes) -> Validity:
@@ -64,6 +91,7 @@ def _moment(element: bytes) -> str:
         digits = ("19" if digits[:2] >= "50" else "20") + digits
     if element[0] not in (_UTC_TIME, _GENERALIZED_TIME) or len(digits) != 14 or not digits.isdigit():
         raise ValueError("no time of a certificate")
+    seconds_of(digits)
     return digits
 
 

@@ -1,0 +1,286 @@
+"""An SSLContext that follows its files: what changes on disk counts for new handshakes, and nothing else is touched.
+
+All of the new files load and fit together, or the old ones stay in use and the log says why. A new context has ticket
+keys of its own, so that no session from before it can be resumed past a CA that is no longer trusted.
+"""
+
+import hashlib
+import logging
+import math
+import os
+import ssl
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from umbilical.tunnel import causes, tls, validity
+from umbilical.tunnel.errors import StartupError
+from umbilical.tunnel.loop import Handler, Loop, Timer
+from umbilical.tunnel.metrics import CertificateMetrics
+from umbilical.tunnel.settings import AgentSettings, ServerSettings, TcpFrontend, TlsFiles
+from umbilical.tunnel.validity import Validity
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 1.0
+"""A handshake looks at the files when the last look is older; the others pay nothing."""
+WATCH_SECONDS: Final = 5.0
+"""Between looks where nobody comes, so that a bad file is told before it is needed."""
+RETRY_SECONDS: Final = 30.0
+"""Between attempts with files that cannot be used and do not change: rights and clocks leave no trace in them."""
+WARNED_SHARE: Final = 0.1
+WARNED_SECONDS: Final = 24 * 3600.0
+"""An end is announced in the last tenth of a life, and a day before at the earliest: ours live for a day by default."""
+
+_FINGERPRINT_DIGITS: Final = 16
+
+Stamp = tuple[int, int, int, int, int]
+
+
+def agent_listener(settings: ServerSettings, loop: Loop, metrics: CertificateMetrics) -> "WatchedContext":
+    build = partial(tls.agent_listener_context, settings.agent_tls, settings.tls_policy)
+    return WatchedContext(loop, Use("agent-listener", "UMB343", settings.agent_tls, build), metrics)
+
+
+def frontend(settings: ServerSettings, alpn: str, loop: Loop, metrics: CertificateMetrics) -> "WatchedContext | None":
+    """None for a Unix socket, where the file's mode says who may come."""
+    if not isinstance(settings.frontend, TcpFrontend):
+        return None
+    files = settings.frontend.tls
+    build = partial(tls.listener_context, files, settings.tls_policy, alpn, "frontend")
+    return WatchedContext(loop, Use("frontend", "UMB343", files, build), metrics)
+
+
+def agent(settings: AgentSettings, loop: Loop, metrics: CertificateMetrics) -> "WatchedContext":
+    """Started: an agent has no listener to wait for."""
+    build = partial(tls.agent_context, settings.tls, settings.alpn_protocols)
+    watched = WatchedContext(loop, Use("agent", "UMB344", settings.tls, build), metrics)
+    watched.start()
+    return watched
+
+
+class Use:
+    """Who needs the files, for what. `build` raises StartupError; `code` is told with files that cannot be used."""
+
+    def __init__(self, role: str, code: str, files: TlsFiles, build: Callable[[], ssl.SSLContext]) -> None:
+        self.role: Final = role
+        self.code: Final = code
+        self.files: Final = files
+        self.build: Final = build
+
+    def paths(self) -> list[Path]:
+        files = self.files
+        return [path for path in (files.certificate, files.key, files.authority) if path is not None]
+
+    def path_of(self, part: str) -> Path | None:
+        return self.files.authority if part == "ca" else self.files.certificate
+
+
+class Loaded:
+    """A context, and what there is to tell of the files that it came from: never of a key."""
+
+    def __init__(self, context: ssl.SSLContext, digest: bytes, lives: dict[str, Validity], fingerprint: str) -> None:
+        self.context: Final = context
+        self.digest: Final = digest
+        """Of all files but the key's, to know news from a mere touch; a key has to fit to its certificate anyway."""
+        self.lives: Final = lives
+        """By `certificate` and `ca`."""
+        self.fingerprint: Final = fingerprint
+        """How `openssl x509 -fingerprint -sha256` begins for the certificate that we show; empty if there is none."""
+
+    def told(self) -> str:
+        shown = f"certificate={self.fingerprint} " if self.fingerprint else ""
+        return shown + " ".join(f"{part}_until={validity.shown(life.not_after)}" for part, life in self.lives.items())
+
+
+class WatchedContext(Handler):
+    def __init__(self, loop: Loop, use: Use, metrics: CertificateMetrics) -> None:
+        """Raises StartupError when the files cannot be used now: there is nothing to fall back on yet."""
+        self._loop: Final = loop
+        self._use: Final = use
+        self._metrics: Final = metrics
+        self._paths: Final = use.paths()
+        self._stamps = _stamps(self._paths)
+        self._loaded = _load(use)
+        self._looked_at = loop.now
+        self._retry_at = math.inf
+        self._reason = ""
+        """Why the files cannot be used, as of the last attempt; empty when they are in use."""
+        self._told = False
+        self._told_ages: dict[str, str] = {}
+        self._timer: Timer | None = None
+        self._publish()
+
+    def context(self) -> ssl.SSLContext:
+        """For the handshake that begins now."""
+        if self._loop.now - self._looked_at >= LOOK_SECONDS:
+            self.look()
+        return self._loaded.context
+
+    # ------------------------------------------------------------------ when
+
+    def start(self) -> None:
+        """Look from now on, whether anybody comes or not."""
+        self._timer = self._loop.after(WATCH_SECONDS, self)
+        self._tell_ages()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._loop.cancel(self._timer)
+            self._timer = None
+
+    def on_timer(self) -> None:
+        self._timer = self._loop.after(WATCH_SECONDS, self)
+        self.look()
+
+    def on_crash(self, error: Exception) -> None:
+        logger.error("internal error while looking at certificates role=%s: %r", self._use.role, error)
+
+    # ------------------------------------------------------------------ what
+
+    def look(self) -> None:
+        """Read the files if they have changed; raises nothing that they may be the cause of."""
+        now = self._loop.now
+        self._looked_at = now
+        stamps = _stamps(self._paths)
+        if stamps != self._stamps or now >= self._retry_at:
+            self._attempt(stamps)
+        self._tell_ages()
+
+    def _attempt(self, stamps: list[Stamp | None]) -> None:
+        self._stamps = stamps
+        try:
+            fresh = _load(self._use)
+            self._refuse_worse(fresh)
+        except StartupError as error:
+            self._keep(error)
+            return
+        if _stamps(self._paths) != stamps:
+            return  # written while we read: the next look sees other stamps and reads again
+        self._take(fresh)
+
+    def _refuse_worse(self, fresh: Loaded) -> None:
+        """Dates that exclude this moment never replace those that include it; later they may."""
+        now = time.time()
+        for file, life in fresh.lives.items():
+            current = self._loaded.lives.get(file)
+            if current is not None and current.holds_at(now) and not life.holds_at(now):
+                remedy = "make one that is valid now: umbilical pki rotate --dir DIRECTORY; compare date -u"
+                path = self._use.path_of(file)
+                raise StartupError(self._use.code, f"cannot use {path}", f"valid {life.span}, which is not now", remedy)
+
+    def _keep(self, error: StartupError) -> None:
+        """Told at the second look: the first may have come between the writes of two files that belong together."""
+        if str(error) != self._reason:
+            self._reason, self._told = str(error), False
+            self._retry_at = self._loop.now
+            return
+        self._retry_at = self._loop.now + RETRY_SECONDS
+        if self._told:
+            return
+        self._told = True
+        self._metrics.reloaded(self._use.role, "failure")
+        text = "%s changed files are not used, the certificates from before stay role=%s: %s"
+        fields = causes.log_fields(self._use.code, error.next)
+        logger.warning(text, self._use.code, self._use.role, self._reason, extra=fields)
+
+    def _take(self, fresh: Loaded) -> None:
+        is_news = self._told or fresh.digest != self._loaded.digest
+        self._reason, self._told, self._retry_at = "", False, math.inf
+        if not is_news:
+            return  # touched, or written again as it was: sessions may go on being resumed
+        self._loaded = fresh
+        self._told_ages = {}
+        self._publish()
+        self._metrics.reloaded(self._use.role, "success")
+        logger.info("certificates reloaded for new handshakes role=%s %s", self._use.role, fresh.told())
+
+    def _publish(self) -> None:
+        for file, life in self._loaded.lives.items():
+            self._metrics.expiry[self._use.role, file] = validity.seconds_of(life.not_after)
+
+    def _tell_ages(self) -> None:
+        now = time.time()
+        for file, life in self._loaded.lives.items():
+            age = age_of(life, now)
+            if age == self._told_ages.get(file, ""):
+                continue
+            self._told_ages[file] = age
+            if age:
+                words = "%s the %s in use %s role=%s file=%s until=%s"
+                until = validity.shown(life.not_after)
+                where = self._use.path_of(file)
+                fields = causes.log_fields("UMB345", causes.NEXT["UMB345"])
+                what = "CA" if file == "ca" else file
+                logger.warning(words, "UMB345", what, age, self._use.role, where, until, extra=fields)
+
+
+def age_of(life: Validity, now: float) -> str:
+    """Words for the log; empty while there is nothing to say."""
+    end = validity.seconds_of(life.not_after)
+    if now > end:
+        return "has expired"
+    share = (end - validity.seconds_of(life.not_before)) * WARNED_SHARE
+    return "expires soon" if end - now < min(share, WARNED_SECONDS) else ""
+
+
+def _load(use: Use) -> Loaded:
+    context = use.build()
+    digest = _digest(use.files)
+    lives: dict[str, Validity] = {}
+    fingerprint = ""
+    if use.files.certificate is not None:
+        try:
+            ours = validity.first_der(use.files.certificate)
+            fingerprint = hashlib.sha256(ours).hexdigest()[:_FINGERPRINT_DIGITS]
+            lives["certificate"] = validity.of_der(ours)
+        except (OSError, ValueError):
+            pass  # OpenSSL has taken it: what we cannot read of it is used, and not told of
+    trusted = _last_to_end(context.get_ca_certs(binary_form=True))
+    if trusted is not None:
+        lives["ca"] = trusted
+    return Loaded(context, digest, lives, fingerprint)
+
+
+def _last_to_end(authorities: list[bytes]) -> Validity | None:
+    """While a signer is being replaced the old one ends and nobody misses it; one of the future helps nobody yet."""
+    now = validity.moment_of(time.time())
+    last: Validity | None = None
+    for der in authorities:
+        try:
+            life = validity.of_der(der)
+        except ValueError:
+            continue
+        if last is None or (life.not_before <= now, life.not_after) > (last.not_before <= now, last.not_after):
+            last = life
+    return last
+
+
+def _digest(files: TlsFiles) -> bytes:
+    digest = hashlib.sha256()
+    for path in (files.certificate, files.authority):
+        if path is not None:
+            try:
+                digest.update(path.read_bytes())
+            except OSError as error:  # it was there when the context was made
+                why = f"open {path}: {error.strerror or error}"
+                raise StartupError("UMB022", "cannot load certificates", why, "give readable PEM files") from error
+    return digest.digest()
+
+
+def _stamps(paths: list[Path]) -> list[Stamp | None]:
+    """What changes when a file does, seen through links: a mounted Secret is replaced by turning one link above it.
+
+    The change time beside the modification time, which tools that keep dates set back.
+    """
+    return [_stamp(path) for path in paths]
+
+
+def _stamp(path: Path) -> Stamp | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
