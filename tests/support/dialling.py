@@ -1,6 +1,7 @@
 """Dials under test: owners that record, a resolver with a script, and a listener that answers no connect."""
 
 import socket
+from collections.abc import Callable
 from typing import Final
 
 from tests.support.data_plane import turn_until
@@ -17,16 +18,23 @@ class Caller(DialOwner):
         self.sock: socket.socket | None = None
         self.mask = 0
         self.failures: list[str] = []
+        self.then: Callable[[], object] = _nothing
 
     def is_over(self) -> bool:
         return self.sock is not None or bool(self.failures)
 
     def dial_succeeded(self, sock: socket.socket, mask: int) -> None:
         assert self.sock is None
+        self.then()
         self.sock, self.mask = kept(sock), mask
 
     def dial_failed(self, text: str) -> None:
         self.failures.append(text)
+        self.then()
+
+
+def _nothing() -> None:
+    """The default of `Caller.then`."""
 
 
 class ScriptedResolver:

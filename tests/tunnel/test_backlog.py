@@ -3,9 +3,10 @@ from collections.abc import Iterator
 import pytest
 from tests.support.data_plane import HandClock, turn_until
 from tests.support.socket_pairs import tcp_pair
+from tests.support.tunnel_ends import End
 
 from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog, Brake
-from umbilical.tunnel.channel import Channel, Owner
+from umbilical.tunnel.channel import Channel
 from umbilical.tunnel.loop import Deadlines, Loop
 from umbilical.tunnel.settings import MIB, Limits
 from umbilical.tunnel.transport import Transport, agent_side_connection
@@ -13,27 +14,6 @@ from umbilical.wire import grpc
 from umbilical.wire.http2.streams import Stream
 
 LIMITS = Limits(tunnel_buffer_bytes=4 * MIB, pause_above_bytes=1 * MIB)
-
-
-class End(Owner):
-    """An end of a tunnel that writes down what its backlog wants of it."""
-
-    def __init__(self, can_pause: bool) -> None:
-        self.can_pause = can_pause
-        self.lines: list[str] = []
-
-    def ask_pause(self) -> bool:
-        self.lines.append("pause")
-        return self.can_pause
-
-    def ask_resume(self) -> None:
-        self.lines.append("resume")
-
-    def on_stalled(self, waiting: int) -> None:
-        self.lines.append(f"stalled at {waiting}")
-
-    def on_stuck(self) -> None:
-        self.lines.append("stuck")
 
 
 class Scene:

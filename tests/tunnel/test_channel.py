@@ -178,13 +178,13 @@ def test_closing_twice_is_closing_once_and_silences_the_channel(plane: Loop) -> 
 
 
 def test_an_owner_that_breaks_loses_its_channel_and_hears_why(plane: Loop) -> None:
-    class Clumsy(Reader):
-        def on_readable(self) -> None:
-            raise RuntimeError("dropped it")
+    def drop() -> None:
+        raise RuntimeError("dropped it")
 
     ours, peer = unix_pair()
     neighbour_ours, neighbour_peer = unix_pair()
-    owner, neighbour = Clumsy(), Reader()
+    owner, neighbour = Reader(), Reader()
+    owner.in_place_of_reading = drop
     channel = owner.own(Channel(plane, ours))
     neighbour_channel = neighbour.own(Channel(plane, neighbour_ours))
     peer.send(b"x")
@@ -197,13 +197,11 @@ def test_an_owner_that_breaks_loses_its_channel_and_hears_why(plane: Loop) -> No
 
 
 def test_an_owner_may_close_the_channel_while_it_reads(plane: Loop) -> None:
-    class Hasty(Reader):
-        def on_readable(self) -> None:
-            self.channel.close()
-
     ours, peer = unix_pair()
-    owner = Hasty()
-    owner.own(Channel(plane, ours)).ask_room()
+    owner = Reader()
+    channel = owner.own(Channel(plane, ours))
+    owner.in_place_of_reading = channel.close
+    channel.ask_room()
     peer.close()
     settle(plane)
     assert (owner.writable, owner.lost) == (0, [])

@@ -128,15 +128,10 @@ def test_peers_without_a_common_version_refuse_each_other(plane: Loop, tunnel_pk
 
 def test_a_refusal_can_be_read_although_the_client_had_spoken_already(plane: Loop, tunnel_pki: TunnelPki) -> None:
     """In TLS 1.3 the client's handshake succeeds before the server has judged its certificate."""
-
-    class Eager(Reader):
-        def on_open(self) -> None:
-            super().on_open()
-            self.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-
     ours, peer = tcp_pair()
     peer.setblocking(False)
-    server, client = Reader(), Eager()
+    server, client = Reader(), Reader()
+    client.then_open = lambda: client.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
     server.own(TlsChannel(plane, ours, server_context(tunnel_pki), None))
     client.own(TlsChannel(plane, peer, client_context(tunnel_pki, shows_certificate=False), "localhost"))
     turn_until(plane, client.is_over)

@@ -228,14 +228,15 @@ def test_a_name_that_is_found_after_the_cancel_is_not_dialled(plane: Loop) -> No
 
 
 def test_an_owner_that_breaks_on_success_leaves_no_socket(plane: Loop) -> None:
-    class Clumsy(Caller):
-        def dial_succeeded(self, sock: socket.socket, mask: int) -> None:
-            raise RuntimeError("dropped it")
+    def drop() -> None:
+        raise RuntimeError("dropped it")
 
+    clumsy = Caller()
+    clumsy.then = drop
     _, port = listening()
     before = open_files()
     where = desk(plane)
-    where.dial(Clumsy(), "tcp", f"127.0.0.1:{port}")
+    where.dial(clumsy, "tcp", f"127.0.0.1:{port}")
     turn_until(plane, lambda: where.under_way() == 0)
     assert open_files() == before
 

@@ -73,14 +73,13 @@ def test_a_long_line_of_dials_that_fail_at_once_ends(plane: Loop) -> None:
 
 def test_an_owner_may_dial_again_when_its_dial_failed(plane: Loop) -> None:
     where = desk(plane, limit=1)
+    stubborn, waiting = Caller(), Caller()
 
-    class Stubborn(Caller):
-        def dial_failed(self, text: str) -> None:
-            super().dial_failed(text)
-            if len(self.failures) < 50:
-                where.dial(self, "tcp", "bad address")
+    def dial_again() -> None:
+        if len(stubborn.failures) < 50:
+            where.dial(stubborn, "tcp", "bad address")
 
-    stubborn, waiting = Stubborn(), Caller()
+    stubborn.then = dial_again
     hanging: Dial = where.dial(Caller(), "tcp", f"127.0.0.1:{silent_port()}")
     where.dial(stubborn, "tcp", "bad address")
     where.dial(waiting, "tcp", "bad address")

@@ -1,13 +1,11 @@
 """The way of payload into frames, from a socket and from memory."""
 
-import socket
-
 from tests.support.data_plane import patterned, turn_until
 from tests.support.socket_pairs import reset, tcp_pair, unix_pair
 from tests.support.transports import REQUEST, Line, connection, is_greeted, joined
+from tests.support.tunnel_ends import Mouth
 
-from umbilical.tunnel.channel import AGAIN, END, LOST, Channel, Owner
-from umbilical.tunnel.inlet import Inlet
+from umbilical.tunnel.channel import END, LOST
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.transport import QUANTUM_BYTES
 from umbilical.wire import grpc
@@ -17,34 +15,6 @@ from umbilical.wire.packet_data import find_data
 from umbilical.wire.packets import DATA
 
 CONNECTION_ID = 300
-
-
-class Mouth(Owner):
-    """Owns a socket and its inlet; goes on whenever it may."""
-
-    def __init__(self, plane: Loop, line: Line, sock: socket.socket) -> None:
-        self.counts = [0] * 8
-        self.rooms = 0
-        self.ends: list[int] = []
-        stream = next(iter(line.connection.streams.values()))
-        self.inlet = Inlet(self, line, stream, CONNECTION_ID, self.counts)
-        self.channel = Channel(plane, sock)
-        self.channel.start(self)
-
-    def on_readable(self) -> None:
-        if not self.inlet.in_line:
-            count = self.inlet.draw(self.channel)
-            if count != AGAIN:
-                self.ends.append(count)
-                self.channel.close()
-
-    def on_again(self) -> None:
-        self.on_readable()
-
-    def on_room(self) -> None:
-        self.rooms += 1
-        self.inlet.in_line = False
-        self.on_readable()
 
 
 def opened(plane: Loop, window: int = 1_000_000) -> tuple[Line, Line]:
@@ -73,7 +43,7 @@ def payload_of(server: Line) -> bytes:
 def test_what_a_socket_brings_arrives_whole_and_is_counted(plane: Loop) -> None:
     client, server = opened(plane)
     ours, peer = unix_pair()
-    mouth = Mouth(plane, client, ours)
+    mouth = Mouth(plane, client, ours, CONNECTION_ID)
     expected = patterned(100_000)
     peer.sendall(expected)
     peer.close()
@@ -87,7 +57,7 @@ def test_one_turn_takes_a_quantum_and_the_rest_in_the_next(plane: Loop) -> None:
     client, _ = opened(plane)
     ours, peer = unix_pair()
     peer.sendall(bytes(QUANTUM_BYTES + 1))
-    mouth = Mouth(plane, client, ours)
+    mouth = Mouth(plane, client, ours, CONNECTION_ID)
     turn_until(plane, lambda: mouth.inlet.bytes_written > 0)
     assert mouth.inlet.bytes_written <= QUANTUM_BYTES + 16_384
     turn_until(plane, lambda: mouth.inlet.bytes_written == QUANTUM_BYTES + 1)
@@ -98,7 +68,7 @@ def test_without_a_window_the_owner_stands_in_line_once_and_goes_on_with_the_cre
     ours, peer = unix_pair()
     expected = patterned(120_000)
     server.gives_credit = False
-    mouth = Mouth(plane, client, ours)
+    mouth = Mouth(plane, client, ours, CONNECTION_ID)
     peer.sendall(expected)
     turn_until(plane, lambda: mouth.inlet.in_line)
     assert list(client._waiting) == [mouth]
@@ -116,7 +86,7 @@ def test_payload_from_memory_is_taken_as_far_as_the_window_reaches(plane: Loop) 
     client, server = opened(plane, window=20_000)
     server.gives_credit = False
     ours, _peer = unix_pair()
-    mouth = Mouth(plane, client, ours)
+    mouth = Mouth(plane, client, ours, CONNECTION_ID)
     expected = patterned(50_000)
     taken = mouth.inlet.write(memoryview(expected))
     assert 0 < taken < 20_000
@@ -128,7 +98,7 @@ def test_payload_from_memory_is_taken_as_far_as_the_window_reaches(plane: Loop) 
 def test_a_socket_that_breaks_is_lost_and_not_ended(plane: Loop) -> None:
     client, _ = opened(plane)
     ours, peer = tcp_pair()
-    mouth = Mouth(plane, client, ours)
+    mouth = Mouth(plane, client, ours, CONNECTION_ID)
     reset(peer)
     turn_until(plane, lambda: bool(mouth.ends))
     assert mouth.ends == [LOST]

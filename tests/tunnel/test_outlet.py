@@ -3,6 +3,7 @@ import socket
 import pytest
 from tests.support.data_plane import KIB, Reader, patterned, tls_pair, turn_until
 from tests.support.socket_pairs import reset, tcp_pair, unix_pair
+from tests.support.tunnel_ends import Tap
 from tests.support.tunnel_pki import TunnelPki
 
 from umbilical.tunnel.channel import Channel
@@ -10,21 +11,6 @@ from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.outlet import DIRECT_BYTES, Outlet
 
 BULK = patterned(4_000_000)
-
-
-class Tap(Reader):
-    """Sends by an outlet, as the tunnel ends do."""
-
-    outlet: Outlet
-
-    def open(self, channel: Channel) -> Outlet:
-        self.own(channel)
-        self.outlet = Outlet(channel)
-        return self.outlet
-
-    def on_writable(self) -> None:
-        self.writable += 1
-        self.outlet.flush()
 
 
 @pytest.fixture

@@ -1,13 +1,14 @@
 import socket
+from functools import partial
 
 import pytest
-from tests.support.data_plane import KIB, patterned, settle, tls_pair, turn_until
+from tests.support.data_plane import KIB, Sleeper, patterned, settle, tls_pair, turn_until
 from tests.support.socket_pairs import reset, tcp_pair, unix_pair
 from tests.support.transports import REQUEST, Line, Source, connection, is_greeted, joined
 from tests.support.tunnel_pki import TunnelPki
 from tests.wire.http2.ends import frame, goaway_code, greeting
 
-from umbilical.tunnel.channel import Channel, Owner
+from umbilical.tunnel.channel import Channel
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.transport import agent_side_connection, client_side_connection
 from umbilical.wire.grpc import message_prefix
@@ -164,16 +165,12 @@ def test_everybody_in_line_is_woken_once_per_chance(plane: Loop) -> None:
     client, _ = pair(plane)
     woken: list[str] = []
 
-    class Sleeper(Owner):
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def on_room(self) -> None:
-            woken.append(self.name)
-            client.wait(self)
+    def note(name: str, sleeper: Sleeper) -> None:
+        woken.append(name)
+        client.wait(sleeper)
 
     for name in ("a", "b", "c"):
-        client.wait(Sleeper(name))
+        client.wait(Sleeper(partial(note, name)))
     client.wake_waiting()
     assert woken == ["a", "b", "c"]
     client.wake_waiting()
@@ -182,13 +179,8 @@ def test_everybody_in_line_is_woken_once_per_chance(plane: Loop) -> None:
 
 def test_a_line_that_is_cleared_while_it_is_served_ends(plane: Loop) -> None:
     client, _ = pair(plane)
-
-    class Last(Owner):
-        def on_room(self) -> None:
-            client.lose("by a source")
-
     for _ in range(3):
-        client.wait(Last())
+        client.wait(Sleeper(lambda _: client.lose("by a source")))
     client.wake_waiting()
     assert client.reasons == ["by a source"]
 
@@ -327,11 +319,10 @@ def test_a_bug_in_one_transport_ends_that_transport_alone(plane: Loop) -> None:
 def test_a_bug_while_flushing_ends_the_transport(plane: Loop) -> None:
     client, server = pair(plane)
 
-    class Clumsy(Owner):
-        def on_room(self) -> None:
-            raise RuntimeError("dropped it")
+    def drop(_: Sleeper) -> None:
+        raise RuntimeError("dropped it")
 
-    client.wait(Clumsy())
+    client.wait(Sleeper(drop))
     client.touch()
     turn_until(plane, lambda: client.closed and server.closed)
     assert client.reasons == ["internal error: RuntimeError('dropped it')"]
@@ -340,12 +331,7 @@ def test_a_bug_while_flushing_ends_the_transport(plane: Loop) -> None:
 def test_a_lost_transport_sends_nothing_and_wakes_nobody(plane: Loop) -> None:
     client, _ = pair(plane)
     woken: list[str] = []
-
-    class Sleeper(Owner):
-        def on_room(self) -> None:
-            woken.append("woken")
-
-    client.wait(Sleeper())
+    client.wait(Sleeper(lambda _: woken.append("woken")))
     client.lose("we leave")
     client.touch()
     client.wake_waiting()
