@@ -6,7 +6,7 @@ import pytest
 from tests.cli.native import options_of
 
 from umbilical.cli import agent, main
-from umbilical.tunnel.settings import AgentSettings, Keepalive, ListenAddress, TlsFiles
+from umbilical.tunnel.settings import AgentSettings, Keepalive, ListenAddress, ServerAddress, TlsFiles
 
 
 @pytest.fixture
@@ -23,8 +23,7 @@ def settings(*arguments: str) -> AgentSettings:
 def test_defaults_are_safe(pem: Path) -> None:
     assert settings("--server=10.0.0.9:8091", "--ca", str(pem), "--id=a1") == AgentSettings(
         agent_id="a1",
-        server_host="10.0.0.9",
-        server_port=8091,
+        servers=(ServerAddress("10.0.0.9", 8091),),
         tls=TlsFiles(authority=pem),
         keepalive=Keepalive(31.0, 10.0),
     )
@@ -44,7 +43,8 @@ def test_options_reach_the_settings(pem: Path) -> None:
         *("--dial-timeout=4s", "--max-dials=5", "--drain-linger=6s", "--keepalive=40s", "--profiling"),
     )
     assert found.tls == TlsFiles(pem, pem, pem)
-    assert (found.server_host, found.token_path, found.alpn_protocols) == ("::1", pem, ("x", "y"))
+    assert (found.servers, found.token_path) == ((ServerAddress("::1", 9000),), pem)
+    assert found.alpn_protocols == ("x", "y")
     assert (found.health_listen, found.admin_listen) == (ListenAddress("", 9001), ListenAddress("", 9002))
     intervals = (found.sync_interval_seconds, found.sync_interval_cap_seconds, found.probe_interval_seconds)
     assert intervals == (0.1, 2.0, 3.0)
@@ -54,6 +54,15 @@ def test_options_reach_the_settings(pem: Path) -> None:
     assert found.server_count_source == "max"
     assert found.enable_profiling
     assert len(found.agent_id) == 36
+
+
+def test_several_servers_are_taken_in_order_and_each_once(pem: Path) -> None:
+    found = settings("--server=a:1", "--server=b:2", "--server=a:1", "--ca", str(pem))
+    assert found.servers == (ServerAddress("a", 1), ServerAddress("b", 2))
+
+
+def test_with_leases_no_server_has_to_be_named(pem: Path) -> None:
+    assert settings("--count-leases", "--ca", str(pem)).servers == ()
 
 
 def test_the_environment_names_the_agent(pem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,6 +75,7 @@ def test_the_environment_names_the_agent(pem: Path, monkeypatch: pytest.MonkeyPa
     [
         (("--server=h:1",), "UMB001", "--ca"),
         (("--server=h",), "UMB001", "HOST:PORT"),
+        (("--ca=PEM",), "UMB001", "--server"),
         (("--server=h:1", "--ca=/no"), "UMB002", "/no"),
         (("--server=h:1", "--ca=PEM", "--cert=PEM"), "UMB003", "--key"),
         (("--server=h:1", "--ca=PEM", "--token-file=/no"), "UMB002", "/no"),

@@ -17,7 +17,14 @@ from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 from umbilical.cli import engines
 from umbilical.host import processes
 from umbilical.tunnel.errors import StartupError
-from umbilical.tunnel.settings import AgentSettings, ListenAddress, ServerSettings, TlsFiles, UnixFrontend
+from umbilical.tunnel.settings import (
+    AgentSettings,
+    ListenAddress,
+    ServerAddress,
+    ServerSettings,
+    TlsFiles,
+    UnixFrontend,
+)
 
 PROGRAM = (sys.executable, "-m", "umbilical")
 PATIENCE = 30.0
@@ -49,7 +56,7 @@ def server_settings(tmp_path: Path) -> ServerSettings:
 
 
 def agent_settings() -> AgentSettings:
-    return AgentSettings("a1", "127.0.0.1", 1, TlsFiles())
+    return AgentSettings("a1", (ServerAddress("127.0.0.1", 1),), TlsFiles())
 
 
 def test_a_coroutine_runs_on_the_tunnels_event_loop() -> None:

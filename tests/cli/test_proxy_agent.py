@@ -9,7 +9,7 @@ from umbilical.cli import klog, proxy_agent
 from umbilical.cli.agent_flags import agent_flags
 from umbilical.cli.option_checks import OptionRefused
 from umbilical.cli.pflag import FlagSet
-from umbilical.tunnel.settings import AgentSettings, Keepalive, ListenAddress, TlsFiles
+from umbilical.tunnel.settings import AgentSettings, Keepalive, ListenAddress, ServerAddress, TlsFiles
 
 
 def flags(*arguments: str) -> FlagSet:
@@ -22,8 +22,7 @@ def test_defaults_become_upstream_settings() -> None:
     settings = proxy_agent.agent_settings(flags("--ca-cert=/ca.crt", "--agent-id=a1"))
     assert settings == AgentSettings(
         agent_id="a1",
-        server_host="127.0.0.1",
-        server_port=8091,
+        servers=(ServerAddress("127.0.0.1", 8091),),
         tls=TlsFiles(authority=Path("/ca.crt")),
         keepalive=Keepalive(3600.0, 20.0),
         health_listen=ListenAddress("", 8093),
@@ -57,7 +56,7 @@ def test_every_flag_with_an_effect_reaches_the_settings() -> None:
         )
     )
     assert settings.tls == TlsFiles(Path("/a.crt"), Path("/a.key"), Path("/ca.crt"))
-    assert (settings.server_host, settings.server_port) == ("lb.example", 9000)
+    assert settings.servers == (ServerAddress("lb.example", 9000),)
     assert settings.alpn_protocols == ("[]",)
     assert settings.health_listen == ListenAddress("10.0.0.1", 9001)
     assert settings.admin_listen == ListenAddress("10.0.0.2", 9002)

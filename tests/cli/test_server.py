@@ -131,6 +131,29 @@ def test_wrong_words_are_usage_faults(
     assert word in text
 
 
+def test_an_address_to_publish_goes_into_the_lease_rule(pem: Path) -> None:
+    arguments = ("--listen=unix:/tmp/k", *agent_files(pem), "--publish-lease", "--advertise=[fd00::7]:8091")
+    rule = server.lease_rule(options_of(server.run, arguments))
+    assert rule == engines.LeaseRule("kube-system", {"k8s-app": "konnectivity-server"}, ("fd00::7", 8091))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "word"),
+    [
+        (("--advertise=10.0.0.9:8091",), "UMB205", "add --publish-lease"),
+        (("--advertise=0.0.0.0:8091", "--publish-lease"), "UMB206", "every interface"),
+        (("--advertise=[::]:8091", "--publish-lease"), "UMB206", "every interface"),
+    ],
+)
+def test_an_address_that_cannot_be_published_is_told_in_three_lines(
+    arguments: tuple[str, ...], code: str, word: str, pem: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place = f"--listen=unix:{tmp_path}/k"
+    status, text = fault(capfd, place, *agent_files(pem), "--agent-ca", str(pem), *arguments)
+    assert (status, text[:6], len(text.splitlines())) == (3, code, 3)
+    assert word in text
+
+
 def test_three_token_options_make_a_rule() -> None:
     options = {"token_namespace": "n", "token_service_account": "s", "token_audience": "a"}
     assert server.token_rule(options) == engines.TokenRule("n", "s", "a")

@@ -18,6 +18,7 @@ from umbilical.tunnel.settings import (
     AgentSettings,
     FrontendMode,
     ListenAddress,
+    ServerAddress,
     ServerSettings,
     TlsFiles,
     UnixFrontend,
@@ -67,8 +68,7 @@ def server_settings(pki: TunnelPki, folder: Path, **settings: Any) -> ServerSett
 def agent_settings(pki: TunnelPki, server_port: int, **settings: Any) -> AgentSettings:
     values: dict[str, Any] = {
         "agent_id": "a",
-        "server_host": "127.0.0.1",
-        "server_port": server_port,
+        "servers": (ServerAddress("127.0.0.1", server_port),),
         "tls": TlsFiles(pki.agent.certificate, pki.agent.key, pki.authority.certificate_file),
         "sync_interval_seconds": 0.05,
         "sync_interval_cap_seconds": 0.2,

@@ -28,6 +28,7 @@ from umbilical.tunnel.settings import (
     AgentSettings,
     FrontendMode,
     ListenAddress,
+    ServerAddress,
     ServerSettings,
     TcpFrontend,
     TlsFiles,
@@ -153,7 +154,7 @@ class Stage:
         self.servers.append(RunningServer(self, made, authenticator))
         return self.servers[-1]
 
-    def start_agent(self, server_port: int, **settings: Any) -> RunningAgent:
+    def start_agent(self, server_port: int, *more_ports: int, **settings: Any) -> RunningAgent:
         """Connects at once; its beat is fast."""
         pki = self.pki
         values: dict[str, Any] = {
@@ -162,9 +163,8 @@ class Stage:
             "sync_interval_seconds": 0.05,
             "sync_interval_cap_seconds": 0.2,
         } | settings
-        self.agents.append(
-            RunningAgent(self, AgentSettings(server_host="127.0.0.1", server_port=server_port, **values))
-        )
+        servers = tuple(ServerAddress("127.0.0.1", port) for port in (server_port, *more_ports))
+        self.agents.append(RunningAgent(self, AgentSettings(**({"servers": servers} | values))))
         return self.agents[-1]
 
     def start_pair(self, mode: str = "http-connect", **settings: Any) -> tuple[RunningServer, RunningAgent]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,9 @@ class ScriptedCounter:
 
     def server_count(self) -> int | None:
         return self.count
+
+    def published_addresses(self) -> Sequence[tuple[str, int]]:
+        return ()
 
     async def run(self) -> None:
         await asyncio.Event().wait()
@@ -69,7 +73,8 @@ def test_a_link_that_lived_is_replaced_without_waiting_for_the_beat(stage: Stage
     agent = stage.start_agent(server.port, sync_interval_seconds=3600.0, sync_interval_cap_seconds=3600.0)
     stream = server.accept()
     agent.wait_until_ready()
-    stage.call(lambda: setattr(agent.agent, "_attempted_at", -3600.0))  # long ago
+    (target,) = agent.agent._book.targets()
+    target.attempted_at = -3600.0  # long ago
     stream.channel.close()
     server.accept()
 

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,13 @@ class ScriptedCounter:
     def __init__(self) -> None:
         self.story: list[str] = []
 
-    def __call__(self, metrics: AgentMetrics) -> "ScriptedCounter":
+    def __call__(self, metrics: AgentMetrics, on_change: Callable[[], None]) -> "ScriptedCounter":
         assert isinstance(metrics, AgentMetrics)
+        on_change()  # as early as can be: nothing runs yet
         return self
+
+    def published_addresses(self) -> Sequence[tuple[str, int]]:
+        return ()
 
     def server_count(self) -> int | None:
         return None

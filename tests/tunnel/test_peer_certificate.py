@@ -1,5 +1,4 @@
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,16 +8,16 @@ from tests.support.odd_certificates import DAY, OddPki
 from tests.support.tunnel_pki import TunnelPki
 
 from umbilical.tunnel import peer_certificate
-from umbilical.tunnel.settings import AgentSettings, TlsFiles
+from umbilical.tunnel.settings import AgentSettings, ServerAddress, TlsFiles
 
 
 def settings(pki: TunnelPki, port: int) -> AgentSettings:
     tls = TlsFiles(pki.agent.certificate, pki.agent.key, pki.authority.certificate_file)
-    return AgentSettings("a", "127.0.0.1", port, tls)
+    return AgentSettings("a", (ServerAddress("127.0.0.1", port),), tls)
 
 
 def explained(settings: AgentSettings, code: str) -> str:
-    return asyncio.run(peer_certificate.explain(settings, code))
+    return asyncio.run(peer_certificate.explain(settings, settings.servers[0], None, code))
 
 
 def test_the_dates_and_names_of_a_server_are_told_and_the_server_is_not_troubled(
@@ -51,4 +50,4 @@ def test_only_questions_of_dates_and_names_are_looked_into(stage: Stage) -> None
     ours = settings(stage.pki, 1)
     assert explained(ours, "UMB311") == ""
     assert explained(ours, "UMB331").startswith("; ours is valid from 20")
-    assert explained(replace(ours, tls=TlsFiles()), "UMB331") == ""
+    assert explained(AgentSettings("a", ours.servers, TlsFiles()), "UMB331") == ""

@@ -10,6 +10,7 @@ from umbilical.tunnel.settings import (
     Keepalive,
     Limits,
     ListenAddress,
+    ServerAddress,
     ServerSettings,
     TcpFrontend,
     TlsFiles,
@@ -18,7 +19,7 @@ from umbilical.tunnel.settings import (
 )
 
 SERVER = ServerSettings("s1", UnixFrontend(Path("proxy.sock")), ListenAddress("", 8091), TlsFiles())
-AGENT = AgentSettings("a1", "127.0.0.1", 8091, TlsFiles())
+AGENT = AgentSettings("a1", (ServerAddress("127.0.0.1", 8091),), TlsFiles())
 
 
 def test_a_server_starts_with_the_defaults_of_upstream() -> None:

@@ -6,12 +6,12 @@ import click
 
 from umbilical.cli import engines
 from umbilical.cli.option_checks import random_id
-from umbilical.cli.options import check_readable, keepalive, shared_options, start_logging, tls_files
+from umbilical.cli.options import check_readable, keepalive, missing_option, shared_options, start_logging, tls_files
 from umbilical.cli.param_types import FILE, address, duration, server_address
 from umbilical.cluster.labels import SelectorError, parse_selector
 from umbilical.konnectivity.metadata import MetadataRefused, check_agent_identifiers
 from umbilical.tunnel.errors import StartupError
-from umbilical.tunnel.settings import AgentSettings, Limits
+from umbilical.tunnel.settings import AgentSettings, Limits, ServerAddress
 
 _DIALS: Final = Limits().concurrent_dials
 
@@ -24,10 +24,11 @@ def agent() -> None:
 @agent.command()
 @click.option(
     "--server",
+    "servers",
     type=server_address,
     metavar="HOST:PORT",
-    required=True,
-    help="The server, or what leads to all servers.",
+    multiple=True,
+    help="A server, or what leads to several; repeatable. A name stands for all its addresses.",
 )
 @click.option("--ca", type=FILE, required=True, help="CA of the server's certificate.")
 @click.option("--cert", type=FILE, help="This agent's certificate.")
@@ -64,7 +65,7 @@ def agent() -> None:
     show_default=True,
     help="After SIGTERM, leave once nothing has happened this long.",
 )
-@click.option("--count-leases", is_flag=True, help="Count servers by their leases.")
+@click.option("--count-leases", is_flag=True, help="Count servers by their leases, and connect where these say.")
 @click.option(
     "--count-source",
     type=click.Choice(["default", "max"]),
@@ -89,8 +90,7 @@ def agent_settings(options: dict[str, Any]) -> AgentSettings:
     _check_intervals(options["sync_interval"], options["sync_interval_cap"])
     return AgentSettings(
         agent_id=options["agent_id"] or random_id(),
-        server_host=options["server"].host,
-        server_port=options["server"].port,
+        servers=_servers(options),
         tls=tls_files("", options["cert"], options["key"], options["ca"]),
         agent_identifiers=options["identifiers"],
         alpn_protocols=tuple(options["alpn"]),
@@ -108,6 +108,14 @@ def agent_settings(options: dict[str, Any]) -> AgentSettings:
         enable_profiling=options["profiling"],
         limits=Limits(concurrent_dials=options["max_dials"]),
     )
+
+
+def _servers(options: dict[str, Any]) -> tuple[ServerAddress, ...]:
+    servers = tuple(dict.fromkeys(options["servers"]))
+    if not servers and not options["count_leases"]:
+        why = "without it only leases can say where servers are, and --count-leases is not given"
+        raise missing_option("agent run", "--server", why)
+    return servers
 
 
 def _check_identifiers(text: str) -> None:

@@ -1,7 +1,7 @@
 """Starting the engines: one event loop, and the parts that talk to the Kubernetes API, made only when asked for."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,8 @@ class LeaseRule(Record):
 
     namespace: str
     labels: Mapping[str, str]
+    address: tuple[str, int] | None = None
+    """Where agents reach this server; None publishes no address."""
 
 
 class LeaseSelection(Record):
@@ -92,6 +94,7 @@ def _publishing(client: "ApiClient", server_id: str, lease: LeaseRule) -> "MakeP
             server_id,
             lease.namespace,
             lease.labels,
+            address=lease.address,
             on_list=metrics.lease_list,
             on_delete=metrics.lease_delete,
             on_culled=metrics.lease_culled,
@@ -115,9 +118,14 @@ async def _attend(settings: AgentSettings, kubernetes: KubernetesAccess, leases:
     async with _client(kubernetes) as client:
         selector = parse_selector(leases.selector)
 
-        def count(metrics: "AgentMetrics") -> LeaseCounter:
+        def count(metrics: "AgentMetrics", on_change: Callable[[], None]) -> LeaseCounter:
             return LeaseCounter(
-                client, leases.namespace, selector, on_list=metrics.lease_list, on_watch=metrics.lease_watch
+                client,
+                leases.namespace,
+                selector,
+                on_list=metrics.lease_list,
+                on_watch=metrics.lease_watch,
+                on_change=on_change,
             )
 
         return await run_agent(settings, count=count)

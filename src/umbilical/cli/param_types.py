@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from umbilical.cli import go_values
-from umbilical.tunnel.settings import ListenAddress
+from umbilical.tunnel.settings import ListenAddress, ServerAddress
 
 _LAST_PORT: Final = 65535
 _UNIX: Final = "unix:"
@@ -42,12 +42,12 @@ def address(text: str) -> ListenAddress:
     return ListenAddress(host[1:-1] if bracketed else host, int(port))
 
 
-def server_address(text: str) -> ListenAddress:
+def server_address(text: str) -> ServerAddress:
     """Read an address to connect to: nothing may be left out."""
     place = address(text)
     if not place.host or not place.port:
         raise click.BadParameter(f"{text!r} names no host or no port")
-    return place
+    return ServerAddress(place.host, place.port)
 
 
 def listen_place(text: str) -> SocketPath | ListenAddress:

@@ -8,7 +8,7 @@ from umbilical.cli import drop_in, engines
 from umbilical.cli.agent_flags import agent_flags, check_agent_flags
 from umbilical.cli.option_checks import OptionRefused, optional_path
 from umbilical.cli.pflag import FlagSet
-from umbilical.tunnel.settings import AgentSettings, Keepalive, ListenAddress, TlsFiles
+from umbilical.tunnel.settings import AgentSettings, Keepalive, ListenAddress, ServerAddress, TlsFiles
 
 GRPC_SHORTEST_PING_SECONDS: Final = 10.0
 """grpc-go's floor for clients."""
@@ -38,8 +38,7 @@ def agent_settings(flags: FlagSet) -> AgentSettings:
         raise OptionRefused(_NO_AUTHORITY)
     return AgentSettings(
         agent_id=flags.text("agent-id"),
-        server_host=flags.text("proxy-server-host"),
-        server_port=flags.number("proxy-server-port"),
+        servers=(ServerAddress(flags.text("proxy-server-host"), flags.number("proxy-server-port")),),
         tls=TlsFiles(
             certificate=optional_path(flags.text("agent-cert")),
             key=optional_path(flags.text("agent-key")),

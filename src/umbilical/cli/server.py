@@ -9,7 +9,7 @@ import click
 from umbilical.cli import engines
 from umbilical.cli.option_checks import random_id
 from umbilical.cli.options import check_readable, keepalive, missing_option, shared_options, start_logging, tls_files
-from umbilical.cli.param_types import FILE, SocketPath, address, duration, listen_place
+from umbilical.cli.param_types import FILE, SocketPath, address, duration, listen_place, server_address
 from umbilical.cluster.labels import LabelError, parse_labels
 from umbilical.konnectivity.routing import parse_strategies
 from umbilical.tunnel.errors import StartupError
@@ -23,6 +23,7 @@ from umbilical.tunnel.settings import (
 )
 
 _COMMAND: Final = "server run"
+_EVERY_INTERFACE: Final = ("0.0.0.0", "::")
 
 
 @click.group()
@@ -57,7 +58,9 @@ def server() -> None:
 @click.option("--token-namespace", default="", help="Namespace of the agents' service account.")
 @click.option("--token-service-account", default="", help="Name of the agents' service account.")
 @click.option("--token-audience", default="", help="Audience that agents' tokens must have.")
-@click.option("--strategies", default="default", show_default=True, help="default, destHost, defaultRoute; in order.")
+@click.option(
+    "--strategies", default="default", show_default=True, help="In order: default, destHost, defaultRoute, cidr."
+)
 @click.option("--id", "server_id", envvar="PROXY_SERVER_ID", help="This server's id; random if not given.")
 @click.option("--count", type=click.IntRange(min=1), default=1, show_default=True, help="How many servers there are.")
 @click.option(
@@ -75,6 +78,12 @@ def server() -> None:
 @click.option("--tls-min-version", type=click.Choice(["VersionTLS12", "VersionTLS13"]), default="VersionTLS12")
 @click.option("--publish-lease", is_flag=True, help="Let agents count servers by leases.")
 @click.option("--lease-labels", default="k8s-app=konnectivity-server", show_default=True, help="Labels of the lease.")
+@click.option(
+    "--advertise",
+    type=server_address,
+    metavar="HOST:PORT",
+    help="Publish in the lease where agents reach this very server.",
+)
 @shared_options
 def run(**options: Any) -> int:
     """Serve tunnels until SIGTERM."""
@@ -83,7 +92,7 @@ def run(**options: Any) -> int:
     if settings.agent_tls.authority is None and tokens is None:
         raise _open_door()
     check_readable(options["kubeconfig"])
-    lease = _lease_rule(options)
+    lease = lease_rule(options)
     start_logging(options["log_format"], options["log_level"])
     return engines.serve(settings, engines.KubernetesAccess(options["kubeconfig"]), tokens, lease)
 
@@ -145,20 +154,35 @@ def _strategies(text: str) -> tuple[str, ...]:
     try:
         return parse_strategies(text)
     except ValueError as fault:
-        remedy = "use one or more of default, destHost, defaultRoute, with commas"
+        remedy = "use one or more of default, destHost, defaultRoute, cidr, with commas"
         raise StartupError("UMB001", f"--strategies {text!r} cannot be used", str(fault), remedy) from None
 
 
-def _lease_rule(options: dict[str, Any]) -> engines.LeaseRule | None:
+def lease_rule(options: dict[str, Any]) -> engines.LeaseRule | None:
+    address = _advertised(options)
     if not options["publish_lease"]:
         return None
     try:
-        return engines.LeaseRule(options["lease_namespace"], parse_labels(options["lease_labels"]))
+        return engines.LeaseRule(options["lease_namespace"], parse_labels(options["lease_labels"]), address)
     except LabelError as fault:
         text = options["lease_labels"]
         raise StartupError(
             "UMB001", f"--lease-labels {text!r} cannot be used", str(fault), "write key=value,…"
         ) from None
+
+
+def _advertised(options: dict[str, Any]) -> tuple[str, int] | None:
+    place = options["advertise"]
+    if place is None:
+        return None
+    if not options["publish_lease"]:
+        why = "an address is published in the lease, and without --publish-lease there is none"
+        raise StartupError("UMB205", "--advertise without --publish-lease", why, "add --publish-lease")
+    if place.host in _EVERY_INTERFACE:
+        why = f"{place.host} means every interface of this machine; from another one it leads nowhere"
+        remedy = "name the address that agents dial, and that the certificate is for"
+        raise StartupError("UMB206", f"--advertise cannot publish {place.host}", why, remedy)
+    return place.host, place.port
 
 
 def _open_door() -> StartupError:

@@ -1,4 +1,4 @@
-"""Leases tell agents how many servers there are: what one looks like, the server's publisher, the agent's counter.
+"""Leases tell agents how many servers there are, and where: the server's publisher, the agent's counter.
 
 The rules (names, times, retries) are upstream's, so that ours and theirs count each other. Both loops survive any
 `ClusterError`: the API they talk to may well be reached through the tunnel they serve.
@@ -15,6 +15,7 @@ from umbilical.cluster.client import ApiClient, Json
 from umbilical.cluster.clock import Clock
 from umbilical.cluster.errors import ApiRefused, ClusterError
 from umbilical.cluster.labels import Labels, Selector, format_labels
+from umbilical.cluster.published_address import ANNOTATION, format_address, parse_address
 
 log: Final = logging.getLogger(__name__)
 
@@ -54,6 +55,8 @@ class Lease:
     labels: Labels
     expires_at: datetime | None
     """None: neither renewed nor acquired, so it never counted."""
+    address: tuple[str, int] | None = None
+    """Where agents reach this server itself; None: it does not say."""
 
     def is_valid(self, now: datetime) -> bool:
         return self.expires_at is not None and self.expires_at > now
@@ -68,6 +71,7 @@ def parse_lease(content: Json) -> Lease:
         resource_version=str(metadata.get("resourceVersion", "")),
         labels=metadata.get("labels") or {},
         expires_at=None if held_since is None else held_since + duration,
+        address=parse_address((metadata.get("annotations") or {}).get(ANNOTATION)),
     )
 
 
@@ -85,6 +89,7 @@ class LeasePublisher:
         namespace: str,
         labels: Mapping[str, str],
         *,
+        address: tuple[str, int] | None = None,
         on_list: CallObserver = _ignore_call,
         on_delete: CallObserver = _ignore_call,
         on_culled: Callable[[], None] = _ignore,
@@ -95,6 +100,7 @@ class LeasePublisher:
         self._name = lease_name(server_id)
         self._namespace = namespace
         self._labels = dict(labels)
+        self._address = address
         self._on_list, self._on_delete, self._on_culled = on_list, on_delete, on_culled
         self._clock = clock or Clock()
         self._latest: Json | None = None
@@ -182,16 +188,22 @@ class LeasePublisher:
     def _renewed(self, base: Json) -> Json:
         """Return the lease with our claims and the time of now; whatever else is in it stays."""
         metadata = base.get("metadata") or {}
-        ours = {"name": self._name, "namespace": self._namespace}
+        ours: Json = {"name": self._name, "namespace": self._namespace}
         spec = {
             **(base.get("spec") or {}),
             "holderIdentity": self._server_id,
             "leaseDurationSeconds": LEASE_SECONDS,
             "renewTime": _format_time(self._clock.now()),
         }
-        labels = {**(metadata.get("labels") or {}), **self._labels}
+        ours["labels"] = {**(metadata.get("labels") or {}), **self._labels}
+        ours["annotations"] = self._annotated(metadata.get("annotations") or {})
         kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-        return {**base, **kind, "metadata": {**metadata, **ours, "labels": labels}, "spec": spec}
+        return {**base, **kind, "metadata": {**metadata, **ours}, "spec": spec}
+
+    def _annotated(self, annotations: Json) -> Json:
+        """Say where we are; the address of an earlier life of ours must not outlive it."""
+        others = {name: value for name, value in annotations.items() if name != ANNOTATION}
+        return others if self._address is None else {**others, ANNOTATION: format_address(*self._address)}
 
     async def _delete_expired(self, lease: Lease) -> None:
         # The precondition spares a lease that was renewed after we listed it.
@@ -231,12 +243,13 @@ class LeaseCounter:
         *,
         on_list: CallObserver = _ignore_call,
         on_watch: CallObserver = _ignore_call,
+        on_change: Callable[[], None] = _ignore,
         clock: Clock | None = None,
     ) -> None:
         self._client = client
         self._path = leases_path(namespace)
         self._selector = selector
-        self._on_list, self._on_watch = on_list, on_watch
+        self._on_list, self._on_watch, self._on_change = on_list, on_watch, on_change
         self._clock = clock or Clock()
         self._leases: dict[str, Lease] = {}
         self._last_good = FALLBACK_COUNT
@@ -254,6 +267,15 @@ class LeaseCounter:
         # None valid means that the servers do not publish: there is the one we talk to.
         self._last_good = max(valid, FALLBACK_COUNT)
         return self._last_good
+
+    def published_addresses(self) -> tuple[tuple[str, int], ...]:
+        """Where servers say that they are, in the order of their names.
+
+        An expired lease counts too, until it is deleted: other servers see to that. While the API is out of reach all
+        of them expire here, and it may be out of reach just because no server is connected.
+        """
+        found = [lease.address for _, lease in sorted(self._leases.items()) if lease.address is not None]
+        return tuple(dict.fromkeys(found))
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -280,6 +302,7 @@ class LeaseCounter:
             self._keep(parse_lease(content))
         self._list_attempted, self._list_failed = True, False
         self.server_count()
+        self._on_change()
         return str((answer.get("metadata") or {}).get("resourceVersion", ""))
 
     async def _watch_on(self, version: str) -> None:
@@ -307,12 +330,16 @@ class LeaseCounter:
 
     def _apply(self, event: Json) -> str:
         lease = parse_lease(event["object"])
+        was_counted = lease.name in self._leases
         match event.get("type"):
             case "ADDED" | "MODIFIED":
                 self._keep(lease)
             case "DELETED":
                 self._leases.pop(lease.name, None)
         self.server_count()
+        # Others renew their leases here too, the scheduler every two seconds: that is no news.
+        if was_counted or lease.name in self._leases:
+            self._on_change()
         return lease.resource_version
 
     def _keep(self, lease: Lease) -> None:

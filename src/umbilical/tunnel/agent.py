@@ -1,6 +1,7 @@
-"""Keeps the agent connected to every server: the sync loop, duplicates, drain.
+"""Keeps the agent connected to every server: attempts on all their addresses at once, duplicates, goodbyes, drain.
 
 Links are held and removed by identity: a late end of an old one never closes the new one to the same server (C5).
+Which address is tried when is `server_targets`' business.
 """
 
 import asyncio
@@ -10,8 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from umbilical.konnectivity import metadata
-from umbilical.konnectivity.backoff import SyncSchedule
-from umbilical.tunnel import causes, outbound
+from umbilical.tunnel import causes, certificates, outbound
 from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.dialing import DialDesk, Resolver
 from umbilical.tunnel.endpoint import Workshop
@@ -20,13 +20,17 @@ from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.metrics import AgentGauges, AgentMetrics
 from umbilical.tunnel.peer_certificate import explain
 from umbilical.tunnel.server_link import LinkKeeper, ServerLink
-from umbilical.tunnel.settings import AgentSettings
-from umbilical.tunnel.tls import agent_context
+from umbilical.tunnel.server_targets import LOOK_AGAIN_SECONDS, Source, Target, TargetBook
+from umbilical.tunnel.settings import AgentSettings, ServerAddress
 
 logger = logging.getLogger(__name__)
 
 HELLO_SECONDS: Final = 20.0
 """For TCP, TLS and the server's hello together; grpc-go's connect deadline. Upstream waits for the hello for ever."""
+LEAVER_SECONDS: Final = 0.05
+"""Between looks at links that are to be closed once idle: servers wait for them with their own end."""
+GOODBYE_SECONDS: Final = 0.25
+"""So long the link of a server that is leaving must be idle: a client that it accepted may only now ask for a tunnel."""
 
 
 class ConnectFailed(Exception):
@@ -39,21 +43,22 @@ class Agent(LinkKeeper):
         self.metrics: Final = AgentMetrics()
         self.draining = False
         self.counter: ServerCounter | None = None
-        """Counts servers by their leases, where that is wanted."""
+        """Knows servers by their leases, where that is wanted."""
         self._loop: Final = loop
-        self._context: Final = agent_context(settings.tls, settings.alpn_protocols)
+        self._certificates: Final = certificates.agent(settings, loop, self.metrics.certificates)
         desk = DialDesk(loop, resolver, settings.dial_timeout_seconds, settings.limits.concurrent_dials)
         self._desk: Final = desk
         self._workshop: Final = Workshop(loop, desk, settings.limits, self.metrics)
+        self._book: Final = TargetBook(
+            settings.servers, settings.sync_interval_seconds, settings.sync_interval_cap_seconds
+        )
         self._links: Final[dict[str, ServerLink]] = {}
         """One per server ID, serving."""
-        self._leaving: Final[set[ServerLink]] = set()
-        """Their servers said goodbye; tunnels go on until they end."""
+        self._leaving: Final[dict[ServerLink, float]] = {}
+        """To be closed once idle, and when each was last seen busy: its server said goodbye, or nothing leads there."""
         self._hellos: Final[dict[ServerLink, asyncio.Future[None]]] = {}
         self._announced_count = 1
-        self._attempted_at = 0.0
-        self._told_reason = ""
-        self._explanation = ""
+        self._told_no_target = False
         self._wake: Final = asyncio.Event()
 
     # ------------------------------------------------------------------ what others ask
@@ -82,55 +87,119 @@ class Agent(LinkKeeper):
         """Neither tunnel nor dial exists anywhere."""
         return all(link.is_idle() for link in [*self._links.values(), *self._leaving])
 
+    def leases_changed(self) -> None:
+        """The counter has news."""
+        self._book.hasten_published()
+        self._wake.set()
+
     # ------------------------------------------------------------------ the sync loop
 
     async def keep_connected(self) -> None:
         """Runs until cancelled."""
-        settings = self.settings
-        schedule = SyncSchedule(settings.sync_interval_seconds, settings.sync_interval_cap_seconds)
-        while True:
-            seconds = await self._sync_once(schedule)
-            self._leave_idle_leavers()
-            self._wake.clear()
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._wake.wait()
-                    await self._until_the_beat()
-            except TimeoutError:
-                pass
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                self._wake.clear()
+                self._follow_leases()
+                now = asyncio.get_running_loop().time()
+                self._book.tidy(now)
+                self._leave_where_nothing_leads(now)
+                self._close_idle_leavers(now)
+                if not self.draining:
+                    self._start_due(tasks, now)
+                await self._rest(now)
 
-    async def _until_the_beat(self) -> None:
-        """A lost link is replaced at once, but a server that hangs up each time must not be hammered."""
-        beat = self._attempted_at + self.settings.sync_interval_seconds
-        await asyncio.sleep(max(0.0, beat - asyncio.get_running_loop().time()))
-
-    async def _sync_once(self, schedule: SyncSchedule) -> float:
-        held = len(self._links)
-        if self.draining or (held >= self.server_count() and not self.settings.sync_forever):
-            return schedule.after_success(random.random())
+    async def _rest(self, now: float) -> None:
+        """Until something is due or happens; never longer than a beat, because leases expire by the clock alone."""
+        seconds = self.settings.sync_interval_seconds
+        if self._leaving:
+            seconds = min(seconds, LEAVER_SECONDS)
+        if not self.draining:
+            seconds = min(seconds, max(0.0, self._book.next_due_at(self._wants_more()) - now))
         try:
-            fresh = await self._connect()
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    def _follow_leases(self) -> None:
+        if self.counter is None:
+            return
+        self._book.publish([ServerAddress(host, port) for host, port in self.counter.published_addresses()])
+        if self._book.sources() or self.counter.server_count() is None:
+            self._told_no_target = False
+        elif not self._told_no_target:
+            self._told_no_target = True
+            cause = causes.of_no_target()
+            logger.warning("%s %s", cause.code, cause.text, extra=cause.fields)
+
+    def _wants_more(self) -> bool:
+        """Whether to look for further servers behind addresses that serve already.
+
+        Only if even every address that does not serve yet would leave us short: then one must lead to several.
+        """
+        return self.settings.sync_forever or len(self._links) + self._book.hopes() < self.server_count()
+
+    def _start_due(self, tasks: asyncio.TaskGroup, now: float) -> None:
+        for source in self._book.looks_due(now):
+            source.is_busy = True
+            tasks.create_task(self._look_up(source))
+        for target in self._book.dials_due(now, self._wants_more()):
+            target.begin(now)
+            tasks.create_task(self._try(target))
+
+    async def _look_up(self, source: Source) -> None:
+        host, port = source.server.host, source.server.port
+        clock = asyncio.get_running_loop()
+        try:
+            if outbound.is_proxied(host, port):
+                source.resolved([None], float("inf"))
+            else:
+                async with asyncio.timeout(HELLO_SECONDS):
+                    addresses = await outbound.look_up(host, port)
+                again = float("inf") if outbound.is_literal(host) else clock.time() + LOOK_AGAIN_SECONDS
+                source.resolved(addresses, again)
+        except OSError as error:  # a TimeoutError is one
+            source.unresolved(clock.time(), random.random())
+            self._tell_unresolved(source, f"TCP: {error.strerror or error or 'lookup: no answer'}")
+        finally:
+            source.is_busy = False
+            self._wake.set()
+
+    def _tell_unresolved(self, source: Source, reason: str) -> None:
+        is_news = reason != source.told_reason
+        source.told_reason = reason
+        self._tell_failed(
+            outbound.display(source.server.host, source.server.port), causes.of_failed_connect(reason), is_news
+        )
+
+    async def _try(self, target: Target) -> None:
+        """One attempt, and how it went."""
+        try:
+            await self._connect(target)
         except ConnectFailed as failed:
-            await self._tell_failed(str(failed))
-            return schedule.after_failure(random.random())
-        return schedule.after_success(random.random()) if fresh else schedule.after_duplicate(random.random())
+            self._book.failed(target, asyncio.get_running_loop().time(), random.random())
+            cause = causes.of_failed_connect(str(failed))
+            is_news = cause.text != target.told_reason
+            if is_news:  # the look costs a connection: once is enough
+                target.told_reason = cause.text
+                target.explanation = await explain(self.settings, target.server, target.address, cause.code)
+            if target.explanation:
+                cause = causes.Cause(cause.code, cause.text.removesuffix(".") + target.explanation)
+            self._tell_failed(target.name(), cause, is_news)
+        finally:
+            target.is_busy = False
+            self._wake.set()
 
-    async def _tell_failed(self, reason: str) -> None:
-        cause = causes.of_failed_connect(reason)
-        if reason != self._told_reason:  # the look costs a connection: once is enough
-            self._told_reason = reason
-            self._explanation = await explain(self.settings, cause.code)
-        target = outbound.display(self.settings.server_host, self.settings.server_port)
-        text = cause.text.removesuffix(".") + self._explanation if self._explanation else cause.text
-        logger.warning("%s cannot connect to server=%s: %s", cause.code, target, text, extra=cause.fields)
+    def _tell_failed(self, name: str, cause: causes.Cause, is_news: bool) -> None:
+        """While we hold a server, one address that stays dead is worth one line; without any, every failure is."""
+        level = logging.WARNING if is_news or not self._links else logging.DEBUG
+        logger.log(level, "%s cannot connect to server=%s: %s", cause.code, name, cause.text, extra=cause.fields)
 
-    async def _connect(self) -> bool:
-        """One attempt; False when it led to a server that we hold already."""
-        settings = self.settings
-        self._attempted_at = asyncio.get_running_loop().time()
+    async def _connect(self, target: Target) -> None:
+        """Open a link and keep it, unless it led to a server that we hold already."""
         try:
             async with asyncio.timeout(HELLO_SECONDS):
-                link = await self._open_link()
+                link = await self._open_link(target)
         except TimeoutError:
             raise ConnectFailed(f"no answer within {HELLO_SECONDS:g} s") from None
         hello = link.hello
@@ -138,34 +207,29 @@ class Agent(LinkKeeper):
         if link.closed or link.leaving:  # told in the same read as the hello, before we could note the link
             link.lose("the server is leaving")
             raise ConnectFailed(f"server {hello.server_id} left right behind its hello")
-        if hello.server_id in self._links:
+        held = self._links.get(hello.server_id)
+        if held is not None:
             link.lose("duplicate: already connected to this server")
-            return False
-        self._told_reason = ""
+            target.found_again(held, random.random(), is_alone=self._book.is_alone(target))
+            return
+        target.found(link, random.random())
         self._links[hello.server_id] = link
         self._announced_count = max(hello.server_count, 1)  # none at all would keep us away for ever
-        link.keep_alive(settings.keepalive)
+        link.keep_alive(self.settings.keepalive)
         logger.info("connected server=%s servers=%d/%d", hello.server_id, len(self._links), self.server_count())
         if self.draining:
             link.drain()
-        return True
 
-    def _leave_idle_leavers(self) -> None:
-        """Close what its server only waits for: upstream's graceful stop lasts until the agent's stream has ended."""
-        for link in list(self._leaving):
-            if link.is_idle() and not link.has_unsent():
-                link.lose("the server is leaving, and the last tunnel has ended")
-
-    async def _open_link(self) -> ServerLink:
+    async def _open_link(self, target: Target) -> ServerLink:
         settings = self.settings
+        host, port = target.server.host, target.server.port
         headers = metadata.agent_hello_headers(settings.agent_id, settings.agent_identifiers, self._read_token())
         try:
-            sock = await outbound.connect(settings.server_host, settings.server_port)
+            sock = await outbound.connect(host, port, target.address)
         except OSError as error:
             raise ConnectFailed(f"TCP: {error.strerror or error}") from error
-        channel = TlsChannel(self._loop, sock, self._context, settings.server_host)
-        authority = outbound.display(settings.server_host, settings.server_port)
-        link = ServerLink(channel, headers, authority, self, self._workshop)
+        channel = TlsChannel(self._loop, sock, self._certificates.context(), host)
+        link = ServerLink(channel, headers, outbound.display(host, port), self, self._workshop)
         hello = asyncio.get_running_loop().create_future()
         self._hellos[link] = hello
         link.start()
@@ -194,6 +258,27 @@ class Agent(LinkKeeper):
             raise ConnectFailed(f"service account token {path}: no header can carry it: is there a line end in it?")
         return token
 
+    # ------------------------------------------------------------------ leaving one server
+
+    def _leave_where_nothing_leads(self, now: float) -> None:
+        """A server that no name and no lease yields any more is left, but never the last one that serves us (O8)."""
+        for server_id, link in list(self._links.items()):
+            if len(self._links) > 1 and not self._book.leads_to(link):
+                logger.info("leaving server=%s: no name and no lease leads to it any more", server_id)
+                del self._links[server_id]
+                self._leaving[link] = now
+                link.drain()
+
+    def _close_idle_leavers(self, now: float) -> None:
+        """Upstream's graceful stop lasts until the agent's stream has ended: close what its server only waits for."""
+        for link, busy_at in list(self._leaving.items()):
+            if not link.is_idle() or link.has_unsent():
+                self._leaving[link] = now
+            elif link.leaving and now - busy_at >= GOODBYE_SECONDS:
+                link.lose("the server is leaving, and the last tunnel has ended")
+            elif now - busy_at >= self.settings.drain_linger_seconds:
+                link.lose("agent is leaving this server: nothing leads to it any more")
+
     # ------------------------------------------------------------------ what links report
 
     def link_ready(self, link: ServerLink) -> None:
@@ -205,7 +290,8 @@ class Agent(LinkKeeper):
         server_id = link.server_id()
         if self._links.get(server_id) is link:
             del self._links[server_id]
-            self._leaving.add(link)
+            self._leaving[link] = asyncio.get_running_loop().time()
+            self._book.link_lost(link)
             self._wake.set()
 
     def link_over(self, link: ServerLink, reason: str) -> None:
@@ -217,17 +303,18 @@ class Agent(LinkKeeper):
         server_id = link.server_id()
         if self._links.get(server_id) is link:
             del self._links[server_id]
-            self._wake.set()
         elif link not in self._leaving:
             return
-        self._leaving.discard(link)
+        self._leaving.pop(link, None)
+        self._book.link_lost(link)
+        self._wake.set()
         if link.leaving or causes.is_orderly(reason):
             logger.info("connection over server=%s: %s", server_id, reason)
             return
         cause = causes.of_lost_server(reason)
         logger.warning("%s connection lost server=%s: %s", cause.code, server_id, reason, extra=cause.fields)
 
-    # ------------------------------------------------------------------ leaving
+    # ------------------------------------------------------------------ leaving all of them
 
     def drain(self) -> None:
         """First SIGTERM: servers prefer others from now on; everything that comes is still served."""
@@ -246,5 +333,6 @@ class Agent(LinkKeeper):
                 idle_since = clock.time()
 
     def close(self) -> None:
+        self._certificates.stop()
         for link in [*self._links.values(), *self._leaving, *self._hellos]:
             link.lose("agent is leaving")

@@ -17,7 +17,8 @@ from umbilical.tunnel.signals import StopRequests
 
 logger = logging.getLogger(__name__)
 
-MakeCounter = Callable[[AgentMetrics], ServerCounter]
+MakeCounter = Callable[[AgentMetrics, Callable[[], None]], ServerCounter]
+"""The second argument is to be called whenever the counter has news."""
 
 
 async def run_agent(settings: AgentSettings, *, count: MakeCounter | None = None) -> int:
@@ -35,7 +36,7 @@ async def run_agent(settings: AgentSettings, *, count: MakeCounter | None = None
         admin = AgentAdminRoutes(listener.port, profiling=settings.enable_profiling)
         await open_http(stack, settings.admin_listen, admin, "admin")
         if count is not None:
-            agent.counter = count(agent.metrics)
+            agent.counter = count(agent.metrics, agent.leases_changed)
             counting = loop.create_task(agent.counter.run())
             stack.push_async_callback(end_task, counting)
         connecting = loop.create_task(agent.keep_connected())

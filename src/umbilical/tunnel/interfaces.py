@@ -1,5 +1,6 @@
 """What the tunnel asks of rooms that it does not import: small Protocols, fulfilled by shape, introduced by `cli`."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -15,6 +16,9 @@ class AgentAuthenticator(Protocol):
 class ServerCounter(Protocol):
     def server_count(self) -> int | None:
         """How many servers there are as far as is known now; None when nothing is known yet."""
+
+    def published_addresses(self) -> Sequence[tuple[str, int]]:
+        """Hosts and ports at which servers say that agents reach them, each its own."""
 
     async def run(self) -> None:
         """Keep counting until cancelled."""

@@ -21,20 +21,27 @@ USER_TIMEOUT_MILLISECONDS: Final = 20_000
 MAX_REPLY_BYTES: Final = 64 * 1024
 Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
 """One answer of getaddrinfo."""
+Address = tuple[socket.AddressFamily, tuple[Any, ...]]
+"""Where one connect goes: the family, and what the socket is given."""
 
 
 def display(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-async def connect(host: str, port: int) -> socket.socket:
-    """A connected, non-blocking socket to the server, perhaps through a proxy. Raises OSError with the failing hop."""
+async def connect(host: str, port: int, address: Address | None = None) -> socket.socket:
+    """A connected, non-blocking socket to the server, perhaps through a proxy. Raises OSError with the failing hop.
+
+    With an address there is nothing to look up and nothing else to try.
+    """
+    if address is not None:
+        return await _open([address])
     proxy = proxy_for(host, port)
     if proxy is None:
-        return await _open(host, port)
+        return await _open(await look_up(host, port))
     proxy_host, proxy_port, authorization = proxy
     try:
-        sock = await _open(proxy_host, proxy_port)
+        sock = await _open(await look_up(proxy_host, proxy_port))
     except OSError as error:
         raise OSError(f"HTTPS_PROXY {display(proxy_host, proxy_port)}: {error.strerror or error}") from error
     try:
@@ -71,6 +78,14 @@ def proxy_for(host: str, port: int) -> tuple[str, int, str] | None:
     return parts.hostname, port_given or (443 if parts.scheme == "https" else 80), authorization
 
 
+def is_proxied(host: str, port: int) -> bool:
+    """Whether a proxy looks the name up; one that cannot be read does so too, and fails with its reason at connect."""
+    try:
+        return proxy_for(host, port) is not None
+    except OSError:
+        return True
+
+
 def _is_local(host: str) -> bool:
     """Go never uses a proxy for this machine."""
     return host in ("localhost", "::1") or host.startswith("127.")
@@ -98,17 +113,34 @@ def _names(entry: str, host: str, port: int) -> bool:
     return host == entry or host.endswith(entry if entry.startswith(".") else f".{entry}")
 
 
-async def _open(host: str, port: int) -> socket.socket:
-    loop = asyncio.get_running_loop()
+def is_literal(host: str) -> bool:
+    """Whether the host is an address already: no answer of a resolver will ever change it."""
     try:
-        found = await _look_up(host, port)
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+async def look_up(host: str, port: int) -> list[Address]:
+    """Every address of a name, at least one. Raises OSError."""
+    try:
+        found = _ask(host, port) if is_literal(host) else await _ask_aside(host, port)
     except socket.gaierror as error:
         raise OSError(f"lookup {host}: {error.strerror or error}") from error
     except ValueError as error:  # a label that is empty or too long
         raise OSError(f"lookup {host}: {error}") from error
-    failure: OSError = OSError(f"lookup {host}: no address")
-    for family, kind, protocol, _, address in found:
-        sock = socket.socket(family, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, protocol)
+    if not found:
+        raise OSError(f"lookup {host}: no address")
+    return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+
+
+async def _open(addresses: Sequence[Address]) -> socket.socket:
+    """Connect to the first that lets us; the failure of the last is raised."""
+    loop = asyncio.get_running_loop()
+    failure = OSError("no address")
+    for family, address in addresses:
+        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
             await loop.sock_connect(sock, address)
         except OSError as error:
@@ -124,7 +156,11 @@ async def _open(host: str, port: int) -> socket.socket:
     raise failure
 
 
-async def _look_up(host: str, port: int) -> Sequence[Found]:
+def _ask(host: str, port: int) -> Sequence[Found]:
+    return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
+async def _ask_aside(host: str, port: int) -> Sequence[Found]:
     """getaddrinfo in a daemon thread: asyncio would wait for its own threads at exit, and a lookup may hang."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[Sequence[Found] | Exception] = loop.create_future()
@@ -136,7 +172,7 @@ async def _look_up(host: str, port: int) -> Sequence[Found]:
     def work() -> None:
         answer: Sequence[Found] | Exception
         try:
-            answer = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            answer = _ask(host, port)
         except Exception as error:
             answer = error
         try:

@@ -9,7 +9,8 @@ import time
 from typing import Final
 
 from umbilical.tunnel import outbound, validity
-from umbilical.tunnel.settings import AgentSettings
+from umbilical.tunnel.errors import StartupError
+from umbilical.tunnel.settings import AgentSettings, ServerAddress
 from umbilical.tunnel.tls import agent_context
 
 LOOK_SECONDS: Final = 5.0
@@ -17,7 +18,7 @@ _NO_CHECK_TIME: Final = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME of OpenSSL, for which `ssl` has no name."""
 
 
-async def explain(settings: AgentSettings, code: str) -> str:
+async def explain(settings: AgentSettings, server: ServerAddress, address: outbound.Address | None, code: str) -> str:
     """Words to put behind the reason of a failed connect; empty where there is nothing to add."""
     if code in ("UMB331", "UMB332"):
         return _own(settings)
@@ -25,8 +26,8 @@ async def explain(settings: AgentSettings, code: str) -> str:
         return ""
     try:
         async with asyncio.timeout(LOOK_SECONDS):
-            return _words(await _look(settings), code)
-    except (OSError, ValueError, TimeoutError):
+            return _words(await _look(settings, server, address), code)
+    except (OSError, ValueError, TimeoutError, StartupError):
         return ""  # it is an extra; the reason stands without it
 
 
@@ -56,13 +57,13 @@ def _now() -> str:
     return validity.shown(validity.moment_of(time.time()))
 
 
-async def _look(settings: AgentSettings) -> dict[str, object]:
+async def _look(settings: AgentSettings, server: ServerAddress, address: outbound.Address | None) -> dict[str, object]:
     context = agent_context(settings.tls, settings.alpn_protocols)
     context.check_hostname = False
     context.verify_flags |= _NO_CHECK_TIME
-    sock = await outbound.connect(settings.server_host, settings.server_port)
+    sock = await outbound.connect(server.host, server.port, address)
     try:
-        _, writer = await asyncio.open_connection(sock=sock, ssl=context, server_hostname=settings.server_host)
+        _, writer = await asyncio.open_connection(sock=sock, ssl=context, server_hostname=server.host)
         certificate = dict(writer.get_extra_info("peercert") or {})
         writer.transport.abort()
     finally:

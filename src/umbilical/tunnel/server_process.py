@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from typing import Any
 
 from umbilical.tunnel.admin import ServerAdminRoutes, ServerHealthRoutes
 from umbilical.tunnel.daemon import end_task, open_http, own_task
@@ -35,14 +36,22 @@ async def run_server(
         await open_http(stack, settings.admin_listen, admin, "admin")
         server.listen()
         publisher = publish(server.exchange.metrics) if publish is not None else None
-        task = own_task(publisher.run()) if publisher is not None else None
+        publishing = own_task(publisher.run()) if publisher is not None else None
         logger.info("server ready to serve server=%s mode=%s", settings.server_id, settings.mode.value)
         await stop.first.wait()
+        # Beside the leave, not before it: an API that hangs must not keep agents from hearing of it.
+        withdrawing = None if publisher is None else own_task(_withdraw(publisher, publishing))
         code = await _leave(server, stop)
-        if publisher is not None and task is not None:
-            await end_task(task)
-            await publisher.withdraw()
+        if withdrawing is not None:
+            await withdrawing
     return code
+
+
+async def _withdraw(publisher: LeasePublisher, publishing: "asyncio.Task[Any] | None") -> None:
+    """First of all: while our tunnels end in peace nobody new shall look for us."""
+    if publishing is not None:
+        await end_task(publishing)
+    await publisher.withdraw()
 
 
 async def _leave(server: Server, stop: StopRequests) -> int:

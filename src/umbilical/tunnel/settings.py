@@ -26,6 +26,14 @@ class ListenAddress(Record):
     """0 lets the kernel choose (tests)."""
 
 
+class ServerAddress(Record):
+    """Where agents reach a server, or what leads to several; its certificate must be for this host."""
+
+    host: str
+    """A name stands for all its addresses."""
+    port: int
+
+
 class TlsFiles(Record):
     certificate: Path | None = None
     key: Path | None = None
@@ -66,6 +74,10 @@ class Limits(Record):
     told to pause long before."""
     pause_above_bytes: int = 1 * MIB
     """A peer of our own is asked to pause a tunnel whose buffer grows past this."""
+    own_streams: bool = True
+    """Between our own ends every tunnel gets a stream of its own. Off: upstream's form, as with its programs."""
+    half_closed_idle_seconds: float = 120.0
+    """One side of a tunnel has ended and the other moves nothing for so long: then it is closed."""
     concurrent_dials: int = 1024
     """Dials an agent has under way at once; more wait in line and count against their own time limit."""
 
@@ -78,7 +90,7 @@ class ServerSettings(Record):
     mode: FrontendMode = FrontendMode.GRPC
     server_count: int = 1
     strategies: tuple[str, ...] = ("default",)
-    """Any of default, destHost, defaultRoute, tried in this order."""
+    """Any of default, destHost, defaultRoute, cidr, tried in this order."""
     tls_policy: TlsPolicy = TlsPolicy()
     agent_keepalive: Keepalive = Keepalive()
     frontend_keepalive: Keepalive = Keepalive()
@@ -94,8 +106,8 @@ class ServerSettings(Record):
 
 class AgentSettings(Record):
     agent_id: str
-    server_host: str
-    server_port: int
+    servers: tuple[ServerAddress, ...]
+    """All are connected to, besides those that leases publish."""
     tls: TlsFiles
     agent_identifiers: str = ""
     alpn_protocols: tuple[str, ...] = ()
