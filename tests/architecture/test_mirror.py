@@ -10,7 +10,7 @@ from tests.architecture.rooms import PACKAGE, TESTS, Module, modules
 # whose test file exists fails.
 EXCEPTIONS: Final[dict[str, str]] = {}
 # Folders of tests that mirror no room: they cross rooms.
-CROSSING: Final = frozenset({"architecture", "interop", "bench", "fuzz", "tools", "soak", "faults"})
+CROSSING: Final = frozenset({"architecture", "interop", "bench", "fuzz", "tools", "soak", "faults", "chaos"})
 
 
 def _mirror(relative: Path) -> Path:
