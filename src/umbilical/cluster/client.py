@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from umbilical.cluster.errors import ApiRefused, ApiUnreachable, ClusterError
-from umbilical.cluster.kubeconfig import is_loopback, load
+from umbilical.cluster.credentials import Credentials
+from umbilical.cluster.errors import ApiRefused, ApiUnreachable
 from umbilical.cluster.rate_limit import RateLimit
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ MESSAGE_CHARACTERS: Final = 1000
 class ApiClient:
     """Sends one request per call. Made by `make_client`; close it, or use it as a context."""
 
-    def __init__(self, http: "httpx2.AsyncClient", limit: RateLimit, request_seconds: float = REQUEST_SECONDS) -> None:
-        self._http = http
+    def __init__(self, credentials: Credentials, limit: RateLimit, request_seconds: float = REQUEST_SECONDS) -> None:
+        self._credentials = credentials
         self._limit = limit
         self._request_seconds = request_seconds
 
@@ -73,7 +73,8 @@ class ApiClient:
         with _mapped(title):
             async with asyncio.timeout(self._request_seconds):
                 await self._limit.acquire()
-                response = await self._http.request(method, path, params=query, json=body, headers=headers)
+                async with self._credentials.client() as http:
+                    response = await http.request(method, path, params=query, json=body, headers=headers)
         _check_status(title, response.status_code, response.content)
         return response.content
 
@@ -93,7 +94,7 @@ class ApiClient:
             yield events
 
     async def close(self) -> None:
-        await self._http.aclose()
+        await self._credentials.close()
 
     async def __aenter__(self) -> "ApiClient":
         return self
@@ -108,19 +109,20 @@ class ApiClient:
         import httpx2
 
         patience = httpx2.Timeout(self._request_seconds, read=WATCH_SILENCE_SECONDS)
-        request = self._http.build_request("GET", path, params=query, timeout=patience)
-        with _mapped(title):
-            async with asyncio.timeout(self._request_seconds):
-                await self._limit.acquire()
-                response = await self._http.send(request, stream=True)
-        try:
-            if response.status_code >= 400:
-                with _mapped(title):
-                    await response.aread()
-                _check_status(title, response.status_code, response.content)
-            yield response
-        finally:
-            await response.aclose()
+        async with self._credentials.client() as http:
+            request = http.build_request("GET", path, params=query, timeout=patience)
+            with _mapped(title):
+                async with asyncio.timeout(self._request_seconds):
+                    await self._limit.acquire()
+                    response = await http.send(request, stream=True)
+            try:
+                if response.status_code >= 400:
+                    with _mapped(title):
+                        await response.aread()
+                    _check_status(title, response.status_code, response.content)
+                yield response
+            finally:
+                await response.aclose()
 
 
 def make_client(
@@ -136,24 +138,7 @@ def make_client(
     Raises:
         ClusterError: no usable configuration or credentials.
     """
-    config = load(kubeconfig)
-    from httpx2 import Timeout
-    from lightkube.config.client_adapter import AsyncClient, ConnectionParams
-    from lightkube.core.exceptions import ConfigError
-
-    parameters = ConnectionParams(timeout=Timeout(request_seconds), trust_env=not is_loopback(config.cluster.server))
-    try:
-        http = AsyncClient(config, parameters)
-    except (OSError, ssl.SSLError, ConfigError, ValueError) as error:
-        raise ClusterError(
-            "UMB601",
-            f"the credentials in {kubeconfig or 'the service account'} cannot be used",
-            f"{type(error).__name__}: {error}",
-            "check that certificate, key and CA exist and belong together",
-        ) from error
-    http.headers["User-Agent"] = user_agent
-    http.headers["Accept"] = "application/json"
-    return ApiClient(http, RateLimit(qps, burst), request_seconds)
+    return ApiClient(Credentials(kubeconfig, user_agent, request_seconds), RateLimit(qps, burst), request_seconds)
 
 
 @contextmanager
@@ -166,7 +151,7 @@ def _mapped(title: str) -> Iterator[None]:
         yield
     except TimeoutError as error:
         raise ApiUnreachable(title, "no answer in time") from error
-    except (HTTPError, ConfigError) as error:
+    except (HTTPError, ConfigError, OSError) as error:  # the last: a token's file that cannot be read
         raise ApiUnreachable(title, _root_cause(error)) from error
 
 

@@ -1,0 +1,144 @@
+"""The HTTP client behind an `ApiClient`, made anew when a file behind it changes: kubeconfig, CA, certificate, token.
+
+The kubelet replaces a pod's token every hour, and certificates of kubeconfigs are rotated. Whoever began on the old
+client ends on it; a file that cannot be used leaves the old one in use.
+"""
+
+import logging
+import os
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from umbilical.cluster.errors import ClusterError
+from umbilical.cluster.kubeconfig import is_loopback, load
+
+if TYPE_CHECKING:
+    import httpx2
+    from lightkube.config.kubeconfig import SingleConfig
+
+log: Final = logging.getLogger(__name__)
+
+Stamp = tuple[int, int, int, int, int]
+
+
+class Opened:
+    """One HTTP client, the files as they were when it was made, and how many requests it has under way."""
+
+    def __init__(self, http: "httpx2.AsyncClient", stamps: dict[Path, Stamp | None]) -> None:
+        self.http: Final = http
+        self.stamps: Final = stamps
+        self.users = 0
+
+    def is_current(self) -> bool:
+        return all(_stamp(path) == stamp for path, stamp in self.stamps.items())
+
+
+class Credentials:
+    """By itself lightkube reads certificates once, and a token again only after a request was refused with it."""
+
+    def __init__(self, kubeconfig: Path | None, user_agent: str, request_seconds: float) -> None:
+        """Without a file the pod's service account is used. Raises ClusterError."""
+        self._kubeconfig: Final = kubeconfig
+        self._user_agent: Final = user_agent
+        self._request_seconds: Final = request_seconds
+        self._told = ""
+        self._opened = self._open()
+
+    @asynccontextmanager
+    async def client(self) -> "AsyncIterator[httpx2.AsyncClient]":
+        """Lend the client of the files as they are now; requests are rare and a look is cheap."""
+        await self._renew()
+        opened = self._opened
+        opened.users += 1
+        try:
+            yield opened.http
+        finally:
+            opened.users -= 1
+            if opened is not self._opened and not opened.users:
+                await opened.http.aclose()
+
+    async def close(self) -> None:
+        await self._opened.http.aclose()
+
+    async def _renew(self) -> None:
+        before = self._opened
+        if before.is_current():
+            return
+        try:
+            self._opened = self._open()
+        except ClusterError as fault:
+            if fault.brief != self._told:
+                self._told = fault.brief
+                log.warning("%s; the credentials from before stay in use", fault.brief)
+            return
+        self._told = ""
+        log.info("credentials for the Kubernetes API were read again")
+        if not before.users:
+            await before.http.aclose()
+
+    def _open(self) -> Opened:
+        # Stamps are taken before each read: what changes in between is seen at the next request.
+        origin = self._kubeconfig
+        stamps = {} if origin is None else {origin: _stamp(origin)}
+        config = load(origin)
+        for path in _files(config):
+            stamps[path] = _stamp(path)
+        return Opened(self._connect(config), stamps)
+
+    def _connect(self, config: "SingleConfig") -> "httpx2.AsyncClient":
+        from httpx2 import Timeout
+        from lightkube.config.client_adapter import AsyncClient, ConnectionParams
+        from lightkube.core.exceptions import ConfigError
+
+        timeout = Timeout(self._request_seconds)
+        parameters = ConnectionParams(timeout=timeout, trust_env=not is_loopback(config.cluster.server))
+        try:
+            _check_token(config)
+            http = AsyncClient(config, parameters)
+        except (OSError, ssl.SSLError, ConfigError, ValueError) as error:
+            raise ClusterError(
+                "UMB601",
+                f"the credentials in {self._kubeconfig or 'the service account'} cannot be used",
+                f"{type(error).__name__}: {error}",
+                "check that token or certificate, key and CA exist and belong together",
+            ) from error
+        http.headers["User-Agent"] = self._user_agent
+        http.headers["Accept"] = "application/json"
+        return http
+
+
+def _files(config: "SingleConfig") -> list[Path]:
+    """Which files the configuration names, where lightkube looks for them."""
+    user = config.user
+    named = [config.cluster.certificate_auth]
+    if user is not None:
+        named += [user.client_cert, user.client_key]
+    found = [Path(config.abs_file(name)) for name in named if name]
+    if user is not None and user.token_file:
+        found.append(Path(user.token_file))
+    return found
+
+
+def _check_token(config: "SingleConfig") -> None:
+    """lightkube would find out with the first request. Raises OSError or ValueError, without a word of the token."""
+    path = config.user.token_file if config.user is not None else None
+    if not path:
+        return
+    try:
+        token = Path(path).read_text().strip()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not text") from None
+    if not token:
+        raise ValueError(f"{path} is empty")
+
+
+def _stamp(path: Path) -> Stamp | None:
+    """What changes when a file does, seen through links: mounted Secrets and tokens are replaced by turning one."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -1,0 +1,200 @@
+"""Tokens and kubeconfigs that change under a client: what the next request carries, and what the log says."""
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.live_certificates import MountedSecret, replace
+from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async, watch_answer
+from tests.support.tunnel_pki import FolderAuthority
+
+from umbilical.cluster.client import ApiClient, make_client
+from umbilical.cluster.errors import ApiUnreachable, ClusterError
+
+FINE = json_answer({"ok": True})
+
+
+def write_kubeconfig(path: Path, server: str, **user: str) -> Path:
+    content: dict[str, Any] = {
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    replace(path, json.dumps(content).encode())
+    return path
+
+
+def tokens(api: ScriptedApi) -> list[str]:
+    return [request.headers["authorization"].removeprefix("Bearer ") for request in api.requests]
+
+
+def always(_request: Request) -> Answer:
+    return FINE
+
+
+async def ask(client: ApiClient) -> None:
+    assert await client.request("GET", "/thing") == {"ok": True}
+
+
+def test_a_new_token_is_sent_with_the_next_request(tmp_path: Path) -> None:
+    async def scenario() -> list[str]:
+        token = tmp_path / "token"
+        token.write_text("first\n")
+        async with ScriptedApi(always) as api:
+            config = write_kubeconfig(tmp_path / "config", api.url, tokenFile=str(token))
+            async with make_client(config) as client:
+                await ask(client)
+                replace(token, b"second\n")
+                await ask(client)
+                await ask(client)
+                return tokens(api)
+
+    assert run_async(scenario()) == ["first", "second", "second"], "none was refused in between"
+
+
+def test_a_token_that_the_kubelet_mounts_changes_by_a_link(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).write_text(name)
+    mounted = MountedSecret(tmp_path / "serviceaccount")
+    mounted.publish(token=tmp_path / "first")
+
+    async def scenario() -> list[str]:
+        async with ScriptedApi(always) as api:
+            config = write_kubeconfig(tmp_path / "config", api.url, tokenFile=str(mounted.folder / "token"))
+            async with make_client(config) as client:
+                await ask(client)
+                mounted.publish(token=tmp_path / "second")
+                await ask(client)
+                return tokens(api)
+
+    assert run_async(scenario()) == ["first", "second"]
+
+
+def test_a_kubeconfig_that_is_replaced_counts_from_the_next_request(tmp_path: Path) -> None:
+    async def scenario() -> tuple[list[str], list[str]]:
+        async with ScriptedApi(always) as old, ScriptedApi(always) as new:
+            config = write_kubeconfig(tmp_path / "config", old.url, token="first")
+            async with make_client(config) as client:
+                await ask(client)
+                write_kubeconfig(config, new.url, token="second")
+                await ask(client)
+                return tokens(old), tokens(new)
+
+    assert run_async(scenario()) == (["first"], ["second"])
+
+
+@pytest.mark.parametrize("harm", ["gone", "empty", "binary"])
+def test_a_token_that_cannot_be_used_leaves_the_one_from_before(
+    tmp_path: Path, harm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "umbilical.cluster.credentials")
+
+    async def scenario() -> list[str]:
+        token = tmp_path / "token"
+        token.write_text("first")
+        async with ScriptedApi(always) as api:
+            config = write_kubeconfig(tmp_path / "config", api.url, tokenFile=str(token))
+            async with make_client(config) as client:
+                await ask(client)
+                if harm == "gone":
+                    token.unlink()
+                else:
+                    replace(token, {"empty": b"\n", "binary": b"\xff\xfe"}[harm])
+                await ask(client)
+                await ask(client)
+                replace(token, b"second")
+                await ask(client)
+                return tokens(api)
+
+    assert run_async(scenario()) == ["first", "first", "first", "second"]
+    warning, success = caplog.records
+    assert warning.levelno == logging.WARNING
+    assert warning.getMessage().startswith(f"UMB601 the credentials in {tmp_path / 'config'} cannot be used: ")
+    assert str(tmp_path / "token") in warning.getMessage()
+    assert success.levelno == logging.INFO
+    assert "first" not in caplog.text
+    assert "second" not in caplog.text
+
+
+def test_a_broken_kubeconfig_leaves_the_one_from_before(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> list[str]:
+        async with ScriptedApi(always) as api:
+            config = write_kubeconfig(tmp_path / "config", api.url, token="first")
+            async with make_client(config) as client:
+                replace(config, b"{ half")
+                await ask(client)
+                await ask(client)
+                return tokens(api)
+
+    assert run_async(scenario()) == ["first", "first"]
+    (warning,) = caplog.records
+    assert warning.getMessage().endswith("the credentials from before stay in use")
+
+
+def test_certificate_and_key_that_do_not_fit_wait_for_each_other(tmp_path: Path) -> None:
+    authority = FolderAuthority(tmp_path)
+    first, second = authority.client("first"), authority.client("second")
+
+    async def scenario() -> int:
+        async with ScriptedApi(always) as api:
+            certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+            replace(certificate, first.certificate.read_bytes())
+            replace(key, first.key.read_bytes())
+            names = {"client-certificate": certificate.name, "client-key": key.name}
+            config = write_kubeconfig(tmp_path / "config", api.url, **names)
+            async with make_client(config) as client:
+                replace(certificate, second.certificate.read_bytes())
+                await ask(client)
+                replace(key, second.key.read_bytes())
+                await ask(client)
+                return len(api.requests)
+
+    assert run_async(scenario()) == 2
+
+
+def test_a_watch_goes_on_with_what_it_began_with(tmp_path: Path) -> None:
+    event = {"type": "ADDED", "object": {"kind": "Lease"}}
+
+    def answer(request: Request) -> Answer:
+        return watch_answer(event, stays_open=True) if request.path == "/watched" else FINE
+
+    async def scenario() -> list[str]:
+        token = tmp_path / "token"
+        token.write_text("first")
+        async with ScriptedApi(answer) as api:
+            config = write_kubeconfig(tmp_path / "config", api.url, tokenFile=str(token))
+            async with make_client(config) as client, client.watch("/watched", {}) as events:
+                assert await anext(events) == event
+                replace(token, b"second")
+                await ask(client)
+                with pytest.raises(TimeoutError):  # nothing comes, and no end either
+                    await asyncio.wait_for(anext(events), 0.2)
+                await ask(client)
+                return tokens(api)
+
+    assert run_async(scenario()) == ["first", "second", "second"]
+
+
+def test_nothing_to_begin_with_is_an_error_at_once(tmp_path: Path) -> None:
+    config = write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1", tokenFile=str(tmp_path / "gone"))
+    with pytest.raises(ClusterError) as caught:
+        make_client(config)
+    assert caught.value.code == "UMB601"
+
+
+def test_a_token_that_goes_between_look_and_request_is_no_crash(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        token = tmp_path / "token"
+        token.write_text("first")
+        config = write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1", tokenFile=str(token))
+        async with make_client(config) as client:
+            token.unlink()
+            token.mkdir()  # reading it fails in another way than a file that is not there
+            await client.request("GET", "/thing")
+
+    with pytest.raises(ApiUnreachable):
+        run_async(scenario())
