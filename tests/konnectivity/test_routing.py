@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from umbilical.konnectivity.commands import Tunnel
 from umbilical.konnectivity.metadata import AgentIdentifiers
-from umbilical.konnectivity.routing import AgentLink, Roster, Switchyard, host_of, parse_strategies
+from umbilical.konnectivity.routing import AgentLink, Switchyard, host_of, parse_strategies
 
 
 class Links:
@@ -22,6 +23,28 @@ links = Links()
 
 def yard(*strategies: str) -> Switchyard:
     return Switchyard(strategies)
+
+
+def drain(*draining: AgentLink) -> None:
+    for link in draining:
+        link.draining = True
+        link.weigh()
+
+
+def sicken(link: AgentLink) -> None:
+    link.sick = True
+    link.weigh()
+
+
+def burden(link: AgentLink, tunnels: int) -> None:
+    """So many connections, and nothing pending."""
+    link.connections = {number: Tunnel(object(), number, "x:1", 0.0) for number in range(tunnels)}
+    link.weigh()
+
+
+def chosen(among: Switchyard, address: str = "x:1") -> set[AgentLink | None]:
+    """Everybody whom some draw picks."""
+    return {among.choose(address, draw) for draw in range(24)}
 
 
 def test_an_empty_yard_has_no_agent() -> None:
@@ -45,25 +68,29 @@ def test_dest_host_matches_the_stripped_host_exactly() -> None:
     assert hosts.choose(":443", 0) is None
 
 
-def test_cidr_is_used_by_no_strategy() -> None:
-    hosts = yard("destHost")
-    hosts.add(links.make("a", cidr=("10.0.0.0/8",)))
-    assert not hosts.has_any()
+def test_cidr_is_used_by_none_of_upstreams_strategies() -> None:
+    upstream = yard("destHost", "defaultRoute")
+    upstream.add(links.make("a", cidr=("10.0.0.0/8",)))
+    assert not upstream.has_any()
 
 
-def test_dest_host_takes_the_oldest_that_does_not_drain() -> None:
+def test_dest_host_is_balanced_across_agents_that_share_a_host_o4() -> None:
     first, second, third = (links.make(name, host=("h",)) for name in "abc")
     hosts = yard("destHost")
     for link in (first, second, third):
         hosts.add(link)
-    assert hosts.choose("h:1", 5) is first
-    first.draining = True
-    assert hosts.choose("h:1", 5) is second
+    assert chosen(hosts, "h:1") == {first, second, third}
+    burden(first, 1)
+    assert chosen(hosts, "h:1") == {second, third}
+    drain(second)
+    assert chosen(hosts, "h:1") == {third}
+    drain(first, third)
+    assert chosen(hosts, "h:1") == {second, third}  # all drain: the least loaded of them
 
 
 def test_dest_host_with_all_draining_does_not_fall_through() -> None:
     draining, idle = links.make("a", host=("h",)), links.make("b")
-    draining.draining = True
+    drain(draining)
     both = yard("destHost", "default")
     both.add(idle)
     both.add(draining)
@@ -89,7 +116,7 @@ def test_a_default_route_agent_alone_makes_a_dest_host_server_ready() -> None:
     assert both.ready_backends() == {"destHost": 0, "defaultRoute": 1}
 
 
-def test_the_draw_picks_the_start_of_the_ring() -> None:
+def test_the_draw_decides_among_equals() -> None:
     agents = [links.make(name) for name in "abc"]
     ring = yard("default")
     for agent in agents:
@@ -97,15 +124,58 @@ def test_the_draw_picks_the_start_of_the_ring() -> None:
     assert [ring.choose("x:1", draw) for draw in range(4)] == [*agents, agents[0]]
 
 
-def test_the_ring_skips_draining_agents_and_falls_back_to_the_first_one_seen() -> None:
+def test_the_least_loaded_agent_is_chosen_by_dials_and_tunnels_alike() -> None:
+    busy, idle, waiting = links.make("a"), links.make("b"), links.make("c")
+    ring = yard("default")
+    for link in (busy, idle, waiting):
+        ring.add(link)
+    burden(busy, 2)
+    waiting.pending[7] = Tunnel(object(), 7, "x:1", 0.0)
+    waiting.weigh()
+    assert chosen(ring) == {idle}
+    burden(idle, 1)
+    assert chosen(ring) == {idle, waiting}
+    burden(busy, 0)
+    assert chosen(ring) == {busy}
+
+
+def test_an_agent_that_comes_with_tunnels_is_weighed_at_once() -> None:
+    """As after a removal that was taken back."""
+    loaded, idle = links.make("a"), links.make("b")
+    burden(loaded, 3)
+    ring = yard("default")
+    ring.add(loaded)
+    ring.add(idle)
+    assert chosen(ring) == {idle}
+
+
+def test_draining_agents_are_passed_over_however_idle_and_serve_when_all_drain() -> None:
     agents = [links.make(name) for name in "abc"]
     ring = yard("default")
     for agent in agents:
         ring.add(agent)
-    agents[1].draining = True
-    assert ring.choose("x:1", 1) is agents[2]
-    agents[0].draining = agents[2].draining = True
-    assert ring.choose("x:1", 1) is agents[1]
+    drain(agents[1])
+    burden(agents[0], 100)
+    burden(agents[2], 100)
+    assert chosen(ring) == {agents[0], agents[2]}
+    drain(agents[0], agents[2])
+    assert chosen(ring) == {agents[1]}
+
+
+def test_a_sick_agent_is_the_very_last_choice() -> None:
+    sick, draining, well = links.make("a"), links.make("b"), links.make("c")
+    ring = yard("default")
+    for link in (sick, draining, well):
+        ring.add(link)
+    sicken(sick)
+    drain(draining)
+    burden(well, 50)
+    burden(draining, 50)
+    assert chosen(ring) == {well}
+    ring.remove(well)
+    assert chosen(ring) == {draining}
+    ring.remove(draining)
+    assert chosen(ring) == {sick}
 
 
 def test_only_the_oldest_stream_of_an_agent_counts() -> None:
@@ -114,9 +184,114 @@ def test_only_the_oldest_stream_of_an_agent_counts() -> None:
     for link in (older, newer, other):
         ring.add(link)
     assert ring.ready_backends() == {"default": 2}
-    assert {ring.choose("x:1", draw) for draw in range(4)} == {older, other}
-    older.draining = True
-    assert {ring.choose("x:1", draw) for draw in range(4)} == {other}
+    assert chosen(ring) == {older, other}
+    burden(older, 5)
+    assert chosen(ring) == {other}
+    burden(other, 6)
+    assert chosen(ring) == {older}
+
+
+def test_a_newer_stream_of_an_agent_takes_over_from_one_that_drains() -> None:
+    """An agent restarted under its old ID: the one that leaves must not be kept alive by new dials."""
+    leaving, successor = links.make("a", host=("h",)), links.make("a", host=("h",))
+    both = yard("destHost", "default")
+    both.add(leaving)
+    drain(leaving)
+    assert chosen(both) == {leaving}
+    both.add(successor)
+    assert chosen(both) == {successor}
+    assert chosen(both, "h:1") == {successor}
+    sicken(successor)
+    assert chosen(both) == {leaving}
+
+
+# ---------------------------------------------------------------------- the nearest
+
+
+@pytest.mark.parametrize("strategy", ["default", "defaultRoute"])
+def test_the_agent_on_the_destination_itself_is_preferred_however_loaded(strategy: str) -> None:
+    near = links.make("a", default_route=True, host=("node1",), ipv4=("10.0.0.1",), ipv6=("fd00::1",))
+    far = links.make("b", default_route=True)
+    ring = yard(strategy)
+    ring.add(near)
+    ring.add(far)
+    burden(near, 9)
+    for address in ("node1:10250", "10.0.0.1:10250", "[fd00::1]:10250"):
+        assert chosen(ring, address) == {near}
+    assert chosen(ring, "10.0.0.2:10250") == {far}
+
+
+def test_the_nearest_agent_is_not_preferred_while_it_drains_or_is_sick() -> None:
+    near, far = links.make("a", host=("node1",)), links.make("b")
+    ring = yard("default")
+    ring.add(near)
+    ring.add(far)
+    burden(far, 3)
+    drain(near)
+    assert chosen(ring, "node1:1") == {far}
+    near.draining = False
+    sicken(near)
+    assert chosen(ring, "node1:1") == {far}
+    near.sick = False
+    near.weigh()
+    assert chosen(ring, "node1:1") == {near}
+
+
+def test_nearness_opens_no_strategy_to_an_agent_that_is_not_in_it() -> None:
+    near, route = links.make("a", host=("node1",)), links.make("b", default_route=True)
+    ring = yard("defaultRoute")
+    ring.add(near)
+    ring.add(route)
+    assert chosen(ring, "node1:1") == {route}
+
+
+# ---------------------------------------------------------------------- cidr
+
+
+def test_of_several_networks_the_longest_prefix_wins() -> None:
+    wide, narrow, six = (
+        links.make("wide", cidr=("10.0.0.0/8", "0.0.0.0/0")),
+        links.make("narrow", cidr=("10.1.0.0/16",)),
+        links.make("six", cidr=("fd00::/8",)),
+    )
+    networks = yard("cidr")
+    for link in (wide, narrow, six):
+        networks.add(link)
+    assert chosen(networks, "10.1.2.3:443") == {narrow}
+    assert chosen(networks, "10.2.2.3:443") == {wide}
+    assert chosen(networks, "[::ffff:10.1.2.3]:443") == {narrow}
+    assert chosen(networks, "[fd12::1]:443") == {six}
+    assert chosen(networks, "[2001:db8::1]:443") == {None}
+    assert chosen(networks, "web.example.com:443") == {None}
+    assert networks.ready_backends() == {"cidr": 4}
+    networks.remove(narrow)
+    assert chosen(networks, "10.1.2.3:443") == {wide}
+    networks.remove(wide)
+    networks.remove(six)
+    assert not networks.has_any()
+
+
+def test_agents_of_one_network_are_balanced_and_an_unmatched_dial_falls_through() -> None:
+    one, two, other = links.make("1", cidr=("10.0.0.0/8",)), links.make("2", cidr=("10.9.9.9/8",)), links.make("3")
+    both = yard("cidr", "default")
+    for link in (one, two, other):
+        both.add(link)
+    assert chosen(both, "10.1.1.1:1") == {one, two}
+    burden(one, 1)
+    assert chosen(both, "10.1.1.1:1") == {two}
+    assert chosen(both, "web:1") == {two, other}
+
+
+def test_text_that_is_no_network_is_left_out_and_named_where_it_matters() -> None:
+    link = links.make("a", cidr=("10.0.0.0", "10.0.0.0/8", "everything"))
+    networks = yard("default", "cidr")
+    networks.add(link)
+    assert networks.ready_backends() == {"default": 1, "cidr": 1}
+    assert networks.unusable_networks(link) == ["10.0.0.0", "everything"]
+    assert yard("default").unusable_networks(link) == []
+
+
+# ---------------------------------------------------------------------- coming and going
 
 
 def test_removal_is_by_identity_and_twice_is_harmless() -> None:
@@ -141,25 +316,56 @@ def test_an_agent_that_names_a_host_twice_is_listed_once() -> None:
     assert not hosts.has_any()
 
 
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(0, 3))), st.integers(min_value=0))
-def test_the_ring_never_loses_or_keeps_an_agent(moves: list[tuple[bool, int, int]], draw: int) -> None:
-    roster = Roster("default")
-    pool = {(agent, copy): links.make(str(agent)) for agent in range(6) for copy in range(4)}
-    present: dict[tuple[int, int], AgentLink] = {}
-    for adding, agent, copy in moves:
-        link = pool[agent, copy]
-        if adding:
-            roster.add(link.agent_id, link)
-            present.setdefault((agent, copy), link)
-        else:
-            roster.remove(link.agent_id, link)
-            present.pop((agent, copy), None)
-    assert sorted(roster.keys) == sorted({link.agent_id for link in present.values()})
-    oldest = {
-        agent_id: next(link for link in present.values() if link.agent_id == agent_id) for agent_id in roster.keys
-    }
-    reached = {roster.from_ring(draw + step) for step in range(len(roster.keys))}
-    assert reached == set(oldest.values())
+MOVES = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "remove", "load", "drain", "sicken", "heal"]), st.integers(0, 11), st.integers(0, 4)
+    )
+)
+
+
+@given(MOVES, st.integers(min_value=0))
+def test_whatever_happens_the_chosen_link_has_the_least_load_of_the_best(
+    moves: list[tuple[str, int, int]], draw: int
+) -> None:
+    """Against a plain search through everybody."""
+    pool = [links.make(str(number // 2), host=(f"h{number % 3}",), cidr=("10.0.0.0/8",)) for number in range(12)]
+    present: list[AgentLink] = []
+    everybody, hosts, networks = yard("default"), yard("destHost"), yard("cidr")
+    for what, number, tunnels in moves:
+        link = pool[number]
+        if what == "add" and link not in present:
+            present.append(link)
+        elif what == "remove" and link in present:
+            present.remove(link)
+        elif what == "load":
+            burden(link, tunnels)
+        elif what == "drain":
+            drain(link)
+        elif what in ("sicken", "heal"):
+            link.sick = what == "sicken"
+            link.weigh()
+        for each in (everybody, hosts, networks):
+            if what == "add":
+                each.add(link)
+            elif what == "remove":
+                each.remove(link)
+    assert everybody.choose("x:1", draw) in best_of(present)
+    assert networks.choose("10.1.1.1:1", draw) in best_of(present)
+    for name in ("h0", "h1", "h2"):
+        assert hosts.choose(f"{name}:1", draw) in best_of([link for link in present if name in link.identifiers.host])
+    assert everybody.ready_backends() == {"default": len({link.agent_id for link in present})}
+    assert hosts.ready_backends() == {"destHost": len({link.identifiers.host for link in present})}
+
+
+def best_of(present: list[AgentLink]) -> list[AgentLink | None]:
+    """Every right answer."""
+    oldest: dict[str, AgentLink] = {}
+    for link in present:
+        before = oldest.get(link.agent_id)
+        if before is None or (link.sick, link.draining) < (before.sick, before.draining):
+            oldest[link.agent_id] = link
+    ranks = {(link.sick, link.draining, link.load()) for link in oldest.values()}
+    return [link for link in oldest.values() if (link.sick, link.draining, link.load()) == min(ranks)] or [None]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +387,8 @@ def test_host_of_strips_the_port(address: str, host: str) -> None:
 
 
 def test_strategies_keep_their_order_and_empty_items_are_skipped() -> None:
-    assert parse_strategies("destHost,,defaultRoute,default,") == ("destHost", "defaultRoute", "default")
+    text = "destHost,,cidr,defaultRoute,default,"
+    assert parse_strategies(text) == ("destHost", "cidr", "defaultRoute", "default")
 
 
 @pytest.mark.parametrize(

@@ -2,46 +2,10 @@
 
 import pytest
 from tests.playbook import said
+from tests.support.switchboard_scene import Scene
 
 from umbilical.konnectivity.commands import CLOSING, ENDED, ESTABLISHED, Tunnel
-from umbilical.konnectivity.metadata import AgentIdentifiers
-from umbilical.konnectivity.routing import AgentLink, Switchyard
-from umbilical.konnectivity.switchboard import CLOSE_ANSWER_SECONDS, LONGEST_ADDRESS, REMEMBERED_ORPHANS, Switchboard
-from umbilical.wire.packets import DialResponse
-
-
-class Scene:
-    """A switchboard, and short words for what happens on it."""
-
-    def __init__(self) -> None:
-        self.board = Switchboard(Switchyard(("default",)))
-        self._keys = 0
-
-    def agent(self, agent_id: str = "a1") -> AgentLink:
-        self._keys += 1
-        link = AgentLink(self._keys, agent_id, AgentIdentifiers())
-        self.board.agent_connected(link)
-        return link
-
-    def dial(self, dial_id: int, address: str = "web:443", at: float = 0.0) -> Tunnel:
-        """A dial that some agent takes."""
-        tunnel = Tunnel(object(), dial_id, address, at)
-        told = said(self.board.dialled(tunnel, "tcp", 0))
-        assert [line.split(" <- ")[1] for line in told] == [f"DIAL_REQ tcp {address} dial={dial_id}"]
-        return tunnel
-
-    def answer(self, link: AgentLink, dial_id: int, connection_id: int = 0, error: str = "") -> list[str]:
-        return said(self.board.agent_answered(link, DialResponse(error, connection_id, dial_id), 1.0))
-
-    def tunnel(self, link: AgentLink, dial_id: int, connection_id: int) -> Tunnel:
-        tunnel = self.dial(dial_id)
-        assert self.answer(link, dial_id, connection_id) == [f"open dial {dial_id} as connection {connection_id}"]
-        return tunnel
-
-    def counts(self) -> tuple[int, int, int]:
-        """Pending, established, closing."""
-        board = self.board
-        return board.pending_count(), board.established_count(), board.closing_count()
+from umbilical.konnectivity.switchboard import CLOSE_ANSWER_SECONDS, LONGEST_ADDRESS, REMEMBERED_ORPHANS
 
 
 @pytest.fixture
@@ -126,14 +90,14 @@ def test_an_agent_that_closes_a_dial_ends_it(scene: Scene) -> None:
 def test_a_client_that_leaves_during_its_dial_cancels_it_at_the_agent_c6(scene: Scene) -> None:
     scene.agent()
     tunnel = scene.dial(7)
-    assert said(scene.board.client_closed(tunnel)) == ["count frontend_close", "a1 <- DIAL_CLS dial=7"]
+    assert scene.close(tunnel) == ["count frontend_close", "a1 <- DIAL_CLS dial=7"]
     assert tunnel.state == ENDED
     assert scene.counts() == (0, 0, 0)
 
 
 def test_a_dial_response_after_cancel_closes_the_orphan_connection_c6(scene: Scene) -> None:
     link = scene.agent()
-    scene.board.client_closed(scene.dial(7))
+    scene.close(scene.dial(7))
     assert scene.answer(link, 7, connection_id=3) == ["count unrecognized_response", "a1 <- CLOSE_REQ connection=3"]
     assert scene.counts() == (0, 0, 0)
 
@@ -142,8 +106,8 @@ def test_a_client_that_leaves_twice_is_heard_once(scene: Scene) -> None:
     link = scene.agent()
     dial, tunnel = scene.dial(7), scene.tunnel(link, 8, 1)
     for gone in (dial, tunnel):
-        assert said(scene.board.client_closed(gone)) != []
-        assert said(scene.board.client_closed(gone)) == []
+        assert scene.close(gone) != []
+        assert scene.close(gone) == []
 
 
 # ---------------------------------------------------------------------- tunnels end
@@ -152,7 +116,7 @@ def test_a_client_that_leaves_twice_is_heard_once(scene: Scene) -> None:
 def test_a_client_that_closes_waits_for_the_agents_answer(scene: Scene) -> None:
     link = scene.agent()
     tunnel = scene.tunnel(link, 7, 3)
-    assert said(scene.board.client_closed(tunnel)) == ["a1 <- CLOSE_REQ connection=3"]
+    assert scene.close(tunnel) == ["a1 <- CLOSE_REQ connection=3"]
     assert tunnel.state == CLOSING
     assert scene.counts() == (0, 1, 1)
     assert said(scene.board.agent_closed(link, 3, "")) == ["close connection 3, error '': client closed"]
@@ -178,10 +142,10 @@ def test_a_close_answer_for_no_connection_means_nothing(scene: Scene) -> None:
 def test_both_sides_close_at_once_and_the_tunnel_ends_once(scene: Scene) -> None:
     link = scene.agent()
     tunnel = scene.tunnel(link, 7, 3)
-    scene.board.client_closed(tunnel)
+    scene.close(tunnel)
     assert len(scene.board.agent_closed(link, 3, "")) == 1
     assert said(scene.board.agent_closed(link, 3, "Unknown connectID")) == []
-    assert said(scene.board.client_closed(tunnel)) == []
+    assert scene.close(tunnel) == []
     assert scene.counts() == (0, 0, 0)
 
 
@@ -213,7 +177,7 @@ def test_two_streams_of_one_agent_id_do_not_cross_c4(scene: Scene) -> None:
     second = scene.tunnel(new, 2, 1)
     assert old.connections == {1: first}
     assert new.connections == {1: second}
-    assert said(scene.board.agent_gone(old, "lost")) == ["close connection 1, error '': lost"]
+    assert scene.gone(old, "lost") == ["close connection 1, error '': lost"]
     assert first.state == ENDED
     assert second.state == ESTABLISHED
     assert scene.counts() == (0, 1, 0)
@@ -229,9 +193,9 @@ def test_an_answer_on_another_stream_of_the_same_agent_does_not_open_a_dial_c4(s
 def test_everything_of_a_lost_agent_ends_at_once_c7(scene: Scene) -> None:
     link = scene.agent()
     open_one, closing = scene.tunnel(link, 1, 1), scene.tunnel(link, 2, 2)
-    scene.board.client_closed(closing)
+    scene.close(closing)
     scene.dial(3)
-    assert said(scene.board.agent_gone(link, "agent lost: reset")) == [
+    assert scene.gone(link, "agent lost: reset") == [
         "count backend_close",
         "refuse dial 3: agent disconnected before the dial was answered",
         "close connection 1, error '': agent lost: reset",
@@ -244,7 +208,7 @@ def test_everything_of_a_lost_agent_ends_at_once_c7(scene: Scene) -> None:
 
 
 def test_a_lost_agent_gets_no_more_dials(scene: Scene) -> None:
-    scene.board.agent_gone(scene.agent("a1"), "lost")
+    scene.gone(scene.agent("a1"), "lost")
     tunnel = Tunnel(object(), 7, "web:443", 0.0)
     assert said(scene.board.dialled(tunnel, "tcp", 0))[1] == "refuse dial 7: No agent available"
 
@@ -269,8 +233,8 @@ def test_a_dial_that_waited_too_long_is_refused_and_cancelled(scene: Scene) -> N
     scene.agent()
     scene.dial(1, at=10.0)
     scene.dial(2, at=11.0)
-    assert said(scene.board.time_passed(14.9, 5.0, set())) == []
-    assert said(scene.board.time_passed(15.0, 5.0, set())) == [
+    assert scene.passes(14.9, 5.0) == []
+    assert scene.passes(15.0, 5.0) == [
         "count backend_dial_timeout",
         "refuse dial 1: timed out waiting for backend dial",
         "a1 <- DIAL_CLS dial=1",
@@ -281,20 +245,20 @@ def test_a_dial_that_waited_too_long_is_refused_and_cancelled(scene: Scene) -> N
 def test_a_success_after_the_timeout_closes_the_connection(scene: Scene) -> None:
     link = scene.agent()
     scene.dial(1, at=0.0)
-    scene.board.time_passed(5.0, 5.0, set())
+    scene.passes(5.0, 5.0)
     assert scene.answer(link, 1, connection_id=1)[1] == "a1 <- CLOSE_REQ connection=1"
 
 
 def test_without_a_dial_timeout_a_dial_may_wait_for_ever(scene: Scene) -> None:
     scene.agent()
     scene.dial(1, at=0.0)
-    assert said(scene.board.time_passed(1e6, 0.0, set())) == []
+    assert scene.passes(1e6, 0.0) == []
 
 
 def test_an_agent_whose_stream_takes_nothing_for_a_whole_dial_is_retired(scene: Scene) -> None:
     link = scene.agent()
     scene.dial(1, at=0.0)
-    assert said(scene.board.time_passed(5.0, 5.0, {link.key})) == [
+    assert scene.passes(5.0, 5.0, link) == [
         "count backend_dial_timeout",
         "refuse dial 1: timed out waiting for backend dial",
         "retire a1",
@@ -304,11 +268,11 @@ def test_an_agent_whose_stream_takes_nothing_for_a_whole_dial_is_retired(scene: 
 def test_a_close_that_the_agent_never_answers_is_given_up_c9(scene: Scene) -> None:
     link = scene.agent()
     tunnel = scene.tunnel(link, 1, 1)
-    scene.board.client_closed(tunnel)
-    assert said(scene.board.time_passed(100.0, 0.0, set())) == []
-    assert said(scene.board.time_passed(100.0 + CLOSE_ANSWER_SECONDS - 1, 0.0, set())) == []
+    scene.close(tunnel)
+    assert scene.passes(100.0, 0.0) == []
+    assert scene.passes(100.0 + CLOSE_ANSWER_SECONDS - 1, 0.0) == []
     text = "agent did not answer the close"
-    told = said(scene.board.time_passed(100.0 + CLOSE_ANSWER_SECONDS, 0.0, set()))
+    told = scene.passes(100.0 + CLOSE_ANSWER_SECONDS, 0.0)
     assert told == [f"close connection 1, error '{text}': {text}"]
     assert scene.counts() == (0, 0, 0)
     assert link.connections == {}

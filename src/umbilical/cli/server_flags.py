@@ -72,7 +72,7 @@ def server_flags() -> tuple[Flag, ...]:
         Flag("kubeconfig-qps", FLOAT, 0.0, "requests per second to the apiserver; 0 is the client's default"),
         Flag("kubeconfig-burst", INT, 0, "burst of requests to the apiserver; 0 is the client's default"),
         Flag("kube-api-content-type", STRING, DEFAULT_KUBERNETES_CONTENT_TYPE, "accepted; JSON is spoken"),
-        Flag("proxy-strategies", STRING, "default", "in this order: default, destHost, defaultRoute"),
+        Flag("proxy-strategies", STRING, "default", "in this order: default, destHost, defaultRoute, cidr"),
         Flag("cipher-suites", STRING_SLICE, (), "Go names of the suites for TLS 1.2; empty is the default list"),
         Flag("tls-min-version", STRING, "", "VersionTLS10 to VersionTLS13; empty is VersionTLS12"),
         Flag("xfr-channel-size", INT, 10, "accepted; buffers are bounded in bytes here"),

@@ -33,6 +33,9 @@ class Tunnel:
         self.closing_since = 0.0
         self.serial = 0
         self.link: AgentLink | None = None
+        self.protocol = "tcp"
+        self.links_before: tuple[int, ...] = ()
+        """Keys of the links that were asked first and did not answer: a dial never goes to one of them again."""
         self.connection_id = 0
         self.state = PENDING
 
@@ -42,7 +45,7 @@ class EndpointConnection:
 
     def __init__(self, dial_id: int, connection_id: int, network: str, address: str) -> None:
         self.dial_id: Final = dial_id
-        self.connection_id: Final = connection_id
+        self.connection_id = connection_id
         self.network: Final = network
         self.address: Final = address
         self.state = DIALLING
@@ -94,6 +97,23 @@ class RetireAgent(Command):
 
     def __init__(self, link: AgentLink) -> None:
         self.link: Final = link
+
+
+class TellRedial(Command):
+    """An agent can no longer answer a dial, and another has been asked."""
+
+    def __init__(self, tunnel: Tunnel, left: AgentLink, cause: str) -> None:
+        self.tunnel: Final = tunnel
+        self.left: Final = left
+        self.cause: Final = cause
+
+
+class TellHealth(Command):
+    """An agent has become the last choice, or is chosen as any other again (`link.sick`)."""
+
+    def __init__(self, link: AgentLink, cause: str) -> None:
+        self.link: Final = link
+        self.cause: Final = cause
 
 
 class ToServer(Command):

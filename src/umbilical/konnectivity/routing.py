@@ -1,11 +1,13 @@
-"""Which agent gets a dial: the three strategies, arrival order, and agents that drain.
+"""Which agent gets a dial: the strategies in their order, the nearest and least loaded first, those that fail last.
 
-One `Roster` per configured strategy maps a key to the streams that serve it; a stream is in all of them at once.
+One `Roster` per configured strategy leads to groups of links; a link is in all of them at once.
 """
 
 from typing import TYPE_CHECKING, Final
 
+from umbilical.konnectivity.balance import DRAINING_RANK, SICK_RANK, Group, Seat
 from umbilical.konnectivity.metadata import AgentIdentifiers
+from umbilical.konnectivity.networks import Network, NetworkTable, parse_network
 
 if TYPE_CHECKING:
     from umbilical.konnectivity.commands import Tunnel
@@ -13,7 +15,9 @@ if TYPE_CHECKING:
 DEFAULT: Final = "default"
 DEST_HOST: Final = "destHost"
 DEFAULT_ROUTE: Final = "defaultRoute"
-STRATEGIES: Final = (DEST_HOST, DEFAULT, DEFAULT_ROUTE)
+CIDR: Final = "cidr"
+"""Ours: upstream takes `cidr` identifiers and uses them nowhere."""
+STRATEGIES: Final = (DEST_HOST, DEFAULT, DEFAULT_ROUTE, CIDR)
 
 
 class AgentLink:
@@ -27,6 +31,8 @@ class AgentLink:
         self.agent_id = agent_id
         self.identifiers = identifiers
         self.understands_pause = understands_pause
+        self.has_own_streams = False
+        """Every tunnel has a stream of its own; its connection ID is the stream's number."""
         self.draining = False
         self.connections: dict[int, Tunnel] = {}
         """By the connection ID that the agent chose; filled by the switchboard."""
@@ -36,119 +42,141 @@ class AgentLink:
         """Connection IDs that nobody owns and whose close was requested already, oldest first."""
         self.shell: object | None = None
         """What the tunnel room hangs on it: the stream itself."""
+        self.unanswered_dials = 0
+        """In a row; any answer in time sets it back."""
+        self.sick = False
+        self.probe_due_at = 0.0
+        self.probed_at = 0.0
+        """When a sick agent was asked for a sign that it dials again; 0: it owes no answer."""
+        self.rank = 0
+        self.seats: list[Seat] = []
+
+    def load(self) -> int:
+        return len(self.pending) + len(self.connections)
+
+    def weigh(self) -> None:
+        """Bring the order of choice up to date; every change of the tables and flags above ends with this call."""
+        rank = len(self.pending) + len(self.connections)
+        if self.draining:
+            rank += DRAINING_RANK
+        if self.sick:
+            rank += SICK_RANK
+        if rank != self.rank:
+            self.rank = rank
+            for seat in self.seats:
+                seat.group.settle(seat)
 
 
 class Roster:
-    """The links of one strategy, by key. `keys` is the ring that random choice walks."""
+    """One strategy, and the links that it may choose."""
 
     def __init__(self, strategy: str) -> None:
-        self.strategy = strategy
-        self.links: dict[str, list[AgentLink]] = {}
-        self.keys: list[str] = []
-        self._position: dict[str, int] = {}
+        self.strategy: Final = strategy
+        self._agents: Final = Group()
+        """Of `default` and `defaultRoute`."""
+        self._hosts: Final[dict[str, Group]] = {}
+        """Of `destHost`; with the two above it tells who is nearest."""
+        self._networks: Final = NetworkTable()
 
-    def add(self, key: str, link: AgentLink) -> None:
-        links = self.links.get(key)
-        if links is None:
-            self.links[key] = [link]
-            self._position[key] = len(self.keys)
-            self.keys.append(key)
-        elif link not in links:  # an agent may name the same host twice
-            links.append(link)
-
-    def remove(self, key: str, link: AgentLink) -> None:
-        links = self.links.get(key)
-        if links is None or link not in links:
+    def add(self, link: AgentLink) -> None:
+        if self.strategy == CIDR:
+            for network in networks_of(link):
+                self._networks.group(network).add(link)
             return
-        links.remove(link)
-        if not links:
-            del self.links[key]
-            self._forget(key)
+        if self.strategy == DEFAULT_ROUTE and not link.identifiers.default_route:
+            return
+        for host in hosts_of(link):
+            self._hosts.setdefault(host, Group()).add(link)
+        if self.strategy != DEST_HOST:
+            self._agents.add(link)
 
-    def _forget(self, key: str) -> None:
-        # The last key takes the hole, so that removal does not shift the whole ring.
-        hole = self._position.pop(key)
-        last = self.keys.pop()
-        if last != key:
-            self.keys[hole] = last
-            self._position[last] = hole
+    def forget_empty_groups(self, link: AgentLink) -> None:
+        """The link has left its seats; nobody may be left in its groups."""
+        if self.strategy == CIDR:
+            for network in networks_of(link):
+                self._networks.forget_if_empty(network)
+            return
+        for host in hosts_of(link):
+            group = self._hosts.get(host)
+            if group is not None and not group.seats:
+                del self._hosts[host]
 
-    def for_host(self, host: str) -> AgentLink | None:
-        """The oldest link for exactly this host that does not drain, else the oldest."""
-        links = self.links.get(host) if host else None
-        if links is None:
-            return None
-        for link in links:
-            if not link.draining:
-                return link
-        return links[0]
+    def choose(self, host: str, draw: int) -> AgentLink | None:
+        group = self._group(host)
+        return group.least_loaded(draw) if group is not None and group.seats else None
 
-    def from_ring(self, draw: int) -> AgentLink | None:
-        """Walk the agents from a random start; of each only the oldest link counts.
+    def _group(self, host: str) -> Group | None:
+        if self.strategy == CIDR:
+            return self._networks.find(host)
+        named = self._hosts.get(host) if host and self._hosts else None
+        if self.strategy == DEST_HOST or (named is not None and named.is_well()):
+            return named
+        return self._agents
 
-        Oldest, because an agent that finds itself connected twice closes the later one.
-        """
-        count = len(self.keys)
-        if count == 0:
-            return None
-        start = draw % count
-        first = self.links[self.keys[start]][0]
-        if not first.draining:
-            return first
-        for step in range(1, count):
-            link = self.links[self.keys[(start + step) % count]][0]
-            if not link.draining:
-                return link
-        return first
+    def count(self) -> int:
+        """How many agents, hosts or networks it knows."""
+        if self.strategy == CIDR:
+            return self._networks.count
+        return len(self._hosts) if self.strategy == DEST_HOST else len(self._agents.seats)
 
 
 class Switchyard:
     """All connected agents, and the choice among them. Never empty of strategies."""
 
     def __init__(self, strategies: tuple[str, ...]) -> None:
-        self._rosters = [Roster(strategy) for strategy in strategies]
+        self._rosters: Final = [Roster(strategy) for strategy in strategies]
 
     def add(self, link: AgentLink) -> None:
+        link.weigh()
         for roster in self._rosters:
-            for key in keys_of(link, roster.strategy):
-                roster.add(key, link)
+            roster.add(link)
 
     def remove(self, link: AgentLink) -> None:
         """Take this link out, by identity: a newer stream of the same agent stays. Twice is harmless."""
+        for seat in link.seats:
+            seat.group.leave(seat, link)
+        link.seats.clear()
         for roster in self._rosters:
-            for key in keys_of(link, roster.strategy):
-                roster.remove(key, link)
+            roster.forget_empty_groups(link)
 
     def choose(self, address: str, draw: int) -> AgentLink | None:
         """The agent for a dial to `address` ("host:port"), or None. `draw` is a random non-negative integer.
 
         The first strategy that yields a link wins, even one that drains.
         """
+        host = host_of(address)
         for roster in self._rosters:
-            if roster.strategy == DEST_HOST:
-                link = roster.for_host(host_of(address)) if roster.keys else None
-            else:
-                link = roster.from_ring(draw)
+            link = roster.choose(host, draw)
             if link is not None:
                 return link
         return None
 
+    def unusable_networks(self, link: AgentLink) -> list[str]:
+        """`cidr` identifiers that no dial can match, where they matter.
+
+        No reason to refuse an agent: upstream lets any text pass, and its agents must go on working.
+        """
+        if all(roster.strategy != CIDR for roster in self._rosters):
+            return []
+        return [text for text in link.identifiers.cidr if parse_network(text) is None]
+
     def has_any(self) -> bool:
         """Whether any strategy could serve a dial. Upstream asks only its first, and may be unready while it serves."""
-        return any(roster.keys for roster in self._rosters)
+        return any(roster.count() > 0 for roster in self._rosters)
 
     def ready_backends(self) -> dict[str, int]:
-        """How many keys (agents, or destination hosts) each strategy knows, in the configured order."""
-        return {roster.strategy: len(roster.keys) for roster in self._rosters}
+        """How many keys (agents, destination hosts, or networks) each strategy knows, in the configured order."""
+        return {roster.strategy: roster.count() for roster in self._rosters}
 
 
-def keys_of(link: AgentLink, strategy: str) -> tuple[str, ...]:
-    """Under which keys a strategy finds this link."""
-    if strategy == DEST_HOST:
-        return link.identifiers.ipv4 + link.identifiers.ipv6 + link.identifiers.host
-    if strategy == DEFAULT_ROUTE and not link.identifiers.default_route:
-        return ()
-    return (link.agent_id,)
+def hosts_of(link: AgentLink) -> tuple[str, ...]:
+    """The hosts that an agent says are its own."""
+    return link.identifiers.ipv4 + link.identifiers.ipv6 + link.identifiers.host
+
+
+def networks_of(link: AgentLink) -> list[Network]:
+    found = [parse_network(text) for text in link.identifiers.cidr]
+    return [network for network in found if network is not None]
 
 
 def host_of(address: str) -> str:

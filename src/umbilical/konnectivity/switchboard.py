@@ -16,10 +16,12 @@ from umbilical.konnectivity.commands import (
     OpenTunnel,
     RefuseDial,
     RetireAgent,
+    TellRedial,
     ToAgent,
     Tunnel,
 )
 from umbilical.konnectivity.dial_failure import DialFailure, FailureReason, metric_reason
+from umbilical.konnectivity.health import OWED_SECONDS, Infirmary
 from umbilical.konnectivity.routing import AgentLink, Switchyard
 from umbilical.wire import packets
 from umbilical.wire.packets import DialResponse
@@ -30,6 +32,9 @@ CLOSE_ANSWER_SECONDS: Final = 60.0
 """How long an agent may take to flush and answer a CLOSE_REQ before we forget the tunnel."""
 LONGEST_ADDRESS: Final = 1_024
 """Characters. A DNS name has at most 253; what is longer is no address."""
+LINKS_PER_DIAL: Final = 3
+"""How many agents a dial is taken to before it fails: agents that all vanish at once have one cause, and a dial that
+costs agents their lives must not visit every one."""
 
 
 class Switchboard:
@@ -38,6 +43,9 @@ class Switchboard:
         self._pending: Final[dict[int, Tunnel]] = {}
         """By serial, so oldest first: all dials have the same time limit."""
         self._closing: Final[dict[int, Tunnel]] = {}
+        self._infirmary: Final = Infirmary()
+        self._stalled: Final[dict[int, float]] = {}
+        """When a link, by key, was first seen to take nothing while a dial waited for it."""
         self._established = 0
         self._serial = 0
 
@@ -50,6 +58,10 @@ class Switchboard:
     def closing_count(self) -> int:
         return len(self._closing)
 
+    def needs_time(self) -> bool:
+        """Whether `time_passed` has anything to watch."""
+        return bool(self._pending or self._closing or self._stalled) or not self._infirmary.is_empty()
+
     # ------------------------------------------------------------------ agents come and go
 
     def agent_connected(self, link: AgentLink) -> None:
@@ -57,13 +69,24 @@ class Switchboard:
 
     def agent_draining(self, link: AgentLink) -> None:
         link.draining = True
+        link.weigh()
 
-    def agent_gone(self, link: AgentLink, cause: str) -> list[Command]:
-        """Everything that went through this stream ends now; nobody waits for a timeout (faults C7, 126)."""
+    def agent_gone(self, link: AgentLink, cause: str, draw: int) -> list[Command]:
+        """Everything that went through this stream ends now; nobody waits for a timeout (faults C7, 126).
+
+        Dials that it did not answer are taken to other agents: nothing of them has reached the client.
+        """
         self.yard.remove(link)
+        self._infirmary.forget(link)
+        self._stalled.pop(link.key, None)
         commands: list[Command] = []
         for tunnel in list(link.pending.values()):
-            commands += self._refuse(tunnel, DialFailure(FailureReason.AGENT_LOST))
+            other = self._another(tunnel, link, draw)
+            if other is not None:
+                commands += self._take_over(tunnel, link, other, cause)
+            else:
+                commands += self._refuse(tunnel, DialFailure(FailureReason.AGENT_LOST))
+            draw += 1
         for tunnel in list(link.connections.values()):
             self._end(tunnel)
             commands.append(CloseTunnel(tunnel, "", cause))
@@ -83,11 +106,32 @@ class Switchboard:
             return self._refuse_at_once(tunnel, DialFailure(FailureReason.AGENT_ERROR, "dial ID is already in use"))
         self._serial += 1
         tunnel.serial = self._serial
+        tunnel.protocol = protocol
+        self._pending[tunnel.serial] = tunnel
+        return [self._ask(tunnel, link)]
+
+    def _ask(self, tunnel: Tunnel, link: AgentLink) -> Command:
         tunnel.link = link
         link.pending[tunnel.dial_id] = tunnel
-        self._pending[tunnel.serial] = tunnel
-        message = packets.encode_dial_request(protocol, tunnel.address, tunnel.dial_id)
-        return [ToAgent(link, packets.DIAL_REQ, message)]
+        link.weigh()
+        message = packets.encode_dial_request(tunnel.protocol, tunnel.address, tunnel.dial_id)
+        return ToAgent(link, packets.DIAL_REQ, message)
+
+    def _another(self, tunnel: Tunnel, left: AgentLink, draw: int) -> AgentLink | None:
+        """Whom to ask when an agent can no longer answer."""
+        if len(tunnel.links_before) + 1 >= LINKS_PER_DIAL:
+            return None
+        link = self.yard.choose(tunnel.address, draw)
+        if link is None or link is left or link.key in tunnel.links_before or tunnel.dial_id in link.pending:
+            return None
+        return link
+
+    def _take_over(self, tunnel: Tunnel, left: AgentLink, link: AgentLink, cause: str) -> list[Command]:
+        """The dial's time limit goes on, and with it its place among the pending."""
+        left.pending.pop(tunnel.dial_id, None)
+        left.weigh()
+        tunnel.links_before = (*tunnel.links_before, left.key)
+        return [TellRedial(tunnel, left, cause), self._ask(tunnel, link)]
 
     def _refuse_at_once(self, tunnel: Tunnel, failure: DialFailure) -> list[Command]:
         tunnel.state = ENDED
@@ -96,13 +140,20 @@ class Switchboard:
     def agent_answered(self, link: AgentLink, answer: DialResponse, now: float) -> list[Command]:
         tunnel = link.pending.get(answer.dial_id)
         if tunnel is None:
-            return self._orphan_answer(link, answer.connection_id)
+            return self._orphan_answer(link, answer, now)
+        if link.unanswered_dials or link.sick:
+            return self._infirmary.answered(link) + self._answered(link, tunnel, answer, now)
+        return self._answered(link, tunnel, answer, now)
+
+    def _answered(self, link: AgentLink, tunnel: Tunnel, answer: DialResponse, now: float) -> list[Command]:
         if answer.error:
             return self._refuse(tunnel, DialFailure(FailureReason.AGENT_ERROR, answer.error))
         if answer.connection_id == 0 or answer.connection_id in link.connections:
             text = f"agent answered with connection ID {answer.connection_id}, which is not free"
             return self._refuse(tunnel, DialFailure(FailureReason.AGENT_ERROR, text))
-        self._forget_pending(tunnel)
+        # From one table to the other: the load is as before.
+        del self._pending[tunnel.serial]
+        del link.pending[answer.dial_id]
         tunnel.connection_id = answer.connection_id
         tunnel.opened_at = now
         tunnel.state = ESTABLISHED
@@ -110,11 +161,14 @@ class Switchboard:
         self._established += 1
         return [OpenTunnel(tunnel)]
 
-    def _orphan_answer(self, link: AgentLink, connection_id: int) -> list[Command]:
+    def _orphan_answer(self, link: AgentLink, answer: DialResponse, now: float) -> list[Command]:
         """The dial was cancelled or has timed out: the agent now holds a socket that nobody will ever read."""
-        commands: list[Command] = [CountDialFailure(metric_reason(DialFailure(FailureReason.UNRECOGNIZED)))]
-        if connection_id:
-            commands += self.orphan_data(link, connection_id)
+        if self._infirmary.is_reply(link, answer):
+            commands = self._infirmary.replied(link, now)
+        else:
+            commands = [CountDialFailure(metric_reason(DialFailure(FailureReason.UNRECOGNIZED)))]
+        if answer.connection_id:
+            commands += self.orphan_data(link, answer.connection_id)
         return commands
 
     def _refuse(self, tunnel: Tunnel, failure: DialFailure) -> list[Command]:
@@ -127,10 +181,11 @@ class Switchboard:
         link = tunnel.link
         if link is not None:
             link.pending.pop(tunnel.dial_id, None)
+            link.weigh()
 
     # ------------------------------------------------------------------ tunnels end
 
-    def client_closed(self, tunnel: Tunnel) -> list[Command]:
+    def client_closed(self, tunnel: Tunnel, now: float) -> list[Command]:
         """The client asked to close, cancelled its dial, or went away; what it wrote before is on its way."""
         link = tunnel.link
         if link is None or tunnel.state in (CLOSING, ENDED):
@@ -139,8 +194,10 @@ class Switchboard:
             self._forget_pending(tunnel)
             tunnel.state = ENDED
             reason = metric_reason(DialFailure(FailureReason.CANCELLED))
-            cancel = ToAgent(link, packets.DIAL_CLS, packets.encode_close_dial(tunnel.dial_id))
-            return [CountDialFailure(reason), cancel]
+            commands: list[Command] = [CountDialFailure(reason), _cancel(tunnel, link)]
+            if now - tunnel.asked_at >= OWED_SECONDS:
+                commands += self._blame(tunnel, link, now)
+            return commands
         tunnel.state = CLOSING
         self._closing[tunnel.serial] = tunnel
         return [ToAgent(link, packets.CLOSE_REQ, packets.encode_close_request(tunnel.connection_id))]
@@ -150,6 +207,7 @@ class Switchboard:
         tunnel = link.connections.pop(connection_id, None)
         if tunnel is None:
             return []
+        link.weigh()
         cause = "client closed" if tunnel.state == CLOSING else "endpoint closed"
         self._end(tunnel)
         return [CloseTunnel(tunnel, error, cause)]
@@ -158,7 +216,8 @@ class Switchboard:
         tunnel = link.pending.get(dial_id)
         if tunnel is None:
             return []
-        return self._refuse(tunnel, DialFailure(FailureReason.AGENT_ERROR, "dial closed"))
+        commands = self._infirmary.answered(link)
+        return commands + self._refuse(tunnel, DialFailure(FailureReason.AGENT_ERROR, "dial closed"))
 
     def _end(self, tunnel: Tunnel) -> None:
         if tunnel.state in (ESTABLISHED, CLOSING):
@@ -178,33 +237,80 @@ class Switchboard:
 
     # ------------------------------------------------------------------ time
 
-    def time_passed(self, now: float, dial_timeout: float, stalled: set[int]) -> list[Command]:
-        """Refuse dials that waited too long; `stalled` names the links (by key) whose stream takes nothing."""
+    def time_passed(self, now: float, dial_timeout: float, stalled: list[AgentLink], draw: int) -> list[Command]:
+        """Refuse dials that waited too long, and look after agents that do not answer.
+
+        `stalled` are the links whose stream has taken nothing for half of the time that a dial has.
+        """
         commands: list[Command] = []
+        retired: list[AgentLink] = []
         if dial_timeout > 0:
             for tunnel in list(self._pending.values()):
                 if now - tunnel.asked_at < dial_timeout:
                     break
-                commands += self._time_out(tunnel, stalled)
+                commands += self._time_out(tunnel, stalled, retired, now)
+        for link in stalled:
+            if link not in retired:
+                commands += self._look_at_stalled(link, now, draw)
+                if 0 < dial_timeout / 2 <= now - self._stalled.get(link.key, now):
+                    retired.append(link)
+        self._forget_moving(stalled)
+        commands += self._infirmary.ask(now)
         for tunnel in list(self._closing.values()):
             if tunnel.closing_since == 0.0:
                 tunnel.closing_since = now
             elif now - tunnel.closing_since >= CLOSE_ANSWER_SECONDS:
                 commands += self._give_up_closing(tunnel)
+        # Last: what is for them above must not come when their streams have ended.
+        commands += [RetireAgent(link) for link in retired]
         return commands
 
-    def _time_out(self, tunnel: Tunnel, stalled: set[int]) -> list[Command]:
+    def _time_out(
+        self, tunnel: Tunnel, stalled: list[AgentLink], retired: list[AgentLink], now: float
+    ) -> list[Command]:
         link = tunnel.link
         assert link is not None
-        if link.key in stalled:
-            failure = DialFailure(FailureReason.SEND_TIMED_OUT)
-            return [*self._refuse(tunnel, failure), RetireAgent(link)]
-        cancel = ToAgent(link, packets.DIAL_CLS, packets.encode_close_dial(tunnel.dial_id))
-        return [*self._refuse(tunnel, DialFailure(FailureReason.DIAL_TIMED_OUT)), cancel]
+        if link in stalled:
+            if link not in retired:
+                retired.append(link)
+            return self._refuse(tunnel, DialFailure(FailureReason.SEND_TIMED_OUT))
+        refusal = self._refuse(tunnel, DialFailure(FailureReason.DIAL_TIMED_OUT))
+        return [*refusal, _cancel(tunnel, link), *self._blame(tunnel, link, now)]
+
+    def _blame(self, tunnel: Tunnel, link: AgentLink, now: float) -> list[Command]:
+        # Who came second had only what was left of the time.
+        return [] if tunnel.links_before else self._infirmary.left_unanswered(link, now)
+
+    def _look_at_stalled(self, link: AgentLink, now: float, draw: int) -> list[Command]:
+        """It takes nothing: its dials go to others while there is time, its tunnels may still recover."""
+        if not link.pending:
+            return []
+        self._stalled.setdefault(link.key, now)
+        cause = "its stream takes no packets"
+        commands = self._infirmary.admit(link, cause, now)
+        for tunnel in list(link.pending.values()):
+            other = self._another(tunnel, link, draw)
+            if other is not None and not other.sick:
+                commands += self._take_over(tunnel, link, other, cause)
+                commands.append(_cancel(tunnel, link))  # it may take the request yet, when it wakes up
+            draw += 1
+        return commands
+
+    def _forget_moving(self, stalled: list[AgentLink]) -> None:
+        if self._stalled:
+            keys = {link.key for link in stalled}
+            for key in list(self._stalled):
+                if key not in keys:
+                    del self._stalled[key]
 
     def _give_up_closing(self, tunnel: Tunnel) -> list[Command]:
         link = tunnel.link
         if link is not None:
             link.connections.pop(tunnel.connection_id, None)
+            link.weigh()
         self._end(tunnel)
         return [CloseTunnel(tunnel, "agent did not answer the close", "agent did not answer the close")]
+
+
+def _cancel(tunnel: Tunnel, link: AgentLink) -> Command:
+    return ToAgent(link, packets.DIAL_CLS, packets.encode_close_dial(tunnel.dial_id))

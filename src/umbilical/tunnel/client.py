@@ -32,6 +32,12 @@ class Client(Owner):
     def deliver(self, view: memoryview) -> None:
         """Payload from the endpoint, valid during this call."""
 
+    def endpoint_ended(self) -> None:
+        """The endpoint sends no more on the tunnel's own stream; it may still read."""
+
+    def endpoint_lost(self, cause: str) -> None:
+        """The agent reset the tunnel's own stream."""
+
     def pause(self) -> None:
         """The agent asks: read no more from this client for now."""
 
@@ -64,6 +70,7 @@ class Client(Owner):
         if tunnel is None or self.reported:
             return
         self.reported = True
+        redials = f" redials={len(tunnel.links_before)}" if tunnel.links_before else ""
         tunnels.info(
             'tunnel dial=%d connection=%d agent=%s target=%s up=%d down=%d ms=%d%s end="%s"',
             tunnel.dial_id,
@@ -73,6 +80,6 @@ class Client(Owner):
             self.bytes_from_client,
             self.bytes_to_client,
             int((now - tunnel.asked_at) * 1000),
-            f" code={code}" if code else "",
+            f"{redials} code={code}" if code else redials,
             cause,
         )

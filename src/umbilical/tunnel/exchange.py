@@ -15,6 +15,8 @@ from umbilical.konnectivity.commands import (
     OpenTunnel,
     RefuseDial,
     RetireAgent,
+    TellHealth,
+    TellRedial,
     ToAgent,
     Tunnel,
 )
@@ -22,7 +24,7 @@ from umbilical.konnectivity.dial_failure import DialFailure, FailureReason, fail
 from umbilical.konnectivity.metadata import AgentHello
 from umbilical.konnectivity.routing import AgentLink, Switchyard
 from umbilical.konnectivity.switchboard import Switchboard
-from umbilical.tunnel import causes
+from umbilical.tunnel import agent_notices, causes
 from umbilical.tunnel.backlog import STUCK_SECONDS
 from umbilical.tunnel.client import Client
 from umbilical.tunnel.dial_notices import DialNotices, Hush
@@ -45,6 +47,8 @@ HANDSHAKE_SECONDS: Final = 20.0
 FLUSH_SECONDS: Final = 60.0
 """How long a client may take to read the last bytes of a tunnel that has ended."""
 SWEEP_SECONDS: Final = 0.25
+UNLIMITED_STALL_SECONDS: Final = 5.0
+"""Where dials have no time limit: after so long they leave an agent that takes no packets for another."""
 
 
 class Admission:
@@ -65,6 +69,7 @@ class Exchange(Handler):
         self.handshakes: Final = Deadlines(loop, HANDSHAKE_SECONDS)
         self.flushing: Final = Deadlines(loop, FLUSH_SECONDS)
         self.stuck: Final = Deadlines(loop, STUCK_SECONDS)
+        self.half_closed: Final = Deadlines(loop, settings.limits.half_closed_idle_seconds)
         self.links: Final[dict[int, AgentLink]] = {}
         self.transports: Final[set[Transport]] = set()
         self.clients: Final[set[Client]] = set()
@@ -90,6 +95,9 @@ class Exchange(Handler):
     def agent_connected(self, link: AgentLink) -> None:
         self.links[link.key] = link
         self.board.agent_connected(link)
+        unusable = self.board.yard.unusable_networks(link)
+        if unusable and self.hush.due(f"UMB413 {link.agent_id}", self.loop.now) is not None:
+            agent_notices.tell_networks(link, unusable)
 
     def agent_draining(self, link: AgentLink) -> None:
         logger.info("agent drains agent=%s", link.agent_id)
@@ -98,7 +106,7 @@ class Exchange(Handler):
     def agent_gone(self, link: AgentLink, reason: str) -> None:
         del self.links[link.key]
         self._tell_gone(link, reason)
-        self._obey(self.board.agent_gone(link, f"agent lost: {reason}"))
+        self._obey(self.board.agent_gone(link, f"agent lost: {reason}", random.getrandbits(30)))
 
     def _tell_gone(self, link: AgentLink, reason: str) -> None:
         if link.draining or causes.is_orderly(reason):
@@ -148,7 +156,12 @@ class Exchange(Handler):
     def client_closed(self, tunnel: Tunnel) -> None:
         """It asked to close, or went away; the answer, if it can still hear one, comes by `Client.closed`."""
         self._watch_time()
-        self._obey(self.board.client_closed(tunnel))
+        self._obey(self.board.client_closed(tunnel, self.loop.now))
+
+    def stream_over(self, tunnel: Tunnel) -> None:
+        """A tunnel with a stream of its own is over, and its agent knows by the stream."""
+        if tunnel.link is not None:
+            self._obey(self.board.agent_closed(tunnel.link, tunnel.connection_id, ""))
 
     def pause_sender(self, tunnel: Tunnel) -> bool:
         """Ask the agent to stop reading the endpoint; False when it does not understand."""
@@ -182,6 +195,10 @@ class Exchange(Handler):
             elif isinstance(command, RetireAgent):
                 agent = cast("AgentStream", command.link.shell)
                 agent.transport.retire(agent, "agent takes no packets")
+            elif isinstance(command, TellRedial):
+                agent_notices.tell_redial(command)
+            elif isinstance(command, TellHealth):
+                agent_notices.tell_health(command)
 
     def _refuse(self, tunnel: Tunnel, failure: DialFailure) -> None:
         client = cast(Client, tunnel.client)
@@ -217,15 +234,15 @@ class Exchange(Handler):
 
     def on_timer(self) -> None:
         timeout = self.settings.dial_timeout_seconds
-        stalled = self._stalled_links(timeout / 2) if timeout > 0 else set()
-        self._obey(self.board.time_passed(self.loop.now, timeout, stalled))
-        self._sweeping = self.board.pending_count() > 0 or self.board.closing_count() > 0
+        stalled = self._stalled_links(timeout / 2 if timeout > 0 else UNLIMITED_STALL_SECONDS)
+        self._obey(self.board.time_passed(self.loop.now, timeout, stalled, random.getrandbits(30)))
+        self._sweeping = self.board.needs_time()
         if self._sweeping:
             self.loop.after(SWEEP_SECONDS, self)
 
-    def _stalled_links(self, seconds: float) -> set[int]:
+    def _stalled_links(self, seconds: float) -> list[AgentLink]:
         now = self.loop.now
-        return {key for key, link in self.links.items() if cast("AgentStream", link.shell).is_stalled(now, seconds)}
+        return [link for link in self.links.values() if cast("AgentStream", link.shell).is_stalled(now, seconds)]
 
     def on_crash(self, error: Exception) -> None:
         logger.error("internal error in the sweep: %r", error)

@@ -1,0 +1,55 @@
+"""A switchboard, and short words for what happens on it; orders come back as the playbook's lines."""
+
+from typing import Final
+
+from tests.playbook import said
+
+from umbilical.konnectivity.commands import Tunnel
+from umbilical.konnectivity.metadata import AgentIdentifiers
+from umbilical.konnectivity.routing import AgentLink, Switchyard
+from umbilical.konnectivity.switchboard import Switchboard
+from umbilical.wire.packets import DialResponse
+
+
+class Scene:
+    def __init__(self, *strategies: str) -> None:
+        self.board: Final = Switchboard(Switchyard(strategies or ("default",)))
+        self._keys = 0
+
+    def agent(self, agent_id: str = "a1", identifiers: AgentIdentifiers | None = None) -> AgentLink:
+        self._keys += 1
+        link = AgentLink(self._keys, agent_id, identifiers or AgentIdentifiers())
+        self.board.agent_connected(link)
+        return link
+
+    def dial(self, dial_id: int, address: str = "web:443", at: float = 0.0) -> Tunnel:
+        """A dial that some agent takes."""
+        tunnel = Tunnel(object(), dial_id, address, at)
+        told = said(self.board.dialled(tunnel, "tcp", 0))
+        assert [line.split(" <- ")[1] for line in told] == [f"DIAL_REQ tcp {address} dial={dial_id}"]
+        return tunnel
+
+    def answer(
+        self, link: AgentLink, dial_id: int, connection_id: int = 0, error: str = "", at: float = 1.0
+    ) -> list[str]:
+        return said(self.board.agent_answered(link, DialResponse(error, connection_id, dial_id), at))
+
+    def tunnel(self, link: AgentLink, dial_id: int, connection_id: int) -> Tunnel:
+        tunnel = self.dial(dial_id)
+        assert self.answer(link, dial_id, connection_id) == [f"open dial {dial_id} as connection {connection_id}"]
+        return tunnel
+
+    def close(self, tunnel: Tunnel, at: float = 0.0) -> list[str]:
+        """The client goes."""
+        return said(self.board.client_closed(tunnel, at))
+
+    def gone(self, link: AgentLink, cause: str = "lost") -> list[str]:
+        return said(self.board.agent_gone(link, cause, 0))
+
+    def passes(self, now: float, dial_timeout: float, *stalled: AgentLink) -> list[str]:
+        return said(self.board.time_passed(now, dial_timeout, list(stalled), 0))
+
+    def counts(self) -> tuple[int, int, int]:
+        """Pending, established, closing."""
+        board = self.board
+        return board.pending_count(), board.established_count(), board.closing_count()
