@@ -347,7 +347,7 @@ def test_an_empty_host_listens_on_both_families() -> None:
         listener = HttpListener(ListenAddress("", 0), SERVER_HEALTH)
         await listener.start()
         for host in ("127.0.0.1", "::1") if socket.has_dualstack_ipv6() else ("127.0.0.1",):
-            _, writer = await asyncio.wait_for(asyncio.open_connection(host, listener.port), 5)
+            _, writer = await asyncio.wait_for(asyncio.open_connection(host, listener.port), 60)
             writer.close()
             await writer.wait_closed()
         await listener.stop()
@@ -368,7 +368,7 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TunnelPair]:
 
 
 def fetch(port: int, method: str, target: str) -> tuple[HTTPResponse, bytes]:
-    connection = HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method, target)
         response = connection.getresponse()

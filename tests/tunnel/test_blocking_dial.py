@@ -11,8 +11,8 @@ from tests.support.tunnel_pair import free_port
 
 from umbilical.tunnel.blocking_dial import Deadline, DialRefused, dial_connect, dial_direct
 
-SOON = 0.3
-PATIENT = 20.0
+SOON = 2.0
+PATIENT = 60.0
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from tests.support.tunnel_pki import make_tunnel_pki
 from umbilical.tunnel.blocking_dial import Deadline, DialRefused
 from umbilical.tunnel.blocking_grpc import dial_grpc
 
-SOON = 0.3
-PATIENT = 20.0
+SOON = 2.0
+PATIENT = 60.0
 Deed = Callable[[GrpcChannel, GrpcStream], None]
 
 

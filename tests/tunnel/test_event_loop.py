@@ -14,7 +14,7 @@ from tests.support.socket_pairs import unix_pair
 
 from umbilical.tunnel.event_loop import EventLoop, data_plane_of_running_loop, new_event_loop
 
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -15,7 +15,7 @@ from umbilical.tunnel.dialing import Address, DialDesk
 from umbilical.tunnel.event_loop import data_plane_of_running_loop, new_event_loop
 from umbilical.tunnel.resolver import THREADS, ThreadedResolver
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -27,7 +27,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
         runner.run(limited())
 
 
-async def outcome(resolver: ThreadedResolver, address: str, network: str = "tcp", seconds: float = 10.0) -> Caller:
+async def outcome(resolver: ThreadedResolver, address: str, network: str = "tcp", seconds: float = 60.0) -> Caller:
     """One dial through the resolver, to its end."""
     desk = DialDesk(data_plane_of_running_loop(), resolver, seconds, 100)
     caller = Caller()

@@ -225,7 +225,7 @@ def test_clients_that_never_asked_for_anything_do_not_delay_the_leave(stage: Sta
     idle = server.frontend.connect()
     stage.eventually(lambda: len(server.server.exchange.clients) == 1)
     stage.call(server.server.stop_accepting)
-    assert stage.run(server.server.until_idle(1.0))
+    assert stage.run(server.server.until_idle(PATIENCE_SECONDS))
     idle.close()
 
 

@@ -12,7 +12,7 @@ from umbilical.tunnel.signals import StopRequests
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def limited() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await main()
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
