@@ -77,7 +77,7 @@ def test_any_text_is_parsed_or_lawfully_refused(text: str) -> None:
 
 def test_agent_hello_reads_what_our_agent_sends() -> None:
     hello = metadata.agent_hello(metadata.agent_hello_headers("a1", "host=x", "secret\n"))
-    assert hello == metadata.AgentHello("a1", AgentIdentifiers(host=("x",)), ("Bearer secret\n",), True)
+    assert hello == metadata.AgentHello("a1", AgentIdentifiers(host=("x",)), ("Bearer secret\n",), True, True)
 
 
 def test_agent_hello_without_a_token_has_no_authorization() -> None:
@@ -124,7 +124,7 @@ def test_a_bearer_token_is_exactly_one_value_with_the_prefix(values: list[str], 
 
 
 def test_server_hello_reads_what_our_server_sends() -> None:
-    assert metadata.server_hello(metadata.server_hello_headers("s1", 3)) == metadata.ServerHello("s1", 3, True)
+    assert metadata.server_hello(metadata.server_hello_headers("s1", 3)) == metadata.ServerHello("s1", 3, True, True)
 
 
 def test_an_upstream_server_does_not_understand_pause() -> None:

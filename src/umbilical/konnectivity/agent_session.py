@@ -28,6 +28,8 @@ class AgentSession:
         self.connections: Final[dict[int, EndpointConnection]] = {}
         """By connection ID, dialling ones included."""
         self._dialling: Final[dict[int, EndpointConnection]] = {}
+        self.numbers_by_stream = False
+        """Tunnels have streams of their own, and their connection IDs are the streams' numbers."""
         self._last_connection_id = 0
         self._answered_strays: Final[dict[int, None]] = {}
 
@@ -47,10 +49,18 @@ class AgentSession:
             return [_dial_answer(text, 0, request.dial_id)]
         if request.dial_id in self._dialling:
             return [_dial_answer("dial ID is already in use", 0, request.dial_id)]
-        connection = EndpointConnection(request.dial_id, self._last_connection_id, request.protocol, request.address)
+        # The stream is opened when the dial has succeeded; until then a number that no stream has.
+        connection_id = -self._last_connection_id if self.numbers_by_stream else self._last_connection_id
+        connection = EndpointConnection(request.dial_id, connection_id, request.protocol, request.address)
         self.connections[connection.connection_id] = connection
         self._dialling[connection.dial_id] = connection
         return [StartDial(connection)]
+
+    def stream_opened(self, connection: EndpointConnection, stream_id: int) -> None:
+        """Its own stream is there: from now on it goes by that number."""
+        self.connections.pop(connection.connection_id, None)
+        connection.connection_id = stream_id
+        self.connections[stream_id] = connection
 
     def dial_succeeded(self, connection: EndpointConnection) -> list[Command]:
         self._dialling.pop(connection.dial_id, None)
@@ -95,6 +105,13 @@ class AgentSession:
             return []
         self._forget(connection)
         return [_close_answer(error, connection.connection_id)]
+
+    def stream_over(self, connection: EndpointConnection) -> bool:
+        """A tunnel with a stream of its own has ended, which the stream tells; False when it was over before."""
+        if connection.state == GONE:
+            return False
+        self._forget(connection)
+        return True
 
     def stray_data(self, connection_id: int) -> list[Command]:
         """DATA for a connection that we do not have: say so once (fault P7)."""

@@ -16,7 +16,10 @@ SERVER_COUNT: Final = b"servercount"
 UMBILICAL_PAUSE: Final = b"umbilical-pause"
 """Ours, in both directions: the sender understands PAUSE and RESUME packets. Upstream ignores unknown metadata."""
 
-PAUSE_UNDERSTOOD: Final = b"1"
+UMBILICAL_STREAMS: Final = b"umbilical-streams"
+"""Ours, in both directions: the sender can give every tunnel a stream of its own."""
+
+UNDERSTOOD: Final = b"1"
 BEARER_PREFIX: Final = "Bearer "
 
 _KNOWN_TYPES: Final = ("ipv4", "ipv6", "host", "cidr", "default-route")
@@ -54,6 +57,7 @@ class AgentHello:
     identifiers: AgentIdentifiers
     authorization_values: tuple[str, ...]
     understands_pause: bool
+    understands_streams: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class ServerHello:
     server_id: str
     server_count: int
     understands_pause: bool
+    understands_streams: bool = False
 
 
 def parse_agent_identifiers(text: str) -> AgentIdentifiers:
@@ -89,13 +94,12 @@ def check_agent_identifiers(text: str) -> None:
             raise MetadataRefused(f"unknown address type: {identifier_type}")
 
 
-def agent_hello_headers(agent_id: str, identifiers: str, token: str | None) -> Headers:
+def agent_hello_headers(agent_id: str, identifiers: str, token: str | None, *, streams: bool = True) -> Headers:
     """What our agent sends. The identifiers go out even when empty, as upstream's do."""
     headers = [(AGENT_ID, agent_id.encode()), (AGENT_IDENTIFIERS, identifiers.encode())]
     if token is not None:
         headers.append((AUTHORIZATION, (BEARER_PREFIX + token).encode()))
-    headers.append((UMBILICAL_PAUSE, PAUSE_UNDERSTOOD))
-    return headers
+    return headers + _own_words(streams)
 
 
 def agent_hello(headers: Headers) -> AgentHello:
@@ -111,7 +115,8 @@ def agent_hello(headers: Headers) -> AgentHello:
         agent_id=agent_ids[0],
         identifiers=parse_agent_identifiers(identifiers[0] if identifiers else ""),
         authorization_values=tuple(_values(headers, AUTHORIZATION)),
-        understands_pause=_understands_pause(headers),
+        understands_pause=_understands(headers, UMBILICAL_PAUSE),
+        understands_streams=_understands(headers, UMBILICAL_STREAMS),
     )
 
 
@@ -126,12 +131,16 @@ def bearer_token(values: Sequence[str]) -> str:
     return values[0][len(BEARER_PREFIX) :]
 
 
-def server_hello_headers(server_id: str, server_count: int) -> Headers:
-    return [
-        (SERVER_ID, server_id.encode()),
-        (SERVER_COUNT, b"%d" % server_count),
-        (UMBILICAL_PAUSE, PAUSE_UNDERSTOOD),
-    ]
+def server_hello_headers(server_id: str, server_count: int, *, streams: bool = True) -> Headers:
+    return [(SERVER_ID, server_id.encode()), (SERVER_COUNT, b"%d" % server_count), *_own_words(streams)]
+
+
+def _own_words(streams: bool) -> Headers:
+    """What our own ends tell each other beyond upstream's metadata."""
+    headers = [(UMBILICAL_PAUSE, UNDERSTOOD)]
+    if streams:
+        headers.append((UMBILICAL_STREAMS, UNDERSTOOD))
+    return headers
 
 
 def server_hello(headers: Headers) -> ServerHello:
@@ -142,15 +151,20 @@ def server_hello(headers: Headers) -> ServerHello:
     counts = _values(headers, SERVER_COUNT)
     if len(counts) != 1:
         raise MetadataRefused(f"expected one server count, got {len(counts)}")
-    return ServerHello(server_ids[0], _go_atoi(counts[0]), _understands_pause(headers))
+    return ServerHello(
+        server_ids[0],
+        _go_atoi(counts[0]),
+        understands_pause=_understands(headers, UMBILICAL_PAUSE),
+        understands_streams=_understands(headers, UMBILICAL_STREAMS),
+    )
 
 
 def _values(headers: Headers, name: bytes) -> list[str]:
     return [value.decode("utf-8", "replace") for header, value in headers if header == name]
 
 
-def _understands_pause(headers: Headers) -> bool:
-    return (UMBILICAL_PAUSE, PAUSE_UNDERSTOOD) in headers
+def _understands(headers: Headers, word: bytes) -> bool:
+    return (word, UNDERSTOOD) in headers
 
 
 def _go_slice(values: list[str]) -> str:

@@ -12,10 +12,12 @@ from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.client import Client
 from umbilical.tunnel.exchange import Exchange
 from umbilical.tunnel.keepalive import Heartbeat, PathWatch
-from umbilical.tunnel.transport import Transport, agent_side_connection
-from umbilical.wire import grpc, packets
+from umbilical.tunnel.transport import SHARED_WINDOW_BYTES, Transport, agent_side_connection
+from umbilical.tunnel.tunnel_stream import TunnelStream
+from umbilical.wire import grpc, packets, tunnel_frames
 from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.http2 import connection as http2
+from umbilical.wire.http2 import frames
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import find_data
 from umbilical.wire.packet_decoding import decode_packet
@@ -47,6 +49,16 @@ class AgentStream:
             transport.connection.send_message(self.stream, message)
         transport.touch()
 
+    def own_stream(self, connection_id: int, client: Client) -> TunnelStream | None:
+        """The stream that the agent opened for this tunnel, handed to its client; None in upstream's form."""
+        if not self.link.has_own_streams:
+            return None
+        stream = self.transport.connection.streams[connection_id]
+        stream.owner = client
+        self.transport.connection.send_headers(stream, tunnel_frames.ANSWER_HEADERS)
+        self.transport.touch()
+        return TunnelStream(self.transport, stream)
+
     def is_stalled(self, now: float, seconds: float) -> bool:
         """The same bytes have waited so long. Asked from time to time; that bytes wait right now means nothing."""
         waiting_on: object | None = None
@@ -64,7 +76,6 @@ class AgentStream:
 class AgentTransport(Transport):
     def __init__(self, channel: TlsChannel, exchange: Exchange) -> None:
         super().__init__(exchange.loop, channel, agent_side_connection(is_client=False))
-        self.shares_one_stream = True
         self._exchange: Final = exchange
         self._received: Final = exchange.metrics.from_agent
         self._peer: Final = channel.peer()
@@ -145,17 +156,25 @@ class AgentTransport(Transport):
         connection = self.connection
         stream = connection.stream
         if event == http2.HEADERS and stream is not None:
-            if stream.owner is None and not connection.end_stream:
+            if stream.plain:
+                self._on_tunnel_end(stream)
+            elif stream.owner is None and not connection.end_stream:
                 self._on_call(stream, connection.headers)
             elif stream.owner is not None:
                 self._end_stream(stream, "agent ended its stream")
             else:
                 self.finish(stream, grpc.INTERNAL, "the stream ended before it began")
+        elif event == http2.RESET and stream is not None and stream.plain:
+            self._on_tunnel_reset(stream, connection.code)
         elif event == http2.RESET and stream is not None:
             self._drop(stream, f"agent reset its stream (HTTP/2 error {connection.code})")
 
     def _on_call(self, stream: Stream, headers: metadata.Headers) -> None:
         path = dict(headers).get(b":path", b"")
+        if path == tunnel_frames.TUNNEL_PATH and any([agent.link.has_own_streams for agent in self._streams]):
+            stream.plain = True  # its dial's answer, which follows, says whose it is
+            stream.credited_by_shell = True
+            return
         if path != CONNECT_PATH:
             self._refuse(stream, grpc.UNIMPLEMENTED, f"unknown method {path.decode('utf-8', 'replace')}")
             return
@@ -187,12 +206,16 @@ class AgentTransport(Transport):
         link = AgentLink(
             exchange.next_key(), hello.agent_id, hello.identifiers, understands_pause=hello.understands_pause
         )
+        link.has_own_streams = hello.understands_streams and settings.limits.own_streams
         agent = AgentStream(self, stream, link)
         link.shell = agent
         stream.owner = agent
         self._streams.add(agent)
-        answer = metadata.server_hello_headers(settings.server_id, settings.server_count)
+        streams = settings.limits.own_streams
+        answer = metadata.server_hello_headers(settings.server_id, settings.server_count, streams=streams)
         self.connection.send_headers(stream, [*grpc.RESPONSE_HEADERS, *answer])
+        self.connection.enlarge(stream, SHARED_WINDOW_BYTES)
+        self.connection.credit(stream, 0)
         self.touch()
         exchange.agent_connected(link)
         logger.info("agent connected agent=%s peer=%s", hello.agent_id, self._peer)
@@ -203,8 +226,18 @@ class AgentTransport(Transport):
         connection = self.connection
         agent = stream.owner
         ended = connection.end_stream
+        start, end = connection.start, connection.end
+        if stream.plain:
+            if agent is None:
+                self._reset_stray(stream)
+                return
+            if end > start:
+                self._received[packets.DATA] += 1
+                cast(Client, agent).deliver(connection.view[start:end])
+            if ended:
+                self._on_tunnel_end(stream)
+            return
         if isinstance(agent, AgentStream):
-            start, end = connection.start, connection.end
             try:
                 if stream.reader.is_whole(connection.data, start, end):
                     start += grpc.PREFIX_BYTES
@@ -245,7 +278,7 @@ class AgentTransport(Transport):
         exchange = self._exchange
         exchange.metrics.from_agent[packet.kind if packet.kind <= packets.DRAIN else 7] += 1
         if isinstance(packet, packets.DialResponse):
-            exchange.agent_answered(link, packet)
+            exchange.agent_answered(link, self._checked(link, packet))
         elif isinstance(packet, packets.CloseResponse):
             exchange.agent_closed(link, packet.connection_id, packet.error)
         elif isinstance(packet, packets.CloseRequest):
@@ -259,6 +292,35 @@ class AgentTransport(Transport):
             exchange.agent_cancelled_dial(link, packet.dial_id)
         elif isinstance(packet, packets.Pause | packets.Resume):
             self._on_pause(link, packet)
+
+    # ------------------------------------------------------------------ tunnels with a stream of their own
+
+    def _checked(self, link: AgentLink, answer: packets.DialResponse) -> packets.DialResponse:
+        """A success must come with the stream that it names."""
+        if not link.has_own_streams or answer.error:
+            return answer
+        stream = self.connection.streams.get(answer.connection_id)
+        if stream is not None and stream.plain and stream.owner is None:
+            return answer
+        text = f"agent answered with stream {answer.connection_id}, which it has not opened"
+        return packets.DialResponse(text, 0, answer.dial_id)
+
+    def _on_tunnel_end(self, stream: Stream) -> None:
+        """The agent sends no more: its endpoint has ended."""
+        if stream.owner is None:
+            self._reset_stray(stream)
+        else:
+            cast(Client, stream.owner).endpoint_ended()
+
+    def _on_tunnel_reset(self, stream: Stream, code: int) -> None:
+        self.unpark(stream)
+        if stream.owner is not None:
+            cast(Client, stream.owner).endpoint_lost(f"endpoint failed (HTTP/2 error {code} from the agent)")
+
+    def _reset_stray(self, stream: Stream) -> None:
+        """Payload before the answer to the dial, or a tunnel that ends before it began."""
+        self.connection.reset(stream, frames.PROTOCOL_ERROR)
+        self.touch()
 
     def _on_pause(self, link: AgentLink, packet: packets.Pause | packets.Resume) -> None:
         tunnel = link.connections.get(packet.connection_id)
@@ -302,6 +364,9 @@ class AgentTransport(Transport):
         if isinstance(agent, AgentStream):
             self._streams.discard(agent)
             self._exchange.agent_gone(agent.link, reason)
+            if not self.closed and not self._streams:
+                for own in [stream for stream in self.connection.streams.values() if stream.plain]:
+                    self.connection.reset(own, frames.CANCEL)
 
     def on_closed(self, reason: str) -> None:
         if self._watch is not None:

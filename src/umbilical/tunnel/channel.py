@@ -6,10 +6,11 @@ one receive and one send per turn instead of one per 16 KiB record.
 
 import socket
 import ssl
+import struct
 from collections.abc import Callable
 from typing import Final, cast
 
-from umbilical.tunnel.loop import HANGUP, IN, OUT, Handler, Loop
+from umbilical.tunnel.loop import BOTH_ENDED, HANGUP, IN, OUT, Handler, Loop
 
 END: Final = 0
 """The peer will send no more."""
@@ -25,6 +26,8 @@ _cipher_view: Final = memoryview(_cipher)
 SEND_BUFFER_BYTES: Final = 1024 * 1024
 """For a client's Unix socket, once it was full: a download then needs fewer turns (io: 700 to 911 MB/s). The kernel
 cuts it to net.core.wmem_max. Short tunnels never pay for it."""
+_LINGER_NOT: Final = struct.pack("ii", 1, 0)
+"""struct linger: on, for no time at all."""
 _PLAIN_AT_ONCE: Final = 256 * 1024
 """At most this much is encrypted ahead of the socket."""
 
@@ -76,6 +79,8 @@ class Channel(Handler):
         self.readable = False
         self.hung_up = False
         """The peer has ended its side, or all: whatever is left must be read to the end now, no edge will come."""
+        self.is_gone = False
+        """The peer takes nothing any more either. A TCP peer that closed tells only when something is sent to it."""
         self.closed = False
         self.error = ""
         self._asks_room = False
@@ -109,6 +114,8 @@ class Channel(Handler):
         if mask & HANGUP:
             self.hung_up = True
             self.readable = True
+            if mask & BOTH_ENDED:
+                self.is_gone = True
         elif mask & IN:
             self.readable = True
         if self.readable:
@@ -175,6 +182,16 @@ class Channel(Handler):
             self.sock.shutdown(socket.SHUT_WR)
         except OSError:
             pass  # it is gone already
+
+    def reset(self) -> None:
+        """Close so that the peer cannot take it for an orderly end."""
+        if not self.closed:
+            self.error = self.error or "reset"
+            try:
+                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
+            except OSError:
+                pass  # it is gone already
+            self.close()
 
     def close(self) -> None:
         if not self.closed:

@@ -8,7 +8,7 @@ import logging
 import time
 from typing import Final, cast
 
-from umbilical.konnectivity.commands import Tunnel
+from umbilical.konnectivity.commands import ENDED, Tunnel
 from umbilical.konnectivity.dial_failure import DialFailure, FailureReason, http_reply, metric_reason
 from umbilical.tunnel.agent_stream import AgentStream
 from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog
@@ -18,6 +18,8 @@ from umbilical.tunnel.exchange import Exchange
 from umbilical.tunnel.inlet import Inlet
 from umbilical.tunnel.loop import Deadlines
 from umbilical.tunnel.outlet import Outlet
+from umbilical.tunnel.transport import TUNNEL_WINDOW_BYTES
+from umbilical.tunnel.tunnel_stream import TunnelStream
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
 
@@ -42,7 +44,7 @@ class ConnectClient(Client):
         self._channel: Final = channel
         self._exchange: Final = exchange
         self._loop: Final = exchange.loop
-        self._pause_above: Final = exchange.settings.limits.pause_above_bytes
+        self._pause_above = exchange.settings.limits.pause_above_bytes
         self._outlet: Final = Outlet(channel)
         self._heads: Final = heads
         self._head: http1.ConnectHead | None = http1.ConnectHead()
@@ -52,6 +54,10 @@ class ConnectClient(Client):
         self._opened_turn = -1
         self._agent: AgentStream | None = None
         self._inlet: Inlet | None = None
+        self._own: TunnelStream | None = None
+        self._sent_all = False
+        """The client has ended its side, which the agent was told."""
+        self._endpoint_ended = False
         self._dirty = False
         self._paused = False
         self._backlog: Backlog | None = None
@@ -131,7 +137,11 @@ class ConnectClient(Client):
 
     def on_timer(self) -> None:
         """The head did not come in time, or the last bytes were not taken in time."""
-        if self._state == _OPEN:
+        if self._state == _OPEN and (self._sent_all or self._endpoint_ended):
+            seconds = self._exchange.settings.limits.half_closed_idle_seconds
+            side = "client" if self._sent_all else "endpoint"
+            self._gone(f"{side} ended its side, and the other moved nothing for {seconds:g} s")
+        elif self._state == _OPEN:
             self._gone("client closed, and the agent did not take its last bytes in time")
         else:
             self._finish()
@@ -142,6 +152,7 @@ class ConnectClient(Client):
         link = tunnel.link
         assert link is not None
         agent = cast(AgentStream, link.shell)
+        own = self._own = agent.own_stream(tunnel.connection_id, self)
         started = time.perf_counter()
         sent = self._channel.send(_ESTABLISHED)
         self._exchange.metrics.frontend_write_seconds.observe(time.perf_counter() - started)
@@ -153,8 +164,11 @@ class ConnectClient(Client):
         if sent < len(_ESTABLISHED):
             self._outlet.put(_ESTABLISHED[sent:])
         self._agent = agent
+        if own is not None:
+            self._pause_above = min(self._pause_above, TUNNEL_WINDOW_BYTES >> 1)
         counts = self._exchange.metrics.to_agent
-        inlet = self._inlet = Inlet(self, agent.transport, agent.stream, tunnel.connection_id, counts)
+        stream = agent.stream if own is None else own.stream
+        inlet = self._inlet = Inlet(self, agent.transport, stream, tunnel.connection_id, counts)
         self._state = _OPEN
         self._opened_turn = self._loop.turns
         if self._early:
@@ -184,10 +198,50 @@ class ConnectClient(Client):
         inlet = self._inlet
         if inlet is None or inlet.in_line or self._paused:
             return
+        if self._sent_all:
+            if self._channel.is_gone:
+                self._gone("client closed")
+            return
         count = inlet.draw(self._channel)
         self.bytes_from_client = inlet.bytes_written
-        if count != AGAIN:
+        if count == AGAIN:
+            if self._endpoint_ended:
+                self._exchange.half_closed.add(self)
+        elif count == END and self._own is not None and not self._channel.is_gone:
+            self._end_upload(self._own)
+        else:
             self._gone("client closed" if count == END else f"client failed: {self._channel.error}")
+
+    def _end_upload(self, own: TunnelStream) -> None:
+        """The client has ended its side: so do we towards the endpoint, which may go on sending (fault C3)."""
+        self._sent_all = True
+        self._exchange.flushing.discard(self)
+        own.end()
+        self._end_if_both()
+
+    def endpoint_ended(self) -> None:
+        self._endpoint_ended = True
+        self._end_download()
+
+    def _end_download(self) -> None:
+        """Behind the endpoint's last byte the client learns of its end; it may go on sending."""
+        if self._state == _OPEN and self._outlet.is_empty():
+            if not self._sent_all:
+                self._channel.end_sending()
+            self._end_if_both()
+
+    def _end_if_both(self) -> None:
+        tunnel = self.tunnel
+        if self._sent_all and self._endpoint_ended and tunnel is not None:
+            self._exchange.stream_over(tunnel)
+        else:
+            self._exchange.half_closed.add(self)
+
+    def endpoint_lost(self, cause: str) -> None:
+        tunnel = self.tunnel
+        if tunnel is not None:
+            self.report(self._loop.now, cause)
+            self._exchange.stream_over(tunnel)
 
     def on_again(self) -> None:
         if self._dirty:
@@ -211,7 +265,7 @@ class ConnectClient(Client):
 
     def _limit_last_bytes(self) -> None:
         """It ended its side and the agent takes nothing now: wait, but not for ever."""
-        if self._channel.hung_up and self._state == _OPEN:
+        if self._channel.hung_up and self._state == _OPEN and not self._sent_all:
             self._exchange.flushing.add(self)
 
     def pause(self) -> None:
@@ -227,7 +281,9 @@ class ConnectClient(Client):
 
     def deliver(self, view: memoryview) -> None:
         outlet = self._outlet
-        self.bytes_to_client += len(view)
+        size = len(view)
+        before = outlet.waiting_bytes()
+        self.bytes_to_client += size
         if self._opened_turn == self._loop.turns:
             outlet.hold(view)
             if not self._dirty:
@@ -239,8 +295,14 @@ class ConnectClient(Client):
             self._loop.touch(self)
         if outlet.broken:
             self._gone(f"client failed: {self._channel.error}")
-        elif outlet.waiting_bytes() > self._pause_above:
-            self._hold_back(outlet.waiting_bytes())
+            return
+        waiting = outlet.waiting_bytes()
+        if self._own is not None:
+            self._own.arrived(size, waiting - before)
+            if self._sent_all:
+                self._exchange.half_closed.add(self)
+        if waiting > self._pause_above:
+            self._hold_back(waiting)
 
     def _hold_back(self, waiting: int) -> None:
         backlog, agent = self._backlog, self._agent
@@ -251,10 +313,12 @@ class ConnectClient(Client):
             backlog.grew(waiting)
 
     def ask_pause(self) -> bool:
+        if self._own is not None:
+            return True  # its window does
         return self.tunnel is not None and self._exchange.pause_sender(self.tunnel)
 
     def ask_resume(self) -> None:
-        if self.tunnel is not None:
+        if self.tunnel is not None and self._own is None:
             self._exchange.resume_sender(self.tunnel)
 
     def on_stuck(self) -> None:
@@ -279,13 +343,22 @@ class ConnectClient(Client):
         outlet.flush()
         if outlet.broken:
             self._gone(f"client failed: {self._channel.error}")
-        elif self._state == _CLOSING:
+            return
+        waiting = outlet.waiting_bytes()
+        if waiting < before and self._own is not None and self._state == _OPEN:
+            self._own.taken(before - waiting)
+            if self._sent_all:
+                self._exchange.half_closed.add(self)
+        if self._state == _CLOSING:
             if outlet.is_empty():
                 self._finish()
-            elif outlet.waiting_bytes() < before:
+            elif waiting < before:
                 self._exchange.flushing.add(self)  # it moves: its time begins anew
-        elif self._backlog is not None and outlet.waiting_bytes() < before:
-            self._backlog.shrank(outlet.waiting_bytes())
+            return
+        if self._backlog is not None and waiting < before:
+            self._backlog.shrank(waiting)
+        if self._endpoint_ended:
+            self._end_download()
 
     # ------------------------------------------------------------------ end
 
@@ -310,10 +383,15 @@ class ConnectClient(Client):
 
     def _gone(self, cause: str) -> None:
         """The client left, or must: the agent is told behind the client's last byte."""
-        tunnel = self.tunnel
+        tunnel, own = self.tunnel, self._own
         if tunnel is not None:
             self.report(self._loop.now, cause)
-            self._exchange.client_closed(tunnel)
+            if own is None:
+                self._exchange.client_closed(tunnel)
+            elif tunnel.state != ENDED:
+                self._state = _CLOSING  # the end of the tunnel, told below, finds nothing left to do
+                own.close()
+                self._exchange.stream_over(tunnel)
         self._finish()
 
     def _finish(self) -> None:
@@ -323,6 +401,7 @@ class ConnectClient(Client):
         self._release_brake()
         self._heads.discard(self)
         self._exchange.flushing.discard(self)
+        self._exchange.half_closed.discard(self)
         self._exchange.clients.discard(self)
         channel = self._channel
         if channel.hung_up or channel.error or self._outlet.broken:

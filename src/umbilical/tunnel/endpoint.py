@@ -19,7 +19,9 @@ from umbilical.tunnel.loop import HANGUP, IN, Deadlines, Loop
 from umbilical.tunnel.metrics import AgentMetrics
 from umbilical.tunnel.outlet import Outlet
 from umbilical.tunnel.settings import Limits
-from umbilical.tunnel.transport import Transport
+from umbilical.tunnel.transport import TUNNEL_WINDOW_BYTES, Transport
+from umbilical.tunnel.tunnel_stream import TunnelStream
+from umbilical.wire.http2 import frames
 from umbilical.wire.http2.connection import Connection
 from umbilical.wire.http2.streams import Stream
 
@@ -47,10 +49,14 @@ class EndpointLink(Transport):
 
     def __init__(self, loop: Loop, channel: Channel, connection: Connection) -> None:
         super().__init__(loop, channel, connection)
-        self.shares_one_stream = True
         self.stream: Stream | None = None
         self.brake: Brake | None = None
         self.understands_pause = False
+        self.has_own_streams = False
+
+    def open_stream(self, endpoint: "Endpoint") -> TunnelStream | None:
+        """A stream of the endpoint's own; None when the server allows no more."""
+        return None
 
     def endpoint_opened(self, endpoint: "Endpoint") -> None:
         """Its dial succeeded."""
@@ -63,6 +69,9 @@ class EndpointLink(Transport):
 
     def endpoint_ended(self, endpoint: "Endpoint", error: str, cause: str) -> None:
         """It closed, failed, or was given up."""
+
+    def tunnel_over(self, endpoint: "Endpoint", cause: str) -> None:
+        """Both sides of its own stream have ended, or the server reset it."""
 
     def pause_sender(self, endpoint: "Endpoint") -> None:
         """It takes its bytes too slowly."""
@@ -81,11 +90,15 @@ class Endpoint(DialOwner):
         """The server asked us to stop reading."""
         self._workshop: Final = workshop
         self._loop: Final = workshop.loop
-        self._pause_above: Final = workshop.limits.pause_above_bytes
+        self._pause_above = workshop.limits.pause_above_bytes
         self._dial: Dial | None = None
         self._channel: Channel | None = None
         self._outlet: Outlet | None = None
         self._inlet: Inlet | None = None
+        self._own: TunnelStream | None = None
+        self._read_all = False
+        """The endpoint has ended its side, which the server was told."""
+        self._server_ended = False
         self._dirty = False
         self._backlog: Backlog | None = None
 
@@ -102,6 +115,15 @@ class Endpoint(DialOwner):
         stream = self.link.stream
         assert stream is not None
         channel = Channel(self._loop, sock)
+        if self.link.has_own_streams:
+            own = self._own = self.link.open_stream(self)
+            if own is None:
+                channel.adopt(self)
+                channel.close()
+                self.dial_failed("too many tunnels: the server allows no more streams")
+                return
+            stream = own.stream
+            self._pause_above = min(self._pause_above, TUNNEL_WINDOW_BYTES >> 1)
         self._channel = channel
         self._outlet = Outlet(channel)
         counts = self._workshop.metrics.from_agent
@@ -132,8 +154,16 @@ class Endpoint(DialOwner):
         channel, inlet = self._channel, self._inlet
         if channel is None or inlet is None or inlet.in_line or self.paused or self.record.state != CONNECTED:
             return
+        if self._read_all:
+            return
         count = inlet.draw(channel)
-        if count != AGAIN:
+        if count == AGAIN:
+            return
+        if count == END and self._own is not None:
+            self._read_all = True
+            self._own.end()
+            self._end_if_both("endpoint closed")
+        else:
             self._end("", "endpoint closed" if count == END else f"endpoint failed: {channel.error}")
 
     def bytes_from_endpoint(self) -> int:
@@ -153,14 +183,53 @@ class Endpoint(DialOwner):
         outlet = self._outlet
         if outlet is None or self.record.state != CONNECTED:
             return
-        self.bytes_to_endpoint += len(view)
+        size = len(view)
+        before = outlet.waiting_bytes()
+        self.bytes_to_endpoint += size
         if outlet.put(view) and not self._dirty:
             self._dirty = True
             self._loop.touch(self)
+        waiting = outlet.waiting_bytes()
         if outlet.broken:
             self._end("", f"endpoint failed: {self._error()}")
-        elif outlet.waiting_bytes() > self._pause_above:
-            self._hold_back(outlet.waiting_bytes())
+            return
+        if self._own is not None:
+            self._own.arrived(size, waiting - before)
+        if waiting > self._pause_above:
+            self._hold_back(waiting)
+
+    def server_ended(self) -> None:
+        """The server sends no more on the tunnel's own stream: so do we to the endpoint, behind the last byte."""
+        self._server_ended = True
+        self._end_writing()
+
+    def _end_writing(self) -> None:
+        outlet, channel = self._outlet, self._channel
+        if outlet is not None and channel is not None and outlet.is_empty() and self.record.state == CONNECTED:
+            channel.end_sending()
+            self._end_if_both("client closed")
+
+    def _end_if_both(self, cause: str) -> None:
+        """Over, once the endpoint has ended and has been told that the client did."""
+        outlet = self._outlet
+        if self._read_all and self._server_ended and outlet is not None and outlet.is_empty():
+            self.link.tunnel_over(self, cause)
+            self._leave()
+
+    def stream_reset(self, code: int) -> None:
+        """The server ended the tunnel's own stream, whole."""
+        if self.record.state not in (CONNECTED, FLUSHING):
+            return
+        if code == frames.NO_ERROR and self._server_ended:
+            if self.record.state == CONNECTED:
+                self.record.state = FLUSHING
+                self.flush_and_close()
+            return
+        self.link.tunnel_over(self, f"client gone (HTTP/2 error {code})")
+        self._release_brake()
+        self._workshop.flushing.discard(self)
+        if self._channel is not None:
+            self._channel.reset()
 
     def _hold_back(self, waiting: int) -> None:
         backlog, brake = self._backlog, self.link.brake
@@ -170,12 +239,15 @@ class Endpoint(DialOwner):
             backlog.grew(waiting)
 
     def ask_pause(self) -> bool:
+        if self._own is not None:
+            return True  # its window does
         if self.link.understands_pause:
             self.link.pause_sender(self)
         return self.link.understands_pause
 
     def ask_resume(self) -> None:
-        self.link.resume_sender(self)
+        if self._own is None:
+            self.link.resume_sender(self)
 
     def on_stalled(self, waiting: int) -> None:
         self._warn(f"endpoint reads nothing, {waiting} bytes wait for it; the server pauses this tunnel, others go on")
@@ -212,13 +284,18 @@ class Endpoint(DialOwner):
             self._flush_failed()
             return
         waiting = outlet.waiting_bytes()
+        if waiting < before and self._own is not None:
+            self._own.taken(before - waiting)
         if self.record.state == FLUSHING:
             if outlet.is_empty():
                 self._flushed()
             elif waiting < before:
                 self._workshop.flushing.add(self)  # it moves: its time begins anew
-        elif self._backlog is not None and waiting < before:
+            return
+        if self._backlog is not None and waiting < before:
             self._backlog.shrank(waiting)
+        if self._server_ended:
+            self._end_writing()
 
     def _flush_failed(self) -> None:
         if self.record.state == FLUSHING:
@@ -279,6 +356,14 @@ class Endpoint(DialOwner):
 
     def on_lost(self, reason: str) -> None:
         self.link.endpoint_ended(self, "", reason)
+
+    def abort_stream(self, code: int) -> None:
+        """Tell the server by the tunnel's own stream that it is over, if it does not know."""
+        if self._own is not None:
+            self._own.abort(code)
+
+    def has_own_stream(self) -> bool:
+        return self._own is not None
 
     def on_crash(self, error: Exception) -> None:
         self.link.endpoint_ended(self, "", f"internal error: {error!r}")

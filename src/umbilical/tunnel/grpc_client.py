@@ -15,7 +15,8 @@ from umbilical.tunnel.channel import Owner
 from umbilical.tunnel.client import Client
 from umbilical.tunnel.exchange import Exchange
 from umbilical.tunnel.inlet import Inlet
-from umbilical.tunnel.transport import Transport
+from umbilical.tunnel.transport import TUNNEL_WINDOW_BYTES, Transport
+from umbilical.tunnel.tunnel_stream import TunnelStream
 from umbilical.wire import grpc, packets
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.streams import Stream
@@ -39,6 +40,7 @@ class GrpcClient(Client):
         self._loop: Final = exchange.loop
         self._state = _FRESH
         self._agent: AgentStream | None = None
+        self._own: TunnelStream | None = None
         self._up_inlet: Inlet | None = None
         self._up = bytearray()
         """Payload that found no room towards the agent; bounded by the credit that is held back for it."""
@@ -84,7 +86,7 @@ class GrpcClient(Client):
         if tunnel is not None and self._state in (_DIALLING, _OPEN):
             self.report(self._loop.now, "dial cancelled by the client")
             self._state = _CLOSING
-            self._exchange.client_closed(tunnel)
+            self._end_tunnel(tunnel)
 
     def _on_close(self, connection_id: int) -> None:
         tunnel = self.tunnel
@@ -103,7 +105,7 @@ class GrpcClient(Client):
     def _close_upload(self, tunnel: Tunnel) -> None:
         """Tell the agent, but behind the client's last byte (fault C1)."""
         if not self._up:
-            self._exchange.client_closed(tunnel)
+            self._end_tunnel(tunnel)
 
     def _on_data(self, connection_id: int, view: memoryview) -> None:
         if self._state == _OPEN:
@@ -127,9 +129,9 @@ class GrpcClient(Client):
         text = "mismatched connection IDs"
         self.report(self._loop.now, text)
         self._state = _CLOSING
-        self._exchange.client_closed(tunnel)
         self._send_close(tunnel.connection_id, text)
         self._send_close(connection_id, text)
+        self._end_tunnel(tunnel)
 
     # ------------------------------------------------------------------ client to agent
 
@@ -160,7 +162,7 @@ class GrpcClient(Client):
         self.credit(0)
         tunnel = self.tunnel
         if self._state == _CLOSING and tunnel is not None:
-            self._exchange.client_closed(tunnel)
+            self._end_tunnel(tunnel)
 
     def credit(self, size: int) -> None:
         """So much of the client's window was used; it is given back when nothing waits."""
@@ -185,7 +187,9 @@ class GrpcClient(Client):
         assert link is not None
         agent = self._agent = cast(AgentStream, link.shell)
         metrics, connection_id = self._exchange.metrics, tunnel.connection_id
-        self._up_inlet = Inlet(self, agent.transport, agent.stream, connection_id, metrics.to_agent)
+        own = self._own = agent.own_stream(connection_id, self)
+        stream = agent.stream if own is None else own.stream
+        self._up_inlet = Inlet(self, agent.transport, stream, connection_id, metrics.to_agent)
         self._down_inlet = Inlet(_DownLine(self), self._transport, self._stream, connection_id, metrics.to_client)
         self._state = _OPEN
         self._opened_turn = self._loop.turns
@@ -199,24 +203,29 @@ class GrpcClient(Client):
         self._send(packets.DIAL_RSP, message)
 
     def deliver(self, view: memoryview) -> None:
-        self.bytes_to_client += len(view)
+        size = len(view)
+        self.bytes_to_client += size
+        taken = 0
         if self._down or self._opened_turn == self._loop.turns:
             # konnectivity-client registers the connection a moment after it has read DIAL_RSP (fault C10).
             self._down += view
             self._ask_again()
-            self._check_backlog()
-            return
-        inlet = self._down_inlet
-        assert inlet is not None
-        taken = inlet.write(view)
-        if taken < len(view):
-            self._down += view[taken:]
+        else:
+            inlet = self._down_inlet
+            assert inlet is not None
+            taken = inlet.write(view)
+            if taken < size:
+                self._down += view[taken:]
+        if self._own is not None:
+            self._own.arrived(size, size - taken)
+        if taken < size:
             self._check_backlog()
 
     def _check_backlog(self) -> None:
         exchange, agent = self._exchange, self._agent
         limits = exchange.settings.limits
-        if len(self._down) <= limits.pause_above_bytes or self._state == _OVER or agent is None:
+        above = limits.pause_above_bytes if self._own is None else TUNNEL_WINDOW_BYTES >> 1
+        if len(self._down) <= above or self._state == _OVER or agent is None:
             return
         backlog = self._backlog
         if backlog is None:
@@ -224,10 +233,12 @@ class GrpcClient(Client):
         backlog.grew(len(self._down))
 
     def ask_pause(self) -> bool:
+        if self._own is not None:
+            return True  # its window does
         return self.tunnel is not None and self._exchange.pause_sender(self.tunnel)
 
     def ask_resume(self) -> None:
-        if self.tunnel is not None:
+        if self.tunnel is not None and self._own is None:
             self._exchange.resume_sender(self.tunnel)
 
     def on_stuck(self) -> None:
@@ -240,8 +251,8 @@ class GrpcClient(Client):
         self.report(self._loop.now, text, "UMB403")
         self._state = _CLOSING
         self._down.clear()
-        self._exchange.client_closed(tunnel)
         self._send_close(tunnel.connection_id, text)
+        self._end_tunnel(tunnel)
 
     def _release_brake(self) -> None:
         if self._backlog is not None:
@@ -272,10 +283,31 @@ class GrpcClient(Client):
             with memoryview(self._down) as view:
                 taken = inlet.write(view)
             del self._down[:taken]
+            if taken and self._own is not None:
+                self._own.taken(taken)
             if taken and self._backlog is not None:
                 self._backlog.shrank(len(self._down))
         if not self._down and self._farewell is not None:
             self._say_farewell(self._farewell)
+
+    def endpoint_ended(self) -> None:
+        """This protocol knows no half of an end: the tunnel is over, whole."""
+        if self.tunnel is not None:
+            self._end_tunnel(self.tunnel)
+
+    def endpoint_lost(self, cause: str) -> None:
+        if self.tunnel is not None:
+            self.report(self._loop.now, cause)
+            self._exchange.stream_over(self.tunnel)
+
+    def _end_tunnel(self, tunnel: Tunnel) -> None:
+        """Tell the agent; then our client hears of it by `closed`."""
+        own = self._own
+        if own is None or tunnel.state == ENDED:
+            self._exchange.client_closed(tunnel)
+        else:
+            own.close()
+            self._exchange.stream_over(tunnel)
 
     def closed(self, error: str, cause: str) -> None:
         tunnel = self.tunnel
@@ -334,7 +366,7 @@ class GrpcClient(Client):
         tunnel = self.tunnel
         if tunnel is not None and tunnel.state != ENDED:
             self.report(self._loop.now, cause)
-            self._exchange.client_closed(tunnel)
+            self._end_tunnel(tunnel)
 
     def on_crash(self, error: Exception) -> None:
         logger.error("internal error in a client stream: %r", error)

@@ -8,11 +8,14 @@ from typing import Final
 from umbilical.tunnel.channel import AGAIN, Channel, Owner
 from umbilical.tunnel.transport import QUANTUM_BYTES, Transport
 from umbilical.wire.http2.streams import Stream
-from umbilical.wire.packet_data import DataPrefix
+from umbilical.wire.packet_data import DataPrefix, PayloadPrefix
 from umbilical.wire.packets import DATA
+from umbilical.wire.tunnel_frames import PlainPrefix
 
 
 class Inlet:
+    """Into DATA packets of one connection on a stream that all share, or plainly into a stream of the tunnel's own."""
+
     def __init__(
         self, owner: Owner, transport: Transport, stream: Stream, connection_id: int, packet_counts: list[int]
     ) -> None:
@@ -20,7 +23,9 @@ class Inlet:
         self._transport: Final = transport
         self._connection: Final = transport.connection
         self._stream: Final = stream
-        self._prefix: Final = DataPrefix(stream.stream_id, connection_id)
+        self._prefix: Final[PayloadPrefix] = (
+            PlainPrefix(stream.stream_id) if stream.plain else DataPrefix(stream.stream_id, connection_id)
+        )
         self._packet_counts: Final = packet_counts
         self.in_line = False
         """The owner waits for room; it says so itself when its turn has come."""
@@ -72,4 +77,7 @@ class Inlet:
     def _stand_in_line(self) -> None:
         if not self.in_line:
             self.in_line = True
-            self._transport.wait(self._owner)
+            if self._stream.plain and self._connection.is_shut(self._stream):
+                self._transport.park(self._stream, self._owner)
+            else:
+                self._transport.wait(self._owner)

@@ -12,6 +12,8 @@ from typing import Final
 IN: Final = select.EPOLLIN
 OUT: Final = select.EPOLLOUT
 HANGUP: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+BOTH_ENDED: Final = select.EPOLLHUP | select.EPOLLERR
+"""Part of HANGUP: no byte can go either way. A peer that only ended its own side does not raise it."""
 _EDGE: Final = select.EPOLLET
 _RDHUP: Final = select.EPOLLRDHUP
 MAX_EVENTS: Final = 256

@@ -23,10 +23,12 @@ from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.endpoint import Endpoint, EndpointLink, Workshop
 from umbilical.tunnel.keepalive import Heartbeat
 from umbilical.tunnel.settings import Keepalive
-from umbilical.tunnel.transport import agent_side_connection
-from umbilical.wire import grpc, packets
+from umbilical.tunnel.transport import SHARED_WINDOW_BYTES, agent_side_connection
+from umbilical.tunnel.tunnel_stream import TunnelStream
+from umbilical.wire import grpc, packets, tunnel_frames
 from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.http2 import connection as http2
+from umbilical.wire.http2 import frames
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import find_data
 from umbilical.wire.packet_decoding import decode_packet
@@ -79,15 +81,25 @@ class ServerLink(EndpointLink):
             return
         headers = grpc.request_headers(CONNECT_PATH, self._authority.encode(), b"https", b"umbilical-agent")
         self.stream = self.connection.open_stream(headers + self._hello_headers)
+        self.connection.enlarge(self.stream, SHARED_WINDOW_BYTES)
+        self.connection.credit(self.stream, 0)
         self.brake = Brake(self, self.stream)
         self.touch()
 
     def on_event(self, event: int) -> None:
         connection = self.connection
+        stream = connection.stream
         if event == http2.HEADERS:
-            self._on_headers(connection.headers, connection.end_stream)
+            if stream is None or not stream.plain:
+                self._on_headers(connection.headers, connection.end_stream)
+            elif connection.end_stream:
+                cast(Endpoint, stream.owner).server_ended()
         elif event == http2.RESET:
-            self.lose(f"stream reset by the server (HTTP/2 error {connection.code})")
+            if stream is not None and stream.plain:
+                self.unpark(stream)
+                cast(Endpoint, stream.owner).stream_reset(connection.code)
+            else:
+                self.lose(f"stream reset by the server (HTTP/2 error {connection.code})")
         elif event == http2.GOAWAY and not self.leaving:
             self.leaving = True
             logger.info("server is leaving server=%s reason=%r", self.server_id(), connection.text)
@@ -106,6 +118,8 @@ class ServerLink(EndpointLink):
             self.lose(refused.text)
             return
         self.understands_pause = self.hello.understands_pause
+        self.has_own_streams = self.hello.understands_streams and self._workshop.limits.own_streams
+        self.session.numbers_by_stream = self.has_own_streams
         self._keeper.link_ready(self)
 
     def server_id(self) -> str:
@@ -117,6 +131,14 @@ class ServerLink(EndpointLink):
         connection = self.connection
         ended = connection.end_stream
         start, end = connection.start, connection.end
+        if stream.plain:
+            endpoint = cast(Endpoint, stream.owner)
+            if end > start:
+                self._received[packets.DATA] += 1
+                endpoint.deliver(connection.view[start:end])
+            if ended:
+                endpoint.server_ended()
+            return
         try:
             if stream.reader.is_whole(connection.data, start, end):
                 start += grpc.PREFIX_BYTES
@@ -219,6 +241,17 @@ class ServerLink(EndpointLink):
 
     # ------------------------------------------------------------------ what endpoints report
 
+    def open_stream(self, endpoint: Endpoint) -> TunnelStream | None:
+        connection = self.connection
+        if not connection.can_open_stream():
+            return None
+        stream = connection.open_stream(tunnel_frames.OPENING_HEADERS)
+        stream.plain = True
+        stream.credited_by_shell = True
+        stream.owner = endpoint
+        self.session.stream_opened(endpoint.record, stream.stream_id)
+        return TunnelStream(self, stream)
+
     def endpoint_opened(self, endpoint: Endpoint) -> None:
         self._obey(self.session.dial_succeeded(endpoint.record))
 
@@ -228,10 +261,22 @@ class ServerLink(EndpointLink):
         self._report(endpoint, text, endpoint_failure_code(text))
 
     def endpoint_flushed(self, endpoint: Endpoint) -> None:
+        if endpoint.has_own_stream():
+            endpoint.abort_stream(frames.CANCEL)
+            self.tunnel_over(endpoint, "client closed")
+            return
         self._obey(self.session.endpoint_flushed(endpoint.record))
         self._report(endpoint, "client closed")
 
+    def tunnel_over(self, endpoint: Endpoint, cause: str) -> None:
+        if self.session.stream_over(endpoint.record):
+            self._report(endpoint, cause)
+
     def endpoint_ended(self, endpoint: Endpoint, error: str, cause: str) -> None:
+        if endpoint.has_own_stream():
+            endpoint.abort_stream(frames.CONNECT_ERROR)
+            self.tunnel_over(endpoint, cause)
+            return
         commands = self.session.endpoint_ended(endpoint.record, error)
         if commands:
             self._obey(commands)

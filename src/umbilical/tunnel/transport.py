@@ -28,11 +28,18 @@ OWN_FRAME_BYTES: Final = 64 * KIB
 QUANTUM_BYTES: Final = 64 * KIB
 """What one tunnel may read in one turn before its neighbours are served."""
 
+TUNNEL_WINDOW_BYTES: Final = 256 * KIB
+"""What may be under way to the reader of one tunnel with a stream of its own, at first."""
+LARGEST_TUNNEL_WINDOW_BYTES: Final = 2 * KIB * KIB
+"""And at most, once its reader has kept up with bulk; measured: 1 MiB is slower, more gains nothing."""
+SHARED_WINDOW_BYTES: Final = 4 * KIB * KIB
+"""For the Connect stream, which carries all payload of an upstream peer."""
+
 AGENT_PROFILE: Final = Profile(
     frame_bytes=OWN_FRAME_BYTES,
-    stream_window_bytes=4 * KIB * KIB,
+    stream_window_bytes=TUNNEL_WINDOW_BYTES,
     connection_window_bytes=16 * KIB * KIB,
-    max_streams=100,
+    max_streams=100_000,
     credits_on_arrival=True,
 )
 CLIENT_PROFILE: Final = Profile(
@@ -57,10 +64,10 @@ class Transport(Owner):
         self.closed = False
         self.progress = 0
         """Counts up whenever the peer takes bytes: at a standstill it stays the same."""
-        self.shares_one_stream = False
-        """All payload goes to one stream, so that one source without room means none for the others."""
         self._dirty = False
         self._waiting: deque[Owner] = deque()
+        self._parked: Final[dict[int, Owner]] = {}
+        """Sources whose own stream is shut, by its number: no room for others helps them."""
 
     def start(self) -> None:
         self.channel.start(self)
@@ -108,7 +115,8 @@ class Transport(Owner):
             elif event == http2.WINDOW_OPENED:
                 self.on_window(connection.stream)
             elif event == http2.SETTINGS_RECEIVED:
-                self.wake_waiting()  # a larger initial window opens every stream
+                self._unpark_all()  # a larger initial window opens every stream
+                self.wake_waiting()
             elif event == http2.FAILED:
                 self.on_flush()
                 self.lose(f"protocol violation: {connection.text}")
@@ -120,7 +128,12 @@ class Transport(Owner):
 
     def on_window(self, stream: Stream | None) -> None:
         """The peer granted credit: to this stream, or to the whole connection."""
-        self.wake_waiting()
+        if stream is None or not stream.plain:
+            self.wake_waiting()
+            return
+        source = self._parked.pop(stream.stream_id, None)
+        if source is not None:
+            source.on_room()
 
     def on_event(self, event: int) -> None:
         """HEADERS, RESET, GOAWAY, PING_ANSWERED."""
@@ -180,6 +193,18 @@ class Transport(Owner):
         """No room: stand in line."""
         self._waiting.append(source)
 
+    def park(self, stream: Stream, source: Owner) -> None:
+        """The peer lets this one stream wait: its credit alone will wake the source."""
+        self._parked[stream.stream_id] = source
+
+    def unpark(self, stream: Stream) -> None:
+        """The stream is over."""
+        self._parked.pop(stream.stream_id, None)
+
+    def _unpark_all(self) -> None:
+        self._waiting.extend(self._parked.values())
+        self._parked.clear()
+
     def wake_waiting(self) -> None:
         """Everybody in line gets one turn. Who finds no room keeps the place ahead of all that were served."""
         waiting = self._waiting
@@ -216,6 +241,7 @@ class Transport(Owner):
         self.channel.close()
         self.connection.release()
         self._waiting.clear()
+        self._parked.clear()
         self.on_closed(reason)
 
     def on_closed(self, reason: str) -> None:

@@ -71,7 +71,17 @@ def _length_at(source: bytes | bytearray, position: int, end: int) -> tuple[int,
     return -1, end
 
 
-class DataPrefix:
+class PayloadPrefix:
+    """What stands before a payload in its frame; of one size, so that the payload can be received behind it first."""
+
+    def __init__(self, size: int) -> None:
+        self.size: Final = size
+
+    def for_length(self, length: int) -> bytes:
+        raise NotImplementedError
+
+
+class DataPrefix(PayloadPrefix):
     """All that stands before the payload of one connection's DATA packets when each travels in one HTTP/2 frame.
 
     Frame header, gRPC prefix and packet fields have a fixed width (lengths are padded varints), so the payload
@@ -83,7 +93,7 @@ class DataPrefix:
         self._stream_bytes: Final = stream_id.to_bytes(4, "big")
         self._connection_field: Final = b"\x08" + protobuf.encode_varint(connection_id)
         # 9 frame header, 5 gRPC prefix, 2 type, 1 + 3 Data's tag and length, id field, 1 + 3 data's tag and length
-        self.size: Final = 9 + 5 + 2 + 4 + len(self._connection_field) + 4
+        super().__init__(9 + 5 + 2 + 4 + len(self._connection_field) + 4)
         self._last_length = -1
         self._last = b""
 

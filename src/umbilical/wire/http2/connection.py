@@ -68,9 +68,7 @@ class Connection(ControlFrames):
         self._block_frames = 0
         self._preface_left = b"" if is_client else frames.PREFACE
         self._credit_connection_at: Final = profile.connection_window_bytes >> 2
-        self._credit_stream_at: Final = profile.stream_window_bytes >> 2
         self._largest_frame: Final = profile.frame_bytes
-        self._credits_on_arrival: Final = profile.credits_on_arrival
 
     def receive_room(self) -> memoryview:
         return self._inbox.room()
@@ -202,11 +200,11 @@ class Connection(ControlFrames):
             if flags & frames.END_STREAM:
                 self.end_stream = True
                 self._ended_remote(stream)
-            if not self._credits_on_arrival:
+            if stream.credited_by_shell:
                 self.credit(stream, size - (end - start))
-        if self._credits_on_arrival:
+        if not stream.credited_by_shell:
             stream.uncredited += size
-            if stream.uncredited >= self._credit_stream_at and not stream.credit_held:
+            if stream.uncredited >= stream.window >> 2 and not stream.credit_held:
                 self.credit(stream, 0)
         if start < end:
             self._moved = True
@@ -293,7 +291,7 @@ class Connection(ControlFrames):
             self._outbox.add_control(frames.reset_frame(stream_id, code))
             self._spend_reset()
             return None
-        stream = Stream(stream_id, self._peer_stream_window, self._profile.stream_window_bytes)
+        stream = self._new_stream(stream_id)
         self.streams[stream_id] = stream
         return stream
 
@@ -305,10 +303,16 @@ class Connection(ControlFrames):
     def credit(self, stream: Stream, count: int) -> None:
         """So many payload bytes of this stream have been dealt with: the peer may send as many more."""
         stream.uncredited += count
-        if stream.uncredited >= self._credit_stream_at and stream.can_receive():
+        if stream.uncredited >= stream.window >> 2 and stream.can_receive():
             self._outbox.add_control(frames.window_update_frame(stream.stream_id, stream.uncredited))
             stream.receive_window += stream.uncredited
             stream.uncredited = 0
+
+    def enlarge(self, stream: Stream, window: int) -> None:
+        """Let the peer have this much under way on one stream; what it gains goes out with the next credit."""
+        if window > stream.window:
+            stream.uncredited += window - stream.window
+            stream.window = window
 
     def hold_credit(self, stream: Stream) -> None:
         """Give this stream no more credit, for connections that credit on arrival."""

@@ -68,6 +68,8 @@ class ControlFrames(SendingHalf):
             if not frames.DEFAULT_FRAME_BYTES <= value <= frames.LARGEST_FRAME_BYTES:
                 raise ProtocolViolation(frames.PROTOCOL_ERROR, f"maximum frame size of {value} bytes")
             self._peer_frame_bytes = value
+        elif number == frames.MAX_CONCURRENT_STREAMS:
+            self._peer_max_streams = value
         elif number == frames.ENABLE_PUSH:
             if value > 1:
                 raise ProtocolViolation(frames.PROTOCOL_ERROR, f"ENABLE_PUSH of {value}")

@@ -2,7 +2,8 @@
 
 Encoding never touches the dynamic table, so equal lists give equal bytes and are encoded once. Decoding the first
 block of a connection depends on nothing but its bytes, and clients such as kube-apiserver open a connection per
-tunnel with the same block each time: those are remembered, and a decoder is made only for a second block.
+tunnel with the same block each time: those are remembered, and a decoder is made only for a second block. Later blocks
+are remembered by their connection, as long as its dynamic table stays as it is: each tunnel's stream brings the same.
 """
 
 from functools import lru_cache
@@ -19,6 +20,7 @@ MAX_HEADER_LIST_BYTES: Final = 65_536
 """Security limit: what a peer may make us hold for one header list. A service-account token is about 1.5 KiB."""
 _REMEMBERED_BLOCKS: Final = 256
 _REMEMBERED_BLOCK_BYTES: Final = 1024
+_REMEMBERED_BY_CONNECTION: Final = 16
 
 
 @lru_cache(maxsize=1024)
@@ -45,6 +47,8 @@ class HeaderDecoder:
     def __init__(self) -> None:
         self._decoder: Decoder | None = None
         self._replay: bytes | None = None
+        self._known: Final[dict[bytes, HeaderList]] = {}
+        """What blocks mean with the dynamic table of now."""
 
     def decode(self, block: bytes) -> HeaderList:
         if self._decoder is None and self._replay is None:
@@ -64,13 +68,24 @@ class HeaderDecoder:
         return known.copy()
 
     def _decode_next(self, block: bytes) -> HeaderList:
+        known = self._known.get(block)
+        if known is not None:
+            return known.copy()
         decoder = self._decoder
         if decoder is None:
             decoder = self._decoder = Decoder(max_header_list_size=MAX_HEADER_LIST_BYTES)
             if self._replay is not None:
                 _run(decoder, self._replay)
                 self._replay = None
-        return _run(decoder, block)
+        before = _table_state(decoder)
+        headers = _run(decoder, block)
+        if _table_state(decoder) != before:
+            self._known.clear()
+        elif len(block) <= _REMEMBERED_BLOCK_BYTES and not _has_secret(headers):
+            if len(self._known) >= _REMEMBERED_BY_CONNECTION:
+                self._known.clear()
+            self._known[block] = headers.copy()
+        return headers
 
 
 def _run(decoder: Decoder, block: bytes) -> HeaderList:
@@ -81,6 +96,13 @@ def _run(decoder: Decoder, block: bytes) -> HeaderList:
         code = ENHANCE_YOUR_CALM if too_large else COMPRESSION_ERROR
         # The error's own text may quote header values or addresses in our memory, and this goes to the peer.
         raise ProtocolViolation(code, f"header block: {type(error).__name__}") from error
+
+
+def _table_state(decoder: Decoder) -> tuple[int, int, int]:
+    """Changes with every entry that comes or goes: a new one is a new object at the front."""
+    table = decoder.header_table
+    entries = table.dynamic_entries
+    return len(entries), id(entries[0]) if entries else 0, table.maxsize
 
 
 def _has_secret(headers: HeaderList) -> bool:

@@ -19,6 +19,8 @@ CONTROL_RESERVE_BYTES: Final = 4_096
 """Part of every send window that payload leaves alone, so that dials and closes find room beside bulk data (H7)."""
 SMALLEST_PAYLOAD_BYTES: Final = 512
 """A nearly closed window is not worth a frame: better wait for the credit that is on its way."""
+UNLIMITED_STREAMS: Final = 1 << 31
+"""A peer that announces no MAX_CONCURRENT_STREAMS sets no limit: RFC 9113 section 6.5.2."""
 MAX_BACKLOG_BYTES: Final = 4 * 1024 * 1024
 """Control packets that wait for window on one stream."""
 
@@ -35,6 +37,7 @@ class SendingHalf:
         self.send_window = frames.DEFAULT_WINDOW_BYTES
         self._peer_frame_bytes = frames.DEFAULT_FRAME_BYTES
         self._peer_stream_window = frames.DEFAULT_WINDOW_BYTES
+        self._peer_max_streams = UNLIMITED_STREAMS
         self._reserve = CONTROL_RESERVE_BYTES
         self._table_update = b""
         self._acks_owed = 0
@@ -70,11 +73,20 @@ class SendingHalf:
             raise MisuseError("a server opens no streams")
         if self._next_own_stream > frames.LARGEST_STREAM_ID:
             raise MisuseError("the stream numbers of this connection are used up")
-        stream = Stream(self._next_own_stream, self._peer_stream_window, self._profile.stream_window_bytes)
+        stream = self._new_stream(self._next_own_stream)
         self._next_own_stream += 2
         self.streams[stream.stream_id] = stream
         self._send_headers(stream, headers, end_stream=False)
         return stream
+
+    def _new_stream(self, stream_id: int) -> Stream:
+        stream = Stream(stream_id, self._peer_stream_window, self._profile.stream_window_bytes)
+        stream.credited_by_shell = not self._profile.credits_on_arrival
+        return stream
+
+    def can_open_stream(self) -> bool:
+        """Client: neither the peer's limit nor the numbers of this connection are used up."""
+        return len(self.streams) < self._peer_max_streams and self._next_own_stream <= frames.LARGEST_STREAM_ID
 
     def send_headers(self, stream: Stream, headers: HeaderList) -> None:
         """Server: answer a call with its initial metadata."""
@@ -104,19 +116,34 @@ class SendingHalf:
         self._ended_local(stream)
 
     def close_sending(self, stream: Stream) -> None:
-        """Client: no more messages follow."""
-        if not stream.can_send():
+        """Nothing more follows on this stream; what the peer sends is still welcome."""
+        if stream.can_send() and stream.finish is None:
+            self._end_with(stream, _end_frame(stream), forgets=False)
+
+    def close_both(self, stream: Stream) -> None:
+        """Nothing more follows, and nothing more is wanted; what was sent before still counts."""
+        if stream.state == CLOSED:
             return
-        finish = frames.frame_header(0, frames.DATA, frames.END_STREAM, stream.stream_id)
+        end = _end_frame(stream) if stream.can_send() else b""
+        self._end_with(stream, end + frames.reset_frame(stream.stream_id, frames.NO_ERROR), forgets=True)
+
+    def abort(self, stream: Stream, code: int) -> None:
+        """Reset the stream behind the payload that is queued for it."""
+        if stream.state != CLOSED:
+            self._end_with(stream, frames.reset_frame(stream.stream_id, code), forgets=True)
+
+    def _end_with(self, stream: Stream, finish: bytes, forgets: bool) -> None:
         if stream.backlog or not self._outbox.add_ordered(finish):
-            stream.finish = finish
+            stream.finish, stream.finish_forgets = finish, forgets
             self._backlogged[stream.stream_id] = stream
-            return
-        self._ended_local(stream)
+        elif forgets:
+            self._forget(stream)
+        else:
+            self._ended_local(stream)
 
     def _ended_local(self, stream: Stream) -> None:
         stream.end_local()
-        if stream.state == CLOSED:
+        if stream.state == CLOSED or stream.finish_forgets:
             self._forget(stream)
 
     def reset(self, stream: Stream, code: int) -> None:
@@ -131,6 +158,7 @@ class SendingHalf:
     def _forget(self, stream: Stream) -> None:
         stream.state = CLOSED
         stream.backlog.clear()
+        stream.finish = None
         self.streams.pop(stream.stream_id, None)
         self._backlogged.pop(stream.stream_id, None)
 
@@ -225,6 +253,10 @@ class SendingHalf:
             return 0
         return window
 
+    def is_shut(self, stream: Stream) -> bool:
+        """The peer lets this one stream wait, whatever room there is for others."""
+        return stream.send_window - self._reserve < SMALLEST_PAYLOAD_BYTES and self.send_window > stream.send_window
+
     def payload_room(self, stream: Stream, gap: int) -> memoryview | None:
         """Memory for one payload, cut to the windows, the peer's frame size and our block; None: wait."""
         if stream.backlog or stream.finish is not None or stream.state not in (OPEN, HALF_CLOSED_REMOTE):
@@ -291,3 +323,7 @@ class SendingHalf:
 
     def release(self) -> None:
         self._outbox.release()
+
+
+def _end_frame(stream: Stream) -> bytes:
+    return frames.frame_header(0, frames.DATA, frames.END_STREAM, stream.stream_id)

@@ -24,16 +24,24 @@ class Stream:
         """What the peer may still send."""
         self.uncredited = 0
         """Bytes taken from the peer for which no WINDOW_UPDATE has gone out yet."""
+        self.window = receive_window
+        """What the peer may have under way on this stream at once; grows where a reader keeps up."""
+        self.credited_by_shell = False
+        """Credit follows the reader: the shell says what it has taken. Else bytes are credited on arrival."""
         self.credit_held = False
         """The shell lets the peer wait, although bytes are credited on arrival."""
         self.backlog: deque[bytes] = deque()
         """Pieces of gRPC messages (control packets) that found no window, oldest first."""
         self.backlog_bytes = 0
         self.finish: bytes | None = None
-        """Trailers that follow the backlog."""
+        """Frames that end our side, behind the backlog and the payload."""
+        self.finish_forgets = False
+        """`finish` ends the peer's side too: it holds a reset."""
         self.reader: Final = MessageReader()
         self.answered = False
         """We sent at least the response headers: a reset now is ordinary life, not an attack."""
+        self.plain = False
+        """It carries the bytes of one tunnel and no messages."""
         self.owner: object | None = None
         """What the shell hangs here."""
 

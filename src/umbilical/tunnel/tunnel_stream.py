@@ -1,0 +1,50 @@
+"""One tunnel's own stream between our ends: credit that follows the reader, and the ways to end it (docs/protocol.md).
+
+Who owns the stream (a client at the server, an endpoint at the agent) says what its reader has taken; the window, and
+so what may wait here, starts small and grows only while the reader keeps up with bulk.
+"""
+
+from typing import Final
+
+from umbilical.tunnel.transport import LARGEST_TUNNEL_WINDOW_BYTES, Transport
+from umbilical.wire.http2.streams import Stream
+
+BULK_BYTES: Final = 32 * 1024
+"""A frame of this size means that the sender has more; those of requests and answers are smaller."""
+
+
+class TunnelStream:
+    def __init__(self, transport: Transport, stream: Stream) -> None:
+        self.stream: Final = stream
+        self._transport: Final = transport
+        self._connection: Final = transport.connection
+
+    def arrived(self, size: int, kept: int) -> None:
+        """So many bytes came, of which so many still wait for the reader. Called while the transport reads."""
+        stream = self.stream
+        if kept == 0 and size >= BULK_BYTES and stream.window < LARGEST_TUNNEL_WINDOW_BYTES:
+            self._connection.enlarge(stream, stream.window << 1)
+        self._connection.credit(stream, size - kept)
+
+    def taken(self, count: int) -> None:
+        """The reader took so many bytes that had waited."""
+        self._connection.credit(self.stream, count)
+        if self._connection.has_pending():
+            self._transport.touch()
+
+    def end(self) -> None:
+        """Our side sends no more."""
+        self._connection.close_sending(self.stream)
+        self._transport.touch()
+
+    def close(self) -> None:
+        """Our side sends no more and reads no more; what it sent still counts."""
+        self._transport.unpark(self.stream)
+        self._connection.close_both(self.stream)
+        self._transport.touch()
+
+    def abort(self, code: int) -> None:
+        """Our side broke off; `code` is HTTP/2's."""
+        self._transport.unpark(self.stream)
+        self._connection.abort(self.stream, code)
+        self._transport.touch()
