@@ -51,3 +51,8 @@ def test_only_questions_of_dates_and_names_are_looked_into(stage: Stage) -> None
     assert explained(ours, "UMB311") == ""
     assert explained(ours, "UMB331").startswith("; ours is valid from 20")
     assert explained(AgentSettings("a", ours.servers, TlsFiles()), "UMB331") == ""
+
+
+def test_files_that_went_bad_meanwhile_add_no_words(stage: Stage, tmp_path: Path) -> None:
+    gone = TlsFiles(authority=tmp_path / "gone")
+    assert explained(AgentSettings("a", settings(stage.pki, 1).servers, gone), "UMB322") == ""
