@@ -69,9 +69,11 @@ def test_health_answers_before_any_server_or_the_api_is_reached_o10(tunnel_pki: 
     assert counter.story == ["counting", "stopped"]
 
 
-def test_a_drained_agent_serves_a_new_dial_and_leaves_after_the_linger_o6(stage: Stage) -> None:
+def test_a_drained_agent_serves_a_new_dial_and_leaves_after_the_linger_o6(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = stage.start_server()
-    settings = agent_settings(stage.pki, server.agent_port, drain_linger_seconds=0.3)
+    settings = agent_settings(stage.pki, server.agent_port, drain_linger_seconds=10.0)
     endpoint = stage.endpoint().serve(echo)
 
     async def script() -> None:
@@ -82,10 +84,13 @@ def test_a_drained_agent_serves_a_new_dial_and_leaves_after_the_linger_o6(stage:
         tunnel = await aside(lambda: server.frontend.open(endpoint.address))
         await aside(lambda: tunnel.send(b"hello"))
         assert await aside(lambda: receive_exactly(tunnel, 5)) == b"hello"
-        await asyncio.sleep(0.5)  # longer than the linger: a tunnel keeps it
+        await aside(lambda: stage.skip(11.0, monkeypatch))  # longer than the linger: a tunnel keeps it
+        await asyncio.sleep(0.5)
         assert not agent.done()
         assert (await get(settings.health_listen, "/readyz"))[0] == 200
         await aside(tunnel.close)
+        await aside(server.wait_until_quiet)
+        await aside(lambda: stage.skip(11.0, monkeypatch))
         assert await asyncio.wait_for(agent, PATIENCE_SECONDS) == 0
 
     play(script())
