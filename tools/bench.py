@@ -1,43 +1,44 @@
 """Our tunnel beside upstream's, in one run: rates, CPU, memory, start. It measures and reports, and judges nothing.
 
-All pairs of a round run side by side and take turns row by row, so that a machine that gets slower or faster
-meanwhile does the same to each. docs/benchmarks.md explains the rows.
+docs/benchmarks.md explains the rows; `bench_run.py` runs them.
 """
 
 import argparse
-import importlib.util
 import os
 import platform
 import re
 import resource
 import shutil
 import signal
+import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import bench_compiled
+import bench_haproxy
+import bench_plot
 import bench_report
 import peers
 import umbilical
-from bench_load import Generator, LoadFailed
-from bench_report import Conditions
-from bench_rows import MODES, PAIRS, ROWS, STARTS, Pair, Results, Row, Sample, rate_sample
-from bench_tunnel import Pki, Program, Tunnel
-from umbilical.host.errors import HostError
+from bench_crowd import CrowdSize
+from bench_load import Generator
+from bench_rows import LIMIT, PAIRS, ROWS, Pair, Results, Row
+from bench_run import Bench, Plan, Stage, say
+from bench_tables import Conditions
+from bench_tunnel import Program
 
-# What went through before must have drained from the buffers, or the next row pays for it.
-SETTLE_SECONDS: Final = 0.2
 INTERRUPTED: Final = 130
 REAP_SECONDS: Final = 5.0
+ASK_SECONDS: Final = 30
 OUR_PROGRAMS: Final = Path(sys.executable).parent
 BUILD_INFO_MAGIC: Final = b"\xff Go buildinf:"
-TROUBLE: Final = (HostError, LoadFailed, OSError, ValueError)
 
 
 class BenchError(Exception):
@@ -47,154 +48,14 @@ class BenchError(Exception):
         super().__init__(f"UMB931 {what}\n  why: {why}\n  next: {remedy}")
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What to measure, and how long."""
-
-    pairs: tuple[Pair, ...]
-    rows: tuple[Row, ...]
-    rounds: int
-    seconds: float
-    rest_seconds: float
-    tunnels: int
-    starts: int
-
-    def of(self, kind: str, subject: str) -> list[Row]:
-        return [row for row in self.rows if row.kind == kind and row.subject == subject]
-
-    def turn(self, round_number: int) -> tuple[Pair, ...]:
-        """Let another pair be the first in each round."""
-        first = round_number % len(self.pairs)
-        return self.pairs[first:] + self.pairs[:first]
-
-
-class Bench:
-    """Runs the plan. A row that cannot run is noted, and the others go on."""
-
-    def __init__(self, plan: Plan, programs: dict[str, Program], generator: Generator, folder: Path) -> None:
-        self.plan = plan
-        self.results = Results()
-        self._programs = programs
-        self._generator = generator
-        self._folder = folder
-        self._pki = Pki(folder / "pki")
-        self._tunnels_started = 0
-        self._round = 0
-
-    def run(self) -> None:
-        while self._round < self.plan.rounds:
-            self._round += 1
-            self._measure_starts()
-            for mode in MODES:
-                self._measure_rates(mode)
-            self._measure_memory()
-
-    def _measure_starts(self) -> None:
-        rows = [row for row in STARTS if row in self.plan.rows]
-        for _ in range(self.plan.starts if rows else 0):
-            for pair in self.plan.turn(self._round):
-                with self._noting(rows, pair), self._tunnel(pair, MODES[0]) as tunnel:
-                    for row in rows:
-                        self._add(row, pair, {"value": tunnel.start_milliseconds[row.test]})
-
-    def _measure_rates(self, mode: str) -> None:
-        rows = self.plan.of("rate", mode)
-        with ExitStack() as stack:
-            tunnels = self._fleet(stack, mode, rows)
-            for row in rows:
-                for tunnel in tunnels:
-                    with self._noting([row], tunnel.pair):
-                        self._measure_rate(row, tunnel)
-
-    def _measure_rate(self, row: Row, tunnel: Tunnel) -> None:
-        if gone := tunnel.ended():
-            raise LoadFailed(gone)
-        time.sleep(SETTLE_SECONDS)
-        before, began = tunnel.cpu(), time.monotonic()
-        load = self._generator.measure(row, tunnel.socket, self.plan.seconds)
-        spent = tunnel.cpu().since(before)
-        self._add(row, tunnel.pair, rate_sample(row, load, spent, time.monotonic() - began))
-
-    def _measure_memory(self) -> None:
-        """Rest with all tunnels together: what one process holds does not depend on its neighbours."""
-        for mode in MODES:
-            with ExitStack() as stack:
-                tunnels = self._fleet(stack, mode, self.plan.of("memory", mode))
-                idle = self._measure_idle(mode, tunnels)
-                self._measure_growth(stack, mode, idle)
-
-    def _measure_idle(self, mode: str, tunnels: list[Tunnel]) -> dict[Tunnel, dict[str, float]]:
-        rows = [row for row in self.plan.of("memory", mode) if row.test == "idle"]
-        idle = {}
-        for tunnel in tunnels:
-            with self._noting(rows, tunnel.pair):
-                idle[tunnel] = self._resident(tunnel, tunnel.connected_at)
-                for row in rows:
-                    self._add(row, tunnel.pair, idle[tunnel])
-        return idle
-
-    def _measure_growth(self, stack: ExitStack, mode: str, idle: dict[Tunnel, dict[str, float]]) -> None:
-        rows = [row for row in self.plan.of("memory", mode) if row.test == "tunnels"]
-        opened = self._open_resting(stack, mode, list(idle), rows) if rows else {}
-        for tunnel, opened_at in opened.items():
-            with self._noting(rows, tunnel.pair):
-                loaded = self._resident(tunnel, opened_at)
-                growth = {name: loaded[name] - before for name, before in idle[tunnel].items()}
-                for row in rows:
-                    self._add(row, tunnel.pair, growth)
-
-    def _open_resting(self, stack: ExitStack, mode: str, tunnels: list[Tunnel], rows: list[Row]) -> dict[Tunnel, float]:
-        """Open the tunnels that rest, one server after the other, and return when each was through."""
-        opened = {}
-        for tunnel in tunnels:
-            with self._noting(rows, tunnel.pair):
-                resting = stack.enter_context(self._generator.rest(mode, tunnel.socket, self.plan.tunnels))
-                resting.wait_opened(self.plan.tunnels)
-                opened[tunnel] = time.monotonic()
-        return opened
-
-    def _resident(self, tunnel: Tunnel, since: float) -> dict[str, float]:
-        time.sleep(max(0.0, since + self.plan.rest_seconds - time.monotonic()))
-        return tunnel.resident_megabytes()
-
-    def _fleet(self, stack: ExitStack, mode: str, rows: list[Row]) -> list[Tunnel]:
-        """Start a tunnel for each pair, if there is anything to measure; those that fail are noted."""
-        tunnels = []
-        for pair in self.plan.turn(self._round) if rows else ():
-            with self._noting(rows, pair):
-                tunnels.append(stack.enter_context(self._tunnel(pair, mode)))
-        return tunnels
-
-    def _tunnel(self, pair: Pair, mode: str) -> Tunnel:
-        self._tunnels_started += 1
-        return Tunnel(pair, mode, self._programs, self._pki, self._folder / f"tunnel-{self._tunnels_started}")
-
-    @contextmanager
-    def _noting(self, rows: Sequence[Row], pair: Pair) -> Iterator[None]:
-        try:
-            yield
-        except TROUBLE as error:
-            why = " ".join(str(error).split())
-            self.results.fail(rows, pair, self._round, why)
-            _say(f"round {self._round}/{self.plan.rounds}  {pair.name:<14} FAILED: {why}")
-
-    def _add(self, row: Row, pair: Pair, sample: Sample) -> None:
-        self.results.add(row, pair, self._round, sample)
-        shown = f"{bench_report.number(sample['value'])} {row.unit}"
-        _say(f"round {self._round}/{self.plan.rounds}  {pair.name:<14} {row.name:<26} {shown}")
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def facts(programs: dict[str, Program]) -> dict[str, str]:
+def facts(programs: dict[str, Program], haproxy: Path | None) -> dict[str, str]:
     """Name what the numbers hang on."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "ours": _our_form(programs["ours"]),
         "upstream": f"apiserver-network-proxy {peers.groups()['konnectivity'][0].version},"
         f" {go_version(programs['upstream'].server)}, CGO_ENABLED=0, --v=0",
+        "limit": bench_haproxy.version(haproxy) if haproxy else "haproxy is not installed, so it was left out",
         "machine": f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} cores,"
         f" net.core.wmem_max {Path('/proc/sys/net/core/wmem_max').read_text().strip()}",
     }
@@ -203,14 +64,30 @@ def facts(programs: dict[str, Program]) -> dict[str, str]:
 def _our_form(program: Program) -> str:
     if {program.server.parent, program.agent.parent} != {OUR_PROGRAMS}:
         return f"in their place: {program.server} and {program.agent}"
-    spec = importlib.util.find_spec("umbilical.wire.packets")
-    form = "compiled" if spec and str(spec.origin).endswith(".so") else "pure Python"
-    return f"Umbilical {umbilical.__version__}, {form}, on {_interpreter()}"
+    return f"Umbilical {umbilical.__version__}, {_form(program)}, on {_interpreter()}"
+
+
+def _form(program: Program) -> str:
+    """Ask the interpreter that runs our programs what it finds, not the plan what it wanted."""
+    ask = [sys.executable, "-c", "import umbilical.wire.packets as packets; print(packets.__file__)"]
+    environment = {**os.environ, **program.environment}
+    told = subprocess.run(
+        ask, env=environment, capture_output=True, text=True, timeout=ASK_SECONDS, check=False
+    ).stdout.strip()
+    return "compiled" if told.endswith(".so") else "pure Python"
 
 
 def _interpreter() -> str:
-    """Version and compiler; whether it was built with PGO cannot be told for every distribution's."""
-    return f"{platform.python_implementation()} {platform.python_version()} ({platform.python_compiler()})"
+    version = f"{platform.python_implementation()} {platform.python_version()}"
+    return f"{version} ({platform.python_compiler()}), {interpreter_build(Path('/etc/debian_version').exists())}"
+
+
+def interpreter_build(on_debian: bool) -> str:
+    """Say whether it was built with PGO; Debian's is, but its configuration does not tell."""
+    if on_debian and sys.base_prefix == "/usr":
+        return "Debian's python3, built with PGO"
+    told = "--enable-optimizations" in str(sysconfig.get_config_var("CONFIG_ARGS"))
+    return "built with PGO" if told else "built without PGO"
 
 
 def go_version(program: Path) -> str:
@@ -254,7 +131,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds; the median counts (5)")
     parser.add_argument("--seconds", type=float, default=2.0, help="length of each measurement (2)")
     parser.add_argument("--rows", type=_rows, default=ROWS, help="only rows whose name matches this expression")
-    parser.add_argument("--pairs", type=_pairs, default=PAIRS, help="only these, by comma; a name is server-agent")
+    parser.add_argument(
+        "--pairs", type=_pairs, default=PAIRS, help="only these, by comma; a name is server-agent, or haproxy"
+    )
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--quick", action="store_true", help="one round of 1 s")
     length.add_argument("--smoke", action="store_true", help="only show that every row runs; the numbers mean nothing")
@@ -264,16 +143,37 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--ours-agent", type=Path, default=OUR_PROGRAMS / "proxy-agent", help="what to run as our agent"
     )
+    parser.add_argument("--pure", action="store_true", help="run ours as pure Python; --smoke does so anyway")
     parser.add_argument("--json", type=Path, help="write everything, each sample included, to this file")
     parser.add_argument("--markdown", type=Path, help="write the tables to this file")
+    parser.add_argument("--into", type=Path, help=f"put the tables into this file, from {bench_report.BEGIN} on")
+    parser.add_argument("--svg", type=Path, help="draw ours against upstream into this file")
     return parser
 
 
-def plan_of(options: argparse.Namespace) -> Plan:
+def plan_of(options: argparse.Namespace, *, has_haproxy: bool = True) -> Plan:
+    pairs = tuple(pair for pair in options.pairs if has_haproxy or pair != LIMIT)
+    rows = tuple(row for row in options.rows if row.kind != "crowd" or _is_our_own(options))
     if options.smoke:
-        return Plan(options.pairs, options.rows, rounds=1, seconds=0.3, rest_seconds=0.5, tunnels=100, starts=1)
+        return Plan(
+            pairs,
+            rows,
+            rounds=1,
+            seconds=0.1,
+            rest_seconds=0.2,
+            stuck_seconds=0.5,
+            tunnels=100,
+            starts=1,
+            crowd=CrowdSize(agents=8, tunnels=200, processes=2),
+        )
     rounds, seconds = (1, 1.0) if options.quick else (options.rounds, options.seconds)
-    return Plan(options.pairs, options.rows, rounds, seconds, rest_seconds=5.0, tunnels=1000, starts=3)
+    crowd = CrowdSize(agents=200, tunnels=10_000, processes=4)
+    return Plan(pairs, rows, rounds, seconds, rest_seconds=5.0, stuck_seconds=5.0, tunnels=1000, starts=4, crowd=crowd)
+
+
+def _is_our_own(options: argparse.Namespace) -> bool:
+    """Whether this tree's programs run; a crowd of agents in one process can be made of no others."""
+    return {options.ours_server.parent, options.ours_agent.parent} == {OUR_PROGRAMS}
 
 
 def _prepare_process() -> None:
@@ -309,23 +209,61 @@ def _report(results: Results, conditions: Conditions, options: argparse.Namespac
     writers: list[tuple[Path | None, Callable[[Results, Conditions], str]]] = [
         (options.json, bench_report.as_json),
         (options.markdown, bench_report.markdown),
+        (options.svg, bench_plot.svg),
     ]
     for path, form in writers:
         if path is not None:
             path.write_text(form(results, conditions))
+    if options.into is not None:
+        options.into.write_text(bench_report.into(options.into.read_text(), bench_report.markdown(results, conditions)))
+
+
+def _check_files(options: argparse.Namespace) -> None:
+    """Refuse now what would be lost after half an hour."""
+    for path in (options.json, options.markdown, options.svg):
+        if path is not None and not path.parent.is_dir():
+            raise BenchError(f"cannot write {path}", "its folder is not there", f"make it: mkdir -p {path.parent}")
+    if options.into is None:
+        return
+    try:
+        bench_report.into(options.into.read_text(), "")
+    except (OSError, bench_report.NoMarkers) as error:
+        raise BenchError(f"cannot put tables into {options.into}", str(error), "add the two marker lines") from error
+
+
+def _our_environment(options: argparse.Namespace) -> dict[str, str]:
+    if options.pure or options.smoke or not _is_our_own(options):
+        return {}
+    try:
+        return {"PYTHONPATH": str(bench_compiled.compiled_source())}
+    except bench_compiled.BuildFailed as error:
+        raise BenchError("our package cannot be compiled", str(error), "see `make compiled`, or take --pure") from error
 
 
 def _run(options: argparse.Namespace) -> int:
-    plan = plan_of(options)
+    _check_files(options)
+    haproxy = bench_haproxy.find()
+    plan = plan_of(options, has_haproxy=haproxy is not None)
     programs = {
         "upstream": Program(_peer("proxy-server"), _peer("proxy-agent"), logs_to_file=False),
-        "ours": Program(options.ours_server, options.ours_agent, logs_to_file=True),
+        "ours": Program(
+            options.ours_server, options.ours_agent, logs_to_file=True, environment=_our_environment(options)
+        ),
     }
-    conditions = Conditions(facts(programs), plan.rounds, plan.seconds, plan.rest_seconds, plan.tunnels)
     generator = Generator(_peer("umbilical-load"))
+    conditions = Conditions(
+        facts(programs, haproxy),
+        plan.rounds,
+        plan.seconds,
+        plan.rest_seconds,
+        plan.stuck_seconds,
+        plan.tunnels,
+        plan.starts,
+        str(plan.crowd),
+    )
     folder = Path(tempfile.mkdtemp(prefix="umbilical-bench-"))
     try:
-        bench = Bench(plan, programs, generator, folder)
+        bench = Bench(plan, Stage(programs, haproxy, generator, folder))
         code = _run_to_an_end(bench)
         _report(bench.results, conditions, options)
         _clean(folder, keep_logs=bool(bench.results.failures))
@@ -339,7 +277,7 @@ def _run_to_an_end(bench: Bench) -> int:
     try:
         bench.run()
     except KeyboardInterrupt:
-        _say("interrupted: this is what was measured until then")
+        say("interrupted: this is what was measured until then")
         return INTERRUPTED
     finally:
         _kill_leftovers()
@@ -350,7 +288,7 @@ def _clean(folder: Path, *, keep_logs: bool) -> None:
     """Remove the keys in any case, and the programs' logs unless they are needed to see what went wrong."""
     shutil.rmtree(folder / "pki" if keep_logs else folder, ignore_errors=True)
     if keep_logs:
-        _say(f"the logs of the programs are kept in {folder}")
+        say(f"the logs of the programs are kept in {folder}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,7 +1,8 @@
-"""The compiled load generator as the bench runs it: one measurement, or many tunnels that rest."""
+"""The compiled load generator as the bench runs it: one measurement, or tunnels that are held open."""
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -17,24 +18,30 @@ class LoadFailed(Exception):
 
 
 class Generator:
-    """Runs `umbilical-load`, and ends it in every case."""
+    """Runs `umbilical-load`, and ends it in every case. An entrance is the flags that lead it into a tunnel."""
 
     def __init__(self, program: Path) -> None:
         self._program = program
 
-    def measure(self, row: Row, socket: Path, seconds: float) -> dict[str, float]:
+    def measure(self, row: Row, entrance: Sequence[str], seconds: float) -> dict[str, float]:
         """Load the tunnel for the window and return the generator's numbers.
 
         Raises:
             LoadFailed: it ended with an error, or an operation failed.
         """
-        flags = [f"--mode={row.subject}", f"--test={row.test}", f"--connections={row.connections}"]
-        with self._start([*flags, f"--uds={socket}", f"--seconds={seconds}"]) as running:
+        flags = [*entrance, f"--test={row.test}", f"--connections={row.connections}", f"--seconds={seconds}"]
+        with self._start(flags) as running:
             return _numbers(running.finish(seconds + GRACE_SECONDS))
 
-    def rest(self, mode: str, socket: Path, tunnels: int) -> "Running":
+    def rest(self, entrance: Sequence[str], tunnels: int) -> "Running":
         """Start to open tunnels that each echo once and then rest until the block ends."""
-        return self._start([f"--mode={mode}", "--test=idle", f"--uds={socket}", f"--connections={tunnels}"])
+        return self._start([*entrance, "--test=idle", f"--connections={tunnels}"])
+
+    def hold(self, entrance: Sequence[str], test: str, connections: int, seconds: float) -> "Running":
+        """Start to open tunnels that stay for several windows, each begun by `Running.window`."""
+        return self._start(
+            [*entrance, "--hold", f"--test={test}", f"--connections={connections}", f"--seconds={seconds}"]
+        )
 
     def _start(self, flags: list[str]) -> "Running":
         return Running([str(self._program), *flags])
@@ -59,6 +66,10 @@ class Running:
         with self._process:
             self._process.kill()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def finish(self, timeout_seconds: float) -> str:
         """Wait for the end and return what it printed."""
         try:
@@ -71,12 +82,33 @@ class Running:
 
     def wait_opened(self, tunnels: int) -> None:
         """Wait for the line that says that all tunnels are open; the generator ends by itself if they do not."""
+        line = self._line()
+        if json.loads(line) != {"opened": tunnels}:
+            raise LoadFailed(f"the generator said {line.strip()!r} instead of opening {tunnels} tunnels")
+
+    def window(self) -> dict[str, float]:
+        """Measure one window of a held test: of an exchange from now on, of a transfer since the window before."""
+        self.ask()
+        return self.answer()
+
+    def ask(self) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            self._line()
+
+    def answer(self) -> dict[str, float]:
+        return _numbers(self._line())
+
+    def _line(self) -> str:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             self.finish(GRACE_SECONDS)
-        if json.loads(line or "{}") != {"opened": tunnels}:
-            raise LoadFailed(f"the generator said {line.strip()!r} instead of opening {tunnels} tunnels")
+            raise LoadFailed("the generator ended without a word")
+        return line
 
 
 def _numbers(output: str) -> dict[str, float]:

@@ -1,15 +1,21 @@
-"""What the bench measures, and the arithmetic on it: rows, samples, medians, ratios. No process is started here."""
+"""What the bench measures, what is asked of it, and the arithmetic: rows, bars, samples, medians, ratios.
+
+No process is started here.
+"""
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-# A sample is a few numbers by name. Every row has "value"; rates have the others too:
+# A sample is a few numbers by name. Every row has "value"; most have some of the others:
 #   p50_us p99_us             one exchange, as the client saw it
 #   server agent cost         CPU of each process and of both, per operation (us) or per MB (ms)
 #   generator                 the generator's own CPU, in the same unit
 #   others                    cores that everything else on the machine used meanwhile
+#   bulk                      MB/s of the transfers that ran beside the echo
+#   alone times_alone         the same measure in an empty tunnel, and this one divided by it
+#   growth bound of_bound     resident MB that came on top, what may come, and the one divided by the other
 Sample = Mapping[str, float]
 
 
@@ -26,9 +32,10 @@ UPSTREAM: Final = Pair("upstream", "upstream", "upstream")
 OURS: Final = Pair("ours", "ours", "ours")
 OUR_SERVER: Final = Pair("ours-upstream", "ours", "upstream")
 OUR_AGENT: Final = Pair("upstream-ours", "upstream", "ours")
-PAIRS: Final = (UPSTREAM, OURS, OUR_SERVER, OUR_AGENT)
-# What the project asks of a rate, as a ratio to upstream's pair. Said in the report, never an exit code.
-BARS: Final = {OURS.name: 1.0, OUR_SERVER.name: 0.8, OUR_AGENT.name: 0.8}
+TUNNELS: Final = (UPSTREAM, OURS, OUR_SERVER, OUR_AGENT)
+# No tunnel: a relay of the same shape, which shows what the machine gives at most.
+LIMIT: Final = Pair("haproxy", "haproxy", "haproxy")
+PAIRS: Final = (*TUNNELS, LIMIT)
 
 
 @dataclass(frozen=True)
@@ -42,40 +49,119 @@ class Row:
 
     @property
     def name(self) -> str:
-        parts = ("memory", self.subject, self.test) if self.kind == "memory" else (self.subject, self.test)
-        return " ".join([*parts, *([str(self.connections)] if self.kind == "rate" else [])])
+        match self.kind:
+            case "memory":
+                return f"memory {self.subject} {self.test}"
+            case "start":
+                return f"start {self.test}"
+            case "beside":
+                return f"echo beside {self.connections} {self.test}s"
+            case "stuck":
+                return f"stuck {self.connections}+{self.connections}"
+            case "crowd":
+                return f"idle 10000 {self.test} {self.connections}"
+        return f"{self.subject} {self.test} {self.connections}"
 
     @property
     def is_transfer(self) -> bool:
-        return self.test in {"download", "upload"}
+        return self.kind == "rate" and self.test in {"download", "upload"}
 
     @property
     def unit(self) -> str:
-        if self.kind == "rate":
-            return "MB/s" if self.is_transfer else "/s"
-        return "MB" if self.kind == "memory" else "ms"
+        if self.kind in {"memory", "start"}:
+            return "MB" if self.kind == "memory" else "ms"
+        return "MB/s" if self.is_transfer else "/s"
 
     @property
     def cost_unit(self) -> str:
         return "ms/MB" if self.is_transfer else "us"
 
 
-RATES: Final = (
-    *(Row("rate", "http-connect", "echo", count) for count in (1, 16, 64)),
-    *(Row("rate", "http-connect", "download", count) for count in (1, 8)),
-    *(Row("rate", "http-connect", "upload", count) for count in (1, 8)),
-    *(Row("rate", "http-connect", "dial", count) for count in (1, 16)),
-    *(Row("rate", "grpc", "dial", count) for count in (1, 16)),
-)
+def _rates(mode: str, test: str, *counts: int) -> tuple[Row, ...]:
+    return tuple(Row("rate", mode, test, count) for count in counts)
+
+
 MODES: Final = ("http-connect", "grpc")
-MEMORY: Final = tuple(Row("memory", mode, test) for mode in MODES for test in ("idle", "tunnels"))
+ECHOES: Final = _rates("http-connect", "echo", 1, 16, 64)
+DOWNLOADS: Final = _rates("http-connect", "download", 1, 8)
+UPLOADS: Final = _rates("http-connect", "upload", 1, 8)
+DIALS: Final = _rates("http-connect", "dial", 1, 16)
+GRPC_DIALS: Final = _rates("grpc", "dial", 1, 16)
+GRPC_MORE: Final = (*_rates("grpc", "echo", 1, 16), *_rates("grpc", "download", 1))
+RATES: Final = (*ECHOES, *DOWNLOADS, *UPLOADS, *DIALS, *GRPC_DIALS, *GRPC_MORE)
+BESIDE: Final = tuple(Row("beside", "http-connect", test, 8) for test in ("download", "upload"))
+STUCK: Final = Row("stuck", "http-connect", "echo", 64)
+CROWD: Final = tuple(
+    Row("crowd", "http-connect", test, count) for test, count in (("echo", 1), ("dial", 1), ("dial", 16))
+)
+IDLE: Final = tuple(Row("memory", mode, "idle") for mode in MODES)
+GROWTH: Final = tuple(Row("memory", mode, "tunnels") for mode in MODES)
+MEMORY: Final = tuple(row for both in zip(IDLE, GROWTH, strict=True) for row in both)
 STARTS: Final = (Row("start", "start", "server"), Row("start", "start", "agent"))
-ROWS: Final = (*RATES, *MEMORY, *STARTS)
+ROWS: Final = (*RATES, *BESIDE, STUCK, *CROWD, *MEMORY, *STARTS)
+
+
+def measured_by(row: Row) -> tuple[Pair, ...]:
+    """Name the pairs that this row is for."""
+    if row.kind == "crowd":
+        return (OURS,)
+    if row.kind in {"beside", "stuck"} or row in GRPC_MORE:
+        return (UPSTREAM, OURS)
+    return PAIRS if row in {*ECHOES, *DOWNLOADS, *UPLOADS} else TUNNELS
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What the project asks of one number. Said in the report, never an exit code."""
+
+    row: Row
+    pair: Pair
+    metric: str
+    limit: float
+    is_ceiling: bool
+    to_upstream: bool = True
+    """The ratio to upstream's pair is meant, not the number itself."""
+
+    @property
+    def shown(self) -> str:
+        return f"{'<=' if self.is_ceiling else '>='} {self.limit:g}"
+
+
+def _floor(limit: float, rows: Iterable[Row], *pairs: Pair) -> list[Bar]:
+    return [Bar(row, pair, "value", limit, is_ceiling=False) for pair in pairs or (OURS,) for row in rows]
+
+
+def _ceiling(limit: float, rows: Iterable[Row], metric: str = "value") -> list[Bar]:
+    return [Bar(row, OURS, metric, limit, is_ceiling=True) for row in rows]
+
+
+BARS: Final = (
+    *_floor(3.0, DOWNLOADS),
+    *_floor(2.2, UPLOADS),
+    *_floor(1.1, ECHOES[:1]),
+    *_ceiling(0.9, ECHOES[:1], "p50_us"),
+    *_floor(1.5, ECHOES[1:]),
+    *_floor(1.3, DIALS[:1]),
+    *_floor(1.5, DIALS[1:]),
+    *_floor(1.1, GRPC_DIALS),
+    *_ceiling(0.4, (*DOWNLOADS, *UPLOADS), "cost"),
+    *_ceiling(0.55, ECHOES, "cost"),
+    *_ceiling(0.5, DIALS, "cost"),
+    *_ceiling(1.0, BESIDE, "p50_us"),
+    *_ceiling(1.0, BESIDE, "p99_us"),
+    Bar(STUCK, OURS, "times_alone", 2.0, is_ceiling=True, to_upstream=False),
+    Bar(STUCK, OURS, "of_bound", 1.0, is_ceiling=True, to_upstream=False),
+    *(Bar(row, OURS, "times_alone", 0.8, is_ceiling=False, to_upstream=False) for row in CROWD),
+    *_ceiling(0.85, IDLE),
+    *_ceiling(0.5, GROWTH),
+    *_ceiling(10.0, STARTS),
+    *_floor(1.0, (*ECHOES, *DOWNLOADS, *UPLOADS, *DIALS, *GRPC_DIALS), OUR_SERVER, OUR_AGENT),
+)
 
 
 @dataclass(frozen=True)
 class Cpu:
-    """CPU seconds used so far: by the two processes, by the bench with its generator, by the whole machine."""
+    """CPU seconds used so far: by the two processes, by the bench with its generators, by the whole machine."""
 
     server: float
     agent: float
@@ -89,6 +175,10 @@ class Cpu:
             self.bench - before.bench,
             self.machine - before.machine,
         )
+
+    def others_in(self, wall_seconds: float) -> float:
+        """Return the cores that everything else used."""
+        return max(0.0, self.machine - self.server - self.agent - self.bench) / wall_seconds
 
 
 def rate_sample(row: Row, load: Mapping[str, float], spent: Cpu, wall_seconds: float) -> Sample:
@@ -107,7 +197,7 @@ def rate_sample(row: Row, load: Mapping[str, float], spent: Cpu, wall_seconds: f
         "agent": spent.agent * scale,
         "cost": (spent.server + spent.agent) * scale,
         "generator": load["cpu_seconds"] * scale,
-        "others": max(0.0, spent.machine - spent.server - spent.agent - spent.bench) / wall_seconds,
+        "others": spent.others_in(wall_seconds),
     }
     return sample if row.is_transfer else {**sample, "p50_us": load["p50_us"], "p99_us": load["p99_us"]}
 
@@ -138,9 +228,15 @@ class Results:
         measured = {row for row, _ in self.samples}
         return [row for row in ROWS if row.name in measured]
 
+    def has(self, row: Row, pair: Pair) -> bool:
+        return (row.name, pair.name) in self.samples
+
     def median(self, row: Row, pair: Pair, metric: str = "value") -> float | None:
-        values = [sample[metric] for _, sample in self._of(row, pair) if metric in sample]
+        values = self.values(row, pair, metric)
         return statistics.median(values) if values else None
+
+    def values(self, row: Row, pair: Pair, metric: str = "value") -> list[float]:
+        return [sample[metric] for _, sample in self._of(row, pair) if metric in sample]
 
     def ratio(self, row: Row, pair: Pair, metric: str = "value") -> float | None:
         """Divide the pair's median by that of upstream's pair."""
@@ -162,20 +258,37 @@ def quotient(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
+@dataclass(frozen=True)
+class Judgement:
+    """A bar, what was measured, and whether that is enough; None where there was nothing to judge."""
+
+    bar: Bar
+    measured: float | None
+
+    @property
+    def is_met(self) -> bool | None:
+        if self.measured is None:
+            return None
+        return self.measured <= self.bar.limit if self.bar.is_ceiling else self.measured >= self.bar.limit
+
+
+def judge(results: Results, bars: Iterable[Bar] = BARS) -> list[Judgement]:
+    """Hold the results against the bars of the rows that were measured."""
+    measured = set(results.rows())
+    return [Judgement(bar, _judged_number(results, bar)) for bar in bars if bar.row in measured]
+
+
+def _judged_number(results: Results, bar: Bar) -> float | None:
+    read = results.ratio if bar.to_upstream else results.median
+    return read(bar.row, bar.pair, bar.metric)
+
+
 def generator_bound(results: Results, row: Row) -> list[Pair]:
     """Name the pairs whose generator used no less CPU than upstream's tunnel: such a row measures the generator."""
     limit = results.median(row, UPSTREAM, "cost")
     if limit is None:
         return []
-    return [pair for pair in PAIRS if _is_known(results.median(row, pair, "generator"), lambda used: used >= limit)]
-
-
-def below_bar(results: Results, row: Row) -> list[tuple[Pair, float]]:
-    """Name the pairs whose rate is short of what the project asks for, with their ratios."""
-    if row.kind != "rate":
-        return []
-    ratios = [(pair, results.ratio(row, pair)) for pair in PAIRS if pair.name in BARS]
-    return [(pair, ratio) for pair, ratio in ratios if ratio is not None and ratio < BARS[pair.name]]
+    return [pair for pair in TUNNELS if _is_known(results.median(row, pair, "generator"), lambda used: used >= limit)]
 
 
 def _is_known(value: float | None, holds: Callable[[float], bool]) -> bool:

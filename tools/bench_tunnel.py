@@ -1,16 +1,17 @@
-"""A server and an agent on loopback, started for the bench, and what /proc tells about them."""
+"""A server and an agent on loopback, started for the bench."""
 
-import os
 import random
-import resource
 import socket
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
+from bench_processes import bench_cpu_seconds, cpu_seconds, machine_cpu_seconds, resident_bytes
 from bench_rows import Cpu, Pair
 from umbilical.host.files import make_directory, write_file, write_public
 from umbilical.host.processes import Child, start
@@ -21,11 +22,10 @@ READY_SECONDS: Final = 20.0
 # Start-up takes tens of milliseconds; asking each millisecond costs little and hides little.
 POLL_SECONDS: Final = 0.001
 LIFETIME: Final = timedelta(days=1)
-TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 # Upstream refuses ports above 49151, and outgoing connections take those above 32768.
 PORTS: Final = range(22000, 32000)
 # The proxy of this machine's environment is not for traffic that stays on loopback.
-ENVIRONMENT: Final = {"HTTPS_PROXY": "", "https_proxy": ""}
+NO_PROXY: Final = {"HTTPS_PROXY": "", "https_proxy": ""}
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Program:
     server: Path
     agent: Path
     logs_to_file: bool
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def log_flags(self, log: Path) -> list[str]:
         # Ours writes one line per tunnel at every verbosity; it goes where operators would put it.
@@ -72,9 +73,17 @@ def free_port() -> int:
 
 def answers_200(port: int, path: str) -> bool:
     """Ask once. A refused connection is an `OSError`: nothing listens yet."""
+    return get(port, path, 1).startswith(b"HTTP/1.1 200 ")
+
+
+def get(port: int, path: str, most_bytes: int) -> bytes:
+    """Return the head of an answer and what came with it, at least so many bytes if there are so many."""
     with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
-        return connection.recv(4096).startswith(b"HTTP/1.1 200 ")
+        answer = connection.recv(4096)
+        while len(answer) < most_bytes and (more := connection.recv(65536)):
+            answer += more
+    return answer
 
 
 @dataclass(frozen=True)
@@ -86,32 +95,34 @@ class _Ports:
     agent_admin: int = field(default_factory=free_port)
 
 
-class Tunnel:
-    """A running pair. Leaving its `with` block kills both: upstream's agent does not end on SIGTERM."""
+class Carrier(ABC):
+    """Processes that carry bytes from a Unix socket to an endpoint. Leaving its `with` block kills them."""
 
-    def __init__(self, pair: Pair, mode: str, programs: dict[str, Program], pki: Pki, folder: Path) -> None:
+    def __init__(self, pair: Pair, folder: Path) -> None:
         self.pair = pair
-        self.socket = folder / "tunnel.sock"
-        self.start_milliseconds: dict[str, float] = {}
         self.connected_at = 0.0
-        self._mode = mode
-        self._programs = programs
-        self._pki = pki
         self._folder = make_directory(folder)
-        self._ports = _Ports()
+        self._socket = folder / "tunnel.sock"
         self._children: dict[str, Child] = {}
         self._cleanup = ExitStack()
 
-    def __enter__(self) -> "Tunnel":
-        """Start the server, then the agent, and wait until they have found each other.
+    @property
+    @abstractmethod
+    def entrance(self) -> list[str]:
+        """The generator's flags that lead it in."""
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Start everything and wait until bytes can flow."""
+
+    def __enter__(self) -> Self:
+        """Start the processes.
 
         Raises:
             HostError: one of them ended or did not become ready.
         """
         try:
-            self._start("server", self._programs[self.pair.server].server, self._server_flags())
-            self._start("agent", self._programs[self.pair.agent].agent, self._agent_flags())
-            self._wait("server", self._ports.server_health, "/readyz")
+            self._begin()
             self.connected_at = time.monotonic()
         except BaseException:
             self._cleanup.close()
@@ -122,27 +133,62 @@ class Tunnel:
         self._cleanup.close()
 
     def ended(self) -> str | None:
-        """Say which process is gone, or None while both run."""
+        """Say which process is gone, or None while all run."""
         gone = [child for child in self._children.values() if not child.is_running]
         return ", ".join(f"{child.name} ended with {child.exit_code}" for child in gone) or None
 
-    def cpu(self) -> Cpu:
-        server, agent = (cpu_seconds(child.pid) for child in self._both())
-        return Cpu(server, agent, bench_cpu_seconds(), machine_cpu_seconds())
+    def cpu(self, held: Iterable[int] = ()) -> Cpu:
+        """Read the clocks; `held` are generators that run on, and belong to the bench like those that have ended."""
+        used = {role: cpu_seconds(child.pid) for role, child in self._children.items()}
+        server = used.pop("server")
+        bench = bench_cpu_seconds() + sum(map(cpu_seconds, held))
+        return Cpu(server, sum(used.values()), bench, machine_cpu_seconds())
 
     def resident_megabytes(self) -> dict[str, float]:
-        server, agent = (resident_bytes(child.pid) / 1e6 for child in self._both())
+        held = {role: resident_bytes(child.pid) / 1e6 for role, child in self._children.items()}
+        server = held.pop("server")
+        agent = sum(held.values())
         return {"server": server, "agent": agent, "value": server + agent}
 
-    def _both(self) -> tuple[Child, Child]:
-        return self._children["server"], self._children["agent"]
-
-    def _start(self, role: str, program: Path, flags: list[str]) -> None:
-        name = f"{self.pair.server if role == 'server' else self.pair.agent} {role}"
-        began = time.monotonic()
-        child = start([program, *flags], self._folder / f"{role}.out", name=name, environment=ENVIRONMENT)
+    def _launch(self, role: str, name: str, command: Sequence[str | Path], environment: Mapping[str, str]) -> Child:
+        child = start(command, self._folder / f"{role}.out", name=name, environment={**NO_PROXY, **environment})
         self._cleanup.callback(child.kill)
         self._children[role] = child
+        return child
+
+
+class Tunnel(Carrier):
+    """A running pair, killed at the end: upstream's agent does not end on SIGTERM."""
+
+    def __init__(self, pair: Pair, mode: str, programs: dict[str, Program], pki: Pki, folder: Path) -> None:
+        super().__init__(pair, folder)
+        self.start_milliseconds: dict[str, float] = {}
+        self._mode = mode
+        self._programs = programs
+        self._pki = pki
+        self._ports = _Ports()
+
+    @property
+    def entrance(self) -> list[str]:
+        return [f"--mode={self._mode}", f"--uds={self._socket}"]
+
+    def _begin(self) -> None:
+        """Start the server, then the agent, and wait until they have found each other."""
+        self._start_server()
+        agent = self._programs[self.pair.agent]
+        log = agent.log_flags(self._folder / "agent.log")
+        self._start("agent", [agent.agent, *self._agent_flags(), *log], agent.environment)
+        self._wait("server", self._ports.server_health, "/readyz")
+
+    def _start_server(self) -> None:
+        server = self._programs[self.pair.server]
+        log = server.log_flags(self._folder / "server.log")
+        self._start("server", [server.server, *self._server_flags(), *log], server.environment)
+
+    def _start(self, role: str, command: Sequence[str | Path], environment: Mapping[str, str]) -> None:
+        name = f"{self.pair.server if role == 'server' else self.pair.agent} {role}"
+        began = time.monotonic()
+        self._launch(role, name, command, environment)
         port = self._ports.server_health if role == "server" else self._ports.agent_health
         self._wait(role, port, "/healthz")
         self.start_milliseconds[role] = (time.monotonic() - began) * 1e3
@@ -153,12 +199,11 @@ class Tunnel:
     def _server_flags(self) -> list[str]:
         ports, (certificate, key) = self._ports, self._pki.server
         return [
-            *(f"--mode={self._mode}", f"--uds-name={self.socket}", "--server-port=0"),
+            *(f"--mode={self._mode}", f"--uds-name={self._socket}", "--server-port=0"),
             *("--agent-bind-address=127.0.0.1", f"--agent-port={ports.agents}"),
             *("--health-bind-address=127.0.0.1", f"--health-port={ports.server_health}"),
             f"--admin-port={ports.server_admin}",
             *(f"--cluster-ca-cert={self._pki.authority}", f"--cluster-cert={certificate}", f"--cluster-key={key}"),
-            *self._programs[self.pair.server].log_flags(self._folder / "server.log"),
         ]
 
     def _agent_flags(self) -> list[str]:
@@ -168,35 +213,4 @@ class Tunnel:
             *(f"--ca-cert={self._pki.authority}", f"--agent-cert={certificate}", f"--agent-key={key}"),
             *("--health-server-host=127.0.0.1", f"--health-server-port={ports.agent_health}"),
             f"--admin-server-port={ports.agent_admin}",
-            *self._programs[self.pair.agent].log_flags(self._folder / "agent.log"),
         ]
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the CPU time of a process, its threads included; 0 when it is gone."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return 0.0
-    # The program's name stands in parentheses and may hold blanks: count from behind it.
-    fields = stat.rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
-
-
-def resident_bytes(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"process {pid} has ended")
-
-
-def machine_cpu_seconds() -> float:
-    """Return what all processes used: user, nice and system, and what other guests of the host took (steal)."""
-    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
-    return sum(int(fields[index]) for index in (1, 2, 3, 8)) / TICKS_PER_SECOND
-
-
-def bench_cpu_seconds() -> float:
-    """Return what this process and the generators that it waited for used."""
-    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)

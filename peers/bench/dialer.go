@@ -26,6 +26,8 @@ func newDialer(mode, uds string) (dialer, error) {
 	switch mode {
 	case "http-connect":
 		return func(address string) (net.Conn, error) { return dialHTTPConnect(uds, address) }, nil
+	case "direct":
+		return func(string) (net.Conn, error) { return dialUnix(uds) }, nil
 	case "grpc":
 		quietClientLog()
 		return func(address string) (net.Conn, error) { return dialGRPC(uds, address) }, nil
@@ -39,8 +41,17 @@ func quietClientLog() {
 	klog.SetOutput(io.Discard)
 }
 
-func dialHTTPConnect(uds, address string) (net.Conn, error) {
+// A nil *net.UnixConn in a net.Conn would not be nil.
+func dialUnix(uds string) (net.Conn, error) {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: uds, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
+}
+
+func dialHTTPConnect(uds, address string) (net.Conn, error) {
+	conn, err := dialUnix(uds)
 	if err != nil {
 		return nil, err
 	}

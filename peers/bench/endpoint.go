@@ -25,8 +25,8 @@ var pattern = func() []byte {
 }()
 
 // listen serves every accepted connection in its own goroutine until the process ends.
-func listen(serve func(net.Conn)) (string, error) {
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+func listen(address string, serve func(net.Conn)) (string, error) {
+	listener, err := net.Listen("tcp4", address)
 	if err != nil {
 		return "", err
 	}
@@ -42,9 +42,9 @@ func listen(serve func(net.Conn)) (string, error) {
 	return listener.Addr().String(), nil
 }
 
-func listenEcho(payload int) (string, error) {
+func listenEcho(address string, payload int) (string, error) {
 	buffers := sync.Pool{New: func() any { b := make([]byte, payload); return &b }}
-	return listen(func(conn net.Conn) {
+	return listen(address, func(conn net.Conn) {
 		defer conn.Close()
 		buffer := buffers.Get().(*[]byte)
 		defer buffers.Put(buffer)
@@ -63,20 +63,24 @@ func listenEcho(payload int) (string, error) {
 }
 
 // listenSource sends the pattern without end, once it was asked by one byte.
-func listenSource() (string, error) {
-	return listen(func(conn net.Conn) {
+func listenSource(address string) (string, error) {
+	return listen(address, func(conn net.Conn) {
 		defer conn.Close()
-		var ask [1]byte
-		if _, err := io.ReadFull(conn, ask[:]); err != nil {
-			return
+		if askedFor(conn) {
+			sendPattern(conn)
 		}
-		sendPattern(conn)
 	})
 }
 
+func askedFor(conn net.Conn) bool {
+	var ask [1]byte
+	_, err := io.ReadFull(conn, ask[:])
+	return err == nil
+}
+
 // listenSink counts what arrives.
-func listenSink(received *counter) (string, error) {
-	return listen(func(conn net.Conn) {
+func listenSink(address string, received *counter) (string, error) {
+	return listen(address, func(conn net.Conn) {
 		defer conn.Close()
 		countPattern(conn, received)
 	})

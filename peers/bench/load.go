@@ -22,6 +22,9 @@ const (
 type exchange struct {
 	request, reply []byte
 	number         uint64
+	// How much of the reply is there, while one is awaited across two windows.
+	awaited bool
+	got     int
 }
 
 func newExchange(payload, worker int) *exchange {
@@ -32,31 +35,54 @@ func newExchange(payload, worker int) *exchange {
 	return e
 }
 
+// run makes one exchange. After a deadline has cut it short, the next run waits for what is still to come.
 func (e *exchange) run(conn net.Conn) error {
-	// A fresh number in each request, so that a stale or foreign echo is seen.
-	e.number++
-	binary.LittleEndian.PutUint64(e.request, e.number)
-	if _, err := conn.Write(e.request); err != nil {
+	if !e.awaited {
+		if err := e.send(conn); err != nil {
+			return err
+		}
+	}
+	n, err := io.ReadFull(conn, e.reply[e.got:])
+	e.got += n
+	if err != nil {
 		return err
 	}
-	if _, err := io.ReadFull(conn, e.reply); err != nil {
-		return err
-	}
+	e.awaited = false
 	if !bytes.Equal(e.request, e.reply) {
 		return errors.New("echo differs from what was sent")
 	}
 	return nil
 }
 
+func (e *exchange) send(conn net.Conn) error {
+	// A fresh number in each request, so that a stale or foreign echo is seen.
+	e.number++
+	binary.LittleEndian.PutUint64(e.request, e.number)
+	e.awaited, e.got = true, 0
+	_, err := conn.Write(e.request)
+	return err
+}
+
 // A tally is one worker's own book: no lock, no sharing until the end.
 type tally struct {
-	nanoseconds []uint32
+	nanoseconds []uint64
+	unfinished  int64
 	errors      int64
 	firstError  error
 }
 
 func (t *tally) record(took time.Duration) {
-	t.nanoseconds = append(t.nanoseconds, uint32(min(took, 1<<32-1)))
+	t.nanoseconds = append(t.nanoseconds, uint64(took))
+}
+
+// cut notes an exchange that did not end: by a deadline, with the time it has had; by anything else as an error.
+func (t *tally) cut(err error, after time.Duration) {
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.fail(err)
+		return
+	}
+	t.unfinished++
+	t.record(after)
 }
 
 func (t *tally) fail(err error) {
@@ -70,7 +96,7 @@ func (t *tally) fail(err error) {
 func measure(s settings, work func(worker int, deadline time.Time, t *tally)) result {
 	books := make([]tally, s.connections)
 	for i := range books {
-		books[i].nanoseconds = make([]uint32, 0, samplesAhead)
+		books[i].nanoseconds = make([]uint64, 0, samplesAhead)
 	}
 	cpu, start := cpuSeconds(), time.Now()
 	var workers sync.WaitGroup
@@ -84,12 +110,13 @@ func measure(s settings, work func(worker int, deadline time.Time, t *tally)) re
 }
 
 func sumUp(books []tally, r *result) {
-	var all []uint32
+	var all []uint64
 	for i := range books {
 		all = append(all, books[i].nanoseconds...)
+		r.Unfinished += books[i].unfinished
 		r.addErrors(books[i].errors, books[i].firstError)
 	}
-	r.Ops = int64(len(all))
+	r.Ops = int64(len(all)) - r.Unfinished
 	r.Rate = float64(r.Ops) / r.Seconds
 	if len(all) > 0 {
 		slices.Sort(all)
@@ -106,7 +133,7 @@ func (r *result) addErrors(count int64, first error) {
 }
 
 func runEcho(s settings, dial dialer) (result, error) {
-	address, err := listenEcho(s.payload)
+	address, err := listenEcho(s.listen, s.payload)
 	if err != nil {
 		return result{}, err
 	}
@@ -114,22 +141,52 @@ func runEcho(s settings, dial dialer) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+	exchanges := newExchanges(s)
+	if err := settle(s, conns, exchanges); err != nil {
+		return result{}, err
+	}
 	return measure(s, func(worker int, deadline time.Time, t *tally) {
-		e := newExchange(s.payload, worker)
-		for now := time.Now(); now.Before(deadline); {
-			if err := e.run(conns[worker]); err != nil {
-				t.fail(err)
-				return
-			}
-			end := time.Now()
-			t.record(end.Sub(now))
-			now = end
-		}
+		echoUntil(deadline, conns[worker], exchanges[worker], t)
 	}), nil
 }
 
+// settle proves each direct connection by an exchange: the far side's handshakes belong to no window.
+func settle(s settings, conns []net.Conn, exchanges []*exchange) error {
+	if s.mode != "direct" {
+		return nil // dialled, so it leads through already
+	}
+	for worker, conn := range conns {
+		if err := exchanges[worker].run(conn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newExchanges(s settings) []*exchange {
+	exchanges := make([]*exchange, s.connections)
+	for worker := range exchanges {
+		exchanges[worker] = newExchange(s.payload, worker)
+	}
+	return exchanges
+}
+
+// echoUntil makes one exchange after another; it ends with the first that ends past the deadline, or fails.
+func echoUntil(deadline time.Time, conn net.Conn, e *exchange, t *tally) {
+	for now := time.Now(); now.Before(deadline); {
+		err := e.run(conn)
+		end := time.Now()
+		if err != nil {
+			t.cut(err, end.Sub(now))
+			return
+		}
+		t.record(end.Sub(now))
+		now = end
+	}
+}
+
 func runDial(s settings, dial dialer) (result, error) {
-	address, err := listenEcho(s.payload)
+	address, err := listenEcho(s.listen, s.payload)
 	if err != nil {
 		return result{}, err
 	}
@@ -155,6 +212,7 @@ func dialOnce(dial dialer, address string, e *exchange) error {
 		return err
 	}
 	if err := e.run(conn); err != nil {
+		e.awaited = false // what is still to come belongs to this tunnel, not to the next
 		conn.Close()
 		return err
 	}
@@ -162,21 +220,23 @@ func dialOnce(dial dialer, address string, e *exchange) error {
 }
 
 func runDownload(s settings, dial dialer) (result, error) {
-	address, err := listenSource()
+	address, err := listenSource(s.listen)
 	if err != nil {
 		return result{}, err
 	}
 	var received counter
-	return transfer(s, dial, address, &received, func(conn net.Conn) {
-		if _, err := conn.Write([]byte{'g'}); err == nil {
-			countPattern(conn, &received)
-		}
-	})
+	return transfer(s, dial, address, &received, func(conn net.Conn) { askAndCount(conn, &received) })
+}
+
+func askAndCount(conn net.Conn, received *counter) {
+	if _, err := conn.Write([]byte{'g'}); err == nil {
+		countPattern(conn, received)
+	}
 }
 
 func runUpload(s settings, dial dialer) (result, error) {
 	var received counter
-	address, err := listenSink(&received)
+	address, err := listenSink(s.listen, &received)
 	if err != nil {
 		return result{}, err
 	}
@@ -225,7 +285,7 @@ func openAll(count int, dial dialer, address string) ([]net.Conn, error) {
 
 // runIdle opens the tunnels, proves each by one exchange, says so, and rests until stdin closes.
 func runIdle(s settings, dial dialer) error {
-	address, err := listenEcho(s.payload)
+	address, err := listenEcho(s.listen, s.payload)
 	if err != nil {
 		return err
 	}

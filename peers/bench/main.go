@@ -10,9 +10,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/netip"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -23,6 +25,8 @@ const (
 	stallGrace = 20 * time.Second
 	// Opening a thousand tunnels takes a second; a slow server may take longer.
 	openGrace = 60 * time.Second
+	// A held test lasts as long as its caller wants, but not if that one has forgotten it.
+	holdLimit = 10 * time.Minute
 	// Live memory is small, so the default of 100 would collect all the time.
 	gcPercent = 800
 )
@@ -35,6 +39,9 @@ type settings struct {
 	seconds     float64
 	payload     int
 	threads     int
+	listen      string
+	hold        bool
+	offer       int64
 }
 
 type result struct {
@@ -46,6 +53,7 @@ type result struct {
 	Rate        float64 `json:"rate"`
 	P50us       float64 `json:"p50_us,omitempty"`
 	P99us       float64 `json:"p99_us,omitempty"`
+	Unfinished  int64   `json:"unfinished,omitempty"`
 	Bytes       int64   `json:"bytes,omitempty"`
 	MBPerSecond float64 `json:"mb_per_second,omitempty"`
 	CPUSeconds  float64 `json:"cpu_seconds"`
@@ -67,13 +75,16 @@ func main() {
 
 func parseFlags() settings {
 	var s settings
-	flag.StringVar(&s.mode, "mode", "http-connect", "frontend: http-connect or grpc")
+	flag.StringVar(&s.mode, "mode", "http-connect", "frontend: http-connect, grpc, or direct (no dial: the socket leads to --listen)")
 	flag.StringVar(&s.uds, "uds", "", "the server's Unix socket")
-	flag.StringVar(&s.test, "test", "echo", "echo, download, upload, dial or idle")
+	flag.StringVar(&s.test, "test", "echo", "echo, download, upload, dial, idle, stuck-clients or stuck-endpoints")
 	flag.IntVar(&s.connections, "connections", 1, "tunnels at a time")
 	flag.Float64Var(&s.seconds, "seconds", 2, "length of the measured window")
 	flag.IntVar(&s.payload, "payload", 128, "bytes of one exchange (echo, dial, idle)")
 	flag.IntVar(&s.threads, "threads", 1, "cores that the generator may use")
+	flag.StringVar(&s.listen, "listen", "127.0.0.1:0", "where the endpoint listens; loopback only")
+	flag.BoolVar(&s.hold, "hold", false, "open, say so, and measure one window for each line on stdin")
+	flag.Int64Var(&s.offer, "offer", 64<<20, "bytes that each stuck tunnel is offered")
 	flag.Parse()
 	return s
 }
@@ -90,6 +101,18 @@ func (s settings) validate() error {
 		return fmt.Errorf("--payload must be %d to 65536", minPayload)
 	case s.threads < 1:
 		return errors.New("--threads must be at least 1")
+	case s.offer < 1:
+		return errors.New("--offer must be at least 1")
+	case s.hold && (s.test == "dial" || s.mode == "grpc"):
+		return errors.New("--hold is for tunnels that stay open, in the modes http-connect and direct")
+	}
+	return s.validateListen()
+}
+
+func (s settings) validateListen() error {
+	address, err := netip.ParseAddrPort(s.listen)
+	if err != nil || !address.Addr().IsLoopback() {
+		return fmt.Errorf("--listen=%s is no loopback address with a port", s.listen)
 	}
 	return nil
 }
@@ -103,17 +126,17 @@ func run(s settings) error {
 	if err != nil {
 		return err
 	}
-	switch s.test {
-	case "echo":
-		return report(s, runEcho, dial)
-	case "dial":
-		return report(s, runDial, dial)
-	case "download":
-		return report(s, runDownload, dial)
-	case "upload":
-		return report(s, runUpload, dial)
-	case "idle":
+	if s.test == "idle" {
 		return runIdle(s, dial)
+	}
+	if s.hold || strings.HasPrefix(s.test, "stuck-") {
+		return hold(s, dial)
+	}
+	tests := map[string]func(settings, dialer) (result, error){
+		"echo": runEcho, "dial": runDial, "download": runDownload, "upload": runUpload,
+	}
+	if test, known := tests[s.test]; known {
+		return report(s, test, dial)
 	}
 	return fmt.Errorf("--test=%s is not known", s.test)
 }
@@ -127,6 +150,10 @@ func report(s settings, test func(settings, dialer) (result, error), dial dialer
 	if err != nil {
 		return err
 	}
+	return printResult(s, r)
+}
+
+func printResult(s settings, r result) error {
 	r.Mode, r.Test, r.Connections = s.mode, s.test, s.connections
 	return printLine(r)
 }

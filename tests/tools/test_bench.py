@@ -1,7 +1,6 @@
-"""The bench's arithmetic and tables, from samples made up here; and a short run against upstream's programs."""
+"""The bench's options and plan, and short runs of it against real programs."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -14,176 +13,54 @@ import pytest
 
 import bench
 import bench_report
-import bench_rows
-import bench_tunnel
 import peers
-from bench_report import Conditions
-from bench_rows import OUR_AGENT, OUR_SERVER, OURS, PAIRS, ROWS, UPSTREAM, Cpu, Results, Row
+from bench_rows import CROWD, LIMIT, OURS, PAIRS, ROWS, STUCK, TUNNELS, UPSTREAM
+from bench_run import Plan
 
-ECHO: Final = Row("rate", "http-connect", "echo", 16)
-DOWNLOAD: Final = Row("rate", "http-connect", "download", 8)
-IDLE: Final = Row("memory", "http-connect", "idle")
-CONDITIONS: Final = Conditions({"date": "today"}, rounds=5, seconds=2.0, rest_seconds=5.0, tunnels=1000)
-DEADLINE_SECONDS: Final = 60.0
+DEADLINE_SECONDS: Final = 100.0
 
 
-def _rate(value: float, cost: float = 10.0, generator: float = 1.0, others: float = 0.0) -> dict[str, float]:
-    return {"value": value, "cost": cost, "generator": generator, "others": others, "p50_us": 5.0, "p99_us": 9.0}
+def _options(*arguments: str, has_haproxy: bool = True) -> Plan:
+    return bench.plan_of(bench._parser().parse_args(arguments), has_haproxy=has_haproxy)
 
 
-def _results(upstream: list[float], ours: list[float], row: Row = ECHO) -> Results:
-    results = Results()
-    for pair, values in ((UPSTREAM, upstream), (OURS, ours)):
-        for round_number, value in enumerate(values, 1):
-            results.add(row, pair, round_number, _rate(value))
-    return results
-
-
-def _options(*arguments: str) -> bench.Plan:
-    return bench.plan_of(bench._parser().parse_args(arguments))
-
-
-def test_rows_have_names_of_their_own() -> None:
-    assert len({row.name for row in ROWS}) == len(ROWS)
-    assert {"http-connect echo 64", "grpc dial 16", "memory grpc tunnels", "start agent"} <= {row.name for row in ROWS}
-
-
-def test_the_cost_of_an_operation_is_in_microseconds_of_both_processes() -> None:
-    load = {"ops": 1000.0, "rate": 500.0, "p50_us": 30.0, "p99_us": 80.0, "cpu_seconds": 0.01}
-    sample = bench_rows.rate_sample(ECHO, load, Cpu(server=0.02, agent=0.03, bench=0.01, machine=0.07), 2.0)
-    assert sample["value"] == 500.0
-    assert sample["cost"] == pytest.approx(50.0)
-    assert sample["server"] == pytest.approx(20.0)
-    assert sample["agent"] == pytest.approx(30.0)
-    assert sample["generator"] == pytest.approx(10.0)
-    assert sample["p99_us"] == 80.0
-
-
-def test_the_cost_of_a_transfer_is_in_milliseconds_per_megabyte() -> None:
-    load = {"bytes": 200e6, "mb_per_second": 100.0, "cpu_seconds": 0.1}
-    sample = bench_rows.rate_sample(DOWNLOAD, load, Cpu(0.4, 0.6, 0.1, 1.1), 2.0)
-    assert sample["value"] == 100.0
-    assert sample["cost"] == pytest.approx(5.0)
-    assert sample["generator"] == pytest.approx(0.5)
-    assert "p50_us" not in sample
-
-
-def test_others_are_what_the_machine_used_beside_us_in_cores() -> None:
-    load = {"ops": 1.0, "rate": 1.0, "p50_us": 1.0, "p99_us": 1.0, "cpu_seconds": 0.5}
-    assert bench_rows.rate_sample(ECHO, load, Cpu(0.5, 0.5, 0.5, 2.5), 2.0)["others"] == pytest.approx(0.5)
-    assert bench_rows.rate_sample(ECHO, load, Cpu(0.5, 0.5, 0.5, 1.4), 2.0)["others"] == 0.0
-
-
-@pytest.mark.parametrize("row", [ECHO, DOWNLOAD], ids=lambda row: row.name)
-def test_a_row_in_which_nothing_moved_is_no_sample(row: Row) -> None:
-    with pytest.raises(ValueError, match="nothing went through"):
-        bench_rows.rate_sample(row, {"ops": 0.0, "cpu_seconds": 0.0}, Cpu(0.0, 0.0, 0.0, 0.0), 2.0)
-
-
-def test_cpu_since_subtracts_each_clock() -> None:
-    assert Cpu(5.0, 6.0, 7.0, 30.0).since(Cpu(1.0, 2.0, 3.0, 10.0)) == Cpu(4.0, 4.0, 4.0, 20.0)
-
-
-def test_the_ratio_is_that_of_the_medians() -> None:
-    results = _results(upstream=[100.0, 50.0, 120.0], ours=[300.0, 200.0, 10.0])
-    assert results.median(ECHO, OURS) == 200.0
-    assert results.ratio(ECHO, OURS) == 2.0
-    assert results.ratio_range(ECHO, OURS) == (10.0 / 120.0, 4.0)
-
-
-def test_a_round_without_upstream_has_no_ratio() -> None:
-    results = _results(upstream=[100.0], ours=[150.0, 900.0])
-    assert results.ratio_range(ECHO, OURS) == (1.5, 1.5)
-    assert Results().ratio(ECHO, OURS) is None
-    assert Results().ratio_range(ECHO, OURS) is None
-
-
-def test_a_generator_as_costly_as_upstreams_tunnel_is_marked() -> None:
-    results = Results()
-    results.add(ECHO, UPSTREAM, 1, _rate(100.0, cost=10.0, generator=9.9))
-    results.add(ECHO, OURS, 1, _rate(100.0, cost=3.0, generator=10.0))
-    assert bench_rows.generator_bound(results, ECHO) == [OURS]
-    assert "10.0!" in bench_report.text(results, CONDITIONS)
-    assert any(note.startswith("! the generator") for note in bench_report.remarks(results))
-
-
-def test_a_rate_below_its_bar_is_named_and_memory_has_no_bar() -> None:
-    results = Results()
-    for pair, value in ((UPSTREAM, 100.0), (OURS, 99.0), (OUR_SERVER, 81.0), (OUR_AGENT, 79.0)):
-        results.add(ECHO, pair, 1, _rate(value))
-        results.add(IDLE, pair, 1, {"value": value})
-    assert bench_rows.below_bar(results, ECHO) == [(OURS, 0.99), (OUR_AGENT, 0.79)]
-    assert bench_rows.below_bar(results, IDLE) == []
-    assert bench_report.remarks(results) == [
-        "below 1.0, ours: http-connect echo 16 0.99",
-        "below 0.8, upstream-ours: http-connect echo 16 0.79",
-    ]
-
-
-def test_a_busy_machine_is_named() -> None:
-    results = Results()
-    results.add(ECHO, UPSTREAM, 1, _rate(100.0, others=0.7))
-    assert bench_report.remarks(results) == [
-        "the machine was not quiet; cores used by others: http-connect echo 16 0.70"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (None, "-"),
-        (0.123, "0.12"),
-        (9.994, "9.99"),
-        (45.67, "45.7"),
-        (262.4, "262"),
-        (34900.0, "34,900"),
-        (-12.3, "-12.3"),
-    ],
-)
-def test_numbers_have_three_or_four_digits(value: float | None, shown: str) -> None:
-    assert bench_report.number(value) == shown
-
-
-def test_the_text_table_is_aligned_and_leaves_out_what_was_not_measured() -> None:
-    shown = bench_report.text(_results([100.0], [150.0]), CONDITIONS)
-    header, rule, line = next(
-        lines for lines in zip(*[shown.splitlines()[i:] for i in range(3)], strict=False) if lines[1].startswith("---")
-    )
-    assert len(header) == len(rule) == len(line)
-    assert line.split()[:7] == ["http-connect", "echo", "16", "100", "150", "/s", "1.50"]
-    assert "Mixed pairs" not in shown
-    assert "Memory" not in shown
-
-
-def test_the_markdown_table_has_as_many_cells_in_each_line() -> None:
-    lines = bench_report.markdown(_results([100.0], [150.0], DOWNLOAD), CONDITIONS).splitlines()
-    cells = {line.count("|") for line in lines if line.startswith("|")}
-    assert len(cells) == 1
-    assert any(line.startswith("| http-connect download 8 | 100 | 150 | MB/s | 1.50 |") for line in lines)
-
-
-def test_the_json_holds_medians_ratios_and_every_sample() -> None:
-    results = _results([100.0, 110.0, 120.0], [220.0, 110.0, 330.0])
-    results.fail([DOWNLOAD], OURS, 2, "it broke")
-    document = json.loads(bench_report.as_json(results, CONDITIONS))
-    ours = document["rows"]["http-connect echo 16"]["pairs"]["ours"]
-    assert (ours["median"]["value"], ours["ratio"]["value"]) == (220.0, 2.0)
-    assert [sample["round"] for sample in ours["samples"]] == [1, 2, 3]
-    assert document["failures"] == [{"row": "http-connect download 8", "pair": "ours", "round": 2, "why": "it broke"}]
+def test_the_plan_is_that_of_the_project_unless_told_otherwise() -> None:
+    plan = _options()
+    assert (plan.rounds, plan.seconds, plan.rest_seconds, plan.tunnels) == (5, 2.0, 5.0, 1000)
+    assert plan.rounds * plan.starts == 20
+    assert (plan.crowd.agents, plan.crowd.tunnels) == (200, 10_000)
+    assert plan.rows == ROWS
 
 
 def test_every_pair_is_the_first_in_some_round() -> None:
     plan = _options()
-    assert (plan.rounds, plan.seconds, plan.rest_seconds, plan.tunnels) == (5, 2.0, 5.0, 1000)
     assert {plan.turn(number)[0] for number in range(1, 6)} == set(PAIRS)
     assert all(set(plan.turn(number)) == set(PAIRS) for number in range(1, 6))
 
 
 def test_rows_and_pairs_can_be_chosen() -> None:
-    plan = _options("--quick", "--rows", "echo (1|16)$", "--pairs", "ours,upstream")
+    plan = _options("--quick", "--rows", "connect echo (1|16)$", "--pairs", "ours,upstream")
     assert [row.name for row in plan.rows] == ["http-connect echo 1", "http-connect echo 16"]
     assert plan.pairs == (UPSTREAM, OURS)
     assert (plan.rounds, plan.seconds) == (1, 1.0)
+
+
+def test_a_row_is_measured_for_the_pairs_that_it_is_for() -> None:
+    plan = _options("--pairs", "ours,upstream,haproxy")
+    assert plan.takes(STUCK, UPSTREAM)
+    assert not plan.takes(STUCK, LIMIT)
+    assert not plan.takes(CROWD[0], UPSTREAM)
+    assert not _options("--pairs", "upstream").takes(STUCK, OURS)
+    assert not _options("--rows", "echo").takes(STUCK, OURS)
+
+
+def test_the_limit_is_left_out_where_it_is_not_installed() -> None:
+    assert _options(has_haproxy=False).pairs == TUNNELS
+
+
+def test_another_program_in_our_place_cannot_make_a_crowd() -> None:
+    plan = _options("--ours-server", "/old/proxy-server", "--ours-agent", "/old/proxy-agent")
+    assert not set(CROWD) & set(plan.rows)
 
 
 @pytest.mark.parametrize("arguments", [("--rows", "nonsense"), ("--rows", "("), ("--pairs", "theirs")])
@@ -192,18 +69,35 @@ def test_a_choice_that_names_nothing_is_refused(arguments: tuple[str, str]) -> N
         _options(*arguments)
 
 
-def test_the_clocks_of_the_machine_and_of_a_process_run() -> None:
-    before, machine = bench_tunnel.cpu_seconds(os.getpid()), bench_tunnel.machine_cpu_seconds()
-    deadline = time.process_time() + 0.1
-    while time.process_time() < deadline:
-        pass
-    assert bench_tunnel.cpu_seconds(os.getpid()) > before
-    assert bench_tunnel.machine_cpu_seconds() > machine
-    assert bench_tunnel.resident_bytes(os.getpid()) > 1_000_000
-
-
 def test_what_go_did_not_build_has_no_go_version() -> None:
     assert bench.go_version(Path(sys.executable).resolve()) == "not built by Go"
+
+
+def test_the_interpreter_says_how_it_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sysconfig.get_config_var", lambda name: "'--enable-shared'")
+    monkeypatch.setattr(sys, "base_prefix", "/usr")
+    assert bench.interpreter_build(on_debian=True) == "Debian's python3, built with PGO"
+    assert bench.interpreter_build(on_debian=False) == "built without PGO"
+    monkeypatch.setattr("sysconfig.get_config_var", lambda name: "'--enable-optimizations' '--with-lto'")
+    assert bench.interpreter_build(on_debian=False) == "built with PGO"
+
+
+@pytest.mark.parametrize("option", ["--json", "--markdown", "--svg"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(
+    tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bench.main([f"{option}={tmp_path / 'missing' / 'file'}"]) == 1
+    assert "UMB931 cannot write" in capsys.readouterr().err
+
+
+def test_a_document_without_markers_is_refused_before_anything_is_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = tmp_path / "document.md"
+    document.write_text("no markers here\n")
+    assert bench.main([f"--into={document}"]) == 1
+    assert "UMB931 cannot put tables into" in capsys.readouterr().err
+    assert document.read_text() == "no markers here\n"
 
 
 def _start(repository: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -219,18 +113,49 @@ def _run(repository: Path, *arguments: str) -> tuple[int, str, str]:
 
 @pytest.mark.real("proxy-server", "proxy-agent", "umbilical-load")
 def test_a_short_run_measures_upstream_in_every_kind_of_row(repository: Path, tmp_path: Path) -> None:
-    files = (f"--json={tmp_path / 'bench.json'}", f"--markdown={tmp_path / 'bench.md'}")
-    rows = "--rows=connect echo 1$|download 8|grpc dial 1$|memory grpc|start"
-    code, output, progress = _run(repository, "--smoke", "--pairs=upstream", rows, *files)
+    document = tmp_path / "document.md"
+    document.write_text(f"before\n\n{bench_report.BEGIN}\nold\n{bench_report.END}\n\nafter\n")
+    files = (f"--json={tmp_path / 'bench.json'}", f"--markdown={tmp_path / 'bench.md'}", f"--into={document}")
+    rows = "--rows=connect echo 1$|download 8|beside 8 uploads|stuck|grpc dial 1$|memory grpc|start"
+    code, output, progress = _run(
+        repository, "--smoke", "--pairs=upstream", rows, *files, f"--svg={tmp_path / 'b.svg'}"
+    )
     assert code == 0, progress
-    document = json.loads((tmp_path / "bench.json").read_text())
-    assert list(document["rows"]) == [
-        *("http-connect echo 1", "http-connect download 8", "grpc dial 1"),
+    told = json.loads((tmp_path / "bench.json").read_text())
+    assert list(told["rows"]) == [
+        *("http-connect echo 1", "http-connect download 8", "grpc dial 1", "echo beside 8 uploads", "stuck 64+64"),
         *("memory grpc idle", "memory grpc tunnels", "start server", "start agent"),
     ]
-    assert document["rows"]["http-connect echo 1"]["pairs"]["upstream"]["median"]["cost"] > 0
+    assert told["rows"]["http-connect echo 1"]["pairs"]["upstream"]["median"]["cost"] > 0
+    assert told["rows"]["echo beside 8 uploads"]["pairs"]["upstream"]["median"]["bulk"] > 0
     assert "v0.36.0, go1." in output
     assert "| http-connect download 8 |" in (tmp_path / "bench.md").read_text()
+    assert (tmp_path / "bench.md").read_text() in document.read_text()
+    assert "old" not in document.read_text()
+    assert (tmp_path / "b.svg").read_text().startswith("<svg ")
+
+
+@pytest.mark.real("proxy-server", "proxy-agent", "umbilical-load")
+def test_ours_goes_on_beside_tunnels_that_are_stuck_and_with_a_crowd(repository: Path, tmp_path: Path) -> None:
+    rows = "--rows=stuck|idle 10000 echo|idle 10000 dial 1$"
+    code, _, progress = _run(repository, "--smoke", "--pairs=ours", rows, f"--json={tmp_path / 'bench.json'}")
+    assert code == 0, progress
+    told = json.loads((tmp_path / "bench.json").read_text())
+    medians = {name: row["pairs"]["ours"]["median"] for name, row in told["rows"].items()}
+    assert list(medians) == ["stuck 64+64", "idle 10000 echo 1", "idle 10000 dial 1"]
+    assert medians["stuck 64+64"]["taken"] > 0
+    assert medians["idle 10000 dial 1"]["alone"] > 0
+
+
+@pytest.mark.real("haproxy", "proxy-server", "umbilical-load")
+def test_the_limit_is_measured_in_the_bulk_rows(repository: Path, tmp_path: Path) -> None:
+    rows = "--rows=connect (echo 1|download 1|upload 8|dial 1)$"
+    code, output, progress = _run(repository, "--smoke", "--pairs=haproxy", rows, f"--json={tmp_path / 'bench.json'}")
+    assert code == 0, progress
+    rows_told = json.loads((tmp_path / "bench.json").read_text())["rows"]
+    assert list(rows_told) == ["http-connect echo 1", "http-connect download 1", "http-connect upload 8"]
+    assert all(row["pairs"]["haproxy"]["median"]["value"] > 0 for row in rows_told.values())
+    assert "HAProxy version" in output
 
 
 @pytest.mark.real("proxy-server", "proxy-agent", "umbilical-load")
@@ -249,7 +174,8 @@ def test_a_pair_that_cannot_start_fails_the_run_and_the_others_are_measured(repo
 
 @pytest.mark.real("proxy-server", "proxy-agent", "umbilical-load")
 def test_an_interrupt_leaves_no_child_behind(repository: Path) -> None:
-    with _start(repository, "--pairs=upstream", "--rows=connect echo 1$", "--seconds=50") as process:
+    long = ("--pure", "--pairs=upstream", "--rows=connect echo 1$", "--seconds=50")
+    with _start(repository, *long) as process:
         children = _wait_for_children(process.pid, 3)
         process.send_signal(signal.SIGINT)
         _, progress = process.communicate(timeout=DEADLINE_SECONDS)

@@ -1,0 +1,45 @@
+"""Many of our agents in one process: two hundred of them as processes would measure the machine, not the server.
+
+    bench_agents.py COUNT PREFIX FLAG...
+
+The flags are those of `proxy-agent`; the agents' ids are PREFIX-0 and so on. Runs until it is killed.
+"""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from umbilical.cli import klog
+from umbilical.cli.agent_flags import agent_flags
+from umbilical.cli.pflag import FlagSet
+from umbilical.cli.proxy_agent import agent_settings
+from umbilical.tunnel.agent_process import run_agent
+from umbilical.tunnel.event_loop import new_event_loop
+from umbilical.tunnel.settings import AgentSettings
+
+
+def settings_of(count: int, prefix: str, arguments: Sequence[str]) -> list[AgentSettings]:
+    return [agent_settings(_flags([*arguments, f"--agent-id={prefix}-{number}"])) for number in range(count)]
+
+
+def _flags(arguments: Sequence[str]) -> FlagSet:
+    flags = FlagSet("agent", agent_flags(), klog.FLAGS)
+    flags.parse(arguments)
+    return flags
+
+
+async def run_all(settings: Sequence[AgentSettings]) -> None:
+    async with asyncio.TaskGroup() as agents:
+        for one in settings:
+            agents.create_task(run_agent(one))
+
+
+def main(arguments: Sequence[str]) -> None:
+    count, prefix, *rest = arguments
+    klog.install_klog(_flags(rest), "proxy-agent")
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(run_all(settings_of(int(count), prefix, rest)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

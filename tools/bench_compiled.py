@@ -1,0 +1,99 @@
+"""Our package compiled for the bench's interpreter, in a cache outside the tree.
+
+The key is the source and the interpreter: an edit or another Python makes a new one, anything else takes what is there.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+COPIED: Final = ("src", "tools", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+# What a build depends on; of the tools only the list of what is compiled.
+HASHED: Final = ("src", "setup.py", "pyproject.toml", "tools/compiled.py")
+KEPT: Final = 3
+BUILD_TIMEOUT_SECONDS: Final = 1800
+
+
+class BuildFailed(Exception):
+    """The package could not be compiled; the text is the compiler's last word."""
+
+
+def cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "umbilical" / "bench"
+
+
+def key(root: Path) -> str:
+    """Name this source on this interpreter."""
+    digest = hashlib.sha256(sys.version.encode() + sys.prefix.encode())
+    for path in sorted(_hashed(root)):
+        digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _hashed(root: Path) -> list[Path]:
+    found = [root / name for name in HASHED]
+    inside = [path for folder in found if folder.is_dir() for path in folder.rglob("*.py")]
+    return [*inside, *(path for path in found if path.is_file())]
+
+
+def compiled_source(root: Path = ROOT, cache: Path | None = None) -> Path:
+    """Return the folder to put on PYTHONPATH, built now unless it is there.
+
+    Raises:
+        BuildFailed: mypyc or the C compiler refused.
+    """
+    folder = (cache or cache_folder()) / key(root)
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        print(f"bench: compiling our package into {folder}; takes a minute or two", file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as scratch:
+            _build(root, Path(scratch))
+            _place(Path(scratch) / "src", folder)
+        _forget_old(folder)
+    return folder
+
+
+def _build(root: Path, scratch: Path) -> None:
+    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so", "build")
+    for name in COPIED:
+        source = root / name
+        if source.is_dir():
+            shutil.copytree(source, scratch / name, ignore=ignore)
+        elif source.is_file():
+            shutil.copy2(source, scratch / name)
+    done = subprocess.run(
+        [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"],
+        cwd=scratch,
+        env={**os.environ, "UMBILICAL_COMPILE": "1"},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=BUILD_TIMEOUT_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise BuildFailed(lines[-1] if lines else f"setup.py exited with {done.returncode}")
+
+
+def _place(built: Path, folder: Path) -> None:
+    """Rename, so that nobody finds a half of it; whoever was faster has built the same."""
+    try:
+        built.rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+
+
+def _forget_old(newest: Path) -> None:
+    others = [path for path in newest.parent.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT:]:
+        if path != newest:
+            shutil.rmtree(path, ignore_errors=True)

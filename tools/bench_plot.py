@@ -1,0 +1,132 @@
+"""The bars of the bench as a picture: ours against upstream, one horizontal bar each, on a scale of doublings.
+
+Written by hand as SVG, which is small, readable in a diff and follows the reader's light or dark theme.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
+from xml.sax.saxutils import escape
+
+from bench_rows import OURS, Judgement, Results, judge
+from bench_tables import Conditions, measure_name, ratio
+
+WIDTH: Final = 860
+LEFT: Final = 250
+RIGHT: Final = 90
+TOP: Final = 92
+LINE: Final = 20
+BAR: Final = 12
+GROUP_GAP: Final = 34
+FOOT: Final = 34
+LOWEST, HIGHEST = 1 / 16, 16.0
+TICKS: Final = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0, 16.0)
+STYLE: Final = """\
+  text { font: 12px system-ui, sans-serif; fill: #1f2328; }
+  .title { font-size: 17px; font-weight: 600; }
+  .group { font-weight: 600; }
+  .quiet { fill: #59636e; font-size: 11px; }
+  .paper { fill: #ffffff; }
+  .grid { stroke: #d1d9e0; }
+  .even { stroke: #59636e; stroke-width: 1.5; }
+  .met { fill: #1a7f37; }
+  .missed { fill: #bc4c00; }
+  .mark { stroke: #1f2328; stroke-width: 2.5; }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #e6edf3; }
+    .quiet { fill: #9198a1; }
+    .paper { fill: #0d1117; }
+    .grid { stroke: #30363d; }
+    .even { stroke: #9198a1; }
+    .met { fill: #3fb950; }
+    .missed { fill: #db8b45; }
+    .mark { stroke: #e6edf3; }
+  }"""
+
+
+def svg(results: Results, conditions: Conditions) -> str:
+    """Draw every bar of ours against upstream that was measured."""
+    shown = [one for one in judge(results) if one.bar.pair == OURS and one.bar.to_upstream and one.measured is not None]
+    more = [judgement for judgement in shown if not judgement.bar.is_ceiling]
+    less = [judgement for judgement in shown if judgement.bar.is_ceiling]
+    body: list[str] = []
+    top = TOP
+    for title, group in (("Rates: longer to the right is better", more), ("Costs: longer to the left is better", less)):
+        if group:
+            body += _group(title, group, top)
+            top += GROUP_GAP + LINE * len(group)
+    return _document(body, top, _description(shown, conditions), conditions)
+
+
+def x_of(value: float) -> float:
+    """Place a ratio on the scale; what is off the scale stands at its end."""
+    held = min(max(value, LOWEST), HIGHEST)
+    share = (math.log2(held) - math.log2(LOWEST)) / (math.log2(HIGHEST) - math.log2(LOWEST))
+    return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
+
+
+def _document(body: Sequence[str], bottom: int, description: str, conditions: Conditions) -> str:
+    height = bottom + FOOT
+    title = "Umbilical against upstream's tunnel"
+    facts = " · ".join(conditions.facts.get(name, "") for name in ("date", "upstream") if name in conditions.facts)
+    head = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
+            ' role="img" aria-labelledby="title desc">'
+        ),
+        f'<title id="title">{escape(title)}</title>',
+        f'<desc id="desc">{escape(description)}</desc>',
+        f"<style>\n{STYLE}\n</style>",
+        f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
+        f'<text class="title" x="16" y="30">{escape(title)}</text>',
+        f'<text class="quiet" x="16" y="50">{escape(facts)}</text>',
+        (
+            f'<text class="quiet" x="16" y="67">ours to upstream in the same run, median of {conditions.rounds};'
+            " thick line = equal, short mark = the project's bar; green = met, orange = missed</text>"
+        ),
+        *_grid(bottom),
+    ]
+    return "\n".join([*head, *body, "</svg>"]) + "\n"
+
+
+def _grid(bottom: int) -> Iterable[str]:
+    for value in TICKS:
+        x, kind = x_of(value), "even" if value == 1.0 else "grid"
+        name = f"{value:g}" if value >= 1 else f"1/{round(1 / value)}"
+        yield f'<line class="{kind}" x1="{x}" y1="{TOP - 8}" x2="{x}" y2="{bottom}"/>'
+        yield f'<text class="quiet" x="{x}" y="{bottom + 16}" text-anchor="middle">{name}</text>'
+
+
+def _group(title: str, judgements: Sequence[Judgement], top: int) -> list[str]:
+    lines = [f'<text class="group" x="16" y="{top + 12}">{escape(title)}</text>']
+    for number, judgement in enumerate(judgements):
+        lines += _line(judgement, top + 22 + number * LINE)
+    return lines
+
+
+def _line(judgement: Judgement, y: int) -> list[str]:
+    assert judgement.measured is not None
+    even, end, mark = x_of(1.0), x_of(judgement.measured), x_of(judgement.bar.limit)
+    kind = "met" if judgement.is_met else "missed"
+    left, width = min(even, end), max(abs(end - even), 1.0)
+    beyond, anchor = (end + 6, "start") if end >= even else (end - 6, "end")
+    # Bar, mark and number must not hide each other: the number stands beyond whichever reaches further.
+    if (mark - end) * (1 if end >= even else -1) > -4:
+        beyond = mark + 6 if end >= even else mark - 6
+    return [
+        f'<text x="{LEFT - 12}" y="{y + 10}" text-anchor="end">{escape(_label(judgement))}</text>',
+        f'<rect class="{kind}" x="{left:.1f}" y="{y}" width="{width:.1f}" height="{BAR}" rx="2"/>',
+        f'<line class="mark" x1="{mark}" y1="{y - 2}" x2="{mark}" y2="{y + BAR + 2}"/>',
+        f'<text x="{beyond:.1f}" y="{y + 10}" text-anchor="{anchor}">{ratio(judgement.measured)}</text>',
+    ]
+
+
+def _label(judgement: Judgement) -> str:
+    name = measure_name(judgement)
+    row = judgement.bar.row.name
+    return row if name in {"rate", "memory", "start"} else f"{row}, {name}"
+
+
+def _description(shown: Sequence[Judgement], conditions: Conditions) -> str:
+    told = [f"{_label(one)} {ratio(one.measured)} (bar {one.bar.shown})" for one in shown]
+    return f"Ratios of ours to upstream, median of {conditions.rounds} rounds: {'; '.join(told)}."

@@ -1,0 +1,38 @@
+"""What /proc tells about processes: CPU and memory, of one, of the bench, of the whole machine."""
+
+import os
+import resource
+from pathlib import Path
+from typing import Final
+
+TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process, its threads included; 0 when it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0.0
+    # The program's name stands in parentheses and may hold blanks: count from behind it.
+    fields = stat.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+
+
+def resident_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"process {pid} has ended")
+
+
+def machine_cpu_seconds() -> float:
+    """Return what all processes used: user, nice and system, and what other guests of the host took (steal)."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return sum(int(fields[index]) for index in (1, 2, 3, 8)) / TICKS_PER_SECOND
+
+
+def bench_cpu_seconds() -> float:
+    """Return what this process and the generators that it waited for used."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)

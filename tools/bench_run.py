@@ -1,0 +1,288 @@
+"""Runs the plan: all pairs of a round side by side, taking turns row by row, so that a machine that gets slower or
+faster meanwhile does the same to each."""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import bench_tables
+from bench_crowd import CrowdServer, CrowdSize, idle_tunnels
+from bench_haproxy import Relay
+from bench_load import Generator, LoadFailed, Running
+from bench_rows import CROWD, LIMIT, MODES, OURS, STARTS, STUCK, Pair, Results, Row, Sample, measured_by, rate_sample
+from bench_tunnel import Carrier, Pki, Program, Tunnel
+from umbilical.host.errors import HostError
+
+# What went through before must have drained from the buffers, or the next row pays for it.
+SETTLE_SECONDS: Final = 0.2
+TROUBLE: Final = (HostError, LoadFailed, OSError, ValueError)
+# What one tunnel may hold between our own ends while nobody reads: docs/protocol.md.
+TUNNEL_BOUND_MEGABYTES: Final = 2 * 1024 * 1024 / 1e6
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure, and how long."""
+
+    pairs: tuple[Pair, ...]
+    rows: tuple[Row, ...]
+    rounds: int
+    seconds: float
+    rest_seconds: float
+    stuck_seconds: float
+    tunnels: int
+    starts: int
+    crowd: CrowdSize
+
+    def of(self, kind: str, subject: str) -> list[Row]:
+        return [row for row in self.rows if row.kind == kind and row.subject == subject]
+
+    def turn(self, round_number: int) -> tuple[Pair, ...]:
+        """Let another pair be the first in each round."""
+        first = round_number % len(self.pairs)
+        return self.pairs[first:] + self.pairs[:first]
+
+    def takes(self, row: Row, pair: Pair) -> bool:
+        return row in self.rows and pair in self.pairs and pair in measured_by(row)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the rows are measured on."""
+
+    programs: dict[str, Program]
+    haproxy: Path | None
+    generator: Generator
+    folder: Path
+
+
+class Bench:
+    """A row that cannot run is noted, and the others go on."""
+
+    def __init__(self, plan: Plan, stage: Stage) -> None:
+        self.plan = plan
+        self.results = Results()
+        self._stage = stage
+        self._generator = stage.generator
+        self._pki = Pki(stage.folder / "pki")
+        self._carriers_started = 0
+        self._round = 0
+
+    def run(self) -> None:
+        while self._round < self.plan.rounds:
+            self._round += 1
+            self._measure_starts()
+            for mode in MODES:
+                self._measure_rates(mode)
+            self._measure_stuck()
+            self._measure_crowd()
+            self._measure_memory()
+
+    def _measure_starts(self) -> None:
+        rows = [row for row in STARTS if row in self.plan.rows]
+        warming = 1 if self._round == 1 else 0  # the first start reads files that later ones find in the cache
+        for number in range(self.plan.starts + warming if rows else 0):
+            for pair in self._turn(rows):
+                with self._noting(rows, pair), self._tunnel(pair, MODES[0]) as tunnel:
+                    for row in rows if number >= warming else ():
+                        self._add(row, pair, {"value": tunnel.start_milliseconds[row.test]})
+
+    def _measure_rates(self, mode: str) -> None:
+        rows = [*self.plan.of("rate", mode), *self.plan.of("beside", mode)]
+        with ExitStack() as stack:
+            carriers = self._fleet(stack, mode, rows)
+            for row in rows:
+                for carrier in carriers:
+                    if self.plan.takes(row, carrier.pair):
+                        with self._noting([row], carrier.pair):
+                            self._measure_rate(row, carrier)
+
+    def _measure_rate(self, row: Row, carrier: Carrier) -> None:
+        if gone := carrier.ended():
+            raise LoadFailed(gone)
+        time.sleep(min(SETTLE_SECONDS, self.plan.seconds))
+        if row.kind == "beside":
+            self._add(row, carrier.pair, self._beside(row, carrier))
+        else:
+            self._add(row, carrier.pair, self._rate(row, carrier))
+
+    def _rate(self, row: Row, carrier: Carrier, held: Sequence[Running] = ()) -> Sample:
+        pids = [running.pid for running in held]
+        before, began = carrier.cpu(pids), time.monotonic()
+        load = self._generator.measure(row, carrier.entrance, self.plan.seconds)
+        spent = carrier.cpu(pids).since(before)
+        return rate_sample(row, load, spent, time.monotonic() - began)
+
+    def _beside(self, row: Row, carrier: Carrier) -> Sample:
+        """Watch one echo while transfers run; two generators, or the echo would wait for the transfers' own."""
+        with ExitStack() as stack:
+            echo = self._hold(stack, carrier, "echo", 1, self.plan.seconds)
+            bulk = self._hold(stack, carrier, row.test, row.connections, self.plan.seconds)
+            bulk.window()
+            time.sleep(min(SETTLE_SECONDS, self.plan.seconds))
+            pids = [echo.pid, bulk.pid]
+            before, began = carrier.cpu(pids), time.monotonic()
+            bulk.window()
+            load, moved = echo.window(), bulk.window()
+            spent = carrier.cpu(pids).since(before)
+            sample = rate_sample(row, load, spent, time.monotonic() - began)
+        return {**sample, "bulk": moved["mb_per_second"]}
+
+    def _hold(self, stack: ExitStack, carrier: Carrier, test: str, connections: int, seconds: float) -> Running:
+        held = stack.enter_context(self._generator.hold(carrier.entrance, test, connections, seconds))
+        held.wait_opened(connections)
+        return held
+
+    def _measure_stuck(self) -> None:
+        for pair in self._turn([STUCK]):
+            with self._noting([STUCK], pair), self._tunnel(pair, STUCK.subject) as tunnel:
+                self._add(STUCK, pair, self._stuck(tunnel))
+
+    def _stuck(self, tunnel: Tunnel) -> Sample:
+        """Watch one echo alone, while the readers come to a standstill, and beside the standstill."""
+        seconds, count = self.plan.stuck_seconds, STUCK.connections
+        with ExitStack() as stack:
+            echo = self._hold(stack, tunnel, "echo", 1, seconds)
+            stuck = [self._hold(stack, tunnel, f"stuck-{end}", count, seconds) for end in ("clients", "endpoints")]
+            alone, idle = echo.window(), tunnel.resident_megabytes()
+            pids = [running.pid for running in (echo, *stuck)]
+            before, began = tunnel.cpu(pids), time.monotonic()
+            for one in stuck:
+                one.window()
+            filling, filled = echo.window(), tunnel.resident_megabytes()
+            beside, stood = echo.window(), tunnel.resident_megabytes()
+            others = tunnel.cpu(pids).since(before).others_in(time.monotonic() - began)
+            taken = sum(one.window()["bytes"] for one in stuck) / 1e6
+        most = max(filled, stood, key=lambda held: held["value"])
+        growth = {name: most[name] - idle[name] for name in most}
+        return stuck_sample(alone, filling, beside, growth, 2 * count) | {"others": others, "taken": taken}
+
+    def _measure_crowd(self) -> None:
+        rows = [row for row in CROWD if self.plan.takes(row, OURS)]
+        if not rows:
+            return
+        with self._noting(rows, OURS), self._crowd_server() as server:
+            with server.agents(1, 1):
+                alone = {row: self._rate(row, server)["value"] for row in rows}
+            size = self.plan.crowd
+            with server.agents(size.agents, size.processes), ExitStack() as stack:
+                held = stack.enter_context(idle_tunnels(self._generator, server.entrance, size))
+                time.sleep(min(SETTLE_SECONDS, self.plan.seconds))
+                for row in rows:
+                    sample = self._rate(row, server, held)
+                    against = {"alone": alone[row], "times_alone": sample["value"] / alone[row]}
+                    self._add(row, OURS, {**sample, **against})
+
+    def _measure_memory(self) -> None:
+        """Rest with all tunnels together: what one process holds does not depend on its neighbours."""
+        for mode in MODES:
+            with ExitStack() as stack:
+                tunnels = self._fleet(stack, mode, self.plan.of("memory", mode))
+                idle = self._measure_idle(mode, tunnels)
+                self._measure_growth(stack, mode, idle)
+
+    def _measure_idle(self, mode: str, tunnels: list[Carrier]) -> dict[Carrier, dict[str, float]]:
+        rows = [row for row in self.plan.of("memory", mode) if row.test == "idle"]
+        idle = {}
+        for tunnel in tunnels:
+            with self._noting(rows, tunnel.pair):
+                idle[tunnel] = self._resident(tunnel, tunnel.connected_at)
+                for row in rows:
+                    self._add(row, tunnel.pair, idle[tunnel])
+        return idle
+
+    def _measure_growth(self, stack: ExitStack, mode: str, idle: dict[Carrier, dict[str, float]]) -> None:
+        rows = [row for row in self.plan.of("memory", mode) if row.test == "tunnels"]
+        opened = self._open_resting(stack, list(idle), rows) if rows else {}
+        for tunnel, opened_at in opened.items():
+            with self._noting(rows, tunnel.pair):
+                loaded = self._resident(tunnel, opened_at)
+                growth = {name: loaded[name] - before for name, before in idle[tunnel].items()}
+                for row in rows:
+                    self._add(row, tunnel.pair, growth)
+
+    def _open_resting(self, stack: ExitStack, tunnels: list[Carrier], rows: list[Row]) -> dict[Carrier, float]:
+        """Open the tunnels that rest, one server after the other, and return when each was through."""
+        opened = {}
+        for tunnel in tunnels:
+            with self._noting(rows, tunnel.pair):
+                resting = stack.enter_context(self._generator.rest(tunnel.entrance, self.plan.tunnels))
+                resting.wait_opened(self.plan.tunnels)
+                opened[tunnel] = time.monotonic()
+        return opened
+
+    def _resident(self, tunnel: Carrier, since: float) -> dict[str, float]:
+        time.sleep(max(0.0, since + self.plan.rest_seconds - time.monotonic()))
+        return tunnel.resident_megabytes()
+
+    def _fleet(self, stack: ExitStack, mode: str, rows: list[Row]) -> list[Carrier]:
+        """Start what carries bytes for each pair, if there is anything to measure; those that fail are noted."""
+        carriers = []
+        for pair in self._turn(rows):
+            with self._noting([row for row in rows if self.plan.takes(row, pair)], pair):
+                carriers.append(stack.enter_context(self._carrier(pair, mode)))
+        return carriers
+
+    def _turn(self, rows: Sequence[Row]) -> list[Pair]:
+        """The pairs that any of these rows is for, another one first in each round."""
+        return [pair for pair in self.plan.turn(self._round) if any(self.plan.takes(row, pair) for row in rows)]
+
+    def _carrier(self, pair: Pair, mode: str) -> Carrier:
+        if pair != LIMIT:
+            return self._tunnel(pair, mode)
+        assert self._stage.haproxy is not None
+        return Relay(self._stage.haproxy, self._pki, self._next_folder())
+
+    def _tunnel(self, pair: Pair, mode: str) -> Tunnel:
+        return Tunnel(pair, mode, self._stage.programs, self._pki, self._next_folder())
+
+    def _crowd_server(self) -> CrowdServer:
+        return CrowdServer(OURS, MODES[0], self._stage.programs, self._pki, self._next_folder())
+
+    def _next_folder(self) -> Path:
+        self._carriers_started += 1
+        return self._stage.folder / f"tunnel-{self._carriers_started}"
+
+    @contextmanager
+    def _noting(self, rows: Sequence[Row], pair: Pair) -> Iterator[None]:
+        try:
+            yield
+        except TROUBLE as error:
+            why = " ".join(str(error).split())
+            self.results.fail(rows, pair, self._round, why)
+            say(f"round {self._round}/{self.plan.rounds}  {pair.name:<14} FAILED: {why}")
+
+    def _add(self, row: Row, pair: Pair, sample: Sample) -> None:
+        self.results.add(row, pair, self._round, sample)
+        shown = f"{bench_tables.number(sample['value'])} {row.unit}"
+        say(f"round {self._round}/{self.plan.rounds}  {pair.name:<14} {row.name:<26} {shown}")
+
+
+def stuck_sample(
+    alone: dict[str, float], filling: dict[str, float], beside: dict[str, float], growth: dict[str, float], tunnels: int
+) -> dict[str, float]:
+    """Put the three windows and the memory into one sample; the unfinished exchanges count with what they took."""
+    bound = tunnels * TUNNEL_BOUND_MEGABYTES
+    return {
+        "value": beside["rate"],
+        "alone_p50_us": alone["p50_us"],
+        "alone": alone["p99_us"],
+        "filling_p99_us": filling["p99_us"],
+        "p50_us": beside["p50_us"],
+        "p99_us": beside["p99_us"],
+        "times_alone": beside["p99_us"] / alone["p99_us"],
+        "unfinished": filling.get("unfinished", 0.0) + beside.get("unfinished", 0.0),
+        "server": growth["server"],
+        "agent": growth["agent"],
+        "growth": growth["value"],
+        "bound": bound,
+        "of_bound": growth["value"] / bound,
+    }
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,283 @@
+"""The bench's results laid out in tables, and how numbers are shown. Only formats."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bench_rows import (
+    LIMIT,
+    OUR_AGENT,
+    OUR_SERVER,
+    OURS,
+    PAIRS,
+    TUNNELS,
+    UPSTREAM,
+    Judgement,
+    Pair,
+    Results,
+    Row,
+    generator_bound,
+    judge,
+    quotient,
+)
+
+ABSENT: Final = "-"
+MEASURES: Final = {
+    "value": "rate",
+    "p50_us": "p50",
+    "p99_us": "p99",
+    "cost": "CPU",
+    "times_alone": "to itself alone",
+    "of_bound": "memory to its bound",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    header: Sequence[str]
+    lines: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Where and how it was measured; without these the numbers say nothing."""
+
+    facts: dict[str, str]
+    rounds: int
+    seconds: float
+    rest_seconds: float
+    stuck_seconds: float
+    tunnels: int
+    starts: int
+    crowd: str
+
+
+def tables(results: Results, conditions: Conditions) -> list[Table]:
+    """Lay out what was measured; a table without lines is left out."""
+    found = [
+        _rates(results, conditions),
+        _latencies(results),
+        _limit(results),
+        _mixed(results),
+        _beside(results),
+        _stuck(results, conditions),
+        _crowd(results, conditions),
+        _plain("Memory", _memory_title(conditions), results, "memory"),
+        _plain("Start", _start_title(conditions), results, "start"),
+        _bars(results),
+    ]
+    return [table for table in found if table.lines]
+
+
+def number(value: float | None) -> str:
+    """Show three or four digits, which is more than such a measurement is worth."""
+    if value is None:
+        return ABSENT
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def ratio(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:.2f}"
+
+
+def most(results: Results, row: Row, metric: str) -> float | None:
+    """Return the largest of the pairs' medians."""
+    values = [results.median(row, pair, metric) for pair in PAIRS]
+    return max((value for value in values if value is not None), default=None)
+
+
+def measure_name(judgement: Judgement) -> str:
+    kind, metric = judgement.bar.row.kind, judgement.bar.metric
+    return kind if metric == "value" and kind != "rate" else MEASURES[metric]
+
+
+def met(judgement: Judgement) -> str:
+    return {True: "yes", False: "NO", None: "not measured"}[judgement.is_met]
+
+
+def _rates(results: Results, conditions: Conditions) -> Table:
+    title = (
+        f"Rates: median of {conditions.rounds} rounds of {conditions.seconds:g} s;"
+        " cost = CPU of server and agent together, generator = its own CPU, each per operation or MB;"
+        " others = cores that the rest of the machine used"
+    )
+    header = ["row", "upstream", "ours", "unit", "ratio", "rounds", "cost up", "cost ours", "unit", "cost ratio"]
+    header += ["gen up", "gen ours", "others"]
+    return Table(title, header, [_rate_line(results, row) for row in _kind(results, "rate")])
+
+
+def _rate_line(results: Results, row: Row) -> list[str]:
+    bound = generator_bound(results, row)
+    return [
+        row.name,
+        *(number(results.median(row, pair)) for pair in (UPSTREAM, OURS)),
+        row.unit,
+        ratio(results.ratio(row, OURS)),
+        _range(results.ratio_range(row, OURS)),
+        *(number(results.median(row, pair, "cost")) for pair in (UPSTREAM, OURS)),
+        row.cost_unit,
+        ratio(results.ratio(row, OURS, "cost")),
+        *(number(results.median(row, pair, "generator")) + ("!" if pair in bound else "") for pair in (UPSTREAM, OURS)),
+        ratio(most(results, row, "others")),
+    ]
+
+
+def _latencies(results: Results) -> Table:
+    header = ["row", "p50 up", "p50 ours", "ratio", "p99 up", "p99 ours", "ratio"]
+    rows = [row for row in _kind(results, "rate") if not row.is_transfer]
+    lines = [[row.name, *_latency(results, row)] for row in rows]
+    return Table("Latency: us of one operation, as the client saw it", header, lines)
+
+
+def _latency(results: Results, row: Row) -> list[str]:
+    cells = []
+    for metric in ("p50_us", "p99_us"):
+        cells += [number(results.median(row, pair, metric)) for pair in (UPSTREAM, OURS)]
+        cells.append(ratio(results.ratio(row, OURS, metric)))
+    return cells
+
+
+def _limit(results: Results) -> Table:
+    title = "Limit: two haproxy processes of the same shape, which relay and know no dial; cost as above"
+    header = ["row", "upstream", "ours", "haproxy", "unit", "ours to haproxy", "cost ours", "cost haproxy", "unit"]
+    rows = [row for row in results.rows() if results.has(row, LIMIT)]
+    return Table(title, header, [_limit_line(results, row) for row in rows])
+
+
+def _limit_line(results: Results, row: Row) -> list[str]:
+    return [
+        row.name,
+        *(number(results.median(row, pair)) for pair in (UPSTREAM, OURS, LIMIT)),
+        row.unit,
+        ratio(quotient(results.median(row, OURS), results.median(row, LIMIT))),
+        *(number(results.median(row, pair, "cost")) for pair in (OURS, LIMIT)),
+        row.cost_unit,
+    ]
+
+
+def _mixed(results: Results) -> Table:
+    title = "Mixed pairs: ratios to upstream's pair"
+    header = ["row", "our server, their agent", "rounds", "cost", "their server, our agent", "rounds", "cost"]
+    rows = [row for row in _kind(results, "rate") if results.has(row, OUR_SERVER) or results.has(row, OUR_AGENT)]
+    return Table(title, header, [_mixed_line(results, row) for row in rows])
+
+
+def _mixed_line(results: Results, row: Row) -> list[str]:
+    cells = [row.name]
+    for pair in (OUR_SERVER, OUR_AGENT):
+        cells.append(ratio(results.ratio(row, pair)))
+        cells.append(_range(results.ratio_range(row, pair)))
+        cells.append(ratio(results.ratio(row, pair, "cost")))
+    return cells
+
+
+def _beside(results: Results) -> Table:
+    title = "Beside bulk: us of one 128-byte exchange while eight tunnels run at full speed, and their MB/s meanwhile"
+    header = ["row", "p50 up", "p50 ours", "ratio", "p99 up", "p99 ours", "ratio", "bulk up", "bulk ours", "others"]
+    rows = _kind(results, "beside")
+    return Table(title, header, [_beside_line(results, row) for row in rows])
+
+
+def _beside_line(results: Results, row: Row) -> list[str]:
+    bulk = [number(results.median(row, pair, "bulk")) for pair in (UPSTREAM, OURS)]
+    return [row.name, *_latency(results, row), *bulk, ratio(most(results, row, "others"))]
+
+
+def _stuck(results: Results, conditions: Conditions) -> Table:
+    title = (
+        "Stuck: 64 tunnels whose clients never read and 64 whose endpoints never read, each offered 64 MiB; us of one"
+        f" 128-byte exchange in another tunnel in windows of {conditions.stuck_seconds:g} s: alone, while they fill,"
+        " and while they stand; an exchange that a window cut short counts with the time it had, so `>` means at least;"
+        " resident MB that came on top, and the bound that our protocol promises"
+    )
+    header = ["pair", "alone p50", "alone p99", "filling p99", "p50", "p99", "p99 to alone", "cut short"]
+    header += ["server grew", "agent grew", "bound", "others"]
+    lines = [_stuck_line(results, row, pair) for row in _kind(results, "stuck") for pair in _of(results, row)]
+    return Table(title, header, lines)
+
+
+def _stuck_line(results: Results, row: Row, pair: Pair) -> list[str]:
+    def shown(metric: str) -> str:
+        return number(results.median(row, pair, metric))
+
+    cut = results.median(row, pair, "unfinished") or 0.0
+    least = ">" if cut else ""
+    return [
+        pair.name,
+        *(shown("alone_p50_us"), shown("alone")),
+        *(least + shown(metric) for metric in ("filling_p99_us", "p50_us", "p99_us", "times_alone")),
+        f"{cut:.0f}",
+        *(shown(metric) for metric in ("server", "agent")),
+        shown("bound") if pair == OURS else ABSENT,
+        ratio(results.median(row, pair, "others")),
+    ]
+
+
+def _crowd(results: Results, conditions: Conditions) -> Table:
+    title = f"Size: {conditions.crowd}, against the same server with one agent and no tunnel; ours alone"
+    header = ["row", "one agent", "crowd", "unit", "ratio", "rounds", "cost", "unit", "others"]
+    return Table(title, header, [_crowd_line(results, row) for row in _kind(results, "crowd")])
+
+
+def _crowd_line(results: Results, row: Row) -> list[str]:
+    ratios = results.values(row, OURS, "times_alone")
+    return [
+        row.name,
+        *(number(results.median(row, OURS, metric)) for metric in ("alone", "value")),
+        row.unit,
+        ratio(results.median(row, OURS, "times_alone")),
+        _range((min(ratios), max(ratios)) if ratios else None),
+        number(results.median(row, OURS, "cost")),
+        row.cost_unit,
+        ratio(most(results, row, "others")),
+    ]
+
+
+def _plain(name: str, title: str, results: Results, kind: str) -> Table:
+    header = ["row", "upstream", "ours", "ratio", "our server, their agent", "their server, our agent"]
+    return Table(f"{name}: {title}", header, [_plain_line(results, row) for row in _kind(results, kind)])
+
+
+def _plain_line(results: Results, row: Row) -> list[str]:
+    upstream, ours, our_server, our_agent = (number(results.median(row, pair)) for pair in TUNNELS)
+    return [row.name, upstream, ours, ratio(results.ratio(row, OURS)), our_server, our_agent]
+
+
+def _memory_title(conditions: Conditions) -> str:
+    return (
+        f"resident MB of server and agent together; idle = {conditions.rest_seconds:g} s after the agent connected,"
+        f" before any traffic; tunnels = growth with {conditions.tunnels} tunnels that each echoed 128 bytes"
+        f" and rested {conditions.rest_seconds:g} s"
+    )
+
+
+def _start_title(conditions: Conditions) -> str:
+    starts = conditions.starts * conditions.rounds
+    return f"ms from exec to the first 200 of GET /healthz, median of {starts} with a warm file cache"
+
+
+def _bars(results: Results) -> Table:
+    title = "Bars: what the project asks; ratios to upstream's pair in the same run unless the measure says otherwise"
+    header = ["row", "pair", "measure", "measured", "bar", "met"]
+    return Table(title, header, [_bar_line(judgement) for judgement in judge(results)])
+
+
+def _bar_line(judgement: Judgement) -> list[str]:
+    bar = judgement.bar
+    name = measure_name(judgement)
+    return [bar.row.name, bar.pair.name, name, ratio(judgement.measured), bar.shown, met(judgement)]
+
+
+def _range(lowest_highest: tuple[float, float] | None) -> str:
+    return "..".join(map(ratio, lowest_highest)) if lowest_highest else ABSENT
+
+
+def _kind(results: Results, kind: str) -> list[Row]:
+    return [row for row in results.rows() if row.kind == kind]
+
+
+def _of(results: Results, row: Row) -> list[Pair]:
+    return [pair for pair in PAIRS if results.has(row, pair)]
