@@ -22,12 +22,11 @@ _UNITS: Final[dict[str, int]] = {
 }
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-_INTEGER: Final = re.compile(
-    r"0[xX](?:_?[0-9a-fA-F])+|0[bB](?:_?[01])+|0[oO](?:_?[0-7])+|0(?:_?[0-7])*|[1-9](?:_?[0-9])*"
-)
-_DECIMAL: Final = re.compile(r"[0-9]+")
-_FLOAT: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?inf(?:inity)?|nan", re.I)
-_HEX_FLOAT: Final = re.compile(r"[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+", re.I)
+# Patterns stay text until a value is read by them: a daemon starts sooner.
+_INTEGER: Final = r"0[xX](?:_?[0-9a-fA-F])+|0[bB](?:_?[01])+|0[oO](?:_?[0-7])+|0(?:_?[0-7])*|[1-9](?:_?[0-9])*"
+_DECIMAL: Final = r"[0-9]+"
+_FLOAT: Final = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?inf(?:inity)?|nan"
+_HEX_FLOAT: Final = r"[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+"
 _ESCAPES: Final[dict[str, str]] = {
     "\a": "\\a",
     "\b": "\\b",
@@ -94,7 +93,7 @@ def parse_uint(text: str) -> int:
 
 
 def _magnitude(function: str, text: str, digits: str, base: int) -> int:
-    if not (_INTEGER if base == 0 else _DECIMAL).fullmatch(digits):
+    if not re.fullmatch(_INTEGER if base == 0 else _DECIMAL, digits):
         raise _number_error(function, text, "invalid syntax")
     plain = digits.replace("_", "").lower()
     if base == 0 and len(plain) > 1 and plain[0] == "0":
@@ -105,8 +104,8 @@ def _magnitude(function: str, text: str, digits: str, base: int) -> int:
 
 
 def parse_float32(text: str) -> float:
-    hexadecimal = _HEX_FLOAT.fullmatch(text)
-    if not hexadecimal and not _FLOAT.fullmatch(text):
+    hexadecimal = re.fullmatch(_HEX_FLOAT, text, re.IGNORECASE)
+    if not hexadecimal and not re.fullmatch(_FLOAT, text, re.IGNORECASE):
         raise _number_error("ParseFloat", text, "invalid syntax")
     try:
         value = float.fromhex(text) if hexadecimal else float(text)

@@ -11,8 +11,9 @@ Labels = Mapping[str, str]
 
 NAME_CHARACTERS: Final = 63
 PREFIX_CHARACTERS: Final = 253
-_NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+# Patterns stay text until one is used: most servers and agents read no label, and start sooner.
+_NAME: Final = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_VALUE: Final = r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
 _NAME_RULE: Final = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
     "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
@@ -28,9 +29,9 @@ _PREFIX_RULE: Final = (
     "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
-_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_PREFIX: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 # Longest symbol first, so that `==` is not read as two `=`; what no rule takes is reported as an error token.
-_TOKEN: Final = re.compile(r"\s*(?:(?P<symbol>==|!=|[=!<>(),])|(?P<word>[^\s=!<>(),]+)|(?P<end>$))")
+_TOKEN: Final = r"\s*(?:(?P<symbol>==|!=|[=!<>(),])|(?P<word>[^\s=!<>(),]+)|(?P<end>$))"
 
 _NO_WORD: Final = frozenset({"", "==", "!=", "=", "!", "<", ">", "(", ")", ","})
 
@@ -212,7 +213,7 @@ class _Parser:
 
 
 def _tokens(text: str) -> Iterable[str]:
-    for found in _TOKEN.finditer(text):
+    for found in re.finditer(_TOKEN, text):
         token = found["symbol"] or found["word"]
         if token:
             yield token
@@ -223,7 +224,7 @@ def _checked_values(key: str, values: list[str]) -> list[str]:
         where = f'values[0][{key}]: Invalid value: "{value}"'
         if len(value) > NAME_CHARACTERS:
             raise SelectorError(f"{where}: must be no more than {NAME_CHARACTERS} bytes")
-        if _VALUE.fullmatch(value) is None:
+        if re.fullmatch(_VALUE, value) is None:
             raise SelectorError(f"{where}: {_VALUE_RULE}")
     return values
 
@@ -246,7 +247,7 @@ def _prefix_faults(prefix: str) -> Iterable[str]:
         return
     if len(prefix) > PREFIX_CHARACTERS:
         yield f"prefix part must be no more than {PREFIX_CHARACTERS} bytes"
-    if _PREFIX.fullmatch(prefix) is None:
+    if re.fullmatch(_PREFIX, prefix) is None:
         yield f"prefix part {_PREFIX_RULE}"
 
 
@@ -255,7 +256,7 @@ def _name_faults(name: str) -> Iterable[str]:
         yield "name part must be non-empty"
     elif len(name) > NAME_CHARACTERS:
         yield f"name part must be no more than {NAME_CHARACTERS} bytes"
-    if _NAME.fullmatch(name) is None:
+    if re.fullmatch(_NAME, name) is None:
         yield f"name part {_NAME_RULE}"
 
 

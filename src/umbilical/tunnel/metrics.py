@@ -5,7 +5,7 @@ HELP texts that upstream's own tests compare are its.
 """
 
 import os
-import platform
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -278,7 +278,7 @@ class AgentMetrics:
 
 
 def _render_process(out: Exposition) -> None:
-    build: dict[Labels, float] = {(__version__, platform.python_version()): 1}
+    build: dict[Labels, float] = {(__version__, ".".join(map(str, sys.version_info[:3]))): 1}
     out.gauge("umbilical_build_info", "Which Umbilical this is, and on which Python.", ("version", "python"), build)
     try:
         _render_proc_files(out)
