@@ -20,8 +20,12 @@ def at(seconds: float) -> str:
     return (START + timedelta(seconds=seconds)).isoformat()
 
 
-def lease(name: str, renewed_at: float, labels: dict[str, str] | None = None, version: str = "1") -> Json:
-    metadata = {"name": name, "resourceVersion": version, "labels": LABELS if labels is None else labels}
+def lease(
+    name: str, renewed_at: float, labels: dict[str, str] | None = None, version: str = "1", address: str = ""
+) -> Json:
+    metadata: Json = {"name": name, "resourceVersion": version, "labels": LABELS if labels is None else labels}
+    if address:
+        metadata["annotations"] = {"umbilical.dev/agent-address": address}
     return {"metadata": metadata, "spec": {"renewTime": at(renewed_at), "leaseDurationSeconds": 30}}
 
 

@@ -52,8 +52,9 @@ class _Store:
 class _Publishing:
     """A publisher, its API, its clock and what its observers saw."""
 
-    def __init__(self, store: _Store, time: ManualClock) -> None:
+    def __init__(self, store: _Store, time: ManualClock, address: tuple[str, int] | None = None) -> None:
         self.store = store
+        self.address = address
         self.time = time
         self.listed: list[tuple[int, str, float]] = []
         self.deleted: list[tuple[int, str, float]] = []
@@ -66,6 +67,7 @@ class _Publishing:
             "s1",
             "kube-system",
             LABELS,
+            address=self.address,
             on_list=lambda *seen: self.listed.append(seen),
             on_delete=lambda *seen: self.deleted.append(seen),
             on_culled=self._count,
@@ -123,6 +125,31 @@ def test_the_first_renewal_looks_and_then_creates(tmp_path: Path) -> None:
         "leaseDurationSeconds": 30,
         "renewTime": "2026-01-01T00:00:00.000000Z",
     }
+
+
+def test_the_address_is_published_with_every_write_and_other_annotations_stay(tmp_path: Path) -> None:
+    earlier = lease(lease_name("s1"), -100)
+    earlier["metadata"]["annotations"] = {"umbilical.dev/agent-address": "10.0.0.1:1", "team": "a"}
+    scene = _Publishing(_Store(earlier), ManualClock(), address=("fd00::7", 8091))
+    _publish(scene, tmp_path, _renew_twice)
+    written = scene.store.leases[lease_name("s1")]
+    assert written["metadata"]["annotations"] == {"umbilical.dev/agent-address": "[fd00::7]:8091", "team": "a"}
+    assert parse_lease(written).address == ("fd00::7", 8091)
+
+
+def test_the_address_of_an_earlier_life_is_taken_away(tmp_path: Path) -> None:
+    earlier = lease(lease_name("s1"), -100)
+    earlier["metadata"]["annotations"] = {"umbilical.dev/agent-address": "10.0.0.1:1"}
+    scene = _publish(_Publishing(_Store(earlier), ManualClock()), tmp_path, LeasePublisher.renew)
+    assert parse_lease(scene.store.leases[lease_name("s1")]).address is None
+
+
+@pytest.mark.parametrize("annotations", [None, {}, {"umbilical.dev/agent-address": "no address"}])
+def test_a_lease_without_an_address_is_a_lease_all_the_same(annotations: Json | None) -> None:
+    content = lease("x", 0)
+    content["metadata"]["annotations"] = annotations
+    assert parse_lease(content).address is None
+    assert parse_lease(content).is_valid(START)
 
 
 def test_later_renewals_write_blindly_over_the_known_copy(tmp_path: Path) -> None:

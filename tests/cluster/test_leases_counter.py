@@ -28,6 +28,7 @@ class _Counting:
         self.time = ManualClock()
         self.listed: list[tuple[int, str, float]] = []
         self.watched: list[tuple[int, str, float]] = []
+        self.news = 0
         self.api = ScriptedApi(self._answer)
         self._lists, self._watches = lists, watches
 
@@ -40,8 +41,12 @@ class _Counting:
                 SELECTOR,
                 on_list=lambda *seen: self.listed.append(seen),
                 on_watch=lambda *seen: self.watched.append(seen),
+                on_change=self._hear,
                 clock=self.time.clock(),
             )
+
+    def _hear(self) -> None:
+        self.news += 1
 
     def _answer(self, request: Request) -> Answer:
         if "watch" in request.query:
@@ -141,3 +146,60 @@ def test_failed_lists_back_off_to_half_a_minute_and_recover(tmp_path: Path) -> N
     scene = _Counting([*failures, _listing(lease("a", 200), lease("b", 200))], [])
     assert _count(scene, tmp_path, lambda: bool(scene.watched)) == 2
     assert scene.time.sleeps[-1] == 30.0
+
+
+# ---------------------------------------------------------------------- addresses
+
+
+def _addresses(scene: _Counting, folder: Path, settled: Callable[[], bool]) -> tuple[tuple[str, int], ...]:
+    async def scenario() -> tuple[tuple[str, int], ...]:
+        async with scene.counter(folder) as counter:
+            assert counter.published_addresses() == ()
+            await until(settled, counter.run())
+            return counter.published_addresses()
+
+    return run_async(scenario())
+
+
+def test_addresses_are_those_of_matching_leases_in_the_order_of_their_names(tmp_path: Path) -> None:
+    leases = [
+        lease("b", 0, address="[fd00::7]:1"),
+        lease("a", 0, address="10.0.0.9:8091"),
+        lease("c", 0, address="10.0.0.9:8091"),
+        lease("silent", 0),
+        lease("other", 0, {"k8s-app": "x"}, address="10.0.0.66:1"),
+    ]
+    scene = _Counting([_listing(*leases)], [])
+    assert _addresses(scene, tmp_path, lambda: bool(scene.watched)) == (("10.0.0.9", 8091), ("fd00::7", 1))
+
+
+def test_an_expired_lease_keeps_its_address_until_it_is_deleted(tmp_path: Path) -> None:
+    """While the API is out of reach every lease expires, and the addresses are what could bring it back."""
+    deleted = _event("DELETED", lease("b", -31, version="3"))
+    scene = _Counting(
+        [_listing(lease("a", -31, address="a:1"), lease("b", -31, address="b:1"))], [watch_answer(deleted)]
+    )
+    assert _addresses(scene, tmp_path, lambda: len(scene.watched) == 2) == (("a", 1),)
+
+
+def test_addresses_are_kept_while_the_api_cannot_be_listed(tmp_path: Path) -> None:
+    gone: Json = {"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}
+    failures = [status_answer(500, "InternalError")] * 50
+    scene = _Counting([_listing(lease("a", 0, address="a:1")), *failures], [watch_answer(gone)])
+    assert _addresses(scene, tmp_path, lambda: len(scene.listed) > 5) == (("a", 1),)
+
+
+def test_every_list_and_every_event_of_a_server_is_news_and_other_leases_are_none(tmp_path: Path) -> None:
+    others = {"k8s-app": "x"}
+    events = [
+        _event("ADDED", lease("b", 0, version="2", address="b:1")),
+        _event("MODIFIED", lease("b", 1, version="3", address="b:2")),
+        _event("MODIFIED", lease("scheduler", 1, others, version="4")),
+        _event("DELETED", lease("scheduler", 1, others, version="5")),
+        _event("DELETED", lease("b", 1, version="6")),
+        _event("MODIFIED", lease("a", 1, others, version="7")),
+        _event("BOOKMARK", {"metadata": {"resourceVersion": "9"}}),
+    ]
+    scene = _Counting([_listing(lease("a", 0))], [watch_answer(*events)])
+    _addresses(scene, tmp_path, lambda: len(scene.watched) == 2)
+    assert scene.news == 1 + 4

@@ -70,10 +70,11 @@ class Fleet:
         self.balancer.ports.append(pair.ports.agent)
         return pair
 
-    def add_native_server(self, server_id: str, *options: str) -> TunnelPair:
-        """The same by `umbilical server run`."""
+    def add_native_server(self, server_id: str, *options: str, advertise: bool = False) -> TunnelPair:
+        """The same by `umbilical server run`, which may publish its own address too."""
         pair = self._pair(Shape(), f"server-{server_id}", [], [])
-        pair.server.command = self.native_server_command(pair, server_id, *options)
+        published = ("--advertise", f"127.0.0.1:{pair.ports.agent}") if advertise else ()
+        pair.server.command = self.native_server_command(pair, server_id, *options, *published)
         pair.start_server()
         self.servers[server_id] = pair
         self.balancer.ports.append(pair.ports.agent)
@@ -96,10 +97,12 @@ class Fleet:
         pair.agent.start()
         return pair
 
-    def add_native_agent(self, agent_id: str, *options: str) -> TunnelPair:
+    def add_native_agent(self, agent_id: str, *options: str, through_balancer: bool = True) -> TunnelPair:
+        """By `umbilical agent run`; without the balancer the options must say where servers are."""
         pair = self._pair(Shape(), f"agent-{agent_id}", [], [])
         pair.agent.command = [
-            *(UMBILICAL, "agent", "run", "--id", agent_id, "--server", self.address),
+            *(UMBILICAL, "agent", "run", "--id", agent_id),
+            *(("--server", self.address) if through_balancer else ()),
             *("--ca", str(self._pki.authority.certificate_file)),
             *("--health", f"127.0.0.1:{pair.ports.agent_health}", "--admin", f"127.0.0.1:{pair.ports.agent_admin}"),
             *("--sync-interval", "100ms", "--sync-interval-cap", "500ms"),

@@ -192,7 +192,7 @@ def test_every_agent_counts_every_servers_lease(servers: Fleet, leases: Leases) 
         wait_for_known(agent, 2)
 
 
-def test_a_leaving_server_withdraws_its_lease_last(servers: Fleet, leases: Leases) -> None:
+def test_a_leaving_server_withdraws_its_lease_before_it_waits_for_its_tunnels(servers: Fleet, leases: Leases) -> None:
     leaver = servers.add_server("leaver", "--graceful-shutdown-timeout=60s")
     agent = servers.add_agent("a1", *counting(leases))
     wait_for_servers(agent, 1)
@@ -202,8 +202,9 @@ def test_a_leaving_server_withdraws_its_lease_last(servers: Fleet, leases: Lease
         servers.remove("leaver")
         leaver.server.signal(signal.SIGTERM)
         wait_until(lambda: leaver.server_health("/readyz")[0] != 200, "the server is unready")
+        leases.wait_for()
         say(tunnel, b"still here")
-        assert leases.names() == {"leaver"}
+        assert leaver.server.is_running()
         tunnel.close()
     assert leaver.server.wait() == 0
     assert leases.names() == set()
@@ -248,6 +249,38 @@ def test_our_own_commands_publish_and_count(leases: Leases, pki: TunnelPki, tmp_
         assert second.server.wait() == 0
         leases.wait_for("n1")
         wait_for_known(agent, 1)
+
+
+def test_agents_reach_each_server_by_the_address_in_its_lease_and_need_no_balancer_o7(
+    leases: Leases, pki: TunnelPki, tmp_path: Path
+) -> None:
+    publish = (
+        *("--publish-lease", "--kubeconfig", str(leases.publisher), "--mode", "http-connect"),
+        *("--agent-ca", str(pki.authority.certificate_file)),
+    )
+    count = (
+        *("--count-leases", "--kubeconfig", str(leases.counter)),
+        *("--cert", str(pki.agent.certificate), "--key", str(pki.agent.key)),
+    )
+    with fleet(pki, tmp_path) as servers:
+        for name in ("n1", "n2", "n3"):
+            servers.add_native_server(name, *publish, advertise=True)
+        leases.wait_for("n1", "n2", "n3")
+        agent = servers.add_native_agent("a1", *count, through_balancer=False)
+        wait_for_servers(agent, 3)
+        for server in servers.servers.values():
+            check_tunnel(server)
+        assert servers.balancer.accepted == 0
+
+        leaver = servers.remove("n2")
+        leaver.server.signal(signal.SIGTERM)
+        assert leaver.server.wait() == 0
+        leases.wait_for("n1", "n3")
+        wait_for_servers(agent, 2)
+        wait_for_known(agent, 2)
+        newcomer = servers.add_native_server("n4", *publish, advertise=True)
+        wait_for_servers(agent, 3)
+        check_tunnel(newcomer)
 
 
 def test_o10_neither_side_needs_the_api_to_start_or_to_go_on(

@@ -109,10 +109,10 @@ def _links(server: RunningServer) -> list[Any]:
 class ScriptedServer:
     """Listens where a real agent connects; the test says what it sends."""
 
-    def __init__(self, stage: Stage, *, port: int = 0) -> None:
+    def __init__(self, stage: Stage, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self._stage: Final = stage
         self._context: Final = _server_context(stage.pki)
-        self._listener: Final = socket.create_server(("127.0.0.1", port))
+        self._listener: Final = socket.create_server((host, port))
         self._listener.settimeout(PATIENCE_SECONDS)
         self.port: Final = int(self._listener.getsockname()[1])
         stage.leftovers.callback(self._listener.close)

@@ -100,6 +100,50 @@ def test_a_name_that_is_none_is_named() -> None:
     run(main)
 
 
+def test_with_an_address_the_name_is_not_looked_up() -> None:
+    listener, port = listening()
+
+    async def main() -> None:
+        sock = kept(await outbound.connect("nobody.example", 1, (socket.AF_INET, ("127.0.0.1", port))))
+        kept(listener.accept()[0])
+        assert sock.getpeername() == ("127.0.0.1", port)
+
+    run(main)
+
+
+def test_all_addresses_of_a_name_are_found_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(*_: object, **__: object) -> list[tuple[Any, ...]]:
+        six = (socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("::1", 5, 0, 0))
+        four = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 5))
+        return [six, four, six]
+
+    monkeypatch.setattr(socket, "getaddrinfo", twice)
+
+    async def main() -> None:
+        found = await outbound.look_up("two.example", 5)
+        assert found == [(socket.AF_INET6, ("::1", 5, 0, 0)), (socket.AF_INET, ("127.0.0.1", 5))]
+
+    run(main)
+
+
+def test_a_name_without_an_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [])
+
+    async def main() -> None:
+        with pytest.raises(OSError, match=r"^lookup empty\.example: no address$"):
+            await outbound.look_up("empty.example", 1)
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("host", "literal"),
+    [("10.0.0.1", True), ("::1", True), ("fe80::1%eth0", True), ("localhost", False), ("10.0.0", False), ("", False)],
+)
+def test_addresses_are_told_from_names(host: str, literal: bool) -> None:
+    assert outbound.is_literal(host) is literal
+
+
 def test_a_connect_that_is_given_up_leaves_no_socket() -> None:
     port = silent_port()
 
@@ -177,6 +221,7 @@ def test_the_environment_prescribes_a_proxy(
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", setting)
     assert outbound.proxy_for(FAR, 8091) == proxy
+    assert outbound.is_proxied(FAR, 8091) is (proxy is not None)
 
 
 def test_the_lower_case_name_counts_when_the_other_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,6 +255,7 @@ def test_a_proxy_that_cannot_be_read_is_an_error_without_its_credentials(
             await outbound.connect(FAR, 1)
         assert "HTTPS_PROXY" in str(caught.value)
         assert "secret" not in str(caught.value)
+        assert outbound.is_proxied(FAR, 1), "to fail with this reason"
 
     run(main)
 

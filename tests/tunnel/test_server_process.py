@@ -33,7 +33,6 @@ class ScriptedPublisher:
 
     def __init__(self) -> None:
         self.story: list[str] = []
-        self.ready_at_withdrawal: tuple[int, str] | None = None
 
     def __call__(self, metrics: ServerMetrics) -> "ScriptedPublisher":
         assert isinstance(metrics, ServerMetrics)
@@ -122,6 +121,54 @@ def test_a_graceful_leave_is_unready_at_once_and_lets_a_tunnel_end_o5(stage: Sta
             assert await server == 0
 
     play(script())
+
+
+def test_a_leaving_server_withdraws_its_lease_before_it_waits_for_its_tunnels(stage: Stage, tmp_path: Path) -> None:
+    settings = server_settings(stage.pki, tmp_path, graceful_shutdown_seconds=1000.0)
+    publisher = ScriptedPublisher()
+
+    async def script() -> None:
+        server = own_task(run_server(settings, None, publish=publisher))
+        stage.start_agent(settings.agent_listen.port)
+        with listening() as endpoint:
+            await answers(settings.health_listen, "/readyz", 200)
+            tunnel = await aside(lambda: frontend_of(settings).open(endpoint.serve(echo).address))
+            kill_self()
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while publisher.story != ["published", "stopped", "withdrawn"]:
+                    await asyncio.sleep(0.01)
+            await aside(lambda: tunnel.send(b"still here"))
+            assert await aside(lambda: receive_exactly(tunnel, 10)) == b"still here"
+            assert not server.done()
+            tunnel.close()
+            assert await server == 0
+
+    play(script())
+
+
+def test_an_api_that_hangs_keeps_nobody_from_hearing_that_the_server_leaves(stage: Stage, tmp_path: Path) -> None:
+    settings = server_settings(stage.pki, tmp_path, graceful_shutdown_seconds=1000.0)
+    released = asyncio.Event()
+
+    class Hanging(ScriptedPublisher):
+        async def withdraw(self) -> None:
+            await released.wait()
+            self.story.append("withdrawn")
+
+    publisher = Hanging()
+
+    async def script() -> None:
+        server = own_task(run_server(settings, None, publish=publisher))
+        agent = stage.start_agent(settings.agent_listen.port)
+        await aside(agent.wait_until_ready)
+        kill_self()
+        await aside(lambda: stage.eventually(lambda: not agent.agent.is_ready()))
+        assert not server.done()
+        released.set()
+        assert await server == 0
+
+    play(script())
+    assert publisher.story == ["published", "stopped", "withdrawn"]
 
 
 def test_a_second_signal_ends_the_patience(stage: Stage, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ HELLO_SECONDS: Final = 20.0
 LEAVER_SECONDS: Final = 0.05
 """Between looks at links that are to be closed once idle: servers wait for them with their own end."""
 GOODBYE_SECONDS: Final = 0.25
-"""So long the link of a server that is leaving must be idle: a client that it accepted may only now ask for a tunnel."""
+"""So long the link of a server that is leaving must be idle: a client that it accepted may yet ask for a tunnel."""
 
 
 class ConnectFailed(Exception):

@@ -1,0 +1,349 @@
+"""An agent with several servers: all at once, each address on its own, names that move, rolling restarts."""
+
+import logging
+import socket
+import threading
+from typing import Any, Final
+
+import pytest
+from tests.support import packet_messages
+from tests.support.grpc_channel import GrpcStream
+from tests.support.in_process import PATIENCE_SECONDS, RunningAgent, Stage, echo
+from tests.support.packet_messages import PacketType
+from tests.support.scripted_peers import ScriptedServer, expect, framed
+
+from umbilical.tunnel.server_targets import LOOK_AGAIN_SECONDS, MISSING_SECONDS
+from umbilical.tunnel.settings import ServerAddress
+
+GOAWAY: Final = bytes((0, 0, 8, 7, 0, 0, 0, 0, 0)) + b"\x7f\xff\xff\xff" + bytes(4)
+QUIET_SECONDS: Final = 0.3
+"""Several beats of the sync loop: whoever would dial has dialled by then."""
+RARELY: Final[dict[str, Any]] = {"sync_interval_seconds": 3600.0, "sync_interval_cap_seconds": 3600.0}
+"""No beat comes in the life of a test: what happens, happens at once."""
+
+
+def servers(agent: RunningAgent) -> list[str]:
+    return agent.stage.call(lambda: sorted(agent.agent._links))
+
+
+def wait_for(agent: RunningAgent, *server_ids: str) -> None:
+    agent.stage.eventually(lambda: sorted(agent.agent._links) == sorted(server_ids))
+
+
+def long_ago(agent: RunningAgent) -> None:
+    """As if no attempt had been made lately, so that the next one needs not wait for the beat."""
+    for target in agent.agent._book.targets():
+        target.attempted_at = float("-inf")
+
+
+def say_goodbye(stream: GrpcStream) -> None:
+    stream.channel.socket.sendall(GOAWAY)
+
+
+def dial(stream: GrpcStream, address: str) -> int:
+    stream.send(packet_messages.dial_request(address, 7))
+    answer = expect(stream, PacketType.DIAL_RSP).dialResponse
+    assert answer.error == ""
+    return int(answer.connectID)
+
+
+def is_left_alone(server: ScriptedServer) -> bool:
+    server._listener.settimeout(QUIET_SECONDS)
+    try:
+        server.accept_channel()
+    except TimeoutError:
+        return True
+    return False
+
+
+# ---------------------------------------------------------------------- several at once
+
+
+def test_an_agent_connects_to_all_its_servers_whatever_count_they_announce_o7(stage: Stage) -> None:
+    running = [stage.start_server() for _ in range(3)]
+    agent = stage.start_agent(*(server.agent_port for server in running), **RARELY)
+    wait_for(agent, "server-0", "server-1", "server-2")
+    assert agent.gauges().open_server_connections == 3
+    assert agent.gauges().known_server_count == 1
+    endpoint = stage.endpoint().serve(echo)
+    for server in running:
+        server.wait_for_agents()
+        server.frontend.open(endpoint.address).close()
+
+
+def test_a_server_that_says_nothing_delays_no_other(stage: Stage) -> None:
+    silent, live = ScriptedServer(stage), ScriptedServer(stage)
+    agent = stage.start_agent(silent.port, live.port, **RARELY)
+    silent.accept_call()
+    live.accept("live")
+    wait_for(agent, "live")
+
+
+def test_a_dead_server_is_tried_on_its_own_and_found_when_it_comes(stage: Stage) -> None:
+    live, gone = ScriptedServer(stage), ScriptedServer(stage)
+    gone._listener.close()
+    agent = stage.start_agent(live.port, gone.port)
+    live.accept("live")
+    wait_for(agent, "live")
+    ScriptedServer(stage, port=gone.port).accept("late")
+    wait_for(agent, "late", "live")
+    assert is_left_alone(live)
+
+
+def test_two_addresses_of_one_server_hold_the_older_link_and_are_not_dialled_again(stage: Stage) -> None:
+    first, second = ScriptedServer(stage), ScriptedServer(stage)
+    agent = stage.start_agent(first.port, second.port)
+    older = first.accept("same")
+    wait_for(agent, "same")
+    (link,) = stage.call(lambda: list(agent.agent._links.values()))
+    second.accept("same").wait_for_end()
+    stage.eventually(lambda: all(target.links == {link} for target in agent.agent._book.targets()))
+    assert is_left_alone(second)
+    assert is_left_alone(first)
+    assert stage.call(lambda: list(agent.agent._links.values())) == [link]
+    for server in (first, second):
+        server._listener.settimeout(PATIENCE_SECONDS)
+    older.channel.close()
+    first.accept("one")
+    second.accept("two")
+    wait_for(agent, "one", "two")
+
+
+def test_a_balancer_beside_a_server_is_searched_until_the_count_is_reached(stage: Stage) -> None:
+    balancer, direct = ScriptedServer(stage), ScriptedServer(stage)
+    agent = stage.start_agent(balancer.port, direct.port)
+    direct.accept("s1", 3)
+    balancer.accept("s1", 3).wait_for_end()
+    balancer.accept("s2", 3)
+    balancer.accept("s2", 3).wait_for_end()
+    balancer.accept("s3", 3)
+    wait_for(agent, "s1", "s2", "s3")
+    assert is_left_alone(balancer)
+
+
+def test_an_address_that_stays_dead_is_told_once_while_another_serves(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    live, gone = ScriptedServer(stage), ScriptedServer(stage)
+    gone._listener.close()
+    agent = stage.start_agent(live.port, gone.port)
+    live.accept("live")
+    wait_for(agent, "live")
+    caplog.clear()
+    text = f"cannot connect to server=127.0.0.1:{gone.port}: TCP: dial"
+    stage.eventually(lambda: caplog.text.count(text) >= 4)
+    failures = [record.levelno for record in caplog.records if text in record.getMessage()]
+    assert failures.count(logging.WARNING) <= 1
+
+
+# ---------------------------------------------------------------------- names
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """What the resolver says, by name; to be changed at will. Addresses are themselves."""
+    answers: dict[str, list[str]] = {}
+    real = socket.getaddrinfo
+
+    def look_up(host: str, port: int, **options: Any) -> list[Any]:
+        found = answers.get(host, [host])
+        if not found:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [entry for address in found for entry in real(address, port, **options)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return answers
+
+
+def two_of_one_name(stage: Stage) -> tuple[ScriptedServer, ScriptedServer]:
+    """On two addresses of this machine, with one port; their certificate is for `localhost`."""
+    one = ScriptedServer(stage)
+    return one, ScriptedServer(stage, host="127.0.0.2", port=one.port)
+
+
+def start_named(stage: Stage, port: int, **settings: Any) -> RunningAgent:
+    return stage.start_agent(port, servers=(ServerAddress("localhost", port),), **settings)
+
+
+def test_every_address_of_a_name_is_a_server_of_its_own_with_the_certificate_of_the_name_o7(
+    stage: Stage, names: dict[str, list[str]]
+) -> None:
+    one, two = two_of_one_name(stage)
+    names["localhost"] = ["127.0.0.1", "127.0.0.2"]
+    agent = start_named(stage, one.port, **RARELY)
+    one.accept("one")
+    two.accept("two")
+    wait_for(agent, "one", "two")
+
+
+def test_an_address_that_a_name_gains_is_connected_to(
+    stage: Stage, names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = two_of_one_name(stage)
+    names["localhost"] = ["127.0.0.1"]
+    agent = start_named(stage, one.port)
+    one.accept("one")
+    wait_for(agent, "one")
+    names["localhost"].append("127.0.0.2")
+    stage.skip(LOOK_AGAIN_SECONDS + 1, monkeypatch)
+    two.accept("two")
+    wait_for(agent, "one", "two")
+
+
+def test_a_server_that_its_name_lost_is_drained_and_left_when_idle_o8(
+    stage: Stage, names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = two_of_one_name(stage)
+    names["localhost"] = ["127.0.0.1", "127.0.0.2"]
+    agent = start_named(stage, one.port, drain_linger_seconds=0.01)
+    old = one.accept("one")
+    two.accept("two")
+    wait_for(agent, "one", "two")
+    connection_id = dial(old, stage.endpoint().serve(echo).address)
+    names["localhost"].remove("127.0.0.1")
+    stage.skip(LOOK_AGAIN_SECONDS + 1, monkeypatch)
+    stage.eventually(lambda: any(target.missing_since is not None for target in agent.agent._book.targets()))
+    assert servers(agent) == ["one", "two"], "resolvers rotate their answers: one is not enough"
+    stage.skip(MISSING_SECONDS + 1, monkeypatch)
+    wait_for(agent, "two")
+    expect(old, PacketType.DRAIN)
+    old.send(packet_messages.data(connection_id, b"still served"))
+    assert expect(old, PacketType.DATA).data.data == b"still served"
+    old.send(packet_messages.close_request(connection_id))
+    expect(old, PacketType.CLOSE_RSP)
+    old.wait_for_end()
+
+
+def test_the_last_server_is_kept_although_nothing_leads_to_it_any_more(
+    stage: Stage, names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = two_of_one_name(stage)
+    two._listener.close()
+    names["localhost"] = ["127.0.0.1"]
+    agent = start_named(stage, one.port, drain_linger_seconds=0.01)
+    stream = one.accept("one")
+    wait_for(agent, "one")
+    names["localhost"][:] = ["127.0.0.2"]
+    stage.skip(LOOK_AGAIN_SECONDS + 1, monkeypatch)
+    stage.eventually(lambda: len(agent.agent._book.targets()) == 2)
+    stage.skip(MISSING_SECONDS + 1, monkeypatch)
+    stage.eventually(lambda: len(agent.agent._book.targets()) == 1)
+    dial(stream, stage.endpoint().serve(echo).address)
+    assert agent.gauges().open_server_connections == 1
+
+
+def test_a_name_that_is_not_known_is_told_and_looked_up_again(
+    stage: Stage, names: dict[str, list[str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = ScriptedServer(stage)
+    names["localhost"] = []
+    agent = start_named(stage, server.port)
+    text = f"UMB314 cannot connect to server=localhost:{server.port}: TCP: lookup localhost: Name or service not known"
+    stage.eventually(lambda: caplog.text.count(text) >= 2)
+    names["localhost"].append("127.0.0.1")
+    server.accept("found")
+    wait_for(agent, "found")
+
+
+def test_a_lookup_that_hangs_delays_no_other_server(
+    stage: Stage, names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered, quick = threading.Event(), socket.getaddrinfo
+
+    def look_up(host: str, port: int, **options: Any) -> list[Any]:
+        if host == "localhost":
+            answered.wait(PATIENCE_SECONDS)
+        return list(quick(host, port, **options))
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    names["localhost"] = ["127.0.0.1"]
+    live, slow = ScriptedServer(stage), ScriptedServer(stage)
+    given = (ServerAddress("localhost", slow.port), ServerAddress("127.0.0.1", live.port))
+    agent = stage.start_agent(live.port, servers=given)
+    live.accept("live")
+    wait_for(agent, "live")
+    answered.set()
+    slow.accept("slow")
+    wait_for(agent, "live", "slow")
+
+
+# ---------------------------------------------------------------------- goodbyes
+
+
+def test_a_server_that_leaves_is_dialled_again_at_once_on_its_own_address_o5(stage: Stage) -> None:
+    first, second = ScriptedServer(stage), ScriptedServer(stage)
+    agent = stage.start_agent(first.port, second.port, **RARELY)
+    old = first.accept("one")
+    second.accept("two")
+    wait_for(agent, "one", "two")
+    dial(old, stage.endpoint().serve(echo).address)
+    stage.call(lambda: long_ago(agent))
+    say_goodbye(old)
+    first.accept("one-again")
+    wait_for(agent, "one-again", "two")
+    assert agent.gauges().open_endpoint_connections == 1, "its tunnel goes on"
+    assert is_left_alone(second)
+
+
+def test_a_server_that_left_and_is_not_back_yet_is_tried_with_back_off(stage: Stage) -> None:
+    first, second = ScriptedServer(stage), ScriptedServer(stage)
+    agent = stage.start_agent(first.port, second.port)
+    old = first.accept("one")
+    second.accept("two")
+    wait_for(agent, "one", "two")
+    first._listener.close()
+    say_goodbye(old)
+    wait_for(agent, "two")
+    stage.eventually(lambda: agent.agent._book.targets()[0].is_failing)
+    ScriptedServer(stage, port=first.port).accept("one-again")
+    wait_for(agent, "one-again", "two")
+
+
+def test_a_link_whose_server_left_ends_with_its_last_tunnel_and_waits_for_no_beat_o5(stage: Stage) -> None:
+    server = ScriptedServer(stage)
+    agent = stage.start_agent(server.port, **RARELY)
+    old = server.accept("one")
+    agent.wait_until_ready()
+    connection_id = dial(old, stage.endpoint().serve(echo).address)
+    stage.call(lambda: long_ago(agent))
+    say_goodbye(old)
+    server.accept("one")
+    old.send(packet_messages.close_request(connection_id))
+    expect(old, PacketType.CLOSE_RSP)
+    old.wait_for_end()
+    assert servers(agent) == ["one"]
+
+
+def test_a_dial_that_comes_right_behind_a_goodbye_is_served(stage: Stage) -> None:
+    """The server had accepted its client before it was told to stop."""
+    server = ScriptedServer(stage)
+    agent = stage.start_agent(server.port, **RARELY)
+    old = server.accept("one")
+    agent.wait_until_ready()
+    request = packet_messages.dial_request(stage.endpoint().serve(echo).address, 7)
+    http2 = old.channel.http2
+    http2.send_data(old.stream_id, framed(request))
+    old.channel.socket.sendall(GOAWAY + http2.data_to_send())
+    connection_id = expect(old, PacketType.DIAL_RSP).dialResponse.connectID
+    old.send(packet_messages.data(connection_id, b"served"))
+    assert expect(old, PacketType.DATA).data.data == b"served"
+
+
+# ---------------------------------------------------------------------- drain
+
+
+def test_a_drained_agent_tells_every_server_and_dials_none(stage: Stage) -> None:
+    first, second, third = (ScriptedServer(stage) for _ in range(3))
+    third._listener.close()
+    agent = stage.start_agent(first.port, second.port, third.port)
+    streams = [first.accept("one"), second.accept("two")]
+    wait_for(agent, "one", "two")
+    stage.call(agent.agent.drain)
+    for stream in streams:
+        expect(stream, PacketType.DRAIN)
+    streams[0].channel.close()
+    wait_for(agent, "two")
+    assert is_left_alone(first)
+    assert is_left_alone(ScriptedServer(stage, port=third.port))
+    dial(streams[1], stage.endpoint().serve(echo).address)
