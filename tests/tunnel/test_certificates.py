@@ -1,5 +1,6 @@
 """Certificates that change under a listener and an agent: what new handshakes see, and what the log and metrics say."""
 
+import hashlib
 import logging
 import os
 import ssl
@@ -95,7 +96,8 @@ def test_a_new_certificate_is_shown_in_the_next_handshake(scene: Scene, caplog: 
     (line,) = lines(caplog, logging.INFO)
     life = validity.of_file(scene.second.certificate)
     assert life is not None
-    assert line.startswith("certificates reloaded for new handshakes role=frontend certificate=")
+    fingerprint = hashlib.sha256(der(scene.second.certificate)).hexdigest()[:16]
+    assert line.startswith(f"certificates reloaded for new handshakes role=frontend certificate=sha256:{fingerprint} ")
     assert f"certificate_until={validity.shown(life.not_after)} ca_until=" in line
 
 

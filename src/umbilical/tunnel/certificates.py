@@ -91,7 +91,7 @@ class Loaded:
         """How `openssl x509 -fingerprint -sha256` begins for the certificate that we show; empty if there is none."""
 
     def told(self) -> str:
-        shown = f"certificate={self.fingerprint} " if self.fingerprint else ""
+        shown = f"certificate=sha256:{self.fingerprint} " if self.fingerprint else ""
         return shown + " ".join(f"{part}_until={validity.shown(life.not_after)}" for part, life in self.lives.items())
 
 
