@@ -16,7 +16,7 @@ DEMO_ARGS ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test peers test-real bench demo demo-real soak compiled clean clean-peers
+.PHONY: help setup check test peers test-real bench demo demo-real soak compiled wheels clean clean-peers
 
 help: ## say what each command does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,8 +60,13 @@ demo-real: setup ## the same with Kubernetes' own programs or not at all; builds
 soak: setup ## the long forms of the tests that look for leaks and drift, minutes each
 	UMBILICAL_SOAK=1 $(PYTEST) -m soak --timeout=1800 $(ARGS)
 
-compiled: setup ## compile the hot rooms with mypyc in a scratch copy and run the tunnel's tests there
+compiled: setup ## the suite once more, with the data path compiled by mypyc in a scratch copy
 	$(BIN)/python tools/compiled.py $(ARGS)
+
+wheels: setup ## build the pure wheel and the compiled one into dist/, install each and try it
+	rm -rf dist
+	$(BIN)/python tools/wheels.py --out dist
+	UMBILICAL_WHEELS=$(CURDIR)/dist $(PYTEST) -q tests/tools/test_wheels.py
 
 clean: ## remove what the other commands left in the tree
 	rm -rf $(VENV) .venv-bench build dist out src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

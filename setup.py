@@ -13,9 +13,14 @@ if os.environ.get("UMBILICAL_COMPILE") == "1":
     from mypyc.build import mypycify
 
     sys.path.insert(0, str(Path(__file__).resolve().parent / "tools"))
-    from compiled import compiled_modules
+    from compiled import SHARED_LIBRARY, compiled_modules
 
-    extensions = mypycify([*compiled_modules(Path("src")), "--strict"], opt_level="3", debug_level="0")
+    extensions = mypycify(
+        [*compiled_modules(Path("src")), *os.environ.get("UMBILICAL_COMPILE_ALSO", "").split(), "--strict"],
+        opt_level=os.environ.get("UMBILICAL_COMPILE_LEVEL", "3"),
+        debug_level="0",
+        group_name=SHARED_LIBRARY,
+    )
 else:
     extensions = []
 

@@ -18,12 +18,21 @@ COPIED_TEXTS: Final = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"
 # The whole of the pure rooms, and of `tunnel` what touches bytes. One unit: calls between these modules are then
 # C calls, which is how the gain was measured.
 COMPILED_ROOMS: Final = ("wire", "konnectivity")
-# `agent`, `server` and `listening` are rarely run, but inherit from what is: interpreted classes cannot.
+# `agent`, `certificates`, `listening` and `server` rarely run, but inherit from what does: interpreted classes cannot.
 COMPILED_TUNNEL: Final = (
-    "agent", "agent_stream", "backlog", "channel", "client", "connect_frontend", "dialing", "endpoint", "exchange",
-    "grpc_client", "grpc_frontend", "inlet", "keepalive", "linger", "listening", "loop", "outlet", "server",
-    "server_link", "transport",
+    "agent", "agent_stream", "backlog", "certificates", "channel", "client", "connect_frontend", "dialing", "endpoint",
+    "exchange", "grpc_client", "grpc_frontend", "inlet", "keepalive", "linger", "listening", "loop", "outlet", "server",
+    "server_link", "transport", "tunnel_stream",
 )  # fmt: skip
+SHARED_LIBRARY: Final = "umbilical.data_path"
+"""All code of the unit lies in one library of this name (and mypyc's suffix), inside the package."""
+# What inherits from the unit's classes on behalf of tests; compiled with it in the scratch copy, never in a wheel.
+TEST_SUPPORT: Final = (
+    "tests/support/data_plane.py", "tests/support/dialling.py", "tests/support/transports.py",
+    "tests/support/tunnel_ends.py",
+)  # fmt: skip
+# Half the time of a wheel's level 3, and the same meaning: this copy is for tests, and measured by nobody.
+TEST_LEVEL: Final = "1"
 # Rooms that import nothing compiled, and the commands on them: the same code would run a second time.
 INTERPRETED_TESTS: Final = (
     "tests/assets", "tests/bootstrap", "tests/checks", "tests/ignition", "tests/lab", "tests/pki",
@@ -42,8 +51,8 @@ def compiled_modules(source: Path) -> list[str]:
     return sorted(str(path) for path in found)
 
 
-def build(scratch: Path) -> None:
-    """Copy the tree and compile in place there."""
+def copy_tree(scratch: Path) -> None:
+    scratch.mkdir(parents=True, exist_ok=True)
     for name in (*COPIED, *COPIED_TEXTS):
         source = ROOT / name
         ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so", "build")
@@ -51,9 +60,25 @@ def build(scratch: Path) -> None:
             shutil.copytree(source, scratch / name, ignore=ignore)
         elif source.is_file():
             shutil.copy2(source, scratch / name)
-    environment = {**os.environ, "UMBILICAL_COMPILE": "1"}
+
+
+def build(scratch: Path) -> None:
+    """Copy the tree and compile in place there, what tests inherit by included."""
+    copy_tree(scratch)
+    # setuptools puts every module where the package's sources are; those of the tests are moved to their own.
+    misplaced = scratch / "src" / "tests" / "support"
+    misplaced.mkdir(parents=True)
+    environment = {
+        **os.environ,
+        "UMBILICAL_COMPILE": "1",
+        "UMBILICAL_COMPILE_ALSO": " ".join(TEST_SUPPORT),
+        "UMBILICAL_COMPILE_LEVEL": TEST_LEVEL,
+    }
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     subprocess.run(command, cwd=scratch, env=environment, check=True, timeout=BUILD_TIMEOUT_SECONDS)
+    for module in misplaced.glob("*.so"):
+        module.rename(scratch / "tests" / "support" / module.name)
+    shutil.rmtree(misplaced.parent)
 
 
 def run_suite(scratch: Path, arguments: list[str]) -> int:
@@ -69,7 +94,8 @@ def main() -> int:
         scratch = Path(folder)
         start = time.monotonic()
         build(scratch)
-        print(f"compiled {len(compiled_modules(ROOT / 'src'))} modules in {time.monotonic() - start:.0f} s", flush=True)
+        count = len(compiled_modules(ROOT / "src")) + len(TEST_SUPPORT)
+        print(f"compiled {count} modules in {time.monotonic() - start:.0f} s", flush=True)
         return run_suite(scratch, sys.argv[1:])
 
 

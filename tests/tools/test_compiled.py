@@ -26,6 +26,29 @@ def test_the_pure_rooms_are_compiled_whole(repository: Path) -> None:
     assert {"umbilical.wire.packets", "umbilical.wire.http2.connection", "umbilical.konnectivity.routing"} <= unit
 
 
+def test_what_inherits_from_the_unit_for_tests_is_compiled_with_it(repository: Path) -> None:
+    """And only that: a module named here that is gone, or a new heir that is not named, fails."""
+    unit = {_dotted(path, repository / "src") for path in compiled.compiled_modules(repository / "src")}
+    heirs = {path for path in _support(repository) if _has_heirs(repository / path, unit)}
+    assert heirs == set(compiled.TEST_SUPPORT)
+
+
+def _support(repository: Path) -> list[str]:
+    return [str(path.relative_to(repository)) for path in (repository / "tests" / "support").glob("*.py")]
+
+
+def _has_heirs(path: Path, unit: set[str]) -> bool:
+    """Whether a class here inherits from the unit, or from a class of another module of support that does."""
+    tree = ast.parse(path.read_text())
+    origins = {
+        alias.asname or alias.name: node.module or ""
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    return any(origins.get(base) in unit for base in _inherited(tree))
+
+
 @pytest.mark.skipif("UMBILICAL_EXPECT_COMPILED" not in os.environ, reason="the pure build: see `make compiled`")
 def test_under_make_compiled_the_unit_really_is_compiled(repository: Path) -> None:
     source = repository / "src"

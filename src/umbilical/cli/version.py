@@ -2,6 +2,8 @@
 
 import json
 import platform
+import sys
+from importlib.util import find_spec
 from typing import Final
 
 import click
@@ -11,15 +13,30 @@ from umbilical import __version__
 API_VERSION: Final = "umbilical.dev/v1alpha1"
 KONNECTIVITY: Final = "v0.36.0"
 """The upstream release whose flags, metrics and wire form are kept."""
+_COMPILED_WHERE_ANY_IS: Final = "umbilical.wire.buffer"
 
 
 @click.command()
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form of the answer.")
 def version(output: str) -> int:
-    """Say which version this is."""
-    facts = {"version": __version__, "konnectivity": KONNECTIVITY, "python": platform.python_version()}
+    """Say which version this is, whether its data path is compiled, and on which Python it runs."""
+    facts = {
+        "version": __version__,
+        "konnectivity": KONNECTIVITY,
+        "form": form(),
+        "python": platform.python_version(),
+        "interpreter": f"{platform.python_implementation()} {sys.executable}",
+    }
     if output == "json":
         click.echo(json.dumps({"apiVersion": API_VERSION, "kind": "Version", **facts}))
     else:
-        click.echo(f"umbilical {__version__} (konnectivity {KONNECTIVITY}, python {facts['python']})")
+        python = f"python {facts['python']} at {sys.executable}"
+        click.echo(f"umbilical {__version__} (konnectivity {KONNECTIVITY}, {facts['form']}, {python})")
     return 0
+
+
+def form() -> str:
+    """The form that an import takes here and now: `compiled`, or `pure`."""
+    spec = find_spec(_COMPILED_WHERE_ANY_IS)
+    assert spec is not None
+    return "pure" if str(spec.origin).endswith(".py") else "compiled"

@@ -1,0 +1,80 @@
+"""Build the two wheels of this version: the pure one for every machine, and the compiled one for this Python and Linux.
+
+Both hold the same sources; the compiled one also the data path as machine code. Where both are offered, pip takes
+the compiled one if it fits.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import compiled
+
+FORMS: Final = ("pure", "compiled")
+BUILD_TIMEOUT_SECONDS: Final = 1800
+_WHAT_IS_LEFT: Final = 12
+
+
+class WheelRefused(Exception):
+    """A wheel cannot be built; carries the three lines that the user sees."""
+
+    def __init__(self, form: str, output: str) -> None:
+        lines = [line for line in output.splitlines() if line.strip()][-_WHAT_IS_LEFT:]
+        remedy = "make setup; the compiled form needs gcc and Python.h too (Debian: apt-get install gcc python3-dev)"
+        why = "\n       ".join(lines) or "pip said nothing"
+        super().__init__(f"UMB915 the {form} wheel was not built\n  why: {why}\n  next: {remedy}")
+
+
+def build(form: str, out: Path) -> Path:
+    """Build one wheel from a scratch copy of the tree, and return where it lies.
+
+    Raises:
+        WheelRefused: with the last lines of what pip and the compiler said.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("UMBILICAL_COMPILE")}
+    environment["UMBILICAL_COMPILE"] = "1" if form == "compiled" else "0"
+    with tempfile.TemporaryDirectory(prefix="umbilical-wheel-") as folder:
+        scratch = Path(folder) / "tree"
+        compiled.copy_tree(scratch)
+        made = Path(folder) / "made"
+        # Without isolation: mypy and setuptools are those of the environment, and the network is not asked.
+        command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "."]
+        done = subprocess.run(
+            [*command, "--wheel-dir", str(made)],
+            cwd=scratch,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=BUILD_TIMEOUT_SECONDS,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise WheelRefused(form, done.stdout)
+        (wheel,) = made.glob("*.whl")
+        place = out / wheel.name
+        place.write_bytes(wheel.read_bytes())
+    return place
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Build wheels; each one's path is printed.")
+    parser.add_argument("--out", type=Path, default=compiled.ROOT / "dist", help="folder to put them into")
+    parser.add_argument("--form", choices=(*FORMS, "both"), default="both")
+    options = parser.parse_args()
+    for form in FORMS if options.form == "both" else (options.form,):
+        try:
+            print(build(form, options.out), flush=True)
+        except WheelRefused as fault:
+            print(fault, file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
