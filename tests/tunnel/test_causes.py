@@ -173,7 +173,7 @@ def test_the_look_at_a_refused_certificate_happens_once_for_each_reason(
 ) -> None:
     looks: list[str] = []
 
-    async def explain(settings: object, code: str) -> str:
+    async def explain(settings: object, server: object, address: object, code: str) -> str:
         looks.append(code)
         return ""
 
