@@ -154,7 +154,8 @@ class Field:
 
     def pass_tunnels(self, workers: int, each: int) -> None:
         """Open so many tunnels through every server, and return when they are over."""
-        clients = [self._client(replace(orders, most_tunnels=each)) for orders in self._campaign(workers)]
+        campaign = [replace(orders, most_tunnels=each, steady_workers=0) for orders in self._campaign(workers)]
+        clients = [self._client(orders) for orders in campaign]
         for client in clients:
             self.start_part(client)
         wait_until(lambda: not any(map(self.is_running, clients)), WHOLE_SECONDS)

@@ -34,8 +34,6 @@ LONGEST_ECHO_SECONDS: Final = 4.0
 @dataclass(frozen=True)
 class Orders:
     server: str
-    mode: str
-    socket_path: str
     endpoints: dict[str, str]
     """Name -> `host:port`."""
     ledger: str
@@ -49,18 +47,23 @@ class Orders:
     largest_bytes: int
     most_tunnels: int = 1_000_000
     """Of each worker."""
+    mode: str = ""
+    socket_path: str = ""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 
 
+OpenTunnel = Callable[[Passage, str], Tunnel]
+"""Given the plan and the endpoint's address; may correct the plan's server."""
+
+
 class Worker:
     """One tunnel at a time."""
 
-    def __init__(self, orders: Orders, number: int, ledger: Ledger) -> None:
-        self._orders, self._ledger = orders, ledger
+    def __init__(self, orders: Orders, number: int, ledger: Ledger, open_tunnel: OpenTunnel) -> None:
+        self._orders, self._ledger, self._open = orders, ledger, open_tunnel
         self._draw = random.Random(f"{orders.seed} {orders.server} {orders.first_tunnel} {number}")
-        self._frontend = Frontend(orders.mode, unix_path=Path(orders.socket_path))
         self._next = orders.first_tunnel + number * 1_000_000
         self._left = orders.most_tunnels
         self._is_steady = number < orders.steady_workers
@@ -86,7 +89,7 @@ class Worker:
     def _pass(self, passage: Passage) -> None:
         tunnel = None
         try:
-            tunnel = self._frontend.open(self._orders.endpoints[passage.endpoint])
+            tunnel = self._open(passage, self._orders.endpoints[passage.endpoint])
             _greet(tunnel, passage)
             if self._is_steady:
                 _echo(tunnel, passage, self._draw, STEADY_PACE)
@@ -187,13 +190,19 @@ _CONDUCT: Final[dict[Shape, Callable[[Tunnel, Passage, random.Random], None]]] =
 }
 
 
-def main() -> None:
-    orders = Orders(**json.loads(sys.argv[1]))
+def start_workers(orders: Orders, open_tunnel: OpenTunnel) -> list[threading.Thread]:
     ledger = Ledger(Path(orders.ledger))
-    threads = [threading.Thread(target=Worker(orders, number, ledger).run) for number in range(orders.workers)]
+    workers = [Worker(orders, number, ledger, open_tunnel) for number in range(orders.workers)]
+    threads = [threading.Thread(target=worker.run) for worker in workers]
     for thread in threads:
         thread.start()
-    for thread in threads:
+    return threads
+
+
+def main() -> None:
+    orders = Orders(**json.loads(sys.argv[1]))
+    frontend = Frontend(orders.mode, unix_path=Path(orders.socket_path))
+    for thread in start_workers(orders, lambda _, address: frontend.open(address)):
         thread.join()
 
 

@@ -38,7 +38,7 @@ class Verdict:
 
 def judge(scene: Scene, passages: Sequence[Passage], visits: Sequence[Visit], blows: Sequence[Blow]) -> Verdict:
     problems = [
-        *_ledgers_disagree(passages, visits),
+        *disagreements(passages, visits),
         *(_explain_needed(scene, passage, blows) for passage in passages if not _is_explained(scene, passage, blows)),
         *_late_ends(scene, passages, blows),
     ]
@@ -62,7 +62,8 @@ def figures(scene: Scene, passages: Sequence[Passage], blows: Sequence[Blow]) ->
 # ---------------------------------------------------------------------- bytes
 
 
-def _ledgers_disagree(passages: Sequence[Passage], visits: Sequence[Visit]) -> Iterator[str]:
+def disagreements(passages: Sequence[Passage], visits: Sequence[Visit]) -> Iterator[str]:
+    """Yield what was lost, doubled or crossed, whatever became of the tunnel."""
     yield from (passage.violation for passage in passages if passage.violation)
     yield from (visit.violation for visit in visits if visit.violation)
     tunnels = {"clients": [row.tunnel for row in passages], "endpoints": [row.tunnel for row in visits]}
