@@ -6,22 +6,20 @@ import os
 import ssl
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.support.live_certificates import Ends, LiveFiles, MountedSecret, der, replace
-from tests.support.odd_certificates import DAY, OddPki
+from tests.support.odd_certificates import OddPki
 from tests.support.tunnel_pki import FolderAuthority, Pair
 
 from umbilical.tunnel import certificates, tls, validity
-from umbilical.tunnel.certificates import LOOK_SECONDS, RETRY_SECONDS, WATCH_SECONDS, Use, WatchedContext, age_of
+from umbilical.tunnel.certificates import LOOK_SECONDS, RETRY_SECONDS, WATCH_SECONDS, Use, WatchedContext
 from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.metrics import CertificateMetrics
 from umbilical.tunnel.settings import ListenAddress, ServerSettings, TcpFrontend, TlsFiles, TlsPolicy, UnixFrontend
-from umbilical.tunnel.validity import Validity
 
 VERSIONS = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 
@@ -230,62 +228,6 @@ def test_files_that_change_while_they_are_read_are_read_again(scene: Scene) -> N
     assert scene.shown() == der(scene.second.certificate)
 
 
-def test_an_expired_certificate_does_not_replace_one_that_is_valid(
-    plane: Loop, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    odd = OddPki(tmp_path)
-    scene_files = OddLive(plane, odd, odd.server())
-    scene_files.install(odd.server(starts=-DAY, life=timedelta(hours=2)))
-    valid = scene_files.watched.context()
-    assert (scene_files.after(), scene_files.after()) == (valid, valid)
-    (line,) = lines(caplog, logging.WARNING)
-    assert line.startswith("UMB343 ")
-    assert line.endswith("which is not now")
-
-
-def test_a_certificate_of_tomorrow_is_taken_when_its_time_has_come(
-    plane: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    odd = OddPki(tmp_path)
-    live = OddLive(plane, odd, odd.server())
-    early = live.watched.context()
-    live.install(odd.server(starts=timedelta(hours=12)))
-    assert (live.after(), live.after()) == (early, early)
-    clock = time.time
-    monkeypatch.setattr(time, "time", lambda: clock() + 13 * 3600)
-    assert live.after(LOOK_SECONDS) is early, "the files are the same: no need to hurry"
-    assert live.after(RETRY_SECONDS) is not early
-
-
-def test_where_nothing_is_valid_anything_that_loads_is_taken(plane: Loop, tmp_path: Path) -> None:
-    odd = OddPki(tmp_path)
-    live = OddLive(plane, odd, odd.server(starts=-DAY, life=timedelta(hours=2)))
-    before = live.watched.context()
-    live.install(odd.server(starts=-DAY, life=timedelta(hours=3)))
-    assert live.after() is not before
-
-
-class OddLive:
-    """A listener whose certificates have dates of their own."""
-
-    def __init__(self, plane: Loop, odd: OddPki, pair: Pair) -> None:
-        self.plane = plane
-        self.live = LiveFiles(odd.folder / "live")
-        replace(self.live.authority, odd.authority_file.read_bytes())
-        self.install(pair)
-        files = self.live.files
-        self.metrics = CertificateMetrics()
-        build = partial(tls.listener_context, files, TlsPolicy(), "h2", "agent")
-        self.watched = WatchedContext(plane, Use("agent-listener", "UMB343", files, build), self.metrics)
-
-    def install(self, pair: Pair) -> None:
-        self.live.install_pair(pair)
-
-    def after(self, seconds: float = LOOK_SECONDS) -> ssl.SSLContext:
-        self.plane.now += seconds
-        return self.watched.context()
-
-
 # ---------------------------------------------------------------- whom we trust
 
 
@@ -374,57 +316,6 @@ def test_of_several_authorities_the_last_to_end_counts(scene: Scene, tmp_path: P
     life = validity.of_file(longer.authority_file)
     assert life is not None
     assert scene.metrics.expiry["frontend", "ca"] == validity.seconds_of(life.not_after)
-
-
-@pytest.mark.parametrize(
-    ("days", "left", "words"),
-    [
-        (1.0, 3 * 3600, ""),
-        (1.0, 2 * 3600, "expires soon"),
-        (365.0, 25 * 3600, ""),
-        (365.0, 23 * 3600, "expires soon"),
-        (365.0, 0, "expires soon"),
-        (365.0, -1, "has expired"),
-    ],
-)
-def test_the_last_tenth_of_a_life_is_old_but_never_more_than_a_day(days: float, left: float, words: str) -> None:
-    end = datetime(2026, 11, 15, 12, tzinfo=UTC)
-    life = Validity(*(f"{moment:%Y%m%d%H%M%S}" for moment in (end - timedelta(days=days), end)))
-    assert age_of(life, end.timestamp() - left) == words
-
-
-def test_age_is_told_once_for_each_state_and_anew_for_new_files(
-    plane: Loop, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    odd = OddPki(tmp_path)
-    pair = odd.server(life=timedelta(hours=10))
-    live = OddLive(plane, odd, pair)
-    clock, passed = time.time, 0.0
-    monkeypatch.setattr(time, "time", lambda: clock() + passed)
-    live.after()
-    assert caplog.records == []
-    for hours in (9.5, 9.6, 11, 12):
-        passed = hours * 3600
-        live.after()
-    soon, over = lines(caplog, logging.WARNING)
-    life = validity.of_file(pair.certificate)
-    assert life is not None
-    place = f"role=agent-listener file={live.live.certificate} until={validity.shown(life.not_after)}"
-    assert soon == f"UMB345 the certificate in use expires soon {place}"
-    assert over == f"UMB345 the certificate in use has expired {place}"
-    assert "umbilical pki rotate" in caplog.records[0].__dict__["fields"]["next"]
-    live.install(odd.server(life=timedelta(hours=13)))
-    live.after()
-    assert len(lines(caplog, logging.WARNING)) == 3
-
-
-def test_an_old_certificate_is_told_at_the_start(plane: Loop, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    odd = OddPki(tmp_path)
-    live = OddLive(plane, odd, odd.server(starts=-DAY, life=timedelta(hours=2)))
-    live.watched.start()
-    (line,) = lines(caplog, logging.WARNING)
-    assert "UMB345 the certificate in use has expired" in line
-    live.watched.stop()
 
 
 # ---------------------------------------------------------------- who watches what
