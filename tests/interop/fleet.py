@@ -135,7 +135,7 @@ def fleet(pki: TunnelPki, folder: Path, *server_flags: str) -> Iterator[Fleet]:
         yield Fleet(pki, folder, stack, server_flags)
 
 
-def wait_for_servers(agent: TunnelPair, count: int, timeout: float = 20.0) -> None:
+def wait_for_servers(agent: TunnelPair, count: int, timeout: float = 60.0) -> None:
     """Wait until an agent holds connections to so many servers."""
     wait_until(lambda: open_servers(agent) == count, f"the agent is connected to {count} servers", timeout)
 
@@ -150,7 +150,7 @@ def open_servers(agent: TunnelPair) -> int:
 
 def say(tunnel: Tunnel, message: bytes) -> None:
     tunnel.send(message)
-    assert receive_exactly(tunnel, len(message), timeout=10) == message
+    assert receive_exactly(tunnel, len(message)) == message
 
 
 def check_tunnel(server: TunnelPair) -> None:

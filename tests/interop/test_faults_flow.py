@@ -84,7 +84,7 @@ class Standstill:
     def __call__(self, count: int) -> bool:
         self._still = self._still + 1 if count == self._last else 0
         self._last = count
-        return self._still > 25
+        return self._still > 75
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def _round_trips(tunnel: Tunnel) -> None:
     for number in range(ROUND_TRIPS):
         message = b"round %06d" % number
         tunnel.send(message)
-        assert receive_exactly(tunnel, len(message), timeout=5) == message
+        assert receive_exactly(tunnel, len(message), timeout=20) == message
 
 
 OURS: Final = pytest.param(FAULTY, marks=pytest.mark.real, id="ours")

@@ -17,12 +17,12 @@ pytestmark = pytest.mark.real
 
 MODES: Final = ["grpc", "http-connect"]
 # Our own flag; upstream's agent never leaves by itself (O6) and has no such thing.
-LINGER: Final = ["--drain-linger=1s"] if FAULTY == "ours" else []
+LINGER: Final = ["--drain-linger=3s"] if FAULTY == "ours" else []
 
 
 def _say(tunnel: Tunnel, message: bytes) -> None:
     tunnel.send(message)
-    assert receive_exactly(tunnel, len(message), timeout=10) == message
+    assert receive_exactly(tunnel, len(message)) == message
 
 
 def test_o1_any_configured_strategy_with_an_agent_makes_the_server_ready(start_pair: StartPair) -> None:
@@ -85,7 +85,7 @@ def test_a_server_without_grace_stops_at_once(start_pair: StartPair, mode: str) 
         assert receive_to_end(tunnel) == b""
         tunnel.close()
         assert pair.server.wait() == 0
-        assert recorder.ends.get(timeout=10) == 0
+        assert recorder.ends.get(timeout=40) == 0
 
 
 def test_o6_a_drained_agent_serves_new_dials_and_leaves_after_its_linger(start_pair: StartPair) -> None:
@@ -94,8 +94,8 @@ def test_o6_a_drained_agent_serves_new_dials_and_leaves_after_its_linger(start_p
         pair.agent.signal(signal.SIGTERM)
         tunnel = pair.frontend().open(address)
         _say(tunnel, b"dialled after the drain")
-        # Two lingers with a tunnel open: it must stay.
-        time.sleep(2)
+        # Longer than the linger with a tunnel open: it must stay.
+        time.sleep(4)
         _say(tunnel, b"still here")
         tunnel.close()
     assert pair.agent.wait() == 0

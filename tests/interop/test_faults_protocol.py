@@ -178,7 +178,7 @@ def test_an_agent_flushes_what_it_was_given_before_it_closes(fake_server: FakeSe
         stream.send(packet_messages.close_request(connection_id))
         answer = packets_until(stream, PacketType.CLOSE_RSP)[-1].closeResponse
         assert (answer.connectID, answer.error) == (connection_id, "")
-        assert recorder.ends.get(timeout=10) == 32 * 32768
+        assert recorder.ends.get(timeout=40) == 32 * 32768
 
 
 def test_o10_an_agent_without_a_server_is_healthy_and_not_ready(start_pair: StartPair, pki: TunnelPki) -> None:

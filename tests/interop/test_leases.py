@@ -56,7 +56,7 @@ class Leases:
     def delete(self, server_id: str) -> None:
         self._plane.kubectl("-n", NAMESPACE, "delete", "lease", PREFIX + server_id, "--ignore-not-found")
 
-    def wait_for(self, *server_ids: str, timeout: float = 20.0) -> None:
+    def wait_for(self, *server_ids: str, timeout: float = 60.0) -> None:
         """Wait until these servers, and no others, have leases."""
         wait_until(lambda: self.names() == set(server_ids), f"leases of {server_ids} and no others", timeout)
 
@@ -96,7 +96,7 @@ def known(agent: TunnelPair) -> int:
     return int(agent.agent_metric("known_server_count"))
 
 
-def wait_for_known(agent: TunnelPair, count: int, timeout: float = 20.0) -> None:
+def wait_for_known(agent: TunnelPair, count: int, timeout: float = 60.0) -> None:
     wait_until(lambda: known(agent) == count, f"the agent knows of {count} servers", timeout)
 
 

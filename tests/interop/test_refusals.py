@@ -221,7 +221,7 @@ def test_an_agent_of_another_authority_is_turned_away(grpc_server: TunnelPair, t
 def _handshake_and_read(pair: TunnelPair, context: ssl.SSLContext) -> None:
     """Raise what the rejection looks like: with TLS 1.3 a client learns of it at a read."""
     with (
-        socket.create_connection(("127.0.0.1", pair.ports.agent), timeout=10) as tcp,
+        socket.create_connection(("127.0.0.1", pair.ports.agent), timeout=60) as tcp,
         context.wrap_socket(tcp, server_hostname="127.0.0.1") as tls,
     ):
         # The server's SETTINGS may come before its alert.

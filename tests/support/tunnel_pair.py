@@ -22,7 +22,7 @@ from tests.support.tunnel_pki import TunnelPki
 
 import peers
 
-READY_SECONDS: Final = 20.0
+READY_SECONDS: Final = 60.0
 LOG_TAIL_BYTES: Final = 6000
 # Below Linux' ephemeral range, so that no outgoing connection takes one in between; upstream refuses ports below 1024.
 _candidate_ports: Final = itertools.cycle(range(15000, 30000))
@@ -58,7 +58,7 @@ def wait_until(claim: Callable[[], bool], what: str, timeout: float = READY_SECO
         time.sleep(0.02)
 
 
-def http_get(url: str, timeout: float = 5.0) -> tuple[int, str]:
+def http_get(url: str, timeout: float = 20.0) -> tuple[int, str]:
     """Return status and body; status 0 where nobody answers."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
