@@ -268,6 +268,32 @@ def test_a_lookup_that_hangs_delays_no_other_server(
     wait_for(agent, "live", "slow")
 
 
+def test_a_lookup_that_is_never_answered_is_told(
+    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = threading.Event()
+    stage.leftovers.callback(answered.set)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [answered.wait(PATIENCE_SECONDS)])
+    agent = start_named(stage, 1)
+    stage.eventually(lambda: agent.agent._book.sources()[0].is_busy)
+    stage.skip(21, monkeypatch)
+    stage.eventually(lambda: "TCP: lookup localhost: no answer within 20 s" in caplog.text)
+    assert "UMB314" in caplog.text
+
+
+def test_behind_a_proxy_the_proxy_looks_the_name_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = stage.endpoint()
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.address}")
+    stage.start_agent(0, servers=(ServerAddress("konnectivity.example", 8091),))
+    asked = b""
+    sock = proxy.accept()
+    while not asked.endswith(b"\r\n\r\n"):
+        asked += sock.recv(1)
+    assert asked.startswith(b"CONNECT konnectivity.example:8091 HTTP/1.1\r\n")
+
+
 # ---------------------------------------------------------------------- goodbyes
 
 

@@ -160,7 +160,8 @@ class Agent(LinkKeeper):
                 source.resolved(addresses, again)
         except OSError as error:  # a TimeoutError is one
             source.unresolved(clock.time(), random.random())
-            self._tell_unresolved(source, f"TCP: {error.strerror or error or 'lookup: no answer'}")
+            words = str(error) or f"lookup {host}: no answer within {HELLO_SECONDS:g} s"
+            self._tell_unresolved(source, f"TCP: {words}")
         finally:
             source.is_busy = False
             self._wake.set()
@@ -223,7 +224,12 @@ class Agent(LinkKeeper):
     async def _open_link(self, target: Target) -> ServerLink:
         settings = self.settings
         host, port = target.server.host, target.server.port
-        headers = metadata.agent_hello_headers(settings.agent_id, settings.agent_identifiers, self._read_token())
+        headers = metadata.agent_hello_headers(
+            settings.agent_id,
+            settings.agent_identifiers,
+            self._read_token(),
+            streams=settings.limits.own_streams,
+        )
         try:
             sock = await outbound.connect(host, port, target.address)
         except OSError as error:
