@@ -7,10 +7,11 @@ HELP texts that upstream's own tests compare are its.
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from umbilical import __version__
+from umbilical.record import Record
 from umbilical.tunnel.exposition import Exposition, Histogram, Labels, add, observe
 from umbilical.wire.packets import TYPE_NAMES
 
@@ -67,14 +68,13 @@ class CertificateMetrics:
         out.counter("umbilical_certificate_reloads_total", text, ("role", "result"), self._reloads)
 
 
-@dataclass(frozen=True)
-class ServerGauges:
+class ServerGauges(Record):
     """How many of each there are at this moment, counted in the server's own tables."""
 
     proxy_streams: int = 0
     connect_streams: int = 0
     http_connections: int = 0
-    ready_backends: dict[str, int] = field(default_factory=dict)
+    ready_backends: Mapping[str, int] = MappingProxyType({})
     """By strategy; every configured one is named, also with 0."""
     pending_dials: int = 0
     established_connections: int = 0
@@ -165,7 +165,7 @@ class ServerMetrics:
             self._shown.add(what)
         return what in self._shown
 
-    def _render_backends(self, out: Exposition, ready: dict[str, int]) -> None:
+    def _render_backends(self, out: Exposition, ready: Mapping[str, int]) -> None:
         text = "Number of konnectivity agent connected to the proxy server"
         by_strategy: dict[Labels, float] = {(strategy,): count for strategy, count in ready.items()}
         out.gauge(f"{_SERVER}ready_backends", text, ("proxy_strategy",), by_strategy)
@@ -198,8 +198,7 @@ class ServerMetrics:
         out.histogram(f"{_SERVER}lease_list_latency_seconds", text, (status,), self._lease_list_seconds)
 
 
-@dataclass(frozen=True)
-class AgentGauges:
+class AgentGauges(Record):
     """How many of each there are at this moment, counted in the agent's own tables."""
 
     open_server_connections: int = 0

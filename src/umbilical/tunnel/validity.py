@@ -2,9 +2,10 @@
 
 import ssl
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from umbilical.record import Record
 
 _SEQUENCE: Final = 0x30
 _UTC_TIME: Final = 0x17
@@ -16,8 +17,7 @@ _DAYS_BEFORE_1970: Final = 719_468
 _END: Final = "-----END CERTIFICATE-----"
 
 
-@dataclass(frozen=True)
-class Validity:
+class Validity(Record):
     """Moments as `20261116100000`, which compare as they are."""
 
     not_before: str
