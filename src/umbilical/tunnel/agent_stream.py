@@ -83,6 +83,7 @@ class AgentTransport(Transport):
         self._watch: PathWatch | None = None
         self._streams: Final[set[AgentStream]] = set()
         self._tls: Final = channel
+        self._has_own_streams = False
 
     def on_open(self) -> None:
         if self._tls.tls.selected_alpn_protocol() != "h2":
@@ -171,7 +172,7 @@ class AgentTransport(Transport):
 
     def _on_call(self, stream: Stream, headers: metadata.Headers) -> None:
         path = dict(headers).get(b":path", b"")
-        if path == tunnel_frames.TUNNEL_PATH and any([agent.link.has_own_streams for agent in self._streams]):
+        if path == tunnel_frames.TUNNEL_PATH and self._has_own_streams:
             stream.plain = True  # its dial's answer, which follows, says whose it is
             stream.credited_by_shell = True
             return
@@ -207,6 +208,7 @@ class AgentTransport(Transport):
             exchange.next_key(), hello.agent_id, hello.identifiers, understands_pause=hello.understands_pause
         )
         link.has_own_streams = hello.understands_streams and settings.limits.own_streams
+        self._has_own_streams = self._has_own_streams or link.has_own_streams
         agent = AgentStream(self, stream, link)
         link.shell = agent
         stream.owner = agent

@@ -156,6 +156,10 @@ class Endpoint(DialOwner):
             return
         if self._read_all:
             return
+        control = self.link.stream
+        if self._own is not None and control is not None and control.backlog:
+            inlet.stand_in_line()  # no payload may overtake the answer to the dial, which perhaps waits there
+            return
         count = inlet.draw(channel)
         if count == AGAIN:
             return

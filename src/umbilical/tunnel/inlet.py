@@ -39,7 +39,7 @@ class Inlet:
         while channel.readable and budget > 0:
             room = connection.payload_room(stream, prefix.size)
             if room is None:
-                self._stand_in_line()
+                self.stand_in_line()
                 count = AGAIN
                 break
             count = channel.receive_into(room)
@@ -63,7 +63,7 @@ class Inlet:
         while taken < len(view):
             room = connection.payload_room(stream, prefix.size)
             if room is None:
-                self._stand_in_line()
+                self.stand_in_line()
                 break
             count = min(len(room), len(view) - taken)
             room[:count] = view[taken : taken + count]
@@ -74,7 +74,8 @@ class Inlet:
         self._transport.touch()
         return taken
 
-    def _stand_in_line(self) -> None:
+    def stand_in_line(self) -> None:
+        """Wait until the transport has room for the owner."""
         if not self.in_line:
             self.in_line = True
             if self._stream.plain and self._connection.is_shut(self._stream):

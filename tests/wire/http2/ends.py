@@ -18,7 +18,7 @@ from umbilical.wire.http2 import frames
 from umbilical.wire.http2.connection import Connection, Profile
 from umbilical.wire.http2.headers import encode_headers
 from umbilical.wire.http2.streams import Stream
-from umbilical.wire.packet_data import DataPrefix
+from umbilical.wire.packet_data import PayloadPrefix
 
 BLOCK_BYTES: Final = 64 * 1024
 MANY_TURNS: Final = 200_000
@@ -142,7 +142,7 @@ class Ours:
     def stream(self, stream_id: int) -> Stream:
         return self.connection.streams[stream_id]
 
-    def write(self, stream: Stream, prefix: DataPrefix, payload: bytes) -> int:
+    def write(self, stream: Stream, prefix: PayloadPrefix, payload: bytes) -> int:
         """One DATA packet with as much of the payload as fits now; how much that was."""
         room = self.connection.payload_room(stream, prefix.size)
         if room is None:

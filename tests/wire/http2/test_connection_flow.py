@@ -7,12 +7,13 @@ import h2.settings
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.wire.http2.ends import REQUEST, Ours, Theirs, pump
+from tests.wire.http2.ends import REQUEST, Ours, Theirs, open_stream, our_pair, pump
 from tests.wire.http2.traffic import TUNNELS, Traffic
 
 from umbilical.wire.grpc import RESPONSE_HEADERS
 from umbilical.wire.http2.connection import Profile
 from umbilical.wire.http2.streams import Stream
+from umbilical.wire.tunnel_frames import PlainPrefix
 
 SETTING: Final = h2.settings.SettingCodes
 SIZES = st.sampled_from([1, 100, 5_000, 16_384, 40_000, 100_000])
@@ -155,3 +156,32 @@ def test_nothing_overtakes_a_message_that_had_to_wait_and_stands_among_the_paylo
     state.carry_from_theirs(count=1_000)
     state.send_message(padding=0)
     state.teardown()
+
+
+def test_an_enlarged_window_goes_out_with_the_next_credit() -> None:
+    client, server = our_pair(server_profile=Profile(stream_window_bytes=70_000))
+    stream, ours = open_stream(client, server)
+    server.connection.enlarge(ours, 140_000)
+    server.connection.credit(ours, 0)
+    pump(client, server)
+    assert (ours.window, ours.receive_window, stream.send_window) == (140_000, 140_000, 140_000)
+    server.connection.enlarge(ours, 100_000)
+    assert ours.window == 140_000, "a window never shrinks"
+
+
+def test_one_stream_may_be_credited_by_its_reader_while_another_is_on_arrival() -> None:
+    profile = Profile(stream_window_bytes=70_000, credits_on_arrival=True)
+    client, server = our_pair(server_profile=profile)
+    server.gives_credit = False
+    slow, ours = open_stream(client, server)
+    ours.credited_by_shell = True
+    quick, _ = open_stream(client, server)
+    for stream in (slow, quick):
+        for _ in range(3):
+            client.write(stream, PlainPrefix(stream.stream_id), bytes(16_000))
+            pump(client, server)
+    assert slow.send_window == 70_000 - 3 * 16_000
+    assert quick.send_window > slow.send_window
+    server.connection.credit(ours, 3 * 16_000)
+    pump(client, server)
+    assert slow.send_window == 70_000

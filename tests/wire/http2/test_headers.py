@@ -88,6 +88,29 @@ def test_a_remembered_block_is_not_decoded_again_until_a_second_one_comes() -> N
     assert decoder._decoder is not None
 
 
+@given(st.lists(st.tuples(LISTS, st.booleans()), max_size=8))
+def test_blocks_that_come_again_decode_alike_whatever_happened_to_the_table(
+    lists: list[tuple[HeaderList, bool]],
+) -> None:
+    """Each block is judged by a decoder without memory; some change the table, so that old bytes mean something new."""
+    encoder, oracle, decoder = hpack.Encoder(), hpack.Decoder(), HeaderDecoder()
+    for headers, indexed in lists:
+        block = encoded(encoder, headers) if indexed else encode_headers(headers)
+        for again in (block, block):
+            expected = [(bytes(name), bytes(value)) for name, value in oracle.decode(again, raw=True)]
+            assert decoder.decode(again) == expected
+
+
+def test_a_block_that_leaves_the_table_alone_is_decoded_once() -> None:
+    decoder = HeaderDecoder()
+    decoder.decode(encode_headers(REQUEST))
+    block = encode_headers([(b":status", b"200")])
+    decoder.decode(block)
+    decoder._decoder = None
+    decoder._replay = b"not a header block at all"
+    assert decoder.decode(block) == [(b":status", b"200")]
+
+
 def test_whoever_changes_a_decoded_list_changes_only_his_own() -> None:
     block = encode_headers(REQUEST)
     HeaderDecoder().decode(block).append((b"x-mine", b"1"))

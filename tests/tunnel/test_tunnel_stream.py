@@ -1,0 +1,341 @@
+"""Between our own ends every tunnel has a stream of its own: half-close, windows that follow the reader, resets."""
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+import pytest
+from tests.support.in_process import (
+    PATIENCE_SECONDS,
+    RunningServer,
+    Stage,
+    echo,
+    read_to_end,
+    source,
+)
+from tests.support.tunnel_client import SocketTunnel, receive_exactly
+
+from umbilical.tunnel.settings import Limits
+from umbilical.tunnel.transport import LARGEST_TUNNEL_WINDOW_BYTES, TUNNEL_WINDOW_BYTES
+
+MIB: Final = 1024 * 1024
+FRONTENDS: Final = pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tls"])
+
+
+class TlsHalf:
+    """A TLS client that can end its own side and go on reading, which `ssl.SSLSocket` cannot."""
+
+    def __init__(self, server: RunningServer) -> None:
+        context = server.frontend.tls
+        assert context is not None
+        self._socket = socket.create_connection(("127.0.0.1", server.frontend.port), timeout=PATIENCE_SECONDS)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="127.0.0.1")
+        self._until_done(self._tls.do_handshake)
+
+    def _until_done(self, step: Any, *arguments: Any) -> Any:
+        while True:
+            try:
+                result = step(*arguments)
+            except ssl.SSLWantReadError:
+                self._flush()
+                octets = self._socket.recv(1 << 16)
+                if octets:
+                    self._incoming.write(octets)
+                else:
+                    self._incoming.write_eof()
+            else:
+                self._flush()
+                return result
+
+    def _flush(self) -> None:
+        if self._outgoing.pending:
+            self._socket.sendall(self._outgoing.read())
+
+    def sendall(self, octets: bytes) -> None:
+        self._until_done(self._tls.write, octets)
+
+    def recv(self, size: int) -> bytes:
+        try:
+            return bytes(self._until_done(self._tls.read, size))
+        except ssl.SSLZeroReturnError:
+            return b""
+
+    def end(self) -> None:
+        with suppress(ssl.SSLWantReadError):  # it wants the other side's end, which may come much later
+            self._tls.unwrap()
+        self._flush()
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class PlainHalf:
+    def __init__(self, server: RunningServer) -> None:
+        self._socket = server.frontend.connect()
+
+    def sendall(self, octets: bytes) -> None:
+        self._socket.sendall(octets)
+
+    def recv(self, size: int) -> bytes:
+        return self._socket.recv(size)
+
+    def end(self) -> None:
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@contextmanager
+def half(server: RunningServer, address: str, tcp: bool) -> Iterator[TlsHalf | PlainHalf]:
+    """A client with an open tunnel that can end its own side alone."""
+    client = TlsHalf(server) if tcp else PlainHalf(server)
+    try:
+        client.sendall(f"CONNECT {address} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += client.recv(1)
+        assert head.startswith(b"HTTP/1.1 200")
+        yield client
+    finally:
+        client.close()
+
+
+def rest_of(client: TlsHalf | PlainHalf) -> bytes:
+    received = bytearray()
+    while octets := client.recv(1 << 16):
+        received += octets
+    return bytes(received)
+
+
+def open_tunnel(server: RunningServer, address: str) -> SocketTunnel:
+    tunnel = server.frontend.open(address)
+    assert isinstance(tunnel, SocketTunnel)
+    return tunnel
+
+
+def own_streams(server: RunningServer) -> list[Any]:
+    """The tunnels' streams at the server; to be called in the loop's thread."""
+    links = server.server.exchange.links.values()
+    streams = [link.shell.transport.connection.streams.values() for link in links]  # type: ignore[attr-defined]
+    return [stream for some in streams for stream in some if stream.plain]
+
+
+# ---------------------------------------------------------------------- half-close
+
+
+@FRONTENDS
+def test_a_client_that_ends_its_side_still_gets_the_whole_answer(stage: Stage, tcp: bool) -> None:
+    server, agent = stage.start_pair(tcp=tcp)
+    endpoint = stage.endpoint()
+    with half(server, endpoint.address, tcp) as client:
+        far = endpoint.accept()
+        client.sendall(b"question")
+        client.end()
+        assert read_to_end(far) == b"question", "the endpoint sees the end of the question"
+        far.sendall(bytes(3 * MIB))
+        far.close()
+        assert rest_of(client) == bytes(3 * MIB)
+    server.wait_until_quiet()
+    agent.wait_until_idle()
+
+
+@FRONTENDS
+def test_an_endpoint_that_ends_its_side_still_gets_the_whole_upload(stage: Stage, tcp: bool) -> None:
+    server, agent = stage.start_pair(tcp=tcp)
+    endpoint = stage.endpoint()
+    with half(server, endpoint.address, tcp) as client:
+        far = endpoint.accept()
+        far.sendall(b"greeting")
+        far.shutdown(socket.SHUT_WR)
+        assert rest_of(client) == b"greeting", "the client sees the end of the greeting"
+        reader = threading.Thread(target=client.sendall, args=(bytes(3 * MIB),))
+        reader.start()
+        received = 0
+        while received < 3 * MIB:
+            received += len(far.recv(1 << 18))
+        reader.join(PATIENCE_SECONDS)
+        client.end()
+        assert read_to_end(far) == b""
+    server.wait_until_quiet()
+    agent.wait_until_idle()
+
+
+def test_a_half_closed_tunnel_in_which_nothing_moves_is_not_kept_for_ever(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "umbilical.tunnels")
+    server, agent = stage.start_pair()
+    endpoint = stage.endpoint()
+    with half(server, endpoint.address, False) as client:
+        far = endpoint.accept()
+        client.end()
+        assert read_to_end(far) == b""
+        stage.eventually(lambda: len(server.server.exchange.half_closed) == 1)
+        stage.skip(121, monkeypatch)
+        assert rest_of(client) == b""
+    server.wait_until_quiet()
+    agent.wait_until_idle()
+    assert "client ended its side, and the other moved nothing for 120 s" in caplog.text
+
+
+def test_a_client_that_is_gone_for_good_does_not_leave_its_endpoint_behind(stage: Stage) -> None:
+    """A Unix socket tells a closed peer from one that only ended its side."""
+    server, agent = stage.start_pair()
+    endpoint = stage.endpoint()
+    tunnel = open_tunnel(server, endpoint.address)
+    far = endpoint.accept()
+    tunnel.close()
+    assert read_to_end(far) == b""
+    server.wait_until_quiet()
+    agent.wait_until_idle()
+
+
+# ---------------------------------------------------------------------- ends
+
+
+def test_an_endpoint_that_resets_its_connection_ends_the_tunnel_with_the_cause(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "umbilical.tunnels")
+    server, agent = stage.start_pair()
+    endpoint = stage.endpoint()
+    tunnel = open_tunnel(server, endpoint.address)
+    far = endpoint.accept()
+    far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    far.close()
+    assert tunnel.receive(1) == b""
+    server.wait_until_quiet()
+    agent.wait_until_idle()
+    assert 'end="endpoint failed (HTTP/2 error 10 from the agent)"' in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["http-connect", "grpc"])
+def test_bytes_written_right_before_a_close_all_arrive(stage: Stage, mode: str) -> None:
+    server, agent = stage.start_pair(mode)
+    endpoint = stage.endpoint()
+    for size in (1, 70_000, 600_000):
+        tunnel = server.frontend.open(endpoint.address)
+        far = endpoint.accept()
+        received: list[bytes] = []
+        reader = threading.Thread(target=lambda far=far, received=received: received.append(read_to_end(far)))
+        reader.start()
+        tunnel.send(bytes(size))
+        tunnel.close()
+        reader.join(PATIENCE_SECONDS)
+        assert received == [bytes(size)]
+        far.close()
+    server.wait_until_quiet()
+    agent.wait_until_idle()
+
+
+# ---------------------------------------------------------------------- windows
+
+
+def test_what_waits_for_a_client_that_never_reads_is_bounded_by_its_window(stage: Stage) -> None:
+    server, _ = stage.start_pair()
+    endpoint = stage.endpoint().serve(source(64 * MIB))
+    stuck = [open_tunnel(server, endpoint.address) for _ in range(4)]
+    stage.eventually(lambda: all(stream.receive_window <= stream.window // 4 for stream in own_streams(server)))
+    waiting = stage.call(
+        lambda: [client._outlet.waiting_bytes() for client in server.server.exchange.clients]  # type: ignore[attr-defined]
+    )
+    assert len(waiting) == 4
+    assert all(0 < size <= LARGEST_TUNNEL_WINDOW_BYTES for size in waiting)
+    with_echo = open_tunnel(server, stage.endpoint().serve(echo).address)
+    with_echo.send(b"still here")
+    assert receive_exactly(with_echo, 10) == b"still here"
+    for tunnel in stuck:
+        tunnel.close()
+
+
+def test_what_waits_for_an_endpoint_that_never_reads_is_bounded_by_its_window(stage: Stage) -> None:
+    server, agent = stage.start_pair()
+    endpoint = stage.endpoint()
+    tunnel = open_tunnel(server, endpoint.address)
+    endpoint.accept()
+    sender = threading.Thread(target=_send_for_ever, args=(tunnel,), daemon=True)
+    sender.start()
+
+    def waiting() -> list[int]:
+        links = agent.agent._links.values()
+        return [record.shell._outlet.waiting_bytes() for link in links for record in link.session.connections.values()]  # type: ignore[attr-defined]
+
+    stage.eventually(lambda: all(stream.send_window < 8192 for stream in own_streams(server)) and bool(waiting()))
+    assert all(0 < size <= LARGEST_TUNNEL_WINDOW_BYTES for size in stage.call(waiting))
+    neighbour = open_tunnel(server, stage.endpoint().serve(echo).address)
+    neighbour.send(b"still here")
+    assert receive_exactly(neighbour, 10) == b"still here"
+    tunnel.socket.shutdown(socket.SHUT_RDWR)  # wakes the sender
+    sender.join(PATIENCE_SECONDS)
+
+
+def _send_for_ever(tunnel: SocketTunnel) -> None:
+    try:
+        for _ in range(1024):
+            tunnel.send(bytes(64 * 1024))
+    except OSError:
+        return
+
+
+def test_a_window_grows_while_its_reader_keeps_up_with_bulk_and_not_before(stage: Stage) -> None:
+    server, _ = stage.start_pair()
+    quiet = open_tunnel(server, stage.endpoint().serve(echo).address)
+    for _ in range(50):
+        quiet.send(bytes(1000))
+        receive_exactly(quiet, 1000)
+    assert [stream.window for stream in stage.call(lambda: own_streams(server))] == [TUNNEL_WINDOW_BYTES]
+    bulk = open_tunnel(server, stage.endpoint().serve(source(64 * MIB)).address)
+    receive_exactly(bulk, 60 * MIB)
+    windows = sorted(stream.window for stream in stage.call(lambda: own_streams(server)))
+    assert windows[0] == TUNNEL_WINDOW_BYTES
+    assert TUNNEL_WINDOW_BYTES < windows[1] <= LARGEST_TUNNEL_WINDOW_BYTES
+
+
+def test_a_stuck_reader_is_told_in_the_log_once(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    server, _ = stage.start_pair()
+    open_tunnel(server, stage.endpoint().serve(source(64 * MIB)).address)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while "UMB403" not in caplog.text:
+        assert time.monotonic() < deadline, "nobody told"
+        time.sleep(0.05)
+    assert "client reads nothing" in caplog.text
+    assert "others go on" in caplog.text
+
+
+# ---------------------------------------------------------------------- with others
+
+
+@pytest.mark.parametrize("who", ["server", "agent"])
+@pytest.mark.parametrize("mode", ["http-connect", "grpc"])
+def test_an_end_that_offers_no_streams_is_served_in_upstreams_form(stage: Stage, who: str, mode: str) -> None:
+    plain = Limits(own_streams=False)
+    server = stage.start_server(mode, limits=plain if who == "server" else Limits())
+    agent = stage.start_agent(server.agent_port, limits=plain if who == "agent" else Limits())
+    server.wait_for_agents()
+    agent.wait_until_ready()
+    tunnel = server.frontend.open(stage.endpoint().serve(echo).address)
+    tunnel.send(b"hello")
+    assert receive_exactly(tunnel, 5) == b"hello"
+    assert stage.call(lambda: own_streams(server)) == []
+    tunnel.close()
+    server.wait_until_quiet()
+
+
+def test_dials_and_other_tunnels_pass_eight_downloads_that_nobody_reads(stage: Stage) -> None:
+    server, _ = stage.start_pair("grpc")
+    endpoint = stage.endpoint().serve(source(64 * MIB))
+    stuck = [server.frontend.open(endpoint.address) for _ in range(8)]
+    for _ in range(20):
+        tunnel = server.frontend.open(stage.endpoint().serve(echo).address)
+        tunnel.send(b"hello")
+        assert receive_exactly(tunnel, 5) == b"hello"
+        tunnel.close()
+    for tunnel in stuck:
+        tunnel.abort()
