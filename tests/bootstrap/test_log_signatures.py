@@ -15,7 +15,7 @@ import peers
 from umbilical.bootstrap.line_search import search
 from umbilical.bootstrap.log_signatures import SIGNATURES, WHERE, Kind
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 def names_in(path: str, *lines: str) -> set[str]:

@@ -27,7 +27,7 @@ from umbilical.tunnel.settings import (
 )
 
 PROGRAM = (sys.executable, "-m", "umbilical")
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Echo(socketserver.BaseRequestHandler):

@@ -150,7 +150,7 @@ class Screen:
         os.close(secondary)
         self._seen = b""
 
-    def read_until(self, words: str, seconds: float = 30.0) -> None:
+    def read_until(self, words: str, seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds
         while words.encode() not in self._seen:
             assert time.monotonic() < deadline, self._seen
@@ -166,7 +166,7 @@ class Screen:
                 break
             self._seen += received
         os.close(self._primary)
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=60)
         return self._seen.decode()
 
 

@@ -12,7 +12,7 @@ import pytest
 from umbilical.host.errors import HostError
 from umbilical.host.processes import Child, children, run, start, stop_pid
 
-SECONDS = 30.0
+SECONDS = 60.0
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
 
@@ -101,11 +101,15 @@ def test_a_program_without_end_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "expected"), [(SLEEP, signal.SIGTERM), (STUBBORN, signal.SIGKILL)], ids=["polite", "stubborn"]
+    ("script", "patience", "expected"),
+    [(SLEEP, SECONDS, signal.SIGTERM), (STUBBORN, 0.5, signal.SIGKILL)],
+    ids=["polite", "stubborn"],
 )
-def test_a_process_is_stopped_by_its_pid(tmp_path: Path, script: str, expected: signal.Signals) -> None:
+def test_a_process_is_stopped_by_its_pid(
+    tmp_path: Path, script: str, patience: float, expected: signal.Signals
+) -> None:
     child = _up(_start(script, tmp_path))
-    stop_pid(child.pid, timeout_seconds=0.5)
+    stop_pid(child.pid, timeout_seconds=patience)
     assert child.wait(SECONDS) == -expected
 
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 Json = dict[str, Any]
 ResultT = TypeVar("ResultT")
 
-SECONDS: Final = 30.0
+SECONDS: Final = 60.0
 
 
 def run_async(scenario: Coroutine[Any, Any, ResultT]) -> ResultT:

@@ -121,7 +121,7 @@ def slow_go(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """A toolchain that takes its time, and signs of life that do not wait for half a minute."""
     tools = tmp_path / "bin"
     tools.mkdir()
-    (tools / "go").write_text(f"{STAND_IN_GO}exec sleep 0.3\n")
+    (tools / "go").write_text(f"{STAND_IN_GO}exec sleep 2\n")
     (tools / "go").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
     monkeypatch.setenv("GO_CALLS", str(tmp_path / "calls"))
