@@ -215,7 +215,16 @@ def _report(results: Results, conditions: Conditions, options: argparse.Namespac
         if path is not None:
             path.write_text(form(results, conditions))
     if options.into is not None:
-        options.into.write_text(bench_report.into(options.into.read_text(), bench_report.markdown(results, conditions)))
+        part = picture(options.svg, options.into) + bench_report.markdown(results, conditions)
+        options.into.write_text(bench_report.into(options.into.read_text(), part))
+
+
+def picture(svg: Path | None, document: Path) -> str:
+    """Return the line that shows the picture in the document, where both are written."""
+    if svg is None:
+        return ""
+    place = Path(os.path.relpath(svg, document.parent)).as_posix()
+    return f"![Ours against upstream's tunnel, as ratios]({place})\n\n"
 
 
 def _check_files(options: argparse.Namespace) -> None:
@@ -237,7 +246,8 @@ def _our_environment(options: argparse.Namespace) -> dict[str, str]:
     try:
         return {"PYTHONPATH": str(bench_compiled.compiled_source())}
     except bench_compiled.BuildFailed as error:
-        raise BenchError("our package cannot be compiled", str(error), "see `make compiled`, or take --pure") from error
+        remedy = "install a C compiler and Python's headers (Debian: gcc python3-dev), or measure with --pure"
+        raise BenchError("our package cannot be compiled", str(error), remedy) from error
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ BUILD_TIMEOUT_SECONDS: Final = 1800
 
 
 class BuildFailed(Exception):
-    """The package could not be compiled; the text is the compiler's last word."""
+    """The package could not be compiled; the text is the compiler's first complaint."""
 
 
 def cache_folder() -> Path:
@@ -80,7 +80,8 @@ def _build(root: Path, scratch: Path) -> None:
     )
     if done.returncode != 0:
         lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        raise BuildFailed(lines[-1] if lines else f"setup.py exited with {done.returncode}")
+        faults = [line for line in lines if "error:" in line] or lines[-1:]
+        raise BuildFailed(faults[0] if faults else f"setup.py exited with {done.returncode}")
 
 
 def _place(built: Path, folder: Path) -> None:

@@ -14,7 +14,8 @@ from typing import Final
 #   generator                 the generator's own CPU, in the same unit
 #   others                    cores that everything else on the machine used meanwhile
 #   bulk                      MB/s of the transfers that ran beside the echo
-#   alone times_alone         the same measure in an empty tunnel, and this one divided by it
+#   alone times_alone         the same measure with nothing beside it, and this one divided by it
+#   longest_us unfinished     the longest exchange, and how many a window cut short
 #   growth bound of_bound     resident MB that came on top, what may come, and the one divided by the other
 Sample = Mapping[str, float]
 

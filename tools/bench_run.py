@@ -20,8 +20,10 @@ from umbilical.host.errors import HostError
 # What went through before must have drained from the buffers, or the next row pays for it.
 SETTLE_SECONDS: Final = 0.2
 TROUBLE: Final = (HostError, LoadFailed, OSError, ValueError)
-# What one tunnel may hold between our own ends while nobody reads: docs/protocol.md.
-TUNNEL_BOUND_MEGABYTES: Final = 2 * 1024 * 1024 / 1e6
+# What may wait between our own ends, by docs/protocol.md: for each tunnel whose reader took the first bytes at once, as
+# a socket's empty buffer does, and for the connection in each of its two processes.
+TUNNEL_BOUND_BYTES: Final = 2 * 1024 * 1024
+CONNECTION_BOUND_BYTES: Final = 2 * (256 + 512) * 1024
 
 
 @dataclass(frozen=True)
@@ -128,9 +130,9 @@ class Bench:
             before, began = carrier.cpu(pids), time.monotonic()
             bulk.window()
             load, moved = echo.window(), bulk.window()
-            spent = carrier.cpu(pids).since(before)
-            sample = rate_sample(row, load, spent, time.monotonic() - began)
-        return {**sample, "bulk": moved["mb_per_second"]}
+            others = carrier.cpu(pids).since(before).others_in(time.monotonic() - began)
+        echoes = {"value": load["rate"], "p50_us": load["p50_us"], "p99_us": load["p99_us"]}
+        return {**echoes, "bulk": moved.get("mb_per_second", 0.0), "others": others}
 
     def _hold(self, stack: ExitStack, carrier: Carrier, test: str, connections: int, seconds: float) -> Running:
         held = stack.enter_context(self._generator.hold(carrier.entrance, test, connections, seconds))
@@ -156,7 +158,7 @@ class Bench:
             filling, filled = echo.window(), tunnel.resident_megabytes()
             beside, stood = echo.window(), tunnel.resident_megabytes()
             others = tunnel.cpu(pids).since(before).others_in(time.monotonic() - began)
-            taken = sum(one.window()["bytes"] for one in stuck) / 1e6
+            taken = sum(one.window().get("bytes", 0.0) for one in stuck) / 1e6
         most = max(filled, stood, key=lambda held: held["value"])
         growth = {name: most[name] - idle[name] for name in most}
         return stuck_sample(alone, filling, beside, growth, 2 * count) | {"others": others, "taken": taken}
@@ -167,15 +169,14 @@ class Bench:
             return
         with self._noting(rows, OURS), self._crowd_server() as server:
             with server.agents(1, 1):
-                alone = {row: self._rate(row, server)["value"] for row in rows}
+                alone = {row: self._rate(row, server) for row in rows}
             size = self.plan.crowd
             with server.agents(size.agents, size.processes), ExitStack() as stack:
                 held = stack.enter_context(idle_tunnels(self._generator, server.entrance, size))
                 time.sleep(min(SETTLE_SECONDS, self.plan.seconds))
                 for row in rows:
                     sample = self._rate(row, server, held)
-                    against = {"alone": alone[row], "times_alone": sample["value"] / alone[row]}
-                    self._add(row, OURS, {**sample, **against})
+                    self._add(row, OURS, {**sample, **crowd_against(sample, alone[row])})
 
     def _measure_memory(self) -> None:
         """Rest with all tunnels together: what one process holds does not depend on its neighbours."""
@@ -266,12 +267,13 @@ def stuck_sample(
     alone: dict[str, float], filling: dict[str, float], beside: dict[str, float], growth: dict[str, float], tunnels: int
 ) -> dict[str, float]:
     """Put the three windows and the memory into one sample; the unfinished exchanges count with what they took."""
-    bound = tunnels * TUNNEL_BOUND_MEGABYTES
+    bound = (tunnels * TUNNEL_BOUND_BYTES + CONNECTION_BOUND_BYTES) / 1e6
     return {
         "value": beside["rate"],
         "alone_p50_us": alone["p50_us"],
         "alone": alone["p99_us"],
         "filling_p99_us": filling["p99_us"],
+        "longest_us": max(filling["longest_us"], beside["longest_us"]),
         "p50_us": beside["p50_us"],
         "p99_us": beside["p99_us"],
         "times_alone": beside["p99_us"] / alone["p99_us"],
@@ -282,6 +284,12 @@ def stuck_sample(
         "bound": bound,
         "of_bound": growth["value"] / bound,
     }
+
+
+def crowd_against(crowd: Sample, alone: Sample) -> Sample:
+    """Compare a rate and its cost with those of the same server when it had nothing else."""
+    times = crowd["value"] / alone["value"]
+    return {"alone": alone["value"], "alone_cost": alone["cost"], "times_alone": times}
 
 
 def say(line: str) -> None:

@@ -193,7 +193,7 @@ def _stuck(results: Results, conditions: Conditions) -> Table:
         " and while they stand; an exchange that a window cut short counts with the time it had, so `>` means at least;"
         " resident MB that came on top, and the bound that our protocol promises"
     )
-    header = ["pair", "alone p50", "alone p99", "filling p99", "p50", "p99", "p99 to alone", "cut short"]
+    header = ["pair", "alone p50", "alone p99", "filling p99", "p50", "p99", "p99 to alone", "longest", "cut short"]
     header += ["server grew", "agent grew", "bound", "others"]
     lines = [_stuck_line(results, row, pair) for row in _kind(results, "stuck") for pair in _of(results, row)]
     return Table(title, header, lines)
@@ -208,7 +208,7 @@ def _stuck_line(results: Results, row: Row, pair: Pair) -> list[str]:
     return [
         pair.name,
         *(shown("alone_p50_us"), shown("alone")),
-        *(least + shown(metric) for metric in ("filling_p99_us", "p50_us", "p99_us", "times_alone")),
+        *(least + shown(metric) for metric in ("filling_p99_us", "p50_us", "p99_us", "times_alone", "longest_us")),
         f"{cut:.0f}",
         *(shown(metric) for metric in ("server", "agent")),
         shown("bound") if pair == OURS else ABSENT,
@@ -218,7 +218,7 @@ def _stuck_line(results: Results, row: Row, pair: Pair) -> list[str]:
 
 def _crowd(results: Results, conditions: Conditions) -> Table:
     title = f"Size: {conditions.crowd}, against the same server with one agent and no tunnel; ours alone"
-    header = ["row", "one agent", "crowd", "unit", "ratio", "rounds", "cost", "unit", "others"]
+    header = ["row", "one agent", "crowd", "unit", "ratio", "rounds", "cost one", "cost crowd", "unit", "others"]
     return Table(title, header, [_crowd_line(results, row) for row in _kind(results, "crowd")])
 
 
@@ -230,7 +230,7 @@ def _crowd_line(results: Results, row: Row) -> list[str]:
         row.unit,
         ratio(results.median(row, OURS, "times_alone")),
         _range((min(ratios), max(ratios)) if ratios else None),
-        number(results.median(row, OURS, "cost")),
+        *(number(results.median(row, OURS, metric)) for metric in ("alone_cost", "cost")),
         row.cost_unit,
         ratio(most(results, row, "others")),
     ]

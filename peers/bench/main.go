@@ -53,6 +53,7 @@ type result struct {
 	Rate        float64 `json:"rate"`
 	P50us       float64 `json:"p50_us,omitempty"`
 	P99us       float64 `json:"p99_us,omitempty"`
+	LongestUs   float64 `json:"longest_us,omitempty"`
 	Unfinished  int64   `json:"unfinished,omitempty"`
 	Bytes       int64   `json:"bytes,omitempty"`
 	MBPerSecond float64 `json:"mb_per_second,omitempty"`

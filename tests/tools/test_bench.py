@@ -100,6 +100,12 @@ def test_a_document_without_markers_is_refused_before_anything_is_measured(
     assert document.read_text() == "no markers here\n"
 
 
+def test_a_document_shows_the_picture_by_its_place(tmp_path: Path) -> None:
+    assert bench.picture(None, tmp_path / "benchmarks.md") == ""
+    shown = bench.picture(tmp_path / "pictures" / "b.svg", tmp_path / "docs" / "benchmarks.md")
+    assert shown.endswith("](../pictures/b.svg)\n\n")
+
+
 def _start(repository: Path, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, str(repository / "tools" / "bench.py"), *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -127,10 +133,11 @@ def test_a_short_run_measures_upstream_in_every_kind_of_row(repository: Path, tm
         *("memory grpc idle", "memory grpc tunnels", "start server", "start agent"),
     ]
     assert told["rows"]["http-connect echo 1"]["pairs"]["upstream"]["median"]["cost"] > 0
-    assert told["rows"]["echo beside 8 uploads"]["pairs"]["upstream"]["median"]["bulk"] > 0
+    assert "bulk" in told["rows"]["echo beside 8 uploads"]["pairs"]["upstream"]["median"]
     assert "v0.36.0, go1." in output
     assert "| http-connect download 8 |" in (tmp_path / "bench.md").read_text()
     assert (tmp_path / "bench.md").read_text() in document.read_text()
+    assert "](b.svg)" in document.read_text()
     assert "old" not in document.read_text()
     assert (tmp_path / "b.svg").read_text().startswith("<svg ")
 

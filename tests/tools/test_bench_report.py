@@ -64,8 +64,12 @@ def test_the_json_holds_medians_ratios_bars_and_every_sample() -> None:
     assert [sample["round"] for sample in ours["samples"]] == [1, 2, 3]
     assert document["failures"] == [{"row": "http-connect download 8", "pair": "ours", "round": 2, "why": "it broke"}]
     assert document["bars"][0] == {
-        "row": "http-connect echo 16", "pair": "ours", "measure": "rate",
-        "measured": 2.0, "bar": ">= 1.5", "met": "yes",
+        "row": "http-connect echo 16",
+        "pair": "ours",
+        "measure": "rate",
+        "measured": 2.0,
+        "bar": ">= 1.5",
+        "met": "yes",
     }
 
 

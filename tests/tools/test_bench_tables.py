@@ -57,8 +57,8 @@ def test_an_echo_beside_bulk_is_shown_with_the_bulk() -> None:
 
 
 def _stuck(unfinished: float) -> dict[str, float]:
-    window = {"rate": 100.0, "p50_us": 200.0, "p99_us": 300.0}
-    beside = {**window, "p99_us": 900.0, "unfinished": unfinished}
+    window = {"rate": 100.0, "p50_us": 200.0, "p99_us": 300.0, "longest_us": 400.0}
+    beside = {**window, "p99_us": 900.0, "longest_us": 990.0, "unfinished": unfinished}
     growth = {"server": 20.0, "agent": 10.0, "value": 30.0}
     return bench_run.stuck_sample(window, window, beside, growth, 128)
 
@@ -66,8 +66,9 @@ def _stuck(unfinished: float) -> dict[str, float]:
 def test_a_stuck_sample_compares_the_echo_with_itself_alone_and_the_memory_with_its_bound() -> None:
     sample = _stuck(0.0)
     assert sample["times_alone"] == 3.0
-    assert sample["bound"] == pytest.approx(128 * 2.097152)
-    assert sample["of_bound"] == pytest.approx(30.0 / (128 * 2.097152))
+    assert sample["longest_us"] == 990.0
+    assert sample["bound"] == pytest.approx(128 * 2.097152 + 2 * 0.786432)
+    assert sample["of_bound"] == pytest.approx(30.0 / sample["bound"])
 
 
 def test_what_a_window_cut_short_is_shown_as_at_least() -> None:
@@ -76,15 +77,17 @@ def test_what_a_window_cut_short_is_shown_as_at_least() -> None:
     results.add(STUCK, OURS, 1, _stuck(0.0))
     theirs, ours = (_line(_table(results, "Stuck"), number) for number in (0, 1))
     assert (theirs["p99"], theirs["cut short"], theirs["bound"]) == (">900", "1", "-")
-    assert (ours["p99"], ours["cut short"], ours["bound"]) == ("900", "0", "268")
+    assert (ours["p99"], ours["cut short"], ours["bound"]) == ("900", "0", "270")
 
 
 def test_a_crowd_is_compared_with_one_agent() -> None:
     results = Results()
     for number, crowd in enumerate((90.0, 70.0, 80.0), 1):
-        results.add(CROWD[0], OURS, number, {**rate(crowd), "alone": 100.0, "times_alone": crowd / 100.0})
+        against = bench_run.crowd_against(rate(crowd), rate(100.0, cost=8.0))
+        results.add(CROWD[0], OURS, number, {**rate(crowd), **against})
     line = _line(_table(results, "Size"))
     assert (line["one agent"], line["crowd"], line["ratio"], line["rounds"]) == ("100", "80.0", "0.80", "0.70..0.90")
+    assert (line["cost one"], line["cost crowd"]) == ("8.00", "10.0")
 
 
 def test_each_bar_says_what_was_measured_and_whether_that_is_enough() -> None:
