@@ -21,7 +21,7 @@ COMPILED_ROOMS: Final = ("wire", "konnectivity")
 # `agent`, `certificates`, `listening` and `server` rarely run, but inherit from what does: interpreted classes cannot.
 COMPILED_TUNNEL: Final = (
     "agent", "agent_stream", "backlog", "certificates", "channel", "client", "connect_frontend", "dialing", "endpoint",
-    "exchange", "grpc_client", "grpc_frontend", "inlet", "keepalive", "linger", "listening", "loop", "outlet", "server",
+    "exchange", "grpc_client", "grpc_frontend", "idle_reaper", "inlet", "keepalive", "linger", "listening", "loop", "outlet", "server",
     "server_link", "transport", "tunnel_stream",
 )  # fmt: skip
 SHARED_LIBRARY: Final = "umbilical.data_path"

@@ -1,14 +1,12 @@
 """Between our own ends every tunnel has a stream of its own: half-close, windows that follow the reader, resets."""
 
 import socket
-import ssl
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import pytest
+from tests.support.half_close import half_closing, rest_of
 from tests.support.in_process import (
     PATIENCE_SECONDS,
     RunningServer,
@@ -24,94 +22,6 @@ from umbilical.tunnel.transport import LARGEST_TUNNEL_WINDOW_BYTES, TUNNEL_WINDO
 
 MIB: Final = 1024 * 1024
 FRONTENDS: Final = pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tls"])
-
-
-class TlsHalf:
-    """A TLS client that can end its own side and go on reading, which `ssl.SSLSocket` cannot."""
-
-    def __init__(self, server: RunningServer) -> None:
-        context = server.frontend.tls
-        assert context is not None
-        self._socket = socket.create_connection(("127.0.0.1", server.frontend.port), timeout=PATIENCE_SECONDS)
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="127.0.0.1")
-        self._until_done(self._tls.do_handshake)
-
-    def _until_done(self, step: Any, *arguments: Any) -> Any:
-        while True:
-            try:
-                result = step(*arguments)
-            except ssl.SSLWantReadError:
-                self._flush()
-                octets = self._socket.recv(1 << 16)
-                if octets:
-                    self._incoming.write(octets)
-                else:
-                    self._incoming.write_eof()
-            else:
-                self._flush()
-                return result
-
-    def _flush(self) -> None:
-        if self._outgoing.pending:
-            self._socket.sendall(self._outgoing.read())
-
-    def sendall(self, octets: bytes) -> None:
-        self._until_done(self._tls.write, octets)
-
-    def recv(self, size: int) -> bytes:
-        try:
-            return bytes(self._until_done(self._tls.read, size))
-        except ssl.SSLZeroReturnError:
-            return b""
-
-    def end(self) -> None:
-        with suppress(ssl.SSLWantReadError):  # it wants the other side's end, which may come much later
-            self._tls.unwrap()
-        self._flush()
-        self._socket.shutdown(socket.SHUT_WR)
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-class PlainHalf:
-    def __init__(self, server: RunningServer) -> None:
-        self._socket = server.frontend.connect()
-
-    def sendall(self, octets: bytes) -> None:
-        self._socket.sendall(octets)
-
-    def recv(self, size: int) -> bytes:
-        return self._socket.recv(size)
-
-    def end(self) -> None:
-        self._socket.shutdown(socket.SHUT_WR)
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-@contextmanager
-def half(server: RunningServer, address: str, tcp: bool) -> Iterator[TlsHalf | PlainHalf]:
-    """A client with an open tunnel that can end its own side alone."""
-    client = TlsHalf(server) if tcp else PlainHalf(server)
-    try:
-        client.sendall(f"CONNECT {address} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        head = b""
-        while not head.endswith(b"\r\n\r\n"):
-            head += client.recv(1)
-        assert head.startswith(b"HTTP/1.1 200")
-        yield client
-    finally:
-        client.close()
-
-
-def rest_of(client: TlsHalf | PlainHalf) -> bytes:
-    received = bytearray()
-    while octets := client.recv(1 << 16):
-        received += octets
-    return bytes(received)
 
 
 def open_tunnel(server: RunningServer, address: str) -> SocketTunnel:
@@ -134,7 +44,7 @@ def own_streams(server: RunningServer) -> list[Any]:
 def test_a_client_that_ends_its_side_still_gets_the_whole_answer(stage: Stage, tcp: bool) -> None:
     server, agent = stage.start_pair(tcp=tcp)
     endpoint = stage.endpoint()
-    with half(server, endpoint.address, tcp) as client:
+    with half_closing(server.frontend, endpoint.address) as client:
         far = endpoint.accept()
         client.sendall(b"question")
         client.end()
@@ -150,7 +60,7 @@ def test_a_client_that_ends_its_side_still_gets_the_whole_answer(stage: Stage, t
 def test_an_endpoint_that_ends_its_side_still_gets_the_whole_upload(stage: Stage, tcp: bool) -> None:
     server, agent = stage.start_pair(tcp=tcp)
     endpoint = stage.endpoint()
-    with half(server, endpoint.address, tcp) as client:
+    with half_closing(server.frontend, endpoint.address) as client:
         far = endpoint.accept()
         far.sendall(b"greeting")
         far.shutdown(socket.SHUT_WR)
@@ -173,7 +83,7 @@ def test_a_half_closed_tunnel_in_which_nothing_moves_is_not_kept_for_ever(
     caplog.set_level("INFO", "umbilical.tunnels")
     server, agent = stage.start_pair()
     endpoint = stage.endpoint()
-    with half(server, endpoint.address, False) as client:
+    with half_closing(server.frontend, endpoint.address) as client:
         far = endpoint.accept()
         client.end()
         assert read_to_end(far) == b""

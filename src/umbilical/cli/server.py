@@ -75,6 +75,9 @@ def server() -> None:
 @click.option(
     "--graceful-shutdown", type=duration, default="30s", show_default=True, help="For tunnels to end at SIGTERM."
 )
+@click.option(
+    "--idle-tunnel-timeout", type=duration, default="0", show_default=True, help="Close idle tunnels; 0 is never."
+)
 @click.option("--tls-min-version", type=click.Choice(["VersionTLS12", "VersionTLS13"]), default="VersionTLS12")
 @click.option("--publish-lease", is_flag=True, help="Let agents count servers by leases.")
 @click.option("--lease-labels", default="k8s-app=konnectivity-server", show_default=True, help="Labels of the lease.")
@@ -110,6 +113,7 @@ def server_settings(options: dict[str, Any]) -> ServerSettings:
         agent_keepalive=keepalive(options),
         frontend_keepalive=keepalive(options),
         dial_timeout_seconds=options["dial_timeout"],
+        idle_tunnel_seconds=options["idle_tunnel_timeout"],
         graceful_shutdown_seconds=options["graceful_shutdown"],
         health_listen=options["health"],
         admin_listen=options["admin"],

@@ -38,6 +38,9 @@ class Tunnel:
         """Keys of the links that were asked first and did not answer: a dial never goes to one of them again."""
         self.connection_id = 0
         self.state = PENDING
+        self.moved_bytes = 0
+        """When it was last looked at, where idle tunnels are closed."""
+        self.idle_since = 0.0
 
 
 class EndpointConnection:

@@ -38,6 +38,9 @@ class Client(Owner):
     def endpoint_lost(self, cause: str) -> None:
         """The agent reset the tunnel's own stream."""
 
+    def end_idle(self, cause: str) -> None:
+        """Nothing has moved for too long: end the tunnel."""
+
     def pause(self) -> None:
         """The agent asks: read no more from this client for now."""
 

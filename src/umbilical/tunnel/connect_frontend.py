@@ -328,6 +328,9 @@ class ConnectClient(Client):
         self.report(self._loop.now, text, "UMB403")
         self._gone(text)
 
+    def end_idle(self, cause: str) -> None:
+        self._gone(cause)
+
     def on_flush(self) -> None:
         self._dirty = False
         self._flush()

@@ -249,6 +249,14 @@ class GrpcClient(Client):
         text = f"client reads nothing: more than {limit} bytes waited {STUCK_SECONDS:g} s"
         self.warn(f"tunnel closed: {text}")
         self.report(self._loop.now, text, "UMB403")
+        self._give_up(tunnel, text)
+
+    def end_idle(self, cause: str) -> None:
+        if self.tunnel is not None and self._state == _OPEN:
+            self.report(self._loop.now, cause)
+            self._give_up(self.tunnel, cause)
+
+    def _give_up(self, tunnel: Tunnel, text: str) -> None:
         self._state = _CLOSING
         self._down.clear()
         self._send_close(tunnel.connection_id, text)

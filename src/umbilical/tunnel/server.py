@@ -13,6 +13,7 @@ from umbilical.tunnel.channel import Channel, TlsChannel
 from umbilical.tunnel.connect_frontend import HEAD_SECONDS, ConnectClient
 from umbilical.tunnel.exchange import Admission, Exchange
 from umbilical.tunnel.grpc_frontend import GrpcTransport
+from umbilical.tunnel.idle_reaper import IdleReaper
 from umbilical.tunnel.interfaces import AgentAuthenticator, AuthenticationRefused
 from umbilical.tunnel.listening import Listener, listen_tcp, listen_unix
 from umbilical.tunnel.loop import Deadlines, Loop
@@ -66,6 +67,8 @@ class Server:
         grpc_mode = settings.mode == FrontendMode.GRPC
         alpn = "h2" if grpc_mode else "http/1.1"
         self._frontend_certificates: Final = certificates.frontend(settings, alpn, loop, metrics)
+        idle = settings.idle_tunnel_seconds
+        self._reaper: Final = IdleReaper(self.exchange, idle) if idle > 0 else None
         self._accept_client: Final = self._accept_grpc if grpc_mode else self._accept_connect
         self._frontend: Listener | None = None
         self._agents: Listener | None = None
@@ -183,6 +186,8 @@ class Server:
             transport.lose("server is leaving")
         for client in list(self.exchange.clients):
             client.on_lost("server is leaving")
+        if self._reaper is not None:
+            self._reaper.stop()
         if isinstance(self._admission, TokenAdmission):
             self._admission.close()
 

@@ -96,6 +96,8 @@ class ServerSettings(Record):
     frontend_keepalive: Keepalive = Keepalive()
     dial_timeout_seconds: float = 0.0
     """0: wait for the agent's answer as long as the client does (upstream's default)."""
+    idle_tunnel_seconds: float = 0.0
+    """A tunnel in which no byte has moved for so long is closed; 0: none is."""
     graceful_shutdown_seconds: float = 0.0
     """0: stop at once. More: unready first, stop accepting, wait this long for tunnels to end, then close."""
     health_listen: ListenAddress = ListenAddress("", 8092)
