@@ -265,3 +265,26 @@ def test_a_node_that_is_not_there_is_refused() -> None:
         return codes
 
     assert run_in(World.ROOT, body) == ["UMB812"] * 4
+
+
+@WORLDS
+def test_connections_to_one_address_are_spread_over_whoever_is_named(world: World) -> None:
+    def body() -> None:
+        wires = Wires(Family.IPV4)
+        bootstrap, masters = wires.node("bootstrap"), [wires.node(f"master-{number}") for number in range(2)]
+        front = wires.topology.machine_networks[0][200]
+        with ExitStack() as stack:
+            listeners = [stack.enter_context(listen(master, 4)) for master in masters]
+            wires.network.add_rules("bootstrap", "front", nft.spread(front, PORT, [m.addresses[0] for m in masters]))
+            for _ in range(2):
+                assert dial(bootstrap, str(front)) == "connected"
+            for listener in listeners:
+                listener.accept()[0].close()
+            wires.network.add_rules("bootstrap", "front", nft.spread(front, PORT, [masters[1].addresses[0]]))
+            for _ in range(2):
+                assert dial(bootstrap, str(front)) == "connected"
+                listeners[1].accept()[0].close()
+            wires.network.add_rules("bootstrap", "front", nft.spread(front, PORT, []))
+            assert dial(bootstrap, str(front)) == "Connection refused"
+
+    run_in(world, body)

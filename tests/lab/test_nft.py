@@ -27,6 +27,9 @@ TEXTS = {
 }
 
 
+FRONTS = {4: ipaddress.ip_address("10.91.0.200"), 6: ipaddress.ip_address("fd91::200")}
+
+
 def _listed(name: str) -> str:
     return subprocess.check_output(["nft", "list", "table", "inet", f"umbilical_{name}"], timeout=30, text=True)
 
@@ -37,6 +40,25 @@ def test_pods_are_masqueraded_per_family_and_not_among_themselves() -> None:
         'oifname "machine0" ip saddr 10.92.1.0/24 ip daddr != 10.92.0.0/16 masquerade',
         'oifname "machine0" ip6 saddr fd92:0:0:1::/64 ip6 daddr != fd92::/48 masquerade',
     ]
+
+
+@pytest.mark.root
+@pytest.mark.real("nft")
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_an_address_is_spread_over_any_number_of_others(version: int, count: int) -> None:
+    front = FRONTS[version]
+    targets = [front + number for number in range(1, count + 1)]
+
+    def body() -> str:
+        nft.load("front", nft.spread(front, 8090, targets))
+        return _listed("front")
+
+    rules = run_in(World.ROOT, body)
+    assert f"daddr {front} tcp dport 8090" in rules
+    assert ("dnat" in rules) is bool(count)
+    assert ("reject with tcp reset" in rules) is not bool(count)
+    assert all(str(target) in rules for target in targets)
 
 
 @pytest.mark.root

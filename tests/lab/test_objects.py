@@ -1,5 +1,6 @@
 """The objects around the lab's service."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -43,6 +44,13 @@ def test_the_pod_starts_the_program_with_flags_that_it_knows() -> None:
     assert options.node_name == "worker-0"
     [mount] = container["volumeMounts"]
     assert options.key.startswith(mount["mountPath"])
+
+
+def test_its_connections_end_with_their_answers_only_where_that_is_wanted() -> None:
+    made = make_service(plan_topology(), NOW)
+    for wanted in (False, True):
+        [container] = replace(made, closes_connections=wanted).pod["spec"]["containers"]
+        assert parse_arguments(container["args"]).close_connections is wanted
 
 
 def test_what_is_needed_first_comes_first() -> None:

@@ -85,6 +85,21 @@ def test_calls_over_one_connection_are_answered_and_counted(connection: http.cli
     assert json.loads(_ask(connection, "GET", "/calls")[1]) == {"/validate": 2}
 
 
+def test_a_connection_ends_with_its_first_answer_where_that_is_wanted(place: Place) -> None:
+    service = make_program(parse_arguments([*place.flags("127.0.0.1:0"), "--close-connections"]))
+    thread = threading.Thread(target=service.serve_forever, daemon=True)
+    thread.start()
+    try:
+        with closing(http.client.HTTPSConnection("127.0.0.1", service.port, context=place.context, timeout=30)) as once:
+            once.request("GET", "/healthz")
+            answer = once.getresponse()
+            assert (answer.read(), answer.getheader("Connection"), answer.will_close) == (b"ok", "close", True)
+    finally:
+        service.shutdown()
+        service.server_close()
+        thread.join(10)
+
+
 def test_a_greeting_names_who_asked(connection: http.client.HTTPSConnection) -> None:
     path = "/apis/lab.umbilical.dev/v1/greetings/moon"
     status, body = _ask(connection, "GET", path, **{"X-Remote-User": "system:admin"})

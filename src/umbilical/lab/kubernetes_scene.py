@@ -127,12 +127,17 @@ class KubernetesScene(Scene):
 
     def use_tunnel(self) -> None:
         plain = self.lab.read(BOOTSTRAP, KUBE_APISERVER_POD)
+        self.change_apiserver(self.tunnel.kube_apiserver_pod(plain))
+        self.story.saw(f"--egress-selector-config-file={EGRESS_PATH}")
+
+    def change_apiserver(self, manifest: bytes) -> None:
+        """Put another manifest of the bootstrap kube-apiserver in place, and wait until that one is ready."""
+        plain = self.lab.read(BOOTSTRAP, KUBE_APISERVER_POD)
         before = self._apiserver_pid()
-        self.lab.write(BOOTSTRAP, KUBE_APISERVER_POD, self.tunnel.kube_apiserver_pod(plain))
-        if self.lab.read(BOOTSTRAP, KUBE_APISERVER_POD) != plain:
+        self.lab.write(BOOTSTRAP, KUBE_APISERVER_POD, manifest)
+        if manifest != plain:
             self.wait("kube-apiserver to start anew", lambda: self._look_for_another(before), READY_SECONDS)
         self._wait_ready(Plane.BOOTSTRAP)
-        self.story.saw(f"--egress-selector-config-file={EGRESS_PATH}")
 
     def start_agents(self) -> None:
         self.apply(*self.tunnel.objects)

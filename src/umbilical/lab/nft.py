@@ -103,6 +103,21 @@ def lose_at_random(percent: int, interface: str) -> str:
     return f"{coming}\n{going}"
 
 
+def spread(address: IpAddress, port: int, targets: Sequence[IpAddress]) -> str:
+    """Lead this node's own connections to an address to one of several others, in turn; open ones stay where they are.
+
+    Without any target they are refused, as by a service without endpoints.
+    """
+    word = _word(address)
+    wanted = f"{word} daddr {address} tcp dport {port}"
+    if not targets:
+        return _chain("front", "filter", "output", "filter", [f"{wanted} reject with tcp reset"])
+    turns = ", ".join(f"{number} : {target}" for number, target in enumerate(targets))
+    # By number: not every nft knows the names of priorities in this hook.
+    rule = f"{wanted} dnat {word} to numgen inc mod {len(targets)} map {{ {turns} }}"
+    return _chain("front", "nat", "output", "-100", [rule])
+
+
 def drop_address(address: IpAddress) -> str:
     """Swallow everything from and to an address."""
     word = _word(address)

@@ -41,6 +41,8 @@ class Service:
     node: str
     authority: bytes
     pair: KeyPair
+    closes_connections: bool = False
+    """One call, one connection, and so one tunnel; kube-apiserver would keep a connection for all of its calls."""
 
     @property
     def objects(self) -> tuple[dict[str, Any], ...]:
@@ -72,7 +74,7 @@ class Service:
             "terminationGracePeriodSeconds": 5,
             "tolerations": [{"operator": "Exists"}],
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [_container(self.node)],
+            "containers": [_container(self.node, closes_connections=self.closes_connections)],
             "volumes": [{"name": "pki", "secret": {"secretName": NAME, "defaultMode": _KEY_MODE}}],
         }
 
@@ -194,7 +196,7 @@ def ready_endpoints(slices: Mapping[str, Any]) -> list[str]:
     return [address for one in ready for address in one["addresses"]]
 
 
-def _container(node: str) -> dict[str, Any]:
+def _container(node: str, *, closes_connections: bool) -> dict[str, Any]:
     health = {"httpGet": {"scheme": "HTTPS", "port": PORT, "path": "/healthz"}, "periodSeconds": 1, "timeoutSeconds": 5}
     return {
         "name": NAME,
@@ -206,6 +208,7 @@ def _container(node: str) -> dict[str, Any]:
             f"--certificate={_MOUNT}/tls.crt",
             f"--key={_MOUNT}/tls.key",
             f"--node-name={node}",
+            *(["--close-connections"] if closes_connections else []),
         ],
         "ports": [{"name": "https", "containerPort": PORT}],
         "readinessProbe": health,

@@ -35,8 +35,11 @@ class LabService(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, listen: tuple[str, int], context: ssl.SSLContext, node: str) -> None:
+    def __init__(
+        self, listen: tuple[str, int], context: ssl.SSLContext, node: str, *, closes_connections: bool = False
+    ) -> None:
         self.node = node
+        self.closes_connections = closes_connections
         self.calls: Counter[str] = Counter()
         self.calls_lock = threading.Lock()
         super().__init__(listen, Answerer, bind_and_activate=False)
@@ -119,6 +122,8 @@ class Answerer(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
+        if self.server.closes_connections:
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
 
@@ -159,6 +164,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--certificate", required=True, metavar="FILE")
     parser.add_argument("--key", required=True, metavar="FILE")
     parser.add_argument("--node-name", required=True, help="named in every answer, so that one sees who gave it")
+    parser.add_argument("--close-connections", action="store_true", help="end each connection with its first answer")
     return parser.parse_args(arguments)
 
 
@@ -171,7 +177,7 @@ def make_service(options: argparse.Namespace) -> LabService:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(options.certificate, options.key)
-        return LabService(options.listen, context, options.node_name)
+        return LabService(options.listen, context, options.node_name, closes_connections=options.close_connections)
     except OSError as error:
         why = f"{error.filename or ''} {error.strerror or error}".strip()
         remedy = f"ls -l {options.certificate} {options.key}; ss -ltn"

@@ -15,6 +15,7 @@ _MODULES: Final = {
     "upstream-mix": "webhook_through_tunnel",
     "ipv6": "webhook_through_tunnel",
     "patched-ignition": "patched_ignition",
+    "ha": "ha",
 }
 
 

@@ -1,0 +1,248 @@
+"""Three servers, replaced one after the other while kube-apiserver calls a webhook through them.
+
+A kube-apiserver knows one proxy. Where each has a server of its own on a socket, it goes and comes with that server,
+and nothing can be shown; three of them also fit on no small machine. So the other form of real installations: one
+kube-apiserver, HTTPConnect over TCP to one address, and packet rules that lead from it to whichever servers are ready.
+The webhook ends each connection with its answer: one call, one dial.
+"""
+
+import json
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from umbilical.assets.control_plane import ADMIN_KUBECONFIG, url
+from umbilical.assets.manifests.kube_apiserver import EGRESS_PATH, read_static_pod, with_egress_selector
+from umbilical.assets.render import KUBE_APISERVER_POD
+from umbilical.assets.spec import BOOTSTRAP_CONFIGS_ON_HOST, Mode, Shape, for_shape
+from umbilical.assets.tree import yaml_bytes
+from umbilical.lab import nft, objects, several_servers
+from umbilical.lab.errors import LabError
+from umbilical.lab.kubernetes_scene import API_PORT, READY_SECONDS, KubernetesScene
+from umbilical.lab.lab import ProcessStatus
+from umbilical.lab.scenarios.scenario import Scenario
+from umbilical.lab.scenarios.service_stage import real
+from umbilical.lab.scenarios.webhook_through_tunnel import start_cluster
+from umbilical.lab.scene import AGENTS_SECONDS, BOOTSTRAP, SERVER_SECONDS, Scene
+from umbilical.lab.story import Call
+from umbilical.lab.waiting import NotYet
+
+SERVER_NODES: Final = ("master-0", "master-1", "master-2")
+SERVER: Final = "server"
+AGENT: Final = "agent"
+CALLS: Final = "calls"
+FRONT: Final = "front"
+STOP_FILE: Final = "/run/calls.stop"
+LEAVE_SECONDS: Final = 60.0
+
+
+def tell(scene: Scene) -> None:
+    stage = real(scene)
+    start_cluster(stage)
+    _show_need(stage)
+    _start_servers(stage)
+    _start_agents(stage)
+    _use_servers(stage)
+    _restart_all(stage)
+
+
+def _show_need(scene: KubernetesScene) -> None:
+    story = scene.story
+    with story.step("a webhook in a pod, failurePolicy Fail"):
+        service = replace(objects.make_service(scene.lab.topology), closes_connections=True)
+        scene.apply(*service.objects)
+        address = scene.wait("the webhook's endpoint", scene.endpoint, READY_SECONDS)
+        scene.apply(service.webhook)
+        story.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, endpoint {address}")
+        story.shows(webhook=service.node)
+    with story.step(f"without the tunnel {scene.caller} is blocked"):
+        story.saw(scene.wait_for(Call.UNREACHABLE, "allow").text)
+        story.shows(call=Call.UNREACHABLE)
+
+
+# ---------------------------------------------------------------------- servers and agents
+
+
+def _start_servers(scene: KubernetesScene) -> None:
+    story, lab = scene.story, scene.lab
+    with story.step("three servers on three masters publish where they are"):
+        credentials = several_servers.make_credentials(lab.topology, SERVER_NODES, datetime.now(UTC))
+        for node in SERVER_NODES:
+            _write(scene, node, several_servers.server_files(credentials, node))
+        for member in scene.members:
+            _write(scene, member.name, {**several_servers.agent_files(credentials), **_kubeconfig(scene)})
+        _write(scene, BOOTSTRAP, several_servers.client_files(credentials))
+        for node in SERVER_NODES:
+            _start_server(scene, node)
+        for line in scene.wait("three leases", lambda: _leases(scene, len(SERVER_NODES)), SERVER_SECONDS):
+            story.saw(line)
+        story.shows(server=True)
+        scene.save()
+
+
+def _start_agents(scene: KubernetesScene) -> None:
+    story = scene.story
+    with story.step("agents that were told no address find them by their leases"):
+        for member in scene.members:
+            scene.lab.start(member.name, AGENT, several_servers.agent_command(member.name))
+        _wait_for_agents(scene)
+        names = tuple(member.name for member in scene.members)
+        story.saw(f"each connected to {len(SERVER_NODES)} servers: {', '.join(names)}")
+        story.shows(agents=names)
+        story.figures["agents"] = str(len(names))
+
+
+def _write(scene: KubernetesScene, node: str, files: dict[str, bytes]) -> None:
+    for path, content in files.items():
+        scene.lab.write(node, path, content)
+
+
+def _kubeconfig(scene: KubernetesScene) -> dict[str, bytes]:
+    local = scene.lab.read(BOOTSTRAP, ADMIN_KUBECONFIG)
+    there = url(scene.lab.topology.bootstrap.address, API_PORT)
+    return {several_servers.KUBECONFIG: several_servers.kubeconfig_from_afar(local, there)}
+
+
+def _start_server(scene: KubernetesScene, node: str) -> None:
+    scene.lab.start(node, SERVER, several_servers.server_command(scene.lab.topology, node))
+
+
+def _leases(scene: KubernetesScene, count: int) -> list[str]:
+    shown = scene.kubectl("-n", "kube-system", "get", "leases", "-l", "k8s-app=konnectivity-server", "-o=json").check()
+    found = [item["metadata"] for item in json.loads(shown.text)["items"]]
+    if len(found) != count:
+        raise NotYet(f"{len(found)} leases")
+    return [f"{one['name']}: {', '.join((one.get('annotations') or {}).values())}" for one in found]
+
+
+def _wait_for_agents(scene: KubernetesScene) -> None:
+    """Wait until every agent has every server."""
+
+    def look() -> None:
+        held = {member.name: _servers_of(scene, member.name) for member in scene.members}
+        if set(held.values()) != {len(SERVER_NODES)}:
+            raise NotYet(", ".join(f"{name} has {count} servers" for name, count in held.items()))
+
+    scene.wait("every agent to have every server", look, AGENTS_SECONDS)
+
+
+def _servers_of(scene: KubernetesScene, node: str) -> int:
+    text = scene.fetch(node, f"http://127.0.0.1:{several_servers.AGENT_HEALTH_PORT}/metrics") or ""
+    gauge = "konnectivity_network_proxy_agent_open_server_connections "
+    lines = [line for line in text.splitlines() if line.startswith(gauge)]
+    return int(float(lines[0].removeprefix(gauge))) if lines else 0
+
+
+# ---------------------------------------------------------------------- kube-apiserver
+
+
+def _use_servers(scene: KubernetesScene) -> None:
+    story, lab = scene.story, scene.lab
+    with story.step(f"{scene.caller} is given one address for all three"):
+        _lead_to(scene, SERVER_NODES)
+        lab.write(BOOTSTRAP, EGRESS_PATH, several_servers.egress_file(lab.topology))
+        spec = for_shape(Shape.KUBERNETES, mode=Mode.HTTP_CONNECT, socket_directory=BOOTSTRAP_CONFIGS_ON_HOST)
+        plain = lab.read(BOOTSTRAP, KUBE_APISERVER_POD)
+        scene.change_apiserver(yaml_bytes(with_egress_selector(read_static_pod(plain), spec)))
+        front = several_servers.front_address(lab.topology)
+        story.saw(f"HTTPConnect to {front}:{several_servers.CLIENT_PORT}, led to {', '.join(SERVER_NODES)} in turn")
+    with story.step("through the servers the webhook allows"):
+        story.saw(scene.wait_for(Call.ALLOWED, "allow").text)
+        story.shows(call=Call.ALLOWED)
+
+
+def _lead_to(scene: KubernetesScene, nodes: tuple[str, ...]) -> None:
+    """Be the balancer: new connections to the one address go to these servers."""
+    topology = scene.lab.topology
+    targets = [topology.node(node).addresses[0].ip for node in nodes]
+    rules = nft.spread(several_servers.front_address(topology), several_servers.CLIENT_PORT, targets)
+    scene.lab.add_rules(BOOTSTRAP, FRONT, rules)
+
+
+# ---------------------------------------------------------------------- the restart
+
+
+def _restart_all(scene: KubernetesScene) -> None:
+    story = scene.story
+    with story.step("calls begin, one after the other without end"):
+        wanted = json.dumps(objects.judged("allow"))
+        program = [sys.executable, "-m", "umbilical.lab.steady_calls", ADMIN_KUBECONFIG, STOP_FILE, wanted]
+        scene.lab.start(BOOTSTRAP, CALLS, program)
+        for node in SERVER_NODES:
+            _wait_for_calls(scene, node)
+    for node in SERVER_NODES:
+        with story.step(f"the server on {node} is replaced"):
+            _restart(scene, node)
+    with story.step("no call has failed"):
+        calls = _end_calls(scene)
+        if calls["failed"] or not calls["allowed"]:
+            _complain(calls)
+        story.figures["calls"] = str(calls["allowed"])
+        story.figures["calls that failed"] = str(calls["failed"])
+        story.saw(f"{calls['allowed']} calls allowed, 0 failed, the slowest in {calls['slowest_seconds']:.2f} s")
+        for node in SERVER_NODES:
+            story.saw(f"tunnels through {node}: {_carried(scene, node)}")
+
+
+def _restart(scene: KubernetesScene, node: str) -> None:
+    _lead_to(scene, tuple(other for other in SERVER_NODES if other != node))
+    before = _process(scene, node, SERVER)
+    scene.lab.exec(node, ["kill", "-TERM", str(before.pid)]).check()
+
+    def look() -> None:
+        if _process(scene, node, SERVER).exit_code is None:
+            raise NotYet("it still waits for its tunnels")
+
+    scene.wait(f"the server on {node} to leave", look, LEAVE_SECONDS)
+    code = _process(scene, node, SERVER).exit_code
+    left = scene.wait("its lease to go", lambda: _leases(scene, len(SERVER_NODES) - 1), SERVER_SECONDS)
+    scene.story.saw(f"it left with exit code {code}, and {len(left)} leases are there")
+    _start_server(scene, node)
+    _wait_for_agents(scene)
+    _lead_to(scene, SERVER_NODES)
+    _wait_for_calls(scene, node)
+    scene.story.saw("its successor has every agent, and carries calls again")
+
+
+def _end_calls(scene: KubernetesScene) -> dict[str, Any]:
+    scene.lab.write(BOOTSTRAP, STOP_FILE, b"")
+
+    def look() -> str:
+        if _process(scene, BOOTSTRAP, CALLS).exit_code is None:
+            raise NotYet("the last call is under way")
+        return scene.lab.log(BOOTSTRAP, CALLS)
+
+    told: dict[str, Any] = json.loads(scene.wait("the calls to end", look, LEAVE_SECONDS).splitlines()[-1])
+    return told
+
+
+def _complain(calls: dict[str, Any]) -> None:
+    what = f"{calls['failed']} of {calls['failed'] + calls['allowed']} calls failed during the restart"
+    why = str(calls["failures"][0]) if calls["failures"] else "none was made"
+    raise LabError("UMB855", what, why, "umbilical lab run --keep ha, then look at the servers' and agents' logs")
+
+
+def _carried(scene: KubernetesScene, node: str) -> int:
+    """Count the lines that a server wrote of its tunnels, before and after its restart."""
+    return scene.lab.log(node, SERVER).count(" tunnel dial=")
+
+
+def _wait_for_calls(scene: KubernetesScene, node: str) -> None:
+    """Wait until a server has carried one more: it is under load when the next one goes."""
+    before = _carried(scene, node)
+
+    def look() -> None:
+        if _carried(scene, node) == before:
+            raise NotYet(f"{before} tunnels, as before")
+
+    scene.wait(f"a call through {node}", look, SERVER_SECONDS)
+
+
+def _process(scene: KubernetesScene, node: str, name: str) -> ProcessStatus:
+    return [row for row in scene.lab.processes() if (row.node, row.name) == (node, name)][-1]
+
+
+SCENARIOS: Final = (
+    Scenario("ha", "three servers found by leases, replaced one by one while webhooks are called: no call fails", tell),
+)

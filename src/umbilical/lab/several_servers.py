@@ -1,0 +1,130 @@
+"""Several servers in a lab: their certificates, their commands, and the one address that kube-apiserver has for them.
+
+They run on nodes of their own as plain processes. Agents are given no address: the servers' leases say where they are.
+"""
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import yaml
+
+from umbilical.assets.manifests.kube_apiserver import EGRESS_DIRECTORY
+from umbilical.assets.tree import yaml_bytes
+from umbilical.lab.topology import IpAddress, Topology
+from umbilical.pki.authority import Authority
+from umbilical.pki.pem import KeyPair
+from umbilical.pki.profiles import KeyType
+from umbilical.pki.tunnel_set import DAY, Leaf, Role, create_authority
+
+PLACE: Final = "/etc/umbilical"
+KUBECONFIG: Final = f"{PLACE}/kubeconfig"
+FRONT_NUMBER: Final = 200
+"""Of the machine network: nobody has this address, it only leads to servers."""
+CLIENT_PORT: Final = 8090
+AGENT_PORT: Final = 8091
+SERVER_HEALTH_PORT: Final = 8092
+AGENT_HEALTH_PORT: Final = 8093
+GRACE: Final = "30s"
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """All of one authority."""
+
+    authority: bytes
+    servers: Mapping[str, KeyPair]
+    agent: KeyPair
+    client: KeyPair
+    """kube-apiserver's."""
+
+
+def front_address(topology: Topology) -> IpAddress:
+    return topology.machine_networks[0][FRONT_NUMBER]
+
+
+def make_credentials(topology: Topology, nodes: Sequence[str], now: datetime) -> Credentials:
+    """Make a pair for the server of each node, good for its own address and for the common one."""
+    authority = create_authority(Authority, now, DAY, KeyType.ECDSA_P256)
+    front = str(front_address(topology))
+    servers = {
+        node: authority.issue(Leaf(Role.SERVER, KeyType.ECDSA_P256, (topology.node(node).address, front)), now, DAY)
+        for node in nodes
+    }
+    agent, client = (authority.issue(Leaf(role, KeyType.ECDSA_P256), now, DAY) for role in (Role.AGENT, Role.CLIENT))
+    return Credentials(authority.bundle, servers, agent, client)
+
+
+def server_files(credentials: Credentials, node: str) -> dict[str, bytes]:
+    return {f"{PLACE}/ca.crt": credentials.authority, **_pair_files("server", credentials.servers[node])}
+
+
+def agent_files(credentials: Credentials) -> dict[str, bytes]:
+    return {f"{PLACE}/ca.crt": credentials.authority, **_pair_files("agent", credentials.agent)}
+
+
+def client_files(credentials: Credentials) -> dict[str, bytes]:
+    """What kube-apiserver proves itself by, in the one directory that its pod sees."""
+    pair = credentials.client
+    names = {"ca.crt": credentials.authority, "client.crt": pair.certificate, "client.key": pair.key}
+    return {f"{EGRESS_DIRECTORY}/{name}": content for name, content in names.items()}
+
+
+def server_command(topology: Topology, node: str) -> list[str]:
+    address = _host(topology.node(node).address)
+    return [
+        *("umbilical", "server", "run", "--id", node, "--mode", "http-connect"),
+        *("--listen", f"{address}:{CLIENT_PORT}"),
+        *("--cert", f"{PLACE}/server.crt", "--key", f"{PLACE}/server.key", "--ca", f"{PLACE}/ca.crt"),
+        *("--agents", f":{AGENT_PORT}", "--agent-ca", f"{PLACE}/ca.crt"),
+        *("--agent-cert", f"{PLACE}/server.crt", "--agent-key", f"{PLACE}/server.key"),
+        *("--health", f":{SERVER_HEALTH_PORT}", "--graceful-shutdown", GRACE),
+        *("--publish-lease", "--advertise", f"{address}:{AGENT_PORT}", "--kubeconfig", KUBECONFIG),
+    ]
+
+
+def agent_command(node: str) -> list[str]:
+    """No server is named: `--count-leases` finds them all."""
+    return [
+        *("umbilical", "agent", "run", "--id", node, "--ca", f"{PLACE}/ca.crt"),
+        *("--cert", f"{PLACE}/agent.crt", "--key", f"{PLACE}/agent.key"),
+        *("--health", f":{AGENT_HEALTH_PORT}", "--count-leases", "--kubeconfig", KUBECONFIG),
+    ]
+
+
+def egress_file(topology: Topology) -> bytes:
+    """kube-apiserver knows one address, over TCP with both sides' certificates."""
+    files = {"caBundle": "ca.crt", "clientKey": "client.key", "clientCert": "client.crt"}
+    tls = {key: f"{EGRESS_DIRECTORY}/{name}" for key, name in files.items()}
+    url = f"https://{_host(str(front_address(topology)))}:{CLIENT_PORT}"
+    tunnel = {"proxyProtocol": "HTTPConnect", "transport": {"tcp": {"url": url, "tlsConfig": tls}}}
+    direct = {"proxyProtocol": "Direct"}
+    return yaml_bytes(
+        {
+            "apiVersion": "apiserver.k8s.io/v1beta1",
+            "kind": "EgressSelectorConfiguration",
+            "egressSelections": [
+                {"name": "cluster", "connection": tunnel},
+                {"name": "controlplane", "connection": direct},
+                {"name": "etcd", "connection": direct},
+            ],
+        }
+    )
+
+
+def kubeconfig_from_afar(local: bytes, server_url: str) -> bytes:
+    """Let a kubeconfig of the control plane's node be used on others."""
+    content: dict[str, Any] = yaml.safe_load(local)
+    for entry in content["clusters"]:
+        entry["cluster"]["server"] = server_url
+    return yaml_bytes(content)
+
+
+def _pair_files(name: str, pair: KeyPair) -> dict[str, bytes]:
+    return {f"{PLACE}/{name}.crt": pair.certificate, f"{PLACE}/{name}.key": pair.key}
+
+
+def _host(address: str) -> str:
+    return f"[{address}]" if ipaddress.ip_address(address).version == 6 else address
