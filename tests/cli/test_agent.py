@@ -61,6 +61,12 @@ def test_several_servers_are_taken_in_order_and_each_once(pem: Path) -> None:
     assert found.servers == (ServerAddress("a", 1), ServerAddress("b", 2))
 
 
+def test_the_environment_names_servers_with_spaces_between(pem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UMBILICAL_AGENT_RUN_SERVER", "a:1 [::1]:2")
+    context = agent.run.make_context("run", ["--ca", str(pem)], auto_envvar_prefix="UMBILICAL_AGENT_RUN")
+    assert agent.agent_settings(context.params).servers == (ServerAddress("a", 1), ServerAddress("::1", 2))
+
+
 def test_with_leases_no_server_has_to_be_named(pem: Path) -> None:
     assert settings("--count-leases", "--ca", str(pem)).servers == ()
 

@@ -24,7 +24,6 @@ def agent() -> None:
 @agent.command()
 @click.option(
     "--server",
-    "servers",
     type=server_address,
     metavar="HOST:PORT",
     multiple=True,
@@ -111,7 +110,7 @@ def agent_settings(options: dict[str, Any]) -> AgentSettings:
 
 
 def _servers(options: dict[str, Any]) -> tuple[ServerAddress, ...]:
-    servers = tuple(dict.fromkeys(options["servers"]))
+    servers = tuple(dict.fromkeys(options["server"]))
     if not servers and not options["count_leases"]:
         why = "without it only leases can say where servers are, and --count-leases is not given"
         raise missing_option("agent run", "--server", why)
