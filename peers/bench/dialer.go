@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"net"
@@ -27,7 +28,7 @@ func newDialer(mode, uds string) (dialer, error) {
 	case "http-connect":
 		return func(address string) (net.Conn, error) { return dialHTTPConnect(uds, address) }, nil
 	case "direct":
-		return func(string) (net.Conn, error) { return dialUnix(uds) }, nil
+		return func(string) (net.Conn, error) { return dialDirect(uds) }, nil
 	case "grpc":
 		quietClientLog()
 		return func(address string) (net.Conn, error) { return dialGRPC(uds, address) }, nil
@@ -48,6 +49,39 @@ func dialUnix(uds string) (net.Conn, error) {
 		return nil, err
 	}
 	return conn, nil
+}
+
+// A relay may bring a connection of an earlier run to this one's endpoint. So a direct connection begins with the
+// pass of its own process; the answer also proves that it leads through, as a dial's would.
+var pass = func() []byte {
+	drawn := make([]byte, 16)
+	rand.Read(drawn)
+	return drawn
+}()
+
+func dialDirect(uds string) (net.Conn, error) {
+	conn, err := dialUnix(uds)
+	if err != nil {
+		return nil, err
+	}
+	var answer [1]byte
+	if _, err = conn.Write(pass); err == nil {
+		_, err = io.ReadFull(conn, answer[:])
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("the socket does not lead to the endpoint: %w", err)
+	}
+	return conn, nil
+}
+
+func passes(conn net.Conn) bool {
+	shown := make([]byte, len(pass))
+	if _, err := io.ReadFull(conn, shown); err != nil || !bytes.Equal(shown, pass) {
+		return false
+	}
+	_, err := conn.Write(pass[:1])
+	return err == nil
 }
 
 func dialHTTPConnect(uds, address string) (net.Conn, error) {

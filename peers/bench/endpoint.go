@@ -25,8 +25,8 @@ var pattern = func() []byte {
 }()
 
 // listen serves every accepted connection in its own goroutine until the process ends.
-func listen(address string, serve func(net.Conn)) (string, error) {
-	listener, err := net.Listen("tcp4", address)
+func listen(s settings, serve func(net.Conn)) (string, error) {
+	listener, err := net.Listen("tcp4", s.listen)
 	if err != nil {
 		return "", err
 	}
@@ -36,15 +36,21 @@ func listen(address string, serve func(net.Conn)) (string, error) {
 			if err != nil {
 				return
 			}
-			go serve(conn)
+			go func() {
+				if s.mode == "direct" && !passes(conn) {
+					conn.Close()
+					return
+				}
+				serve(conn)
+			}()
 		}
 	}()
 	return listener.Addr().String(), nil
 }
 
-func listenEcho(address string, payload int) (string, error) {
-	buffers := sync.Pool{New: func() any { b := make([]byte, payload); return &b }}
-	return listen(address, func(conn net.Conn) {
+func listenEcho(s settings) (string, error) {
+	buffers := sync.Pool{New: func() any { b := make([]byte, s.payload); return &b }}
+	return listen(s, func(conn net.Conn) {
 		defer conn.Close()
 		buffer := buffers.Get().(*[]byte)
 		defer buffers.Put(buffer)
@@ -63,8 +69,8 @@ func listenEcho(address string, payload int) (string, error) {
 }
 
 // listenSource sends the pattern without end, once it was asked by one byte.
-func listenSource(address string) (string, error) {
-	return listen(address, func(conn net.Conn) {
+func listenSource(s settings) (string, error) {
+	return listen(s, func(conn net.Conn) {
 		defer conn.Close()
 		if askedFor(conn) {
 			sendPattern(conn)
@@ -79,8 +85,8 @@ func askedFor(conn net.Conn) bool {
 }
 
 // listenSink counts what arrives.
-func listenSink(address string, received *counter) (string, error) {
-	return listen(address, func(conn net.Conn) {
+func listenSink(s settings, received *counter) (string, error) {
+	return listen(s, func(conn net.Conn) {
 		defer conn.Close()
 		countPattern(conn, received)
 	})

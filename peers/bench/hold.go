@@ -54,7 +54,7 @@ func openHeld(s settings, dial dialer) (counted, error) {
 }
 
 func holdEcho(s settings, dial dialer) (counted, error) {
-	address, err := listenEcho(s.listen, s.payload)
+	address, err := listenEcho(s)
 	if err != nil {
 		return nil, err
 	}
@@ -63,9 +63,6 @@ func holdEcho(s settings, dial dialer) (counted, error) {
 		return nil, err
 	}
 	exchanges := newExchanges(s)
-	if err := settle(s, conns, exchanges); err != nil {
-		return nil, err
-	}
 	return func() (result, error) {
 		return measure(s, func(worker int, deadline time.Time, t *tally) {
 			// Beside a tunnel that is stuck an exchange may take for ever: the window ends all the same.
@@ -80,10 +77,10 @@ func holdEcho(s settings, dial dialer) (counted, error) {
 
 func holdTransfer(s settings, dial dialer) (counted, error) {
 	received := &counter{}
-	listenFar := func() (string, error) { return listenSink(s.listen, received) }
+	listenFar := func() (string, error) { return listenSink(s, received) }
 	move := sendPattern
 	if s.test == "download" {
-		listenFar = func() (string, error) { return listenSource(s.listen) }
+		listenFar = func() (string, error) { return listenSource(s) }
 		move = func(conn net.Conn) { askAndCount(conn, received) }
 	}
 	return holdMoving(s, dial, listenFar, move, received)
@@ -94,7 +91,7 @@ func holdStuckClients(s settings, dial dialer) (counted, error) {
 	offered := &counter{}
 	kept := make(chan net.Conn, s.connections)
 	far := func() (string, error) {
-		return listen(s.listen, func(conn net.Conn) {
+		return listen(s, func(conn net.Conn) {
 			if askedFor(conn) {
 				offerPattern(conn, s.offer, offered)
 			}
@@ -113,7 +110,7 @@ func holdStuckEndpoints(s settings, dial dialer) (counted, error) {
 	offered := &counter{}
 	unread := make(chan net.Conn, s.connections)
 	far := func() (string, error) {
-		return listen(s.listen, func(conn net.Conn) { unread <- conn })
+		return listen(s, func(conn net.Conn) { unread <- conn })
 	}
 	return holdMoving(s, dial, far, func(conn net.Conn) { offerPattern(conn, s.offer, offered) }, offered)
 }

@@ -134,7 +134,7 @@ func (r *result) addErrors(count int64, first error) {
 }
 
 func runEcho(s settings, dial dialer) (result, error) {
-	address, err := listenEcho(s.listen, s.payload)
+	address, err := listenEcho(s)
 	if err != nil {
 		return result{}, err
 	}
@@ -143,25 +143,9 @@ func runEcho(s settings, dial dialer) (result, error) {
 		return result{}, err
 	}
 	exchanges := newExchanges(s)
-	if err := settle(s, conns, exchanges); err != nil {
-		return result{}, err
-	}
 	return measure(s, func(worker int, deadline time.Time, t *tally) {
 		echoUntil(deadline, conns[worker], exchanges[worker], t)
 	}), nil
-}
-
-// settle proves each direct connection by an exchange: the far side's handshakes belong to no window.
-func settle(s settings, conns []net.Conn, exchanges []*exchange) error {
-	if s.mode != "direct" {
-		return nil // dialled, so it leads through already
-	}
-	for worker, conn := range conns {
-		if err := exchanges[worker].run(conn); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func newExchanges(s settings) []*exchange {
@@ -187,7 +171,7 @@ func echoUntil(deadline time.Time, conn net.Conn, e *exchange, t *tally) {
 }
 
 func runDial(s settings, dial dialer) (result, error) {
-	address, err := listenEcho(s.listen, s.payload)
+	address, err := listenEcho(s)
 	if err != nil {
 		return result{}, err
 	}
@@ -221,7 +205,7 @@ func dialOnce(dial dialer, address string, e *exchange) error {
 }
 
 func runDownload(s settings, dial dialer) (result, error) {
-	address, err := listenSource(s.listen)
+	address, err := listenSource(s)
 	if err != nil {
 		return result{}, err
 	}
@@ -237,7 +221,7 @@ func askAndCount(conn net.Conn, received *counter) {
 
 func runUpload(s settings, dial dialer) (result, error) {
 	var received counter
-	address, err := listenSink(s.listen, &received)
+	address, err := listenSink(s, &received)
 	if err != nil {
 		return result{}, err
 	}
@@ -290,7 +274,7 @@ func openAll(count int, dial dialer, address string) ([]net.Conn, error) {
 
 // runIdle opens the tunnels, proves each by one exchange, says so, and rests until stdin closes.
 func runIdle(s settings, dial dialer) error {
-	address, err := listenEcho(s.listen, s.payload)
+	address, err := listenEcho(s)
 	if err != nil {
 		return err
 	}

@@ -132,7 +132,7 @@ def test_a_short_run_measures_upstream_in_every_kind_of_row(repository: Path, tm
         *("http-connect echo 1", "http-connect download 8", "grpc dial 1", "echo beside 8 uploads", "stuck 64+64"),
         *("memory grpc idle", "memory grpc tunnels", "start server", "start agent"),
     ]
-    assert told["rows"]["http-connect echo 1"]["pairs"]["upstream"]["median"]["cost"] > 0
+    assert told["rows"]["http-connect echo 1"]["pairs"]["upstream"]["median"]["value"] > 0
     assert "bulk" in told["rows"]["echo beside 8 uploads"]["pairs"]["upstream"]["median"]
     assert "v0.36.0, go1." in output
     assert "| http-connect download 8 |" in (tmp_path / "bench.md").read_text()
