@@ -64,17 +64,17 @@ def facts(programs: dict[str, Program], haproxy: Path | None) -> dict[str, str]:
 def _our_form(program: Program) -> str:
     if {program.server.parent, program.agent.parent} != {OUR_PROGRAMS}:
         return f"in their place: {program.server} and {program.agent}"
-    return f"Umbilical {umbilical.__version__}, {_form(program)}, on {_interpreter()}"
+    return f"Umbilical {umbilical.__version__}, {form(program)}, on {_interpreter()}"
 
 
-def _form(program: Program) -> str:
+def form(program: Program) -> str:
     """Ask the interpreter that runs our programs what it finds, not the plan what it wanted."""
     ask = [sys.executable, "-c", "import umbilical.wire.packets as packets; print(packets.__file__)"]
     environment = {**os.environ, **program.environment}
-    told = subprocess.run(
-        ask, env=environment, capture_output=True, text=True, timeout=ASK_SECONDS, check=False
-    ).stdout.strip()
-    return "compiled" if told.endswith(".so") else "pure Python"
+    told = subprocess.run(ask, env=environment, capture_output=True, text=True, timeout=ASK_SECONDS, check=False)
+    if told.returncode != 0:
+        return "of unknown form"
+    return "compiled" if told.stdout.strip().endswith(".so") else "pure Python"
 
 
 def _interpreter() -> str:

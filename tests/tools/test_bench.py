@@ -16,6 +16,7 @@ import bench_report
 import peers
 from bench_rows import CROWD, LIMIT, OURS, PAIRS, ROWS, STUCK, TUNNELS, UPSTREAM
 from bench_run import Plan
+from bench_tunnel import Program
 
 DEADLINE_SECONDS: Final = 100.0
 
@@ -71,6 +72,22 @@ def test_a_choice_that_names_nothing_is_refused(arguments: tuple[str, str]) -> N
 
 def test_what_go_did_not_build_has_no_go_version() -> None:
     assert bench.go_version(Path(sys.executable).resolve()) == "not built by Go"
+
+
+def test_the_form_is_the_one_that_the_interpreter_finds(tmp_path: Path) -> None:
+    def asked(environment: dict[str, str]) -> str:
+        return bench.form(Program(Path("server"), Path("agent"), logs_to_file=True, environment=environment))
+
+    package = tmp_path / "umbilical" / "wire"
+    package.mkdir(parents=True)
+    for folder in (package.parent, package):
+        (folder / "__init__.py").touch()
+    (package / "packets.py").write_text("__file__ = 'packets.cpython-311-x86_64-linux-gnu.so'\n")
+    assert asked({"PYTHONPATH": str(tmp_path)}) == "compiled"
+    (package / "packets.py").write_text("x = 1\n")
+    assert asked({"PYTHONPATH": str(tmp_path)}) == "pure Python"
+    (package / "packets.py").write_text("raise ImportError\n")
+    assert asked({"PYTHONPATH": str(tmp_path)}) == "of unknown form"
 
 
 def test_the_interpreter_says_how_it_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
