@@ -333,10 +333,22 @@ def _request_of(event: h11.Request) -> Request:
 async def _bind(address: ListenAddress) -> socket.socket:
     if not address.host:
         return _bind_everywhere(address.port)
+    if (literal := _family_of(address.host)) is not None:
+        # To look up what is an address already would start a thread and load the tables of international names.
+        return socket.create_server((address.host, address.port), family=literal)
     found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     # As Go: the first IPv4 address of a name, or the first of any kind.
     family, _, _, _, where = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     return socket.create_server(where[:2], family=family)
+
+
+def _family_of(host: str) -> int | None:
+    """The family of a host that is an address; None for names, and for addresses with a zone."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError):
+            socket.inet_pton(family, host)
+            return family
+    return None
 
 
 def _bind_everywhere(port: int) -> socket.socket:

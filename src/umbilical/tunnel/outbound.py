@@ -125,7 +125,8 @@ def is_literal(host: str) -> bool:
 async def look_up(host: str, port: int) -> list[Address]:
     """Every address of a name, at least one. Raises OSError."""
     try:
-        found = _ask(host, port) if is_literal(host) else await _ask_aside(host, port)
+        # As bytes: for text, Python loads the tables of international names first, which an address does not need.
+        found = _ask(host.encode(), port) if is_literal(host) else await _ask_aside(host, port)
     except socket.gaierror as error:
         raise OSError(f"lookup {host}: {error.strerror or error}") from error
     except ValueError as error:  # a label that is empty or too long
@@ -156,7 +157,7 @@ async def _open(addresses: Sequence[Address]) -> socket.socket:
     raise failure
 
 
-def _ask(host: str, port: int) -> Sequence[Found]:
+def _ask(host: str | bytes, port: int) -> Sequence[Found]:
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
