@@ -1,11 +1,18 @@
 """Groups by themselves; that the right one is chosen among many is a property in test_routing."""
 
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
 import pytest
 
 from umbilical.konnectivity.balance import DRAINING_RANK, Group
 from umbilical.konnectivity.commands import Tunnel
 from umbilical.konnectivity.metadata import AgentIdentifiers
 from umbilical.konnectivity.routing import AgentLink
+
+Tracer = Callable[[FrameType, str, Any], Any]
 
 
 def link(key: int, agent_id: str = "", load: int = 0) -> AgentLink:
@@ -93,3 +100,32 @@ def test_tunnels_spread_evenly_over_equal_agents() -> None:
         chosen.pending[number] = Tunnel(object(), number, "x:1", 0.0)
         chosen.weigh()
     assert {member.load() for member in members} == {50}
+
+
+def lines_of_a_dial(agents: int) -> int:
+    """How many lines run for a choice, and for the load that comes and goes with it."""
+    group = Group()
+    for number in range(agents):
+        group.add(link(number, load=3))
+    lines = 0
+
+    def count(_: FrameType, event: str, __: object) -> Tracer:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        chosen = group.least_loaded(1)
+        chosen.connections[1] = Tunnel(object(), 1, "x:1", 0.0)
+        chosen.weigh()
+        del chosen.connections[1]
+        chosen.weigh()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def test_a_dial_takes_as_many_steps_with_two_hundred_agents_as_with_three() -> None:
+    assert lines_of_a_dial(200) == lines_of_a_dial(3)

@@ -1,0 +1,74 @@
+"""What a server's choice of an agent costs, at 1, 20 and 200 agents (docs/decisions/0015).
+
+`python tools/choice_cost.py`; with PYTHONPATH at the `src` of a compiled tree it measures that. The least of many
+rounds counts: whatever else runs on the machine only ever adds.
+"""
+
+import random
+import time
+from typing import Final
+
+from umbilical.konnectivity import routing
+from umbilical.konnectivity.commands import Tunnel
+from umbilical.konnectivity.metadata import AgentIdentifiers
+from umbilical.konnectivity.routing import AgentLink, Switchyard
+
+SHAPES: Final = ((1, 0), (20, 1_000), (200, 10_000))
+"""Agents, and idle tunnels over them."""
+CASES: Final = ((("default",), "web.svc:443"), (("destHost", "default"), "web.svc:443"), (("cidr",), "10.0.3.4:443"))
+ROUNDS: Final = 40
+DIALS: Final = 2_000
+
+
+def crowded_yard(agents: int, tunnels: int, strategies: tuple[str, ...]) -> Switchyard:
+    yard = Switchyard(strategies)
+    links = [AgentLink(number, f"a{number}", _identifiers(number)) for number in range(agents)]
+    for number in range(tunnels):
+        link = links[number % agents]
+        link.connections[number] = Tunnel(None, number, "x:1", 0.0)
+    for link in links:
+        yard.add(link)
+    return yard
+
+
+def _identifiers(number: int) -> AgentIdentifiers:
+    return AgentIdentifiers(
+        ipv4=(f"10.0.0.{number}",), host=(f"node{number}",), cidr=(f"10.{number}.0.0/16", "10.0.0.0/8")
+    )
+
+
+def choice_seconds(yard: Switchyard, address: str, draws: list[int]) -> float:
+    start = time.perf_counter()
+    for draw in draws:
+        yard.choose(address, draw)
+    return (time.perf_counter() - start) / len(draws)
+
+
+def dial_seconds(yard: Switchyard, address: str, draws: list[int]) -> float:
+    """A choice, and what the load that comes and goes with a tunnel costs."""
+    tunnel = Tunnel(None, -1, address, 0.0)
+    start = time.perf_counter()
+    for draw in draws:
+        link = yard.choose(address, draw)
+        assert link is not None
+        link.pending[-1] = tunnel
+        link.weigh()
+        del link.pending[-1]
+        link.weigh()
+    return (time.perf_counter() - start) / len(draws)
+
+
+def main() -> None:
+    print(f"{routing.__file__}, the least of {ROUNDS} rounds, in microseconds")
+    print("strategies          agents  tunnels  choose  choose, load up, load down")
+    draws = [random.getrandbits(30) for _ in range(DIALS)]
+    for strategies, address in CASES:
+        for agents, tunnels in SHAPES:
+            yard = crowded_yard(agents, tunnels, strategies)
+            choice = min(choice_seconds(yard, address, draws) for _ in range(ROUNDS)) * 1e6
+            dial = min(dial_seconds(yard, address, draws) for _ in range(ROUNDS)) * 1e6
+            print(f"{','.join(strategies):18}  {agents:6}  {tunnels:7}  {choice:6.2f}  {dial:6.2f}")
+
+
+if __name__ == "__main__":
+    main()
