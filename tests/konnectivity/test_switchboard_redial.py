@@ -5,9 +5,19 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.playbook import said
 from tests.support.switchboard_scene import Scene
 
-from umbilical.konnectivity.commands import ENDED, PENDING, Command, OpenTunnel, RefuseDial, ToAgent, Tunnel
+from umbilical.konnectivity.commands import (
+    ENDED,
+    ESTABLISHED,
+    PENDING,
+    Command,
+    OpenTunnel,
+    RefuseDial,
+    ToAgent,
+    Tunnel,
+)
 from umbilical.konnectivity.health import probe_id
 from umbilical.konnectivity.metadata import AgentIdentifiers
 from umbilical.konnectivity.routing import AgentLink, Switchyard
@@ -186,9 +196,31 @@ def test_a_stream_that_nobody_dials_through_is_left_alone(scene: Scene) -> None:
     assert scene.passes(50.0, 10.0, busy) == []
 
 
+def test_dials_leave_an_agent_that_answers_no_ping_and_its_tunnels_stay(scene: Scene) -> None:
+    silent = scene.agent("a1")
+    tunnel = scene.tunnel(silent, 1, 1)
+    scene.dial(7, at=0.0)
+    scene.agent("a2")
+    assert said(scene.board.agent_silent(silent, 4.0, 0)) == [
+        "tell: a1 is sick: it answers no ping",
+        "tell: dial 7 leaves a1: it answers no ping",
+        "a2 <- DIAL_REQ tcp web:443 dial=7",
+        "a1 <- DIAL_CLS dial=7",
+    ]
+    assert said(scene.board.agent_silent(silent, 5.0, 0)) == []
+    assert tunnel.state == ESTABLISHED
+
+
+def test_silence_means_nothing_where_nobody_waits(scene: Scene) -> None:
+    silent = scene.agent("a1")
+    scene.tunnel(silent, 1, 1)
+    assert said(scene.board.agent_silent(silent, 4.0, 0)) == []
+    assert not silent.sick
+
+
 # ---------------------------------------------------------------------- any order of events
 
-KINDS = ["dial", "succeed", "connect", "close", "stall", "heal", "fail", "gone", "drain", "cancel", "wait"]
+KINDS = ["dial", "succeed", "connect", "close", "stall", "silent", "heal", "fail", "gone", "drain", "cancel", "wait"]
 EVENTS = st.lists(
     st.tuples(st.sampled_from(["dial", "dial", "dial", "succeed", *KINDS]), st.integers(0, 1_000)),
     min_size=20,
@@ -263,6 +295,8 @@ class Story:
             self.obey(self.board.agent_answered(link, DialResponse("no port", 0, probe_id(link)), self.now + 10.0))
         elif what == "close" and link.connections:
             self.obey(self.board.agent_closed(link, next(iter(link.connections)), ""))
+        elif what == "silent":
+            self.obey(self.board.agent_silent(link, self.now, number))
         elif what == "stall":
             self.obey(self.board.time_passed(self.now, 10.0, [link], number))
         elif what in ("succeed", "fail") and link.pending:

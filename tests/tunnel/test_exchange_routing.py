@@ -171,6 +171,22 @@ def test_a_dial_leaves_an_agent_that_takes_no_packets_within_its_time(
 # ---------------------------------------------------------------------- agents that are silent
 
 
+def test_a_dial_leaves_an_agent_that_answers_no_ping_long_before_its_time_is_over(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A frozen process: its machine takes every byte. The path watch notices after some seconds of real time."""
+    server = stage.start_server("grpc", dial_timeout_seconds=3600.0)
+    frozen = ScriptedAgent(server, "frozen")
+    dial = server.frontend.dial("web:443")
+    frozen.next_dial()
+    other = ScriptedAgent(server, "other")
+    other.accept_dial(1)
+    dial.finish()
+    assert any(message.startswith("UMB412 agent is last choice agent=frozen") for message in caplog.messages)
+    assert server.gauges().connect_streams == 2
+    assert frozen.receive(PacketType.DIAL_CLS)
+
+
 def _leave_unanswered(
     server: RunningServer, agent: ScriptedAgent, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Agents that leave dials unanswered: last choice until they answer one in time (faults O2, O3).
 
-well -> sick      three dials in a row without an answer, or a stream that takes nothing while a dial waits for it
+well -> sick      three dials in a row without an answer; or, while a dial waits for it, a stream that takes nothing or
+                  silence where a ping was to be answered
 sick -> well      an answer in time: to a dial that came to it for lack of others, or to our own question
 """
 
@@ -63,7 +64,7 @@ class Infirmary:
     # Without it, an agent among others would get no dial to show itself by, and stay the last choice for ever.
 
     def ask(self, now: float) -> list[Command]:
-        """Ask those who owe no answer to the last question, at most every `PROBE_SECONDS`."""
+        """Ask those who owe no answer, first when they have been sick for `PROBE_SECONDS`."""
         commands: list[Command] = []
         for link in self._sick.values():
             if link.probed_at == 0.0 and now >= link.probe_due_at:
@@ -78,7 +79,7 @@ class Infirmary:
     def replied(self, link: AgentLink, now: float) -> list[Command]:
         is_in_time = now - link.probed_at <= OWED_SECONDS
         link.probed_at = 0.0
-        link.probe_due_at = now + PROBE_SECONDS
+        link.probe_due_at = now  # one that has just woken up need not wait; one that is always late sets its own pace
         return self.answered(link) if is_in_time else []
 
 

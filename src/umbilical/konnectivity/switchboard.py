@@ -71,6 +71,10 @@ class Switchboard:
         link.draining = True
         link.weigh()
 
+    def agent_silent(self, link: AgentLink, now: float, draw: int) -> list[Command]:
+        """It does not answer a ping. It may wake up, so that its tunnels stay; whoever dials need not wait for that."""
+        return self._desert(link, "it answers no ping", now, draw) if link.pending else []
+
     def agent_gone(self, link: AgentLink, cause: str, draw: int) -> list[Command]:
         """Everything that went through this stream ends now; nobody waits for a timeout (faults C7, 126).
 
@@ -286,7 +290,10 @@ class Switchboard:
         if not link.pending:
             return []
         self._stalled.setdefault(link.key, now)
-        cause = "its stream takes no packets"
+        return self._desert(link, "its stream takes no packets", now, draw)
+
+    def _desert(self, link: AgentLink, cause: str, now: float, draw: int) -> list[Command]:
+        """Make it the last choice, and take its dials to agents that are well."""
         commands = self._infirmary.admit(link, cause, now)
         for tunnel in list(link.pending.values()):
             other = self._another(tunnel, link, draw)

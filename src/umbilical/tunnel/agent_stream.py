@@ -100,6 +100,8 @@ class AgentTransport(Transport):
     # ------------------------------------------------------------------ the way to it
 
     def on_silent(self, seconds: float, acknowledges: bool) -> None:
+        for agent in list(self._streams):
+            self._exchange.agent_silent(agent.link)
         code = "UMB406" if acknowledges else "UMB407"
         if self._exchange.hush.due(f"{code} {self._peer}", self.loop.now) is None:
             return
@@ -218,6 +220,7 @@ class AgentTransport(Transport):
         self.connection.send_headers(stream, [*grpc.RESPONSE_HEADERS, *answer])
         self.connection.enlarge(stream, SHARED_WINDOW_BYTES)
         self.connection.credit(stream, 0)
+        self.fit_window()
         self.touch()
         exchange.agent_connected(link)
         logger.info("agent connected agent=%s peer=%s", hello.agent_id, self._peer)

@@ -103,6 +103,10 @@ class Exchange(Handler):
         logger.info("agent drains agent=%s", link.agent_id)
         self.board.agent_draining(link)
 
+    def agent_silent(self, link: AgentLink) -> None:
+        self._watch_time()
+        self._obey(self.board.agent_silent(link, self.loop.now, random.getrandbits(30)))
+
     def agent_gone(self, link: AgentLink, reason: str) -> None:
         del self.links[link.key]
         self._tell_gone(link, reason)
