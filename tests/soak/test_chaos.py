@@ -12,9 +12,14 @@ from typing import Final
 import pytest
 from tests.chaos.storm import weather
 
-pytestmark = [pytest.mark.soak, pytest.mark.real("unshare", "nsenter", "nft", "curl"), pytest.mark.timeout(0)]
-
 SECONDS: Final = float(os.environ.get("UMBILICAL_SOAK_SECONDS", "120"))
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.real("unshare", "nsenter", "nft", "curl"),
+    # A deck that has begun is played to its end, and what comes after the storm takes a while too.
+    pytest.mark.timeout(2 * SECONDS + 600),
+]
+
 GIVEN_SEED: Final = os.environ.get("UMBILICAL_SOAK_SEED")
 STORMS: Final = 1 if GIVEN_SEED else 3
 
