@@ -2,10 +2,12 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.support import packet_messages
@@ -20,7 +22,7 @@ from tests.support.tunnel_client import receive_exactly
 from umbilical.tunnel import keepalive
 from umbilical.tunnel.keepalive import PathWatch
 from umbilical.tunnel.loop import Loop
-from umbilical.tunnel.tcp_facts import TcpFacts
+from umbilical.tunnel.tcp_facts import TcpFacts, tcp_facts
 
 
 class Told:
@@ -158,9 +160,10 @@ def warnings(caplog: pytest.LogCaptureFixture, code: str) -> list[str]:
 
 
 def test_a_server_tells_of_an_agent_that_is_stopped_and_of_its_return(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A real process, really stopped: its kernel goes on acknowledging, so the network is not to blame."""
+    monkeypatch.setattr(keepalive, "ANSWER_SECONDS", PATIENCE_SECONDS)  # one that is only slow is not told of
     caplog.set_level("INFO", "umbilical")
     server = stage.start_server("grpc")
     agent = _agent_process(stage, server.agent_port)
@@ -169,6 +172,15 @@ def test_a_server_tells_of_an_agent_that_is_stopped_and_of_its_return(
         os.kill(agent.pid, signal.SIGSTOP)
         stream = open_proxy_stream(server)
         stream.send(packet_messages.dial_request("127.0.0.1:9", 7))
+        stage.eventually(lambda: server.server.exchange.gauges().pending_dials == 1)
+        (link,) = server.server.exchange.links.values()
+        shell: Any = link.shell
+        # Two segments on the way at once would be sent again before a stopped process's kernel acknowledges them.
+        stage.eventually(lambda: _is_acknowledged(shell.transport.channel.sock))
+        for _ in range(3):  # looks: it has moved, it is silent, it was asked
+            stage.skip(keepalive.SILENCE_SECONDS + 1, monkeypatch)
+        stage.eventually(lambda: _is_acknowledged(shell.transport.channel.sock))
+        stage.skip(PATIENCE_SECONDS, monkeypatch)
         _until(lambda: bool(warnings(caplog, "UMB406")))
         (line,) = warnings(caplog, "UMB406")
         assert "agent=stopped " in line
@@ -209,6 +221,11 @@ def test_losses_on_the_way_to_an_agent_are_told_while_tunnels_go_on(
     assert "agent=agent-0 peer=127.0.0.1:" in line
     assert "packets to it get lost, 30 of 100 segments within " in line
     tunnel.close()
+
+
+def _is_acknowledged(sock: socket.socket) -> bool:
+    found = tcp_facts(sock)
+    return found is not None and found.unacknowledged == 0
 
 
 def _until(fact: Callable[[], bool]) -> None:
