@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from tests.support.daemons import free_port
 from tests.support.log_bundles import AGENT_LOG, APISERVER_LOG, EVENTS, JOURNAL, SERVER_LOG
+from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import FolderAuthority, Pair
 
 import peers

@@ -1,16 +1,14 @@
 """`run_server` and `run_agent` inside the test's own process: real signals, real ports, and the test as a coroutine."""
 
 import asyncio
-import contextlib
 import os
-import random
 import signal
-import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from tests.support.tunnel_client import Frontend
+from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import TunnelPki
 
 from umbilical.tunnel.event_loop import new_event_loop
@@ -40,15 +38,6 @@ async def _bounded(script: Coroutine[Any, Any, None]) -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     assert not others, f"tasks are left: {others}"
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-
-
-def free_port() -> int:
-    """A port that nothing listens on now; drawn, so that two runs of the tests do not take each other's."""
-    while True:
-        port = random.randrange(20_000, 30_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def server_settings(pki: TunnelPki, folder: Path, **settings: Any) -> ServerSettings:

@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.support.data_plane import turn_until
 from tests.support.socket_pairs import kept
+from tests.support.tunnel_pair import free_port
 
 from umbilical.tunnel.dialing import Address, Dial, DialDesk, DialOwner
 from umbilical.tunnel.loop import Loop
@@ -83,11 +84,9 @@ def listening(host: str = "127.0.0.1", backlog: int = 64) -> tuple[socket.socket
     return sock, sock.getsockname()[1]
 
 
-def closed_port(host: str = "127.0.0.1") -> int:
-    """Return a port that nobody listens on, as far as one can know."""
-    sock, port = listening(host)
-    sock.close()
-    return port
+def closed_port() -> int:
+    """Return a port that nobody listens on; none that the kernel gives away, not even to the dial itself."""
+    return free_port()
 
 
 def silent_port(host: str = "127.0.0.1") -> int:

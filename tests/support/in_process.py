@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 import pytest
 from tests.support.tunnel_client import Frontend, close_leftovers
+from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import TunnelPki
 
 from umbilical.tunnel.agent import Agent
@@ -342,9 +343,8 @@ def read_to_end(sock: socket.socket) -> bytes:
 
 
 def refused_address() -> str:
-    """An address where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return _address(listener)
+    """An address where nobody listens: no port that the kernel gives away, not even to the dial itself."""
+    return f"127.0.0.1:{free_port()}"
 
 
 def _address(listener: socket.socket) -> str:

@@ -5,6 +5,7 @@ Both speak upstream's flags, so which of them runs is a path and nothing more.
 
 import itertools
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -25,7 +26,8 @@ import peers
 READY_SECONDS: Final = 60.0
 LOG_TAIL_BYTES: Final = 6000
 # Below Linux' ephemeral range, so that no outgoing connection takes one in between; upstream refuses ports below 1024.
-_candidate_ports: Final = itertools.cycle(range(15000, 30000))
+# Drawn, so that two runs of the tests do not take each other's; none twice in a run of this length.
+_candidate_ports: Final = itertools.cycle(random.sample(range(15000, 30000), 15000))
 
 
 def free_port() -> int:

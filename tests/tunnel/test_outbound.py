@@ -63,7 +63,7 @@ def test_a_refused_connect_names_the_address() -> None:
 
 def test_every_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     _, port = listening()
-    shut = closed_port("::1")
+    shut = closed_port()
 
     def two(*_: object, **__: object) -> list[tuple[Any, ...]]:
         first = (socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("::1", shut, 0, 0))
