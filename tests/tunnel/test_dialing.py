@@ -87,8 +87,8 @@ def test_an_empty_host_is_this_machine(plane: Loop, network: str, host: str) -> 
     assert caller.sock.getpeername()[:2] == (host, port)
 
 
-@pytest.mark.parametrize(("host", "shown"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])
-def test_a_refused_connect_reads_as_in_go(plane: Loop, host: str, shown: str) -> None:
+@pytest.mark.parametrize("shown", ["127.0.0.1", "[::1]"])
+def test_a_refused_connect_reads_as_in_go(plane: Loop, shown: str) -> None:
     port = closed_port()
     before = open_files()
     assert failure(plane, desk(plane), f"{shown}:{port}") == f"dial tcp {shown}:{port}: connect: connection refused"
