@@ -21,6 +21,9 @@ if os.environ.get("UMBILICAL_COMPILE") == "1":
         debug_level="0",
         group_name=SHARED_LIBRARY,
     )
+    for extension in extensions:
+        # Nothing outside the library calls into it by name: calls within then need no table, and may be inlined.
+        extension.extra_compile_args.append("-fvisibility=hidden")
 else:
     extensions = []
 

@@ -21,8 +21,8 @@ COMPILED_ROOMS: Final = ("wire", "konnectivity")
 # `agent`, `certificates`, `listening` and `server` rarely run, but inherit from what does: interpreted classes cannot.
 COMPILED_TUNNEL: Final = (
     "agent", "agent_stream", "backlog", "certificates", "channel", "client", "connect_frontend", "dialing", "endpoint",
-    "exchange", "grpc_client", "grpc_frontend", "idle_reaper", "inlet", "keepalive", "linger", "listening", "loop", "outlet", "server",
-    "server_link", "transport", "tunnel_stream",
+    "exchange", "grpc_client", "grpc_frontend", "idle_reaper", "inlet", "keepalive", "linger", "listening", "loop",
+    "outlet", "server", "server_link", "transport", "tunnel_stream",
 )  # fmt: skip
 SHARED_LIBRARY: Final = "umbilical.data_path"
 """All code of the unit lies in one library of this name (and mypyc's suffix), inside the package."""
@@ -35,9 +35,11 @@ TEST_SUPPORT: Final = (
 TEST_LEVEL: Final = "1"
 # Rooms that import nothing compiled, and the commands on them: the same code would run a second time.
 INTERPRETED_TESTS: Final = (
-    "tests/assets", "tests/bootstrap", "tests/checks", "tests/ignition", "tests/lab", "tests/pki",
+    "tests/architecture", "tests/assets", "tests/bootstrap", "tests/checks", "tests/cluster", "tests/host",
+    "tests/ignition", "tests/lab", "tests/pki",
     "tests/cli/test_bootstrap*.py", "tests/cli/test_firewall*.py", "tests/cli/test_lab*.py", "tests/cli/test_pki*.py",
-    "tests/fuzz/test_verify_mutations.py",
+    "tests/fuzz/test_verify_mutations.py", "tests/tools/test_bench*.py", "tests/tools/test_environment.py",
+    "tests/tools/test_peers.py", "tests/tools/test_wheels.py",
 )  # fmt: skip
 BUILD_TIMEOUT_SECONDS: Final = 1800
 

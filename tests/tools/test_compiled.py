@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.architecture.rooms import Module, modules
+from tests.architecture.test_imports import ARROWS
 
 import compiled
 
@@ -47,6 +48,13 @@ def _has_heirs(path: Path, unit: set[str]) -> bool:
         for alias in node.names
     }
     return any(origins.get(base) in unit for base in _inherited(tree))
+
+
+def test_the_rooms_whose_tests_run_once_have_no_arrow_to_compiled_code() -> None:
+    compiled_rooms = {*compiled.COMPILED_ROOMS, "tunnel"}
+    rooms = {pattern.removeprefix("tests/") for pattern in compiled.INTERPRETED_TESTS} & set(ARROWS)
+    assert rooms
+    assert {room: ARROWS[room] & compiled_rooms for room in rooms if ARROWS[room] & compiled_rooms} == {}
 
 
 @pytest.mark.skipif("UMBILICAL_EXPECT_COMPILED" not in os.environ, reason="the pure build: see `make compiled`")
