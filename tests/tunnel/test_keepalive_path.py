@@ -155,6 +155,19 @@ def test_a_ping_that_got_through_with_pains_is_a_loss_and_no_fault_of_the_peer(
     watch.stop()
 
 
+@pytest.mark.usefixtures("quick")
+def test_silence_behind_a_single_loss_is_the_peers(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, peer = greeted(plane)
+    told = Told(ours, monkeypatch)
+    plane.remove(peer.channel.descriptor)
+    seen = [TcpFacts(0, 0, 100), TcpFacts(0, 1, 100)]
+    facts(monkeypatch, lambda: seen.pop(0) if len(seen) > 1 else seen[0])
+    watch = PathWatch(ours)
+    turn_until(plane, lambda: len(told.lines) >= 2)
+    assert told.lines[:2] == ["lost 1/100", "silent True"]
+    watch.stop()
+
+
 def warnings(caplog: pytest.LogCaptureFixture, code: str) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.getMessage().startswith(code)]
 

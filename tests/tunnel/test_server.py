@@ -17,7 +17,7 @@ from tests.support.scripted_peers import (
     open_agent_channel,
     packets_so_far,
 )
-from tests.support.tunnel_client import receive_exactly
+from tests.support.tunnel_client import ConnectDial, receive_exactly
 
 from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.interfaces import AuthenticationRefused
@@ -156,6 +156,41 @@ def test_the_unix_socket_is_for_owner_and_group_and_goes_with_the_server(stage: 
     assert stat.S_IMODE(mode) == 0o770
     stage.call(server.server.close)
     assert not path.exists()
+
+
+def test_a_server_that_leaves_lets_its_successors_socket_stand(stage: Stage) -> None:
+    server = stage.start_server()
+    path = server.frontend.unix_path
+    assert path is not None
+    stage.call(server.server.stop_accepting)
+    assert not path.exists()
+    with socket.socket(socket.AF_UNIX) as successor:
+        successor.bind(str(path))
+        stage.call(server.server.close)
+        assert path.exists()
+
+
+def test_a_socket_that_another_server_has_replaced_is_the_others_to_remove(stage: Stage) -> None:
+    server = stage.start_server()
+    path = server.frontend.unix_path
+    assert path is not None
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        stage.call(server.server.stop_accepting)
+        assert path.exists()
+
+
+def test_whoever_has_connected_before_a_server_leaves_is_still_served(stage: Stage) -> None:
+    server, _ = stage.start_pair()
+    address = stage.endpoint().serve(echo).address
+    with stage.stepping() as turn:
+        waiting = server.frontend.connect()  # in the backlog: nobody turns the loop
+        server.server.stop_accepting()
+        turn()
+    tunnel = ConnectDial(waiting, address).finish()
+    tunnel.send(b"hello")
+    assert receive_exactly(tunnel, 5) == b"hello"
 
 
 def test_a_client_without_a_certificate_gets_no_tunnel(stage: Stage) -> None:

@@ -3,7 +3,7 @@ import time
 
 from tests.support.socket_pairs import tcp_pair
 
-from umbilical.tunnel.tcp_facts import tcp_facts
+from umbilical.tunnel.tcp_facts import round_trip_seconds, tcp_facts
 
 
 def test_a_healthy_connection_acknowledges_everything() -> None:
@@ -26,3 +26,13 @@ def test_other_sockets_have_no_such_facts() -> None:
     with ours, peer:
         assert tcp_facts(ours) is None
     assert tcp_facts(ours) is None
+
+
+def test_the_kernel_has_seen_a_round_trip_of_a_tcp_connection_and_of_no_other() -> None:
+    ours, peer = tcp_pair()
+    ours.send(b"hello")
+    peer.recv(5)
+    assert 0 < round_trip_seconds(ours) < 10
+    one, other = socket.socketpair()
+    with one, other:
+        assert round_trip_seconds(one) == 0

@@ -351,3 +351,15 @@ def test_a_call_that_was_not_answered_ends_with_headers_and_status_in_one(plane:
     server.finish(second, 0, "")
     turn_until(plane, lambda: client.events.count(http2.HEADERS) == 3)
     assert client.reasons == []
+
+
+def test_a_peer_on_the_same_machine_gets_no_larger_window_for_the_connection(plane: Loop) -> None:
+    ours, peer = (agent_side_connection(is_client=True), agent_side_connection(is_client=False))
+    lines = joined(plane, ours, peer)
+    turn_until(plane, lambda: is_greeted(*lines))
+    settle(plane)
+    before = peer.send_window
+    lines[0].fit_window()
+    lines[0].touch()
+    settle(plane)
+    assert peer.send_window == before

@@ -55,9 +55,9 @@ class AgentStream:
             return None
         stream = self.transport.connection.streams[connection_id]
         stream.owner = client
-        self.transport.connection.send_headers(stream, tunnel_frames.ANSWER_HEADERS)
-        self.transport.touch()
-        return TunnelStream(self.transport, stream)
+        own = TunnelStream(self.transport, stream)
+        own.answer_later()
+        return own
 
     def is_stalled(self, now: float, seconds: float) -> bool:
         """The same bytes have waited so long. Asked from time to time; that bytes wait right now means nothing."""

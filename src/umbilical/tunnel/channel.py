@@ -85,6 +85,7 @@ class Channel(Handler):
         self.error = ""
         self._asks_room = False
         self._watches_writable = False
+        self._sending_ended = False
 
     def start(self, owner: Owner) -> None:
         self.owner = owner
@@ -163,6 +164,10 @@ class Channel(Handler):
         except OSError as error:
             return self._lost(error)
 
+    def add(self, view: memoryview) -> int:
+        """Like `send`, but what is taken may wait for `push`, so that small pieces leave together."""
+        return self.send(view)
+
     def has_unsent(self) -> bool:
         """Bytes were taken by `send` that have not reached the socket yet."""
         return False
@@ -178,6 +183,9 @@ class Channel(Handler):
 
     def end_sending(self) -> None:
         """Tell the peer that nothing more follows."""
+        if self._sending_ended:
+            return
+        self._sending_ended = True
         try:
             self.sock.shutdown(socket.SHUT_WR)
         except OSError:
@@ -326,16 +334,22 @@ class TlsChannel(Channel):
         return LOST
 
     def send(self, view: memoryview | bytes | bytearray) -> int:
+        taken = self.add(memoryview(view))
+        return taken if taken <= 0 or self._push() else LOST
+
+    def add(self, view: memoryview) -> int:
         if self._unsent and (not self._push() or self._unsent):
             return LOST if self.error else 0
         try:
-            taken = self.tls.write(memoryview(view)[:_PLAIN_AT_ONCE])
+            taken = self.tls.write(view[:_PLAIN_AT_ONCE])
         except ssl.SSLWantReadError:
             return 0
         except ssl.SSLError as error:
             self.error = _tls_reason(error)
             return LOST
-        return taken if self._push() else LOST
+        if self._outgoing.pending >= _PLAIN_AT_ONCE and not self._push():
+            return LOST
+        return taken
 
     def has_unsent(self) -> bool:
         return len(self._unsent) > 0

@@ -169,6 +169,7 @@ class ConnectClient(Client):
         counts = self._exchange.metrics.to_agent
         stream = agent.stream if own is None else own.stream
         inlet = self._inlet = Inlet(self, agent.transport, stream, tunnel.connection_id, counts)
+        inlet.unanswered = own
         self._state = _OPEN
         self._opened_turn = self._loop.turns
         if self._early:

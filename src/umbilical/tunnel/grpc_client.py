@@ -189,7 +189,8 @@ class GrpcClient(Client):
         metrics, connection_id = self._exchange.metrics, tunnel.connection_id
         own = self._own = agent.own_stream(connection_id, self)
         stream = agent.stream if own is None else own.stream
-        self._up_inlet = Inlet(self, agent.transport, stream, connection_id, metrics.to_agent)
+        up = self._up_inlet = Inlet(self, agent.transport, stream, connection_id, metrics.to_agent)
+        up.unanswered = own
         self._down_inlet = Inlet(_DownLine(self), self._transport, self._stream, connection_id, metrics.to_client)
         self._state = _OPEN
         self._opened_turn = self._loop.turns

@@ -7,10 +7,13 @@ from typing import Final
 
 from umbilical.tunnel.channel import AGAIN, Channel, Owner
 from umbilical.tunnel.transport import QUANTUM_BYTES, Transport
+from umbilical.tunnel.tunnel_stream import TunnelStream
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import DataPrefix, PayloadPrefix
 from umbilical.wire.packets import DATA
 from umbilical.wire.tunnel_frames import PlainPrefix
+
+SPARSE_TURNS: Final = 2
 
 
 class Inlet:
@@ -30,6 +33,11 @@ class Inlet:
         self.in_line = False
         """The owner waits for room; it says so itself when its turn has come."""
         self.bytes_written = 0
+        self._loop: Final = transport.loop
+        self._served_turn = -SPARSE_TURNS
+        """When it was last given room; one that is served in every turn is bulk."""
+        self.unanswered: TunnelStream | None = None
+        """Its answer goes out with the first payload."""
 
     def draw(self, channel: Channel) -> int:
         """Receive one quantum straight into frames. AGAIN: it goes on by itself; END or LOST: the socket is over."""
@@ -45,10 +53,13 @@ class Inlet:
             count = channel.receive_into(room)
             if count <= 0:
                 break
+            if self.unanswered is not None:
+                self._answer(self.unanswered)
             connection.payload_written(stream, prefix.for_length(count), count)
             self.bytes_written += count
             self._packet_counts[DATA] += 1
             budget -= count
+            self._served_turn = self._loop.turns
         self._transport.touch()
         if count > 0:
             if channel.readable:
@@ -67,12 +78,21 @@ class Inlet:
                 break
             count = min(len(room), len(view) - taken)
             room[:count] = view[taken : taken + count]
+            if self.unanswered is not None:
+                self._answer(self.unanswered)
             connection.payload_written(stream, prefix.for_length(count), count)
             self._packet_counts[DATA] += 1
             taken += count
         self.bytes_written += taken
+        if taken:
+            self._served_turn = self._loop.turns
         self._transport.touch()
         return taken
+
+    def _answer(self, own: TunnelStream) -> None:
+        """Before the payload is committed: what is said later goes behind it."""
+        self.unanswered = None
+        own.answer()
 
     def stand_in_line(self) -> None:
         """Wait until the transport has room for the owner."""
@@ -81,4 +101,4 @@ class Inlet:
             if self._stream.plain and self._connection.is_shut(self._stream):
                 self._transport.park(self._stream, self._owner)
             else:
-                self._transport.wait(self._owner)
+                self._transport.wait(self._owner, first=self._loop.turns - self._served_turn > SPARSE_TURNS)

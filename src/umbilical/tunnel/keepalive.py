@@ -130,7 +130,9 @@ class PathWatch(Handler):
         self._has_told = True
         facts = tcp_facts(self._transport.channel.sock)
         if facts is not None and facts.unacknowledged == 0 and facts.sent_again > self._sent_again_when_asked:
-            # The ping got through with pains: its answer has no easier way.
+            # The ping got through with pains: its answer has no easier way. That holds once; from a network that loses
+            # nothing more, silence is the peer's.
+            self._sent_again_when_asked = facts.sent_again
             lost, sent = facts.sent_again - self._sent_again, facts.segments_out - self._sent
             self._transport.on_loss(lost, sent, now - self._window_at)
         else:

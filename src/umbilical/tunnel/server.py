@@ -18,11 +18,14 @@ from umbilical.tunnel.interfaces import AgentAuthenticator, AuthenticationRefuse
 from umbilical.tunnel.listening import Listener, listen_tcp, listen_unix
 from umbilical.tunnel.loop import Deadlines, Loop
 from umbilical.tunnel.outbound import tune
-from umbilical.tunnel.settings import FrontendMode, ServerSettings, UnixFrontend
+from umbilical.tunnel.settings import FrontendMode, ServerSettings, TcpFrontend, UnixFrontend
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.streams import Stream
 
 logger = logging.getLogger(__name__)
+
+ASKING_SECONDS: Final = 0.5
+"""A client that connected right before a server leaves has so long to say what it wants."""
 
 
 class TokenAdmission(Admission):
@@ -72,6 +75,8 @@ class Server:
         self._accept_client: Final = self._accept_grpc if grpc_mode else self._accept_connect
         self._frontend: Listener | None = None
         self._agents: Listener | None = None
+        self._socket_file: tuple[int, int] | None = None
+        """Device and inode of our own socket file, as long as we have one."""
 
     # ------------------------------------------------------------------ listen
 
@@ -88,6 +93,7 @@ class Server:
         except BaseException:
             agents.close()
             raise
+        self._socket_file = _identity(frontend)
         self._agents = Listener(self._loop, agents, self._accept_agent)
         self._frontend = Listener(self._loop, clients, self._accept_client)
         self._agent_certificates.start()
@@ -137,12 +143,18 @@ class Server:
         """No new client and no new agent; those that are here go on."""
         self.stopping = True
         if self._frontend is not None:
+            self._remove_socket_file()
+            self._frontend.accept_rest()
             self._frontend.close()
-            frontend = self.settings.frontend
-            if isinstance(frontend, UnixFrontend):
-                _unlink(str(frontend.path))
         if self._agents is not None:
             self._agents.close()
+
+    def _remove_socket_file(self) -> None:
+        """Only our own, and while it is open: a successor's may be in its place, or get its inode once we let go."""
+        frontend, ours = self.settings.frontend, self._socket_file
+        self._socket_file = None
+        if isinstance(frontend, UnixFrontend) and ours is not None and _identity(frontend) == ours:
+            _unlink(str(frontend.path))
 
     def announce_leave(self) -> None:
         """Send our own agents to other servers now: they keep this one until its tunnels have ended (O5).
@@ -159,7 +171,8 @@ class Server:
         """Let tunnels end; False when some are left at the deadline."""
         clock = asyncio.get_running_loop()
         deadline = clock.time() + seconds
-        while self._serves_anybody():
+        asking_until = min(clock.time() + ASKING_SECONDS, deadline)
+        while self._serves_anybody() or (self.exchange.clients and clock.time() < asking_until):
             if clock.time() >= deadline:
                 return False
             await asyncio.sleep(0.05)
@@ -190,6 +203,16 @@ class Server:
             self._reaper.stop()
         if isinstance(self._admission, TokenAdmission):
             self._admission.close()
+
+
+def _identity(frontend: UnixFrontend | TcpFrontend) -> tuple[int, int] | None:
+    if not isinstance(frontend, UnixFrontend):
+        return None
+    try:
+        found = os.lstat(frontend.path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _unlink(path: str) -> None:

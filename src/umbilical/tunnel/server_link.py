@@ -83,6 +83,7 @@ class ServerLink(EndpointLink):
         self.stream = self.connection.open_stream(headers + self._hello_headers)
         self.connection.enlarge(self.stream, SHARED_WINDOW_BYTES)
         self.connection.credit(self.stream, 0)
+        self.fit_window()
         self.brake = Brake(self, self.stream)
         self.touch()
 

@@ -10,6 +10,7 @@ from umbilical.record import Record
 _UNACKNOWLEDGED: Final = struct.Struct("=24xI")
 _SENT_AGAIN: Final = struct.Struct("=100xI")
 _SEGMENTS_OUT: Final = struct.Struct("=136xI")
+_SHORTEST_ROUND_TRIP: Final = struct.Struct("=148xI")
 _BYTES: Final = 232
 
 
@@ -30,3 +31,12 @@ def tcp_facts(sock: socket.socket) -> TcpFacts | None:
         )
     except (OSError, struct.error):
         return None
+
+
+def round_trip_seconds(sock: socket.socket) -> float:
+    """The shortest that the kernel has seen on this connection; 0 where it does not tell."""
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES)
+        return float(_SHORTEST_ROUND_TRIP.unpack_from(info)[0]) / 1e6
+    except (OSError, struct.error):
+        return 0.0

@@ -9,6 +9,7 @@ from typing import Final
 
 from umbilical.tunnel.channel import AGAIN, END, Channel, Owner
 from umbilical.tunnel.loop import Loop
+from umbilical.tunnel.tcp_facts import round_trip_seconds
 from umbilical.wire import grpc
 from umbilical.wire.buffer import Block, BlockPool
 from umbilical.wire.http2 import connection as http2
@@ -34,11 +35,16 @@ LARGEST_TUNNEL_WINDOW_BYTES: Final = 2 * KIB * KIB
 """And at most, once its reader has kept up with bulk; measured: 1 MiB is slower, more gains nothing."""
 SHARED_WINDOW_BYTES: Final = 4 * KIB * KIB
 """For the Connect stream, which carries all payload of an upstream peer."""
+CONNECTION_WINDOW_BYTES: Final = 2 * KIB * KIB
+"""What may be under way between server and agent at first: a queue that an exchange beside bulk has to wait for."""
+LARGEST_CONNECTION_WINDOW_BYTES: Final = 16 * KIB * KIB
+BYTES_PER_SECOND: Final = 1e9
+"""The rate that a window should allow over a network with a long round trip."""
 
 AGENT_PROFILE: Final = Profile(
     frame_bytes=OWN_FRAME_BYTES,
     stream_window_bytes=TUNNEL_WINDOW_BYTES,
-    connection_window_bytes=16 * KIB * KIB,
+    connection_window_bytes=CONNECTION_WINDOW_BYTES,
     max_streams=100_000,
     credits_on_arrival=True,
 )
@@ -164,14 +170,17 @@ class Transport(Owner):
             view = connection.pending()
             if view is None:
                 break
-            sent = channel.send(view)
-            if sent < 0:
+            taken = channel.add(view)
+            if taken < 0:
                 self.lose(channel.error)
                 return
-            if sent == 0:
+            if taken == 0:
                 break
-            connection.sent(sent)
+            connection.sent(taken)
             self.progress += 1
+        if not channel.push():
+            self.lose(channel.error)
+            return
         if channel.has_unsent() or connection.has_pending():
             channel.ask_room()
             connection.after_flush()
@@ -189,9 +198,12 @@ class Transport(Owner):
         self.progress += 1
         self.touch()
 
-    def wait(self, source: Owner) -> None:
-        """No room: stand in line."""
-        self._waiting.append(source)
+    def wait(self, source: Owner, first: bool = False) -> None:
+        """No room: stand in line; `first` for one that had nothing to send lately, and so little to ask for now."""
+        if first:
+            self._waiting.appendleft(source)
+        else:
+            self._waiting.append(source)
 
     def park(self, stream: Stream, source: Owner) -> None:
         """The peer lets this one stream wait: its credit alone will wake the source."""
@@ -224,6 +236,11 @@ class Transport(Owner):
     def has_unsent(self) -> bool:
         """Bytes lie here that the socket has not taken yet."""
         return self.connection.has_pending() or self.channel.has_unsent()
+
+    def fit_window(self) -> None:
+        """Now that the handshakes have shown how far the peer is: enlarge the connection's window to match."""
+        wanted = int(round_trip_seconds(self.channel.sock) * BYTES_PER_SECOND)
+        self.connection.enlarge_connection(min(wanted, LARGEST_CONNECTION_WINDOW_BYTES))
 
     # ------------------------------------------------------------------ end
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from umbilical.tunnel.transport import LARGEST_TUNNEL_WINDOW_BYTES, Transport
 from umbilical.wire.http2.streams import Stream
+from umbilical.wire.tunnel_frames import ANSWER_HEADERS
 
 BULK_BYTES: Final = 32 * 1024
 """A frame of this size means that the sender has more; those of requests and answers are smaller."""
@@ -18,6 +19,16 @@ class TunnelStream:
         self.stream: Final = stream
         self._transport: Final = transport
         self._connection: Final = transport.connection
+        self._unanswered = False
+
+    def answer_later(self) -> None:
+        """The server's: its answer goes out with its first bytes, and so costs no packet of its own."""
+        self._unanswered = True
+
+    def answer(self) -> None:
+        if self._unanswered:
+            self._unanswered = False
+            self._connection.send_headers(self.stream, ANSWER_HEADERS)
 
     def arrived(self, size: int, kept: int) -> None:
         """So many bytes came, of which so many still wait for the reader. Called while the transport reads."""
@@ -34,11 +45,13 @@ class TunnelStream:
 
     def end(self) -> None:
         """Our side sends no more."""
+        self.answer()
         self._connection.close_sending(self.stream)
         self._transport.touch()
 
     def close(self) -> None:
         """Our side sends no more and reads no more; what it sent still counts."""
+        self.answer()
         self._transport.unpark(self.stream)
         self._connection.close_both(self.stream)
         self._transport.touch()

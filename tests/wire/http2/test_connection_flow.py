@@ -185,3 +185,12 @@ def test_one_stream_may_be_credited_by_its_reader_while_another_is_on_arrival() 
     server.connection.credit(ours, 3 * 16_000)
     pump(client, server)
     assert slow.send_window == 70_000
+
+
+def test_the_window_of_a_connection_can_be_enlarged_and_is_credited_by_its_new_size() -> None:
+    client, server = our_pair(server_profile=Profile(connection_window_bytes=100_000))
+    open_stream(client, server)
+    server.connection.enlarge_connection(400_000)
+    server.connection.enlarge_connection(50_000)
+    pump(client, server)
+    assert client.connection.send_window == 400_000

@@ -67,7 +67,7 @@ class Connection(ControlFrames):
         self._block_flags = 0
         self._block_frames = 0
         self._preface_left = b"" if is_client else frames.PREFACE
-        self._credit_connection_at: Final = profile.connection_window_bytes >> 2
+        self._window = self._receive_window
         self._largest_frame: Final = profile.frame_bytes
 
     def receive_room(self) -> memoryview:
@@ -181,7 +181,7 @@ class Connection(ControlFrames):
             raise ProtocolViolation(frames.FLOW_CONTROL_ERROR, "connection window overrun")
         # Credit on arrival: a tunnel whose reader is slow must not hold the window that all tunnels share.
         self._uncredited += size
-        if self._uncredited >= self._credit_connection_at:
+        if self._uncredited >= self._window >> 2:
             self._outbox.add_control(frames.window_update_frame(0, self._uncredited))
             self._receive_window += self._uncredited
             self._uncredited = 0
@@ -307,6 +307,13 @@ class Connection(ControlFrames):
             self._outbox.add_control(frames.window_update_frame(stream.stream_id, stream.uncredited))
             stream.receive_window += stream.uncredited
             stream.uncredited = 0
+
+    def enlarge_connection(self, window: int) -> None:
+        """Let the peer have this much under way on all streams together."""
+        if window > self._window:
+            self._outbox.add_control(frames.window_update_frame(0, window - self._window))
+            self._receive_window += window - self._window
+            self._window = window
 
     def enlarge(self, stream: Stream, window: int) -> None:
         """Let the peer have this much under way on one stream; what it gains goes out with the next credit."""
