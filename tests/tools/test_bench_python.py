@@ -25,12 +25,14 @@ def test_an_interpreter_that_cannot_run_the_sample_has_no_time(tmp_path: Path, l
     assert bench_python.seconds_of(tmp_path / "missing") is None
 
 
-def test_the_fastest_is_taken_if_it_is_clearly_faster(tmp_path: Path) -> None:
+def test_the_fastest_is_taken_and_at_about_equal_speed_the_systems_own(tmp_path: Path) -> None:
     here = program(tmp_path, "here", "echo 1.00")
-    same, fast, faster = (
-        program(tmp_path, name, f"echo {seconds}") for name, seconds in (("a", 0.99), ("b", 0.8), ("c", 0.7))
+    slow, same, fast, faster = (
+        program(tmp_path, name, f"echo {seconds}")
+        for name, seconds in (("a", 1.06), ("b", 1.01), ("c", 0.8), ("d", 0.7))
     )
-    assert bench_python.fastest(here, (same, tmp_path / "missing")) == here
+    assert bench_python.fastest(here, (slow, tmp_path / "missing")) == here
+    assert bench_python.fastest(here, (slow, same)) == same
     assert bench_python.fastest(here, (same, fast, faster)) == faster
 
 
