@@ -12,6 +12,9 @@ from umbilical.wire.tunnel_frames import ANSWER_HEADERS
 
 BULK_BYTES: Final = 32 * 1024
 """A frame of this size means that the sender has more; those of requests and answers are smaller."""
+GROWTH_SHIFT: Final = 3
+"""Eight windows of bulk must pass before it is doubled: a reader that stands still seems to keep up with the first one
+or two megabytes, which the kernel's buffers swallow."""
 
 
 class TunnelStream:
@@ -20,6 +23,8 @@ class TunnelStream:
         self._transport: Final = transport
         self._connection: Final = transport.connection
         self._unanswered = False
+        self._passed = 0
+        """Bytes of bulk since the window last grew, or since the reader last fell behind."""
 
     def answer_later(self) -> None:
         """The server's: its answer goes out with its first bytes, and so costs no packet of its own."""
@@ -33,8 +38,13 @@ class TunnelStream:
     def arrived(self, size: int, kept: int) -> None:
         """So many bytes came, of which so many still wait for the reader. Called while the transport reads."""
         stream = self.stream
-        if kept == 0 and size >= BULK_BYTES and stream.window < LARGEST_TUNNEL_WINDOW_BYTES:
-            self._connection.enlarge(stream, stream.window << 1)
+        if kept:
+            self._passed = 0
+        elif size >= BULK_BYTES:
+            self._passed += size
+            if self._passed >= stream.window << GROWTH_SHIFT and stream.window < LARGEST_TUNNEL_WINDOW_BYTES:
+                self._passed = 0
+                self._connection.enlarge(stream, stream.window << 1)
         self._connection.credit(stream, size - kept)
 
     def taken(self, count: int) -> None:
