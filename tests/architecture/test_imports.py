@@ -47,8 +47,7 @@ DOOR: Final = {
 }
 
 # RSS and start-up of a DaemonSet's pod hang on this list: each name was weighed (docs/decisions/0002-libraries.md).
-DAEMON_LIBRARIES: Final = frozenset({"hpack", "h11"})
-DAEMON_BASE: Final = ("asyncio", "logging", "pathlib", "ssl", "hpack", "h11")
+DAEMON_BASE: Final = ("asyncio", "logging", "pathlib", "ssl")
 """What they cannot do without; more than half of a start, and three quarters of its memory."""
 DAEMON_MODULES: Final = frozenset({"bisect", "gc", "hashlib", "http", "ipaddress", "queue", "random", "urllib"})
 DAEMONS: Final = (
@@ -93,9 +92,9 @@ def test_room_names_are_written_in_full(module: Module) -> None:
 
 
 @pytest.mark.parametrize("daemon", DAEMONS)
-def test_a_daemon_loads_the_standard_library_hpack_and_h11_only(daemon: str) -> None:
+def test_a_daemon_starts_with_the_standard_library_alone(daemon: str) -> None:
     # Site-packages' own start-up (an editable install's finder) comes with any interpreter: take it as given.
-    foreign = _loaded(daemon) - _loaded("sys") - sys.stdlib_module_names - DAEMON_LIBRARIES - {"umbilical"}
+    foreign = _loaded(daemon) - _loaded("sys") - sys.stdlib_module_names - {"umbilical"}
     assert not foreign, f"{daemon} also loads {sorted(foreign)}"
 
 

@@ -1,9 +1,10 @@
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
 
 import pytest
+from tests.support.raw_http import dial, with_listener
 from tests.support.tunnel_pair import Shape, TunnelPair
 from tests.support.tunnel_pki import make_tunnel_pki
 
@@ -19,8 +20,6 @@ from umbilical.tunnel.admin import (
     ServerHealthRoutes,
 )
 from umbilical.tunnel.settings import ListenAddress
-
-LOOPBACK = ListenAddress("127.0.0.1", 0)
 
 
 def ready() -> bool:
@@ -141,54 +140,6 @@ def test_profiling_answers_only_when_enabled() -> None:
     assert ask(PROFILING, "/metrics").body == b"up 1\n"
 
 
-class Client:
-    """A raw HTTP connection."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    async def send(self, data: bytes) -> None:
-        self._writer.write(data)
-        await self._writer.drain()
-
-    async def reply(self) -> tuple[bytes, bytes]:
-        """Return one head and its body, by content-length."""
-        head = await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), 5)
-        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-        return head, await asyncio.wait_for(self._reader.readexactly(length), 5)
-
-    async def rest(self) -> bytes:
-        try:
-            return await asyncio.wait_for(self._reader.read(), 5)
-        except ConnectionError:
-            return b""
-
-    async def close(self) -> None:
-        self._writer.close()
-        await self._writer.wait_closed()
-
-
-async def dial(listener: HttpListener) -> Client:
-    return Client(*await asyncio.open_connection("127.0.0.1", listener.port))
-
-
-Talk = Callable[[HttpListener], Awaitable[None]]
-
-
-def with_listener(talk: Talk, routes: Routes = SERVER_HEALTH, max_connections: int = 256) -> None:
-    async def scenario() -> None:
-        listener = HttpListener(LOOPBACK, routes, max_connections)
-        await listener.start()
-        try:
-            await asyncio.wait_for(talk(listener), 20)
-        finally:
-            await asyncio.wait_for(listener.stop(), 5)
-        assert len(asyncio.all_tasks()) == 1
-
-    asyncio.run(scenario())
-
-
 def test_requests_follow_each_other_on_one_connection() -> None:
     async def talk(listener: HttpListener) -> None:
         client = await dial(listener)
@@ -202,7 +153,7 @@ def test_requests_follow_each_other_on_one_connection() -> None:
         assert (await client.reply())[1] == b"up 1\n"
         await client.close()
 
-    with_listener(talk)
+    with_listener(talk, SERVER_HEALTH)
 
 
 def test_a_request_may_arrive_one_byte_at_a_time() -> None:
@@ -226,31 +177,7 @@ def test_head_has_the_length_and_no_body() -> None:
         assert reply.endswith(b"\r\n\r\n")
         await client.close()
 
-    with_listener(talk)
-
-
-def test_a_post_is_answered_and_its_body_skipped() -> None:
-    async def talk(listener: HttpListener) -> None:
-        client = await dial(listener)
-        await client.send(b"POST /healthz HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n")
-        assert (await client.reply())[1] == b"ok"
-        await client.send(b"abcGET /readyz HTTP/1.1\r\nHost: h\r\n\r\n")
-        assert (await client.reply())[1] == b"ok"
-        await client.close()
-
-    with_listener(talk)
-
-
-def test_a_huge_body_ends_the_connection() -> None:
-    async def talk(listener: HttpListener) -> None:
-        client = await dial(listener)
-        await client.send(b"POST /healthz HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n")
-        assert (await client.reply())[1] == b"ok"
-        await client.send(b"x" * (admin.MAX_BODY_BYTES + 65536))
-        assert await client.rest() == b""
-        await client.close()
-
-    with_listener(talk)
+    with_listener(talk, SERVER_HEALTH)
 
 
 def test_an_old_client_gets_its_answer_and_the_end() -> None:
@@ -260,7 +187,7 @@ def test_an_old_client_gets_its_answer_and_the_end() -> None:
         assert (await client.rest()).endswith(b"\r\n\r\nok")
         await client.close()
 
-    with_listener(talk)
+    with_listener(talk, SERVER_HEALTH)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +205,7 @@ def test_what_is_not_http_is_refused(head: bytes, status: bytes) -> None:
         assert (await client.rest()).startswith(status)
         await client.close()
 
-    with_listener(talk)
+    with_listener(talk, SERVER_HEALTH)
 
 
 def test_stop_ends_idle_and_half_heard_clients() -> None:
@@ -296,7 +223,7 @@ def test_stop_ends_idle_and_half_heard_clients() -> None:
         await idle.close()
         await half.close()
 
-    with_listener(talk)
+    with_listener(talk, SERVER_HEALTH)
 
 
 def test_a_crowd_of_idle_clients_does_not_keep_a_probe_out() -> None:
@@ -312,7 +239,7 @@ def test_a_crowd_of_idle_clients_does_not_keep_a_probe_out() -> None:
         for client in (*crowd, probe):
             await client.close()
 
-    with_listener(talk, max_connections=3)
+    with_listener(talk, SERVER_HEALTH, max_connections=3)
 
 
 def test_a_crowd_of_busy_clients_keeps_newcomers_out() -> None:
@@ -328,7 +255,7 @@ def test_a_crowd_of_busy_clients_keeps_newcomers_out() -> None:
         await busy.close()
         await newcomer.close()
 
-    with_listener(talk, max_connections=1)
+    with_listener(talk, SERVER_HEALTH, max_connections=1)
 
 
 def test_a_taken_port_is_an_error_at_start() -> None:

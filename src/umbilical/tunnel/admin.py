@@ -1,4 +1,4 @@
-"""The health and admin ports: plain HTTP/1.1 on asyncio and h11, with upstream's paths, bodies and codes.
+"""The health and admin ports: plain HTTP/1.1 on asyncio, with upstream's paths, bodies and codes.
 
 `*Routes` decide what to answer, `HttpListener` owns the sockets. Readiness and metrics are passed in as callables.
 """
@@ -13,12 +13,11 @@ from http import HTTPStatus
 from typing import Final, Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
 
-import h11
-
 from umbilical.konnectivity.dial_failure import BadAddress, join_host_port, split_host_port
 from umbilical.record import Record
 from umbilical.tunnel import metrics, pprof
 from umbilical.tunnel.settings import ListenAddress
+from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.http1 import violation_reply
 
@@ -27,10 +26,8 @@ HEAD_SECONDS: Final = 60.0
 IDLE_SECONDS: Final = 180.0
 """Upstream waits for ever. Longer than any common scrape interval, so that scrapers keep their connection."""
 MAX_HEAD_BYTES: Final = 1 << 20
-MAX_BODY_BYTES: Final = 256 << 10
-"""Go's server reads so much of a body that nobody asked for, and closes the connection if there is more."""
 MAX_CONNECTIONS: Final = 256
-_READ_BYTES: Final = 65536
+READ_BYTES: Final = 65536
 
 _PLAIN: Final = "text/plain; charset=utf-8"
 _HTML: Final = "text/html; charset=utf-8"
@@ -202,7 +199,7 @@ class HttpListener:
         """Bind and listen. Raises OSError if that fails."""
         listening = await _bind(self._address)
         self.port = listening.getsockname()[1]
-        self._server = await asyncio.start_server(self._accept, sock=listening, limit=_READ_BYTES)
+        self._server = await asyncio.start_server(self._accept, sock=listening, limit=READ_BYTES)
 
     async def stop(self) -> None:
         """Stop listening and end every connection. Twice is harmless."""
@@ -245,89 +242,90 @@ class HttpListener:
 
 
 class _Connection:
-    """One client, request after request."""
+    """One client, request after request. A request with a body, which no probe and no scraper sends, brings h11 in."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, routes: Routes) -> None:
         self._reader = reader
         self._writer = writer
         self._routes = routes
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._rest = b""
+        """Bytes behind the last request: the next one has begun already."""
         self.is_idle = False
 
     async def run(self) -> None:
         while await self._serve_one():
-            self._http.start_next_cycle()
+            pass
 
     async def _serve_one(self) -> bool:
         """Serve one request; tell whether another may follow."""
         try:
-            request = await self._read_request()
-            if request is None:
-                return False
-            await self._send(request, await answer(self._routes, request))
-            return await self._skip_body()
-        except h11.RemoteProtocolError as error:
-            await self._write(violation_reply(ProtocolViolation(error.error_status_hint, str(error))))
+            head, seen = await self._read_head()
+        except ProtocolViolation as violation:
+            await write(self._writer, violation_reply(violation))
             return False
+        if head is None:
+            return False
+        if head.has_body:
+            from umbilical.tunnel.http_bodies import BodyConnection
 
-    async def _read_request(self) -> Request | None:
-        if not self._http.trailing_data[0]:
-            await self._read_first_bytes()
+            await BodyConnection(self._reader, self._writer, self._routes, seen).run()
+            return False
+        request = request_of(head.method, head.target, head.headers_host or "")
+        response = await answer(self._routes, request)
+        await write(self._writer, _response_bytes(request, response, head.version, head.keep_alive))
+        return head.keep_alive
+
+    async def _read_head(self) -> "tuple[http1.Request | None, bytes]":
+        """The next request's head and all bytes that were read for it; none when the client has ended."""
+        parser = http1.ConnectHead(MAX_HEAD_BYTES)
+        data, self._rest = self._rest or await self._first_bytes(), b""
+        seen = bytearray()
         async with asyncio.timeout(HEAD_SECONDS):
-            event = await self._next_event()
-        if not isinstance(event, h11.Request):
-            return None
-        return _request_of(event)
+            while data:
+                seen += data
+                head = parser.feed(data)
+                if head is not None:
+                    self._rest = parser.rest
+                    return head, bytes(seen)
+                data = await self._reader.read(READ_BYTES)
+        return None, b""
 
-    async def _read_first_bytes(self) -> None:
+    async def _first_bytes(self) -> bytes:
         self.is_idle = True
         async with asyncio.timeout(IDLE_SECONDS):
-            data = await self._reader.read(_READ_BYTES)
+            data = await self._reader.read(READ_BYTES)
         self.is_idle = False
-        self._http.receive_data(data)
-
-    async def _next_event(self) -> object:
-        """An h11 event, or its PAUSED."""
-        while (event := self._http.next_event()) is h11.NEED_DATA:
-            self._http.receive_data(await self._reader.read(_READ_BYTES))
-        return event
-
-    async def _send(self, request: Request, response: Response) -> None:
-        headers = [*response.headers, ("Date", _date()), ("Content-Length", str(len(response.body)))]
-        reason = HTTPStatus(response.status).phrase
-        sent = self._http.send(h11.Response(status_code=response.status, reason=reason.encode(), headers=headers))
-        assert sent is not None
-        if request.method != "HEAD":
-            sent += self._http.send(h11.Data(data=response.body)) or b""
-        sent += self._http.send(h11.EndOfMessage()) or b""
-        await self._write(sent)
-
-    async def _skip_body(self) -> bool:
-        """Read what is left of the request; tell whether the connection can be used again."""
-        left = MAX_BODY_BYTES
-        async with asyncio.timeout(HEAD_SECONDS):
-            while self._http.their_state is h11.SEND_BODY and not self._http.they_are_waiting_for_100_continue:
-                event = await self._next_event()
-                left -= len(event.data) if isinstance(event, h11.Data) else 0
-                if left < 0 or isinstance(event, h11.ConnectionClosed):
-                    return False
-        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
-
-    async def _write(self, data: bytes) -> None:
-        self._writer.write(data)
-        async with asyncio.timeout(HEAD_SECONDS):
-            await self._writer.drain()
+        return data
 
 
-def _request_of(event: h11.Request) -> Request:
+def _response_bytes(request: Request, response: Response, version: str, keep_alive: bool) -> bytes:
+    lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
+    lines += [f"{name}: {value}" for name, value in response_headers(response)]
+    if not keep_alive:
+        lines.append("Connection: close")
+    elif version == "HTTP/1.0":
+        lines.append("Connection: keep-alive")
+    head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+    return head if request.method == "HEAD" else head + response.body
+
+
+def response_headers(response: Response) -> Headers:
+    return (*response.headers, ("Date", _date()), ("Content-Length", str(len(response.body))))
+
+
+async def write(writer: asyncio.StreamWriter, data: bytes) -> None:
+    writer.write(data)
+    async with asyncio.timeout(HEAD_SECONDS):
+        await writer.drain()
+
+
+def request_of(method: str, target: str, host: str) -> Request:
     # An absolute target names a host as well; the path alone chooses the route.
-    target = event.target.decode("ascii", "replace")
     path, _, query = target.partition("?")
     if not target.startswith(("/", "*")):
         split = urlsplit(target)
         path, query = split.path or "/", split.query
-    host = dict(event.headers).get(b"host", b"").decode("ascii", "replace")
-    return Request(event.method.decode("ascii"), unquote(path), query, host)
+    return Request(method, unquote(path), query, host)
 
 
 async def _bind(address: ListenAddress) -> socket.socket:

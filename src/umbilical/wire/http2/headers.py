@@ -1,4 +1,4 @@
-"""Header lists through the `hpack` package, with limits.
+"""Header lists to header blocks and back, with limits; blocks that are not plain through the `hpack` package.
 
 Encoding never touches the dynamic table, so equal lists give equal bytes and are encoded once. Decoding the first
 block of a connection depends on nothing but its bytes, and clients such as kube-apiserver open a connection per
@@ -7,14 +7,16 @@ are remembered by their connection, as long as its dynamic table stays as it is:
 """
 
 from functools import lru_cache
-from typing import ClassVar, Final
-
-from hpack import Decoder, Encoder, HPACKError, NeverIndexedHeaderTuple
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from umbilical.wire.errors import ProtocolViolation
+from umbilical.wire.http2 import plain_headers
 from umbilical.wire.http2.frames import COMPRESSION_ERROR, ENHANCE_YOUR_CALM
 
-HeaderList = list[tuple[bytes, bytes]]
+if TYPE_CHECKING:
+    from hpack import Decoder
+
+HeaderList = plain_headers.HeaderList
 
 MAX_HEADER_LIST_BYTES: Final = 65_536
 """Security limit: what a peer may make us hold for one header list. A service-account token is about 1.5 KiB."""
@@ -25,17 +27,12 @@ _REMEMBERED_BY_CONNECTION: Final = 16
 
 @lru_cache(maxsize=1024)
 def _encode(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
-    return _encode_anew(list(headers))
-
-
-def _encode_anew(headers: HeaderList) -> bytes:
-    encoder = Encoder()
-    return bytes(encoder.encode([NeverIndexedHeaderTuple(name, value) for name, value in headers], huffman=False))
+    return plain_headers.encode(list(headers))
 
 
 def encode_headers(headers: HeaderList) -> bytes:
     if _has_secret(headers):  # must not stay behind in a cache
-        return _encode_anew(headers)
+        return plain_headers.encode(headers)
     return _encode(tuple(headers))
 
 
@@ -51,6 +48,10 @@ class HeaderDecoder:
         """What blocks mean with the dynamic table of now."""
 
     def decode(self, block: bytes) -> HeaderList:
+        # Plain blocks neither use nor change the dynamic table, so the real decoder need not see them.
+        plain = plain_headers.decode(block, MAX_HEADER_LIST_BYTES)
+        if plain is not None:
+            return plain
         if self._decoder is None and self._replay is None:
             return self._decode_first(block)
         return self._decode_next(block)
@@ -73,6 +74,8 @@ class HeaderDecoder:
             return known.copy()
         decoder = self._decoder
         if decoder is None:
+            from hpack import Decoder
+
             decoder = self._decoder = Decoder(max_header_list_size=MAX_HEADER_LIST_BYTES)
             if self._replay is not None:
                 _run(decoder, self._replay)
@@ -88,7 +91,9 @@ class HeaderDecoder:
         return headers
 
 
-def _run(decoder: Decoder, block: bytes) -> HeaderList:
+def _run(decoder: "Decoder", block: bytes) -> HeaderList:
+    from hpack import HPACKError
+
     try:
         return [(bytes(name), bytes(value)) for name, value in decoder.decode(block, raw=True)]
     except HPACKError as error:
@@ -98,7 +103,7 @@ def _run(decoder: Decoder, block: bytes) -> HeaderList:
         raise ProtocolViolation(code, f"header block: {type(error).__name__}") from error
 
 
-def _table_state(decoder: Decoder) -> tuple[int, int, int]:
+def _table_state(decoder: "Decoder") -> tuple[int, int, int]:
     """Changes with every entry that comes or goes: a new one is a new object at the front."""
     table = decoder.header_table
     entries = table.dynamic_entries

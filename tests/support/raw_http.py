@@ -1,0 +1,59 @@
+"""A raw client of the health and admin ports, and a listener for the time of one conversation."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from umbilical.tunnel.admin import HttpListener, Routes
+from umbilical.tunnel.settings import ListenAddress
+
+LOOPBACK: Final = ListenAddress("127.0.0.1", 0)
+PATIENCE_SECONDS: Final = 60
+
+
+class Client:
+    """A raw HTTP connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def send(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def reply(self) -> tuple[bytes, bytes]:
+        """Return one head and its body, by content-length."""
+        head = await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), PATIENCE_SECONDS)
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        return head, await asyncio.wait_for(self._reader.readexactly(length), PATIENCE_SECONDS)
+
+    async def rest(self) -> bytes:
+        try:
+            return await asyncio.wait_for(self._reader.read(), PATIENCE_SECONDS)
+        except ConnectionError:
+            return b""
+
+    async def close(self) -> None:
+        self._writer.close()
+        await self._writer.wait_closed()
+
+
+async def dial(listener: HttpListener) -> Client:
+    return Client(*await asyncio.open_connection("127.0.0.1", listener.port))
+
+
+Talk = Callable[[HttpListener], Awaitable[None]]
+
+
+def with_listener(talk: Talk, routes: Routes, max_connections: int = 256) -> None:
+    async def scenario() -> None:
+        listener = HttpListener(LOOPBACK, routes, max_connections)
+        await listener.start()
+        try:
+            await asyncio.wait_for(talk(listener), PATIENCE_SECONDS)
+        finally:
+            await asyncio.wait_for(listener.stop(), PATIENCE_SECONDS)
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(scenario())
