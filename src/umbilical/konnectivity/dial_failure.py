@@ -3,9 +3,8 @@
 The wire knows only text, and upstream's servers choose a status by substring; inside we keep the reason.
 """
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 
 class FailureReason(Enum):
@@ -29,8 +28,7 @@ class FailureReason(Enum):
     """An agent answered a dial that nobody waits for."""
 
 
-@dataclass(frozen=True)
-class DialFailure:
+class DialFailure(NamedTuple):
     reason: FailureReason
     text: str = ""
     """Only for AGENT_ERROR and SEND_FAILED; the other reasons bring their own words."""

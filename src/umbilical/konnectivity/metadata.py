@@ -4,8 +4,7 @@ Refusal texts are upstream's, letter for letter: they reach the other side as th
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote_plus
 
 AGENT_ID: Final = b"agentid"
@@ -40,8 +39,7 @@ class MetadataRefused(Exception):
         self.text = text
 
 
-@dataclass(frozen=True)
-class AgentIdentifiers:
+class AgentIdentifiers(NamedTuple):
     """What an agent says it can reach."""
 
     ipv4: tuple[str, ...] = ()
@@ -51,8 +49,7 @@ class AgentIdentifiers:
     default_route: bool = False
 
 
-@dataclass(frozen=True)
-class AgentHello:
+class AgentHello(NamedTuple):
     agent_id: str
     identifiers: AgentIdentifiers
     authorization_values: tuple[str, ...]
@@ -60,8 +57,7 @@ class AgentHello:
     understands_streams: bool = False
 
 
-@dataclass(frozen=True)
-class ServerHello:
+class ServerHello(NamedTuple):
     server_id: str
     server_count: int
     understands_pause: bool
