@@ -49,7 +49,7 @@ DOOR: Final = {
 # RSS and start-up of a DaemonSet's pod hang on this list: each name was weighed (docs/decisions/0002-libraries.md).
 DAEMON_BASE: Final = ("asyncio", "logging", "pathlib", "ssl")
 """What they cannot do without; more than half of a start, and three quarters of its memory."""
-DAEMON_MODULES: Final = frozenset({"bisect", "gc", "hashlib", "http", "ipaddress", "queue", "random", "urllib"})
+DAEMON_MODULES: Final = frozenset({"bisect", "gc", "hashlib", "http", "queue", "random", "urllib"})
 DAEMONS: Final = (
     "umbilical.cli.proxy_server, umbilical.tunnel.event_loop, umbilical.tunnel.server_process",
     "umbilical.cli.proxy_agent, umbilical.tunnel.event_loop, umbilical.tunnel.agent_process",

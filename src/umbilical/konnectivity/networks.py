@@ -3,10 +3,13 @@
 IPv4 in IPv6's clothes (::ffff:10.0.0.1) is IPv4 here, in addresses and in networks; no IPv6 network else holds IPv4.
 """
 
-from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from umbilical.konnectivity.balance import Group
+
+if TYPE_CHECKING:
+    # Only servers whose agents name networks load it: a quarter of a megabyte.
+    from ipaddress import IPv4Address, IPv6Address
 
 Network = tuple[int, int, int]
 """IP version, length of the prefix, and the prefix itself as a number of so many bits."""
@@ -34,17 +37,19 @@ def parse_network(text: str) -> Network | None:
     return plain.version, length, int(plain) >> (_BITS[plain.version] - length)
 
 
-def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
+def _parse_address(text: str) -> "IPv4Address | IPv6Address | None":
     if not (text[:1].isdigit() or ":" in text):
         return None  # a name: spares the cost of an exception
+    from ipaddress import ip_address
+
     try:
         return ip_address(text)
     except ValueError:
         return None
 
 
-def _unmapped(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    if isinstance(address, IPv6Address):
+def _unmapped(address: "IPv4Address | IPv6Address") -> "IPv4Address | IPv6Address":
+    if address.version == 6:
         return address.ipv4_mapped or address
     return address
 

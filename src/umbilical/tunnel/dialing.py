@@ -4,7 +4,6 @@ An address is connected to right here, in the data plane; only names go through 
 """
 
 import errno
-import ipaddress
 import socket
 from collections import deque
 from typing import Final, Protocol
@@ -266,8 +265,8 @@ def _literal(host: str, port: int) -> Address | None:
     if "%" in host:
         return None  # a zone: getaddrinfo knows its number
     try:
-        ipaddress.IPv6Address(host)
-    except ValueError:
+        socket.inet_pton(socket.AF_INET6, host)
+    except OSError:
         return None
     return socket.AF_INET6, host, port
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import ipaddress
 import os
 import socket
 import threading
@@ -101,6 +100,8 @@ def is_bypassed(host: str, port: int) -> bool:
 def _names(entry: str, host: str, port: int) -> bool:
     if entry == "*":
         return True
+    import ipaddress  # only behind a proxy
+
     try:
         address = ipaddress.ip_address(host)
         return address in ipaddress.ip_network(entry.strip("[]"), strict=False)
@@ -115,9 +116,10 @@ def _names(entry: str, host: str, port: int) -> bool:
 
 def is_literal(host: str) -> bool:
     """Whether the host is an address already: no answer of a resolver will ever change it."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        ipaddress.ip_address(host)
-    except ValueError:
+        socket.inet_pton(family, host.partition("%")[0])
+    except (OSError, ValueError):  # ValueError: a null character
         return False
     return True
 
