@@ -17,7 +17,7 @@ if os.environ.get("UMBILICAL_COMPILE") == "1":
 
     extensions = mypycify(
         [*compiled_modules(Path("src")), *os.environ.get("UMBILICAL_COMPILE_ALSO", "").split(), "--strict"],
-        opt_level=os.environ.get("UMBILICAL_COMPILE_LEVEL", "3"),
+        opt_level=os.environ.get("UMBILICAL_COMPILE_LEVEL", "2"),
         debug_level="0",
         group_name=SHARED_LIBRARY,
     )

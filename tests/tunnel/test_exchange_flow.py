@@ -22,6 +22,7 @@ from tests.support.scripted_peers import (
 from tests.support.tunnel_client import PROXY_PATH, GrpcDial, Tunnel, receive_exactly
 
 from umbilical.tunnel.settings import Limits
+from umbilical.tunnel.transport import TUNNEL_WINDOW_BYTES
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -308,7 +309,7 @@ def test_a_client_that_reads_nothing_is_told_while_its_agent_pauses(
     agent.wait_until_ready()
     endpoint = stage.endpoint().serve(source(BULK))
     tunnel = server.frontend.open(endpoint.address)
-    stage.eventually(lambda: _waiting_bytes(server) > SMALL.pause_above_bytes)
+    stage.eventually(lambda: _waiting_bytes(server) > TUNNEL_WINDOW_BYTES >> 1)
     _let_it_stand_still(stage, monkeypatch)
     stage.eventually(lambda: "UMB403" in caplog.text)
     (line,) = [record.getMessage() for record in caplog.records if "UMB403" in record.getMessage()]
