@@ -57,7 +57,7 @@ def test_a_server_publishes_the_address_on_which_it_takes_agents(topology: Topol
 def test_an_agent_is_told_of_no_server() -> None:
     options = _options(agent, several_servers.agent_command("worker-0"))
     assert options["count_leases"]
-    assert not options["servers"]
+    assert not options["server"]
 
 
 def test_every_file_that_a_command_names_is_written() -> None:

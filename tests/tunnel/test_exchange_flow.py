@@ -48,7 +48,7 @@ def test_a_slow_reader_gets_64_mib_whole_and_within_the_bound_h1(stage: Stage, m
     agent = stage.start_agent(server.agent_port)
     agent.wait_until_ready()
     tunnel = server.frontend.open(stage.endpoint().serve(source(BULK)).address)
-    stage.eventually(lambda: _waiting_bytes(server) > SMALL.pause_above_bytes)  # it does not read at all yet
+    stage.eventually(lambda: _waiting_bytes(server) > TUNNEL_WINDOW_BYTES >> 1)  # it does not read at all yet
     time.sleep(0.1)
     received, most = 0, stage.call(lambda: _waiting_bytes(server))
     while chunk := tunnel.receive(MIB):
