@@ -249,3 +249,29 @@ def test_dials_and_other_tunnels_pass_eight_downloads_that_nobody_reads(stage: S
         tunnel.close()
     for tunnel in stuck:
         tunnel.abort()
+
+
+def test_a_connection_whose_stream_numbers_run_out_gets_a_successor_in_time(stage: Stage) -> None:
+    server, agent = stage.start_pair()
+    address = stage.endpoint().serve(echo).address
+
+    def use_up() -> None:
+        (link,) = agent.agent._links.values()
+        link.connection._next_own_stream = 0x7FFFFFFF - 2 * 99_000
+
+    def exchange(tunnel: SocketTunnel) -> None:
+        tunnel.send(b"hello")
+        assert receive_exactly(tunnel, 5) == b"hello"
+
+    stage.call(use_up)
+    old = open_tunnel(server, address)
+    exchange(old)
+    server.wait_for_agents(2)
+    for _ in range(3):
+        new = open_tunnel(server, address)
+        exchange(new)
+        assert new is not old
+    exchange(old)
+    old.close()
+    server.wait_for_agents(1)
+    agent.wait_until_ready()

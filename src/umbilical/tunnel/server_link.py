@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 tunnels = logging.getLogger("umbilical.tunnels")
 
 CONNECT_PATH: Final = b"/AgentService/Connect"
+NUMBERS_RESERVED: Final = 100_000
+"""Streams that a connection can still open when a successor is made: more than come while that connects."""
 
 
 class LinkKeeper:
@@ -251,7 +253,16 @@ class ServerLink(EndpointLink):
         stream.credited_by_shell = True
         stream.owner = endpoint
         self.session.stream_opened(endpoint.record, stream.stream_id)
+        if connection.numbers_left() < NUMBERS_RESERVED and not self.leaving:
+            self._make_room_for_a_successor()
         return TunnelStream(self, stream)
+
+    def _make_room_for_a_successor(self) -> None:
+        """After a billion tunnels the numbers run out: another connection to the same server takes over in time."""
+        logger.info("stream numbers run out, connecting anew server=%s", self.server_id())
+        self.leaving = True
+        self.drain()
+        self._keeper.link_leaving(self)
 
     def endpoint_opened(self, endpoint: Endpoint) -> None:
         self._obey(self.session.dial_succeeded(endpoint.record))

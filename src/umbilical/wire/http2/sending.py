@@ -88,6 +88,10 @@ class SendingHalf:
         """Client: neither the peer's limit nor the numbers of this connection are used up."""
         return len(self.streams) < self._peer_max_streams and self._next_own_stream <= frames.LARGEST_STREAM_ID
 
+    def numbers_left(self) -> int:
+        """Client: how many streams this connection can still open in its life."""
+        return (frames.LARGEST_STREAM_ID - self._next_own_stream) // 2 + 1
+
     def send_headers(self, stream: Stream, headers: HeaderList) -> None:
         """Server: answer a call with its initial metadata."""
         stream.answered = True
