@@ -48,6 +48,11 @@ class BenchError(Exception):
         super().__init__(f"UMB931 {what}\n  why: {why}\n  next: {remedy}")
 
 
+def _kernel() -> str:
+    """Its version without its builder's suffixes."""
+    return ".".join(platform.release().split(".")[:2])
+
+
 def facts(programs: dict[str, Program], haproxy: Path | None) -> dict[str, str]:
     """Name what the numbers hang on."""
     return {
@@ -56,7 +61,7 @@ def facts(programs: dict[str, Program], haproxy: Path | None) -> dict[str, str]:
         "upstream": f"apiserver-network-proxy {peers.groups()['konnectivity'][0].version},"
         f" {go_version(programs['upstream'].server)}, CGO_ENABLED=0, --v=0",
         "limit": bench_haproxy.version(haproxy) if haproxy else "haproxy is not installed, so it was left out",
-        "machine": f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} cores,"
+        "machine": f"{platform.system()} {_kernel()} {platform.machine()}, {os.cpu_count()} cores,"
         f" net.core.wmem_max {Path('/proc/sys/net/core/wmem_max').read_text().strip()}",
     }
 

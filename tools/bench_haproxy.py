@@ -84,7 +84,7 @@ class Relay(Carrier):
     def _pem(self, name: str, pair: tuple[Path, Path]) -> Path:
         """Certificate and key in one file, which is how haproxy wants them."""
         folder = self._pki.authority.parent
-        return write_file(folder / f"haproxy-{name}.pem", b"".join(path.read_bytes() for path in pair))
+        return write_file(folder / f"haproxy-{name}.pem", b"".join(path.read_bytes() for path in pair), overwrite=True)
 
     def _far_listens(self) -> bool:
         with socket.create_connection(("127.0.0.1", self._between), timeout=1.0):
