@@ -206,3 +206,13 @@ def test_a_handshake_may_arrive_one_byte_at_a_time(plane: Loop, tunnel_pki: Tunn
             incoming.write(peer.recv(65_536))
     assert channel.readable is False
     channel.close()
+
+
+def test_pieces_that_are_added_leave_together_with_the_push(plane: Loop, tunnel_pki: TunnelPki) -> None:
+    server, client = opened(plane, tunnel_pki)
+    for piece in (b"control ", b"and payload"):
+        assert server.channel.add(memoryview(piece)) == len(piece)
+    settle(plane)
+    assert bytes(client.received) == b"", "nothing has left yet"
+    assert server.channel.push()
+    turn_until(plane, lambda: bytes(client.received) == b"control and payload")

@@ -10,7 +10,12 @@ from tests.wire.http2.ends import frame, goaway_code, greeting
 
 from umbilical.tunnel.channel import Channel
 from umbilical.tunnel.loop import Loop
-from umbilical.tunnel.transport import agent_side_connection, client_side_connection
+from umbilical.tunnel.transport import (
+    CONNECTION_WINDOW_BYTES,
+    LARGEST_CONNECTION_WINDOW_BYTES,
+    agent_side_connection,
+    client_side_connection,
+)
 from umbilical.wire.grpc import message_prefix
 from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
@@ -353,13 +358,33 @@ def test_a_call_that_was_not_answered_ends_with_headers_and_status_in_one(plane:
     assert client.reasons == []
 
 
-def test_a_peer_on_the_same_machine_gets_no_larger_window_for_the_connection(plane: Loop) -> None:
-    ours, peer = (agent_side_connection(is_client=True), agent_side_connection(is_client=False))
+@pytest.mark.parametrize(
+    ("seconds", "window"),
+    [
+        (0.0, CONNECTION_WINDOW_BYTES),
+        (0.000_1, CONNECTION_WINDOW_BYTES),
+        (0.004, 4_000_000),
+        (0.1, LARGEST_CONNECTION_WINDOW_BYTES),
+    ],
+)
+def test_the_farther_the_peer_the_larger_the_window_of_the_connection(plane: Loop, seconds: float, window: int) -> None:
+    ours, peer = agent_side_connection(is_client=True), agent_side_connection(is_client=False)
     lines = joined(plane, ours, peer)
     turn_until(plane, lambda: is_greeted(*lines))
-    settle(plane)
-    before = peer.send_window
-    lines[0].fit_window()
+    lines[0].fit_window(seconds)
     lines[0].touch()
     settle(plane)
-    assert peer.send_window == before
+    assert peer.send_window == window
+
+
+def test_who_had_nothing_to_send_lately_goes_first(plane: Loop) -> None:
+    client, _ = pair(plane)
+    woken: list[str] = []
+
+    def note(name: str, _: Sleeper) -> None:
+        woken.append(name)
+
+    for name, first in (("bulk", False), ("more bulk", False), ("little", True)):
+        client.wait(Sleeper(partial(note, name)), first=first)
+    client.wake_waiting()
+    assert woken == ["little", "bulk", "more bulk"]

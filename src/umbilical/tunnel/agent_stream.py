@@ -12,6 +12,7 @@ from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.client import Client
 from umbilical.tunnel.exchange import Exchange
 from umbilical.tunnel.keepalive import Heartbeat, PathWatch
+from umbilical.tunnel.tcp_facts import round_trip_seconds
 from umbilical.tunnel.transport import SHARED_WINDOW_BYTES, Transport, agent_side_connection
 from umbilical.tunnel.tunnel_stream import TunnelStream
 from umbilical.wire import grpc, packets, tunnel_frames
@@ -220,7 +221,7 @@ class AgentTransport(Transport):
         self.connection.send_headers(stream, [*grpc.RESPONSE_HEADERS, *answer])
         self.connection.enlarge(stream, SHARED_WINDOW_BYTES)
         self.connection.credit(stream, 0)
-        self.fit_window()
+        self.fit_window(round_trip_seconds(self.channel.sock))
         self.touch()
         exchange.agent_connected(link)
         logger.info("agent connected agent=%s peer=%s", hello.agent_id, self._peer)

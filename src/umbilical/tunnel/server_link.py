@@ -23,6 +23,7 @@ from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.endpoint import Endpoint, EndpointLink, Workshop
 from umbilical.tunnel.keepalive import Heartbeat
 from umbilical.tunnel.settings import Keepalive
+from umbilical.tunnel.tcp_facts import round_trip_seconds
 from umbilical.tunnel.transport import SHARED_WINDOW_BYTES, agent_side_connection
 from umbilical.tunnel.tunnel_stream import TunnelStream
 from umbilical.wire import grpc, packets, tunnel_frames
@@ -85,7 +86,7 @@ class ServerLink(EndpointLink):
         self.stream = self.connection.open_stream(headers + self._hello_headers)
         self.connection.enlarge(self.stream, SHARED_WINDOW_BYTES)
         self.connection.credit(self.stream, 0)
-        self.fit_window()
+        self.fit_window(round_trip_seconds(self.channel.sock))
         self.brake = Brake(self, self.stream)
         self.touch()
 

@@ -9,7 +9,6 @@ from typing import Final
 
 from umbilical.tunnel.channel import AGAIN, END, Channel, Owner
 from umbilical.tunnel.loop import Loop
-from umbilical.tunnel.tcp_facts import round_trip_seconds
 from umbilical.wire import grpc
 from umbilical.wire.buffer import Block, BlockPool
 from umbilical.wire.http2 import connection as http2
@@ -237,9 +236,9 @@ class Transport(Owner):
         """Bytes lie here that the socket has not taken yet."""
         return self.connection.has_pending() or self.channel.has_unsent()
 
-    def fit_window(self) -> None:
+    def fit_window(self, round_trip_seconds: float) -> None:
         """Now that the handshakes have shown how far the peer is: enlarge the connection's window to match."""
-        wanted = int(round_trip_seconds(self.channel.sock) * BYTES_PER_SECOND)
+        wanted = int(round_trip_seconds * BYTES_PER_SECOND)
         self.connection.enlarge_connection(min(wanted, LARGEST_CONNECTION_WINDOW_BYTES))
 
     # ------------------------------------------------------------------ end
