@@ -18,6 +18,8 @@ import peers
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PEERS_REQUIRED: Final = os.environ.get("UMBILICAL_REQUIRE_PEERS") == "1"
+MAX_SECOND_RUNS: Final = 3
+"""Tests that may need a second run where those are allowed (`.ci/run`): more than that is no accident."""
 SOAKING: Final = os.environ.get("UMBILICAL_SOAK") == "1"
 
 # No time limits: how long an example takes on a busy machine says nothing. In CI every run draws the same examples.
@@ -57,6 +59,16 @@ def pytest_make_collect_report(
     if PEERS_REQUIRED:
         _refuse_skip(report)
     return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:
+        return
+    again = reporter.stats.get("rerun", [])
+    if len(again) > MAX_SECOND_RUNS and session.exitstatus == pytest.ExitCode.OK:
+        reporter.write_line(f"\n{len(again)} tests needed a second run, and {MAX_SECOND_RUNS} may: this is no accident")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session")

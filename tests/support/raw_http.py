@@ -1,6 +1,7 @@
 """A raw client of the health and admin ports, and a listener for the time of one conversation."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -19,8 +20,10 @@ class Client:
         self._writer = writer
 
     async def send(self, data: bytes) -> None:
+        """A listener that has heard enough closes; what we still send then fails, and `rest` tells the end."""
         self._writer.write(data)
-        await self._writer.drain()
+        with contextlib.suppress(ConnectionError):
+            await self._writer.drain()
 
     async def reply(self) -> tuple[bytes, bytes]:
         """Return one head and its body, by content-length."""
@@ -35,8 +38,10 @@ class Client:
             return b""
 
     async def close(self) -> None:
+        """The listener may have reset the connection before we came to it."""
         self._writer.close()
-        await self._writer.wait_closed()
+        with contextlib.suppress(ConnectionError):
+            await self._writer.wait_closed()
 
 
 async def dial(listener: HttpListener) -> Client:
