@@ -13,7 +13,10 @@ from umbilical.tunnel.errors import StartupError
 
 PROGRAM: Final = "umbilical"
 ENVIRONMENT_PREFIX: Final = "UMBILICAL"
-COMMANDS: Final = ("server", "agent", "pki", "bootstrap", "firewall", "lab", "version", "completion")
+COMMANDS: Final = (
+    *("server", "agent", "proxy", "ping"),
+    *("pki", "bootstrap", "hosted", "firewall", "lab", "version", "completion"),
+)
 """Each is a module beside this one that defines a command of the same name."""
 
 _CONTEXT: Final = {

@@ -1,0 +1,1 @@
+"""Manifests of a hosted control plane's tunnel, from one typed spec."""
