@@ -1,4 +1,4 @@
-"""Build the real programs that Umbilical is measured and tested against.
+"""Build the real programs that Umbilical is measured and tested against, and fetch the CRDs that its objects need.
 
 Each Go module under `peers/` pins what it needs; the binaries land in a flat
 folder per version outside the tree. Standard library only, so that it runs
@@ -7,6 +7,7 @@ before any environment exists. See docs/peers.md.
 
 import argparse
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 MODULES: Final = Path(__file__).resolve().parent.parent / "peers"
@@ -29,6 +30,8 @@ UPSTREAM: Final = "sigs.k8s.io/apiserver-network-proxy"
 KUBERNETES_VERSION: Final = "v1.36.3"
 IGNITION: Final = "github.com/coreos/ignition/v2"
 IGNITION_VERSION: Final = "v2.24.0"
+OPENSHIFT_API: Final = "github.com/openshift/api"
+PROMETHEUS_OPERATOR: Final = "github.com/prometheus-operator/prometheus-operator"
 
 
 class PeerError(Exception):
@@ -49,13 +52,27 @@ class Program:
 
 
 @dataclass(frozen=True)
+class Document:
+    """One file that a Go module carries: its name in the cache and its path in the module."""
+
+    path: str
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(self.path).name
+
+
+@dataclass(frozen=True)
 class Module:
-    """One Go module under `peers/` and the programs that come out of it."""
+    """One Go module under `peers/`, the programs that come out of it and the files that it carries."""
 
     name: str
     version: str
-    programs: tuple[Program, ...]
+    programs: tuple[Program, ...] = ()
     linker_flags: str = ""
+    carrier: str = ""
+    """The Go module that carries `documents`."""
+    documents: tuple[Document, ...] = ()
 
     @property
     def source(self) -> Path:
@@ -67,6 +84,9 @@ class Module:
 
     def missing(self) -> list[Program]:
         return [program for program in self.programs if not _is_runnable(self.folder / program.name)]
+
+    def missing_documents(self) -> list[Document]:
+        return [document for document in self.documents if not (self.folder / document.name).is_file()]
 
 
 def cache_root() -> Path:
@@ -131,7 +151,19 @@ def groups() -> dict[str, tuple[Module, ...]]:
         "bench": (bench,),
         "kubernetes": (etcd, kubernetes),
         "ignition": (ignition,),
+        "crds": _crds(),
     }
+
+
+def _crds() -> tuple[Module, ...]:
+    """Kinds that a hosted control plane uses and kube-apiserver does not know by itself."""
+    route = Document("route/v1/zz_generated.crd-manifests/routes.crd.yaml")
+    kinds = ("servicemonitors", "podmonitors", "prometheusrules")
+    monitoring = tuple(Document(f"example/prometheus-operator-crd/monitoring.coreos.com_{kind}.yaml") for kind in kinds)
+    return (
+        Module("openshift-api", "v0.0.0-20260813212709-d4bb0b443cb8", carrier=OPENSHIFT_API, documents=(route,)),
+        Module("prometheus-operator", "v0.85.0", carrier=PROMETHEUS_OPERATOR, documents=monitoring),
+    )
 
 
 def binary(name: str) -> Path | None:
@@ -139,6 +171,15 @@ def binary(name: str) -> Path | None:
     for module in _modules(groups()):
         path = module.folder / name
         if any(program.name == name for program in module.programs) and _is_runnable(path):
+            return path
+    return None
+
+
+def document(name: str) -> Path | None:
+    """Return where the cached file lies, or None if it is not there."""
+    for module in _modules(groups()):
+        path = module.folder / name
+        if any(document.name == name for document in module.documents) and path.is_file():
             return path
     return None
 
@@ -165,12 +206,18 @@ def _is_runnable(path: Path) -> bool:
 def _build_module(module: Module, report: Callable[[str], None]) -> None:
     title = f"peers: {module.name} {module.version}"
     missing = module.missing()
-    if not missing:
+    documents = module.missing_documents()
+    if not missing and not documents:
         report(f"{title}: all in {module.folder}")
         return
     go = _go_toolchain()
-    report(f"{title}: missing {', '.join(program.name for program in missing)}")
-    _run_go(go, module, ["mod", "download"], "download", Progress(f"{title}: modules", report))
+    names = [program.name for program in missing] + [document.name for document in documents]
+    report(f"{title}: missing {', '.join(names)}")
+    progress = Progress(f"{title}: modules", report)
+    if documents:
+        _fetch_documents(go, module, documents, progress)
+    if missing:
+        _run_go(go, module, ["mod", "download"], "download", progress)
     module.folder.mkdir(parents=True, exist_ok=True)
     for number, program in enumerate(missing, 1):
         label = f"{title}: {program.name} ({number} of {len(missing)})"
@@ -206,6 +253,31 @@ def _build_program(go: str, module: Module, program: Program, progress: Progress
         output.replace(module.folder / program.name)
 
 
+def _fetch_documents(go: str, module: Module, documents: list[Document], progress: Progress) -> None:
+    """Have Go fetch the whole module, whose sum we compare ourselves: only a build would read go.sum strictly."""
+    said = _run_go(go, module, ["mod", "download", "-json", f"{module.carrier}@{module.version}"], "download", progress)
+    answer = json.loads(said)
+    pinned = (module.source / "go.sum").read_text().splitlines()
+    if f"{module.carrier} {module.version} {answer['Sum']}" not in pinned:
+        raise _build_error(
+            module, "download", f"its sum is {answer['Sum']}, and peers/{module.name}/go.sum has another"
+        )
+    module.folder.mkdir(parents=True, exist_ok=True)
+    for document in documents:
+        source = Path(answer["Dir"]) / document.path
+        if not source.is_file():
+            raise _build_error(module, "download", f"there is no {document.path} in {module.carrier}@{module.version}")
+        _copy_whole(source, module.folder / document.name)
+
+
+def _copy_whole(source: Path, target: Path) -> None:
+    """Copy into a neighbour folder and rename, as programs are built."""
+    with tempfile.TemporaryDirectory(prefix=".copying-", dir=target.parent) as scratch:
+        copy = Path(scratch) / target.name
+        copy.write_bytes(source.read_bytes())
+        copy.replace(target)
+
+
 def _go_toolchain() -> str:
     go = shutil.which("go")
     if go is None:
@@ -218,34 +290,48 @@ def _go_toolchain() -> str:
     return go
 
 
-def _run_go(go: str, module: Module, arguments: list[str], step: str, progress: Progress) -> None:
-    """Run Go in the module's folder; its chatter is shown only when it fails."""
+def _run_go(go: str, module: Module, arguments: list[str], step: str, progress: Progress) -> str:
+    """Run Go in the module's folder and return its output; its chatter is shown only when it fails."""
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": GO_FLAGS, "GOWORK": "off"}
     with subprocess.Popen(
         [go, *arguments],
         cwd=module.source,
         env=environment,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
         try:
-            complaint = _wait(process, progress)
+            ended = _wait(process, progress)
         except BaseException:
             process.kill()
             raise
-    if complaint is None:
+    if ended is None:
         raise _build_error(module, step, f"no end after {GO_TIMEOUT_SECONDS:.0f} s")
+    output, complaint = ended
     if process.returncode != 0:
-        raise _build_error(module, step, _last_line(complaint) or f"go exited with {process.returncode}")
+        # With -json Go complains in the answer, and says nothing else.
+        raise _build_error(module, step, _last_line(complaint) or _json_error(output) or _exit_text(process))
     progress.ended()
+    return output
 
 
-def _wait(process: subprocess.Popen[str], progress: Progress) -> str | None:
-    """Wait for the end, with a sign of life now and then; return the complaints, None when time is over."""
+def _exit_text(process: subprocess.Popen[str]) -> str:
+    return f"go exited with {process.returncode}"
+
+
+def _json_error(output: str) -> str:
+    try:
+        return _last_line(str(json.loads(output).get("Error", "")))
+    except (ValueError, AttributeError):
+        return ""
+
+
+def _wait(process: subprocess.Popen[str], progress: Progress) -> tuple[str, str] | None:
+    """Wait for the end, with a sign of life now and then; return output and complaints, None when time is over."""
     while progress.seconds < GO_TIMEOUT_SECONDS:
         try:
-            return process.communicate(timeout=PROGRESS_SECONDS)[1]
+            return process.communicate(timeout=PROGRESS_SECONDS)
         except subprocess.TimeoutExpired:
             progress.goes_on()
     process.kill()
@@ -276,7 +362,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     build_command = commands.add_parser("build", help="build what is missing")
     build_command.add_argument("--group", choices=sorted(groups()), help="only this group (default: all)")
-    path_command = commands.add_parser("path", help="print where a cached program lies, or exit 1")
+    path_command = commands.add_parser("path", help="print where a cached program or file lies, or exit 1")
     path_command.add_argument("name")
     return parser
 
@@ -284,7 +370,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.command == "path":
-        found = binary(options.name)
+        found = binary(options.name) or document(options.name)
         if found is not None:
             print(found)
         return 0 if found is not None else 1

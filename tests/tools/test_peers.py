@@ -161,6 +161,74 @@ def test_path_prints_where_a_cached_program_lies_and_fails_otherwise(run: Run, c
     assert Path(present.stdout.strip()).parent.parent == cache
 
 
+@pytest.fixture
+def carrier(tmp_path: Path) -> Path:
+    """What `go mod download` would leave: the module's folder with the files in it."""
+    for module in peers.groups()["crds"]:
+        for document in module.documents:
+            path = tmp_path / "module" / document.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"kind: CustomResourceDefinition # {document.name}\n")
+    return tmp_path / "module"
+
+
+def go_that_downloads(carrier: Path, *, honest: bool = True) -> str:
+    """A Go that answers with the sum that go.sum of the folder it runs in has, or with another."""
+    pinned = "$(awk 'NR == 1 { print $3 }' go.sum)" if honest else "h1:other="
+    return f"""#!/bin/sh
+[ "$1 $2 $3" = "mod download -json" ] || exit 64
+printf '{{"Dir": "{carrier}", "Sum": "%s"}}' "{pinned}"
+"""
+
+
+def test_documents_of_a_module_are_copied_and_found_by_name(run: Run, cache: Path, carrier: Path) -> None:
+    done = run("build", "--group", "crds", go=go_that_downloads(carrier))
+    found = run("path", "routes.crd.yaml")
+
+    assert done.returncode == 0, done.stderr
+    assert Path(found.stdout.strip()).read_text() == "kind: CustomResourceDefinition # routes.crd.yaml\n"
+    assert sorted(path.name for path in (cache / "prometheus-operator-v0.85.0").iterdir()) == [
+        "monitoring.coreos.com_podmonitors.yaml",
+        "monitoring.coreos.com_prometheusrules.yaml",
+        "monitoring.coreos.com_servicemonitors.yaml",
+    ]
+    assert peers.document("routes.crd.yaml") is not None
+    assert peers.binary("routes.crd.yaml") is None
+
+
+def test_documents_that_are_cached_need_no_go(run: Run, carrier: Path, tmp_path: Path) -> None:
+    run("build", "--group", "crds", go=go_that_downloads(carrier))
+    (tmp_path / "bin" / "go").unlink()
+
+    assert run("build", "--group", "crds", go=None).returncode == 0
+
+
+def test_a_module_with_another_sum_than_the_pinned_one_is_refused(run: Run, cache: Path, carrier: Path) -> None:
+    done = run("build", "--group", "crds", go=go_that_downloads(carrier, honest=False))
+
+    first, why, _ = done.stderr.splitlines()
+    assert done.returncode == 1
+    assert first.startswith("UMB902 peer build failed: openshift-api ")
+    assert "h1:other=" in why
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
+
+
+def test_a_download_that_go_refuses_in_its_answer_is_told_with_go_s_reason(run: Run) -> None:
+    refusal = '#!/bin/sh\nprintf \'{"Error": "403 Forbidden"}\'\nexit 1\n'
+    done = run("build", "--group", "crds", go=refusal)
+
+    assert done.stderr.splitlines()[1] == "  why: 403 Forbidden"
+    assert "registry" in done.stderr.splitlines()[2]
+
+
+def test_a_module_without_an_expected_document_is_a_failed_download(run: Run, cache: Path, tmp_path: Path) -> None:
+    done = run("build", "--group", "crds", go=go_that_downloads(tmp_path / "empty"))
+
+    assert done.stderr.startswith("UMB902 ")
+    assert "routes.crd.yaml" in done.stderr
+    assert [path for path in cache.rglob("*") if path.is_file()] == []
+
+
 def test_binary_is_none_for_a_name_that_no_group_builds(cache: Path) -> None:
     stray = cache / "konnectivity-v0.36.0" / "stray"
     stray.parent.mkdir(parents=True)
@@ -187,6 +255,8 @@ def test_every_version_in_the_table_is_the_one_that_go_mod_pins() -> None:
         "etcd": "go.etcd.io/etcd/server/v3",
         "kubernetes": "k8s.io/kubernetes",
         "ignition": peers.IGNITION,
+        "openshift-api": peers.OPENSHIFT_API,
+        "prometheus-operator": peers.PROMETHEUS_OPERATOR,
     }
     modules = {module.name: module for group in peers.groups().values() for module in group}
 
