@@ -48,6 +48,8 @@ class OutboundSettings(Record):
 
 class ListenerSettings(Record):
     listen: tuple[ListenAddress, ...]
+    ipv6_if_there: bool = False
+    """An IPv6 address is left out on a machine that has none; so with the default, never with what a user gave."""
     health: ListenAddress | None = None
     """Liveness, readiness and metrics; None: no such port."""
     max_connections: int = 4096

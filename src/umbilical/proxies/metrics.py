@@ -1,0 +1,97 @@
+"""What a proxy counts, in Prometheus' text format: the same names for SOCKS5 and for HTTP.
+
+Counters live here and only grow; gauges are asked of their owners at each scrape, so that they cannot drift.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from umbilical.tunnel.exposition import Exposition, Histogram, Labels, add, observe
+from umbilical.tunnel.metrics import CertificateMetrics
+
+OK: Final = "ok"
+DIAL_BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""From a dial inside one node to the longest that a server's word is waited for."""
+
+Gauge = Callable[[], int]
+
+
+class ByteCount:
+    """Hot code adds to it in place."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+
+class Traffic:
+    """Payload that was carried for all clients together."""
+
+    def __init__(self) -> None:
+        self.to_endpoint: Final = ByteCount()
+        self.to_client: Final = ByteCount()
+
+
+class ProxyMetrics:
+    def __init__(self) -> None:
+        self.traffic: Final = Traffic()
+        self.certificates: Final = CertificateMetrics()
+        self.connections: Gauge = _none
+        """How many clients are connected now; the listener sets it."""
+        self.tunnel_healthy: Gauge = _none
+        """1 while a server of the tunnel can be reached; whoever watches it sets it."""
+        self._refused: dict[Labels, float] = {}
+        self._requests: dict[Labels, float] = {}
+        self._dials: dict[Labels, float] = {}
+        self._dial_seconds: dict[Labels, Histogram] = {}
+        self._lookups: dict[Labels, float] = {}
+
+    def refused(self, reason: str) -> None:
+        """A connection was closed unheard: `limit` or `draining`."""
+        add(self._refused, (reason,))
+
+    def requested(self, protocol: str, result: str) -> None:
+        """`protocol` is socks5, connect or http; `result` is ok, a Reason's value, bad-request, unauthorized, …"""
+        add(self._requests, (protocol, result))
+
+    def dialled(self, way: str, result: str, seconds: float) -> None:
+        """`way` is tunnel, direct or user-proxy; `result` is ok or a Reason's value."""
+        add(self._dials, (way, result))
+        observe(self._dial_seconds, (way,), DIAL_BOUNDS, seconds)
+
+    def looked_up(self, way: str, result: str) -> None:
+        """`way` is guest, service or management; `result` is ok, nxdomain, timeout, failed or cached."""
+        add(self._lookups, (way, result))
+
+    def render(self) -> bytes:
+        out = Exposition()
+        out.single_gauge("umbilical_proxy_connections", "Clients that are connected now.", self.connections())
+        text = "Whether a server of the tunnel can be reached: 1 or 0."
+        out.single_gauge("umbilical_proxy_tunnel_healthy", text, self.tunnel_healthy())
+        self._render_clients(out)
+        self._render_dials(out)
+        self.certificates.render(out)
+        return out.render()
+
+    def _render_clients(self, out: Exposition) -> None:
+        text = "Connections that were closed unheard, by why."
+        out.counter("umbilical_proxy_refused_connections_total", text, ("reason",), self._refused)
+        text = "What clients asked for, and what came of it."
+        out.counter("umbilical_proxy_requests_total", text, ("protocol", "result"), self._requests)
+        moved: dict[Labels, float] = {
+            ("to_endpoint",): self.traffic.to_endpoint.total,
+            ("to_client",): self.traffic.to_client.total,
+        }
+        text = "Payload that was carried, by where it went."
+        out.counter("umbilical_proxy_bytes_total", text, ("direction",), moved)
+
+    def _render_dials(self, out: Exposition) -> None:
+        text = "Dials by the way that they took, and what came of them."
+        out.counter("umbilical_proxy_dials_total", text, ("way", "result"), self._dials)
+        text = "Seconds from a dial to its end, by the way that it took."
+        out.histogram("umbilical_proxy_dial_duration_seconds", text, ("way",), self._dial_seconds)
+        text = "Names that were looked up, by who was asked, and what came of it."
+        out.counter("umbilical_proxy_lookups_total", text, ("way", "result"), self._lookups)
+
+
+def _none() -> int:
+    return 0

@@ -1,0 +1,143 @@
+"""A proxy as a process: health first, the ports for clients at once, the tunnel when it is there, signals, drain."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any, Final, Protocol
+
+from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.opener import Opener, Streams
+from umbilical.proxies.health import HealthRoutes, TunnelWatch
+from umbilical.proxies.listener import Listener, Service
+from umbilical.proxies.metrics import ProxyMetrics
+from umbilical.proxies.settings import ListenerSettings
+from umbilical.tunnel.causes import log_fields
+from umbilical.tunnel.daemon import end_task, open_http, own_task
+from umbilical.tunnel.errors import StartupError
+from umbilical.tunnel.signals import StopRequests
+
+logger = logging.getLogger(__name__)
+
+FILES_SECONDS: Final = 1.0
+"""Between looks for files that are not there yet: a mounted Secret appears when whoever makes it is done."""
+FILES_TRIES: Final = 600
+"""Then the process ends, and whoever starts it again sees why."""
+
+
+class Outlet(Protocol):
+    """The way out: opens connections, and knows whether the tunnel can be reached."""
+
+    async def open(self, host: str, port: int) -> Streams: ...
+
+    async def look(self) -> None:
+        """Reach a server of the tunnel, and no endpoint. Raises DialFailed."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+MakeOutlet = Callable[[ProxyMetrics], Outlet]
+"""Raises StartupError while files are missing or cannot be used."""
+MakeService = Callable[[Opener, ProxyMetrics], Service]
+
+
+class LateOutlet:
+    """An outlet that may take its time to be there: until then every dial fails with the reason."""
+
+    def __init__(self, make: MakeOutlet, metrics: ProxyMetrics) -> None:
+        self._make: Final = make
+        self._metrics: Final = metrics
+        self._outlet: Outlet | None = None
+        self._fault: StartupError | None = None
+        self.watch: Final = TunnelWatch()
+        metrics.tunnel_healthy = self.watch.healthy
+
+    async def open(self, host: str, port: int) -> Streams:
+        if self._outlet is None:
+            text = str(self._fault) if self._fault else "the tunnel is being prepared"
+            raise DialFailed(Reason.TLS, "this proxy", text)
+        return await self._outlet.open(host, port)
+
+    def try_once(self) -> bool:
+        """Whether the outlet is there; told when it is not, and whenever the reason changes."""
+        try:
+            self._outlet = self._make(self._metrics)
+        except StartupError as fault:
+            if str(fault) != str(self._fault):
+                text = "%s waiting: %s"
+                logger.warning(text, fault.code, fault, extra=log_fields(fault.code, fault.next))
+            self._fault = fault
+            self.watch.reason = str(fault)
+            return False
+        return True
+
+    async def run(self) -> None:
+        """Wait for the files, then watch the tunnel. Raises StartupError when the wait was in vain."""
+        for _ in range(FILES_TRIES):
+            if self.try_once():
+                break
+            await asyncio.sleep(FILES_SECONDS)
+        if self._outlet is None:
+            assert self._fault is not None
+            raise self._fault
+        await self.watch.run(self._outlet.look)
+
+    async def close(self) -> None:
+        if self._outlet is not None:
+            await self._outlet.close()
+
+
+async def run_proxy(settings: ListenerSettings, make_outlet: MakeOutlet, make_service: MakeService, what: str) -> int:
+    """Serve until a signal; the exit code. Raises StartupError, with nothing left open. `what` names it in logs."""
+    async with AsyncExitStack() as stack:
+        stop = StopRequests()
+        stack.callback(stop.close)
+        metrics = ProxyMetrics()
+        outlet = LateOutlet(make_outlet, metrics)
+        stack.push_async_callback(outlet.close)
+        listener = Listener(settings, make_service(outlet, metrics), metrics)
+        stack.push_async_callback(listener.close)
+        if settings.health is not None:
+            routes = HealthRoutes(lambda: _unready(listener, outlet.watch), metrics.render)
+            await open_http(stack, settings.health, routes, "health")
+        listener.listen(what)
+        watching = own_task(outlet.run())
+        stack.push_async_callback(end_task, watching)
+        logger.info("%s listens on %s", what, ", ".join(_shown(*address) for address in listener.addresses))
+        await _until_told(stop, watching)
+        return await _leave(listener, settings.drain_seconds, stop)
+
+
+def _unready(listener: Listener, watch: TunnelWatch) -> str:
+    if not listener.is_listening:
+        return "draining"
+    return "" if watch.was_reached else watch.reason
+
+
+def _shown(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def _until_told(stop: StopRequests, watching: "asyncio.Task[Any]") -> None:
+    """Wait for the first signal; files that never came, or a bug in the watch, end the process instead."""
+    told = own_task(stop.first.wait())
+    await asyncio.wait({told, watching}, return_when=asyncio.FIRST_COMPLETED)
+    await end_task(told)
+    if not stop.first.is_set():
+        await watching
+
+
+async def _leave(listener: Listener, seconds: float, stop: StopRequests) -> int:
+    """Unready first, then no newcomers, then patience; a second signal ends the patience."""
+    listener.stop_accepting()
+    if seconds <= 0:
+        return 0
+    logger.info("leaving: waiting up to %g s for %d connections", seconds, listener.open_connections())
+    idle, insisted = own_task(listener.until_idle()), own_task(stop.second.wait())
+    await asyncio.wait({idle, insisted}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    if not idle.done():
+        logger.warning("leaving with %d connections open: they are cut", listener.open_connections())
+    await end_task(idle)
+    await end_task(insisted)
+    return 1 if stop.second.is_set() else 0
