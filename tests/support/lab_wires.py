@@ -46,8 +46,15 @@ class Place:
 class Wires:
     """A lab's network in the scratch folder, with pods."""
 
-    def __init__(self, family: Family = Family.IPV4, folder: str = "netns", masters: int = 2, workers: int = 0) -> None:
-        self.topology: Topology = plan_topology(masters=masters, workers=workers, family=family)
+    def __init__(
+        self,
+        family: Family = Family.IPV4,
+        folder: str = "netns",
+        masters: int = 2,
+        workers: int = 0,
+        topology: Topology | None = None,
+    ) -> None:
+        self.topology: Topology = topology or plan_topology(masters=masters, workers=workers, family=family)
         self.network = LabNetwork(self.topology, SCRATCH / folder)
         self.network.build()
         self._folder = SCRATCH / folder

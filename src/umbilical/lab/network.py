@@ -2,11 +2,12 @@
 
 Runs inside the keeper. Each node and the switch is a network namespace, held by a mount in the keeper's own mount
 namespace: when the keeper ends, all of it is gone. Nodes know the way to each other's pods; the bootstrap node does
-not, and its default route ends at the switch, which answers "network is unreachable".
+not, and its default route ends at the switch, which answers "network is unreachable". Where the control plane has a
+network of its own, the switch is also the edge between the two: it lets nodes dial a few ports there, and nothing back.
 """
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,16 +15,18 @@ from umbilical.host import namespaces
 from umbilical.lab import nft
 from umbilical.lab.errors import LabError
 from umbilical.lab.netlink import Netlink, create_namespace, inside
-from umbilical.lab.topology import IpInterface, IpNetwork, Node, Topology
+from umbilical.lab.topology import IpAddress, IpNetwork, Management, Node, Opening, Topology
 
 SWITCH: Final = "switch"
 SWITCH_BRIDGE: Final = "switch0"
 MACHINE_LINK: Final = "machine0"
+MANAGEMENT_BRIDGE: Final = "manage0"
 POD_BRIDGE: Final = "pods0"
 POD_RULES: Final = "pods"
 TRANSIT_RULES: Final = "transit"
 # Locally administered. Fixed, since a bridge would otherwise take another one with every link that joins it.
 SWITCH_HARDWARE_ADDRESS: Final = "02:75:6d:62:00:01"
+MANAGEMENT_HARDWARE_ADDRESS: Final = "02:75:6d:62:00:02"
 DEFAULT_ROUTES: Final[Mapping[int, IpNetwork]] = {
     4: ipaddress.ip_network("0.0.0.0/0"),
     6: ipaddress.ip_network("::/0"),
@@ -70,7 +73,7 @@ class LabNetwork:
         """
         nft.program()
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._create(self._folder / SWITCH, UNLIMITED_REFUSALS)
+        self._create(self._folder / SWITCH, self._switch_settings())
         for node in self._topology.nodes:
             self._create(self._folder / node.name, FORWARDING if node.pod_networks else {})
         inside(self._folder / SWITCH, self._furnish_switch)
@@ -89,8 +92,9 @@ class LabNetwork:
 
     def set_default_route(self, node: str, present: bool) -> None:
         """Give a node its way to the switch, or take it. Doing it twice is fine."""
-        change = self._add_default_routes if present else self._delete_default_routes
-        inside(self.namespace(node), change)
+        change = _add_default_routes if present else _delete_default_routes
+        gateways = self._topology.gateways_of(self._topology.node(node))
+        inside(self.namespace(node), lambda netlink: change(netlink, gateways))
 
     def add_rules(self, node: str, name: str, ruleset: str) -> None:
         """Load the inside of a table (see `umbilical.lab.nft`) under a name, in place of what had that name.
@@ -119,16 +123,32 @@ class LabNetwork:
             for name, value in {**COMMON_SETTINGS[version], **more.get(version, {})}.items():
                 _write_setting(name, value)
 
+    def _switch_settings(self) -> dict[int, Mapping[str, str]]:
+        forwarding = {} if self._topology.management is None else FORWARDING
+        return {version: {**UNLIMITED_REFUSALS[version], **forwarding.get(version, {})} for version in (4, 6)}
+
     def _furnish_switch(self, netlink: Netlink) -> None:
-        netlink.add_bridge(SWITCH_BRIDGE, SWITCH_HARDWARE_ADDRESS)
-        netlink.set_link(SWITCH_BRIDGE, up=True)
-        for gateway in self._gateways():
-            netlink.add_address(SWITCH_BRIDGE, gateway)
-        for node in self._topology.nodes:
+        topology, management = self._topology, self._topology.management
+        _add_bridge(netlink, SWITCH_BRIDGE, SWITCH_HARDWARE_ADDRESS, topology.gateways, topology.machine_networks)
+        if management is not None:
+            hardware = MANAGEMENT_HARDWARE_ADDRESS
+            _add_bridge(netlink, MANAGEMENT_BRIDGE, hardware, management.gateways, management.networks)
+        for node in topology.nodes:
+            bridge = MANAGEMENT_BRIDGE if topology.is_managed(node) else SWITCH_BRIDGE
             netlink.add_veth(_port(node), MACHINE_LINK, self._folder / node.name)
-            netlink.join_bridge(_port(node), SWITCH_BRIDGE)
+            netlink.join_bridge(_port(node), bridge)
             netlink.set_link(_port(node), up=True)
-        nft.load(TRANSIT_RULES, nft.refuse_transit(SWITCH_HARDWARE_ADDRESS))
+        # One table: what any of them refuses is refused.
+        alone = nft.refuse_transit(SWITCH_HARDWARE_ADDRESS)
+        nft.load(TRANSIT_RULES, alone if management is None else self._edge(management))
+
+    def _edge(self, management: Management) -> str:
+        ways = [nft.Way(each.address, each.port, self._targets(each)) for each in management.openings]
+        return nft.edge(SWITCH_HARDWARE_ADDRESS, MANAGEMENT_HARDWARE_ADDRESS, MANAGEMENT_BRIDGE, ways)
+
+    def _targets(self, opening: Opening) -> tuple[IpAddress, ...]:
+        interfaces = [one for name in opening.nodes for one in self._topology.node(name).addresses]
+        return tuple(one.ip for one in interfaces if one.version == opening.address.version)
 
     def _furnish(self, node: Node) -> None:
         inside(self._folder / node.name, lambda netlink: self._furnish_node(netlink, node))
@@ -137,7 +157,7 @@ class LabNetwork:
         netlink.set_link(MACHINE_LINK, up=True)
         for address in node.addresses:
             netlink.add_address(MACHINE_LINK, address)
-        self._add_default_routes(netlink)
+        _add_default_routes(netlink, self._topology.gateways_of(node))
         if node.pod_networks:
             self._furnish_pods(netlink, node)
 
@@ -150,21 +170,6 @@ class LabNetwork:
             if other.name != node.name:
                 _route_to_pods(netlink, other)
         nft.load(POD_RULES, nft.masquerade(node.pod_networks, self._topology.pod_networks, MACHINE_LINK))
-
-    def _gateways(self) -> list[IpInterface]:
-        networks = {network.version: network for network in self._topology.machine_networks}
-        return [
-            ipaddress.ip_interface(f"{gateway}/{networks[gateway.version].prefixlen}")
-            for gateway in self._topology.gateways
-        ]
-
-    def _add_default_routes(self, netlink: Netlink) -> None:
-        for gateway in self._topology.gateways:
-            netlink.set_route(DEFAULT_ROUTES[gateway.version], gateway)
-
-    def _delete_default_routes(self, netlink: Netlink) -> None:
-        for gateway in self._topology.gateways:
-            netlink.delete_route(DEFAULT_ROUTES[gateway.version])
 
     def _forget_neighbours(self) -> None:
         """Let nobody be told "no route to host" by a question that was asked while the cable was cut."""
@@ -186,6 +191,27 @@ class LabNetwork:
 def _port(node: Node) -> str:
     """Name the switch's end of a node's link."""
     return f"to-{node.name}"
+
+
+def _add_bridge(
+    netlink: Netlink, name: str, hardware: str, gateways: Sequence[IpAddress], networks: Sequence[IpNetwork]
+) -> None:
+    """Make a bridge that has the gateways' addresses itself."""
+    netlink.add_bridge(name, hardware)
+    netlink.set_link(name, up=True)
+    widths = {network.version: network.prefixlen for network in networks}
+    for gateway in gateways:
+        netlink.add_address(name, ipaddress.ip_interface(f"{gateway}/{widths[gateway.version]}"))
+
+
+def _add_default_routes(netlink: Netlink, gateways: Sequence[IpAddress]) -> None:
+    for gateway in gateways:
+        netlink.set_route(DEFAULT_ROUTES[gateway.version], gateway)
+
+
+def _delete_default_routes(netlink: Netlink, gateways: Sequence[IpAddress]) -> None:
+    for gateway in gateways:
+        netlink.delete_route(DEFAULT_ROUTES[gateway.version])
 
 
 def _route_to_pods(netlink: Netlink, other: Node) -> None:

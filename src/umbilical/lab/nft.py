@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,15 @@ NAME: Final = re.compile(r"[a-z0-9_]{1,40}")
 NFT_SECONDS: Final = 30.0
 # Not on an ordinary user's PATH under Debian, and anybody may run what is there.
 SYSTEM_FOLDERS: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+
+
+@dataclass(frozen=True)
+class Way:
+    """An address and port behind which others take turns; one that is its own target is merely let through."""
+
+    address: IpAddress
+    port: int
+    targets: tuple[IpAddress, ...]
 
 
 def program() -> Path:
@@ -81,12 +91,29 @@ def refuse_transit(hardware_address: str) -> str:
     that asked, and counts only when the SYN is sent again.) Told by our hardware address from frames that a bridge
     merely passes on, which some machines also show to this filter.
     """
-    ours = f"ether daddr {hardware_address} fib daddr type != local"
-    rules = [
-        f"{ours} meta nfproto ipv4 reject with icmp net-unreachable",
-        f"{ours} meta nfproto ipv6 reject with icmpv6 no-route",
+    return _chain("transit", "filter", "prerouting", "filter", _refusals(hardware_address))
+
+
+def edge(data_address: str, management_address: str, management_bridge: str, ways: Sequence[Way]) -> str:
+    """Stand between two networks: one may dial a few ports of the other, which sees us alone, and nothing goes back.
+
+    The addresses are our hardware addresses on either side; all else is refused as by `refuse_transit`.
+    """
+    outward = f"ether daddr {data_address}"
+    opened = [
+        f"{outward} {_word(target)} daddr {target} tcp dport {way.port} accept"
+        for way in ways
+        for target in way.targets
     ]
-    return _chain("transit", "filter", "prerouting", "filter", rules)
+    # The answers' addresses are those of the other network again when this hook sees them.
+    rules = ["ct direction reply accept", *opened, *_refusals(data_address), *_refusals(management_address)]
+    turns = [f"{outward} {_turn(way.address, way.port, way.targets)}" for way in ways if len(way.targets) > 1]
+    chains = [
+        _chain("front", "nat", "prerouting", "dstnat", turns),
+        _chain("transit", "filter", "prerouting", "filter", rules),
+        _chain("hidden", "nat", "postrouting", "srcnat", [f'oifname "{management_bridge}" masquerade']),
+    ]
+    return "\n".join(chains)
 
 
 def block_tcp_port(port: int) -> str:
@@ -108,20 +135,32 @@ def spread(address: IpAddress, port: int, targets: Sequence[IpAddress]) -> str:
 
     Without any target they are refused, as by a service without endpoints.
     """
-    word = _word(address)
-    wanted = f"{word} daddr {address} tcp dport {port}"
     if not targets:
-        return _chain("front", "filter", "output", "filter", [f"{wanted} reject with tcp reset"])
-    turns = ", ".join(f"{number} : {target}" for number, target in enumerate(targets))
+        refusal = f"{_word(address)} daddr {address} tcp dport {port} reject with tcp reset"
+        return _chain("front", "filter", "output", "filter", [refusal])
     # By number: not every nft knows the names of priorities in this hook.
-    rule = f"{wanted} dnat {word} to numgen inc mod {len(targets)} map {{ {turns} }}"
-    return _chain("front", "nat", "output", "-100", [rule])
+    return _chain("front", "nat", "output", "-100", [_turn(address, port, targets)])
 
 
 def drop_address(address: IpAddress) -> str:
     """Swallow everything from and to an address."""
     word = _word(address)
     return _both_ways([f"{word} saddr {address} drop", f"{word} daddr {address} drop"])
+
+
+def _turn(address: IpAddress, port: int, targets: Sequence[IpAddress]) -> str:
+    """Lead each new connection to the next of several addresses."""
+    word = _word(address)
+    turns = ", ".join(f"{number} : {target}" for number, target in enumerate(targets))
+    return f"{word} daddr {address} tcp dport {port} dnat {word} to numgen inc mod {len(targets)} map {{ {turns} }}"
+
+
+def _refusals(hardware_address: str) -> list[str]:
+    ours = f"ether daddr {hardware_address} fib daddr type != local"
+    return [
+        f"{ours} meta nfproto ipv4 reject with icmp net-unreachable",
+        f"{ours} meta nfproto ipv6 reject with icmpv6 no-route",
+    ]
 
 
 def _both_ways(rules: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ LOGS: Final = "var/log/pods"
 # kubeadm's and OpenShift's.
 ROLE_LABELS: Final = {
     Role.BOOTSTRAP: (),
+    Role.MANAGEMENT: (),
     Role.MASTER: ("node-role.kubernetes.io/control-plane=", "node-role.kubernetes.io/master="),
     Role.WORKER: ("node-role.kubernetes.io/worker=",),
 }

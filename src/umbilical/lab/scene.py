@@ -20,7 +20,7 @@ from umbilical.lab.cast import Cast
 from umbilical.lab.errors import LabError
 from umbilical.lab.runner import PodStatus, Runner
 from umbilical.lab.story import Call, Story
-from umbilical.lab.topology import Node, Role
+from umbilical.lab.topology import Node
 from umbilical.lab.tunnel_parts import TunnelParts, make_parts, restore_parts, secrets_of
 from umbilical.lab.waiting import NotYet, wait
 from umbilical.pki.authority import Authority
@@ -224,8 +224,8 @@ class Scene(ABC):
 
     @property
     def members(self) -> Sequence[Node]:
-        """The nodes that belong to the cluster: all but the bootstrap node."""
-        return [node for node in self.lab.topology.nodes if node.role is not Role.BOOTSTRAP]
+        """The nodes that belong to the cluster: not the bootstrap node, nor others of the control plane's network."""
+        return self.lab.topology.members
 
     def agent_pod(self, node: str) -> PodStatus | None:
         return self.find_pod(node, AGENT_NAME)

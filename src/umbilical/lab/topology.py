@@ -52,6 +52,8 @@ class Role(Enum):
     BOOTSTRAP = "bootstrap"
     MASTER = "master"
     WORKER = "worker"
+    MANAGEMENT = "management"
+    """A machine beside the control plane of a hosted cluster, where that has a network of its own."""
 
 
 class Family(Enum):
@@ -72,7 +74,7 @@ class Node:
     addresses: tuple[IpInterface, ...]
     """On the machine network, one per family."""
     pod_networks: tuple[IpNetwork, ...] = ()
-    """Empty on the bootstrap node."""
+    """Empty on the bootstrap node and in the management network: they belong to no cluster."""
 
     @property
     def address(self) -> str:
@@ -85,6 +87,24 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Opening:
+    """A port of the management network that the data plane may dial. Several nodes take turns behind it."""
+
+    address: IpAddress
+    port: int
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Management:
+    """The network of a hosted control plane: the data plane reaches its openings, and it reaches nothing there."""
+
+    networks: tuple[IpNetwork, ...]
+    gateways: tuple[IpAddress, ...]
+    openings: tuple[Opening, ...] = ()
+
+
+@dataclass(frozen=True)
 class Topology:
     family: Family
     machine_networks: tuple[IpNetwork, ...]
@@ -94,10 +114,24 @@ class Topology:
     """The whole ranges; each node has a piece of every one."""
     service_networks: tuple[IpNetwork, ...]
     nodes: tuple[Node, ...]
+    management: Management | None = None
+    """Where the bootstrap node is, if the control plane has a network of its own; else it is on the nodes' own."""
 
     @property
     def bootstrap(self) -> Node:
         return next(node for node in self.nodes if node.role is Role.BOOTSTRAP)
+
+    @property
+    def members(self) -> tuple[Node, ...]:
+        """The nodes that belong to the cluster."""
+        return tuple(node for node in self.nodes if node.role in {Role.MASTER, Role.WORKER})
+
+    def is_managed(self, node: Node) -> bool:
+        """Tell whether a node is in the management network."""
+        return self.management is not None and node.role in {Role.BOOTSTRAP, Role.MANAGEMENT}
+
+    def gateways_of(self, node: Node) -> tuple[IpAddress, ...]:
+        return self.management.gateways if self.management and self.is_managed(node) else self.gateways
 
     def node(self, name: str) -> Node:
         """Find a node by name.
@@ -128,6 +162,7 @@ class Topology:
                 }
                 for node in self.nodes
             ],
+            **({} if self.management is None else {"management": _management_json(self.management)}),
         }
 
     @classmethod
@@ -200,11 +235,11 @@ def _nodes(
         if role is Role.BOOTSTRAP:
             yield Node(role.value, role, addresses)
         else:
-            own = tuple(_piece(network, piece) for network in pods)
+            own = tuple(share(network, piece) for network in pods)
             yield Node(f"{role.value}-{index}", role, addresses, own)
 
 
-def _piece(network: IpNetwork, index: int) -> IpNetwork:
+def share(network: IpNetwork, index: int) -> IpNetwork:
     """Return one node's share. Computed, since a list of all /64 in a wide network would be endless."""
     width = POD_WIDTH[network.version]
     step = 1 << (network.max_prefixlen - width)
@@ -295,6 +330,13 @@ def _texts(values: Sequence[IpAddress | IpInterface | IpNetwork]) -> list[str]:
     return [str(value) for value in values]
 
 
+def _management_json(management: Management) -> dict[str, object]:
+    openings = [
+        {"address": str(each.address), "port": each.port, "nodes": list(each.nodes)} for each in management.openings
+    ]
+    return {"networks": _texts(management.networks), "gateways": _texts(management.gateways), "openings": openings}
+
+
 def _topology(content: Mapping[str, object]) -> Topology:
     nodes = tuple(map(_node, _list(content["nodes"])))
     if [node.role for node in nodes].count(Role.BOOTSTRAP) != 1:
@@ -306,12 +348,25 @@ def _topology(content: Mapping[str, object]) -> Topology:
         pod_networks=tuple(map(ipaddress.ip_network, _strings(content["pod_networks"]))),
         service_networks=tuple(map(ipaddress.ip_network, _strings(content["service_networks"]))),
         nodes=nodes,
+        management=_management(_object(content["management"])) if "management" in content else None,
     )
 
 
-def _node(content: object) -> Node:
-    if not isinstance(content, Mapping):
-        raise TypeError(f"a node is an object, not {content!r}")
+def _management(content: Mapping[str, object]) -> Management:
+    return Management(
+        networks=tuple(map(ipaddress.ip_network, _strings(content["networks"]))),
+        gateways=tuple(map(ipaddress.ip_address, _strings(content["gateways"]))),
+        openings=tuple(_opening(_object(each)) for each in _list(content["openings"])),
+    )
+
+
+def _opening(content: Mapping[str, object]) -> Opening:
+    address = ipaddress.ip_address(_string(content["address"]))
+    return Opening(address, int(str(content["port"])), tuple(_strings(content["nodes"])))
+
+
+def _node(given: object) -> Node:
+    content = _object(given)
     addresses = _strings(content["addresses"])
     if not addresses or not NODE_NAME.fullmatch(_string(content["name"])):
         raise ValueError(f"a node has a name and an address, unlike {content!r}")
@@ -321,6 +376,12 @@ def _node(content: object) -> Node:
         addresses=tuple(map(ipaddress.ip_interface, addresses)),
         pod_networks=tuple(map(ipaddress.ip_network, _strings(content["pod_networks"]))),
     )
+
+
+def _object(content: object) -> Mapping[str, object]:
+    if not isinstance(content, Mapping):
+        raise TypeError(f"an object is needed, not {content!r}")
+    return content
 
 
 def _list(content: object) -> list[object]:

@@ -1,0 +1,85 @@
+"""The networks of a hosted cluster: its control plane's, its nodes', and an edge that lets nodes out and nobody in.
+
+They have no address range in common. What an installation publishes for its nodes are the openings: kube-apiserver,
+and one address for the agent ports of all servers.
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Final
+
+from umbilical.lab.topology import (
+    BOOTSTRAP_NUMBER,
+    FIRST_WORKER_NUMBER,
+    GATEWAY_NUMBER,
+    MACHINE_DEFAULTS,
+    POD_DEFAULTS,
+    SERVICE_DEFAULTS,
+    Family,
+    IpNetwork,
+    Management,
+    Node,
+    Opening,
+    Role,
+    Topology,
+    interface,
+    share,
+)
+
+MANAGEMENT_DEFAULTS: Final = {4: "192.168.91.0/24", 6: "fd94::/64"}
+FIRST_MANAGEMENT_NUMBER: Final = BOOTSTRAP_NUMBER + 1
+FRONT_NUMBER: Final = 90
+"""Of the management network: nobody has this address, it only leads to servers."""
+
+
+def plan_hosted(
+    *, management: int, workers: int, openings: Mapping[int, tuple[str, ...]], family: Family = Family.IPV4
+) -> Topology:
+    """Plan both networks. `openings` says which nodes are behind which port; more than one share an address for it."""
+    machine, pods, services, managed = (
+        tuple(ipaddress.ip_network(defaults[version]) for version in family.versions)
+        for defaults in (MACHINE_DEFAULTS, POD_DEFAULTS, SERVICE_DEFAULTS, MANAGEMENT_DEFAULTS)
+    )
+    control = [_node("bootstrap", Role.BOOTSTRAP, BOOTSTRAP_NUMBER, managed)]
+    control += [
+        _node(f"management-{index}", Role.MANAGEMENT, FIRST_MANAGEMENT_NUMBER + index, managed)
+        for index in range(management)
+    ]
+    nodes = [
+        _node(f"worker-{index}", Role.WORKER, FIRST_WORKER_NUMBER + index, machine, _shares(pods, index))
+        for index in range(workers)
+    ]
+    return Topology(
+        family=family,
+        machine_networks=machine,
+        gateways=tuple(interface(network, GATEWAY_NUMBER).ip for network in machine),
+        pod_networks=pods,
+        service_networks=services,
+        nodes=(*control, *nodes),
+        management=Management(
+            networks=managed,
+            gateways=tuple(interface(network, GATEWAY_NUMBER).ip for network in managed),
+            openings=tuple(_openings(openings, control, managed)),
+        ),
+    )
+
+
+def _node(
+    name: str, role: Role, number: int, networks: tuple[IpNetwork, ...], pods: tuple[IpNetwork, ...] = ()
+) -> Node:
+    return Node(name, role, tuple(interface(network, number) for network in networks), pods)
+
+
+def _shares(pods: tuple[IpNetwork, ...], index: int) -> tuple[IpNetwork, ...]:
+    return tuple(share(network, index) for network in pods)
+
+
+def _openings(
+    wanted: Mapping[int, tuple[str, ...]], nodes: list[Node], networks: tuple[IpNetwork, ...]
+) -> list[Opening]:
+    addresses = {node.name: node.addresses for node in nodes}
+    return [
+        Opening(addresses[names[0]][place].ip if len(names) == 1 else interface(network, FRONT_NUMBER).ip, port, names)
+        for place, network in enumerate(networks)
+        for port, names in wanted.items()
+    ]
