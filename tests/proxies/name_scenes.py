@@ -1,0 +1,121 @@
+"""A tunnel that does as it is told, clocks that are turned by hand, and counts of what was told to the metrics."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.opener import Streams
+from umbilical.dialer.settings import DialerSettings, UnixServer
+from umbilical.proxies.settings import OutboundSettings, Resolution
+
+PATIENCE_SECONDS: Final = 60.0
+Outcome = Reason | Callable[[], Awaitable[Streams]]
+Result = TypeVar("Result")
+
+
+def play(scenario: Coroutine[Any, Any, Result]) -> Result:
+    """Run to the end, which comes in time, and leaves no task behind."""
+
+    async def bounded() -> Result:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            result = await scenario
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not left, f"tasks are left: {left}"
+        return result
+
+    return asyncio.run(bounded())
+
+
+async def until(fact: Callable[[], bool]) -> None:
+    """Let the others run until the fact holds; `play` bounds it."""
+    while not fact():
+        await asyncio.sleep(0)
+
+
+def outbound_settings(resolution: Resolution, **more: Any) -> OutboundSettings:
+    dialer = DialerSettings((UnixServer(Path("/nowhere/frontend.sock")),))
+    return OutboundSettings(dialer, resolution, **more)
+
+
+class Counts:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.dials: list[tuple[str, str]] = []
+        self.lookups: list[tuple[str, str]] = []
+
+    def dialled(self, way: str, result: str, seconds: float) -> None:
+        assert seconds >= 0
+        self.dials.append((way, result))
+
+    def looked_up(self, way: str, result: str) -> None:
+        self.lookups.append((way, result))
+
+
+class ScriptedTunnel:
+    """Opens what it is told by host; any other host is an echo."""
+
+    def __init__(self, outcomes: dict[str, Outcome] | None = None) -> None:
+        self.outcomes: Final = outcomes or {}
+        self.everything: Outcome | None = None
+        """What happens to every dial, while it is set."""
+        self.dials: list[tuple[str, int]] = []
+        self._echoes: list[asyncio.StreamWriter] = []
+
+    @property
+    def hosts(self) -> list[str]:
+        return [host for host, _ in self.dials]
+
+    async def open(self, host: str, port: int) -> Streams:
+        self.dials.append((host, port))
+        outcome = self.everything or self.outcomes.get(host)
+        if isinstance(outcome, Reason):
+            raise DialFailed(outcome, host, f"told to be {outcome.value}")
+        if outcome is not None:
+            return await outcome()
+        return await self._echo()
+
+    async def _echo(self) -> Streams:
+        ours, theirs = await pipe()
+        self._echoes.append(theirs[1])
+        theirs[1].write(b"hello")
+        return ours
+
+    async def close(self) -> None:
+        for writer in self._echoes:
+            writer.close()
+
+
+async def pipe() -> tuple[Streams, Streams]:
+    """Both ends of a connection in this process."""
+    left, right = socket.socketpair()
+    return await asyncio.open_connection(sock=left), await asyncio.open_connection(sock=right)
+
+
+class TurnedClock:
+    """Time that stands still until the test turns it; whoever sleeps wakes when it is due."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.sleepers: list[tuple[float, asyncio.Future[None]]] = []
+
+    def now(self) -> float:
+        return self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (self.seconds + seconds, woken)
+        self.sleepers.append(entry)
+        try:
+            await woken
+        finally:
+            self.sleepers.remove(entry)
+
+    def turn(self, seconds: float) -> None:
+        self.seconds += seconds
+        for due, woken in self.sleepers:
+            if due <= self.seconds and not woken.done():
+                woken.set_result(None)
