@@ -44,24 +44,57 @@ class Verdict(Record):
 
 
 VERDICTS: Final = {
-    Reason.REFUSED: Verdict(5, 502, "UMB501", "connection refused by the endpoint", "does it listen on this port?"),
-    Reason.UNREACHABLE: Verdict(
-        3, 502, "UMB502", "no route from the agent to the endpoint", "ip route get, on the node"
+    Reason.REFUSED: Verdict(
+        5, 502, "UMB501", "the endpoint refused the connection", "does its pod run, and listen on this port?"
     ),
-    Reason.TIMEOUT: Verdict(6, 504, "UMB503", "the endpoint does not answer", "look at it, and at network policies"),
-    Reason.NAME: Verdict(4, 502, "UMB504", "the name cannot be resolved", "ask the same resolver: dig NAME"),
-    Reason.NO_AGENT: Verdict(1, 503, "UMB505", "no agent for this endpoint", "look at the agents' logs"),
-    Reason.AGENT_LOST: Verdict(1, 503, "UMB506", "the agent went while it dialled", "try again"),
-    Reason.SERVER: Verdict(1, 503, "UMB507", "no server of the tunnel answers", "look at the servers' pods"),
-    Reason.TLS: Verdict(1, 502, "UMB508", "TLS with the server failed", "compare CA, names and dates"),
-    Reason.FORBIDDEN: Verdict(2, 403, "UMB509", "not allowed", "ask whoever set the policy"),
-    Reason.PROXY: Verdict(1, 502, "UMB510", "the proxy behind the tunnel failed", "look at the proxy"),
-    Reason.PROTOCOL: Verdict(1, 502, "UMB511", "the server answers no dial", "is this the port for clients?"),
+    Reason.UNREACHABLE: Verdict(
+        3, 502, "UMB502", "the agent has no way to the endpoint", "on the agent's node: ip route get ADDRESS"
+    ),
+    Reason.TIMEOUT: Verdict(
+        6,
+        504,
+        "UMB503",
+        "the endpoint does not answer",
+        "look at the endpoint, and at network policies between the agent's node and it",
+    ),
+    Reason.NAME: Verdict(
+        4, 502, "UMB504", "the endpoint's name cannot be resolved", "ask the same resolver by hand: dig NAME @SERVER"
+    ),
+    Reason.NO_AGENT: Verdict(
+        1, 503, "UMB505", "the server has no agent for this endpoint", "look at the agents' pods and their logs"
+    ),
+    Reason.AGENT_LOST: Verdict(
+        1, 503, "UMB506", "the agent went, or was too busy, while it dialled", "try again; then look at the agent's log"
+    ),
+    Reason.SERVER: Verdict(
+        1, 503, "UMB507", "no server of the tunnel answers", "look at the servers' pods, and at the way to them"
+    ),
+    Reason.TLS: Verdict(
+        1,
+        502,
+        "UMB508",
+        "the TLS handshake with the server failed",
+        "compare CA, names and dates: umbilical pki inspect",
+    ),
+    Reason.FORBIDDEN: Verdict(
+        2, 403, "UMB509", "a policy on the way says no", "ask whoever set it; look at credentials"
+    ),
+    Reason.PROXY: Verdict(1, 502, "UMB510", "the proxy behind the tunnel failed", "look at that proxy's log"),
+    Reason.PROTOCOL: Verdict(
+        1,
+        502,
+        "UMB511",
+        "the server's answer is none to a dial",
+        "is this the server's port for clients, and the right protocol?",
+    ),
 }
 
 
 class DialFailed(Exception):
-    """There is no connection. `hop` names where it broke, as the user knows it: a server's address, the endpoint's."""
+    """There is no connection. `hop` names where it broke, as the user knows it: a server's address, the endpoint's.
+
+    `brief` is for logs, `told` for people: bodies of HTTP replies, terminals.
+    """
 
     def __init__(self, reason: Reason, hop: str, text: str) -> None:
         super().__init__(f"{hop}: {text}")
@@ -73,3 +106,15 @@ class DialFailed(Exception):
     @property
     def verdict(self) -> Verdict:
         return VERDICTS[self.reason]
+
+    @property
+    def brief(self) -> str:
+        """One line: the code, what it means, where, and the failing side's own words."""
+        verdict = self.verdict
+        return f"{verdict.code} {verdict.words}: {self.hop}: {self.text}"
+
+    @property
+    def told(self) -> str:
+        """Three lines: what, why, what next."""
+        verdict = self.verdict
+        return f"{verdict.code} {verdict.words}\n  why: {self.hop}: {self.text}\n  next: {verdict.remedy}\n"

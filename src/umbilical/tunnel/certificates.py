@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from umbilical.tunnel import causes, tls, validity
 from umbilical.tunnel.errors import StartupError
@@ -61,6 +61,15 @@ def agent(settings: AgentSettings, loop: Loop, metrics: CertificateMetrics) -> "
     return watched
 
 
+class Clock(Protocol):
+    """What a watch needs of the loop that it lives in: the data plane's, or asyncio's own."""
+
+    @property
+    def now(self) -> float: ...
+    def after(self, seconds: float, handler: Handler) -> Timer: ...
+    def cancel(self, timer: Timer) -> None: ...
+
+
 class Use:
     """Who needs the files, for what. `build` raises StartupError; `code` is told with files that cannot be used."""
 
@@ -96,7 +105,7 @@ class Loaded:
 
 
 class WatchedContext(Handler):
-    def __init__(self, loop: Loop, use: Use, metrics: CertificateMetrics) -> None:
+    def __init__(self, loop: Clock, use: Use, metrics: CertificateMetrics) -> None:
         """Raises StartupError when the files cannot be used now: there is nothing to fall back on yet."""
         self._loop: Final = loop
         self._use: Final = use

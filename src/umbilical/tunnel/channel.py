@@ -259,7 +259,7 @@ class TlsChannel(Channel):
                     return
             except (ssl.SSLError, ssl.CertificateError) as error:
                 self._push()  # the alert that tells the peer why
-                self.fail(_tls_reason(error))
+                self.fail(tls_reason(error))
                 return
         self._shaking_hands = False
         if not self._push():
@@ -330,7 +330,7 @@ class TlsChannel(Channel):
         self._push()
         self.readable = False
         # A missing close_notify is truncation, not an end.
-        self.error = _tls_reason(error)
+        self.error = tls_reason(error)
         return LOST
 
     def send(self, view: memoryview | bytes | bytearray) -> int:
@@ -345,7 +345,7 @@ class TlsChannel(Channel):
         except ssl.SSLWantReadError:
             return 0
         except ssl.SSLError as error:
-            self.error = _tls_reason(error)
+            self.error = tls_reason(error)
             return LOST
         if self._outgoing.pending >= _PLAIN_AT_ONCE and not self._push():
             return LOST
@@ -395,7 +395,7 @@ class TlsChannel(Channel):
         super().close()
 
 
-def _tls_reason(error: Exception) -> str:
+def tls_reason(error: Exception) -> str:
     """The cause without OpenSSL's source positions."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verification failed: {error.verify_message}"

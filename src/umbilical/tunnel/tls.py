@@ -51,13 +51,18 @@ def listener_context(files: TlsFiles, policy: TlsPolicy, alpn: str, what: str) -
 
 
 def agent_context(files: TlsFiles, alpn: tuple[str, ...]) -> ssl.SSLContext:
-    """For the agent's side: verify the server by its CA and name, show our certificate if we have one."""
+    return connecting_context(files, (*alpn, "h2"), "agent")
+
+
+def connecting_context(files: TlsFiles, alpn: tuple[str, ...], what: str) -> ssl.SSLContext:
+    """Verify the server by its CA and name, show our certificate if we have one; `what` we are appears in errors."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     _load_authority(context, files.authority or Path(), "server")
     if files.certificate is not None:
-        _load_pair(context, files, "agent")
-    context.set_alpn_protocols([*alpn, "h2"])
+        _load_pair(context, files, what)
+    if alpn:
+        context.set_alpn_protocols(list(alpn))
     return context
 
 

@@ -1,0 +1,179 @@
+"""CONNECT to a server in mode http-connect, over streams that lead to it.
+
+The head is read line by line, so that the endpoint's first bytes stay where they are: in the reader.
+"""
+
+import asyncio
+import re
+import ssl
+import time
+from typing import Final
+
+from umbilical.dialer.causes import reason_of_reply
+from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.opener import Streams
+from umbilical.dialer.trace import Trace
+from umbilical.tunnel.channel import tls_reason
+from umbilical.wire import http1
+from umbilical.wire.errors import ProtocolViolation
+
+MAX_REPLY_HEAD_BYTES: Final = 64 * 1024
+MAX_BODY_BYTES: Final = 16 * 1024
+BODY_SECONDS: Final = 5.0
+"""For the text of a refusal, once its head has come; what is there by then is shown."""
+TRACE_HEADER: Final = ("Umbilical-Trace", "1")
+AGENT_HEADER: Final = "umbilical-agent"
+SECONDS_HEADER: Final = "umbilical-dial-seconds"
+
+ENDPOINTS_OWN: Final = frozenset({Reason.REFUSED, Reason.UNREACHABLE, Reason.TIMEOUT, Reason.NAME})
+"""What the endpoint, or its name, is to blame for; all else is between us and the agent."""
+
+_HOST: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:%-]+")
+
+
+class Reply:
+    """A whole reply head."""
+
+    def __init__(self, head: bytes, parsed: http1.Reply) -> None:
+        self.status: Final = parsed.status
+        self.status_line: Final = f"{parsed.status} {parsed.reason}".strip()
+        self.headers: Final = _headers(head)
+
+
+def authority_of(host: str, port: int) -> str:
+    """`host:port` as a request line has it. Raises DialFailed for what is no host, before anybody is asked."""
+    if not 0 <= port <= 65535:
+        raise ValueError(f"port {port} is not within 0 to 65535")
+    try:
+        name = host if host.isascii() else host.encode("idna").decode("ascii")
+    except UnicodeError as error:
+        raise DialFailed(Reason.NAME, repr(host), f"not a host name: {error}") from None
+    if not _HOST.fullmatch(name):
+        raise DialFailed(Reason.NAME, repr(host), "not a host name")
+    if ":" in name:
+        return f"[{name.replace('%', '%25')}]:{port}"  # RFC 6874: how a zone is written
+    return f"{name}:{port}"
+
+
+async def connect(streams: Streams, server: str, endpoint: str, seconds: float, trace: Trace | None) -> None:
+    """Return when the streams lead to the endpoint. Raises DialFailed; the streams are then the caller's to close."""
+    reader, writer = streams
+    started = time.monotonic()
+    try:
+        async with asyncio.timeout(seconds):
+            writer.write(http1.format_connect_request(endpoint, () if trace is None else (TRACE_HEADER,)))
+            reply = await read_reply(reader)
+    except TimeoutError:
+        text = f"no word on the dial within {seconds:g} s from the server or its agent"
+        failure = DialFailed(Reason.SERVER, server, text)
+        _trace_failure(trace, started, endpoint, failure)
+        raise failure from None
+    except (OSError, EOFError, ProtocolViolation) as error:
+        failure = _broken(error, server)
+        _trace_failure(trace, started, endpoint, failure)
+        raise failure from None
+    if reply.status != 200:
+        failure = await _refused(reader, reply, server, endpoint)
+        _trace_reply(trace, started, endpoint, reply, failure.text)
+        raise failure
+    _trace_reply(trace, started, endpoint, reply, "")
+
+
+async def read_reply(reader: asyncio.StreamReader) -> Reply:
+    """Raises EOFError, ProtocolViolation, OSError."""
+    head = b""
+    while True:
+        line = await _line(reader)
+        head += line
+        if not line.endswith(b"\n"):
+            _check_beginning(head)
+            raise EOFError("the server closed the connection without a reply")
+        parsed = http1.parse_connect_reply(head, MAX_REPLY_HEAD_BYTES)
+        if parsed is not None:
+            return Reply(head, parsed)
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.readline()
+    except ValueError:  # longer than the reader's limit
+        raise ProtocolViolation(502, "a line of the reply's head has no end") from None
+
+
+def _check_beginning(head: bytes) -> None:
+    if head and not head.startswith(b"HTTP/1."[: len(head)]):
+        raise ProtocolViolation(502, f"not an HTTP/1.1 reply: {head[:40]!r}")
+
+
+def _headers(head: bytes) -> dict[str, str]:
+    """By lower-case name; the first of a name counts."""
+    headers: dict[str, str] = {}
+    for line in head.splitlines()[1:]:
+        name, colon, value = line.partition(b":")
+        if colon:
+            headers.setdefault(name.decode("ascii", "replace").lower(), value.strip().decode("utf-8", "replace"))
+    return headers
+
+
+def _broken(error: Exception, server: str) -> DialFailed:
+    if isinstance(error, ProtocolViolation):
+        return DialFailed(Reason.PROTOCOL, server, error.message)
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+        # With TLS 1.3 a refused client certificate shows only here, behind the handshake.
+        return DialFailed(Reason.TLS, server, tls_reason(error))
+    return DialFailed(Reason.SERVER, server, f"lost while it dialled: {error}")
+
+
+async def _refused(reader: asyncio.StreamReader, reply: Reply, server: str, endpoint: str) -> DialFailed:
+    body = (await _body(reader, reply)).decode("utf-8", "replace").strip()
+    reason = reason_of_reply(reply.status, body)
+    return DialFailed(reason, endpoint if reason in ENDPOINTS_OWN else server, _one_line(body) or reply.status_line)
+
+
+async def _body(reader: asyncio.StreamReader, reply: Reply) -> bytes:
+    """As much as there is within bounds: part of a cause is better than none."""
+    length = reply.headers.get("content-length", "")
+    size = min(int(length), MAX_BODY_BYTES) if length.isascii() and length.isdigit() else MAX_BODY_BYTES
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while len(body) < size and (octets := await reader.read(size - len(body))):
+                body += octets
+    except (TimeoutError, OSError):
+        pass
+    return bytes(body)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(word for word in text.split() if word.isprintable())
+
+
+# ---------------------------------------------------------------------- trace
+
+
+def _trace_failure(trace: Trace | None, started: float, endpoint: str, failure: DialFailed) -> None:
+    if trace is not None:
+        trace.failed("dial", time.monotonic() - started, endpoint, failure.text)
+
+
+def _trace_reply(trace: Trace | None, started: float, endpoint: str, reply: Reply, failure: str) -> None:
+    if trace is None:
+        return
+    whole = time.monotonic() - started
+    dial = _seconds(reply.headers.get(SECONDS_HEADER, ""))
+    agent = reply.headers.get(AGENT_HEADER, "")
+    if agent:
+        trace.passed("agent", max(whole - dial, 0.0) if dial is not None else 0.0, agent)
+    seconds = whole if dial is None else min(dial, whole)
+    if failure:
+        trace.failed("dial", seconds, endpoint, failure)
+    else:
+        trace.passed("dial", seconds, endpoint)
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < 1e9 else None

@@ -1,0 +1,173 @@
+"""TLS over a socket, in which either direction can end alone: the end of ours is close_notify and FIN, no more.
+
+OpenSSL works on two memory buffers. The incoming one is emptied before anything else is done: SSL_shutdown with a
+record left in it would throw that record away, and the connection with it.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from umbilical.dialer.layer import Layer
+
+CIPHER_BYTES: Final = 256 * 1024
+PLAIN_BYTES: Final = 256 * 1024
+ENCRYPTED_AT_ONCE: Final = 256 * 1024
+
+
+class Scratch:
+    """Where bytes land on their way through: one event loop reads one socket at a time, so one is enough for all."""
+
+    def __init__(self) -> None:
+        self.cipher: Final = memoryview(bytearray(CIPHER_BYTES))
+        self.plain: Final = memoryview(bytearray(PLAIN_BYTES))
+
+
+class TlsLayer(Layer):
+    def __init__(
+        self, context: ssl.SSLContext, server_name: str, session: ssl.SSLSession | None, scratch: Scratch
+    ) -> None:
+        super().__init__()
+        self._scratch: Final = scratch
+        self._incoming: Final = ssl.MemoryBIO()
+        self._outgoing: Final = ssl.MemoryBIO()
+        self.tls: Final = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name, session=session)
+        # Given a buffer, SSLObject.read returns a count; its published type knows only the other form.
+        self._read: Final = cast(Callable[[int, memoryview], int], self.tls.read)
+        self._handshake: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
+        self._write_ended = False
+
+    async def shake_hands(self) -> None:
+        """Raises ssl.SSLError, or OSError when the server goes."""
+        await self._handshake
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self.tls if name == "ssl_object" else super().get_extra_info(name, default)
+
+    # ------------------------------------------------------------------ from below
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._below = cast(asyncio.Transport, transport)
+        self._step_handshake()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._scratch.cipher
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._incoming.write(self._scratch.cipher[:nbytes])
+        if self._handshake.done():
+            self._read_all()
+        else:
+            self._step_handshake()
+
+    def eof_received(self) -> bool:
+        """True: our own direction stays open."""
+        self._incoming.write_eof()
+        if self._handshake.done():
+            self._read_all()
+        else:
+            self._fail_handshake(ConnectionResetError("the server closed it"))
+        return not self._closing
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._handshake.done():
+            self._fail_handshake(exc or ConnectionResetError("the server closed it"))
+        self._tell_loss(exc)
+
+    # ------------------------------------------------------------------ handshake
+
+    def _step_handshake(self) -> None:
+        try:
+            self.tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._push()
+            return
+        except ssl.SSLError as error:
+            self._push()  # the alert that tells the server why
+            self._fail_handshake(error)
+            return
+        self._push()
+        if not self._handshake.done():
+            self._handshake.set_result(None)
+        self._read_all()
+
+    def _fail_handshake(self, error: Exception) -> None:
+        self._closing = True
+        if not self._handshake.done():
+            self._handshake.set_exception(error)
+        if self._below is not None:
+            self._below.close()
+
+    # ------------------------------------------------------------------ bytes
+
+    def _read_all(self) -> None:
+        plain = self._scratch.plain
+        while not self._ended and not self._lost:
+            try:
+                count = self._read(PLAIN_BYTES, plain)
+            except ssl.SSLWantReadError:
+                break
+            except ssl.SSLZeroReturnError:
+                count = 0
+            except ssl.SSLError as error:  # an alert, or an end without close_notify: that is truncation
+                self._break(error)
+                return
+            if count == 0:
+                self._tell_end()
+            else:
+                self._deliver(plain[:count])
+        self._push()
+
+    def _break(self, error: Exception) -> None:
+        self._push()
+        self._tell_loss(error)
+        if self._below is not None:
+            self._below.abort()
+
+    def _push(self) -> None:
+        """Hand on what OpenSSL has to say; behind our FIN it can say no more."""
+        if self._outgoing.pending:
+            octets = self._outgoing.read()
+            if self._below is not None and not self._write_ended:
+                self._below.write(octets)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._write_ended:
+            raise RuntimeError("Cannot call write() after write_eof()")
+        if self._closing or not data:
+            return
+        view = memoryview(data)
+        start = 0
+        while start < len(view):
+            start += self.tls.write(view[start : start + ENCRYPTED_AT_ONCE])
+            self._push()
+
+    # ------------------------------------------------------------------ ends
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        if self._write_ended or self._closing:
+            return
+        self._end_writing()
+        assert self._below is not None
+        self._below.write_eof()
+
+    def _end_writing(self) -> None:
+        try:
+            self.tls.unwrap()
+        except (ssl.SSLError, OSError):
+            pass  # it wants the server's close_notify, which we do not wait for
+        self._push()
+        self._write_ended = True
+
+    def close(self) -> None:
+        if self._closing:
+            return
+        self._closing = True
+        if not self._write_ended:
+            self._end_writing()
+        assert self._below is not None
+        self._below.close()

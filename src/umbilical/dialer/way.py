@@ -1,0 +1,112 @@
+"""The way to one server, from a socket to a tunnel, and what is remembered of it from dial to dial."""
+
+import asyncio
+import socket
+import ssl
+import time
+from typing import Final
+
+from umbilical.dialer import reach, streams
+from umbilical.dialer.connect import connect
+from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.opener import Streams
+from umbilical.dialer.settings import DialerSettings, TcpServer, UnixServer
+from umbilical.dialer.tls_layer import Scratch, TlsLayer
+from umbilical.dialer.trace import Trace
+from umbilical.tunnel.certificates import WatchedContext
+from umbilical.tunnel.channel import tls_reason
+
+
+class Way:
+    def __init__(
+        self,
+        server: UnixServer | TcpServer,
+        settings: DialerSettings,
+        watched: WatchedContext | None,
+        scratch: Scratch,
+    ) -> None:
+        self.name: Final = reach.name_of(server)
+        self.failed_at: float | None = None
+        """When it was given up for another; None once it has worked again."""
+        self._server: Final = server
+        self._settings: Final = settings
+        self._watched: Final = watched
+        self._scratch: Final = scratch
+        self._session: ssl.SSLSession | None = None
+        self._session_context: ssl.SSLContext | None = None
+
+    async def open(self, endpoint: str, trace: Trace | None) -> Streams:
+        """Raises DialFailed."""
+        settings = self._settings
+        sock = await self._reach(trace)
+        opened = await self._enter(sock, trace)
+        try:
+            await connect(opened, self.name, endpoint, settings.reply_seconds, trace)
+        except BaseException:
+            opened[1].transport.abort()
+            raise
+        self._keep_session(opened[1])
+        return opened
+
+    async def _reach(self, trace: Trace | None) -> socket.socket:
+        started = time.monotonic()
+        try:
+            sock = await reach.reach(self._server, self._settings.connect_seconds)
+        except reach.Unreached as error:
+            if trace is not None:
+                trace.failed("connect", time.monotonic() - started, self.name, str(error))
+            raise DialFailed(Reason.SERVER, self.name, str(error)) from None
+        if trace is not None:
+            trace.passed("connect", time.monotonic() - started, self.name)
+        return sock
+
+    async def _enter(self, sock: socket.socket, trace: Trace | None) -> Streams:
+        if isinstance(self._server, UnixServer):
+            return await streams.plain_streams(sock, self._settings.buffer_bytes)
+        started = time.monotonic()
+        layer = self._layer(self._server)
+        opened = streams.layered_streams(layer, self._settings.buffer_bytes)
+        try:
+            async with asyncio.timeout(self._settings.tls_seconds):
+                await asyncio.get_running_loop().create_connection(lambda: layer, sock=sock)
+                layer.set_write_buffer_limits(self._settings.buffer_bytes)
+                await layer.shake_hands()
+        except (OSError, TimeoutError) as error:
+            layer.abort()
+            failure = self._no_handshake(error)
+            if trace is not None:
+                trace.failed("tls", time.monotonic() - started, self.name, failure.text)
+            raise failure from None
+        except BaseException:
+            layer.abort()
+            raise
+        if trace is not None:
+            trace.passed("tls", time.monotonic() - started, _handshake_detail(layer))
+        return opened
+
+    def _layer(self, server: TcpServer) -> TlsLayer:
+        assert self._watched is not None
+        context = self._watched.context()
+        if context is not self._session_context:
+            self._session, self._session_context = None, context
+        return TlsLayer(context, server.server_name or server.host, self._session, self._scratch)
+
+    def _no_handshake(self, error: Exception) -> DialFailed:
+        if isinstance(error, TimeoutError):
+            text = f"no TLS handshake within {self._settings.tls_seconds:g} s"
+            return DialFailed(Reason.SERVER, self.name, text)
+        if isinstance(error, ssl.SSLError):
+            return DialFailed(Reason.TLS, self.name, tls_reason(error))
+        text = reach.words_of(error) if isinstance(error, OSError) else str(error)
+        return DialFailed(Reason.SERVER, self.name, f"connection lost during the TLS handshake: {text}")
+
+    def _keep_session(self, writer: asyncio.StreamWriter) -> None:
+        """Tickets come behind the handshake; by the time of a reply they are here."""
+        tls = writer.get_extra_info("ssl_object")
+        if isinstance(tls, ssl.SSLObject) and tls.context is self._session_context and tls.session is not None:
+            self._session = tls.session
+
+
+def _handshake_detail(layer: TlsLayer) -> str:
+    resumed = "resumed" if layer.tls.session_reused else "full handshake"
+    return f"{layer.tls.version()}, {resumed}"
