@@ -1,0 +1,271 @@
+"""RFC 1928 and RFC 1929 as a server has to keep them, case by case."""
+
+import socket
+from typing import Final
+
+import pytest
+
+from umbilical.wire import socks5
+from umbilical.wire.errors import MisuseError, ProtocolViolation
+from umbilical.wire.socks5 import Handshake, encode_reply, ipv6_text
+
+HELLO: Final = b"\x05\x01\x00"
+ENTER: Final = b"\x05\x01\x02"
+PORT_443: Final = b"\x01\xbb"
+CONNECT_V4: Final = b"\x05\x01\x00\x01\x0a\x80\x02\x05" + PORT_443
+
+
+def connect_name(name: bytes, port: bytes = PORT_443) -> bytes:
+    return b"\x05\x01\x00\x03" + bytes((len(name),)) + name + port
+
+
+def credentials(username: bytes, password: bytes) -> bytes:
+    return b"\x01" + bytes((len(username),)) + username + bytes((len(password),)) + password
+
+
+def played(*pieces: bytes, password_needed: bool = False) -> Handshake:
+    handshake = Handshake(password_needed)
+    for piece in pieces:
+        handshake.feed(piece)
+    return handshake
+
+
+def target(handshake: Handshake) -> tuple[str, int]:
+    assert handshake.state == socks5.DIALLING
+    assert handshake.request is not None
+    return handshake.request.host, handshake.request.port
+
+
+def refusal(handshake: Handshake) -> tuple[str, bytes]:
+    assert handshake.state == socks5.REFUSED
+    assert handshake.refusal is not None
+    return handshake.refusal.kind, handshake.output()
+
+
+# ---------------------------------------------------------------------- greeting, RFC 1928 section 3
+
+
+def test_no_authentication_is_chosen_when_it_is_offered() -> None:
+    handshake = played(b"\x05\x03\x02\x01\x00")
+    assert handshake.output() == b"\x05\x00"
+    assert handshake.state == socks5.REQUEST
+
+
+def test_username_and_password_are_chosen_where_they_are_needed() -> None:
+    handshake = played(b"\x05\x03\x00\x01\x02", password_needed=True)
+    assert handshake.output() == b"\x05\x02"
+    assert handshake.state == socks5.CREDENTIALS
+
+
+@pytest.mark.parametrize("offered", [b"", b"\x01", b"\x02", b"\x80\xff"])
+def test_a_client_without_an_acceptable_method_gets_ff(offered: bytes) -> None:
+    handshake = played(b"\x05" + bytes((len(offered),)) + offered)
+    assert refusal(handshake) == ("unauthorized", b"\x05\xff")
+
+
+@pytest.mark.parametrize("offered", [b"", b"\x00", b"\x00\x01"])
+def test_nobody_gets_past_a_needed_password_by_not_offering_it(offered: bytes) -> None:
+    handshake = played(b"\x05" + bytes((len(offered),)) + offered, CONNECT_V4, password_needed=True)
+    assert refusal(handshake) == ("unauthorized", b"\x05\xff")
+    assert handshake.request is None
+
+
+@pytest.mark.parametrize("first", [b"\x04\x01", b"G", b"\x16\x03\x01", b"\x00", b"\xff"])
+def test_another_version_gets_no_answer_at_all(first: bytes) -> None:
+    handshake = Handshake(False)
+    with pytest.raises(ProtocolViolation, match="not 5"):
+        handshake.feed(first)
+    assert handshake.output() == b""
+
+
+def test_all_255_methods_may_be_offered() -> None:
+    assert played(b"\x05\xff" + bytes(range(255, 0, -1))[:254] + b"\x00").state == socks5.REQUEST
+
+
+# ---------------------------------------------------------------------- username and password, RFC 1929
+
+
+def test_credentials_wait_for_the_word_of_whoever_knows_them() -> None:
+    handshake = played(ENTER, credentials(b"ann", b"s3cret"), password_needed=True)
+    assert handshake.state == socks5.CHECKING
+    assert (handshake.username, handshake.password) == (b"ann", b"s3cret")
+    assert handshake.output() == b"\x05\x02"
+
+
+def test_good_credentials_lead_to_the_request() -> None:
+    handshake = played(ENTER, credentials(b"ann", b"s3cret"), password_needed=True)
+    handshake.output()
+    handshake.credentials_are(True)
+    assert handshake.output() == b"\x01\x00"
+    handshake.feed(CONNECT_V4)
+    assert target(handshake) == ("10.128.2.5", 443)
+
+
+def test_bad_credentials_are_told_and_end_it() -> None:
+    handshake = played(ENTER, credentials(b"ann", b"wrong") + CONNECT_V4, password_needed=True)
+    handshake.output()
+    handshake.credentials_are(False)
+    assert refusal(handshake) == ("unauthorized", b"\x01\x01")
+    assert handshake.request is None
+
+
+def test_a_password_does_not_outlive_its_check() -> None:
+    handshake = played(ENTER, credentials(b"ann", b"s3cret"), password_needed=True)
+    handshake.credentials_are(True)
+    assert (handshake.username, handshake.password) == (b"", b"")
+
+
+def test_the_longest_credentials_fit() -> None:
+    handshake = played(ENTER, credentials(b"u" * 255, b"p" * 255), password_needed=True)
+    assert (len(handshake.username), len(handshake.password)) == (255, 255)
+
+
+def test_credentials_of_another_version_get_no_answer() -> None:
+    handshake = played(ENTER, password_needed=True)
+    handshake.output()
+    with pytest.raises(ProtocolViolation, match="credentials of version 5"):
+        handshake.feed(b"\x05\x01\x00")
+    assert handshake.output() == b""
+
+
+def test_a_verdict_that_nobody_asked_for_is_a_bug_of_ours() -> None:
+    with pytest.raises(MisuseError):
+        Handshake(True).credentials_are(True)
+
+
+# ---------------------------------------------------------------------- request, RFC 1928 sections 4 and 5
+
+
+def test_an_ipv4_address_is_read() -> None:
+    assert target(played(HELLO, CONNECT_V4)) == ("10.128.2.5", 443)
+
+
+def test_an_ipv6_address_is_read() -> None:
+    packed = socket.inet_pton(socket.AF_INET6, "fd00::2:5")
+    assert target(played(HELLO, b"\x05\x01\x00\x04" + packed + b"\x20\xfb")) == ("fd00::2:5", 8443)
+
+
+def test_a_name_is_read_as_it_was_sent() -> None:
+    assert target(played(HELLO, connect_name(b"Api_1.my-ns.svc."))) == ("Api_1.my-ns.svc.", 443)
+
+
+def test_a_name_may_be_as_long_as_its_length_byte_allows() -> None:
+    assert target(played(HELLO, connect_name(b"n" * 255))) == ("n" * 255, 443)
+
+
+def test_the_reserved_byte_is_ignored() -> None:
+    assert target(played(HELLO, b"\x05\x01\x77" + CONNECT_V4[3:])) == ("10.128.2.5", 443)
+
+
+@pytest.mark.parametrize("command", [0, 2, 3, 4, 0x7F, 0xFF])
+def test_any_command_but_connect_is_answered_as_unsupported(command: int) -> None:
+    handshake = played(HELLO)
+    handshake.output()
+    handshake.feed(bytes((5, command)) + CONNECT_V4[2:])
+    assert refusal(handshake) == ("unsupported", b"\x05\x07\x00\x01" + bytes(6))
+
+
+def test_a_command_is_judged_before_its_name_is_even_read() -> None:
+    """Whoever resolved first would answer BIND with a bad name as if the name were the fault."""
+    handshake = played(HELLO)
+    handshake.output()
+    handshake.feed(b"\x05\x02\x00\x03")
+    assert refusal(handshake) == ("unsupported", b"\x05\x07\x00\x01" + bytes(6))
+
+
+@pytest.mark.parametrize("kind", [0, 2, 5, 0xFF])
+def test_an_unknown_address_type_is_answered_as_such(kind: int) -> None:
+    handshake = played(HELLO)
+    handshake.output()
+    handshake.feed(bytes((5, 1, 0, kind)))
+    assert refusal(handshake) == ("unsupported", b"\x05\x08\x00\x01" + bytes(6))
+
+
+@pytest.mark.parametrize("name", [b"", b"a b", b"a\r\nHost: b", b"a\x00b", b"a/b", b"u@h", "ü".encode(), b"[::1]"])
+def test_what_is_no_name_is_refused_and_goes_nowhere(name: bytes) -> None:
+    handshake = played(HELLO)
+    handshake.output()
+    handshake.feed(connect_name(name))
+    assert refusal(handshake) == ("bad-request", b"\x05\x04\x00\x01" + bytes(6))
+
+
+def test_port_0_is_refused() -> None:
+    handshake = played(HELLO)
+    handshake.output()
+    handshake.feed(connect_name(b"a", b"\0\0"))
+    assert refusal(handshake) == ("bad-request", b"\x05\x01\x00\x01" + bytes(6))
+
+
+def test_a_request_of_another_version_gets_no_answer() -> None:
+    handshake = played(HELLO)
+    handshake.output()
+    with pytest.raises(ProtocolViolation, match="request of SOCKS version 4"):
+        handshake.feed(b"\x04\x01")
+    assert handshake.output() == b""
+
+
+# ---------------------------------------------------------------------- pieces
+
+
+def test_everything_may_come_one_byte_at_a_time() -> None:
+    handshake = Handshake(True)
+    said = b""
+    for byte in ENTER + credentials(b"ann", b"s3cret") + connect_name(b"api.example"):
+        handshake.feed(bytes((byte,)))
+        if handshake.state == socks5.CHECKING:
+            handshake.credentials_are((handshake.username, handshake.password) == (b"ann", b"s3cret"))
+        said += handshake.output()
+    assert said == b"\x05\x02\x01\x00"
+    assert target(handshake) == ("api.example", 443)
+    assert handshake.rest() == b""
+
+
+def test_everything_may_come_at_once_and_what_is_behind_the_request_is_kept() -> None:
+    handshake = played(HELLO + connect_name(b"api.example") + b"GET / HTTP/1.1\r\n")
+    assert handshake.output() == b"\x05\x00"
+    assert target(handshake) == ("api.example", 443)
+    handshake.feed(b"Host: a\r\n\r\n")
+    assert handshake.rest() == b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    assert handshake.rest() == b""
+
+
+def test_credentials_and_request_may_come_at_once() -> None:
+    handshake = played(ENTER + credentials(b"ann", b"x") + CONNECT_V4 + b"early", password_needed=True)
+    handshake.credentials_are(True)
+    assert handshake.output() == b"\x05\x02\x01\x00"
+    assert handshake.rest() == b"early"
+
+
+def test_there_is_no_rest_before_the_request() -> None:
+    with pytest.raises(MisuseError, match="greeting"):
+        Handshake(False).rest()
+
+
+# ---------------------------------------------------------------------- replies, RFC 1928 section 6
+
+
+def test_a_failure_is_answered_with_an_empty_ipv4_address() -> None:
+    assert encode_reply(socks5.CONNECTION_REFUSED) == b"\x05\x05\x00\x01\x00\x00\x00\x00\x00\x00"
+
+
+def test_a_success_tells_whence_the_connection_goes_out() -> None:
+    assert encode_reply(socks5.SUCCEEDED, b"\x7f\0\0\1", 8090) == b"\x05\x00\x00\x01\x7f\x00\x00\x01\x1f\x9a"
+    packed = socket.inet_pton(socket.AF_INET6, "::1")
+    assert encode_reply(socks5.SUCCEEDED, packed, 1) == b"\x05\x00\x00\x04" + packed + b"\x00\x01"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "::",
+        "::1",
+        "1::",
+        "2001:db8::1:0:0:1",
+        "2001:db8:0:1:1:1:1:1",
+        "fd00:0:0:1::",
+        "::ffff:10.0.0.1",
+        "1:2:3:4:5:6:7:8",
+    ],
+)
+def test_an_ipv6_address_has_one_text(text: str) -> None:
+    assert ipv6_text(socket.inet_pton(socket.AF_INET6, text)) == text
