@@ -140,18 +140,35 @@ def test_an_address_to_publish_goes_into_the_lease_rule(pem: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "word"),
     [
+        (("--agent-identities=/dev/null",), "UMB208", "every agent every dial"),
         (("--advertise=10.0.0.9:8091",), "UMB205", "add --publish-lease"),
         (("--advertise=0.0.0.0:8091", "--publish-lease"), "UMB206", "every interface"),
         (("--advertise=[::]:8091", "--publish-lease"), "UMB206", "every interface"),
     ],
 )
-def test_an_address_that_cannot_be_published_is_told_in_three_lines(
+def test_options_that_contradict_each_other_are_told_in_three_lines(
     arguments: tuple[str, ...], code: str, word: str, pem: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     place = f"--listen=unix:{tmp_path}/k"
     status, text = fault(capfd, place, *agent_files(pem), "--agent-ca", str(pem), *arguments)
     assert (status, text[:6], len(text.splitlines())) == (3, code, 3)
     assert word in text
+
+
+def test_identities_reach_the_settings(pem: Path, tmp_path: Path) -> None:
+    found = settings(
+        *(f"--listen=unix:{tmp_path}/k", *agent_files(pem), "--strategies=destHost,defaultRoute"),
+        *(f"--agent-identities={pem}", "--frontend-identities=CN=a,URI=spiffe://b"),
+        *("--token-namespace=n", "--token-service-account=s", "--token-audience=a"),
+    )
+    assert (found.agent_identities, found.token_identity) == (pem, "SA=n/s")
+    assert found.frontend_identities == ("CN=a", "URI=spiffe://b")
+
+
+def test_a_frontend_identity_needs_its_kind(pem: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    status, text = fault(capfd, f"--listen=unix:{tmp_path}/k", *agent_files(pem), "--frontend-identities=somebody")
+    assert (status, text[:6]) == (2, "UMB001")
+    assert "CN=konnectivity-client" in text
 
 
 def test_three_token_options_make_a_rule() -> None:

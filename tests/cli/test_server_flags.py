@@ -78,6 +78,18 @@ def test_these_options_are_served(arguments: tuple[str, ...]) -> None:
         ((*UDS, "--enable-lease-controller", "--lease-label=a"), "invalid label format: a"),
         ((*UDS, "--graceful-shutdown-timeout=-1s"), "graceful-shutdown-timeout must be >= 0, got -1s"),
         ((*UDS, "--backend-dial-timeout=-90s"), "backend-dial-timeout must be >= 0, got -1m30s"),
+        (
+            (*UDS, "--agent-identities=/dev/null"),
+            "--agent-identities binds nothing with the strategy default; use destHost,defaultRoute",
+        ),
+        (
+            (*UDS, "--agent-identities=/no"),
+            "error checking agent identities /no, got stat /no: no such file or directory",
+        ),
+        (
+            (*UDS, "--frontend-identities=somebody"),
+            "'somebody' is no identity: one of CN=…, O=…, DNS=…, URI=…, SA=…",
+        ),
         (("--server-key=/no",), "error checking server key /no, got stat /no: no such file or directory"),
         (("--server-ca-cert=/no",), "error checking server CA cert /no, got stat /no: no such file or directory"),
         (("--cluster-cert=/no",), "error checking cluster cert /no, got stat /no: no such file or directory"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umbilical.konnectivity.networks import NetworkTable, parse_network
+from umbilical.konnectivity.networks import NetworkTable, covers, parse_network
 
 
 @pytest.mark.parametrize(
@@ -119,3 +119,22 @@ def test_ipv4_in_the_clothes_of_ipv6_is_ipv4_and_no_other_ipv6_network_holds_it(
     assert table.find("::ffff:10.0.0.1") is ten
     assert table.find("::ffff:a00:1") is ten
     assert table.find("fe80::1%eth0") is all_of_six
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "holds"),
+    [
+        ("10.0.0.0/8", "10.1.0.0/16", True),
+        ("10.0.0.0/8", "10.0.0.0/8", True),
+        ("10.0.0.0/8", "10.0.0.0/7", False),
+        ("10.0.0.0/8", "11.0.0.0/16", False),
+        ("0.0.0.0/0", "1.2.3.4/32", True),
+        ("::/0", "1.2.3.4/32", False),
+        ("fd00::/8", "fd12::/16", True),
+    ],
+)
+def test_a_network_covers_those_within_it(outer: str, inner: str, holds: bool) -> None:
+    first, second = parse_network(outer), parse_network(inner)
+    assert first is not None
+    assert second is not None
+    assert covers(first, second) is holds

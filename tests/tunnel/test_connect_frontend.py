@@ -49,6 +49,36 @@ def test_success_is_upstreams_line_and_nothing_else(stage: Stage) -> None:
     assert receive(client, 4) == b"ping"
 
 
+def traced(address: str) -> bytes:
+    return f"CONNECT {address} HTTP/1.1\r\nHost: h\r\nUmbilical-Trace: 1\r\n\r\n".encode()
+
+
+def test_a_client_that_asks_learns_the_way_of_its_dial(stage: Stage) -> None:
+    server, _ = stage.start_pair()
+    client = connect(server, traced(stage.endpoint().serve(banner).address))
+    head = b""
+    while b"\r\n\r\n" not in head:
+        head += client.recv(1)
+    lines = head.decode().split("\r\n")
+    assert lines[0] == "HTTP/1.1 200 Connection Established"
+    assert lines[1:3] == ["Umbilical-Server: server-0", "Umbilical-Agent: agent-0"]
+    assert 0 <= float(lines[3].removeprefix("Umbilical-Dial-Seconds: ")) < PATIENCE_SECONDS
+    assert receive(client, 8) == b"BANNER\r\n"
+
+
+def test_a_client_that_asks_learns_the_way_of_a_refused_dial_too(stage: Stage) -> None:
+    server, _ = stage.start_pair()
+    head, _, body = read_to_end(connect(server, traced(refused_address()))).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 502 Bad Gateway\r\nUmbilical-Server: server-0\r\nUmbilical-Agent: agent-0\r\n")
+    assert body.endswith(b"connection refused")
+
+
+def test_without_an_agent_there_is_none_to_name(stage: Stage) -> None:
+    head = read_to_end(connect(stage.start_server(), traced("web:443")))
+    assert head.startswith(b"HTTP/1.1 500 ")
+    assert b"Umbilical-Agent" not in head
+
+
 def test_without_an_agent_the_client_gets_500(stage: Stage) -> None:
     server = stage.start_server()
     assert read_to_end(connect(server, request("web:443"))) == (

@@ -421,3 +421,20 @@ HEADS = [
     b"garbage\r\n\r\n",
     b"CONNECT a:1 HTTP/1.1\r\nx: " + b"a" * (1 << 20) + b"\r\n\r\n",
 ]
+
+
+def test_headers_of_a_trace_stand_behind_the_status_line_and_hold_no_line_breaks() -> None:
+    reply = http1.traced(b"HTTP/1.1 502 Bad Gateway\r\nA: b\r\n\r\nbody", [("X", "one\r\nEvil: 1"), ("Y", "\xe9")])
+    assert reply == b"HTTP/1.1 502 Bad Gateway\r\nX: one??Evil: 1\r\nY: ?\r\nA: b\r\n\r\nbody"
+
+
+def test_a_client_asks_for_a_trace_by_a_header() -> None:
+    for header, wanted in ((b"", False), (b"umbilical-trace: 1\r\n", True), (b"Umbilical-Trace: yes\r\n", False)):
+        request = http1.parse_connect_head(b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n" + header + b"\r\n")
+        assert request is not None
+        assert request.wants_trace is wanted
+
+
+def test_who_may_not_ask_is_told_why() -> None:
+    assert http1.forbidden_reply("no").endswith(b"Connection: close\r\n\r\nno")
+    assert http1.forbidden_reply("no").startswith(b"HTTP/1.1 403 Forbidden\r\n")

@@ -32,6 +32,11 @@ class TokenRule(Record):
     service_account: str
     audience: str
 
+    @property
+    def identity(self) -> str:
+        """What an agent with such a token has proved, as konnectivity/identity.py writes it."""
+        return f"SA={self.namespace}/{self.service_account}"
+
 
 class LeaseRule(Record):
     """Under which labels the server publishes its lease."""

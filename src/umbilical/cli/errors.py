@@ -22,6 +22,12 @@ _STATUS_BY_CODE: Final = {
     "UMB201": CONFIGURATION,
     "UMB205": CONFIGURATION,
     "UMB206": CONFIGURATION,
+    "UMB208": CONFIGURATION,
+    "UMB347": CONFIGURATION,
+    # A directory, or options, with which a command for hosted control planes has nothing to begin.
+    "UMB565": CONFIGURATION,
+    "UMB573": CONFIGURATION,
+    "UMB576": TIMED_OUT,
     "UMB601": CONFIGURATION,
     "UMB602": CONFIGURATION,
     "UMB801": CONFIGURATION,

@@ -45,7 +45,7 @@ def start(flags: FlagSet) -> int:
     kubernetes = engines.KubernetesAccess(
         optional_path(flags.text("kubeconfig")), flags.fraction("kubeconfig-qps"), flags.number("kubeconfig-burst")
     )
-    tokens = engines.TokenRule(*(flags.text(name) for name in TOKEN_FLAGS)) if uses_tokens(flags) else None
+    tokens = _token_rule(flags)
     publishing = flags.switch("enable-lease-controller")
     lease = engines.LeaseRule(flags.text("lease-namespace"), labels) if publishing else None
     return engines.serve(settings, kubernetes, tokens, lease)
@@ -57,6 +57,7 @@ def server_settings(flags: FlagSet) -> ServerSettings:
         raise OptionRefused(f"failed to run the frontend server: {_NO_CERTIFICATE}")
     if not flags.text("cluster-cert"):
         raise OptionRefused(f"failed to run the agent server: {_NO_CERTIFICATE}")
+    tokens = _token_rule(flags)
     return ServerSettings(
         server_id=flags.text("server-id"),
         frontend=_frontend(flags),
@@ -70,10 +71,17 @@ def server_settings(flags: FlagSet) -> ServerSettings:
         frontend_keepalive=_keepalive(flags.seconds("frontend-keepalive-time")),
         dial_timeout_seconds=flags.seconds("backend-dial-timeout"),
         graceful_shutdown_seconds=flags.seconds("graceful-shutdown-timeout"),
+        agent_identities=optional_path(flags.text("agent-identities")),
+        token_identity=tokens.identity if tokens is not None else "",
+        frontend_identities=flags.items("frontend-identities"),
         health_listen=_listen(flags, "health"),
         admin_listen=_listen(flags, "admin"),
         enable_profiling=flags.switch("enable-profiling"),
     )
+
+
+def _token_rule(flags: FlagSet) -> engines.TokenRule | None:
+    return engines.TokenRule(*(flags.text(name) for name in TOKEN_FLAGS)) if uses_tokens(flags) else None
 
 
 def _frontend(flags: FlagSet) -> UnixFrontend | TcpFrontend:

@@ -11,6 +11,7 @@ from umbilical.cli.option_checks import random_id
 from umbilical.cli.options import check_readable, keepalive, missing_option, shared_options, start_logging, tls_files
 from umbilical.cli.param_types import FILE, SocketPath, address, duration, listen_place, server_address
 from umbilical.cluster.labels import LabelError, parse_labels
+from umbilical.konnectivity.identity import parse_identities
 from umbilical.konnectivity.routing import parse_strategies
 from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.settings import (
@@ -58,6 +59,10 @@ def server() -> None:
 @click.option("--token-namespace", default="", help="Namespace of the agents' service account.")
 @click.option("--token-service-account", default="", help="Name of the agents' service account.")
 @click.option("--token-audience", default="", help="Audience that agents' tokens must have.")
+@click.option("--agent-identities", type=FILE, help="Rules: which certificate or token may announce which identifiers.")
+@click.option(
+    "--frontend-identities", default="", help="Who may ask for tunnels over TCP: CN=…,URI=…; not given: all but agents."
+)
 @click.option(
     "--strategies", default="default", show_default=True, help="In order: default, destHost, defaultRoute, cidr."
 )
@@ -101,6 +106,9 @@ def run(**options: Any) -> int:
 
 
 def server_settings(options: dict[str, Any]) -> ServerSettings:
+    strategies = _strategies(options["strategies"])
+    check_bindings(options["agent_identities"], strategies)
+    tokens = token_rule(options)
     return ServerSettings(
         server_id=options["server_id"] or random_id(),
         frontend=_frontend(options["listen"], options["cert"], options["key"], options["ca"]),
@@ -108,17 +116,35 @@ def server_settings(options: dict[str, Any]) -> ServerSettings:
         agent_tls=tls_files("agent-", options["agent_cert"], options["agent_key"], options["agent_ca"]),
         mode=FrontendMode(options["mode"]),
         server_count=options["count"],
-        strategies=_strategies(options["strategies"]),
+        strategies=strategies,
         tls_policy=TlsPolicy(options["tls_min_version"]),
         agent_keepalive=keepalive(options),
         frontend_keepalive=keepalive(options),
         dial_timeout_seconds=options["dial_timeout"],
         idle_tunnel_seconds=options["idle_tunnel_timeout"],
         graceful_shutdown_seconds=options["graceful_shutdown"],
+        agent_identities=options["agent_identities"],
+        token_identity=tokens.identity if tokens is not None else "",
+        frontend_identities=_identities(options["frontend_identities"]),
         health_listen=options["health"],
         admin_listen=options["admin"],
         enable_profiling=options["profiling"],
     )
+
+
+def check_bindings(rules: Path | None, strategies: tuple[str, ...]) -> None:
+    """A rule that nothing heeds is worse than none: it is believed."""
+    if rules is not None and "default" in strategies:
+        why = "the strategy default gives every agent every dial, whatever it may announce"
+        raise StartupError("UMB208", "--agent-identities would bind nothing", why, "--strategies destHost,defaultRoute")
+
+
+def _identities(text: str) -> tuple[str, ...]:
+    try:
+        return parse_identities(text)
+    except ValueError as fault:
+        remedy = "write CN=konnectivity-client, with commas between several"
+        raise StartupError("UMB001", f"--frontend-identities {text!r} cannot be used", str(fault), remedy) from None
 
 
 def token_rule(options: dict[str, Any]) -> engines.TokenRule | None:

@@ -16,6 +16,7 @@ from umbilical.cli.option_checks import (
 )
 from umbilical.cli.pflag import BOOL, DURATION, FLOAT, INT, STRING, STRING_SLICE, Flag, FlagSet
 from umbilical.cluster.labels import LabelError, parse_labels
+from umbilical.konnectivity.identity import check_identity
 from umbilical.konnectivity.routing import parse_strategies
 
 HOUR: Final = 3600 * 1_000_000_000
@@ -81,6 +82,12 @@ def server_flags() -> tuple[Flag, ...]:
         Flag("lease-label", STRING, "k8s-app=konnectivity-server", "labels of the leases"),
         Flag("graceful-shutdown-timeout", DURATION, 0, "how long to let tunnels end at shutdown; 0 stops at once"),
         Flag("backend-dial-timeout", DURATION, 0, "how long an agent may take to answer a dial; 0 is for ever"),
+        Flag(
+            "agent-identities", STRING, "", "file of rules: which certificate or token may announce which identifiers"
+        ),
+        Flag(
+            "frontend-identities", STRING_SLICE, (), "who may ask for tunnels over TCP: CN=…; empty is all but agents"
+        ),
         Flag("warn-on-channel-limit", BOOL, True, _ALWAYS_ON, deprecated=_ALWAYS_ON),
     )
 
@@ -98,6 +105,7 @@ def check_server_flags(flags: FlagSet) -> None:
     _check_strategies(flags)
     check_channel_size(flags)
     _check_tls(flags)
+    _check_identities(flags)
     _check_leases_and_timeouts(flags)
 
 
@@ -161,6 +169,17 @@ def _check_tls(flags: FlagSet) -> None:
     for suite in flags.items("cipher-suites"):
         if suite not in CIPHER_SUITES:
             raise OptionRefused(f"cipher suite {suite} not supported, doesn't exist or considered as insecure")
+
+
+def _check_identities(flags: FlagSet) -> None:
+    check_file("agent identities", flags.text("agent-identities"))
+    if flags.text("agent-identities") and "default" in parse_strategies(flags.text("proxy-strategies")):
+        raise OptionRefused("--agent-identities binds nothing with the strategy default; use destHost,defaultRoute")
+    for identity in flags.items("frontend-identities"):
+        try:
+            check_identity(identity)
+        except ValueError as fault:
+            raise OptionRefused(str(fault)) from None
 
 
 def _check_leases_and_timeouts(flags: FlagSet) -> None:

@@ -37,6 +37,12 @@ def parse_network(text: str) -> Network | None:
     return plain.version, length, int(plain) >> (_BITS[plain.version] - length)
 
 
+def covers(outer: Network, inner: Network) -> bool:
+    """Tell whether every address of `inner` is in `outer`."""
+    version, length, prefix = outer
+    return version == inner[0] and length <= inner[1] and inner[2] >> (inner[1] - length) == prefix
+
+
 def _parse_address(text: str) -> "IPv4Address | IPv6Address | None":
     if not (text[:1].isdigit() or ":" in text):
         return None  # a name: spares the cost of an exception

@@ -190,8 +190,8 @@ class AgentTransport(Transport):
         stream.owner = self  # taken, though not admitted yet
         self._exchange.admit(self, stream, hello)
 
-    def _refuse(self, stream: Stream, status: int, text: str) -> None:
-        cause = causes.Cause("UMB308", text)
+    def _refuse(self, stream: Stream, status: int, text: str, code: str = "UMB308") -> None:
+        cause = causes.Cause(code, text)
         if self._is_news(cause.code):
             logger.warning("%s agent refused peer=%s: %s", cause.code, self._peer, text, extra=cause.fields)
         self.finish(stream, status, text)
@@ -206,6 +206,10 @@ class AgentTransport(Transport):
         if self.closed or not stream.can_send():
             return
         exchange = self._exchange
+        forbidden = exchange.agent_gate.refusal(self._tls.tls, hello.identifiers)
+        if forbidden:
+            self._refuse(stream, grpc.PERMISSION_DENIED, forbidden, "UMB346")
+            return
         settings = exchange.settings
         link = AgentLink(
             exchange.next_key(), hello.agent_id, hello.identifiers, understands_pause=hello.understands_pause

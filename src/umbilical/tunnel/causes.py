@@ -44,6 +44,8 @@ NEXT: Final = {
     "UMB341": "nothing, if it connects again; else look at the server",
     "UMB342": "look at the server's machine and the network to it",
     "UMB345": _ROTATE,
+    "UMB346": "give the agent identifiers that its identity allows, or add a line to --agent-identities",
+    "UMB347": "correct the file: one line per identity, e.g. CN=konnectivity-agent default-route=true",
     "UMB401": "look at the endpoint: does its pod run, and listen on this port?",
     "UMB402": "look at the endpoint and at network policies between the agent's node and it",
     "UMB403": "find the client or endpoint that opened this tunnel and does not read; nobody else is held up",
@@ -56,6 +58,7 @@ NEXT: Final = {
     "UMB410": "nothing: clients reach this server from now on",
     "UMB411": "stop the other server: ss -xlp shows it; two must not share one path",
     "UMB412": "look at this agent: starved, stopped, or behind a broken link? Others take its dials meanwhile",
+    "UMB414": "give this client a certificate of its own, or name it in --frontend-identities",
     "UMB413": "correct the agent's identifiers: cidr=10.0.0.0/8 or cidr=fd00::/8",
 }
 """Only the steps that a person at a terminal can take; the log of the drop-in names leaves them out."""

@@ -12,7 +12,7 @@ from umbilical.konnectivity.commands import ENDED, Tunnel
 from umbilical.konnectivity.dial_failure import DialFailure, FailureReason, http_reply, metric_reason
 from umbilical.tunnel.agent_stream import AgentStream
 from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog
-from umbilical.tunnel.channel import AGAIN, END, Channel
+from umbilical.tunnel.channel import AGAIN, END, Channel, TlsChannel
 from umbilical.tunnel.client import Client
 from umbilical.tunnel.exchange import Exchange
 from umbilical.tunnel.inlet import Inlet
@@ -60,6 +60,7 @@ class ConnectClient(Client):
         self._endpoint_ended = False
         self._dirty = False
         self._paused = False
+        self._wants_trace = False
         self._backlog: Backlog | None = None
 
     def start(self) -> None:
@@ -104,7 +105,16 @@ class ConnectClient(Client):
         elif request.method != "CONNECT":
             self._refuse_method(request, head.rest)
         else:
-            self._dial(request.address, head.rest)
+            self._wants_trace = request.wants_trace
+            refusal = self._refusal()
+            if refusal:
+                self._answer(http1.forbidden_reply(refusal))
+            else:
+                self._dial(request.address, head.rest)
+
+    def _refusal(self) -> str:
+        channel = self._channel
+        return self._exchange.refuse_client(channel.tls, channel.peer()) if isinstance(channel, TlsChannel) else ""
 
     def _refuse_method(self, request: http1.Request, rest: bytes) -> None:
         reply = http1.method_not_allowed_reply(request, time.strftime(_HTTP_DATE, time.gmtime()).encode())
@@ -153,16 +163,19 @@ class ConnectClient(Client):
         assert link is not None
         agent = cast(AgentStream, link.shell)
         own = self._own = agent.own_stream(tunnel.connection_id, self)
+        established = _ESTABLISHED
+        if self._wants_trace:
+            established = memoryview(http1.traced(http1.CONNECTION_ESTABLISHED, self._trace(tunnel)))
         started = time.perf_counter()
-        sent = self._channel.send(_ESTABLISHED)
+        sent = self._channel.send(established)
         self._exchange.metrics.frontend_write_seconds.observe(time.perf_counter() - started)
         if sent < 0:
             reason = DialFailure(FailureReason.ANSWER_FAILED)
             self._exchange.metrics.dial_failed(metric_reason(reason))
             self._gone("client gone before it was told of its connection")
             return
-        if sent < len(_ESTABLISHED):
-            self._outlet.put(_ESTABLISHED[sent:])
+        if sent < len(established):
+            self._outlet.put(established[sent:])
         self._agent = agent
         if own is not None:
             self._pause_above = min(self._pause_above, TUNNEL_WINDOW_BYTES >> 1)
@@ -179,7 +192,16 @@ class ConnectClient(Client):
 
     def refused(self, failure: DialFailure) -> None:
         if self._state == _DIALLING:
-            self._answer(http_reply(failure))
+            reply = http_reply(failure)
+            if self._wants_trace and self.tunnel is not None:
+                reply = http1.traced(reply, self._trace(self.tunnel))
+            self._answer(reply)
+
+    def _trace(self, tunnel: Tunnel) -> list[tuple[str, str]]:
+        """What a client that asked learns of the way its dial took."""
+        seconds = f"{self._loop.now - tunnel.asked_at:.6f}"
+        agent = [] if tunnel.link is None else [("Umbilical-Agent", tunnel.link.agent_id)]
+        return [("Umbilical-Server", self._exchange.settings.server_id), *agent, ("Umbilical-Dial-Seconds", seconds)]
 
     def _answer(self, reply: bytes) -> None:
         """Send a reply that ends the connection."""

@@ -5,6 +5,7 @@ It knows no sockets of its own; transports and clients hang on it.
 
 import logging
 import random
+import ssl
 from typing import TYPE_CHECKING, Final, cast
 
 from umbilical.konnectivity.commands import (
@@ -28,6 +29,7 @@ from umbilical.tunnel import agent_notices, causes
 from umbilical.tunnel.backlog import STUCK_SECONDS
 from umbilical.tunnel.client import Client
 from umbilical.tunnel.dial_notices import DialNotices, Hush
+from umbilical.tunnel.identities import AgentGate, ClientGate
 from umbilical.tunnel.linger import LingerRoom
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
 from umbilical.tunnel.metrics import ServerGauges, ServerMetrics
@@ -76,12 +78,22 @@ class Exchange(Handler):
         """Of http-connect mode, from their first byte to their last."""
         self.proxy_streams = 0
         self._admission: Final = admission
+        self.agent_gate: Final = AgentGate(settings.agent_identities, settings.token_identity)
+        self.client_gate: Final = ClientGate(settings.frontend_identities)
         self._last_key = 0
         self._last_dial_id = random.getrandbits(26)
         self._sweeping = False
         self._notices: Final = DialNotices()
         self.hush: Final = Hush()
         """For what strangers at the agent port can cause."""
+
+    def refuse_client(self, tls: ssl.SSLObject, peer: str) -> str:
+        """Why this client gets no tunnels; empty if it does."""
+        refusal = self.client_gate.refusal(tls)
+        if refusal and self.hush.due(f"UMB414 {peer.rpartition(':')[0]}", self.loop.now) is not None:
+            cause = causes.Cause("UMB414", refusal)
+            logger.warning("%s client refused peer=%s: %s", cause.code, peer, refusal, extra=cause.fields)
+        return refusal
 
     # ------------------------------------------------------------------ agents
 

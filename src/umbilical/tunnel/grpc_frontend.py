@@ -74,10 +74,18 @@ class GrpcTransport(Transport):
             text = f"unknown method {path.decode('utf-8', 'replace')}"
             self.finish(stream, grpc.UNIMPLEMENTED, text)
             return
+        refusal = self._refusal()
+        if refusal:
+            self.finish(stream, grpc.PERMISSION_DENIED, refusal)
+            return
         client = GrpcClient(self, stream, self._exchange)
         stream.owner = client
         self._exchange.proxy_streams += 1
         self.connection.send_headers(stream, grpc.RESPONSE_HEADERS)
+
+    def _refusal(self) -> str:
+        channel = self.channel
+        return self._exchange.refuse_client(channel.tls, channel.peer()) if isinstance(channel, TlsChannel) else ""
 
     def on_data(self, stream: Stream) -> None:
         connection = self.connection

@@ -103,6 +103,12 @@ class ServerSettings(Record):
     health_listen: ListenAddress = ListenAddress("", 8092)
     admin_listen: ListenAddress = ListenAddress("127.0.0.1", 8095)
     enable_profiling: bool = False
+    agent_identities: Path | None = None
+    """Rules of konnectivity/identity.py: who may announce which identifiers. None: agents are believed."""
+    token_identity: str = ""
+    """`SA=namespace/name` where agents are let in by that account's tokens."""
+    frontend_identities: tuple[str, ...] = ()
+    """Who may ask for tunnels over TLS. Empty: whoever the CA vouches for, agents apart."""
     limits: Limits = Limits()
 
 

@@ -49,6 +49,8 @@ class Request:
         self.keep_alive = version != "HTTP/1.0" and method != "PRI"
         """Whether another request may follow on this connection if this one is refused."""
         self.has_body = False
+        self.wants_trace = False
+        """The client asks which way its dial takes: `Umbilical-Trace: 1`. Upstream knows no such header."""
         self.address = ""
         """What to dial, for CONNECT: the target's authority, or the Host header where the target has none."""
         self.end_offset = 0
@@ -204,6 +206,8 @@ def _note_header(request: Request, name: bytes, value: bytes) -> None:
         if value.lower() != b"chunked":
             raise ProtocolViolation(501, "unsupported transfer encoding")
         request.has_body = True
+    elif name == b"umbilical-trace":
+        request.wants_trace = value == b"1"
 
 
 def _note_host(request: Request, value: bytes) -> None:
@@ -247,6 +251,23 @@ def violation_reply(violation: ProtocolViolation) -> bytes:
         body = status
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
     return (head + body).encode("ascii")
+
+
+def forbidden_reply(text: str) -> bytes:
+    """To a client that may not ask for tunnels; the connection is closed behind it."""
+    head = "HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
+    return (head + text).encode("utf-8", "replace")
+
+
+def traced(reply: bytes, headers: Sequence[tuple[str, str]]) -> bytes:
+    """Put headers behind a reply's status line. Values are others' words: what is not plain text becomes `?`."""
+    line, _, rest = reply.partition(b"\r\n")
+    added = b"".join([f"{name}: {_plain(value)}\r\n".encode("ascii") for name, value in headers])
+    return line + b"\r\n" + added + rest
+
+
+def _plain(value: str) -> str:
+    return "".join([character if " " <= character <= "~" else "?" for character in value])
 
 
 def method_not_allowed_reply(request: Request, date: bytes) -> bytes:

@@ -1,0 +1,153 @@
+"""What an identity may do: which identifiers an agent with it may announce, and who may ask for tunnels.
+
+An identity is what a peer has proved: CN=, O=, DNS= or URI= of its certificate, SA=namespace/name of its token.
+Identifiers alone are the agent's own word: without rules any agent may draw the traffic of any address to itself.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from umbilical.konnectivity.metadata import AgentIdentifiers
+from umbilical.konnectivity.networks import Network, covers, parse_network
+
+KINDS: Final = ("CN", "O", "DNS", "URI", "SA")
+ANYTHING: Final = "*"
+AGENT_NAMES: Final = ("konnectivity-agent", "konnectivity-agent-")
+"""The common name of agents' certificates, and how those of single agents begin. They do not ask for tunnels."""
+
+_ADDRESS_TYPES: Final = ("ipv4", "ipv6", "host")
+"""One space of names when a dial is routed: HyperShift announces IPv6 addresses as ipv4 (see routing.py)."""
+
+
+class Allowance:
+    """What one identity may announce."""
+
+    def __init__(self) -> None:
+        self.anything = False
+        self.default_route = False
+        self.addresses: set[str] = set()
+        self.networks: list[Network] = []
+
+    def allow(self, word: str) -> None:
+        """Raises ValueError for a word that is no identifier."""
+        if word == ANYTHING:
+            self.anything = True
+            return
+        kind, _, value = word.partition("=")
+        if kind == "default-route" and value == "true":
+            self.default_route = True
+        elif kind in _ADDRESS_TYPES and value:
+            self.addresses.add(value)
+        elif kind == "cidr":
+            network = parse_network(value)
+            if network is None:
+                raise ValueError(f"{value!r} is no network")
+            self.networks.append(network)
+        else:
+            raise ValueError(f"{word!r} is no identifier")
+
+    def forbidden(self, identifiers: AgentIdentifiers) -> str:
+        """The first identifier that goes too far; empty if none does."""
+        if self.anything:
+            return ""
+        if identifiers.default_route and not self.default_route:
+            return "default-route=true"
+        named = (("ipv4", identifiers.ipv4), ("ipv6", identifiers.ipv6), ("host", identifiers.host))
+        for kind, values in named:
+            for value in values:
+                if value and value not in self.addresses and not self._holds(_as_network(value)):
+                    return f"{kind}={value}"
+        for value in identifiers.cidr:
+            if not self._holds(parse_network(value)):
+                return f"cidr={value}"
+        return ""
+
+    def _holds(self, network: Network | None) -> bool:
+        if network is None:
+            return False
+        return any(covers(allowed, network) for allowed in self.networks)
+
+
+def _as_network(address: str) -> Network | None:
+    return parse_network(f"{address}/{128 if ':' in address else 32}")
+
+
+class AgentRules:
+    """Who may announce what; an agent that no rule names may not connect."""
+
+    def __init__(self) -> None:
+        self._allowances: dict[str, Allowance] = {}
+
+    def allow(self, identity: str, words: Iterable[str]) -> None:
+        """Add to what an identity may; raises ValueError."""
+        check_identity(identity)
+        allowance = self._allowances.setdefault(identity, Allowance())
+        for word in words:
+            allowance.allow(word)
+
+    def refusal(self, proved: Sequence[str], identifiers: AgentIdentifiers) -> str:
+        """Why an agent that has proved these identities is not let in; empty if it is."""
+        forbidden = ""
+        for identity in proved:
+            allowance = self._allowances.get(identity)
+            if allowance is None:
+                continue
+            forbidden = allowance.forbidden(identifiers)
+            if not forbidden:
+                return ""
+        if forbidden:
+            return f"the identity of this agent does not allow the identifier {forbidden}"
+        return f"no rule lets an agent with the identity {told(proved)} connect"
+
+
+def parse_agent_rules(text: str) -> AgentRules:
+    """Read one rule per line: an identity, then the identifiers it may announce. Raises ValueError."""
+    rules = AgentRules()
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        try:
+            rules.allow(words[0], words[1:])
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
+    return rules
+
+
+def parse_identities(text: str) -> tuple[str, ...]:
+    """Read identities with commas between them. Raises ValueError."""
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    for identity in found:
+        check_identity(identity)
+    return found
+
+
+def check_identity(text: str) -> None:
+    kind, _, value = text.partition("=")
+    if kind not in KINDS or not value:
+        raise ValueError(f"{text!r} is no identity: one of {', '.join(f'{kind}=…' for kind in KINDS)}")
+
+
+def client_refusal(proved: Sequence[str], allowed: Sequence[str]) -> str:
+    """Why a client that has proved these identities gets no tunnels; empty if it does.
+
+    Where nothing is `allowed` by name, everybody is but agents: with one CA for both their certificates would open this
+    door too, and every node of a cluster holds one.
+    """
+    if allowed:
+        if any(identity in allowed for identity in proved):
+            return ""
+        return f"a client with the identity {told(proved)} may not ask for tunnels"
+    for identity in proved:
+        if identity[:3] == "CN=" and _is_agent(identity[3:]):
+            return f"{identity} is an agent's certificate, and agents may not ask for tunnels"
+    return ""
+
+
+def _is_agent(common_name: str) -> bool:
+    exact, prefix = AGENT_NAMES
+    return common_name == exact or common_name.startswith(prefix)
+
+
+def told(proved: Sequence[str]) -> str:
+    return ", ".join(proved) or "none"

@@ -1,0 +1,107 @@
+"""Who a peer has proved to be, by its certificate; and the file of rules that says what follows from it.
+
+The file is looked at when an agent connects. One that cannot be used changes nothing: the rules from before stay.
+"""
+
+import logging
+import os
+import ssl
+from pathlib import Path
+from typing import Any, Final
+
+from umbilical.konnectivity.identity import AgentRules, client_refusal, parse_agent_rules
+from umbilical.konnectivity.metadata import AgentIdentifiers
+from umbilical.tunnel import causes
+from umbilical.tunnel.errors import StartupError
+
+logger = logging.getLogger(__name__)
+
+_SUBJECT_KINDS: Final = {"commonName": "CN", "organizationName": "O"}
+_NAME_KINDS: Final = {"DNS": "DNS", "URI": "URI"}
+_MOST_REMEMBERED: Final = 256
+
+
+def proved_by(tls: ssl.SSLObject | None) -> tuple[str, ...]:
+    """The identities in a certificate that the handshake has verified; none without one."""
+    certificate: Any = tls.getpeercert() if tls is not None else None
+    if not certificate:
+        return ()
+    subject = [pair for relative_name in certificate.get("subject", ()) for pair in relative_name]
+    found = [f"{_SUBJECT_KINDS[kind]}={value}" for kind, value in subject if kind in _SUBJECT_KINDS]
+    names = certificate.get("subjectAltName", ())
+    found += [f"{_NAME_KINDS[kind]}={value}" for kind, value in names if kind in _NAME_KINDS]
+    return tuple(found)
+
+
+class ClientGate:
+    """Who may ask for tunnels over TLS. It remembers: clients come by the thousand with one certificate."""
+
+    def __init__(self, allowed: tuple[str, ...]) -> None:
+        self._allowed: Final = allowed
+        self._verdicts: Final[dict[bytes, str]] = {}
+
+    def refusal(self, tls: ssl.SSLObject | None) -> str:
+        """Why not; empty if it may."""
+        der = tls.getpeercert(True) if tls is not None else None
+        if der is None:
+            return ""
+        verdict = self._verdicts.get(der)
+        if verdict is None:
+            if len(self._verdicts) >= _MOST_REMEMBERED:
+                self._verdicts.clear()
+            verdict = self._verdicts[der] = client_refusal(proved_by(tls), self._allowed)
+        return verdict
+
+
+class AgentGate:
+    """Which agent may announce what. Without a file agents are believed, as upstream believes them."""
+
+    def __init__(self, path: Path | None, token_identity: str) -> None:
+        """Raises StartupError when the file cannot be used now."""
+        self._path: Final = path
+        self._token_identity: Final = token_identity
+        self._stamp: tuple[int, int, int] | None = None
+        self._rules: AgentRules | None = None
+        if path is not None:
+            self._rules = self._read(path)
+
+    def refusal(self, tls: ssl.SSLObject | None, identifiers: AgentIdentifiers) -> str:
+        """Why not; empty if it may."""
+        self._look()
+        if self._rules is None:
+            return ""
+        proved = proved_by(tls)
+        if self._token_identity:
+            proved = (*proved, self._token_identity)
+        return self._rules.refusal(proved, identifiers)
+
+    def _look(self) -> None:
+        path = self._path
+        if path is None or _stamp(path) == self._stamp:
+            return
+        try:
+            self._rules = self._read(path)
+            logger.info("rules of agents' identities reloaded file=%s", path)
+        except StartupError as error:
+            cause = causes.Cause("UMB347", error.why)
+            text = "%s changed rules of agents' identities are not used, those from before stay file=%s: %s"
+            logger.warning(text, cause.code, path, cause.text, extra=cause.fields)
+
+    def _read(self, path: Path) -> AgentRules:
+        self._stamp = _stamp(path)
+        try:
+            return parse_agent_rules(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+            remedy = "write one line per identity: CN=konnectivity-agent default-route=true"
+            raise StartupError(
+                "UMB347", f"cannot use the rules of agents' identities in {path}", why, remedy
+            ) from error
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
