@@ -1,0 +1,89 @@
+"""What a proxy writes to its clients: heads, chunks, and its own answers, which tell what, why and what next."""
+
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Final
+
+from umbilical.dialer.failure import DialFailed
+from umbilical.proxies.http_head import BadRequest, Field
+from umbilical.record import Record
+
+ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
+LAST_CHUNK: Final = b"0\r\n"
+_CODES: Final = {408: "UMB542", 414: "UMB541", 431: "UMB541", 501: "UMB543", 505: "UMB543"}
+_REMEDIES: Final = {
+    "UMB540": "correct the request; a client behind another proxy: look at what that proxy makes of it",
+    "UMB541": "send fewer or shorter headers",
+    "UMB542": "send the whole head at once",
+    "UMB543": "use HTTP/1.1 without further transfer codings",
+}
+
+
+class Answer(Record):
+    """An answer of the proxy's own: three lines in a text body."""
+
+    status: int
+    code: str
+    """Of docs/errors.md."""
+    what: str
+    why: str
+    remedy: str
+
+    def render(self, method: str = "GET") -> bytes:
+        """The connection is closed behind it; HEAD is told the length alone."""
+        body = f"{self.code} {self.what}\n  why: {self.why}\n  next: {self.remedy}\n".encode("utf-8", "replace")
+        fields = [
+            (b"Content-Type", b"text/plain; charset=utf-8"),
+            (b"Content-Length", b"%d" % len(body)),
+            (b"Cache-Control", b"no-store"),
+            (b"Connection", b"close"),
+        ]
+        head = response_head(self.status, b"", fields)
+        return head if method == "HEAD" else head + body
+
+
+class Refused(Exception):
+    """A request that gets an answer of the proxy's own; `result` is what it is counted as."""
+
+    def __init__(self, answer: Answer, result: str) -> None:
+        super().__init__(f"{answer.code} {answer.what}: {answer.why}")
+        self.answer: Final = answer
+        self.result: Final = result
+
+
+def malformed(request: BadRequest) -> Refused:
+    code = _CODES.get(request.status, "UMB540")
+    answer = Answer(request.status, code, "this request is not served", request.why, _REMEDIES[code])
+    return Refused(answer, "unsupported" if code == "UMB543" else "bad-request")
+
+
+def undialled(address: str, failure: DialFailed) -> Refused:
+    verdict = failure.verdict
+    what = f"no connection to {address}: {verdict.words}"
+    answer = Answer(verdict.http_status, verdict.code, what, one_line(str(failure)), verdict.remedy)
+    return Refused(answer, failure.reason.value)
+
+
+def one_line(text: str) -> str:
+    """What others said goes into one line of ours, and nothing else."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+
+
+def response_head(status: int, reason: bytes, fields: Iterable[Field]) -> bytes:
+    lines = [b"HTTP/1.1 %d %s" % (status, reason or _phrase(status)), *(b"%s: %s" % field for field in fields)]
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def chunk(data: bytes) -> list[bytes]:
+    return [b"%x\r\n" % len(data), data, b"\r\n"]
+
+
+def last_chunk(trailers: Iterable[Field]) -> bytes:
+    return LAST_CHUNK + b"".join(b"%s: %s\r\n" % field for field in trailers) + b"\r\n"
+
+
+def _phrase(status: int) -> bytes:
+    try:
+        return HTTPStatus(status).phrase.encode("ascii")
+    except ValueError:
+        return b""
