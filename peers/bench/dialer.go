@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"time"
 
 	"google.golang.org/grpc"
@@ -23,8 +24,12 @@ const (
 // A dialer opens one tunnel to an endpoint, on a frontend connection of its own.
 type dialer func(address string) (net.Conn, error)
 
-func newDialer(mode, uds string) (dialer, error) {
+func newDialer(mode, uds, proxy string) (dialer, error) {
 	switch mode {
+	case "socks5":
+		return func(address string) (net.Conn, error) { return dialThrough(proxy, address, socksRequest) }, nil
+	case "proxy":
+		return func(address string) (net.Conn, error) { return dialThrough(proxy, address, connect) }, nil
 	case "http-connect":
 		return func(address string) (net.Conn, error) { return dialHTTPConnect(uds, address) }, nil
 	case "direct":
@@ -120,9 +125,49 @@ func connect(conn net.Conn, address string) error {
 	}
 }
 
+// dialThrough asks a proxy on loopback, as its clients do: one TCP connection for each tunnel.
+func dialThrough(proxy, address string, ask func(net.Conn, string) error) (net.Conn, error) {
+	conn, err := net.DialTimeout("tcp", proxy, dialTimeout)
+	if err != nil {
+		return nil, err
+	}
+	if err := ask(conn, address); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// socksRequest is RFC 1928 without authentication, for an IPv4 address.
+func socksRequest(conn net.Conn, address string) error {
+	target, err := netip.ParseAddrPort(address)
+	if err != nil || !target.Addr().Is4() {
+		return fmt.Errorf("%s is no IPv4 address with a port", address)
+	}
+	if _, err := conn.Write([]byte{5, 1, 0}); err != nil {
+		return err
+	}
+	var reply [10]byte
+	if _, err := io.ReadFull(conn, reply[:2]); err != nil || reply[1] != 0 {
+		return fmt.Errorf("no SOCKS5 method: % x, %v", reply[:2], err)
+	}
+	request := append([]byte{5, 1, 0, 1}, target.Addr().AsSlice()...)
+	if _, err := conn.Write(append(request, byte(target.Port()>>8), byte(target.Port()))); err != nil {
+		return err
+	}
+	// Every proxy here answers with an IPv4 address, so the reply's length is known.
+	if _, err := io.ReadFull(conn, reply[:]); err != nil {
+		return fmt.Errorf("no SOCKS5 reply: %w", err)
+	}
+	if reply[1] != 0 || reply[3] != 1 {
+		return fmt.Errorf("SOCKS5 refused: % x", reply)
+	}
+	return nil
+}
+
 func judgeReply(reply []byte, headLength int) error {
 	statusLine, _, _ := bytes.Cut(reply, []byte("\r\n"))
-	if !bytes.HasPrefix(statusLine, []byte("HTTP/1.1 200")) {
+	if !bytes.HasPrefix(statusLine, []byte("HTTP/1.1 200")) && !bytes.HasPrefix(statusLine, []byte("HTTP/1.0 200")) {
 		return fmt.Errorf("CONNECT refused: %s", statusLine)
 	}
 	// Our endpoints never speak first, so these bytes belong to nobody.

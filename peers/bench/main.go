@@ -34,6 +34,7 @@ const (
 type settings struct {
 	mode        string
 	uds         string
+	proxy       string
 	test        string
 	connections int
 	seconds     float64
@@ -76,7 +77,8 @@ func main() {
 
 func parseFlags() settings {
 	var s settings
-	flag.StringVar(&s.mode, "mode", "http-connect", "frontend: http-connect, grpc, or direct (no dial: the socket leads to --listen)")
+	flag.StringVar(&s.mode, "mode", "http-connect", "frontend: http-connect, grpc, direct (no dial: the socket leads to --listen); or socks5, proxy (CONNECT)")
+	flag.StringVar(&s.proxy, "proxy", "", "address of a proxy on loopback, for the modes socks5 and proxy")
 	flag.StringVar(&s.uds, "uds", "", "the server's Unix socket")
 	flag.StringVar(&s.test, "test", "echo", "echo, download, upload, dial, idle, stuck-clients or stuck-endpoints")
 	flag.IntVar(&s.connections, "connections", 1, "tunnels at a time")
@@ -92,8 +94,10 @@ func parseFlags() settings {
 
 func (s settings) validate() error {
 	switch {
-	case s.uds == "":
-		return errors.New("--uds is needed")
+	case s.uds == "" && s.proxy == "":
+		return errors.New("--uds or --proxy is needed")
+	case s.proxy != "" && !isLoopback(s.proxy):
+		return fmt.Errorf("--proxy=%s is no loopback address with a port", s.proxy)
 	case s.connections < 1 || s.connections > 5000:
 		return errors.New("--connections must be 1 to 5000")
 	case s.seconds <= 0 || s.seconds > 600:
@@ -111,11 +115,15 @@ func (s settings) validate() error {
 }
 
 func (s settings) validateListen() error {
-	address, err := netip.ParseAddrPort(s.listen)
-	if err != nil || !address.Addr().IsLoopback() {
+	if !isLoopback(s.listen) {
 		return fmt.Errorf("--listen=%s is no loopback address with a port", s.listen)
 	}
 	return nil
+}
+
+func isLoopback(text string) bool {
+	address, err := netip.ParseAddrPort(text)
+	return err == nil && address.Addr().IsLoopback()
 }
 
 func (s settings) window() time.Duration {
@@ -123,7 +131,7 @@ func (s settings) window() time.Duration {
 }
 
 func run(s settings) error {
-	dial, err := newDialer(s.mode, s.uds)
+	dial, err := newDialer(s.mode, s.uds, s.proxy)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ def headers(response: Response) -> dict[str, str]:
     return dict(response.headers)
 
 
-SERVER_HEALTH = ServerHealthRoutes(ready, some_metrics)
+SERVER_HEALTH = ServerHealthRoutes(ready, some_metrics, lambda: 3)
 AGENT_HEALTH = AgentHealthRoutes(ready, some_metrics)
 SERVER_ADMIN = ServerAdminRoutes(some_metrics, profiling=False)
 AGENT_ADMIN = AgentAdminRoutes(8093, profiling=False)
@@ -59,8 +59,16 @@ def test_health_and_readiness_are_a_bare_ok(routes: Routes, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/ready", "/readyz"])
 def test_a_server_without_agents_is_not_ready(path: str) -> None:
-    response = ask(ServerHealthRoutes(unready, some_metrics), path, "verbose")
+    response = ask(ServerHealthRoutes(unready, some_metrics, lambda: 0), path, "verbose")
     assert (response.status, response.body) == (500, b"no connection to any proxy agent")
+
+
+def test_a_server_can_be_asked_for_agents_of_any_kind() -> None:
+    """`/readyz` looks at the first strategy alone, and stays red with agents of the others."""
+    reached = ask(ServerHealthRoutes(unready, some_metrics, lambda: 3), "/readyz/agents")
+    assert (reached.status, reached.body) == (200, b"3")
+    alone = ask(ServerHealthRoutes(ready, some_metrics, lambda: 0), "/readyz/agents")
+    assert (alone.status, alone.body) == (500, b"no connection to any proxy agent")
 
 
 @pytest.mark.parametrize("path", ["/ready", "/readyz"])

@@ -5,7 +5,7 @@ from tests.support.raw_http import dial, with_listener
 from umbilical.tunnel.admin import HttpListener, ServerHealthRoutes
 from umbilical.tunnel.http_bodies import MAX_BODY_BYTES
 
-ROUTES = ServerHealthRoutes(lambda: True, lambda: b"up 1\n")
+ROUTES = ServerHealthRoutes(lambda: True, lambda: b"up 1\n", lambda: 1)
 
 
 def test_a_post_is_answered_and_its_body_skipped() -> None:

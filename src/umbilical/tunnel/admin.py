@@ -35,6 +35,7 @@ _NOT_READY: Final = b"no connection to any proxy agent"
 
 IsReady = Callable[[], bool]
 RenderMetrics = Callable[[], bytes]
+CountAgents = Callable[[], int]
 Headers = tuple[tuple[str, str], ...]
 
 
@@ -64,9 +65,15 @@ NOT_FOUND: Final = Response(
 
 
 class ServerHealthRoutes:
-    def __init__(self, is_ready: IsReady, render_metrics: RenderMetrics) -> None:
+    """`/readyz` is upstream's: it looks at the first strategy alone. `/readyz/agents` asks for agents of any kind.
+
+    Neither may hold up the pod of a kube-apiserver: agents come through it.
+    """
+
+    def __init__(self, is_ready: IsReady, render_metrics: RenderMetrics, agents: CountAgents) -> None:
         self._is_ready = is_ready
         self._render_metrics = render_metrics
+        self._agents = agents
 
     async def respond(self, request: Request) -> Response:
         match request.path:
@@ -74,6 +81,9 @@ class ServerHealthRoutes:
                 return OK
             case "/ready" | "/readyz":
                 return OK if self._is_ready() else Response(500, _NOT_READY)
+            case "/readyz/agents":
+                count = self._agents()
+                return Response(200, b"%d" % count) if count else Response(500, _NOT_READY)
             case "/metrics":
                 return _metrics_response(self._render_metrics())
         return NOT_FOUND

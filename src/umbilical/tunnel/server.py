@@ -134,6 +134,10 @@ class Server:
     def is_ready(self) -> bool:
         return not self.stopping and self.exchange.is_ready()
 
+    def agent_count(self) -> int:
+        """Connected agents, each once however many streams it has."""
+        return len({link.agent_id for link in self.exchange.links.values()})
+
     def render_metrics(self) -> bytes:
         return self.exchange.metrics.render(self.exchange.gauges())
 

@@ -29,9 +29,8 @@ async def run_server(
         stack.callback(stop.close)
         server = Server(settings, data_plane_of_running_loop(), authenticator)
         stack.callback(server.close)
-        await open_http(
-            stack, settings.health_listen, ServerHealthRoutes(server.is_ready, server.render_metrics), "health"
-        )
+        health = ServerHealthRoutes(server.is_ready, server.render_metrics, server.agent_count)
+        await open_http(stack, settings.health_listen, health, "health")
         admin = ServerAdminRoutes(server.render_metrics, profiling=settings.enable_profiling)
         await open_http(stack, settings.admin_listen, admin, "admin")
         server.listen()

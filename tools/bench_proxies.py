@@ -1,0 +1,214 @@
+"""Our proxies beside what people use in their place: `ssh -D` for SOCKS5, tinyproxy for CONNECT. Ratios, no verdicts.
+
+Ours stand in front of a tunnel: three processes and TLS between two of them. ssh has two with its own encryption
+between them; tinyproxy is one process that encrypts nothing, so it shows what a plain proxy costs.
+"""
+
+import argparse
+import getpass
+import os
+import shutil
+import socket
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import peers
+from bench_load import Generator, LoadFailed
+from bench_rows import OURS, Pair, Row
+from bench_tunnel import POLL_SECONDS, READY_SECONDS, Carrier, Pki, Program, Tunnel, free_port
+from umbilical.host.files import write_file
+from umbilical.host.processes import run
+
+PROGRAMS: Final = Path(sys.executable).parent
+KEYGEN_SECONDS: Final = 30
+ROWS: Final = tuple(
+    Row("rate", "", test, count)
+    for test, count in (("dial", 1), ("dial", 16), ("echo", 16), ("download", 1), ("download", 8), ("upload", 8))
+)
+Reading = Mapping[str, float]
+
+
+def accepts(port: int) -> bool:
+    with socket.create_connection(("127.0.0.1", port), timeout=1.0):
+        return True
+
+
+class OurProxy(Tunnel):
+    """A proxy in front of our server's Unix socket; endpoints are given by address, so nobody resolves anything."""
+
+    def __init__(self, kind: str, pki: Pki, folder: Path) -> None:
+        ours = Program(PROGRAMS / "proxy-server", PROGRAMS / "proxy-agent", logs_to_file=True)
+        super().__init__(OURS, "http-connect", {"ours": ours}, pki, folder)
+        self._kind = kind
+        self._port = free_port()
+
+    @property
+    def entrance(self) -> list[str]:
+        mode = "socks5" if self._kind == "socks5" else "proxy"
+        return [f"--mode={mode}", f"--proxy=127.0.0.1:{self._port}"]
+
+    def _begin(self) -> None:
+        super()._begin()
+        command: list[str | Path] = [
+            *(PROGRAMS / "umbilical", "proxy", self._kind, "--listen", f"127.0.0.1:{self._port}"),
+            *("--server", f"unix:{self._socket}", "--resolve", "agent", "--log-level", "warning"),
+        ]
+        self._launch("proxy", f"our {self._kind} proxy", command, {})
+        self._children["proxy"].wait_ready(lambda: accepts(self._port), READY_SECONDS, POLL_SECONDS)
+
+
+class SshForward(Carrier):
+    """sshd on loopback, and `ssh -D` into it; keys are made for this run."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(Pair("ssh", "ssh", "ssh"), folder)
+        self._daemon_port, self._port = free_port(), free_port()
+
+    @property
+    def entrance(self) -> list[str]:
+        return ["--mode=socks5", f"--proxy=127.0.0.1:{self._port}"]
+
+    def _begin(self) -> None:
+        folder = self._folder
+        for name in ("key", "host"):
+            run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], KEYGEN_SECONDS)
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)  # a root sshd refuses to start without its empty directory
+        write_file(folder / "authorized", (folder / "key.pub").read_bytes())
+        config = write_file(folder / "sshd_config", self._daemon_config().encode())
+        self._launch("server", "sshd", [_found("sshd"), "-D", "-e", "-f", config], {})
+        self._children["server"].wait_ready(lambda: accepts(self._daemon_port), READY_SECONDS, POLL_SECONDS)
+        self._launch("agent", "ssh -D", self._client(), {})
+        self._children["agent"].wait_ready(lambda: accepts(self._port), READY_SECONDS, POLL_SECONDS)
+
+    def _daemon_config(self) -> str:
+        folder = self._folder
+        return (
+            f"ListenAddress 127.0.0.1\nPort {self._daemon_port}\nHostKey {folder / 'host'}\nPidFile none\n"
+            f"AuthorizedKeysFile {folder / 'authorized'}\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
+            "PermitRootLogin prohibit-password\nMaxSessions 1000\nUseDNS no\nLogLevel ERROR\n"
+        )
+
+    def _client(self) -> list[str | Path]:
+        options = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
+        flags = [word for option in (*options, "ExitOnForwardFailure=yes") for word in ("-o", option)]
+        return [
+            *(_found("ssh"), "-N", "-F", "/dev/null", "-D", f"127.0.0.1:{self._port}", "-i", self._folder / "key"),
+            *(*flags, "-p", str(self._daemon_port), f"{getpass.getuser()}@127.0.0.1"),
+        ]
+
+
+class Tinyproxy(Carrier):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(Pair("tinyproxy", "tinyproxy", "tinyproxy"), folder)
+        self._port = free_port()
+
+    @property
+    def entrance(self) -> list[str]:
+        return ["--mode=proxy", f"--proxy=127.0.0.1:{self._port}"]
+
+    def _begin(self) -> None:
+        text = (
+            f"Port {self._port}\nListen 127.0.0.1\nTimeout 600\nMaxClients 1000\nAllow 127.0.0.1\nLogLevel Critical\n"
+        )
+        config = write_file(self._folder / "tinyproxy.conf", text.encode())
+        self._launch("server", "tinyproxy", [_found("tinyproxy"), "-d", "-c", config], {})
+        self._children["server"].wait_ready(lambda: accepts(self._port), READY_SECONDS, POLL_SECONDS)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Who stands beside whom. `other` is None where its program is not installed."""
+
+    kind: str
+    beside: str
+    ours: Callable[[Path], Carrier]
+    other: Callable[[Path], Carrier] | None
+
+
+def contests(pki: Pki) -> tuple[Contest, ...]:
+    has_ssh = all(_where(name) for name in ("ssh", "sshd", "ssh-keygen"))
+    return (
+        Contest("socks5", "ssh -D", lambda folder: OurProxy("socks5", pki, folder), SshForward if has_ssh else None),
+        Contest(
+            "https",
+            "tinyproxy",
+            lambda folder: OurProxy("https", pki, folder),
+            Tinyproxy if _where("tinyproxy") else None,
+        ),
+    )
+
+
+def _where(name: str) -> str | None:
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+
+
+def _found(name: str) -> str:
+    found = _where(name)
+    assert found is not None
+    return found
+
+
+def value(row: Row, reading: Reading) -> float:
+    return reading["mb_per_second" if row.is_transfer else "rate"]
+
+
+def line(kind: str, row: Row, ours: Sequence[Reading], other: Sequence[Reading]) -> str:
+    """Medians side by side, and the median of the rounds' ratios: rounds differ, and their halves much less."""
+    label = {"dial": "requests", "echo": "exchanges"}.get(row.test, row.test)
+    mine = [value(row, reading) for reading in ours]
+    told = f"{kind:<7} {label:<10} {row.connections:>3}  {statistics.median(mine):>10,.0f} {row.unit:<5}"
+    if not other:
+        return told
+    theirs = [value(row, reading) for reading in other]
+    ratio = statistics.median([one / two for one, two in zip(mine, theirs, strict=True)])
+    return f"{told} {statistics.median(theirs):>10,.0f} {row.unit:<5} {ratio:>7.2f}"
+
+
+def contend(contest: Contest, load: Generator, folder: Path, rounds: int, seconds: float) -> list[str]:
+    """Run every row, ours and the other by turns; all processes live for one round."""
+    mine: dict[Row, list[Reading]] = {row: [] for row in ROWS}
+    theirs: dict[Row, list[Reading]] = {row: [] for row in ROWS}
+    for number in range(rounds):
+        _round(contest.ours(folder / f"{contest.kind}-{number}"), load, seconds, mine)
+        if contest.other is not None:
+            _round(contest.other(folder / f"{contest.beside.split()[0]}-{number}"), load, seconds, theirs)
+    return [line(contest.kind, row, mine[row], theirs[row]) for row in ROWS]
+
+
+def _round(carrier: Carrier, load: Generator, seconds: float, into: dict[Row, list[Reading]]) -> None:
+    with carrier:
+        for row in ROWS:
+            into[row].append(load.measure(row, carrier.entrance, seconds))
+        if (gone := carrier.ended()) is not None:
+            raise LoadFailed(gone)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Our proxies beside ssh -D and tinyproxy.")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each; medians count (5)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of one measurement (2)")
+    parser.add_argument("--smoke", action="store_true", help="only show that every row runs")
+    options, _ = parser.parse_known_args(arguments)
+    rounds, seconds = (1, 0.3) if options.smoke else (options.rounds, options.seconds)
+    program = peers.binary("umbilical-load")
+    if program is None:
+        print("no load generator: run `make peers GROUP=bench`", file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory(prefix="umbilical-bench-") as name:
+        folder = Path(name)
+        for contest in contests(Pki(folder / "pki")):
+            beside = contest.beside if contest.other is not None else f"{contest.beside} is not installed"
+            print(f"\nproxy {contest.kind} through our tunnel, beside {beside}: ours, theirs, ratio; {rounds} rounds")
+            for told in contend(contest, Generator(program), folder, rounds, seconds):
+                print(told, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
