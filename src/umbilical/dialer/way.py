@@ -5,12 +5,15 @@ import socket
 import ssl
 import time
 from typing import Final
+from urllib.parse import quote
 
 from umbilical.dialer import reach, streams
 from umbilical.dialer.connect import connect
 from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.grpc_dial import dial
+from umbilical.dialer.grpc_layer import GrpcLayer
 from umbilical.dialer.opener import Streams
-from umbilical.dialer.settings import DialerSettings, TcpServer, UnixServer
+from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
 from umbilical.dialer.tls_layer import Scratch, TlsLayer
 from umbilical.dialer.trace import Trace
 from umbilical.tunnel.certificates import WatchedContext
@@ -37,16 +40,39 @@ class Way:
 
     async def open(self, endpoint: str, trace: Trace | None) -> Streams:
         """Raises DialFailed."""
-        settings = self._settings
         sock = await self._reach(trace)
+        if self._settings.protocol is Protocol.GRPC:
+            return await self._open_grpc(sock, endpoint, trace)
         opened = await self._enter(sock, trace)
         try:
-            await connect(opened, self.name, endpoint, settings.reply_seconds, trace)
+            await connect(opened, self.name, endpoint, self._settings.reply_seconds, trace)
         except BaseException:
             opened[1].transport.abort()
             raise
         self._keep_session(opened[1])
         return opened
+
+    async def _open_grpc(self, sock: socket.socket, endpoint: str, trace: Trace | None) -> Streams:
+        layer = GrpcLayer(self._authority(), isinstance(self._server, TcpServer), self._settings.buffer_bytes)
+        opened = streams.layered_streams(layer, self._settings.buffer_bytes)
+        if isinstance(self._server, UnixServer):
+            await asyncio.get_running_loop().create_connection(lambda: layer, sock=sock)
+        else:
+            tls = self._layer(self._server)
+            tls.set_protocol(layer)
+            await self._shake_hands(sock, tls, trace)
+            layer.connection_made(tls)
+        try:
+            address = endpoint.replace("%25", "%")  # no URL here
+            await dial(layer, self.name, address, self._settings.reply_seconds, trace)
+        except BaseException:
+            layer.abort()
+            raise
+        self._keep_session(opened[1])
+        return opened
+
+    def _authority(self) -> str:
+        return quote(str(self._server.path), safe="") if isinstance(self._server, UnixServer) else self.name
 
     async def _reach(self, trace: Trace | None) -> socket.socket:
         started = time.monotonic()
@@ -61,11 +87,16 @@ class Way:
         return sock
 
     async def _enter(self, sock: socket.socket, trace: Trace | None) -> Streams:
+        """Streams that lead to the server itself."""
         if isinstance(self._server, UnixServer):
             return await streams.plain_streams(sock, self._settings.buffer_bytes)
-        started = time.monotonic()
         layer = self._layer(self._server)
         opened = streams.layered_streams(layer, self._settings.buffer_bytes)
+        await self._shake_hands(sock, layer, trace)
+        return opened
+
+    async def _shake_hands(self, sock: socket.socket, layer: TlsLayer, trace: Trace | None) -> None:
+        started = time.monotonic()
         try:
             async with asyncio.timeout(self._settings.tls_seconds):
                 await asyncio.get_running_loop().create_connection(lambda: layer, sock=sock)
@@ -82,7 +113,6 @@ class Way:
             raise
         if trace is not None:
             trace.passed("tls", time.monotonic() - started, _handshake_detail(layer))
-        return opened
 
     def _layer(self, server: TcpServer) -> TlsLayer:
         assert self._watched is not None

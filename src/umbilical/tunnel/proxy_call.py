@@ -1,0 +1,149 @@
+"""A client's one tunnel through a server in mode grpc, without I/O: one connection with one Proxy stream.
+
+Whoever has the socket moves bytes: out as `pending` gives them, in through `receive_room` and `received`.
+"""
+
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from umbilical.wire import grpc, packets
+from umbilical.wire.buffer import Block, BlockPool
+from umbilical.wire.errors import ProtocolViolation
+from umbilical.wire.http2 import connection as http2
+from umbilical.wire.http2 import frames
+from umbilical.wire.http2.streams import Stream
+from umbilical.wire.packet_data import find_data
+from umbilical.wire.packet_decoding import decode_packet
+
+PROXY_PATH: Final = b"/ProxyService/Proxy"
+CHUNK_BYTES: Final = 16 * 1024
+"""Of one DATA packet: with its prefixes within half of the smallest window that a server starts with."""
+BLOCK_BYTES: Final = 64 * 1024
+WINDOW_BYTES: Final = 1024 * 1024
+"""What the server may send ahead of a reader whose credit is held."""
+_DIAL_ID_BITS: Final = 62
+
+
+class ProxyCall:
+    def __init__(
+        self,
+        authority: bytes,
+        scheme: bytes,
+        user_agent: bytes,
+        deliver: Callable[[memoryview], object],
+        window_bytes: int = WINDOW_BYTES,
+    ) -> None:
+        """`deliver` gets the endpoint's bytes; the view is valid during the call."""
+        pool, block = BlockPool(BLOCK_BYTES, 1), Block(BLOCK_BYTES)
+        profile = http2.Profile(stream_window_bytes=window_bytes)
+        self.connection: Final = http2.Connection(True, profile, pool, block, shared_block=False)
+        headers = grpc.request_headers(PROXY_PATH, authority, scheme, user_agent)
+        self.stream: Final[Stream] = self.connection.open_stream(headers)
+        self.answer: packets.DialResponse | None = None
+        self.end: str | None = None
+        """Why nothing more will come; empty after an orderly close."""
+        self._deliver: Final = deliver
+        self._dial_id: Final = secrets.randbits(_DIAL_ID_BITS)
+        self._credit_held = False
+        self._credit_owed = 0
+
+    # ------------------------------------------------------------------ out
+
+    def dial(self, address: str) -> None:
+        self._send(packets.encode_dial_request("tcp", address, self._dial_id))
+
+    def send(self, chunk: bytes) -> None:
+        """At most CHUNK_BYTES, and only while `has_room`: what waits for the server's window is bounded by that."""
+        assert self.answer is not None
+        self._send(packets.encode_data(self.answer.connection_id, chunk))
+
+    def has_room(self) -> bool:
+        return not self.stream.backlog
+
+    def say_goodbye(self) -> None:
+        if self.answer is not None and self.end is None:
+            self._send(packets.encode_close_request(self.answer.connection_id))
+
+    def _send(self, message: bytes) -> None:
+        self.connection.send_message(self.stream, message)
+
+    # ------------------------------------------------------------------ in
+
+    def received(self, count: int) -> None:
+        """So many bytes stand in the room that the connection gave."""
+        connection = self.connection
+        connection.received(count, 0.0)
+        while (event := connection.next_event()) != http2.NEED_DATA:
+            self._apply(event)
+        connection.settle()
+
+    def lost(self) -> None:
+        """The socket has ended."""
+        self._over(rpc_error("Unavailable", "error reading from server: EOF"))
+
+    def hold_credit(self) -> None:
+        """The reader is slow: the server may send no more than it was granted."""
+        self._credit_held = True
+
+    def release_credit(self) -> None:
+        self._credit_held = False
+        owed, self._credit_owed = self._credit_owed, 0
+        self.connection.credit(self.stream, owed)
+
+    def _apply(self, event: int) -> None:
+        connection = self.connection
+        if event == http2.DATA:
+            self._take_messages()
+        elif event == http2.RESET:
+            self._over(rpc_error("Internal", f"stream terminated by RST_STREAM: {connection.text}"))
+        elif event == http2.FAILED or (event == http2.GOAWAY and self._is_expelled()):
+            self._over(rpc_error("Unavailable", f"connection ended: {connection.text or 'GOAWAY'}"))
+        elif event == http2.HEADERS and connection.end_stream:
+            status, text = grpc.status_of(connection.headers)
+            self._over(rpc_error(_code_name(status), text) if status else "")
+
+    def _is_expelled(self) -> bool:
+        """A server that drains says GOAWAY early, and lets streams that it knows come to their end."""
+        connection = self.connection
+        return connection.code != frames.NO_ERROR or self.stream.stream_id > connection.last_stream_id
+
+    def _over(self, text: str) -> None:
+        """The first end counts."""
+        if self.end is None:
+            self.end = text
+
+    def _take_messages(self) -> None:
+        connection, reader = self.connection, self.stream.reader
+        size = connection.end - connection.start
+        reader.feed(connection.data, connection.view, connection.start, connection.end)
+        try:
+            while reader.next_message():
+                _, start = find_data(reader.source, reader.start, reader.end)
+                if start >= 0:
+                    self._deliver(reader.view[start : reader.end])
+                else:
+                    self._take(decode_packet(reader.source, reader.start, reader.end))
+        except ProtocolViolation as violation:
+            self._over(rpc_error("Internal", violation.message))
+        if self._credit_held:
+            self._credit_owed += size
+        else:
+            connection.credit(self.stream, size)
+
+    def _take(self, packet: packets.Packet) -> None:
+        if isinstance(packet, packets.Data):
+            self._deliver(memoryview(packet.payload))
+        elif isinstance(packet, packets.CloseResponse):
+            self._over(packet.error)
+        elif isinstance(packet, packets.DialResponse) and packet.dial_id == self._dial_id and self.answer is None:
+            self.answer = packet
+
+
+def rpc_error(code: str, text: str) -> str:
+    """grpc-go's form."""
+    return f"rpc error: code = {code} desc = {text}"
+
+
+def _code_name(status: int) -> str:
+    return grpc.CODE_NAMES[status] if status < len(grpc.CODE_NAMES) else f"Code({status})"
