@@ -9,18 +9,13 @@ import click
 from umbilical.cli.options import check_readable, missing_option
 from umbilical.cli.param_types import FILE, SocketPath, address, duration, listen_place
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
+from umbilical.proxies.direct import CLOUD_SUFFIXES
 from umbilical.proxies.settings import LOOPBACK, ListenerSettings, OutboundSettings, Resolution
 from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.settings import ListenAddress, TlsFiles
 
 Command = Callable[..., Any]
 
-CLOUD_SUFFIXES: Final = (
-    *("amazonaws.com", "amazonaws.com.cn", "c2s.ic.gov", "hci.ic.gov", "sc2s.sgov.gov"),
-    *("azure.com", "azure.cn", "azure.us", "microsoftonline.com", "microsoftonline.us", "windows.net"),
-    *("cloud.ibm.com", "googleapis.com"),
-)
-"""Hosts of clouds' own APIs: HyperShift's list, and the regions that it lacks."""
 _NEEDS_KUBECONFIG: Final = (Resolution.SERVICE, Resolution.GUEST_THEN_MANAGEMENT)
 _NEEDS_DNS: Final = (Resolution.GUEST, *_NEEDS_KUBECONFIG)
 

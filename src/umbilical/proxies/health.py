@@ -5,21 +5,27 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from umbilical.dialer.failure import DialFailed
+from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.opener import Opener
 from umbilical.tunnel import metrics
 from umbilical.tunnel.admin import NOT_FOUND, OK, Request, Response
+from umbilical.tunnel.causes import log_fields
 
 logger = logging.getLogger(__name__)
 
 FIRST_SECONDS: Final = 1.0
 """Between looks while no server answers; doubles to the longest."""
 LONGEST_SECONDS: Final = 15.0
-"""Between looks at a tunnel that works, and at most at one that does not."""
+"""The longest that a server which is there now waits to be found."""
 LOOK_SECONDS: Final = 30.0
 """For one look."""
 
-Look = Callable[[], Awaitable[None]]
-"""Reach a server of the tunnel, and no endpoint. Raises DialFailed."""
+PROBE_HOST: Final = "127.0.0.1"
+PROBE_PORT: Final = 1
+"""tcpmux on the agent's own loopback: nobody listens there, so an agent that can be reached says "refused" at once."""
+SERVER_SILENT: Final = frozenset({Reason.SERVER, Reason.TLS, Reason.PROTOCOL})
+"""Any other failure is the word of a server that was reached."""
+AGENT_SILENT: Final = frozenset({Reason.NO_AGENT, Reason.AGENT_LOST, Reason.TIMEOUT})
 
 
 class HealthRoutes:
@@ -41,52 +47,52 @@ class HealthRoutes:
 
 
 class TunnelWatch:
-    """Looks at the tunnel for as long as it runs. Ready once a server was reached: one that fails later may come back
-    any moment, and taking the proxy away from its clients would help nobody."""
+    """Dials until somebody inside the cluster has answered, and never again: later dials are users' own.
+
+    Ready once a server was reached. One that fails later may come back any moment, and to take the proxy away from
+    its clients until then would help nobody.
+    """
 
     def __init__(self) -> None:
-        self.was_reached = False
-        self.is_reached = False
+        self.server_reached = False
+        self.agent_reached = False
         self.reason = "no server of the tunnel was reached yet"
-        self._wait_seconds = FIRST_SECONDS
 
-    def healthy(self) -> int:
-        return int(self.is_reached)
+    async def run(self, tunnel: Opener, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        pause = FIRST_SECONDS
+        while not await self.look(tunnel):
+            await sleep(pause)
+            pause = min(2 * pause, LONGEST_SECONDS)
+        logger.info("the tunnel works: an agent has answered")
 
-    async def run(self, look: Look, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        while True:
-            await self.look_once(look)
-            await sleep(self.next_wait())
+    async def look(self, tunnel: Opener) -> bool:
+        """Whether an agent was reached."""
+        failure = await _probe(tunnel)
+        silent = failure is not None and failure.reason in SERVER_SILENT
+        self.agent_reached = not silent and (failure is None or failure.reason not in AGENT_SILENT)
+        self.server_reached = self.server_reached or not silent
+        self._tell("" if self.agent_reached or failure is None else _words(failure), failure)
+        return self.agent_reached
 
-    async def look_once(self, look: Look) -> None:
-        try:
-            async with asyncio.timeout(LOOK_SECONDS):
-                await look()
-        except DialFailed as failure:
-            self._lost(f"{failure.verdict.code} {failure.verdict.words}: {failure}", failure.verdict.remedy)
-        except TimeoutError:
-            self._lost("no server of the tunnel answers", "look at the servers' pods")
-        else:
-            self._reached()
-
-    def next_wait(self) -> float:
-        """Seconds until the next look."""
-        if self.is_reached:
-            self._wait_seconds = FIRST_SECONDS
-            return LONGEST_SECONDS
-        wait = self._wait_seconds
-        self._wait_seconds = min(2 * wait, LONGEST_SECONDS)
-        return wait
-
-    def _reached(self) -> None:
-        if not self.is_reached:
-            logger.info("a server of the tunnel is reached")
-        self.was_reached = self.is_reached = True
-        self.reason = ""
-
-    def _lost(self, reason: str, remedy: str) -> None:
-        """Told when it begins or changes, not at every look."""
-        if reason != self.reason:
-            logger.warning("the tunnel cannot be used: %s", reason, extra={"fields": {"next": remedy}})
-        self.is_reached = False
+    def _tell(self, reason: str, failure: DialFailed | None) -> None:
+        """When it begins or changes, not at every look."""
+        if reason and reason != self.reason and failure is not None:
+            verdict = failure.verdict
+            logger.warning("waiting for the tunnel: %s", reason, extra=log_fields(verdict.code, verdict.remedy))
         self.reason = reason
+
+
+def _words(failure: DialFailed) -> str:
+    return f"{failure.verdict.code} {failure.verdict.words}: {failure}"
+
+
+async def _probe(tunnel: Opener) -> DialFailed | None:
+    try:
+        async with asyncio.timeout(LOOK_SECONDS):
+            _, writer = await tunnel.open(PROBE_HOST, PROBE_PORT)
+    except TimeoutError:
+        return DialFailed(Reason.SERVER, "the tunnel", f"no answer within {LOOK_SECONDS:g} s")
+    except DialFailed as failure:
+        return failure
+    writer.transport.abort()
+    return None

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any, Final, Protocol
 
@@ -11,7 +12,8 @@ from umbilical.dialer.opener import Opener, Streams
 from umbilical.proxies.health import HealthRoutes, TunnelWatch
 from umbilical.proxies.listener import Listener, Service
 from umbilical.proxies.metrics import ProxyMetrics
-from umbilical.proxies.settings import ListenerSettings
+from umbilical.proxies.settings import ListenerSettings, OutboundSettings
+from umbilical.record import Record
 from umbilical.tunnel.causes import log_fields
 from umbilical.tunnel.daemon import end_task, open_http, own_task
 from umbilical.tunnel.errors import StartupError
@@ -26,75 +28,100 @@ FILES_TRIES: Final = 600
 
 
 class Outlet(Protocol):
-    """The way out: opens connections, and knows whether the tunnel can be reached."""
+    """The way out of a proxy. `umbilical.proxies.outbound.Outbound` fulfils it."""
 
-    async def open(self, host: str, port: int) -> Streams: ...
+    @property
+    def is_tunnel_healthy(self) -> bool: ...
 
-    async def look(self) -> None:
-        """Reach a server of the tunnel, and no endpoint. Raises DialFailed."""
+    async def open(self, host: str, port: int) -> Streams:
+        """Raises DialFailed."""
         ...
 
     async def close(self) -> None: ...
 
 
-MakeOutlet = Callable[[ProxyMetrics], Outlet]
+class Tunnel(Record):
+    """What there is once the files are: the way out, and the bare tunnel below it."""
+
+    outlet: Outlet
+    dialer: Opener
+
+
+MakeTunnel = Callable[[ProxyMetrics], Tunnel]
 """Raises StartupError while files are missing or cannot be used."""
+
+
+def tunnel_of(settings: OutboundSettings) -> MakeTunnel:
+    """The real one: servers, names and direct paths as the settings have them."""
+
+    def make(metrics: ProxyMetrics) -> Tunnel:
+        from umbilical.dialer.dialer import Dialer
+        from umbilical.proxies.outbound import Outbound
+
+        dialer = Dialer(settings.dialer, metrics.certificates)
+        return Tunnel(Outbound(settings, dialer, os.environ, None, metrics), dialer)
+
+    return make
+
+
 MakeService = Callable[[Opener, ProxyMetrics], Service]
 
 
 class LateOutlet:
     """An outlet that may take its time to be there: until then every dial fails with the reason."""
 
-    def __init__(self, make: MakeOutlet, metrics: ProxyMetrics) -> None:
+    def __init__(self, make: MakeTunnel, metrics: ProxyMetrics) -> None:
         self._make: Final = make
         self._metrics: Final = metrics
-        self._outlet: Outlet | None = None
+        self._tunnel: Tunnel | None = None
         self._fault: StartupError | None = None
         self.watch: Final = TunnelWatch()
-        metrics.tunnel_healthy = self.watch.healthy
+        metrics.tunnel_healthy = self.is_healthy
+
+    def is_healthy(self) -> int:
+        """Both eyes: ours until an agent has answered for the first time, the outlet's from then on."""
+        return int(self._tunnel is not None and self.watch.agent_reached and self._tunnel.outlet.is_tunnel_healthy)
 
     async def open(self, host: str, port: int) -> Streams:
-        if self._outlet is None:
-            text = str(self._fault) if self._fault else "the tunnel is being prepared"
-            raise DialFailed(Reason.TLS, "this proxy", text)
-        return await self._outlet.open(host, port)
+        if self._tunnel is None:
+            raise DialFailed(Reason.TLS, "this proxy", str(self._fault or "its files are not read yet"))
+        return await self._tunnel.outlet.open(host, port)
 
     def try_once(self) -> bool:
         """Whether the outlet is there; told when it is not, and whenever the reason changes."""
         try:
-            self._outlet = self._make(self._metrics)
+            self._tunnel = self._make(self._metrics)
         except StartupError as fault:
             if str(fault) != str(self._fault):
-                text = "%s waiting: %s"
-                logger.warning(text, fault.code, fault, extra=log_fields(fault.code, fault.next))
+                logger.warning("%s waiting: %s", fault.code, fault, extra=log_fields(fault.code, fault.next))
             self._fault = fault
             self.watch.reason = str(fault)
             return False
         return True
 
-    async def run(self) -> None:
-        """Wait for the files, then watch the tunnel. Raises StartupError when the wait was in vain."""
+    async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """Wait for the files, then for the tunnel. Raises StartupError when the wait for files was in vain."""
         for _ in range(FILES_TRIES):
             if self.try_once():
                 break
-            await asyncio.sleep(FILES_SECONDS)
-        if self._outlet is None:
+            await sleep(FILES_SECONDS)
+        if self._tunnel is None:
             assert self._fault is not None
             raise self._fault
-        await self.watch.run(self._outlet.look)
+        await self.watch.run(self._tunnel.dialer)
 
     async def close(self) -> None:
-        if self._outlet is not None:
-            await self._outlet.close()
+        if self._tunnel is not None:
+            await self._tunnel.outlet.close()
 
 
-async def run_proxy(settings: ListenerSettings, make_outlet: MakeOutlet, make_service: MakeService, what: str) -> int:
+async def run_proxy(settings: ListenerSettings, make_tunnel: MakeTunnel, make_service: MakeService, what: str) -> int:
     """Serve until a signal; the exit code. Raises StartupError, with nothing left open. `what` names it in logs."""
     async with AsyncExitStack() as stack:
         stop = StopRequests()
         stack.callback(stop.close)
         metrics = ProxyMetrics()
-        outlet = LateOutlet(make_outlet, metrics)
+        outlet = LateOutlet(make_tunnel, metrics)
         stack.push_async_callback(outlet.close)
         listener = Listener(settings, make_service(outlet, metrics), metrics)
         stack.push_async_callback(listener.close)
@@ -112,7 +139,7 @@ async def run_proxy(settings: ListenerSettings, make_outlet: MakeOutlet, make_se
 def _unready(listener: Listener, watch: TunnelWatch) -> str:
     if not listener.is_listening:
         return "draining"
-    return "" if watch.was_reached else watch.reason
+    return "" if watch.server_reached else watch.reason
 
 
 def _shown(host: str, port: int) -> str:
@@ -123,9 +150,10 @@ async def _until_told(stop: StopRequests, watching: "asyncio.Task[Any]") -> None
     """Wait for the first signal; files that never came, or a bug in the watch, end the process instead."""
     told = own_task(stop.first.wait())
     await asyncio.wait({told, watching}, return_when=asyncio.FIRST_COMPLETED)
-    await end_task(told)
-    if not stop.first.is_set():
+    if watching.done() and watching.exception() is not None:
+        await end_task(told)
         await watching
+    await told
 
 
 async def _leave(listener: Listener, seconds: float, stop: StopRequests) -> int:

@@ -1,0 +1,99 @@
+"""`konnectivity-socks5-proxy`: our SOCKS5 proxy under HyperShift's name and flags."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from umbilical.cli import drop_in, engines
+from umbilical.cli.option_checks import OptionRefused
+from umbilical.cli.pflag import BOOL, Flag, FlagSet
+from umbilical.cli.proxy_flags import (
+    SHARED_FLAGS,
+    check_shared_flags,
+    dialer_settings,
+    direct_suffixes,
+    hosted_kubeconfig,
+    listener_settings,
+)
+from umbilical.proxies.settings import OutboundSettings, Resolution, Socks5Settings
+
+_NO_KUBECONFIG: Final = (
+    "names are to be resolved in the hosted cluster, and KUBECONFIG does not say where it is: "
+    "set it, or give --disable-resolver"
+)
+FLAGS: Final = (
+    *SHARED_FLAGS,
+    Flag(
+        "resolve-from-guest-cluster-dns",
+        BOOL,
+        False,
+        "accepted; the hosted cluster's DNS is asked in any case, unless the resolver is disabled",
+    ),
+    Flag(
+        "resolve-from-management-cluster-dns",
+        BOOL,
+        False,
+        "with --resolve-from-guest-cluster-dns: while the tunnel does not work, ask this machine's resolver instead",
+    ),
+    Flag("disable-resolver", BOOL, False, "send names through the tunnel as they are; wins over the two above"),
+)
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    return drop_in.run(SOCKS5_PROXY, arguments)
+
+
+def start(flags: FlagSet) -> int:
+    settings = socks5_settings(flags)
+    from umbilical.proxies.socks5_process import run_socks5
+
+    return engines.run_until_done(run_socks5(settings))
+
+
+def socks5_settings(flags: FlagSet, environment: Mapping[str, str] = os.environ) -> Socks5Settings:
+    resolution = resolution_of(flags)
+    kubeconfig = hosted_kubeconfig(environment)
+    if resolution is not Resolution.AGENT and kubeconfig is None:
+        raise OptionRefused(_NO_KUBECONFIG)
+    outbound = OutboundSettings(
+        dialer=dialer_settings(flags),
+        resolution=resolution,
+        kubeconfig=None if resolution is Resolution.AGENT else kubeconfig,
+        prefer_ipv4=flags.switch("prefer-ipv4"),
+        direct_suffixes=direct_suffixes(flags),
+    )
+    return Socks5Settings(listener_settings(flags), outbound)
+
+
+def resolution_of(flags: FlagSet) -> Resolution:
+    """HyperShift's booleans as one word.
+
+    Without any it would ask the management cluster's DNS and dial the answer through the tunnel, which is the wrong
+    view of every name that both clusters know: we ask the hosted cluster. The management flag alone does nothing there
+    either.
+    """
+    if flags.switch("disable-resolver"):
+        return Resolution.AGENT
+    if flags.switch("resolve-from-guest-cluster-dns") and flags.switch("resolve-from-management-cluster-dns"):
+        return Resolution.GUEST_THEN_MANAGEMENT
+    return Resolution.SERVICE
+
+
+def _flags() -> Sequence[Flag]:
+    return FLAGS
+
+
+SOCKS5_PROXY: Final = drop_in.DropIn(
+    program="konnectivity-socks5-proxy",
+    command="konnectivity-socks5-proxy",
+    about="A SOCKS5 proxy whose connections leave by the agents of a hosted cluster.",
+    refusal_prefix="",
+    flags=_flags,
+    check=check_shared_flags,
+    start=start,
+)
