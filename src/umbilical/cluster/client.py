@@ -47,29 +47,41 @@ class ApiClient:
         query: Mapping[str, str] | None = None,
         body: Json | None = None,
         accept: str | None = None,
+        content_type: str | None = None,
     ) -> Json:
         """Send one request and return the object that came back, in another JSON form if `accept` names one.
+
+        `content_type` says what the body is where it is more than JSON: a patch of some kind.
 
         Raises:
             ApiRefused: the API answered with an error status.
             ApiUnreachable: no answer in time, or none at all.
         """
-        return _json_object(f"{method} {path}", await self._send(method, path, query, body, accept))
+        content = await self._send(method, path, query, body, accept, content_type)
+        return _json_object(f"{method} {path}", content)
 
-    async def get_text(self, path: str) -> str:
+    async def get_text(self, path: str, query: Mapping[str, str] | None = None) -> str:
         """Fetch what is no API object: a health page, or something behind the API server's proxy.
 
         Raises:
             ApiRefused: the API, or what is behind it, answered with an error status.
             ApiUnreachable: no answer in time, or none at all.
         """
-        return (await self._send("GET", path, None, None, "*/*")).decode(errors="replace")
+        return (await self._send("GET", path, query, None, "*/*", None)).decode(errors="replace")
 
     async def _send(
-        self, method: str, path: str, query: Mapping[str, str] | None, body: Json | None, accept: str | None
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Json | None,
+        accept: str | None,
+        content_type: str | None,
     ) -> bytes:
         title = f"{method} {path}"
-        headers = {} if accept is None else {"Accept": accept}
+        headers = {
+            name: value for name, value in (("Accept", accept), ("Content-Type", content_type)) if value is not None
+        }
         with _mapped(title):
             async with asyncio.timeout(self._request_seconds):
                 await self._limit.acquire()

@@ -1,0 +1,119 @@
+"""`umbilical hosted apply`: a rendered directory into the management and the hosted cluster, by server-side apply."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from umbilical.cli.errors import FINDINGS
+from umbilical.cli.param_types import FILE
+
+if TYPE_CHECKING:
+    from umbilical.cluster.apply import Document
+    from umbilical.hosted.apply import ApplyOptions, Step
+
+API_VERSION: Final = "umbilical.dev/v1alpha1"
+FOLDER: Final = click.Path(path_type=Path, file_okay=False, exists=True)
+Work = list[tuple[str, Path, "list[Document]"]]
+"""Name of the cluster, its kubeconfig, what it shall hold."""
+
+
+@click.command()
+@click.argument("folder", type=FOLDER, metavar="DIR")
+@click.option("--kubeconfig", type=FILE, help="Of the hosted cluster: takes what lies in DIR/hosted.")
+@click.option("--management-kubeconfig", type=FILE, help="Of the management cluster: takes DIR/management.")
+@click.option(
+    "--dry-run",
+    type=click.Choice(["none", "server"]),
+    default="none",
+    show_default=True,
+    help="server: the API checks everything and stores nothing.",
+)
+@click.option("--force-conflicts", is_flag=True, help="Take over fields that another manager has set.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="How to print.")
+def apply(folder: Path, output: str, **options: Any) -> int:
+    """Apply the objects that `hosted render` wrote to DIR, in order: namespaces, rights, keys, services, pods."""
+    from umbilical.hosted.apply import ApplyOptions
+
+    work = _work(folder, options["kubeconfig"], options["management_kubeconfig"])
+    chosen = ApplyOptions(is_dry_run=options["dry_run"] == "server", force=options["force_conflicts"])
+    steps = asyncio.run(_applied(work, chosen, tells=output == "table"))
+    if output == "json":
+        click.echo(_as_json(steps, chosen.is_dry_run), nl=False)
+    else:
+        click.echo(_last_line(steps, chosen.is_dry_run))
+    return FINDINGS if any(step.outcome.value == "refused" for step in steps) else 0
+
+
+def _work(folder: Path, hosted: Path | None, management: Path | None) -> Work:
+    """Bring files and clusters together; what would stay behind is refused before anything is changed."""
+    from umbilical.hosted.manifests import HOSTED, MANAGEMENT, for_cluster, read_manifests
+
+    manifests = read_manifests(folder)
+    given = {MANAGEMENT: management, HOSTED: hosted}
+    work: Work = []
+    for cluster, kubeconfig in given.items():
+        found = for_cluster(manifests, folder, cluster)
+        if kubeconfig is not None and found:
+            work.append((cluster, kubeconfig, [manifest.document for manifest in found]))
+        elif kubeconfig is not None:
+            raise click.UsageError(f"{folder} has nothing for the {cluster} cluster: no {folder / cluster}")
+        elif found:
+            click.echo(f"note: {folder / cluster} is left alone, for there is no {_option(cluster)}", err=True)
+    if not work:
+        raise click.UsageError("say into which cluster: --management-kubeconfig, --kubeconfig, or both")
+    return work
+
+
+def _option(cluster: str) -> str:
+    return "--kubeconfig" if cluster == "hosted" else "--management-kubeconfig"
+
+
+async def _applied(work: Work, options: "ApplyOptions", *, tells: bool) -> "list[Step]":
+    from umbilical.hosted.apply import apply_documents
+
+    subjects = [len(str(document)) for _, _, documents in work for document in documents]
+    width = max(subjects)
+    steps: list[Step] = []
+    for cluster, kubeconfig, documents in work:
+
+        def tell(step: "Step") -> None:
+            if tells:
+                click.echo(_row(step, width))
+
+        steps += await apply_documents(cluster, kubeconfig, documents, options, tell)
+    return steps
+
+
+def _row(step: "Step", width: int) -> str:
+    from umbilical.checks.report import printable
+
+    line = f"{step.cluster:<10}  {step.subject:<{width}}  {step.outcome.value}"
+    told = [f"    why: {step.detail}"] if step.detail else []
+    told += [f"    next: {step.remedy}"] if step.remedy else []
+    return "\n".join(printable(text) for text in (line, *told))
+
+
+def _last_line(steps: "list[Step]", is_dry_run: bool) -> str:
+    counts: dict[str, int] = {}
+    for step in steps:
+        counts[step.outcome.value] = counts.get(step.outcome.value, 0) + 1
+    told = ", ".join(f"{number} {word}" for word, number in counts.items())
+    return f"\n{len(steps)} objects: {told}" + (" (dry run: nothing was stored)" if is_dry_run else "")
+
+
+def _as_json(steps: "list[Step]", is_dry_run: bool) -> str:
+    rows = [
+        {
+            "cluster": step.cluster,
+            "object": step.subject,
+            "outcome": step.outcome.value,
+            "detail": step.detail,
+            "next": step.remedy,
+        }
+        for step in steps
+    ]
+    value = {"apiVersion": API_VERSION, "kind": "ApplyReport", "dryRun": is_dry_run, "objects": rows}
+    return json.dumps(value, indent=2) + "\n"

@@ -1,0 +1,144 @@
+"""`umbilical ping`: dials through the tunnel as a client does, and shows the time of every hop."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from umbilical.cli import ping_text
+from umbilical.cli.errors import FINDINGS, INFRASTRUCTURE, INTERRUPTED
+from umbilical.cli.options import tls_files
+from umbilical.cli.param_types import FILE, duration, server_address
+from umbilical.cli.ping_access import access_options, access_request
+from umbilical.cli.terminal import has_unicode
+from umbilical.dialer.settings import UnixServer
+from umbilical.tunnel.settings import ServerAddress
+
+if TYPE_CHECKING:
+    from umbilical.hosted.access import Access
+    from umbilical.hosted.endpoint_tls import EndpointTls
+    from umbilical.hosted.ping import PingOptions
+    from umbilical.hosted.trip import Trip
+
+MAX_COUNT: Final = 1_000_000
+
+
+def seconds(text: str) -> float:
+    """Read a duration as other options have it, or a bare number of seconds as ping's users type it."""
+    return duration(f"{text}s" if text.replace(".", "", 1).isdigit() else text)
+
+
+_ENDPOINT: Final = (
+    click.option("--tls", "asks_tls", is_flag=True, help="Also do a TLS handshake with the endpoint."),
+    click.option(
+        *("--endpoint-ca", "--target-ca"), type=FILE, help="With it: verify the endpoint's certificate by this CA."
+    ),
+    click.option(
+        *("--endpoint-name", "--target-name"),
+        default="",
+        metavar="NAME",
+        help="Whom it must be for, where that is not HOST.",
+    ),
+    click.option("--endpoint-cert", type=FILE, help="A certificate to show to the endpoint."),
+    click.option("--endpoint-key", type=FILE, help="Its key."),
+)
+
+
+def _endpoint_options(command: Any) -> Any:
+    for option in reversed(_ENDPOINT):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("endpoint", type=server_address, metavar="HOST:PORT")
+@click.option(
+    "-c", "--count", type=click.IntRange(1, MAX_COUNT), default=4, show_default=True, help="How many times to dial."
+)
+@click.option("-i", "--interval", type=seconds, default="1s", show_default=True, help="Between two beginnings.")
+@click.option(
+    *("-W", "--timeout"), type=seconds, default="10s", show_default=True, help="For every hop, until it has failed."
+)
+@_endpoint_options
+@access_options
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="Form of the answer.")
+def ping(endpoint: ServerAddress, output: str, **options: Any) -> int:
+    """Dial HOST:PORT through the tunnel and show each hop: server, TLS, agent, endpoint.
+
+    A name is resolved by the agent. The status is 0 when all dials succeed, 1 when some fail, 4 when all do.
+    """
+    from umbilical.hosted.access import open_access
+    from umbilical.hosted.ping import PingOptions
+
+    request = access_request(options)
+    wanted = PingOptions(
+        host=endpoint.host,
+        port=endpoint.port,
+        count=options["count"],
+        interval_seconds=options["interval"],
+        hop_seconds=max(options["timeout"], 0.001),
+        tls=_endpoint_tls(options),
+    )
+    with open_access(request) as access:
+        return _run(access, wanted, output)
+
+
+def _endpoint_tls(options: dict[str, Any]) -> "EndpointTls | None":
+    from umbilical.hosted.endpoint_tls import EndpointTls
+
+    ca, cert, key = options["endpoint_ca"], options["endpoint_cert"], options["endpoint_key"]
+    files = tls_files("endpoint-", cert, key, ca)
+    if not options["asks_tls"]:
+        if ca is not None or cert is not None or options["endpoint_name"]:
+            raise click.UsageError("--endpoint-ca, --endpoint-cert and --endpoint-name go with --tls")
+        return None
+    return EndpointTls(files, options["endpoint_name"], is_verified=ca is not None)
+
+
+def _run(access: "Access", wanted: "PingOptions", output: str) -> int:
+    from umbilical.hosted.ping import Pinger
+
+    is_table = output == "table"
+    hops = ping_text.columns(tls=wanted.tls is not None, unix=isinstance(access.server, UnixServer))
+    trips: list[Trip] = []
+
+    def tell(trip: "Trip") -> None:
+        if is_table and not trips:
+            click.echo(f"ping {_title(wanted)} through {access.title}\n\n{ping_text.header(hops)}")
+        trips.append(trip)
+        if is_table:
+            click.echo(ping_text.row(trip, hops, has_unicode()))
+
+    pinger = Pinger(access, wanted)
+    try:
+        asyncio.run(pinger.run(tell))
+    except KeyboardInterrupt:
+        if not trips:
+            return INTERRUPTED
+    _finish(access, wanted, trips, hops, is_table)
+    return _status(trips)
+
+
+def _finish(access: "Access", wanted: "PingOptions", trips: "list[Trip]", hops: list[str], is_table: bool) -> None:
+    from umbilical.hosted.trip import distinct_failures, summarize
+
+    now = datetime.now(UTC)
+    if is_table:
+        parts = (ping_text.details(trips, now), ping_text.summary_lines(summarize(trips), hops))
+        click.echo("".join("\n" + "\n".join(lines) + "\n" for lines in parts if lines), nl=False)
+    else:
+        click.echo(ping_text.as_json(_title(wanted), access.title, trips, now), nl=False)
+    for failure in distinct_failures(trips):
+        click.echo(ping_text.failure_lines(failure), err=True)
+
+
+def _title(wanted: "PingOptions") -> str:
+    return f"[{wanted.host}]:{wanted.port}" if ":" in wanted.host else f"{wanted.host}:{wanted.port}"
+
+
+def _status(trips: "list[Trip]") -> int:
+    passed = sum(trip.is_ok for trip in trips)
+    if passed == len(trips):
+        return 0
+    return FINDINGS if passed else INFRASTRUCTURE

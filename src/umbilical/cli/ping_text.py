@@ -1,0 +1,168 @@
+"""Trips through the tunnel as people and programs read them: a row each, then certificates, then what they come to."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from umbilical.checks.report import API_VERSION, printable
+from umbilical.cli.pki_text import alternative_names, as_value, expiry
+from umbilical.hosted.endpoint_tls import TlsFacts
+from umbilical.hosted.trip import HOPS, TOTAL, Failure, Summary, Trip, summarize
+
+NOT_TOLD: Final = "not told by this server"
+_WIDTH: Final = 9
+_WIDE: Final = 13
+_NUMBER: Final = 4
+
+
+def milliseconds(seconds: float) -> str:
+    """Three digits that matter: `0.42ms`, `12.3ms`, `1.24s`."""
+    value = seconds * 1000
+    if value >= 1000:
+        return f"{seconds:.2f}s"
+    return f"{value:.2f}ms" if value < 10 else f"{value:.1f}ms" if value < 100 else f"{value:.0f}ms"
+
+
+def header(hops: Sequence[str]) -> str:
+    return _row("#", [*hops, TOTAL], hops, "")
+
+
+def columns(*, tls: bool, unix: bool) -> list[str]:
+    """Which hops there can be."""
+    return [name for name in HOPS if not (name == "tls" and unix) and not (name == "endpoint tls" and not tls)]
+
+
+def row(trip: Trip, hops: Sequence[str], unicode: bool) -> str:
+    failed = trip.failure.hop if trip.failure is not None else None
+    cells = [_cell(trip, name, failed, "×" if unicode else "x") for name in hops]
+    total = milliseconds(trip.seconds) if trip.is_ok else "-"
+    return printable(_row(str(trip.sequence), [*cells, total], hops, _verdict(trip)))
+
+
+def details(trips: Sequence[Trip], now: datetime) -> list[str]:
+    """What is the same for all: certificates, and which agents took part."""
+    lines = []
+    server, endpoint = _last(trips, "server"), _last(trips, "endpoint")
+    if server is not None:
+        lines.append(f"server    {tls_line(server, now, 'not accepted')}")
+    if any(trip.is_ok for trip in trips):
+        lines.append(f"agent     {_agents(trips)}")
+    if endpoint is not None:
+        lines.append(f"endpoint  {tls_line(endpoint, now, 'not verified')}")
+    return [printable(line) for line in lines]
+
+
+def tls_line(facts: TlsFacts, now: datetime, doubt: str) -> str:
+    trust = "" if facts.is_verified else f", {doubt}"
+    certificate = facts.certificate
+    if certificate is None:
+        return f"{facts.version}, its certificate cannot be read{trust}"
+    names = ", ".join(alternative_names(certificate)) or "no names"
+    issuer = "self-signed" if certificate.is_self_issued else f"signed by {certificate.issuer_name}"
+    return f"{facts.version}, CN={certificate.common_name}, {names}, {issuer}, {expiry(certificate, now)}{trust}"
+
+
+def summary_lines(summary: Summary, hops: Sequence[str]) -> list[str]:
+    lines = [f"{summary.sent} sent, {summary.ok} ok, {summary.loss_percent:.0f}% lost"]
+    if not summary.hops:
+        return lines
+    for word in ("minimum", "average", "maximum"):
+        spreads = [summary.hops.get(name) for name in (*hops, TOTAL)]
+        cells = ["-" if spread is None else milliseconds(getattr(spread, word)) for spread in spreads]
+        lines.append(_row(word[:3], cells, hops, ""))
+    return lines
+
+
+def failure_lines(failure: Failure) -> str:
+    lines = (f"{failure.code} {failure.what}", f"  why: {failure.why}", f"  next: {failure.remedy}")
+    return "\n".join(printable(line) for line in lines)
+
+
+def as_json(endpoint: str, server: str, trips: Sequence[Trip], now: datetime) -> str:
+    summary = summarize(trips)
+    value = {
+        "apiVersion": API_VERSION,
+        "kind": "PingReport",
+        "endpoint": endpoint,
+        "server": server,
+        "serverTls": _tls_value(_last(trips, "server"), now),
+        "endpointTls": _tls_value(_last(trips, "endpoint"), now),
+        "pings": [_trip_value(trip) for trip in trips],
+        "summary": _summary_value(summary),
+    }
+    return json.dumps(value, indent=2) + "\n"
+
+
+def _row(number: str, cells: Sequence[str], hops: Sequence[str], rest: str) -> str:
+    widths = [_WIDE if name == "endpoint tls" else _WIDTH for name in hops] + [_WIDTH]
+    told = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+    return f"{number:>{_NUMBER}}{told}  {rest}".rstrip()
+
+
+def _cell(trip: Trip, name: str, failed: str | None, cross: str) -> str:
+    hop = trip.hop(name)
+    if name == failed:
+        return f"{cross} {milliseconds(hop.seconds)}" if hop is not None else cross
+    return milliseconds(hop.seconds) if hop is not None else "-"
+
+
+def _verdict(trip: Trip) -> str:
+    if trip.failure is not None:
+        return f"{trip.failure.code} {trip.failure.hop}: {trip.failure.why}"
+    return f"ok, agent {trip.agent}" if trip.agent is not None else "ok"
+
+
+def _agents(trips: Sequence[Trip]) -> str:
+    chosen: dict[str, int] = {}
+    for trip in trips:
+        if trip.is_ok and trip.agent is not None:
+            chosen[trip.agent] = chosen.get(trip.agent, 0) + 1
+    return ", ".join(f"{agent} ({number})" for agent, number in chosen.items()) or NOT_TOLD
+
+
+def _last(trips: Sequence[Trip], member: str) -> TlsFacts | None:
+    found: list[TlsFacts] = [facts for trip in trips if (facts := getattr(trip, member)) is not None]
+    return found[-1] if found else None
+
+
+def _tls_value(facts: TlsFacts | None, now: datetime) -> dict[str, Any] | None:
+    if facts is None:
+        return None
+    certificate = None if facts.certificate is None else as_value(facts.certificate, now)
+    return {"version": facts.version, "verified": facts.is_verified, "certificate": certificate}
+
+
+def _trip_value(trip: Trip) -> dict[str, Any]:
+    failure = trip.failure
+    told = None
+    if failure is not None:
+        told = {
+            "hop": failure.hop,
+            "code": failure.code,
+            "reason": failure.reason,
+            "why": failure.why,
+            "next": failure.remedy,
+        }
+    hops = [{"name": hop.name, "milliseconds": _rounded(hop.seconds), "detail": hop.detail} for hop in trip.hops]
+    return {
+        "sequence": trip.sequence,
+        "ok": trip.is_ok,
+        "milliseconds": _rounded(trip.seconds),
+        "agent": trip.agent,
+        "hops": hops,
+        "failure": told,
+    }
+
+
+def _summary_value(summary: Summary) -> dict[str, Any]:
+    spreads = {
+        name: {"min": _rounded(spread.minimum), "avg": _rounded(spread.average), "max": _rounded(spread.maximum)}
+        for name, spread in summary.hops.items()
+    }
+    counts = {"sent": summary.sent, "ok": summary.ok, "lost": summary.lost, "lossPercent": summary.loss_percent}
+    return {**counts, "milliseconds": spreads}
+
+
+def _rounded(seconds: float) -> float:
+    return round(seconds * 1000, 3)

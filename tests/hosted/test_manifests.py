@@ -1,0 +1,75 @@
+"""Rendered directories are read whole and in order; what is no manifest is refused, and no Secret is quoted."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from umbilical.hosted.errors import HostedError
+from umbilical.hosted.manifests import for_cluster, read_manifests
+
+
+def item(kind: str, name: str, namespace: str = "clusters-a") -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}}
+
+
+def write(path: Path, *contents: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n---\n".join(json.dumps(content) for content in contents))
+    return path
+
+
+def test_objects_come_in_the_order_in_which_they_lean_on_each_other(tmp_path: Path) -> None:
+    write(tmp_path / "management" / "a.yaml", item("ServiceMonitor", "m"), item("Deployment", "d"))
+    write(tmp_path / "management" / "deep" / "b.yml", item("Secret", "s"), item("Role", "r"))
+    write(tmp_path / "management" / "c.json", item("Namespace", "n"))
+    kinds = [manifest.document.kind for manifest in read_manifests(tmp_path)]
+    assert kinds == ["Namespace", "Role", "Secret", "Deployment", "ServiceMonitor"]
+
+
+def test_each_cluster_gets_its_own(tmp_path: Path) -> None:
+    write(tmp_path / "management" / "a.yaml", item("Secret", "m"))
+    write(tmp_path / "hosted" / "a.yaml", item("Secret", "h"))
+    manifests = read_manifests(tmp_path)
+    assert [found.document.name for found in for_cluster(manifests, tmp_path, "hosted")] == ["h"]
+    assert [found.document.name for found in for_cluster(manifests, tmp_path, "management")] == ["m"]
+
+
+def test_lists_are_opened_and_what_is_kustomizes_own_or_empty_is_left_out(tmp_path: Path) -> None:
+    everything = {"apiVersion": "v1", "kind": "List", "items": [item("Secret", "a"), item("Secret", "b")]}
+    write(tmp_path / "hosted" / "list.yaml", everything, None)
+    write(tmp_path / "hosted" / "kustomization.yaml", {"kind": "Kustomization", "resources": []})
+    (tmp_path / "hosted" / "README.md").write_text("no manifest")
+    assert [found.document.name for found in read_manifests(tmp_path)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("content", [{"kind": "Secret"}, "a word", ["a list"]])
+def test_what_is_no_object_is_refused(tmp_path: Path, content: Any) -> None:
+    path = write(tmp_path / "hosted" / "odd.yaml", content)
+    with pytest.raises(HostedError) as fault:
+        read_manifests(tmp_path)
+    assert fault.value.code == "UMB565"
+    assert str(path) in fault.value.what
+
+
+def test_broken_yaml_is_named_by_line_and_not_quoted(tmp_path: Path) -> None:
+    (tmp_path / "secret.yaml").write_text("kind: Secret\ndata:\n  key: 'a private key\n")
+    with pytest.raises(HostedError) as fault:
+        read_manifests(tmp_path)
+    assert "line" in fault.value.why
+    assert "private" not in str(fault.value)
+
+
+def test_an_empty_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HostedError, match="nothing to apply"):
+        read_manifests(tmp_path)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "loop.yaml").symlink_to(tmp_path / "loop.yaml")
+    write(tmp_path / "a.yaml", item("Secret", "s"))
+    assert len(read_manifests(tmp_path)) == 1
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(HostedError):
+        read_manifests(tmp_path)
