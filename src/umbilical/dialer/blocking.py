@@ -1,0 +1,208 @@
+"""The dialer for programs that do one thing at a time: real sockets, moved by one thread behind them.
+
+with BlockingDialer(settings) as dialer:
+    sock = dialer.open("10.128.2.5", 8443)
+"""
+
+import asyncio
+import select
+import socket
+import threading
+from collections.abc import Coroutine
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from umbilical.dialer.dialer import Dialer
+from umbilical.dialer.opener import Streams
+from umbilical.dialer.settings import DialerSettings
+from umbilical.dialer.streams import plain_streams
+from umbilical.tunnel.daemon import own_task
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+CHUNK_BYTES: Final = 256 * 1024
+GONE_SECONDS: Final = 1.0
+"""Between looks whether a program that has ended its side has closed the socket altogether: nothing tells of it."""
+STOP_SECONDS: Final = 30.0
+
+Result = TypeVar("Result")
+
+
+class Fate:
+    """How the tunnel behind a socket ended; empty while it lives, and after an orderly end."""
+
+    def __init__(self) -> None:
+        self.failure = ""
+
+
+class TunnelSocket(socket.socket):
+    """One end of a socket pair. A tunnel that broke is an error here, and not the end that the kernel sees."""
+
+    fate: Fate = Fate()
+
+    def recv(self, size: int, flags: int = 0, /) -> bytes:
+        octets = super().recv(size, flags)
+        return octets if octets or not size else self._ended(b"")
+
+    def recv_into(self, buffer: "WriteableBuffer", nbytes: int = 0, flags: int = 0, /) -> int:
+        return super().recv_into(buffer, nbytes, flags) or self._ended(0)
+
+    def _ended(self, nothing: Result) -> Result:
+        if self.fate.failure:
+            raise ConnectionResetError(self.fate.failure)
+        return nothing
+
+
+class BlockingDialer:
+    """May be used from several threads."""
+
+    def __init__(self, settings: DialerSettings) -> None:
+        """Raises StartupError as `Dialer` does."""
+        self._dialer: Final = Dialer(settings)
+        self._buffer_bytes: Final = settings.buffer_bytes
+        self._lock: Final = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._pumps: Final[set[asyncio.Task[None]]] = set()
+        self._closed = False
+
+    def open(self, host: str, port: int, timeout: float | None = None) -> TunnelSocket:
+        """A connected socket whose timeout is `timeout`, which bounds the dial too. Raises DialFailed, TimeoutError."""
+        sock = self._run(self._open(host, port), timeout)
+        sock.settimeout(timeout)
+        return sock
+
+    def close(self) -> None:
+        """Ends every connection that was opened here, and the thread."""
+        with self._lock:
+            self._closed = True
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is None or thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(self._end(), loop).result(STOP_SECONDS)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(STOP_SECONDS)
+        loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ the thread
+
+    def _run(self, work: Coroutine[Any, Any, Result], timeout: float | None) -> Result:
+        try:
+            asked = asyncio.run_coroutine_threadsafe(work, self._started())
+        except BaseException:
+            work.close()
+            raise
+        try:
+            return asked.result(timeout)
+        except BaseException:
+            asked.cancel()
+            raise
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the dialer is closed")
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                # A daemon: a script that forgets `close` must be able to end.
+                self._thread = threading.Thread(target=self._loop.run_forever, name="umbilical-dialer", daemon=True)
+                self._thread.start()
+            return self._loop
+
+    async def _end(self) -> None:
+        for pump in self._pumps:
+            pump.cancel()
+        if self._pumps:
+            await asyncio.wait(self._pumps)
+        await self._dialer.close()
+        for _ in range(3):  # what was aborted is told so, and closed, in the loop's next turns
+            await asyncio.sleep(0)
+        await asyncio.get_running_loop().shutdown_default_executor()
+
+    async def _open(self, host: str, port: int) -> TunnelSocket:
+        tunnel = await self._dialer.open(host, port)
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        handed = TunnelSocket(theirs.family, theirs.type, theirs.proto, fileno=theirs.detach())
+        handed.fate = Fate()
+        try:
+            local = await plain_streams(ours, self._buffer_bytes)
+        except BaseException:
+            tunnel[1].transport.abort()
+            ours.close()
+            handed.close()
+            raise
+        pump = own_task(_pump(tunnel, local, handed.fate))
+        self._pumps.add(pump)
+        pump.add_done_callback(self._pumps.discard)
+        return handed
+
+
+async def _pump(tunnel: Streams, local: Streams, fate: Fate) -> None:
+    """Both directions until both have ended, or the program is gone, or the tunnel breaks."""
+    writers = tunnel[1], local[1]
+    try:
+        await _relay(tunnel, local, fate)
+        for writer in writers:
+            writer.close()
+        for writer in writers:
+            with suppress(OSError):
+                await writer.wait_closed()
+    finally:
+        for writer in writers:
+            writer.transport.abort()
+
+
+async def _relay(tunnel: Streams, local: Streams, fate: Fate) -> None:
+    async with asyncio.TaskGroup() as group:
+        down = group.create_task(_down(tunnel[0], local[1], fate))
+        await _up(tunnel[1], local)
+        if _is_gone(local[1]) or not tunnel[1].can_write_eof():
+            down.cancel()
+
+
+async def _down(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fate: Fate) -> None:
+    try:
+        await _copy(reader, writer)
+    except OSError as error:
+        fate.failure = str(error) or "the tunnel broke"
+    writer.write_eof()
+
+
+async def _up(writer: asyncio.StreamWriter, local: Streams) -> None:
+    """Return when the program has closed its socket, or nothing more can go up."""
+    try:
+        await _copy(local[0], writer)
+    except OSError:
+        return  # the endpoint's side tells the program why
+    if writer.can_write_eof() and not _is_gone(local[1]):
+        writer.write_eof()
+        while not _is_gone(local[1]):
+            await asyncio.sleep(GONE_SECONDS)
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while octets := await reader.read(CHUNK_BYTES):
+        writer.write(octets)
+        await writer.drain()
+
+
+def _is_gone(writer: asyncio.StreamWriter) -> bool:
+    """Both directions of the socket pair have ended, or the program has closed its end of it."""
+    descriptor = writer.get_extra_info("socket").fileno()
+    if descriptor < 0:
+        return True
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(mask & (select.POLLHUP | select.POLLERR) for _, mask in poll.poll(0))
