@@ -1,19 +1,36 @@
-"""The way out of a proxy: from a host and a port to a connection, by name resolution, tunnel or direct path."""
+"""The way out of a proxy: from a host and a port to a connection, by name resolution, tunnel or direct path.
 
+What leaves the tunnel and when is decided here, per destination: docs/decisions/0019-names-and-the-tunnel.md.
+"""
+
+import asyncio
+import socket
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from umbilical.dialer.failure import DialFailed
 from umbilical.dialer.opener import Opener, Streams
-from umbilical.proxies.dns_lookup import LookupObserver
-from umbilical.proxies.happy_eyeballs import Race, interleaved
-from umbilical.proxies.service_lookup import HostedServices
-from umbilical.proxies.settings import OutboundSettings
-from umbilical.proxies.tunnel_health import TunnelHealth, WatchedTunnel
+from umbilical.proxies.direct import Direct, DirectHosts
+from umbilical.proxies.dns_lookup import LookupFailed, LookupObserver
+from umbilical.proxies.dns_servers import DnsServers, parse_servers, parse_service
+from umbilical.proxies.environment_proxy import ProxyRules, rules_of_environment
+from umbilical.proxies.guest_dns import PATIENCE, DnsPatience, GuestDns
+from umbilical.proxies.happy_eyeballs import Race, family_of, interleaved, only_ipv4
+from umbilical.proxies.management_dns import ManagementDns, SystemResolver, ask_system
+from umbilical.proxies.resolver import ASKS_FOR_SERVICES, ASKS_GUEST_DNS, Names
+from umbilical.proxies.service_lookup import HostedServices, KubernetesServices, ServiceLookup
+from umbilical.proxies.service_names import is_of_the_cluster
+from umbilical.proxies.settings import OutboundSettings, Resolution
+from umbilical.proxies.tunnel_health import FAULTS_OF_THE_TUNNEL, TunnelHealth, WatchedTunnel
+from umbilical.record import Record
+from umbilical.tunnel.errors import StartupError
+from umbilical.tunnel.outbound import is_literal
 
 TUNNEL: Final = "tunnel"
 DIRECT: Final = "direct"
+TRIES: Final = 2
+"""Through a tunnel that proved to work after all: its agent or server was lost in the middle of the first."""
 
 
 class Observer(LookupObserver, Protocol):
@@ -22,7 +39,29 @@ class Observer(LookupObserver, Protocol):
     def dialled(self, way: str, result: str, seconds: float) -> None: ...
 
 
+class Surroundings(Record):
+    """Time, and this machine's resolver: what a test replaces."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ask_system: SystemResolver = ask_system
+    patience: DnsPatience = PATIENCE
+
+
+SURROUNDINGS: Final = Surroundings()
+
+
+def make_outbound(
+    settings: OutboundSettings, opener: Opener, environment: Mapping[str, str], observer: Observer
+) -> "Outbound":
+    """With the hosted cluster's API, if there is a kubeconfig. Raises StartupError."""
+    api = None if settings.kubeconfig is None else KubernetesServices(settings.kubeconfig)
+    return Outbound(settings, opener, environment, api, observer)
+
+
 class Outbound:
+    """Fulfils Opener. Owns `lookups`, which close with it."""
+
     def __init__(
         self,
         settings: OutboundSettings,
@@ -30,10 +69,20 @@ class Outbound:
         environment: Mapping[str, str],
         lookups: HostedServices | None,
         observer: Observer,
+        surroundings: Surroundings = SURROUNDINGS,
     ) -> None:
-        self._health: Final = TunnelHealth(opener)
-        self._tunnel: Final = WatchedTunnel(opener, self._health)
+        """Raises StartupError."""
+        self._settings: Final = settings
         self._observer: Final = observer
+        self._around: Final = surroundings
+        self._lookups: Final = lookups
+        self._health: Final = TunnelHealth(opener, surroundings.sleep)
+        self._tunnel: Final = WatchedTunnel(opener, self._health)
+        self._management: Final = ManagementDns(observer, surroundings.ask_system)
+        self._names: Final = self._make_names()
+        self._direct_hosts: Final = DirectHosts(settings.direct_suffixes, settings.never_direct)
+        self._direct: Final = Direct(self._rules(environment), self._management, prefer_ipv4=settings.prefer_ipv4)
+        self._first_family: int = socket.AF_INET6
 
     @property
     def is_tunnel_healthy(self) -> bool:
@@ -41,15 +90,114 @@ class Outbound:
 
     async def open(self, host: str, port: int) -> Streams:
         """Raises DialFailed."""
-        return await self._observed(TUNNEL, self._race((host,), port))
+        if host in self._direct_hosts:
+            return await self._observed(DIRECT, self._direct.open(_absolute(host), port))
+        if self._may_fall_back(host):
+            return await self._open_or_fall_back(host, port)
+        return await self._open_by_tunnel(host, port)
+
+    async def resolve(self, host: str) -> tuple[str, ...]:
+        """The addresses that `open` would dial; none where it would hand the name on. Raises DialFailed."""
+        leaves = host in self._direct_hosts or (self._may_fall_back(host) and not self._health.is_healthy)
+        found = () if leaves else await self._addresses(host)
+        return () if found == (host,) and not is_literal(host) else found
 
     async def close(self) -> None:
         await self._health.close()
+        await self._names.close()
+        await self._management.close()
+        if self._lookups is not None:
+            await self._lookups.close()
+
+    # ------------------------------------------------------------------ through the tunnel
+
+    async def _open_by_tunnel(self, host: str, port: int) -> Streams:
+        addresses = await self._addresses(host)
+        try:
+            return await self._observed(TUNNEL, self._race(addresses, port))
+        except DialFailed:
+            self._names.forget(host)
+            raise
+
+    async def _addresses(self, host: str) -> tuple[str, ...]:
+        found = await self._names.resolve(host)
+        return (self._settings.prefer_ipv4 and only_ipv4(found)) or found
 
     async def _race(self, addresses: Sequence[str], port: int) -> Streams:
-        race = Race(lambda address: self._tunnel.open(address, port))
-        _, streams = await race.run(interleaved(addresses))
+        race = Race(lambda address: self._tunnel.open(address, port), sleep=self._around.sleep)
+        winner, streams = await race.run(interleaved(addresses, self._first_family))
+        if len({family_of(address) for address in addresses}) > 1:
+            self._first_family = family_of(winner)  # many a data plane has one family alone
         return streams
+
+    # ------------------------------------------------------------------ without it
+
+    def _may_fall_back(self, host: str) -> bool:
+        """Not what has a meaning in the hosted cluster alone: this machine would reach somebody else by it."""
+        if self._settings.resolution is not Resolution.GUEST_THEN_MANAGEMENT or is_literal(host):
+            return False
+        return not is_of_the_cluster(host, self._settings.cluster_domain)
+
+    async def _open_or_fall_back(self, host: str, port: int) -> Streams:
+        failure: DialFailed | None = None
+        for _ in range(TRIES):
+            if not self._health.is_healthy:
+                break
+            proofs = self._health.proofs
+            try:
+                return await self._open_by_tunnel(host, port)
+            except DialFailed as error:
+                if not _asks_for_a_check(error):
+                    raise
+                failure = error
+            await self._health.check(proofs)
+        if failure is not None and self._health.is_healthy:
+            raise failure
+        if await self._names.service_addresses(host):
+            return await self._open_by_tunnel(host, port)
+        return await self._open_past_the_tunnel(host, port)
+
+    async def _open_past_the_tunnel(self, host: str, port: int) -> Streams:
+        broken = self._health.broken_by
+        try:
+            return await self._observed(DIRECT, self._direct.open(_absolute(host), port))
+        except LookupFailed as failure:
+            if broken is None:
+                raise
+            text = f"{broken.text}; and without the tunnel: {failure.text}"
+            raise DialFailed(broken.reason, broken.hop, text) from failure
+
+    # ------------------------------------------------------------------ parts
+
+    def _make_names(self) -> Names:
+        resolution, domain = self._settings.resolution, self._settings.cluster_domain
+        guest = self._make_guest_dns() if resolution in ASKS_GUEST_DNS else None
+        services = None
+        if self._lookups is not None and resolution in ASKS_FOR_SERVICES:
+            services = ServiceLookup(self._lookups, domain, self._observer, self._around.now)
+        elif resolution is Resolution.SERVICE:
+            raise _needs_kubeconfig("Services of the hosted cluster cannot be looked up")
+        return Names(guest, services, self._management if resolution is Resolution.MANAGEMENT else None)
+
+    def _make_guest_dns(self) -> GuestDns:
+        settings, around = self._settings, self._around
+        given, service = parse_servers(settings.guest_dns), parse_service(settings.guest_dns_service)
+        if not given and self._lookups is None:
+            raise _needs_kubeconfig("the hosted cluster's DNS servers are not known")
+        servers = DnsServers(given, service, self._lookups, around.now)
+        return GuestDns(
+            self._tunnel,
+            servers,
+            settings.cluster_domain,
+            self._observer,
+            around.now,
+            around.patience,
+            self._health.works,
+        )
+
+    def _rules(self, environment: Mapping[str, str]) -> ProxyRules:
+        leaves = self._settings.direct_suffixes or self._settings.resolution is Resolution.GUEST_THEN_MANAGEMENT
+        return rules_of_environment(environment) if leaves else ProxyRules(None, None, "")
 
     async def _observed(self, way: str, dial: Awaitable[Streams]) -> Streams:
         began = time.monotonic()
@@ -60,3 +208,24 @@ class Outbound:
             raise
         self._observer.dialled(way, "ok", time.monotonic() - began)
         return streams
+
+
+def _asks_for_a_check(failure: DialFailed) -> bool:
+    """Whether the tunnel may be to blame. An answer, even NXDOMAIN, came through it."""
+    if isinstance(failure, LookupFailed):
+        return not failure.is_answer
+    return failure.reason in FAULTS_OF_THE_TUNNEL
+
+
+def _absolute(host: str) -> str:
+    """The search list of this machine's resolver is for names of its own."""
+    return f"{host}." if "." in host and not host.endswith(".") else host
+
+
+def _needs_kubeconfig(what: str) -> StartupError:
+    return StartupError(
+        "UMB537",
+        what,
+        "there is no kubeconfig of the hosted cluster",
+        "give --kubeconfig, the DNS servers' addresses, or let the agents resolve names",
+    )

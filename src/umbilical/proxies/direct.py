@@ -1,0 +1,112 @@
+"""Dials by this machine's own network, for hosts that the tunnel is not meant for: cloud APIs."""
+
+import asyncio
+import errno
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.opener import Streams
+from umbilical.proxies.environment_proxy import ProxyRules
+from umbilical.proxies.happy_eyeballs import Race, interleaved, only_ipv4
+from umbilical.proxies.management_dns import ManagementDns
+from umbilical.proxies.proxy_connect import BUFFER_BYTES, ProxyTls, connect_through
+
+CLOUD_SUFFIXES: Final = (
+    # HyperShift's own list.
+    ".amazonaws.com",
+    ".c2s.ic.gov",
+    ".hci.ic.gov",
+    ".sc2s.sgov.gov",
+    ".microsoftonline.com",
+    ".azure.com",
+    ".cloud.ibm.com",
+    # What it lacks: other partitions of the same clouds, Azure's storage and vaults, and Google's.
+    ".amazonaws.com.cn",
+    ".api.aws",
+    ".azure.net",
+    ".azure.us",
+    ".azure.cn",
+    ".chinacloudapi.cn",
+    ".usgovcloudapi.net",
+    ".microsoftonline.us",
+    ".partner.microsoftonline.cn",
+    ".windows.net",
+    ".googleapis.com",
+)
+CONNECT_SECONDS: Final = 10.0
+
+
+class DirectHosts:
+    """Which hosts are dialled so: those under a suffix, but neither the bare domain nor one that only ends alike."""
+
+    def __init__(self, suffixes: Sequence[str], never: Sequence[str]) -> None:
+        self._suffixes: Final = tuple("." + _plain(suffix).lstrip(".") for suffix in suffixes)
+        self._never: Final = frozenset(map(_plain, never))
+
+    def __contains__(self, host: str) -> bool:
+        name = _plain(host)
+        return name not in self._never and name.endswith(self._suffixes) and name not in self._suffixes
+
+
+def _plain(host: str) -> str:
+    return host.strip().lower().removesuffix(".")
+
+
+class Direct:
+    """Fulfils Opener: through the environment's proxy where there is one for the host, else by itself."""
+
+    def __init__(self, rules: ProxyRules, names: ManagementDns, *, prefer_ipv4: bool = False) -> None:
+        self._rules: Final = rules
+        self._names: Final = names
+        self._prefer_ipv4: Final = prefer_ipv4
+        self._tls: Final = ProxyTls()
+
+    async def open(self, host: str, port: int) -> Streams:
+        proxy = self._rules.proxy_for("https", host.removesuffix("."), port)
+        if proxy is None:
+            return await self.open_plain(host, port)
+        return await connect_through(proxy, _Plain(self), host.removesuffix("."), port, self._tls)
+
+    async def open_plain(self, host: str, port: int) -> Streams:
+        """Past any proxy. Raises DialFailed."""
+        found = await self._names.resolve(host)
+        addresses = (self._prefer_ipv4 and only_ipv4(found)) or found
+        _, streams = await Race(lambda address: connect(address, port)).run(interleaved(addresses))
+        return streams
+
+
+class _Plain:
+    """How the proxy itself is reached."""
+
+    def __init__(self, direct: Direct) -> None:
+        self._direct: Final = direct
+
+    async def open(self, host: str, port: int) -> Streams:
+        return await self._direct.open_plain(host, port)
+
+
+async def connect(address: str, port: int) -> Streams:
+    """Connect to one address. Raises DialFailed."""
+    hop = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            reader, writer = await asyncio.open_connection(address, port, limit=BUFFER_BYTES // 2)
+    except TimeoutError:
+        raise DialFailed(Reason.TIMEOUT, hop, f"no connection within {CONNECT_SECONDS:g} s") from None
+    except OSError as error:
+        raise DialFailed(_reason(error), hop, os.strerror(error.errno) if error.errno else str(error)) from None
+    writer.transport.set_write_buffer_limits(BUFFER_BYTES)
+    return reader, writer
+
+
+def _reason(error: OSError) -> Reason:
+    match error.errno:
+        case errno.ECONNREFUSED:
+            return Reason.REFUSED
+        case errno.ETIMEDOUT:
+            return Reason.TIMEOUT
+        case errno.EACCES | errno.EPERM:
+            return Reason.FORBIDDEN
+    return Reason.UNREACHABLE

@@ -1,0 +1,255 @@
+"""The hosted cluster's DNS, asked through the tunnel: TCP, one connection per server, answers kept while they may be.
+
+Names are absolute. No search list, hosts file or resolver setting of this machine has a part in it.
+"""
+
+import asyncio
+import importlib.util
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.opener import Opener
+from umbilical.proxies.dns_cache import Cache
+from umbilical.proxies.dns_connection import ConnectionLost, DnsConnection
+from umbilical.proxies.dns_lookup import LookupFailed, LookupObserver, Result, Way
+from umbilical.proxies.dns_message import AAAA, A, Answer, BadAnswer, NotAName, Query
+from umbilical.proxies.dns_servers import DnsServers, Server
+from umbilical.proxies.dns_sharing import SharedWork
+from umbilical.proxies.service_names import absolute_names
+from umbilical.proxies.tunnel_health import FAULTS_OF_THE_TUNNEL
+from umbilical.record import Record
+from umbilical.tunnel.daemon import own_task
+from umbilical.tunnel.errors import StartupError
+
+ROUNDS: Final = 2
+"""How often each server is asked before a lookup fails; the second time on a fresh connection."""
+LONGEST_ALIAS_CHAIN: Final = 8
+LONGEST_KEPT_SECONDS: Final = 300.0
+"""A record's owner may say a day; by then the cluster is another."""
+LONGEST_ABSENCE_SECONDS: Final = 30.0
+"""RFC 2308 lets the zone say hours; what is missing while a cluster starts shall be found soon."""
+
+
+class DnsPatience(Record):
+    try_seconds: float = 5.0
+    """For one question to one server, its dial included."""
+    lookup_seconds: float = 20.0
+    """For one question to all of them, with all aliases."""
+    grace_seconds: float = 0.25
+    """For addresses of the other family, once one has come."""
+
+
+PATIENCE: Final = DnsPatience()
+Question = tuple[str, str]
+"""Absolute name and kind."""
+
+
+class GuestDns:
+    def __init__(
+        self,
+        tunnel: Opener,
+        servers: DnsServers,
+        cluster_domain: str,
+        observer: LookupObserver,
+        now: Callable[[], float],
+        patience: DnsPatience = PATIENCE,
+        answered: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`tunnel` is for these dials alone, and `answered` hears of every answer that came through it."""
+        _require_dnspython()
+        self._tunnel: Final = tunnel
+        self._servers: Final = servers
+        self._domain: Final = cluster_domain
+        self._observer: Final = observer
+        self._patience: Final = patience
+        self._answered: Final = answered
+        self._cache: Final = Cache[Question, Answer](now)
+        self._lookups: Final = SharedWork[Question, Answer]()
+        self._openings: Final = SharedWork[Server, DnsConnection]()
+        self._connections: Final[dict[Server, DnsConnection]] = {}
+        self._blamed: Final[list[Server]] = []
+
+    async def resolve(self, host: str) -> tuple[str, ...]:
+        """All addresses of both families, at least one. Raises LookupFailed, or what is wrong with the tunnel."""
+        names = absolute_names(host, self._domain)
+        result = Result.CACHED if self._is_known(names) else Result.OK
+        try:
+            addresses = await self._first_found(names)
+        except DialFailed as failure:
+            kind = failure.result if isinstance(failure, LookupFailed) else Result.FAILED
+            self._observer.looked_up(Way.GUEST.value, kind.value)
+            raise
+        self._observer.looked_up(Way.GUEST.value, result.value)
+        return addresses
+
+    def forget(self, host: str) -> None:
+        """Nothing answers at these addresses: the next dial asks anew."""
+        for name in absolute_names(host, self._domain):
+            for kind in (A, AAAA):
+                self._cache.forget((name, kind))
+
+    async def close(self) -> None:
+        await self._lookups.close()
+        await self._openings.close()
+        for connection in self._connections.values():
+            await connection.close()
+
+    # ------------------------------------------------------------------ names
+
+    def _is_known(self, names: Iterable[str]) -> bool:
+        for name in names:
+            known = [self._cache.get((name, kind)) for kind in (A, AAAA)]
+            if any(answer is None for answer in known):
+                return False
+            if any(answer is not None and answer.addresses for answer in known):
+                return True
+        return True
+
+    async def _first_found(self, names: Iterable[str]) -> tuple[str, ...]:
+        absent: LookupFailed | None = None
+        for name in names:
+            try:
+                return await self._both_families(name)
+            except LookupFailed as failure:
+                if failure.result is not Result.ABSENT:
+                    raise
+                absent = failure
+        assert absent is not None
+        raise absent
+
+    async def _both_families(self, name: str) -> tuple[str, ...]:
+        asked = [own_task(self._answer((name, kind))) for kind in (AAAA, A)]
+        try:
+            done, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+            if waiting:
+                enough = any(task.exception() is None and task.result().addresses for task in done)
+                await asyncio.wait(waiting, timeout=self._patience.grace_seconds if enough else None)
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+        return _merged(name, [task for task in asked if not task.cancelled()])
+
+    async def _answer(self, question: Question) -> Answer:
+        known = self._cache.get(question)
+        if known is not None:
+            return known
+        return await self._lookups.run(question, lambda: self._look_up(question))
+
+    async def _look_up(self, question: Question) -> Answer:
+        try:
+            async with asyncio.timeout(self._patience.lookup_seconds):
+                answer = await self._follow(question)
+        except TimeoutError:
+            text = f"{question[0]}: no answer within {self._patience.lookup_seconds:g} s"
+            raise LookupFailed(Result.TIMEOUT, "the hosted cluster's DNS", text) from None
+        longest = LONGEST_KEPT_SECONDS if answer.addresses else LONGEST_ABSENCE_SECONDS
+        self._cache.put(question, answer, min(answer.seconds, longest))
+        return answer
+
+    async def _follow(self, question: Question) -> Answer:
+        name, kind = question
+        seconds = LONGEST_KEPT_SECONDS
+        for _ in range(LONGEST_ALIAS_CHAIN):
+            answer = await self._ask_servers(name, kind)
+            seconds = min(seconds, answer.seconds)
+            if not answer.alias:
+                return Answer(answer.addresses, seconds)
+            name = answer.alias
+        raise LookupFailed(Result.FAILED, "the hosted cluster's DNS", f"{question[0]}: its aliases have no end")
+
+    # ------------------------------------------------------------------ servers
+
+    async def _ask_servers(self, name: str, kind: str) -> Answer:
+        try:
+            query = Query(name, kind)
+        except NotAName as error:
+            raise LookupFailed(Result.ABSENT, repr(name), f"not a name: {error}") from None
+        failure: DialFailed | None = None
+        for server in self._ranked(await self._servers.current()) * ROUNDS:
+            try:
+                return await self._ask_server(server, query)
+            except DialFailed as error:
+                failure = error
+            if failure.reason in (Reason.SERVER, Reason.TLS):
+                break  # no other DNS server would be reached either
+        self._servers.doubt()
+        assert failure is not None
+        raise failure
+
+    async def _ask_server(self, server: Server, query: Query) -> Answer:
+        """Raises LookupFailed, or DialFailed where the tunnel is at fault."""
+        hop = f"DNS server [{server[0]}]:{server[1]}" if ":" in server[0] else f"DNS server {server[0]}:{server[1]}"
+        try:
+            answer = await self._exchange(server, query)
+        except TimeoutError:
+            self._retire(server)
+            text = f"{query.name}: no answer within {self._patience.try_seconds:g} s"
+            failure: DialFailed = LookupFailed(Result.TIMEOUT, hop, text)
+        except (ConnectionLost, BadAnswer) as error:
+            failure = LookupFailed(Result.FAILED, hop, f"{query.name}: {error}")
+        except DialFailed as error:
+            at_fault = error.reason in FAULTS_OF_THE_TUNNEL
+            failure = error if at_fault else LookupFailed(Result.FAILED, hop, f"{query.name}: {error.text}")
+        else:
+            self._praise(server)
+            return answer
+        self._blame(server)
+        raise failure
+
+    async def _exchange(self, server: Server, query: Query) -> Answer:
+        async with asyncio.timeout(self._patience.try_seconds):
+            connection = await self._connection(server)
+            wire = await connection.ask(query.encode)
+        self._answered()
+        return query.decode(wire)
+
+    async def _connection(self, server: Server) -> DnsConnection:
+        connection = self._connections.get(server)
+        if connection is not None and connection.is_usable:
+            return connection
+        return await self._openings.run(server, lambda: self._open(server))
+
+    async def _open(self, server: Server) -> DnsConnection:
+        streams = await self._tunnel.open(*server)
+        connection = self._connections[server] = DnsConnection(streams)
+        return connection
+
+    def _retire(self, server: Server) -> None:
+        connection = self._connections.get(server)
+        if connection is not None:
+            connection.retire()
+
+    def _ranked(self, servers: tuple[Server, ...]) -> tuple[Server, ...]:
+        """In the order given, but whoever failed stands behind, the last to fail last."""
+        rank = {server: position for position, server in enumerate(self._blamed)}
+        return tuple(sorted(servers, key=lambda server: rank.get(server, -1)))
+
+    def _blame(self, server: Server) -> None:
+        self._praise(server)
+        self._blamed.append(server)
+
+    def _praise(self, server: Server) -> None:
+        if server in self._blamed:
+            self._blamed.remove(server)
+
+
+def _merged(name: str, asked: "list[asyncio.Task[Answer]]") -> tuple[str, ...]:
+    failures = [error for task in asked if (error := task.exception()) is not None]
+    addresses = tuple(address for task in asked if task.exception() is None for address in task.result().addresses)
+    if addresses:
+        return addresses
+    if failures:
+        raise failures[0]
+    raise LookupFailed(Result.ABSENT, "the hosted cluster's DNS", f"{name}: no such name, or it has no address")
+
+
+def _require_dnspython() -> None:
+    if importlib.util.find_spec("dns") is None:
+        raise StartupError(
+            "UMB536",
+            "names cannot be looked up in the hosted cluster's DNS",
+            "the library for it, dnspython, is not installed",
+            "pip install 'umbilical[hosted]', or let the agents resolve names",
+        )
