@@ -55,14 +55,8 @@ class Way:
     async def _open_grpc(self, sock: socket.socket, endpoint: str, trace: Trace | None) -> Streams:
         layer = GrpcLayer(self._authority(), isinstance(self._server, TcpServer), self._settings.buffer_bytes)
         opened = streams.layered_streams(layer, self._settings.buffer_bytes)
-        if isinstance(self._server, UnixServer):
-            await asyncio.get_running_loop().create_connection(lambda: layer, sock=sock)
-        else:
-            tls = self._layer(self._server)
-            tls.set_protocol(layer)
-            await self._shake_hands(sock, tls, trace)
-            layer.connection_made(tls)
         try:
+            await self._lay(layer, sock, trace)
             address = endpoint.replace("%25", "%")  # no URL here
             await dial(layer, self.name, address, self._settings.reply_seconds, trace)
         except BaseException:
@@ -70,6 +64,16 @@ class Way:
             raise
         self._keep_session(opened[1])
         return opened
+
+    async def _lay(self, layer: GrpcLayer, sock: socket.socket, trace: Trace | None) -> None:
+        """Put it on the socket, or on TLS on the socket."""
+        if isinstance(self._server, UnixServer):
+            await asyncio.get_running_loop().create_connection(lambda: layer, sock=sock)
+            return
+        tls = self._layer(self._server)
+        tls.set_protocol(layer)
+        await self._shake_hands(sock, tls, trace)
+        layer.connection_made(tls)
 
     def _authority(self) -> str:
         return quote(str(self._server.path), safe="") if isinstance(self._server, UnixServer) else self.name
