@@ -6,11 +6,12 @@ Every expression looks at one namespace alone, since one Prometheus may watch ma
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from umbilical.assets.hosted import monitoring_names as metric
 from umbilical.assets.hosted import names
 from umbilical.assets.hosted.monitoring import API_VERSION, hosted_monitors
+from umbilical.assets.hosted.objects import Object, manifest, metadata
 from umbilical.assets.hosted.spec import HostedSpec
 
 RUNBOOK: Final = "docs/alerts.md"
@@ -46,7 +47,7 @@ class Alert:
         return f"{RUNBOOK}#{self.name.lower()}"
 
 
-def rules(spec: HostedSpec) -> list[dict[str, Any]]:
+def rules(spec: HostedSpec) -> list[Object]:
     """The rules for the management cluster: servers, the control-plane agent and proxies."""
     if not spec.monitoring.enabled:
         return []
@@ -55,7 +56,7 @@ def rules(spec: HostedSpec) -> list[dict[str, Any]]:
         "umbilical-servers": server_alerts(scope, spec.replicas),
         "umbilical-certificates": certificate_alerts(scope),
     }
-    if spec.aggregated_apis:
+    if spec.known_addresses:
         groups["umbilical-aggregated-apis"] = aggregation_alerts(scope)
         groups["umbilical-agents"] = agent_alerts(scope)
     if spec.components:
@@ -63,7 +64,7 @@ def rules(spec: HostedSpec) -> list[dict[str, Any]]:
     return [_rule(spec, spec.namespace, groups)]
 
 
-def hosted_rules(spec: HostedSpec) -> list[dict[str, Any]]:
+def hosted_rules(spec: HostedSpec) -> list[Object]:
     """The rules for the hosted cluster: agents on nodes, where somebody reads their metrics."""
     if not hosted_monitors(spec):
         return []
@@ -242,13 +243,12 @@ def proxy_alerts(scope: str) -> tuple[Alert, ...]:
     )
 
 
-def _rule(spec: HostedSpec, namespace: str, groups: dict[str, tuple[Alert, ...]]) -> dict[str, Any]:
-    metadata = {"name": "umbilical", "namespace": namespace, "labels": dict(spec.labels)}
+def _rule(spec: HostedSpec, namespace: str, groups: dict[str, tuple[Alert, ...]]) -> Object:
     listed = [{"name": name, "rules": _entries(spec, alerts)} for name, alerts in groups.items()]
-    return {"apiVersion": API_VERSION, "kind": "PrometheusRule", "metadata": metadata, "spec": {"groups": listed}}
+    return manifest(API_VERSION, "PrometheusRule", metadata(spec, "umbilical", namespace), spec={"groups": listed})
 
 
-def _entries(spec: HostedSpec, alerts: Sequence[Alert]) -> list[dict[str, Any]]:
+def _entries(spec: HostedSpec, alerts: Sequence[Alert]) -> list[Object]:
     return [
         {
             "alert": alert.name,

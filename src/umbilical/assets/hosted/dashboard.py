@@ -3,9 +3,10 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from umbilical.assets.hosted import monitoring_names as metric
+from umbilical.assets.hosted.objects import Object, config_map, metadata
 from umbilical.assets.hosted.spec import HostedSpec
 
 DISCOVERY_LABEL: Final = ("grafana_dashboard", "1")
@@ -37,22 +38,14 @@ class Panel:
     description: str = ""
 
 
-def dashboard(spec: HostedSpec) -> list[dict[str, Any]]:
+def dashboard(spec: HostedSpec) -> list[Object]:
     if not spec.monitoring.enabled:
         return []
-    key, value = DISCOVERY_LABEL
-    labels = {key: value, **spec.labels}
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": NAME, "namespace": spec.namespace, "labels": labels},
-            "data": {FILE: json.dumps(model(spec), indent=1) + "\n"},
-        }
-    ]
+    head = metadata(spec, NAME, spec.namespace, dict([DISCOVERY_LABEL]))
+    return [config_map(head, {FILE: json.dumps(model(spec), indent=1) + "\n"})]
 
 
-def model(spec: HostedSpec) -> dict[str, Any]:
+def model(spec: HostedSpec) -> Object:
     """The dashboard as Grafana stores it."""
     return {
         "uid": "umbilical-hosted",
@@ -180,7 +173,7 @@ _PROCESSES: Final = (
 ROWS: Final = {"Servers": _SERVERS, "Agents": _AGENTS, "Proxies": _PROXIES, "Certificates and processes": _PROCESSES}
 
 
-def _laid_out(rows: dict[str, tuple[Panel, ...]]) -> Iterator[dict[str, Any]]:
+def _laid_out(rows: dict[str, tuple[Panel, ...]]) -> Iterator[Object]:
     number, top = 1, 0
     for title, panels in rows.items():
         yield {"id": number, "type": "row", "title": title, "collapsed": False, "gridPos": _place(top, 0, 1, _COLUMNS)}
@@ -192,7 +185,7 @@ def _laid_out(rows: dict[str, tuple[Panel, ...]]) -> Iterator[dict[str, Any]]:
         top += -(-len(panels) * _WIDTH // _COLUMNS) * _HEIGHT
 
 
-def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
+def _panel(panel: Panel, number: int, place: dict[str, int]) -> Object:
     return {
         "id": number,
         "type": "timeseries",
@@ -206,7 +199,7 @@ def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def _targets(queries: Sequence[Query]) -> list[dict[str, Any]]:
+def _targets(queries: Sequence[Query]) -> list[Object]:
     return [
         {"refId": chr(ord("A") + number), "expr": query.expression, "legendFormat": query.legend}
         for number, query in enumerate(queries)
@@ -217,11 +210,11 @@ def _place(top: int, left: int, height: int, width: int) -> dict[str, int]:
     return {"x": left, "y": top, "h": height, "w": width}
 
 
-def _data_source() -> dict[str, Any]:
+def _data_source() -> Object:
     return {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
 
 
-def _namespaces(spec: HostedSpec) -> dict[str, Any]:
+def _namespaces(spec: HostedSpec) -> Object:
     """Every control plane that this Prometheus knows; ours first."""
     return {
         "name": "namespace",

@@ -4,9 +4,10 @@ Servers sit behind Services of their own, one more of which is for scrapes. Agen
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from umbilical.assets.hosted import names
+from umbilical.assets.hosted.objects import Object, metadata
 from umbilical.assets.hosted.spec import HostedSpec
 
 API_VERSION: Final = "monitoring.coreos.com/v1"
@@ -20,19 +21,19 @@ _INTERVAL: Final = "30s"
 _TIMEOUT: Final = "10s"
 
 
-def monitors(spec: HostedSpec) -> list[dict[str, Any]]:
+def monitors(spec: HostedSpec) -> list[Object]:
     """What the management cluster gets."""
     if not spec.monitoring.enabled:
         return []
     found = [_metrics_service(spec), _server_monitor(spec)]
-    if spec.aggregated_apis:
+    if spec.known_addresses:
         found.append(_pod_monitor(spec, spec.namespace, names.AGENT, {"app": names.AGENT}, (METRICS_PORT,)))
     if spec.components:
         found.append(_pod_monitor(spec, spec.namespace, "konnectivity-proxies", dict([PROXY_LABEL]), PROXY_PORTS))
     return found
 
 
-def hosted_monitors(spec: HostedSpec) -> list[dict[str, Any]]:
+def hosted_monitors(spec: HostedSpec) -> list[Object]:
     """What the hosted cluster gets.
 
     On the host's network agents show their metrics on the node's loopback alone, where no Prometheus gets to: a
@@ -43,12 +44,12 @@ def hosted_monitors(spec: HostedSpec) -> list[dict[str, Any]]:
     return [_pod_monitor(spec, names.HOSTED_NAMESPACE, names.AGENT, {"app": names.AGENT}, (METRICS_PORT,))]
 
 
-def _metrics_service(spec: HostedSpec) -> dict[str, Any]:
+def _metrics_service(spec: HostedSpec) -> Object:
     port = {"name": METRICS_PORT, "port": names.HEALTH_PORT, "targetPort": names.HEALTH_PORT, "protocol": "TCP"}
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(spec, spec.namespace, METRICS_SERVICE, {"app": METRICS_SERVICE}),
+        "metadata": metadata(spec, METRICS_SERVICE, spec.namespace, {"app": METRICS_SERVICE}),
         "spec": {
             # Every server by itself, and those that are not ready too: they are the ones to look at.
             "clusterIP": "None",
@@ -59,11 +60,11 @@ def _metrics_service(spec: HostedSpec) -> dict[str, Any]:
     }
 
 
-def _server_monitor(spec: HostedSpec) -> dict[str, Any]:
+def _server_monitor(spec: HostedSpec) -> Object:
     return {
         "apiVersion": API_VERSION,
         "kind": "ServiceMonitor",
-        "metadata": _metadata(spec, spec.namespace, names.SERVER),
+        "metadata": metadata(spec, names.SERVER, spec.namespace),
         "spec": {
             "selector": {"matchLabels": {"app": METRICS_SERVICE, **spec.labels}},
             "namespaceSelector": {"matchNames": [spec.namespace]},
@@ -74,11 +75,11 @@ def _server_monitor(spec: HostedSpec) -> dict[str, Any]:
 
 def _pod_monitor(
     spec: HostedSpec, namespace: str, name: str, labels: Mapping[str, str], ports: tuple[str, ...]
-) -> dict[str, Any]:
+) -> Object:
     return {
         "apiVersion": API_VERSION,
         "kind": "PodMonitor",
-        "metadata": _metadata(spec, namespace, name),
+        "metadata": metadata(spec, name, namespace),
         "spec": {
             "selector": {"matchLabels": dict(labels)},
             "namespaceSelector": {"matchNames": [namespace]},
@@ -87,9 +88,5 @@ def _pod_monitor(
     }
 
 
-def _endpoint(port: str) -> dict[str, Any]:
+def _endpoint(port: str) -> Object:
     return {"port": port, "path": "/metrics", "scheme": "http", "interval": _INTERVAL, "scrapeTimeout": _TIMEOUT}
-
-
-def _metadata(spec: HostedSpec, namespace: str, name: str, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
-    return {"name": name, "namespace": namespace, "labels": {**(labels or {}), **spec.labels}}
