@@ -18,7 +18,7 @@ def write_tree(tree: AssetTree, folder: Path, *, overwrite: bool) -> None:
     Raises:
         HostError: a file is there and may not be replaced, or the directory cannot be written to.
     """
-    _refuse_existing(tree, folder, overwrite=overwrite)
+    refuse_existing(tree, folder, overwrite=overwrite)
     place = Path(os.path.abspath(folder))
     try:
         _stage_and_move(tree, place)
@@ -33,7 +33,8 @@ def _below(folder: Path, asset: Asset) -> Path:
     return folder / asset.path.lstrip("/")
 
 
-def _refuse_existing(tree: AssetTree, folder: Path, *, overwrite: bool) -> None:
+def refuse_existing(tree: AssetTree, folder: Path, *, overwrite: bool) -> None:
+    """Stop before anything is written, here or elsewhere on its behalf."""
     if folder.exists() and not folder.is_dir():
         raise HostError("UMB801", f"{folder} exists and is no directory", "files belong into it", "give another --out")
     there = [asset.path for asset in tree if os.path.lexists(_below(folder, asset))]

@@ -1,4 +1,4 @@
-"""A mapping of a YAML file, read key by key: what is wrong is noted and reading goes on, so that all is told at once."""
+"""A mapping of a YAML file, read key by key: what is wrong is noted and reading goes on, so all is told at once."""
 
 import difflib
 import ipaddress
@@ -107,6 +107,10 @@ class Section:
     def addresses(self, key: str) -> tuple[IpAddress, ...]:
         return self._each(key, _address)
 
+    def ports(self, key: str, default: tuple[int, ...]) -> tuple[int, ...]:
+        found = self._each(key, _port)
+        return found if self.has(key) else default
+
     def labels(self, key: str, default: dict[str, str]) -> dict[str, str]:
         value = self.take(key)
         if value is None:
@@ -188,6 +192,12 @@ def _address(value: object) -> IpAddress:
         return ipaddress.ip_address(value)
     except ValueError:
         raise ValueError("an IP address is needed") from None
+
+
+def _port(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value not in range(1, 65536):
+        raise ValueError("a port is needed")
+    return value
 
 
 def _either(values: Iterable[object]) -> str:

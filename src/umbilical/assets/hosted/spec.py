@@ -87,6 +87,8 @@ class Agents:
     dns_policy: str = "Default"
     """The node's resolver; the cluster's own is reached through what agents make possible."""
     control_plane_replicas: int = 2
+    control_plane_user: int = 0
+    """As whom those beside the control plane run; 0: whoever the management cluster's SCC chooses."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,8 @@ class KubeApiserver:
     """Which one gets the egress selector, where no manifest tells."""
     labels: Mapping[str, str] = field(default_factory=lambda: {"app": names.KUBE_APISERVER})
     """By which Services and policies find its pods."""
+    ports: tuple[int, ...] = (6443,)
+    """What everybody may reach, as ever: the first policy that selects a pod closes all that none opens."""
     has_egress_flag: bool = True
     """False where a configuration file takes the place of flags; it must then name the egress file itself."""
 

@@ -41,6 +41,8 @@ agents:
   dnsPolicy: Default
   # Agents beside the control plane, for aggregated APIs.
   controlPlaneReplicas: 2
+  # As whom those run; 0 leaves it to the management cluster, which must then choose (OpenShift's SCCs do).
+  controlPlaneUser: 0
 
 kubeApiserver:
   # A Deployment, or a static pod (workload: Pod), in a file beside this one. Without it a patch is written.
@@ -52,6 +54,8 @@ kubeApiserver:
   # By which Services and network policies find its pods.
   labels:
     app: kube-apiserver
+  # What everybody may reach of it, as ever: network policies close the rest.
+  ports: [6443]
   # false where a configuration file takes the place of flags: put egress-selector-config-file there yourself.
   egressFlag: true
 

@@ -159,6 +159,7 @@ def _agents(section: Section, replicas: int) -> Agents:
             section.text("dnsPolicy", "Default", rule="Default|ClusterFirst", hint="Default or ClusterFirst is needed"),
             # As HyperShift has them: one where there is one of everything, else two.
             section.number("controlPlaneReplicas", min(replicas, 2), range(1, 10)),
+            section.number("controlPlaneUser", 0, range(1 << 31)),
         ),
     )
 
@@ -172,6 +173,7 @@ def _kube_apiserver(section: Section) -> KubeApiserver:
             manifest=section.text("manifest", ""),
             container=section.text("container", names.KUBE_APISERVER, rule=LABEL.pattern, hint=_LABEL_HINT),
             labels=section.labels("labels", {"app": names.KUBE_APISERVER}),
+            ports=section.ports("ports", (6443,)),
             has_egress_flag=section.switch("egressFlag", True),
         ),
     )

@@ -1,0 +1,139 @@
+"""From a spec and its certificates to the objects of both clusters, as files: one for each object."""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final
+
+from umbilical.assets.hosted import kustomize, names
+from umbilical.assets.hosted.accounts import hosted_accounts, management_accounts, namespace_labels
+from umbilical.assets.hosted.agent_daemon_set import agent_daemon_set
+from umbilical.assets.hosted.aggregated_apis import aggregated_apis
+from umbilical.assets.hosted.alerts import hosted_rules, rules
+from umbilical.assets.hosted.certificates import fingerprint, hosted_certificates, management_certificates
+from umbilical.assets.hosted.control_plane_agent import control_plane_agent
+from umbilical.assets.hosted.dashboard import dashboard
+from umbilical.assets.hosted.egress_selector import egress_config_map
+from umbilical.assets.hosted.identities import identities_config_map
+from umbilical.assets.hosted.kube_apiserver_manifest import read_manifest
+from umbilical.assets.hosted.monitoring import hosted_monitors, monitors
+from umbilical.assets.hosted.network_policies import network_policies
+from umbilical.assets.hosted.objects import Object
+from umbilical.assets.hosted.proxy_secret import agents_proxy
+from umbilical.assets.hosted.server_patch import flag_patch, patched, strategic_patch
+from umbilical.assets.hosted.services import routes, services
+from umbilical.assets.hosted.spec import HostedSpec, Workload
+from umbilical.assets.hosted.static_pod_files import add_static_files
+from umbilical.assets.tree import PUBLIC_MODE, SECRET_MODE, AssetTree, yaml_bytes
+from umbilical.pki.hosted_set import HostedSet
+from umbilical.pki.hosted_table import AGENT, CONTROL_PLANE_AGENT
+
+MANAGEMENT: Final = "management"
+HOSTED: Final = "hosted"
+NODE: Final = "node"
+"""Files of a node with a static pod, below this as their root."""
+PATCHES: Final = f"{MANAGEMENT}/patches"
+STATIC_POD: Final = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+# No ending of YAML: these are no objects, and whoever applies a whole directory must not try.
+_PATCH: Final = ".patch"
+
+
+class Format(Enum):
+    FILES = "files"
+    KUSTOMIZE = "kustomize"
+
+
+def render(
+    spec: HostedSpec, certificates: HostedSet, kube_apiserver: bytes | None = None, form: Format = Format.FILES
+) -> AssetTree:
+    """Render everything; `kube_apiserver` is its manifest, which is patched if it is given.
+
+    Raises:
+        AssetError: the manifest cannot be used.
+    """
+    tree = AssetTree()
+    _add_objects(tree, MANAGEMENT, management_objects(spec, certificates))
+    _add_objects(tree, HOSTED, hosted_objects(spec, certificates))
+    patches = _add_kube_apiserver(tree, spec, certificates, kube_apiserver)
+    if form is Format.KUSTOMIZE:
+        _add_kustomizations(tree, patches)
+    return tree
+
+
+def management_objects(spec: HostedSpec, certificates: HostedSet) -> list[Object]:
+    """Return what the control-plane namespace gets, beside kube-apiserver itself."""
+    return [
+        *management_accounts(spec),
+        *management_certificates(spec, certificates),
+        egress_config_map(spec),
+        *([identities_config_map(spec)] if spec.is_ours else []),
+        *services(spec),
+        *routes(spec),
+        *network_policies(spec),
+        *control_plane_agent(spec, fingerprint(certificates, CONTROL_PLANE_AGENT)),
+        *monitors(spec),
+        *rules(spec),
+        *dashboard(spec),
+    ]
+
+
+def hosted_objects(spec: HostedSpec, certificates: HostedSet) -> list[Object]:
+    """Return what the hosted cluster gets."""
+    return [
+        *namespace_labels(spec),
+        *hosted_accounts(spec),
+        *hosted_certificates(spec, certificates),
+        *agents_proxy(spec),
+        agent_daemon_set(spec, fingerprint(certificates, AGENT)),
+        *aggregated_apis(spec),
+        *hosted_monitors(spec),
+        *hosted_rules(spec),
+    ]
+
+
+def notes(spec: HostedSpec) -> list[str]:
+    """Tell what is left out until more is known."""
+    unknown = [api.service for api in spec.aggregated_apis if not api.addresses]
+    if not unknown:
+        return []
+    left_out = "objects of the hosted cluster and identifiers" if spec.known_addresses else "the control-plane agent"
+    return [f"addresses of {', '.join(unknown)} are not known: {left_out} are left out until they are applied"]
+
+
+def _add_objects(tree: AssetTree, folder: str, objects: Iterable[Object]) -> None:
+    for one in objects:
+        kind, name = one["kind"], one["metadata"]["name"]
+        mode = SECRET_MODE if kind == "Secret" else PUBLIC_MODE
+        tree.add_yaml(f"{folder}/{kind.lower()}-{name}.yaml", one, mode)
+
+
+def _add_kube_apiserver(
+    tree: AssetTree, spec: HostedSpec, certificates: HostedSet, content: bytes | None
+) -> dict[str, Object]:
+    """Add its manifest, or patches for it; return targets of patches by file name."""
+    manifest = None if content is None else read_manifest(content, spec)
+    if manifest is not None and spec.kube_apiserver.workload is Workload.STATIC_POD:
+        add_static_files(tree, NODE, spec, certificates)
+        tree.add_yaml(f"{NODE}{STATIC_POD}", patched(manifest, spec))
+        return {}
+    if manifest is not None:
+        _add_objects(tree, MANAGEMENT, [patched(manifest, spec)])
+        return {}
+    target = kustomize.deployment(spec.kube_apiserver.name)
+    # Flags first: their place is counted before the other patch puts the server among the containers.
+    patches = {f"{names.KUBE_APISERVER}-flags{_PATCH}": flag_patch(spec)} if flag_patch(spec) else {}
+    return _add_patches(tree, {**patches, f"{names.KUBE_APISERVER}{_PATCH}": strategic_patch(spec)}, target)
+
+
+def _add_patches(tree: AssetTree, patches: dict[str, Object | list[Object]], target: Object) -> dict[str, Object]:
+    for name, content in patches.items():
+        tree.add(f"{PATCHES}/{name}", yaml_bytes(content), PUBLIC_MODE)
+    return dict.fromkeys(patches, target)
+
+
+def _add_kustomizations(tree: AssetTree, patches: dict[str, Object]) -> None:
+    for folder in (MANAGEMENT, HOSTED):
+        below = [asset.path.removeprefix(f"{folder}/") for asset in tree if asset.path.startswith(f"{folder}/")]
+        files = [path for path in below if "/" not in path]
+        tree.add_yaml(f"{folder}/{kustomize.FILE}", kustomize.base(files), PUBLIC_MODE)
+    if patches:
+        tree.add_yaml(f"{PATCHES}/{kustomize.FILE}", kustomize.component(patches), PUBLIC_MODE)
