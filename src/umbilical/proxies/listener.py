@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from umbilical.proxies.metrics import ProxyMetrics
-from umbilical.proxies.relay import part
+from umbilical.proxies.relay import cut, part
 from umbilical.proxies.settings import ListenerSettings
 from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.listening import EXHAUSTED_SECONDS, MOST_ACCEPTS_PER_TURN, listen_tcp
@@ -165,7 +165,7 @@ class Listener:
         except Exception as error:
             logger.exception("internal error in a connection: %r", error)
         finally:
-            transport.abort()
+            cut(writer)
 
     # ------------------------------------------------------------------ leaving
 

@@ -4,6 +4,8 @@ What was received before an error is delivered first. Neither side can make this
 """
 
 import asyncio
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -37,12 +39,17 @@ class Ending(Record):
     """Empty: both sides ended in order."""
 
 
-async def relay(client: Streams, endpoint: Streams, limits: RelayLimits, traffic: Traffic) -> Ending:
+Now = Callable[[], float]
+
+
+async def relay(
+    client: Streams, endpoint: Streams, limits: RelayLimits, traffic: Traffic, now: Now = time.monotonic
+) -> Ending:
     """Carry until both directions have ended, one has failed, or nothing moves; then both are closed.
 
     Cancelled, it cuts both at once.
     """
-    work = _Relay(client, endpoint, limits, traffic)
+    work = _Relay(client, endpoint, limits, traffic, now)
     try:
         reason = await work.run()
         await work.finish(reason)
@@ -82,28 +89,34 @@ async def flush(writer: asyncio.StreamWriter) -> None:
             left = transport.get_write_buffer_size()
             await asyncio.wait({closing}, timeout=LAST_BYTES_SECONDS)
     finally:
-        transport.abort()
+        cut(writer)
         closing.cancel()
         await asyncio.wait({closing})
+
+
+def cut(writer: asyncio.StreamWriter) -> None:
+    """Close at once, whatever waits to be written. asyncio's own abort fails where a close has just ended."""
+    if not writer.transport.is_closing() or writer.transport.get_write_buffer_size():
+        writer.transport.abort()
 
 
 class _Direction:
     """One way: what it reads from, what it writes to, and what has passed."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: ByteCount) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: ByteCount, now: Now) -> None:
         self.reader: Final = reader
         self.writer: Final = writer
         self.moved = 0
-        self.moved_at = 0.0
+        self.moved_at = now()
         self.eof_stuck = False
         """The peer behind `writer` cannot be told that no more will come."""
         self._count: Final = count
+        self._now: Final = now
 
     async def carry(self, buffer_bytes: int) -> None:
         """Raises OSError when either end breaks."""
         read, writer, transport = self.reader.read, self.writer, self.writer.transport
-        now = asyncio.get_running_loop().time
-        self.moved_at = now()
+        now = self._now
         while data := await read(CHUNK_BYTES):
             if transport.is_closing():
                 raise ConnectionResetError("the other side is gone")
@@ -136,10 +149,11 @@ class _Direction:
 
 
 class _Relay:
-    def __init__(self, client: Streams, endpoint: Streams, limits: RelayLimits, traffic: Traffic) -> None:
+    def __init__(self, client: Streams, endpoint: Streams, limits: RelayLimits, traffic: Traffic, now: Now) -> None:
         self._limits: Final = limits
-        self.up: Final = _Direction(client[0], endpoint[1], traffic.to_endpoint)
-        self.down: Final = _Direction(endpoint[0], client[1], traffic.to_client)
+        self._now: Final = now
+        self.up: Final = _Direction(client[0], endpoint[1], traffic.to_endpoint, now)
+        self.down: Final = _Direction(endpoint[0], client[1], traffic.to_client, now)
         for direction in (self.up, self.down):
             direction.writer.transport.set_write_buffer_limits(high=limits.buffer_bytes)
 
@@ -172,10 +186,7 @@ class _Relay:
         idle = self._limits.idle_seconds
         if self.up.eof_stuck or self.down.eof_stuck:
             idle = min(idle or HALF_CLOSED_SECONDS, HALF_CLOSED_SECONDS)
-        last = max(self.up.moved_at, self.down.moved_at)
-        if not idle:
-            return None
-        return last + idle - asyncio.get_running_loop().time() if last else idle
+        return max(self.up.moved_at, self.down.moved_at) + idle - self._now() if idle else None
 
     async def finish(self, reason: str) -> None:
         if reason:
@@ -187,6 +198,5 @@ class _Relay:
 
     def abort(self) -> None:
         """Nothing after an orderly end; where it was cut short, neither side is left open."""
-        for direction in (self.up, self.down):
-            if not direction.writer.transport.is_closing() or direction.writer.transport.get_write_buffer_size():
-                direction.writer.transport.abort()
+        cut(self.up.writer)
+        cut(self.down.writer)

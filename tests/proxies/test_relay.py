@@ -1,0 +1,356 @@
+"""Bytes, ends and failures between two pairs of real sockets."""
+
+import asyncio
+import socket
+import struct
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.support.proxy_scene import PATIENCE_SECONDS, drop, eventually, play, rest_of
+
+from umbilical.dialer.opener import Streams
+from umbilical.proxies import relay as relay_module
+from umbilical.proxies.metrics import Traffic
+from umbilical.proxies.relay import Ending, RelayLimits, cut, flush, part, relay
+
+
+class Scene:
+    """A client and an endpoint, far ends of two connections, with a relay between the near ends."""
+
+    def __init__(self, client: Streams, endpoint: Streams, near: tuple[Streams, Streams]) -> None:
+        self.client = client
+        self.endpoint = endpoint
+        self.near = near
+        self.traffic = Traffic()
+        self.task: asyncio.Task[Ending] | None = None
+
+    def start(self, now: Callable[[], float] = time.monotonic, **limits: Any) -> None:
+        work = relay(*self.near, RelayLimits(**limits), self.traffic, now)
+        self.task = asyncio.get_running_loop().create_task(work)
+
+    async def leave(self) -> None:
+        """The client reads to the end and goes, which is all that a relay still waits for after an error."""
+        await rest_of(self.client[0])
+        await drop(self.client)
+
+    async def ending(self) -> Ending:
+        assert self.task is not None
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await self.task
+
+
+async def _pair() -> tuple[Streams, Streams]:
+    near, far = socket.socketpair()
+    return await asyncio.open_connection(sock=near, limit=1 << 16), await asyncio.open_connection(sock=far)
+
+
+@asynccontextmanager
+async def _scene(pair: Callable[[], Awaitable[tuple[Streams, Streams]]] = _pair) -> AsyncIterator[Scene]:
+    near_client, client = await pair()
+    near_endpoint, endpoint = await pair()
+    scene = Scene(client, endpoint, (near_client, near_endpoint))
+    try:
+        yield scene
+    finally:
+        for streams in (client, endpoint):
+            await drop(streams)
+        if scene.task is not None:
+            scene.task.cancel()
+            await asyncio.wait({scene.task})
+        for streams in (near_client, near_endpoint):
+            cut(streams[1])
+        await asyncio.sleep(0)
+
+
+def staged(script: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        async with _scene() as scene:
+            await script(scene)
+
+    play(run())
+
+
+async def _tcp_pair() -> tuple[Streams, Streams]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        far = socket.create_connection(listening.getsockname())
+        near, _ = listening.accept()
+    return await asyncio.open_connection(sock=near), await asyncio.open_connection(sock=far)
+
+
+def _reset(streams: Streams) -> None:
+    sock = streams[1].get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    streams[1].transport.abort()
+
+
+def test_much_goes_both_ways_at_once() -> None:
+    up, down = bytes(range(256)) * 20_000, bytes(range(255, -1, -1)) * 20_000
+
+    async def send(streams: Streams, data: bytes) -> None:
+        streams[1].write(data)
+        streams[1].write_eof()
+        await streams[1].drain()
+
+    async def script(scene: Scene) -> None:
+        scene.start()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(send(scene.client, up))
+            group.create_task(send(scene.endpoint, down))
+            at_endpoint = group.create_task(rest_of(scene.endpoint[0]))
+            at_client = group.create_task(rest_of(scene.client[0]))
+        assert at_endpoint.result() == up
+        assert at_client.result() == down
+        assert await scene.ending() == Ending(len(up), len(down), "")
+        assert (scene.traffic.to_endpoint.total, scene.traffic.to_client.total) == (len(up), len(down))
+
+    staged(script)
+
+
+def test_the_end_of_the_client_is_the_end_of_one_direction_alone() -> None:
+    async def script(scene: Scene) -> None:
+        scene.start()
+        scene.client[1].write(b"question")
+        scene.client[1].write_eof()
+        assert await scene.endpoint[0].read() == b"question"
+        scene.endpoint[1].write(b"answer")
+        assert await scene.client[0].readexactly(6) == b"answer"
+        scene.endpoint[1].write(b", long after")
+        scene.endpoint[1].write_eof()
+        assert await scene.client[0].read() == b", long after"
+        assert (await scene.ending()).reason == ""
+
+    staged(script)
+
+
+def test_the_end_of_the_endpoint_is_the_end_of_one_direction_alone() -> None:
+    async def script(scene: Scene) -> None:
+        scene.start()
+        scene.endpoint[1].write_eof()
+        assert await scene.client[0].read() == b""
+        scene.client[1].write(b"still sent")
+        assert await scene.endpoint[0].readexactly(10) == b"still sent"
+        scene.client[1].write_eof()
+        assert await scene.endpoint[0].read() == b""
+        assert (await scene.ending()).reason == ""
+
+    staged(script)
+
+
+def test_an_end_that_came_before_the_relay_counts() -> None:
+    async def script(scene: Scene) -> None:
+        scene.client[1].write(b"early")
+        scene.client[1].write_eof()
+        near = scene.near[0][0]
+        await eventually(lambda: b"early" in bytes(getattr(near, "_buffer", b"")))
+        scene.start()
+        assert await scene.endpoint[0].read() == b"early"
+        scene.endpoint[1].write_eof()
+        assert await scene.ending() == Ending(5, 0, "")
+
+    staged(script)
+
+
+def test_a_reset_on_one_side_ends_the_other() -> None:
+    async def script(scene: Scene) -> None:
+        scene.start()
+        scene.client[1].write(b"x")
+        assert await scene.endpoint[0].readexactly(1) == b"x"
+        _reset(scene.endpoint)
+        assert await rest_of(scene.client[0]) == b""
+        await scene.leave()
+        assert (await scene.ending()).reason != ""
+
+    async def run() -> None:
+        async with _scene(_tcp_pair) as scene:
+            await script(scene)
+
+    play(run())
+
+
+def test_what_was_received_before_a_reset_is_delivered() -> None:
+    """The client reads nothing at first, so that the answer waits inside when the endpoint breaks."""
+    answer = b"a" * 3_000_000
+
+    async def script(scene: Scene) -> None:
+        near_endpoint = scene.near[1][0]
+        scene.endpoint[1].write(answer)
+        await eventually(lambda: len(getattr(near_endpoint, "_buffer", b"")) > 100_000)
+        held = len(getattr(near_endpoint, "_buffer", b""))
+        near_endpoint.set_exception(ConnectionResetError("reset by peer"))
+        scene.start()
+        assert len(await rest_of(scene.client[0])) >= held
+        await scene.leave()
+        assert (await scene.ending()).reason == "reset by peer"
+
+    staged(script)
+
+
+def test_a_slow_reader_holds_the_sender_back_and_little_is_kept() -> None:
+    async def script(scene: Scene) -> None:
+        scene.start(buffer_bytes=65536)
+        writer = scene.endpoint[1]
+        writer.transport.set_write_buffer_limits(high=0)
+        sent = 0
+
+        async def flood() -> None:
+            nonlocal sent
+            while True:
+                writer.write(b"f" * 65536)
+                await writer.drain()
+                sent += 65536
+
+        flooding = asyncio.get_running_loop().create_task(flood())
+        seen = -1
+        while seen != sent:  # until two looks, many turns apart, see no more come through
+            seen = sent
+            for _ in range(200):
+                await asyncio.sleep(0)
+        assert scene.near[0][1].transport.get_write_buffer_size() <= 65536 + relay_module.CHUNK_BYTES
+        assert sent < 8_000_000
+        flooding.cancel()
+        await asyncio.wait({flooding})
+
+    staged(script)
+
+
+def test_nothing_moves_for_too_long_and_it_is_over() -> None:
+    async def script(scene: Scene) -> None:
+        scene.start(idle_seconds=0.05)
+        assert await rest_of(scene.client[0]) == b""
+        await scene.leave()
+        assert (await scene.ending()).reason == "idle"
+        assert await rest_of(scene.endpoint[0]) == b""
+
+    staged(script)
+
+
+class Clock:
+    """Moves when the test says so; `looks` tells how often the relay has asked."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.looks = 0
+
+    def __call__(self) -> float:
+        self.looks += 1
+        return self.seconds
+
+    async def several_looks(self) -> None:
+        before = self.looks
+        await eventually(lambda: self.looks > before + 3)
+
+
+def test_one_byte_now_and_then_keeps_it_alive() -> None:
+    async def script(scene: Scene) -> None:
+        clock = Clock()
+        scene.start(clock, idle_seconds=0.01)
+        for _ in range(3):
+            scene.client[1].write(b".")
+            assert await scene.endpoint[0].readexactly(1) == b"."
+            clock.seconds += 0.009
+            await clock.several_looks()
+        assert scene.task is not None
+        assert not scene.task.done()
+        clock.seconds += 0.002
+        await scene.leave()
+        assert (await scene.ending()).reason == "idle"
+
+    staged(script)
+
+
+def test_zero_is_no_limit() -> None:
+    async def script(scene: Scene) -> None:
+        clock = Clock()
+        scene.start(clock)
+        for _ in range(3):
+            scene.client[1].write(b".")
+            assert await scene.endpoint[0].readexactly(1) == b"."
+            clock.seconds += 1e6
+        assert scene.task is not None
+        assert not scene.task.done()
+
+    staged(script)
+
+
+def test_a_peer_that_cannot_half_close_is_not_closed_while_it_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay_module, "HALF_CLOSED_SECONDS", 0.2)
+
+    async def script(scene: Scene) -> None:
+        near_endpoint = scene.near[1][1]
+        monkeypatch.setattr(near_endpoint.transport, "can_write_eof", lambda: False)
+        scene.start()
+        scene.client[1].write(b"question")
+        scene.client[1].write_eof()
+        assert await scene.endpoint[0].readexactly(8) == b"question"
+        scene.endpoint[1].write(b"answer")
+        assert await scene.client[0].readexactly(6) == b"answer"
+        await scene.leave()
+        assert (await scene.ending()).reason == "idle"
+
+    staged(script)
+
+
+def test_cancelled_it_cuts_both() -> None:
+    async def script(scene: Scene) -> None:
+        scene.start()
+        scene.client[1].write(b"x")
+        assert await scene.endpoint[0].readexactly(1) == b"x"
+        assert scene.task is not None
+        scene.task.cancel()
+        assert await rest_of(scene.client[0]) == b""
+        assert await rest_of(scene.endpoint[0]) == b""
+
+    staged(script)
+
+
+def test_the_last_bytes_reach_a_slow_but_willing_reader() -> None:
+    """Both sides have ended, and one has yet to read most of it."""
+    data = b"z" * 5_000_000
+
+    async def script(scene: Scene) -> None:
+        scene.start(buffer_bytes=8_000_000)
+        scene.client[1].write_eof()
+        scene.endpoint[1].write(data)
+        scene.endpoint[1].write_eof()
+        near_client = scene.near[0][1]
+        await eventually(lambda: near_client.transport.get_write_buffer_size() > 1_000_000)
+        received = bytearray()
+        while piece := await scene.client[0].read(100_000):
+            received += piece
+            await asyncio.sleep(0)
+        assert bytes(received) == data
+        assert (await scene.ending()).reason == ""
+
+    staged(script)
+
+
+def test_a_reader_that_takes_nothing_does_not_hold_a_closed_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay_module, "LAST_BYTES_SECONDS", 0.05)
+
+    async def script() -> None:
+        near, far = await _pair()
+        far[1].transport.pause_reading()  # type: ignore[attr-defined]
+        near[1].write(b"z" * 10_000_000)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await flush(near[1])
+        assert near[1].transport.is_closing()
+        await drop(far)
+
+    play(script())
+
+
+def test_parting_waits_for_the_peer_to_read_before_the_reset_that_unread_input_causes() -> None:
+    async def script() -> None:
+        near, far = await _tcp_pair()
+        far[1].write(b"never read " * 1000)
+        near[1].write(b"goodbye")
+        parting = asyncio.get_running_loop().create_task(part(*near))
+        assert await far[0].read() == b"goodbye"
+        await drop(far)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await parting
+
+    play(script())
