@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from umbilical.pki.hosted_set import HostedSet, Renewal, Terms
 
 _ENDINGS: Final = (".crt", ".key")
+_ROTATION: Final = (
+    "next, in this order, since a signer must be trusted before anybody shows its certificates:",
+    "  1. apply this in both clusters, and on nodes with static pods",
+    "  2. render again, which signs certificates with the new signers, and apply that",
+    "  3. render with --retire-signers, and apply that",
+)
 
 
 def renewed(
@@ -41,15 +47,15 @@ def keep(renewal: "Renewal", folder: Path) -> None:
 
 def tell(renewal: "Renewal", folder: Path | None) -> None:
     """Say on standard error what was made, and what that asks for."""
+    from umbilical.pki.hosted_set import ROTATED
+
     for change in renewal.changes:
         click.echo(f"made {change.id}: {change.why}", err=True)
     if folder is None:
         click.echo("note: nobody keeps the signers' keys; give --pki DIR to renew certificates later", err=True)
-    elif any(change.why == "a successor was asked for" for change in renewal.changes):
-        click.echo(
-            "next: apply this everywhere, so that new signers are trusted; then render again, which signs", err=True
-        )
-        click.echo("      certificates with them; apply; then render with --retire-signers", err=True)
+    elif any(change.why == ROTATED for change in renewal.changes):
+        for line in _ROTATION:
+            click.echo(line, err=True)
 
 
 def _kept(folder: Path) -> "HostedSet | None":

@@ -32,6 +32,7 @@ from umbilical.pki.profiles import KeyType, Profile, split_names
 
 __all__ = ["AGENT", "Change", "HostedSet", "Names", "Renewal", "SignerState", "Terms", "authority_hash", "renew"]
 
+ROTATED: Final = "a successor was asked for"
 LAYOUT_FILE: Final = "layout"
 """Says which signers of a directory count: those of a layout that was left stay until somebody removes them."""
 
@@ -233,7 +234,7 @@ class _Renewal:
         if not is_same:
             return f"the layout is {self._terms.signers.value} now"
         if rotate:
-            return "a successor was asked for"
+            return ROTATED
         return signer_reason(old.pair, self._terms.renewal_share, self._now)
 
     def _can_sign(self, old: SignerState) -> bool:

@@ -65,11 +65,9 @@ def strategic_patch(spec: HostedSpec) -> Object:
 
 def flag_patch(spec: HostedSpec) -> list[Object]:
     """Return flags as a JSON patch, which can add to a list. It knows places and no names, so it looks first."""
-    flags = wanted_flags(spec)
     look = {"op": "test", "path": f"{_FIRST_CONTAINER}/name", "value": spec.kube_apiserver.container}
-    return (
-        [look, *({"op": "add", "path": f"{_FIRST_CONTAINER}/args/-", "value": flag} for flag in flags)] if flags else []
-    )
+    added = [{"op": "add", "path": f"{_FIRST_CONTAINER}/args/-", "value": flag} for flag in wanted_flags(spec)]
+    return [look, *added] if added else []
 
 
 def wanted_flags(spec: HostedSpec) -> list[str]:
