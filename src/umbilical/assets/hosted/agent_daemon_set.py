@@ -10,7 +10,7 @@ from umbilical.assets.hosted.agent_pod import (
     agent_container,
     agent_flags,
     agent_volumes,
-    template_annotations,
+    pod_template,
 )
 from umbilical.assets.hosted.objects import Object, manifest, metadata
 from umbilical.assets.hosted.server_sidecar import LEASE_LABEL
@@ -26,13 +26,7 @@ def agent_daemon_set(spec: HostedSpec, fingerprint: str) -> Object:
         "selector": {"matchLabels": dict(LABELS)},
         # One in ten at a time: one after the other took hours on large clusters (OCPBUGS-24261).
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%", "maxSurge": 0}},
-        "template": {
-            "metadata": {
-                "labels": {**LABELS, **spec.labels},
-                "annotations": template_annotations(spec, fingerprint),
-            },
-            "spec": _pod(spec),
-        },
+        "template": pod_template(spec, _pod(spec), fingerprint),
     }
     return manifest("apps/v1", "DaemonSet", metadata(spec, names.AGENT, names.HOSTED_NAMESPACE, LABELS), spec=body)
 

@@ -81,6 +81,9 @@ def agent_volumes(secret_name: str, ca_key: str) -> list[Object]:
     ]
 
 
-def template_annotations(spec: HostedSpec, fingerprint: str) -> dict[str, str]:
-    """Let pods roll when certificates change, where the program reads them only once as upstream's does."""
-    return {} if spec.is_ours else {CERTIFICATES_ANNOTATION: fingerprint}
+def pod_template(spec: HostedSpec, pod: Object, fingerprint: str) -> Object:
+    """Name the certificates in it where the program reads them only once, as upstream's does: then pods roll."""
+    head: Object = {"labels": {**LABELS, **spec.labels}}
+    if not spec.is_ours:
+        head["annotations"] = {CERTIFICATES_ANNOTATION: fingerprint}
+    return {"metadata": head, "spec": pod}

@@ -9,7 +9,7 @@ from umbilical.assets.hosted.agent_pod import (
     agent_container,
     agent_flags,
     agent_volumes,
-    template_annotations,
+    pod_template,
 )
 from umbilical.assets.hosted.identities import identifier
 from umbilical.assets.hosted.objects import Object, manifest, metadata
@@ -41,13 +41,7 @@ def _deployment(spec: HostedSpec, fingerprint: str) -> Object:
         "replicas": spec.agents.control_plane_replicas,
         "selector": {"matchLabels": dict(LABELS)},
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-        "template": {
-            "metadata": {
-                "labels": {**LABELS, **spec.labels},
-                "annotations": template_annotations(spec, fingerprint),
-            },
-            "spec": _pod(spec),
-        },
+        "template": pod_template(spec, _pod(spec), fingerprint),
     }
     return manifest("apps/v1", "Deployment", metadata(spec, names.AGENT, spec.namespace, LABELS), spec=body)
 

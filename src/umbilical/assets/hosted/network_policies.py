@@ -11,7 +11,7 @@ def network_policies(spec: HostedSpec) -> list[Object]:
     """A pod that one policy selects is closed to all that none opens: so kube-apiserver's own port is among them."""
     servers, agents = spec.kube_apiserver.labels, {"app": names.AGENT}
     found = [
-        _policy(spec, "kas", servers, None, spec.kube_apiserver.ports),
+        _policy(spec, "konnectivity-kube-apiserver", servers, None, spec.kube_apiserver.ports),
         # For every strategy. HyperShift opens it for NodePort alone, and load balancers' traffic is dropped; no rule
         # about namespaces matches a router on the host's network (OCPBUGS-54574).
         _policy(spec, "konnectivity-agents", servers, None, (names.AGENT_PORT,)),

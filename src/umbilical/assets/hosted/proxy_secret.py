@@ -1,4 +1,4 @@
-"""The user's proxy, for agents on nodes: a Secret, since its URL may hold a password."""
+"""The user's proxy, for sidecars and for agents on nodes: a Secret, since its URL may hold a password."""
 
 from umbilical.assets.hosted import names
 from umbilical.assets.hosted.no_proxy_list import for_user_proxy
@@ -6,7 +6,7 @@ from umbilical.assets.hosted.objects import Object, metadata, secret
 from umbilical.assets.hosted.spec import HostedSpec
 
 
-def agents_proxy(spec: HostedSpec) -> list[Object]:
+def proxy_secret(spec: HostedSpec, namespace: str) -> list[Object]:
     if not spec.proxy.is_set:
         return []
     variables = {
@@ -14,5 +14,5 @@ def agents_proxy(spec: HostedSpec) -> list[Object]:
         "HTTPS_PROXY": spec.proxy.https,
         "NO_PROXY": for_user_proxy(spec),
     }
-    head = metadata(spec, names.PROXY_SECRET, names.HOSTED_NAMESPACE)
+    head = metadata(spec, names.PROXY_SECRET, namespace)
     return [secret(head, {name: value.encode() for name, value in variables.items()})]

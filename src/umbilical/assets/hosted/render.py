@@ -18,9 +18,11 @@ from umbilical.assets.hosted.kube_apiserver_manifest import read_manifest
 from umbilical.assets.hosted.monitoring import hosted_monitors, monitors
 from umbilical.assets.hosted.network_policies import network_policies
 from umbilical.assets.hosted.objects import Object
-from umbilical.assets.hosted.proxy_secret import agents_proxy
+from umbilical.assets.hosted.proxy_secret import proxy_secret
 from umbilical.assets.hosted.server_patch import flag_patch, patched, strategic_patch
 from umbilical.assets.hosted.services import routes, services
+from umbilical.assets.hosted.sidecar_access import hosted_access, management_access
+from umbilical.assets.hosted.sidecars import sidecar_patches
 from umbilical.assets.hosted.spec import HostedSpec, Workload
 from umbilical.assets.hosted.static_pod_files import add_static_files
 from umbilical.assets.tree import PUBLIC_MODE, SECRET_MODE, AssetTree, yaml_bytes
@@ -53,7 +55,7 @@ def render(
     tree = AssetTree()
     _add_objects(tree, MANAGEMENT, management_objects(spec, certificates))
     _add_objects(tree, HOSTED, hosted_objects(spec, certificates))
-    patches = _add_kube_apiserver(tree, spec, certificates, kube_apiserver)
+    patches = _add_kube_apiserver(tree, spec, certificates, kube_apiserver) | _add_sidecars(tree, spec)
     if form is Format.KUSTOMIZE:
         _add_kustomizations(tree, patches)
     return tree
@@ -64,6 +66,8 @@ def management_objects(spec: HostedSpec, certificates: HostedSet) -> list[Object
     return [
         *management_accounts(spec),
         *management_certificates(spec, certificates),
+        *(proxy_secret(spec, spec.namespace) if spec.components else []),
+        *management_access(spec),
         egress_config_map(spec),
         *([identities_config_map(spec)] if spec.is_ours else []),
         *services(spec),
@@ -82,7 +86,8 @@ def hosted_objects(spec: HostedSpec, certificates: HostedSet) -> list[Object]:
         *namespace_labels(spec),
         *hosted_accounts(spec),
         *hosted_certificates(spec, certificates),
-        *agents_proxy(spec),
+        *proxy_secret(spec, names.HOSTED_NAMESPACE),
+        *hosted_access(spec),
         agent_daemon_set(spec, fingerprint(certificates, AGENT)),
         *aggregated_apis(spec),
         *hosted_monitors(spec),
@@ -95,8 +100,9 @@ def notes(spec: HostedSpec) -> list[str]:
     unknown = [api.service for api in spec.aggregated_apis if not api.addresses]
     if not unknown:
         return []
-    left_out = "objects of the hosted cluster and identifiers" if spec.known_addresses else "the control-plane agent"
-    return [f"addresses of {', '.join(unknown)} are not known: {left_out} are left out until they are applied"]
+    left_out = "their objects and identifiers" if spec.known_addresses else "they and the control-plane agent"
+    remedy = "give addresses, or --management-kubeconfig"
+    return [f"addresses of {', '.join(unknown)} are not known, so that {left_out} are left out: {remedy}"]
 
 
 def _add_objects(tree: AssetTree, folder: str, objects: Iterable[Object]) -> None:
@@ -118,16 +124,23 @@ def _add_kube_apiserver(
     if manifest is not None:
         _add_objects(tree, MANAGEMENT, [patched(manifest, spec)])
         return {}
-    target = kustomize.deployment(spec.kube_apiserver.name)
+    name, flags = spec.kube_apiserver.name, flag_patch(spec)
     # Flags first: their place is counted before the other patch puts the server among the containers.
-    patches = {f"{names.KUBE_APISERVER}-flags{_PATCH}": flag_patch(spec)} if flag_patch(spec) else {}
-    return _add_patches(tree, {**patches, f"{names.KUBE_APISERVER}{_PATCH}": strategic_patch(spec)}, target)
+    targets = _add_patch(tree, f"{name}-flags", flags, name) if flags else {}
+    return targets | _add_patch(tree, name, strategic_patch(spec), name)
 
 
-def _add_patches(tree: AssetTree, patches: dict[str, Object | list[Object]], target: Object) -> dict[str, Object]:
-    for name, content in patches.items():
-        tree.add(f"{PATCHES}/{name}", yaml_bytes(content), PUBLIC_MODE)
-    return dict.fromkeys(patches, target)
+def _add_sidecars(tree: AssetTree, spec: HostedSpec) -> dict[str, Object]:
+    targets: dict[str, Object] = {}
+    for name, patch in sidecar_patches(spec).items():
+        targets |= _add_patch(tree, name, patch, name)
+    return targets
+
+
+def _add_patch(tree: AssetTree, file: str, patch: Object | list[Object], deployment: str) -> dict[str, Object]:
+    """Add a patch; return whom it is for, by its file name."""
+    tree.add(f"{PATCHES}/{file}{_PATCH}", yaml_bytes(patch), PUBLIC_MODE)
+    return {f"{file}{_PATCH}": kustomize.deployment(deployment)}
 
 
 def _add_kustomizations(tree: AssetTree, patches: dict[str, Object]) -> None:

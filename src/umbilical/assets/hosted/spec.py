@@ -287,6 +287,8 @@ def _count_problems(spec: HostedSpec) -> Iterator[str]:
         yield "serverCount leases needs leases.kubeconfigSecret: servers publish them in the hosted cluster"
     if spec.kube_apiserver.workload is Workload.STATIC_POD and spec.server_count is ServerCount.LEASES:
         yield "serverCount leases needs a Secret, and a static pod cannot use one"
+    if not spec.kube_apiserver.ports:
+        yield "kubeApiserver.ports is empty: network policies would close kube-apiserver to everybody"
     if spec.kube_apiserver.workload is Workload.STATIC_POD and not spec.kube_apiserver.manifest:
         yield "kubeApiserver.manifest is needed: a static pod is a file, and nothing patches it in the cluster"
 
