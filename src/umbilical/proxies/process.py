@@ -25,6 +25,8 @@ FILES_SECONDS: Final = 1.0
 """Between looks for files that are not there yet: a mounted Secret appears when whoever makes it is done."""
 FILES_TRIES: Final = 600
 """Then the process ends, and whoever starts it again sees why."""
+WAITED_FOR: Final = frozenset({"UMB020", "UMB021", "UMB022"})
+"""Files that are not there, or half written; any other fault at the start would be the same in an hour."""
 
 
 class Outlet(Protocol):
@@ -40,11 +42,15 @@ class Outlet(Protocol):
     async def close(self) -> None: ...
 
 
+class ClosableOpener(Opener, Protocol):
+    async def close(self) -> None: ...
+
+
 class Tunnel(Record):
-    """What there is once the files are: the way out, and the bare tunnel below it."""
+    """What there is once the files are: the way out, and the bare tunnel below it, which closes after it."""
 
     outlet: Outlet
-    dialer: Opener
+    dialer: ClosableOpener
 
 
 MakeTunnel = Callable[[ProxyMetrics], Tunnel]
@@ -56,10 +62,10 @@ def tunnel_of(settings: OutboundSettings) -> MakeTunnel:
 
     def make(metrics: ProxyMetrics) -> Tunnel:
         from umbilical.dialer.dialer import Dialer
-        from umbilical.proxies.outbound import Outbound
+        from umbilical.proxies.outbound import make_outbound
 
         dialer = Dialer(settings.dialer, metrics.certificates)
-        return Tunnel(Outbound(settings, dialer, os.environ, None, metrics), dialer)
+        return Tunnel(make_outbound(settings, dialer, os.environ, metrics), dialer)
 
     return make
 
@@ -88,10 +94,14 @@ class LateOutlet:
         return await self._tunnel.outlet.open(host, port)
 
     def try_once(self) -> bool:
-        """Whether the outlet is there; told when it is not, and whenever the reason changes."""
+        """Whether the outlet is there; told when it is not, and whenever the reason changes. Raises StartupError."""
+        if self._tunnel is not None:
+            return True
         try:
             self._tunnel = self._make(self._metrics)
         except StartupError as fault:
+            if fault.code not in WAITED_FOR:
+                raise
             if str(fault) != str(self._fault):
                 logger.warning("%s waiting: %s", fault.code, fault, extra=log_fields(fault.code, fault.next))
             self._fault = fault
@@ -113,6 +123,7 @@ class LateOutlet:
     async def close(self) -> None:
         if self._tunnel is not None:
             await self._tunnel.outlet.close()
+            await self._tunnel.dialer.close()
 
 
 async def run_proxy(settings: ListenerSettings, make_tunnel: MakeTunnel, make_service: MakeService, what: str) -> int:
@@ -128,6 +139,7 @@ async def run_proxy(settings: ListenerSettings, make_tunnel: MakeTunnel, make_se
         if settings.health is not None:
             routes = HealthRoutes(lambda: _unready(listener, outlet.watch), metrics.render)
             await open_http(stack, settings.health, routes, "health")
+        outlet.try_once()
         listener.listen(what)
         watching = own_task(outlet.run())
         stack.push_async_callback(end_task, watching)

@@ -1,0 +1,62 @@
+"""`run_proxy` and `run_socks5` in the test's own process, with a tunnel of the test's own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.support.daemons import kill_self
+from tests.support.proxy_scene import PATIENCE_SECONDS, LoopbackOpener, eventually
+
+from umbilical.proxies.metrics import ProxyMetrics
+from umbilical.proxies.process import Tunnel
+from umbilical.tunnel.errors import StartupError
+
+
+class LoopbackOutlet(LoopbackOpener):
+    """Way out and tunnel in one."""
+
+    is_tunnel_healthy = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = 0
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+class TunnelMaker:
+    """Fails as often as it is told, and then gives its outlet."""
+
+    def __init__(self, *faults: StartupError) -> None:
+        self.outlet = LoopbackOutlet()
+        self.faults = list(faults)
+        self.calls = 0
+
+    def __call__(self, metrics: ProxyMetrics) -> Tunnel:
+        self.calls += 1
+        if self.faults:
+            raise self.faults.pop(0)
+        return Tunnel(self.outlet, self.outlet)
+
+
+@asynccontextmanager
+async def running(engine: Coroutine[Any, Any, int], port: int) -> "AsyncIterator[asyncio.Task[int]]":
+    """A process that listens on a port of loopback; it is told to stop at the end, unless it has stopped before."""
+    task = asyncio.get_running_loop().create_task(engine)
+    await eventually(lambda: task.done() or _listens(port))
+    try:
+        yield task
+    finally:
+        if not task.done():
+            kill_self()
+        await asyncio.wait({task}, timeout=PATIENCE_SECONDS)
+        if not task.done():
+            kill_self()
+            await asyncio.wait({task}, timeout=PATIENCE_SECONDS)
+
+
+def _listens(port: int) -> bool:
+    with open("/proc/self/net/tcp", encoding="ascii") as table:
+        return any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A" for line in list(table)[1:])
