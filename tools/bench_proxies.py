@@ -56,7 +56,7 @@ class OurProxy(Tunnel):
         super()._begin()
         command: list[str | Path] = [
             *(PROGRAMS / "umbilical", "proxy", self._kind, "--listen", f"127.0.0.1:{self._port}"),
-            *("--server", f"unix:{self._socket}", "--resolve", "agent", "--log-level", "warning"),
+            *("--server", f"unix:{self._socket}", "--resolve", "agent"),
         ]
         self._launch("proxy", f"our {self._kind} proxy", command, {})
         self._children["proxy"].wait_ready(lambda: accepts(self._port), READY_SECONDS, POLL_SECONDS)
