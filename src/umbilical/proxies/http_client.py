@@ -1,0 +1,94 @@
+"""The client's end of a proxy's connection: bytes with a way to give them back, and every wait with a limit."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+from umbilical.dialer.opener import Streams
+from umbilical.proxies.http_head import BadRequest, HeadLimits, HeadReader, RequestHead
+
+READ_BYTES: Final = 64 * 1024
+LINGER_SECONDS: Final = 2.0
+LINGER_BYTES: Final = 1024 * 1024
+"""A client that still sends while it is refused would lose the answer to a reset: so much is read and thrown away."""
+
+
+class ClientGone(Exception):
+    """It ended or fell silent in the middle of what it was sending; there is nobody to answer."""
+
+
+class Client:
+    def __init__(self, streams: Streams, idle_seconds: float) -> None:
+        self.streams: Final = streams
+        self._reader, self._writer = streams
+        self._idle_seconds: Final = idle_seconds or None
+        self._rest = b""
+
+    async def receive(self) -> bytes:
+        """b"" is the end. Raises TimeoutError past the idle limit, and OSError."""
+        if self._rest:
+            return self.take_rest()
+        async with asyncio.timeout(self._idle_seconds):
+            return await self._reader.read(READ_BYTES)
+
+    def unread(self, data: bytes) -> None:
+        self._rest = data + self._rest
+
+    def take_rest(self) -> bytes:
+        rest, self._rest = self._rest, b""
+        return rest
+
+    async def write(self, pieces: Iterable[bytes]) -> None:
+        """Raises TimeoutError for a client that takes nothing, and OSError."""
+        if self._writer.transport.is_closing():
+            raise ConnectionResetError("the client is gone")
+        self._writer.write(b"".join(pieces))
+        async with asyncio.timeout(self._idle_seconds):
+            await self._writer.drain()
+
+    async def read_head(self, limits: HeadLimits, wait_seconds: float, head_seconds: float) -> RequestHead | None:
+        """The next request's; None if there is none. Raises BadRequest."""
+        try:
+            async with asyncio.timeout(wait_seconds):
+                first = await self.receive()
+        except (TimeoutError, OSError):
+            return None
+        try:
+            async with asyncio.timeout(head_seconds):
+                return await self._collect_head(HeadReader(limits), first)
+        except TimeoutError:
+            raise BadRequest(408, f"no whole head within {head_seconds:g} s of its first byte") from None
+
+    async def _collect_head(self, reader: HeadReader, data: bytes) -> RequestHead | None:
+        while data:
+            head = reader.feed(data)
+            if head is not None:
+                self.unread(reader.rest)
+                return head
+            data = await self.receive()
+        if reader.has_begun:
+            raise BadRequest(400, "the connection ended in the middle of a head")
+        return None
+
+    def abort(self) -> None:
+        """So that the client cannot take half an answer for a whole one."""
+        self._writer.transport.abort()
+
+    def close(self) -> None:
+        self._writer.close()
+
+    async def linger(self) -> None:
+        """Close behind an answer that the client may not have read yet."""
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                await self._writer.drain()
+                if self._writer.can_write_eof():
+                    self._writer.write_eof()
+                await self._discard()
+        self.close()
+
+    async def _discard(self) -> None:
+        left = LINGER_BYTES
+        while left > 0 and (data := await self._reader.read(READ_BYTES)):
+            left -= len(data)

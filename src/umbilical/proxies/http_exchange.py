@@ -1,0 +1,183 @@
+"""One plain request through a proxy and its answer, both streamed, both at the same time.
+
+An endpoint may answer before it has read the request, may ask for it by 100, or may change the protocol by 101: so
+neither direction waits for the other. Nothing of a body is changed; only where its pieces are cut.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import h11
+
+from umbilical.proxies.http_body import Body
+from umbilical.proxies.http_client import Client, ClientGone
+from umbilical.proxies.http_fields import response_fields, trailer_fields
+from umbilical.proxies.http_head import Field, RequestHead
+from umbilical.proxies.http_reply import chunk, last_chunk, response_head
+from umbilical.proxies.http_upstream import BadAnswer, Upstream, UpstreamLost
+from umbilical.proxies.metrics import Traffic
+from umbilical.record import Record
+from umbilical.tunnel.daemon import end_task, own_task
+
+_SWITCHING: Final = 101
+_UPGRADE_REQUIRED: Final = 426
+_BODILESS: Final = (204, 304)
+PROXY_WANTS_CREDENTIALS: Final = 407
+
+
+class ProxyRefused(Exception):
+    """The user's proxy wants credentials that it was not given; the client cannot give them."""
+
+
+class Forwarded(Record):
+    """A request as the endpoint is to see it, beside the one that the client sent."""
+
+    head: RequestHead
+    body: Body
+    target: str
+    fields: list[Field]
+    through_proxy: bool
+    may_follow: Callable[[], bool]
+    """Whether the client's connection shall serve another request; asked when the answer is there."""
+
+
+class Exchange:
+    def __init__(self, client: Client, request: Forwarded, upstream: Upstream, traffic: Traffic) -> None:
+        self._client: Final = client
+        self._request: Final = request
+        self._upstream: Final = upstream
+        self._traffic: Final = traffic
+        self.has_answered = False
+        """The client has the beginning of a final answer: nothing else can be said any more."""
+        self.has_heard = False
+        """The endpoint has said something: the request is not to be sent twice."""
+        self.has_switched = False
+        """Both sides speak another protocol from here on; what they sent already has been passed on."""
+        self.is_closed_by_end = False
+        """The answer had no other end than the connection's."""
+
+    async def run(self) -> None:
+        """Raises BadRequest, ClientGone, BadAnswer, ProxyRefused, UpstreamLost, TimeoutError or OSError."""
+        request = self._request
+        start = h11.Request(method=request.head.method, target=request.target, headers=request.fields)
+        if request.body.is_over:
+            await self._upstream.send(start, h11.EndOfMessage())
+            await self._answer()
+        else:
+            await self._upstream.send(start)
+            await self._both_ways()
+
+    async def _both_ways(self) -> None:
+        upload, answer = own_task(self._upload()), own_task(self._answer())
+        try:
+            await asyncio.wait({upload, answer}, return_when=asyncio.FIRST_COMPLETED)
+            if upload.done():
+                upload.result()  # a request that turns out to be none ends everything
+            await answer
+        finally:
+            await end_task(upload)
+            await end_task(answer)
+
+    # ------------------------------------------------------------------ the request's body
+
+    async def _upload(self) -> None:
+        """An endpoint that stops reading may well have answered: that is for the other direction to find out."""
+        try:
+            await self._send_body()
+        except UpstreamLost:
+            pass
+
+    async def _send_body(self) -> None:
+        body = self._request.body
+        while not body.is_over:
+            try:
+                data = await self._client.receive()
+            except (OSError, TimeoutError) as error:
+                raise ClientGone(str(error)) from error
+            if not data:
+                raise ClientGone("the client ended in the middle of a body")
+            pieces = body.feed(data)
+            self._client.unread(body.rest)
+            self._traffic.to_endpoint.total += sum(map(len, pieces))
+            await self._upstream.send(*(h11.Data(data=piece) for piece in pieces))
+        await self._upstream.send(h11.EndOfMessage(headers=trailer_fields(body.trailers)))
+
+    # ------------------------------------------------------------------ the answer
+
+    async def _answer(self) -> None:
+        while True:
+            event = await self._upstream.receive()
+            self.has_heard = self.has_heard or not isinstance(event, h11.ConnectionClosed)
+            if isinstance(event, h11.Response):
+                await self._pass_answer(event)
+                return
+            if not isinstance(event, h11.InformationalResponse):
+                raise UpstreamLost("the connection ended without an answer")
+            await self._pass_information(event)
+            if self.has_switched:
+                return
+
+    async def _pass_information(self, event: h11.InformationalResponse) -> None:
+        """To a client of HTTP/1.1 alone: RFC 9110 section 15.2."""
+        if event.status_code == _SWITCHING:
+            await self._switch(event)
+        elif not self._request.head.is_http10:
+            fields = response_fields(event.headers.raw_items())
+            await self._client.write([response_head(event.status_code, event.reason, fields)])
+
+    async def _switch(self, event: h11.InformationalResponse) -> None:
+        self.has_answered = self.has_switched = True
+        fields = response_fields(event.headers.raw_items(), _upgrade(event))
+        rest = self._upstream.take_rest()
+        self._traffic.to_client.total += len(rest)
+        await self._client.write([response_head(event.status_code, event.reason, fields), rest])
+
+    async def _pass_answer(self, event: h11.Response) -> None:
+        self._check(event)
+        framing, chunked = self._framing(event)
+        upgrade = _upgrade(event) if event.status_code == _UPGRADE_REQUIRED else []
+        fields = response_fields(event.headers.raw_items(), upgrade) + framing
+        if self.is_closed_by_end or not self._request.may_follow():
+            fields.append((b"Connection", b"close"))
+        self.has_answered = True
+        await self._client.write([response_head(event.status_code, event.reason, fields)])
+        await self._pass_body(chunked)
+
+    def _check(self, event: h11.Response) -> None:
+        if self._request.through_proxy and event.status_code == PROXY_WANTS_CREDENTIALS:
+            raise ProxyRefused("it answers 407: it wants credentials, or others than it was given")
+        if event.http_version < b"1.1" and _values(event, b"transfer-encoding"):
+            raise BadAnswer("Transfer-Encoding in an HTTP/1.0 answer")  # RFC 9112 section 6.1
+
+    def _framing(self, event: h11.Response) -> tuple[list[Field], bool]:
+        """How the client learns where the body ends, and whether that is by chunks."""
+        lengths = _values(event, b"content-length")
+        if _values(event, b"transfer-encoding"):
+            lengths = []  # RFC 9112 section 6.3: both are one too many, and this is the one that does not count
+        said = [(b"Content-Length", lengths[0])] if lengths else []
+        if self._request.head.method == "HEAD" or event.status_code in _BODILESS:
+            return said if event.status_code != 204 else [], False
+        if said:
+            return said, False
+        if self._request.head.is_http10:
+            self.is_closed_by_end = True
+            return [], False
+        return [(b"Transfer-Encoding", b"chunked")], True
+
+    async def _pass_body(self, chunked: bool) -> None:
+        while isinstance(event := await self._upstream.receive(), h11.Data):
+            self._traffic.to_client.total += len(event.data)
+            await self._client.write(chunk(event.data) if chunked else [event.data])
+        if not isinstance(event, h11.EndOfMessage):
+            raise UpstreamLost("the connection ended before the answer did")
+        if chunked:
+            await self._client.write([last_chunk(trailer_fields(event.headers.raw_items()))])
+
+
+def _values(event: h11.Response | h11.InformationalResponse, name: bytes) -> list[bytes]:
+    return [value for field, value in event.headers if field == name]
+
+
+def _upgrade(event: h11.Response | h11.InformationalResponse) -> list[bytes]:
+    return _values(event, b"upgrade")

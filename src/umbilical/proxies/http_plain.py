@@ -1,0 +1,143 @@
+"""Requests for http:// URLs: each goes to its endpoint, or to the user's proxy before it.
+
+A client's connection keeps at most one connection upstream, for as long as its requests go the same way. Nobody else's
+request ever travels on it: docs/decisions/0020-http-proxy-messages.md.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.proxies.http_body import Body, body_of
+from umbilical.proxies.http_client import Client
+from umbilical.proxies.http_exchange import Exchange, Forwarded, ProxyRefused
+from umbilical.proxies.http_fields import forwards_left, request_fields
+from umbilical.proxies.http_head import HeadLimits, RequestHead
+from umbilical.proxies.http_reply import Answer, Refused, undialled
+from umbilical.proxies.http_target import Target, absolute_target, check_host_field
+from umbilical.proxies.http_upstream import BadAnswer, Upstream, UpstreamLost
+from umbilical.proxies.http_ways import Route, Ways
+from umbilical.proxies.metrics import Traffic
+from umbilical.proxies.relay import RelayLimits, relay
+
+REPEATABLE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
+"""Idempotent by RFC 9110 section 9.2.2: sent again when a kept connection turns out to have ended."""
+BAD_ANSWER: Final = "bad-answer"
+
+
+class PlainRequests:
+    """All of one client's connection."""
+
+    def __init__(
+        self, client: Client, ways: Ways, traffic: Traffic, head_limits: HeadLimits, relay_limits: RelayLimits
+    ) -> None:
+        self._client: Final = client
+        self._ways: Final = ways
+        self._traffic: Final = traffic
+        self._head_limits: Final = head_limits
+        self._relay_limits: Final = relay_limits
+        self._kept: Upstream | None = None
+
+    def close(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+    async def serve(self, head: RequestHead, may_follow: Callable[[], bool]) -> bool:
+        """Serve one request; return whether the client's connection may have another. Raises BadRequest, Refused."""
+        target = absolute_target(head.method, head.target)
+        check_host_field((head.values(b"host") or [b""])[0].decode("latin-1"))
+        body = body_of(head, self._head_limits)
+        if forwards_left(head) == 0:
+            raise Refused(_last_recipient(head), "ok")
+        route = self._ways.route(target)
+        request = _forwarded(head, target, body, route, may_follow)
+        try:
+            return await self._exchange(request, route, target)
+        except DialFailed as failure:
+            raise undialled(target.address, failure) from failure
+
+    async def _exchange(self, request: Forwarded, route: Route, target: Target) -> bool:
+        upstream = await self._upstream(route)
+        try:
+            exchange = await self._attempt(request, upstream, target)
+            if exchange is None:
+                upstream = await self._dial(route)
+                exchange = await self._attempt(request, upstream, target)
+                assert exchange is not None
+            if exchange.has_switched:
+                await self._relay(upstream)
+                return False
+            return self._keep(request, upstream, exchange)
+        finally:
+            if self._kept is not upstream:
+                upstream.close()
+
+    async def _upstream(self, route: Route) -> Upstream:
+        """The kept connection if it leads there and still stands, else a new one."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            if kept.key == route.key and await kept.is_ready_again():
+                kept.begin_again()
+                return kept
+            kept.close()
+        return await self._dial(route)
+
+    async def _dial(self, route: Route) -> Upstream:
+        return Upstream(route.key, await self._ways.open(route), self._relay_limits.idle_seconds)
+
+    async def _attempt(self, request: Forwarded, upstream: Upstream, target: Target) -> Exchange | None:
+        """None: a kept connection had ended, nothing was heard on it, and the request may go out again."""
+        exchange = Exchange(self._client, request, upstream, self._traffic)
+        was_whole = request.body.is_over
+        try:
+            await exchange.run()
+        except (BadAnswer, ProxyRefused, UpstreamLost, TimeoutError) as fault:
+            upstream.abort()
+            if exchange.has_answered:
+                self._client.abort()
+                raise ConnectionResetError(str(fault)) from fault
+            unheard = isinstance(fault, UpstreamLost) and upstream.was_used and not exchange.has_heard
+            if unheard and was_whole and request.head.method in REPEATABLE:
+                return None
+            raise _refused(target.address, fault) from fault
+        return exchange
+
+    def _keep(self, request: Forwarded, upstream: Upstream, exchange: Exchange) -> bool:
+        if not request.may_follow() or exchange.is_closed_by_end or not request.body.is_over:
+            return False
+        if upstream.can_serve_more:
+            self._kept = upstream
+        return True
+
+    async def _relay(self, upstream: Upstream) -> None:
+        rest = self._client.take_rest()
+        self._traffic.to_endpoint.total += len(rest)
+        upstream.streams[1].write(rest)
+        await relay(self._client.streams, upstream.streams, self._relay_limits, self._traffic)
+
+
+def _forwarded(
+    head: RequestHead, target: Target, body: Body, route: Route, may_follow: Callable[[], bool]
+) -> Forwarded:
+    fields = request_fields(head, target, body)
+    if not route.is_proxy:
+        return Forwarded(head, body, target.path, fields, False, may_follow)
+    url = f"http://{target.authority}{'' if target.path == '*' else target.path}"
+    return Forwarded(head, body, url, [*fields, *route.fields], True, may_follow)
+
+
+def _refused(address: str, fault: Exception) -> Refused:
+    if isinstance(fault, ProxyRefused):
+        return undialled(address, DialFailed(Reason.PROXY, "the proxy behind the tunnel", str(fault)))
+    if isinstance(fault, TimeoutError):
+        why, remedy = "it took the connection and then fell silent", "look at the endpoint"
+        return Refused(Answer(504, "UMB546", f"no answer from {address}", why, remedy), Reason.TIMEOUT.value)
+    what = f"no usable answer from {address}"
+    return Refused(Answer(502, "UMB545", what, str(fault), "look at the endpoint: does it speak HTTP?"), BAD_ANSWER)
+
+
+def _last_recipient(head: RequestHead) -> Answer:
+    what = f"{head.method} ends here"
+    why = "Max-Forwards says that it goes no further than this proxy"
+    return Answer(200 if head.method == "OPTIONS" else 405, "UMB540", what, why, "send it with a larger Max-Forwards")

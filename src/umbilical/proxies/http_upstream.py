@@ -1,0 +1,119 @@
+"""A connection to an endpoint, or to the user's proxy before it, spoken over by h11.
+
+Loaded with the first plain request: CONNECT needs none of it, and h11 costs each process 0.6 MB.
+"""
+
+import asyncio
+from typing import Any, Final
+
+import h11
+
+from umbilical.dialer.opener import Streams
+from umbilical.proxies.http_client import READ_BYTES
+
+MAX_HEAD_BYTES: Final = 256 * 1024
+"""Of an answer. Browsers and Go's client take as much and more from servers that they asked."""
+Key = tuple[str, int, bool]
+"""Host, port, and whether it is a proxy: whom a kept connection leads to."""
+
+
+class BadAnswer(Exception):
+    """The endpoint answered what is no HTTP, or what must not be passed on."""
+
+
+class UpstreamLost(Exception):
+    """The endpoint ended the connection, or it broke, before its answer was whole."""
+
+
+class Upstream:
+    def __init__(self, key: Key, streams: Streams, idle_seconds: float) -> None:
+        self.key: Final = key
+        self.streams: Final = streams
+        self.was_used = False
+        """It has served a request before: its far end may have ended it in this very moment."""
+        self._reader, self._writer = streams
+        self._idle_seconds: Final = idle_seconds or None
+        self._http: Final = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
+
+    async def send(self, *events: h11.Request | h11.Data | h11.EndOfMessage) -> None:
+        """Raises UpstreamLost; TimeoutError for an endpoint that takes nothing."""
+        pieces: list[bytes] = []
+        for event in events:
+            pieces += self._http.send_with_data_passthrough(event) or []
+        try:
+            self._writer.write(b"".join(pieces))
+            async with asyncio.timeout(self._idle_seconds):
+                await self._writer.drain()
+        except TimeoutError:
+            raise
+        except (OSError, RuntimeError) as error:
+            raise UpstreamLost(str(error)) from error
+
+    async def receive(self) -> Any:
+        """The next event of the answer. Raises BadAnswer, UpstreamLost, and TimeoutError for silence."""
+        while True:
+            try:
+                event = self._http.next_event()
+            except h11.RemoteProtocolError as error:
+                raise self._fault(error) from error
+            if event is not h11.NEED_DATA:
+                return event
+            self._http.receive_data(await self._read())
+
+    async def _read(self) -> bytes:
+        try:
+            async with asyncio.timeout(self._idle_seconds):
+                return await self._reader.read(READ_BYTES)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            if rest := self._take_unread():
+                return rest
+            raise UpstreamLost(str(error) or "the connection broke") from error
+
+    def _take_unread(self) -> bytes:
+        """An endpoint that refuses a body answers and resets; a StreamReader then keeps the answer to itself."""
+        buffer = getattr(self._reader, "_buffer", bytearray())
+        rest = bytes(buffer)
+        buffer.clear()
+        return rest
+
+    def _fault(self, error: h11.RemoteProtocolError) -> Exception:
+        if self._http.trailing_data[1]:
+            return UpstreamLost("the connection ended before the answer did")
+        return BadAnswer(str(error))
+
+    @property
+    def can_serve_more(self) -> bool:
+        """The last request is over on both sides, and neither said that it was the last."""
+        is_done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+        return is_done and self._http.trailing_data == (b"", False) and not self._writer.transport.is_closing()
+
+    async def is_ready_again(self) -> bool:
+        """Whether another request may go this way: nothing has come since the last one was over."""
+        return self.can_serve_more and await self._is_quiet()
+
+    async def _is_quiet(self) -> bool:
+        """An end is no connection; and bytes that nobody asked for would answer the next request."""
+        try:
+            async with asyncio.timeout(0):
+                await self._reader.read(1)
+        except TimeoutError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    def begin_again(self) -> None:
+        self._http.start_next_cycle()
+        self.was_used = True
+
+    def take_rest(self) -> bytes:
+        """What came behind a 101."""
+        return bytes(self._http.trailing_data[0])
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def abort(self) -> None:
+        self._writer.transport.abort()

@@ -1,0 +1,37 @@
+"""How an HTTP proxy gets to an endpoint: what its requests ask for, whoever provides it."""
+
+from typing import Protocol
+
+from umbilical.dialer.opener import Streams
+from umbilical.proxies.http_head import Field
+from umbilical.proxies.http_target import Target
+from umbilical.record import Record
+
+
+class Route(Record):
+    """Whom a plain request is sent to."""
+
+    host: str
+    port: int
+    is_proxy: bool = False
+    """It is sent the whole URL instead of the path."""
+    fields: tuple[Field, ...] = ()
+    """What a proxy wants to see beside the client's own; secrets."""
+
+    @property
+    def key(self) -> tuple[str, int, bool]:
+        return self.host.lower(), self.port, self.is_proxy
+
+
+class Ways(Protocol):
+    async def connect(self, target: Target) -> Streams:
+        """For CONNECT: bytes to the endpoint itself. Raises DialFailed."""
+        ...
+
+    def route(self, target: Target) -> Route:
+        """For http:// URLs."""
+        ...
+
+    async def open(self, route: Route) -> Streams:
+        """Raises DialFailed."""
+        ...

@@ -1,0 +1,121 @@
+"""The client's end: what is read can be given back, and no wait is without a limit."""
+
+import asyncio
+
+import pytest
+from tests.support.daemons import play
+from tests.support.http_scene import Peer, origin
+
+from umbilical.proxies.http_client import Client
+from umbilical.proxies.http_head import BadRequest, HeadLimits
+
+GET = b"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+async def client_of(peer: Peer, idle_seconds: float = 0) -> Client:
+    return Client((peer.reader, peer.writer), idle_seconds)
+
+
+def play_between(serve: object, ask: object) -> None:
+    """`serve` has the proxy's end as a Peer, `ask` the client's."""
+
+    async def script() -> None:
+        async with origin(serve) as place:  # type: ignore[arg-type]
+            peer = Peer(await asyncio.open_connection("127.0.0.1", place.port))
+            await ask(peer)  # type: ignore[operator]
+            await place.ended(1)
+            peer.close()
+
+    play(script())
+
+
+def test_what_was_given_back_is_read_first() -> None:
+    async def serve(peer: Peer) -> None:
+        client = await client_of(peer)
+        assert await client.receive() == b"def"
+        client.unread(b"c")
+        client.unread(b"ab")
+        assert await client.receive() == b"abc"
+        assert client.take_rest() == b""
+        assert await client.receive() == b""
+        await peer.send(b"seen")
+
+    async def ask(peer: Peer) -> None:
+        await peer.send(b"def")
+        peer.end()
+        assert await peer.rest() == b"seen"
+
+    play_between(serve, ask)
+
+
+def test_a_head_is_read_and_the_rest_stays() -> None:
+    async def serve(peer: Peer) -> None:
+        client = await client_of(peer)
+        head = await client.read_head(HeadLimits(), 60, 60)
+        assert head is not None
+        await client.write([head.method.encode(), b" ", client.take_rest()])
+
+    async def ask(peer: Peer) -> None:
+        await peer.send(GET + b"rest")
+        assert await peer.rest() == b"GET rest"
+
+    play_between(serve, ask)
+
+
+def test_no_first_byte_is_no_request_and_half_a_head_is_a_bad_one() -> None:
+    async def serve(peer: Peer) -> None:
+        client = await client_of(peer)
+        assert await client.read_head(HeadLimits(), 0.01, 60) is None
+        await peer.send(b"?")
+        await peer.reader.readexactly(1)
+        client.unread(b"GET")
+        with pytest.raises(BadRequest) as refusal:
+            await client.read_head(HeadLimits(), 60, 0.01)
+        await peer.send(b"%d" % refusal.value.status)
+
+    async def ask(peer: Peer) -> None:
+        assert await peer.exactly(1) == b"?"
+        await peer.send(b".")
+        assert await peer.rest() == b"408"
+
+    play_between(serve, ask)
+
+
+def test_a_client_that_takes_nothing_is_given_up() -> None:
+    async def serve(peer: Peer) -> None:
+        client = await client_of(peer, idle_seconds=0.05)
+        with pytest.raises(TimeoutError):
+            await client.write([b"x" * 100_000_000])
+        client.abort()
+
+    async def ask(peer: Peer) -> None:
+        peer.reader._transport.pause_reading()  # type: ignore[attr-defined]
+
+    play_between(serve, ask)
+
+
+def test_an_answer_survives_what_the_client_still_sends() -> None:
+    async def serve(peer: Peer) -> None:
+        client = await client_of(peer)
+        await client.write([b"no"])
+        await client.linger()
+
+    async def ask(peer: Peer) -> None:
+        await peer.send(b"x" * 500_000)
+        assert await peer.exactly(2) == b"no"
+        peer.end()
+
+    play_between(serve, ask)
+
+
+def test_a_client_that_is_gone_cannot_be_written_to() -> None:
+    async def serve(peer: Peer) -> None:
+        client = await client_of(peer)
+        client.close()
+        with pytest.raises(ConnectionResetError):
+            await client.write([b"x"])
+
+    async def ask(peer: Peer) -> None:
+        assert await peer.rest() == b""
+
+    play_between(serve, ask)

@@ -1,0 +1,260 @@
+"""CONNECT through the proxy, and how connections to it begin, are refused and end."""
+
+import asyncio
+
+import pytest
+from tests.support.daemons import play
+from tests.support.http_scene import Peer, answering, origin, proxying
+
+from umbilical.dialer.failure import VERDICTS, Reason
+from umbilical.proxies.http_head import HeadLimits
+from umbilical.proxies.https import HttpLimits
+
+ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+GET = b"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+async def echo(peer: Peer) -> None:
+    while data := await peer.reader.read(65536):
+        await peer.send(data)
+
+
+async def count_then_answer(peer: Peer) -> None:
+    data = await peer.rest()
+    await peer.send(b"%d bytes" % len(data))
+
+
+def test_connect_carries_bytes_both_ways() -> None:
+    async def script() -> None:
+        async with origin(echo) as endpoint, proxying({"a": endpoint.port}) as scene:
+            client = await scene.client()
+            await client.send(b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n")
+            assert await client.until() == ESTABLISHED
+            await client.send(b"ping")
+            assert await client.exactly(4) == b"ping"
+            assert scene.counted('umbilical_proxy_requests_total{protocol="connect",result="ok"} 1')
+
+    play(script())
+
+
+def test_bytes_behind_the_head_reach_the_endpoint() -> None:
+    async def script() -> None:
+        async with origin(echo) as endpoint, proxying({"a": endpoint.port}) as scene:
+            client = await scene.client()
+            await client.send(b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\nearly \r\n\r\n bytes")
+            assert await client.until() == ESTABLISHED
+            assert await client.exactly(16) == b"early \r\n\r\n bytes"
+
+    play(script())
+
+
+def test_connect_one_byte_at_a_time() -> None:
+    async def script() -> None:
+        async with origin(echo) as endpoint, proxying({"a": endpoint.port}) as scene:
+            client = await scene.client()
+            await client.send_bytewise(b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\nX: y\r\n\r\nabc")
+            assert await client.until() == ESTABLISHED
+            assert await client.exactly(3) == b"abc"
+
+    play(script())
+
+
+def test_the_end_of_one_direction_leaves_the_other_open() -> None:
+    async def script() -> None:
+        async with origin(count_then_answer) as endpoint, proxying({"a": endpoint.port}) as scene:
+            client = await scene.client()
+            await client.send(b"CONNECT a:1 HTTP/1.1\r\n\r\n" + b"x" * 100_000)
+            client.end()
+            assert await client.rest() == ESTABLISHED + b"100000 bytes"
+
+    play(script())
+
+
+def test_an_endpoint_that_speaks_first_is_heard_behind_the_200() -> None:
+    async def script() -> None:
+        async with origin(answering()) as endpoint, proxying({"a": endpoint.port}) as scene:
+
+            async def greet(peer: Peer) -> None:
+                await peer.send(b"220 hello\r\n")
+                await peer.rest()
+
+            async with origin(greet) as greeter:
+                scene.ways.ports["b"] = greeter.port
+                client = await scene.client()
+                await client.send(b"CONNECT b:25 HTTP/1.1\r\n\r\n")
+                assert await client.exactly(len(ESTABLISHED) + 11) == ESTABLISHED + b"220 hello\r\n"
+
+    play(script())
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_a_failed_dial_is_answered_by_its_cause(reason: Reason) -> None:
+    async def script() -> None:
+        async with proxying({}) as scene:
+            scene.ways.failures["a"] = reason
+            for request in (b"CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", GET):
+                answer = await scene.ask(request)
+                verdict = VERDICTS[reason]
+                assert answer.startswith(b"HTTP/1.1 %d " % verdict.http_status)
+                lines = answer.partition(b"\r\n\r\n")[2].decode().splitlines()
+                assert lines[0].startswith(f"{verdict.code} no connection to a:")
+                assert lines[1:] == ["  why: agent one: a is broken", f"  next: {verdict.remedy}"]
+            assert scene.counted(f'umbilical_proxy_requests_total{{protocol="connect",result="{reason.value}"}} 1')
+            assert scene.counted(f'umbilical_proxy_requests_total{{protocol="http",result="{reason.value}"}} 1')
+
+    play(script())
+
+
+NOT_SERVED = {
+    "no port": (b"CONNECT a HTTP/1.1\r\nHost: a\r\n\r\n", 400, b"no port"),
+    "a bare IPv6 address": (b"CONNECT ::1:443 HTTP/1.1\r\nHost: a\r\n\r\n", 400, b"brackets"),
+    "a URL": (b"CONNECT http://a:1/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, b"the port is not"),
+    "a body": (b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", 400, b"body"),
+    "chunks": (b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, b"body"),
+    "a path": (b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", 400, b"this is a proxy"),
+    "https": (b"GET https://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400, b"needs CONNECT"),
+    "a host that is none": (b"GET http://a/ HTTP/1.1\r\nHost: a b\r\n\r\n", 400, b"neither a name"),
+    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, b"HTTP/1.1"),
+    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00", 400, b"no HTTP"),
+    "half a head": (b"GET http://a/ HTT", 400, b"middle of a head"),
+}
+
+
+@pytest.mark.parametrize(("request_bytes", "status", "words"), NOT_SERVED.values(), ids=NOT_SERVED)
+def test_what_is_not_served_is_told_so_and_dials_nothing(request_bytes: bytes, status: int, words: bytes) -> None:
+    async def script() -> None:
+        async with proxying({}) as scene:
+            client = await scene.client()
+            await client.send(request_bytes)
+            client.end()
+            answer = await client.rest()
+            assert answer.startswith(b"HTTP/1.1 %d " % status)
+            assert words in answer
+            assert b"Connection: close\r\n" in answer
+            assert scene.ways.dials == []
+
+    play(script())
+
+
+def test_a_missing_port_can_be_given_a_default() -> None:
+    async def script() -> None:
+        async with origin(echo) as endpoint, proxying({"a": endpoint.port}, default_connect_port=80) as scene:
+            client = await scene.client()
+            await client.send(b"CONNECT a HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert await client.until() == ESTABLISHED
+
+    play(script())
+
+
+def test_a_connection_that_says_nothing_is_left_without_a_word() -> None:
+    async def script() -> None:
+        async with proxying({}) as scene:
+            client = await scene.client()
+            client.end()
+            assert await client.rest() == b""
+
+    play(script())
+
+
+def test_a_head_that_comes_too_slowly_is_given_up() -> None:
+    async def script() -> None:
+        async with proxying({}, handshake_seconds=0.05) as scene:
+            answer = await scene.ask(b"GET http://a/ HTTP/1.1\r\n")
+            assert answer.startswith(b"HTTP/1.1 408 ")
+            assert b"UMB542" in answer
+
+    play(script())
+
+
+def test_slow_clients_are_all_given_up_and_leave_nothing_behind() -> None:
+    async def drip(client: Peer) -> bytes:
+        reading = asyncio.ensure_future(client.rest())
+        await client.send(b"GET http://a/ HTTP/1.1\r\n")
+        while not reading.done():
+            await client.send(b"X-Y: z\r\n")
+            await asyncio.sleep(0.02)
+        return await reading
+
+    async def script() -> None:
+        async with proxying({}, handshake_seconds=0.2) as scene:
+            clients = [await scene.client() for _ in range(50)]
+            answers = await asyncio.gather(*(drip(client) for client in clients))
+            assert {answer[:13] for answer in answers if answer} == {b"HTTP/1.1 408 "}
+            assert scene.ways.dials == []
+            for client in clients:
+                client.close()
+            async with asyncio.timeout(60):
+                await scene.listener.until_idle()
+
+    play(script())
+
+
+def test_floods_of_headers_end_at_the_limits() -> None:
+    async def script() -> None:
+        limits = HttpLimits(head=HeadLimits(head_bytes=1000, line_bytes=500, fields=10))
+        async with proxying({}, limits) as scene:
+            start = b"GET http://a/ HTTP/1.1\r\nHost: a\r\n"
+            assert (await scene.ask(start + b"X: " + b"y" * 2_000_000)).startswith(b"HTTP/1.1 431 ")
+            assert (await scene.ask(start + b"X: y\r\n" * 20 + b"\r\n")).startswith(b"HTTP/1.1 431 ")
+            assert (await scene.ask(b"GET http://a/" + b"x" * 600)).startswith(b"HTTP/1.1 414 ")
+            assert scene.counted('umbilical_proxy_requests_total{protocol="http",result="bad-request"} 3')
+
+    play(script())
+
+
+def test_an_idle_tunnel_is_closed() -> None:
+    async def script() -> None:
+        async with origin(echo) as endpoint, proxying({"a": endpoint.port}, idle_seconds=0.1) as scene:
+            client = await scene.client()
+            await client.send(b"CONNECT a:1 HTTP/1.1\r\n\r\n")
+            assert await client.rest() == ESTABLISHED
+            await endpoint.ended(1)
+
+    play(script())
+
+
+def test_a_drain_lets_idle_clients_go_and_finishes_what_is_under_way() -> None:
+    async def script() -> None:
+        gate = asyncio.Event()
+
+        async def slow(peer: Peer) -> None:
+            await peer.until()
+            await gate.wait()
+            await peer.send(HELLO)
+            await peer.rest()
+
+        async with (
+            origin(answering(HELLO)) as quick,
+            origin(slow) as late,
+            proxying({"a": quick.port, "b": late.port}) as scene,
+        ):
+            idle, busy = await scene.client(), await scene.client()
+            await idle.send(GET)
+            await idle.until(b"hello")
+            await busy.send(b"GET http://b/ HTTP/1.1\r\nHost: b\r\n\r\n")
+            async with asyncio.timeout(60):
+                while not late.peers or not scene.proxy.waiting:
+                    await asyncio.sleep(0.01)
+            scene.listener.stop_accepting()
+            assert await idle.rest() == b""
+            gate.set()
+            assert (await busy.rest()).endswith(b"hello")
+
+    play(script())
+
+
+def test_two_thousand_tunnels_at_once() -> None:
+    async def script() -> None:
+        async with origin(echo) as endpoint, proxying({"a": endpoint.port}) as scene:
+            clients = []
+            for _ in range(20):  # so that no backlog overflows on its way up
+                batch = await asyncio.gather(*(scene.client() for _ in range(100)))
+                await asyncio.gather(*(peer.send(b"CONNECT a:1 HTTP/1.1\r\n\r\nhi") for peer in batch))
+                clients += batch
+            heads = await asyncio.gather(*(client.until() for client in clients))
+            assert set(heads) == {ESTABLISHED}
+            assert set(await asyncio.gather(*(client.exactly(2) for client in clients))) == {b"hi"}
+            assert scene.listener.open_connections() == 2000
+
+    play(script())
