@@ -1,6 +1,5 @@
 """Patches for components: what their proxies are told, by the proxies' own reading of the flags, and what they hold."""
 
-import base64
 import ipaddress
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,8 @@ from tests.support.hosted_specs import hosted_spec
 
 from umbilical.assets.hosted import names
 from umbilical.assets.hosted.monitoring import PROXY_LABEL, PROXY_PORTS
-from umbilical.assets.hosted.sidecars import sidecar_objects, sidecar_patches
+from umbilical.assets.hosted.proxy_secret import proxy_secret
+from umbilical.assets.hosted.sidecars import sidecar_patches
 from umbilical.assets.hosted.spec import DataPlaneProxy, HostedSpec, Networks
 from umbilical.cli import klog
 from umbilical.cli.konnectivity_socks5_proxy import SOCKS5_PROXY, socks5_settings
@@ -156,19 +156,12 @@ def test_the_user_s_proxy_is_read_from_files_and_its_password_is_nowhere() -> No
     assert ".example.com" in exclusions
 
 
-def test_the_files_of_the_user_s_proxy_are_those_of_its_secret() -> None:
-    (made,) = [one for one in sidecar_objects(WITH_PROXY) if one["kind"] == "Secret"]
-    assert (made["metadata"]["name"], made["metadata"]["namespace"]) == (names.PROXY_SECRET, "clusters-guest")
-    assert {base64.b64decode(value).decode() for value in made["data"].values()} == {SECRET_URL}
+def test_the_files_of_the_user_s_proxy_are_keys_of_its_secret() -> None:
+    (made,) = proxy_secret(WITH_PROXY, WITH_PROXY.namespace)
     one = container("openshift-apiserver", "https", WITH_PROXY)
     files = {flag.rpartition("/")[2] for flag in one["args"] if flag.partition("=")[0].endswith("-proxy-file")}
-    assert files == set(made["data"])
-
-
-def test_only_a_proxy_for_http_asks_for_the_user_s_proxy() -> None:
-    socks_only = WITH_PROXY.replace(components=("olm-operator",))
-    assert [one["kind"] for one in sidecar_objects(socks_only)] == ["ConfigMap"]
-    assert sidecar_objects(WITH_PROXY.replace(components=("cluster-network-operator",))) == []
+    assert files == {"HTTP_PROXY", "HTTPS_PROXY"}
+    assert files <= set(made["data"])
 
 
 def test_without_a_proxy_of_the_user_nothing_of_one_is_said() -> None:

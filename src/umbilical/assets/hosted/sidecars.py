@@ -14,18 +14,15 @@ from umbilical.assets.hosted.objects import (
     Object,
     config_map_volume,
     manifest,
-    metadata,
     mount,
     probe,
     requests,
-    secret,
     secret_volume,
 )
 from umbilical.assets.hosted.sidecar_access import (
     KUBECONFIG_DIRECTORY,
     KUBECONFIG_KEY,
     kubeconfig_volume,
-    management_access,
     needs_access,
 )
 from umbilical.assets.hosted.spec import HostedSpec
@@ -39,8 +36,6 @@ USER_PROXY_DIRECTORY: Final = "/etc/konnectivity/data-plane-proxy"
 """The user's proxy as files: in arguments or variables its password would be in the pod's manifest."""
 TRUSTED_CA_DIRECTORY: Final = "/etc/konnectivity/data-plane-proxy-ca"
 TRUSTED_CA_KEY: Final = "ca-bundle.crt"
-_HTTP_FILE: Final = "HTTP_PROXY"
-_HTTPS_FILE: Final = "HTTPS_PROXY"
 _CA_VOLUME: Final = "konnectivity-proxy-ca"
 _CLIENT_VOLUME: Final = "konnectivity-proxy-client"
 _KUBECONFIG_VOLUME: Final = "konnectivity-proxy-kubeconfig"
@@ -51,19 +46,6 @@ _TRUSTED_CA_VOLUME: Final = "konnectivity-data-plane-proxy-ca"
 def sidecar_patches(spec: HostedSpec) -> dict[str, Object]:
     """The patch of each chosen component's Deployment, by its name."""
     return {component.name: _patch(spec, component) for component in chosen(spec)}
-
-
-def sidecar_objects(spec: HostedSpec) -> list[Object]:
-    """What proxies need in the control-plane namespace beside the client's certificate."""
-    return [*management_access(spec), *_user_proxy(spec)]
-
-
-def _user_proxy(spec: HostedSpec) -> list[Object]:
-    if not any(_asks_user_proxy(spec, proxy) for component in chosen(spec) for proxy in component.proxies):
-        return []
-    urls = {_HTTP_FILE: spec.proxy.http, _HTTPS_FILE: spec.proxy.https}
-    head = metadata(spec, names.PROXY_SECRET, spec.namespace)
-    return [secret(head, {name: url.encode() for name, url in urls.items() if url})]
 
 
 def _patch(spec: HostedSpec, component: Component) -> Object:
@@ -143,8 +125,8 @@ def _https_flags(spec: HostedSpec) -> list[str]:
     if not spec.proxy.is_set:
         return []
     return [
-        *([f"--http-proxy-file={USER_PROXY_DIRECTORY}/{_HTTP_FILE}"] if spec.proxy.http else []),
-        *([f"--https-proxy-file={USER_PROXY_DIRECTORY}/{_HTTPS_FILE}"] if spec.proxy.https else []),
+        *([f"--http-proxy-file={USER_PROXY_DIRECTORY}/HTTP_PROXY"] if spec.proxy.http else []),
+        *([f"--https-proxy-file={USER_PROXY_DIRECTORY}/HTTPS_PROXY"] if spec.proxy.https else []),
         f"--no-proxy={no_proxy_list.for_user_proxy(spec)}",
         *([f"--proxy-ca-path={TRUSTED_CA_DIRECTORY}/{TRUSTED_CA_KEY}"] if spec.proxy.trusted_ca else []),
     ]
