@@ -174,10 +174,9 @@ def test_an_answer_that_is_none_has_its_reason(reply: bytes, reason: Reason) -> 
 def test_any_bytes_lead_to_a_tunnel_or_to_a_reason(reply: bytes) -> None:
     try:
         play(dialled(reply))
-    except DialFailed as failure:
-        assert failure.reason in Reason
-    else:
-        assert reply.startswith(b"HTTP/1.")
+    except DialFailed:
+        return
+    assert reply.startswith(b"HTTP/1.")
 
 
 async def fed(octets: bytes) -> connect.Reply:

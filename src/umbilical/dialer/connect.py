@@ -82,15 +82,18 @@ async def connect(streams: Streams, server: str, endpoint: str, seconds: float, 
 async def read_reply(reader: asyncio.StreamReader) -> Reply:
     """Raises EOFError, ProtocolViolation, OSError."""
     head = b""
-    while True:
+    parsed: http1.Reply | None = None
+    while parsed is None:
         line = await _line(reader)
-        head += line
+        is_first, head = not head, head + line
         if not line.endswith(b"\n"):
             _check_beginning(head)
             raise EOFError("the server closed the connection without a reply")
-        parsed = http1.parse_connect_reply(head, MAX_REPLY_HEAD_BYTES)
-        if parsed is not None:
-            return Reply(head, parsed)
+        if len(head) > MAX_REPLY_HEAD_BYTES:
+            raise ProtocolViolation(502, f"the reply's head is longer than {MAX_REPLY_HEAD_BYTES} bytes")
+        if is_first or line in (b"\r\n", b"\n"):
+            parsed = http1.parse_connect_reply(head)
+    return Reply(head, parsed)
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:

@@ -5,6 +5,7 @@ record left in it would throw that record away, and the connection with it.
 """
 
 import asyncio
+import os
 import ssl
 from collections.abc import Callable
 from typing import Any, Final, cast
@@ -13,6 +14,7 @@ from umbilical.dialer.layer import Layer
 
 CIPHER_BYTES: Final = 256 * 1024
 PLAIN_BYTES: Final = 256 * 1024
+SALVAGED_READS: Final = 4
 ENCRYPTED_AT_ONCE: Final = 256 * 1024
 
 
@@ -71,9 +73,30 @@ class TlsLayer(Layer):
         return not self._closing
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None and not self._closing:
+            self._salvage()
         if not self._handshake.done():
             self._fail_handshake(exc or ConnectionResetError("the server closed it"))
         self._tell_loss(exc)
+
+    def _salvage(self) -> None:
+        """A write has failed: the server may have said why before it went, in an alert that waits to be read.
+
+        asyncio closes the socket behind this call.
+        """
+        descriptor = self.get_extra_info("socket").fileno()
+        for _ in range(SALVAGED_READS):
+            try:
+                octets = os.read(descriptor, CIPHER_BYTES)
+            except OSError:
+                return
+            if not octets:
+                return
+            self._incoming.write(octets)
+            if self._handshake.done():
+                self._read_all()
+            else:
+                self._step_handshake()
 
     # ------------------------------------------------------------------ handshake
 

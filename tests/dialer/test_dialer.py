@@ -1,0 +1,325 @@
+"""The dialer: bytes through real servers and agents, and another server where one cannot."""
+
+import asyncio
+import hashlib
+import logging
+import random
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.support.dialer_scene import client_files, dialer_for, echoed, end, failure_at, open_at, play, settings_for
+from tests.support.in_process import Stage, banner, echo, read_to_end, refused_address
+from tests.support.live_certificates import LiveFiles
+from tests.support.scripted_frontend import answering, unix_frontend
+from tests.support.tunnel_pki import FolderAuthority, TunnelPki
+
+from umbilical.dialer.dialer import SET_ASIDE_SECONDS, Dialer
+from umbilical.dialer.failure import Reason
+from umbilical.dialer.settings import DialerSettings, TcpServer, UnixServer
+from umbilical.dialer.trace import Trace
+from umbilical.tunnel.errors import StartupError
+from umbilical.tunnel.settings import TlsFiles
+
+MIB: Final = 1024 * 1024
+OK: Final = b"HTTP/1.1 200 Connection Established\r\n\r\n"
+NO_AGENT: Final = b"HTTP/1.1 500 Internal Server Error\r\n\r\ncurrently no tunnels available: No agent available"
+REFUSED: Final = b"HTTP/1.1 502 Bad Gateway\r\n\r\ndial tcp 10.0.0.1:1: connect: connection refused"
+BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\n\r\ndial tcp 10.0.0.1:1: socket: too many open files"
+
+ways = pytest.mark.parametrize(
+    ("mode", "tcp"), [("http-connect", False), ("http-connect", True), ("grpc", False), ("grpc", True)]
+)
+
+
+@ways
+def test_bytes_pass_both_ways(stage: Stage, mode: str, tcp: bool) -> None:
+    server, _ = stage.start_pair(mode, tcp=tcp)
+    endpoint = stage.endpoint().serve(echo)
+    payload = random.Random(2).randbytes(3 * MIB + 5)
+
+    async def script() -> None:
+        async with dialer_for(stage.pki, server.frontend) as dialer:
+            streams = await open_at(dialer, endpoint.address)
+            assert await echoed(streams, payload) == payload
+            await end(streams[1])
+
+    play(script())
+    server.wait_until_quiet()
+
+
+@ways
+def test_an_endpoint_that_speaks_first_is_heard(stage: Stage, mode: str, tcp: bool) -> None:
+    server, _ = stage.start_pair(mode, tcp=tcp)
+    endpoint = stage.endpoint().serve(banner)
+
+    async def one(dialer: Dialer) -> None:
+        reader, writer = await open_at(dialer, endpoint.address)
+        assert await reader.readexactly(8) == b"BANNER\r\n"
+        await end(writer)
+
+    async def script() -> None:
+        async with dialer_for(stage.pki, server.frontend) as dialer:
+            for _ in range(5):
+                await asyncio.gather(*(one(dialer) for _ in range(20)))
+
+    play(script())
+    server.wait_until_quiet()
+
+
+@pytest.mark.parametrize("tcp", [False, True])
+def test_the_end_of_our_direction_reaches_the_endpoint_and_its_answer_us(stage: Stage, tcp: bool) -> None:
+    server, _ = stage.start_pair(tcp=tcp)
+
+    def digest(sock: socket.socket) -> None:
+        received = read_to_end(sock)
+        sock.sendall(hashlib.sha256(received).digest() + bytes(2 * MIB))
+
+    endpoint = stage.endpoint().serve(digest)
+
+    async def script() -> None:
+        async with dialer_for(stage.pki, server.frontend) as dialer:
+            reader, writer = await open_at(dialer, endpoint.address)
+            writer.write(b"q" * MIB)
+            await writer.drain()
+            writer.write_eof()
+            assert await reader.read() == hashlib.sha256(b"q" * MIB).digest() + bytes(2 * MIB)
+            await end(writer)
+
+    play(script())
+    server.wait_until_quiet()
+
+
+@ways
+def test_a_refusal_by_the_endpoint_is_final_and_told_by_name(stage: Stage, mode: str, tcp: bool) -> None:
+    server, _ = stage.start_pair(mode, tcp=tcp)
+    address = refused_address()
+
+    async def script() -> None:
+        async with dialer_for(stage.pki, server.frontend) as dialer:
+            failure = await failure_at(dialer, address)
+            assert (failure.reason, failure.hop) == (Reason.REFUSED, address)
+            assert failure.text == f"dial tcp {address}: connect: connection refused"
+
+    play(script())
+
+
+@ways
+def test_a_server_without_agents_is_told_by_name(stage: Stage, mode: str, tcp: bool) -> None:
+    server = stage.start_server(mode, tcp=tcp)
+
+    async def script() -> None:
+        async with dialer_for(stage.pki, server.frontend) as dialer:
+            failure = await failure_at(dialer, "10.0.0.1:1")
+            assert failure.reason is Reason.NO_AGENT
+            assert str(server.frontend.unix_path or server.frontend.port) in failure.hop
+
+    play(script())
+
+
+# ---------------------------------------------------------------------- several servers
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+class Servers:
+    """Scripted frontends that note who was asked."""
+
+    def __init__(self, folder: Path, stack: Callable[..., Path]) -> None:
+        self.asked: Final[list[str]] = []
+        self._folder, self._stack = folder, stack
+
+    def start(self, name: str, reply: bytes) -> UnixServer:
+        deed = answering(reply)
+
+        def noted(sock: socket.socket) -> None:
+            self.asked.append(name)
+            deed(sock)
+
+        return UnixServer(self._stack(unix_frontend(self._folder / name, noted)))
+
+
+@pytest.fixture
+def servers(tmp_path: Path, stage: Stage) -> Servers:
+    return Servers(tmp_path, stage.leftovers.enter_context)
+
+
+async def dial_once(dialer: Dialer, trace: Trace | None = None) -> None:
+    _, writer = await dialer.open("10.0.0.1", 1, trace)
+    writer.transport.abort()
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("reply", [b"", NO_AGENT, BUSY], ids=["gone", "no agent", "busy"])
+def test_where_one_server_cannot_the_next_is_asked_and_the_first_set_aside_for_a_while(
+    servers: Servers, reply: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = DialerSettings((servers.start("a", reply), servers.start("b", OK)))
+    clock = Clock()
+    dialer = Dialer(settings, now=clock)
+
+    async def script() -> None:
+        for _ in range(3):
+            await dial_once(dialer)
+        assert servers.asked == ["a", "b", "b", "b"]
+        clock.seconds += SET_ASIDE_SECONDS
+        await dial_once(dialer)
+        assert servers.asked == ["a", "b", "b", "b", "a", "b"]
+
+    with caplog.at_level(logging.INFO, "umbilical.dialer"):
+        play(script())
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 1
+    assert "is set aside" in told[0]
+
+
+def test_the_endpoint_s_verdict_is_final(servers: Servers) -> None:
+    dialer = Dialer(DialerSettings((servers.start("a", REFUSED), servers.start("b", OK))))
+    failure = play(failure_at(dialer, "10.0.0.1:1"))
+    assert failure.reason is Reason.REFUSED
+    assert servers.asked == ["a"]
+
+
+def test_when_no_server_can_the_last_one_s_failure_is_told(servers: Servers, tmp_path: Path) -> None:
+    dead = UnixServer(tmp_path / "dead")
+    dialer = Dialer(DialerSettings((servers.start("a", NO_AGENT), dead)))
+    trace = Trace()
+
+    async def script() -> None:
+        failure = await failure_at(dialer, "10.0.0.1:1")
+        assert (failure.reason, failure.hop) == (Reason.SERVER, f"unix:{dead.path}")
+        with pytest.raises(type(failure)):
+            await dialer.open("10.0.0.1", 1, trace)
+
+    play(script())
+    assert servers.asked == ["a", "a"]
+    assert len(trace.passed_over) == 1
+
+
+def test_a_server_that_was_set_aside_and_works_again_is_told(
+    servers: Servers, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    first = UnixServer(tmp_path / "late")
+    dialer = Dialer(DialerSettings((first, servers.start("b", OK))), now=clock)
+
+    async def script() -> None:
+        await dial_once(dialer)
+        servers.start("late", OK)
+        clock.seconds += SET_ASIDE_SECONDS + 1
+        await dial_once(dialer)
+        assert servers.asked == ["b", "late"]
+
+    with caplog.at_level(logging.INFO, "umbilical.dialer"):
+        play(script())
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+def test_servers_that_all_failed_are_tried_from_the_longest_ago(servers: Servers) -> None:
+    clock = Clock()
+    three = tuple(servers.start(name, NO_AGENT) for name in "abc")
+    dialer = Dialer(DialerSettings(three), now=clock)
+
+    async def script() -> None:
+        for _ in range(2):
+            clock.seconds += 1
+            assert (await failure_at(dialer, "10.0.0.1:1")).reason is Reason.NO_AGENT
+
+    play(script())
+    assert servers.asked == list("abcabc")
+
+
+def test_a_dialer_needs_a_server() -> None:
+    with pytest.raises(ValueError, match="at least one server"):
+        Dialer(DialerSettings(()))
+
+
+# ---------------------------------------------------------------------- certificates
+
+
+def test_files_are_judged_at_the_start_and_not_at_the_first_dial(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
+    files = TlsFiles(tunnel_pki.client.certificate, tunnel_pki.agent.key, tunnel_pki.authority.certificate_file)
+    with pytest.raises(StartupError):
+        Dialer(DialerSettings((TcpServer("127.0.0.1", 1),), files))
+
+
+def test_rotated_certificates_count_for_the_next_dial_and_open_connections_go_on(stage: Stage, tmp_path: Path) -> None:
+    live = LiveFiles(tmp_path / "live")
+    (tmp_path / "strange").mkdir()
+    stranger = FolderAuthority(tmp_path / "strange")
+    live.install(stranger.client("nobody"), stage.pki.authority)
+    server, _ = stage.start_pair(tcp=True)
+    endpoint = stage.endpoint().serve(echo)
+    dialer = dialer_for(stage.pki, server.frontend, tls=live.files)
+
+    async def talk(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
+        streams[1].write(b"ping")
+        assert await streams[0].readexactly(4) == b"ping"
+
+    async def script() -> None:
+        assert (await failure_at(dialer, endpoint.address)).reason is Reason.TLS
+        live.install(stage.pki.client, stage.pki.authority)
+        _look_now(dialer)
+        first = await open_at(dialer, endpoint.address)
+        await talk(first)
+        live.install(stranger.client("nobody"), stage.pki.authority)
+        _look_now(dialer)
+        assert (await failure_at(dialer, endpoint.address)).reason is Reason.TLS
+        await talk(first)
+        await end(first[1])
+        await dialer.close()
+
+    play(script())
+
+
+def _look_now(dialer: Dialer) -> None:
+    """As the watch does by itself once a second."""
+    assert dialer._watched is not None
+    dialer._watched.look()
+
+
+def test_closing_ends_the_watch_and_no_connection(stage: Stage) -> None:
+    server, _ = stage.start_pair(tcp=True)
+    endpoint = stage.endpoint().serve(echo)
+
+    async def script() -> None:
+        dialer = Dialer(settings_for(stage.pki, server.frontend, tls=client_files(stage.pki)))
+        streams = await open_at(dialer, endpoint.address)
+        await dialer.close()
+        await dialer.close()
+        assert dialer._watched is not None
+        assert dialer._watched._timer is None
+        assert await echoed(streams, b"still here") == b"still here"
+        await end(streams[1])
+
+    play(script())
+
+
+# ---------------------------------------------------------------------- many at once
+
+
+@ways
+def test_hundreds_of_connections_at_once(stage: Stage, mode: str, tcp: bool) -> None:
+    server, _ = stage.start_pair(mode, tcp=tcp)
+    endpoint = stage.endpoint().serve(echo)
+
+    async def one(dialer: Dialer, number: int) -> None:
+        streams = await open_at(dialer, endpoint.address)
+        word = b"%d" % number
+        assert await echoed(streams, word) == word
+        await end(streams[1])
+
+    async def script() -> None:
+        async with dialer_for(stage.pki, server.frontend) as dialer:
+            await asyncio.gather(*(one(dialer, number) for number in range(200)))
+
+    play(script())
+    server.wait_until_quiet()

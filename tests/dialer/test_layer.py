@@ -1,0 +1,155 @@
+"""A layer hands on what comes from below, to a reader or to any protocol that is put in its place."""
+
+import asyncio
+
+from tests.support.dialer_scene import play
+
+from umbilical.dialer.layer import Layer
+
+
+class Below(asyncio.Transport):
+    """A transport that keeps a record."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": "far"})
+        self.calls: list[str] = []
+
+    def pause_reading(self) -> None:
+        self.calls.append("pause")
+
+    def resume_reading(self) -> None:
+        self.calls.append("resume")
+
+    def abort(self) -> None:
+        self.calls.append("abort")
+
+    def get_write_buffer_size(self) -> int:
+        return 7
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return 1, 2
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.calls.append(f"limits {high}")
+
+
+class Thin(Layer):
+    """Nothing of its own."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._below = transport
+
+    def arrive(self, octets: bytes) -> None:
+        self._deliver(memoryview(octets))
+
+    def end(self) -> None:
+        self._tell_end()
+
+    def lose(self, error: Exception | None) -> None:
+        self._tell_loss(error)
+
+
+class Bytes(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.seen: list[object] = []
+
+    def data_received(self, data: bytes) -> None:
+        self.seen.append(data)
+
+    def eof_received(self) -> None:
+        self.seen.append("end")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.seen.append(exc)
+
+    def pause_writing(self) -> None:
+        self.seen.append("pause")
+
+    def resume_writing(self) -> None:
+        self.seen.append("resume")
+
+
+class Buffered(asyncio.BufferedProtocol):
+    """With room for four bytes at a time."""
+
+    def __init__(self) -> None:
+        self.room = bytearray(4)
+        self.seen = b""
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self.room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.seen += self.room[:nbytes]
+
+
+def test_before_there_is_anything_below_a_layer_is_quiet() -> None:
+    layer = Thin()
+    layer.pause_reading()
+    assert not layer.is_reading()
+    layer.resume_reading()
+    layer.set_write_buffer_limits(1)
+    assert layer.get_write_buffer_size() == 0
+    assert layer.get_write_buffer_limits() == (0, 0)
+    assert layer.get_extra_info("peername", "nobody") == "nobody"
+    layer.arrive(b"to nobody")
+    layer.end()
+    layer.pause_writing()
+    layer.resume_writing()
+    layer.abort()
+    assert layer.is_closing()
+
+
+def test_what_is_asked_of_a_layer_is_asked_of_what_lies_below() -> None:
+    layer, below = Thin(), Below()
+    layer.connection_made(below)
+    assert layer.is_reading()
+    layer.pause_reading()
+    layer.resume_reading()
+    layer.set_write_buffer_limits(9)
+    layer.abort()
+    assert below.calls == ["pause", "resume", "limits 9", "abort"]
+    assert layer.get_write_buffer_size() == 7
+    assert layer.get_write_buffer_limits() == (1, 2)
+    assert layer.get_extra_info("peername") == "far"
+
+
+def test_a_protocol_gets_bytes_ends_and_pauses_each_once() -> None:
+    layer, above = Thin(), Bytes()
+    layer.set_protocol(above)
+    assert layer.get_protocol() is above
+    layer.arrive(b"one")
+    layer.pause_writing()
+    layer.resume_writing()
+    layer.end()
+    layer.end()
+    error = ConnectionResetError()
+    layer.lose(error)
+    layer.lose(None)
+    assert above.seen == [b"one", "pause", "resume", "end", error]
+
+
+def test_a_protocol_with_its_own_memory_gets_what_fits_again_and_again() -> None:
+    layer, above = Thin(), Buffered()
+    layer.set_protocol(above)
+    layer.arrive(b"0123456789")
+    assert above.seen == b"0123456789"
+
+
+async def _attached() -> bytes:
+    layer = Thin()
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(loop=loop)
+    layer.attach(reader, asyncio.StreamReaderProtocol(reader, loop=loop))
+    layer.arrive(b"straight")
+    other = Bytes()
+    layer.set_protocol(other)
+    layer.arrive(b"elsewhere")
+    assert other.seen == [b"elsewhere"]
+    reader.feed_eof()
+    return await reader.read()
+
+
+def test_a_reader_is_fed_until_another_protocol_takes_its_place() -> None:
+    assert play(_attached()) == b"straight"

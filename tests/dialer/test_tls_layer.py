@@ -1,0 +1,308 @@
+"""TLS in which one direction ends alone, against Python's own TLS at the other end."""
+
+import asyncio
+import hashlib
+import random
+import socket
+import ssl
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Final, cast
+
+import pytest
+from tests.support.dialer_scene import PATIENCE_SECONDS, play
+from tests.support.half_close import TlsHalf
+from tests.support.scripted_frontend import Deed, silent, tcp_frontend, until_end
+from tests.support.tls_contexts import VERSIONS, server_context
+from tests.support.tunnel_pki import TunnelPki
+
+from umbilical.dialer import reach
+from umbilical.dialer.opener import Streams
+from umbilical.dialer.settings import TcpServer
+from umbilical.dialer.streams import layered_streams
+from umbilical.dialer.tls_layer import Scratch, TlsLayer
+
+BUFFER_BYTES: Final = 256 * 1024
+MIB: Final = 1024 * 1024
+
+
+async def opened(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> tuple[TlsLayer, Streams]:
+    sock = await reach.reach(TcpServer("127.0.0.1", port), PATIENCE_SECONDS)
+    layer = TlsLayer(context, "127.0.0.1", session, Scratch())
+    streams = layered_streams(layer, BUFFER_BYTES)
+    await asyncio.get_running_loop().create_connection(lambda: layer, sock=sock)
+    layer.set_write_buffer_limits(BUFFER_BYTES)
+    try:
+        await layer.shake_hands()
+    except BaseException:
+        layer.abort()
+        raise
+    return layer, streams
+
+
+def against(
+    pki: TunnelPki,
+    deed: Deed,
+    script: Callable[[Streams], Awaitable[None]],
+    version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,
+) -> None:
+    """Play a script over TLS against a server that does one thing."""
+
+    async def both(port: int) -> None:
+        context = pki.authority.client_context(pki.client)
+        context.maximum_version = version
+        layer, streams = await opened(port, context)
+        try:
+            await script(streams)
+        finally:
+            layer.abort()
+            await asyncio.sleep(0)
+
+    with tcp_frontend(deed, server_context(pki)) as port:
+        play(both(port))
+
+
+class ServerHalf(TlsHalf):
+    """The other end: Python's SSLSocket cannot end one direction either."""
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
+        self._socket = sock
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._until_done(self._tls.do_handshake)
+
+    def cut(self) -> None:
+        self._socket.shutdown(socket.SHUT_WR)
+
+
+def play_half(pki: TunnelPki, deed: Callable[[ServerHalf], None], script: Callable[[Streams], Awaitable[None]]) -> None:
+    async def both(port: int) -> None:
+        layer, streams = await opened(port, pki.authority.client_context(pki.client))
+        try:
+            await script(streams)
+        finally:
+            layer.abort()
+            await asyncio.sleep(0)
+
+    with tcp_frontend(lambda sock: deed(ServerHalf(sock, server_context(pki)))) as port:
+        play(both(port))
+
+
+def transport_of(streams: Streams) -> asyncio.Transport:
+    return cast(asyncio.Transport, streams[1].transport)
+
+
+def rest_of(half: ServerHalf) -> bytes:
+    received = b""
+    while octets := half.recv(1 << 16):
+        received += octets
+    return received
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_bytes_pass_both_ways(tunnel_pki: TunnelPki, version: ssl.TLSVersion) -> None:
+    def echo(sock: socket.socket) -> None:
+        while octets := sock.recv(1 << 16):
+            sock.sendall(octets)
+
+    payload = random.Random(1).randbytes(3 * MIB + 17)
+
+    async def script(streams: Streams) -> None:
+        reader, writer = streams
+
+        async def send() -> None:
+            for start in range(0, len(payload), 100_001):
+                writer.write(payload[start : start + 100_001])
+                await writer.drain()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(send())
+            assert await reader.readexactly(len(payload)) == payload
+
+    against(tunnel_pki, echo, script, version)
+
+
+def test_our_end_is_told_and_the_answer_still_comes(tunnel_pki: TunnelPki) -> None:
+    def digest(half: ServerHalf) -> None:
+        received = rest_of(half)
+        half.sendall(hashlib.sha256(received).digest() + bytes(5 * MIB))
+        half.end()
+
+    async def script(streams: Streams) -> None:
+        reader, writer = streams
+        writer.write(b"x" * MIB)
+        assert writer.can_write_eof()
+        writer.write_eof()
+        writer.write_eof()
+        with pytest.raises(RuntimeError, match="after write_eof"):
+            writer.write(b"more")
+        answer = await reader.read(-1)
+        assert answer == hashlib.sha256(b"x" * MIB).digest() + bytes(5 * MIB)
+
+    play_half(tunnel_pki, digest, script)
+
+
+def test_what_came_before_our_end_is_not_lost_by_it(tunnel_pki: TunnelPki) -> None:
+    """SSL_shutdown throws away a record that it finds: none may be left for it."""
+    greeted = threading.Event()
+
+    def deed(half: ServerHalf) -> None:
+        half.sendall(b"g" * 200_000)
+        greeted.set()
+        half.sendall(rest_of(half))
+        half.end()
+
+    async def script(streams: Streams) -> None:
+        reader, writer = streams
+        transport_of(streams).pause_reading()
+        await asyncio.to_thread(greeted.wait, PATIENCE_SECONDS)
+        writer.write(b"bye")
+        writer.write_eof()
+        transport_of(streams).resume_reading()
+        assert await reader.read(-1) == b"g" * 200_000 + b"bye"
+
+    play_half(tunnel_pki, deed, script)
+
+
+def test_the_far_end_s_end_leaves_our_direction_open(tunnel_pki: TunnelPki) -> None:
+    taken: list[bytes] = []
+    done = threading.Event()
+
+    def deed(half: ServerHalf) -> None:
+        half.sendall(b"go on")
+        half.end()
+        taken.append(rest_of(half))
+        done.set()
+
+    async def script(streams: Streams) -> None:
+        reader, writer = streams
+        assert await reader.read(-1) == b"go on"
+        for _ in range(20):
+            writer.write(b"u" * 100_000)
+            await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+        assert await asyncio.to_thread(done.wait, PATIENCE_SECONDS)
+
+    play_half(tunnel_pki, deed, script)
+    assert taken == [b"u" * 2_000_000]
+
+
+def test_an_end_without_close_notify_is_an_error(tunnel_pki: TunnelPki) -> None:
+    def cut(half: ServerHalf) -> None:
+        half.sendall(b"half a")
+        half.cut()
+        half.recv(1)
+
+    async def script(streams: Streams) -> None:
+        with pytest.raises(ssl.SSLError):
+            await streams[0].read(-1)
+
+    play_half(tunnel_pki, cut, script)
+
+
+def test_a_reader_that_pauses_holds_the_sender_back(tunnel_pki: TunnelPki) -> None:
+    sent: list[int] = [0]
+
+    def flood(sock: socket.socket) -> None:
+        while True:
+            sent[0] += sock.send(bytes(1 << 16))
+
+    async def script(streams: Streams) -> None:
+        reader = streams[0]
+        while transport_of(streams).is_reading():
+            await asyncio.sleep(0.001)
+        buffered = len(reader._buffer)  # type: ignore[attr-defined]
+        assert buffered <= 2 * BUFFER_BYTES
+        left = 2 * buffered
+        while left > 0:
+            left -= len(await reader.read(1 << 16))
+        assert sent[0] > buffered
+
+    against(tunnel_pki, flood, script)
+
+
+def test_a_writer_waits_for_a_far_end_that_reads_nothing(tunnel_pki: TunnelPki) -> None:
+    release = threading.Event()
+
+    def deed(sock: socket.socket) -> None:
+        release.wait(PATIENCE_SECONDS)
+        until_end(sock)
+
+    async def script(streams: Streams) -> None:
+        writer = streams[1]
+        draining = None
+        while draining is None or draining.done():
+            writer.write(bytes(1 << 16))
+            draining = asyncio.ensure_future(writer.drain())
+            await asyncio.sleep(0)
+        assert writer.transport.get_write_buffer_size() <= BUFFER_BYTES + (1 << 17)
+        release.set()
+        await draining
+
+    against(tunnel_pki, deed, script)
+
+
+def test_a_server_of_another_authority_is_refused(tunnel_pki: TunnelPki) -> None:
+    async def script(port: int) -> None:
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await opened(port, ssl.create_default_context())
+
+    with tcp_frontend(silent, server_context(tunnel_pki)) as port:
+        play(script(port))
+
+
+def test_a_server_that_hangs_up_during_the_handshake_is_gone(tunnel_pki: TunnelPki) -> None:
+    def hang_up(sock: socket.socket) -> None:
+        sock.recv(1)
+
+    async def script(port: int) -> None:
+        with pytest.raises(ConnectionError):
+            await opened(port, tunnel_pki.authority.client_context(tunnel_pki.client))
+
+    with tcp_frontend(hang_up) as port:
+        play(script(port))
+
+
+def test_a_client_that_is_not_accepted_learns_it_at_its_first_read(tunnel_pki: TunnelPki) -> None:
+    """With TLS 1.3 the handshake is over for us before the server has judged our certificate."""
+
+    async def script(port: int) -> None:
+        _, (reader, writer) = await opened(port, tunnel_pki.authority.client_context(None))
+        with pytest.raises(ssl.SSLError, match=r"(?i)certificate[ _]required"):
+            await reader.read()
+        writer.transport.abort()
+
+    with tcp_frontend(silent, server_context(tunnel_pki)) as port:
+        play(script(port))
+
+
+def test_tls_can_be_put_on_top(tunnel_pki: TunnelPki) -> None:
+    """For TLS to the endpoint through a tunnel that is TLS itself: `StreamWriter.start_tls`."""
+
+    def inner(sock: socket.socket) -> None:
+        assert isinstance(sock, ssl.SSLSocket)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = server_context(tunnel_pki).wrap_bio(incoming, outgoing, server_side=True)
+        done = False
+        while not done:
+            try:
+                tls.do_handshake()
+                tls.write(b"inner " + tls.read(5))
+                done = True
+            except ssl.SSLWantReadError:
+                pass
+            sock.sendall(outgoing.read())
+            if not done:
+                incoming.write(sock.recv(1 << 16))
+        until_end(sock)
+
+    async def script(streams: Streams) -> None:
+        reader, writer = streams
+        context = tunnel_pki.authority.client_context(tunnel_pki.client)
+        await writer.start_tls(context, server_hostname="localhost")
+        writer.write(b"hello")
+        assert await reader.readexactly(11) == b"inner hello"
+        writer.transport.abort()
+
+    against(tunnel_pki, inner, script)

@@ -1,0 +1,181 @@
+"""The way to one server: its hops in a trace, its session from dial to dial, its failures by name."""
+
+import asyncio
+import socket
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.dialer_scene import client_files, end, play
+from tests.support.in_process import Stage, banner
+from tests.support.scripted_frontend import answering, silent, tcp_frontend, unix_frontend
+from tests.support.tls_contexts import server_context
+from tests.support.tunnel_pair import free_port
+from tests.support.tunnel_pki import FolderAuthority, TunnelPki
+
+from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
+from umbilical.dialer.tls_layer import Scratch
+from umbilical.dialer.trace import Trace
+from umbilical.dialer.trust import watched_context
+from umbilical.dialer.way import Way
+from umbilical.tunnel.metrics import CertificateMetrics
+
+OK = b"HTTP/1.1 200 Connection Established\r\n\r\n"
+
+
+def way_to(pki: TunnelPki, server: UnixServer | TcpServer, **more: Any) -> Way:
+    values: dict[str, Any] = {"servers": (server,), "tls": client_files(pki)} | more
+    settings = DialerSettings(**values)
+    return Way(server, settings, watched_context(settings, CertificateMetrics()), Scratch())
+
+
+async def failed(way: Way, trace: Trace | None = None) -> DialFailed:
+    with pytest.raises(DialFailed) as caught:
+        await way.open("10.0.0.1:1", trace)
+    return caught.value
+
+
+def failure_of(way: Way, trace: Trace | None = None) -> DialFailed:
+    return play(failed(way, trace))
+
+
+@pytest.mark.parametrize("mode", ["http-connect", "grpc"])
+@pytest.mark.parametrize("tcp", [False, True])
+def test_every_hop_is_traced_and_sessions_are_resumed(stage: Stage, mode: str, tcp: bool) -> None:
+    server, _ = stage.start_pair(mode, tcp=tcp)
+    endpoint = stage.endpoint().serve(banner)
+    frontend = server.frontend
+    where = UnixServer(frontend.unix_path) if frontend.unix_path else TcpServer("127.0.0.1", frontend.port)
+    way = way_to(stage.pki, where, protocol=Protocol(mode))
+
+    async def script() -> list[str]:
+        details = []
+        for _ in range(3):
+            trace = Trace()
+            reader, writer = await way.open(endpoint.address, trace)
+            assert await reader.readexactly(8) == b"BANNER\r\n"
+            await end(writer)
+            agent = ["agent"] if mode == "http-connect" else []
+            assert [hop.name for hop in trace.hops] == ["connect", *(["tls"] if tcp else []), *agent, "dial"]
+            details += [hop.detail for hop in trace.hops if hop.name == "tls"]
+        return details
+
+    details = play(script())
+    assert details == (["TLSv1.3, full handshake", "TLSv1.3, resumed", "TLSv1.3, resumed"] if tcp else [])
+
+
+def test_a_new_context_resumes_nothing_of_the_old(tunnel_pki: TunnelPki) -> None:
+    with tcp_frontend(answering(OK), server_context(tunnel_pki)) as port:
+        way = way_to(tunnel_pki, TcpServer("127.0.0.1", port))
+
+        async def script() -> list[str]:
+            details = []
+            for _ in range(2):
+                trace = Trace()
+                _, writer = await way.open("10.0.0.1:1", trace)
+                writer.transport.abort()
+                details.append(trace.hops[1].detail)
+                assert way._watched is not None
+                way._watched._loaded = watched_context(way._settings, CertificateMetrics())._loaded  # type: ignore
+            await asyncio.sleep(0)
+            return details
+
+        assert play(script()) == ["TLSv1.3, full handshake"] * 2
+
+
+def test_the_name_in_the_certificate_is_the_server_s_or_the_one_that_was_told(
+    tunnel_pki: TunnelPki, tmp_path: Path
+) -> None:
+    authority = tunnel_pki.authority
+    context = authority.server_context(authority.serving("elsewhere", ["konnectivity-server.clusters"]))
+    with tcp_frontend(answering(OK), context) as port:
+        failure = failure_of(way_to(tunnel_pki, TcpServer("127.0.0.1", port)))
+        assert failure.reason is Reason.TLS
+        assert "IP address mismatch" in failure.text
+
+        async def script() -> None:
+            way = way_to(tunnel_pki, TcpServer("127.0.0.1", port, "konnectivity-server.clusters"))
+            _, writer = await way.open("10.0.0.1:1", None)
+            await end(writer)
+
+        play(script())
+
+
+def test_a_server_of_another_ca_and_a_client_of_another_ca_are_both_tls(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
+    stranger = FolderAuthority(tmp_path)
+    trace = Trace()
+    with tcp_frontend(answering(OK), stranger.server_context(stranger.serving("s"))) as port:
+        failure = failure_of(way_to(tunnel_pki, TcpServer("127.0.0.1", port)), trace)
+    assert failure.reason is Reason.TLS
+    assert "certificate verification failed" in failure.text
+    assert [(hop.name, bool(hop.failure)) for hop in trace.hops] == [("connect", False), ("tls", True)]
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tunnel_pki.server.certificate, tunnel_pki.server.key)
+    context.load_verify_locations(stranger.certificate_file)
+    context.verify_mode = ssl.CERT_REQUIRED
+    with tcp_frontend(answering(OK), context) as port:
+        failure = failure_of(way_to(tunnel_pki, TcpServer("127.0.0.1", port)))
+    assert failure.reason is Reason.TLS
+    assert "unknown ca" in failure.text
+
+
+def test_a_server_that_is_not_there_or_goes_or_stays_silent_is_named(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
+    trace = Trace()
+    failure = failure_of(way_to(tunnel_pki, UnixServer(tmp_path / "none")), trace)
+    assert (failure.reason, failure.hop) == (Reason.SERVER, f"unix:{tmp_path}/none")
+    assert [(hop.name, hop.failure) for hop in trace.hops] == [("connect", "no such file or directory")]
+    port = free_port()
+    failure = failure_of(way_to(tunnel_pki, TcpServer("127.0.0.1", port)))
+    assert (failure.reason, failure.hop) == (Reason.SERVER, f"127.0.0.1:{port}")
+
+    def goes(sock: socket.socket) -> None:
+        sock.recv(1 << 16)
+
+    with tcp_frontend(goes) as port:
+        failure = failure_of(way_to(tunnel_pki, TcpServer("127.0.0.1", port)))
+    assert failure.reason is Reason.SERVER
+    assert "during the TLS handshake" in failure.text
+
+    with tcp_frontend(silent) as port:
+        failure = failure_of(way_to(tunnel_pki, TcpServer("127.0.0.1", port), tls_seconds=0.05))
+    assert failure.reason is Reason.SERVER
+    assert "no TLS handshake within 0.05 s" in failure.text
+
+    for protocol in Protocol:
+        with unix_frontend(tmp_path / protocol.value, silent) as path:
+            failure = failure_of(way_to(tunnel_pki, UnixServer(path), reply_seconds=0.05, protocol=protocol))
+        assert failure.reason is Reason.SERVER
+        assert "no word on the dial" in failure.text
+
+
+@pytest.mark.parametrize("tcp", [False, True])
+@pytest.mark.parametrize("protocol", Protocol)
+def test_a_dial_that_is_cancelled_leaves_no_socket(
+    tunnel_pki: TunnelPki, tmp_path: Path, protocol: Protocol, tcp: bool
+) -> None:
+    def script(way: Way) -> None:
+        async def cancelled() -> None:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await way.open("10.0.0.1:1", None)
+            await asyncio.sleep(0)
+
+        play(cancelled())
+
+    if tcp:
+        with tcp_frontend(silent, server_context(tunnel_pki)) as port:
+            script(way_to(tunnel_pki, TcpServer("127.0.0.1", port), protocol=protocol))
+    else:
+        with unix_frontend(tmp_path / "s", silent) as path:
+            script(way_to(tunnel_pki, UnixServer(path), protocol=protocol))
+
+
+def test_each_protocol_s_server_tells_a_client_of_the_other_apart(stage: Stage) -> None:
+    connect, grpc = stage.start_server("http-connect"), stage.start_server("grpc")
+    for server, protocol in ((connect, Protocol.GRPC), (grpc, Protocol.HTTP_CONNECT)):
+        assert server.frontend.unix_path is not None
+        way = way_to(stage.pki, UnixServer(server.frontend.unix_path), protocol=protocol)
+        assert failure_of(way).reason is Reason.PROTOCOL
