@@ -56,7 +56,7 @@ class NoProxy:
         if name.startswith("*."):
             name = name[1:]
         itself = not name.startswith(".")
-        self._suffixes.append((_ascii(f".{name}" if itself else name), itself, port))
+        self._suffixes.append(("." + _ascii(name.removeprefix(".")), itself, port))
 
     def _holds(self, number: Number, port: str) -> bool:
         version, value = number

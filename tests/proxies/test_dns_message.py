@@ -1,0 +1,152 @@
+"""Questions as servers understand them, and answers as far as they can be trusted."""
+
+from contextlib import suppress
+
+import dns.flags
+import dns.message
+import dns.rcode
+import dns.rdatatype
+import dns.rrset
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.dns_server import cut_short, of_another_name, with_number, zone_answer
+
+from umbilical.proxies.dns_message import PAYLOAD_BYTES, Answer, BadAnswer, NotAName, Query
+
+ZONE = {
+    ("www.test", "A"): ["300", "10.0.0.1", "10.0.0.2"],
+    ("www.test", "AAAA"): ["60", "fd00::1"],
+    ("alias.test", "CNAME"): ["20", "deeper.test."],
+    ("deeper.test", "CNAME"): ["30", "www.test."],
+    ("lonely.test", "CNAME"): ["40", "Elsewhere.Test."],
+    ("elsewhere.test", "no-soa"): [],
+    ("only4.test", "A"): ["5", "10.0.0.4"],
+    ("only4.test", "minimum"): ["7"],
+    ("unsure.test", "no-soa"): [],
+    ("broken.test", "rcode"): ["SERVFAIL"],
+    ("secret.test", "rcode"): ["REFUSED"],
+}
+
+
+def exchange(name: str, kind: str = "A") -> tuple[Query, bytes]:
+    query = Query(name, kind)
+    asked = dns.message.from_wire(query.encode(4711))
+    return query, zone_answer(asked, ZONE).to_wire()
+
+
+def answer(name: str, kind: str = "A") -> Answer:
+    query, wire = exchange(name, kind)
+    found = query.decode(wire)
+    # dnspython shuffles the records that it sends.
+    return Answer(tuple(sorted(found.addresses)), found.seconds, found.alias)
+
+
+def test_a_question_asks_for_recursion_and_offers_edns() -> None:
+    asked = dns.message.from_wire(Query("www.test", "AAAA").encode(4711))
+    assert asked.id == 4711
+    assert asked.flags & dns.flags.RD
+    assert (asked.edns, asked.payload) == (0, PAYLOAD_BYTES)
+    assert asked.question[0].to_text() == "www.test. IN AAAA"
+
+
+def test_all_addresses_come_with_their_time() -> None:
+    assert answer("www.test") == Answer(("10.0.0.1", "10.0.0.2"), 300)
+    assert answer("www.test", "AAAA") == Answer(("fd00::1",), 60)
+
+
+def test_aliases_are_followed_within_an_answer_and_the_shortest_time_counts() -> None:
+    assert answer("alias.test") == Answer(("10.0.0.1", "10.0.0.2"), 20)
+
+
+def test_an_alias_alone_is_for_the_next_question() -> None:
+    assert answer("lonely.test") == Answer((), 40, "elsewhere.test")
+
+
+def test_absence_is_kept_as_long_as_the_zone_says() -> None:
+    assert answer("nowhere.test") == Answer((), 20)
+    assert answer("only4.test", "AAAA") == Answer((), 7)
+
+
+def test_absence_of_which_the_zone_says_nothing_is_not_kept() -> None:
+    assert answer("unsure.test") == Answer((), 0)
+
+
+@pytest.mark.parametrize("name", ["broken.test", "secret.test"])
+def test_a_server_that_cannot_say_has_given_no_answer(name: str) -> None:
+    with pytest.raises(BadAnswer, match=r"it says (SERVFAIL|REFUSED)"):
+        answer(name)
+
+
+def test_an_answer_to_another_question_is_none() -> None:
+    query, wire = exchange("www.test")
+    for changed in (with_number(wire, 4712), of_another_name(wire)):
+        with pytest.raises(BadAnswer, match="another question"):
+            query.decode(changed)
+    with pytest.raises(BadAnswer, match="another question"):
+        query.decode(query.encode(4711))  # its own question comes back
+    other = Query("www.test", "AAAA")
+    other.encode(4711)
+    with pytest.raises(BadAnswer, match="another question"):
+        other.decode(wire)
+
+
+def test_an_answer_that_is_cut_short_over_tcp_is_none() -> None:
+    query, wire = exchange("www.test")
+    with pytest.raises(BadAnswer, match="cut short"):
+        query.decode(cut_short(wire))
+
+
+def test_the_case_of_a_name_does_not_matter() -> None:
+    query = Query("WWW.Test", "A")
+    asked = dns.message.from_wire(query.encode(1))
+    response = dns.message.make_response(asked)
+    response.answer.append(dns.rrset.from_text("www.TEST.", 9, "IN", "A", "10.0.0.9"))
+    assert query.decode(response.to_wire()) == Answer(("10.0.0.9",), 9)
+
+
+def test_a_chain_without_an_end_is_no_answer() -> None:
+    query = Query("a.test", "A")
+    response = dns.message.make_response(dns.message.from_wire(query.encode(1)))
+    response.answer.append(dns.rrset.from_text("a.test.", 9, "IN", "CNAME", "b.test."))
+    response.answer.append(dns.rrset.from_text("b.test.", 9, "IN", "CNAME", "a.test."))
+    with pytest.raises(BadAnswer):
+        query.decode(response.to_wire())
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a..b", ".", f"{'a' * 64}.test", ".".join(["abcdefghi"] * 30), "\\300.test", "\x00" * 300],
+    ids=["empty-label", "root", "long-label", "long-name", "bad-escape", "zeros"],
+)
+def test_what_is_no_name_is_not_asked_for(name: str) -> None:
+    with pytest.raises(NotAName):
+        Query(name, "A")
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_an_answer_or_none(octets: bytes) -> None:
+    query = Query("www.test", "A")
+    query.encode(4711)
+    for wire in (octets, with_number(b"\0\0" + octets, 4711)):
+        with suppress(BadAnswer):
+            assert isinstance(query.decode(wire), Answer)
+
+
+@given(st.data())
+def test_a_damaged_answer_is_an_answer_or_none(data: st.DataObject) -> None:
+    query, wire = exchange("alias.test")
+    position = data.draw(st.integers(2, len(wire) - 1))
+    damaged = wire[:position] + bytes([data.draw(st.integers(0, 255))]) + wire[position + 1 :]
+    cut = damaged[: data.draw(st.integers(2, len(damaged)))]
+    try:
+        found = query.decode(cut)
+    except BadAnswer:
+        return
+    assert all(isinstance(address, str) for address in found.addresses)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_name_or_none(text: str) -> None:
+    with suppress(NotAName):
+        assert Query(text, "A").encode(1)

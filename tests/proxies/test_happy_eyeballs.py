@@ -1,0 +1,205 @@
+"""Several addresses, one connection."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.proxies.name_scenes import TurnedClock, pipe, play, until
+
+from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.opener import Streams
+from umbilical.proxies import happy_eyeballs
+from umbilical.proxies.happy_eyeballs import MOST_TELLING_FIRST, Race, interleaved, most_telling, only_ipv4
+
+V4 = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
+V6 = ["fd00::1", "fd00::2"]
+
+
+class Endpoints:
+    """Each address opens or fails when the test says so."""
+
+    def __init__(self) -> None:
+        self.clock = TurnedClock()
+        self.tried: list[str] = []
+        self.cut: list[str] = []
+        self._said: dict[str, asyncio.Future[Streams]] = {}
+
+    async def attempt(self, address: str) -> Streams:
+        self.tried.append(address)
+        self._said[address] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._said[address]
+        except asyncio.CancelledError:
+            self.cut.append(address)
+            raise
+
+    async def reached(self, address: str) -> None:
+        await until(lambda: address in self.tried)
+
+    def fail(self, address: str, reason: Reason = Reason.REFUSED) -> None:
+        self._said[address].set_exception(DialFailed(reason, address, f"told to be {reason.value}"))
+
+    def open(self, address: str, streams: Streams) -> None:
+        self._said[address].set_result(streams)
+
+    def race(self, addresses: list[str], **more: float) -> Awaitable[tuple[str, Streams]]:
+        return Race(self.attempt, sleep=self.clock.sleep, **more).run(addresses)
+
+
+def scene(script: Callable[[Endpoints, asyncio.TaskGroup], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            await script(Endpoints(), group)
+
+    play(run())
+
+
+async def begun(group: asyncio.TaskGroup, work: Awaitable[tuple[str, Streams]]) -> "asyncio.Task[tuple[str, Streams]]":
+    async def run() -> tuple[str, Streams]:
+        return await work
+
+    return group.create_task(run())
+
+
+def test_families_take_turns_and_no_address_comes_twice() -> None:
+    assert interleaved([*V4, *V6, V4[0]]) == ["fd00::1", "10.0.0.1", "fd00::2", "10.0.0.2", "10.0.0.3"]
+    assert interleaved([*V4, *V6], socket.AF_INET)[:3] == ["10.0.0.1", "fd00::1", "10.0.0.2"]
+    assert interleaved([]) == []
+
+
+@pytest.mark.parametrize(
+    ("addresses", "kept"),
+    [([*V4, *V6], tuple(V4)), (V4, tuple(V4)), (V6, ()), ([], ())],
+    ids=["mixed", "only-v4", "only-v6", "none"],
+)
+def test_ipv4_alone_is_kept(addresses: list[str], kept: tuple[str, ...]) -> None:
+    assert only_ipv4(addresses) == kept
+
+
+def test_the_next_address_starts_when_its_turn_has_come_and_the_first_to_open_wins() -> None:
+    async def script(endpoints: Endpoints, group: asyncio.TaskGroup) -> None:
+        race = await begun(group, endpoints.race(V4))
+        await until(lambda: endpoints.tried == V4[:1] and bool(endpoints.clock.sleepers))
+        endpoints.clock.turn(0.24)
+        await asyncio.sleep(0)
+        assert endpoints.tried == V4[:1]
+        endpoints.clock.turn(0.01)
+        await until(lambda: endpoints.tried == V4[:2])
+        ours, theirs = await pipe()
+        endpoints.open(V4[1], ours)
+        assert await race == (V4[1], ours)
+        assert endpoints.cut == [V4[0]]
+        assert not endpoints.clock.sleepers
+        ours[1].close()
+        theirs[1].close()
+
+    scene(script)
+
+
+def test_a_failure_lets_the_next_start_at_once() -> None:
+    async def script(endpoints: Endpoints, group: asyncio.TaskGroup) -> None:
+        race = await begun(group, endpoints.race(V4))
+        for address in V4[:2]:
+            await endpoints.reached(address)
+            endpoints.fail(address)
+        await until(lambda: endpoints.tried == V4)
+        assert endpoints.clock.seconds == 0
+        ours, theirs = await pipe()
+        endpoints.open(V4[2], ours)
+        assert (await race)[0] == V4[2]
+        ours[1].close()
+        theirs[1].close()
+
+    scene(script)
+
+
+def test_when_all_fail_the_one_that_came_farthest_is_told() -> None:
+    async def script(endpoints: Endpoints, group: asyncio.TaskGroup) -> None:
+        async def run() -> DialFailed:
+            with pytest.raises(DialFailed) as caught:
+                await endpoints.race(V4)
+            return caught.value
+
+        told = group.create_task(run())
+        for address, reason in zip(V4, (Reason.UNREACHABLE, Reason.REFUSED, Reason.TIMEOUT), strict=True):
+            await endpoints.reached(address)
+            endpoints.fail(address, reason)
+        failure = await told
+        assert (failure.reason, failure.hop) == (Reason.REFUSED, V4[1])
+        assert failure.text == "told to be refused (and 2 more addresses failed)"
+
+    scene(script)
+
+
+def test_a_loser_that_opens_in_the_same_moment_is_closed() -> None:
+    async def script(endpoints: Endpoints, group: asyncio.TaskGroup) -> None:
+        race = await begun(group, endpoints.race(V4[:2]))
+        await until(lambda: bool(endpoints.clock.sleepers))
+        endpoints.clock.turn(0.25)
+        await until(lambda: endpoints.tried == V4[:2])
+        (ours, theirs), (other, others) = await pipe(), await pipe()
+        endpoints.open(V4[0], ours)
+        endpoints.open(V4[1], other)
+        _, streams = await race
+        loser = others if streams is ours else theirs
+        assert await loser[0].read() == b""
+        for _, writer in (ours, theirs, other, others):
+            writer.close()
+
+    scene(script)
+
+
+def test_no_more_than_a_few_run_at_once_and_still_all_are_tried() -> None:
+    many = [f"10.0.1.{number}" for number in range(12)]
+
+    async def script(endpoints: Endpoints, group: asyncio.TaskGroup) -> None:
+        race = await begun(group, endpoints.race(many))
+        for count in range(1, happy_eyeballs.MOST_AT_ONCE):
+            await endpoints.reached(many[count - 1])
+            await until(lambda: bool(endpoints.clock.sleepers))
+            endpoints.clock.turn(0.25)
+        await until(lambda: len(endpoints.tried) == happy_eyeballs.MOST_AT_ONCE)
+        assert not endpoints.clock.sleepers
+        for address in many[:-1]:
+            await endpoints.reached(address)
+            endpoints.fail(address)
+        await until(lambda: endpoints.tried == many)
+        ours, theirs = await pipe()
+        endpoints.open(many[-1], ours)
+        assert (await race)[0] == many[-1]
+        ours[1].close()
+        theirs[1].close()
+
+    scene(script)
+
+
+def test_silence_ends_one_attempt_and_then_all() -> None:
+    async def script(endpoints: Endpoints, group: asyncio.TaskGroup) -> None:
+        with pytest.raises(DialFailed) as caught:
+            await endpoints.race(V4[:1], budget_seconds=0.01)
+        assert (caught.value.reason, caught.value.hop) == (Reason.TIMEOUT, V4[0])
+        with pytest.raises(DialFailed) as caught:
+            await endpoints.race(V4[:2], attempt_seconds=0.01)
+        assert caught.value.reason is Reason.TIMEOUT
+        assert "no answer within 0.01 s" in caught.value.text
+
+    scene(script)
+
+
+def test_who_gives_up_leaves_no_attempt_behind() -> None:
+    async def script(endpoints: Endpoints, group: asyncio.TaskGroup) -> None:
+        race = await begun(group, endpoints.race(V4))
+        await until(lambda: endpoints.tried == V4[:1])
+        race.cancel()
+        await until(race.done)
+        assert endpoints.cut == V4[:1]
+
+    scene(script)
+
+
+def test_every_reason_has_its_rank() -> None:
+    assert set(MOST_TELLING_FIRST) == set(Reason)
+    assert len(MOST_TELLING_FIRST) == len(Reason)
+    alone = DialFailed(Reason.SERVER, "s", "t")
+    assert most_telling([alone]) is alone

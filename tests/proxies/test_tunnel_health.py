@@ -1,0 +1,256 @@
+"""A failed dial raises the question, a probe answers it, and nothing that a name came to plays a part."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.proxies.name_scenes import ScriptedTunnel, TurnedClock, pipe, play, until
+
+from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.opener import Streams
+from umbilical.proxies import tunnel_health
+from umbilical.proxies.tunnel_health import FAULTS_OF_THE_TUNNEL, PROBE_HOST, TunnelHealth, WatchedTunnel
+
+HOST = "10.0.0.7"
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.clock = TurnedClock()
+        # An agent that can be reached finds nobody at its own port 1.
+        self.dialer = ScriptedTunnel({PROBE_HOST: Reason.REFUSED})
+        self.health = TunnelHealth(self.dialer, self.clock.sleep)
+        self.tunnel = WatchedTunnel(self.dialer, self.health)
+
+    @property
+    def probes(self) -> int:
+        return self.dialer.hosts.count(PROBE_HOST)
+
+    async def dial(self, reason: Reason | None = None) -> None:
+        if reason is None:
+            _, writer = await self.tunnel.open(HOST, 443)
+            writer.close()
+            return
+        self.dialer.outcomes[HOST] = reason
+        with pytest.raises(DialFailed):
+            await self.tunnel.open(HOST, 443)
+        del self.dialer.outcomes[HOST]
+
+    async def break_it(self) -> None:
+        self.dialer.everything = Reason.SERVER
+        assert not await self.health.check(self.health.proofs)
+        await until(lambda: bool(self.clock.sleepers))
+
+    async def probed(self, times: int) -> None:
+        await until(lambda: self.probes == times)
+
+    def mend(self) -> None:
+        self.dialer.everything = None
+
+
+def scene(script: Callable[[Scene], Awaitable[None]]) -> None:
+    async def run() -> None:
+        stage = Scene()
+        await script(stage)
+        await stage.health.close()
+        await stage.dialer.close()
+
+    play(run())
+
+
+def test_it_starts_healthy_and_asks_nobody() -> None:
+    async def script(stage: Scene) -> None:
+        await stage.dial()
+        assert stage.health.is_healthy
+        assert stage.probes == 0
+
+    scene(script)
+
+
+@pytest.mark.parametrize("reason", [reason for reason in Reason if reason in FAULTS_OF_THE_TUNNEL])
+def test_a_fault_of_the_tunnel_is_looked_into_by_a_probe(reason: Reason) -> None:
+    async def script(stage: Scene) -> None:
+        await stage.dial(reason)
+        await until(lambda: stage.health.proofs == 1)
+        assert stage.probes == 1
+        assert stage.health.is_healthy, "one dial failed, and the tunnel works"
+
+    scene(script)
+
+
+@pytest.mark.parametrize("reason", [Reason.REFUSED, Reason.UNREACHABLE, Reason.NAME, Reason.FORBIDDEN])
+def test_a_word_on_the_endpoint_proves_that_words_come_through(reason: Reason) -> None:
+    async def script(stage: Scene) -> None:
+        await stage.break_it()
+        stage.mend()
+        await stage.dial(reason)
+        assert stage.health.is_healthy
+        assert stage.health.broken_by is None
+
+    scene(script)
+
+
+@pytest.mark.parametrize("reason", [Reason.TIMEOUT, Reason.PROTOCOL])
+def test_what_may_be_anybodys_fault_neither_proves_nor_doubts(reason: Reason) -> None:
+    async def script(stage: Scene) -> None:
+        await stage.dial(reason)
+        assert stage.health.proofs == 0
+        await asyncio.sleep(0)
+        assert stage.probes == 0
+
+    scene(script)
+
+
+def test_it_is_broken_when_the_probe_fails_too_and_says_why() -> None:
+    async def script(stage: Scene) -> None:
+        stage.dialer.everything = Reason.NO_AGENT
+        assert not await stage.health.check(stage.health.proofs)
+        assert not stage.health.is_healthy
+        assert stage.health.broken_by is not None
+        assert stage.health.broken_by.reason is Reason.NO_AGENT
+
+    scene(script)
+
+
+def test_while_it_is_broken_one_probe_at_a_time_follows_another_ever_more_slowly() -> None:
+    async def script(stage: Scene) -> None:
+        await stage.break_it()
+        pauses = []
+        for probe in range(1, 9):
+            await until(lambda: bool(stage.clock.sleepers))
+            assert stage.probes == probe
+            assert not await stage.health.check(stage.health.proofs)
+            assert stage.probes == probe, "a check while it is broken asks nobody"
+            ((due, _),) = stage.clock.sleepers
+            pauses.append(due - stage.clock.seconds)
+            stage.clock.turn(pauses[-1])
+            await stage.probed(probe + 1)
+        assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
+
+    scene(script)
+
+
+def test_too_early_there_is_no_probe() -> None:
+    async def script(stage: Scene) -> None:
+        await stage.break_it()
+        stage.clock.turn(0.99)
+        await asyncio.sleep(0)
+        assert stage.probes == 1
+
+    scene(script)
+
+
+def test_it_recovers_by_itself() -> None:
+    async def script(stage: Scene) -> None:
+        await stage.break_it()
+        stage.mend()
+        stage.clock.turn(1)
+        await until(lambda: stage.health.is_healthy)
+        assert not stage.clock.sleepers
+
+    scene(script)
+
+
+def test_a_dial_that_succeeds_ends_the_probing() -> None:
+    async def script(stage: Scene) -> None:
+        await stage.break_it()
+        stage.mend()
+        await stage.dial()
+        assert stage.health.is_healthy
+        await until(lambda: not stage.clock.sleepers)
+
+    scene(script)
+
+
+def test_after_a_recovery_the_next_failure_is_looked_into_at_once() -> None:
+    """The question of before must not stay open for ever: both kinds of lookups failing once blocked HyperShift's."""
+
+    async def script(stage: Scene) -> None:
+        await stage.break_it()
+        stage.mend()
+        await stage.dial()
+        probes = stage.probes
+        await stage.break_it()
+        assert stage.probes == probes + 1
+        assert not stage.health.is_healthy
+
+    scene(script)
+
+
+def test_many_who_ask_at_once_wait_for_one_probe() -> None:
+    async def script(stage: Scene) -> None:
+        held: asyncio.Future[Streams] = asyncio.get_running_loop().create_future()
+
+        async def outcome() -> Streams:
+            return await asyncio.shield(held)
+
+        stage.dialer.outcomes[PROBE_HOST] = outcome
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(stage.health.check(0)) for _ in range(50)]
+            await until(lambda: stage.probes == 1)
+            assert not any(task.done() for task in asked)
+            held.set_exception(DialFailed(Reason.SERVER, "s", "gone"))
+        assert not any(task.result() for task in asked)
+        assert stage.probes == 1
+
+    scene(script)
+
+
+def test_a_failure_from_before_the_last_success_says_nothing() -> None:
+    async def script(stage: Scene) -> None:
+        before = stage.health.proofs
+        await stage.dial()
+        stage.dialer.everything = Reason.SERVER
+        assert await stage.health.check(before)
+        assert stage.probes == 0
+
+    scene(script)
+
+
+def test_a_probe_that_fails_after_a_success_says_nothing_either() -> None:
+    async def script(stage: Scene) -> None:
+        held: asyncio.Future[Streams] = asyncio.get_running_loop().create_future()
+
+        async def outcome() -> Streams:
+            return await asyncio.shield(held)
+
+        stage.dialer.outcomes[PROBE_HOST] = outcome
+        async with asyncio.TaskGroup() as group:
+            asked = group.create_task(stage.health.check(0))
+            await until(lambda: stage.probes == 1)
+            await stage.dial()
+            held.set_exception(DialFailed(Reason.SERVER, "s", "gone"))
+        held.exception()
+        assert asked.result()
+
+    scene(script)
+
+
+def test_a_probe_without_an_answer_is_a_failure_and_one_that_connects_is_closed() -> None:
+    async def script(stage: Scene) -> None:
+        async def never() -> Streams:
+            await asyncio.Event().wait()
+            raise AssertionError("nobody sets it")
+
+        stage.dialer.outcomes[PROBE_HOST] = never
+        health = TunnelHealth(stage.dialer, stage.clock.sleep, probe_seconds=0.01)
+        assert not await health.check(0)
+        assert health.broken_by is not None
+        assert "no answer within" in health.broken_by.text
+        await health.close()
+
+        ours, theirs = await pipe()
+
+        async def opened() -> Streams:
+            return ours
+
+        stage.dialer.outcomes[PROBE_HOST] = opened
+        assert await stage.health.check(0)
+        assert await theirs[0].read() == b""
+        theirs[1].close()
+
+    scene(script)
+
+
+def test_the_probe_disturbs_nobody() -> None:
+    assert (tunnel_health.PROBE_HOST, tunnel_health.PROBE_PORT) == ("127.0.0.1", 1)
