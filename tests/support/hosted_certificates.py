@@ -1,0 +1,36 @@
+"""A hosted control plane's certificates for tests, made once: small keys, and a time of the test's own."""
+
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, Final
+
+from umbilical.pki.authority import Authority
+from umbilical.pki.hosted_set import HostedSet, Names, Renewal, Terms, renew
+from umbilical.pki.hosted_table import Signers
+from umbilical.pki.profiles import KeyType
+
+NOW: Final = datetime.now(UTC).replace(microsecond=0)
+"""Today's, since programs that judge certificates look at their own clock."""
+NAMES: Final = Names(
+    frontend=("localhost", "konnectivity-server-local", "127.0.0.1"),
+    agent_listener=("konnectivity-server", "konnectivity.guest.example"),
+)
+
+
+def terms(**changes: Any) -> Terms:
+    return Terms(**({"key_type": KeyType.ECDSA_P256} | changes))
+
+
+def renewed(
+    existing: HostedSet | None,
+    names: Names = NAMES,
+    after: timedelta = timedelta(),
+    wanted: Terms | None = None,
+    **how: bool,
+) -> Renewal:
+    return renew(existing, names, wanted or terms(), NOW + after, Authority, **how)
+
+
+@cache
+def hosted_set(layout: Signers = Signers.SEPARATE) -> HostedSet:
+    return renewed(None, wanted=terms(signers=layout)).set
