@@ -27,6 +27,7 @@ images:
 publish:
   strategy: route
   host: konnectivity-guest.apps.example.com
+  # port: 443
 
 # Of the hosted cluster; no proxy may be asked for them.
 networks:

@@ -1,0 +1,139 @@
+"""Reading key by key, with every problem noted."""
+
+import ipaddress
+from enum import Enum
+from typing import Any
+
+import pytest
+from hypothesis import given
+from tests.support.manifests import json_values
+
+from umbilical.assets.hosted.sections import Section
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+def section(value: object) -> Section:
+    return Section(value, "", [])
+
+
+def test_values_are_taken_by_their_kind() -> None:
+    found = section(
+        {"t": "a", "n": 3, "s": True, "c": "blue", "l": ["x", "y"], "w": ["10.0.0.0/8", "fd00::/8"], "a": ["10.0.0.1"]}
+        | {"p": [1, 65535], "m": {"app": "x"}}
+    )
+    assert found.text("t") == "a"
+    assert found.number("n", None, range(5)) == 3
+    assert found.switch("s", default=False) is True
+    assert found.choice("c", Colour.RED) is Colour.BLUE
+    assert found.texts("l") == ("x", "y")
+    assert [str(one) for one in found.networks("w")] == ["10.0.0.0/8", "fd00::/8"]
+    assert found.addresses("a") == (ipaddress.ip_address("10.0.0.1"),)
+    assert found.ports("p", (6443,)) == (1, 65535)
+    assert found.labels("m", {}) == {"app": "x"}
+    found.finish()
+    assert found.problems == []
+
+
+def test_what_is_not_there_has_its_default() -> None:
+    found = section(None)
+    assert found.text("t", "d") == "d"
+    assert found.number("n", 2, range(5)) == 2
+    assert found.switch("s", default=True) is True
+    assert found.choice("c", Colour.RED) is Colour.RED
+    assert found.texts("l", ("x",)) == ("x",)
+    assert found.ports("p", (6443,)) == (6443,)
+    assert found.labels("m", {"app": "x"}) == {"app": "x"}
+    assert found.sections("x") == []
+    assert found.problems == []
+
+
+def test_what_must_be_there_is_missed() -> None:
+    found = section({})
+    found.text("t")
+    found.number("n", None, range(1, 5))
+    found.required_choice("c", Colour)
+    assert found.problems == ["t is needed", "n is needed", "c is needed: red or blue"]
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({"text": 1}, "text 1: a text is needed"),
+        ({"number": True}, "number True: a number from 1 to 4"),
+        ({"number": 5}, "number 5: a number from 1 to 4"),
+        ({"number": "3"}, "number '3': a number"),
+        ({"switch": "yes"}, "switch 'yes': true or false"),
+        ({"choice": "green"}, "choice 'green': red or blue is needed"),
+        ({"choice": ["red"]}, "choice ['red']: red or blue is needed"),
+        ({"texts": "x"}, "texts 'x': a list is needed"),
+        ({"texts": ["x", 2]}, "texts[1] 2: a text"),
+        ({"networks": ["10.0.0.1/8"]}, "networks[0] '10.0.0.1/8': a network"),
+        ({"networks": [5]}, "networks[0] 5: a network"),
+        ({"addresses": ["fe80::1%eth0"]}, "addresses[0] 'fe80::1%eth0': an IP address"),
+        ({"ports": [0]}, "ports[0] 0: a port"),
+        ({"labels": {"a": 1}}, "labels {'a': 1}: labels are needed"),
+        ({"labels": {}}, "labels {}: labels are needed"),
+        ({"below": []}, "below is no mapping"),
+    ],
+)
+def test_a_wrong_value_is_shown_with_what_is_needed(value: dict[str, Any], problem: str) -> None:
+    found = section(value)
+    _read_all(found)
+    assert len(found.problems) == 1
+    assert found.problems[0].startswith(problem)
+
+
+def _read_all(found: Section) -> None:
+    found.text("text", "")
+    found.number("number", 1, range(1, 5))
+    found.switch("switch", default=True)
+    found.choice("choice", Colour.RED)
+    found.texts("texts")
+    found.networks("networks")
+    found.addresses("addresses")
+    found.ports("ports", ())
+    found.labels("labels", {})
+    found.secret("secret", "[a-z]+", "letters are needed")
+    found.section("below").finish()
+    for one in found.sections("list"):
+        one.finish()
+    found.finish()
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_name() -> None:
+    found = section({"numbr": 3, "zzz": 1})
+    found.number("number", 1, range(5))
+    found.finish()
+    assert found.problems == ["numbr is unknown; did you mean number?", "zzz is unknown; there are: number"]
+
+
+def test_a_problem_names_its_place() -> None:
+    found = section({"list": [{"text": "a"}, {"text": 2, "txt": "b"}]})
+    for one in found.sections("list"):
+        one.text("text")
+        one.finish()
+    assert [problem.split()[0] for problem in found.problems] == ["list[1].text", "list[1].txt"]
+
+
+def test_a_secret_is_never_repeated() -> None:
+    found = section({"url": "http://user:hunter2@proxy bad"})
+    found.secret("url", r"https?://\S+", "a URL is needed")
+    assert found.problems == ["url: a URL is needed"]
+
+
+def test_a_long_value_is_cut() -> None:
+    found = section({"t": ["x" * 500]})
+    found.text("t")
+    assert len(found.problems[0]) < 150
+
+
+@given(json_values())
+def test_any_value_is_read_to_the_end(value: Any) -> None:
+    _read_all(section(value))
+    _read_all(
+        section({"text": value, "number": value, "labels": value, "below": value, "list": value, "secret": value})
+    )

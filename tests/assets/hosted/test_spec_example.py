@@ -1,0 +1,41 @@
+"""The example is a spec as any other, and explains every key."""
+
+import re
+
+import pytest
+
+from umbilical.assets.errors import AssetError
+from umbilical.assets.hosted.spec_example import EXAMPLE
+from umbilical.assets.hosted.spec_reading import read_spec
+
+PEM = "aggregatedAuthority: |\n  -----BEGIN CERTIFICATE-----\n  MA==\n  -----END CERTIFICATE-----"
+
+
+def test_the_example_can_be_used() -> None:
+    spec = read_spec(EXAMPLE.encode())
+    assert (spec.name, spec.replicas, spec.publishing.port) == ("guest", 3, 443)
+
+
+def test_what_is_commented_out_can_be_used_as_well() -> None:
+    text = re.sub(r"^# aggregatedAuthority(.*\n)*?#   \.\.\.$", PEM, EXAMPLE, flags=re.MULTILINE)
+    text = re.sub(r"^#(    groups:|      - group|        (version|group))", r"\1", text, flags=re.MULTILINE)
+    text = re.sub(r"^( *)# ((leases|proxy|manifest|agent):.*)$", r"\1\2", text, flags=re.MULTILINE)
+    text = re.sub(r"^#   ((kubeconfigSecret|user|http|https|noProxy|trustedCa): )", r"  \1", text, flags=re.MULTILINE)
+    spec = read_spec(text.encode())
+    assert spec.aggregated_apis[0].groups[0].name == "v1.apps.openshift.io"
+    assert spec.leases.kubeconfig_secret
+    assert spec.proxy.is_set and spec.proxy.trusted_ca and spec.proxy.no_proxy
+    assert spec.kube_apiserver.manifest == "kube-apiserver.yaml"
+
+
+def test_every_key_that_can_be_given_is_in_the_example() -> None:
+    with pytest.raises(AssetError) as refused:
+        read_spec(
+            b"{zz: 1, images: {zz: 1}, publish: {zz: 1}, networks: {zz: 1}, leases: {zz: 1}, agents: {zz: 1}, "
+            b"kubeApiserver: {zz: 1}, aggregatedApis: [{zz: 1, groups: [{zz: 1}]}], pki: {zz: 1}, proxy: {zz: 1}, "
+            b"monitoring: {zz: 1}}"
+        )
+    offered = [names for reason in refused.value.why.split("; ") if (names := reason.partition("there are: ")[2])]
+    assert len(offered) == 12
+    for key in {key for names in offered for key in names.split(", ")}:
+        assert re.search(rf"^[#\s-]*{key}:", EXAMPLE, re.MULTILINE), f"{key} is not explained"
