@@ -2,20 +2,16 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.support.dialling import closed_port, listening
-from tests.support.hosted_specs import hosted_spec
+from tests.support.hosted_queries import EXPRESSIONS, SELECTORS
 from tests.support.promql import Selector, grouping_labels, label_names, label_values, selectors
 from tests.support.tunnel_client import DialRefused
 from tests.support.tunnel_pair import Shape, TunnelPair, http_get
 from tests.support.tunnel_pki import make_tunnel_pki
 
 from umbilical.assets.hosted import monitoring_names
-from umbilical.assets.hosted.alerts import hosted_rules, rules
-from umbilical.assets.hosted.dashboard import model
-from umbilical.assets.hosted.spec import Agents
 from umbilical.dialer.failure import Reason
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.tunnel.metrics import AgentGauges, AgentMetrics, CertificateMetrics, ServerGauges, ServerMetrics
@@ -24,17 +20,6 @@ TARGET_LABELS = {"namespace", "pod", "container", "instance", "job"}
 """What Prometheus' operator puts on every sample of a pod or of a Service's endpoint."""
 LIVE_LABELS = {"proxy_strategy", "segment", "packet_type"}
 """Whose values are few and shown by a pair that has dialled once, so that they are compared too."""
-
-
-def expressions() -> Iterator[str]:
-    spec = hosted_spec(agents=Agents(host_network=False))
-    for rule in (*rules(spec), *hosted_rules(spec)):
-        yield from (entry["expr"] for group in rule["spec"]["groups"] for entry in group["rules"])
-    yield from (target["expr"] for panel in model(spec)["panels"] for target in panel.get("targets", ()))
-
-
-EXPRESSIONS = tuple(expressions())
-SELECTORS = [selector for expression in EXPRESSIONS for selector in selectors(expression)]
 
 
 def certified(certificates: CertificateMetrics) -> None:
@@ -129,7 +114,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 NOT_WITHOUT_A_FAULT = {"stream_errors_total", "certificate_reloads_total"}
 
 
-def test_a_running_pair_shows_what_is_asked_of_servers_and_agents(live: str, tmp_path: Path) -> None:
+def test_a_running_pair_shows_what_is_asked_of_servers_and_agents(live: str) -> None:
     shown = label_names(live)
     asked = {one.metric for one in SELECTORS if not one.metric.startswith("umbilical_proxy_")}
     missing = {name for name in asked - set(shown) if not name.endswith(tuple(NOT_WITHOUT_A_FAULT))}
