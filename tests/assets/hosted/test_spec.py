@@ -26,6 +26,10 @@ from umbilical.assets.hosted.spec import (
 ADDRESS = ipaddress.ip_address("172.30.12.7")
 
 
+def networks(*texts: str) -> Networks:
+    return Networks(*((ipaddress.ip_network(text),) for text in texts))
+
+
 def test_a_good_spec_has_no_problem() -> None:
     assert list(problems(hosted_spec())) == []
 
@@ -72,11 +76,7 @@ def test_agents_know_the_servers_by_service_and_by_the_published_host() -> None:
             "172.31.0.9 lies in a network of the hosted cluster",
         ),
         (
-            {
-                "networks": Networks(
-                    *((ipaddress.ip_network(one),) for one in ("10.0.0.0/8", "172.31.0.0/16", "10.1.0.0/16"))
-                )
-            },
+            {"networks": networks("10.0.0.0/8", "172.31.0.0/16", "10.1.0.0/16")},
             "networks 10.0.0.0/8 and 10.1.0.0/16 overlap",
         ),
     ],
@@ -95,9 +95,8 @@ def test_leases_cannot_be_published_by_a_static_pod() -> None:
 
 def test_addresses_that_were_looked_up_are_put_in_and_unknown_services_added() -> None:
     spec = hosted_spec(aggregated_apis=(AggregatedApi("named"), AggregatedApi("given", (ADDRESS,))))
-    found = spec.with_addresses(
-        {"named": (ipaddress.ip_address("172.30.0.1"),), "labelled": (ipaddress.ip_address("fd00::5"),)}
-    )
+    looked_up = {"named": "172.30.0.1", "labelled": "fd00::5"}
+    found = spec.with_addresses({name: (ipaddress.ip_address(text),) for name, text in looked_up.items()})
     assert [(api.service, [str(one) for one in api.addresses]) for api in found.aggregated_apis] == [
         ("named", ["172.30.0.1"]),
         ("given", ["172.30.12.7"]),

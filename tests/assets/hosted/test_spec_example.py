@@ -7,6 +7,7 @@ import pytest
 from umbilical.assets.errors import AssetError
 from umbilical.assets.hosted.spec_example import EXAMPLE
 from umbilical.assets.hosted.spec_reading import read_spec
+from umbilical.assets.tree import yaml_bytes
 
 PEM = "aggregatedAuthority: |\n  -----BEGIN CERTIFICATE-----\n  MA==\n  -----END CERTIFICATE-----"
 
@@ -24,17 +25,20 @@ def test_what_is_commented_out_can_be_used_as_well() -> None:
     spec = read_spec(text.encode())
     assert spec.aggregated_apis[0].groups[0].name == "v1.apps.openshift.io"
     assert spec.leases.kubeconfig_secret
-    assert spec.proxy.is_set and spec.proxy.trusted_ca and spec.proxy.no_proxy
+    assert (spec.proxy.is_set, spec.proxy.trusted_ca, spec.proxy.no_proxy) == (
+        True,
+        "user-ca-bundle",
+        (".example.com",),
+    )
     assert spec.kube_apiserver.manifest == "kube-apiserver.yaml"
 
 
 def test_every_key_that_can_be_given_is_in_the_example() -> None:
+    unknown = {"zz": 1}
+    sections = ("images", "publish", "networks", "leases", "agents", "kubeApiserver", "pki", "proxy", "monitoring")
+    apis = {"aggregatedApis": [{**unknown, "groups": [unknown]}]}
     with pytest.raises(AssetError) as refused:
-        read_spec(
-            b"{zz: 1, images: {zz: 1}, publish: {zz: 1}, networks: {zz: 1}, leases: {zz: 1}, agents: {zz: 1}, "
-            b"kubeApiserver: {zz: 1}, aggregatedApis: [{zz: 1, groups: [{zz: 1}]}], pki: {zz: 1}, proxy: {zz: 1}, "
-            b"monitoring: {zz: 1}}"
-        )
+        read_spec(yaml_bytes({**unknown, **dict.fromkeys(sections, unknown), **apis}))
     offered = [names for reason in refused.value.why.split("; ") if (names := reason.partition("there are: ")[2])]
     assert len(offered) == 12
     for key in {key for names in offered for key in names.split(", ")}:
