@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from umbilical.hosted.errors import HostedError
-from umbilical.hosted.manifests import for_cluster, read_manifests
+from umbilical.hosted.manifests import read_manifests
 
 
 def item(kind: str, name: str, namespace: str = "clusters-a") -> dict[str, Any]:
@@ -21,32 +21,31 @@ def write(path: Path, *contents: Any) -> Path:
 
 
 def test_objects_come_in_the_order_in_which_they_lean_on_each_other(tmp_path: Path) -> None:
-    write(tmp_path / "management" / "a.yaml", item("ServiceMonitor", "m"), item("Deployment", "d"))
-    write(tmp_path / "management" / "deep" / "b.yml", item("Secret", "s"), item("Role", "r"))
-    write(tmp_path / "management" / "c.json", item("Namespace", "n"))
-    kinds = [manifest.document.kind for manifest in read_manifests(tmp_path)]
+    write(tmp_path / "a.yaml", item("ServiceMonitor", "m"), item("Deployment", "d"))
+    write(tmp_path / "b.yml", item("Secret", "s"), item("Role", "r"))
+    write(tmp_path / "c.json", item("Namespace", "n"))
+    kinds = [document.kind for document in read_manifests(tmp_path)]
     assert kinds == ["Namespace", "Role", "Secret", "Deployment", "ServiceMonitor"]
 
 
-def test_each_cluster_gets_its_own(tmp_path: Path) -> None:
-    write(tmp_path / "management" / "a.yaml", item("Secret", "m"))
-    write(tmp_path / "hosted" / "a.yaml", item("Secret", "h"))
-    manifests = read_manifests(tmp_path)
-    assert [found.document.name for found in for_cluster(manifests, tmp_path, "hosted")] == ["h"]
-    assert [found.document.name for found in for_cluster(manifests, tmp_path, "management")] == ["m"]
+def test_patches_and_other_directories_below_are_not_read(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", item("Secret", "s"))
+    write(tmp_path / "patches" / "kube-apiserver.patch", item("Deployment", "kube-apiserver"))
+    write(tmp_path / "patches" / "more.yaml", item("Deployment", "kube-apiserver"))
+    assert [document.name for document in read_manifests(tmp_path)] == ["s"]
 
 
 def test_lists_are_opened_and_what_is_kustomizes_own_or_empty_is_left_out(tmp_path: Path) -> None:
     everything = {"apiVersion": "v1", "kind": "List", "items": [item("Secret", "a"), item("Secret", "b")]}
-    write(tmp_path / "hosted" / "list.yaml", everything, None)
-    write(tmp_path / "hosted" / "kustomization.yaml", {"kind": "Kustomization", "resources": []})
-    (tmp_path / "hosted" / "README.md").write_text("no manifest")
-    assert [found.document.name for found in read_manifests(tmp_path)] == ["a", "b"]
+    write(tmp_path / "list.yaml", everything, None)
+    write(tmp_path / "kustomization.yaml", {"kind": "Kustomization", "resources": []})
+    (tmp_path / "README.md").write_text("no manifest")
+    assert [document.name for document in read_manifests(tmp_path)] == ["a", "b"]
 
 
 @pytest.mark.parametrize("content", [{"kind": "Secret"}, "a word", ["a list"]])
 def test_what_is_no_object_is_refused(tmp_path: Path, content: Any) -> None:
-    path = write(tmp_path / "hosted" / "odd.yaml", content)
+    path = write(tmp_path / "odd.yaml", content)
     with pytest.raises(HostedError) as fault:
         read_manifests(tmp_path)
     assert fault.value.code == "UMB565"

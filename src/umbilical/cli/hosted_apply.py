@@ -38,6 +38,7 @@ def apply(folder: Path, output: str, **options: Any) -> int:
     from umbilical.hosted.apply import ApplyOptions
 
     work = _work(folder, options["kubeconfig"], options["management_kubeconfig"])
+    _tell_patches(folder)
     chosen = ApplyOptions(is_dry_run=options["dry_run"] == "server", force=options["force_conflicts"])
     steps = asyncio.run(_applied(work, chosen, tells=output == "table"))
     if output == "json":
@@ -48,27 +49,29 @@ def apply(folder: Path, output: str, **options: Any) -> int:
 
 
 def _work(folder: Path, hosted: Path | None, management: Path | None) -> Work:
-    """Bring files and clusters together; what would stay behind is refused before anything is changed."""
-    from umbilical.hosted.manifests import HOSTED, MANAGEMENT, for_cluster, read_manifests
+    """Bring files and clusters together; both directories are read before anything is changed."""
+    from umbilical.assets.hosted.render import HOSTED, MANAGEMENT
+    from umbilical.hosted.manifests import read_manifests
 
-    manifests = read_manifests(folder)
-    given = {MANAGEMENT: management, HOSTED: hosted}
-    work: Work = []
-    for cluster, kubeconfig in given.items():
-        found = for_cluster(manifests, folder, cluster)
-        if kubeconfig is not None and found:
-            work.append((cluster, kubeconfig, [manifest.document for manifest in found]))
-        elif kubeconfig is not None:
-            raise click.UsageError(f"{folder} has nothing for the {cluster} cluster: no {folder / cluster}")
-        elif found:
-            click.echo(f"note: {folder / cluster} is left alone, for there is no {_option(cluster)}", err=True)
-    if not work:
+    given = {MANAGEMENT: (management, "--management-kubeconfig"), HOSTED: (hosted, "--kubeconfig")}
+    if all(kubeconfig is None for kubeconfig, _ in given.values()):
         raise click.UsageError("say into which cluster: --management-kubeconfig, --kubeconfig, or both")
+    work: Work = []
+    for cluster, (kubeconfig, option) in given.items():
+        if kubeconfig is not None:
+            work.append((cluster, kubeconfig, read_manifests(folder / cluster)))
+        elif (folder / cluster).is_dir():
+            click.echo(f"note: {folder / cluster} is left alone, for there is no {option}", err=True)
     return work
 
 
-def _option(cluster: str) -> str:
-    return "--kubeconfig" if cluster == "hosted" else "--management-kubeconfig"
+def _tell_patches(folder: Path) -> None:
+    """What changes an object that somebody else made is that one's to apply."""
+    from umbilical.assets.hosted.render import PATCHES
+
+    if (folder / PATCHES).is_dir():
+        said = f"{folder / PATCHES} is not applied: kube-apiserver belongs to whoever made it"
+        click.echo(f"note: {said}; render with its manifest, or use the patches with kustomize", err=True)
 
 
 async def _applied(work: Work, options: "ApplyOptions", *, tells: bool) -> "list[Step]":

@@ -18,8 +18,9 @@ from umbilical.tunnel.settings import ServerAddress
 if TYPE_CHECKING:
     from umbilical.hosted.access import Access
     from umbilical.hosted.endpoint_tls import EndpointTls
-    from umbilical.hosted.ping import PingOptions
+    from umbilical.hosted.ping import Pace
     from umbilical.hosted.trip import Trip
+    from umbilical.hosted.way import Way
 
 MAX_COUNT: Final = 1_000_000
 
@@ -69,19 +70,14 @@ def ping(endpoint: ServerAddress, output: str, **options: Any) -> int:
     A name is resolved by the agent. The status is 0 when all dials succeed, 1 when some fail, 4 when all do.
     """
     from umbilical.hosted.access import open_access
-    from umbilical.hosted.ping import PingOptions
+    from umbilical.hosted.ping import Pace
+    from umbilical.hosted.way import Endpoint, Way
 
     request = access_request(options)
-    wanted = PingOptions(
-        host=endpoint.host,
-        port=endpoint.port,
-        count=options["count"],
-        interval_seconds=options["interval"],
-        hop_seconds=max(options["timeout"], 0.001),
-        tls=_endpoint_tls(options),
-    )
+    wanted = Endpoint(endpoint.host, endpoint.port, _endpoint_tls(options))
     with open_access(request) as access:
-        return _run(access, wanted, output)
+        way = Way(access, wanted, max(options["timeout"], 0.001))
+        return _run(way, access, Pace(options["count"], options["interval"]), output)
 
 
 def _endpoint_tls(options: dict[str, Any]) -> "EndpointTls | None":
@@ -96,31 +92,30 @@ def _endpoint_tls(options: dict[str, Any]) -> "EndpointTls | None":
     return EndpointTls(files, options["endpoint_name"], is_verified=ca is not None)
 
 
-def _run(access: "Access", wanted: "PingOptions", output: str) -> int:
-    from umbilical.hosted.ping import Pinger
+def _run(way: "Way", access: "Access", pace: "Pace", output: str) -> int:
+    from umbilical.hosted.ping import ping as go
 
     is_table = output == "table"
-    hops = ping_text.columns(tls=wanted.tls is not None, unix=isinstance(access.server, UnixServer))
+    hops = ping_text.columns(tls=way.endpoint.tls is not None, unix=isinstance(access.server, UnixServer))
     trips: list[Trip] = []
 
     def tell(trip: "Trip") -> None:
         if is_table and not trips:
-            click.echo(f"ping {_title(wanted)} through {access.title}\n\n{ping_text.header(hops)}")
+            click.echo(f"ping {way.endpoint} through {access.title}\n\n{ping_text.header(hops)}")
         trips.append(trip)
         if is_table:
             click.echo(ping_text.row(trip, hops, has_unicode()))
 
-    pinger = Pinger(access, wanted)
     try:
-        asyncio.run(pinger.run(tell))
+        asyncio.run(go(way, pace, tell))
     except KeyboardInterrupt:
         if not trips:
             return INTERRUPTED
-    _finish(access, wanted, trips, hops, is_table)
+    _finish(way, access, trips, hops, is_table)
     return _status(trips)
 
 
-def _finish(access: "Access", wanted: "PingOptions", trips: "list[Trip]", hops: list[str], is_table: bool) -> None:
+def _finish(way: "Way", access: "Access", trips: "list[Trip]", hops: list[str], is_table: bool) -> None:
     from umbilical.hosted.trip import distinct_failures, summarize
 
     now = datetime.now(UTC)
@@ -128,13 +123,9 @@ def _finish(access: "Access", wanted: "PingOptions", trips: "list[Trip]", hops: 
         parts = (ping_text.details(trips, now), ping_text.summary_lines(summarize(trips), hops))
         click.echo("".join("\n" + "\n".join(lines) + "\n" for lines in parts if lines), nl=False)
     else:
-        click.echo(ping_text.as_json(_title(wanted), access.title, trips, now), nl=False)
+        click.echo(ping_text.as_json(str(way.endpoint), access.title, trips, now), nl=False)
     for failure in distinct_failures(trips):
         click.echo(ping_text.failure_lines(failure), err=True)
-
-
-def _title(wanted: "PingOptions") -> str:
-    return f"[{wanted.host}]:{wanted.port}" if ":" in wanted.host else f"{wanted.host}:{wanted.port}"
 
 
 def _status(trips: "list[Trip]") -> int:

@@ -38,10 +38,12 @@ class Access:
     tls: TlsFiles
     protocol: Protocol = Protocol.HTTP_CONNECT
     kubelet: TlsFiles | None = None
+    name: str = ""
+    """Where the address says little: a pod behind a forwarded port."""
 
     @property
     def title(self) -> str:
-        return server_title(self.server)
+        return self.name or server_title(self.server)
 
     def dialer_settings(self, hop_seconds: float) -> DialerSettings:
         """Give every hop the same time."""

@@ -1,15 +1,12 @@
-"""Rendered files back as objects: which cluster each is for, and in which order they are applied."""
+"""Rendered files back as objects, in the order in which they are applied."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from umbilical.cluster.apply import Document, read_document
 from umbilical.hosted.errors import HostedError
 
-MANAGEMENT: Final = "management"
-HOSTED: Final = "hosted"
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 # Whom others lean on comes first: a pod must not start before its rights, keys and settings are there.
 _ORDER: Final = (
@@ -36,40 +33,29 @@ _NO_OBJECT: Final = frozenset({"Kustomization", "Component"})
 """Kinds that kustomize reads and no API serves."""
 
 
-@dataclass(frozen=True)
-class Manifest:
-    path: Path
-    document: Document
-
-
-def read_manifests(folder: Path) -> list[Manifest]:
-    """Read every object below a directory, in the order in which they are to be applied.
+def read_manifests(folder: Path) -> list[Document]:
+    """Read every object in a cluster's directory, in the order in which they are to be applied.
 
     Raises:
         HostedError: there is none, a file cannot be read, or holds something else.
     """
     try:
-        files = sorted(path for path in folder.rglob("*") if path.suffix in _SUFFIXES and path.is_file())
-        found = [manifest for path in files for manifest in _read(path)]
+        files = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
+        found = [document for path in files for document in _read(path)]
     except OSError as error:
         why = error.strerror or str(error)
         raise HostedError("UMB565", f"cannot read {error.filename or folder}", why, f"ls -lR {folder}") from None
     if not found:
         why = "there is no file with a Kubernetes object in it"
         raise HostedError("UMB565", f"nothing to apply in {folder}", why, "umbilical hosted render --help")
-    return sorted(found, key=lambda manifest: _rank(manifest.document.kind))
-
-
-def for_cluster(manifests: list[Manifest], folder: Path, cluster: str) -> list[Manifest]:
-    """Pick what lies below the directory of one cluster."""
-    return [manifest for manifest in manifests if manifest.path.relative_to(folder).parts[0] == cluster]
+    return sorted(found, key=lambda document: _rank(document.kind))
 
 
 def _rank(kind: str) -> int:
     return _ORDER.index(kind) if kind in _ORDER else len(_ORDER)
 
 
-def _read(path: Path) -> Iterator[Manifest]:
+def _read(path: Path) -> Iterator[Document]:
     for content in _contents(path):
         if isinstance(content, dict) and content.get("kind") in _NO_OBJECT:
             continue
@@ -77,7 +63,7 @@ def _read(path: Path) -> Iterator[Manifest]:
         if document is None:
             why = "something in it has no apiVersion, kind or metadata.name"
             raise HostedError("UMB565", f"{path} is no manifest", why, "render the directory again")
-        yield Manifest(path, document)
+        yield document
 
 
 def _contents(path: Path) -> Iterator[Any]:

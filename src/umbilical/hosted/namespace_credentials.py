@@ -46,6 +46,23 @@ def private_directory() -> Iterator[Path]:
         yield Path(name)
 
 
+async def fetch_pair(client: ApiClient, namespace: str, name: str, folder: Path) -> TlsFiles | None:
+    """Bring a pair alone; None if there is no such Secret.
+
+    Raises:
+        HostedError: it lacks what it is for.
+        ClusterError: the API refuses, or does not answer.
+    """
+    secret = await objects.get(client, SECRET, name, namespace)
+    if secret is None:
+        return None
+    certificate, key = (_value(secret, SECRET, name, namespace, item, _decoded) for item in (_CERTIFICATE, _KEY))
+    prefix = f"{namespace}-{name}"
+    return TlsFiles(
+        write_file(folder / f"{prefix}-{_CERTIFICATE}", certificate), write_file(folder / f"{prefix}-{_KEY}", key)
+    )
+
+
 async def fetch_tls(client: ApiClient, namespace: str, purpose: Purpose, folder: Path) -> TlsFiles:
     """Bring a pair and its CA into a directory.
 

@@ -1,0 +1,115 @@
+"""Dials through the tunnel, server by server: every node's kubelet, the control plane's own, and an intruder's try."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from umbilical.hosted.access import Access
+from umbilical.hosted.endpoint_tls import EndpointTls
+from umbilical.hosted.errors import HostedError
+from umbilical.hosted.facts import Probe
+from umbilical.hosted.http_call import Call, Exchange, Url
+from umbilical.hosted.trip import Trip
+from umbilical.hosted.way import Endpoint, Way
+from umbilical.tunnel.settings import TlsFiles
+
+AT_ONCE: Final = 16
+# The agents' own loopback: whether something listens there does not matter, only how far the dial gets.
+NOWHERE: Final = Endpoint("127.0.0.1", 1)
+TURNED_AWAY: Final = frozenset({"tls", "forbidden", "server"})
+"""Reasons of a dial that did not get past the frontend."""
+_ANSWERS: Final = (200, 401, 403)
+"""Of a kubelet that lives; the last two where it does not know the one who asks."""
+
+
+async def probe_kubelets(
+    frontends: Sequence[Access], endpoints: Sequence[tuple[str, int]], tls: TlsFiles | None, seconds: float
+) -> list[Probe]:
+    """Ask every kubelet for /healthz, through every server."""
+    # Without a CA it cannot be verified; that it is reached is what counts here.
+    secure = EndpointTls(tls or TlsFiles(), is_verified=tls is not None and tls.authority is not None)
+
+    async def ask(access: Access, host: str, port: int) -> Probe:
+        return await _ask_kubelet(access, Endpoint(host, port, secure), seconds)
+
+    return await _all(partial(ask, access, *endpoint) for access, endpoint in _pairs(frontends, endpoints))
+
+
+async def probe_dials(frontends: Sequence[Access], endpoints: Sequence[tuple[str, int]], seconds: float) -> list[Probe]:
+    """Open a connection to each, through every server."""
+
+    async def dial(access: Access, host: str, port: int) -> Probe:
+        endpoint = Endpoint(host, port)
+        trip = await _trip(access, endpoint, seconds)
+        return Probe(access.title, str(endpoint), trip.is_ok, _told(trip))
+
+    return await _all(partial(dial, access, *endpoint) for access, endpoint in _pairs(frontends, endpoints))
+
+
+async def probe_intruder(frontends: Sequence[Access], agent: TlsFiles, seconds: float) -> list[Probe]:
+    """Show an agent's certificate at every frontend. Where a client does not get in either, nothing is shown."""
+
+    async def attempt(access: Access) -> Probe:
+        rightful = await _trip(access, NOWHERE, seconds)
+        if _is_turned_away(rightful):
+            return Probe(access.title, "client", False, f"a client does not get in either: {_told(rightful)}")
+        files = TlsFiles(agent.certificate, agent.key, access.tls.authority)
+        trip = await _trip(replace(access, tls=files), NOWHERE, seconds)
+        return Probe(access.title, "agent", _is_turned_away(trip), _told(trip))
+
+    return await _all(partial(attempt, access) for access in frontends)
+
+
+def _pairs(frontends: Sequence[Access], endpoints: Sequence[tuple[str, int]]) -> list[tuple[Access, tuple[str, int]]]:
+    return [(access, endpoint) for access in frontends for endpoint in endpoints]
+
+
+async def _all(makers: Iterable[Callable[[], Awaitable[Probe]]]) -> list[Probe]:
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def bounded(make: Callable[[], Awaitable[Probe]]) -> Probe:
+        async with slots:
+            return await make()
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(bounded(make)) for make in makers]
+    return [task.result() for task in tasks]
+
+
+async def _trip(access: Access, endpoint: Endpoint, seconds: float) -> Trip:
+    async with Way(access, endpoint, seconds) as way:
+        trip, pipe = await way.open()
+        if pipe is not None:
+            pipe.close()
+        return trip
+
+
+async def _ask_kubelet(access: Access, endpoint: Endpoint, seconds: float) -> Probe:
+    async with Way(access, endpoint, seconds) as way:
+        trip, pipe = await way.open()
+        if pipe is None:
+            return Probe(access.title, str(endpoint), False, _told(trip))
+        try:
+            async with asyncio.timeout(seconds):
+                exchange = Exchange(pipe)
+                await exchange.send(Call("GET", Url("https", endpoint.host, endpoint.port, "/healthz")))
+                status = (await exchange.answer()).status
+        except TimeoutError:
+            return Probe(access.title, str(endpoint), False, "no answer to /healthz in time")
+        except HostedError as fault:
+            return Probe(access.title, str(endpoint), False, fault.why)
+        finally:
+            pipe.close()
+    return Probe(access.title, str(endpoint), status in _ANSWERS, f"HTTP {status} on /healthz")
+
+
+def _is_turned_away(trip: Trip) -> bool:
+    return trip.failure is not None and trip.failure.reason in TURNED_AWAY
+
+
+def _told(trip: Trip) -> str:
+    if trip.failure is not None:
+        return f"{trip.failure.code} {trip.failure.hop}: {trip.failure.why}"
+    return f"agent {trip.agent}" if trip.agent else "reached"

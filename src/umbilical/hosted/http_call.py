@@ -1,0 +1,157 @@
+"""One HTTP/1.1 exchange over a pipe: a request out, the answer's head and body back as they come."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+import h11
+
+from umbilical.hosted.errors import HostedError
+from umbilical.hosted.pipe import Pipe
+
+Header = tuple[str, str]
+_PORTS: Final = {"http": 80, "https": 443}
+MAX_HEAD_BYTES: Final = 256 * 1024
+"""Of an answer; h11's own limit is smaller than what some identity providers set as cookies."""
+
+
+@dataclass(frozen=True)
+class Url:
+    scheme: str
+    host: str
+    port: int
+    path: str
+    """With the query."""
+
+    @property
+    def authority(self) -> str:
+        """As a Host header has it: a usual port is left out."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+def parse_url(text: str) -> Url:
+    """Read an http or https URL. Raises ValueError that says what is wrong with it."""
+    if any(char.isspace() or not char.isprintable() for char in text):
+        raise ValueError("a URL has no blanks")
+    parts = urlsplit(text)
+    if parts.scheme not in _PORTS:
+        raise ValueError("it must begin with http:// or https://")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("credentials do not belong in an argument; give -H @FILE with an Authorization header")
+    if not parts.hostname:
+        raise ValueError("it names no host")
+    port = parts.port  # which raises ValueError itself
+    path = parts.path or "/"
+    return Url(
+        parts.scheme, parts.hostname, port or _PORTS[parts.scheme], f"{path}?{parts.query}" if parts.query else path
+    )
+
+
+@dataclass(frozen=True)
+class Call:
+    method: str
+    url: Url
+    headers: tuple[Header, ...] = ()
+    body: bytes = b""
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    reason: str
+    version: str
+    headers: tuple[Header, ...]
+
+    @property
+    def head(self) -> str:
+        lines = [f"HTTP/{self.version} {self.status} {self.reason}".rstrip(), *(f"{k}: {v}" for k, v in self.headers)]
+        return "".join(f"{line}\r\n" for line in (*lines, ""))
+
+
+class Exchange:
+    """`send`, then `answer`, then `body` to its end."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe: Final = pipe
+        self._http: Final = h11.Connection(our_role=h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
+
+    async def send(self, call: Call) -> None:
+        """Raises HostedError."""
+        try:
+            request = h11.Request(method=call.method, target=call.url.path, headers=list(_complete(call)))
+            octets = self._http.send(request) or b""
+            octets += self._http.send(h11.Data(data=call.body)) or b"" if call.body else b""
+            octets += self._http.send(h11.EndOfMessage()) or b""
+        except h11.LocalProtocolError as error:
+            raise HostedError("UMB575", "this is no HTTP request", str(error), "look at -X and -H") from None
+        try:
+            await self._pipe.write(octets)
+        except OSError as error:
+            raise _broken(error.strerror or "the connection was closed") from None
+
+    async def answer(self) -> Answer:
+        """Wait for the answer's head; what is said before it (1xx) is passed over."""
+        while True:
+            event = await self._next()
+            if isinstance(event, h11.Response):
+                return _answer(event)
+            if not isinstance(event, h11.InformationalResponse):
+                raise _broken("it closed the connection without an answer")
+
+    async def body(self) -> AsyncIterator[bytes]:
+        while True:
+            event = await self._next()
+            if isinstance(event, h11.Data):
+                yield bytes(event.data)
+            else:
+                return
+
+    async def _next(self) -> h11.Event | None:
+        """None: the endpoint speaks another protocol from here on, and we do not."""
+        while True:
+            try:
+                event = self._http.next_event()
+                if isinstance(event, h11.Event):
+                    return event
+                if event is h11.PAUSED:
+                    return None
+                self._http.receive_data(await self._pipe.read())
+            except h11.RemoteProtocolError as error:
+                raise _broken(str(error)) from None
+            except OSError as error:
+                raise _broken(error.strerror or "the connection broke off") from None
+
+
+def names(headers: Sequence[Header]) -> set[str]:
+    return {name.lower() for name, _ in headers}
+
+
+def _complete(call: Call) -> list[Header]:
+    """Put what every request has before what the user gave, unless that has it."""
+    given = names(call.headers)
+    usual: list[Header] = [("Host", call.url.authority), ("User-Agent", "umbilical"), ("Accept", "*/*")]
+    # One request per connection: then the body's end cannot be missed.
+    usual.append(("Connection", "close"))
+    if call.body:
+        usual.append(("Content-Length", str(len(call.body))))
+    return [*(header for header in usual if header[0].lower() not in given), *call.headers]
+
+
+def _answer(event: h11.Response) -> Answer:
+    headers = tuple((_text(name), _text(value)) for name, value in event.headers.raw_items())
+    return Answer(event.status_code, _text(event.reason), _text(event.http_version), headers)
+
+
+def _text(octets: bytes) -> str:
+    return octets.decode("latin-1")
+
+
+def _broken(why: str) -> HostedError:
+    return HostedError(
+        "UMB575",
+        "the endpoint gives no whole HTTP answer",
+        why,
+        "is it an HTTP port, and http or https as the URL says? -v shows each hop",
+    )
