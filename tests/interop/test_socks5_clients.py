@@ -1,0 +1,333 @@
+"""Real SOCKS5 clients through our proxy, a server and an agent: ours, and upstream's.
+
+curl, requests with PySocks, git and gRPC say what they want in their own ways, and hear the cause in their own words.
+"""
+
+import http.server
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import requests
+import socks  # type: ignore[import-untyped]
+from tests.interop.fleet import UMBILICAL
+from tests.interop.namespace import BLACKHOLE
+from tests.support.tunnel_pair import Daemon, Shape, TunnelPair, free_port, http_get, wait_until
+from tests.support.tunnel_pki import TunnelPki
+
+PROGRAMS: Final = Path(sys.executable).parent
+NO_ROUTE: Final = "203.0.113.7"
+BODY: Final = b"answer " * 50_000
+SHAPES: Final = [
+    pytest.param(Shape("ours", "ours", "http-connect", "tcp-mtls"), id="ours"),
+    pytest.param(
+        Shape("upstream", "upstream", "http-connect", "tcp-mtls"),
+        id="upstream",
+        marks=pytest.mark.real("proxy-server", "proxy-agent"),
+    ),
+    pytest.param(
+        Shape("upstream", "upstream", "grpc", "uds"),
+        id="upstream-grpc",
+        marks=pytest.mark.real("proxy-server", "proxy-agent"),
+    ),
+]
+pytestmark = pytest.mark.real("curl")
+
+
+class Scene:
+    """A tunnel with a SOCKS5 proxy in front of it, and one more that asks for a password."""
+
+    def __init__(self, pair: TunnelPair, stack: ExitStack) -> None:
+        self.pair: Final = pair
+        self.stack: Final = stack
+        users = pair.folder / "users"
+        users.touch(0o600)
+        users.write_text("ann:s3cret\n")
+        self.port, self.health = free_port(), free_port()
+        self.locked_port = free_port()
+        self.daemon = self.start("open", self.port, "--health", f"127.0.0.1:{self.health}")
+        wait_until(self.is_ready, "the proxy is ready")
+        health = free_port()
+        self.start("locked", self.locked_port, "--credentials-file", str(users), "--health", f"127.0.0.1:{health}")
+        wait_until(lambda: http_get(f"http://127.0.0.1:{health}/readyz")[0] == 200, "the locked proxy is ready")
+
+    def start(self, name: str, port: int, *options: str) -> Daemon:
+        command = [UMBILICAL, "proxy", "socks5", "--listen", f"127.0.0.1:{port}", *self._server(), *options]
+        daemon = Daemon(command, self.pair.folder / f"socks5-{name}.log")
+        self.stack.callback(lambda: print(daemon.log_tail()))
+        self.stack.callback(daemon.kill)
+        daemon.start()
+        return daemon
+
+    def _server(self) -> list[str]:
+        pair, mode = self.pair, ["--protocol", self.pair.shape.mode]
+        if pair.shape.frontend == "uds":
+            return ["--server", f"unix:{pair.socket_path}", *mode]
+        client = pair.pki.client
+        files = ["--cert", str(client.certificate), "--key", str(client.key)]
+        return [
+            "--server",
+            f"127.0.0.1:{pair.ports.frontend}",
+            "--ca",
+            str(pair.pki.authority.certificate_file),
+            *files,
+            *mode,
+        ]
+
+    def is_ready(self) -> bool:
+        return http_get(f"http://127.0.0.1:{self.health}/readyz")[0] == 200
+
+    def metrics(self) -> str:
+        return http_get(f"http://127.0.0.1:{self.health}/metrics")[1]
+
+
+@contextmanager
+def _scene(shape: Shape, pki: TunnelPki, folder: Path, agents: bool = True) -> Iterator[Scene]:
+    with ExitStack() as stack:
+        pair = TunnelPair(shape, pki, folder)
+        stack.callback(lambda: print(pair.logs()))
+        stack.callback(pair.stop)
+        pair.start_server()
+        if agents:
+            pair.start_agent()
+        yield Scene(pair, stack)
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def scene(
+    request: pytest.FixtureRequest, pki: TunnelPki, tmp_path_factory: pytest.TempPathFactory, no_route: None
+) -> Iterator[Scene]:
+    with _scene(request.param, pki, tmp_path_factory.mktemp("socks5")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def no_route() -> Iterator[None]:
+    """An address that this namespace has no way to."""
+    subprocess.run(["ip", "route", "add", "unreachable", NO_ROUTE], check=True, timeout=10)
+    yield
+    subprocess.run(["ip", "route", "del", "unreachable", NO_ROUTE], check=True, timeout=10)
+
+
+class _Pages(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self._answer(BODY)
+
+    def do_POST(self) -> None:
+        self._answer(self.rfile.read(int(self.headers["Content-Length"])).upper())
+
+    def _answer(self, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """The client's side is what the tests read."""
+
+
+class _Server6(http.server.ThreadingHTTPServer):
+    address_family = socket.AF_INET6
+
+
+@contextmanager
+def _serving(server: http.server.ThreadingHTTPServer) -> Iterator[int]:
+    with server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="pages")
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join(10)
+
+
+@pytest.fixture
+def pages() -> Iterator[int]:
+    with _serving(http.server.ThreadingHTTPServer(("127.0.0.1", free_port()), _Pages)) as port:
+        yield port
+
+
+def _curl(arguments: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
+    command = ["curl", "--silent", "--show-error", "--max-time", "60", "--noproxy", "", *arguments]
+    return subprocess.run(command, capture_output=True, timeout=90, check=False)
+
+
+# ---------------------------------------------------------------------- curl
+
+
+@pytest.mark.parametrize("option", ["--socks5", "--socks5-hostname"])
+def test_curl_reaches_an_ipv4_address(scene: Scene, pages: int, option: str) -> None:
+    done = _curl([option, f"127.0.0.1:{scene.port}", f"http://127.0.0.1:{pages}/"])
+    assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
+
+
+def test_curl_reaches_an_ipv6_address(scene: Scene) -> None:
+    with _serving(_Server6(("::1", free_port()), _Pages)) as port:
+        for option in ("--socks5", "--socks5-hostname"):
+            done = _curl(["-g", option, f"127.0.0.1:{scene.port}", f"http://[::1]:{port}/"])
+            assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
+
+
+def test_curl_leaves_a_name_to_the_agent(scene: Scene, pages: int) -> None:
+    done = _curl(["--socks5-hostname", f"127.0.0.1:{scene.port}", f"http://localhost:{pages}/"])
+    assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
+
+
+def test_curl_sends_and_gets_much(scene: Scene, pages: int, tmp_path: Path) -> None:
+    upload = tmp_path / "upload"
+    upload.write_bytes(b"sent " * 400_000)
+    data = ["--data-binary", f"@{upload}", "-H", "Expect:"]
+    done = _curl(["--socks5", f"127.0.0.1:{scene.port}", *data, f"http://127.0.0.1:{pages}/"])
+    assert (done.returncode, done.stdout == upload.read_bytes().upper()) == (0, True), done.stderr
+
+
+def test_curl_gets_in_with_its_password_and_not_without(scene: Scene, pages: int) -> None:
+    where = ["--socks5-hostname", f"127.0.0.1:{scene.locked_port}"]
+    url = f"http://127.0.0.1:{pages}/"
+    done = _curl([*where, "--proxy-user", "ann:s3cret", url])
+    assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
+    wrong = _curl([*where, "--proxy-user", "ann:wrong", url])
+    assert (wrong.returncode, b"User was rejected" in wrong.stderr) == (97, True), wrong.stderr
+    without = _curl([*where, url])
+    assert without.returncode == 97
+    assert b"No authentication method was acceptable" in without.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        ("127.0.0.1", 5),
+        ("[::1]", 5),
+        (NO_ROUTE, 3),
+        ("no-such-name.invalid", 4),
+        (BLACKHOLE, 6),
+    ],
+)
+def test_curl_hears_the_cause_of_a_failed_dial(scene: Scene, host: str, code: int) -> None:
+    done = _curl(["-g", "--socks5-hostname", f"127.0.0.1:{scene.port}", f"http://{host}:{free_port()}/"])
+    assert done.returncode == 97, done.stderr
+    assert b"(%d)" % code in done.stderr
+
+
+# ---------------------------------------------------------------------- requests, PySocks, git, gRPC
+
+
+def test_requests_reach_names_and_keep_their_connection(scene: Scene, pages: int) -> None:
+    with requests.Session() as session:
+        session.trust_env = False
+        session.proxies = {"http": f"socks5h://127.0.0.1:{scene.port}"}
+        for _ in range(3):
+            assert session.get(f"http://localhost:{pages}/", timeout=60).content == BODY
+        assert session.post(f"http://127.0.0.1:{pages}/", b"shout", timeout=60).content == b"SHOUT"
+
+
+def test_requests_get_in_with_their_password(scene: Scene, pages: int) -> None:
+    with requests.Session() as session:
+        session.trust_env = False
+        session.proxies = {"http": f"socks5h://ann:s3cret@127.0.0.1:{scene.locked_port}"}
+        assert session.get(f"http://localhost:{pages}/", timeout=60).content == BODY
+        session.proxies = {"http": f"socks5h://ann:wrong@127.0.0.1:{scene.locked_port}"}
+        with pytest.raises(requests.exceptions.ConnectionError, match="authentication failed"):
+            session.get(f"http://localhost:{pages}/x", timeout=60)
+
+
+def test_pysocks_names_the_cause(scene: Scene) -> None:
+    """HyperShift's says "host unreachable" for an endpoint that refuses."""
+    proxy = {"proxy_type": socks.SOCKS5, "proxy_addr": "127.0.0.1", "proxy_port": scene.port}
+    with pytest.raises(socks.ProxyError, match="0x05: Connection refused"):
+        socks.create_connection(("127.0.0.1", free_port()), 60, **proxy)
+
+
+def test_git_clones_over_http(scene: Scene, tmp_path: Path) -> None:
+    work, bare, clone = tmp_path / "work", tmp_path / "repository.git", tmp_path / "clone"
+    author = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    _git("init", "-q", str(work))
+    (work / "file").write_text("content\n" * 10_000)
+    _git("-C", str(work), "add", "file")
+    _git(*author, "-C", str(work), "commit", "-q", "-m", "first")
+    _git("clone", "-q", "--bare", str(work), str(bare))
+    _git("-C", str(bare), "update-server-info")
+
+    class Files(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments, directory=str(tmp_path))
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Git's side is what the test reads."""
+
+    with _serving(http.server.ThreadingHTTPServer(("127.0.0.1", free_port()), Files)) as port:
+        proxy = {"ALL_PROXY": f"socks5h://127.0.0.1:{scene.port}", "NO_PROXY": ""}
+        _git("clone", "-q", f"http://localhost:{port}/repository.git", str(clone), **proxy)
+    assert (clone / "file").read_text() == "content\n" * 10_000
+
+
+def _git(*arguments: str, **environment: str) -> None:
+    inherited = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+    done = subprocess.run(
+        ["git", *arguments], env=inherited | environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_grpc_speaks_both_ways(scene: Scene) -> None:
+    script = Path(__file__).with_name("grpc_exchange.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(scene.port)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout == "HELLO\nevery word came back\n", done.stderr
+
+
+def test_the_metrics_tell_of_all_this(scene: Scene, pages: int) -> None:
+    assert _curl(["--socks5", f"127.0.0.1:{scene.port}", f"http://127.0.0.1:{pages}/"]).returncode == 0
+    text = scene.metrics()
+    for name in (
+        'umbilical_proxy_requests_total{protocol="socks5",result="ok"}',
+        'umbilical_proxy_dials_total{way="tunnel",result="ok"}',
+        'umbilical_proxy_dial_duration_seconds_count{way="tunnel"}',
+        'umbilical_proxy_bytes_total{direction="to_client"}',
+        "umbilical_proxy_tunnel_healthy 1",
+    ):
+        assert name in text
+
+
+# ---------------------------------------------------------------------- the tunnel comes and goes
+
+
+def test_it_waits_for_server_and_agent_and_says_what_is_missing(pki: TunnelPki, tmp_path: Path) -> None:
+    """A proxy that starts first listens, answers "general failure" with the cause in its log, and works once it can."""
+    pair = TunnelPair(Shape("ours", "ours", "http-connect", "tcp-mtls"), pki, tmp_path)
+    port, health = free_port(), free_port()
+    command = [
+        *(str(PROGRAMS / "konnectivity-socks5-proxy"), "run", "--disable-resolver", f"--serving-port={port}"),
+        *(f"--health-port={health}", "--konnectivity-hostname=127.0.0.1", f"--konnectivity-port={pair.ports.frontend}"),
+        f"--ca-cert-path={pki.authority.certificate_file}",
+        *(f"--tls-cert-path={pki.client.certificate}", f"--tls-key-path={pki.client.key}"),
+    ]
+    daemon = Daemon(command, tmp_path / "socks5.log")
+    with ExitStack() as stack:
+        stack.callback(lambda: print(daemon.log_tail(), pair.logs()))
+        stack.callback(pair.stop)
+        stack.callback(daemon.kill)
+        pages = stack.enter_context(_serving(http.server.ThreadingHTTPServer(("127.0.0.1", free_port()), _Pages)))
+        call = ["--socks5-hostname", f"127.0.0.1:{port}", f"http://127.0.0.1:{pages}/"]
+        daemon.start()
+        wait_until(lambda: http_get(f"http://127.0.0.1:{health}/readyz")[0] == 503, "the proxy lives")
+        assert "UMB507" in http_get(f"http://127.0.0.1:{health}/readyz")[1]
+        wait_until(lambda: b"(1)" in _curl(call).stderr, "a dial without a server fails by its cause")
+        pair.start_server()
+        wait_until(lambda: http_get(f"http://127.0.0.1:{health}/readyz")[0] == 200, "the proxy is ready")
+        assert b"(1)" in _curl(call).stderr
+        assert "UMB505" in daemon.log_tail()
+        pair.start_agent()
+        wait_until(lambda: _curl(call).stdout == BODY, "it works")
+        daemon.signal(signal.SIGTERM)
+        assert daemon.wait() == 0
