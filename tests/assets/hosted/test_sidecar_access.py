@@ -10,6 +10,7 @@ from umbilical.assets.hosted.sidecar_access import (
     KUBECONFIG_KEY,
     KUBECONFIG_MAP,
     TOKEN_SECRET,
+    access_notes,
     hosted_access,
     is_needed,
     kubeconfig_volume,
@@ -37,6 +38,13 @@ def test_where_no_name_is_resolved_there_is_no_account() -> None:
     assert not is_needed(AGENT_ONLY)
     assert hosted_access(AGENT_ONLY) == management_access(AGENT_ONLY) == []
     assert is_needed(hosted_spec(components=("olm-operator",)))
+
+
+def test_the_token_that_has_to_be_copied_is_named_where_one_is_needed() -> None:
+    (note,) = access_notes(hosted_spec())
+    assert f"kube-system/{TOKEN_SECRET}" in note
+    assert note.endswith("clusters-guest")
+    assert access_notes(AGENT_ONLY) == []
 
 
 def test_the_kubeconfig_is_readable_and_names_files_of_its_volume(tmp_path: Path) -> None:

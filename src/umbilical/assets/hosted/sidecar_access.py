@@ -59,6 +59,14 @@ def hosted_access(spec: HostedSpec) -> list[Object]:
     ]
 
 
+def access_notes(spec: HostedSpec) -> list[str]:
+    """What is left to do by hand, or by whoever has both clusters at hand: a token cannot be rendered."""
+    if not is_needed(spec):
+        return []
+    source = f"{names.HOSTED_NAMESPACE}/{TOKEN_SECRET}"
+    return [f"sidecars resolve no names before Secret {source} of the hosted cluster is copied to {spec.namespace}"]
+
+
 def kubeconfig_volume(name: str) -> Object:
     """Kubeconfig, token and CA in one directory.
 
