@@ -6,9 +6,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from tests.support.dns_server import ScriptedDns
+
+from umbilical.cluster.errors import ApiUnreachable
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.opener import Streams
 from umbilical.dialer.settings import DialerSettings, UnixServer
+from umbilical.proxies.service_names import ServiceName
 from umbilical.proxies.settings import OutboundSettings, Resolution
 
 PATIENCE_SECONDS: Final = 60.0
@@ -119,3 +123,48 @@ class TurnedClock:
         for due, woken in self.sleepers:
             if due <= self.seconds and not woken.done():
                 woken.set_result(None)
+
+
+class ScriptedServices:
+    """The hosted cluster's API, as far as Services go."""
+
+    def __init__(self, services: dict[ServiceName, tuple[str, ...]] | None = None) -> None:
+        self.services: Final = services or {}
+        self.is_down = False
+        self.hold: asyncio.Event | None = None
+        self.asked: list[ServiceName] = []
+        self.closed = False
+
+    async def cluster_ips(self, namespace: str, name: str) -> tuple[str, ...] | None:
+        service = ServiceName(namespace, name)
+        self.asked.append(service)
+        if self.hold is not None:
+            await self.hold.wait()
+        if self.is_down:
+            raise ApiUnreachable(f"GET {name}", "Connection refused")
+        return self.services.get(service)
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class DnsTunnel:
+    """A tunnel at whose end DNS servers listen, by address; anything else is refused."""
+
+    def __init__(self, servers: dict[str, ScriptedDns | Reason]) -> None:
+        self.servers: Final = servers
+        self.dials: list[tuple[str, int]] = []
+
+    async def open(self, host: str, port: int) -> Streams:
+        self.dials.append((host, port))
+        server = self.servers.get(host, Reason.REFUSED)
+        if isinstance(server, Reason):
+            raise DialFailed(server, host, f"told to be {server.value}")
+        ours, theirs = await pipe()
+        server.serve(theirs)
+        return ours
+
+    async def close(self) -> None:
+        for server in self.servers.values():
+            if isinstance(server, ScriptedDns):
+                await server.close()

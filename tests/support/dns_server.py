@@ -22,7 +22,8 @@ Change = Callable[[bytes], bytes | None]
 def zone_answer(query: dns.message.Message, zone: Zone) -> dns.message.Message:
     """Answer from a table of (name, kind): the TTL first, then records; aliases are followed, absence has an SOA.
 
-    An empty table for a name means that it exists without such records; `rcode` as kind makes it fail.
+    More kinds steer it: `rcode` makes the name fail, `alias-alone` leaves the rest to the next question, `minimum`
+    is for how long its absence may be kept, and `no-soa` says nothing about that.
     """
     response = dns.message.make_response(query)
     (question,) = query.question
@@ -36,6 +37,8 @@ def zone_answer(query: dns.message.Message, zone: Zone) -> dns.message.Message:
         if alias is None:
             break
         response.answer.append(dns.rrset.from_text(f"{name}.", int(alias[0]), "IN", "CNAME", alias[1]))
+        if (name, "alias-alone") in zone:
+            return response
         name = alias[1].removesuffix(".").lower()
     records = zone.get((name, kind))
     if records:
