@@ -1,11 +1,13 @@
 """A proxy run as its container would be: by the arguments of the rendered patch, behind a real server and agent."""
 
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.support.control_plane import PROGRAMS, ControlPlane, control_plane
 from tests.support.daemons import PATIENCE_SECONDS
 from tests.support.dialling import closed_port, listening
 from tests.support.hosted_queries import SELECTORS
@@ -14,17 +16,27 @@ from tests.support.promql import label_names
 from tests.support.tunnel_pair import Daemon, Shape, TunnelPair, free_port, http_get, program, wait_until
 
 from umbilical.assets.hosted.components import COMPONENTS
+from umbilical.assets.hosted.sidecar_access import (
+    ACCOUNT,
+    KUBECONFIG_DIRECTORY,
+    KUBECONFIG_KEY,
+    hosted_access,
+    management_access,
+)
 from umbilical.assets.hosted.sidecars import proxy_container
 
+RESOLVES_NOTHING: Final = "cluster-network-operator"
+RESOLVES_SERVICES: Final = "olm-operator"
+CLUSTER_IP: Final = "10.96.7.7"
 # Counted when something goes wrong, or when names are resolved here.
 NOT_WITHOUT_A_FAULT: Final = {"umbilical_proxy_refused_connections_total", "umbilical_proxy_lookups_total"}
 
 
 class Sidecar:
-    """The container of the component that leaves names to agents, with places and ports of this test."""
+    """The container of a component's proxy, with places and ports of this test."""
 
-    def __init__(self, pair: TunnelPair) -> None:
-        (proxy,) = COMPONENTS["cluster-network-operator"].proxies
+    def __init__(self, pair: TunnelPair, component: str = RESOLVES_NOTHING, kubeconfig: Path | None = None) -> None:
+        (proxy,) = COMPONENTS[component].proxies
         self.container: dict[str, Any] = proxy_container(hosted_spec(), proxy)
         self.port, self.health = free_port(), free_port()
         changes = {
@@ -40,7 +52,10 @@ class Sidecar:
         assert changes.keys() <= flags.keys()
         arguments = [f"{name}={value}" for name, value in (flags | changes).items()]
         path = program("ours", Path(self.container["command"][0]).name)
-        self.daemon = Daemon([str(path), *arguments], pair.folder / "proxy.log")
+        variables = {one["name"]: one["value"] for one in self.container.get("env", ())}
+        assert set(variables) == ({"KUBECONFIG"} if kubeconfig else set())
+        prefix = ["env", f"KUBECONFIG={kubeconfig}"] if kubeconfig else []
+        self.daemon = Daemon([str(path), *arguments], pair.folder / "proxy.log", prefix)
 
     def probe(self, name: str) -> int:
         return http_get(f"http://127.0.0.1:{self.health}{self.container[name]['httpGet']['path']}")[0]
@@ -48,10 +63,10 @@ class Sidecar:
     def metrics(self) -> str:
         return http_get(f"http://127.0.0.1:{self.health}/metrics")[1]
 
-    def ask(self, port: int) -> int:
-        """A SOCKS5 CONNECT to loopback behind the tunnel; the reply's code."""
+    def ask(self, port: int, host: bytes = b"127.0.0.1") -> int:
+        """A SOCKS5 CONNECT by name, which an address may be too; the reply's code."""
         with socket.create_connection(("127.0.0.1", self.port), PATIENCE_SECONDS) as client:
-            client.sendall(b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01" + port.to_bytes(2, "big"))
+            client.sendall(b"\x05\x01\x00\x05\x01\x00\x03" + bytes([len(host)]) + host + port.to_bytes(2, "big"))
             answer = b""
             while len(answer) < 4:
                 chunk = client.recv(64)
@@ -111,3 +126,71 @@ def test_a_proxy_without_a_server_lives_and_is_not_ready(start_pair: Callable[..
         assert "umbilical_proxy_tunnel_healthy 0" in alone.metrics()
     finally:
         alone.daemon.kill()
+
+
+def own_kubeconfig(plane: ControlPlane, folder: Path, *, token: str) -> Path:
+    """The rendered kubeconfig with the address and the directory of this test, and its files beside it."""
+    (made,) = management_access(hosted_spec())
+    text = made["data"][KUBECONFIG_KEY].replace(KUBECONFIG_DIRECTORY, str(folder))
+    (folder / "kubeconfig").write_text(text.replace("https://kube-apiserver:6443", plane.url))
+    (folder / "ca.crt").write_bytes(plane.authority.certificate_pem)
+    if token:
+        (folder / "token").write_text(token)
+    return folder / "kubeconfig"
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A hosted cluster with the sidecars' account, and a Service whose address is one of this machine's."""
+    service: dict[str, object] = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "catalog", "namespace": "default"},
+        "spec": {"clusterIP": CLUSTER_IP, "ports": [{"port": 50051}]},
+    }
+    address = ["ip", "address", "add", f"{CLUSTER_IP}/32", "dev", "lo"]
+    with control_plane(tmp_path_factory.mktemp("plane")) as plane:
+        plane.apply(service, *hosted_access(hosted_spec()))
+        subprocess.run(address, check=True, timeout=60)
+        try:
+            yield plane
+        finally:
+            subprocess.run(["del" if word == "add" else word for word in address], check=True, timeout=60)
+
+
+@pytest.mark.real(*PROGRAMS, "ip")
+def test_the_rendered_account_is_enough_to_find_services(
+    start_pair: Callable[..., TunnelPair], plane: ControlPlane, tmp_path: Path
+) -> None:
+    token = plane.kubectl("-n", "kube-system", "create", "token", ACCOUNT).strip()
+    resolving = Sidecar(
+        start_pair(Shape(frontend="tcp")), RESOLVES_SERVICES, own_kubeconfig(plane, tmp_path, token=token)
+    )
+    resolving.daemon.start()
+    try:
+        wait_until(lambda: resolving.probe("readinessProbe") == 200, "the proxy is ready")
+        with socket.create_server((CLUSTER_IP, 0)) as listener:
+            port = listener.getsockname()[1]
+            assert resolving.ask(port, b"catalog.default.svc.cluster.local") == 0, resolving.daemon.log_tail()
+        assert 'umbilical_proxy_lookups_total{way="service",result="ok"} 1' in resolving.metrics()
+    finally:
+        resolving.daemon.kill()
+
+
+@pytest.mark.real(*PROGRAMS, "ip")
+def test_a_proxy_whose_token_is_not_there_yet_lives_and_takes_it_when_it_comes(
+    start_pair: Callable[..., TunnelPair], plane: ControlPlane, tmp_path: Path
+) -> None:
+    kubeconfig = own_kubeconfig(plane, tmp_path, token="")
+    waiting = Sidecar(start_pair(Shape(frontend="tcp")), RESOLVES_SERVICES, kubeconfig)
+    waiting.daemon.start()
+    try:
+        wait_until(lambda: waiting.probe("livenessProbe") == 200, "the proxy lives")
+        with socket.create_server((CLUSTER_IP, 0)) as listener:
+            port = listener.getsockname()[1]
+            assert waiting.ask(port, b"catalog.default.svc") != 0
+            assert waiting.ask(port, CLUSTER_IP.encode()) == 0
+            (tmp_path / "token").write_text(plane.kubectl("-n", "kube-system", "create", "token", ACCOUNT).strip())
+            wait_until(lambda: waiting.ask(port, b"catalog.default.svc") == 0, "the token is used")
+    finally:
+        waiting.daemon.kill()
