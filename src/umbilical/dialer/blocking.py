@@ -8,10 +8,10 @@ import asyncio
 import select
 import socket
 import threading
-from collections.abc import Coroutine
+from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from umbilical.dialer.dialer import Dialer
 from umbilical.dialer.opener import Streams
@@ -70,7 +70,18 @@ class BlockingDialer:
 
     def open(self, host: str, port: int, timeout: float | None = None) -> TunnelSocket:
         """A connected socket whose timeout is `timeout`, which bounds the dial too. Raises DialFailed, TimeoutError."""
-        sock = self._run(self._open(host, port), timeout)
+        work = self._open(host, port)
+        try:
+            asked = asyncio.run_coroutine_threadsafe(work, self._started())
+        except BaseException:
+            work.close()
+            raise
+        try:
+            sock = asked.result(timeout)
+        except BaseException:
+            asked.cancel()
+            asked.add_done_callback(_close_unclaimed)
+            raise
         sock.settimeout(timeout)
         return sock
 
@@ -96,18 +107,6 @@ class BlockingDialer:
         self.close()
 
     # ------------------------------------------------------------------ the thread
-
-    def _run(self, work: Coroutine[Any, Any, Result], timeout: float | None) -> Result:
-        try:
-            asked = asyncio.run_coroutine_threadsafe(work, self._started())
-        except BaseException:
-            work.close()
-            raise
-        try:
-            return asked.result(timeout)
-        except BaseException:
-            asked.cancel()
-            raise
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -147,6 +146,12 @@ class BlockingDialer:
         self._pumps.add(pump)
         pump.add_done_callback(self._pumps.discard)
         return handed
+
+
+def _close_unclaimed(opened: "Future[TunnelSocket]") -> None:
+    """Whoever asked has gone: the socket may have come all the same."""
+    if not opened.cancelled() and opened.exception() is None:
+        opened.result().close()
 
 
 async def _pump(tunnel: Streams, local: Streams, fate: Fate) -> None:

@@ -1,0 +1,185 @@
+"""Sockets for programs that are not asyncio: real ones, that end and break as sockets do."""
+
+import hashlib
+import http.client
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.support.dialer_scene import PATIENCE_SECONDS, settings_for
+from tests.support.in_process import RunningServer, Stage, banner, echo, read_to_end, refused_address
+from tests.support.scripted_frontend import read_head, silent, unix_frontend
+from tests.support.tunnel_pki import TunnelPki
+
+from umbilical.dialer.blocking import BlockingDialer, TunnelSocket
+from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.settings import DialerSettings, TcpServer, UnixServer
+from umbilical.tunnel.errors import StartupError
+from umbilical.tunnel.settings import TlsFiles
+
+MIB: Final = 1024 * 1024
+
+
+@pytest.fixture(params=[("http-connect", True), ("http-connect", False), ("grpc", True)], ids=str)
+def server(request: pytest.FixtureRequest, stage: Stage) -> RunningServer:
+    mode, tcp = request.param
+    running, _ = stage.start_pair(mode, tcp=tcp)
+    return running
+
+
+@pytest.fixture
+def dialer(server: RunningServer) -> Iterator[BlockingDialer]:
+    with BlockingDialer(settings_for(server.stage.pki, server.frontend)) as dialer:
+        yield dialer
+
+
+def opened(dialer: BlockingDialer, address: str) -> TunnelSocket:
+    host, _, port = address.rpartition(":")
+    return dialer.open(host, int(port), PATIENCE_SECONDS)
+
+
+def test_bytes_pass_both_ways(stage: Stage, server: RunningServer, dialer: BlockingDialer) -> None:
+    endpoint = stage.endpoint().serve(echo)
+    payload = random.Random(3).randbytes(2 * MIB)
+    with opened(dialer, endpoint.address) as sock:
+        sender = threading.Thread(target=sock.sendall, args=(payload,))
+        sender.start()
+        received = bytearray()
+        while len(received) < len(payload):
+            received += sock.recv(1 << 16)
+        sender.join(PATIENCE_SECONDS)
+    assert received == payload
+    server.wait_until_quiet()
+
+
+def test_the_endpoint_s_first_words_and_its_end_are_read(stage: Stage, dialer: BlockingDialer) -> None:
+    def greet(sock: socket.socket) -> None:
+        sock.sendall(b"hello and goodbye")
+
+    with opened(dialer, stage.endpoint().serve(greet).address) as sock, sock.makefile("rb") as lines:
+        assert lines.read() == b"hello and goodbye"
+
+
+def test_a_program_that_ends_its_side_still_gets_its_answer(stage: Stage) -> None:
+    server, _ = stage.start_pair(tcp=True)
+
+    def digest(sock: socket.socket) -> None:
+        sock.sendall(hashlib.sha256(read_to_end(sock)).digest() + bytes(MIB))
+
+    endpoint = stage.endpoint().serve(digest)
+    with BlockingDialer(settings_for(stage.pki, server.frontend)) as dialer, opened(dialer, endpoint.address) as sock:
+        sock.sendall(b"all of it")
+        sock.shutdown(socket.SHUT_WR)
+        assert read_to_end(sock) == hashlib.sha256(b"all of it").digest() + bytes(MIB)
+    server.wait_until_quiet()
+
+
+def test_a_socket_that_is_closed_ends_its_tunnel(stage: Stage, server: RunningServer, dialer: BlockingDialer) -> None:
+    endpoint = stage.endpoint()
+    sock = opened(dialer, endpoint.address)
+    with endpoint.accept() as far:
+        sock.close()
+        assert far.recv(1) == b""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while dialer._pumps:  # though the endpoint has not ended its side, and perhaps never will
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+    server.wait_until_quiet()
+
+
+def test_http_client_takes_such_a_socket(stage: Stage, dialer: BlockingDialer) -> None:
+    def serve(sock: socket.socket) -> None:
+        read_head(sock)
+        sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody")
+        read_head(sock)
+
+    connection = http.client.HTTPConnection("endpoint.example", timeout=PATIENCE_SECONDS)
+    connection.sock = opened(dialer, stage.endpoint().serve(serve).address)
+    connection.request("GET", "/")
+    assert connection.getresponse().read() == b"body"
+    connection.close()
+
+
+def test_a_dial_that_fails_raises_its_reason(dialer: BlockingDialer) -> None:
+    with pytest.raises(DialFailed) as caught:
+        opened(dialer, refused_address())
+    assert caught.value.reason is Reason.REFUSED
+
+
+def test_many_threads_may_use_one_dialer(stage: Stage, dialer: BlockingDialer) -> None:
+    endpoint = stage.endpoint().serve(banner)
+
+    def one(_: int) -> bytes:
+        with opened(dialer, endpoint.address) as sock:
+            return sock.recv(8, socket.MSG_WAITALL)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(one, range(40))) == [b"BANNER\r\n"] * 40
+
+
+def test_a_tunnel_that_breaks_is_an_error_and_not_an_end(tmp_path: Path) -> None:
+    def cut(sock: socket.socket) -> None:
+        read_head(sock)
+        sock.sendall(b"HTTP/1.1 200 OK\r\n\r\npart")
+        sock.recv(1)  # one of many: closing with bytes unread resets
+
+    with unix_frontend(tmp_path / "s", cut) as path, BlockingDialer(DialerSettings((UnixServer(path),))) as dialer:
+        for receive in (_receive, _receive_into):
+            with opened(dialer, "10.0.0.1:1") as sock:
+                sock.sendall(b"many bytes")
+                with pytest.raises(ConnectionResetError):
+                    receive(sock)
+
+
+def _receive(sock: socket.socket) -> None:
+    while sock.recv(100):
+        pass
+
+
+def _receive_into(sock: socket.socket) -> None:
+    while sock.recv_into(bytearray(100)):
+        pass
+
+
+def test_an_orderly_end_of_nothing_is_no_error() -> None:
+    left, right = socket.socketpair()
+    with TunnelSocket(fileno=left.detach()) as sock:
+        right.close()
+        assert sock.recv(0) == b""
+        assert sock.recv(1) == b""
+        assert sock.recv_into(bytearray(1)) == 0
+
+
+def test_a_dial_may_be_given_less_time_than_the_dialer_has(tmp_path: Path) -> None:
+    with (
+        unix_frontend(tmp_path / "s", silent) as path,
+        BlockingDialer(DialerSettings((UnixServer(path),))) as dialer,
+        pytest.raises(TimeoutError),
+    ):
+        dialer.open("10.0.0.1", 1, 0.05)
+
+
+def test_closing_the_dialer_closes_what_it_opened(stage: Stage, server: RunningServer) -> None:
+    endpoint = stage.endpoint()
+    dialer = BlockingDialer(settings_for(stage.pki, server.frontend))
+    with opened(dialer, endpoint.address) as sock, endpoint.accept():
+        dialer.close()
+        dialer.close()
+        assert sock.recv(1) == b""
+    with pytest.raises(RuntimeError, match="closed"):
+        opened(dialer, endpoint.address)
+    server.wait_until_quiet()
+
+
+def test_a_dialer_that_opened_nothing_has_no_thread_to_end(tunnel_pki: TunnelPki) -> None:
+    before = threading.active_count()
+    with BlockingDialer(DialerSettings((UnixServer(Path("/none")),))):
+        assert threading.active_count() == before
+    with pytest.raises(StartupError):
+        BlockingDialer(DialerSettings((TcpServer("127.0.0.1", 1),), TlsFiles()))

@@ -1,0 +1,206 @@
+"""A tunnel in a Proxy stream as a transport: its flow, its ends, against a server that the test plays."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.support import packet_messages
+from tests.support.dialer_scene import PATIENCE_SECONDS, play
+from tests.support.grpc_channel import ChannelClosed, GrpcChannel, GrpcStream
+from tests.support.packet_messages import PacketType
+from tests.support.scripted_frontend import unix_frontend
+
+from umbilical.dialer import grpc_layer, reach
+from umbilical.dialer.grpc_layer import GrpcLayer
+from umbilical.dialer.opener import Streams
+from umbilical.dialer.settings import UnixServer
+from umbilical.dialer.streams import layered_streams
+
+BUFFER_BYTES: Final = 64 * 1024
+Deed = Callable[[GrpcChannel, GrpcStream], None]
+Script = Callable[[Streams], Awaitable[None]]
+
+
+async def opened(path: Path) -> tuple[GrpcLayer, Streams]:
+    sock = await reach.reach(UnixServer(path), PATIENCE_SECONDS)
+    layer = GrpcLayer("authority", False, BUFFER_BYTES)
+    streams = layered_streams(layer, BUFFER_BYTES)
+    await asyncio.get_running_loop().create_connection(lambda: layer, sock=sock)
+    await layer.dial("10.0.0.1:443")
+    assert layer.call.answer is not None
+    return layer, streams
+
+
+def against(path: Path, deed: Deed, script: Script) -> None:
+    """Play a script through a tunnel whose server does one thing once it has answered the dial."""
+
+    def serve(sock: socket.socket) -> None:
+        channel = GrpcChannel(sock, client_side=False)
+        stream = channel.accept(PATIENCE_SECONDS)
+        request = stream.receive(PATIENCE_SECONDS)
+        channel.respond(stream, ())
+        stream.send(packet_messages.dial_response(request.dialRequest.random, 7))
+        try:
+            deed(channel, stream)
+        except ChannelClosed:
+            pass
+
+    async def both() -> None:
+        layer, streams = await opened(path)
+        try:
+            await script(streams)
+        finally:
+            layer.abort()
+            await asyncio.sleep(0)
+
+    with unix_frontend(path, serve):
+        play(both())
+
+
+def payloads(stream: GrpcStream) -> Iterator[bytes]:
+    """Up to the client's goodbye, which is answered, or to its end."""
+    while (packet := stream.receive(PATIENCE_SECONDS)) is not None:
+        if packet.type == PacketType.CLOSE_REQ:
+            stream.send(packet_messages.close_response(7))
+            return
+        yield packet.data.data
+
+
+def echo_until_closed(channel: GrpcChannel, stream: GrpcStream) -> None:
+    for payload in payloads(stream):
+        stream.send(packet_messages.data(7, payload))
+
+
+def test_bytes_pass_and_a_goodbye_is_answered(tmp_path: Path) -> None:
+    async def script(streams: Streams) -> None:
+        reader, writer = streams
+        writer.write(b"x" * 100_000)
+        assert await reader.readexactly(100_000) == b"x" * 100_000
+        writer.write(b"last words")
+        writer.close()
+        await writer.wait_closed()
+
+    against(tmp_path / "s", echo_until_closed, script)
+
+
+def test_there_is_no_end_of_one_direction(tmp_path: Path) -> None:
+    async def script(streams: Streams) -> None:
+        writer = streams[1]
+        assert not writer.can_write_eof()
+        with pytest.raises(NotImplementedError):
+            writer.write_eof()
+
+    against(tmp_path / "s", echo_until_closed, script)
+
+
+def test_the_endpoint_s_end_is_the_end(tmp_path: Path) -> None:
+    def deed(channel: GrpcChannel, stream: GrpcStream) -> None:
+        stream.send(packet_messages.data(7, b"all there is"))
+        stream.send(packet_messages.close_response(7))
+        stream.wait_for_end(PATIENCE_SECONDS)
+
+    async def script(streams: Streams) -> None:
+        reader, writer = streams
+        assert await reader.read() == b"all there is"
+        await writer.wait_closed()
+        assert writer.is_closing()
+        writer.write(b"into the void")
+
+    against(tmp_path / "s", deed, script)
+
+
+@pytest.mark.parametrize("how", ["error", "reset", "vanish"])
+def test_a_tunnel_that_breaks_is_an_error(tmp_path: Path, how: str) -> None:
+    def deed(channel: GrpcChannel, stream: GrpcStream) -> None:
+        if how == "error":
+            stream.send(packet_messages.close_response(7, "read: connection reset by peer"))
+        elif how == "reset":
+            stream.cancel()
+        else:
+            return
+        stream.wait_for_end(PATIENCE_SECONDS)
+
+    async def script(streams: Streams) -> None:
+        with pytest.raises(ConnectionResetError):
+            await streams[0].read()
+
+    against(tmp_path / "s", deed, script)
+
+
+def test_a_writer_waits_while_the_server_grants_no_window(tmp_path: Path) -> None:
+    release = threading.Event()
+    taken: list[int] = []
+    total: list[int] = []
+
+    def deed(channel: GrpcChannel, stream: GrpcStream) -> None:
+        release.wait(PATIENCE_SECONDS)
+        taken.extend(len(payload) for payload in payloads(stream))
+
+    async def script(streams: Streams) -> None:
+        writer = streams[1]
+        draining = None
+        written = 0
+        while draining is None or draining.done():
+            writer.write(bytes(10_000))
+            written += 10_000
+            draining = asyncio.ensure_future(writer.drain())
+            await asyncio.sleep(0)
+        assert BUFFER_BYTES < written < 4 * 1024 * 1024
+        assert writer.transport.get_write_buffer_size() <= BUFFER_BYTES + 10_000 + (1 << 16)
+        release.set()
+        await draining
+        writer.close()
+        await writer.wait_closed()
+        total.append(written)
+
+    against(tmp_path / "s", deed, script)
+    assert [sum(taken)] == total
+
+
+def test_a_reader_that_pauses_stops_the_server_but_not_what_goes_up(tmp_path: Path) -> None:
+    """Windows and pings come down the same socket: it is read on."""
+    sent: list[int] = [0]
+    stuck = threading.Event()
+    ups: list[int] = [0]
+
+    def deed(channel: GrpcChannel, stream: GrpcStream) -> None:
+        while channel.room(stream.stream_id) > 8_500:
+            stream.send(packet_messages.data(7, bytes(8_000)))
+            sent[0] += 8_000
+        stuck.set()
+        for payload in payloads(stream):
+            ups[0] += len(payload)
+        stream.wait_for_end(PATIENCE_SECONDS)
+
+    async def script(streams: Streams) -> None:
+        reader, writer = streams
+        assert await asyncio.to_thread(stuck.wait, PATIENCE_SECONDS)
+        for _ in range(100):
+            writer.write(bytes(10_000))
+            await writer.drain()
+        while ups[0] < 1_000_000:
+            await asyncio.sleep(0.001)
+        assert len(await reader.readexactly(sent[0])) == sent[0]
+        writer.close()
+        await writer.wait_closed()
+
+    against(tmp_path / "s", deed, script)
+
+
+def test_a_goodbye_without_an_answer_is_not_waited_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_layer, "FAREWELL_SECONDS", 0.05)
+
+    def deed(channel: GrpcChannel, stream: GrpcStream) -> None:
+        stream.wait_for_end(PATIENCE_SECONDS)
+
+    async def script(streams: Streams) -> None:
+        writer = streams[1]
+        writer.close()
+        writer.close()
+        await writer.wait_closed()
+
+    against(tmp_path / "s", deed, script)

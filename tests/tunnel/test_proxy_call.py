@@ -1,0 +1,165 @@
+"""A client's tunnel without I/O, against h2 and protobuf at the other end of a piece of memory."""
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.support import packet_messages
+from tests.support.grpc_channel import GrpcChannel, GrpcStream
+from tests.support.packet_messages import PacketType
+
+from umbilical.tunnel.proxy_call import CHUNK_BYTES, ProxyCall
+
+PATIENT = 60.0
+
+
+class Scene:
+    """A call whose bytes the test moves, and the server's end of it."""
+
+    def __init__(self, window_bytes: int = 1 << 20) -> None:
+        self.ours, theirs = socket.socketpair()
+        self.ours.settimeout(PATIENT)
+        theirs.settimeout(PATIENT)
+        self.received = bytearray()
+        self.call = ProxyCall(b"authority", b"http", b"test", self.received.extend, window_bytes)
+        self.channel = GrpcChannel(theirs, client_side=False)
+
+    def dial(self) -> GrpcStream:
+        self.call.dial("10.0.0.1:443")
+        self.flush()
+        return self.channel.accept(PATIENT)
+
+    def opened(self) -> GrpcStream:
+        stream = self.dial()
+        request = stream.receive(PATIENT)
+        assert request.dialRequest.address == "10.0.0.1:443"
+        assert request.dialRequest.protocol == "tcp"
+        self.channel.respond(stream, ())
+        stream.send(packet_messages.dial_response(request.dialRequest.random, 7))
+        self.read_until(lambda: self.call.answer is not None)
+        return stream
+
+    def flush(self) -> None:
+        connection = self.call.connection
+        while connection.has_pending():
+            while (view := connection.pending()) is not None:
+                self.ours.sendall(view)
+                connection.sent(len(view))
+            connection.after_flush()
+
+    def read_until(self, claim: Callable[[], object]) -> None:
+        while not claim():
+            count = self.ours.recv_into(self.call.connection.receive_room())
+            assert count
+            self.call.received(count)
+            self.flush()
+
+    def close(self) -> None:
+        self.ours.close()
+        self.channel.close()
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    scene = Scene()
+    yield scene
+    scene.close()
+
+
+def test_a_dial_is_answered_and_bytes_pass(scene: Scene) -> None:
+    stream = scene.opened()
+    assert scene.call.answer is not None
+    assert (scene.call.answer.connection_id, scene.call.answer.error) == (7, "")
+    scene.call.send(b"question")
+    scene.flush()
+    packet = stream.receive(PATIENT)
+    assert (packet.type, packet.data.connectID, packet.data.data) == (PacketType.DATA, 7, b"question")
+    stream.send(packet_messages.data(7, b"answer"))
+    scene.read_until(lambda: scene.received)
+    assert scene.received == b"answer"
+
+
+def test_the_answer_to_another_dial_is_not_ours(scene: Scene) -> None:
+    stream = scene.dial()
+    dial_id = stream.receive(PATIENT).dialRequest.random
+    scene.channel.respond(stream, ())
+    stream.send(packet_messages.dial_response(dial_id ^ 1, 8))
+    stream.send(packet_messages.dial_response(dial_id, 7))
+    scene.read_until(lambda: scene.call.answer is not None)
+    assert scene.call.answer is not None
+    assert scene.call.answer.connection_id == 7
+
+
+def test_a_goodbye_is_said_once_there_is_somebody_to_say_it_to(scene: Scene) -> None:
+    scene.call.say_goodbye()
+    stream = scene.opened()
+    scene.call.say_goodbye()
+    scene.flush()
+    assert stream.receive(PATIENT).type == PacketType.CLOSE_REQ
+    stream.send(packet_messages.close_response(7, ""))
+    scene.read_until(lambda: scene.call.end is not None)
+    assert scene.call.end == ""
+    scene.call.lost()
+    assert scene.call.end == ""
+
+
+def test_what_the_window_does_not_let_through_waits(scene: Scene) -> None:
+    scene.opened()
+    for _ in range(100):
+        if not scene.call.has_room():
+            break
+        scene.call.send(bytes(CHUNK_BYTES))
+    assert not scene.call.has_room()
+
+
+def test_credit_that_is_held_lets_the_server_wait() -> None:
+    small = Scene(window_bytes=65_535)
+    try:
+        stream = small.opened()
+        small.call.hold_credit()
+        for _ in range(2):
+            stream.send(packet_messages.data(7, bytes(16_000)))
+        small.read_until(lambda: len(small.received) == 32_000)
+        window = small.channel.http2.local_flow_control_window(stream.stream_id)
+        small.call.release_credit()
+        small.flush()
+        deadline = time.monotonic() + PATIENT
+        while small.channel.http2.local_flow_control_window(stream.stream_id) <= window:
+            small.channel.pump(deadline)
+    finally:
+        small.close()
+
+
+def test_a_server_that_drains_says_goaway_and_lets_the_tunnel_go_on(scene: Scene) -> None:
+    stream = scene.opened()
+    scene.channel.http2.close_connection(last_stream_id=stream.stream_id)
+    data = scene.channel.http2.data_to_send()
+    scene.channel.socket.sendall(data)
+    scene.channel.socket.sendall(_data_frame(stream.stream_id, packet_messages.data(7, b"later").SerializeToString()))
+    scene.read_until(lambda: scene.received)
+    assert scene.received == b"later"
+    assert scene.call.end is None
+
+
+def _data_frame(stream_id: int, message: bytes) -> bytes:
+    """By hand: h2 sends nothing behind a GOAWAY."""
+    body = b"\0" + len(message).to_bytes(4) + message
+    return len(body).to_bytes(3) + b"\0\0" + stream_id.to_bytes(4) + body
+
+
+def test_a_goaway_that_knows_nothing_of_our_stream_ends_it(scene: Scene) -> None:
+    scene.dial()
+    scene.channel.http2.close_connection(last_stream_id=0)
+    scene.channel.socket.sendall(scene.channel.http2.data_to_send())
+    scene.read_until(lambda: scene.call.end is not None)
+    assert scene.call.end is not None
+    assert "connection ended: GOAWAY" in scene.call.end
+
+
+def test_rubbish_ends_the_call(scene: Scene) -> None:
+    stream = scene.opened()
+    stream.send_raw(b"\0\0\0\0\2\xff\xff")
+    scene.read_until(lambda: scene.call.end is not None)
+    assert scene.call.end is not None
+    assert scene.call.end.startswith("rpc error: code = Internal")
