@@ -37,6 +37,8 @@ from umbilical.assets.hosted.spec import (
     TlsProfile,
     Workload,
 )
+from umbilical.assets.hosted.spec_example import EXAMPLE
+from umbilical.assets.hosted.spec_reading import read_spec
 from umbilical.assets.tree import AssetTree, yaml_bytes
 from umbilical.cli.hosted_certificates import renewed
 from umbilical.host.errors import HostError
@@ -65,6 +67,7 @@ def published(strategy: Strategy, signers: Signers) -> HostedSpec:
 
 PLAIN: Final = published(Strategy.ROUTE, Signers.SEPARATE)
 SPECS: Final = {
+    "example": read_spec(EXAMPLE.encode()),
     **{
         f"{strategy.value}-{signers.value}": published(strategy, signers)
         for strategy, signers in itertools.product(Strategy, Signers)
