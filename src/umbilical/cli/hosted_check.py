@@ -135,11 +135,16 @@ def _listed() -> str:
     return "\n".join(lines).lstrip("\n") + "\n"
 
 
+_REACHED: Final = frozenset({"M1", "H1", "S1", "P1"})
+"""The checks that somebody answers at all."""
+
+
 def _status(findings: "list[Finding]") -> int:
     """A report in which nothing was looked at is no good news."""
     from umbilical.checks.check import Outcome
 
-    outcomes = {finding.outcome for finding in findings}
-    if not outcomes & {Outcome.PASSED, Outcome.WARNED}:
+    failing = {finding.id for finding in findings if finding.outcome is Outcome.FAILED}
+    is_seen = any(finding.outcome in (Outcome.PASSED, Outcome.WARNED) for finding in findings)
+    if not is_seen and failing <= _REACHED:
         return INFRASTRUCTURE
-    return FINDINGS if Outcome.FAILED in outcomes else 0
+    return FINDINGS if failing else 0

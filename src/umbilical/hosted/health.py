@@ -8,6 +8,7 @@ from typing import Final
 from umbilical.cluster.client import ApiClient
 from umbilical.cluster.errors import ClusterError
 from umbilical.cluster.objects import POD
+from umbilical.dialer.reach import words_of
 from umbilical.hosted.errors import HostedError
 from umbilical.hosted.facts import ServerHealth
 from umbilical.hosted.http_call import Call, Exchange, Url
@@ -88,4 +89,4 @@ def words(trouble: Exception) -> str:
         return trouble.why
     if isinstance(trouble, TimeoutError):
         return "no answer in time"
-    return (trouble.strerror if isinstance(trouble, OSError) else None) or str(trouble) or type(trouble).__name__
+    return words_of(trouble) if isinstance(trouble, OSError) else str(trouble)
