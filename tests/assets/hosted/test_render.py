@@ -1,0 +1,143 @@
+"""From a spec to the objects of both clusters."""
+
+import ipaddress
+
+import pytest
+import yaml
+from tests.support.hosted_certificates import hosted_set
+from tests.support.hosted_specs import hosted_spec
+from tests.support.hosted_workloads import as_bytes, container, deployment, static_pod
+
+from umbilical.assets.errors import AssetError
+from umbilical.assets.hosted.render import Format, hosted_objects, management_objects, notes, render
+from umbilical.assets.hosted.spec import (
+    AggregatedApi,
+    DataPlaneProxy,
+    HostedSpec,
+    KubeApiserver,
+    Leases,
+    Monitoring,
+    Publishing,
+    Server,
+    ServerCount,
+    Strategy,
+    Workload,
+)
+from umbilical.assets.tree import AssetTree
+
+STATIC = hosted_spec(kube_apiserver=KubeApiserver(workload=Workload.STATIC_POD, manifest="pod.yaml"))
+CLUSTER_WIDE = {"Namespace", "ClusterRole", "ClusterRoleBinding", "APIService"}
+SPECS = {
+    "full": hosted_spec(),
+    "upstream": hosted_spec(server=Server.UPSTREAM),
+    "plain": hosted_spec(
+        aggregated_apis=(), aggregated_authority="", components=(), monitoring=Monitoring(enabled=False)
+    ),
+    "leases": hosted_spec(server_count=ServerCount.LEASES, leases=Leases("kubeconfig")),
+    "proxy": hosted_spec(proxy=DataPlaneProxy("http://user:hunter2@p:1", "http://user:hunter2@p:1")),
+    "nodeport": hosted_spec(publishing=Publishing(Strategy.NODE_PORT, "10.0.0.9", 30091)),
+}
+EVERY_SPEC = pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+
+
+def tree(spec: HostedSpec, content: bytes | None = None, form: Format = Format.FILES) -> AssetTree:
+    return render(spec, hosted_set(), content, form)
+
+
+@EVERY_SPEC
+def test_every_yaml_file_holds_one_object_and_is_named_after_it(spec: HostedSpec) -> None:
+    for asset in tree(spec):
+        if asset.path.endswith(".yaml"):
+            found = yaml.safe_load(asset.content)
+            assert asset.path.endswith(f"/{found['kind'].lower()}-{found['metadata']['name']}.yaml")
+
+
+@EVERY_SPEC
+def test_secrets_are_their_owners_alone_and_in_no_other_file(spec: HostedSpec) -> None:
+    for asset in tree(spec):
+        is_secret = "/secret-" in asset.path
+        assert asset.mode == (0o600 if is_secret else 0o644)
+        assert b"hunter2" not in asset.content
+        assert b"PRIVATE KEY" not in asset.content
+
+
+@EVERY_SPEC
+def test_the_same_spec_gives_the_same_bytes(spec: HostedSpec) -> None:
+    first, second = ([(asset.path, asset.content) for asset in tree(spec)] for _ in range(2))
+    assert first == second
+
+
+@EVERY_SPEC
+def test_each_cluster_gets_its_own_namespaces(spec: HostedSpec) -> None:
+    for objects, namespaces in (
+        (management_objects(spec, hosted_set()), {"clusters-guest"}),
+        (hosted_objects(spec, hosted_set()), {"kube-system", "default"}),
+    ):
+        found = {one["metadata"].get("namespace") for one in objects if one["kind"] not in CLUSTER_WIDE}
+        assert found <= namespaces
+
+
+@EVERY_SPEC
+def test_what_pods_mount_is_rendered_or_named_in_the_spec(spec: HostedSpec) -> None:
+    given = {spec.leases.kubeconfig_secret, spec.proxy.trusted_ca}
+    for objects in (management_objects(spec, hosted_set()), hosted_objects(spec, hosted_set())):
+        there = {(one["kind"], one["metadata"]["name"]) for one in objects}
+        for one in objects:
+            for volume in one.get("spec", {}).get("template", {}).get("spec", {}).get("volumes", []):
+                wanted = volume.get("secret", {}).get("secretName") or volume.get("configMap", {}).get("name")
+                kind = "Secret" if "secret" in volume else "ConfigMap"
+                assert (kind, wanted) in there or wanted in given
+
+
+def test_a_manifest_that_is_given_is_patched_in_its_place() -> None:
+    found = tree(hosted_spec(), as_bytes(deployment()))
+    document = yaml.safe_load(found["management/deployment-kube-apiserver.yaml"].content)
+    assert container(document, "konnectivity-server")
+    assert not [asset.path for asset in found if "patches/kube-apiserver" in asset.path]
+
+
+def test_without_a_manifest_there_are_patches() -> None:
+    paths = [asset.path for asset in tree(hosted_spec(components=()))]
+    assert [path for path in paths if "/patches/" in path] == [
+        "management/patches/kube-apiserver-flags.patch",
+        "management/patches/kube-apiserver.patch",
+    ]
+
+
+def test_no_patch_of_flags_is_left_empty() -> None:
+    spec = hosted_spec(components=(), kube_apiserver=KubeApiserver(has_egress_flag=False))
+    assert "management/patches/kube-apiserver-flags.patch" not in tree(spec)
+
+
+def test_sidecars_are_patches_of_their_components() -> None:
+    found = tree(hosted_spec(components=("olm-operator",)))
+    assert yaml.safe_load(found["management/patches/olm-operator.patch"].content)["metadata"]["name"] == "olm-operator"
+
+
+def test_a_static_pod_comes_with_the_files_of_its_node() -> None:
+    found = tree(STATIC, as_bytes(static_pod()))
+    document = yaml.safe_load(found["node/etc/kubernetes/manifests/kube-apiserver.yaml"].content)
+    assert container(document, "konnectivity-server")
+    assert "node/etc/kubernetes/konnectivity/server/tls.key" in found
+
+
+def test_a_manifest_that_contradicts_the_spec_gives_nothing() -> None:
+    with pytest.raises(AssetError, match="UMB552"):
+        tree(hosted_spec(replicas=2), as_bytes(deployment()))
+
+
+def test_kustomize_has_a_base_for_each_cluster_and_a_component() -> None:
+    found = tree(hosted_spec(), form=Format.KUSTOMIZE)
+    for folder in ("management", "hosted"):
+        listed = yaml.safe_load(found[f"{folder}/kustomization.yaml"].content)["resources"]
+        there = {path.rpartition("/")[2] for asset in found if (path := asset.path).rpartition("/")[0] == folder}
+        assert set(listed) == there - {"kustomization.yaml"}
+    component = yaml.safe_load(found["management/patches/kustomization.yaml"].content)
+    assert [one["path"] for one in component["patches"]][:2] == ["kube-apiserver-flags.patch", "kube-apiserver.patch"]
+
+
+def test_what_is_left_out_is_told() -> None:
+    known = AggregatedApi("known", (ipaddress.ip_address("172.30.0.1"),))
+    assert notes(hosted_spec()) == []
+    assert "addresses of late are not known" in notes(hosted_spec(aggregated_apis=(known, AggregatedApi("late"))))[0]
+    assert "control-plane agent" in notes(hosted_spec(aggregated_apis=(AggregatedApi("late"),)))[0]
