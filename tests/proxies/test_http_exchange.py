@@ -8,6 +8,7 @@ from tests.support.http_scene import Behaviour, Peer, answering, origin, proxyin
 
 from umbilical.proxies.http_exchange import PROXY_WANTS_CREDENTIALS
 from umbilical.proxies.http_ways import Route
+from umbilical.proxies.proxy_connect import ProxyUrl
 
 VIA = b"Via: 1.1 umbilical\r\n"
 GET = b"GET http://a/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -81,7 +82,7 @@ ANSWERS = {
         b"HTTP/1.1 200 OK\r\n" + VIA + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
     ),
     "fields of one hop": (
-        b"HTTP/1.1 200 OK\r\nConnection: close, X-A\r\nX-A: 1\r\nKeep-Alive: 5\r\nUpgrade: h2\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nConnection: close, X\r\nX: 1\r\nKeep-Alive: 5\r\nUpgrade: h2\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\n" + VIA + b"Content-Length: 0\r\nConnection: close\r\n\r\n",
     ),
     "an unknown status": (
@@ -179,7 +180,7 @@ def test_407_of_an_endpoint_passes_and_407_of_the_users_proxy_is_ours_to_tell() 
         answer = b"HTTP/1.1 %d No\r\nProxy-Authenticate: Basic\r\nContent-Length: 0\r\n\r\n" % PROXY_WANTS_CREDENTIALS
         async with origin(answering(answer)) as endpoint, proxying({"a": endpoint.port, "p": endpoint.port}) as scene:
             assert (await scene.ask(GET)).startswith(b"HTTP/1.1 407 No\r\n")
-            scene.ways.proxy = Route("p", 3128, is_proxy=True)
+            scene.ways.proxy = Route("p", 3128, ProxyUrl("http", "p", 3128))
             told = await scene.ask(GET)
             assert told.startswith(b"HTTP/1.1 502 Bad Gateway\r\n")
             assert b"UMB510" in told
@@ -193,7 +194,7 @@ def test_a_user_proxy_is_sent_the_whole_url_and_its_credentials_and_an_endpoint_
     async def script() -> None:
         answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
         async with origin(answering(answer)) as endpoint, proxying({"p": endpoint.port}) as scene:
-            scene.ways.proxy = Route("p", 3128, True, ((b"Proxy-Authorization", b"Basic eDp5"),))
+            scene.ways.proxy = Route("p", 3128, ProxyUrl("http", "p", 3128, "x", "y"))
             request = b"GET http://a:81/x?y HTTP/1.1\r\nHost: z\r\nProxy-Authorization: mine\r\n"
             await scene.ask(request + b"Connection: close\r\n\r\n")
             await scene.ask(b"OPTIONS http://a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")

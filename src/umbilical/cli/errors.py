@@ -38,6 +38,8 @@ _STATUS_BY_CODE: Final = {
     "UMB535": CONFIGURATION,
     "UMB536": CONFIGURATION,
     "UMB537": CONFIGURATION,
+    "UMB547": CONFIGURATION,
+    "UMB548": CONFIGURATION,
     # A spec, a manifest or a directory of certificates that cannot be used.
     "UMB550": CONFIGURATION,
     "UMB551": CONFIGURATION,

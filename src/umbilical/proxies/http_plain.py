@@ -121,7 +121,7 @@ def _forwarded(
     head: RequestHead, target: Target, body: Body, route: Route, may_follow: Callable[[], bool]
 ) -> Forwarded:
     fields = request_fields(head, target, body)
-    if not route.is_proxy:
+    if route.proxy is None:
         return Forwarded(head, body, target.path, fields, False, may_follow)
     url = f"http://{target.authority}{'' if target.path == '*' else target.path}"
     return Forwarded(head, body, url, [*fields, *route.fields], True, may_follow)

@@ -5,6 +5,7 @@ from typing import Protocol
 from umbilical.dialer.opener import Streams
 from umbilical.proxies.http_head import Field
 from umbilical.proxies.http_target import Target
+from umbilical.proxies.proxy_connect import ProxyUrl
 from umbilical.record import Record
 
 
@@ -13,14 +14,19 @@ class Route(Record):
 
     host: str
     port: int
-    is_proxy: bool = False
-    """It is sent the whole URL instead of the path."""
-    fields: tuple[Field, ...] = ()
-    """What a proxy wants to see beside the client's own; secrets."""
+    proxy: ProxyUrl | None = None
+    """The same place as a proxy: it is sent the whole URL instead of the path."""
 
     @property
     def key(self) -> tuple[str, int, bool]:
-        return self.host.lower(), self.port, self.is_proxy
+        return self.host.lower(), self.port, self.proxy is not None
+
+    @property
+    def fields(self) -> list[Field]:
+        """What a proxy wants to see beside the client's own; secrets."""
+        if self.proxy is None or not self.proxy.authorization:
+            return []
+        return [(b"Proxy-Authorization", self.proxy.authorization.encode("ascii"))]
 
 
 class Ways(Protocol):

@@ -5,15 +5,16 @@ head -> CONNECT -> bytes both ways until both ends have ended
 """
 
 import asyncio
-import logging
+import time
 from typing import TYPE_CHECKING, Final
 
 from umbilical.dialer.failure import DialFailed
 from umbilical.dialer.opener import Streams
 from umbilical.proxies.http_client import Client, ClientGone
 from umbilical.proxies.http_head import BadRequest, HeadLimits, RequestHead
+from umbilical.proxies.http_notices import HttpNotices, request_served, tunnel_ended
 from umbilical.proxies.http_reply import ESTABLISHED, Refused, malformed, undialled
-from umbilical.proxies.http_target import Target, check_host_field, connect_target
+from umbilical.proxies.http_target import Target, absolute_target, check_host_field, connect_target
 from umbilical.proxies.http_ways import Ways
 from umbilical.proxies.metrics import OK, ProxyMetrics
 from umbilical.proxies.relay import RelayLimits, relay
@@ -22,8 +23,6 @@ from umbilical.record import Record
 
 if TYPE_CHECKING:
     from umbilical.proxies.http_plain import PlainRequests
-
-logger = logging.getLogger(__name__)
 
 KEEP_ALIVE_SECONDS: Final = 60.0
 """Between two requests of one connection; as long as the common servers wait, or longer."""
@@ -52,6 +51,7 @@ class HttpProxy:
         self.default_connect_port: Final = default_connect_port
         """For CONNECT without a port; None: refused."""
         self.relay_limits: Final = RelayLimits(settings.idle_seconds, settings.buffer_bytes)
+        self.notices: Final = HttpNotices()
         self.is_draining = False
         self.waiting: Final[set[Client]] = set()
         """Clients that were served and have not asked for more yet."""
@@ -112,7 +112,7 @@ class _Connection:
 
     async def _refuse(self, refused: Refused, protocol: str, method: str) -> None:
         self._proxy.metrics.requested(protocol, refused.result)
-        logger.info("%s: %s", protocol, refused)
+        self._proxy.notices.refused(self._client.streams[1], refused)
         await self._client.write([refused.answer.render(method)])
         await self._client.linger()
 
@@ -121,9 +121,11 @@ class _Connection:
         if head.method == "CONNECT":
             await self._connect(head)
             return False
+        began = time.monotonic()
         is_last = head.is_http10 or b"close" in head.options(b"connection")
         another = await self._requests().serve(head, lambda: not is_last and not self._proxy.is_draining)
         self._proxy.metrics.requested("http", OK)
+        request_served(self._client.streams[1], head.method, absolute_target(head.method, head.target).address, began)
         return another
 
     def _requests(self) -> "PlainRequests":
@@ -145,7 +147,7 @@ class _Connection:
         target = connect_target(head.target, self._proxy.default_connect_port)
         endpoint = await self._dial(target)
         try:
-            await self._carry(endpoint)
+            await self._carry(target, endpoint)
         finally:
             endpoint[1].transport.abort()
 
@@ -155,13 +157,14 @@ class _Connection:
         except DialFailed as failure:
             raise undialled(target.address, failure) from failure
         self._proxy.metrics.requested("connect", OK)
-        logger.debug("connect: %s is open", target.address)
         return endpoint
 
-    async def _carry(self, endpoint: Streams) -> None:
+    async def _carry(self, target: Target, endpoint: Streams) -> None:
         """What the client sent behind its head is the endpoint's, and goes first."""
+        began = time.monotonic()
         proxy, early = self._proxy, self._client.take_rest()
         proxy.metrics.traffic.to_endpoint.total += len(early)
         endpoint[1].write(early)
         await self._client.write([ESTABLISHED])
-        await relay(self._client.streams, endpoint, proxy.relay_limits, proxy.metrics.traffic)
+        ending = await relay(self._client.streams, endpoint, proxy.relay_limits, proxy.metrics.traffic)
+        tunnel_ended(self._client.streams[1], target.address, ending, len(early), began)

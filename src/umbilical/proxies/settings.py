@@ -6,7 +6,7 @@ from typing import Final
 
 from umbilical.dialer.settings import DialerSettings
 from umbilical.record import Record
-from umbilical.tunnel.settings import ListenAddress
+from umbilical.tunnel.settings import ListenAddress, TlsFiles
 
 LOOPBACK: Final = ("127.0.0.1", "::1")
 """Where a sidecar listens unless told otherwise: its users share its pod."""
@@ -81,3 +81,15 @@ class HttpsSettings(Record):
     no_proxy: str = ""
     proxy_authority: Path | None = None
     """Extra CAs for a proxy that speaks TLS, beside the system's."""
+    http_proxy_file: Path | None = None
+    """Holds the URL instead of `http_proxy`; read again when it changes."""
+    https_proxy_file: Path | None = None
+    proxy_credentials: Path | None = None
+    """USER:PASSWORD for proxies whose URL names no user; read again when it changes."""
+    listen_tls: TlsFiles = TlsFiles()
+    """With a certificate: clients speak TLS to the proxy. With an authority, they show certificates of it."""
+    default_connect_port: int | None = None
+    """For CONNECT without a port; None: refused."""
+
+    def __repr__(self) -> str:
+        return f"HttpsSettings({self.listener!r}, {self.outbound!r}, …)"

@@ -1,0 +1,101 @@
+"""The user's own proxy, behind the tunnel: which requests go through it, and how it is reached.
+
+a host that leaves past the tunnel -> no user's proxy     (the APIs of a cloud)
+NO_PROXY names it, or no proxy     -> straight through the tunnel
+else                               -> to the proxy through the tunnel; it is sent the name unresolved
+"""
+
+import asyncio
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.opener import Opener, Streams
+from umbilical.proxies.direct import DirectHosts
+from umbilical.proxies.environment_proxy import ProxyRules
+from umbilical.proxies.http_target import Target
+from umbilical.proxies.http_ways import Route
+from umbilical.proxies.proxy_connect import HANDSHAKE_SECONDS, OF_THE_PROXY, ProxyTls, ProxyUrl, connect_through
+from umbilical.tunnel.channel import tls_reason
+
+USER_PROXY: Final = "user-proxy"
+
+
+class Observer(Protocol):
+    """Who counts; `result` is "ok" or a Reason's value."""
+
+    def dialled(self, way: str, result: str, seconds: float) -> None: ...
+
+
+class UserProxy:
+    """Fulfils Ways. `rules` is asked at every request: the proxy's credentials may change."""
+
+    def __init__(
+        self, rules: Callable[[], ProxyRules], direct: DirectHosts, opener: Opener, tls: ProxyTls, observer: Observer
+    ) -> None:
+        self._rules: Final = rules
+        self._direct: Final = direct
+        self._opener: Final = opener
+        self._tls: Final = tls
+        self._observer: Final = observer
+
+    async def connect(self, target: Target) -> Streams:
+        proxy = self._proxy("https", target)
+        if proxy is None:
+            return await self._opener.open(target.host, target.port)
+        return await self._observed(connect_through(proxy, self._opener, target.host, target.port, self._tls))
+
+    def route(self, target: Target) -> Route:
+        proxy = self._proxy("http", target)
+        return Route(target.host, target.port) if proxy is None else Route(proxy.host, proxy.port, proxy)
+
+    async def open(self, route: Route) -> Streams:
+        if route.proxy is None:
+            return await self._opener.open(route.host, route.port)
+        return await self._observed(self._reach(route.proxy))
+
+    def _proxy(self, scheme: str, target: Target) -> ProxyUrl | None:
+        if target.host in self._direct:
+            return None
+        return self._rules().proxy_for(scheme, target.host.removesuffix("."), target.port)
+
+    async def _reach(self, proxy: ProxyUrl) -> Streams:
+        try:
+            streams = await self._opener.open(proxy.host, proxy.port)
+        except DialFailed as failure:
+            if failure.reason not in OF_THE_PROXY:
+                raise
+            raise _failed(proxy, failure.text) from failure
+        if not proxy.is_tls:
+            return streams
+        try:
+            return await self._secured(proxy, streams)
+        except BaseException:
+            streams[1].transport.abort()
+            raise
+
+    async def _secured(self, proxy: ProxyUrl, streams: Streams) -> Streams:
+        try:
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                return await self._tls.wrap(streams, proxy.host)
+        except TimeoutError:
+            raise _failed(proxy, f"no TLS handshake within {HANDSHAKE_SECONDS:g} s") from None
+        except OSError as error:
+            raise _failed(proxy, f"TLS: {tls_reason(error) if isinstance(error, ssl.SSLError) else error}") from None
+
+    async def _observed(self, dial: Awaitable[Streams]) -> Streams:
+        began = time.monotonic()
+        result = "ok"
+        try:
+            return await dial
+        except DialFailed as failure:
+            result = failure.reason.value
+            raise
+        finally:
+            self._observer.dialled(USER_PROXY, result, time.monotonic() - began)
+
+
+def _failed(proxy: ProxyUrl, text: str) -> DialFailed:
+    return DialFailed(Reason.PROXY, f"proxy {proxy}", text)

@@ -1,0 +1,205 @@
+"""Which requests go through the user's proxy, and how it is reached; HyperShift's own cases among them."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.support.daemons import play
+from tests.support.http_scene import Origin, Peer, answering, origin
+from tests.support.tunnel_pki import FolderAuthority
+
+from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.opener import Streams
+from umbilical.proxies.direct import CLOUD_SUFFIXES, DirectHosts
+from umbilical.proxies.environment_proxy import ProxyRules
+from umbilical.proxies.http_target import Target
+from umbilical.proxies.http_ways import Route
+from umbilical.proxies.metrics import ProxyMetrics
+from umbilical.proxies.proxy_connect import ProxyTls, ProxyUrl
+from umbilical.proxies.user_proxy import UserProxy
+
+HTTP, HTTPS = ProxyUrl("http", "p1", 3128), ProxyUrl("http", "p2", 3128, "user", "p@ss:%41")
+TUNNEL, CLOUD = "through the tunnel", "past the tunnel"
+
+
+class Opener:
+    """Every host is one port of loopback."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.port = port
+        self.asked: list[tuple[str, int]] = []
+        self.failure: DialFailed | None = None
+
+    async def open(self, host: str, port: int) -> Streams:
+        self.asked.append((host, port))
+        if self.failure is not None:
+            raise self.failure
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+
+def ways(
+    opener: Opener,
+    http: ProxyUrl | None = HTTP,
+    https: ProxyUrl | None = HTTPS,
+    no_proxy: str = "",
+    *,
+    clouds: bool = False,
+    tls: ProxyTls | None = None,
+    metrics: ProxyMetrics | None = None,
+) -> UserProxy:
+    rules = ProxyRules(http, https, no_proxy)
+    direct = DirectHosts(CLOUD_SUFFIXES if clouds else (), ())
+    return UserProxy(lambda: rules, direct, opener, tls or ProxyTls(), metrics or ProxyMetrics())
+
+
+# HyperShift's table, in our words: host, NO_PROXY, cloud APIs past the tunnel, has a proxy -> through it or not.
+ROUTES = {
+    "an ordinary host": ("example.com", "", False, True, True),
+    "no proxy configured": ("example.com", "", False, False, False),
+    "a match of NO_PROXY": ("a.example.com", "example.com", False, True, False),
+    "a suffix of NO_PROXY": ("a.svc", ".svc", False, True, False),
+    "a network of NO_PROXY": ("10.1.2.3", "10.0.0.0/8", False, True, False),
+    "another port than NO_PROXY's": ("a.example", "a.example:8443", False, True, True),
+    "a cloud's API": ("ec2.us-east-1.amazonaws.com", "", True, True, False),
+    "a cloud's API, and the tunnel is meant for it": ("ec2.us-east-1.amazonaws.com", "", False, True, True),
+    "a look-alike of a cloud": ("notazure.com", "", True, True, True),
+    "loopback": ("127.0.0.1", "", False, True, False),
+    "localhost": ("localhost", "", False, True, False),
+    "everything": ("example.com", "*", False, True, False),
+    "a name with a last dot": ("a.example.com.", ".example.com", False, True, False),
+}
+
+
+@pytest.mark.parametrize(("host", "no_proxy", "clouds", "has_proxy", "proxied"), ROUTES.values(), ids=ROUTES)
+def test_the_way_of_a_plain_request(host: str, no_proxy: str, clouds: bool, has_proxy: bool, proxied: bool) -> None:
+    chosen = ways(Opener(), HTTP if has_proxy else None, None, no_proxy, clouds=clouds).route(Target(host, 80))
+    assert chosen == (Route("p1", 3128, HTTP) if proxied else Route(host, 80))
+
+
+@pytest.mark.parametrize(("host", "no_proxy", "clouds", "has_proxy", "proxied"), ROUTES.values(), ids=ROUTES)
+def test_the_way_of_a_connect(host: str, no_proxy: str, clouds: bool, has_proxy: bool, proxied: bool) -> None:
+    async def script() -> None:
+        async with origin(answering(b"HTTP/1.1 200 OK\r\n\r\n")) as proxy:
+            opener = Opener(proxy.port)
+            _, writer = await ways(opener, None, HTTPS if has_proxy else None, no_proxy, clouds=clouds).connect(
+                Target(host, 443)
+            )
+            assert opener.asked == [("p2", 3128) if proxied else (host, 443)]
+            writer.close()
+
+    play(script())
+
+
+def test_connect_sends_the_name_unresolved_and_the_credentials_decoded() -> None:
+    async def script() -> None:
+        async with origin(answering(b"HTTP/1.1 200 OK\r\n\r\nearly")) as proxy:
+            metrics = ProxyMetrics()
+            reader, writer = await ways(Opener(proxy.port), metrics=metrics).connect(Target("a.example", 443))
+            assert await reader.readexactly(5) == b"early"
+            lines = proxy.peers[0].seen.decode().split("\r\n")
+            assert lines[0] == "CONNECT a.example:443 HTTP/1.1"
+            assert "Proxy-Authorization: Basic dXNlcjpwQHNzOiU0MQ==" in lines
+            assert 'umbilical_proxy_dials_total{way="user-proxy",result="ok"} 1' in metrics.render().decode()
+            writer.close()
+
+    play(script())
+
+
+@pytest.mark.parametrize("reason", [Reason.REFUSED, Reason.UNREACHABLE, Reason.TIMEOUT, Reason.NAME])
+def test_a_proxy_that_cannot_be_reached_is_the_proxys_fault_and_not_the_endpoints(reason: Reason) -> None:
+    async def script() -> None:
+        opener, metrics = Opener(), ProxyMetrics()
+        opener.failure = DialFailed(reason, "agent", "no")
+        for dial in (
+            ways(opener, metrics=metrics).open(Route("p1", 3128, HTTP)),
+            ways(opener, metrics=metrics).connect(Target("a", 443)),
+        ):
+            with pytest.raises(DialFailed) as failure:
+                await dial
+            assert failure.value.reason is Reason.PROXY
+            assert "p@ss" not in str(failure.value)
+        assert 'umbilical_proxy_dials_total{way="user-proxy",result="proxy"} 2' in metrics.render().decode()
+
+    play(script())
+
+
+def test_a_broken_tunnel_is_told_as_that() -> None:
+    async def script() -> None:
+        opener = Opener()
+        opener.failure = DialFailed(Reason.NO_AGENT, "server", "no agent")
+        with pytest.raises(DialFailed) as failure:
+            await ways(opener).open(Route("p1", 3128, HTTP))
+        assert failure.value.reason is Reason.NO_AGENT
+
+    play(script())
+
+
+@asynccontextmanager
+async def tls_proxy(authority: FolderAuthority, name: str) -> AsyncIterator[Origin]:
+    """A proxy by https whose certificate is for this name."""
+
+    async def behave(peer: Peer) -> None:
+        await peer.until()
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        await peer.rest()
+
+    place = Origin(behave)
+    context = authority.server_context(authority.serving("proxy", (name,)))
+    server = await asyncio.start_server(place.serve, "127.0.0.1", 0, ssl=context)
+    place.port = server.sockets[0].getsockname()[1]
+    try:
+        yield place
+    finally:
+        server.close()
+        await place.ended(len(place.peers))
+        async with asyncio.timeout(60):  # asyncio itself has a task for every handshake, failed ones too
+            while len(asyncio.all_tasks()) > 1:
+                await asyncio.sleep(0.01)
+
+
+def test_a_proxy_by_https_is_verified_by_the_name_in_its_own_url(tmp_path: Path) -> None:
+    authority = FolderAuthority(tmp_path, "proxy-ca")
+    tls = ProxyTls(authority.certificate_file)
+
+    async def script() -> None:
+        right, wrong = ProxyUrl("https", "p1.example", 443), ProxyUrl("https", "p2.example", 443)
+        async with tls_proxy(authority, "p1.example") as place:
+            opener = Opener(place.port)
+            reader, writer = await ways(opener, right, wrong, tls=tls).open(Route("p1.example", 443, right))
+            writer.write(b"GET http://a/ HTTP/1.1\r\n\r\n")
+            assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
+            writer.close()
+            for dial in (
+                ways(opener, wrong, wrong, tls=tls).open(Route("p2.example", 443, wrong)),
+                ways(opener, wrong, wrong, tls=tls).connect(Target("a", 443)),
+            ):
+                with pytest.raises(DialFailed, match=r"p2\.example") as failure:
+                    await dial
+                assert failure.value.reason is Reason.PROXY
+
+    play(script())
+
+
+def test_a_proxy_that_speaks_no_tls_is_told_so() -> None:
+    async def script() -> None:
+        async def behave(peer: Peer) -> None:
+            await peer.send(b"HTTP/1.0 400 no TLS here\r\n\r\n")
+            await peer.rest()
+
+        proxy = ProxyUrl("https", "p.example", 443)
+        async with origin(behave) as place:
+            with pytest.raises(DialFailed, match="TLS") as failure:
+                await ways(Opener(place.port), proxy, proxy).open(Route("p.example", 443, proxy))
+            assert failure.value.reason is Reason.PROXY
+
+    play(script())
+
+
+def test_certificates_that_are_no_certificates_keep_it_from_starting(tmp_path: Path) -> None:
+    (tmp_path / "ca").write_text("nothing")
+    with pytest.raises(Exception, match="CA") as fault:
+        ProxyTls(tmp_path / "ca")
+    assert not isinstance(fault.value, ssl.SSLError)
