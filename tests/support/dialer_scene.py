@@ -76,14 +76,12 @@ async def end(writer: asyncio.StreamWriter) -> None:
 
 
 async def echoed(streams: Streams, octets: bytes) -> bytes:
-    """Send to an endpoint that sends all back, and ends when we do."""
+    """Send to an endpoint that sends all back."""
     reader, writer = streams
 
     async def send() -> None:
         writer.write(octets)
         await writer.drain()
-        if writer.can_write_eof():
-            writer.write_eof()
 
     async with asyncio.TaskGroup() as group:
         group.create_task(send())

@@ -1,7 +1,6 @@
 """The client's side of the tunnel, for programs that want to reach what only agents can.
 
-from umbilical.dialer.dialer import Dialer                      # asyncio: reader, writer = await dialer.open(host, port)
-from umbilical.dialer.blocking import BlockingDialer            # sock = dialer.open(host, port)
-from umbilical.dialer.requests_adapter import TunnelAdapter     # session.mount("https://", TunnelAdapter(dialer))
-from umbilical.dialer.settings import DialerSettings, TcpServer, UnixServer
+asyncio:   dialer.Dialer(settings).open(host, port) gives a reader and a writer
+scripts:   blocking.BlockingDialer(settings).open(host, port) gives a socket
+requests:  session.mount("https://", requests_adapter.TunnelAdapter(blocking_dialer))
 """

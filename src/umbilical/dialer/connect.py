@@ -69,7 +69,7 @@ async def connect(streams: Streams, server: str, endpoint: str, seconds: float, 
         _trace_failure(trace, started, endpoint, failure)
         raise failure from None
     except (OSError, EOFError, ProtocolViolation) as error:
-        failure = _broken(error, server)
+        failure = broken(error, server)
         _trace_failure(trace, started, endpoint, failure)
         raise failure from None
     if reply.status != 200:
@@ -118,7 +118,8 @@ def _headers(head: bytes) -> dict[str, str]:
     return headers
 
 
-def _broken(error: Exception, server: str) -> DialFailed:
+def broken(error: Exception, server: str) -> DialFailed:
+    """For what went wrong below, between the handshake and the server's word."""
     if isinstance(error, ProtocolViolation):
         return DialFailed(Reason.PROTOCOL, server, error.message)
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):

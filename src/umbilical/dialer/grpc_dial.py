@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from umbilical.dialer import causes
-from umbilical.dialer.connect import ENDPOINTS_OWN
+from umbilical.dialer.connect import ENDPOINTS_OWN, broken
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.grpc_layer import GrpcLayer
 from umbilical.dialer.trace import Trace
@@ -39,5 +39,7 @@ def _failure(layer: GrpcLayer, server: str, endpoint: str) -> DialFailed | None:
         return DialFailed(reason, endpoint if reason in ENDPOINTS_OWN else server, call.answer.error)
     if call.connection.failure is not None:
         return DialFailed(Reason.PROTOCOL, server, f"no HTTP/2: {call.connection.failure.message}")
+    if layer.error is not None:
+        return broken(layer.error, server)
     text = call.end or "the server ended the stream without an answer"
     return DialFailed(causes.reason_of_stream_end(text), server, text)

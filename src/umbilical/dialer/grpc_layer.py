@@ -26,6 +26,8 @@ class GrpcLayer(Layer):
             self._take,
             max(buffer_bytes, SMALLEST_WINDOW_BYTES),
         )
+        self.error: Exception | None = None
+        """What broke below, if anything did."""
         self._loop: Final = asyncio.get_running_loop()
         self._settled: Final[asyncio.Future[None]] = self._loop.create_future()
         """The dial was answered, or will not be."""
@@ -64,6 +66,7 @@ class GrpcLayer(Layer):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._farewell is not None:
             self._farewell.cancel()
+        self.error = exc
         self.call.lost()
         self._heed()
         self._tell_loss(exc)
