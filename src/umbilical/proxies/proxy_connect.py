@@ -101,7 +101,7 @@ class ProxyTls:
             _trust(self._context, authority)
 
     async def wrap(self, streams: Streams, server_name: str) -> Streams:
-        """Put TLS on a connection. Raises OSError (also ssl.SSLError); the connection is then the caller's to close."""
+        """Put TLS on a connection, which is closed where that fails. Raises OSError (also ssl.SSLError)."""
         if self._context is None:
             self._context = _context()  # when needed: it reads all CAs of the system
         if self._scratch is None:
@@ -111,7 +111,11 @@ class ProxyTls:
         transport = streams[1].transport
         transport.set_protocol(layer)
         layer.connection_made(transport)
-        await layer.shake_hands()
+        try:
+            await layer.shake_hands()
+        except BaseException:
+            layer.abort()
+            raise
         return wrapped
 
 

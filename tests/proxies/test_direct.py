@@ -1,0 +1,233 @@
+"""What leaves by this machine's own network, and how."""
+
+import asyncio
+import errno
+import socket
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.proxies.name_scenes import Counts, play
+from tests.proxies.proxy_scenes import ScriptedProxy
+from tests.support.tunnel_pair import free_port
+
+from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.proxies import direct
+from umbilical.proxies.direct import CLOUD_SUFFIXES, Direct, DirectHosts, connect
+from umbilical.proxies.environment_proxy import rules_of_environment
+from umbilical.proxies.management_dns import ManagementDns
+
+CLOUD = DirectHosts(CLOUD_SUFFIXES, ())
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "ec2.us-east-1.amazonaws.com",
+        "EC2.US-EAST-1.AMAZONAWS.COM",
+        "sts.amazonaws.com.",
+        "sts.cn-north-1.amazonaws.com.cn",
+        "ec2.us-iso-east-1.c2s.ic.gov",
+        "ec2.us-iso-west-1.hci.ic.gov",
+        "ec2.us-isob-east-1.sc2s.sgov.gov",
+        "login.microsoftonline.com",
+        "login.microsoftonline.us",
+        "management.azure.com",
+        "management.usgovcloudapi.net",
+        "account.blob.core.windows.net",
+        "iam.cloud.ibm.com",
+        "compute.googleapis.com",
+    ],
+)
+def test_the_apis_of_clouds_are_direct(host: str) -> None:
+    assert host in CLOUD
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "notazure.com",
+        "www.notazure.com",
+        "evilazure.com",
+        "fakecloud.ibm.com",
+        "badcloud.ibm.com",
+        "azure.com",
+        "cloud.ibm.com",
+        "amazonaws.com.",
+        "azure.com.evil.example",
+        "idp.corp.example",
+        "10.0.0.7",
+        "fd00::7",
+        "",
+        ".",
+        ".azure.com",
+    ],
+)
+def test_look_alikes_and_bare_domains_are_not(host: str) -> None:
+    assert host not in CLOUD
+
+
+def test_without_suffixes_nothing_is_direct() -> None:
+    assert "ec2.us-east-1.amazonaws.com" not in DirectHosts((), ())
+
+
+def test_a_host_can_be_kept_in_the_tunnel() -> None:
+    hosts = DirectHosts((".azure.com",), ("Proxy.Azure.com.",))
+    assert "proxy.azure.com" not in hosts
+    assert "PROXY.azure.com." not in hosts
+    assert "other.azure.com" in hosts
+
+
+@pytest.mark.parametrize("suffix", [".corp.example", "corp.example", "Corp.Example.", " .corp.example "])
+def test_a_suffix_may_be_written_in_any_way(suffix: str) -> None:
+    hosts = DirectHosts((suffix,), ())
+    assert "api.corp.example" in hosts
+    assert "corp.example" not in hosts
+    assert "notcorp.example" not in hosts
+
+
+@given(st.text(max_size=30))
+def test_any_host_gets_an_answer(host: str) -> None:
+    assert (host in CLOUD) in (True, False)
+
+
+class Machine:
+    """Everything is on loopback here, whatever it is called."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.addresses = list(addresses) or ["127.0.0.1"]
+        self.asked: list[str] = []
+
+    async def ask(self, host: str) -> list[str]:
+        self.asked.append(host)
+        return self.addresses
+
+    def dialer(self, environment: dict[str, str], *, prefer_ipv4: bool = False) -> Direct:
+        names = ManagementDns(Counts(), self.ask)
+        return Direct(rules_of_environment(environment), names, prefer_ipv4=prefer_ipv4)
+
+
+async def said(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> bytes:
+    reader, writer = streams
+    writer.write(b"ping")
+    answer = await reader.readexactly(4)
+    writer.close()
+    return answer
+
+
+async def echoing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while octets := await reader.read(100):
+            writer.write(octets)
+    except ConnectionError:
+        pass
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy"])
+def test_with_a_proxy_in_the_environment_it_alone_is_dialled_and_sees_one_connect(name: str) -> None:
+    async def scenario() -> None:
+        async with ScriptedProxy() as proxy:
+            machine = Machine()
+            dialer = machine.dialer({name: f"http://me@proxy.example:{proxy.port}"})
+            assert await said(await dialer.open("ec2.amazonaws.com.", 443)) == b"ping"
+            assert machine.asked == ["proxy.example"]
+            (head,) = proxy.requests
+            assert head.startswith("CONNECT ec2.amazonaws.com:443 HTTP/1.1\r\n")
+            assert "Proxy-Authorization: Basic bWU6\r\n" in head
+
+    play(scenario())
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"NO_PROXY": ".amazonaws.com"}, {"no_proxy": "*"}], ids=["no-proxy-at-all", "NO_PROXY", "no_proxy"]
+)
+def test_without_one_or_past_it_the_host_itself_is_dialled(more: dict[str, str]) -> None:
+    async def scenario() -> None:
+        async with ScriptedProxy() as proxy, await asyncio.start_server(echoing, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            environment = {"HTTPS_PROXY": f"http://proxy.example:{proxy.port}", **more} if more else {}
+            machine = Machine()
+            assert await said(await machine.dialer(environment).open("ec2.amazonaws.com", port)) == b"ping"
+            assert machine.asked == ["ec2.amazonaws.com"]
+            assert proxy.requests == []
+
+    play(scenario())
+
+
+def test_all_addresses_are_tried() -> None:
+    async def scenario() -> None:
+        async with await asyncio.start_server(echoing, "127.0.0.3", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            machine = Machine("::1", "127.0.0.2", "127.0.0.3")
+            assert await said(await machine.dialer({}).open("ec2.amazonaws.com", port)) == b"ping"
+
+    play(scenario())
+
+
+def test_with_ipv4_preferred_no_other_is_tried() -> None:
+    async def scenario() -> None:
+        async with await asyncio.start_server(echoing, "::1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(DialFailed) as caught:
+                await Machine("::1", "127.0.0.2").dialer({}, prefer_ipv4=True).open("ec2.amazonaws.com", port)
+            assert (caught.value.reason, caught.value.hop) == (Reason.REFUSED, f"127.0.0.2:{port}")
+            assert (
+                await said(await Machine("::1").dialer({}, prefer_ipv4=True).open("x.amazonaws.com", port)) == b"ping"
+            )
+
+    play(scenario())
+
+
+def test_a_connect_that_gets_no_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "CONNECT_SECONDS", 0.05)
+
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+            fillers = [socket.socket() for _ in range(3)]
+            for filler in fillers:
+                filler.setblocking(False)
+                filler.connect_ex(full.getsockname())
+            with pytest.raises(DialFailed) as caught:
+                await connect(*full.getsockname())
+            for filler in fillers:
+                filler.close()
+        assert caught.value.reason is Reason.TIMEOUT
+
+    play(scenario())
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.ECONNREFUSED, Reason.REFUSED),
+        (errno.ETIMEDOUT, Reason.TIMEOUT),
+        (errno.ENETUNREACH, Reason.UNREACHABLE),
+        (errno.EHOSTUNREACH, Reason.UNREACHABLE),
+        (errno.EPERM, Reason.FORBIDDEN),
+        (errno.EAFNOSUPPORT, Reason.UNREACHABLE),
+    ],
+)
+def test_each_failure_of_a_connect_has_its_reason(number: int, reason: Reason, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*arguments: object, **named: object) -> None:
+        raise OSError(number, "told so")
+
+    monkeypatch.setattr(asyncio, "open_connection", fail)
+
+    async def scenario() -> None:
+        with pytest.raises(DialFailed) as caught:
+            await connect("fd00::1", 443)
+        assert (caught.value.reason, caught.value.hop) == (reason, "[fd00::1]:443")
+
+    play(scenario())
+
+
+def test_a_port_where_nobody_listens_is_told_as_refused() -> None:
+    async def scenario() -> None:
+        with pytest.raises(DialFailed) as caught:
+            await connect("127.0.0.1", free_port())
+        assert caught.value.reason is Reason.REFUSED
+        assert caught.value.text == "Connection refused"
+
+    play(scenario())
