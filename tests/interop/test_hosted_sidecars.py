@@ -27,6 +27,7 @@ from umbilical.assets.hosted.sidecars import proxy_container
 
 RESOLVES_NOTHING: Final = "cluster-network-operator"
 RESOLVES_SERVICES: Final = "olm-operator"
+SPEAKS_HTTP: Final = "openshift-apiserver"
 CLUSTER_IP: Final = "10.96.7.7"
 # Counted when something goes wrong, or when names are resolved here.
 NOT_WITHOUT_A_FAULT: Final = {"umbilical_proxy_refused_connections_total", "umbilical_proxy_lookups_total"}
@@ -175,6 +176,38 @@ def test_the_rendered_account_is_enough_to_find_services(
         assert 'umbilical_proxy_lookups_total{way="service",result="ok"} 1' in resolving.metrics()
     finally:
         resolving.daemon.kill()
+
+
+def connect_status(proxy_port: int, target: str) -> int:
+    """The status of a CONNECT."""
+    with socket.create_connection(("127.0.0.1", proxy_port), PATIENCE_SECONDS) as client:
+        client.sendall(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
+        head = b""
+        while b"\r\n" not in head:
+            chunk = client.recv(4096)
+            assert chunk, head
+            head += chunk
+    return int(head.split(b" ")[1])
+
+
+@pytest.mark.real(*PROGRAMS, "ip")
+def test_the_http_proxy_runs_by_its_rendered_arguments_too(
+    start_pair: Callable[..., TunnelPair], plane: ControlPlane, tmp_path: Path
+) -> None:
+    token = plane.kubectl("-n", "kube-system", "create", "token", ACCOUNT).strip()
+    kubeconfig = own_kubeconfig(plane, tmp_path, token=token)
+    web = Sidecar(start_pair(Shape(frontend="tcp")), SPEAKS_HTTP, kubeconfig)
+    web.daemon.start()
+    try:
+        wait_until(lambda: web.probe("readinessProbe") == 200, "the proxy is ready")
+        with socket.create_server((CLUSTER_IP, 0)) as listener:
+            port = listener.getsockname()[1]
+            assert connect_status(web.port, f"catalog.default.svc:{port}") == 200, web.daemon.log_tail()
+        assert connect_status(web.port, f"127.0.0.1:{closed_port()}") == 502
+        asked = {one.metric for one in SELECTORS if one.metric.startswith("umbilical_proxy_")}
+        assert asked - set(label_names(web.metrics())) == {"umbilical_proxy_refused_connections_total"}
+    finally:
+        web.daemon.kill()
 
 
 @pytest.mark.real(*PROGRAMS, "ip")

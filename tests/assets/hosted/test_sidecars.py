@@ -9,15 +9,17 @@ from tests.support.hosted_specs import hosted_spec
 
 from umbilical.assets.hosted import names
 from umbilical.assets.hosted.monitoring import PROXY_LABEL, PROXY_PORTS
+from umbilical.assets.hosted.no_proxy_list import for_user_proxy
 from umbilical.assets.hosted.proxy_secret import proxy_secret
 from umbilical.assets.hosted.sidecars import sidecar_patches
 from umbilical.assets.hosted.spec import DataPlaneProxy, HostedSpec, Networks
 from umbilical.cli import klog
+from umbilical.cli.konnectivity_https_proxy import HTTPS_PROXY, check_flags, https_settings
 from umbilical.cli.konnectivity_socks5_proxy import SOCKS5_PROXY, socks5_settings
 from umbilical.cli.pflag import FlagSet
 from umbilical.cli.proxy_flags import check_shared_flags
 from umbilical.dialer.settings import TcpServer
-from umbilical.proxies.settings import Resolution, Socks5Settings
+from umbilical.proxies.settings import HttpsSettings, Resolution, Socks5Settings
 
 SECRET_URL = "http://user:pa55@proxy.example:3128"
 WITH_PROXY = hosted_spec(proxy=DataPlaneProxy(SECRET_URL, SECRET_URL, (".example.com",), "user-ca-bundle"))
@@ -43,6 +45,13 @@ def socks5(of: dict[str, Any]) -> Socks5Settings:
     flags.parse(of["args"])
     check_shared_flags(flags)
     return socks5_settings(flags, variables(of))
+
+
+def https(of: dict[str, Any]) -> HttpsSettings:
+    flags = FlagSet(HTTPS_PROXY.program, HTTPS_PROXY.flags(), klog.FLAGS)
+    flags.parse(of["args"])
+    check_flags(flags)
+    return https_settings(flags, variables(of))
 
 
 def test_every_chosen_component_gets_a_patch_of_its_deployment() -> None:
@@ -159,9 +168,33 @@ def test_the_user_s_proxy_is_read_from_files_and_its_password_is_nowhere() -> No
 def test_the_files_of_the_user_s_proxy_are_keys_of_its_secret() -> None:
     (made,) = proxy_secret(WITH_PROXY, WITH_PROXY.namespace)
     one = container("openshift-apiserver", "https", WITH_PROXY)
-    files = {flag.rpartition("/")[2] for flag in one["args"] if flag.partition("=")[0].endswith("-proxy-file")}
-    assert files == {"HTTP_PROXY", "HTTPS_PROXY"}
-    assert files <= set(made["data"])
+    settings = https(one)
+    assert settings.http_proxy_file is not None
+    assert settings.https_proxy_file is not None
+    assert {settings.http_proxy_file.name, settings.https_proxy_file.name} <= set(made["data"])
+    mounts = {mount["mountPath"] for mount in one["volumeMounts"]}
+    assert {str(settings.http_proxy_file.parent), str(settings.https_proxy_file.parent)} <= mounts
+    assert settings.no_proxy == for_user_proxy(WITH_PROXY)
+    assert settings.proxy_authority is not None
+    assert str(settings.proxy_authority.parent) in mounts
+
+
+def test_a_proxy_for_one_scheme_alone_is_named_for_that_one() -> None:
+    only = hosted_spec(proxy=DataPlaneProxy(https=SECRET_URL))
+    settings = https(container("openshift-apiserver", "https", only))
+    assert settings.http_proxy_file is None
+    assert settings.https_proxy_file is not None
+    assert settings.proxy_authority is None
+
+
+def test_the_http_proxy_listens_on_loopback_and_resolves_by_services() -> None:
+    settings = https(container("oauth-openshift", "https"))
+    assert [(one.host, one.port) for one in settings.listener.listen] == [("127.0.0.1", 8092)]
+    assert settings.listener.health is not None
+    assert settings.listener.health.port == 8192
+    assert settings.outbound.resolution is Resolution.SERVICE
+    assert settings.outbound.direct_suffixes
+    assert not https(container("openshift-apiserver", "https")).outbound.direct_suffixes
 
 
 def test_without_a_proxy_of_the_user_nothing_of_one_is_said() -> None:
