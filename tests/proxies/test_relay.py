@@ -6,10 +6,12 @@ import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.proxy_scene import PATIENCE_SECONDS, drop, eventually, play, rest_of
+from tests.support.tunnel_pki import make_tunnel_pki
 
 from umbilical.dialer.opener import Streams
 from umbilical.proxies import relay as relay_module
@@ -325,6 +327,88 @@ def test_the_last_bytes_reach_a_slow_but_willing_reader() -> None:
         assert (await scene.ending()).reason == ""
 
     staged(script)
+
+
+def test_being_held_back_many_times_loses_nothing_and_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """asyncio's streams insist on hearing of every pause that they hear the end of."""
+    data = bytes(range(256)) * 40_000
+
+    async def script(scene: Scene) -> None:
+        scene.start(buffer_bytes=20_000)
+        scene.endpoint[1].write(data)
+        scene.endpoint[1].write_eof()
+        received = bytearray()
+        while piece := await scene.client[0].read(50_000):
+            received += piece
+            await asyncio.sleep(0)
+        assert bytes(received) == data
+        scene.client[1].write_eof()
+        assert await scene.ending() == Ending(0, len(data), "")
+
+    staged(script)
+    assert caplog.text == ""
+
+
+def test_a_side_that_is_full_before_it_begins_is_waited_for() -> None:
+    early, late = b"e" * 2_000_000, b"l" * 2_000_000
+
+    async def script(scene: Scene) -> None:
+        scene.near[1][1].write(early)
+        scene.client[1].write(late)
+        scene.client[1].write_eof()
+        scene.start(buffer_bytes=65536)
+        received = bytearray()
+        while piece := await scene.endpoint[0].read(100_000):
+            received += piece
+        assert bytes(received) == early + late
+        scene.endpoint[1].write_eof()
+        assert await scene.ending() == Ending(len(late), 0, "")
+
+    staged(script)
+
+
+def test_a_side_that_stays_full_before_it_begins_is_idle() -> None:
+    async def script(scene: Scene) -> None:
+        scene.endpoint[1].transport.pause_reading()  # type: ignore[attr-defined]
+        scene.near[1][1].write(b"e" * 5_000_000)
+        scene.start(idle_seconds=0.05)
+        await scene.leave()
+        scene.endpoint[1].transport.abort()
+        assert (await scene.ending()).reason == "idle"
+
+    staged(script)
+
+
+def test_tls_on_one_side_is_carried_like_any_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """asyncio's own, which cannot end one direction alone: what the client asked before its end is still answered."""
+    pki = make_tunnel_pki(tmp_path)
+    answer = b"answer " * 100_000
+
+    async def shout(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.readexactly(8) == b"question"
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    async def script() -> None:
+        near_client, client = await _pair()
+        context = pki.authority.server_context(pki.server)
+        server = await asyncio.start_server(shout, "127.0.0.1", 0, ssl=context)
+        where = server.sockets[0].getsockname()
+        trust = pki.authority.client_context(None)
+        endpoint = await asyncio.open_connection(*where, ssl=trust, server_hostname="127.0.0.1")
+        work = relay(near_client, endpoint, RelayLimits(), Traffic())
+        task = asyncio.get_running_loop().create_task(work)
+        client[1].write(b"question")
+        client[1].write_eof()
+        assert await rest_of(client[0]) == answer
+        assert (await asyncio.wait_for(task, PATIENCE_SECONDS)).to_client == len(answer)
+        await drop(client)
+        server.close()
+        await server.wait_closed()
+
+    play(script())
+    assert caplog.text == ""
 
 
 def test_a_reader_that_takes_nothing_does_not_hold_a_closed_connection(monkeypatch: pytest.MonkeyPatch) -> None:

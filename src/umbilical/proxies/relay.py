@@ -1,6 +1,7 @@
 """Bytes both ways between a client and an endpoint, until both have ended: one EOF ends one direction alone.
 
 What was received before an error is delivered first. Neither side can make this one hold more than its buffers.
+While bytes are carried the transports speak to each other by callbacks: no task wakes up for a byte.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ class RelayLimits(Record):
     idle_seconds: float = 0.0
     """No byte for so long, in either direction: closed. 0: never."""
     buffer_bytes: int = 256 * 1024
-    """What may wait to be written, per direction."""
+    """What may wait to be written, per direction; one read more may come on top of it."""
 
 
 class Ending(Record):
@@ -52,10 +53,14 @@ async def relay(
     work = _Relay(client, endpoint, limits, traffic, now)
     try:
         reason = await work.run()
-        await work.finish(reason)
+        if not work.both_ended():
+            await linger(*client)
+        await flush(endpoint[1])
+        await flush(client[1])
     finally:
-        work.abort()
-    return Ending(work.up.moved, work.down.moved, reason)
+        cut(endpoint[1])
+        cut(client[1])
+    return Ending(work.client.moved, work.endpoint.moved, reason)
 
 
 async def part(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -78,15 +83,15 @@ async def linger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 async def flush(writer: asyncio.StreamWriter) -> None:
     """Close, and wait while the peer takes what is left."""
-    transport = writer.transport
-    writer.close()
-    if not transport.get_write_buffer_size():
+    if not writer.transport.is_closing():  # asyncio's TLS forgets what is unsent when it is closed twice
+        writer.close()
+    if not unsent(writer):
         return
     closing = asyncio.get_running_loop().create_task(writer.wait_closed())
     left = -1
     try:
-        while not closing.done() and transport.get_write_buffer_size() != left:
-            left = transport.get_write_buffer_size()
+        while not closing.done() and unsent(writer) != left:
+            left = unsent(writer)
             await asyncio.wait({closing}, timeout=LAST_BYTES_SECONDS)
     finally:
         cut(writer)
@@ -96,107 +101,179 @@ async def flush(writer: asyncio.StreamWriter) -> None:
 
 def cut(writer: asyncio.StreamWriter) -> None:
     """Close at once, whatever waits to be written. asyncio's own abort fails where a close has just ended."""
-    if not writer.transport.is_closing() or writer.transport.get_write_buffer_size():
+    if not writer.transport.is_closing() or unsent(writer):
         writer.transport.abort()
 
 
-class _Direction:
-    """One way: what it reads from, what it writes to, and what has passed."""
+def unsent(writer: asyncio.StreamWriter) -> int:
+    try:
+        return writer.transport.get_write_buffer_size()
+    except AttributeError:
+        return 0  # asyncio's TLS, once it is closed
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: ByteCount, now: Now) -> None:
-        self.reader: Final = reader
-        self.writer: Final = writer
+
+class _End(asyncio.Protocol):
+    """One of the two while bytes are carried: what its own transport reads, the other's writes."""
+
+    def __init__(self, streams: Streams, relay: "_Relay", count: ByteCount) -> None:
+        self.reader, self.writer = streams
+        transport = self.writer.transport
+        assert isinstance(transport, asyncio.Transport)
+        before = transport.get_protocol()
+        assert isinstance(before, asyncio.Protocol)
+        self.transport: Final = transport
+        self.other: _End = self
         self.moved = 0
-        self.moved_at = now()
-        self.eof_stuck = False
-        """The peer behind `writer` cannot be told that no more will come."""
+        """What was read here and written there."""
+        self.ended = False
+        self._lost = False
+        self._before: Final = before
+        """The streams' own protocol: it hears what concerns the transport's state all along, and bytes afterwards."""
+        self._relay: Final = relay
         self._count: Final = count
-        self._now: Final = now
 
-    async def carry(self, buffer_bytes: int) -> None:
-        """Raises OSError when either end breaks."""
-        read, writer, transport = self.reader.read, self.writer, self.writer.transport
-        now = self._now
-        while data := await read(CHUNK_BYTES):
-            if transport.is_closing():
-                raise ConnectionResetError("the other side is gone")
-            writer.write(data)
-            self._moved(len(data), now())
-            if transport.get_write_buffer_size() > buffer_bytes:
-                await writer.drain()
-                self.moved_at = now()
-        self._end()
+    def take_over(self) -> None:
+        self.transport.set_write_buffer_limits(self._relay.limits.buffer_bytes)
+        self.transport.set_protocol(self)
+        self.transport.resume_reading()
 
-    def _moved(self, count: int, now: float) -> None:
-        self.moved += count
-        self.moved_at = now
-        self._count.total += count
+    def begin(self) -> None:
+        """Move what the reader has already. Both ends must have taken over: they may have to hold each other back."""
+        # Both are in every CPython, but in no published type; to read would be to wait.
+        held: bytearray = getattr(self.reader, "_buffer")  # noqa: B009
+        ended: bool = getattr(self.reader, "_eof")  # noqa: B009
+        if held:
+            data = bytes(held)
+            held.clear()
+            self.data_received(data)
+        if (error := self.reader.exception()) is not None:
+            self._relay.over(_words(error))
+        elif ended:
+            self.eof_received()
+        elif self.transport.is_closing():
+            self._relay.over(_words(None))
 
-    def _end(self) -> None:
-        if self.writer.transport.is_closing():
+    def give_back(self) -> None:
+        """To the streams, which know how to end."""
+        if self._lost:
             return
-        if self.writer.can_write_eof():
-            self.writer.write_eof()
-        else:
-            self.eof_stuck = True
+        self.transport.set_protocol(self._before)
+        if self.ended:
+            self._before.eof_received()
+        self.transport.resume_reading()
 
-    def deliver_rest(self) -> None:
-        """After an error a StreamReader gives nothing more, though it may hold bytes from before it."""
-        rest = bytes(getattr(self.reader, "_buffer", b""))  # in every CPython, but in no published type
-        if self.reader.exception() is not None and rest and not self.writer.transport.is_closing():
-            self.writer.write(rest)
-            self._moved(len(rest), self.moved_at)
+    # ------------------------------------------------------------------ called by the transport
+
+    def data_received(self, data: bytes) -> None:
+        other = self.other.transport
+        if other.is_closing():
+            self._relay.over(_words(None))
+            return
+        other.write(data)
+        self.moved += len(data)
+        self._count.total += len(data)
+        self._relay.moved_at = self._relay.now()
+
+    def eof_received(self) -> bool:
+        self.ended = True
+        self._relay.end_of(self)
+        # To stay open for writing is a wish that asyncio's TLS cannot fulfil, and complains about.
+        return self.transport.can_write_eof()
+
+    def pause_writing(self) -> None:
+        self._before.pause_writing()
+        self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._before.resume_writing()
+        self._relay.moved_at = self._relay.now()
+        self.other.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
+        self._before.connection_lost(exc)
+        self._relay.over("" if exc is None and self.ended else _words(exc))
+
+
+def _words(error: Exception | None) -> str:
+    if error is None:
+        return "the other side is gone"
+    return str(error) or type(error).__name__
 
 
 class _Relay:
     def __init__(self, client: Streams, endpoint: Streams, limits: RelayLimits, traffic: Traffic, now: Now) -> None:
-        self._limits: Final = limits
-        self._now: Final = now
-        self.up: Final = _Direction(client[0], endpoint[1], traffic.to_endpoint, now)
-        self.down: Final = _Direction(endpoint[0], client[1], traffic.to_client, now)
-        for direction in (self.up, self.down):
-            direction.writer.transport.set_write_buffer_limits(high=limits.buffer_bytes)
+        self.limits: Final = limits
+        self.now: Final = now
+        self.moved_at = now()
+        self.client: Final = _End(client, self, traffic.to_endpoint)
+        self.endpoint: Final = _End(endpoint, self, traffic.to_client)
+        self.client.other, self.endpoint.other = self.endpoint, self.client
+        self._eof_stuck = False
+        """A peer cannot be told that no more will come."""
+        self._over: Final[asyncio.Future[str]] = asyncio.get_running_loop().create_future()
+        self._timer: asyncio.TimerHandle | None = None
 
     async def run(self) -> str:
-        """Why it ended; empty when both directions have ended in order."""
-        loop = asyncio.get_running_loop()
-        carried = self._limits.buffer_bytes
-        tasks = {loop.create_task(self.up.carry(carried)), loop.create_task(self.down.carry(carried))}
+        """Why it ended; empty when it ended in order."""
+        ends = (self.client, self.endpoint)
+        if not await self._writable():
+            return "idle"
+        for end in ends:
+            end.take_over()
         try:
-            return await self._until_over(tasks)
+            for end in ends:
+                end.begin()
+            self._look()
+            return await self._over
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+            if self._timer is not None:
+                self._timer.cancel()
+            for end in ends:
+                end.give_back()
 
-    async def _until_over(self, tasks: "set[asyncio.Task[None]]") -> str:
-        pending = set(tasks)
-        while pending:
-            left = self._seconds_left()
-            if left is not None and left <= 0:
-                return "idle"
-            done, pending = await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                if (error := task.exception()) is not None:
-                    return str(error) or type(error).__name__
-        return ""
+    async def _writable(self) -> bool:
+        """A transport that is full tells so once, and has told it to the streams."""
+        try:
+            async with asyncio.timeout(self.limits.idle_seconds or None):
+                await self.endpoint.writer.drain()
+                await self.client.writer.drain()
+        except TimeoutError:
+            return False
+        except OSError:
+            pass  # what was received is delivered first, and then this comes up again
+        return True
 
-    def _seconds_left(self) -> float | None:
-        """Until nothing will have moved for too long; None: no limit."""
-        idle = self._limits.idle_seconds
-        if self.up.eof_stuck or self.down.eof_stuck:
+    def end_of(self, end: _End) -> None:
+        """Told to the other side, if it can hear it."""
+        transport = end.other.transport
+        if not transport.is_closing():
+            if transport.can_write_eof():
+                transport.write_eof()
+            else:
+                self._eof_stuck = True
+                self._look()
+        if self.both_ended():
+            self.over("")
+
+    def both_ended(self) -> bool:
+        return self.client.ended and self.endpoint.ended
+
+    def over(self, reason: str) -> None:
+        if not self._over.done():
+            self._over.set_result(reason)
+
+    def _look(self) -> None:
+        """Whether nothing has moved for too long; if not, look again when that may be so."""
+        idle = self.limits.idle_seconds
+        if self._eof_stuck:
             idle = min(idle or HALF_CLOSED_SECONDS, HALF_CLOSED_SECONDS)
-        return max(self.up.moved_at, self.down.moved_at) + idle - self._now() if idle else None
-
-    async def finish(self, reason: str) -> None:
-        if reason:
-            self.up.deliver_rest()
-            self.down.deliver_rest()
-            await linger(self.up.reader, self.down.writer)
-        await flush(self.up.writer)
-        await flush(self.down.writer)
-
-    def abort(self) -> None:
-        """Nothing after an orderly end; where it was cut short, neither side is left open."""
-        cut(self.up.writer)
-        cut(self.down.writer)
+        if self._timer is not None:
+            self._timer.cancel()
+        if not idle:
+            return
+        left = self.moved_at + idle - self.now()
+        if left > 0:
+            self._timer = asyncio.get_running_loop().call_later(left, self._look)
+        else:
+            self.over("idle")
