@@ -67,10 +67,10 @@ def summary_lines(summary: Summary, hops: Sequence[str]) -> list[str]:
     lines = [f"{summary.sent} sent, {summary.ok} ok, {summary.loss_percent:.0f}% lost"]
     if not summary.hops:
         return lines
-    for word in ("minimum", "average", "maximum"):
+    for title, word in (("min", "minimum"), ("avg", "average"), ("max", "maximum")):
         spreads = [summary.hops.get(name) for name in (*hops, TOTAL)]
         cells = ["-" if spread is None else milliseconds(getattr(spread, word)) for spread in spreads]
-        lines.append(_row(word[:3], cells, hops, ""))
+        lines.append(_row(title, cells, hops, ""))
     return lines
 
 

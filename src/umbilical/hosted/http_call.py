@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import h11
 
+from umbilical.hosted.endpoint_tls import words
 from umbilical.hosted.errors import HostedError
 from umbilical.hosted.pipe import Pipe
 
@@ -89,7 +90,7 @@ class Exchange:
         try:
             await self._pipe.write(octets)
         except OSError as error:
-            raise _broken(error.strerror or "the connection was closed") from None
+            raise _broken(words(error)) from None
 
     async def answer(self) -> Answer:
         """Wait for the answer's head; what is said before it (1xx) is passed over."""
@@ -121,7 +122,7 @@ class Exchange:
             except h11.RemoteProtocolError as error:
                 raise _broken(str(error)) from None
             except OSError as error:
-                raise _broken(error.strerror or "the connection broke off") from None
+                raise _broken(words(error)) from None
 
 
 def names(headers: Sequence[Header]) -> set[str]:

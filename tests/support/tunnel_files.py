@@ -1,0 +1,16 @@
+"""The options by which a command enters a test's own tunnel."""
+
+from umbilical.dialer.settings import TcpServer
+from umbilical.hosted.access import Access
+
+
+def entrance(access: Access) -> list[str]:
+    """Say --server, --ca, --cert and --key for a server on TCP."""
+    server, tls = access.server, access.tls
+    assert isinstance(server, TcpServer)
+    return [
+        *("--server", f"{server.host}:{server.port}"),
+        *("--ca", str(tls.authority)),
+        *("--cert", str(tls.certificate)),
+        *("--key", str(tls.key)),
+    ]
