@@ -113,13 +113,15 @@ def test_the_endpoint_s_end_is_the_end(tmp_path: Path) -> None:
     against(tmp_path / "s", deed, script)
 
 
-@pytest.mark.parametrize("how", ["error", "reset", "vanish"])
+@pytest.mark.parametrize("how", ["error", "reset", "vanish", "hang up"])
 def test_a_tunnel_that_breaks_is_an_error(tmp_path: Path, how: str) -> None:
     def deed(channel: GrpcChannel, stream: GrpcStream) -> None:
         if how == "error":
             stream.send(packet_messages.close_response(7, "read: connection reset by peer"))
         elif how == "reset":
             stream.cancel()
+        elif how == "hang up":
+            channel.socket.shutdown(socket.SHUT_WR)
         else:
             return
         stream.wait_for_end(PATIENCE_SECONDS)
@@ -204,3 +206,17 @@ def test_a_goodbye_without_an_answer_is_not_waited_for_long(tmp_path: Path, monk
         await writer.wait_closed()
 
     against(tmp_path / "s", deed, script)
+
+
+def test_limits_are_the_program_s_to_set(tmp_path: Path) -> None:
+    async def script(streams: Streams) -> None:
+        transport = streams[1].transport
+        assert transport.get_write_buffer_limits() == (BUFFER_BYTES // 4, BUFFER_BYTES)
+        transport.set_write_buffer_limits(100)
+        assert transport.get_write_buffer_limits() == (25, 100)
+        transport.set_write_buffer_limits(100, 10)
+        assert transport.get_write_buffer_limits() == (10, 100)
+        transport.set_write_buffer_limits()
+        assert transport.get_write_buffer_limits() == (16 * 1024, 64 * 1024)
+
+    against(tmp_path / "s", echo_until_closed, script)

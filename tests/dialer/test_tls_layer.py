@@ -5,6 +5,7 @@ import hashlib
 import random
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Final, cast
@@ -66,6 +67,7 @@ class ServerHalf(TlsHalf):
     """The other end: Python's SSLSocket cannot end one direction either."""
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a reset takes away what waits to be sent
         self._socket = sock
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -73,6 +75,10 @@ class ServerHalf(TlsHalf):
 
     def cut(self) -> None:
         self._socket.shutdown(socket.SHUT_WR)
+
+    def reset(self) -> None:
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._socket.close()
 
 
 def play_half(pki: TunnelPki, deed: Callable[[ServerHalf], None], script: Callable[[Streams], Awaitable[None]]) -> None:
@@ -275,6 +281,27 @@ def test_a_client_that_is_not_accepted_learns_it_at_its_first_read(tunnel_pki: T
 
     with tcp_frontend(silent, server_context(tunnel_pki)) as port:
         play(script(port))
+
+
+def test_what_waits_to_be_read_is_read_when_a_write_fails(tunnel_pki: TunnelPki) -> None:
+    """There may be the alert that says why the far end has reset the connection."""
+    gone = threading.Event()
+
+    def reset(half: ServerHalf) -> None:
+        half.sendall(b"last words")
+        half.reset()
+        gone.set()
+
+    async def script(streams: Streams) -> None:
+        reader, writer = streams
+        transport_of(streams).pause_reading()
+        assert await asyncio.to_thread(gone.wait, PATIENCE_SECONDS)
+        writer.write(b"anybody there?")
+        with pytest.raises(OSError):
+            await writer.wait_closed()
+        assert reader._buffer == b"last words"  # type: ignore[attr-defined]
+
+    play_half(tunnel_pki, reset, script)
 
 
 def test_tls_can_be_put_on_top(tunnel_pki: TunnelPki) -> None:

@@ -23,9 +23,8 @@ def unix_frontend(path: Path, deed: Deed) -> Iterator[Path]:
 @contextmanager
 def tcp_frontend(deed: Deed, context: ssl.SSLContext | None = None) -> Iterator[int]:
     """Yields the port on loopback."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        with _serving(listener, deed, context):
-            yield listener.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener, _serving(listener, deed, context):
+        yield listener.getsockname()[1]
 
 
 @contextmanager

@@ -161,8 +161,7 @@ class GrpcLayer(Layer):
             self._above.resume_writing()
 
     def _say_goodbye(self) -> None:
-        if self._below is None:
-            return
+        assert self._below is not None
         self._farewell = self._loop.call_later(FAREWELL_SECONDS, self._below.close)
         self.call.say_goodbye()
         self._flush()
