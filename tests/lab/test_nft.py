@@ -17,16 +17,12 @@ from umbilical.lab.topology import Family, plan_topology
 
 MASTER = plan_topology(family=Family.DUAL).node("master-1")
 PODS = plan_topology(family=Family.DUAL).pod_networks
-WAYS = [
-    nft.Way(ipaddress.ip_address("192.168.91.10"), 6443, (ipaddress.ip_address("192.168.91.10"),)),
-    nft.Way(
-        ipaddress.ip_address("fd94::90"), 8091, (ipaddress.ip_address("fd94::11"), ipaddress.ip_address("fd94::12"))
-    ),
-]
+NODES = plan_topology(family=Family.DUAL).machine_networks
+OPENINGS = [(ipaddress.ip_address("192.168.91.10"), 6443), (ipaddress.ip_address("fd94::11"), 8091)]
 TEXTS = {
     "masquerade": nft.masquerade(MASTER.pod_networks, PODS, "machine0"),
     "refuse_transit": nft.refuse_transit("02:00:00:00:00:01"),
-    "edge": nft.edge("02:00:00:00:00:01", "02:00:00:00:00:02", "manage0", WAYS),
+    "edge": nft.edge("02:00:00:00:00:01", "02:00:00:00:00:02", NODES, OPENINGS),
     "block_tcp_port": nft.block_tcp_port(8091),
     "lose_at_random": nft.lose_at_random(30, "machine0"),
     "drop_ipv4": nft.drop_address(ipaddress.ip_address("10.91.0.10")),
@@ -49,16 +45,16 @@ def test_pods_are_masqueraded_per_family_and_not_among_themselves() -> None:
     ]
 
 
-def test_the_edge_leads_on_to_several_and_lets_one_through() -> None:
-    lines = [line.strip() for line in TEXTS["edge"].splitlines()]
-    (turn,) = [line for line in lines if "numgen" in line]
-    assert turn.startswith("ether daddr 02:00:00:00:00:01 ip6 daddr fd94::90 tcp dport 8091 dnat ip6 to ")
-    assert turn.endswith("numgen inc mod 2 map { 0 : fd94::11, 1 : fd94::12 }")
-    assert [line.removeprefix("ether daddr 02:00:00:00:00:01 ") for line in lines if line.endswith("accept")] == [
+def test_the_edge_lets_nodes_out_to_what_is_opened_and_hides_them_there() -> None:
+    lines = [line.strip().removeprefix("ether daddr 02:00:00:00:00:01 ") for line in TEXTS["edge"].splitlines()]
+    assert [line for line in lines if line.endswith("accept")] == [
         "ct direction reply accept",
         "ip daddr 192.168.91.10 tcp dport 6443 accept",
         "ip6 daddr fd94::11 tcp dport 8091 accept",
-        "ip6 daddr fd94::12 tcp dport 8091 accept",
+    ]
+    assert [line for line in lines if line.endswith("masquerade")] == [
+        "ip saddr 10.91.0.0/24 ip daddr 192.168.91.10 tcp dport 6443 masquerade",
+        "ip6 saddr fd91::/64 ip6 daddr fd94::11 tcp dport 8091 masquerade",
     ]
 
 

@@ -71,13 +71,18 @@ def test_every_file_that_a_command_names_is_written() -> None:
         assert named == {*files, several_servers.KUBECONFIG}
 
 
+def _front(topology: Topology) -> str:
+    return several_servers.in_url(str(several_servers.front_address(topology)))
+
+
 @EVERY
 def test_kube_apiserver_finds_all_that_its_configuration_names(topology: Topology) -> None:
-    [cluster, *others] = yaml.safe_load(several_servers.egress_file(topology))["egressSelections"]
+    [cluster, *others] = yaml.safe_load(several_servers.egress_file(_front(topology)))["egressSelections"]
     tcp = cluster["connection"]["transport"]["tcp"]
     front = several_servers.front_address(topology)
     assert tcp["url"] == (f"https://[{front}]:8090" if front.version == 6 else f"https://{front}:8090")
-    files = several_servers.client_files(several_servers.make_credentials(topology, NODES, NOW))
+    credentials = several_servers.make_credentials(topology, NODES, NOW)
+    files = several_servers.client_files(credentials.authority, credentials.client)
     assert set(tcp["tlsConfig"].values()) == set(files)
     assert all(path.startswith(EGRESS_DIRECTORY) for path in files)
     assert {other["connection"]["proxyProtocol"] for other in others} == {"Direct"}

@@ -1,7 +1,7 @@
 """The networks of a hosted cluster: its control plane's, its nodes', and an edge that lets nodes out and nobody in.
 
 They have no address range in common. What an installation publishes for its nodes are the openings: kube-apiserver,
-and one address for the agent ports of all servers.
+and the servers' ports for agents.
 """
 
 import ipaddress
@@ -16,6 +16,7 @@ from umbilical.lab.topology import (
     POD_DEFAULTS,
     SERVICE_DEFAULTS,
     Family,
+    IpAddress,
     IpNetwork,
     Management,
     Node,
@@ -29,13 +30,13 @@ from umbilical.lab.topology import (
 MANAGEMENT_DEFAULTS: Final = {4: "192.168.91.0/24", 6: "fd94::/64"}
 FIRST_MANAGEMENT_NUMBER: Final = BOOTSTRAP_NUMBER + 1
 FRONT_NUMBER: Final = 90
-"""Of the management network: nobody has this address, it only leads to servers."""
+"""Of the management network: nobody has this address, a Service's rules lead from it to servers."""
 
 
 def plan_hosted(
     *, management: int, workers: int, openings: Mapping[int, tuple[str, ...]], family: Family = Family.IPV4
 ) -> Topology:
-    """Plan both networks. `openings` says which nodes are behind which port; more than one share an address for it."""
+    """Plan both networks. `openings` says which nodes of the management network are reached on which port."""
     machine, pods, services, managed = (
         tuple(ipaddress.ip_network(defaults[version]) for version in family.versions)
         for defaults in (MACHINE_DEFAULTS, POD_DEFAULTS, SERVICE_DEFAULTS, MANAGEMENT_DEFAULTS)
@@ -59,9 +60,15 @@ def plan_hosted(
         management=Management(
             networks=managed,
             gateways=tuple(interface(network, GATEWAY_NUMBER).ip for network in managed),
-            openings=tuple(_openings(openings, control, managed)),
+            openings=tuple(_openings(openings, control)),
         ),
     )
+
+
+def front_address(topology: Topology) -> IpAddress:
+    """The one address of all servers, for whoever in the management network has rules that lead on from it."""
+    assert topology.management is not None, "a hosted cluster's topology has a management network"
+    return interface(topology.management.networks[0], FRONT_NUMBER).ip
 
 
 def _node(
@@ -74,12 +81,6 @@ def _shares(pods: tuple[IpNetwork, ...], index: int) -> tuple[IpNetwork, ...]:
     return tuple(share(network, index) for network in pods)
 
 
-def _openings(
-    wanted: Mapping[int, tuple[str, ...]], nodes: list[Node], networks: tuple[IpNetwork, ...]
-) -> list[Opening]:
+def _openings(wanted: Mapping[int, tuple[str, ...]], nodes: list[Node]) -> list[Opening]:
     addresses = {node.name: node.addresses for node in nodes}
-    return [
-        Opening(addresses[names[0]][place].ip if len(names) == 1 else interface(network, FRONT_NUMBER).ip, port, names)
-        for place, network in enumerate(networks)
-        for port, names in wanted.items()
-    ]
+    return [Opening(one.ip, port) for port, names in wanted.items() for name in names for one in addresses[name]]

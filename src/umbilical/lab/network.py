@@ -15,7 +15,7 @@ from umbilical.host import namespaces
 from umbilical.lab import nft
 from umbilical.lab.errors import LabError
 from umbilical.lab.netlink import Netlink, create_namespace, inside
-from umbilical.lab.topology import IpAddress, IpNetwork, Management, Node, Opening, Topology
+from umbilical.lab.topology import IpAddress, IpNetwork, Management, Node, Topology
 
 SWITCH: Final = "switch"
 SWITCH_BRIDGE: Final = "switch0"
@@ -140,15 +140,7 @@ class LabNetwork:
             netlink.set_link(_port(node), up=True)
         # One table: what any of them refuses is refused.
         alone = nft.refuse_transit(SWITCH_HARDWARE_ADDRESS)
-        nft.load(TRANSIT_RULES, alone if management is None else self._edge(management))
-
-    def _edge(self, management: Management) -> str:
-        ways = [nft.Way(each.address, each.port, self._targets(each)) for each in management.openings]
-        return nft.edge(SWITCH_HARDWARE_ADDRESS, MANAGEMENT_HARDWARE_ADDRESS, MANAGEMENT_BRIDGE, ways)
-
-    def _targets(self, opening: Opening) -> tuple[IpAddress, ...]:
-        interfaces = [one for name in opening.nodes for one in self._topology.node(name).addresses]
-        return tuple(one.ip for one in interfaces if one.version == opening.address.version)
+        nft.load(TRANSIT_RULES, alone if management is None else _edge(management, topology.machine_networks))
 
     def _furnish(self, node: Node) -> None:
         inside(self._folder / node.name, lambda netlink: self._furnish_node(netlink, node))
@@ -191,6 +183,11 @@ class LabNetwork:
 def _port(node: Node) -> str:
     """Name the switch's end of a node's link."""
     return f"to-{node.name}"
+
+
+def _edge(management: Management, outside: Sequence[IpNetwork]) -> str:
+    openings = [(each.address, each.port) for each in management.openings]
+    return nft.edge(SWITCH_HARDWARE_ADDRESS, MANAGEMENT_HARDWARE_ADDRESS, outside, openings)
 
 
 def _add_bridge(

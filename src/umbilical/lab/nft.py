@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,15 +23,6 @@ NAME: Final = re.compile(r"[a-z0-9_]{1,40}")
 NFT_SECONDS: Final = 30.0
 # Not on an ordinary user's PATH under Debian, and anybody may run what is there.
 SYSTEM_FOLDERS: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-
-
-@dataclass(frozen=True)
-class Way:
-    """An address and port behind which others take turns; one that is its own target is merely let through."""
-
-    address: IpAddress
-    port: int
-    targets: tuple[IpAddress, ...]
 
 
 def program() -> Path:
@@ -94,26 +84,34 @@ def refuse_transit(hardware_address: str) -> str:
     return _chain("transit", "filter", "prerouting", "filter", _refusals(hardware_address))
 
 
-def edge(data_address: str, management_address: str, management_bridge: str, ways: Sequence[Way]) -> str:
+def edge(
+    data_address: str,
+    management_address: str,
+    outside: Sequence[IpNetwork],
+    openings: Sequence[tuple[IpAddress, int]],
+) -> str:
     """Stand between two networks: one may dial a few ports of the other, which sees us alone, and nothing goes back.
 
-    The addresses are our hardware addresses on either side; all else is refused as by `refuse_transit`.
+    The addresses are our hardware addresses on either side, `outside` is who dials; all else is refused as by
+    `refuse_transit`.
     """
-    outward = f"ether daddr {data_address}"
-    opened = [
-        f"{outward} {_word(target)} daddr {target} tcp dport {way.port} accept"
-        for way in ways
-        for target in way.targets
+    opened = [f"{_word(address)} daddr {address} tcp dport {port}" for address, port in openings]
+    rules = [
+        # Answers have the other network's addresses again when this hook sees them.
+        "ct direction reply accept",
+        *(f"ether daddr {data_address} {one} accept" for one in opened),
+        *_refusals(data_address),
+        *_refusals(management_address),
     ]
-    # The answers' addresses are those of the other network again when this hook sees them.
-    rules = ["ct direction reply accept", *opened, *_refusals(data_address), *_refusals(management_address)]
-    turns = [f"{outward} {_turn(way.address, way.port, way.targets)}" for way in ways if len(way.targets) > 1]
-    chains = [
-        _chain("front", "nat", "prerouting", "dstnat", turns),
-        _chain("transit", "filter", "prerouting", "filter", rules),
-        _chain("hidden", "nat", "postrouting", "srcnat", [f'oifname "{management_bridge}" masquerade']),
+    # By address, since frames that a bridge merely passes on are shown to this hook too on some machines.
+    hidden = [
+        f"{_word(network)} saddr {network} {one} masquerade"
+        for network in outside
+        for one in opened
+        if one.startswith(f"{_word(network)} ")
     ]
-    return "\n".join(chains)
+    transit = _chain("transit", "filter", "prerouting", "filter", rules)
+    return "\n".join([transit, _chain("hidden", "nat", "postrouting", "srcnat", hidden)])
 
 
 def block_tcp_port(port: int) -> str:
@@ -135,24 +133,20 @@ def spread(address: IpAddress, port: int, targets: Sequence[IpAddress]) -> str:
 
     Without any target they are refused, as by a service without endpoints.
     """
+    word = _word(address)
+    wanted = f"{word} daddr {address} tcp dport {port}"
     if not targets:
-        refusal = f"{_word(address)} daddr {address} tcp dport {port} reject with tcp reset"
-        return _chain("front", "filter", "output", "filter", [refusal])
+        return _chain("front", "filter", "output", "filter", [f"{wanted} reject with tcp reset"])
+    turns = ", ".join(f"{number} : {target}" for number, target in enumerate(targets))
     # By number: not every nft knows the names of priorities in this hook.
-    return _chain("front", "nat", "output", "-100", [_turn(address, port, targets)])
+    rule = f"{wanted} dnat {word} to numgen inc mod {len(targets)} map {{ {turns} }}"
+    return _chain("front", "nat", "output", "-100", [rule])
 
 
 def drop_address(address: IpAddress) -> str:
     """Swallow everything from and to an address."""
     word = _word(address)
     return _both_ways([f"{word} saddr {address} drop", f"{word} daddr {address} drop"])
-
-
-def _turn(address: IpAddress, port: int, targets: Sequence[IpAddress]) -> str:
-    """Lead each new connection to the next of several addresses."""
-    word = _word(address)
-    turns = ", ".join(f"{number} : {target}" for number, target in enumerate(targets))
-    return f"{word} daddr {address} tcp dport {port} dnat {word} to numgen inc mod {len(targets)} map {{ {turns} }}"
 
 
 def _refusals(hardware_address: str) -> list[str]:

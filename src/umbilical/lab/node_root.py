@@ -18,6 +18,7 @@ from umbilical.host.namespaces import Mount
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 ETC_DIRECTORIES: Final = ("/etc/ssl", "/etc/pki", "/etc/alternatives", "/etc/ld.so.conf.d")
+HOST_CONF: Final = "/etc/host.conf"
 ETC_FILES: Final = (
     "/etc/passwd",
     "/etc/group",
@@ -149,6 +150,8 @@ def _own_files(root: Path, name: str, hosts: str) -> None:
         "/etc/hosts": hosts,
         # Empty: a name that is not in /etc/hosts is answered at once, and nobody outside is asked.
         "/etc/resolv.conf": "",
+        # A name in /etc/hosts has all its addresses, not the first alone.
+        HOST_CONF: "multi on\n",
         "/etc/machine-id": f"{uuid.uuid4().hex}\n",
     }
     for path, text in content.items():

@@ -20,6 +20,7 @@ from umbilical.pki.profiles import KeyType, server_profile
 NAMESPACE: Final = "lab"
 NAME: Final = "lab-service"
 PORT: Final = 8443
+PLAIN_PORT: Final = 8080
 SERVICE_PORT: Final = 443
 WEBHOOK: Final = "verdict.lab.umbilical.dev"
 VALIDATE_PATH: Final = "/validate"
@@ -43,6 +44,8 @@ class Service:
     pair: KeyPair
     closes_connections: bool = False
     """One call, one connection, and so one tunnel; kube-apiserver would keep a connection for all of its calls."""
+    has_plain_port: bool = False
+    """Whether the pod answers without TLS as well."""
 
     @property
     def objects(self) -> tuple[dict[str, Any], ...]:
@@ -74,7 +77,10 @@ class Service:
             "terminationGracePeriodSeconds": 5,
             "tolerations": [{"operator": "Exists"}],
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [_container(self.node, closes_connections=self.closes_connections)],
+            "containers": [
+                _container(self.node, closes_connections=self.closes_connections),
+                *([_plain_container(self.node)] if self.has_plain_port else []),
+            ],
             "volumes": [{"name": "pki", "secret": {"secretName": NAME, "defaultMode": _KEY_MODE}}],
         }
 
@@ -215,6 +221,20 @@ def _container(node: str, *, closes_connections: bool) -> dict[str, Any]:
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
         "securityContext": UNPRIVILEGED,
         "volumeMounts": [{"name": "pki", "mountPath": _MOUNT, "readOnly": True}],
+    }
+
+
+def _plain_container(node: str) -> dict[str, Any]:
+    return {
+        "name": f"{NAME}-plain",
+        "image": UMBILICAL,
+        "imagePullPolicy": "IfNotPresent",
+        "command": [NAME],
+        "args": [f"--listen=:{PLAIN_PORT}", "--plain", f"--node-name={node}"],
+        "ports": [{"name": "http", "containerPort": PLAIN_PORT}],
+        "readinessProbe": {"httpGet": {"port": PLAIN_PORT, "path": "/healthz"}, "periodSeconds": 1},
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
+        "securityContext": UNPRIVILEGED,
     }
 
 

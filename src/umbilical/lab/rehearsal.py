@@ -18,7 +18,7 @@ from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.scenes import make_scene
 from umbilical.lab.state import read_state
 from umbilical.lab.story import Story
-from umbilical.lab.topology import plan_topology
+from umbilical.lab.topology import Topology, plan_topology
 
 KUBELET_PROGRAMS: Final = ("kubelet",)
 
@@ -98,7 +98,7 @@ def _programs(rehearsal: Rehearsal) -> tuple[str, ...]:
 
 def _bring_up(rehearsal: Rehearsal, story: Story, folder: Path, programs: Mapping[str, Path]) -> Lab:
     scenario = rehearsal.scenario
-    topology = plan_topology(masters=scenario.masters, workers=scenario.workers, family=scenario.family)
+    topology = _plan(scenario)
     request = UpRequest(
         directory=folder,
         name=rehearsal.name or folder.name,
@@ -111,6 +111,12 @@ def _bring_up(rehearsal: Rehearsal, story: Story, folder: Path, programs: Mappin
         lab = labs.up(request)
         story.shows(nodes=tuple(node.name for node in topology.nodes))
     return lab
+
+
+def _plan(scenario: Scenario) -> Topology:
+    if scenario.plan is not None:
+        return scenario.plan()
+    return plan_topology(masters=scenario.masters, workers=scenario.workers, family=scenario.family)
 
 
 def _play(rehearsal: Rehearsal, story: Story, lab: Lab) -> None:
@@ -139,6 +145,9 @@ def _stage(rehearsal: Rehearsal) -> Lab | None:
         raise LabError("UMB854", f"the lab {state.name} is taken", why, remedy)
     if state.topology.family is not rehearsal.scenario.family or state.runner is not rehearsal.runner:
         why = f"it has {state.topology.family.value} and the runner {state.runner.value}"
+        raise LabError("UMB854", f"the lab {state.name} does not fit", why, "umbilical lab down, then run this again")
+    if rehearsal.scenario.plan is not None and state.topology != rehearsal.scenario.plan():
+        why = f"scenario {rehearsal.scenario.name} needs networks of its own"
         raise LabError("UMB854", f"the lab {state.name} does not fit", why, "umbilical lab down, then run this again")
     missing = [name for name in _programs(rehearsal) if name not in state.binaries]
     if missing:

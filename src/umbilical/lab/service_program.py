@@ -1,8 +1,9 @@
 """`lab-service`: the one server that the lab runs in a pod. It judges, converts and greets, over TLS.
 
-A validating webhook (/validate), a conversion webhook (/convert), an aggregated API (/apis/...), /healthz, and /calls
-with how often each was asked. kube-apiserver is its client. Whom it names in X-Remote-User is believed: there is
-nothing to be had here. The standard library only, so that it starts fast.
+A validating webhook (/validate), a conversion webhook (/convert), an aggregated API (/apis/...), /healthz, /calls with
+how often each was asked, and two that last: /ticks sends a line again and again, /never is not answered. kube-apiserver
+is its client. Whom it names in X-Remote-User is believed: there is nothing to be had here. The standard library only,
+so that it starts fast.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import socket
 import ssl
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -27,6 +29,9 @@ from umbilical.lab.service_answers import BadQuestion
 MAX_BODY_BYTES: Final = 8 << 20
 IDLE_SECONDS: Final = 90.0
 """As long as Go's clients keep an idle connection: they should be the ones to end it."""
+TICK_SECONDS: Final = 0.1
+LONGEST_SECONDS: Final = 600.0
+"""Nobody waits longer for /ticks or /never, and a forgotten client is to keep no thread for ever."""
 _ANSWERS: Final = {"/validate": service_answers.review, "/convert": service_answers.convert}
 
 
@@ -36,7 +41,7 @@ class LabService(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(
-        self, listen: tuple[str, int], context: ssl.SSLContext, node: str, *, closes_connections: bool = False
+        self, listen: tuple[str, int], context: ssl.SSLContext | None, node: str, *, closes_connections: bool = False
     ) -> None:
         self.node = node
         self.closes_connections = closes_connections
@@ -47,7 +52,9 @@ class LabService(http.server.ThreadingHTTPServer):
         listener = _listener(listen)
         self.server_address = listener.getsockname()
         # A client that never finishes a handshake must stop nobody else.
-        self.socket = context.wrap_socket(listener, server_side=True, do_handshake_on_connect=False)
+        self.socket = listener
+        if context is not None:
+            self.socket = context.wrap_socket(listener, server_side=True, do_handshake_on_connect=False)
 
     @property
     def port(self) -> int:
@@ -77,6 +84,9 @@ class Answerer(http.server.BaseHTTPRequestHandler):
         if path == "/calls":
             self._answer_json(dict(self.server.calls))
             return
+        if path in {"/ticks", "/never"}:
+            self._last(path)
+            return
         user, accept = self.headers.get("X-Remote-User", "nobody"), self.headers.get("Accept", "")
         found = service_answers.api_resource(path, self.server.node, user, accept)
         if found is None:
@@ -102,6 +112,23 @@ class Answerer(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Stay silent about lines and statuses: each call is told once, with its outcome."""
+
+    def _last(self, path: str) -> None:
+        """Go on until the client goes, and the connection with it."""
+        self.close_connection = True
+        self._called(path, "as long as it stays")
+        end = time.monotonic() + LONGEST_SECONDS
+        if path == "/never":
+            # Not a byte comes from a client that waits, so what is read is its end.
+            self.connection.settimeout(LONGEST_SECONDS)
+            self.rfile.read(1)
+            return
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        while time.monotonic() < end:
+            self.wfile.write(b"tick\n")
+            time.sleep(TICK_SECONDS)
 
     def _body(self) -> bytes:
         length = int(self.headers.get("Content-Length", "-1"))
@@ -161,11 +188,15 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         "lab-service", description="Judge, convert and greet, over TLS.", allow_abbrev=False
     )
     parser.add_argument("--listen", type=parse_listen, default=("", 8443), metavar="ADDRESS:PORT")
-    parser.add_argument("--certificate", required=True, metavar="FILE")
-    parser.add_argument("--key", required=True, metavar="FILE")
+    parser.add_argument("--plain", action="store_true", help="without TLS")
+    parser.add_argument("--certificate", metavar="FILE")
+    parser.add_argument("--key", metavar="FILE")
     parser.add_argument("--node-name", required=True, help="named in every answer, so that one sees who gave it")
     parser.add_argument("--close-connections", action="store_true", help="end each connection with its first answer")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if not options.plain and not (options.certificate and options.key):
+        parser.error("--certificate and --key are needed, or --plain")
+    return options
 
 
 def make_service(options: argparse.Namespace) -> LabService:
@@ -174,9 +205,10 @@ def make_service(options: argparse.Namespace) -> LabService:
     Raises:
         LabError: one of them cannot be had.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = None if options.plain else ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        context.load_cert_chain(options.certificate, options.key)
+        if context is not None:
+            context.load_cert_chain(options.certificate, options.key)
         return LabService(options.listen, context, options.node_name, closes_connections=options.close_connections)
     except OSError as error:
         why = f"{error.filename or ''} {error.strerror or error}".strip()

@@ -65,15 +65,14 @@ def agent_files(credentials: Credentials) -> dict[str, bytes]:
     return {f"{PLACE}/ca.crt": credentials.authority, **_pair_files("agent", credentials.agent)}
 
 
-def client_files(credentials: Credentials) -> dict[str, bytes]:
+def client_files(authority: bytes, pair: KeyPair) -> dict[str, bytes]:
     """What kube-apiserver proves itself by, in the one directory that its pod sees."""
-    pair = credentials.client
-    names = {"ca.crt": credentials.authority, "client.crt": pair.certificate, "client.key": pair.key}
+    names = {"ca.crt": authority, "client.crt": pair.certificate, "client.key": pair.key}
     return {f"{EGRESS_DIRECTORY}/{name}": content for name, content in names.items()}
 
 
 def server_command(topology: Topology, node: str) -> list[str]:
-    address = _host(topology.node(node).address)
+    address = in_url(topology.node(node).address)
     return [
         *("umbilical", "server", "run", "--id", node, "--mode", "http-connect"),
         *("--listen", f"{address}:{CLIENT_PORT}"),
@@ -94,11 +93,11 @@ def agent_command(node: str) -> list[str]:
     ]
 
 
-def egress_file(topology: Topology) -> bytes:
-    """kube-apiserver knows one address, over TCP with both sides' certificates."""
+def egress_file(host: str) -> bytes:
+    """kube-apiserver knows one address or name, over TCP with both sides' certificates."""
     files = {"caBundle": "ca.crt", "clientKey": "client.key", "clientCert": "client.crt"}
     tls = {key: f"{EGRESS_DIRECTORY}/{name}" for key, name in files.items()}
-    url = f"https://{_host(str(front_address(topology)))}:{CLIENT_PORT}"
+    url = f"https://{host}:{CLIENT_PORT}"
     tunnel = {"proxyProtocol": "HTTPConnect", "transport": {"tcp": {"url": url, "tlsConfig": tls}}}
     direct = {"proxyProtocol": "Direct"}
     return yaml_bytes(
@@ -126,5 +125,5 @@ def _pair_files(name: str, pair: KeyPair) -> dict[str, bytes]:
     return {f"{PLACE}/{name}.crt": pair.certificate, f"{PLACE}/{name}.key": pair.key}
 
 
-def _host(address: str) -> str:
+def in_url(address: str) -> str:
     return f"[{address}]" if ipaddress.ip_address(address).version == 6 else address

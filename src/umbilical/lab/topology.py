@@ -88,11 +88,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Opening:
-    """A port of the management network that the data plane may dial. Several nodes take turns behind it."""
+    """A port of the management network that the data plane may dial."""
 
     address: IpAddress
     port: int
-    nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -331,9 +330,7 @@ def _texts(values: Sequence[IpAddress | IpInterface | IpNetwork]) -> list[str]:
 
 
 def _management_json(management: Management) -> dict[str, object]:
-    openings = [
-        {"address": str(each.address), "port": each.port, "nodes": list(each.nodes)} for each in management.openings
-    ]
+    openings = [{"address": str(each.address), "port": each.port} for each in management.openings]
     return {"networks": _texts(management.networks), "gateways": _texts(management.gateways), "openings": openings}
 
 
@@ -361,8 +358,7 @@ def _management(content: Mapping[str, object]) -> Management:
 
 
 def _opening(content: Mapping[str, object]) -> Opening:
-    address = ipaddress.ip_address(_string(content["address"]))
-    return Opening(address, int(str(content["port"])), tuple(_strings(content["nodes"])))
+    return Opening(ipaddress.ip_address(_string(content["address"])), int(str(content["port"])))
 
 
 def _node(given: object) -> Node:

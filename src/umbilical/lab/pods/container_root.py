@@ -58,7 +58,7 @@ def _python_image(image: Image) -> list[Piece]:
             system.append(Piece(Part.LINK, place, os.readlink(place)))
         else:
             system.append(_shared(place))
-    etc = [_shared(place) for place in (*node_root.ETC_DIRECTORIES, *node_root.ETC_FILES)]
+    etc = [_shared(place) for place in (*node_root.ETC_DIRECTORIES, *node_root.ETC_FILES, node_root.HOST_CONF)]
     python = [_shared(place) for place in node_root.shared_directories(())]
     # Where Python itself lies in /usr/local/bin, it must show through what covers that.
     covered = [Piece(Part.BIND, place, place, is_read_only=True) for place in node_root.covered_programs(())]

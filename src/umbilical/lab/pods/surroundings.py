@@ -1,11 +1,12 @@
 """What the containers of one pod share, and the plan that each of them is started by."""
 
+import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from umbilical.lab.images import Image
+from umbilical.lab.images import PROGRAMS_DIRECTORY, Image
 from umbilical.lab.pods import container_root
 from umbilical.lab.pods.container_plan import ContainerPlan
 from umbilical.lab.pods.environment import expand, expand_all, pod_field
@@ -172,7 +173,15 @@ def _command(container: Container, image: Image, variables: Mapping[str, str]) -
             why = f"{container.image} holds {', '.join(programs)}, and the manifest does not say which"
             raise PodError("UMB832", f"container {container.name} has no command", why, "give it a command")
         command = (programs[0],)
-    return (*expand_all(command, variables), *expand_all(container.arguments, variables))
+    program, *rest = expand_all(command, variables)
+    return (_place(program, image), *rest, *expand_all(container.arguments, variables))
+
+
+def _place(program: str, image: Image) -> str:
+    """Find a program of our own that is named by its path in the image: that folder is the machine's own here."""
+    folder, name = posixpath.split(program)
+    is_ours = folder == PROGRAMS_DIRECTORY and name in image.modules
+    return f"{container_root.LAUNCHERS}/{name}" if is_ours else program
 
 
 def _text(value: bytes) -> str:

@@ -23,14 +23,14 @@ def tell(scene: Scene) -> None:
     with story.step("without the tunnel its API is unavailable"):
         stage.apply(service.api_service)
         # It is "Unknown" or local trouble first; the reason to wait for is the one that a dial gave.
-        story.saw(_wait_for(stage, "False", "FailedDiscoveryCheck"))
+        story.saw(wait_for_availability(stage, "False", "FailedDiscoveryCheck"))
         story.shows(call=Call.UNREACHABLE)
     lay_tunnel(scene)
     with story.step("through the tunnel it is available"):
-        story.saw(_wait_for(stage, "True", "Passed"))
+        story.saw(wait_for_availability(stage, "True", "Passed"))
         story.shows(call=Call.ALLOWED)
     with story.step("kubectl get greetings"):
-        for line in scene.wait("greetings", lambda: _greetings(stage), SECONDS):
+        for line in scene.wait("greetings", lambda: greetings(stage), SECONDS):
             story.saw(line)
     with story.step("the pod counts who asked"):
         counted = calls(stage, service.node)
@@ -40,7 +40,7 @@ def tell(scene: Scene) -> None:
         story.figures["bytes over the agents' port"] = f"{scene.tunnel_bytes():,}"
 
 
-def _wait_for(scene: KubernetesScene, status: str, reason: str) -> str:
+def wait_for_availability(scene: KubernetesScene, status: str, reason: str) -> str:
     def look() -> str:
         condition = _availability(scene)
         said = f"{condition.get('reason')}: {condition.get('message')}"
@@ -59,7 +59,7 @@ def _availability(scene: KubernetesScene) -> dict[str, Any]:
     return next((one for one in conditions if one["type"] == "Available"), {})
 
 
-def _greetings(scene: KubernetesScene) -> list[str]:
+def greetings(scene: KubernetesScene) -> list[str]:
     shown = scene.kubectl("get", "greetings")
     if shown.exit_code != 0:
         # kubectl learns of kinds by discovery, which takes kube-apiserver a moment after availability.

@@ -72,7 +72,7 @@ def _start_servers(scene: KubernetesScene) -> None:
             _write(scene, node, several_servers.server_files(credentials, node))
         for member in scene.members:
             _write(scene, member.name, {**several_servers.agent_files(credentials), **_kubeconfig(scene)})
-        _write(scene, BOOTSTRAP, several_servers.client_files(credentials))
+        _write(scene, BOOTSTRAP, several_servers.client_files(credentials.authority, credentials.client))
         for node in SERVER_NODES:
             _start_server(scene, node)
         for line in scene.wait("three leases", lambda: _leases(scene, len(SERVER_NODES)), SERVER_SECONDS):
@@ -141,11 +141,11 @@ def _use_servers(scene: KubernetesScene) -> None:
     story, lab = scene.story, scene.lab
     with story.step(f"{scene.caller} is given one address for all three"):
         _lead_to(scene, SERVER_NODES)
-        lab.write(BOOTSTRAP, EGRESS_PATH, several_servers.egress_file(lab.topology))
+        front = several_servers.front_address(lab.topology)
+        lab.write(BOOTSTRAP, EGRESS_PATH, several_servers.egress_file(several_servers.in_url(str(front))))
         spec = for_shape(Shape.KUBERNETES, mode=Mode.HTTP_CONNECT, socket_directory=BOOTSTRAP_CONFIGS_ON_HOST)
         plain = lab.read(BOOTSTRAP, KUBE_APISERVER_POD)
         scene.change_apiserver(yaml_bytes(with_egress_selector(read_static_pod(plain), spec)))
-        front = several_servers.front_address(lab.topology)
         story.saw(f"HTTPConnect to {front}:{several_servers.CLIENT_PORT}, led to {', '.join(SERVER_NODES)} in turn")
     with story.step("through the servers the webhook allows"):
         story.saw(scene.wait_for(Call.ALLOWED, "allow").text)

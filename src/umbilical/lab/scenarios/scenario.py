@@ -7,7 +7,7 @@ from umbilical.assets.spec import Shape
 from umbilical.lab.cast import Cast
 from umbilical.lab.runner import RunnerKind
 from umbilical.lab.scene import Scene
-from umbilical.lab.topology import Family
+from umbilical.lab.topology import Family, Topology
 
 ALL_RUNNERS = (RunnerKind.PROCESS, RunnerKind.KUBELET)
 
@@ -29,3 +29,5 @@ class Scenario:
     """Beyond Kubernetes' own."""
     masters: int = 3
     workers: int = 2
+    plan: Callable[[], Topology] | None = None
+    """Networks of its own, in place of the usual ones."""

@@ -1,0 +1,179 @@
+"""A client of both proxies, by the book and with the standard library alone: SOCKS5, HTTP CONNECT, and plain requests.
+
+Blocking sockets. It shares no code with what it tries, so that both cannot be wrong in the same way.
+"""
+
+import contextlib
+import http.client
+import ipaddress
+import socket
+import ssl
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+ANSWER_SECONDS: Final = 30.0
+_LONGEST_HEAD: Final = 16 * 1024
+_LONGEST_BODY: Final = 4 * 1024
+# RFC 1928 section 6.
+_REPLIES: Final = {
+    1: "general SOCKS server failure",
+    2: "connection not allowed by ruleset",
+    3: "network unreachable",
+    4: "host unreachable",
+    5: "connection refused",
+    6: "TTL expired",
+    7: "command not supported",
+    8: "address type not supported",
+}
+
+
+class Kind(Enum):
+    SOCKS5 = "socks5"
+    CONNECT = "connect"
+    PLAIN = "plain"
+
+
+@dataclass(frozen=True)
+class Way:
+    """How one endpoint is reached."""
+
+    kind: Kind
+    proxy: tuple[str, int]
+    host: str
+    port: int
+    authority: Path | None = None
+    """Of an endpoint that speaks TLS."""
+
+    @property
+    def endpoint(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def to_json(self) -> dict[str, Any]:
+        authority = None if self.authority is None else str(self.authority)
+        return {"kind": self.kind.value, "proxy": self.proxy, "host": self.host, "port": self.port, "ca": authority}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "Way":
+        authority = None if content["ca"] is None else Path(content["ca"])
+        host, port = content["proxy"]
+        return cls(Kind(content["kind"]), (str(host), int(port)), str(content["host"]), int(content["port"]), authority)
+
+
+class Refused(OSError):
+    """The proxy, or the endpoint, said no, in its own words."""
+
+
+def open_way(way: Way, seconds: float = ANSWER_SECONDS) -> socket.socket:
+    """Have a connection opened to the endpoint, with TLS if it has an authority; for `PLAIN`, to the proxy.
+
+    Raises:
+        Refused: the proxy says why not.
+        OSError: the proxy cannot be reached, or goes.
+    """
+    stream = socket.create_connection(way.proxy, seconds)
+    try:
+        if way.kind is Kind.SOCKS5:
+            _ask_socks(stream, way)
+        elif way.kind is Kind.CONNECT:
+            _ask_connect(stream, way)
+        return stream if way.authority is None else _with_tls(stream, way)
+    except BaseException:
+        stream.close()
+        raise
+
+
+def get(way: Way, path: str, seconds: float = ANSWER_SECONDS) -> bytes:
+    """Fetch one answer over a connection of its own.
+
+    Raises:
+        Refused: it is not a good one, or stands in the proxy's words.
+        OSError: it did not come.
+    """
+    with open_way(way, seconds) as stream:
+        send_request(stream, way, path)
+        return read_answer(stream)
+
+
+def send_request(stream: socket.socket, way: Way, path: str) -> None:
+    target = f"http://{way.endpoint}{path}" if way.kind is Kind.PLAIN else path
+    stream.sendall(f"GET {target} HTTP/1.1\r\nHost: {way.endpoint}\r\nConnection: close\r\n\r\n".encode())
+
+
+def read_answer(stream: socket.socket) -> bytes:
+    """Read head and body.
+
+    Raises:
+        Refused: the status is not 200; status and body say why.
+        OSError: the connection ended first.
+    """
+    answer = http.client.HTTPResponse(stream)
+    try:
+        answer.begin()
+        body = answer.read()
+    except http.client.HTTPException as error:
+        raise ConnectionError(f"no whole answer: {type(error).__name__} {error}") from error
+    if answer.status != http.client.OK:
+        raise Refused(f"{answer.status} {answer.reason}: {_words(body)}")
+    return body
+
+
+def _with_tls(stream: socket.socket, way: Way) -> ssl.SSLSocket:
+    context = ssl.create_default_context(cafile=way.authority)
+    return context.wrap_socket(stream, server_hostname=way.host)
+
+
+def _ask_socks(stream: socket.socket, way: Way) -> None:
+    stream.sendall(b"\x05\x01\x00")
+    if _exactly(stream, 2) != b"\x05\x00":
+        raise Refused("the SOCKS server wants another way of authentication")
+    stream.sendall(b"\x05\x01\x00" + _socks_address(way.host) + way.port.to_bytes(2, "big"))
+    _, reply, _, kind = _exactly(stream, 4)
+    length = {1: 4, 4: 16}.get(kind) or _exactly(stream, 1)[0]
+    _exactly(stream, length + 2)
+    if reply:
+        raise Refused(f"SOCKS reply {reply}: {_REPLIES.get(reply, 'unknown')}")
+
+
+def _socks_address(host: str) -> bytes:
+    with contextlib.suppress(ValueError):
+        address = ipaddress.ip_address(host)
+        return bytes([1 if address.version == 4 else 4]) + address.packed
+    name = host.encode("idna")
+    return bytes([3, len(name)]) + name
+
+
+def _ask_connect(stream: socket.socket, way: Way) -> None:
+    stream.sendall(f"CONNECT {way.endpoint} HTTP/1.1\r\nHost: {way.endpoint}\r\n\r\n".encode())
+    head = b""
+    # Byte by byte: what comes after the head is the endpoint's, and a buffer would keep it.
+    while not head.endswith(b"\r\n\r\n"):
+        if len(head) > _LONGEST_HEAD:
+            raise ConnectionError("the proxy's answer has no end")
+        head += _exactly(stream, 1)
+    status = head.partition(b"\r\n")[0].decode(errors="replace")
+    if status.split(" ")[1:2] != ["200"]:
+        raise Refused(f"{status.partition(' ')[2]}: {_words(_rest(stream))}")
+
+
+def _rest(stream: socket.socket) -> bytes:
+    rest = b""
+    with contextlib.suppress(OSError):
+        while len(rest) < _LONGEST_BODY and (chunk := stream.recv(_LONGEST_BODY)):
+            rest += chunk
+    return rest
+
+
+def _words(body: bytes) -> str:
+    return " ".join(body.decode(errors="replace").split())
+
+
+def _exactly(stream: socket.socket, count: int) -> bytes:
+    found = b""
+    while len(found) < count:
+        chunk = stream.recv(count - len(found))
+        if not chunk:
+            raise ConnectionResetError("the proxy hung up")
+        found += chunk
+    return found

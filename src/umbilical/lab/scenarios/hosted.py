@@ -1,0 +1,251 @@
+"""A hosted control plane: its network and the nodes' have no address in common, and a tunnel is all there is between.
+
+One kube-apiserver, since three fit on no small machine, and three servers; packet rules are the Services in front of
+them. kube-apiserver knows that one address, the proxies know all servers. What is under way, and through which server,
+is known of every call: so the story can tell what a stopped, a renewed and a killed server cost.
+"""
+
+import signal
+import sys
+from dataclasses import replace
+from typing import Any, Final
+
+from umbilical.assets.hosted import names
+from umbilical.assets.manifests.kube_apiserver import EGRESS_PATH, read_static_pod, with_egress_selector
+from umbilical.assets.render import KUBE_APISERVER_POD
+from umbilical.assets.spec import BOOTSTRAP_CONFIGS_ON_HOST, Mode, Shape, for_shape
+from umbilical.assets.tree import yaml_bytes
+from umbilical.lab import hosted_parts, objects
+from umbilical.lab.hosted_parts import API_NODE, CLIENT_NODE, SERVER_NODES
+from umbilical.lab.hosted_stage import AGENT_NAME, DNS, HTTPS, SERVER, SOCKS, HostedStage, complaint
+from umbilical.lab.kubernetes_scene import READY_SECONDS
+from umbilical.lab.runner import RunnerKind
+from umbilical.lab.scenarios.aggregated_api import greetings, wait_for_availability
+from umbilical.lab.scenarios.hosted_losses import KILLED, lose_nothing, lose_one_server
+from umbilical.lab.scenarios.scenario import Scenario
+from umbilical.lab.scenarios.service_stage import real
+from umbilical.lab.scenarios.webhook_through_tunnel import start_cluster
+from umbilical.lab.scene import BOOTSTRAP, GONE_SECONDS, Scene
+from umbilical.lab.several_servers import client_files, egress_file
+from umbilical.lab.story import Call
+from umbilical.lab.waiting import NotYet
+from umbilical.pki.hosted_table import CLIENT, Trust
+
+API: Final = "api"
+
+
+def tell(scene: Scene) -> None:
+    stage = HostedStage(real(scene))
+    start_cluster(scene)
+    service, address = _start_service(stage)
+    _show_need(stage, address)
+    _lay_tunnel(stage)
+    _use_tunnel(stage)
+    _show_aggregated_api(stage)
+    _show_proxies(stage, service, address)
+    lose_nothing(stage)
+    lose_one_server(stage)
+
+
+def _start_service(stage: HostedStage) -> tuple[objects.Service, str]:
+    story, scene = stage.story, stage.scene
+    with story.step("a webhook in a pod, failurePolicy Fail"):
+        service = replace(objects.make_service(stage.topology), closes_connections=True, has_plain_port=True)
+        scene.apply(*service.objects)
+        address = scene.wait("the webhook's endpoint", scene.endpoint, READY_SECONDS)
+        scene.apply(service.webhook)
+        story.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, endpoint {address}")
+        story.shows(webhook=service.node)
+    return service, address
+
+
+def _show_need(stage: HostedStage, address: str) -> None:
+    story, scene, management = stage.story, stage.scene, stage.topology.management
+    assert management is not None
+    with story.step("the control plane's network and the nodes' are apart"):
+        nodes = [*stage.topology.machine_networks, *stage.topology.pod_networks, *stage.topology.service_networks]
+        story.saw(f"control plane: {', '.join(map(str, management.networks))}; nodes: {', '.join(map(str, nodes))}")
+        url = f"http://{address}:{objects.PLAIN_PORT}/healthz"
+        direct = stage.lab.exec(CLIENT_NODE, [sys.executable, "-m", "umbilical.lab.fetch", url])
+        if direct.exit_code == 0:
+            raise complaint("the networks are not apart", f"{CLIENT_NODE} reached {url} without a tunnel")
+        story.saw(f"{CLIENT_NODE} to the pod: {direct.stderr.decode(errors='replace').strip()}")
+        story.saw(scene.wait_for(Call.UNREACHABLE, "allow").text)
+        story.shows(call=Call.UNREACHABLE)
+
+
+# ---------------------------------------------------------------------- the tunnel
+
+
+def _lay_tunnel(stage: HostedStage) -> None:
+    story = stage.story
+    with story.step("three servers beside the control plane"):
+        stage.start_servers()
+        story.saw(f"{', '.join(SERVER_NODES)}: a CA of its own for clients and for agents, identities bound")
+        story.shows(server=True)
+        stage.scene.save()
+    with story.step("agents on every node dial out to the one port that is published"):
+        workers = tuple(node.name for node in stage.topology.members)
+        stage.start_node_agents()
+        stage.wait_for_agents(workers)
+        place = f"{hosted_parts.PUBLISHED}:{names.AGENT_PORT}"
+        story.saw(f"{', '.join(workers)} by {place}: each connected to {len(SERVER_NODES)} servers")
+        story.shows(agents=workers)
+        story.figures["agents"] = str(len(workers))
+
+
+def _use_tunnel(stage: HostedStage) -> None:
+    story, lab, scene = stage.story, stage.lab, stage.scene
+    with story.step("kube-apiserver is told to use it: HTTPConnect over mTLS"):
+        stage.lead_kube_apiserver(SERVER_NODES)
+        pki = stage.parts.pki
+        stage.write(BOOTSTRAP, client_files(pki.trusted_by(Trust.CLIENTS), pki.leaves[CLIENT.id]))
+        lab.write(BOOTSTRAP, EGRESS_PATH, egress_file(names.SERVER_LOCAL))
+        spec = for_shape(Shape.KUBERNETES, mode=Mode.HTTP_CONNECT, socket_directory=BOOTSTRAP_CONFIGS_ON_HOST)
+        plain = lab.read(BOOTSTRAP, KUBE_APISERVER_POD)
+        scene.change_apiserver(yaml_bytes(with_egress_selector(read_static_pod(plain), spec)))
+    with story.step("through the tunnel the webhook allows and denies"):
+        story.saw(scene.wait_for(Call.ALLOWED, "allow").text)
+        story.saw(scene.wait_for(Call.DENIED, "deny").text)
+        story.shows(call=Call.ALLOWED)
+
+
+# ---------------------------------------------------------------------- the aggregated API
+
+
+def _show_aggregated_api(stage: HostedStage) -> None:
+    story, scene = stage.story, stage.scene
+    with story.step("an aggregated API beside the control plane: no agent on a node reaches it"):
+        _start_api(stage)
+        scene.apply(*stage.parts.api_objects)
+        story.saw(wait_for_availability(scene, "False", "FailedDiscoveryCheck"))
+        _check_callers(stage, ())
+    with story.step("the control plane's own agent announces its address, and it answers"):
+        stage.start_control_plane_agent()
+        stage.wait_for_agents((CLIENT_NODE,))
+        story.saw(wait_for_availability(scene, "True", "Passed"))
+        for line in scene.wait("greetings", lambda: greetings(scene), READY_SECONDS):
+            story.saw(line)
+        _check_callers(stage, (stage.topology.node(CLIENT_NODE).address,))
+
+
+def _start_api(stage: HostedStage) -> None:
+    stage.start(API_NODE, API, stage.parts.api.part)
+    address = stage.topology.node(API_NODE).address
+
+    def look() -> None:
+        if stage.scene.fetch(API_NODE, f"https://{address}/healthz") is None:
+            raise NotYet("it does not answer on its own machine")
+
+    stage.wait("the aggregated API", look)
+
+
+def _check_callers(stage: HostedStage, wanted: tuple[str, ...]) -> None:
+    """See that the API was asked from these addresses and no other."""
+    lines = [line for line in stage.lab.log(API_NODE, API).splitlines() if " from " in line]
+    seen = {line.partition(" from ")[2].partition(": ")[0].removeprefix("::ffff:") for line in lines}
+    if seen != set(wanted):
+        why = f"{', '.join(sorted(seen)) or 'nobody'} asked it"
+        raise complaint(f"the aggregated API was to be asked by {', '.join(wanted) or 'nobody'}", why)
+    stage.story.saw(f"it was asked from {', '.join(wanted) or 'nowhere'} alone, {len(lines)} times")
+
+
+# ---------------------------------------------------------------------- the proxies
+
+
+def _show_proxies(stage: HostedStage, service: objects.Service, address: str) -> None:
+    story = stage.story
+    with story.step("both proxies, with names of the cluster's own DNS"):
+        stage.lab.write(CLIENT_NODE, hosted_parts.SERVICE_AUTHORITY, service.authority)
+        story.saw(stage.start_proxies(address))
+    with story.step("curl through either"):
+        for title, command in _curls().items():
+            done = stage.lab.exec(CLIENT_NODE, command).check()
+            story.saw(f"{title}: {done.text.strip()}")
+
+
+def _curls() -> dict[str, list[str]]:
+    """A client of its own make for each way, and a name that nobody has."""
+    name, quiet = hosted_parts.SERVICE_NAME, ["curl", "--silent", "--show-error", "--max-time", "30", "--noproxy", ""]
+    trust = ["--cacert", hosted_parts.SERVICE_AUTHORITY]
+    socks, https = f"127.0.0.1:{hosted_parts.SOCKS_PORT}", f"http://127.0.0.1:{hosted_parts.HTTPS_PORT}"
+    told = ["--output", "/dev/null", "--write-out", "%{http_code} from %{remote_ip}"]
+    return {
+        "--socks5-hostname": [
+            *quiet,
+            *told,
+            *trust,
+            "--socks5-hostname",
+            socks,
+            f"https://{name}:{objects.PORT}/healthz",
+        ],
+        "CONNECT": [*quiet, *told, *trust, "--proxy", https, f"https://{name}:{objects.PORT}/healthz"],
+        "plain": [*quiet, *told, "--proxy", https, f"http://{name}:{objects.PLAIN_PORT}/healthz"],
+        "a name that does not exist": [*quiet, "--proxy", https, f"http://missing.{name}:{objects.PLAIN_PORT}/healthz"],
+    }
+
+
+# ---------------------------------------------------------------------- the end
+
+
+def end(scene: Scene) -> None:
+    stage = HostedStage(real(scene))
+    with scene.story.step("all parts leave"):
+        for node, name in _parts(stage):
+            if stage.process(node, name).exit_code is None:
+                stage.signal(node, name, signal.SIGTERM)
+        for node, name in _parts(stage):
+            stage.wait_until_gone(node, name)
+        codes = {(node, name): stage.process(node, name).exit_code for node, name in _parts(stage)}
+        bad = [f"{name} on {node}: {code}" for (node, name), code in codes.items() if code and node != KILLED]
+        if bad:
+            raise complaint("a part did not leave well", ", ".join(bad))
+        scene.story.saw(f"{len(codes)} programs have ended; all that were asked to, with exit code 0")
+    with scene.story.step("the agents go from the cluster"):
+        listed = {"apiVersion": "v1", "kind": "List", "items": [*_removable(stage)]}
+        stage.scene.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=listed, timeout_seconds=120).check()
+        scene.wait("their pods to be gone", lambda: _look_for_agents(stage), GONE_SECONDS)
+    with scene.story.step("nothing is left, and without the tunnel it is as before"):
+        for each in stage.topology.nodes:
+            _check_ports(stage, each.name)
+        scene.story.saw(scene.wait_for(Call.UNREACHABLE, "allow").text)
+        scene.story.shows(server=False, agents=(), call=Call.UNREACHABLE)
+
+
+def _removable(stage: HostedStage) -> list[dict[str, Any]]:
+    """All that was applied but the namespace, which was there before and only got labels."""
+    found = [*stage.parts.agent_objects, *stage.parts.api_objects]
+    return [one for one in found if one["kind"] != "Namespace"]
+
+
+def _look_for_agents(stage: HostedStage) -> None:
+    for node in stage.topology.members:
+        if stage.scene.find_pod(node.name, names.AGENT) is not None:
+            raise NotYet(f"there is one on {node.name}")
+
+
+def _parts(stage: HostedStage) -> list[tuple[str, str]]:
+    """In the order in which they leave: clients before what they use."""
+    order = (SOCKS.name, HTTPS.name, DNS, AGENT_NAME, SERVER, API)
+    rows = {(row.node, row.name) for row in stage.lab.processes()}
+    return sorted((row for row in rows if row[1] in order), key=lambda row: order.index(row[1]))
+
+
+def _check_ports(stage: HostedStage, node: str) -> None:
+    ports = (names.FRONTEND_PORT, names.AGENT_PORT, names.HEALTH_PORT, hosted_parts.SOCKS_PORT, hosted_parts.HTTPS_PORT)
+    wanted = " or ".join(f"sport = :{port}" for port in ports)
+    open_ports = stage.lab.exec(node, ["ss", "-Hltn", f"( {wanted} )"]).text.strip()
+    if open_ports:
+        raise complaint(f"a port is still open on {node}", open_ports)
+
+
+SCENARIOS: Final = (
+    Scenario(
+        "hosted",
+        "a control plane in a network of its own: three servers, both proxies; one stopped, one renewed, one killed",
+        tell,
+        end,
+        runners=(RunnerKind.PROCESS,),
+        plan=hosted_parts.topology,
+    ),
+)

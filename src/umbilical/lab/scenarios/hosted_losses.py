@@ -1,0 +1,215 @@
+"""What a hosted control plane loses when a server is stopped, a certificate renewed, a server killed: told under calls.
+
+Every call and every stream is known with its moments, and the servers count what goes through them: so what fails can
+be held against what was under way.
+"""
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from umbilical.assets.control_plane import ADMIN_KUBECONFIG
+from umbilical.lab import hosted_parts, objects
+from umbilical.lab.held_streams import Moment, Told, read_told
+from umbilical.lab.hosted_parts import CLIENT_NODE, SERVER_NODES
+from umbilical.lab.hosted_stage import HTTPS, SERVER, SERVERS, SOCKS, HostedStage, complaint
+from umbilical.lab.proxied_calls import ProxiedCall
+from umbilical.lab.proxy_client import Kind, Way
+from umbilical.lab.scene import BOOTSTRAP
+from umbilical.lab.story import Call
+from umbilical.lab.waiting import NotYet
+from umbilical.pki.hosted_table import CLIENT
+from umbilical.pki.hosted_table import SERVER as SERVER_LEAF
+
+KILLED, STOPPED, SPARED = SERVER_NODES
+"""The first of the HTTPS proxy's servers, the first of the SOCKS proxy's, and the one that both can fall back to."""
+WEBHOOK_CALLS: Final = "webhook-calls"
+WEBHOOK_STOP: Final = f"/run/{WEBHOOK_CALLS}.stop"
+CALLS: Final = "proxied-calls"
+LATER_CALLS: Final = "later-calls"
+HELD: Final = "held-streams"
+HELD_EACH: Final = 4
+
+
+# ---------------------------------------------------------------------- one stopped, one renewed
+
+
+def lose_nothing(stage: HostedStage) -> None:
+    story, ways = stage.story, hosted_parts.ways()
+    with story.step("calls begin, one after the other without end, through kube-apiserver and both proxies"):
+        wanted = json.dumps(objects.judged("allow"))
+        program = [sys.executable, "-m", "umbilical.lab.steady_calls", ADMIN_KUBECONFIG, WEBHOOK_STOP, wanted]
+        stage.lab.start(BOOTSTRAP, WEBHOOK_CALLS, program)
+        stage.start_callers("proxied_calls", CALLS, ways)
+        stage.wait_for_calls(CALLS, ways, 0.0)
+    with story.step(f"the server on {STOPPED} is stopped and drains, another takes its place"):
+        _replace_server(stage)
+        stage.wait_for_calls(CALLS, ways, time.monotonic())
+    with story.step(f"the certificates of the server on {KILLED} and of the proxies are renewed"):
+        _renew(stage)
+        stage.wait_for_calls(CALLS, ways, time.monotonic())
+    with story.step("no request was lost"):
+        stage.stop_callers(CALLS)
+        _check_webhook_calls(stage)
+        _check_no_failure(stage, stage.calls(CALLS))
+
+
+def _replace_server(stage: HostedStage) -> None:
+    story, ways = stage.story, hosted_parts.ways()
+    stage.lead_kube_apiserver([node for node in SERVER_NODES if node != STOPPED])
+    stage.signal(STOPPED, SERVER, signal.SIGTERM)
+    code = stage.wait_until_gone(STOPPED, SERVER)
+    story.saw(f"it left with exit code {code}")
+    stage.wait_for_calls(CALLS, ways, time.monotonic())
+    story.saw("calls go on through the others")
+    stage.start(STOPPED, SERVER, stage.parts.server)
+    stage.wait_for_agents([node.name for node in stage.topology.members])
+    stage.lead_kube_apiserver(SERVER_NODES)
+    story.saw("its successor has every agent")
+
+
+def _renew(stage: HostedStage) -> None:
+    """Put new files in place, and wait until each program says that it shows them."""
+    reloads, good = "umbilical_certificate_reloads_total", 'result="success"'
+    programs = (SERVERS[KILLED], HTTPS, SOCKS)
+    before = {program: stage.metric(program, reloads, good) for program in programs}
+    now = datetime.now(UTC)
+    stage.parts = stage.parts.renewed(SERVER_LEAF, now).renewed(CLIENT, now)
+    stage.write(KILLED, stage.parts.server.files)
+    stage.write(CLIENT_NODE, stage.parts.proxy_files)
+
+    def look() -> None:
+        late = [program.title for program in programs if stage.metric(program, reloads, good) == before[program]]
+        if late:
+            raise NotYet(f"{', '.join(late)} did not take up its new certificate")
+
+    stage.wait("the new certificates to be in use", look)
+    stage.story.saw(f"in use by {', '.join(program.title for program in programs)}, none of which was restarted")
+
+
+def _check_webhook_calls(stage: HostedStage) -> None:
+    stage.lab.write(BOOTSTRAP, WEBHOOK_STOP, b"")
+    stage.wait_until_gone(BOOTSTRAP, WEBHOOK_CALLS)
+    calls: dict[str, Any] = json.loads(stage.lab.log(BOOTSTRAP, WEBHOOK_CALLS).splitlines()[-1])
+    if calls["failed"] or not calls["allowed"]:
+        raise complaint(f"{calls['failed']} calls of kube-apiserver failed", str(calls["failures"][:1]))
+    stage.story.figures["calls of kube-apiserver"] = str(calls["allowed"])
+    slowest = calls["slowest_seconds"]
+    stage.story.saw(f"kube-apiserver: {calls['allowed']} calls, 0 failed, the slowest in {slowest:.2f} s")
+
+
+def _check_no_failure(stage: HostedStage, calls: Sequence[ProxiedCall]) -> None:
+    failed = [call for call in calls if call.failure]
+    if failed:
+        raise complaint(f"{len(failed)} of {len(calls)} calls through proxies failed", _words(failed[0]))
+    for way in hosted_parts.ways():
+        seconds = [call.seconds for call in calls if call.way == way]
+        stage.story.saw(f"{way}: {len(seconds)} calls, 0 failed, the slowest in {max(seconds):.2f} s")
+    stage.story.figures["calls through proxies"] = str(len(calls))
+    stage.story.figures["calls that failed"] = "0"
+
+
+# ---------------------------------------------------------------------- one killed
+
+
+def lose_one_server(stage: HostedStage) -> None:
+    story, ways = stage.story, hosted_parts.ways()
+    doomed, spared = _held_ways()
+    with story.step("streams stay open through two servers, and calls begin again"):
+        stage.start_callers("held_streams", HELD, {**doomed, **spared})
+        stage.wait("all streams", lambda: _look_at_streams(stage, len(doomed), len(spared)))
+        story.saw(f"{len(doomed)} through the server on {KILLED}, by its own count, {len(spared)} through others")
+        stage.start_callers("proxied_calls", LATER_CALLS, ways)
+        stage.wait_for_calls(LATER_CALLS, ways, 0.0)
+    with story.step(f"the server on {KILLED} is killed"):
+        killed = stage.signal(KILLED, SERVER, signal.SIGKILL)
+        ended = stage.wait("streams through it to end", lambda: _look_at_ends(stage, len(doomed)))
+        _check_ends(stage, killed, ended, set(doomed))
+    with story.step("new requests succeed"):
+        stage.wait_for_calls(LATER_CALLS, ways, time.monotonic())
+        stage.stop_callers(LATER_CALLS)
+        _check_later_calls(stage, killed)
+        stage.lead_kube_apiserver([node for node in SERVER_NODES if node != KILLED])
+        story.saw(stage.scene.wait_for(Call.ALLOWED, "allow").text)
+    with story.step("all other streams are still there"):
+        stage.stop_callers(HELD)
+        _check_spared(stage, killed, set(spared))
+
+
+def _held_ways() -> tuple[dict[str, Way], dict[str, Way]]:
+    """Those through the HTTPS proxy, whose server will be killed, and those through the SOCKS proxy."""
+    named = {f"{name}-{number}": way for name, way in hosted_parts.ways().items() for number in range(HELD_EACH)}
+    spared = {name: way for name, way in named.items() if way.kind is Kind.SOCKS5}
+    return {name: way for name, way in named.items() if name not in spared}, spared
+
+
+def _told(stage: HostedStage, moment: Moment) -> list[Told]:
+    return [one for one in read_told(stage.lab.log(CLIENT_NODE, HELD)) if one.moment == moment.value]
+
+
+def _look_at_streams(stage: HostedStage, doomed: int, spared: int) -> None:
+    opened, ended = _told(stage, Moment.OPENED), _told(stage, Moment.ENDED)
+    if ended:
+        raise NotYet(f"{ended[0].stream} ended: {ended[0].how}")
+    through = {node: stage.open_tunnels(node) for node in SERVER_NODES}
+    others = sum(count for node, count in through.items() if node != KILLED)
+    # Each proxy may hold one more of its own: to the cluster's DNS.
+    if len(opened) != doomed + spared or not (0 <= through[KILLED] - doomed <= 1 and 0 <= others - spared <= 1):
+        raise NotYet(f"{len(opened)} are open, through {through}")
+
+
+def _look_at_ends(stage: HostedStage, count: int) -> list[Told]:
+    ended = _told(stage, Moment.ENDED)
+    if len(ended) < count:
+        raise NotYet(f"{len(ended)} of {count} ended")
+    return ended
+
+
+def _check_ends(stage: HostedStage, killed: float, ended: Sequence[Told], doomed: set[str]) -> None:
+    story, names_ended = stage.story, {one.stream for one in ended}
+    if names_ended != doomed:
+        wrong = ", ".join(sorted(names_ended ^ doomed))
+        raise complaint("other streams ended than went through the killed server", wrong)
+    if min(one.at for one in ended) < killed:
+        raise complaint("a stream ended before its server was killed", _first(ended))
+    seconds = max(one.at for one in ended) - killed
+    story.figures["streams that ended"] = f"{len(ended)} of {len(ended) + HELD_EACH}"
+    story.figures["last of them after"] = f"{seconds:.3f} s"
+    story.saw(f"{len(ended)} streams ended, the last after {seconds:.3f} s")
+    for how in sorted({one.how for one in ended}):
+        story.saw(how)
+
+
+def _check_later_calls(stage: HostedStage, killed: float) -> None:
+    calls = stage.calls(LATER_CALLS)
+    failed = [call for call in calls if call.failure]
+    late = [call for call in failed if call.began > killed or call.ended < killed]
+    if late:
+        raise complaint("a call failed that was not under way when the server was killed", _words(late[0]))
+    after = [call for call in calls if call.began > killed]
+    stage.story.saw(f"{len(after)} calls that began after the kill, 0 failed")
+    stage.story.saw(
+        f"{len(failed)} calls that were under way failed{''.join(f'; {_words(one)}' for one in failed[:1])}"
+    )
+    stage.story.figures["calls after the kill"] = str(len(after))
+
+
+def _check_spared(stage: HostedStage, killed: float, spared: set[str]) -> None:
+    lived = _told(stage, Moment.LIVED)
+    heard = {one.stream for one in lived if one.at > killed}
+    if heard != spared:
+        raise complaint("a stream through another server was lost", ", ".join(sorted(spared - heard)))
+    stage.story.saw(f"{len(lived)} streams were heard to the end")
+
+
+def _first(told: Sequence[Told]) -> str:
+    first = min(told, key=lambda one: one.at)
+    return f"{first.stream}: {first.how}"
+
+
+def _words(call: ProxiedCall) -> str:
+    return f"{call.way} after {call.seconds:.3f} s: {call.failure}"
