@@ -6,7 +6,7 @@
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 
 import grpc  # type: ignore[import-untyped]
@@ -45,22 +45,41 @@ def _carry(source: socket.socket, target: socket.socket) -> None:
         pass
 
 
+def _join(one: socket.socket, other: socket.socket) -> None:
+    for pair in ((one, other), (other, one)):
+        threading.Thread(target=_carry, args=pair, daemon=True).start()
+
+
 def _forward(listening: socket.socket, proxy_port: int, target: tuple[str, int]) -> None:
+    """The client's end: grpcio connects here."""
     while True:
         near, _ = listening.accept()
-        far = socks.create_connection(
-            target, 60, proxy_type=socks.SOCKS5, proxy_addr="127.0.0.1", proxy_port=proxy_port
-        )
-        for pair in ((near, far), (far, near)):
-            threading.Thread(target=_carry, args=pair, daemon=True).start()
+        proxy = {"proxy_type": socks.SOCKS5, "proxy_addr": "127.0.0.1", "proxy_port": proxy_port}
+        _join(near, socks.create_connection(target, 60, **proxy))
+
+
+def _answer(listening: socket.socket, port: int) -> None:
+    """The endpoint: a gRPC server speaks first, and upstream's server may pass that on before its own 200."""
+    while True:
+        near, _ = listening.accept()
+        first = near.recv(1 << 16)
+        far = socket.create_connection(("127.0.0.1", port), 60)
+        far.sendall(first)
+        _join(near, far)
+
+
+def _listen(work: Callable[..., None], *arguments: object) -> int:
+    listening = socket.create_server(("127.0.0.1", 0))
+    threading.Thread(target=work, args=(listening, *arguments), daemon=True).start()
+    port: int = listening.getsockname()[1]
+    return port
 
 
 def main(proxy_port: int) -> None:
     server, port = _serve()
-    listening = socket.create_server(("127.0.0.1", 0))
-    arguments = (listening, proxy_port, ("127.0.0.1", port))
-    threading.Thread(target=_forward, args=arguments, daemon=True).start()
-    with grpc.insecure_channel(f"127.0.0.1:{listening.getsockname()[1]}") as channel:
+    endpoint = _listen(_answer, port)
+    local = _listen(_forward, proxy_port, ("127.0.0.1", endpoint))
+    with grpc.insecure_channel(f"127.0.0.1:{local}") as channel:
         print(channel.unary_unary("/Town/Shout")(b"hello", timeout=60, wait_for_ready=True).decode())
         heard = list(channel.stream_stream("/Town/ShoutEach")(iter(WORDS), timeout=60))
     print("every word came back" if heard == [word.upper() for word in WORDS] else "words were lost")
