@@ -1,0 +1,462 @@
+"""Real HTTP clients through our proxy, a server and an agent: ours, and upstream's.
+
+curl, requests, git, openssl and a WebSocket client; and tinyproxy behind the tunnel, as the proxy of the user.
+"""
+
+import base64
+import http.server
+import os
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import requests
+from tests.interop.https_scene import BODY, ELSEWHERE, HttpsScene, Tinyproxy, curl, pages_at
+from tests.interop.namespace import BLACKHOLE
+from tests.support.tunnel_pair import Shape, TunnelPair, free_port, wait_until
+from tests.support.tunnel_pki import FolderAuthority, TunnelPki
+from websockets.client import ClientProtocol
+from websockets.frames import Frame, Opcode
+from websockets.sync.server import ServerConnection, serve
+from websockets.uri import parse_uri
+
+NO_ROUTE: Final = "203.0.113.9"
+SHAPES: Final = [
+    pytest.param(Shape("ours", "ours", "http-connect", "tcp-mtls"), id="ours"),
+    pytest.param(
+        Shape("upstream", "upstream", "http-connect", "tcp-mtls"),
+        id="upstream",
+        marks=pytest.mark.real("proxy-server", "proxy-agent"),
+    ),
+]
+pytestmark = pytest.mark.real("curl")
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def scene(
+    request: pytest.FixtureRequest, pki: TunnelPki, tmp_path_factory: pytest.TempPathFactory, network: None
+) -> Iterator[HttpsScene]:
+    with ExitStack() as stack:
+        pair = TunnelPair(request.param, pki, tmp_path_factory.mktemp("https"))
+        stack.callback(lambda: print(pair.logs()))
+        stack.callback(pair.stop)
+        pair.start()
+        yield HttpsScene(pair, stack)
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[None]:
+    """An address that is not loopback, and one that this namespace has no way to."""
+    commands = [("addr", ELSEWHERE + "/32", "dev", "lo"), ("route", "unreachable", NO_ROUTE)]
+    for kind, *words in commands:
+        subprocess.run(["ip", kind, "add", *words], check=True, timeout=10)
+    yield
+    for kind, *words in commands:
+        subprocess.run(["ip", kind, "del", *words], check=True, timeout=10)
+
+
+@pytest.fixture
+def pages() -> Iterator[int]:
+    with pages_at() as port:
+        yield port
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> FolderAuthority:
+    """Give the endpoints' own authority: it has nothing to do with the tunnel's."""
+    return FolderAuthority(tmp_path, "endpoint-ca")
+
+
+@pytest.fixture
+def secure_pages(authority: FolderAuthority) -> Iterator[int]:
+    with pages_at(tls=authority.server_context(authority.serving("pages"))) as port:
+        yield port
+
+
+# ---------------------------------------------------------------------- curl
+
+
+def test_curl_gets_a_page_by_a_plain_request(scene: HttpsScene, pages: int) -> None:
+    done = curl(["-x", scene.url, "-i", f"http://127.0.0.1:{pages}/"])
+    head, _, body = done.stdout.partition(b"\r\n\r\n")
+    assert (done.returncode, body == BODY) == (0, True), done.stderr
+    assert b"Via: 1.1 umbilical" in head
+    assert b"X-Got-Via: 1.1 umbilical" in head
+
+
+def test_curl_gets_a_page_by_connect(scene: HttpsScene, pages: int) -> None:
+    done = curl(["-x", scene.url, "-p", "-i", f"http://127.0.0.1:{pages}/"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(b"HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.1 200 OK\r\n")
+    assert b"X-Got-Via" not in done.stdout
+    assert done.stdout.endswith(BODY)
+
+
+def test_curl_reaches_https_by_connect_and_sees_the_endpoints_own_certificate(
+    scene: HttpsScene, authority: FolderAuthority, secure_pages: int
+) -> None:
+    trust = ["--cacert", str(authority.certificate_file)]
+    done = curl(["-x", scene.url, *trust, f"https://localhost:{secure_pages}/"])
+    assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
+
+
+@pytest.mark.parametrize("more", [(), ("-p",)], ids=["plain", "connect"])
+def test_curl_speaks_tls_with_the_proxy_itself(scene: HttpsScene, pages: int, more: tuple[str, ...]) -> None:
+    trust = ["--proxy-cacert", str(scene.pair.pki.authority.certificate_file)]
+    done = curl(["-x", f"https://127.0.0.1:{scene.tls_port}", *trust, *more, f"http://127.0.0.1:{pages}/"])
+    assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
+
+
+def test_curl_speaks_tls_with_the_proxy_and_through_it(
+    scene: HttpsScene, authority: FolderAuthority, secure_pages: int
+) -> None:
+    trust = ["--proxy-cacert", str(scene.pair.pki.authority.certificate_file)]
+    trust += ["--cacert", str(authority.certificate_file)]
+    done = curl(["-x", f"https://127.0.0.1:{scene.tls_port}", *trust, f"https://localhost:{secure_pages}/"])
+    assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
+
+
+@pytest.mark.parametrize("more", [(), ("-p",)], ids=["plain", "connect"])
+def test_curl_reaches_an_ipv6_address(scene: HttpsScene, more: tuple[str, ...]) -> None:
+    with pages_at("::1") as port:
+        done = curl(["-g", "-x", scene.url, *more, f"http://[::1]:{port}/"])
+    assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
+
+
+def test_curl_leaves_a_name_to_the_agent(scene: HttpsScene, pages: int) -> None:
+    done = curl(["-x", scene.url, f"http://localhost:{pages}/"])
+    assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
+
+
+def test_curl_waits_for_100_and_sends_much(scene: HttpsScene, pages: int, tmp_path: Path) -> None:
+    upload = tmp_path / "upload"
+    upload.write_bytes(b"sent " * 600_000)
+    data = ["--data-binary", f"@{upload}", "-H", "Expect: 100-continue", "--expect100-timeout", "50", "-v"]
+    done = curl(["-x", scene.url, *data, "-D", str(tmp_path / "head"), f"http://127.0.0.1:{pages}/"])
+    assert (done.returncode, done.stdout == upload.read_bytes().upper()) == (0, True), done.stderr[-2000:]
+    assert b"HTTP/1.1 100 Continue" in done.stderr
+    assert "X-Got-Expect: 100-continue" in (tmp_path / "head").read_text()
+
+
+def test_curl_sends_chunks(scene: HttpsScene, pages: int, tmp_path: Path) -> None:
+    upload = tmp_path / "upload"
+    upload.write_bytes(b"sent " * 100_000)
+    chunked = ["-X", "POST", "-H", "Transfer-Encoding: chunked", "--data-binary", f"@{upload}"]
+    done = curl(["-x", scene.url, "-D", str(tmp_path / "head"), *chunked, f"http://127.0.0.1:{pages}/"])
+    assert (done.returncode, done.stdout == upload.read_bytes().upper()) == (0, True), done.stderr
+    assert "X-Got-Transfer-Encoding: chunked" in (tmp_path / "head").read_text()
+
+
+def test_curl_gets_chunks_with_trailers(scene: HttpsScene, pages: int, tmp_path: Path) -> None:
+    done = curl(["-x", scene.url, "-D", str(tmp_path / "head"), f"http://127.0.0.1:{pages}/chunked"])
+    assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
+    assert f"X-Length: {len(BODY)}" in (tmp_path / "head").read_text()
+
+
+def test_curl_asks_for_a_head(scene: HttpsScene, pages: int) -> None:
+    done = curl(["-x", scene.url, "-I", f"http://127.0.0.1:{pages}/"])
+    assert done.returncode == 0, done.stderr
+    assert b"Content-Length: %d\r\n" % len(BODY) in done.stdout
+
+
+def test_curl_speaks_http10(scene: HttpsScene, pages: int) -> None:
+    done = curl(["-x", scene.url, "-0", f"http://127.0.0.1:{pages}/chunked"])
+    assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
+
+
+def test_curl_keeps_its_connection_to_the_proxy(scene: HttpsScene, pages: int) -> None:
+    url = f"http://127.0.0.1:{pages}/"
+    done = curl(["-x", scene.url, "-o", "/dev/null", "-w", "%{num_connects}\n", url, "-o", "/dev/null", url])
+    assert done.stdout == b"1\n0\n", done.stderr
+
+
+def test_compressed_bodies_are_left_alone(scene: HttpsScene, pages: int) -> None:
+    done = curl(["-x", scene.url, "-i", "-H", "Accept-Encoding: br;q=1, gzip;q=0.5", f"http://127.0.0.1:{pages}/"])
+    assert b"X-Got-Accept-Encoding: br;q=1, gzip;q=0.5\r\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("host", "status", "code"),
+    [
+        ("127.0.0.1", 502, "UMB501"),
+        (NO_ROUTE, 502, "UMB502"),
+        (BLACKHOLE, 504, "UMB503"),
+        ("no-such-name.invalid", 502, "UMB504"),
+    ],
+)
+def test_curl_hears_the_cause_of_a_failed_dial(scene: HttpsScene, host: str, status: int, code: str) -> None:
+    url = f"http://{host}:{free_port()}/"
+    plain = curl(["-x", scene.url, "-w", "%{http_code}", url])
+    assert plain.stdout.decode().endswith(f"{status}")
+    assert plain.stdout.decode().startswith(f"{code} no connection to {host}:")
+    if host == BLACKHOLE:
+        return  # the same again would take the agent's patience again
+    tunnelled = curl(["-x", scene.url, "-p", "-w", "%{http_connect}", url])
+    assert (tunnelled.returncode, tunnelled.stdout) == (56, b"%d" % status), tunnelled.stderr
+
+
+# ---------------------------------------------------------------------- requests, git, openssl, WebSocket
+
+
+def test_requests_keep_their_connection_and_stream_their_bodies(scene: HttpsScene, pages: int) -> None:
+    with requests.Session() as session:
+        session.trust_env = False
+        session.proxies = {"http": scene.url}
+        for _ in range(3):
+            assert session.get(f"http://localhost:{pages}/", timeout=60).content == BODY
+        pieces = iter([b"one ", b"two ", b"three"])
+        assert session.post(f"http://127.0.0.1:{pages}/", data=pieces, timeout=60).content == b"ONE TWO THREE"
+
+
+def test_requests_reach_https(scene: HttpsScene, authority: FolderAuthority, secure_pages: int) -> None:
+    with requests.Session() as session:
+        session.trust_env = False
+        session.proxies = {"https": scene.url}
+        session.verify = str(authority.certificate_file)
+        assert session.get(f"https://localhost:{secure_pages}/", timeout=60).content == BODY
+        with pytest.raises(requests.exceptions.ProxyError, match="502"):
+            session.get(f"https://localhost:{free_port()}/", timeout=60)
+
+
+def test_git_clones_over_http(scene: HttpsScene, tmp_path: Path) -> None:
+    work, bare, clone = tmp_path / "work", tmp_path / "repository.git", tmp_path / "clone"
+    author = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    _git("init", "-q", str(work))
+    (work / "file").write_text("content\n" * 10_000)
+    _git("-C", str(work), "add", "file")
+    _git(*author, "-C", str(work), "commit", "-q", "-m", "first")
+    _git("clone", "-q", "--bare", str(work), str(bare))
+    _git("-C", str(bare), "update-server-info")
+
+    class Files(http.server.SimpleHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments, directory=str(tmp_path))
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Git's side is what the test reads."""
+
+    with pages_at(handler=Files) as port:
+        proxy = {"http_proxy": scene.url, "NO_PROXY": ""}
+        _git("clone", "-q", f"http://localhost:{port}/repository.git", str(clone), **proxy)
+    assert (clone / "file").read_text() == "content\n" * 10_000
+
+
+def _git(*arguments: str, **environment: str) -> None:
+    inherited = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+    done = subprocess.run(
+        ["git", *arguments], env=inherited | environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.real("openssl")
+def test_openssl_shakes_hands_through_the_proxy(
+    scene: HttpsScene, authority: FolderAuthority, secure_pages: int
+) -> None:
+    command = ["openssl", "s_client", "-proxy", f"127.0.0.1:{scene.port}", "-connect", f"127.0.0.1:{secure_pages}"]
+    command += ["-CAfile", str(authority.certificate_file), "-verify_return_error", "-quiet"]
+    asked = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    done = subprocess.run(command, input=asked, capture_output=True, timeout=60, check=False)
+    assert done.stdout.endswith(BODY), done.stderr
+
+
+def _echo(connection: ServerConnection) -> None:
+    for message in connection:
+        connection.send(message)
+
+
+@contextmanager
+def _websocket_server() -> Iterator[int]:
+    with serve(_echo, "127.0.0.1", free_port()) as server:
+        thread = threading.Thread(target=server.serve_forever, name="websockets")
+        thread.start()
+        try:
+            yield server.socket.getsockname()[1]
+        finally:
+            server.shutdown()
+            thread.join(10)
+
+
+class _WebSocket:
+    """The library's own client, over a connection of ours: by itself it would not send a plain request to a proxy."""
+
+    def __init__(self, sock: socket.socket, url: str, target: str) -> None:
+        self._sock = sock
+        self._protocol = ClientProtocol(parse_uri(url))
+        request = self._protocol.connect()
+        request.path = target
+        self._protocol.send_request(request)
+        self._flush()
+        self._events: list[Any] = []
+        assert self._next().status_code == 101
+        assert self._protocol.handshake_exc is None
+
+    def say(self, text: str) -> str:
+        self._protocol.send_text(text.encode())
+        self._flush()
+        frame = self._next()
+        assert isinstance(frame, Frame)
+        return bytes(frame.data).decode()
+
+    def close(self) -> None:
+        self._protocol.send_close()
+        self._flush()
+        assert self._next().opcode is Opcode.CLOSE
+
+    def _flush(self) -> None:
+        for data in self._protocol.data_to_send():
+            self._sock.sendall(data)
+
+    def _next(self) -> Any:
+        while not self._events:
+            self._protocol.receive_data(self._sock.recv(65536))
+            self._events = list(self._protocol.events_received())
+        return self._events.pop(0)
+
+
+@pytest.mark.parametrize("way", ["plain", "connect"])
+def test_a_websocket_speaks_both_ways(scene: HttpsScene, way: str) -> None:
+    with _websocket_server() as port, socket.create_connection(("127.0.0.1", scene.port), 60) as sock:
+        url = f"ws://127.0.0.1:{port}/chat"
+        target = f"http://127.0.0.1:{port}/chat"
+        if way == "connect":
+            sock.sendall(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\nHost: a\r\n\r\n" % port)
+            assert sock.recv(65536) == b"HTTP/1.1 200 Connection established\r\n\r\n"
+            target = "/chat"
+        client = _WebSocket(sock, url, target)
+        assert [client.say(word) for word in ("hello", "ü" * 10_000, "bye")] == ["hello", "ü" * 10_000, "bye"]
+        client.close()
+
+
+def test_the_metrics_tell_of_all_this(scene: HttpsScene, pages: int) -> None:
+    assert curl(["-x", scene.url, f"http://127.0.0.1:{pages}/"]).returncode == 0
+    assert curl(["-x", scene.url, "-p", f"http://127.0.0.1:{pages}/"]).returncode == 0
+    text = scene.metrics()
+    for name in (
+        'umbilical_proxy_requests_total{protocol="http",result="ok"}',
+        'umbilical_proxy_requests_total{protocol="connect",result="ok"}',
+        'umbilical_proxy_dials_total{way="tunnel",result="ok"}',
+        'umbilical_proxy_bytes_total{direction="to_client"}',
+        "umbilical_proxy_tunnel_healthy 1",
+    ):
+        assert name in text
+
+
+# ---------------------------------------------------------------------- the user's proxy
+
+
+@pytest.fixture(scope="module")
+def tinyproxy(tmp_path_factory: pytest.TempPathFactory, network: None) -> Iterator[Tinyproxy]:
+    proxy = Tinyproxy(tmp_path_factory.mktemp("tinyproxy"))
+    proxy.start()
+    yield proxy
+    print(proxy.daemon.log_tail(), proxy.log())
+    proxy.daemon.kill()
+
+
+@pytest.fixture(scope="module")
+def behind(scene: HttpsScene, tinyproxy: Tinyproxy) -> str:
+    """Give the URL of one of our proxies that has tinyproxy behind the tunnel, and knows its password."""
+    login = scene.pair.folder / "login"
+    login.touch(0o600)
+    login.write_text(f"{tinyproxy.USER}:{tinyproxy.PASSWORD}\n")
+    return f"http://127.0.0.1:{_start_behind(scene, tinyproxy, login, 'user')}"
+
+
+def _start_behind(scene: HttpsScene, tinyproxy: Tinyproxy, login: Path, name: str) -> int:
+    url = f"http://127.0.0.1:{tinyproxy.port}"
+    options = ("--http-proxy", url, "--https-proxy", url, "--proxy-credentials-file", str(login))
+    return scene.start(name, *options, "--no-proxy", "192.0.2.128/25")[0]
+
+
+@pytest.mark.real("tinyproxy")
+def test_a_plain_request_goes_through_the_users_proxy_with_its_password(
+    behind: str, tinyproxy: Tinyproxy, authority: FolderAuthority
+) -> None:
+    with pages_at(ELSEWHERE) as port:
+        done = curl(["-x", behind, "-i", f"http://{ELSEWHERE}:{port}/"])
+    head, _, body = done.stdout.partition(b"\r\n\r\n")
+    assert (done.returncode, body == BODY) == (0, True), done.stderr
+    assert b"(tinyproxy/" in head
+    assert b"X-Got-Proxy-Authorization" not in head
+    wait_until(lambda: f"GET http://{ELSEWHERE}:{port}/" in tinyproxy.log(), "tinyproxy has seen the request")
+
+
+@pytest.mark.real("tinyproxy")
+def test_a_connect_goes_through_the_users_proxy_with_its_password(
+    behind: str, tinyproxy: Tinyproxy, authority: FolderAuthority
+) -> None:
+    serving = authority.serving("elsewhere", (ELSEWHERE,))
+    with pages_at(ELSEWHERE, authority.server_context(serving)) as port:
+        done = curl(["-x", behind, "--cacert", str(authority.certificate_file), f"https://{ELSEWHERE}:{port}/"])
+    assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
+    wait_until(lambda: f"CONNECT {ELSEWHERE}:{port}" in tinyproxy.log(), "tinyproxy has seen the request")
+
+
+@pytest.mark.real("tinyproxy")
+def test_loopback_and_no_proxy_go_past_the_users_proxy(behind: str, tinyproxy: Tinyproxy, pages: int) -> None:
+    assert curl(["-x", behind, f"http://127.0.0.1:{pages}/"]).stdout == BODY
+    assert curl(["-x", behind, "-p", f"http://127.0.0.1:{pages}/"]).stdout == BODY
+    past = curl(["-x", behind, "--max-time", "20", "-w", "%{http_code}", f"http://192.0.2.200:{pages}/"])
+    assert past.stdout.decode().startswith("UMB50"), past.stdout  # the agent was asked, and not tinyproxy
+    assert f":{pages}" not in tinyproxy.log()
+
+
+@pytest.mark.real("tinyproxy")
+def test_a_users_proxy_that_wants_a_password_is_told_and_not_asked_of_the_client(
+    scene: HttpsScene, tinyproxy: Tinyproxy
+) -> None:
+    url = f"http://127.0.0.1:{tinyproxy.port}"
+    port, _ = scene.start("without", "--http-proxy", url, "--https-proxy", url)
+    plain = curl(["-x", f"http://127.0.0.1:{port}", "-i", f"http://{ELSEWHERE}:1/"])
+    assert plain.stdout.startswith(b"HTTP/1.1 502 "), plain.stdout
+    assert b"UMB510" in plain.stdout
+    assert b"407" in plain.stdout
+    tunnelled = curl(["-x", f"http://127.0.0.1:{port}", "-p", "-v", f"http://{ELSEWHERE}:1/"])
+    assert (tunnelled.returncode, b"response 407" in tunnelled.stderr) == (56, False), tunnelled.stderr
+    assert b"Proxy-Authenticate" not in plain.stdout + tunnelled.stderr
+
+
+@pytest.mark.real("tinyproxy")
+def test_a_wrong_password_lets_nothing_through_and_shows_up_nowhere(scene: HttpsScene, tinyproxy: Tinyproxy) -> None:
+    """Tinyproxy answers 401 to it, as if it were the endpoint; that is passed on."""
+    login = scene.pair.folder / "wrong"
+    login.touch(0o600)
+    login.write_text(f"{tinyproxy.USER}:wr0ng\n")
+    port = _start_behind(scene, tinyproxy, login, "wrong")
+    plain = curl(["-x", f"http://127.0.0.1:{port}", "-i", f"http://{ELSEWHERE}:1/"])
+    assert plain.stdout.startswith(b"HTTP/1.1 401 "), plain.stdout
+    tunnelled = curl(["-x", f"http://127.0.0.1:{port}", "-p", "-v", f"http://{ELSEWHERE}:1/"])
+    assert tunnelled.returncode == 56
+    told = plain.stdout + tunnelled.stderr + (scene.pair.folder / "https-wrong.log").read_bytes()
+    for secret in (b"wr0ng", base64.b64encode(b"ann:wr0ng")):
+        assert secret not in told
+
+
+@pytest.mark.real("tinyproxy")
+def test_what_the_users_proxy_cannot_reach_is_its_answer(behind: str) -> None:
+    done = curl(["-x", behind, "-w", "%{http_code}", f"http://{ELSEWHERE}:{free_port()}/"])
+    assert done.stdout.endswith(b"500"), done.stdout  # tinyproxy's own, passed on as it is
+
+
+def test_an_endpoints_certificate_is_not_touched(
+    scene: HttpsScene, authority: FolderAuthority, secure_pages: int
+) -> None:
+    """No interception: what the client sees is what the endpoint shows."""
+    context = ssl.create_default_context(cafile=str(authority.certificate_file))
+    with socket.create_connection(("127.0.0.1", scene.port), 60) as sock:
+        sock.sendall(b"CONNECT localhost:%d HTTP/1.1\r\nHost: a\r\n\r\n" % secure_pages)
+        assert sock.recv(65536) == b"HTTP/1.1 200 Connection established\r\n\r\n"
+        with context.wrap_socket(sock, server_hostname="localhost") as tls:
+            seen = tls.getpeercert(True)
+    assert seen is not None
+    pem = (authority.certificate_file.parent / "pages.crt").read_text()
+    assert ssl.DER_cert_to_PEM_cert(seen).strip() in pem
