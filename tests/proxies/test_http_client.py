@@ -1,6 +1,8 @@
 """The client's end: what is read can be given back, and no wait is without a limit."""
 
 import asyncio
+import socket
+import struct
 
 import pytest
 from tests.support.daemons import play
@@ -8,6 +10,7 @@ from tests.support.http_scene import Peer, origin
 
 from umbilical.proxies.http_client import Client
 from umbilical.proxies.http_head import BadRequest, HeadLimits
+from umbilical.tunnel.daemon import own_task
 
 GET = b"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -118,4 +121,30 @@ def test_a_client_that_is_gone_cannot_be_written_to() -> None:
     async def ask(peer: Peer) -> None:
         assert await peer.rest() == b""
 
+    play_between(serve, ask)
+
+
+def test_what_comes_while_a_client_is_watched_is_kept_and_a_reset_is_noticed() -> None:
+    async def serve(peer: Peer) -> None:
+        client = await client_of(peer)
+        watching = own_task(client.until_gone())
+        async with asyncio.timeout(60):
+            while not (kept := client.take_rest()):
+                await asyncio.sleep(0.01)
+            client.unread(kept)
+            await peer.send(b"!")
+            await watching
+        assert client.take_rest() == b"abc"
+        done.set()
+
+    async def ask(peer: Peer) -> None:
+        await peer.send(b"abc")
+        assert await peer.exactly(1) == b"!"
+        sock = peer.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.reset()
+        async with asyncio.timeout(60):
+            await done.wait()
+
+    done = asyncio.Event()
     play_between(serve, ask)

@@ -1,6 +1,8 @@
 """Plain requests and their answers, as RFC 9110 and 9112 want them: bytes in, bytes out, on both sides."""
 
 import asyncio
+import socket
+import struct
 
 import pytest
 from tests.support.daemons import play
@@ -308,6 +310,25 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_takes_the_endpoints_conn
                 while not endpoint.peers:
                     await asyncio.sleep(0.01)
             client.close()
+            await endpoint.ended(1)
+
+    play(script())
+
+
+def test_a_client_that_breaks_off_while_it_waits_takes_the_endpoints_connection_with_it() -> None:
+    async def script() -> None:
+        async def behave(peer: Peer) -> None:
+            await peer.rest()
+
+        async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
+            client = await scene.client()
+            await client.send(GET)
+            async with asyncio.timeout(60):
+                while not endpoint.peers:
+                    await asyncio.sleep(0.01)
+            sock = client.writer.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.reset()
             await endpoint.ended(1)
 
     play(script())

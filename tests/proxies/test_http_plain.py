@@ -23,7 +23,7 @@ def test_requests_of_one_connection_share_one_upstream() -> None:
                 await client.until(b"hello")
             assert scene.ways.dials == ["a"]
             assert endpoint.peers[0].seen == 3 * (b"GET / HTTP/1.1\r\nHost: a\r\n" + VIA + b"\r\n")
-            assert scene.counted('umbilical_proxy_requests_total{protocol="http",result="ok"} 3')
+            await scene.counts('umbilical_proxy_requests_total{protocol="http",result="ok"} 3')
 
     play(script())
 

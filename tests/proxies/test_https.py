@@ -33,7 +33,7 @@ def test_connect_carries_bytes_both_ways() -> None:
             assert await client.until() == ESTABLISHED
             await client.send(b"ping")
             assert await client.exactly(4) == b"ping"
-            assert scene.counted('umbilical_proxy_requests_total{protocol="connect",result="ok"} 1')
+            await scene.counts('umbilical_proxy_requests_total{protocol="connect",result="ok"} 1')
 
     play(script())
 
@@ -100,8 +100,8 @@ def test_a_failed_dial_is_answered_by_its_cause(reason: Reason) -> None:
                 lines = answer.partition(b"\r\n\r\n")[2].decode().splitlines()
                 assert lines[0].startswith(f"{verdict.code} no connection to a:")
                 assert lines[1:] == ["  why: agent one: a is broken", f"  next: {verdict.remedy}"]
-            assert scene.counted(f'umbilical_proxy_requests_total{{protocol="connect",result="{reason.value}"}} 1')
-            assert scene.counted(f'umbilical_proxy_requests_total{{protocol="http",result="{reason.value}"}} 1')
+            await scene.counts(f'umbilical_proxy_requests_total{{protocol="connect",result="{reason.value}"}} 1')
+            await scene.counts(f'umbilical_proxy_requests_total{{protocol="http",result="{reason.value}"}} 1')
 
     play(script())
 
@@ -198,7 +198,7 @@ def test_floods_of_headers_end_at_the_limits() -> None:
             assert (await scene.ask(start + b"X: " + b"y" * 2_000_000)).startswith(b"HTTP/1.1 431 ")
             assert (await scene.ask(start + b"X: y\r\n" * 20 + b"\r\n")).startswith(b"HTTP/1.1 431 ")
             assert (await scene.ask(b"GET http://a/" + b"x" * 600)).startswith(b"HTTP/1.1 414 ")
-            assert scene.counted('umbilical_proxy_requests_total{protocol="http",result="bad-request"} 3')
+            await scene.counts('umbilical_proxy_requests_total{protocol="http",result="bad-request"} 3')
 
     play(script())
 

@@ -80,6 +80,8 @@ class Origin:
     def __init__(self, behaviour: Behaviour) -> None:
         self._behaviour: Final = behaviour
         self.peers: list[Peer] = []
+        self.faults: list[BaseException] = []
+        """What the behaviour did not expect; raised when the test is through."""
         self.port = 0
         self._done: Final = asyncio.Condition()
         self._ended = 0
@@ -90,6 +92,10 @@ class Origin:
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError):
                 await self._behaviour(peer)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as fault:
+            self.faults.append(fault)
         finally:
             writer.close()
             async with self._done:
@@ -115,6 +121,8 @@ async def origin(behaviour: Behaviour) -> AsyncIterator[Origin]:
             peer.reset()
         await place.ended(len(place.peers))
         await asyncio.sleep(0)
+    if place.faults:
+        raise place.faults[0]
 
 
 def answering(*answers: bytes) -> Behaviour:
@@ -189,9 +197,11 @@ class Scene:
         client.close()
         return answer
 
-    def counted(self, line: str) -> bool:
-        """Whether the metrics hold a line such as `umbilical_proxy_requests_total{…} 1`."""
-        return line in self.metrics.render().decode().splitlines()
+    async def counts(self, line: str) -> None:
+        """Wait until the metrics hold a line such as `umbilical_proxy_requests_total{…} 1`."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while line not in self.metrics.render().decode().splitlines():
+                await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ from typing import Final
 
 from umbilical.dialer.opener import Streams
 from umbilical.proxies.http_head import BadRequest, HeadLimits, HeadReader, RequestHead
+from umbilical.proxies.relay import HALF_CLOSED_SECONDS
 
 READ_BYTES: Final = 64 * 1024
 LINGER_SECONDS: Final = 2.0
@@ -38,6 +39,19 @@ class Client:
     def take_rest(self) -> bytes:
         rest, self._rest = self._rest, b""
         return rest
+
+    async def until_gone(self) -> None:
+        """Keep what comes meanwhile, up to a bound past which nothing more is seen; an end may be half a one."""
+        try:
+            while len(self._rest) < READ_BYTES:
+                data = await self._reader.read(READ_BYTES)
+                if not data:
+                    await asyncio.sleep(HALF_CLOSED_SECONDS)
+                    return
+                self._rest += data
+        except OSError:
+            return
+        await asyncio.get_running_loop().create_future()
 
     async def write(self, pieces: Iterable[bytes]) -> None:
         """Raises TimeoutError for a client that takes nothing, and OSError."""

@@ -61,25 +61,26 @@ class Exchange:
         """Raises BadRequest, ClientGone, BadAnswer, ProxyRefused, UpstreamLost, TimeoutError or OSError."""
         request = self._request
         start = h11.Request(method=request.head.method, target=request.target, headers=request.fields)
-        if request.body.is_over:
-            await self._upstream.send(start, h11.EndOfMessage())
-            await self._answer()
-        else:
-            await self._upstream.send(start)
-            await self._both_ways()
-
-    async def _both_ways(self) -> None:
-        upload, answer = own_task(self._upload()), own_task(self._answer())
+        end = (h11.EndOfMessage(),) if request.body.is_over else ()
+        await self._upstream.send(start, *end)
+        request_side, answer = own_task(self._attend_client()), own_task(self._answer())
         try:
-            await asyncio.wait({upload, answer}, return_when=asyncio.FIRST_COMPLETED)
-            if upload.done():
-                upload.result()  # a request that turns out to be none ends everything
+            await asyncio.wait({request_side, answer}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                request_side.result()  # a request that turns out to be none, or a client that left, ends everything
             await answer
         finally:
-            await end_task(upload)
+            await end_task(request_side)
             await end_task(answer)
 
-    # ------------------------------------------------------------------ the request's body
+    # ------------------------------------------------------------------ the client
+
+    async def _attend_client(self) -> None:
+        """Until the client is gone: nobody would be there to take the answer."""
+        if not self._request.body.is_over:
+            await self._upload()
+        await self._client.until_gone()
+        raise ClientGone("the client left before its answer came")
 
     async def _upload(self) -> None:
         """An endpoint that stops reading may well have answered: that is for the other direction to find out."""
