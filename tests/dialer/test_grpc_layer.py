@@ -13,6 +13,7 @@ from tests.support.dialer_scene import PATIENCE_SECONDS, play
 from tests.support.grpc_channel import ChannelClosed, GrpcChannel, GrpcStream
 from tests.support.packet_messages import PacketType
 from tests.support.scripted_frontend import unix_frontend
+from tests.support.scripted_peers import Channel
 
 from umbilical.dialer import grpc_layer, reach
 from umbilical.dialer.grpc_layer import GrpcLayer
@@ -21,6 +22,7 @@ from umbilical.dialer.settings import UnixServer
 from umbilical.dialer.streams import layered_streams
 
 BUFFER_BYTES: Final = 64 * 1024
+MIB: Final = 1024 * 1024
 Deed = Callable[[GrpcChannel, GrpcStream], None]
 Script = Callable[[Streams], Awaitable[None]]
 
@@ -39,7 +41,7 @@ def against(path: Path, deed: Deed, script: Script) -> None:
     """Play a script through a tunnel whose server does one thing once it has answered the dial."""
 
     def serve(sock: socket.socket) -> None:
-        channel = GrpcChannel(sock, client_side=False)
+        channel = Channel(sock, client_side=False)
         stream = channel.accept(PATIENCE_SECONDS)
         request = stream.receive(PATIENCE_SECONDS)
         channel.respond(stream, ())
@@ -170,9 +172,11 @@ def test_a_reader_that_pauses_stops_the_server_but_not_what_goes_up(tmp_path: Pa
     ups: list[int] = [0]
 
     def deed(channel: GrpcChannel, stream: GrpcStream) -> None:
-        while channel.room(stream.stream_id) > 8_500:
+        assert isinstance(channel, Channel)
+        while channel.room(stream.stream_id) > 8_500 and sent[0] < MIB:
             stream.send(packet_messages.data(7, bytes(8_000)))
             sent[0] += 8_000
+            channel.catch_up()
         stuck.set()
         for payload in payloads(stream):
             ups[0] += len(payload)
@@ -181,6 +185,7 @@ def test_a_reader_that_pauses_stops_the_server_but_not_what_goes_up(tmp_path: Pa
     async def script(streams: Streams) -> None:
         reader, writer = streams
         assert await asyncio.to_thread(stuck.wait, PATIENCE_SECONDS)
+        assert sent[0] <= BUFFER_BYTES + grpc_layer.SMALLEST_WINDOW_BYTES + 8_000
         for _ in range(100):
             writer.write(bytes(10_000))
             await writer.drain()

@@ -94,6 +94,10 @@ def play_half(pki: TunnelPki, deed: Callable[[ServerHalf], None], script: Callab
         play(both(port))
 
 
+def layer_of(streams: Streams) -> TlsLayer:
+    return cast(TlsLayer, streams[1].transport)
+
+
 def transport_of(streams: Streams) -> asyncio.Transport:
     return cast(asyncio.Transport, streams[1].transport)
 
@@ -183,6 +187,8 @@ def test_the_far_end_s_end_leaves_our_direction_open(tunnel_pki: TunnelPki) -> N
     async def script(streams: Streams) -> None:
         reader, writer = streams
         assert await reader.read(-1) == b"go on"
+        while not layer_of(streams)._incoming.eof:  # its FIN, behind the close_notify
+            await asyncio.sleep(0.001)
         for _ in range(20):
             writer.write(b"u" * 100_000)
             await writer.drain()

@@ -55,6 +55,11 @@ class Scene:
             self.call.received(count)
             self.flush()
 
+    def window(self, stream: GrpcStream) -> int:
+        """What the server may send, as of all that we have told it."""
+        self.channel.room(stream.stream_id)
+        return self.channel.http2.local_flow_control_window(stream.stream_id)
+
     def close(self) -> None:
         self.ours.close()
         self.channel.close()
@@ -121,11 +126,12 @@ def test_credit_that_is_held_lets_the_server_wait() -> None:
         for _ in range(2):
             stream.send(packet_messages.data(7, bytes(16_000)))
         small.read_until(lambda: len(small.received) == 32_000)
-        window = small.channel.http2.local_flow_control_window(stream.stream_id)
+        window = small.window(stream)
+        assert window < 65_535 - 32_000
         small.call.release_credit()
         small.flush()
         deadline = time.monotonic() + PATIENT
-        while small.channel.http2.local_flow_control_window(stream.stream_id) <= window:
+        while small.window(stream) <= window:
             small.channel.pump(deadline)
     finally:
         small.close()
