@@ -16,6 +16,9 @@ from umbilical.hosted.port_forward import port_forward
 from umbilical.tunnel.settings import TlsFiles
 
 NO_FILES: Final = TlsFiles()
+REQUESTS_PER_SECOND: Final = 50.0
+BURST: Final = 300
+"""What kubectl allows itself: somebody waits for these commands, and they end."""
 
 
 @dataclass(frozen=True)

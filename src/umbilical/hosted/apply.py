@@ -11,6 +11,7 @@ from pathlib import Path
 from umbilical.cluster.apply import Applier, Change, Document, KindUnknown
 from umbilical.cluster.client import make_client
 from umbilical.cluster.errors import ApiRefused
+from umbilical.hosted.access import BURST, REQUESTS_PER_SECOND
 
 
 class Outcome(Enum):
@@ -62,7 +63,7 @@ async def apply_documents(
     """
     coming = {document.name for document in documents if document.kind == "Namespace"}
     steps: list[Step] = []
-    async with make_client(kubeconfig) as client:
+    async with make_client(kubeconfig, qps=REQUESTS_PER_SECOND, burst=BURST) as client:
         applier = Applier(client, dry_run=options.is_dry_run, force=options.force)
         for document in documents:
             absent = coming if options.is_dry_run else set()

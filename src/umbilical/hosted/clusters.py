@@ -10,7 +10,7 @@ from umbilical.cluster.client import ApiClient, Json, make_client
 from umbilical.cluster.errors import ClusterError
 from umbilical.dialer.settings import TcpServer, UnixServer
 from umbilical.hosted import gather_hosted, gather_management, health
-from umbilical.hosted.access import NO_FILES
+from umbilical.hosted.access import BURST, NO_FILES, REQUESTS_PER_SECOND
 from umbilical.hosted.errors import HostedError
 from umbilical.hosted.facts import CertificateFact, HostedFacts, ManagementFacts, ServerHealth, Unknown
 from umbilical.hosted.namespace_credentials import FRONTEND, KUBELET, fetch_pair, fetch_tls
@@ -80,7 +80,7 @@ class Api:
 
     async def __aenter__(self) -> "Api":
         try:
-            self._client = make_client(self._kubeconfig)
+            self._client = make_client(self._kubeconfig, qps=REQUESTS_PER_SECOND, burst=BURST)
         except ClusterError as fault:
             self._client = Unknown(fault.brief, is_failure=True)
         return self
