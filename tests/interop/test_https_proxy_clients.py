@@ -421,7 +421,7 @@ def test_a_users_proxy_that_wants_a_password_is_told_and_not_asked_of_the_client
     assert b"UMB510" in plain.stdout
     assert b"407" in plain.stdout
     tunnelled = curl(["-x", f"http://127.0.0.1:{port}", "-p", "-v", f"http://{ELSEWHERE}:1/"])
-    assert (tunnelled.returncode, b"response 407" in tunnelled.stderr) == (56, False), tunnelled.stderr
+    assert (tunnelled.returncode, b"response 502" in tunnelled.stderr) == (56, True), tunnelled.stderr
     assert b"Proxy-Authenticate" not in plain.stdout + tunnelled.stderr
 
 

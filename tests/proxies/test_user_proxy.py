@@ -126,6 +126,30 @@ def test_a_proxy_that_cannot_be_reached_is_the_proxys_fault_and_not_the_endpoint
     play(script())
 
 
+@pytest.mark.parametrize("status", [b"403 Filtered", b"407 Proxy Authentication Required", b"502 Bad Gateway"])
+def test_what_the_proxy_refuses_is_told_in_its_words_and_as_its_fault(status: bytes) -> None:
+    async def script() -> None:
+        answer = b"HTTP/1.1 %s\r\nProxy-Authenticate: Basic\r\nContent-Length: 7\r\n\r\nbecause" % status
+        async with origin(answering(answer)) as proxy:
+            with pytest.raises(DialFailed, match="because") as failure:
+                await ways(Opener(proxy.port)).connect(Target("a.example", 443))
+            assert failure.value.reason is Reason.PROXY
+            assert status.decode() in str(failure.value)
+
+    play(script())
+
+
+def test_a_server_that_forbids_is_told_as_that() -> None:
+    async def script() -> None:
+        opener = Opener()
+        opener.failure = DialFailed(Reason.FORBIDDEN, "server", "not you")
+        with pytest.raises(DialFailed) as failure:
+            await ways(opener).connect(Target("a.example", 443))
+        assert failure.value.reason is Reason.FORBIDDEN
+
+    play(script())
+
+
 def test_a_broken_tunnel_is_told_as_that() -> None:
     async def script() -> None:
         opener = Opener()

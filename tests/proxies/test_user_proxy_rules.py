@@ -73,7 +73,3 @@ def test_a_changed_file_counts_and_a_broken_one_does_not(tmp_path: Path, caplog:
     assert "http://p2.example:1" in caplog.text
     assert "UMB532" in caplog.text
     assert "secret" not in caplog.text
-
-
-def test_settings_show_no_proxy() -> None:
-    assert "secret" not in repr(settings(http_proxy="http://u:secret@p"))

@@ -45,7 +45,7 @@ class UserProxy:
         proxy = self._proxy("https", target)
         if proxy is None:
             return await self._opener.open(target.host, target.port)
-        return await self._observed(connect_through(proxy, self._opener, target.host, target.port, self._tls))
+        return await self._observed(self._connect_through(proxy, target))
 
     def route(self, target: Target) -> Route:
         proxy = self._proxy("http", target)
@@ -60,6 +60,15 @@ class UserProxy:
         if target.host in self._direct:
             return None
         return self._rules().proxy_for(scheme, target.host.removesuffix("."), target.port)
+
+    async def _connect_through(self, proxy: ProxyUrl, target: Target) -> Streams:
+        """Its 403 and 407 are no answer to our client, who cannot do anything about either: it hears the words of it."""
+        try:
+            return await connect_through(proxy, self._opener, target.host, target.port, self._tls)
+        except DialFailed as failure:
+            if failure.reason is Reason.FORBIDDEN and failure.hop == _hop(proxy):
+                raise _failed(proxy, failure.text) from failure
+            raise
 
     async def _reach(self, proxy: ProxyUrl) -> Streams:
         try:
@@ -98,4 +107,9 @@ class UserProxy:
 
 
 def _failed(proxy: ProxyUrl, text: str) -> DialFailed:
-    return DialFailed(Reason.PROXY, f"proxy {proxy}", text)
+    return DialFailed(Reason.PROXY, _hop(proxy), text)
+
+
+def _hop(proxy: ProxyUrl) -> str:
+    """As `proxy_connect` names it too."""
+    return f"proxy {proxy}"
