@@ -182,6 +182,26 @@ def test_a_host_that_is_kept_in_the_tunnel_is_not_direct_and_without_suffixes_no
     scene(script, Resolution.AGENT)
 
 
+def test_what_lives_beside_the_proxy_never_enters_the_tunnel_where_its_suffix_is_given() -> None:
+    """etcd and the audit webhook of a hosted control plane are Services of the management cluster."""
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        writer.close()
+
+    async def scenario() -> None:
+        async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+            stage = Scene(Resolution.GUEST_THEN_MANAGEMENT, direct_suffixes=(".clusters-one.svc",))
+            stage.machine["etcd-client.clusters-one.svc"] = ["127.0.0.1"]
+            await stage.open("etcd-client.clusters-one.svc", server.sockets[0].getsockname()[1])
+            assert stage.asked_machine == ["etcd-client.clusters-one.svc"], "as any program of this machine asks"
+            assert stage.dials == []
+            await stage.outbound.close()
+            await stage.close()
+
+    play(scenario())
+
+
 # ---------------------------------------------------------------------- resolving alone: HyperShift's matrix (PR 9181)
 
 

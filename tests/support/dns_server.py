@@ -1,7 +1,11 @@
 """DNS servers for tests: one in this process that answers as it is told, and Debian's dnsmasq as a program."""
 
 import asyncio
-from collections.abc import Callable
+import os
+import shutil
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 import dns.flags
@@ -10,10 +14,10 @@ import dns.name
 import dns.rcode
 import dns.rdatatype
 import dns.rrset
+from tests.support.tunnel_pair import Daemon, wait_until
 
 from umbilical.dialer.opener import Streams
 
-READY_SECONDS: Final = 60.0
 Zone = dict[tuple[str, str], list[str]]
 Change = Callable[[bytes], bytes | None]
 """What becomes of an answer on its way; None: it is not sent."""
@@ -119,3 +123,54 @@ def of_another_name(wire: bytes) -> bytes:
     message = dns.message.from_wire(wire)
     message.question[0].name = dns.name.from_text("other.test.")
     return message.to_wire()
+
+
+class Dnsmasq:
+    """Debian's dnsmasq on one address of a namespace. What it knows lies in a hosts file.
+
+    It gives every TCP connection a child of its own, with the data of that moment, so signals go to all of them.
+    """
+
+    def __init__(self, folder: Path, address: str, prefix: Sequence[str] = (), *options: str) -> None:
+        self._hosts = folder / f"hosts-{address}"
+        self._records: list[tuple[str, str]] = []
+        command = [
+            *("setsid", shutil.which("dnsmasq") or "/usr/sbin/dnsmasq"),
+            *("--keep-in-foreground", "--conf-file=/dev/null", "--pid-file=", "--log-facility=-", "--user=root"),
+            *("--no-resolv", "--no-hosts", "--no-poll", "--no-round-robin", "--bind-interfaces"),
+            *(f"--listen-address={address}", f"--addn-hosts={self._hosts}", "--local=/corp.example/local/"),
+            *options,
+        ]
+        self.daemon = Daemon(command, folder / f"dnsmasq-{address}.log", prefix)
+
+    def know(self, name: str, *addresses: str) -> None:
+        """Replace what it says of a name; a server that runs is started anew."""
+        self._records = [record for record in self._records if record[1] != name]
+        self._records += [(address, name) for address in addresses]
+        self._hosts.write_text("".join(f"{address} {known}\n" for address, known in self._records))
+        if self.daemon.is_running():
+            self.stop()
+            self.start()
+
+    def start(self) -> None:
+        """Return when it listens; the address may be held for a moment by a child of the one before."""
+        reads = self._reads()
+
+        def listens() -> bool:
+            if not self.daemon.is_running():
+                self.daemon.start()
+            return self._reads() > reads
+
+        wait_until(listens, "dnsmasq has started")
+
+    def signal(self, number: signal.Signals) -> None:
+        os.killpg(self.daemon.pid, number)
+
+    def stop(self) -> None:
+        if self.daemon.is_running():
+            self.signal(signal.SIGKILL)
+        self.daemon.kill()
+
+    def _reads(self) -> int:
+        log = self.daemon.log
+        return log.read_text().count(f"read {self._hosts}") if log.exists() else 0

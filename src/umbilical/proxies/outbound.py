@@ -91,7 +91,7 @@ class Outbound:
     async def open(self, host: str, port: int) -> Streams:
         """Raises DialFailed."""
         if host in self._direct_hosts:
-            return await self._observed(DIRECT, self._direct.open(_absolute(host), port))
+            return await self._observed(DIRECT, self._direct.open(host, port))
         if self._may_fall_back(host):
             return await self._open_or_fall_back(host, port)
         return await self._open_by_tunnel(host, port)
@@ -218,7 +218,7 @@ def _asks_for_a_check(failure: DialFailed) -> bool:
 
 
 def _absolute(host: str) -> str:
-    """The search list of this machine's resolver is for names of its own."""
+    """The search list of this machine's resolver is for names of its own, not for those of the hosted cluster."""
     return f"{host}." if "." in host and not host.endswith(".") else host
 
 
