@@ -176,6 +176,7 @@ def test_a_rotation_goes_in_three_steps_and_nobody_is_refused_on_the_way() -> No
     second = renewed(first.set)
     assert {change.why for change in second.changes} == {"its signer changed"}
     third = renewed(second.set, retire=True)
+    assert {(change.id, change.is_new) for change in third.changes} == {(id_, False) for id_ in second.set.signers}
     for leaf in LEAVES:
         # Whoever is a step behind or ahead is still verified.
         for shown, trusted in ((hosted_set(), first.set), (first.set, second.set), (second.set, first.set)):

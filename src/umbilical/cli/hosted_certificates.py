@@ -50,7 +50,7 @@ def tell(renewal: "Renewal", folder: Path | None) -> None:
     from umbilical.pki.hosted_set import ROTATED
 
     for change in renewal.changes:
-        click.echo(f"made {change.id}: {change.why}", err=True)
+        click.echo(f"{'made' if change.is_new else 'changed'} {change.id}: {change.why}", err=True)
     if folder is None:
         click.echo("note: nobody keeps the signers' keys; give --pki DIR to renew certificates later", err=True)
     elif any(change.why == ROTATED for change in renewal.changes):

@@ -120,6 +120,8 @@ class HostedSet:
 class Change:
     id: str
     why: str
+    is_new: bool = True
+    """Whether it was made; else only what is trusted beside it changed."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,7 @@ class _Renewal:
             raise PkiError("UMB554", "old signers cannot be retired yet", why, remedy)
         for id_, state in self._signers.items():
             if len(read_certificates(state.bundle)) > 1:
-                self._changes.append(Change(id_, "signers before it were retired"))
+                self._changes.append(Change(id_, "signers before it are trusted no longer", is_new=False))
             self._signers[id_] = SignerState(state.pair, state.pair.certificate)
 
     def result(self) -> Renewal:
