@@ -62,7 +62,7 @@ class UserProxy:
         return self._rules().proxy_for(scheme, target.host.removesuffix("."), target.port)
 
     async def _connect_through(self, proxy: ProxyUrl, target: Target) -> Streams:
-        """Its 403 and 407 are no answer to our client, who cannot do anything about either: it hears the words of it."""
+        """Its 403 and 407 are no answer to our client, who can do nothing about either; it hears the words of it."""
         try:
             return await connect_through(proxy, self._opener, target.host, target.port, self._tls)
         except DialFailed as failure:
