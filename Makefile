@@ -38,7 +38,7 @@ check: setup ## lint, format, types and the rules of the house; changes nothing
 test: setup ## the suite; tests against real programs run only where those are in the cache already
 	$(PYTEST) $(ARGS)
 
-peers: ## build the real programs, pinned, into the cache outside the tree [GROUP=konnectivity|bench|kubernetes|ignition]
+peers: ## build the real programs, pinned, into the cache outside the tree [GROUP=konnectivity|bench|kubernetes|ignition|crds]
 	$(PYTHON) tools/peers.py build $(if $(GROUP),--group $(GROUP))
 
 test-real: setup peers ## build what is missing, then test against real programs; a skip is a failure
