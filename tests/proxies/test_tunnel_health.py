@@ -44,6 +44,16 @@ class Scene:
     async def probed(self, times: int) -> None:
         await until(lambda: self.probes == times)
 
+    def hold_probe(self) -> "asyncio.Future[Streams]":
+        """The probe has no end until the test gives it one."""
+        held: asyncio.Future[Streams] = asyncio.get_running_loop().create_future()
+
+        async def outcome() -> Streams:
+            return await asyncio.shield(held)
+
+        self.dialer.outcomes[PROBE_HOST] = outcome
+        return held
+
     def mend(self) -> None:
         self.dialer.everything = None
 
@@ -179,12 +189,7 @@ def test_after_a_recovery_the_next_failure_is_looked_into_at_once() -> None:
 
 def test_many_who_ask_at_once_wait_for_one_probe() -> None:
     async def script(stage: Scene) -> None:
-        held: asyncio.Future[Streams] = asyncio.get_running_loop().create_future()
-
-        async def outcome() -> Streams:
-            return await asyncio.shield(held)
-
-        stage.dialer.outcomes[PROBE_HOST] = outcome
+        held = stage.hold_probe()
         async with asyncio.TaskGroup() as group:
             asked = [group.create_task(stage.health.check(0)) for _ in range(50)]
             await until(lambda: stage.probes == 1)
@@ -209,12 +214,7 @@ def test_a_failure_from_before_the_last_success_says_nothing() -> None:
 
 def test_a_probe_that_fails_after_a_success_says_nothing_either() -> None:
     async def script(stage: Scene) -> None:
-        held: asyncio.Future[Streams] = asyncio.get_running_loop().create_future()
-
-        async def outcome() -> Streams:
-            return await asyncio.shield(held)
-
-        stage.dialer.outcomes[PROBE_HOST] = outcome
+        held = stage.hold_probe()
         async with asyncio.TaskGroup() as group:
             asked = group.create_task(stage.health.check(0))
             await until(lambda: stage.probes == 1)

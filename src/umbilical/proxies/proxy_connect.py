@@ -129,20 +129,24 @@ class _Tls(TlsLayer):
 async def connect_through(proxy: ProxyUrl, opener: Opener, host: str, port: int, tls: ProxyTls) -> Streams:
     """Open a connection to an endpoint by way of a proxy, which resolves its name. Raises DialFailed."""
     endpoint = authority_of(host, port)
+    streams = await reach(proxy, opener, tls)
+    try:
+        await ask(proxy, streams, endpoint)
+    except BaseException:
+        streams[1].transport.abort()
+        raise
+    return streams
+
+
+async def reach(proxy: ProxyUrl, opener: Opener, tls: ProxyTls) -> Streams:
+    """Open a connection to the proxy itself, with TLS where its URL says so. Raises DialFailed."""
     try:
         streams = await opener.open(proxy.host, proxy.port)
     except DialFailed as failure:
         if failure.reason not in OF_THE_PROXY:
             raise
         raise DialFailed(Reason.PROXY, _hop(proxy), failure.text) from failure
-    try:
-        if proxy.is_tls:
-            streams = await _secured(proxy, streams, tls)
-        await ask(proxy, streams, endpoint)
-    except BaseException:
-        streams[1].transport.abort()
-        raise
-    return streams
+    return await _secured(proxy, streams, tls) if proxy.is_tls else streams
 
 
 async def _secured(proxy: ProxyUrl, streams: Streams, tls: ProxyTls) -> Streams:
