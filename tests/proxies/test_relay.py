@@ -16,7 +16,7 @@ from tests.support.tunnel_pki import make_tunnel_pki
 from umbilical.dialer.opener import Streams
 from umbilical.proxies import relay as relay_module
 from umbilical.proxies.metrics import Traffic
-from umbilical.proxies.relay import Ending, RelayLimits, cut, flush, part, relay
+from umbilical.proxies.relay import Ending, RelayLimits, cut, flush, part, relay, unsent
 
 
 class Scene:
@@ -188,6 +188,44 @@ def test_what_was_received_before_a_reset_is_delivered() -> None:
         assert (await scene.ending()).reason == "reset by peer"
 
     staged(script)
+
+
+def test_what_the_client_has_not_read_yet_survives_the_end_of_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To close a socket to which the peer still writes resets it, and drops what it was sent and had no room for."""
+    monkeypatch.setattr(relay_module, "LINGER_SECONDS", PATIENCE_SECONDS)
+    answer = b"a" * 150_000
+
+    async def script() -> None:
+        near, client = await _narrow_pair()
+        near_endpoint, endpoint = await _tcp_pair()
+        client[1].transport.pause_reading()  # type: ignore[attr-defined]
+        traffic = Traffic()
+        task = asyncio.get_running_loop().create_task(relay(near, near_endpoint, RelayLimits(), traffic))
+        endpoint[1].write(answer)
+        await eventually(lambda: traffic.to_client.total == len(answer) and not unsent(near[1]))
+        _reset(endpoint)
+        await eventually(near_endpoint[1].is_closing)
+        for _ in range(20):
+            client[1].write(b"still sending")
+            for _ in range(20):
+                await asyncio.sleep(0)
+        client[1].transport.resume_reading()  # type: ignore[attr-defined]
+        assert await rest_of(client[0]) == answer
+        await drop(client)
+        assert (await asyncio.wait_for(task, PATIENCE_SECONDS)).reason != ""
+
+    play(script())
+
+
+async def _narrow_pair() -> tuple[Streams, Streams]:
+    """The far end takes little at a time, so that the rest waits in the near end's kernel buffer."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        far = socket.socket()
+        far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        far.connect(listening.getsockname())
+        near, _ = listening.accept()
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 400_000)
+    return await asyncio.open_connection(sock=near), await asyncio.open_connection(sock=far)
 
 
 def test_a_slow_reader_holds_the_sender_back_and_little_is_kept() -> None:
