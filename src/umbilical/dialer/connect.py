@@ -129,13 +129,13 @@ def broken(error: Exception, server: str) -> DialFailed:
 
 
 async def _refused(reader: asyncio.StreamReader, reply: Reply, server: str, endpoint: str) -> DialFailed:
-    body = (await _body(reader, reply)).decode("utf-8", "replace").strip()
-    reason = reason_of_reply(reply.status, body)
-    return DialFailed(reason, endpoint if reason in ENDPOINTS_OWN else server, _one_line(body) or reply.status_line)
+    text = await refusal_text(reader, reply)
+    reason = reason_of_reply(reply.status, text)
+    return DialFailed(reason, endpoint if reason in ENDPOINTS_OWN else server, text or reply.status_line)
 
 
-async def _body(reader: asyncio.StreamReader, reply: Reply) -> bytes:
-    """As much as there is within bounds: part of a cause is better than none."""
+async def refusal_text(reader: asyncio.StreamReader, reply: Reply) -> str:
+    """The body of a reply that is no success, on one line, as much as there is within bounds of size and time."""
     length = reply.headers.get("content-length", "")
     size = min(int(length), MAX_BODY_BYTES) if length.isascii() and length.isdigit() else MAX_BODY_BYTES
     body = bytearray()
@@ -144,12 +144,8 @@ async def _body(reader: asyncio.StreamReader, reply: Reply) -> bytes:
             while len(body) < size and (octets := await reader.read(size - len(body))):
                 body += octets
     except (TimeoutError, OSError):
-        pass
-    return bytes(body)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(word for word in text.split() if word.isprintable())
+        pass  # part of a cause is better than none
+    return " ".join(word for word in body.decode("utf-8", "replace").split() if word.isprintable())
 
 
 # ---------------------------------------------------------------------- trace

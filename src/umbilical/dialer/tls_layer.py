@@ -82,8 +82,10 @@ class TlsLayer(Layer):
     def _salvage(self) -> None:
         """A write has failed: the server may have said why before it went, in an alert that waits to be read.
 
-        asyncio closes the socket behind this call.
+        asyncio closes the socket behind this call. A layer below has done the same for itself.
         """
+        if isinstance(self._below, Layer):
+            return
         descriptor = self.get_extra_info("socket").fileno()
         for _ in range(SALVAGED_READS):
             try:

@@ -4,20 +4,20 @@ import asyncio
 import socket
 import ssl
 import time
-from typing import Final
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Final
 
 from umbilical.dialer import reach, streams
 from umbilical.dialer.connect import connect
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.dialer.grpc_dial import dial
-from umbilical.dialer.grpc_layer import GrpcLayer
 from umbilical.dialer.opener import Streams
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
 from umbilical.dialer.tls_layer import Scratch, TlsLayer
 from umbilical.dialer.trace import Trace
 from umbilical.tunnel.certificates import WatchedContext
 from umbilical.tunnel.channel import tls_reason
+
+if TYPE_CHECKING:
+    from umbilical.dialer.grpc_layer import GrpcLayer
 
 
 class Way:
@@ -53,6 +53,10 @@ class Way:
         return opened
 
     async def _open_grpc(self, sock: socket.socket, endpoint: str, trace: Trace | None) -> Streams:
+        # Most dialers never need HTTP/2.
+        from umbilical.dialer.grpc_dial import dial
+        from umbilical.dialer.grpc_layer import GrpcLayer
+
         layer = GrpcLayer(self._authority(), isinstance(self._server, TcpServer), self._settings.buffer_bytes)
         opened = streams.layered_streams(layer, self._settings.buffer_bytes)
         try:
@@ -65,7 +69,7 @@ class Way:
         self._keep_session(opened[1])
         return opened
 
-    async def _lay(self, layer: GrpcLayer, sock: socket.socket, trace: Trace | None) -> None:
+    async def _lay(self, layer: "GrpcLayer", sock: socket.socket, trace: Trace | None) -> None:
         """Put it on the socket, or on TLS on the socket."""
         if isinstance(self._server, UnixServer):
             await asyncio.get_running_loop().create_connection(lambda: layer, sock=sock)
@@ -76,6 +80,8 @@ class Way:
         layer.connection_made(tls)
 
     def _authority(self) -> str:
+        from urllib.parse import quote
+
         return quote(str(self._server.path), safe="") if isinstance(self._server, UnixServer) else self.name
 
     async def _reach(self, trace: Trace | None) -> socket.socket:

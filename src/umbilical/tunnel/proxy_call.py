@@ -3,7 +3,7 @@
 Whoever has the socket moves bytes: out as `pending` gives them, in through `receive_room` and `received`.
 """
 
-import secrets
+import os
 from collections.abc import Callable
 from typing import Final
 
@@ -22,7 +22,6 @@ CHUNK_BYTES: Final = 16 * 1024
 BLOCK_BYTES: Final = 64 * 1024
 WINDOW_BYTES: Final = 1024 * 1024
 """What the server may send ahead of a reader whose credit is held."""
-_DIAL_ID_BITS: Final = 62
 
 
 class ProxyCall:
@@ -44,7 +43,7 @@ class ProxyCall:
         self.end: str | None = None
         """Why nothing more will come; empty after an orderly close."""
         self._deliver: Final = deliver
-        self._dial_id: Final = secrets.randbits(_DIAL_ID_BITS)
+        self._dial_id: Final = int.from_bytes(os.urandom(8)) >> 2  # positive for Go, too
         self._credit_held = False
         self._credit_owed = 0
 
