@@ -144,6 +144,25 @@ def test_half_an_answer_never_looks_like_a_whole_one(answer: bytes) -> None:
     assert b"UMB" not in result
 
 
+def test_half_an_answer_that_only_the_end_would_end_is_reset() -> None:
+    async def script() -> None:
+        async def behave(peer: Peer) -> None:
+            await peer.until()
+            await peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+            await heard.wait()
+
+        heard = asyncio.Event()
+        async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
+            client = await scene.client()
+            await client.send(b"GET http://a/ HTTP/1.0\r\n\r\n")
+            assert (await client.until(b"abc")).endswith(b"\r\n\r\nabc")
+            heard.set()
+            with pytest.raises(ConnectionResetError):
+                await client.exactly(1)
+
+    play(script())
+
+
 def test_an_answer_one_byte_at_a_time_is_the_same() -> None:
     answer, expected = ANSWERS["in chunks with a trailer"]
 

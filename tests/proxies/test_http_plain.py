@@ -206,6 +206,24 @@ def test_a_shape_that_smuggles_is_refused_and_not_a_byte_reaches_an_endpoint(sha
     play(script())
 
 
+def test_the_rest_of_a_body_is_no_request_when_the_answer_came_before_it() -> None:
+    async def script() -> None:
+        async def behave(peer: Peer) -> None:
+            await peer.until()
+            await peer.send(HELLO)
+            await peer.rest()
+
+        async with origin(behave) as endpoint, proxying({"a": endpoint.port, "b": endpoint.port}) as scene:
+            client = await scene.client()
+            await client.send(HEAD + b"Content-Length: 1000\r\n\r\nx")
+            await client.until(b"hello")
+            await client.send(b"GET http://b/evil HTTP/1.1\r\nHost: b\r\n\r\n")
+            assert await client.rest() == b""
+            assert scene.ways.dials == ["a"]
+
+    play(script())
+
+
 CHUNK_SHAPES = {
     "a chunk ended by LF": b"3\r\nabc\n0\r\n\r\n" + SMUGGLED,
     "a size ended by LF": b"3\nabc\r\n0\r\n\r\n" + SMUGGLED,

@@ -1,6 +1,8 @@
 """The client's end of a proxy's connection: bytes with a way to give them back, and every wait with a limit."""
 
 import asyncio
+import socket
+import struct
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
@@ -13,6 +15,9 @@ READ_BYTES: Final = 64 * 1024
 LINGER_SECONDS: Final = 2.0
 LINGER_BYTES: Final = 1024 * 1024
 """A client that still sends while it is refused would lose the answer to a reset: so much is read and thrown away."""
+
+
+_AT_ONCE: Final = struct.pack("ii", 1, 0)
 
 
 class ClientGone(Exception):
@@ -86,7 +91,10 @@ class Client:
         return None
 
     def abort(self) -> None:
-        """So that the client cannot take half an answer for a whole one."""
+        """By a reset: an end in order would look like the end of an answer that has no other."""
+        sock = self._writer.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
         self._writer.transport.abort()
 
     def close(self) -> None:

@@ -95,7 +95,8 @@ class PlainRequests:
         except (BadAnswer, ProxyRefused, UpstreamLost, TimeoutError) as fault:
             upstream.abort()
             if exchange.has_answered:
-                self._client.abort()
+                if exchange.is_closed_by_end:
+                    self._client.abort()
                 raise ConnectionResetError(str(fault)) from fault
             unheard = isinstance(fault, UpstreamLost) and upstream.was_used and not exchange.has_heard
             if unheard and was_whole and request.head.method in REPEATABLE:
