@@ -258,6 +258,27 @@ def test_slow_clients_do_not_keep_quick_ones_out() -> None:
     play(script())
 
 
+def test_a_client_that_floods_before_its_dial_is_done_is_held_back() -> None:
+    flood = 30_000_000
+
+    async def script() -> None:
+        opener = PendingOpener()
+        async with socks5_proxy(opener) as proxy:
+            reader, writer = await proxy.connect()
+            writer.write(HELLO + connect_request("127.0.0.1", 1) + bytes(flood))
+            await asyncio.wait_for(opener.asked.wait(), 60)
+            left = -1
+            while left != writer.transport.get_write_buffer_size():  # until many turns have moved nothing
+                left = writer.transport.get_write_buffer_size()
+                for _ in range(200):
+                    await asyncio.sleep(0)
+            assert left > flood // 2
+            writer.transport.abort()
+            await rest_of(reader)
+
+    play(script())
+
+
 # ---------------------------------------------------------------------- leaving
 
 

@@ -20,6 +20,8 @@ from umbilical.tunnel.settings import ListenAddress
 
 logger = logging.getLogger(__name__)
 
+READ_AHEAD_BYTES: Final = 32 * 1024
+"""Of a client that nobody reads from yet, its socket is stopped past twice this much: a crowd may do so at once."""
 _OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
@@ -148,8 +150,7 @@ class Listener:
         with suppress(OSError):
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         loop = asyncio.get_running_loop()
-        # A reader holds up to twice its limit before it stops its socket.
-        reader = asyncio.StreamReader(limit=max(self._settings.buffer_bytes // 2, 1), loop=loop)
+        reader = asyncio.StreamReader(limit=READ_AHEAD_BYTES, loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
         try:
             transport, _ = await loop.connect_accepted_socket(lambda: protocol, client)

@@ -38,7 +38,7 @@ class ProxyMetrics:
         self.connections: Gauge = _none
         """How many clients are connected now; the listener sets it."""
         self.tunnel_healthy: Gauge = _none
-        """1 while a server of the tunnel can be reached; whoever watches it sets it."""
+        """1 while the tunnel works; whoever watches it sets it."""
         self._refused: dict[Labels, float] = {}
         self._requests: dict[Labels, float] = {}
         self._dials: dict[Labels, float] = {}
@@ -65,7 +65,7 @@ class ProxyMetrics:
     def render(self) -> bytes:
         out = Exposition()
         out.single_gauge("umbilical_proxy_connections", "Clients that are connected now.", self.connections())
-        text = "Whether a server of the tunnel can be reached: 1 or 0."
+        text = "Whether the tunnel works, as its dials have shown it: 1 or 0."
         out.single_gauge("umbilical_proxy_tunnel_healthy", text, self.tunnel_healthy())
         self._render_clients(out)
         self._render_dials(out)
