@@ -45,7 +45,7 @@ def test_an_endpoint_that_refuses_is_named_with_code_and_next_step(tunnel: Tunne
     address = refused_address()
     assert ping(tunnel, address, "-c", "2") == 4
     out, err = capsys.readouterr()
-    assert out.count("UMB501 dial: ") == 2
+    assert out.count("UMB501 dial, agent agent-0: ") == 2
     assert "2 sent, 0 ok, 100% lost" in out
     lines = err.splitlines()
     assert len(lines) == 3, "three lines, once"

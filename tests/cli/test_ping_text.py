@@ -43,7 +43,7 @@ def test_a_failure_is_a_cross_at_its_hop_and_its_words_cannot_move_the_cursor() 
     row = ping_text.row(Trip(2, PASSED, REFUSED), HOPS, unicode=True)
     assert "× 500ms" in row
     assert "\x1b" not in row
-    assert row.endswith("UMB501 dial: why\\x1b[31m")
+    assert row.endswith("UMB501 dial, agent a1: why\\x1b[31m")
     assert "x 500ms" in ping_text.row(Trip(2, PASSED, REFUSED), HOPS, unicode=False)
     early = Failure("connect", "UMB507", "server", "what", "why", "next")
     assert ping_text.row(Trip(1, (), early), HOPS, unicode=True).split() == [

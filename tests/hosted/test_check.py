@@ -1,13 +1,15 @@
 """The whole check by files alone, through a real tunnel: what can be seen is judged, the rest says why not."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.hosted.conftest import Tunnel
 from tests.hosted.test_gather_tunnel import kubelet
+from tests.hosted.test_port_forward import told as told_fixture
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.in_process import Stage
-from tests.support.tunnel_pki import FolderAuthority
+from tests.support.tunnel_pki import FolderAuthority, Pair, make_tunnel_pki
 
 from umbilical.checks.check import Finding, Outcome
 from umbilical.dialer.settings import TcpServer, UnixServer
@@ -16,6 +18,7 @@ from umbilical.hosted.clusters import CheckOptions
 from umbilical.tunnel.settings import TlsFiles
 
 SECONDS = 60.0
+told = told_fixture
 
 
 def by_id(options: CheckOptions) -> dict[str, Finding]:
@@ -76,23 +79,61 @@ def test_without_anything_everything_is_skipped() -> None:
 
 
 @pytest.mark.real(*PROGRAMS)
+def test_each_pods_port_is_forwarded_and_its_server_asked(
+    plane: ControlPlane, told: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place = "clusters-forwarded"
+    pki = make_tunnel_pki(tmp_path_factory.mktemp("named"), ("127.0.0.1", "konnectivity-server-local"))
+    stage = Stage(pki, tmp_path)
+    try:
+        server, _ = stage.start_pair(tcp=True)
+        plane.apply(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}},
+            item(place, "Pod", "kas-0", spec={"containers": [server_container(server.frontend.port)]}),
+            item(place, "Secret", "konnectivity-client", stringData=pair_data(pki.client)),
+            item(
+                place,
+                "ConfigMap",
+                "konnectivity-ca-bundle",
+                data={"ca.crt": pki.authority.certificate_file.read_text()},
+            ),
+        )
+        with kubelet(FolderAuthority(tmp_path, "kubelet-ca"), 200) as port:
+            options = CheckOptions(
+                plane.kubeconfig, place, nodes=("127.0.0.1",), kubelet_port=port, hop_seconds=SECONDS
+            )
+            found = by_id(options)
+    finally:
+        stage.stop()
+    assert found["T1"].outcome is Outcome.PASSED, found["T1"].evidence
+    assert f"pod/kas-0 :{server.frontend.port}" in told.read_text()
+
+
+def item(namespace: str, kind: str, name: str, **content: Any) -> dict[str, Any]:
+    meta = {"name": name, "namespace": namespace, "labels": {"app": "kube-apiserver"}}
+    return {"apiVersion": "v1", "kind": kind, "metadata": meta, **content}
+
+
+def server_container(port: int) -> dict[str, Any]:
+    return {"name": "konnectivity-server", "image": "i", "args": [f"--server-port={port}"]}
+
+
+def pair_data(pair: Pair) -> dict[str, str]:
+    return {"tls.crt": pair.certificate.read_text(), "tls.key": pair.key.read_text()}
+
+
+@pytest.mark.real(*PROGRAMS)
 def test_ports_that_cannot_be_forwarded_are_told(
     plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     place = "clusters-forward"
-    containers = [{"name": "konnectivity-server", "image": "i"}]
-    pairs = {"tls.crt": "c", "tls.key": "k"}
-    for kind, name, content in (
-        ("Pod", "kas-0", {"spec": {"containers": containers}}),
-        ("Secret", "konnectivity-client", {"stringData": pairs}),
-        ("ConfigMap", "konnectivity-ca-bundle", {"data": {"ca.crt": "x"}}),
-    ):
-        meta = {"name": name, "namespace": place, "labels": {"app": "kube-apiserver"}}
-        plane.apply(
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}},
-            {"apiVersion": "v1", "kind": kind, "metadata": meta, **content},
-        )
+    plane.apply(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}},
+        item(place, "Pod", "kas-0", spec={"containers": [server_container(8090)]}),
+        item(place, "Secret", "konnectivity-client", stringData={"tls.crt": "c", "tls.key": "k"}),
+        item(place, "ConfigMap", "konnectivity-ca-bundle", data={"ca.crt": "x"}),
+    )
     found = by_id(CheckOptions(plane.kubeconfig, place, nodes=("127.0.0.1",)))
     assert found["T1"].outcome is Outcome.SKIPPED
     assert "UMB571" in found["T1"].evidence

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.hosted.test_port_forward import FORWARDER
 from tests.interop.conftest import StartPair
 from tests.interop.namespace import BLACKHOLE
+from tests.support.control_plane import PROGRAMS, control_plane
 from tests.support.in_process import echo, listening
 from tests.support.tls_listener import listener, says_nothing
 from tests.support.tunnel_pair import Shape, TunnelPair, free_port
-from tests.support.tunnel_pki import FolderAuthority, Pair, TunnelPki
+from tests.support.tunnel_pki import FolderAuthority, Pair, TunnelPki, make_tunnel_pki
 
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType, client_profile, server_profile
@@ -191,3 +193,35 @@ def expired_pki(folder: Path) -> TunnelPki:
     return TunnelPki(
         good, issue("server", server, now - 2 * day), issue("agent", agent, now), issue("client", client, now)
     )
+
+
+@pytest.mark.real(*PROGRAMS)
+def test_a_namespace_has_all_that_is_needed_and_nothing_of_it_is_left(tmp_path: Path) -> None:
+    """The documented script: Secret, ConfigMap and a port that is forwarded to the Service."""
+    for name in ("pki", "pair", "plane", "tmp", "bin"):
+        (tmp_path / name).mkdir()
+    pki = make_tunnel_pki(tmp_path / "pki", ("127.0.0.1", "konnectivity-server-local"))
+    shape = Shape("ours", "ours", "http-connect", "tcp-mtls")
+    pair = TunnelPair(shape, pki, tmp_path / "pair", server_flags=["--server-port=8090"])
+    pair.ports.frontend = 8090
+    forwarder = tmp_path / "bin" / "kubectl"
+    forwarder.write_text(FORWARDER.format(python=sys.executable, told=str(tmp_path / "told")))
+    forwarder.chmod(0o755)
+    with control_plane(tmp_path / "plane") as plane, listening() as endpoint:
+        plane.kubectl("create", "namespace", "clusters-a")
+        client = [f"--from-file=tls.crt={pki.client.certificate}", f"--from-file=tls.key={pki.client.key}"]
+        plane.kubectl("-n", "clusters-a", "create", "secret", "generic", "konnectivity-client", *client)
+        bundle = f"--from-file=ca.crt={pki.authority.certificate_file}"
+        plane.kubectl("-n", "clusters-a", "create", "configmap", "konnectivity-ca-bundle", bundle)
+        try:
+            pair.start()
+            command = ["env", f"PATH={forwarder.parent}:/usr/bin:/bin", f"TMPDIR={tmp_path / 'tmp'}", PROGRAM, "ping"]
+            command += ["-n", "clusters-a", "--kubeconfig", str(plane.kubeconfig), "-c", "1", endpoint.address]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        finally:
+            pair.stop()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "(konnectivity-server-local)" in done.stdout
+    assert "ok, agent a1" in done.stdout
+    assert "svc/konnectivity-server-local :8090" in (tmp_path / "told").read_text()
+    assert list((tmp_path / "tmp").iterdir()) == []

@@ -46,7 +46,7 @@ def details(trips: Sequence[Trip], now: datetime) -> list[str]:
     server, endpoint = _last(trips, "server"), _last(trips, "endpoint")
     if server is not None:
         lines.append(f"server    {tls_line(server, now, 'not accepted')}")
-    if any(trip.is_ok for trip in trips):
+    if any(trip.is_ok or trip.agent for trip in trips):
         lines.append(f"agent     {_agents(trips)}")
     if endpoint is not None:
         lines.append(f"endpoint  {tls_line(endpoint, now, 'not verified')}")
@@ -108,15 +108,18 @@ def _cell(trip: Trip, name: str, failed: str | None, cross: str) -> str:
 
 
 def _verdict(trip: Trip) -> str:
-    if trip.failure is not None:
-        return f"{trip.failure.code} {trip.failure.hop}: {trip.failure.why}"
-    return f"ok, agent {trip.agent}" if trip.agent is not None else "ok"
+    agent = "" if trip.agent is None else f", agent {trip.agent}"
+    if trip.failure is None:
+        return f"ok{agent}"
+    # What comes behind is told once, below the table.
+    brief = trip.failure.why.partition("; ")[0]
+    return f"{trip.failure.code} {trip.failure.hop}{agent}: {brief}"
 
 
 def _agents(trips: Sequence[Trip]) -> str:
     chosen: dict[str, int] = {}
     for trip in trips:
-        if trip.is_ok and trip.agent is not None:
+        if trip.agent is not None:
             chosen[trip.agent] = chosen.get(trip.agent, 0) + 1
     return ", ".join(f"{agent} ({number})" for agent, number in chosen.items()) or NOT_TOLD
 
