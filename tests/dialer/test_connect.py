@@ -107,7 +107,13 @@ def test_whatever_follows_the_head_is_kept_however_it_comes(early: bytes, step: 
 @pytest.mark.parametrize("step", [0, 1])
 @pytest.mark.parametrize(
     "framing",
-    [b"Content-Length: 45\r\n\r\n", b"\r\n", b"Content-Length: many\r\n\r\n", b"content-length:  999\r\n\r\n"],
+    [
+        b"Content-Length: 45\r\n\r\n",
+        b"\r\n",
+        b"Content-Length: many\r\n\r\n",
+        b"content-length:  999\r\n\r\n",
+        b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n",
+    ],
 )
 def test_the_body_of_a_refusal_is_its_cause(framing: bytes, step: int) -> None:
     reply = b"HTTP/1.1 502 Bad Gateway\r\n" + framing + b"dial tcp 1.2.3.4:5: connect: no route to host"

@@ -137,7 +137,8 @@ async def _refused(reader: asyncio.StreamReader, reply: Reply, server: str, endp
 async def refusal_text(reader: asyncio.StreamReader, reply: Reply) -> str:
     """The body of a reply that is no success, on one line, as much as there is within bounds of size and time."""
     length = reply.headers.get("content-length", "")
-    size = min(int(length), MAX_BODY_BYTES) if length.isascii() and length.isdigit() else MAX_BODY_BYTES
+    is_number = length.isascii() and length.isdigit() and len(length) <= 9
+    size = min(int(length), MAX_BODY_BYTES) if is_number else MAX_BODY_BYTES
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
