@@ -5,26 +5,22 @@ curl, requests, git, openssl and a WebSocket client; and tinyproxy behind the tu
 
 import base64
 import http.server
-import os
 import socket
 import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import requests
+from tests.interop.git_repository import CONTENT, git, make_bare_repository
 from tests.interop.https_scene import BODY, ELSEWHERE, HttpsScene, Tinyproxy, curl, pages_at
 from tests.interop.namespace import BLACKHOLE
+from tests.interop.websocket_peers import WebSocket, websocket_server
 from tests.support.tunnel_pair import Shape, TunnelPair, free_port, wait_until
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki
-from websockets.client import ClientProtocol
-from websockets.frames import Frame, Opcode
-from websockets.sync.server import ServerConnection, serve
-from websockets.uri import parse_uri
 
 NO_ROUTE: Final = "203.0.113.9"
 SHAPES: Final = [
@@ -225,14 +221,7 @@ def test_requests_reach_https(scene: HttpsScene, authority: FolderAuthority, sec
 
 
 def test_git_clones_over_http(scene: HttpsScene, tmp_path: Path) -> None:
-    work, bare, clone = tmp_path / "work", tmp_path / "repository.git", tmp_path / "clone"
-    author = ("-c", "user.name=a", "-c", "user.email=a@example.com")
-    _git("init", "-q", str(work))
-    (work / "file").write_text("content\n" * 10_000)
-    _git("-C", str(work), "add", "file")
-    _git(*author, "-C", str(work), "commit", "-q", "-m", "first")
-    _git("clone", "-q", "--bare", str(work), str(bare))
-    _git("-C", str(bare), "update-server-info")
+    make_bare_repository(tmp_path)
 
     class Files(http.server.SimpleHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -244,17 +233,9 @@ def test_git_clones_over_http(scene: HttpsScene, tmp_path: Path) -> None:
             """Git's side is what the test reads."""
 
     with pages_at(handler=Files) as port:
-        proxy = {"http_proxy": scene.url, "NO_PROXY": ""}
-        _git("clone", "-q", f"http://localhost:{port}/repository.git", str(clone), **proxy)
-    assert (clone / "file").read_text() == "content\n" * 10_000
-
-
-def _git(*arguments: str, **environment: str) -> None:
-    inherited = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
-    done = subprocess.run(
-        ["git", *arguments], env=inherited | environment, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
+        url, clone = f"http://localhost:{port}/repository.git", tmp_path / "clone"
+        git("clone", "-q", url, str(clone), http_proxy=scene.url, NO_PROXY="")
+    assert (clone / "file").read_text() == CONTENT
 
 
 @pytest.mark.real("openssl")
@@ -268,70 +249,16 @@ def test_openssl_shakes_hands_through_the_proxy(
     assert done.stdout.endswith(BODY), done.stderr
 
 
-def _echo(connection: ServerConnection) -> None:
-    for message in connection:
-        connection.send(message)
-
-
-@contextmanager
-def _websocket_server() -> Iterator[int]:
-    with serve(_echo, "127.0.0.1", free_port()) as server:
-        thread = threading.Thread(target=server.serve_forever, name="websockets")
-        thread.start()
-        try:
-            yield server.socket.getsockname()[1]
-        finally:
-            server.shutdown()
-            thread.join(10)
-
-
-class _WebSocket:
-    """The library's own client, over a connection of ours: by itself it would not send a plain request to a proxy."""
-
-    def __init__(self, sock: socket.socket, url: str, target: str) -> None:
-        self._sock = sock
-        self._protocol = ClientProtocol(parse_uri(url))
-        request = self._protocol.connect()
-        request.path = target
-        self._protocol.send_request(request)
-        self._flush()
-        self._events: list[Any] = []
-        assert self._next().status_code == 101
-        assert self._protocol.handshake_exc is None
-
-    def say(self, text: str) -> str:
-        self._protocol.send_text(text.encode())
-        self._flush()
-        frame = self._next()
-        assert isinstance(frame, Frame)
-        return bytes(frame.data).decode()
-
-    def close(self) -> None:
-        self._protocol.send_close()
-        self._flush()
-        assert self._next().opcode is Opcode.CLOSE
-
-    def _flush(self) -> None:
-        for data in self._protocol.data_to_send():
-            self._sock.sendall(data)
-
-    def _next(self) -> Any:
-        while not self._events:
-            self._protocol.receive_data(self._sock.recv(65536))
-            self._events = list(self._protocol.events_received())
-        return self._events.pop(0)
-
-
 @pytest.mark.parametrize("way", ["plain", "connect"])
 def test_a_websocket_speaks_both_ways(scene: HttpsScene, way: str) -> None:
-    with _websocket_server() as port, socket.create_connection(("127.0.0.1", scene.port), 60) as sock:
+    with websocket_server() as port, socket.create_connection(("127.0.0.1", scene.port), 60) as sock:
         url = f"ws://127.0.0.1:{port}/chat"
         target = f"http://127.0.0.1:{port}/chat"
         if way == "connect":
             sock.sendall(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\nHost: a\r\n\r\n" % port)
             assert sock.recv(65536) == b"HTTP/1.1 200 Connection established\r\n\r\n"
             target = "/chat"
-        client = _WebSocket(sock, url, target)
+        client = WebSocket(sock, url, target)
         assert [client.say(word) for word in ("hello", "ü" * 10_000, "bye")] == ["hello", "ü" * 10_000, "bye"]
         client.close()
 

@@ -157,6 +157,14 @@ def test_a_connection_that_says_nothing_is_left_without_a_word() -> None:
     play(script())
 
 
+def test_a_client_that_never_asks_for_anything_is_let_go() -> None:
+    async def script() -> None:
+        async with proxying({}, HttpLimits(keep_alive_seconds=0.05)) as scene:
+            assert await scene.ask(b"") == b""
+
+    play(script())
+
+
 def test_a_head_that_comes_too_slowly_is_given_up() -> None:
     async def script() -> None:
         async with proxying({}, handshake_seconds=0.05) as scene:

@@ -33,10 +33,11 @@ class Client:
 
     async def receive(self) -> bytes:
         """b"" is the end. Raises TimeoutError past the idle limit, and OSError."""
-        if self._rest:
-            return self.take_rest()
         async with asyncio.timeout(self._idle_seconds):
-            return await self._reader.read(READ_BYTES)
+            return await self._next()
+
+    async def _next(self) -> bytes:
+        return self.take_rest() or await self._reader.read(READ_BYTES)
 
     def unread(self, data: bytes) -> None:
         self._rest = data + self._rest
@@ -70,7 +71,7 @@ class Client:
         """The next request's; None if there is none. Raises BadRequest."""
         try:
             async with asyncio.timeout(wait_seconds):
-                first = await self.receive()
+                first = await self._next()
         except (TimeoutError, OSError):
             return None
         try:
@@ -85,7 +86,7 @@ class Client:
             if head is not None:
                 self.unread(reader.rest)
                 return head
-            data = await self.receive()
+            data = await self._next()
         if reader.has_begun:
             raise BadRequest(400, "the connection ended in the middle of a head")
         return None

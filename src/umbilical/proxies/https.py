@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from umbilical.proxies.http_plain import PlainRequests
 
 KEEP_ALIVE_SECONDS: Final = 60.0
-"""Between two requests of one connection; as long as the common servers wait, or longer."""
+"""For the first byte of a request, also of the first; as long as the common servers wait, or longer."""
 
 
 class HttpLimits(Record):
@@ -86,14 +86,12 @@ class _Connection:
 
     async def run(self) -> None:
         protocol, method = "http", "GET"
-        wait_seconds = self._proxy.settings.handshake_seconds
         try:
-            while (head := await self._next_head(wait_seconds)) is not None:
+            while (head := await self._next_head()) is not None:
                 method, protocol = head.method, "connect" if head.method == "CONNECT" else "http"
                 if not await self._serve(head):
                     break
                 protocol, method = "http", "GET"
-                wait_seconds = self._proxy.limits.keep_alive_seconds
         except BadRequest as fault:
             await self._refuse(malformed(fault), protocol, method)
         except Refused as refused:
@@ -101,12 +99,13 @@ class _Connection:
         else:
             await self._client.linger()
 
-    async def _next_head(self, wait_seconds: float) -> RequestHead | None:
+    async def _next_head(self) -> RequestHead | None:
         proxy, client = self._proxy, self._client
+        patience = proxy.limits.keep_alive_seconds, proxy.settings.handshake_seconds
         if self._plain is not None:
             proxy.waiting.add(client)
         try:
-            return await client.read_head(proxy.limits.head, wait_seconds, proxy.settings.handshake_seconds)
+            return await client.read_head(proxy.limits.head, *patience)
         finally:
             proxy.waiting.discard(client)
 
