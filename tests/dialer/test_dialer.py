@@ -5,12 +5,23 @@ import hashlib
 import logging
 import random
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.support.dialer_scene import client_files, dialer_for, echoed, end, failure_at, open_at, play, settings_for
+from tests.support.dialer_scene import (
+    PATIENCE_SECONDS,
+    client_files,
+    dialer_for,
+    echoed,
+    end,
+    failure_at,
+    open_at,
+    play,
+    settings_for,
+)
 from tests.support.in_process import Stage, banner, echo, read_to_end, refused_address
 from tests.support.live_certificates import LiveFiles
 from tests.support.scripted_frontend import answering, unix_frontend
@@ -89,6 +100,44 @@ def test_the_end_of_our_direction_reaches_the_endpoint_and_its_answer_us(stage: 
             await end(writer)
 
     play(script())
+    server.wait_until_quiet()
+
+
+@pytest.mark.parametrize("tcp", [False, True])
+def test_an_upload_that_stands_still_outlives_the_end_of_the_answer(stage: Stage, tcp: bool) -> None:
+    """The server ends its side while the client's bytes are still in its hands: SSL_shutdown must not eat them."""
+    server, _ = stage.start_pair(tcp=tcp)
+    full, ended = threading.Event(), threading.Event()
+    taken: list[int] = []
+
+    def answer_first(sock: socket.socket) -> None:
+        full.wait(PATIENCE_SECONDS)
+        sock.shutdown(socket.SHUT_WR)
+        ended.wait(PATIENCE_SECONDS)
+        taken.append(len(read_to_end(sock)))
+
+    endpoint = stage.endpoint().serve(answer_first)
+
+    async def script() -> int:
+        async with dialer_for(stage.pki, server.frontend) as dialer:
+            reader, writer = await open_at(dialer, endpoint.address)
+            written = 0
+            while not full.is_set():
+                writer.write(bytes(1 << 16))
+                written += 1 << 16
+                try:
+                    async with asyncio.timeout(1.0):
+                        await writer.drain()
+                except TimeoutError:
+                    full.set()
+            assert await reader.read() == b""
+            ended.set()
+            writer.write_eof()
+            await asyncio.to_thread(stage.eventually, lambda: bool(taken))
+            await end(writer)
+            return written
+
+    assert [play(script())] == taken
     server.wait_until_quiet()
 
 

@@ -224,6 +224,8 @@ class TlsChannel(Channel):
         self._shaking_hands = True
         self._socket_readable = False
         self._ending = False
+        self._left = bytearray()
+        """Decrypted ahead of the owner, when our side ended."""
         self._unsent = memoryview(b"")
 
     def start(self, owner: Owner) -> None:
@@ -298,6 +300,8 @@ class TlsChannel(Channel):
         return True
 
     def receive_into(self, view: memoryview) -> int:
+        if self._left:
+            return self._take_left(view)
         total = 0
         size = len(view)
         filled = False
@@ -321,6 +325,13 @@ class TlsChannel(Channel):
             return total
         self.readable = False
         return LOST if self.error else AGAIN
+
+    def _take_left(self, view: memoryview) -> int:
+        count = min(len(view), len(self._left))
+        view[:count] = self._left[:count]
+        del self._left[:count]
+        self.readable = True
+        return count
 
     def _read_failed(self, error: ssl.SSLError, total: int) -> int:
         if total:
@@ -380,6 +391,7 @@ class TlsChannel(Channel):
         if not self._shaking_hands:
             if not self._ending:
                 self._ending = True
+                self._empty_incoming()
                 try:
                     self.tls.unwrap()
                 except (ssl.SSLError, OSError):
@@ -388,6 +400,14 @@ class TlsChannel(Channel):
                 self.ask_room()  # the end must not overtake what the socket has no room for
                 return
         super().end_sending()
+
+    def _empty_incoming(self) -> None:
+        """SSL_shutdown takes a record that it finds for a violation: it throws it away, and the connection with it."""
+        try:
+            while octets := self.tls.read(_CIPHER_BYTES):
+                self._left += octets
+        except ssl.SSLError:
+            pass  # nothing is left, or what comes next is an end or an error: the next read meets it again
 
     def close(self) -> None:
         if not self.closed and not self.error and not self._shaking_hands:
