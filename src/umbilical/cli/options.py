@@ -17,6 +17,22 @@ PING_AFTER: Final = "31s"
 """The shortest silence after which grpc-go's servers tolerate a ping (30 s), with a second to spare."""
 PING_ANSWER: Final = "10s"
 
+LOGGING: Final = (
+    click.option(
+        "--log-format",
+        type=click.Choice(["text", "json", "klog"]),
+        default="text",
+        show_default=True,
+        help="Log lines.",
+    ),
+    click.option(
+        "--log-level",
+        type=click.Choice(["info", "debug"]),
+        default="info",
+        show_default=True,
+        help="info is one line per tunnel.",
+    ),
+)
 _SHARED: Final = (
     click.option(
         "--keepalive",
@@ -35,20 +51,7 @@ _SHARED: Final = (
     click.option("--kubeconfig", type=FILE, help="How to reach the apiserver; without it, as a pod in the cluster."),
     click.option("--lease-namespace", default="kube-system", show_default=True, help="Namespace of servers' leases."),
     click.option("--profiling", is_flag=True, help="Serve profiles on the admin address."),
-    click.option(
-        "--log-format",
-        type=click.Choice(["text", "json", "klog"]),
-        default="text",
-        show_default=True,
-        help="Log lines.",
-    ),
-    click.option(
-        "--log-level",
-        type=click.Choice(["info", "debug"]),
-        default="info",
-        show_default=True,
-        help="info is one line per tunnel.",
-    ),
+    *LOGGING,
 )
 
 

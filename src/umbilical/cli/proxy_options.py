@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from umbilical.cli.options import check_readable, missing_option
+from umbilical.cli.options import LOGGING, check_readable, missing_option
 from umbilical.cli.param_types import FILE, SocketPath, address, duration, listen_place
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
 from umbilical.proxies.direct import CLOUD_SUFFIXES
@@ -97,22 +97,6 @@ _LIMITS: Final = (
     _seconds("--tls-timeout", "10s", "For the handshake with it."),
     _seconds("--reply-timeout", "30s", "For the server's word on a dial."),
 )
-_LOGGING: Final = (
-    click.option(
-        "--log-format",
-        type=click.Choice(["text", "json", "klog"]),
-        default="text",
-        show_default=True,
-        help="Log lines.",
-    ),
-    click.option(
-        "--log-level",
-        type=click.Choice(["info", "debug"]),
-        default="info",
-        show_default=True,
-        help="info is one line per connection.",
-    ),
-)
 
 
 def proxy_options(port: int) -> Callable[[Command], Command]:
@@ -126,7 +110,7 @@ def proxy_options(port: int) -> Callable[[Command], Command]:
     )
 
     def decorate(command: Command) -> Command:
-        for option in reversed((listen, *_SERVER, *_NAMES, *_LIMITS, *_LOGGING)):
+        for option in reversed((listen, *_SERVER, *_NAMES, *_LIMITS, *LOGGING)):
             command = option(command)
         return command
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from umbilical.tunnel.exposition import Exposition, Histogram, Labels, add, observe
-from umbilical.tunnel.metrics import CertificateMetrics
+from umbilical.tunnel.metrics import CertificateMetrics, render_process
 
 OK: Final = "ok"
 DIAL_BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -70,6 +70,7 @@ class ProxyMetrics:
         self._render_clients(out)
         self._render_dials(out)
         self.certificates.render(out)
+        render_process(out)
         return out.render()
 
     def _render_clients(self, out: Exposition) -> None:

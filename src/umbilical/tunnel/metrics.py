@@ -134,7 +134,7 @@ class ServerMetrics:
         }
         _render_streams(out, _SERVER, packets, self._stream_errors)
         self.certificates.render(out)
-        _render_process(out)
+        render_process(out)
         return out.render()
 
     def _render_gauges(self, out: Exposition, gauges: ServerGauges) -> None:
@@ -253,7 +253,7 @@ class AgentMetrics:
         packets = {"from_agent": self.from_agent, "to_agent": self.to_agent}
         _render_streams(out, _AGENT, packets, self._stream_errors)
         self.certificates.render(out)
-        _render_process(out)
+        render_process(out)
         return out.render()
 
     def _render_dials(self, out: Exposition) -> None:
@@ -276,7 +276,7 @@ class AgentMetrics:
         out.histogram(f"{_AGENT}lease_list_latency_seconds", text, (code,), self._lease_list_seconds)
 
 
-def _render_process(out: Exposition) -> None:
+def render_process(out: Exposition) -> None:
     build: dict[Labels, float] = {(__version__, ".".join(map(str, sys.version_info[:3]))): 1}
     out.gauge("umbilical_build_info", "Which Umbilical this is, and on which Python.", ("version", "python"), build)
     try:
