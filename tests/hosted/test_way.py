@@ -204,3 +204,10 @@ def test_a_grpc_server_is_pinged_too(stage: Stage) -> None:
     (trip,) = trips_to(access, stage.endpoint().address)
     assert trip.is_ok, trip.failure
     assert trip.server is not None
+
+
+def test_an_ipv6_endpoint_is_reached_and_written_in_brackets(tunnel: Tunnel) -> None:
+    with listener(plain_text, "::1") as port:
+        (trip,) = trips_to(tunnel.access, f"::1:{port}")
+    assert trip.is_ok, trip.failure
+    assert str(Endpoint("::1", port)) == f"[::1]:{port}"

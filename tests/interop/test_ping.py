@@ -104,6 +104,12 @@ def test_the_endpoints_certificate_is_shown(pair: TunnelPair, tmp_path: Path) ->
     assert report["endpointTls"]["certificate"]["commonName"] == "webhook"
 
 
+def test_a_name_is_resolved_by_the_agent(pair: TunnelPair) -> None:
+    with listening() as endpoint:
+        status, report, _ = ping("-c", 1, *entrance(pair), f"localhost:{endpoint.address.rpartition(':')[2]}")
+    assert (status, report["endpoint"].partition(":")[0]) == (0, "localhost")
+
+
 def test_an_endpoint_that_refuses(pair: TunnelPair) -> None:
     assert failure(*entrance(pair), f"127.0.0.1:{free_port()}") == ("dial", "UMB501")
 
