@@ -101,6 +101,7 @@ class HttpsScene:
     def __init__(self, pair: TunnelPair, stack: ExitStack) -> None:
         self.pair: Final = pair
         self.stack: Final = stack
+        self.daemons: Final[dict[str, Daemon]] = {}
         self.health = 0
         self.port, self.health = self.start("plain")
         serving = pair.pki.server
@@ -118,6 +119,7 @@ class HttpsScene:
         )
         self.stack.callback(lambda: print(daemon.log_tail()))
         self.stack.callback(daemon.kill)
+        self.daemons[name] = daemon
         daemon.start()
         wait_until(lambda: http_get(f"http://127.0.0.1:{health}/readyz")[0] == 200, f"the proxy {name} is ready")
         return port, health
