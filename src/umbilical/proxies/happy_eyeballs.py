@@ -105,7 +105,7 @@ class Race:
         winner: asyncio.Task[Streams] | None = None
         try:
             while winner is None and (waiting or self._running):
-                if waiting and len(self._running) < MOST_AT_ONCE:
+                if waiting:
                     address = waiting.popleft()
                     self._running[own_task(self._bounded(address))] = address
                 winner = await self._next_end(may_start=bool(waiting) and len(self._running) < MOST_AT_ONCE)

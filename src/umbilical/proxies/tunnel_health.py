@@ -95,15 +95,14 @@ class TunnelHealth:
             verdict.set()
 
     async def _probe(self) -> bool:
-        proofs = self._proofs
         failure = await self._probe_failure()
         if failure is None:
             self.works()
-        elif proofs == self._proofs:
-            if self._broken_by is None:
-                log.warning("the tunnel does not work: %s", failure)
-            self._broken_by = failure
-        return self.is_healthy
+            return True
+        if self._broken_by is None:
+            log.warning("the tunnel does not work: %s", failure)
+        self._broken_by = failure
+        return False
 
     async def _probe_failure(self) -> DialFailed | None:
         try:
