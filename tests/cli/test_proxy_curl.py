@@ -1,14 +1,10 @@
 """`umbilical proxy curl`: bodies on standard output, hops on standard error, and curl's own options."""
 
-import http.server
 import io
 import ssl
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.hosted import conftest as hosted_fixtures
@@ -17,47 +13,28 @@ from tests.support.in_process import refused_address
 from tests.support.tls_listener import listener, swallows
 from tests.support.tunnel_files import entrance
 from tests.support.tunnel_pki import FolderAuthority
+from tests.support.web_server import Handler, serving
 
 from umbilical.cli.main import run
 
 tunnel_pki, stage, tunnel = hosted_fixtures.tunnel_pki, hosted_fixtures.stage, hosted_fixtures.tunnel
 Capture = pytest.CaptureFixture[bytes]
-SECONDS = 60.0
 
 
-class Mirror(http.server.BaseHTTPRequestHandler):
+class Mirror(Handler):
     """Answers with what it was asked."""
 
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         lines = [f"{self.command} {self.path}", f"type {self.headers.get('Content-Type')}"]
         lines += [f"token {self.headers.get('Authorization')}", body.decode()]
-        told = "\n".join(lines).encode() + b"\xff"
-        self.send_response(404 if self.path == "/missing" else 200)
-        self.send_header("X-Told", "yes")
-        self.send_header("Content-Length", str(len(told)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(told)
+        self.answer(404 if self.path == "/missing" else 200, "\n".join(lines).encode() + b"\xff", X_Told="yes")
 
     do_GET = do_POST = do_PUT = do_HEAD = _answer
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """The client's side is what the test reads."""
 
-
-@contextmanager
-def mirror(context: ssl.SSLContext | None = None) -> Iterator[int]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Mirror) as server:
-        if context is not None:
-            server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join(SECONDS)
+def mirror(context: ssl.SSLContext | None = None) -> AbstractContextManager[int]:
+    return serving(Mirror, context)
 
 
 def curl(tunnel: Tunnel, *arguments: str) -> int:

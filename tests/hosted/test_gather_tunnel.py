@@ -1,20 +1,17 @@
 """Probes through real tunnels: kubelets that live, are ill or away; and an agent's certificate at the frontend."""
 
 import asyncio
-import http.server
 import ssl
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.hosted.conftest import Tunnel, access_to
 from tests.support.in_process import Stage, refused_address
 from tests.support.tls_listener import listener, says_nothing
 from tests.support.tunnel_pki import FolderAuthority
+from tests.support.web_server import Handler, serving
 
 from umbilical.hosted.access import Access
 from umbilical.hosted.facts import Probe
@@ -24,29 +21,16 @@ from umbilical.tunnel.settings import TlsFiles
 SECONDS = 60.0
 
 
-@contextmanager
-def kubelet(authority: FolderAuthority, status: int, *, asks: bool = False) -> Iterator[int]:
-    class Health(http.server.BaseHTTPRequestHandler):
+def kubelet(authority: FolderAuthority, status: int, *, asks: bool = False) -> AbstractContextManager[int]:
+    class Health(Handler):
         def do_GET(self) -> None:
-            self.send_response(status if self.path == "/healthz" else 404)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """The client's side is what the test reads."""
+            self.answer(status if self.path == "/healthz" else 404)
 
     context = authority.server_context(authority.serving("kubelet"))
     if asks:
         context.load_verify_locations(authority.certificate_file)
         context.verify_mode = ssl.CERT_REQUIRED
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Health) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join(SECONDS)
+    return serving(Health, context)
 
 
 @pytest.fixture

@@ -1,18 +1,17 @@
 """Health ports: real metrics of a real server, answers through the API, and everything that can be wrong."""
 
 import asyncio
-import http.server
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cluster.test_objects import scripted
+from tests.support import web_server
 from tests.support.in_process import Stage
 from tests.support.scripted_api import Answer, Request, status_answer
 from tests.support.tunnel_pair import free_port
+from tests.support.web_server import Handler
 
 from umbilical.hosted.facts import ServerHealth
 from umbilical.hosted.health import connected_agents, directly, proxy_health, server_health, through_api
@@ -20,27 +19,12 @@ from umbilical.hosted.health import connected_agents, directly, proxy_health, se
 SECONDS = 60.0
 
 
-@contextmanager
-def serving(pages: dict[str, tuple[int, bytes]]) -> Iterator[int]:
-    class Pages(http.server.BaseHTTPRequestHandler):
+def serving(pages: dict[str, tuple[int, bytes]]) -> AbstractContextManager[int]:
+    class Pages(Handler):
         def do_GET(self) -> None:
-            status, body = pages.get(self.path, (404, b"no such page"))
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(*pages.get(self.path, (404, b"no such page")))
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """The client's side is what the test reads."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join(SECONDS)
+    return web_server.serving(Pages)
 
 
 def asked(port: int, look: Any = server_health) -> ServerHealth:

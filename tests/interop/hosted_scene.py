@@ -4,29 +4,27 @@ The management cluster's API knows the servers' pods; the hosted cluster's API r
 """
 
 import base64
-import http.server
 import json
 import ssl
-import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from tests.interop.conftest import print_logs
 from tests.support.control_plane import ControlPlane, control_plane
-from tests.support.tunnel_pair import Shape, TunnelPair, free_port
+from tests.support.tunnel_pair import Shape, TunnelPair
 from tests.support.tunnel_pki import FolderAuthority, Pair, TunnelPki
+from tests.support.web_server import Handler, serving
 
 NODE: Final = "198.18.0.1"
 """Of the namespace that the tests run in. kube-apiserver's proxy refuses loopback addresses of pods."""
 NAMESPACE: Final = "clusters-guest"
-SECONDS: Final = 60.0
 Object = dict[str, Any]
 
 
-class _Kubelet(http.server.BaseHTTPRequestHandler):
+class _Kubelet(Handler):
     """Health, and the log of any container."""
 
     protocol_version = "HTTP/1.1"
@@ -34,13 +32,7 @@ class _Kubelet(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         is_log = self.path.startswith("/containerLogs/kube-system/konnectivity-agent-1/konnectivity-agent")
         body = b"connected to a server\n" if is_log else b"ok"
-        self.send_response(200 if is_log or self.path == "/healthz" else 404)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """The client's side is what the test reads."""
+        self.answer(200 if is_log or self.path == "/healthz" else 404, body)
 
 
 @dataclass
@@ -87,7 +79,7 @@ def hosted_scene(implementation: str, folder: Path) -> Iterator[HostedScene]:
             stack.callback(pair.stop)
             pair.start()
         port = stack.enter_context(_kubelet(by.kubelets))
-        stack.enter_context(_aggregated_api())
+        stack.enter_context(serving(_Kubelet, host=NODE, port=443))
         egress = _egress_selector(folder / "egress.yaml", pairs[0], pki)
         arguments = _kubelet_arguments(by.kubelets, kubelet_client)
         management = stack.enter_context(control_plane(folder / "management"))
@@ -109,33 +101,11 @@ def _pair(implementation: str, pki: TunnelPki, by: _Authorities, folder: Path) -
     return TunnelPair(shape, pki, folder, server_flags=flags)
 
 
-@contextmanager
-def _kubelet(authority: FolderAuthority) -> Iterator[int]:
+def _kubelet(authority: FolderAuthority) -> AbstractContextManager[int]:
     context = authority.server_context(authority.serving("kubelet", (NODE,)))
     context.load_verify_locations(authority.certificate_file)
     context.verify_mode = ssl.CERT_REQUIRED
-    with http.server.ThreadingHTTPServer((NODE, free_port()), _Kubelet) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-        with _serving(server):
-            yield server.server_address[1]
-
-
-@contextmanager
-def _aggregated_api() -> Iterator[None]:
-    """Something that accepts on the port of every aggregated API."""
-    with http.server.ThreadingHTTPServer((NODE, 443), _Kubelet) as server, _serving(server):
-        yield
-
-
-@contextmanager
-def _serving(server: http.server.ThreadingHTTPServer) -> Iterator[None]:
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        thread.join(SECONDS)
+    return serving(_Kubelet, context, NODE)
 
 
 def _egress_selector(path: Path, pair: TunnelPair, pki: TunnelPki) -> Path:

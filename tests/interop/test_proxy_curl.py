@@ -1,19 +1,18 @@
 """`umbilical proxy curl` beside the real curl of the documented script: the same endpoint, certificates and bodies."""
 
-import http.server
 import ssl
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from tests.interop.conftest import StartPair
 from tests.support.tunnel_pair import Shape, TunnelPair, free_port
 from tests.support.tunnel_pki import FolderAuthority, Pair
+from tests.support.web_server import Handler, serving
 
 IMPLEMENTATIONS: Final = ["ours", pytest.param("upstream", marks=pytest.mark.real("proxy-server", "proxy-agent"))]
 PROGRAM: Final = str(Path(sys.executable).parent / "umbilical")
@@ -22,7 +21,7 @@ LINES: Final = "".join(f'kubelet_metric{{number="{number}"}} {number}\n' for num
 pytestmark = pytest.mark.real("curl")
 
 
-class Kubelet(http.server.BaseHTTPRequestHandler):
+class Kubelet(Handler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -37,13 +36,7 @@ class Kubelet(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         told = f"{self.headers['Content-Type']} {self.headers['X-More']} ".encode() + body
-        self.send_response(201)
-        self.send_header("Content-Length", str(len(told)))
-        self.end_headers()
-        self.wfile.write(told)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """The client's side is what the test reads."""
+        self.answer(201, told)
 
 
 @contextmanager
@@ -51,15 +44,8 @@ def kubelet(authority: FolderAuthority) -> Iterator[str]:
     context = authority.server_context(authority.serving("kubelet"))
     context.load_verify_locations(str(authority.certificate_file))
     context.verify_mode = ssl.CERT_REQUIRED
-    with http.server.ThreadingHTTPServer(("127.0.0.1", free_port()), Kubelet) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield f"https://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join(SECONDS)
+    with serving(Kubelet, context) as port:
+        yield f"https://127.0.0.1:{port}"
 
 
 def theirs(pair: TunnelPair, inner: list[str]) -> subprocess.CompletedProcess[bytes]:
