@@ -32,6 +32,7 @@ def test_a_root_has_its_own_files(tmp_path: Path, programs: Path) -> None:
     assert (root / "etc/hostname").read_text() == "master-0\n"
     assert (root / "etc/hosts").read_text() == "127.0.0.1 localhost\n"
     assert (root / "etc/resolv.conf").read_text() == ""
+    assert (root / "etc/host.conf").read_text() == "multi on\n"
     assert len((root / "etc/machine-id").read_text()) == 33
     assert (root / "etc/passwd").read_text() == Path("/etc/passwd").read_text()
 

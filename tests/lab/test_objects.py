@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from umbilical.lab.images import lab_images
-from umbilical.lab.objects import NAME, NAMESPACE, judged, make_service, ready_endpoints, service
+from umbilical.lab.objects import NAME, NAMESPACE, PLAIN_PORT, judged, make_service, ready_endpoints, service
 from umbilical.lab.service_program import parse_arguments
 from umbilical.lab.topology import Family, plan_topology
 from umbilical.pki.certificate import read_certificates
@@ -51,6 +51,15 @@ def test_its_connections_end_with_their_answers_only_where_that_is_wanted() -> N
     for wanted in (False, True):
         [container] = replace(made, closes_connections=wanted).pod["spec"]["containers"]
         assert parse_arguments(container["args"]).close_connections is wanted
+
+
+def test_a_second_container_answers_without_tls_where_that_is_wanted() -> None:
+    made = replace(make_service(plan_topology(), NOW), has_plain_port=True, closes_connections=True)
+    _, plain = made.pod["spec"]["containers"]
+    options = parse_arguments(plain["args"])
+    assert (options.plain, options.close_connections, options.listen) == (True, True, ("", PLAIN_PORT))
+    assert "volumeMounts" not in plain
+    assert plain["readinessProbe"]["httpGet"]["port"] == PLAIN_PORT
 
 
 def test_what_is_needed_first_comes_first() -> None:

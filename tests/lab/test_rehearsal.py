@@ -7,6 +7,7 @@ import pytest
 from tests.support.labs import running
 
 from umbilical.lab.errors import LabError
+from umbilical.lab.hosted_topology import plan_hosted
 from umbilical.lab.lab import Lab
 from umbilical.lab.lab import down as take_down
 from umbilical.lab.rehearsal import Rehearsal, rehearse
@@ -14,6 +15,7 @@ from umbilical.lab.runner import RunnerKind
 from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.scene import Scene
 from umbilical.lab.story import Outcome, Story
+from umbilical.lab.topology import Topology
 
 REAL = pytest.mark.real("unshare", "nsenter", "nft")
 
@@ -24,6 +26,10 @@ def _scenario(tell: Callable[[Scene], None], **changes: object) -> Scenario:
 
 def _rehearsal(tell: Callable[[Scene], None], folder: Path, *, keep: bool = False) -> Rehearsal:
     return Rehearsal(_scenario(tell), RunnerKind.PROCESS, stand_in=True, directory=folder, keep=keep)
+
+
+def _two_networks() -> Topology:
+    return plan_hosted(management=1, workers=0, openings={6443: ("bootstrap",)})
 
 
 def _say_hello(scene: Scene) -> None:
@@ -89,6 +95,25 @@ def test_a_lab_in_which_something_was_played_is_refused_and_left_alone(tmp_path:
             rehearse(_rehearsal(_say_hello, tmp_path / "lab"), Story("a test"))
         assert caught.value.code == "UMB854"
         assert lab.exec("bootstrap", ["true"]).exit_code == 0
+
+
+@REAL
+def test_a_scenario_with_networks_of_its_own_is_told_in_them(tmp_path: Path) -> None:
+    def look(scene: Scene) -> None:
+        assert scene.lab.topology == _two_networks()
+        _say_hello(scene)
+
+    scenario = _scenario(look, plan=_two_networks)
+    rehearse(Rehearsal(scenario, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab"), Story("a test"))
+
+
+@REAL
+def test_a_lab_with_other_networks_than_a_scenario_needs_is_refused(tmp_path: Path) -> None:
+    with running(tmp_path / "lab"):
+        wanted = _scenario(_say_hello, plan=_two_networks)
+        with pytest.raises(LabError, match="needs networks of its own") as caught:
+            rehearse(Rehearsal(wanted, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab"), Story("a test"))
+    assert caught.value.code == "UMB854"
 
 
 @REAL

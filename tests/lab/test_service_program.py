@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.labs import wait_until
 
 from umbilical.host.files import write_file
 from umbilical.host.processes import start
@@ -98,6 +99,53 @@ def test_a_connection_ends_with_its_first_answer_where_that_is_wanted(place: Pla
         service.shutdown()
         service.server_close()
         thread.join(10)
+
+
+@pytest.fixture
+def plain() -> Iterator[LabService]:
+    service = make_program(parse_arguments(["--plain", "--listen=127.0.0.1:0", "--node-name=worker-7"]))
+    thread = threading.Thread(target=service.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield service
+    finally:
+        service.shutdown()
+        service.server_close()
+        thread.join(10)
+
+
+def _plainly(service: LabService) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
+
+
+def test_without_tls_it_answers_the_same(plain: LabService) -> None:
+    with closing(_plainly(plain)) as opened:
+        opened.request("GET", "/healthz")
+        assert opened.getresponse().read() == b"ok"
+
+
+def test_ticks_go_on_until_the_client_goes(plain: LabService) -> None:
+    with closing(_plainly(plain)) as opened:
+        opened.request("GET", "/ticks")
+        answer = opened.getresponse()
+        assert [answer.readline() for _ in range(3)] == [b"tick\n"] * 3
+
+
+def test_what_is_never_answered_is_counted_and_stops_nobody(plain: LabService) -> None:
+    with socket.create_connection(("127.0.0.1", plain.port), 60) as waiting, closing(_plainly(plain)) as other:
+        waiting.sendall(b"GET /never HTTP/1.1\r\nHost: here\r\n\r\n")
+        wait_until(lambda: plain.calls["/never"] == 1)
+        other.request("GET", "/healthz")
+        assert other.getresponse().read() == b"ok"
+        waiting.settimeout(0.0)
+        with pytest.raises(BlockingIOError):
+            waiting.recv(1)
+
+
+def test_without_a_pair_it_must_be_told_to_be_plain(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse_arguments(["--node-name=worker-7"])
+    assert "--certificate and --key are needed, or --plain" in capsys.readouterr().err
 
 
 def test_a_greeting_names_who_asked(connection: http.client.HTTPSConnection) -> None:

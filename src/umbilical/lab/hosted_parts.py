@@ -79,7 +79,9 @@ class Api:
     def part(self) -> Part:
         files = {f"{API_FOLDER}/tls.crt": self.pair.certificate, f"{API_FOLDER}/tls.key": self.pair.key}
         pair = ["--certificate", f"{API_FOLDER}/tls.crt", "--key", f"{API_FOLDER}/tls.key"]
-        return Part(["lab-service", "--listen", f":{SERVICE_PORT}", *pair, "--node-name", API_NODE], files)
+        # kube-apiserver would keep connections to it, and each keeps a server that leaves for a minute or more.
+        how = ["--listen", f":{SERVICE_PORT}", "--node-name", API_NODE, "--close-connections"]
+        return Part(["lab-service", *how, *pair], files)
 
 
 @dataclass(frozen=True)
@@ -195,8 +197,9 @@ def dns_command(address: str, answers: Mapping[str, str]) -> list[str]:
     """A DNS server that knows these names; all others do not exist."""
     records = [f"--host-record={name},{answer}" for name, answer in answers.items()]
     return [
-        *("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root"),
-        *("--group=root", f"--port={DNS_PORT}", f"--listen-address={address}", "--bind-interfaces", "--pid-file="),
+        # No user and no group: in a user namespace nobody may become somebody else.
+        *("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user="),
+        *("--group=", f"--port={DNS_PORT}", f"--listen-address={address}", "--bind-interfaces", "--pid-file="),
         *("--log-facility=-", "--local=/./", *records),
     ]
 

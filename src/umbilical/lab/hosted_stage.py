@@ -116,8 +116,13 @@ class HostedStage:
             return "no dnsmasq here: agents resolve names, by their nodes' hosts file", ["--resolve", "agent"]
         command = hosted_parts.dns_command(address, {hosted_parts.SERVICE_NAME: service_address})
         self.lab.start(DNS_NODE, DNS, command)
+        self.wait("the cluster's DNS", self._look_at_dns)
         words = f"dnsmasq on {DNS_NODE} ({address}) is the cluster's DNS, asked through the tunnel"
         return words, ["--resolve", "guest", "--guest-dns", address]
+
+    def _look_at_dns(self) -> None:
+        if not self.lab.exec(DNS_NODE, ["ss", "-Hltn", f"sport = :{hosted_parts.DNS_PORT}"]).text.strip():
+            raise NotYet(f"it does not listen; its last words: {self._last_words(DNS_NODE, DNS)}")
 
     def lead_kube_apiserver(self, servers: Sequence[str]) -> None:
         """Be the Service in front of the servers, with its name: new connections of kube-apiserver go to these."""
@@ -189,8 +194,10 @@ class HostedStage:
 
     def _look_ready(self, program: Program) -> None:
         if self.scene.fetch(program.node, f"http://127.0.0.1:{program.metrics_port}/readyz") is None:
-            last = self.lab.log(program.node, program.name).strip().splitlines()[-1:]
-            raise NotYet(f"it is not ready; its last words: {' '.join(last) or 'none'}")
+            raise NotYet(f"it is not ready; its last words: {self._last_words(program.node, program.name)}")
+
+    def _last_words(self, node: str, name: str) -> str:
+        return " ".join(self.lab.log(node, name).strip().splitlines()[-1:]) or "none"
 
     # ------------------------------------------------------------------ callers
 

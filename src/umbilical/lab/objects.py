@@ -79,7 +79,11 @@ class Service:
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [
                 _container(self.node, closes_connections=self.closes_connections),
-                *([_plain_container(self.node)] if self.has_plain_port else []),
+                *(
+                    [_plain_container(self.node, closes_connections=self.closes_connections)]
+                    if self.has_plain_port
+                    else []
+                ),
             ],
             "volumes": [{"name": "pki", "secret": {"secretName": NAME, "defaultMode": _KEY_MODE}}],
         }
@@ -224,13 +228,14 @@ def _container(node: str, *, closes_connections: bool) -> dict[str, Any]:
     }
 
 
-def _plain_container(node: str) -> dict[str, Any]:
+def _plain_container(node: str, *, closes_connections: bool) -> dict[str, Any]:
+    closing = ["--close-connections"] if closes_connections else []
     return {
         "name": f"{NAME}-plain",
         "image": UMBILICAL,
         "imagePullPolicy": "IfNotPresent",
         "command": [NAME],
-        "args": [f"--listen=:{PLAIN_PORT}", "--plain", f"--node-name={node}"],
+        "args": [f"--listen=:{PLAIN_PORT}", "--plain", f"--node-name={node}", *closing],
         "ports": [{"name": "http", "containerPort": PLAIN_PORT}],
         "readinessProbe": {"httpGet": {"port": PLAIN_PORT, "path": "/healthz"}, "periodSeconds": 1},
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},

@@ -28,6 +28,7 @@ def test_a_static_image_holds_its_program_and_nothing_of_the_machine() -> None:
 def test_a_python_image_holds_the_system_read_only_and_launchers_of_its_own_programs_alone() -> None:
     found = laid(lab_images({})[UMBILICAL])
     assert found["/usr"].is_read_only
+    assert found["/etc/host.conf"].is_read_only
     launchers = {target for target, piece in found.items() if piece.part is Part.FILE}
     assert launchers == {f"{LAUNCHERS}/{name}" for name in ("proxy-server", "proxy-agent", "lab-service")}
     assert "umbilical.cli.proxy_server" in found[f"{LAUNCHERS}/proxy-server"].source

@@ -17,11 +17,12 @@ from umbilical.lab.pods.surroundings import DEFAULT_CAPABILITIES, Surroundings, 
 
 ONE = Image("localhost/etcd:lab", {"etcd": Path("/x/etcd")})
 TWO = Image("localhost/konnectivity:lab", {"a": Path("/x/a"), "b": Path("/x/b")}, user=(65532, 0))
+OWN = Image("localhost/umbilical:lab", modules={"proxy-agent": "umbilical.cli.proxy_agent"})
 
 
 def plan(folder: Path, objects: Objects | None = None, **container: Any) -> ContainerPlan:
     found = pod(with_container(MINIMAL, **{"image": ONE.reference, **container}))
-    node = make_node(folder, images={image.reference: image for image in (ONE, TWO)})
+    node = make_node(folder, images={image.reference: image for image in (ONE, TWO, OWN)})
     around = Surroundings(node, found, objects or Objects(), 1.0, {})
     return asyncio.run(around.plan(found.containers[0]))
 
@@ -62,6 +63,19 @@ def test_a_name_is_as_long_as_the_kernel_takes_it() -> None:
 
 def test_an_image_of_one_program_needs_no_command(tmp_path: Path) -> None:
     assert plan(tmp_path, args=["--a"]).command == ("etcd", "--a")
+
+
+@pytest.mark.parametrize(
+    ("named", "found"),
+    [
+        ("/usr/bin/proxy-agent", "/usr/local/bin/proxy-agent"),
+        ("proxy-agent", "proxy-agent"),
+        ("/usr/bin/env", "/usr/bin/env"),
+        ("/opt/proxy-agent", "/opt/proxy-agent"),
+    ],
+)
+def test_a_program_of_our_own_is_found_under_its_path_in_the_image(tmp_path: Path, named: str, found: str) -> None:
+    assert plan(tmp_path, image=OWN.reference, command=[named], args=["--a"]).command == (found, "--a")
 
 
 def test_an_image_of_several_programs_needs_one(tmp_path: Path) -> None:

@@ -191,25 +191,27 @@ def _curls() -> dict[str, list[str]]:
 def end(scene: Scene) -> None:
     stage = HostedStage(real(scene))
     with scene.story.step("all parts leave"):
-        for node, name in _parts(stage):
-            if stage.process(node, name).exit_code is None:
-                stage.signal(node, name, signal.SIGTERM)
-        for node, name in _parts(stage):
-            stage.wait_until_gone(node, name)
-        codes = {(node, name): stage.process(node, name).exit_code for node, name in _parts(stage)}
+        _ask_all_to_leave(stage)
+        codes = {(node, name): stage.wait_until_gone(node, name) for node, name in _parts(stage)}
         bad = [f"{name} on {node}: {code}" for (node, name), code in codes.items() if code and node != KILLED]
         if bad:
             raise complaint("a part did not leave well", ", ".join(bad))
         scene.story.saw(f"{len(codes)} programs have ended; all that were asked to, with exit code 0")
-    with scene.story.step("the agents go from the cluster"):
-        listed = {"apiVersion": "v1", "kind": "List", "items": [*_removable(stage)]}
-        stage.scene.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=listed, timeout_seconds=120).check()
-        scene.wait("their pods to be gone", lambda: _look_for_agents(stage), GONE_SECONDS)
+        scene.wait("the agents' pods to be gone", lambda: _look_for_agents(stage), GONE_SECONDS)
+        scene.story.shows(server=False, agents=())
     with scene.story.step("nothing is left, and without the tunnel it is as before"):
         for each in stage.topology.nodes:
             _check_ports(stage, each.name)
         scene.story.saw(scene.wait_for(Call.UNREACHABLE, "allow").text)
-        scene.story.shows(server=False, agents=(), call=Call.UNREACHABLE)
+        scene.story.shows(call=Call.UNREACHABLE)
+
+
+def _ask_all_to_leave(stage: HostedStage) -> None:
+    listed = {"apiVersion": "v1", "kind": "List", "items": _removable(stage)}
+    stage.scene.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", "-", stdin=listed).check()
+    for node, name in _parts(stage):
+        if stage.process(node, name).exit_code is None:
+            stage.signal(node, name, signal.SIGTERM)
 
 
 def _removable(stage: HostedStage) -> list[dict[str, Any]]:
