@@ -23,6 +23,8 @@ class Endpoints:
         self.clock = TurnedClock()
         self.tried: list[str] = []
         self.cut: list[str] = []
+        self.lingers: asyncio.Event | None = None
+        """An attempt that is cut ends only when this is set."""
         self._said: dict[str, asyncio.Future[Streams]] = {}
 
     async def attempt(self, address: str) -> Streams:
@@ -32,6 +34,8 @@ class Endpoints:
             return await self._said[address]
         except asyncio.CancelledError:
             self.cut.append(address)
+            if self.lingers is not None:
+                await self.lingers.wait()
             raise
 
     async def reached(self, address: str) -> None:
@@ -183,6 +187,25 @@ def test_silence_ends_one_attempt_and_then_all() -> None:
             await endpoints.race(V4[:2], attempt_seconds=0.01)
         assert caught.value.reason is Reason.TIMEOUT
         assert "no answer within 0.01 s" in caught.value.text
+
+    scene(script)
+
+
+def test_who_gives_up_at_the_last_moment_leaves_no_connection_behind() -> None:
+    async def script(endpoints: Endpoints, group: asyncio.TaskGroup) -> None:
+        endpoints.lingers = asyncio.Event()
+        race = await begun(group, endpoints.race(V4[:2]))
+        await until(lambda: bool(endpoints.clock.sleepers))
+        endpoints.clock.turn(0.25)
+        await endpoints.reached(V4[1])
+        ours, theirs = await pipe()
+        endpoints.open(V4[1], ours)
+        await until(lambda: endpoints.cut == [V4[0]])  # the race is won, and waits for the loser to end
+        race.cancel()
+        await until(race.done)
+        assert await theirs[0].read() == b""
+        endpoints.lingers.set()
+        theirs[1].close()
 
     scene(script)
 

@@ -109,11 +109,11 @@ class Race:
                     address = waiting.popleft()
                     self._running[own_task(self._bounded(address))] = address
                 winner = await self._next_end(may_start=bool(waiting) and len(self._running) < MOST_AT_ONCE)
-            if winner is None:
-                raise most_telling(self._failures)
-            return self._running.pop(winner), winner.result()
         finally:
-            await self._end_losers()
+            await self._end_losers(winner)
+        if winner is None:
+            raise most_telling(self._failures)
+        return self._running[winner], winner.result()
 
     async def _next_end(self, *, may_start: bool) -> "asyncio.Task[Streams] | None":
         """Wait until one ends, or until it is time for the next to start; return it if it won."""
@@ -148,12 +148,17 @@ class Race:
         except TimeoutError:
             raise DialFailed(Reason.TIMEOUT, address, f"no answer within {self._attempt_seconds:g} s") from None
 
-    async def _end_losers(self) -> None:
-        if not self._running:
-            return
-        for task in self._running:
+    async def _end_losers(self, winner: "asyncio.Task[Streams] | None") -> None:
+        losers = [task for task in self._running if task is not winner]
+        for task in losers:
             task.cancel()
-        await asyncio.wait(self._running)
-        for task in self._running:
-            if not task.cancelled() and task.exception() is None:
-                task.result()[1].transport.abort()
+        try:
+            if losers:
+                await asyncio.wait(losers)
+        except asyncio.CancelledError:
+            losers = list(self._running)  # nobody waits for the winner any more
+            raise
+        finally:
+            for task in losers:
+                if task.done() and not task.cancelled() and task.exception() is None:
+                    task.result()[1].transport.abort()
