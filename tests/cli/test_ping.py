@@ -1,6 +1,7 @@
 """`umbilical ping`: what a user types, sees and gets as a status, through a real tunnel."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.cli import ping as command
 from umbilical.cli.main import run
-from umbilical.hosted.trip import Failure, Trip
+from umbilical.hosted.trip import Failure, Hop, Trip
 
 tunnel_pki, stage, tunnel = hosted_fixtures.tunnel_pki, hosted_fixtures.stage, hosted_fixtures.tunnel
 Capture = pytest.CaptureFixture[str]
@@ -146,3 +147,15 @@ def test_an_interrupt_before_the_first_answer_is_an_interrupt(
     monkeypatch.setattr("umbilical.hosted.ping.ping", interrupted)
     assert ping(tunnel, "127.0.0.1:1") == 8
     assert capsys.readouterr().out == ""
+
+
+def test_an_interrupt_later_on_shows_what_there_is(
+    tunnel: Tunnel, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    async def interrupted(_way: object, _pace: object, tell: Callable[[Trip], None]) -> None:
+        tell(Trip(1, (Hop("connect", 0.001),)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("umbilical.hosted.ping.ping", interrupted)
+    assert ping(tunnel, "127.0.0.1:1") == 8
+    assert "1 sent, 1 ok, 0% lost" in capsys.readouterr().out

@@ -1,7 +1,10 @@
 """Credentials out of a real control plane's namespace: private files while they are used, and gone afterwards."""
 
 import base64
+import signal
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,6 +53,26 @@ def test_a_private_directory_is_ours_alone_and_goes_whatever_happens() -> None:
     with pytest.raises(KeyboardInterrupt):
         use()
     assert not folders[0].exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_it_goes_when_the_program_is_asked_to_end(number: signal.Signals) -> None:
+    script = (
+        "import time; from umbilical.hosted.namespace_credentials import private_directory\n"
+        "with private_directory() as folder:\n"
+        "    (folder / 'key').write_text('a key')\n"
+        "    print(folder, flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        folder = Path(process.stdout.readline().strip())
+        assert (folder / "key").exists()
+        process.send_signal(number)
+        assert process.wait(60) != 0
+    assert not folder.exists()
 
 
 def test_pair_and_authority_are_written_for_us_alone(tmp_path: Path) -> None:

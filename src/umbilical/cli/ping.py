@@ -106,13 +106,14 @@ def _run(way: "Way", access: "Access", pace: "Pace", output: str) -> int:
         if is_table:
             click.echo(ping_text.row(trip, hops, has_unicode()))
 
+    status = None
     try:
         asyncio.run(go(way, pace, tell))
     except KeyboardInterrupt:
-        if not trips:
-            return INTERRUPTED
-    _finish(way, access, trips, hops, is_table)
-    return _status(trips)
+        status = INTERRUPTED
+    if trips:
+        _finish(way, access, trips, hops, is_table)
+    return _status(trips) if status is None else status
 
 
 def _finish(way: "Way", access: "Access", trips: "list[Trip]", hops: list[str], is_table: bool) -> None:

@@ -17,6 +17,7 @@ from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
 from umbilical.cluster.objects import CONFIG_MAP, SECRET, Kind
 from umbilical.host.files import write_file
+from umbilical.host.interrupts import Interrupts
 from umbilical.hosted.errors import HostedError
 from umbilical.tunnel.settings import TlsFiles
 
@@ -40,9 +41,12 @@ KUBELET: Final = Purpose(KUBELET_SECRET, KUBELET_AUTHORITY)
 
 @contextmanager
 def private_directory() -> Iterator[Path]:
-    """Make a directory that only we can read; it goes with all that is in it, whatever happens."""
-    # mkdtemp makes it with mode 0700.
-    with tempfile.TemporaryDirectory(prefix="umbilical-") as name:
+    """Make a directory that only we can read; it goes with all that is in it, also when we are asked to end."""
+    with (
+        Interrupts() as interrupts,
+        tempfile.TemporaryDirectory(prefix="umbilical-") as name,  # mode 0700
+        interrupts.heard(),
+    ):
         yield Path(name)
 
 
