@@ -40,6 +40,7 @@ class HostedScene:
     management: ControlPlane
     hosted: ControlPlane
     pairs: list[TunnelPair]
+    kubelet_port: int
 
     @property
     def options(self) -> list[str]:
@@ -88,7 +89,7 @@ def hosted_scene(implementation: str, folder: Path) -> Iterator[HostedScene]:
         )
         _fill_management(management, pairs, pki, by, kubelet_client)
         _fill_hosted(hosted, pki, port)
-        yield HostedScene(management, hosted, pairs)
+        yield HostedScene(management, hosted, pairs, port)
 
 
 def _pair(implementation: str, pki: TunnelPki, by: _Authorities, folder: Path) -> TunnelPair:

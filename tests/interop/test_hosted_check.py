@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.interop.hosted_scene import NAMESPACE, HostedScene, hosted_scene, policy
+from tests.interop.hosted_scene import NAMESPACE, NODE, HostedScene, hosted_scene, policy
 from tests.support.control_plane import PROGRAMS
 from tests.support.tunnel_pair import wait_until
 
@@ -50,6 +50,16 @@ def test_nothing_fetched_is_left_behind(scene: HostedScene, tmp_path: Path) -> N
     command = ["env", f"TMPDIR={tmp_path}", PROGRAM, "hosted", "check", *scene.options]
     subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_curl_takes_kubelets_credentials_from_the_namespace(scene: HostedScene) -> None:
+    url = f"https://{NODE}:{scene.kubelet_port}/healthz"
+    command = [PROGRAM, "proxy", "curl", "-n", NAMESPACE, "--kubeconfig", str(scene.management.kubeconfig)]
+    command += ["--server", f"127.0.0.1:{scene.pairs[0].ports.frontend}", url]
+    done = subprocess.run([*command, "--kubelet"], capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok", "")
+    without = subprocess.run([*command, "-k"], capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert without.returncode == 4, "the kubelet wants a certificate"
 
 
 def test_a_closed_port_and_a_service_that_waits_are_found(scene: HostedScene) -> None:
