@@ -12,6 +12,7 @@ import pytest
 from tests.support.labs import request, running, wait_until
 
 from umbilical.cli import main
+from umbilical.lab.hosted_topology import plan_hosted
 from umbilical.lab.lab import Lab, up
 from umbilical.lab.process_runner import ProcessRunner
 from umbilical.lab.runner import ContainerStatus, PodStatus
@@ -49,6 +50,17 @@ def test_nodes_are_shown_with_their_addresses(lab: Lab, capfd: Captured) -> None
         ["master-0", "10.91.0.11", "10.92.0.0/24", "up", "yes", "-"],
     ]
     assert lines[-1] == "faults: none"
+
+
+def test_a_second_network_is_shown_and_can_be_cut_off_like_the_first(tmp_path: Path, capfd: Captured) -> None:
+    topology = plan_hosted(management=1, workers=1, openings={6443: ("bootstrap",)})
+    with running(tmp_path / "lab", topology=topology) as lab:
+        lab.set_default_route("management-0", False)
+        text = table(lab, capfd)
+        assert "management 192.168.91.0/24; machine 10.91.0.0/24; pod 10.92.0.0/16; service 10.93.0.0/16" in text
+        assert ["management-0", "192.168.91.11", "-", "up", "GONE", "-"] in [line.split() for line in text.splitlines()]
+        lab.set_default_route("management-0", True)
+        assert "GONE" not in table(lab, capfd)
 
 
 def test_what_is_broken_stands_out(lab: Lab, capfd: Captured) -> None:

@@ -72,6 +72,7 @@ def _look(place: "LabDirectory") -> "tuple[LabState, Lab | None]":
 
 def describe(place: "LabDirectory", state: "LabState", lab: "Lab | None") -> dict[str, Any]:
     network = {} if lab is None else lab.describe_network()["nodes"]
+    management = state.topology.management
     return {
         "apiVersion": API_VERSION,
         "kind": "LabStatus",
@@ -83,6 +84,7 @@ def describe(place: "LabDirectory", state: "LabState", lab: "Lab | None") -> dic
         "runner": state.runner.value,
         "machineNetworks": [str(each) for each in state.topology.machine_networks],
         "podNetworks": [str(each) for each in state.topology.pod_networks],
+        "managementNetworks": [str(each) for each in management.networks] if management else [],
         "serviceNetworks": [str(each) for each in state.topology.service_networks],
         "nodes": [
             {
@@ -145,7 +147,8 @@ def _table(value: dict[str, Any]) -> str:
 def _head(value: dict[str, Any]) -> str:
     how = "without root" if value["isRootless"] else "as root"
     is_up = f"up, {how}, keeper {value['keeperPid']}, runner {value['runner']}" if value["isUp"] else "NOT UP"
-    networks = [f"{kind} {', '.join(value[f'{kind}Networks'])}" for kind in ("machine", "pod", "service")]
+    kinds = [kind for kind in ("management", "machine", "pod", "service") if value[f"{kind}Networks"]]
+    networks = [f"{kind} {', '.join(value[f'{kind}Networks'])}" for kind in kinds]
     return f"{value['name']}: {is_up}\n{value['directory']}\n{'; '.join(networks)}\n"
 
 

@@ -41,7 +41,8 @@ def start_cluster(scene: Scene) -> None:
     story = scene.story
     with story.step("control plane on the bootstrap node"):
         scene.start_control_plane()
-        story.shows(nodes=tuple(node.name for node in scene.lab.topology.nodes), apiserver=True)
+        shown = (scene.lab.topology.bootstrap, *scene.members)
+        story.shows(nodes=tuple(node.name for node in shown), apiserver=True)
     with story.step(f"{len(scene.members)} nodes join"):
         scene.start_nodes()
 
