@@ -124,5 +124,5 @@ def test_the_last_process_of_a_name_counts(stage: HostedStage, scene: _Scene) ->
 
 def test_a_complaint_says_where_to_look() -> None:
     fault = complaint("what", "why")
-    assert fault.code == "UMB855"
+    assert fault.code == "UMB858"
     assert "--keep hosted" in fault.remedy

@@ -51,4 +51,4 @@ def test_a_program_is_named_without_its_place_in_the_image() -> None:
 def test_what_was_not_rendered_is_named() -> None:
     with pytest.raises(LabError, match="there is no Secret other") as caught:
         find(OBJECTS, "Secret", "other")
-    assert caught.value.code == "UMB851"
+    assert caught.value.code == "UMB859"

@@ -234,4 +234,4 @@ def _stop_file(name: str) -> str:
 
 
 def complaint(what: str, why: str) -> LabError:
-    return LabError("UMB855", what, why, REMEDY)
+    return LabError("UMB858", what, why, REMEDY)

@@ -24,7 +24,7 @@ def find(objects: Iterable[Object], kind: str, name: str) -> Object:
         if (one["kind"], one["metadata"]["name"]) == (kind, name):
             return one
     why = "what was rendered does not hold it"
-    raise LabError("UMB851", f"there is no {kind} {name}", why, "umbilical hosted render, and look for it")
+    raise LabError("UMB859", f"there is no {kind} {name}", why, "umbilical hosted render, and look for it")
 
 
 def container(pod: Object, name: str) -> Object:
