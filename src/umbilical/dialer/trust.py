@@ -17,28 +17,29 @@ ROLE: Final = "client"
 UNUSABLE: Final = "UMB512"
 
 
-class LoopTimer(Timer):
-    handle: asyncio.TimerHandle | None = None
-
-
 class AsyncioClock:
     """Fulfils `certificates.Clock`; timers need a running loop, the time does not."""
+
+    def __init__(self) -> None:
+        self._handles: Final[dict[Timer, asyncio.TimerHandle]] = {}
 
     @property
     def now(self) -> float:
         return time.monotonic()
 
-    def after(self, seconds: float, handler: Handler) -> LoopTimer:
-        timer = LoopTimer(handler)
-        timer.handle = asyncio.get_running_loop().call_later(seconds, self._fire, timer)
+    def after(self, seconds: float, handler: Handler) -> Timer:
+        timer = Timer(handler)
+        self._handles[timer] = asyncio.get_running_loop().call_later(seconds, self._fire, timer)
         return timer
 
     def cancel(self, timer: Timer) -> None:
         timer.handler = None
-        if isinstance(timer, LoopTimer) and timer.handle is not None:
-            timer.handle.cancel()
+        handle = self._handles.pop(timer, None)
+        if handle is not None:
+            handle.cancel()
 
-    def _fire(self, timer: LoopTimer) -> None:
+    def _fire(self, timer: Timer) -> None:
+        self._handles.pop(timer, None)
         handler = timer.handler
         if handler is not None:
             timer.handler = None
