@@ -10,6 +10,7 @@ from tests.support.hosted_workloads import as_bytes, container, deployment, stat
 
 from umbilical.assets.errors import AssetError
 from umbilical.assets.hosted.render import Format, hosted_objects, management_objects, notes, render
+from umbilical.assets.hosted.sidecar_access import access_notes
 from umbilical.assets.hosted.spec import (
     AggregatedApi,
     DataPlaneProxy,
@@ -138,6 +139,12 @@ def test_kustomize_has_a_base_for_each_cluster_and_a_component() -> None:
 
 def test_what_is_left_out_is_told() -> None:
     known = AggregatedApi("known", (ipaddress.ip_address("172.30.0.1"),))
-    assert notes(hosted_spec()) == []
+    assert notes(hosted_spec(components=())) == []
     assert "addresses of late are not known" in notes(hosted_spec(aggregated_apis=(known, AggregatedApi("late"))))[0]
     assert "control-plane agent" in notes(hosted_spec(aggregated_apis=(AggregatedApi("late"),)))[0]
+
+
+def test_a_token_that_cannot_be_rendered_is_told_beside_it() -> None:
+    late = hosted_spec(aggregated_apis=(AggregatedApi("late"),))
+    assert notes(late)[1:] == notes(hosted_spec()) == access_notes(hosted_spec())
+    assert "konnectivity-proxy-token" in notes(late)[1]

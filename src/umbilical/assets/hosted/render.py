@@ -21,7 +21,7 @@ from umbilical.assets.hosted.objects import Object
 from umbilical.assets.hosted.proxy_secret import proxy_secret
 from umbilical.assets.hosted.server_patch import flag_patch, patched, strategic_patch
 from umbilical.assets.hosted.services import routes, services
-from umbilical.assets.hosted.sidecar_access import hosted_access, management_access
+from umbilical.assets.hosted.sidecar_access import access_notes, hosted_access, management_access
 from umbilical.assets.hosted.sidecars import sidecar_patches
 from umbilical.assets.hosted.spec import HostedSpec, Workload
 from umbilical.assets.hosted.static_pod_files import add_static_files
@@ -96,7 +96,11 @@ def hosted_objects(spec: HostedSpec, certificates: HostedSet) -> list[Object]:
 
 
 def notes(spec: HostedSpec) -> list[str]:
-    """Tell what is left out until more is known."""
+    """Tell what is left out until more is known, and what cannot be rendered."""
+    return [*_unknown_addresses(spec), *access_notes(spec)]
+
+
+def _unknown_addresses(spec: HostedSpec) -> list[str]:
     unknown = [api.service for api in spec.aggregated_apis if not api.addresses]
     if not unknown:
         return []
