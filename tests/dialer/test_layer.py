@@ -1,10 +1,19 @@
 """A layer hands on what comes from below, to a reader or to any protocol that is put in its place."""
 
 import asyncio
+import ssl
+from pathlib import Path
+from typing import Any
 
-from tests.support.dialer_scene import play
+import pytest
+from tests.support.dialer_scene import dialer_for, open_at, play
+from tests.support.https_endpoint import web_server
+from tests.support.in_process import Stage
+from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.dialer.layer import Layer
+
+layered = pytest.mark.parametrize(("mode", "tcp"), [("http-connect", True), ("grpc", False), ("grpc", True)])
 
 
 class Below(asyncio.Transport):
@@ -153,3 +162,44 @@ async def _attached() -> bytes:
 
 def test_a_reader_is_fed_until_another_protocol_takes_its_place() -> None:
     assert play(_attached()) == b"straight"
+
+
+@layered
+def test_tls_of_a_program_passes_through_a_layer(stage: Stage, mode: str, tcp: bool) -> None:
+    server, _ = stage.start_pair(mode, tcp=tcp)
+    authority = stage.pki.authority
+
+    async def script(port: int) -> None:
+        async with dialer_for(stage.pki, server.frontend) as dialer:
+            reader, writer = await open_at(dialer, f"127.0.0.1:{port}")
+            await writer.start_tls(authority.client_context(None), server_hostname="localhost")
+            writer.write(b"GET /inside HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert (await reader.read()).endswith(b"GET /inside for localhost")
+            writer.close()
+
+    with web_server(authority.server_context(stage.pki.server)) as port:
+        play(script(port))
+    server.wait_until_quiet()
+
+
+@layered
+def test_a_handshake_of_a_program_that_fails_is_its_own_error_and_leaves_nothing(
+    stage: Stage, tmp_path: Path, mode: str, tcp: bool
+) -> None:
+    server, _ = stage.start_pair(mode, tcp=tcp)
+    stranger = FolderAuthority(tmp_path, "stranger")
+    unhandled: list[dict[str, Any]] = []
+
+    async def script(port: int) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+        async with dialer_for(stage.pki, server.frontend) as dialer:
+            _, writer = await open_at(dialer, f"127.0.0.1:{port}")
+            with pytest.raises(ssl.SSLCertVerificationError, match="unable to get local issuer|self.signed"):
+                await writer.start_tls(stranger.client_context(None), server_hostname="localhost")
+            assert writer.transport.is_closing()
+            await writer.wait_closed()
+
+    with web_server(stage.pki.authority.server_context(stage.pki.server)) as port:
+        play(script(port))
+    server.wait_until_quiet()
+    assert unhandled == []

@@ -75,6 +75,10 @@ class Layer(asyncio.Transport, asyncio.BufferedProtocol):
         if self._below is not None:
             self._below.abort()
 
+    def _force_close(self, exc: BaseException | None) -> None:
+        """What asyncio's TLS asks for where its handshake failed; whoever waits for that is told the error by it."""
+        self.abort()
+
     # ------------------------------------------------------------------ from below
 
     def pause_writing(self) -> None:
