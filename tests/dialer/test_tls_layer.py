@@ -18,6 +18,7 @@ from tests.support.tls_contexts import VERSIONS, server_context
 from tests.support.tunnel_pki import TunnelPki
 
 from umbilical.dialer import reach
+from umbilical.dialer.failure import TunnelLost
 from umbilical.dialer.opener import Streams
 from umbilical.dialer.settings import TcpServer
 from umbilical.dialer.streams import layered_streams
@@ -208,6 +209,20 @@ def test_an_end_without_close_notify_is_an_error(tunnel_pki: TunnelPki) -> None:
 
     async def script(streams: Streams) -> None:
         with pytest.raises(ssl.SSLError):
+            await streams[0].read(-1)
+
+    play_half(tunnel_pki, cut, script)
+
+
+def test_a_loss_under_an_open_connection_blames_the_server(tunnel_pki: TunnelPki) -> None:
+    def cut(half: ServerHalf) -> None:
+        half.sendall(b"half a")
+        half.cut()
+        half.recv(1)
+
+    async def script(streams: Streams) -> None:
+        cast(TlsLayer, streams[1].transport).server = "kas-0:8090"
+        with pytest.raises(TunnelLost, match="the tunnel broke: server kas-0:8090: TLS: connection ended without"):
             await streams[0].read(-1)
 
     play_half(tunnel_pki, cut, script)

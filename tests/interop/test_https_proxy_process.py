@@ -45,6 +45,30 @@ def test_hypershifts_arguments_start_it_before_there_is_a_server(pki: TunnelPki,
         assert b"UMB501 no connection to 127.0.0.1:80:" in _ask(port, b"CONNECT 127.0.0.1 HTTP/1.1\r\n\r\n")
 
 
+def test_a_server_that_is_killed_under_a_request_is_named(pki: TunnelPki, tmp_path: Path) -> None:
+    """The endpoint has no part in it, and the answer says so; the log of a tunnel that was cut says the same."""
+    with ExitStack() as stack:
+        pair = TunnelPair(SHAPE, pki, tmp_path)
+        stack.callback(lambda: print(pair.logs()))
+        stack.callback(pair.stop)
+        pair.start()
+        scene = HttpsScene(pair, stack)
+        mute = stack.enter_context(endpoint(_listen_only)).encode()
+        plain, tunnelled = (stack.enter_context(socket.create_connection(("127.0.0.1", scene.port), 60)) for _ in "ab")
+        tunnelled.sendall(b"CONNECT " + mute + b" HTTP/1.1\r\n\r\n")
+        assert _receive(tunnelled, len(ESTABLISHED)) == ESTABLISHED
+        plain.sendall(b"GET http://" + mute + b"/ HTTP/1.1\r\nHost: " + mute + b"\r\n\r\n")
+        wait_until(lambda: pair.server_metric("established_connections") == 2, "two")
+        pair.server.kill()
+        answer = _rest(plain)
+        assert answer.startswith(b"HTTP/1.1 502 "), answer
+        assert b"UMB513 the way to " + mute + b" broke" in answer
+        assert b"the tunnel broke: server 127.0.0.1:%d: " % pair.ports.frontend in answer
+        assert _rest(tunnelled) == b""
+        log = scene.daemons["plain"].log
+        wait_until(lambda: log.read_text().count("the tunnel broke: server 127.0.0.1") >= 2, "both are in the log")
+
+
 def test_it_leaves_when_its_last_tunnel_has_ended(pki: TunnelPki, tmp_path: Path) -> None:
     with ExitStack() as stack:
         pair = TunnelPair(SHAPE, pki, tmp_path)
@@ -84,3 +108,18 @@ def _is_refused(port: int) -> bool:
     except ConnectionRefusedError:
         return True
     return False
+
+
+def _listen_only(sock: socket.socket) -> None:
+    while sock.recv(1 << 16):
+        pass
+
+
+def _rest(sock: socket.socket) -> bytes:
+    received = b""
+    try:
+        while octets := sock.recv(1 << 16):
+            received += octets
+    except ConnectionResetError:
+        pass
+    return received

@@ -162,3 +162,39 @@ def test_no_more_questions_than_there_are_numbers_for(monkeypatch: pytest.Monkey
         await asyncio.wait(asked)
 
     scene(script)
+
+
+def test_one_that_broke_is_not_asked_again_before_its_reader_has_had_a_turn() -> None:
+    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+        connection._writer.transport.abort()
+        assert not connection.is_usable
+
+    scene(script)
+
+
+def test_one_that_nobody_asks_on_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dns_connection, "IDLE_SECONDS", 0.01)
+
+    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+        asked = group.create_task(connection.ask(asking(b"q")))
+        number, _ = await server.question()
+        assert connection.is_usable
+        server.answer(number, b"a")
+        await asked
+        assert await server.reader.read() == b""
+        assert not connection.is_usable
+
+    scene(script)
+
+
+def test_a_question_in_time_keeps_it() -> None:
+    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+        for _ in range(2):
+            asked = group.create_task(connection.ask(asking(b"q")))
+            number, _ = await server.question()
+            assert connection._idle is None
+            server.answer(number, b"a")
+            await asked
+            assert connection._idle is not None
+
+    scene(script)

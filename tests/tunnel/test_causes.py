@@ -270,6 +270,20 @@ def test_an_agent_that_leaves_is_no_warning(stage: Stage, caplog: pytest.LogCapt
     assert not [line for line in warnings(caplog) if "agent gone" in line]
 
 
+def test_an_agent_that_finds_the_same_server_twice_is_no_warning(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Behind one address with several servers agents look again and again, and keep one connection to each."""
+    caplog.set_level("INFO", "umbilical")
+    server = stage.start_server()
+    first, second = ScriptedAgent(server), ScriptedAgent(server)
+    second.channel.socket.close()
+    stage.eventually(lambda: "agent closed a second connection agent=scripted" in caplog.text)
+    assert not warnings(caplog)
+    first.channel.socket.close()
+    wait_for(stage, caplog, "UMB302")
+
+
 def test_a_server_that_dies_is_told_with_a_code(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     server = ScriptedServer(stage)
     agent = stage.start_agent(server.port)

@@ -118,3 +118,14 @@ class DialFailed(Exception):
         """Three lines: what, why, what next."""
         verdict = self.verdict
         return f"{verdict.code} {verdict.words}\n  why: {self.hop}: {self.text}\n  next: {verdict.remedy}\n"
+
+
+class TunnelLost(ConnectionResetError):
+    """The way to the server broke under an open connection: the endpoint has no part in it."""
+
+    CODE: Final = "UMB513"
+    REMEDY: Final = "try again: another server takes it; then look at why this one went"
+
+    def __init__(self, server: str, text: str) -> None:
+        super().__init__(f"the tunnel broke: server {server}: {text}")
+        self.server: Final = server

@@ -10,7 +10,10 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+from umbilical.dialer.failure import TunnelLost
 from umbilical.dialer.layer import Layer
+from umbilical.dialer.reach import words_of
+from umbilical.tunnel.channel import tls_reason
 
 CIPHER_BYTES: Final = 256 * 1024
 PLAIN_BYTES: Final = 256 * 1024
@@ -39,6 +42,8 @@ class TlsLayer(Layer):
         self._read: Final = cast(Callable[[int, memoryview], int], self.tls.read)
         self._handshake: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
         self._write_ended = False
+        self.server = ""
+        """The server at the far end, once the connection leads to an endpoint: who is to blame for a loss."""
 
     async def shake_hands(self) -> None:
         """Raises ssl.SSLError, or OSError when the server goes."""
@@ -77,7 +82,7 @@ class TlsLayer(Layer):
             self._salvage()
         if not self._handshake.done():
             self._fail_handshake(exc or ConnectionResetError("the server closed it"))
-        self._tell_loss(exc)
+        self._tell_loss(exc and self._blamed(exc))
 
     def _salvage(self) -> None:
         """A write has failed: the server may have said why before it went, in an alert that waits to be read.
@@ -144,9 +149,16 @@ class TlsLayer(Layer):
                 self._deliver(plain[:count])
         self._push()
 
+    def _blamed(self, error: Exception) -> Exception:
+        if not self.server:
+            return error
+        if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
+            return TunnelLost(self.server, words_of(error))
+        return TunnelLost(self.server, tls_reason(error))
+
     def _break(self, error: Exception) -> None:
         self._push()
-        self._tell_loss(error)
+        self._tell_loss(self._blamed(error))
         if self._below is not None:
             self._below.abort()
 

@@ -50,6 +50,8 @@ class Way:
             opened[1].transport.abort()
             raise
         self._keep_session(opened[1])
+        if isinstance(opened[1].transport, TlsLayer):
+            opened[1].transport.server = self.name
         return opened
 
     async def _open_grpc(self, sock: socket.socket, endpoint: str, trace: Trace | None) -> Streams:

@@ -13,6 +13,10 @@ MOST_UNSENT_BYTES: Final = 256 * 1024
 """A server that takes no more questions gets none."""
 
 
+IDLE_SECONDS: Final = 10.0
+"""A connection that nobody asks on is closed: a server of the tunnel that leaves waits for its last tunnel."""
+
+
 class ConnectionLost(Exception):
     """The server closed it, or it broke; on another one the question may be answered."""
 
@@ -23,16 +27,19 @@ class DnsConnection:
         self._waiting: Final[dict[int, asyncio.Future[bytes]]] = {}
         self._retired = False
         self._over = False
+        self._idle: asyncio.TimerHandle | None = None
         self._receiving: Final = own_task(self._receive())
 
     @property
     def is_usable(self) -> bool:
-        return not self._over and not self._retired
+        # One that broke says so before whoever reads it has had a turn.
+        return not self._over and not self._retired and not self._writer.transport.is_closing()
 
     async def ask(self, encode: Callable[[int], bytes]) -> bytes:
         """Return the answer, unread but for its id. The caller bounds the time. Raises ConnectionLost."""
         if self._over or len(self._waiting) >= MOST_QUESTIONS:
             raise ConnectionLost("it takes no more questions")
+        self._stop_idling()
         number = self._free_number()
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answered
@@ -41,16 +48,28 @@ class DnsConnection:
             return await answered
         finally:
             del self._waiting[number]
-            if self._retired and not self._waiting:
-                self._writer.transport.abort()
+            if not self._waiting:
+                self._rest()
+
+    def _rest(self) -> None:
+        if self._retired:
+            self._writer.transport.abort()
+        elif not self._over:
+            self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self.retire)
+
+    def _stop_idling(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
 
     def retire(self) -> None:
-        """Ask nothing more: a question on it was not answered in time. Others that wait may still be lucky."""
+        """Ask nothing more: a question was not answered in time, or none was asked. Others may still be lucky."""
         self._retired = True
         if not self._waiting:
             self._writer.transport.abort()
 
     async def close(self) -> None:
+        self._stop_idling()
         self._writer.transport.abort()
         await end_task(self._receiving)
 

@@ -7,7 +7,7 @@ request ever travels on it: docs/decisions/0020-http-proxy-messages.md.
 from collections.abc import Callable
 from typing import Final
 
-from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.failure import DialFailed, Reason, TunnelLost
 from umbilical.proxies.http_body import Body, body_of
 from umbilical.proxies.http_client import Client
 from umbilical.proxies.http_exchange import Exchange, Forwarded, ProxyRefused
@@ -134,6 +134,9 @@ def _refused(address: str, fault: Exception) -> Refused:
     if isinstance(fault, TimeoutError):
         why, remedy = "it took the connection and then fell silent", "look at the endpoint"
         return Refused(Answer(504, "UMB546", f"no answer from {address}", why, remedy), Reason.TIMEOUT.value)
+    if isinstance(fault.__cause__, TunnelLost):
+        what, remedy = f"the way to {address} broke before its answer came", TunnelLost.REMEDY
+        return Refused(Answer(502, TunnelLost.CODE, what, str(fault), remedy), Reason.SERVER.value)
     what = f"no usable answer from {address}"
     return Refused(Answer(502, "UMB545", what, str(fault), "look at the endpoint: does it speak HTTP?"), BAD_ANSWER)
 

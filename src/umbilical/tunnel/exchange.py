@@ -128,6 +128,10 @@ class Exchange(Handler):
         if link.draining or causes.is_orderly(reason):
             logger.info("agent gone agent=%s tunnels=%d: %s", link.agent_id, len(link.connections), reason)
             return
+        if not link.connections and any(other.agent_id == link.agent_id for other in self.links.values()):
+            # It looks for further servers behind the same address, found us again, and keeps its first connection.
+            logger.info("agent closed a second connection agent=%s: %s", link.agent_id, reason)
+            return
         cause = causes.of_gone_agent(reason)
         logger.warning(
             "%s agent gone agent=%s tunnels=%d agents=%d: %s",

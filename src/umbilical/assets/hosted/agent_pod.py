@@ -38,8 +38,9 @@ def agent_flags(host: str, port: int, identifiers: str, health_host: str = "") -
         f"--agent-identifiers={identifiers}",
         "--keepalive-time=30s",
         "--probe-interval=5s",
-        "--sync-interval=5s",
-        "--sync-interval-cap=30s",
+        # HyperShift's 5 s and 30 s let an agent behind one balancer take half a minute to find three servers.
+        "--sync-interval=1s",
+        "--sync-interval-cap=10s",
         # Else an agent that had found all servers once looks for no other, and stays at two of three when a pod of
         # kube-apiserver was replaced (OCPBUGS-98467).
         "--sync-forever=true",
