@@ -194,7 +194,7 @@ def test_a_handshake_of_a_program_that_fails_is_its_own_error_and_leaves_nothing
         asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
         async with dialer_for(stage.pki, server.frontend) as dialer:
             _, writer = await open_at(dialer, f"127.0.0.1:{port}")
-            with pytest.raises(ssl.SSLCertVerificationError, match="unable to get local issuer|self.signed"):
+            with pytest.raises(ssl.SSLCertVerificationError, match="local issuer"):
                 await writer.start_tls(stranger.client_context(None), server_hostname="localhost")
             assert writer.transport.is_closing()
             await writer.wait_closed()
