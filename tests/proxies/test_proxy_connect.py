@@ -13,6 +13,7 @@ from tests.proxies.name_scenes import ScriptedTunnel, pipe, play
 from tests.proxies.proxy_scenes import ESTABLISHED, ScriptedProxy, tls_in_front_of
 from tests.support.tunnel_pki import FolderAuthority
 
+from umbilical.dialer import connect as dialer_connect
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.opener import Streams
 from umbilical.proxies import proxy_connect
@@ -192,8 +193,14 @@ def test_only_the_beginning_of_a_long_refusal_is_shown_on_one_line() -> None:
     assert "no no no" in failure.text
 
 
+@pytest.mark.parametrize("length", ["9" * 5000, "many", "-1", "٣"])
+def test_a_length_that_is_none_does_not_hide_the_text_of_a_refusal(length: str) -> None:
+    failure = refusal(f"HTTP/1.1 403 Forbidden\r\nContent-Length: {length}\r\n\r\nask the boss".encode())
+    assert failure.text.endswith("403 Forbidden: ask the boss")
+
+
 def test_a_refusal_whose_text_never_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy_connect, "BODY_SECONDS", 0.01)
+    monkeypatch.setattr(dialer_connect, "BODY_SECONDS", 0.01)
     failure = refusal(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 99\r\n\r\npart", closes=False)
     assert failure.text.endswith("403 Forbidden: part") or failure.text.endswith("403 Forbidden")
 

@@ -134,11 +134,11 @@ async def _refused(reader: asyncio.StreamReader, reply: Reply, server: str, endp
     return DialFailed(reason, endpoint if reason in ENDPOINTS_OWN else server, text or reply.status_line)
 
 
-async def refusal_text(reader: asyncio.StreamReader, reply: Reply) -> str:
-    """The body of a reply that is no success, on one line, as much as there is within bounds of size and time."""
+async def refusal_text(reader: asyncio.StreamReader, reply: Reply, most: int = MAX_BODY_BYTES) -> str:
+    """The body of a reply that is no success, on one line: `most` bytes of it, or what is there in time."""
     length = reply.headers.get("content-length", "")
     is_number = length.isascii() and length.isdigit() and len(length) <= 9
-    size = min(int(length), MAX_BODY_BYTES) if is_number else MAX_BODY_BYTES
+    size = min(int(length), most) if is_number else most
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):

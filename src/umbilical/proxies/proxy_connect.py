@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from umbilical.dialer.connect import authority_of, read_reply
+from umbilical.dialer.connect import authority_of, read_reply, refusal_text
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.opener import Opener, Streams
 from umbilical.dialer.streams import layered_streams
@@ -23,8 +23,6 @@ UNREADABLE: Final = "UMB531"
 UNSUPPORTED: Final = "UMB532"
 HANDSHAKE_SECONDS: Final = 10.0
 REPLY_SECONDS: Final = 30.0
-BODY_SECONDS: Final = 5.0
-"""For the text of a refusal, once its head has come."""
 SHOWN_BODY_BYTES: Final = 500
 BUFFER_BYTES: Final = 256 * 1024
 OF_THE_PROXY: Final = frozenset({Reason.REFUSED, Reason.UNREACHABLE, Reason.TIMEOUT, Reason.NAME})
@@ -145,8 +143,14 @@ async def reach(proxy: ProxyUrl, opener: Opener, tls: ProxyTls) -> Streams:
     except DialFailed as failure:
         if failure.reason not in OF_THE_PROXY:
             raise
-        raise DialFailed(Reason.PROXY, _hop(proxy), failure.text) from failure
-    return await _secured(proxy, streams, tls) if proxy.is_tls else streams
+        raise DialFailed(Reason.PROXY, hop_of(proxy), failure.text) from failure
+    if not proxy.is_tls:
+        return streams
+    try:
+        return await _secured(proxy, streams, tls)
+    except BaseException:
+        streams[1].transport.abort()
+        raise
 
 
 async def _secured(proxy: ProxyUrl, streams: Streams, tls: ProxyTls) -> Streams:
@@ -159,7 +163,7 @@ async def _secured(proxy: ProxyUrl, streams: Streams, tls: ProxyTls) -> Streams:
         text = f"TLS: {tls_reason(error)}"
     except OSError as error:
         text = f"lost during the TLS handshake: {error}"
-    raise DialFailed(Reason.PROXY, _hop(proxy), text)
+    raise DialFailed(Reason.PROXY, hop_of(proxy), text)
 
 
 async def ask(proxy: ProxyUrl, streams: Streams, endpoint: str) -> None:
@@ -173,32 +177,20 @@ async def ask(proxy: ProxyUrl, streams: Streams, endpoint: str) -> None:
             while 100 <= reply.status < 200 and reply.status != 101:
                 reply = await read_reply(reader)
     except TimeoutError:
-        raise DialFailed(Reason.PROXY, _hop(proxy), f"no answer to CONNECT within {REPLY_SECONDS:g} s") from None
+        raise DialFailed(Reason.PROXY, hop_of(proxy), f"no answer to CONNECT within {REPLY_SECONDS:g} s") from None
     except ProtocolViolation as error:
-        raise DialFailed(Reason.PROXY, _hop(proxy), error.message) from None
+        raise DialFailed(Reason.PROXY, hop_of(proxy), error.message) from None
     except (OSError, EOFError) as error:
-        raise DialFailed(Reason.PROXY, _hop(proxy), f"lost before it answered CONNECT: {error}") from None
+        raise DialFailed(Reason.PROXY, hop_of(proxy), f"lost before it answered CONNECT: {error}") from None
     if not 200 <= reply.status < 300:  # RFC 9110 section 9.3.6: any of these opens the tunnel
         reason = Reason.FORBIDDEN if reply.status in (403, 407) else Reason.PROXY
-        said = await _shown_body(reader, reply.headers.get("content-length", ""))
+        said = await refusal_text(reader, reply, SHOWN_BODY_BYTES)
         text = f"refused CONNECT {endpoint}: {reply.status_line}" + (f": {said}" if said else "")
-        raise DialFailed(reason, _hop(proxy), text)
+        raise DialFailed(reason, hop_of(proxy), text)
 
 
-async def _shown_body(reader: asyncio.StreamReader, length: str) -> str:
-    """The beginning of a refusal's text, on one line: part of a cause is better than none."""
-    size = min(int(length), SHOWN_BODY_BYTES) if length.isascii() and length.isdigit() else SHOWN_BODY_BYTES
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            while len(body) < size and (octets := await reader.read(size - len(body))):
-                body += octets
-    except (TimeoutError, OSError):
-        pass
-    return " ".join(word for word in body.decode("utf-8", "replace").split() if word.isprintable())
-
-
-def _hop(proxy: ProxyUrl) -> str:
+def hop_of(proxy: ProxyUrl) -> str:
+    """How failures name it."""
     return f"proxy {proxy}"
 
 

@@ -5,8 +5,6 @@ NO_PROXY names it, or no proxy     -> straight through the tunnel
 else                               -> to the proxy through the tunnel; it is sent the name unresolved
 """
 
-import asyncio
-import ssl
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
@@ -17,8 +15,7 @@ from umbilical.proxies.direct import DirectHosts
 from umbilical.proxies.environment_proxy import ProxyRules
 from umbilical.proxies.http_target import Target
 from umbilical.proxies.http_ways import Route
-from umbilical.proxies.proxy_connect import HANDSHAKE_SECONDS, OF_THE_PROXY, ProxyTls, ProxyUrl, connect_through
-from umbilical.tunnel.channel import tls_reason
+from umbilical.proxies.proxy_connect import ProxyTls, ProxyUrl, connect_through, hop_of, reach
 
 USER_PROXY: Final = "user-proxy"
 
@@ -54,7 +51,7 @@ class UserProxy:
     async def open(self, route: Route) -> Streams:
         if route.proxy is None:
             return await self._opener.open(route.host, route.port)
-        return await self._observed(self._reach(route.proxy))
+        return await self._observed(reach(route.proxy, self._opener, self._tls))
 
     def _proxy(self, scheme: str, target: Target) -> ProxyUrl | None:
         if target.host in self._direct:
@@ -66,33 +63,9 @@ class UserProxy:
         try:
             return await connect_through(proxy, self._opener, target.host, target.port, self._tls)
         except DialFailed as failure:
-            if failure.reason is Reason.FORBIDDEN and failure.hop == _hop(proxy):
-                raise _failed(proxy, failure.text) from failure
+            if failure.reason is Reason.FORBIDDEN and failure.hop == hop_of(proxy):
+                raise DialFailed(Reason.PROXY, failure.hop, failure.text) from failure
             raise
-
-    async def _reach(self, proxy: ProxyUrl) -> Streams:
-        try:
-            streams = await self._opener.open(proxy.host, proxy.port)
-        except DialFailed as failure:
-            if failure.reason not in OF_THE_PROXY:
-                raise
-            raise _failed(proxy, failure.text) from failure
-        if not proxy.is_tls:
-            return streams
-        try:
-            return await self._secured(proxy, streams)
-        except BaseException:
-            streams[1].transport.abort()
-            raise
-
-    async def _secured(self, proxy: ProxyUrl, streams: Streams) -> Streams:
-        try:
-            async with asyncio.timeout(HANDSHAKE_SECONDS):
-                return await self._tls.wrap(streams, proxy.host)
-        except TimeoutError:
-            raise _failed(proxy, f"no TLS handshake within {HANDSHAKE_SECONDS:g} s") from None
-        except OSError as error:
-            raise _failed(proxy, f"TLS: {tls_reason(error) if isinstance(error, ssl.SSLError) else error}") from None
 
     async def _observed(self, dial: Awaitable[Streams]) -> Streams:
         began = time.monotonic()
@@ -104,12 +77,3 @@ class UserProxy:
             raise
         finally:
             self._observer.dialled(USER_PROXY, result, time.monotonic() - began)
-
-
-def _failed(proxy: ProxyUrl, text: str) -> DialFailed:
-    return DialFailed(Reason.PROXY, _hop(proxy), text)
-
-
-def _hop(proxy: ProxyUrl) -> str:
-    """As `proxy_connect` names it too."""
-    return f"proxy {proxy}"
