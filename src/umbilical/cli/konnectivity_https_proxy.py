@@ -9,6 +9,7 @@ from umbilical.cli import drop_in, engines
 from umbilical.cli.option_checks import OptionRefused, optional_path
 from umbilical.cli.pflag import BOOL, STRING, Flag, FlagSet, FlagValue, Kind
 from umbilical.cli.proxy_flags import (
+    NO_KUBECONFIG,
     SHARED_FLAGS,
     check_shared_flags,
     dialer_settings,
@@ -18,10 +19,6 @@ from umbilical.cli.proxy_flags import (
 )
 from umbilical.proxies.settings import HttpsSettings, OutboundSettings, Resolution
 
-_NO_KUBECONFIG: Final = (
-    "names are to be resolved in the hosted cluster, and KUBECONFIG does not say where it is: "
-    "set it, or give --disable-resolver"
-)
 ENVIRONMENT_PREFIX: Final = "KONNECTIVITY_"
 """HTTPS_PROXY itself is this machine's own proxy, on the way to the APIs of clouds."""
 CONNECT_PORT: Final = 80
@@ -86,7 +83,7 @@ def _outbound(flags: FlagSet, environment: Mapping[str, str]) -> OutboundSetting
     """HyperShift's asks for Services first and for the hosted cluster's DNS then, and has no flag to change that."""
     kubeconfig = None if flags.switch("disable-resolver") else hosted_kubeconfig(environment)
     if kubeconfig is None and not flags.switch("disable-resolver"):
-        raise OptionRefused(_NO_KUBECONFIG)
+        raise OptionRefused(NO_KUBECONFIG)
     return OutboundSettings(
         dialer=dialer_settings(flags),
         resolution=Resolution.AGENT if kubeconfig is None else Resolution.SERVICE,

@@ -9,6 +9,7 @@ from umbilical.cli import drop_in, engines
 from umbilical.cli.option_checks import OptionRefused
 from umbilical.cli.pflag import BOOL, Flag, FlagSet
 from umbilical.cli.proxy_flags import (
+    NO_KUBECONFIG,
     SHARED_FLAGS,
     check_shared_flags,
     dialer_settings,
@@ -18,10 +19,6 @@ from umbilical.cli.proxy_flags import (
 )
 from umbilical.proxies.settings import OutboundSettings, Resolution, Socks5Settings
 
-_NO_KUBECONFIG: Final = (
-    "names are to be resolved in the hosted cluster, and KUBECONFIG does not say where it is: "
-    "set it, or give --disable-resolver"
-)
 FLAGS: Final = (
     *SHARED_FLAGS,
     Flag(
@@ -59,7 +56,7 @@ def socks5_settings(flags: FlagSet, environment: Mapping[str, str] = os.environ)
     resolution = resolution_of(flags)
     kubeconfig = hosted_kubeconfig(environment)
     if resolution is not Resolution.AGENT and kubeconfig is None:
-        raise OptionRefused(_NO_KUBECONFIG)
+        raise OptionRefused(NO_KUBECONFIG)
     outbound = OutboundSettings(
         dialer=dialer_settings(flags),
         resolution=resolution,

@@ -16,6 +16,10 @@ from umbilical.dialer.settings import DialerSettings, TcpServer
 from umbilical.proxies.settings import LOOPBACK, ListenerSettings
 from umbilical.tunnel.settings import ListenAddress, TlsFiles
 
+NO_KUBECONFIG: Final = (
+    "names are to be resolved in the hosted cluster, and KUBECONFIG does not say where it is: "
+    "set it, or give --disable-resolver"
+)
 _LAST_PORT: Final = 65535
 
 
