@@ -96,6 +96,11 @@ def test_whoever_says_where_the_guests_dns_is_gets_it() -> None:
     assert outbound("--server=unix:/s", "--guest-dns=1.2.3.4", "--resolve=agent").resolution is Resolution.AGENT
 
 
+def test_without_the_guests_api_its_dns_alone_is_enough_for_all_but_services() -> None:
+    found = outbound("--server=unix:/s", "--resolve=guest-then-management", "--guest-dns=172.30.0.10")
+    assert (found.resolution, found.kubeconfig) == (Resolution.GUEST_THEN_MANAGEMENT, None)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -104,6 +109,7 @@ def test_whoever_says_where_the_guests_dns_is_gets_it() -> None:
         (("--server=unix:/s", "--key=/k"), "--key without --cert"),
         (("--server=unix:/s", "--resolve=guest"), "needs --guest-dns or --kubeconfig"),
         (("--server=unix:/s", "--resolve=service", "--guest-dns=1.2.3.4"), "needs --kubeconfig"),
+        (("--server=unix:/s", "--resolve=guest-then-management"), "needs --guest-dns or --kubeconfig"),
         (("--server=unix:/s", "--kubeconfig=/no/such/file"), "cannot read /no/such/file"),
     ],
 )

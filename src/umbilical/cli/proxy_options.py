@@ -16,8 +16,7 @@ from umbilical.tunnel.settings import ListenAddress, TlsFiles
 
 Command = Callable[..., Any]
 
-_NEEDS_KUBECONFIG: Final = (Resolution.SERVICE, Resolution.GUEST_THEN_MANAGEMENT)
-_NEEDS_DNS: Final = (Resolution.GUEST, *_NEEDS_KUBECONFIG)
+_NEEDS_DNS: Final = (Resolution.GUEST, Resolution.GUEST_THEN_MANAGEMENT)
 
 
 def server_place(text: str) -> UnixServer | TcpServer:
@@ -181,7 +180,7 @@ def _resolution(options: dict[str, Any], command: str) -> Resolution:
     if options["resolve"] is None:
         return Resolution.GUEST if known else Resolution.AGENT
     resolution = Resolution(options["resolve"])
-    if resolution in _NEEDS_KUBECONFIG and options["kubeconfig"] is None:
+    if resolution is Resolution.SERVICE and options["kubeconfig"] is None:
         why = f"--resolve {resolution.value} asks the hosted cluster's API for Services"
         raise missing_option(command, "--kubeconfig", why)
     if resolution in _NEEDS_DNS and not known:
