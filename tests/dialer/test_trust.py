@@ -5,6 +5,7 @@ import ssl
 from pathlib import Path
 
 import pytest
+from tests.support.data_plane import Diary
 from tests.support.dialer_scene import client_files, play
 from tests.support.live_certificates import LiveFiles
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki
@@ -12,7 +13,6 @@ from tests.support.tunnel_pki import FolderAuthority, TunnelPki
 from umbilical.dialer import trust
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
 from umbilical.tunnel.errors import StartupError
-from umbilical.tunnel.loop import Handler
 from umbilical.tunnel.metrics import CertificateMetrics
 from umbilical.tunnel.settings import TlsFiles
 
@@ -74,26 +74,17 @@ def test_changed_files_are_used_and_bad_ones_are_not(tunnel_pki: TunnelPki, tmp_
     assert metrics.expiry != ends
 
 
-class Ticks(Handler):
-    def __init__(self) -> None:
-        self.count = 0
-        self.ticked = asyncio.Event()
-
-    def on_timer(self) -> None:
-        self.count += 1
-        self.ticked.set()
-
-
 async def _timers() -> None:
-    clock, wanted, unwanted = trust.AsyncioClock(), Ticks(), Ticks()
+    clock, wanted, unwanted = trust.AsyncioClock(), Diary(), Diary()
     before = clock.now
     cancelled = clock.after(0.0, unwanted)
     clock.cancel(cancelled)
     clock.cancel(cancelled)
     fired = clock.after(0.0, wanted)
-    await wanted.ticked.wait()
+    while not wanted.lines:
+        await asyncio.sleep(0.001)
     clock.cancel(fired)
-    assert (wanted.count, unwanted.count) == (1, 0)
+    assert (len(wanted.lines), unwanted.lines) == (1, [])
     assert clock.now >= before
 
 
