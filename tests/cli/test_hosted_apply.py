@@ -1,6 +1,8 @@
 """`umbilical hosted apply`: directories to clusters, a row for each object, no Secret anywhere in the output."""
 
+import base64
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 from tests.hosted import conftest as hosted_fixtures
 from tests.support.control_plane import PROGRAMS, ControlPlane
 
+from umbilical.assets.hosted.sidecar_access import KUBECONFIG_MAP, TOKEN_SECRET
 from umbilical.cli.main import run
 
 plane = hosted_fixtures.plane
@@ -95,3 +98,74 @@ def test_patches_that_are_not_applied_are_told(folder: Path, capsys: Capture) ->
     (folder / "management" / "patches").mkdir()
     assert apply(folder, "--management-kubeconfig", "/no/such/kubeconfig") == 3
     assert "patches is not applied" in capsys.readouterr().err
+
+
+@pytest.fixture
+def sidecars(folder: Path, plane: ControlPlane) -> Iterator[Path]:
+    """The same with what sidecars need: the kubeconfig that names a token, and the Secret that it is made in."""
+    place = json.loads((folder / "management" / "z.yaml").read_text())["metadata"]["name"]
+    write(folder / "management" / "k.yaml", "ConfigMap", KUBECONFIG_MAP, place, data={"kubeconfig": "{}"})
+    write(folder / "hosted" / "t.yaml", "Secret", TOKEN_SECRET, "kube-system")
+    yield folder
+    plane.kubectl("-n", "kube-system", "delete", "secret", TOKEN_SECRET, "--ignore-not-found")
+
+
+def both_of(plane: ControlPlane) -> list[object]:
+    return ["--kubeconfig", plane.kubeconfig, "--management-kubeconfig", plane.kubeconfig]
+
+
+@pytest.mark.real(*PROGRAMS)
+def test_the_sidecars_token_is_one_more_row_and_is_not_shown(
+    plane: ControlPlane, sidecars: Path, capsys: Capture
+) -> None:
+    token = base64.b64encode(b"a-very-secret-token").decode()
+    write(
+        sidecars / "hosted" / "t.yaml", "Secret", TOKEN_SECRET, "kube-system", data={"token": token, "ca.crt": "Y2E="}
+    )
+    assert apply(sidecars, *both_of(plane)) == 0
+    out, err = capsys.readouterr()
+    row = out.splitlines()[-3].split()
+    assert (row[0], row[1], row[-1]) == ("management", "Secret", "created")
+    assert row[2].endswith(f"/{TOKEN_SECRET}")
+    assert token not in out + err
+    assert "copied" not in err
+    assert apply(sidecars, *both_of(plane), "-o", "json") == 0
+    out, _ = capsys.readouterr()
+    last = json.loads(out)["objects"][-1]
+    assert (last["cluster"], last["outcome"]) == ("management", "unchanged")
+    assert token not in out
+
+
+@pytest.mark.real(*PROGRAMS)
+def test_a_token_that_does_not_come_is_status_1_with_a_reason_and_a_way_out(
+    plane: ControlPlane, sidecars: Path, capsys: Capture
+) -> None:
+    assert apply(sidecars, *both_of(plane), "--token-timeout", "0s") == 1
+    out = capsys.readouterr().out
+    assert "not copied\n    why: the hosted cluster has put no token into Secret kube-system/" in out
+    assert "    next: see that its kube-controller-manager runs" in out
+    assert out.splitlines()[-1].endswith("5 created, 1 not copied")
+
+
+@pytest.mark.real(*PROGRAMS)
+def test_a_dry_run_does_not_check_the_token(plane: ControlPlane, sidecars: Path, capsys: Capture) -> None:
+    assert apply(sidecars, *both_of(plane), "--dry-run", "server") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert f"/{TOKEN_SECRET} " in lines[-4]
+    assert lines[-4].endswith("  not checked")
+    assert lines[-3].startswith("    why: ")
+
+
+@pytest.mark.real(*PROGRAMS)
+def test_with_one_cluster_it_is_said_what_is_left_to_do(plane: ControlPlane, sidecars: Path, capsys: Capture) -> None:
+    place = json.loads((sidecars / "management" / "z.yaml").read_text())["metadata"]["name"]
+    for option, where in (("--kubeconfig", "the control-plane namespace"), ("--management-kubeconfig", place)):
+        assert apply(sidecars, option, plane.kubeconfig) == 0
+        out, err = capsys.readouterr()
+        assert f"kube-system/{TOKEN_SECRET} of the hosted cluster is copied to {where}: apply with both" in err
+        assert f"{place}/{TOKEN_SECRET}" not in out
+
+
+def test_without_sidecars_nothing_is_said_of_a_token(folder: Path, capsys: Capture) -> None:
+    assert apply(folder, "--management-kubeconfig", "/no/such/kubeconfig") == 3
+    assert "copied" not in capsys.readouterr().err

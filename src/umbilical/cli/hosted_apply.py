@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from umbilical.cli.errors import FINDINGS
-from umbilical.cli.param_types import FILE
+from umbilical.cli.param_types import FILE, duration
 
 if TYPE_CHECKING:
     from umbilical.cluster.apply import Document
     from umbilical.hosted.apply import ApplyOptions, Step
+    from umbilical.hosted.token_copy import TokenCopy
 
 API_VERSION: Final = "umbilical.dev/v1alpha1"
 FOLDER: Final = click.Path(path_type=Path, file_okay=False, exists=True)
@@ -32,6 +33,13 @@ Work = list[tuple[str, Path, "list[Document]"]]
     help="server: the API checks everything and stores nothing.",
 )
 @click.option("--force-conflicts", is_flag=True, help="Take over fields that another manager has set.")
+@click.option(
+    "--token-timeout",
+    type=duration,
+    default="30s",
+    show_default=True,
+    help="For the hosted cluster to make the sidecars' token, which is copied to the control plane.",
+)
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="How to print.")
 def apply(folder: Path, output: str, **options: Any) -> int:
     """Apply the objects that `hosted render` wrote to DIR, in order: namespaces, rights, keys, services, pods."""
@@ -40,12 +48,13 @@ def apply(folder: Path, output: str, **options: Any) -> int:
     work = _work(folder, options["kubeconfig"], options["management_kubeconfig"])
     _tell_patches(folder)
     chosen = ApplyOptions(is_dry_run=options["dry_run"] == "server", force=options["force_conflicts"])
-    steps = asyncio.run(_applied(work, chosen, tells=output == "table"))
+    _tell_copy(work)
+    steps = asyncio.run(_applied(work, chosen, options["token_timeout"], tells=output == "table"))
     if output == "json":
         click.echo(_as_json(steps, chosen.is_dry_run), nl=False)
     else:
         click.echo(_last_line(steps, chosen.is_dry_run))
-    return FINDINGS if any(step.outcome.value == "refused" for step in steps) else 0
+    return FINDINGS if any(step.outcome.is_finding for step in steps) else 0
 
 
 def _work(folder: Path, hosted: Path | None, management: Path | None) -> Work:
@@ -74,20 +83,57 @@ def _tell_patches(folder: Path) -> None:
         click.echo(f"note: {said}; render with its manifest, or use the patches with kustomize", err=True)
 
 
-async def _applied(work: Work, options: "ApplyOptions", *, tells: bool) -> "list[Step]":
+def _tell_copy(work: Work) -> None:
+    """A token is copied by whoever reaches both clusters; whoever reaches one hears what is left to do."""
+    from umbilical.hosted.token_copy import SOURCE, has_source
+
+    copy = _copy_of(work)
+    ((_, _, documents), *others) = work
+    if others or not (copy or has_source(documents)):
+        return
+    where = copy.namespace if copy else "the control-plane namespace"
+    said = f"sidecars resolve no names before {SOURCE} of the hosted cluster is copied to {where}"
+    click.echo(f"note: {said}: apply with both kubeconfigs at once, or copy its token and ca.crt by hand", err=True)
+
+
+def _copy_of(work: Work) -> "TokenCopy | None":
+    from umbilical.assets.hosted.render import MANAGEMENT
+    from umbilical.hosted.token_copy import planned_copy
+
+    return next((planned_copy(name, documents) for name, _, documents in work if name == MANAGEMENT), None)
+
+
+async def _applied(work: Work, options: "ApplyOptions", token_seconds: float, *, tells: bool) -> "list[Step]":
     from umbilical.hosted.apply import apply_documents
+    from umbilical.hosted.token_copy import Patience, copy_token
 
-    subjects = [len(str(document)) for _, _, documents in work for document in documents]
-    width = max(subjects)
+    copy = _copy_of(work) if len(work) > 1 else None
+    width = max(len(subject) for subject in _subjects(work, copy))
     steps: list[Step] = []
+
+    def tell(step: "Step") -> None:
+        if tells:
+            click.echo(_row(step, width))
+
     for cluster, kubeconfig, documents in work:
-
-        def tell(step: "Step") -> None:
-            if tells:
-                click.echo(_row(step, width))
-
         steps += await apply_documents(cluster, kubeconfig, documents, options, tell)
+    if copy is not None:
+        kubeconfigs = {cluster: kubeconfig for cluster, kubeconfig, _ in work}
+        management = kubeconfigs.pop(copy.cluster)
+        (hosted,) = kubeconfigs.values()
+        patience = Patience(token_seconds, lambda: _tell_wait(token_seconds))
+        steps.append(await copy_token(copy, hosted, management, options, tell, patience))
     return steps
+
+
+def _tell_wait(seconds: float) -> None:
+    from umbilical.hosted.token_copy import SOURCE
+
+    click.echo(f"waiting up to {seconds:g} s for the hosted cluster to put a token into {SOURCE}", err=True)
+
+
+def _subjects(work: Work, copy: "TokenCopy | None") -> list[str]:
+    return [str(document) for _, _, documents in work for document in documents] + ([copy.subject] if copy else [])
 
 
 def _row(step: "Step", width: int) -> str:

@@ -19,8 +19,14 @@ class Outcome(Enum):
     CHANGED = "changed"
     UNCHANGED = "unchanged"
     REFUSED = "refused"
+    NOT_COPIED = "not copied"
+    """What is to be copied from the other cluster is not there."""
     UNCHECKED = "not checked"
     """A dry run cannot: the namespace would be made by the real one."""
+
+    @property
+    def is_finding(self) -> bool:
+        return self in (Outcome.REFUSED, Outcome.NOT_COPIED)
 
 
 _OF_CHANGE = {
@@ -78,13 +84,13 @@ async def _step(cluster: str, applier: Applier, document: Document, coming: set[
     except ApiRefused as refusal:
         if refusal.status == 404 and document.namespace in coming:
             return Step(cluster, str(document), Outcome.UNCHECKED, f"namespace {document.namespace} is not there yet")
-        return Step(cluster, str(document), Outcome.REFUSED, _words(refusal), _remedy(refusal))
+        return Step(cluster, str(document), Outcome.REFUSED, refusal_words(refusal), _remedy(refusal))
     except KindUnknown as fault:
         return Step(cluster, str(document), Outcome.REFUSED, fault.why, fault.remedy)
     return Step(cluster, str(document), _OF_CHANGE[change])
 
 
-def _words(refusal: ApiRefused) -> str:
+def refusal_words(refusal: ApiRefused) -> str:
     return f"HTTP {refusal.status} {refusal.reason}: {refusal.message}"
 
 

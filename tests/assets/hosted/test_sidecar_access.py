@@ -43,7 +43,7 @@ def test_where_no_name_is_resolved_there_is_no_account() -> None:
 def test_the_token_that_has_to_be_copied_is_named_where_one_is_needed() -> None:
     (note,) = access_notes(hosted_spec())
     assert f"kube-system/{TOKEN_SECRET}" in note
-    assert note.endswith("clusters-guest")
+    assert "copied to clusters-guest: hosted apply" in note
     assert access_notes(AGENT_ONLY) == []
 
 

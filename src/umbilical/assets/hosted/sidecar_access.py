@@ -64,7 +64,8 @@ def access_notes(spec: HostedSpec) -> list[str]:
     if not is_needed(spec):
         return []
     source = f"{names.HOSTED_NAMESPACE}/{TOKEN_SECRET}"
-    return [f"sidecars resolve no names before Secret {source} of the hosted cluster is copied to {spec.namespace}"]
+    left = f"sidecars resolve no names before Secret {source} of the hosted cluster is copied to {spec.namespace}"
+    return [f"{left}: hosted apply copies it if it has both kubeconfigs"]
 
 
 def kubeconfig_volume(name: str) -> Object:
