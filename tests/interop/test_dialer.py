@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import itertools
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -14,6 +13,7 @@ from tests.interop.conftest import StartPair, print_logs
 from tests.interop.endpoints import echo, endpoint, pattern, refused_address, transfer
 from tests.support.dialer_scene import dialer_for, echoed, end, failure_at, open_at, play, settings_for
 from tests.support.live_certificates import LiveFiles
+from tests.support.no_route import no_route
 from tests.support.tunnel_pair import Shape, TunnelPair, wait_until
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki
 
@@ -31,7 +31,6 @@ EARLY_DIALS: Final = 250
 """In each of four cells of ours."""
 AT_ONCE: Final = 25
 GREETING: Final = b"SSH-2.0-endpoint\r\n"
-UNREACHABLE: Final = "203.0.113.0/24"
 """TEST-NET-3; the namespace's own table says that there is no way."""
 SILENT: Final = "198.18.7.7:443"
 """Behind the namespace's black hole: the agent gives up after its five seconds."""
@@ -161,8 +160,12 @@ def test_sessions_are_resumed_and_hops_are_told(pair: TunnelPair) -> None:
 
 
 def test_the_endpoint_s_failures_have_their_reasons(pair: TunnelPair) -> None:
-    subprocess.run(["ip", "route", "replace", "unreachable", UNREACHABLE], check=True, timeout=20)
-    refused, unreachable = refused_address(), "203.0.113.9:443"
+    with no_route() as address:
+        _check_reasons(pair, f"{address}:443")
+
+
+def _check_reasons(pair: TunnelPair, unreachable: str) -> None:
+    refused = refused_address()
     expected = {
         refused: Reason.REFUSED,
         unreachable: Reason.UNREACHABLE,

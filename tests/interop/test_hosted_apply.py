@@ -34,9 +34,11 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "spec.yaml").write_text(spec)
     command = [PROGRAM, "hosted", "render", "--spec", str(folder / "spec.yaml"), "--out", str(folder / "out")]
     subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
-    # What needs CRDs is another test's.
+    # What needs CRDs is another test's, and so is the token that only a controller-manager makes.
+    monitors = ("servicemonitor-", "podmonitor-", "prometheusrule-")
+    left_out = (*monitors, "secret-konnectivity-proxy-token", "configmap-konnectivity-proxy-kubeconfig")
     for path in (folder / "out").rglob("*.yaml"):
-        if path.name.startswith(("servicemonitor-", "podmonitor-", "prometheusrule-")):
+        if path.name.startswith(left_out):
             path.unlink()
     return folder / "out"
 

@@ -19,10 +19,10 @@ from tests.interop.git_repository import CONTENT, git, make_bare_repository
 from tests.interop.https_scene import BODY, ELSEWHERE, HttpsScene, Tinyproxy, curl, pages_at
 from tests.interop.namespace import BLACKHOLE
 from tests.interop.websocket_peers import WebSocket, websocket_server
+from tests.support.no_route import ADDRESS, no_route
 from tests.support.tunnel_pair import Shape, TunnelPair, free_port, wait_until
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki
 
-NO_ROUTE: Final = "203.0.113.9"
 SHAPES: Final = [
     pytest.param(Shape("ours", "ours", "http-connect", "tcp-mtls"), id="ours"),
     pytest.param(
@@ -49,12 +49,11 @@ def scene(
 @pytest.fixture(scope="module")
 def network() -> Iterator[None]:
     """An address that is not loopback, and one that this namespace has no way to."""
-    commands = [("addr", ELSEWHERE + "/32", "dev", "lo"), ("route", "unreachable", NO_ROUTE)]
-    for kind, *words in commands:
-        subprocess.run(["ip", kind, "add", *words], check=True, timeout=10)
-    yield
-    for kind, *words in commands:
-        subprocess.run(["ip", kind, "del", *words], check=True, timeout=10)
+    words = [ELSEWHERE + "/32", "dev", "lo"]
+    subprocess.run(["ip", "addr", "add", *words], check=True, timeout=10)
+    with no_route():
+        yield
+    subprocess.run(["ip", "addr", "del", *words], check=True, timeout=10)
 
 
 @pytest.fixture
@@ -181,7 +180,7 @@ def test_compressed_bodies_are_left_alone(scene: HttpsScene, pages: int) -> None
     ("host", "status", "code"),
     [
         ("127.0.0.1", 502, "UMB501"),
-        (NO_ROUTE, 502, "UMB502"),
+        (ADDRESS, 502, "UMB502"),
         (BLACKHOLE, 504, "UMB503"),
         ("no-such-name.invalid", 502, "UMB504"),
     ],

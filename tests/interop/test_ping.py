@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +15,7 @@ from tests.interop.conftest import StartPair
 from tests.interop.namespace import BLACKHOLE
 from tests.support.control_plane import PROGRAMS, control_plane
 from tests.support.in_process import echo, listening
+from tests.support.no_route import no_route
 from tests.support.tls_listener import listener, says_nothing
 from tests.support.tunnel_pair import Shape, TunnelPair, free_port
 from tests.support.tunnel_pki import FolderAuthority, Pair, TunnelPki, make_tunnel_pki
@@ -25,7 +25,6 @@ from umbilical.pki.profiles import KeyType, client_profile, server_profile
 
 IMPLEMENTATIONS: Final = ["ours", pytest.param("upstream", marks=pytest.mark.real("proxy-server", "proxy-agent"))]
 PROGRAM: Final = str(Path(sys.executable).parent / "umbilical")
-NO_ROUTE: Final = "203.0.113.0/24"
 SECONDS: Final = 120.0
 
 
@@ -66,16 +65,6 @@ def pair(
     finally:
         pair.stop()
         print(pair.logs())
-
-
-@contextmanager
-def no_route() -> Iterator[str]:
-    """Yield an address that this network says it cannot reach."""
-    subprocess.run(["ip", "route", "add", "unreachable", NO_ROUTE], check=True, timeout=10)
-    try:
-        yield "203.0.113.1"
-    finally:
-        subprocess.run(["ip", "route", "del", "unreachable", NO_ROUTE], check=True, timeout=10)
 
 
 def test_every_hop_is_timed_and_only_our_server_tells_the_agent(pair: TunnelPair) -> None:

@@ -20,11 +20,11 @@ import requests
 import socks  # type: ignore[import-untyped]
 from tests.interop.fleet import UMBILICAL
 from tests.interop.namespace import BLACKHOLE
+from tests.support.no_route import ADDRESS, no_route
 from tests.support.tunnel_pair import Daemon, Shape, TunnelPair, free_port, http_get, wait_until
 from tests.support.tunnel_pki import TunnelPki
 
 PROGRAMS: Final = Path(sys.executable).parent
-NO_ROUTE: Final = "203.0.113.7"
 BODY: Final = b"answer " * 50_000
 SHAPES: Final = [
     pytest.param(Shape("ours", "ours", "http-connect", "tcp-mtls"), id="ours"),
@@ -103,18 +103,17 @@ def _scene(shape: Shape, pki: TunnelPki, folder: Path, agents: bool = True) -> I
 
 @pytest.fixture(scope="module", params=SHAPES)
 def scene(
-    request: pytest.FixtureRequest, pki: TunnelPki, tmp_path_factory: pytest.TempPathFactory, no_route: None
+    request: pytest.FixtureRequest, pki: TunnelPki, tmp_path_factory: pytest.TempPathFactory, no_way: None
 ) -> Iterator[Scene]:
     with _scene(request.param, pki, tmp_path_factory.mktemp("socks5")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def no_route() -> Iterator[None]:
+def no_way() -> Iterator[None]:
     """An address that this namespace has no way to."""
-    subprocess.run(["ip", "route", "add", "unreachable", NO_ROUTE], check=True, timeout=10)
-    yield
-    subprocess.run(["ip", "route", "del", "unreachable", NO_ROUTE], check=True, timeout=10)
+    with no_route():
+        yield
 
 
 class _Pages(http.server.BaseHTTPRequestHandler):
@@ -207,7 +206,7 @@ def test_curl_gets_in_with_its_password_and_not_without(scene: Scene, pages: int
     [
         ("127.0.0.1", 5),
         ("[::1]", 5),
-        (NO_ROUTE, 3),
+        (ADDRESS, 3),
         ("no-such-name.invalid", 4),
         (BLACKHOLE, 6),
     ],
