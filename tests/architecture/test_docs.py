@@ -1,6 +1,7 @@
 """What the documents promise exists: commands, links, sections; and no debts are written into the source."""
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,7 @@ LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
 CODE_BLOCK: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 MAKE_COMMAND: Final = re.compile(r"(?:^|`)make ([a-z][a-z-]*)", re.MULTILINE)
 TARGET: Final = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
+NAMED_TEST: Final = re.compile(r"\btest_[a-z0-9_]{6,}\b")
 DEBT: Final = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
@@ -54,6 +56,20 @@ def test_every_command_for_people_is_in_the_readme() -> None:
     documented = re.findall(r"^([a-z][a-z-]*):.*## ", makefile, re.MULTILINE)
     named = set(MAKE_COMMAND.findall((REPOSITORY / "README.md").read_text()))
     assert set(documented) - {"help"} <= named
+
+
+@cache
+def _tests() -> frozenset[str]:
+    """Every test by name, and every file of tests by its own."""
+    files = list((REPOSITORY / "tests").rglob("test_*.py"))
+    functions = {name for path in files for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)}
+    return frozenset(functions | {path.stem for path in files})
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+def test_every_test_that_a_document_names_exists(document: Path) -> None:
+    named = set(NAMED_TEST.findall(document.read_text()))
+    assert not named - _tests()
 
 
 def test_the_changelog_has_an_unreleased_section() -> None:
