@@ -21,7 +21,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "ignition": frozenset(),
     "assets": frozenset({"ignition", "checks", "pki"}),
     "bootstrap": frozenset({"assets", "ignition", "checks", "cluster", "host", "pki"}),
-    "hosted": frozenset({"assets", "checks", "cluster", "dialer", "host", "pki", "tunnel"}),
+    "hosted": frozenset({"assets", "checks", "cluster", "dialer", "host", "konnectivity", "pki", "tunnel"}),
     "lab": frozenset({"assets", "ignition", "checks", "cluster", "host", "pki"}),
     "cli": frozenset(
         {

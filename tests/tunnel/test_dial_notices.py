@@ -7,6 +7,7 @@ from tests.support.packet_messages import PacketType
 from tests.support.scripted_peers import ScriptedAgent, expect, open_proxy_stream
 from tests.support.tunnel_client import DialRefused
 
+from umbilical.konnectivity.dial_failure import PROBE_ADDRESS
 from umbilical.tunnel.dial_notices import MAX_KINDS, REPEAT_SECONDS, DialNotices, Hush
 
 
@@ -41,6 +42,14 @@ def test_a_storm_is_a_line_for_each_endpoint_and_a_count(caplog: pytest.LogCaptu
         "UMB401 dial of 10.0.0.6:443 failed agent=a1: connection refused",
         "UMB401 dial of 10.0.0.5:443 failed agent=a1: connection refused (99 more since the last such line)",
     ]
+
+
+def test_the_good_answer_to_a_probe_of_our_own_clients_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    notices = DialNotices()
+    notices.refused("UMB401", PROBE_ADDRESS, "a1", "connection refused", 0.0)
+    assert caplog.text == ""
+    notices.refused("UMB406", PROBE_ADDRESS, "a1", "no answer", 0.0)
+    assert "UMB406" in caplog.text
 
 
 def test_without_agents_a_storm_of_dials_anywhere_is_one_line(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,11 +13,12 @@ from umbilical.hosted.facts import Probe
 from umbilical.hosted.http_call import Call, Exchange, Url
 from umbilical.hosted.trip import Trip
 from umbilical.hosted.way import Endpoint, Way
+from umbilical.konnectivity.dial_failure import PROBE_HOST, PROBE_PORT
 from umbilical.tunnel.settings import TlsFiles
 
 AT_ONCE: Final = 16
 # The agents' own loopback: whether something listens there does not matter, only how far the dial gets.
-NOWHERE: Final = Endpoint("127.0.0.1", 1)
+NOWHERE: Final = Endpoint(PROBE_HOST, PROBE_PORT)
 TURNED_AWAY: Final = frozenset({"tls", "forbidden", "server"})
 """Reasons of a dial that did not get past the frontend."""
 _ANSWERS: Final = (200, 401, 403)

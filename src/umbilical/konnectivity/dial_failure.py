@@ -34,6 +34,11 @@ class DialFailure(NamedTuple):
     """Only for AGENT_ERROR and SEND_FAILED; the other reasons bring their own words."""
 
 
+PROBE_HOST: Final = "127.0.0.1"
+PROBE_PORT: Final = 1
+"""What our own clients dial to hear from an agent: its loopback, where nobody listens. "Refused" is good news."""
+PROBE_ADDRESS: Final = f"{PROBE_HOST}:{PROBE_PORT}"
+
 NO_AGENT_TEXT: Final = "No agent available"
 TIMED_OUT_TEXT: Final = "timed out waiting for backend dial"
 AGENT_LOST_TEXT: Final = "agent disconnected before the dial was answered"

@@ -7,6 +7,7 @@ from typing import Final
 
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.opener import Opener
+from umbilical.konnectivity.dial_failure import PROBE_HOST, PROBE_PORT
 from umbilical.tunnel import metrics
 from umbilical.tunnel.admin import NOT_FOUND, OK, Request, Response
 from umbilical.tunnel.causes import log_fields
@@ -20,9 +21,6 @@ LONGEST_SECONDS: Final = 15.0
 LOOK_SECONDS: Final = 30.0
 """For one look."""
 
-PROBE_HOST: Final = "127.0.0.1"
-PROBE_PORT: Final = 1
-"""tcpmux on the agent's own loopback: nobody listens there, so an agent that can be reached says "refused" at once."""
 SERVER_SILENT: Final = frozenset({Reason.SERVER, Reason.TLS, Reason.PROTOCOL})
 """Any other failure is the word of a server that was reached."""
 AGENT_SILENT: Final = frozenset({Reason.NO_AGENT, Reason.AGENT_LOST, Reason.TIMEOUT})

@@ -13,6 +13,7 @@ from typing import Final
 
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.opener import Opener, Streams
+from umbilical.konnectivity.dial_failure import PROBE_HOST, PROBE_PORT
 from umbilical.tunnel.daemon import end_task, own_task
 
 log: Final = logging.getLogger(__name__)
@@ -21,9 +22,6 @@ FAULTS_OF_THE_TUNNEL: Final = frozenset({Reason.SERVER, Reason.TLS, Reason.NO_AG
 NO_PROOF: Final = FAULTS_OF_THE_TUNNEL | {Reason.TIMEOUT, Reason.PROTOCOL}
 """Any other failure is an agent's or a server's word on an endpoint, and proves that words come through."""
 
-PROBE_HOST: Final = "127.0.0.1"
-PROBE_PORT: Final = 1
-"""tcpmux, on the agent's own loopback: nobody listens there, so an agent that can be reached says "refused" at once."""
 PROBE_SECONDS: Final = 10.0
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 30.0

@@ -6,6 +6,7 @@ The one line that every tunnel leaves is not written here.
 import logging
 from typing import Final
 
+from umbilical.konnectivity.dial_failure import PROBE_ADDRESS
 from umbilical.tunnel.causes import NEXT, log_fields
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,8 @@ class DialNotices:
 
     def refused(self, code: str, address: str, agent: str, text: str, now: float) -> None:
         """A client's dial failed. Endpoints fail one by one; what agents and routes lack concerns all dials."""
+        if code == "UMB401" and address == PROBE_ADDRESS:
+            return  # one of our own asked whether an agent answers, and one did
         about = address if code in ("UMB401", "UMB402", "UMB404") else agent
         self._say(code, about, f"dial of {address} failed agent={agent}: {text}", now)
 
