@@ -45,7 +45,8 @@ def test_it_dials_the_service_in_its_own_namespace_with_a_certificate_of_its_own
 
 
 def test_it_is_as_important_as_kube_apiserver() -> None:
-    assert pod(hosted_spec(priority_class="api-critical"))["priorityClassName"] == "api-critical"
+    assert pod(hosted_spec())["priorityClassName"] == "hypershift-api-critical"
+    assert pod(hosted_spec(priority_class="of-my-own"))["priorityClassName"] == "of-my-own"
 
 
 def test_replicas_stand_apart_and_do_not_all_go_at_once() -> None:
@@ -74,3 +75,17 @@ def test_it_may_run_on_nodes_that_are_kept_for_control_planes() -> None:
         "hypershift.openshift.io/control-plane": "true",
         "hypershift.openshift.io/cluster": "clusters-guest",
     }
+
+
+def test_it_is_drawn_to_nodes_that_are_kept_for_control_planes_and_to_its_own_one() -> None:
+    affinity = pod(hosted_spec())["affinity"]
+    drawn = affinity["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    terms = [(one["weight"], one["preference"]["matchExpressions"]) for one in drawn]
+    assert terms == [
+        (50, [{"key": "hypershift.openshift.io/control-plane", "operator": "In", "values": ["true"]}]),
+        (100, [{"key": "hypershift.openshift.io/cluster", "operator": "In", "values": ["clusters-guest"]}]),
+    ]
+    (beside,) = affinity["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    term = beside["podAffinityTerm"]
+    assert (beside["weight"], term["topologyKey"]) == (100, "kubernetes.io/hostname")
+    assert term["labelSelector"]["matchLabels"] == {"hypershift.openshift.io/hosted-control-plane": "clusters-guest"}

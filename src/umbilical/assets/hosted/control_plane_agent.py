@@ -17,6 +17,11 @@ from umbilical.assets.hosted.spec import HostedSpec
 
 _ZONE: Final = "topology.kubernetes.io/zone"
 _HOSTNAME: Final = "kubernetes.io/hostname"
+_DEDICATED: Final = "hypershift.openshift.io/control-plane"
+_DEDICATED_TO: Final = "hypershift.openshift.io/cluster"
+"""Labels and taints of nodes that HyperShift keeps for control planes, and for the one of a namespace."""
+_MEMBER: Final = "hypershift.openshift.io/hosted-control-plane"
+"""Label of the pods of a control plane; its value is their namespace."""
 
 
 def control_plane_agent(spec: HostedSpec, fingerprint: str) -> list[Object]:
@@ -55,11 +60,8 @@ def _pod(spec: HostedSpec) -> Object:
         # kube-apiserver's own: whatever evicts this agent takes aggregated APIs away.
         "priorityClassName": spec.priority_class,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
-        "affinity": {"podAntiAffinity": _apart(spec)},
-        "tolerations": [
-            _toleration("hypershift.openshift.io/control-plane", "true"),
-            _toleration("hypershift.openshift.io/cluster", spec.namespace),
-        ],
+        "affinity": {**_near(spec), "podAntiAffinity": _apart(spec)},
+        "tolerations": [_toleration(_DEDICATED, "true"), _toleration(_DEDICATED_TO, spec.namespace)],
         "securityContext": _pod_security(spec.agents.control_plane_user),
         "containers": [agent_container(spec, flags)],
         "volumes": agent_volumes(names.SECRET_CONTROL_PLANE_AGENT, names.CLUSTER_CA_KEY),
@@ -70,6 +72,24 @@ def _pod_security(user: int) -> Object:
     context: Object = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     # An SCC assigns user and group out of the namespace's range, and refuses pods that ask for others.
     return {**context, "runAsUser": user, "runAsGroup": user, "fsGroup": user} if user else context
+
+
+def _near(spec: HostedSpec) -> Object:
+    """To nodes that are kept for this: a toleration alone lets it go there and draws it nowhere."""
+    dedicated = [_preferred(50, _DEDICATED, "true"), _preferred(100, _DEDICATED_TO, spec.namespace)]
+    members = {"labelSelector": {"matchLabels": {_MEMBER: spec.namespace}}, "topologyKey": _HOSTNAME}
+    beside = [{"weight": 100, "podAffinityTerm": members}]
+    return {
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": dedicated},
+        "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": beside},
+    }
+
+
+def _preferred(weight: int, label: str, value: str) -> Object:
+    return {
+        "weight": weight,
+        "preference": {"matchExpressions": [{"key": label, "operator": "In", "values": [value]}]},
+    }
 
 
 def _apart(spec: HostedSpec) -> Object:

@@ -138,7 +138,7 @@ class AggregatedApi:
 
     service: str
     addresses: tuple[IpAddress, ...] = ()
-    """Its ClusterIPs. Empty: not known yet, looked up when the objects are applied."""
+    """Its ClusterIPs. Empty: not known yet, looked up at rendering, if the management cluster is at hand."""
     groups: tuple[ApiGroup, ...] = ()
 
 
@@ -211,7 +211,7 @@ class HostedSpec:
     """Who gets proxies as sidecars; of `names.COMPONENTS`."""
     cluster_domain: str = "cluster.local"
     """Of the management cluster: how its Services are called in full."""
-    priority_class: str = "hypershift-control-plane"
+    priority_class: str = "hypershift-api-critical"
     """Of kube-apiserver; the control-plane agent has the same, since API calls hang on it."""
 
     @property

@@ -60,9 +60,10 @@ kubeApiserver:
   # false where a configuration file takes the place of flags: put egress-selector-config-file there yourself.
   egressFlag: true
 
-# Services of the control-plane namespace that answer for API groups of the hosted cluster. Their ClusterIPs are looked
-# up when the objects are applied, unless addresses are given. With groups, aggregatedAuthority has to be given: the PEM
-# of who signed their serving certificates.
+# Services of the control-plane namespace that answer for API groups of the hosted cluster. Their ClusterIPs are given
+# here, or looked up at each rendering with --management-kubeconfig, which also finds Services with the label
+# umbilical.dev/aggregated-api=true. With groups, aggregatedAuthority has to be given: the PEM of who signed their
+# serving certificates.
 aggregatedApis:
   - service: openshift-apiserver
     addresses: [172.30.12.7]
@@ -121,6 +122,6 @@ components:
 
 # Of the management cluster.
 clusterDomain: cluster.local
-# kube-apiserver's own class: API calls hang on the control-plane agent as well.
-priorityClass: hypershift-control-plane
+# Of the control-plane agent. kube-apiserver's own, and not the lesser one of other pods: API calls hang on both.
+priorityClass: hypershift-api-critical
 """

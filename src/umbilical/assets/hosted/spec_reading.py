@@ -94,7 +94,7 @@ def _spec(section: Section) -> HostedSpec:
                 "components", rule="|".join(names.COMPONENTS), hint=f"there are: {', '.join(names.COMPONENTS)}"
             ),
             cluster_domain=section.text("clusterDomain", "cluster.local", rule=_NAME, hint="a domain is needed"),
-            priority_class=section.text("priorityClass", "hypershift-control-plane", rule=_NAME, hint=_LABEL_HINT),
+            priority_class=section.text("priorityClass", HostedSpec.priority_class, rule=_NAME, hint=_LABEL_HINT),
         ),
     )
 
