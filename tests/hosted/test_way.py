@@ -163,6 +163,7 @@ def test_an_endpoint_of_another_authority_fails_there_and_its_certificate_is_tol
     assert (trip.failure.hop, trip.failure.code) == ("endpoint tls", "UMB574")
     assert "CN=webhook" in trip.failure.why
     assert "signed by endpoint-ca" in trip.failure.why
+    assert "this certificate" in trip.failure.remedy
     assert trip.endpoint is not None
     assert not trip.endpoint.is_verified
 
@@ -172,6 +173,7 @@ def test_an_endpoint_that_speaks_no_tls_fails_there(tunnel: Tunnel) -> None:
         (trip,) = trips_to(tunnel.access, f"127.0.0.1:{port}", tls=EndpointTls(TlsFiles(), is_verified=False))
     assert trip.failure is not None
     assert (trip.failure.hop, trip.failure.code) == ("endpoint tls", "UMB574")
+    assert "speak TLS" in trip.failure.remedy
     assert trip.hop("dial") is not None
 
 

@@ -129,11 +129,12 @@ def _dial_failure(failed: DialFailed, trace: Trace, title: str) -> Failure:
 
 
 def _tls_failure(error: OSError, endpoint: Endpoint, seen: TlsFacts | None) -> Failure:
-    why = words(error)
+    why, remedy = words(error), "does it speak TLS on this port?"
     if seen is not None and seen.certificate is not None:
         why += f"; its certificate is {_shown(seen.certificate)}"
+        remedy = "compare the CA, the name and the pair that you gave with this certificate"
     what = f"{endpoint}: TLS with the endpoint failed, the tunnel to it works"
-    return Failure(ENDPOINT_TLS, "UMB574", "endpoint-tls", what, why, "compare with --endpoint-ca, --endpoint-name")
+    return Failure(ENDPOINT_TLS, "UMB574", "endpoint-tls", what, why, remedy)
 
 
 def _shown(certificate: Certificate) -> str:

@@ -4,7 +4,7 @@ import pytest
 from tests.support.hosted_specs import hosted_spec
 
 from umbilical.assets.hosted import names
-from umbilical.assets.hosted.components import COMPONENTS, HEALTH_PORTS, Names, ProxyKind, chosen, health_ports
+from umbilical.assets.hosted.components import COMPONENTS, HEALTH_PORTS, Names, ProxyKind, chosen
 
 SOCKS5, HTTPS = ProxyKind.SOCKS5, ProxyKind.HTTPS
 TABLE = {
@@ -56,8 +56,6 @@ def test_containers_are_called_as_hypershift_calls_them() -> None:
     assert [one.container_name for one in COMPONENTS["ovnkube-control-plane"].proxies] == ["socks-proxy"]
 
 
-def test_health_ports_are_those_of_the_chosen_components() -> None:
-    assert health_ports(hosted_spec(components=("olm-operator",))) == (8190,)
-    assert health_ports(hosted_spec(components=("oauth-openshift",))) == (8190, 8192)
-    assert health_ports(hosted_spec(components=())) == ()
+def test_a_spec_chooses_components_by_name() -> None:
     assert [one.name for one in chosen(hosted_spec(components=("packageserver",)))] == ["packageserver"]
+    assert chosen(hosted_spec(components=())) == ()

@@ -127,9 +127,3 @@ COMPONENTS: Final = MappingProxyType({component.name: component for component in
 
 def chosen(spec: HostedSpec) -> tuple[Component, ...]:
     return tuple(COMPONENTS[name] for name in spec.components)
-
-
-def health_ports(spec: HostedSpec) -> tuple[int, ...]:
-    """Where probes and Prometheus come in, over all chosen components."""
-    kinds = {proxy.kind for component in chosen(spec) for proxy in component.proxies}
-    return tuple(sorted(HEALTH_PORTS[kind] for kind in kinds))
