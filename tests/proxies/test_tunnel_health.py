@@ -254,3 +254,14 @@ def test_a_probe_without_an_answer_is_a_failure_and_one_that_connects_is_closed(
 
 def test_the_probe_disturbs_nobody() -> None:
     assert (tunnel_health.PROBE_HOST, tunnel_health.PROBE_PORT) == ("127.0.0.1", 1)
+
+
+def test_a_dial_that_works_before_the_probe_has_begun_answers_whoever_waits_for_it() -> None:
+    async def script(stage: Scene) -> None:
+        waiting = asyncio.get_running_loop().create_task(stage.health.check(stage.health.proofs))
+        # Queued behind it: both run in one turn of the loop, and the probe's own first turn comes after them.
+        asyncio.get_running_loop().call_soon(stage.health.works)
+        assert await asyncio.wait_for(waiting, 60)
+        assert stage.probes == 0
+
+    scene(script)

@@ -60,6 +60,8 @@ class TunnelHealth:
         self._proofs += 1
         if self._probing is not None and self._probing is not asyncio.current_task():
             self._probing.cancel()  # it has its answer; the next failure is a new question
+            if self._verdict is not None:
+                self._verdict.set()  # one that is cancelled before its first turn never gets to say so
         if self._broken_by is not None:
             log.info("the tunnel works again")
             self._broken_by = None
