@@ -17,11 +17,11 @@ from tests.support.dns_server import ScriptedDns
 
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.opener import Streams
+from umbilical.konnectivity.dial_failure import PROBE_HOST
 from umbilical.proxies.guest_dns import DnsPatience
 from umbilical.proxies.outbound import Outbound, Surroundings
 from umbilical.proxies.service_names import ServiceName
 from umbilical.proxies.settings import Resolution
-from umbilical.proxies.tunnel_health import PROBE_HOST
 
 DNS_SERVER: Final = ("172.30.0.10", 53)
 

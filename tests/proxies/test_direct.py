@@ -231,3 +231,26 @@ def test_a_port_where_nobody_listens_is_told_as_refused() -> None:
         assert caught.value.text == "Connection refused"
 
     play(scenario())
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "fe80::1", "::ffff:169.254.169.254", "0.0.0.0", "::"])
+def test_a_name_does_not_lead_to_what_only_this_machine_can_reach(address: str) -> None:
+    """Whoever owns a name may point it there: to the credentials that a cloud gives to its machines."""
+
+    async def scenario() -> None:
+        with pytest.raises(DialFailed) as caught:
+            await Machine(address).dialer({}).open("idp.corp.example", 80)
+        assert caught.value.reason is Reason.FORBIDDEN
+        assert address in caught.value.text
+
+    play(scenario())
+
+
+def test_its_other_addresses_are_dialled_all_the_same() -> None:
+    async def scenario() -> None:
+        async with await asyncio.start_server(echoing, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            machine = Machine("169.254.169.254", "127.0.0.1")
+            assert await said(await machine.dialer({}).open("idp.corp.example", port)) == b"ping"
+
+    play(scenario())

@@ -11,9 +11,9 @@ from tests.proxies.proxy_scenes import ScriptedProxy
 
 from umbilical.dialer.failure import Reason
 from umbilical.dialer.opener import Streams
+from umbilical.konnectivity.dial_failure import PROBE_HOST
 from umbilical.proxies.dns_lookup import LookupFailed, Result
 from umbilical.proxies.settings import Resolution
-from umbilical.proxies.tunnel_health import PROBE_HOST
 
 IDP = "idp.corp.example"
 CONSOLE = "console.monitoring"
@@ -156,18 +156,41 @@ def test_one_endpoint_without_an_agent_is_its_own_misfortune() -> None:
         "console.monitoring.svc",
         "console.monitoring.svc.cluster.local.",
         "etcd-0.example.cluster.local",
+        # By this machine's search list: a Service beside the control plane; and the machine itself.
+        "etcd-client",
+        "localhost",
+        "anything.localhost",
+        # Other spellings of addresses, which resolvers understand.
+        "2887647493",
+        "0xac1e0905",
+        "172.30.2309",
+        "0254.036.011.011",
+        "console.monitoring.svc..",
     ],
 )
 def test_what_has_a_meaning_in_the_cluster_alone_never_leaves_the_tunnel(host: str) -> None:
     async def script(stage: Scene, outside: Outside) -> None:
         stage.tunnel.everything = Reason.NO_AGENT
+        stage.machine |= {host: ["127.0.0.1"], f"{host}.": ["127.0.0.1"]}
         for _ in range(2):
-            assert (await stage.failure(host, outside.port)).reason is Reason.NO_AGENT
+            assert (await stage.failure(host, outside.port)).reason in (Reason.NO_AGENT, Reason.NAME)
             await outside.open(IDP)  # and the tunnel is known to be down
         assert stage.asked_machine == [f"{IDP}."] * 2
         assert outside.accepted == 2
 
     scene(script)
+
+
+def test_what_is_never_direct_does_not_leave_a_broken_tunnel_either() -> None:
+    """The user's proxy is such a host, and would be sent its credentials."""
+
+    async def script(stage: Scene, outside: Outside) -> None:
+        stage.tunnel.everything = Reason.NO_AGENT
+        assert (await stage.failure(f"{IDP}.", outside.port)).reason is Reason.NO_AGENT
+        assert stage.asked_machine == []
+        assert outside.accepted == 0
+
+    scene(script, never_direct=(IDP.upper(),))
 
 
 def test_a_short_name_is_a_services_where_the_api_says_so_and_else_the_worlds() -> None:

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umbilical.proxies.service_names import ServiceName, absolute_names, is_of_the_cluster, parse_service_name
+from umbilical.proxies.service_names import (
+    ServiceName,
+    absolute_names,
+    is_of_the_cluster,
+    is_of_the_world,
+    parse_service_name,
+)
 
 DOMAIN = "cluster.local"
 CONSOLE = ServiceName("monitoring", "console")
@@ -98,3 +104,19 @@ def test_what_is_found_can_stand_in_a_path_of_the_api(host: str) -> None:
         assert not set(f"{found.name}{found.namespace}") & set("/.?#% ")
         assert found.name
         assert found.namespace
+
+
+@pytest.mark.parametrize("host", ["example.com", "Example.COM.", "console.monitoring", "1.example.com", "0x.example"])
+def test_a_name_of_the_world_means_the_same_to_everybody(host: str) -> None:
+    assert is_of_the_world(host, DOMAIN)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("", ".", "idp", "idp.", "localhost", "a.localhost.", "a.b.svc", "a.b.svc.cluster.local", "10.1", "1.2.3.4."),
+        *("2852039166", "0xa9fea9fe", "a.0X7F", "a..b", ".a.b", "a.b..", "fd00::1", "::ffff:10.0.0.1", "a.b:80"),
+    ],
+)
+def test_short_names_and_addresses_in_disguise_are_none_of_the_world(host: str) -> None:
+    assert not is_of_the_world(host, DOMAIN)

@@ -8,8 +8,9 @@ from tests.proxies.name_scenes import ScriptedTunnel, TurnedClock, pipe, play, u
 
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.opener import Streams
+from umbilical.konnectivity.dial_failure import PROBE_HOST
 from umbilical.proxies import tunnel_health
-from umbilical.proxies.tunnel_health import FAULTS_OF_THE_TUNNEL, PROBE_HOST, TunnelHealth, WatchedTunnel
+from umbilical.proxies.tunnel_health import FAULTS_OF_THE_TUNNEL, TunnelHealth, WatchedTunnel
 
 HOST = "10.0.0.7"
 

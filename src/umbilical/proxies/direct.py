@@ -49,6 +49,10 @@ class DirectHosts:
         name = _plain(host)
         return name not in self._never and name.endswith(self._suffixes) and name not in self._suffixes
 
+    def is_never(self, host: str) -> bool:
+        """Whatever the suffixes say, and whether or not the tunnel works."""
+        return _plain(host) in self._never
+
 
 def _plain(host: str) -> str:
     return host.strip().lower().removesuffix(".")
@@ -66,12 +70,15 @@ class Direct:
     async def open(self, host: str, port: int) -> Streams:
         proxy = self._rules.proxy_for("https", host.removesuffix("."), port)
         if proxy is None:
-            return await self.open_plain(host, port)
+            found = await self._names.resolve(host)
+            return await self._open_one(_beyond_the_link(host, found), port)
         return await connect_through(proxy, _Plain(self), host.removesuffix("."), port, self._tls)
 
     async def open_plain(self, host: str, port: int) -> Streams:
-        """Past any proxy. Raises DialFailed."""
-        found = await self._names.resolve(host)
+        """Past any proxy, to a host that this machine's owner named. Raises DialFailed."""
+        return await self._open_one(await self._names.resolve(host), port)
+
+    async def _open_one(self, found: tuple[str, ...], port: int) -> Streams:
         addresses = (self._prefer_ipv4 and only_ipv4(found)) or found
         _, streams = await Race(lambda address: connect(address, port)).run(interleaved(addresses))
         return streams
@@ -85,6 +92,23 @@ class _Plain:
 
     async def open(self, host: str, port: int) -> Streams:
         return await self._direct.open_plain(host, port)
+
+
+def _beyond_the_link(host: str, addresses: tuple[str, ...]) -> tuple[str, ...]:
+    """Whoever owns a name can point it to 169.254.169.254, where a cloud gives its machines their credentials."""
+    allowed = tuple(address for address in addresses if not _is_of_the_link(address))
+    if not allowed:
+        text = f"its address {addresses[0]} is one of this machine's own surroundings, where no name may lead"
+        raise DialFailed(Reason.FORBIDDEN, host, text)
+    return allowed
+
+
+def _is_of_the_link(address: str) -> bool:
+    from ipaddress import IPv6Address, ip_address
+
+    found = ip_address(address)
+    plain = (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
+    return plain.is_link_local or plain.is_unspecified
 
 
 async def connect(address: str, port: int) -> Streams:

@@ -20,7 +20,7 @@ from umbilical.proxies.happy_eyeballs import Race, family_of, interleaved, only_
 from umbilical.proxies.management_dns import ManagementDns, SystemResolver, ask_system
 from umbilical.proxies.resolver import ASKS_FOR_SERVICES, ASKS_GUEST_DNS, Names
 from umbilical.proxies.service_lookup import HostedServices, KubernetesServices, ServiceLookup
-from umbilical.proxies.service_names import is_of_the_cluster
+from umbilical.proxies.service_names import is_of_the_world
 from umbilical.proxies.settings import OutboundSettings, Resolution
 from umbilical.proxies.tunnel_health import FAULTS_OF_THE_TUNNEL, TunnelHealth, WatchedTunnel
 from umbilical.record import Record
@@ -134,9 +134,9 @@ class Outbound:
 
     def _may_fall_back(self, host: str) -> bool:
         """Not what has a meaning in the hosted cluster alone: this machine would reach somebody else by it."""
-        if self._settings.resolution is not Resolution.GUEST_THEN_MANAGEMENT or is_literal(host):
+        if self._settings.resolution is not Resolution.GUEST_THEN_MANAGEMENT or self._direct_hosts.is_never(host):
             return False
-        return not is_of_the_cluster(host, self._settings.cluster_domain)
+        return is_of_the_world(host, self._settings.cluster_domain)
 
     async def _open_or_fall_back(self, host: str, port: int) -> Streams:
         failure: DialFailed | None = None

@@ -7,6 +7,8 @@ from umbilical.record import Record
 
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 """RFC 1123, which both namespaces and Services keep to."""
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
+"""No top-level domain looks so: resolvers take a name that ends in it for an address, in one of its older spellings."""
 SERVICE_LABEL: Final = "svc"
 
 
@@ -35,6 +37,16 @@ def parse_service_name(host: str, cluster_domain: str) -> ServiceName | None:
 def is_of_the_cluster(host: str, cluster_domain: str) -> bool:
     """Whether the name can mean something inside the cluster alone; this machine's cluster may have it too."""
     return plain(host).endswith((f".{SERVICE_LABEL}", "." + plain(cluster_domain)))
+
+
+def is_of_the_world(host: str, cluster_domain: str) -> bool:
+    """Whether the name means the same to everybody: neither the cluster's own, nor a short one, which some machine's
+    search list completes, nor that machine itself, nor an address in disguise.
+    """
+    labels = plain(host).split(".")
+    if len(labels) < 2 or not all(labels) or ":" in host or is_of_the_cluster(host, cluster_domain):
+        return False
+    return labels[-1] != "localhost" and not _NUMBER.fullmatch(labels[-1])
 
 
 def absolute_names(host: str, cluster_domain: str) -> tuple[str, ...]:
