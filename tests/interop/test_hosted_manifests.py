@@ -28,6 +28,7 @@ from umbilical.assets.hosted.spec import (
     HostedSpec,
     KubeApiserver,
     Leases,
+    ManagementProxy,
     Pki,
     Publishing,
     Server,
@@ -79,7 +80,8 @@ SPECS: Final = {
         replicas=1, tls_profile=TlsProfile.MODERN, agents=Agents(control_plane_replicas=1)
     ),
     "user-proxy": PLAIN.replace(
-        proxy=DataPlaneProxy("http://u:p@proxy.example:3128", "https://proxy.example", (".example.com",), "user-ca")
+        proxy=DataPlaneProxy("http://u:p@proxy.example:3128", "https://proxy.example", (".example.com",), "user-ca"),
+        management_proxy=ManagementProxy("http://u:p@proxy.mgmt.example:3128", (".mgmt.example",)),
     ),
 }
 

@@ -12,7 +12,7 @@ from umbilical.assets.hosted.kube_apiserver_manifest import read_manifest
 from umbilical.assets.hosted.objects import Object
 from umbilical.assets.hosted.server_patch import flag_patch, patched, strategic_patch
 from umbilical.assets.hosted.server_sidecar import server_container
-from umbilical.assets.hosted.spec import HostedSpec, KubeApiserver, Workload
+from umbilical.assets.hosted.spec import HostedSpec, KubeApiserver, ManagementProxy, Workload
 
 STATIC = hosted_spec(kube_apiserver=KubeApiserver(workload=Workload.STATIC_POD, manifest="pod.yaml"))
 EGRESS = "--egress-selector-config-file=/etc/kubernetes/egress-selector/config.yaml"
@@ -142,6 +142,7 @@ def test_a_static_pod_takes_files_of_its_node_since_it_gets_no_secrets() -> None
 
 def test_without_a_manifest_there_is_a_patch_that_keeps_every_list_of_its_own() -> None:
     found = strategic_patch(hosted_spec())
+    assert "env" not in container(found)
     assert [one["name"] for one in pod(found)["containers"]] == ["kube-apiserver", "konnectivity-server"]
     assert "args" not in container(found)
     assert found["metadata"] == {"name": "kube-apiserver", "namespace": "clusters-guest"}
@@ -157,3 +158,11 @@ def test_flags_are_added_to_the_container_that_is_looked_at_first() -> None:
 def test_addresses_of_aggregated_apis_change_no_flag_of_kube_apiserver() -> None:
     later = hosted_spec().with_addresses({"openshift-apiserver": (ipaddress.ip_address("172.30.9.9"),)})
     assert flag_patch(later) == flag_patch(hosted_spec())
+
+
+def test_a_patch_keeps_the_management_cluster_s_proxy_from_answering_for_kubelets() -> None:
+    proxy = ManagementProxy("http://proxy:3128", (".mgmt.example",))
+    main = container(strategic_patch(hosted_spec(management_proxy=proxy)))
+    ((name, value),) = [(one["name"], one["value"]) for one in main["env"]]
+    assert name == "NO_PROXY"
+    assert {".mgmt.example", "192.168.10.0/24", "konnectivity-server-local"} <= set(value.split(","))

@@ -12,7 +12,7 @@ from umbilical.assets.hosted.monitoring import PROXY_LABEL, PROXY_PORTS
 from umbilical.assets.hosted.no_proxy_list import for_user_proxy
 from umbilical.assets.hosted.proxy_secret import proxy_secret
 from umbilical.assets.hosted.sidecars import sidecar_patches
-from umbilical.assets.hosted.spec import DataPlaneProxy, HostedSpec, Networks
+from umbilical.assets.hosted.spec import DataPlaneProxy, HostedSpec, ManagementProxy, Networks
 from umbilical.cli import klog
 from umbilical.cli.konnectivity_https_proxy import HTTPS_PROXY, check_flags, https_settings
 from umbilical.cli.konnectivity_socks5_proxy import SOCKS5_PROXY, socks5_settings
@@ -205,6 +205,17 @@ def test_without_a_proxy_of_the_user_nothing_of_one_is_said() -> None:
 
 def test_socks5_knows_nothing_of_the_user_s_proxy() -> None:
     assert names.PROXY_SECRET not in str(pod("olm-operator", WITH_PROXY))
+
+
+def test_only_who_dials_clouds_by_himself_leaves_by_the_management_cluster_s_proxy() -> None:
+    spec = hosted_spec(management_proxy=ManagementProxy(SECRET_URL))
+    source = [{"secretRef": {"name": names.MANAGEMENT_PROXY_SECRET}}]
+    assert container("ingress-operator", "https", spec)["envFrom"] == source
+    assert container("oauth-openshift", "https", spec)["envFrom"] == source
+    assert "envFrom" not in container("oauth-openshift", "socks5", spec)
+    assert "envFrom" not in container("openshift-apiserver", "https", spec)
+    assert "envFrom" not in container("ingress-operator", "https")
+    assert "pa55" not in str(sidecar_patches(spec))
 
 
 def test_ipv4_is_preferred_where_services_have_nothing_else() -> None:

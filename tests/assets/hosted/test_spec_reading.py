@@ -64,6 +64,7 @@ def test_everything_can_be_said() -> None:
         pki={"signers": "single", "keyType": "ecdsa-p256", "certificateDays": 30, "renewPercent": 50},
         agents={"hostNetwork": False, "dnsPolicy": "ClusterFirst", "controlPlaneUser": 1001},
         monitoring={"enabled": False},
+        managementProxy={"https": "http://u:p@proxy.example:3128", "noProxy": [".mgmt"]},
         clusterDomain="mgmt.example",
         priorityClass="system-cluster-critical",
     )
@@ -72,6 +73,10 @@ def test_everything_can_be_said() -> None:
     assert (spec.kube_apiserver.workload, spec.kube_apiserver.has_egress_flag) == (Workload.DEPLOYMENT, False)
     assert (spec.pki.key_type, spec.pki.renew_percent) == (KeyType.ECDSA_P256, 50)
     assert spec.leases.user == "somebody"
+    assert (spec.management_proxy.https, spec.management_proxy.no_proxy) == (
+        "http://u:p@proxy.example:3128",
+        (".mgmt",),
+    )
     assert spec.agents.control_plane_user == 1001
     assert spec.kube_apiserver.ports == (2040, 6443)
 

@@ -62,6 +62,9 @@ PROXY_CLIENT_DIRECTORY: Final = "/etc/konnectivity/proxy-client"
 PROXY_SECRET: Final = "konnectivity-data-plane-proxy"
 """The user's proxy, in both clusters, under the names of the usual variables: a URL may hold a password."""
 
+MANAGEMENT_PROXY_SECRET: Final = "konnectivity-management-proxy"
+"""The management cluster's own proxy, for sidecars that dial clouds' APIs by themselves."""
+
 CN_CLIENT: Final = "konnectivity-client"
 CN_AGENT: Final = "konnectivity-agent"
 CN_CONTROL_PLANE_AGENT: Final = "konnectivity-agent-control-plane"

@@ -1,7 +1,7 @@
 """What no proxy may be asked for, as comma lists in the form that Go programs read.
 
-Three readers: the HTTP proxy (which hosts the user's proxy is not for), the component beside it (which hosts the tunnel
-is not for), and kube-apiserver (which hosts the management cluster's proxy is not for).
+Four readers: the HTTP proxy (which hosts the user's proxy is not for), the component beside it (which hosts the tunnel
+is not for), both proxies and kube-apiserver (which hosts the management cluster's proxy is not for).
 """
 
 from collections.abc import Iterable
@@ -29,6 +29,11 @@ def for_component(spec: HostedSpec, more: Iterable[str] = ()) -> str:
     """What a component dials by itself: whatever stands in its own namespace never enters the tunnel."""
     suffixes = (f".{spec.namespace}.svc", f".{spec.namespace}.svc.{spec.cluster_domain}")
     return _joined([*LOOPBACK, *CONTROL_PLANE, *suffixes, *more])
+
+
+def for_sidecar(spec: HostedSpec) -> str:
+    """What a proxy dials without the management cluster's: the servers and the hosted API are beside it."""
+    return for_component(spec, (names.SERVER_LOCAL, *spec.management_proxy.no_proxy))
 
 
 def for_kube_apiserver(spec: HostedSpec, management: Iterable[str] = ()) -> str:

@@ -18,7 +18,7 @@ from umbilical.assets.hosted.kube_apiserver_manifest import read_manifest
 from umbilical.assets.hosted.monitoring import hosted_monitors, monitors
 from umbilical.assets.hosted.network_policies import network_policies
 from umbilical.assets.hosted.objects import Object
-from umbilical.assets.hosted.proxy_secret import proxy_secret
+from umbilical.assets.hosted.proxy_secret import management_proxy_secret, proxy_secret
 from umbilical.assets.hosted.server_patch import flag_patch, patched, strategic_patch
 from umbilical.assets.hosted.services import routes, services
 from umbilical.assets.hosted.sidecar_access import access_notes, hosted_access, management_access
@@ -67,6 +67,7 @@ def management_objects(spec: HostedSpec, certificates: HostedSet) -> list[Object
         *management_accounts(spec),
         *management_certificates(spec, certificates),
         *(proxy_secret(spec, spec.namespace) if spec.components else []),
+        *management_proxy_secret(spec),
         *management_access(spec),
         egress_config_map(spec),
         *([identities_config_map(spec)] if spec.is_ours else []),

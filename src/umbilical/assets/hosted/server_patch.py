@@ -49,7 +49,10 @@ def patched(manifest: Manifest, spec: HostedSpec) -> Object:
 
 def strategic_patch(spec: HostedSpec) -> Object:
     """Return all but flags, as a strategic merge patch: that kind would replace the whole list of them."""
-    main = {"name": spec.kube_apiserver.container, "volumeMounts": client_mounts()}
+    main: Object = {"name": spec.kube_apiserver.container, "volumeMounts": client_mounts()}
+    if spec.management_proxy.is_set:
+        value = for_kube_apiserver(spec, spec.management_proxy.no_proxy)
+        main["env"] = [{"name": _NO_PROXY[0], "value": value}]
     pod = {
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "containers": [main, server_container(spec)],

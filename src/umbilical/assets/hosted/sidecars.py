@@ -88,6 +88,8 @@ def proxy_container(spec: HostedSpec, proxy: Proxy) -> Object:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": _mounts(spec, proxy),
     }
+    if proxy.to_cloud_apis and spec.management_proxy.is_set:
+        container["envFrom"] = [{"secretRef": {"name": names.MANAGEMENT_PROXY_SECRET}}]
     if needs_access(proxy):
         container["env"] = [{"name": "KUBECONFIG", "value": f"{KUBECONFIG_DIRECTORY}/{KUBECONFIG_KEY}"}]
     return container

@@ -178,6 +178,18 @@ class DataPlaneProxy:
 
 
 @dataclass(frozen=True)
+class ManagementProxy:
+    """By which the management cluster's pods reach what is outside. Stays out of `repr`: a URL may hold a password."""
+
+    https: str = field(default="", repr=False)
+    no_proxy: tuple[str, ...] = ()
+
+    @property
+    def is_set(self) -> bool:
+        return bool(self.https)
+
+
+@dataclass(frozen=True)
 class Monitoring:
     enabled: bool = True
     namespaces: tuple[str, ...] = ("openshift-monitoring", "openshift-user-workload-monitoring")
@@ -206,6 +218,7 @@ class HostedSpec:
     tls_profile: TlsProfile = TlsProfile.INTERMEDIATE
     pki: Pki = Pki()
     proxy: DataPlaneProxy = DataPlaneProxy()
+    management_proxy: ManagementProxy = ManagementProxy()
     monitoring: Monitoring = Monitoring()
     components: tuple[str, ...] = ()
     """Who gets proxies as sidecars; of `names.COMPONENTS`."""

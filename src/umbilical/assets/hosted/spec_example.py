@@ -105,6 +105,12 @@ pki:
 #   noProxy: [.example.com]
 #   trustedCa: user-ca-bundle
 
+# The management cluster's own proxy: for sidecars on their way to clouds' APIs, which they dial by themselves. Never
+# for the hosted cluster: the patch of kube-apiserver then sets NO_PROXY, to this list and the networks above.
+# managementProxy:
+#   https: http://user:password@proxy.mgmt.example.com:3128
+#   noProxy: [.mgmt.example.com]
+
 monitoring:
   enabled: true
   # From where metrics are read.

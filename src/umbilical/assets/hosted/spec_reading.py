@@ -16,6 +16,7 @@ from umbilical.assets.hosted.spec import (
     Images,
     KubeApiserver,
     Leases,
+    ManagementProxy,
     Monitoring,
     Networks,
     Pki,
@@ -38,6 +39,7 @@ _DEFAULT_PORTS: Final = {Strategy.ROUTE: HTTPS_PORT, Strategy.LOAD_BALANCER: nam
 _NAME: Final = rf"({LABEL.pattern}\.)*{LABEL.pattern}"
 _HOST: Final = rf"{_NAME}|[0-9a-f:]*:[0-9a-f:.]*"
 _URL: Final = r"https?://[^\s/]+/?"
+_URL_HINT: Final = "a URL like http://user:password@proxy.example.com:3128 is needed"
 _PEM: Final = r"\s*(-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*)+"
 _LABEL_HINT: Final = "a DNS label is needed: a-z, 0-9 and hyphens, at most 63"
 _HOST_HINT: Final = "a host name in small letters or an address is needed, without a port"
@@ -89,6 +91,7 @@ def _spec(section: Section) -> HostedSpec:
             tls_profile=section.choice("tlsProfile", TlsProfile.INTERMEDIATE),
             pki=_pki(section.section("pki")),
             proxy=_proxy(section.section("proxy")),
+            management_proxy=_management_proxy(section.section("managementProxy")),
             monitoring=_monitoring(section.section("monitoring")),
             components=section.texts(
                 "components", rule="|".join(names.COMPONENTS), hint=f"there are: {', '.join(names.COMPONENTS)}"
@@ -217,16 +220,23 @@ def _pki(section: Section) -> Pki:
 
 
 def _proxy(section: Section) -> DataPlaneProxy:
-    hint = "a URL like http://user:password@proxy.example.com:3128 is needed"
     return _finished(
         section,
         DataPlaneProxy(
-            section.secret("http", _URL, hint),
-            section.secret("https", _URL, hint),
-            section.texts("noProxy", rule=r"[^\s,]+", hint="a name, an address or a network is needed"),
+            section.secret("http", _URL, _URL_HINT),
+            section.secret("https", _URL, _URL_HINT),
+            _no_proxy(section),
             section.text("trustedCa", "", rule=_NAME, hint="the name of a ConfigMap is needed"),
         ),
     )
+
+
+def _management_proxy(section: Section) -> ManagementProxy:
+    return _finished(section, ManagementProxy(section.secret("https", _URL, _URL_HINT), _no_proxy(section)))
+
+
+def _no_proxy(section: Section) -> tuple[str, ...]:
+    return section.texts("noProxy", rule=r"[^\s,]+", hint="a name, an address or a network is needed")
 
 
 def _monitoring(section: Section) -> Monitoring:
