@@ -79,8 +79,8 @@ def _tell_patches(folder: Path) -> None:
     from umbilical.assets.hosted.render import PATCHES
 
     if (folder / PATCHES).is_dir():
-        said = f"{folder / PATCHES} is not applied: kube-apiserver belongs to whoever made it"
-        click.echo(f"note: {said}; render with its manifest, or use the patches with kustomize", err=True)
+        said = f"{folder / PATCHES} is not applied: those Deployments belong to whoever made them"
+        click.echo(f"note: {said}; use the patches with kustomize or kubectl patch", err=True)
 
 
 def _tell_copy(work: Work) -> None:
