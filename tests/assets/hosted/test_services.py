@@ -47,6 +47,13 @@ def test_a_route_passes_tls_through_and_spreads_agents_over_servers() -> None:
     assert agent_service(hosted_spec())["spec"]["type"] == "ClusterIP"
 
 
+def test_a_route_carries_labels_by_which_a_router_of_its_own_finds_it() -> None:
+    label = {"hypershift.openshift.io/hosted-control-plane": "clusters-guest"}
+    spec = published(Publishing(Strategy.ROUTE, "konnectivity-server.apps.guest.hypershift.local", 443, label))
+    assert routes(spec)[0]["metadata"]["labels"] == {**spec.labels, **label}
+    assert label.keys().isdisjoint(agent_service(spec)["metadata"]["labels"])
+
+
 def test_a_node_port_is_the_published_one() -> None:
     body = agent_service(published(NODE_PORT))["spec"]
     assert body["type"] == "NodePort"

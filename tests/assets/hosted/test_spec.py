@@ -59,6 +59,7 @@ def test_agents_know_the_servers_by_service_and_by_the_published_host() -> None:
         ({"publishing": Publishing(Strategy.ROUTE, "10.0.0.9", 443)}, "publish.host 10.0.0.9 is an address"),
         ({"publishing": Publishing(Strategy.NODE_PORT, "10.0.0.9", 8091)}, "publish.port 8091 is no port of nodes"),
         ({"publishing": Publishing(Strategy.LOAD_BALANCER, "0.0.0.0", 8091)}, "nobody can connect"),
+        ({"publishing": Publishing(Strategy.LOAD_BALANCER, "a.b", 8091, {"a": "b"})}, "publish.labels are for a Route"),
         ({"server_count": ServerCount.LEASES}, "needs leases.kubeconfigSecret"),
         ({"kube_apiserver": KubeApiserver(workload=Workload.STATIC_POD)}, "kubeApiserver.manifest is needed"),
         ({"kube_apiserver": KubeApiserver(ports=())}, "kubeApiserver.ports is empty"),

@@ -81,6 +81,12 @@ def test_everything_can_be_said() -> None:
     assert spec.kube_apiserver.ports == (2040, 6443)
 
 
+def test_a_route_may_have_labels() -> None:
+    given = {"strategy": "route", "host": "a.example", "labels": {"hypershift.openshift.io/internal-route": "true"}}
+    assert read(publish=given).publishing.labels == given["labels"]
+    assert read().publishing.labels == {}
+
+
 def test_every_problem_is_told_at_once_in_three_lines() -> None:
     why = refusal(name="Guest", replicas=0, publsh={}, networks={"service": ["172.31.0.1/16"]}, images={})
     for told in ("name 'Guest'", "replicas 0", "publsh is unknown; did you mean publish?", "networks.service[0]"):

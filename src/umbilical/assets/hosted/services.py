@@ -44,7 +44,7 @@ def routes(spec: HostedSpec) -> list[Object]:
         return []
     # Round robin, so that an agent that dials again reaches another server.
     annotations = {"haproxy.router.openshift.io/balance": "roundrobin"}
-    head = metadata(spec, names.SERVER, spec.namespace, annotations=annotations)
+    head = metadata(spec, names.SERVER, spec.namespace, spec.publishing.labels, annotations)
     body = {
         "host": spec.publishing.host,
         "port": {"targetPort": names.AGENT_PORT},

@@ -70,6 +70,8 @@ class Publishing:
     host: str
     """A name or an address; it is in the certificate, so it must be known before anything runs."""
     port: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of the Route: by which a router of the control plane's own finds it."""
 
     @property
     def address(self) -> IpAddress | None:
@@ -290,6 +292,8 @@ def _publishing_problems(publishing: Publishing) -> Iterator[str]:
         yield f"publish.host {publishing.host} is an address, and routers find a Route by a name in the TLS handshake"
     if publishing.strategy is Strategy.NODE_PORT and publishing.port not in NODE_PORTS:
         yield f"publish.port {publishing.port} is no port of nodes: {NODE_PORTS.start} to {NODE_PORTS.stop - 1}"
+    if publishing.labels and publishing.strategy is not Strategy.ROUTE:
+        yield "publish.labels are for a Route, and there is none"
     address = publishing.address
     if address is not None and (address.is_unspecified or address.is_multicast):
         yield f"publish.host {publishing.host}: nobody can connect to it"

@@ -28,6 +28,10 @@ publish:
   strategy: route
   host: konnectivity-guest.apps.example.com
   # port: 443
+  # Of the Route: by which a router of the control plane's own finds it, as HyperShift has one for private clusters.
+  # labels:
+  #   hypershift.openshift.io/hosted-control-plane: clusters-guest
+  #   hypershift.openshift.io/internal-route: "true"
 
 # Of the hosted cluster; no proxy may be asked for them.
 networks:

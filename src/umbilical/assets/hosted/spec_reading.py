@@ -134,6 +134,7 @@ def _publishing(section: Section) -> Publishing:
             strategy,
             section.text("host", rule=_HOST, hint=_HOST_HINT),
             section.number("port", _DEFAULT_PORTS.get(strategy), _PORTS),
+            section.labels("labels", {}),
         ),
     )
 
