@@ -8,6 +8,7 @@ import ssl
 import struct
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final, cast
 
 import pytest
@@ -22,7 +23,7 @@ from umbilical.dialer.failure import TunnelLost
 from umbilical.dialer.opener import Streams
 from umbilical.dialer.settings import TcpServer
 from umbilical.dialer.streams import layered_streams
-from umbilical.dialer.tls_layer import Scratch, TlsLayer
+from umbilical.dialer.tls_layer import CIPHER_BYTES, Scratch, TlsLayer
 
 BUFFER_BYTES: Final = 256 * 1024
 MIB: Final = 1024 * 1024
@@ -74,6 +75,14 @@ class ServerHalf(TlsHalf):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._until_done(self._tls.do_handshake)
 
+    def flood_behind_the_end(self, octets: bytes) -> None:
+        with suppress(ssl.SSLWantReadError):
+            self._tls.unwrap()
+        self._flush()
+        self._socket.sendall(octets)
+        self._socket.shutdown(socket.SHUT_WR)
+        self._socket.recv(1)
+
     def cut(self) -> None:
         self._socket.shutdown(socket.SHUT_WR)
 
@@ -108,6 +117,31 @@ def rest_of(half: ServerHalf) -> bytes:
     while octets := half.recv(1 << 16):
         received += octets
     return received
+
+
+def test_what_comes_behind_the_far_end_s_end_is_not_kept(
+    tunnel_pki: TunnelPki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deed(half: ServerHalf) -> None:
+        assert half.recv(1) == b"!"
+        half.flood_behind_the_end(bytes(4 * MIB))
+
+    async def script(streams: Streams) -> None:
+        reader, writer = streams
+        layer, flooded = layer_of(streams), asyncio.Event()
+        end = layer.eof_received
+
+        def at_the_end() -> bool:
+            flooded.set()
+            return end()
+
+        monkeypatch.setattr(layer, "eof_received", at_the_end)
+        writer.write(b"!")
+        assert await reader.read(-1) == b""
+        await flooded.wait()
+        assert layer._incoming.pending <= CIPHER_BYTES
+
+    play_half(tunnel_pki, deed, script)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

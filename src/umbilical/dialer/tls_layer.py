@@ -62,6 +62,8 @@ class TlsLayer(Layer):
         return self._scratch.cipher
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._ended:
+            return  # behind close_notify there is nothing to be read, and nobody would take it out again
         self._incoming.write(self._scratch.cipher[:nbytes])
         if self._handshake.done():
             self._read_all()
