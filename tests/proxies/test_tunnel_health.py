@@ -8,8 +8,7 @@ from tests.proxies.name_scenes import ScriptedTunnel, TurnedClock, pipe, play, u
 
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.opener import Streams
-from umbilical.konnectivity.dial_failure import PROBE_HOST
-from umbilical.proxies import tunnel_health
+from umbilical.konnectivity.dial_failure import PROBE_HOST, PROBE_PORT
 from umbilical.proxies.tunnel_health import FAULTS_OF_THE_TUNNEL, TunnelHealth, WatchedTunnel
 
 HOST = "10.0.0.7"
@@ -254,7 +253,7 @@ def test_a_probe_without_an_answer_is_a_failure_and_one_that_connects_is_closed(
 
 
 def test_the_probe_disturbs_nobody() -> None:
-    assert (tunnel_health.PROBE_HOST, tunnel_health.PROBE_PORT) == ("127.0.0.1", 1)
+    assert (PROBE_HOST, PROBE_PORT) == ("127.0.0.1", 1)
 
 
 def test_a_dial_that_works_before_the_probe_has_begun_answers_whoever_waits_for_it() -> None:
