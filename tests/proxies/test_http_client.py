@@ -5,13 +5,17 @@ import socket
 import struct
 
 import pytest
+from tests.proxies.name_scenes import pipe
 from tests.support.daemons import play
 from tests.support.http_scene import Peer, origin
 
+from umbilical.proxies import http_client
 from umbilical.proxies.http_client import Client
 from umbilical.proxies.http_head import BadRequest, HeadLimits
+from umbilical.proxies.relay import unsent
 from umbilical.tunnel.daemon import own_task
 
+MIB = 1024 * 1024
 GET = b"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
@@ -148,3 +152,74 @@ def test_what_comes_while_a_client_is_watched_is_kept_and_a_reset_is_noticed() -
 
     done = asyncio.Event()
     play_between(serve, ask)
+
+
+def test_the_last_bytes_of_an_answer_wait_for_a_client_that_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "LINGER_SECONDS", 0.01)
+
+    async def script() -> None:
+        ours, theirs = map(Peer, await pipe())
+        ours.writer.transport.set_write_buffer_limits(64 * MIB)
+        client = await client_of(ours)
+        await client.write([bytes(8 * MIB)])
+        assert unsent(ours.writer), "the kernel must not have taken all of it"
+
+        async def read_late() -> bytes:
+            while not ours.writer.transport.is_closing():
+                await asyncio.sleep(0.001)
+            return await theirs.rest()
+
+        reading = own_task(read_late())
+        await client.linger()
+        assert not unsent(ours.writer)
+        assert len(await reading) == 8 * MIB
+        theirs.close()
+
+    play(script())
+
+
+def test_a_client_that_ended_its_side_is_there_while_it_takes_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "HALF_CLOSED_SECONDS", 0)
+
+    async def script() -> None:
+        ours, theirs = map(Peer, await pipe())
+        theirs.end()
+        client = await client_of(ours)
+        while not ours.reader.at_eof():
+            await asyncio.sleep(0)
+        watching = own_task(client.until_gone())
+        for _ in range(20):  # each in a turn of the loop, as is each look
+            await client.write([b"x"])
+            await asyncio.sleep(0)
+            assert not watching.done()
+        await watching
+        ours.close()
+        theirs.close()
+
+    play(script())
+
+
+def test_a_client_is_idle_until_the_first_byte_of_its_next_request() -> None:
+    async def script() -> None:
+        ours, theirs = map(Peer, await pipe())
+        client = await client_of(ours)
+
+        def idle() -> bool:
+            return client.is_idle
+
+        assert not idle()
+        reading = own_task(client.read_head(HeadLimits(), 60, 60))
+        await asyncio.sleep(0)
+        assert idle()
+        ours.reader.feed_data(GET[:5])
+        assert not idle(), "nobody has looked yet, but it is there"
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not idle()
+        await theirs.send(GET[5:])
+        assert await reading is not None
+        assert not idle()
+        ours.close()
+        theirs.close()
+
+    play(script())

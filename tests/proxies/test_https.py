@@ -252,6 +252,27 @@ def test_a_drain_lets_idle_clients_go_and_finishes_what_is_under_way() -> None:
     play(script())
 
 
+def test_a_drain_serves_a_request_that_has_begun_to_come() -> None:
+    async def script() -> None:
+        async with origin(answering(HELLO, HELLO)) as quick, proxying({"a": quick.port}) as scene:
+            client = await scene.client()
+            await client.send(GET)
+            await client.until(b"hello")
+            async with asyncio.timeout(60):
+                while not any(waiting.is_idle for waiting in scene.proxy.waiting):
+                    await asyncio.sleep(0.01)
+                await client.send(GET[:10])
+                while any(waiting.is_idle for waiting in scene.proxy.waiting):
+                    await asyncio.sleep(0.01)
+            scene.listener.stop_accepting()
+            await client.send(GET[10:])
+            answer = await client.rest()
+            assert b"Connection: close" in answer
+            assert answer.endswith(b"hello")
+
+    play(script())
+
+
 def test_two_thousand_tunnels_at_once() -> None:
     async def script() -> None:
         async with origin(echo) as endpoint, proxying({"a": endpoint.port}) as scene:

@@ -69,7 +69,8 @@ class HttpProxy:
     def drain(self) -> None:
         self.is_draining = True
         for client in self.waiting:
-            client.close()
+            if client.is_idle:
+                client.close()
 
 
 class _Connection:
