@@ -46,8 +46,16 @@ def test_a_namespace() -> None:
     assert request.needs_kubelet
 
 
+def test_the_environments_kubeconfig_counts_where_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "one:two")
+    assert read("-n", "clusters-a").kubeconfig == Path("one")
+    assert read("-n", "clusters-a", "--kubeconfig", "k").kubeconfig == Path("k")
+    assert read("--server", "unix:/run/k.sock").kubeconfig is None
+
+
 @pytest.mark.parametrize("arguments", [["--kubeconfig", "k"], ["-n", "a"]])
-def test_halves_are_refused(arguments: list[str]) -> None:
+def test_halves_are_refused(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
     with pytest.raises(click.UsageError):
         read(*arguments)
 

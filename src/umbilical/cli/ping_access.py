@@ -1,5 +1,7 @@
 """Options of `ping`, `proxy curl` and `hosted check` that say how to get into the tunnel."""
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -28,7 +30,7 @@ _OPTIONS: Final = (
         help="What the server speaks with clients.",
     ),
     click.option("-n", "--namespace", metavar="NAME", help="A control plane's namespace: take all this from there."),
-    click.option("--kubeconfig", type=FILE, help="With --namespace: how to reach the management cluster."),
+    click.option("--kubeconfig", type=FILE, help="With --namespace: of the management cluster; else $KUBECONFIG."),
 )
 
 
@@ -45,8 +47,10 @@ def access_request(options: dict[str, Any], *, needs_kubelet: bool = False) -> "
     namespace, kubeconfig = options["namespace"], options["kubeconfig"]
     if kubeconfig is not None and namespace is None:
         raise click.UsageError("--kubeconfig goes with --namespace: which control plane is it?")
+    if namespace is not None and kubeconfig is None:
+        kubeconfig = _kubeconfig_of_environment()
     if namespace is not None and kubeconfig is None and options["server"] is None:
-        raise click.UsageError("--namespace needs --kubeconfig, or --server where this runs as a pod")
+        raise click.UsageError("--namespace needs --kubeconfig or $KUBECONFIG, or --server where this runs as a pod")
     return AccessRequest(
         server=_named(options["server"], options["server_name"]),
         tls=tls_files("", options["cert"], options["key"], options["ca"]),
@@ -56,6 +60,12 @@ def access_request(options: dict[str, Any], *, needs_kubelet: bool = False) -> "
         protocol=Protocol(options["protocol"]),
         needs_kubelet=needs_kubelet,
     )
+
+
+def _kubeconfig_of_environment() -> Path | None:
+    """Of several files the first, which kubectl prefers as well where two contradict each other."""
+    first = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    return Path(first) if first else None
 
 
 def _named(server: UnixServer | TcpServer | None, name: str) -> UnixServer | TcpServer | None:
