@@ -3,7 +3,7 @@
 import pytest
 from tests.architecture.rooms import TESTS
 
-from umbilical.dialer.failure import VERDICTS, DialFailed, Reason
+from umbilical.dialer.failure import MAX_TEXT, VERDICTS, DialFailed, Reason, one_line
 
 
 def test_every_reason_has_a_verdict_with_a_code_of_its_own() -> None:
@@ -37,3 +37,16 @@ def test_a_failure_is_told_in_one_line_and_in_three() -> None:
         "  next: does its pod run, and listen on this port?\n"
     )
     assert failure.verdict is VERDICTS[Reason.REFUSED]
+
+
+def test_what_another_side_says_is_one_line_without_commands_for_a_terminal_and_not_endless() -> None:
+    """An agent's words on a dial are its own, and end in logs and on screens."""
+    failure = DialFailed(Reason.UNREACHABLE, "10.0.0.1:443", "oops\r\nINFO all is well\x1b[2J\x00 \u202e" + "x" * 9999)
+    assert failure.text.startswith("oops INFO all is well [2J xxx")
+    assert len(failure.text) <= MAX_TEXT
+    assert failure.text.isprintable()
+    assert str(failure) == f"10.0.0.1:443: {failure.text}"
+
+
+def test_others_words_stay_in_one_line() -> None:
+    assert one_line("a\r\nb\t c\x1b[31m\x00") == "a b c [31m"

@@ -11,7 +11,6 @@ from umbilical.proxies.http_reply import (
     chunk,
     last_chunk,
     malformed,
-    one_line,
     response_head,
     undialled,
 )
@@ -70,10 +69,6 @@ def test_a_failed_dial_is_told_by_its_cause_and_never_as_our_own_fault(reason: R
 def test_a_bad_request_is_told_by_its_status(status: int, code: str, result: str) -> None:
     refused = malformed(BadRequest(status, "why"))
     assert (refused.answer.status, refused.answer.code, refused.result) == (status, code, result)
-
-
-def test_others_words_stay_in_one_line() -> None:
-    assert one_line("a\r\nb\t c\x1b[31m\x00") == "a b c [31m"
 
 
 def test_heads_and_chunks_are_what_h11_reads() -> None:

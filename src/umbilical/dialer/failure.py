@@ -90,6 +90,15 @@ VERDICTS: Final = {
 }
 
 
+MAX_TEXT: Final = 4096
+"""Of others' words: an agent may send a megabyte of them."""
+
+
+def one_line(text: str) -> str:
+    """What others said goes into one line of ours, and nothing else."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+
+
 class DialFailed(Exception):
     """There is no connection. `hop` names where it broke, as the user knows it: a server's address, the endpoint's.
 
@@ -97,11 +106,12 @@ class DialFailed(Exception):
     """
 
     def __init__(self, reason: Reason, hop: str, text: str) -> None:
-        super().__init__(f"{hop}: {text}")
+        said = one_line(text[:MAX_TEXT])
+        super().__init__(f"{hop}: {said}")
         self.reason: Final = reason
         self.hop: Final = hop
-        self.text: Final = text
-        """As the failing side said it."""
+        self.text: Final = said
+        """As the failing side said it, on one line."""
 
     @property
     def verdict(self) -> Verdict:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Final
 
-from umbilical.dialer.failure import DialFailed
+from umbilical.dialer.failure import DialFailed, one_line
 from umbilical.proxies.http_head import BadRequest, Field
 from umbilical.record import Record
 
@@ -62,11 +62,6 @@ def undialled(address: str, failure: DialFailed) -> Refused:
     what = f"no connection to {address}: {verdict.words}"
     answer = Answer(verdict.http_status, verdict.code, what, one_line(str(failure)), verdict.remedy)
     return Refused(answer, failure.reason.value)
-
-
-def one_line(text: str) -> str:
-    """What others said goes into one line of ours, and nothing else."""
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
 def response_head(status: int, reason: bytes, fields: Iterable[Field]) -> bytes:
