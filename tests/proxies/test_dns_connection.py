@@ -198,3 +198,14 @@ def test_a_question_in_time_keeps_it() -> None:
             assert connection._idle is not None
 
     scene(script)
+
+
+def test_a_connection_that_nobody_ever_asks_on_is_closed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever had it opened may have given up before it was there."""
+    monkeypatch.setattr(dns_connection, "IDLE_SECONDS", 0.01)
+
+    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+        assert await server.reader.read() == b""
+        await until(lambda: not connection.is_usable)
+
+    scene(script)

@@ -28,6 +28,7 @@ class DnsConnection:
         self._retired = False
         self._over = False
         self._idle: asyncio.TimerHandle | None = None
+        self._rest()
         self._receiving: Final = own_task(self._receive())
 
     @property
