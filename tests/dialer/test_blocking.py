@@ -183,3 +183,20 @@ def test_a_dialer_that_opened_nothing_has_no_thread_to_end(tunnel_pki: TunnelPki
         assert threading.active_count() == before
     with pytest.raises(StartupError):
         BlockingDialer(DialerSettings((TcpServer("127.0.0.1", 1),), TlsFiles()))
+
+
+def test_closing_the_dialer_ends_a_dial_that_another_thread_waits_for(tmp_path: Path) -> None:
+    asked = threading.Event()
+
+    def hear(sock: socket.socket) -> None:
+        read_head(sock)
+        asked.set()
+        silent(sock)
+
+    with unix_frontend(tmp_path / "s", hear) as path, ThreadPoolExecutor(1) as pool:
+        dialer = BlockingDialer(DialerSettings((UnixServer(path),), reply_seconds=10 * PATIENCE_SECONDS))
+        waiting = pool.submit(dialer.open, "10.0.0.1", 443)
+        assert asked.wait(PATIENCE_SECONDS)
+        dialer.close()
+        with pytest.raises(RuntimeError, match="the dialer is closed"):
+            waiting.result(PATIENCE_SECONDS)

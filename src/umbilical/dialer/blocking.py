@@ -8,10 +8,10 @@ import asyncio
 import select
 import socket
 import threading
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from umbilical.dialer.dialer import Dialer
 from umbilical.dialer.opener import Streams
@@ -66,18 +66,16 @@ class BlockingDialer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._pumps: Final[set[asyncio.Task[None]]] = set()
+        self._dials: Final[set[asyncio.Task[Any]]] = set()
         self._closed = False
 
     def open(self, host: str, port: int, timeout: float | None = None) -> TunnelSocket:
         """A connected socket whose timeout is `timeout`, which bounds the dial too. Raises DialFailed, TimeoutError."""
-        work = self._open(host, port)
-        try:
-            asked = asyncio.run_coroutine_threadsafe(work, self._started())
-        except BaseException:
-            work.close()
-            raise
+        asked = self._ask(host, port)
         try:
             sock = asked.result(timeout)
+        except CancelledError:
+            raise _is_closed() from None
         except BaseException:
             asked.cancel()
             asked.add_done_callback(_close_unclaimed)
@@ -108,26 +106,36 @@ class BlockingDialer:
 
     # ------------------------------------------------------------------ the thread
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _ask(self, host: str, port: int) -> "Future[TunnelSocket]":
+        """Under the lock, so that whoever closes finds every dial that was begun before."""
         with self._lock:
             if self._closed:
-                raise RuntimeError("the dialer is closed")
+                raise _is_closed()
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 # A daemon: a script that forgets `close` must be able to end.
                 self._thread = threading.Thread(target=self._loop.run_forever, name="umbilical-dialer", daemon=True)
                 self._thread.start()
-            return self._loop
+            return asyncio.run_coroutine_threadsafe(self._dial(host, port), self._loop)
 
     async def _end(self) -> None:
-        for pump in self._pumps:
-            pump.cancel()
-        if self._pumps:
-            await asyncio.wait(self._pumps)
+        while tasks := self._dials | self._pumps:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
         await self._dialer.close()
         for _ in range(3):  # what was aborted is told so, and closed, in the loop's next turns
             await asyncio.sleep(0)
         await asyncio.get_running_loop().shutdown_default_executor()
+
+    async def _dial(self, host: str, port: int) -> TunnelSocket:
+        task = asyncio.current_task()
+        assert task is not None
+        self._dials.add(task)
+        try:
+            return await self._open(host, port)
+        finally:
+            self._dials.discard(task)
 
     async def _open(self, host: str, port: int) -> TunnelSocket:
         tunnel = await self._dialer.open(host, port)
@@ -146,6 +154,10 @@ class BlockingDialer:
         self._pumps.add(pump)
         pump.add_done_callback(self._pumps.discard)
         return handed
+
+
+def _is_closed() -> RuntimeError:
+    return RuntimeError("the dialer is closed")
 
 
 def _close_unclaimed(opened: "Future[TunnelSocket]") -> None:
