@@ -227,3 +227,20 @@ def test_certificates_that_are_no_certificates_keep_it_from_starting(tmp_path: P
     with pytest.raises(Exception, match="CA") as fault:
         ProxyTls(tmp_path / "ca")
     assert not isinstance(fault.value, ssl.SSLError)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_that_came_to_be_under_a_direct_domain_is_not_reached_past_the_tunnel(scheme: str) -> None:
+    """Files of URLs are read again; what is direct was decided when the process began."""
+
+    async def script() -> None:
+        moved = ProxyUrl("http", "proxy.eu.azure.com", 3128, "user", "secret")
+        opener = Opener()
+        way = ways(opener, moved, moved, clouds=True)
+        target = Target("example.com", 443, "example.com:443", "/")
+        with pytest.raises(DialFailed) as caught:
+            await (way.connect(target) if scheme == "https" else way.open(way.route(target)))
+        assert caught.value.reason is Reason.PROXY
+        assert opener.asked == []
+
+    play(script())

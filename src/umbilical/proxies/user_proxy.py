@@ -51,15 +51,26 @@ class UserProxy:
     async def open(self, route: Route) -> Streams:
         if route.proxy is None:
             return await self._opener.open(route.host, route.port)
-        return await self._observed(reach(route.proxy, self._opener, self._tls))
+        return await self._observed(self._reach(route.proxy))
 
     def _proxy(self, scheme: str, target: Target) -> ProxyUrl | None:
         if target.host in self._direct:
             return None
         return self._rules().proxy_for(scheme, target.host.removesuffix("."), target.port)
 
+    def _check_inside(self, proxy: ProxyUrl) -> None:
+        """Its URL may have changed since what is direct was decided: credentials must not go past the tunnel."""
+        if proxy.host in self._direct:
+            text = "its name is under a domain that is reached past the tunnel; start this proxy again to go through it"
+            raise DialFailed(Reason.PROXY, hop_of(proxy), text)
+
+    async def _reach(self, proxy: ProxyUrl) -> Streams:
+        self._check_inside(proxy)
+        return await reach(proxy, self._opener, self._tls)
+
     async def _connect_through(self, proxy: ProxyUrl, target: Target) -> Streams:
         """Its 403 and 407 are no answer to our client, who can do nothing about either; it hears the words of it."""
+        self._check_inside(proxy)
         try:
             return await connect_through(proxy, self._opener, target.host, target.port, self._tls)
         except DialFailed as failure:
