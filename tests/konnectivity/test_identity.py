@@ -67,6 +67,12 @@ def test_one_of_several_identities_is_enough() -> None:
     assert allows("ipv4=172.30.1.5", "CN=konnectivity-agent", "CN=konnectivity-agent-control-plane")
 
 
+def test_a_comment_begins_with_a_word_of_its_own() -> None:
+    assert allows("host=b", "CN=a#1", rules="CN=a#1 host=b #host=c")
+    assert not allows("host=b", "CN=a", rules="CN=a#1 host=b")
+    assert not allows("host=c", "CN=a#1", rules="CN=a#1 host=b #host=c")
+
+
 def test_no_rules_let_nobody_in() -> None:
     assert not allows("", "CN=konnectivity-agent", rules="")
 

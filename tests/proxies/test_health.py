@@ -7,6 +7,7 @@ from tests.support.daemons import get
 from tests.support.proxy_scene import LOOPBACK, LoopbackOpener, PendingOpener, play
 
 from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.konnectivity.dial_failure import PROBE_HOST
 from umbilical.proxies import health
 from umbilical.proxies.health import HealthRoutes, TunnelWatch
 from umbilical.tunnel.admin import HttpListener
@@ -35,7 +36,7 @@ def test_probes_get_their_answers() -> None:
 
 def _failing(reason: Reason) -> LoopbackOpener:
     opener = LoopbackOpener()
-    opener.failures[health.PROBE_HOST] = DialFailed(reason, "10.0.0.1:8090", "as somebody said")
+    opener.failures[PROBE_HOST] = DialFailed(reason, "10.0.0.1:8090", "as somebody said")
     return opener
 
 
@@ -66,7 +67,7 @@ def test_looks_are_backed_off_until_an_agent_has_answered_and_then_end(caplog: p
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 7:
-            opener.failures[health.PROBE_HOST] = DialFailed(Reason.REFUSED, "127.0.0.1:1", "connection refused")
+            opener.failures[PROBE_HOST] = DialFailed(Reason.REFUSED, "127.0.0.1:1", "connection refused")
 
     watch = TunnelWatch()
     asyncio.run(watch.run(opener, sleep))
@@ -80,7 +81,7 @@ def test_a_server_that_was_reached_once_is_enough() -> None:
     """It may come back any moment; a proxy that is taken away from its clients helps nobody."""
     opener, watch = _failing(Reason.NO_AGENT), TunnelWatch()
     asyncio.run(watch.look(opener))
-    opener.failures[health.PROBE_HOST] = DialFailed(Reason.SERVER, "10.0.0.1:8090", "connection refused")
+    opener.failures[PROBE_HOST] = DialFailed(Reason.SERVER, "10.0.0.1:8090", "connection refused")
     asyncio.run(watch.look(opener))
     assert watch.server_reached
     assert not watch.agent_reached

@@ -14,7 +14,7 @@ REQUEST = h11.Request(method="GET", target="/", headers=[("Host", "a")])
 
 
 async def upstream_to(endpoint: Origin, idle_seconds: float = 0) -> Upstream:
-    return Upstream(("a", 80, False), await asyncio.open_connection("127.0.0.1", endpoint.port), idle_seconds)
+    return Upstream(("a", 80, ""), await asyncio.open_connection("127.0.0.1", endpoint.port), idle_seconds)
 
 
 async def ask(upstream: Upstream) -> list[type]:

@@ -8,6 +8,7 @@ def test_connections_are_kept_for_the_same_host_and_port_and_kind() -> None:
     proxy = ProxyUrl("http", "a", 80)
     assert Route("A.example", 80).key == Route("a.EXAMPLE", 80).key
     assert len({Route("a", 80).key, Route("a", 81).key, Route("b", 80).key, Route("a", 80, proxy).key}) == 4
+    assert Route("a", 80, proxy).key != Route("a", 80, ProxyUrl("https", "a", 80)).key
 
 
 def test_a_proxy_is_shown_the_credentials_of_its_url_and_nobody_else() -> None:

@@ -78,7 +78,12 @@ _NAMES: Final = (
         help="Hosts below it leave by this machine's own network and HTTPS_PROXY; repeatable.",
     ),
     click.option("--direct-to-cloud-apis", is_flag=True, help="The same for the APIs of well-known clouds."),
-    click.option("--never-direct", multiple=True, metavar="HOST", help="But not this one; repeatable."),
+    click.option(
+        "--never-direct",
+        multiple=True,
+        metavar="HOST",
+        help="But not this one, also while the tunnel is broken; repeatable.",
+    ),
 )
 _LIMITS: Final = (
     click.option("--health", type=address, metavar="HOST:PORT", help="Liveness, readiness and metrics; none if unset."),

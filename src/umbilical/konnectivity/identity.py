@@ -104,7 +104,7 @@ def parse_agent_rules(text: str) -> AgentRules:
     """Read one rule per line: an identity, then the identifiers it may announce. Raises ValueError."""
     rules = AgentRules()
     for number, line in enumerate(text.splitlines(), 1):
-        words = line.partition("#")[0].split()
+        words = _words(line)
         if not words:
             continue
         try:
@@ -112,6 +112,16 @@ def parse_agent_rules(text: str) -> AgentRules:
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
     return rules
+
+
+def _words(line: str) -> list[str]:
+    """Up to a word that begins with `#`: within a word it is part of a name."""
+    words: list[str] = []
+    for word in line.split():
+        if word[0] == "#":
+            break
+        words.append(word)
+    return words
 
 
 def parse_identities(text: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from umbilical.proxies.http_client import READ_BYTES
 
 MAX_HEAD_BYTES: Final = 256 * 1024
 """Of an answer. Browsers and Go's client take as much and more from servers that they asked."""
-Key = tuple[str, int, bool]
+Key = tuple[str, int, str]
 """Host, port, and whether it is a proxy: whom a kept connection leads to."""
 
 

@@ -18,8 +18,8 @@ class Route(Record):
     """The same place as a proxy: it is sent the whole URL instead of the path."""
 
     @property
-    def key(self) -> tuple[str, int, bool]:
-        return self.host.lower(), self.port, self.proxy is not None
+    def key(self) -> tuple[str, int, str]:
+        return self.host.lower(), self.port, self.proxy.scheme if self.proxy is not None else ""
 
     @property
     def fields(self) -> list[Field]:
