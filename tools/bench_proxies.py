@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 import peers
+from bench_compiled import compiled_source
 from bench_load import Generator, LoadFailed
 from bench_rows import OURS, Pair, Row
 from bench_tunnel import POLL_SECONDS, READY_SECONDS, Carrier, Pki, Program, Tunnel, free_port
@@ -41,9 +42,11 @@ def accepts(port: int) -> bool:
 class OurProxy(Tunnel):
     """A proxy in front of our server's Unix socket; endpoints are given by address, so nobody resolves anything."""
 
-    def __init__(self, kind: str, pki: Pki, folder: Path) -> None:
-        ours = Program(PROGRAMS / "proxy-server", PROGRAMS / "proxy-agent", logs_to_file=True)
+    def __init__(self, kind: str, pki: Pki, folder: Path, environment: Mapping[str, str]) -> None:
+        server, agent = PROGRAMS / "proxy-server", PROGRAMS / "proxy-agent"
+        ours = Program(server, agent, logs_to_file=True, environment=environment)
         super().__init__(OURS, "http-connect", {"ours": ours}, pki, folder)
+        self._environment = environment
         self._kind = kind
         self._port = free_port()
 
@@ -58,7 +61,7 @@ class OurProxy(Tunnel):
             *(PROGRAMS / "umbilical", "proxy", self._kind, "--listen", f"127.0.0.1:{self._port}"),
             *("--server", f"unix:{self._socket}", "--resolve", "agent"),
         ]
-        self._launch("proxy", f"our {self._kind} proxy", command, {})
+        self._launch("proxy", f"our {self._kind} proxy", command, self._environment)
         self._children["proxy"].wait_ready(lambda: accepts(self._port), READY_SECONDS, POLL_SECONDS)
 
 
@@ -131,16 +134,15 @@ class Contest:
     other: Callable[[Path], Carrier] | None
 
 
-def contests(pki: Pki) -> tuple[Contest, ...]:
+def contests(pki: Pki, environment: Mapping[str, str]) -> tuple[Contest, ...]:
     has_ssh = all(_where(name) for name in ("ssh", "sshd", "ssh-keygen"))
+
+    def ours(kind: str) -> Callable[[Path], Carrier]:
+        return lambda folder: OurProxy(kind, pki, folder, environment)
+
     return (
-        Contest("socks5", "ssh -D", lambda folder: OurProxy("socks5", pki, folder), SshForward if has_ssh else None),
-        Contest(
-            "https",
-            "tinyproxy",
-            lambda folder: OurProxy("https", pki, folder),
-            Tinyproxy if _where("tinyproxy") else None,
-        ),
+        Contest("socks5", "ssh -D", ours("socks5"), SshForward if has_ssh else None),
+        Contest("https", "tinyproxy", ours("https"), Tinyproxy if _where("tinyproxy") else None),
     )
 
 
@@ -194,6 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each; medians count (5)")
     parser.add_argument("--seconds", type=float, default=2.0, help="length of one measurement (2)")
     parser.add_argument("--smoke", action="store_true", help="only show that every row runs")
+    parser.add_argument("--pure", action="store_true", help="our programs as they are, not compiled")
     options, _ = parser.parse_known_args(arguments)
     rounds, seconds = (1, 0.3) if options.smoke else (options.rounds, options.seconds)
     program = peers.binary("umbilical-load")
@@ -202,7 +205,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     with tempfile.TemporaryDirectory(prefix="umbilical-bench-") as name:
         folder = Path(name)
-        for contest in contests(Pki(folder / "pki")):
+        environment = {} if options.smoke or options.pure else {"PYTHONPATH": str(compiled_source())}
+        for contest in contests(Pki(folder / "pki"), environment):
             beside = contest.beside if contest.other is not None else f"{contest.beside} is not installed"
             print(f"\nproxy {contest.kind} through our tunnel, beside {beside}: ours, theirs, ratio; {rounds} rounds")
             for told in contend(contest, Generator(program), folder, rounds, seconds):

@@ -28,6 +28,9 @@ PORTS: Final = range(22000, 32000)
 NO_PROXY: Final = {"HTTPS_PROXY": "", "https_proxy": ""}
 
 
+_given: Final[set[int]] = set()
+
+
 @dataclass(frozen=True)
 class Program:
     """One implementation: its two executables, and how they are told to log."""
@@ -60,13 +63,16 @@ class Pki:
 
 
 def free_port() -> int:
-    """Return a port on loopback that nothing listens on now."""
+    """Return a port on loopback that nothing listens on now, each once: whoever gets it listens only later."""
     for port in random.sample(PORTS, len(PORTS)):
+        if port in _given:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+        _given.add(port)
         return port
     raise OSError(f"no free port from {PORTS.start} to {PORTS.stop - 1}")
 

@@ -33,7 +33,7 @@ def test_without_the_other_program_ours_stands_alone() -> None:
 
 
 def test_each_of_ours_has_a_counterpart_of_its_own_protocol(pki: Pki, tmp_path: Path) -> None:
-    for number, contest in enumerate(contests(pki)):
+    for number, contest in enumerate(contests(pki, {})):
         ours = contest.ours(tmp_path / f"ours-{number}")
         assert isinstance(ours, OurProxy)
         theirs = {"ssh -D": SshForward, "tinyproxy": Tinyproxy}[contest.beside](tmp_path / f"theirs-{number}")
