@@ -183,11 +183,11 @@ def test_an_interrupt_leaves_nothing_and_the_handlers_as_they_were(
     told: Callable[[Told], list[Rehearsal]], tmp_path: Path
 ) -> None:
     told(_interrupt)
-    before = signal.getsignal(signal.SIGTERM)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
     assert run(["lab", "demo"]) == INTERRUPTED
     assert list(tmp_path.iterdir()) == []
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert [signal.getsignal(number) for number in numbers] == before
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_anything_happens(
