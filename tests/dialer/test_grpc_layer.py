@@ -208,9 +208,14 @@ def test_a_goodbye_without_an_answer_is_not_waited_for_long(tmp_path: Path, monk
         writer = streams[1]
         writer.close()
         writer.close()
+        assert writer.transport.is_closing()
+        assert not ended
         await writer.wait_closed()
+        ended.append("without an answer")
 
+    ended: list[str] = []
     against(tmp_path / "s", deed, script)
+    assert ended == ["without an answer"]
 
 
 def test_limits_are_the_program_s_to_set(tmp_path: Path) -> None:
