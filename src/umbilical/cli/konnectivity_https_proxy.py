@@ -9,15 +9,12 @@ from umbilical.cli import drop_in, engines
 from umbilical.cli.option_checks import OptionRefused, optional_path
 from umbilical.cli.pflag import BOOL, STRING, Flag, FlagSet, FlagValue, Kind
 from umbilical.cli.proxy_flags import (
-    NO_KUBECONFIG,
     SHARED_FLAGS,
     check_shared_flags,
-    dialer_settings,
-    direct_suffixes,
-    hosted_kubeconfig,
     listener_settings,
+    outbound_settings,
 )
-from umbilical.proxies.settings import HttpsSettings, OutboundSettings, Resolution
+from umbilical.proxies.settings import HttpsSettings, Resolution
 
 ENVIRONMENT_PREFIX: Final = "KONNECTIVITY_"
 """HTTPS_PROXY itself is this machine's own proxy, on the way to the APIs of clouds."""
@@ -61,7 +58,7 @@ def start(flags: FlagSet) -> int:
 def https_settings(flags: FlagSet, environment: Mapping[str, str] = os.environ) -> HttpsSettings:
     return HttpsSettings(
         listener_settings(flags),
-        _outbound(flags, environment),
+        outbound_settings(flags, _resolution(flags), environment),
         http_proxy=_value(flags, "http-proxy", environment),
         https_proxy=_value(flags, "https-proxy", environment),
         no_proxy=_value(flags, "no-proxy", environment),
@@ -79,18 +76,9 @@ def check_flags(flags: FlagSet) -> None:
             raise OptionRefused(f"--{name} and --{name}-file say the same thing twice")
 
 
-def _outbound(flags: FlagSet, environment: Mapping[str, str]) -> OutboundSettings:
+def _resolution(flags: FlagSet) -> Resolution:
     """HyperShift's asks for Services first and for the hosted cluster's DNS then, and has no flag to change that."""
-    kubeconfig = None if flags.switch("disable-resolver") else hosted_kubeconfig(environment)
-    if kubeconfig is None and not flags.switch("disable-resolver"):
-        raise OptionRefused(NO_KUBECONFIG)
-    return OutboundSettings(
-        dialer=dialer_settings(flags),
-        resolution=Resolution.AGENT if kubeconfig is None else Resolution.SERVICE,
-        kubeconfig=kubeconfig,
-        prefer_ipv4=flags.switch("prefer-ipv4"),
-        direct_suffixes=direct_suffixes(flags),
-    )
+    return Resolution.AGENT if flags.switch("disable-resolver") else Resolution.SERVICE
 
 
 def _value(flags: FlagSet, name: str, environment: Mapping[str, str]) -> str:

@@ -6,18 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from umbilical.cli import drop_in, engines
-from umbilical.cli.option_checks import OptionRefused
 from umbilical.cli.pflag import BOOL, Flag, FlagSet
 from umbilical.cli.proxy_flags import (
-    NO_KUBECONFIG,
     SHARED_FLAGS,
     check_shared_flags,
-    dialer_settings,
-    direct_suffixes,
-    hosted_kubeconfig,
     listener_settings,
+    outbound_settings,
 )
-from umbilical.proxies.settings import OutboundSettings, Resolution, Socks5Settings
+from umbilical.proxies.settings import Resolution, Socks5Settings
 
 FLAGS: Final = (
     *SHARED_FLAGS,
@@ -53,17 +49,7 @@ def start(flags: FlagSet) -> int:
 
 
 def socks5_settings(flags: FlagSet, environment: Mapping[str, str] = os.environ) -> Socks5Settings:
-    resolution = resolution_of(flags)
-    kubeconfig = hosted_kubeconfig(environment)
-    if resolution is not Resolution.AGENT and kubeconfig is None:
-        raise OptionRefused(NO_KUBECONFIG)
-    outbound = OutboundSettings(
-        dialer=dialer_settings(flags),
-        resolution=resolution,
-        kubeconfig=None if resolution is Resolution.AGENT else kubeconfig,
-        prefer_ipv4=flags.switch("prefer-ipv4"),
-        direct_suffixes=direct_suffixes(flags),
-    )
+    outbound = outbound_settings(flags, resolution_of(flags), environment)
     return Socks5Settings(listener_settings(flags), outbound)
 
 

@@ -13,7 +13,7 @@ from umbilical.cli.go_values import ValueSyntaxError, quote
 from umbilical.cli.option_checks import OptionRefused
 from umbilical.cli.pflag import BOOL, STRING, STRING_SLICE, Flag, FlagSet, Kind
 from umbilical.dialer.settings import DialerSettings, TcpServer
-from umbilical.proxies.settings import LOOPBACK, ListenerSettings
+from umbilical.proxies.settings import LOOPBACK, ListenerSettings, OutboundSettings, Resolution
 from umbilical.tunnel.settings import ListenAddress, TlsFiles
 
 NO_KUBECONFIG: Final = (
@@ -90,3 +90,17 @@ def hosted_kubeconfig(environment: Mapping[str, str] = os.environ) -> Path | Non
     """The first file of KUBECONFIG. Never a pod's own account, as HyperShift would: that is another cluster's."""
     first = environment.get("KUBECONFIG", "").split(os.pathsep)[0]
     return Path(first) if first else None
+
+
+def outbound_settings(flags: FlagSet, resolution: Resolution, environment: Mapping[str, str]) -> OutboundSettings:
+    """Raises `OptionRefused` where names cannot be resolved that way."""
+    kubeconfig = None if resolution is Resolution.AGENT else hosted_kubeconfig(environment)
+    if kubeconfig is None and resolution is not Resolution.AGENT:
+        raise OptionRefused(NO_KUBECONFIG)
+    return OutboundSettings(
+        dialer=dialer_settings(flags),
+        resolution=resolution,
+        kubeconfig=kubeconfig,
+        prefer_ipv4=flags.switch("prefer-ipv4"),
+        direct_suffixes=direct_suffixes(flags),
+    )
