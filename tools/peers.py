@@ -128,7 +128,8 @@ def groups() -> dict[str, tuple[Module, ...]]:
             Program("proxy-tests", f"{UPSTREAM}/tests", is_test_suite=True),
         ),
     )
-    etcd = Module("etcd", "v3.6.8", (Program("etcd", "."),), "-s -w")
+    etcd = Module("etcd", "v3.6.8", (Program("etcd", "."), Program("etcdctl", "go.etcd.io/etcd/etcdctl/v3")), "-s -w")
+    coredns = Module("coredns", "v1.14.0", (Program("coredns", "github.com/coredns/coredns"),), "-s -w")
     kubernetes = Module(
         "kubernetes",
         KUBERNETES_VERSION,
@@ -149,7 +150,7 @@ def groups() -> dict[str, tuple[Module, ...]]:
     return {
         "konnectivity": (konnectivity,),
         "bench": (bench,),
-        "kubernetes": (etcd, kubernetes),
+        "kubernetes": (etcd, kubernetes, coredns),
         "ignition": (ignition,),
         "crds": _crds(),
     }

@@ -22,6 +22,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "assets": frozenset({"ignition", "checks", "pki"}),
     "bootstrap": frozenset({"assets", "ignition", "checks", "cluster", "host", "pki"}),
     "hosted": frozenset({"assets", "checks", "cluster", "dialer", "host", "konnectivity", "pki", "tunnel"}),
+    "hardway": frozenset({"assets", "checks", "cluster", "host", "ignition", "pki"}),
     "lab": frozenset({"assets", "ignition", "checks", "cluster", "host", "pki"}),
     "cli": frozenset(
         {
@@ -38,6 +39,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
             "ignition",
             "assets",
             "bootstrap",
+            "hardway",
             "lab",
         }
     ),

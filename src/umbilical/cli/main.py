@@ -15,7 +15,7 @@ PROGRAM: Final = "umbilical"
 ENVIRONMENT_PREFIX: Final = "UMBILICAL"
 COMMANDS: Final = (
     *("server", "agent", "proxy", "ping"),
-    *("pki", "bootstrap", "hosted", "firewall", "lab", "version", "completion"),
+    *("pki", "bootstrap", "hosted", "firewall", "lab", "stage", "config", "explain", "version", "completion"),
 )
 """Each is a module beside this one that defines a command of the same name."""
 

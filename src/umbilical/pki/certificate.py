@@ -47,6 +47,8 @@ _MIN_RSA_BITS: Final = 2048
 _FIPS_HASHES: Final = ("SHA-256", "SHA-384", "SHA-512")
 
 Name = tuple[tuple[str, str], ...]
+Moment = datetime
+"""For rooms that are given the time and have no business with clocks."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,37 @@
+"""The cluster's API for stages: one call in, one answer out, through the load balancer or at one master's own."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from umbilical.cluster.client import ApiClient, make_client
+
+Result = TypeVar("Result")
+
+REQUEST_SECONDS: Final = 20.0
+CALL_SECONDS: Final = 120.0
+
+
+class Api:
+    """Stages are plain functions; each call runs its own event loop to its end."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self.kubeconfig = kubeconfig
+
+    def call(self, ask: Callable[[ApiClient], Awaitable[Result]], timeout_seconds: float = CALL_SECONDS) -> Result:
+        """Ask with a client that is closed afterwards.
+
+        Raises:
+            ClusterError: what the API said, or that it said nothing.
+            TimeoutError: it took too long as a whole.
+        """
+
+        async def run() -> Result:
+            async with (
+                asyncio.timeout(timeout_seconds),
+                make_client(self.kubeconfig, request_seconds=REQUEST_SECONDS) as client,
+            ):
+                return await ask(client)
+
+        return asyncio.run(run())

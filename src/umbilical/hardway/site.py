@@ -1,0 +1,40 @@
+"""Where stages work: the cluster, its directory and artifacts, its machines, its API, and who is told."""
+
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from umbilical.assets.hardway.cluster import Cluster
+from umbilical.assets.spec import IpAddress
+from umbilical.assets.tree import Asset
+from umbilical.hardway.api import Api
+from umbilical.hardway.machines import Machines
+from umbilical.hardway.reporting import Reporter
+
+
+@dataclass
+class Site:
+    cluster: Cluster
+    folder: Path
+    """The cluster's directory: cluster.yaml, artifacts/, .umbilical/."""
+    assets: Mapping[str, Asset]
+    """What is rendered, by path below artifacts/."""
+    hashes: Mapping[str, str]
+    """Recipe id -> content hash of all that it made."""
+    has_tunnel: bool
+    machines: Machines
+    reporter: Reporter
+    now: Callable[[], datetime]
+    kubeconfig: Callable[[IpAddress | None], Path]
+    """Writes an administrator's kubeconfig for the API at this address (None: the load balancer's) and says where.
+    By address, so that no resolver is needed."""
+    notes: MutableMapping[str, Any] = field(default_factory=dict)
+    """Facts that later stages need and nobody can look up; kept in the state file. No secrets."""
+
+    def api(self, address: IpAddress | None = None) -> Api:
+        return Api(self.kubeconfig(address))
+
+    def content(self, path: str) -> bytes:
+        return self.assets[path].content

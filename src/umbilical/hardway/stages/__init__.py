@@ -1,0 +1,1 @@
+"""One module per stage, numbered as the stages are."""

@@ -1,0 +1,60 @@
+"""Waiting with a deadline: each look says what it saw, and what was seen is matched with failures that are known."""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from umbilical.hardway.errors import StageTimeout
+from umbilical.hardway.reporting import Reporter, Waiting
+
+Result = TypeVar("Result")
+
+POLL_SECONDS: Final = 1.0
+
+
+class NotYet(Exception):
+    """What a look saw instead of what is waited for, in a few words."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A failure that somebody has met before."""
+
+    pattern: str
+    """A regular expression for what was seen."""
+    hint: str
+    """What it means and what to do."""
+
+
+def wait(
+    reporter: Reporter,
+    what: str,
+    look: Callable[[], Result],
+    timeout_seconds: float,
+    *,
+    remedy: str,
+    signatures: Sequence[Signature] = (),
+    poll_seconds: float = POLL_SECONDS,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Result:
+    """Look until there is a result.
+
+    Raises:
+        StageTimeout: UMB725, with what was seen last.
+    """
+    start = clock()
+    while True:
+        try:
+            return look()
+        except NotYet as error:
+            seen = str(error)
+        elapsed = clock() - start
+        hints = tuple(one.hint for one in signatures if re.search(one.pattern, seen))
+        reporter.waiting(Waiting(what, seen, elapsed, timeout_seconds, hints))
+        if elapsed >= timeout_seconds:
+            why = f"after {elapsed:.0f} s: {seen}"
+            raise StageTimeout("UMB725", f"waited in vain for {what}", why, hints[0] if hints else remedy)
+        sleep(poll_seconds)

@@ -1,0 +1,111 @@
+"""Clusters of the hard way for tests: resolved configs of both profiles, and what renderers are given with them."""
+
+import ipaddress
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from umbilical.assets.hardway.cluster import (
+    Access,
+    AddressRange,
+    Cluster,
+    Libvirt,
+    MachineSize,
+    MachinesKind,
+    Networks,
+    Node,
+    Profile,
+    ReleaseSource,
+    Role,
+    Terms,
+)
+from umbilical.assets.hardway.inputs import Identity, Payload
+from umbilical.assets.spec import IpNetwork
+from umbilical.pki.profiles import KeyType
+
+NOW: Final = datetime(2026, 11, 16, 8, 0, tzinfo=UTC)
+VERSION: Final = "4.18.0"
+DIGEST: Final = "sha256:" + "5b" * 32
+RELEASE_IMAGE: Final = f"quay.io/openshift-release-dev/ocp-release@{DIGEST}"
+TAGS: Final = (
+    *("etcd", "hyperkube", "kube-proxy", "pod", "machine-config-operator", "cluster-config-api", "cluster-bootstrap"),
+    *("cli", "cluster-etcd-operator", "cluster-kube-apiserver-operator", "cluster-kube-controller-manager-operator"),
+    *("cluster-kube-scheduler-operator", "cluster-config-operator", "cluster-authentication-operator"),
+    *("cluster-ingress-operator", "cluster-network-operator", "cluster-version-operator", "cluster-policy-controller"),
+    *("baremetal-runtimecfg", "keepalived-ipfailover", "coredns", "haproxy-router", "kube-rbac-proxy", "oauth-proxy"),
+    *("rhel-coreos", "rhel-coreos-extensions", "apiserver-network-proxy"),
+)
+PROGRAMS: Final = (
+    *("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "coredns"),
+    *("apiserver-network-proxy",),
+)
+SSH_KEY: Final = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHardwayTestKeyHardwayTestKeyHardwayTestKey core@example"
+PULL_SECRET: Final = b'{"auths":{"quay.io":{"auth":"dXNlcjpwYXNz"},"registry.redhat.io":{"auth":"dXNlcjpwYXNz"}}}'
+
+
+def cluster(profile: Profile = Profile.OPENSHIFT, masters: int = 3, workers: int = 2, **changes: Any) -> Cluster:
+    """The cluster of the log that all this began with, resolved."""
+    machine = ipaddress.ip_network("192.168.126.0/24")
+    pods = ipaddress.ip_network("10.128.0.0/14")
+    is_openshift = profile is Profile.OPENSHIFT
+    pieces: list[IpNetwork] = list(pods.subnets(new_prefix=23))
+    numbers = [
+        ("bootstrap", Role.BOOTSTRAP, 100),
+        *((f"master-{index}", Role.MASTER, 101 + index) for index in range(masters)),
+        *((f"worker-{index}", Role.WORKER, 110 + index) for index in range(workers)),
+    ]
+    nodes = tuple(
+        Node(
+            id=name,
+            role=role,
+            address=machine[number],
+            name=f"{name}.ocp4.example.com",
+            pod_network=None if is_openshift or role is Role.BOOTSTRAP else pieces.pop(0),
+        )
+        for name, role, number in numbers
+    )
+    size = MachineSize(4, 16384, 100)
+    values: dict[str, Any] = {
+        "profile": profile,
+        "name": "ocp4",
+        "base_domain": "example.com",
+        "networks": Networks(
+            machine=machine,
+            pods=pods,
+            services=ipaddress.ip_network("172.30.0.0/16"),
+            host_prefix=23,
+            gateway=machine[1],
+            dns=machine[1],
+            api_vip=machine[10],
+            ingress_vip=machine[11],
+            dhcp=AddressRange(machine[200], machine[254]),
+        ),
+        "nodes": nodes,
+        "release": ReleaseSource(image=RELEASE_IMAGE, version=VERSION)
+        if is_openshift
+        else ReleaseSource(repository="localhost", tag="lab", version="v1.36.3"),
+        "machines": MachinesKind.LIBVIRT if is_openshift else MachinesKind.LAB,
+        "access": Access((SSH_KEY,), "pull-secret.json"),
+        "libvirt": Libvirt("ocp4", "ocp4", "/var/lib/libvirt/images/ocp4", "virbr-ocp4", "eth0", "rhcos-live.iso"),
+        "sizes": {Role.BOOTSTRAP: size, Role.MASTER: size, Role.WORKER: MachineSize(4, 8192, 100)},
+        "terms": Terms(KeyType.ECDSA_P256),
+    }
+    return Cluster(**{**values, **changes})
+
+
+def payload(profile: Profile = Profile.OPENSHIFT) -> Payload:
+    """Images of both profiles; manifests and CRDs come from the made-up release directory."""
+    if profile is Profile.KUBERNETES:
+        return Payload("v1.36.3", "", {program: f"localhost/{program}:lab" for program in PROGRAMS})
+    images = {
+        tag: f"quay.io/openshift-release-dev/ocp-v4.0-art-dev@sha256:{index:064x}" for index, tag in enumerate(TAGS)
+    }
+    return Payload(VERSION, RELEASE_IMAGE, images)
+
+
+def identity() -> Identity:
+    return Identity(
+        "6b3f4f9c-53a1-4d2e-9a5b-0c7de9a1f001",
+        "ocp4-x7k2m",
+        "AbCdE-FgHiJ-KmNoP-QrStU",
+        "$2b$10$abcdefghijklmnopqrstuuJ4TnU8p7mXvA5s5qWcWm0gqF7hS0e2K",
+    )
