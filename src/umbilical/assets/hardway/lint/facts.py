@@ -22,12 +22,21 @@ class Unreadable(Exception):
 
 
 class Facts:
-    def __init__(self, cluster: Cluster, assets: Mapping[str, Asset], now: Moment, has_tunnel: bool) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        assets: Mapping[str, Asset],
+        now: Moment,
+        has_tunnel: bool,
+        exposed: tuple[str, ...] | None = None,
+    ) -> None:
         self.cluster = cluster
         self.assets = assets
         """By path below artifacts/."""
         self.now = now
         self.has_tunnel = has_tunnel
+        self.exposed = exposed
+        """Secret files of the cluster's directory that git would take; None where nobody looked at a disk."""
         self._documents: dict[str, list[dict[str, Any]]] = {}
         self._configs: dict[str, Config] = {}
 
