@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from umbilical.assets.documents import DocumentError, read_document
 from umbilical.assets.errors import AssetError
-from umbilical.assets.hosted.documents import DocumentError, read_document
 from umbilical.assets.hosted.objects import Object
 from umbilical.assets.hosted.spec import HostedSpec, Workload
 

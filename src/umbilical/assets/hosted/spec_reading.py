@@ -2,10 +2,9 @@
 
 from typing import Final, TypeVar
 
+from umbilical.assets.documents import DocumentError, read_document
 from umbilical.assets.errors import AssetError
 from umbilical.assets.hosted import names
-from umbilical.assets.hosted.documents import DocumentError, read_document
-from umbilical.assets.hosted.sections import Section
 from umbilical.assets.hosted.spec import (
     HTTPS_PORT,
     Agents,
@@ -28,6 +27,7 @@ from umbilical.assets.hosted.spec import (
     Workload,
     problems,
 )
+from umbilical.assets.sections import Section
 from umbilical.assets.spec import IMAGE, LABEL
 from umbilical.pki.hosted_table import Signers
 from umbilical.pki.profiles import KeyType

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from tests.support.manifests import json_values
 
-from umbilical.assets.hosted.sections import Section
+from umbilical.assets.sections import Section
 
 
 class Colour(Enum):

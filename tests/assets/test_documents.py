@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.manifests import json_values
 
-from umbilical.assets.hosted.documents import MAX_BYTES, MAX_DEPTH, DocumentError, read_document
+from umbilical.assets.documents import MAX_BYTES, MAX_DEPTH, DocumentError, read_document
 
 
 def test_a_document_is_read_as_it_is() -> None:
