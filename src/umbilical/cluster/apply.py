@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
+from umbilical.cluster.discovery import Discovery
 from umbilical.cluster.errors import ApiRefused, ClusterError
 from umbilical.cluster.objects import Kind
 
@@ -75,7 +76,7 @@ class Applier:
         self._query = {"fieldManager": FIELD_MANAGER, "force": "true" if force else "false"}
         if dry_run:
             self._query["dryRun"] = "All"
-        self._served: dict[str, dict[str, Kind]] = {}
+        self._discovery = Discovery(client)
 
     async def apply(self, document: Document) -> Change:
         """Make one object so.
@@ -93,34 +94,16 @@ class Applier:
                 "PATCH", path, query=self._query, body=document.content, content_type=_APPLY_PATCH
             )
         except ApiRefused as refusal:
-            raise _without_secrets(refusal, document) from None
+            raise without_secrets(refusal, document) from None
         if before is None:
             return Change.CREATED
         return Change.UNCHANGED if _essence(before) == _essence(after) else Change.CHANGED
 
     async def _kind(self, document: Document) -> Kind:
-        if document.api_version not in self._served:
-            self._served[document.api_version] = await self._discover(document.api_version)
-        kind = self._served[document.api_version].get(document.kind)
+        kind = await self._discovery.find(document.api_version, document.kind)
         if kind is None:
             raise KindUnknown(document)
         return kind
-
-    async def _discover(self, api_version: str) -> dict[str, Kind]:
-        path = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-        try:
-            answer = await self._client.request("GET", path)
-        except ApiRefused as refusal:
-            if refusal.status == 404:
-                return {}
-            raise
-        served = objects.items(answer.get("resources"))
-        # A name with a slash is a part of another resource: deployments/scale is a Scale.
-        whole = [item for item in served if "/" not in str(item.get("name"))]
-        return {
-            str(item["kind"]): Kind(str(item["kind"]), path, str(item["name"]), bool(item.get("namespaced")))
-            for item in whole
-        }
 
 
 def _essence(item: Json) -> Json:
@@ -130,7 +113,8 @@ def _essence(item: Json) -> Json:
     return {**kept, "metadata": meta}
 
 
-def _without_secrets(refusal: ApiRefused, document: Document) -> ApiRefused:
+def without_secrets(refusal: ApiRefused, document: Document) -> ApiRefused:
+    """Take the values of a Secret out of what the API says about it."""
     if document.kind != "Secret":
         return refusal
     message = refusal.message
