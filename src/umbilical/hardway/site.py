@@ -30,6 +30,10 @@ class Site:
     kubeconfig: Callable[[IpAddress | None], Path]
     """Writes an administrator's kubeconfig for the API at this address (None: the load balancer's) and says where.
     By address, so that no resolver is needed."""
+    files: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """Number of a stage -> the paths of `assets` that it writes: those of the recipes with its number."""
+    reload: "Callable[[], Site] | None" = None
+    """Renders anew: after a stage whose outcome is an input of later ones, such as machine configs."""
     notes: MutableMapping[str, Any] = field(default_factory=dict)
     """Facts that later stages need and nobody can look up; kept in the state file. No secrets."""
 

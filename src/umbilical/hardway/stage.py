@@ -5,7 +5,7 @@ Done means that its checks pass now, never that a script reached its end.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from umbilical.checks.check import Check
 
@@ -13,9 +13,15 @@ if TYPE_CHECKING:
     from umbilical.hardway.site import Site
 
 
+NEVER: Final = "never"
+
+
 @dataclass(frozen=True)
 class Undo:
-    """The inverse of a side effect, as it is written into the record: a name of `undoing.UNDOERS` and its values."""
+    """The inverse of a side effect, as it is written into the record: a name of `undoing.UNDOERS` and its values.
+
+    The name NEVER marks a point of no return: `values` has `why`. No secrets: the record is no place for them.
+    """
 
     name: str
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -58,3 +64,30 @@ class Stage(Protocol):
     def steps(self, site: "Site") -> Sequence[Step]: ...
 
     def checks(self, site: "Site") -> Sequence[Check["Site"]]: ...
+
+
+@runtime_checkable
+class Producing(Protocol):
+    """A stage that says what came of it, for the record."""
+
+    def outputs(self, site: "Site") -> Mapping[str, str]:
+        """Name -> content hash."""
+        ...
+
+
+@runtime_checkable
+class Superseded(Protocol):
+    """A stage whose outcome a later one takes away on purpose: bootstrap's ends with the pivot."""
+
+    @property
+    def ends_with(self) -> int:
+        """The later stage: once that is done, or past its point of no return, this one is not asked any more."""
+        ...
+
+
+@runtime_checkable
+class Rerendering(Protocol):
+    """A stage whose outcome artifacts are rendered from: afterwards the site is loaded anew."""
+
+    @property
+    def rerenders(self) -> bool: ...
