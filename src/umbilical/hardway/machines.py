@@ -1,70 +1,12 @@
 """What the pipeline needs of machines, whoever runs them: namespaces of a lab, virtual machines of libvirt."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
 from typing import Protocol
 
 from umbilical.assets.hardway.cluster import Cluster
+from umbilical.host.machine_records import BackendServer, Done, Power, Probe, Survey
 
-
-class Power(Enum):
-    ABSENT = "absent"
-    OFF = "off"
-    ON = "on"
-
-
-@dataclass(frozen=True)
-class Survey:
-    """What the host of the machines has."""
-
-    cores: int
-    memory_mib: int
-    free_disk_gib: int
-    programs: Mapping[str, str]
-    """Name -> where it was found; empty text: missing."""
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a program on a node came to."""
-
-    exit_code: int
-    stdout: bytes = field(repr=False)
-    stderr: bytes = field(repr=False)
-
-    @property
-    def text(self) -> str:
-        return self.stdout.decode(errors="replace")
-
-    @property
-    def complaint(self) -> str:
-        """The last line that it printed, complaints first."""
-        lines = (self.stderr or self.stdout).decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"it exited with {self.exit_code} and said nothing"
-
-
-@dataclass(frozen=True)
-class BackendServer:
-    """One line of the load balancer's own view."""
-
-    backend: str
-    server: str
-    """The node's name."""
-    is_up: bool
-    check: str
-    """What its last check said, for instance L7OK."""
-
-
-@dataclass(frozen=True)
-class Probe:
-    """One fact about the infrastructure, as seen now."""
-
-    id: str
-    is_right: bool
-    seen: str
-    fix: str = ""
+__all__ = ["BackendServer", "Done", "Machines", "Power", "Probe", "Survey"]
 
 
 class Machines(Protocol):
