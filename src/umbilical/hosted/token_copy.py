@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from umbilical.assets.hosted import names
-from umbilical.assets.hosted.objects import manifest
 from umbilical.assets.hosted.sidecar_access import ACCOUNT, KUBECONFIG_MAP, TOKEN_SECRET
+from umbilical.assets.objects import manifest
 from umbilical.cluster import objects
 from umbilical.cluster.apply import Document
 from umbilical.cluster.client import Json, make_client

@@ -4,8 +4,8 @@ import pytest
 from tests.support.hosted_specs import hosted_spec
 
 from umbilical.assets.hosted.agent_daemon_set import agent_daemon_set
-from umbilical.assets.hosted.objects import Object
 from umbilical.assets.hosted.spec import Agents, DataPlaneProxy, HostedSpec, Leases, ServerCount
+from umbilical.assets.objects import Object
 
 
 def pod(spec: HostedSpec) -> Object:

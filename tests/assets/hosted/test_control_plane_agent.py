@@ -5,8 +5,8 @@ import ipaddress
 from tests.support.hosted_specs import hosted_spec
 
 from umbilical.assets.hosted.control_plane_agent import control_plane_agent, identifiers
-from umbilical.assets.hosted.objects import Object
 from umbilical.assets.hosted.spec import Agents, AggregatedApi, HostedSpec
+from umbilical.assets.objects import Object
 from umbilical.konnectivity.metadata import parse_agent_identifiers
 
 

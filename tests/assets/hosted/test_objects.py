@@ -1,18 +1,8 @@
 """The forms that manifests have in common."""
 
-import base64
-
 from tests.support.hosted_specs import hosted_spec
 
-from umbilical.assets.hosted.objects import (
-    config_map_volume,
-    manifest,
-    metadata,
-    probe,
-    requests,
-    secret,
-    secret_volume,
-)
+from umbilical.assets.hosted.objects import config_map_volume, metadata, probe, requests, secret_volume
 
 
 def test_every_object_carries_the_labels_by_which_all_are_found_together() -> None:
@@ -24,12 +14,6 @@ def test_every_object_carries_the_labels_by_which_all_are_found_together() -> No
     }
     assert head["annotations"] == {"note": "y"}
     assert "annotations" not in metadata(hosted_spec(), "a", "b")
-
-
-def test_a_secrets_values_are_encoded_and_its_type_is_hypershifts() -> None:
-    found = secret(metadata(hosted_spec(), "a", "b"), {"tls.key": b"\x00key"})
-    assert (found["kind"], found["type"]) == ("Secret", "Opaque")
-    assert base64.b64decode(found["data"]["tls.key"]) == b"\x00key"
 
 
 def test_keys_are_mounted_for_owner_and_group_only() -> None:
@@ -48,7 +32,3 @@ def test_a_probe_has_a_host_only_where_one_is_named() -> None:
 
 def test_nothing_is_throttled() -> None:
     assert requests("10m", "50Mi") == {"requests": {"cpu": "10m", "memory": "50Mi"}}
-
-
-def test_a_manifest_has_its_parts_in_the_usual_order() -> None:
-    assert list(manifest("v1", "Thing", {"name": "a"}, spec={})) == ["apiVersion", "kind", "metadata", "spec"]

@@ -9,10 +9,10 @@ from tests.support.hosted_workloads import as_bytes, container, deployment, stat
 
 from umbilical.assets.errors import AssetError
 from umbilical.assets.hosted.kube_apiserver_manifest import read_manifest
-from umbilical.assets.hosted.objects import Object
 from umbilical.assets.hosted.server_patch import flag_patch, patched, strategic_patch
 from umbilical.assets.hosted.server_sidecar import server_container
 from umbilical.assets.hosted.spec import HostedSpec, KubeApiserver, ManagementProxy, Workload
+from umbilical.assets.objects import Object
 
 STATIC = hosted_spec(kube_apiserver=KubeApiserver(workload=Workload.STATIC_POD, manifest="pod.yaml"))
 EGRESS = "--egress-selector-config-file=/etc/kubernetes/egress-selector/config.yaml"

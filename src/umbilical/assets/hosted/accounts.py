@@ -2,8 +2,9 @@
 
 from umbilical.assets.hosted import names
 from umbilical.assets.hosted.agent_pod import LABELS
-from umbilical.assets.hosted.objects import Object, manifest, metadata
+from umbilical.assets.hosted.objects import metadata
 from umbilical.assets.hosted.spec import HostedSpec, ServerCount
+from umbilical.assets.objects import Object, manifest
 
 _CLUSTER_SERVICE = {"kubernetes.io/cluster-service": "true"}
 

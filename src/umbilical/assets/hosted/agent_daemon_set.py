@@ -12,9 +12,10 @@ from umbilical.assets.hosted.agent_pod import (
     agent_volumes,
     pod_template,
 )
-from umbilical.assets.hosted.objects import Object, manifest, metadata
+from umbilical.assets.hosted.objects import metadata
 from umbilical.assets.hosted.server_sidecar import LEASE_LABEL
 from umbilical.assets.hosted.spec import HostedSpec, ServerCount
+from umbilical.assets.objects import Object, manifest
 
 USER_ID: Final = 1000
 EVERY_ADDRESS: Final = "0.0.0.0"

@@ -5,16 +5,9 @@ from typing import Final
 
 from umbilical.assets.hosted import names
 from umbilical.assets.hosted.monitoring import METRICS_PORT
-from umbilical.assets.hosted.objects import (
-    UNPRIVILEGED,
-    Object,
-    config_map_volume,
-    mount,
-    probe,
-    requests,
-    secret_volume,
-)
+from umbilical.assets.hosted.objects import UNPRIVILEGED, config_map_volume, mount, probe, requests, secret_volume
 from umbilical.assets.hosted.spec import HostedSpec
+from umbilical.assets.objects import Object
 
 PROGRAM: Final = "/usr/bin/proxy-agent"
 LABELS: Final[Mapping[str, str]] = {"app": names.AGENT}

@@ -7,8 +7,9 @@ import base64
 from typing import Final
 
 from umbilical.assets.hosted import names
-from umbilical.assets.hosted.objects import Object, manifest, metadata
+from umbilical.assets.hosted.objects import metadata
 from umbilical.assets.hosted.spec import AggregatedApi, ApiGroup, HostedSpec
+from umbilical.assets.objects import Object, manifest
 
 _PORT: Final = 443
 _PORT_NAME: Final = "https"

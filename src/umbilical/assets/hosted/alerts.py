@@ -11,8 +11,9 @@ from typing import Final
 from umbilical.assets.hosted import monitoring_names as metric
 from umbilical.assets.hosted import names
 from umbilical.assets.hosted.monitoring import API_VERSION, hosted_monitors
-from umbilical.assets.hosted.objects import Object, manifest, metadata
+from umbilical.assets.hosted.objects import metadata
 from umbilical.assets.hosted.spec import HostedSpec
+from umbilical.assets.objects import Object, manifest
 
 RUNBOOK: Final = "docs/alerts.md"
 _DAY: Final = 24 * 3600

@@ -3,8 +3,9 @@
 import hashlib
 
 from umbilical.assets.hosted import names
-from umbilical.assets.hosted.objects import Object, config_map, metadata, secret
+from umbilical.assets.hosted.objects import metadata
 from umbilical.assets.hosted.spec import HostedSpec
+from umbilical.assets.objects import Object, config_map, secret
 from umbilical.pki.hosted_set import HostedSet, authority_hash
 from umbilical.pki.hosted_table import AGENT, CLIENT, CLUSTER, CONTROL_PLANE_AGENT, SERVER, Leaf, Trust
 from umbilical.pki.pem import encode_blocks

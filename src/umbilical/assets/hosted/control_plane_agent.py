@@ -12,8 +12,9 @@ from umbilical.assets.hosted.agent_pod import (
     pod_template,
 )
 from umbilical.assets.hosted.identities import identifier
-from umbilical.assets.hosted.objects import Object, manifest, metadata
+from umbilical.assets.hosted.objects import metadata
 from umbilical.assets.hosted.spec import HostedSpec
+from umbilical.assets.objects import Object, manifest
 
 _ZONE: Final = "topology.kubernetes.io/zone"
 _HOSTNAME: Final = "kubernetes.io/hostname"

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from umbilical.assets.hosted import monitoring_names as metric
-from umbilical.assets.hosted.objects import Object, config_map, metadata
+from umbilical.assets.hosted.objects import metadata
 from umbilical.assets.hosted.spec import HostedSpec
+from umbilical.assets.objects import Object, config_map
 
 DISCOVERY_LABEL: Final = ("grafana_dashboard", "1")
 """By which Grafana's usual sidecar finds ConfigMaps that are dashboards."""

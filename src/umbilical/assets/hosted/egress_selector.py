@@ -1,8 +1,9 @@
 """How kube-apiserver reaches the hosted cluster: HTTP CONNECT to the servers' Service, the control plane directly."""
 
 from umbilical.assets.hosted import names
-from umbilical.assets.hosted.objects import Object, config_map, metadata
+from umbilical.assets.hosted.objects import metadata
 from umbilical.assets.hosted.spec import HostedSpec
+from umbilical.assets.objects import Object, config_map
 from umbilical.assets.tree import yaml_bytes
 
 

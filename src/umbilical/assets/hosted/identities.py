@@ -1,8 +1,9 @@
 """Which agent may announce what: one line for each identity, read by our server."""
 
 from umbilical.assets.hosted import names
-from umbilical.assets.hosted.objects import Object, config_map, metadata
+from umbilical.assets.hosted.objects import metadata
 from umbilical.assets.hosted.spec import HostedSpec, IpAddress
+from umbilical.assets.objects import Object, config_map
 
 
 def identifier(address: IpAddress) -> str:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from umbilical.assets.documents import DocumentError, read_document
 from umbilical.assets.errors import AssetError
-from umbilical.assets.hosted.objects import Object
 from umbilical.assets.hosted.spec import HostedSpec, Workload
+from umbilical.assets.objects import Object
 
 PROGRAM: Final = "kube-apiserver"
 _VERSIONS: Final = {Workload.DEPLOYMENT: "apps/v1", Workload.STATIC_POD: "v1"}

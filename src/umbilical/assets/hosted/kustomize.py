@@ -6,7 +6,7 @@ A base cannot change what stands outside of it. A component can: it is named bes
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from umbilical.assets.hosted.objects import Object
+from umbilical.assets.objects import Object
 
 FILE: Final = "kustomization.yaml"
 _GROUP: Final = "kustomize.config.k8s.io"

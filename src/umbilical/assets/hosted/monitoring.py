@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from umbilical.assets.hosted import names
-from umbilical.assets.hosted.objects import Object, metadata
+from umbilical.assets.hosted.objects import metadata
 from umbilical.assets.hosted.spec import HostedSpec
+from umbilical.assets.objects import Object
 
 API_VERSION: Final = "monitoring.coreos.com/v1"
 METRICS_SERVICE: Final = "konnectivity-server-metrics"

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 
 from umbilical.assets.hosted import names
-from umbilical.assets.hosted.objects import Object, manifest, metadata
+from umbilical.assets.hosted.objects import metadata
 from umbilical.assets.hosted.spec import HostedSpec
+from umbilical.assets.objects import Object, manifest
 
 
 def network_policies(spec: HostedSpec) -> list[Object]:

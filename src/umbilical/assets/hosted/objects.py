@@ -1,12 +1,11 @@
-"""The plain forms that all manifests here have in common: metadata with our labels, Secrets, ConfigMaps, probes."""
+"""The plain forms that all manifests here have in common: metadata with our labels, volumes, probes."""
 
-import base64
 from collections.abc import Mapping
 from typing import Any, Final
 
 from umbilical.assets.hosted.spec import HostedSpec
+from umbilical.assets.objects import Object
 
-Object = dict[str, Any]
 UNPRIVILEGED: Final[Mapping[str, Any]] = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -26,20 +25,6 @@ def metadata(
 ) -> Object:
     found: Object = {"name": name, "namespace": namespace, "labels": {**(labels or {}), **spec.labels}}
     return {**found, "annotations": dict(annotations)} if annotations else found
-
-
-def manifest(api_version: str, kind: str, head: Mapping[str, Any], **body: Any) -> Object:
-    return {"apiVersion": api_version, "kind": kind, "metadata": dict(head), **body}
-
-
-def secret(head: Mapping[str, Any], data: Mapping[str, bytes]) -> Object:
-    """Not kubernetes.io/tls: HyperShift's are Opaque, and `ca.crt` belongs to them."""
-    encoded = {name: base64.b64encode(content).decode() for name, content in data.items()}
-    return manifest("v1", "Secret", head, type="Opaque", data=encoded)
-
-
-def config_map(head: Mapping[str, Any], data: Mapping[str, str]) -> Object:
-    return manifest("v1", "ConfigMap", head, data=dict(data))
 
 
 def secret_volume(name: str, secret_name: str) -> Object:

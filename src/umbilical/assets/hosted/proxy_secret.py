@@ -3,8 +3,9 @@
 from umbilical.assets.hosted import names
 from umbilical.assets.hosted.components import chosen
 from umbilical.assets.hosted.no_proxy_list import for_sidecar, for_user_proxy
-from umbilical.assets.hosted.objects import Object, metadata, secret
+from umbilical.assets.hosted.objects import metadata
 from umbilical.assets.hosted.spec import HostedSpec
+from umbilical.assets.objects import Object, secret
 
 
 def proxy_secret(spec: HostedSpec, namespace: str) -> list[Object]:

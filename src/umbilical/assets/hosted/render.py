@@ -17,7 +17,6 @@ from umbilical.assets.hosted.identities import identities_config_map
 from umbilical.assets.hosted.kube_apiserver_manifest import read_manifest
 from umbilical.assets.hosted.monitoring import hosted_monitors, monitors
 from umbilical.assets.hosted.network_policies import network_policies
-from umbilical.assets.hosted.objects import Object
 from umbilical.assets.hosted.proxy_secret import management_proxy_secret, proxy_secret
 from umbilical.assets.hosted.server_patch import flag_patch, patched, strategic_patch
 from umbilical.assets.hosted.services import routes, services
@@ -25,6 +24,7 @@ from umbilical.assets.hosted.sidecar_access import access_notes, hosted_access, 
 from umbilical.assets.hosted.sidecars import sidecar_patches
 from umbilical.assets.hosted.spec import HostedSpec, Workload
 from umbilical.assets.hosted.static_pod_files import add_static_files
+from umbilical.assets.objects import Object
 from umbilical.assets.tree import PUBLIC_MODE, SECRET_MODE, AssetTree, yaml_bytes
 from umbilical.pki.hosted_set import HostedSet
 from umbilical.pki.hosted_table import AGENT, CONTROL_PLANE_AGENT

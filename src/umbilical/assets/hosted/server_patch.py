@@ -11,10 +11,10 @@ from typing import Any, Final
 from umbilical.assets.hosted import names
 from umbilical.assets.hosted.kube_apiserver_manifest import Manifest, conflict, flag_value, refused
 from umbilical.assets.hosted.no_proxy_list import for_kube_apiserver
-from umbilical.assets.hosted.objects import Object
 from umbilical.assets.hosted.server_sidecar import GRACE_SECONDS, client_mounts, pod_volumes, server_container
 from umbilical.assets.hosted.spec import HostedSpec, Workload
 from umbilical.assets.hosted.static_pod_files import static_volumes
+from umbilical.assets.objects import Object
 
 EGRESS_FLAG: Final = "--egress-selector-config-file"
 EGRESS_PATH: Final = f"{names.EGRESS_DIRECTORY}/{names.EGRESS_KEY}"

@@ -3,16 +3,9 @@
 from typing import Final
 
 from umbilical.assets.hosted import names
-from umbilical.assets.hosted.objects import (
-    UNPRIVILEGED,
-    Object,
-    config_map_volume,
-    mount,
-    probe,
-    requests,
-    secret_volume,
-)
+from umbilical.assets.hosted.objects import UNPRIVILEGED, config_map_volume, mount, probe, requests, secret_volume
 from umbilical.assets.hosted.spec import HostedSpec, ServerCount, TlsProfile
+from umbilical.assets.objects import Object
 
 PROGRAM: Final = "/usr/bin/proxy-server"
 # As long as kube-apiserver goes on serving after SIGTERM (shutdown-delay-duration): until then it needs its server.

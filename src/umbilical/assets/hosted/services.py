@@ -3,8 +3,9 @@
 from typing import Any, Final
 
 from umbilical.assets.hosted import names
-from umbilical.assets.hosted.objects import Object, manifest, metadata
+from umbilical.assets.hosted.objects import metadata
 from umbilical.assets.hosted.spec import HostedSpec, Strategy
+from umbilical.assets.objects import Object, manifest
 
 _TYPES: Final = {
     Strategy.ROUTE: "ClusterIP",

@@ -9,8 +9,9 @@ from typing import Final
 
 from umbilical.assets.hosted import names
 from umbilical.assets.hosted.components import Names, Proxy, chosen
-from umbilical.assets.hosted.objects import KEY_MODE, Object, config_map, manifest, metadata
+from umbilical.assets.hosted.objects import KEY_MODE, metadata
 from umbilical.assets.hosted.spec import HostedSpec
+from umbilical.assets.objects import Object, config_map, manifest
 from umbilical.assets.tree import yaml_bytes
 
 ACCOUNT: Final = "konnectivity-proxy"

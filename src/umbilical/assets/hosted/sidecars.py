@@ -9,16 +9,7 @@ from typing import Final
 from umbilical.assets.hosted import names, no_proxy_list
 from umbilical.assets.hosted.components import HEALTH_PORTS, Component, Names, Proxy, ProxyKind, chosen
 from umbilical.assets.hosted.monitoring import PROXY_LABEL
-from umbilical.assets.hosted.objects import (
-    UNPRIVILEGED,
-    Object,
-    config_map_volume,
-    manifest,
-    mount,
-    probe,
-    requests,
-    secret_volume,
-)
+from umbilical.assets.hosted.objects import UNPRIVILEGED, config_map_volume, mount, probe, requests, secret_volume
 from umbilical.assets.hosted.sidecar_access import (
     KUBECONFIG_DIRECTORY,
     KUBECONFIG_KEY,
@@ -26,6 +17,7 @@ from umbilical.assets.hosted.sidecar_access import (
     needs_access,
 )
 from umbilical.assets.hosted.spec import HostedSpec
+from umbilical.assets.objects import Object, manifest
 
 PROGRAMS: Final = {
     ProxyKind.SOCKS5: "/usr/bin/konnectivity-socks5-proxy",

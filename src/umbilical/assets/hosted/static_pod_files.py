@@ -7,9 +7,9 @@ from umbilical.assets.hosted import names
 from umbilical.assets.hosted.certificates import authorities
 from umbilical.assets.hosted.egress_selector import egress_selector
 from umbilical.assets.hosted.identities import identities_text
-from umbilical.assets.hosted.objects import Object
 from umbilical.assets.hosted.server_sidecar import TMP_VOLUME
 from umbilical.assets.hosted.spec import HostedSpec
+from umbilical.assets.objects import Object
 from umbilical.assets.tree import PUBLIC_MODE, SECRET_MODE, AssetTree, yaml_bytes
 from umbilical.pki.hosted_set import HostedSet
 from umbilical.pki.hosted_table import CLIENT, CLUSTER, SERVER
