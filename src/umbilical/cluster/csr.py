@@ -1,0 +1,96 @@
+"""Signing requests of a cluster: listed, decided by a policy, approved one by one. Never all that are pending."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from umbilical.cluster import objects
+from umbilical.cluster.client import ApiClient, Json
+from umbilical.cluster.csr_policy import (
+    CLIENT_SIGNER,
+    NODE_PREFIX,
+    Decision,
+    Policy,
+    World,
+    approval,
+    decide,
+    is_pending,
+)
+from umbilical.cluster.csr_request import RequestError, read_request
+from umbilical.cluster.errors import ApiRefused
+from umbilical.cluster.objects import Kind
+
+KIND: Final = Kind(
+    "CertificateSigningRequest", "/apis/certificates.k8s.io/v1", "certificatesigningrequests", is_namespaced=False
+)
+NODE: Final = Kind("Node", "/api/v1", "nodes", is_namespaced=False)
+_CONFLICT: Final = 409
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one look at the requests came to."""
+
+    approved: tuple[Decision, ...]
+    refused: tuple[Decision, ...]
+    """Still pending, each with the first rule that does not hold."""
+
+
+async def approve_pending(
+    client: ApiClient, policy: Policy, now: datetime, keys: Mapping[str, frozenset[bytes]] | None = None
+) -> Round:
+    """Look once, and approve what the policy allows.
+
+    Raises:
+        ApiRefused, ApiUnreachable: the API did not answer as it should; what was approved before stays so.
+    """
+    listed = await objects.list_objects(client, KIND)
+    nodes = await objects.list_objects(client, NODE)
+    pending = [csr for csr in listed if is_pending(csr)]
+    first = set(_first_clients(listed, policy))
+    decisions = []
+    for csr in pending:
+        world = World(
+            now, {str(objects.metadata(one).get("name")): one for one in nodes}, first, keys or {}, len(pending)
+        )
+        decision = decide(csr, policy, world)
+        is_client = objects.field(csr, "spec", "signerName") == CLIENT_SIGNER
+        if decision.is_approved and await _approve(client, csr, decision, now) and is_client:
+            first.add(decision.node)
+        decisions.append(decision)
+    return Round(
+        tuple(one for one in decisions if one.is_approved), tuple(one for one in decisions if not one.is_approved)
+    )
+
+
+async def _approve(client: ApiClient, csr: Json, decision: Decision, now: datetime) -> bool:
+    try:
+        await client.request("PUT", f"{KIND.path(None, decision.csr)}/approval", body=approval(csr, decision, now))
+    except ApiRefused as refusal:
+        if refusal.status == _CONFLICT:
+            # It changed since it was listed; the next look decides anew.
+            return False
+        raise
+    return True
+
+
+def _first_clients(listed: Sequence[Json], policy: Policy) -> list[str]:
+    """Name the nodes whose first certificate was approved since their boot began."""
+    found = []
+    for csr in listed:
+        spec = csr.get("spec") or {}
+        if spec.get("signerName") != CLIENT_SIGNER or spec.get("username") != policy.bootstrap_user:
+            continue
+        if any(one.get("type") == "Approved" for one in objects.items(objects.field(csr, "status", "conditions"))):
+            found.append(_node(csr))
+    return found
+
+
+def _node(csr: Json) -> str:
+    try:
+        content = base64.b64decode(str(objects.field(csr, "spec", "request") or ""))
+        return read_request(content).common_name.removeprefix(NODE_PREFIX)
+    except (RequestError, ValueError):
+        return ""
