@@ -8,7 +8,6 @@ from tests.support.hosted_certificates import NAMES, NOW, hosted_set, renewed, t
 
 from umbilical.pki.certificate import Certificate, distinguished_name, read_certificates
 from umbilical.pki.errors import PkiError
-from umbilical.pki.hosted_judgement import is_signed_by
 from umbilical.pki.hosted_set import LAYOUT_FILE, HostedSet, Names, authority_hash
 from umbilical.pki.hosted_table import (
     AGENT,
@@ -22,6 +21,7 @@ from umbilical.pki.hosted_table import (
     Trust,
     signer_ids,
 )
+from umbilical.pki.judgement import is_signed_by
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import BACKDATE, KeyType
 

@@ -1,9 +1,11 @@
 """Clusters of the hard way for tests: resolved configs of both profiles, and what renderers are given with them."""
 
 import ipaddress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, Final
 
+from umbilical.assets.hardway.certificates import names
 from umbilical.assets.hardway.cluster import (
     Access,
     AddressRange,
@@ -18,8 +20,14 @@ from umbilical.assets.hardway.cluster import (
     Role,
     Terms,
 )
-from umbilical.assets.hardway.inputs import Identity, Payload
+from umbilical.assets.hardway.inputs import Identity, Inputs, Payload
 from umbilical.assets.spec import IpNetwork
+from umbilical.pki.authority import Authority
+from umbilical.pki.control_plane_set import Kind, bare_key
+from umbilical.pki.hardway_renewal import renew
+from umbilical.pki.hardway_set import HardwaySet
+from umbilical.pki.hardway_table import TABLE
+from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType
 
 NOW: Final = datetime(2026, 11, 16, 8, 0, tzinfo=UTC)
@@ -109,3 +117,30 @@ def identity() -> Identity:
         "AbCdE-FgHiJ-KmNoP-QrStU",
         "$2b$10$abcdefghijklmnopqrstuuJ4TnU8p7mXvA5s5qWcWm0gqF7hS0e2K",
     )
+
+
+@cache
+def hardway_set(profile: Profile = Profile.OPENSHIFT, masters: int = 3) -> HardwaySet:
+    """The certificates of the cluster, made once: drawing the keys of tokens takes its time."""
+    return certificates(cluster(profile, masters))
+
+
+def certificates(of: Cluster, now: datetime = NOW) -> HardwaySet:
+    """Certificates of any cluster. Keys of tokens, which are RSA, are those of another set."""
+    return renew(names(of), _token_keys(), of.terms, now).set
+
+
+@cache
+def _token_keys() -> dict[str, KeyPair]:
+    made = {}
+    for row in TABLE:
+        if row.kind is Kind.KEY:
+            made[row.id] = bare_key(Authority.create(row.id, NOW, timedelta(days=1)))
+    return made
+
+
+def inputs(profile: Profile = Profile.OPENSHIFT, masters: int = 3, workers: int = 2, **changes: Any) -> Inputs:
+    """All that renderers are given; `changes` are fields of the cluster."""
+    of = cluster(profile, masters, workers, **changes)
+    made = certificates(of) if changes else hardway_set(profile, masters)
+    return Inputs(of, made, payload(profile), identity(), PULL_SECRET)

@@ -10,7 +10,7 @@ from umbilical.cluster import objects
 from umbilical.hosted.facts import CertificateFact, Facts, HostedFacts, ManagementFacts, Probe, ServerHealth, Unknown
 from umbilical.hosted.gather_management import container, identifiers
 from umbilical.hosted.network_policy import opens, selecting
-from umbilical.pki.hosted_judgement import is_signed_by
+from umbilical.pki.judgement import is_signed_by
 
 # HyperShift renews with less than this left.
 SHORT: Final = timedelta(days=30)

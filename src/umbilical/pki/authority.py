@@ -1,5 +1,6 @@
 """A certificate authority: made once, then signs leaf certificates from profiles. The time is always passed in."""
 
+import warnings
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -15,6 +16,8 @@ from umbilical.pki.profiles import BACKDATE, NOT_ITS_KEY, KeyType, Profile, Usag
 __all__ = ["BACKDATE", "Authority"]
 
 RSA_EXPONENT: Final = 65537
+MAX_COMMON_NAME: Final = 64
+"""ub-common-name of RFC 5280 §A.1."""
 _USAGE_OIDS: Final = {Usage.SERVER: ExtendedKeyUsageOID.SERVER_AUTH, Usage.CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}
 
 
@@ -117,7 +120,16 @@ def _dated(now: datetime, lifetime: timedelta) -> x509.CertificateBuilder:
 
 def _name(common_name: str, organizations: Iterable[str]) -> x509.Name:
     groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations]
-    return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    return x509.Name([*groups, _common_name(common_name)])
+
+
+def _common_name(text: str) -> x509.NameAttribute[str]:
+    if len(text.encode()) <= MAX_COMMON_NAME:
+        return x509.NameAttribute(NameOID.COMMON_NAME, text)
+    # Kubernetes reads user names here, and those of service accounts are longer. Go and OpenSSL read them.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return x509.NameAttribute(NameOID.COMMON_NAME, text, _validate=False)
 
 
 def _alternative_names(profile: Profile) -> list[x509.GeneralName]:

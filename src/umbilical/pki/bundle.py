@@ -14,6 +14,7 @@ __all__ = [
     "PrivateKey",
     "decode_certificates",
     "decode_key",
+    "decode_own_key",
     "encode_certificates",
     "encode_key",
     "encode_pair",
@@ -46,8 +47,17 @@ def encode_key(key: PrivateKey) -> bytes:
 
 
 def decode_key(pem: bytes) -> PrivateKey:
+    return _decode_key(pem, is_trusted=False)
+
+
+def decode_own_key(pem: bytes) -> PrivateKey:
+    """Read a key that we made. Its primes are believed: proving an RSA key takes 37 ms, and a set has forty."""
+    return _decode_key(pem, is_trusted=True)
+
+
+def _decode_key(pem: bytes, *, is_trusted: bool) -> PrivateKey:
     try:
-        key = serialization.load_pem_private_key(pem, password=None)
+        key = serialization.load_pem_private_key(pem, password=None, unsafe_skip_rsa_key_validation=is_trusted)
     except (ValueError, TypeError) as error:
         raise BundleError(f"no readable private key: {error}") from error
     if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):

@@ -271,6 +271,12 @@ def first_addresses(service_networks: Iterable[IpNetwork]) -> tuple[str, ...]:
     return tuple(str(network[1]) for network in service_networks)
 
 
+def bare_key(made: Signer) -> KeyPair:
+    """Take the key alone, and its public half: a back end draws none without a certificate."""
+    public = read_certificates(made.pair.certificate)[0].key.encoded
+    return KeyPair(encode_public_key(public), made.pair.key)
+
+
 class _Maker:
     def __init__(self, backend: Backend, now: datetime, lifetime: timedelta, key_type: KeyType) -> None:
         self._backend = backend
@@ -287,8 +293,7 @@ class _Maker:
             return signer.issue(profile, self._now, min(lifetime, signers_own))
         made = self._backend.create(row.common_name or row.id, self._now, lifetime, self._key_type, row.organizations)
         if row.kind is Kind.KEY:
-            public = read_certificates(made.pair.certificate)[0].key.encoded
-            return KeyPair(encode_public_key(public), made.pair.key)
+            return bare_key(made)
         self._signers[row.id] = (made, lifetime)
         return made.pair
 

@@ -1,4 +1,4 @@
-"""The certificates of a cluster that is built by hand, made: pairs by the ids of their table, and bundles of signers."""
+"""The certificates of a cluster that is built by hand: pairs by the ids of their table, and bundles of signers."""
 
 from collections.abc import Iterator, Mapping
 from enum import Enum

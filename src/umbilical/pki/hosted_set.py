@@ -14,7 +14,7 @@ from umbilical.pki.addresses import usable_addresses
 from umbilical.pki.backend import Backend, Signer
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.errors import PkiError
-from umbilical.pki.hosted_judgement import is_signed_by, leaf_reason, signer_reason
+from umbilical.pki.hosted_judgement import leaf_reason, signer_reason
 from umbilical.pki.hosted_table import (
     AGENT,
     CLUSTER,
@@ -27,6 +27,7 @@ from umbilical.pki.hosted_table import (
     signer_ids,
     signer_of,
 )
+from umbilical.pki.judgement import is_signed_by
 from umbilical.pki.pem import BundleError, KeyPair, encode_blocks, join_bundle
 from umbilical.pki.profiles import KeyType, Profile, split_names
 
