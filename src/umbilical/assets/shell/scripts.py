@@ -1,4 +1,4 @@
-"""The two scripts of the node with the spec's values in them.
+"""The two scripts of the node with the spec's values in them, and how any script of ours is filled.
 
 A value stands as `@NAME@` in the file. Every one of them is checked when the spec is made, so that none can hold a
 quote. What the library prints when it fails are UMB112 (no address for the node) and UMB116 (no image).
@@ -32,12 +32,12 @@ def library(spec: TunnelSpec, names: Names, *, makes_certificates: bool = True) 
         "MAKES_CERTIFICATES": makes_certificates,
         "OWNS_NAMESPACE": spec.owns_namespace,
     }
-    return _fill("library.sh", {**_tunnel_values(spec), **_name_values(names)}, true_here)
+    return fill(__package__, "library.sh", {**_tunnel_values(spec), **_name_values(names)}, true_here)
 
 
 def certificate_script() -> bytes:
     """Write the program that makes the certificates; it takes address, directory and hours as arguments."""
-    return _fill("certificates.sh", {}, {})
+    return fill(__package__, "certificates.sh", {}, {})
 
 
 def _tunnel_values(spec: TunnelSpec) -> dict[str, str]:
@@ -80,8 +80,9 @@ def _first_address(network: IpNetwork) -> str:
     return str(ipaddress.ip_address(network[0 if network.num_addresses == 1 else 1]))
 
 
-def _fill(name: str, values: dict[str, str], true_here: dict[str, bool]) -> bytes:
-    text = files(__package__).joinpath(name).read_text("utf-8")
+def fill(package: str, name: str, values: dict[str, str], true_here: dict[str, bool]) -> bytes:
+    """Fill a script that lies in a package of ours: `@NAME@` by its value, and `#@if NAME` by what is true."""
+    text = files(package).joinpath(name).read_text("utf-8")
     assert all(_SAFE.fullmatch(value) for value in values.values()), f"{name}: a value could end a word"
     kept = "\n".join(_kept_lines(text.split("\n"), true_here))
     return _PLACEHOLDER.sub(lambda found: values[found[1]], kept).encode()
