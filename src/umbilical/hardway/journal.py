@@ -1,0 +1,161 @@
+"""What happened, in order: one JSON object per line, on disk before anybody acts on it, and only ever added to.
+
+A line that a kill has torn is the last one: nobody has acted on it, so it never happened.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+from umbilical.hardway.errors import HardwayError
+
+JOURNAL: Final = "events.jsonl"
+_ENVELOPE: Final = ("number", "at", "event")
+
+
+class Kind(Enum):
+    """The first group changes the state; the second only tells those who watch."""
+
+    RUN_BEGAN = "run-began"
+    RUN_ENDED = "run-ended"
+    STAGE_BEGAN = "stage-began"
+    STEP_BEGAN = "step-began"
+    STEP_ENDED = "step-ended"
+    STAGE_DONE = "stage-done"
+    STAGE_SKIPPED = "stage-skipped"
+    STAGE_FAILED = "stage-failed"
+    STAGE_INTERRUPTED = "stage-interrupted"
+    STAGE_STALE = "stage-stale"
+    NOTED = "noted"
+    UNDO_BEGAN = "undo-began"
+    UNDO_ENDED = "undo-ended"
+    STAGE_UNDONE = "stage-undone"
+
+    SAW = "saw"
+    WAITING = "waiting"
+    TABLE = "table"
+
+
+TELLING: Final = frozenset({Kind.SAW.value, Kind.WAITING.value, Kind.TABLE.value})
+
+
+@dataclass(frozen=True)
+class Event:
+    number: int
+    at: str
+    kind: str
+    """A value of `Kind`, or of a later release."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def stage(self) -> int:
+        return int(self.values.get("stage", 0))
+
+    def to_line(self) -> bytes:
+        content = {"number": self.number, "at": self.at, "event": self.kind, **self.values}
+        return json.dumps(content, separators=(",", ":")).encode() + b"\n"
+
+
+class Journal:
+    """For one writer, who holds the lock. Opening cuts off a torn line."""
+
+    def __init__(self, path: Path, now: Callable[[], datetime], last: int = 0) -> None:
+        """Go on after the number `last`, also where the journal was moved away."""
+        self._path = path
+        self._now = now
+        self._last = last
+        self.events, self._length = _whole(path, _content(path))
+        self._cut()
+
+    def add(self, kind: Kind, **values: Any) -> Event:
+        """Write an event; what changes the state is on disk when this returns."""
+        event = Event(self._next(), self._now().isoformat(timespec="milliseconds"), kind.value, values)
+        line = event.to_line()
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            self._write(descriptor, line)
+            if kind.value not in TELLING:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        self._length += len(line)
+        self.events.append(event)
+        return event
+
+    def _next(self) -> int:
+        return max(self._last, self.events[-1].number if self.events else 0) + 1
+
+    def _write(self, descriptor: int, line: bytes) -> None:
+        try:
+            written = 0
+            while written < len(line):
+                written += os.write(descriptor, line[written:])
+        except OSError as error:
+            # A full disk leaves half a line; the next one must not continue it.
+            os.ftruncate(descriptor, self._length)
+            why = error.strerror or str(error)
+            raise HardwayError("UMB721", f"cannot write {self._path}", why, "make room, then run it again") from error
+
+    def _cut(self) -> None:
+        if self._path.exists() and self._path.stat().st_size > self._length:
+            os.truncate(self._path, self._length)
+
+
+def read_events(path: Path) -> list[Event]:
+    """Read what is whole, without the lock: the last line may be on its way.
+
+    Raises:
+        HardwayError: a line before the last is no event (UMB721).
+    """
+    return _whole(path, _content(path))[0]
+
+
+def parse_lines(lines: Iterable[bytes]) -> list[Event]:
+    """Read whole lines.
+
+    Raises:
+        ValueError: one is no event.
+    """
+    return [_event(line) for line in lines]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _whole(path: Path, content: bytes) -> tuple[list[Event], int]:
+    """Return the events, and how many bytes they take."""
+    whole = content[: content.rfind(b"\n") + 1]
+    lines = whole.splitlines()
+    try:
+        return parse_lines(lines), len(whole)
+    except ValueError as error:
+        # Blocks of a file that a power cut left may hold anything, also zeros with a line end after them.
+        try:
+            return parse_lines(lines[:-1]), len(whole) - len(lines[-1]) - 1
+        except ValueError:
+            remedy = "put a copy of it back, or move it away: state.json alone tells how far the cluster is"
+            raise HardwayError("UMB721", f"{path} cannot be read", str(error), remedy) from None
+
+
+def _event(line: bytes) -> Event:
+    try:
+        content = json.loads(line)
+    except RecursionError:
+        raise ValueError("an event that is nested without end") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"a line that is no object: {line[:60]!r}")
+    number, at, kind = (content.pop(name, None) for name in _ENVELOPE)
+    if type(number) is not int or not isinstance(at, str) or not isinstance(kind, str):
+        raise ValueError(f"a line without number, at and event: {line[:60]!r}")
+    if type(content.get("stage", 0)) is not int:
+        raise ValueError(f"an event of no stage: {line[:60]!r}")
+    return Event(number, at, kind, content)

@@ -1,0 +1,226 @@
+"""The stages in order: skipped where nothing changed and all checks pass, else run step by step until they do.
+
+Every side effect is written down, with its inverse, before it is made; a kill at any moment is resumed by running
+the same again, since steps are idempotent.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from umbilical.checks.check import Finding, has_failed
+from umbilical.fault import Fault
+from umbilical.hardway import judging
+from umbilical.hardway.errors import HardwayError
+from umbilical.hardway.journal import Kind
+from umbilical.hardway.ledger import Ledger, Notes
+from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Producing, Rerendering, Stage, Step, Superseded
+from umbilical.hardway.state import State, Status
+from umbilical.hardway.telling import Recorded, Telling
+from umbilical.host.interrupts import Interrupts
+
+Ask = Callable[[Stage, Step], bool]
+"""Shows a step before it is done; False ends the run."""
+
+
+class Ending(Enum):
+    DONE = "done"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one stage of a run came to."""
+
+    stage: Stage
+    ending: Ending
+    seconds: float
+    findings: tuple[Finding, ...] = ()
+    failure: Fault | None = None
+    reason: str = ""
+    """Why it was skipped."""
+
+
+class Pipeline:
+    """For one run, by who holds the lock."""
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        site: Site,
+        ledger: Ledger,
+        teller: Telling,
+        ask: Ask | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stages = stages
+        self._ledger = ledger
+        self._teller = teller
+        self._ask = ask
+        self._clock = clock
+        self._notes = Notes(ledger)
+        self._site = self._dressed(site)
+        self.results: list[Result] = []
+
+    def run(self, first: int, last: int, *, force: bool = False) -> None:
+        """Bring the stages from `first` to `last` to their ends. `force`: also those that are done already.
+
+        Raises:
+            Fault: what the first stage that failed came to; `results` has all until there.
+            KeyboardInterrupt: somebody asked to end; the record says where.
+        """
+        chosen = [stage for stage in self._stages if first <= stage.number <= last]
+        self._ledger.add(Kind.RUN_BEGAN, first=first, last=last)
+        with Interrupts() as interrupts:
+            mark_stale(self._stages, self._site, self._ledger)
+            for stage in chosen:
+                self._refuse_unfounded(stage)
+                self._bring(stage, interrupts, force=force)
+        self._ledger.add(Kind.RUN_ENDED, first=first, last=last)
+
+    def _dressed(self, site: Site) -> Site:
+        site.notes = self._notes
+        site.reporter = Recorded(self._teller, self._ledger, self._clock)
+        return site
+
+    def _refuse_unfounded(self, stage: Stage) -> None:
+        known = {one.number: one for one in self._stages}
+        for number in stage.needs:
+            status = self._ledger.state.stage(number).status
+            if number in known and status is not Status.DONE and not superseded(known[number], self._ledger.state):
+                what = f"stage {stage.number:02} {stage.name} cannot begin"
+                why = f"it builds on stage {number:02} {known[number].name}, which is {status.value}"
+                raise HardwayError("UMB724", what, why, f"umbilical stage run {number}..{stage.number}")
+
+    def _bring(self, stage: Stage, interrupts: Interrupts, *, force: bool) -> None:
+        start = self._clock()
+        self._notes.stage = stage.number
+        self._site.reporter.stage(stage.number, stage.title)
+        try:
+            reason, found = ("", []) if force else self._why_skip(stage, interrupts)
+            if not reason:
+                found = self._do(stage, interrupts, start)
+        except BaseException as error:
+            self._fail(stage, error, self._clock() - start)
+            raise
+        if reason:
+            self._ledger.add(Kind.STAGE_SKIPPED, stage=stage.number, reason=reason)
+        self._end(
+            Result(stage, Ending.SKIPPED if reason else Ending.DONE, self._clock() - start, tuple(found), None, reason)
+        )
+        if not reason and isinstance(stage, Rerendering) and stage.rerenders and self._site.reload is not None:
+            self._reload(self._site.reload)
+
+    def _why_skip(self, stage: Stage, interrupts: Interrupts) -> tuple[str, list[Finding]]:
+        record = self._ledger.state.stage(stage.number)
+        if (later := superseded(stage, self._ledger.state)) is not None:
+            return f"stage {later:02} took its place", []
+        if record.status is not Status.DONE:
+            return "", []
+        with interrupts.heard():
+            found = judging.findings(stage, self._site)
+        return ("", []) if has_failed(found) else ("nothing changed, all checks pass", found)
+
+    def _do(self, stage: Stage, interrupts: Interrupts, start: float) -> list[Finding]:
+        self._ledger.add(Kind.STAGE_BEGAN, stage=stage.number, inputs=dict(stage.inputs(self._site)))
+        with interrupts.heard():
+            judging.enter(stage, self._site)
+            steps = stage.steps(self._site)
+        for step in steps:
+            self._step(stage, step, interrupts)
+        with interrupts.heard():
+            found = judging.findings(stage, self._site)
+        judging.refuse_failed(stage, found)
+        outputs = dict(stage.outputs(self._site)) if isinstance(stage, Producing) else {}
+        seconds = round(self._clock() - start, 3)
+        checks = check_values(found)
+        self._ledger.add(Kind.STAGE_DONE, stage=stage.number, outputs=outputs, checks=checks, seconds=seconds)
+        return found
+
+    def _step(self, stage: Stage, step: Step, interrupts: Interrupts) -> None:
+        if self._ask is not None:
+            with interrupts.heard():
+                if not self._ask(stage, step):
+                    raise KeyboardInterrupt
+        self._site.reporter.step(step.title, step.command)
+        undo = None if step.undo is None else {"name": step.undo.name, "values": dict(step.undo.values)}
+        self._ledger.add(Kind.STEP_BEGAN, stage=stage.number, title=step.title, command=step.command, undo=undo)
+        with interrupts.heard():
+            step.act()
+        self._ledger.add(Kind.STEP_ENDED, stage=stage.number, title=step.title)
+
+    def _fail(self, stage: Stage, error: BaseException, seconds: float) -> None:
+        if isinstance(error, Exception):
+            found = error.findings if isinstance(error, judging.ChecksFailed) else ()
+            failure, checks = failure_value(error), check_values(found)
+            self._ledger.add(Kind.STAGE_FAILED, stage=stage.number, failure=failure, checks=checks)
+            fault = error if isinstance(error, Fault) else None
+            self._end(Result(stage, Ending.FAILED, seconds, found, fault))
+        elif isinstance(error, KeyboardInterrupt):
+            # One that was done, and was only being looked at, is still done.
+            if self._ledger.state.stage(stage.number).status is Status.RUNNING:
+                self._ledger.add(Kind.STAGE_INTERRUPTED, stage=stage.number)
+            self._end(Result(stage, Ending.INTERRUPTED, seconds))
+
+    def _end(self, result: Result) -> None:
+        self.results.append(result)
+        self._teller.ended(result.stage.number, result.ending.value, result.seconds)
+
+    def _reload(self, reload: Callable[[], Site]) -> None:
+        before = self._site
+        self._site = self._dressed(reload())
+        self._site.machines = before.machines
+        mark_stale(self._stages, self._site, self._ledger)
+
+
+def superseded(stage: Stage, state: State) -> int | None:
+    """Return the number of the later stage that has taken this one's place, if one has."""
+    if not isinstance(stage, Superseded):
+        return None
+    later = state.stage(stage.ends_with)
+    is_over = later.status in (Status.DONE, Status.STALE) or later.no_return is not None
+    return stage.ends_with if is_over else None
+
+
+def mark_stale(stages: Sequence[Stage], site: Site, ledger: Ledger) -> None:
+    """Write down which stages were done with other inputs, and all that builds on them."""
+    reasons = stale(stages, site, ledger.state)
+    for number, because in reasons.items():
+        if ledger.state.stage(number).status is Status.DONE:
+            ledger.add(Kind.STAGE_STALE, stage=number, because=because)
+
+
+def stale(stages: Sequence[Stage], site: Site, state: State) -> dict[int, str]:
+    """Return stages that were done and no longer fit, each with the reason."""
+    reasons: dict[int, str] = {}
+    for stage in stages:
+        record = state.stage(stage.number)
+        if record.status not in (Status.DONE, Status.STALE) or superseded(stage, state) is not None:
+            continue
+        changed = _changed(record.inputs, dict(stage.inputs(site)))
+        base = next((need for need in stage.needs if need in reasons), None)
+        if changed or record.status is Status.STALE:
+            reasons[stage.number] = f"changed since: {', '.join(changed)}" if changed else record.because
+        elif base is not None:
+            reasons[stage.number] = f"stage {base:02} is stale"
+    return reasons
+
+
+def check_values(found: Sequence[Finding]) -> list[dict[str, str]]:
+    return [{"id": one.id, "outcome": one.outcome.value, "evidence": one.evidence} for one in found]
+
+
+def failure_value(error: Exception) -> dict[str, str]:
+    if isinstance(error, Fault):
+        return {"code": error.code, "what": error.what, "why": error.why, "next": error.remedy}
+    why = f"{type(error).__name__}: {error}"
+    return {"code": "UMB099", "what": "a fault of umbilical itself", "why": why, "next": "report it"}
+
+
+def _changed(before: Any, now: Any) -> list[str]:
+    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))

@@ -1,0 +1,221 @@
+"""How far a cluster is: what every stage came to, as the events of the journal add up.
+
+`state.json` is that sum, kept so that it can be read at a glance; it names the last event that it holds.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
+from typing import Any, Final
+
+from umbilical.hardway.errors import HardwayError
+from umbilical.hardway.journal import Event, Kind
+from umbilical.hardway.stage import NEVER, Undo
+
+FORMAT: Final = 1
+STATE: Final = "state.json"
+
+
+class Status(Enum):
+    PENDING = "pending"
+    RUNNING = "running"
+    """Or killed while it was: nobody holds the lock then."""
+    DONE = "done"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    STALE = "stale"
+    """Was done, with other inputs."""
+
+
+@dataclass(frozen=True)
+class UndoRecord:
+    number: int
+    """Of the event that wrote it down."""
+    undo: Undo
+
+
+@dataclass(frozen=True)
+class StageRecord:
+    status: Status = Status.PENDING
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """Of the last time that it was begun."""
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    checks: tuple[Mapping[str, str], ...] = ()
+    """Id, outcome and evidence, as they were found at the end."""
+    failure: Mapping[str, str] | None = None
+    """Code, what, why and next."""
+    because: str = ""
+    """Why it is stale."""
+    began: str = ""
+    ended: str = ""
+    seconds: float | None = None
+    """How long it took when it was last done; kept when it is undone, as a guess for the next time."""
+    undos: tuple[UndoRecord, ...] = ()
+    """Oldest first."""
+
+    @property
+    def no_return(self) -> str | None:
+        """Why there is no way back, if there is none."""
+        for record in self.undos:
+            if record.undo.name == NEVER:
+                return str(record.undo.values.get("why", "it cannot be undone"))
+        return None
+
+
+@dataclass(frozen=True)
+class Note:
+    stage: int
+    value: Any
+
+
+@dataclass(frozen=True)
+class State:
+    number: int = 0
+    """Of the last event that is in it."""
+    stages: Mapping[int, StageRecord] = field(default_factory=dict)
+    notes: Mapping[str, Note] = field(default_factory=dict)
+
+    def stage(self, number: int) -> StageRecord:
+        return self.stages.get(number, StageRecord())
+
+    def add(self, event: Event) -> "State":
+        """Return the state after one more event."""
+        change = _CHANGES.get(event.kind)
+        counted = replace(self, number=event.number)
+        return counted if change is None else change(counted, event)
+
+    def add_all(self, events: Iterable[Event]) -> "State":
+        """Add those that are not in it yet."""
+        state = self
+        for event in events:
+            state = state.add(event) if event.number > state.number else state
+        return state
+
+    def to_json(self) -> bytes:
+        content = {
+            "format": FORMAT,
+            "number": self.number,
+            "stages": {f"{number:02}": _record_value(self.stages[number]) for number in sorted(self.stages)},
+            "notes": {name: asdict(self.notes[name]) for name in sorted(self.notes)},
+        }
+        return json.dumps(content, indent=2).encode() + b"\n"
+
+
+def read_state(content: bytes) -> State:
+    """Read what `to_json` said.
+
+    Raises:
+        HardwayError: it is something else (UMB722).
+    """
+    try:
+        return _state(json.loads(content))
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        remedy = "put a copy of it back: without a journal beside it nothing else tells what was made"
+        raise HardwayError("UMB722", f"{STATE} cannot be read", f"{type(error).__name__}: {error}", remedy) from None
+
+
+def _state(content: Any) -> State:
+    if content["format"] != FORMAT:
+        raise ValueError(f"it has format {content['format']!r}, this umbilical knows {FORMAT}")
+    stages = {int(number): _record(value) for number, value in content["stages"].items()}
+    notes = {str(name): Note(int(value["stage"]), value["value"]) for name, value in content["notes"].items()}
+    return State(int(content["number"]), stages, notes)
+
+
+def _record_value(record: StageRecord) -> dict[str, Any]:
+    undos = [{"number": one.number, "name": one.undo.name, "values": dict(one.undo.values)} for one in record.undos]
+    rest = {name: value for name, value in vars(record).items() if name not in ("status", "undos")}
+    return {"status": record.status.value, **rest, "undos": undos}
+
+
+def _record(value: Any) -> StageRecord:
+    undos = tuple(UndoRecord(int(one["number"]), Undo(str(one["name"]), dict(one["values"]))) for one in value["undos"])
+    return StageRecord(
+        status=Status(value["status"]),
+        inputs=dict(value["inputs"]),
+        outputs=dict(value["outputs"]),
+        checks=tuple(dict(one) for one in value["checks"]),
+        failure=None if value["failure"] is None else dict(value["failure"]),
+        because=str(value["because"]),
+        began=str(value["began"]),
+        ended=str(value["ended"]),
+        seconds=None if value["seconds"] is None else float(value["seconds"]),
+        undos=undos,
+    )
+
+
+def _with(state: State, event: Event, **changes: Any) -> State:
+    changed = replace(state.stage(event.stage), **changes)
+    return replace(state, stages={**state.stages, event.stage: changed})
+
+
+def _began(state: State, event: Event) -> State:
+    fresh: dict[str, Any] = {"failure": None, "because": "", "checks": (), "outputs": {}, "ended": ""}
+    return _with(state, event, status=Status.RUNNING, inputs=event.values["inputs"], began=event.at, **fresh)
+
+
+def _step_began(state: State, event: Event) -> State:
+    """A step that is done again after a kill has the same inverse: once is enough, at its first place."""
+    written = event.values.get("undo")
+    if written is None:
+        return state
+    undo = Undo(written["name"], written["values"])
+    undos = state.stage(event.stage).undos
+    if any(one.undo == undo for one in undos):
+        return state
+    return _with(state, event, undos=(*undos, UndoRecord(event.number, undo)))
+
+
+def _done(state: State, event: Event) -> State:
+    values = event.values
+    return _with(
+        state,
+        event,
+        status=Status.DONE,
+        outputs=values["outputs"],
+        checks=tuple(values["checks"]),
+        ended=event.at,
+        seconds=values["seconds"],
+    )
+
+
+def _failed(state: State, event: Event) -> State:
+    values = event.values
+    checks = tuple(values.get("checks", ()))
+    return _with(state, event, status=Status.FAILED, failure=values["failure"], checks=checks, ended=event.at)
+
+
+def _undo_ended(state: State, event: Event) -> State:
+    left = tuple(one for one in state.stage(event.stage).undos if one.number != event.values["undo"])
+    return _with(state, event, undos=left)
+
+
+def _undone(state: State, event: Event) -> State:
+    kept = StageRecord(seconds=state.stage(event.stage).seconds)
+    notes = {name: note for name, note in state.notes.items() if note.stage != event.stage}
+    return replace(state, stages={**state.stages, event.stage: kept}, notes=notes)
+
+
+def _noted(state: State, event: Event) -> State:
+    name, notes = event.values["name"], dict(state.notes)
+    if "value" in event.values:
+        notes[name] = Note(event.stage, event.values["value"])
+    else:
+        notes.pop(name, None)
+    return replace(state, notes=notes)
+
+
+_CHANGES: Final[Mapping[str, Callable[[State, Event], State]]] = {
+    Kind.STAGE_BEGAN.value: _began,
+    Kind.STEP_BEGAN.value: _step_began,
+    Kind.STAGE_DONE.value: _done,
+    Kind.STAGE_FAILED.value: _failed,
+    Kind.STAGE_INTERRUPTED.value: lambda state, event: _with(state, event, status=Status.INTERRUPTED, ended=event.at),
+    Kind.STAGE_STALE.value: lambda state, event: _with(
+        state, event, status=Status.STALE, because=event.values["because"]
+    ),
+    Kind.UNDO_ENDED.value: _undo_ended,
+    Kind.STAGE_UNDONE.value: _undone,
+    Kind.NOTED.value: _noted,
+}

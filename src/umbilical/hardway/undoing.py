@@ -1,0 +1,170 @@
+"""The way back: inverses from the record, newest first, each by its name in a table of those who can do it."""
+
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from umbilical.fault import Fault
+from umbilical.hardway.errors import HardwayError, Unsafe
+from umbilical.hardway.journal import Kind
+from umbilical.hardway.judging import FIRST_ON_MACHINES
+from umbilical.hardway.ledger import Ledger, Notes
+from umbilical.hardway.site import Site
+from umbilical.hardway.stage import NEVER, Stage
+from umbilical.hardway.state import State, Status, UndoRecord
+from umbilical.hardway.telling import Telling
+
+ARTIFACTS: Final = "artifacts"
+REMOVE_FILES: Final = "remove-files"
+DESTROY_MACHINES: Final = "destroy-machines"
+REMOVE_MACHINE: Final = "remove-machine"
+START_MACHINE: Final = "start-machine"
+SET_BALANCER: Final = "set-balancer"
+
+Undoer = Callable[[Site, Mapping[str, Any]], None]
+"""Idempotent: a kill may come between the act and the line that says so."""
+
+
+def _remove_files(site: Site, values: Mapping[str, Any]) -> None:
+    """`paths` below artifacts/; folders go with their last file."""
+    root = site.folder / ARTIFACTS
+    for name in values["paths"]:
+        path = root / name
+        if not path.resolve().is_relative_to(root.resolve()):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+        _remove_empty(path.parent, root)
+
+
+def _remove_empty(folder: Path, root: Path) -> None:
+    while folder != root and folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+        folder = folder.parent
+
+
+def _destroy_machines(site: Site, values: Mapping[str, Any]) -> None:
+    site.machines.destroy()
+
+
+def _remove_machine(site: Site, values: Mapping[str, Any]) -> None:
+    site.machines.remove(values["node"])
+
+
+def _start_machine(site: Site, values: Mapping[str, Any]) -> None:
+    site.machines.start(values["node"])
+
+
+def _set_balancer(site: Site, values: Mapping[str, Any]) -> None:
+    """`artifact`: the path of the configuration that was there before."""
+    site.machines.set_balancer(site.content(values["artifact"]))
+
+
+UNDOERS: Final[Mapping[str, Undoer]] = {
+    REMOVE_FILES: _remove_files,
+    DESTROY_MACHINES: _destroy_machines,
+    REMOVE_MACHINE: _remove_machine,
+    START_MACHINE: _start_machine,
+    SET_BALANCER: _set_balancer,
+}
+"""Stages may bring more of their own, see `stages.catalogue`."""
+_OUTSIDE: Final = frozenset({REMOVE_FILES, DESTROY_MACHINES})
+"""What is left when all machines are gone: everything else was in them."""
+
+
+class Undoing:
+    """For one run, by who holds the lock."""
+
+    def __init__(
+        self, stages: Sequence[Stage], undoers: Mapping[str, Undoer], site: Site, ledger: Ledger, teller: Telling
+    ) -> None:
+        self._stages = stages
+        self._undoers = undoers
+        self._site = site
+        site.notes = Notes(ledger)
+        self._ledger = ledger
+        self._teller = teller
+
+    def rollback(self, number: int) -> list[int]:
+        """Undo a stage and all later ones that left something, newest first; return which.
+
+        Raises:
+            Unsafe: one of them is past its point of no return (UMB727); nothing was undone.
+            Fault: one cannot be undone now; those before it are.
+        """
+        chosen = [one for one in touched(self._ledger.state) if one >= number]
+        self._refuse(chosen)
+        for one in chosen:
+            self._undo(one, self._ledger.state.stage(one).undos)
+        return chosen
+
+    def destroy(self) -> list[int]:
+        """Undo everything that the record has, and only that. Doing it twice is fine.
+
+        Raises:
+            Fault: the first thing that could not be undone, after all others were tried.
+        """
+        chosen = touched(self._ledger.state)
+        first: Fault | None = None
+        for one in chosen:
+            try:
+                self._undo(one, self._worth_undoing(one))
+            except Fault as fault:
+                first = first or fault
+                self._teller.saw(fault.brief)
+        if first is not None:
+            raise first
+        return chosen
+
+    def _refuse(self, chosen: Iterable[int]) -> None:
+        for one in chosen:
+            why = self._ledger.state.stage(one).no_return
+            if why is not None:
+                what = f"stage {one:02} {self._name(one)} is past its point of no return"
+                raise Unsafe("UMB727", what, why, "go on, or take everything down: umbilical stage destroy")
+
+    def _worth_undoing(self, number: int) -> tuple[UndoRecord, ...]:
+        state = self._ledger.state
+        everything = [record for one in state.stages.values() for record in one.undos]
+        if not any(record.undo.name == DESTROY_MACHINES for record in everything):
+            return tuple(one for one in state.stage(number).undos if one.undo.name != NEVER)
+        return tuple(one for one in state.stage(number).undos if one.undo.name in _OUTSIDE)
+
+    def _undo(self, number: int, records: Sequence[UndoRecord]) -> None:
+        self._teller.stage(number, f"undo {self._name(number)}")
+        if number >= FIRST_ON_MACHINES and any(record.undo.name not in _OUTSIDE for record in records):
+            self._site.machines.enter()
+        for record in reversed(records):
+            self._undo_one(number, record)
+        self._ledger.add(Kind.STAGE_UNDONE, stage=number)
+        self._teller.ended(number, "undone", 0.0)
+
+    def _undo_one(self, number: int, record: UndoRecord) -> None:
+        undo = record.undo
+        if undo.name not in self._undoers:
+            why = f"the record has {undo.name!r}, which this umbilical does not know"
+            raise HardwayError("UMB728", f"stage {number:02} cannot be undone", why, "use the release that ran it")
+        self._teller.step(f"undo: {undo.name}", _shown(undo.values))
+        self._ledger.add(Kind.UNDO_BEGAN, stage=number, undo=record.number, name=undo.name)
+        self._undoers[undo.name](self._site, undo.values)
+        self._ledger.add(Kind.UNDO_ENDED, stage=number, undo=record.number)
+
+    def _name(self, number: int) -> str:
+        return next((stage.name for stage in self._stages if stage.number == number), "")
+
+
+def touched(state: State) -> list[int]:
+    """Return the stages that left something, newest first."""
+    numbers = (number for number, record in state.stages.items() if record.undos or record.status is not Status.PENDING)
+    return sorted(numbers, reverse=True)
+
+
+def _shown(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {_brief(value)}" for name, value in values.items())
+
+
+def _brief(value: Any) -> str:
+    return f"({len(value)})" if isinstance(value, list) and len(value) > 3 else str(value)

@@ -1,0 +1,264 @@
+"""Stages in order: run, skipped, stale, failed, interrupted; and what the record says of each."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.support.made_up_stages import EndingStage, MadeUpStage, World, make_site, pipeline
+from tests.support.recording_machines import RecordingMachines
+
+from umbilical.hardway import ledger as ledgers
+from umbilical.hardway.errors import HardwayError, StageTimeout
+from umbilical.hardway.judging import ChecksFailed
+from umbilical.hardway.pipeline import Ending
+from umbilical.hardway.stage import Stage, Step
+from umbilical.hardway.state import Status
+
+
+def _stages(world: World) -> list[MadeUpStage]:
+    return [
+        MadeUpStage(1, world, ("a",)),
+        MadeUpStage(2, world, ("b", "c"), needs=(1,)),
+        MadeUpStage(3, world, ("d",)),
+        MadeUpStage(4, world, ("e",), needs=(2,)),
+    ]
+
+
+def test_a_run_does_every_step_once_and_all_stages_are_done(tmp_path: Path) -> None:
+    world = World()
+    running, ledger, lines = pipeline(tmp_path, _stages(world))
+    running.run(1, 4)
+    assert world.acts == ["a", "b", "c", "d", "e"]
+    assert [ledger.state.stage(number).status for number in range(1, 5)] == [Status.DONE] * 4
+    assert lines.lines[:3] == ["01 leave the marks of 1", "step leave a: touch a", "01 done"]
+
+
+def test_unchanged_stages_whose_checks_pass_are_skipped(tmp_path: Path) -> None:
+    world = World()
+    pipeline(tmp_path, _stages(world))[0].run(1, 4)
+    again, _, lines = pipeline(tmp_path, _stages(world))
+    again.run(1, 4)
+    assert world.acts == ["a", "b", "c", "d", "e"]
+    assert [result.ending for result in again.results] == [Ending.SKIPPED] * 4
+    assert "01 skipped" in lines.lines
+
+
+def test_a_stage_whose_check_fails_now_is_run_again(tmp_path: Path) -> None:
+    world = World()
+    pipeline(tmp_path, _stages(world))[0].run(1, 4)
+    del world.marks["c"]
+    again, _, _ = pipeline(tmp_path, _stages(world))
+    again.run(1, 4)
+    assert world.acts[5:] == ["b", "c"]
+
+
+def test_a_changed_input_makes_the_stage_and_all_that_builds_on_it_stale(tmp_path: Path) -> None:
+    world = World()
+    pipeline(tmp_path, _stages(world))[0].run(1, 4)
+    changed = _stages(world)
+    changed[0].input = "two"
+    again, ledger, _ = pipeline(tmp_path, changed)
+    again.run(1, 1)
+    statuses = [ledger.state.stage(number).status for number in range(1, 5)]
+    assert statuses == [Status.DONE, Status.STALE, Status.DONE, Status.STALE]
+    assert ledger.state.stage(2).because == "stage 01 is stale"
+
+
+def test_what_is_stale_is_run_again_and_the_rest_is_not(tmp_path: Path) -> None:
+    world = World()
+    pipeline(tmp_path, _stages(world))[0].run(1, 4)
+    changed = _stages(world)
+    changed[1].input = "two"
+    again, ledger, _ = pipeline(tmp_path, changed)
+    again.run(1, 4)
+    assert world.acts[5:] == ["b", "c", "e"]
+    assert all(ledger.state.stage(number).status is Status.DONE for number in range(1, 5))
+
+
+def test_a_stage_does_not_begin_before_what_it_builds_on_is_done(tmp_path: Path) -> None:
+    world = World()
+    running, _, _ = pipeline(tmp_path, _stages(world))
+    with pytest.raises(HardwayError) as refused:
+        running.run(2, 2)
+    assert refused.value.code == "UMB724"
+    assert refused.value.remedy == "umbilical stage run 1..2"
+    assert world.acts == []
+
+
+def test_steps_that_end_without_their_effect_fail_by_the_first_check(tmp_path: Path) -> None:
+    world = World()
+
+    def vanish(name: str) -> None:
+        world.marks.clear()
+
+    stages = _stages(world)
+    stages[1].before_act = vanish
+    running, ledger, _ = pipeline(tmp_path, stages)
+    with pytest.raises(ChecksFailed) as failed:
+        running.run(1, 4)
+    assert failed.value.code == "UMB723"
+    assert "MARK-b" in failed.value.what
+    assert (failed.value.why, failed.value.remedy) == ("b is missing", "touch b")
+    record = ledger.state.stage(2)
+    assert record.status is Status.FAILED
+    assert record.failure is not None
+    assert record.failure["code"] == "UMB723"
+    assert [check["outcome"] for check in record.checks] == ["failed", "passed"]
+    assert ledger.state.stage(3).status is Status.PENDING
+
+
+def test_a_fault_of_a_step_is_kept_in_the_record_and_told_on(tmp_path: Path) -> None:
+    world = World()
+
+    def wait_in_vain(name: str) -> None:
+        raise StageTimeout("UMB725", "waited in vain", "after 3 s: nothing", "wait longer")
+
+    stages = _stages(world)
+    stages[2].before_act = wait_in_vain
+    running, _, _ = pipeline(tmp_path, stages)
+    with pytest.raises(StageTimeout):
+        running.run(1, 4)
+    failure = ledgers.look(tmp_path).stage(3).failure
+    assert failure == {"code": "UMB725", "what": "waited in vain", "why": "after 3 s: nothing", "next": "wait longer"}
+    assert running.results[-1].ending is Ending.FAILED
+
+
+def test_a_fault_of_our_own_is_recorded_too(tmp_path: Path) -> None:
+    def stumble(name: str) -> None:
+        raise ZeroDivisionError("by nought")
+
+    stages = _stages(World())
+    stages[0].before_act = stumble
+    running, ledger, _ = pipeline(tmp_path, stages)
+    with pytest.raises(ZeroDivisionError):
+        running.run(1, 1)
+    failure = ledger.state.stage(1).failure
+    assert failure is not None
+    assert failure["why"] == "ZeroDivisionError: by nought"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_request_to_end_leaves_a_stage_that_is_resumed(tmp_path: Path, number: signal.Signals) -> None:
+    world = World()
+    stages = _stages(world)
+
+    def ask_to_end(name: str) -> None:
+        if name == "c":
+            os.kill(os.getpid(), number)
+
+    stages[1].before_act = ask_to_end
+    running, _, _ = pipeline(tmp_path, stages)
+    with pytest.raises(KeyboardInterrupt):
+        running.run(1, 4)
+    assert ledgers.look(tmp_path).stage(2).status is Status.INTERRUPTED
+    again, ledger, _ = pipeline(tmp_path, _stages(world))
+    again.run(1, 4)
+    assert ledger.state.stage(4).status is Status.DONE
+    assert set(world.marks) == {"a", "b", "c", "d", "e"}
+
+
+def test_a_done_stage_that_is_only_looked_at_stays_done_when_interrupted(tmp_path: Path) -> None:
+    world = World()
+    pipeline(tmp_path, _stages(world))[0].run(1, 1)
+
+    class Interrupting(RecordingMachines):
+        def enter(self) -> None:
+            raise KeyboardInterrupt
+
+    stage = MadeUpStage(9, world, ("x",))
+    pipeline(tmp_path, [stage])[0].run(9, 9)
+    again, ledger, _ = pipeline(tmp_path, [stage], machines=Interrupting())
+    with pytest.raises(KeyboardInterrupt):
+        again.run(9, 9)
+    assert ledger.state.stage(9).status is Status.DONE
+
+
+def test_each_step_is_shown_before_it_is_done_and_may_be_refused(tmp_path: Path) -> None:
+    world = World()
+    shown: list[str] = []
+
+    def ask(stage: Stage, step: Step) -> bool:
+        shown.append(step.command)
+        return step.command != "touch c"
+
+    running, ledger, _ = pipeline(tmp_path, _stages(world), ask)
+    with pytest.raises(KeyboardInterrupt):
+        running.run(1, 4)
+    assert shown == ["touch a", "touch b", "touch c"]
+    assert world.acts == ["a", "b"]
+    assert ledger.state.stage(2).status is Status.INTERRUPTED
+
+
+def test_the_inverse_is_on_disk_before_a_step_is_done(tmp_path: Path) -> None:
+    world = World()
+    seen: list[str] = []
+
+    def look(name: str) -> None:
+        seen.append(ledgers.look(tmp_path).stage(1).undos[-1].undo.values["name"])
+
+    pipeline(tmp_path, [MadeUpStage(1, world, ("a", "b"), before_act=look)])[0].run(1, 1)
+    assert seen == ["a", "b"]
+
+
+def test_force_does_steps_of_a_done_stage_again(tmp_path: Path) -> None:
+    world = World()
+    pipeline(tmp_path, _stages(world))[0].run(1, 4)
+    pipeline(tmp_path, _stages(world))[0].run(3, 3, force=True)
+    assert world.acts[5:] == ["d"]
+
+
+def test_a_superseded_stage_is_not_asked_any_more(tmp_path: Path) -> None:
+    world = World()
+    stages = [EndingStage(1, world, ("a",), ends_with=2), MadeUpStage(2, world, ("b",), needs=(1,), never="b")]
+    pipeline(tmp_path, stages)[0].run(1, 2)
+    world.marks.pop("a")
+    again, ledger, _ = pipeline(tmp_path, stages)
+    again.run(1, 2)
+    assert world.acts == ["a", "b"]
+    assert [result.reason for result in again.results][0] == "stage 02 took its place"
+    assert ledger.state.stage(1).status is Status.DONE
+
+
+def test_a_stage_is_superseded_from_the_point_of_no_return_on(tmp_path: Path) -> None:
+    world = World()
+
+    def stumble(name: str) -> None:
+        raise HardwayError("UMB729", "what", "why", "next")
+
+    stages = [
+        EndingStage(1, world, ("a",), ends_with=2),
+        MadeUpStage(2, world, ("b", "c"), never="b", before_act=stumble),
+    ]
+    with pytest.raises(HardwayError):
+        pipeline(tmp_path, stages)[0].run(1, 2)
+    world.marks.pop("a")
+    stages[1].before_act = lambda name: None
+    pipeline(tmp_path, stages)[0].run(1, 2)
+    assert world.acts == ["a", "b", "c"]
+
+
+def test_notes_are_kept_for_later_runs_and_go_with_their_stage(tmp_path: Path) -> None:
+    world = World()
+    site = make_site(tmp_path)
+
+    class Noting(MadeUpStage):
+        def _act(self, mark: str) -> None:
+            super()._act(mark)
+            site.notes["member"] = {"id": 7}
+
+    stage = Noting(1, world, ("a",))
+    running, _, _ = pipeline(tmp_path, [stage])
+    site = running._site
+    running.run(1, 1)
+    kept = ledgers.look(tmp_path).notes["member"]
+    assert (kept.stage, kept.value) == (1, {"id": 7})
+
+
+def test_machines_are_entered_from_the_ninth_stage_on(tmp_path: Path) -> None:
+    world, machines = World(), RecordingMachines()
+    stages = [MadeUpStage(8, world, ("a",)), MadeUpStage(9, world, ("b",))]
+    pipeline(tmp_path, stages[:1], machines=machines)[0].run(8, 8)
+    assert machines.calls == []
+    pipeline(tmp_path, stages, machines=machines)[0].run(9, 9)
+    assert set(machines.calls) == {"enter"}

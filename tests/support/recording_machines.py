@@ -1,0 +1,94 @@
+"""Machines that only write down what was asked of them, and answer what a test has put into them."""
+
+from collections.abc import Mapping, Sequence
+
+from umbilical.assets.hardway.cluster import Cluster
+from umbilical.fault import Fault
+from umbilical.hardway.machines import BackendServer, Done, Power, Probe, Survey
+
+
+class RecordingMachines:
+    def __init__(self, kind: str = "lab") -> None:
+        self._kind = kind
+        self.calls: list[str] = []
+        self.machine_survey = Survey(16, 65536, 500, {})
+        self.probes: list[Probe] = []
+        self.files: dict[tuple[str, str], bytes] = {}
+        self.answers: dict[tuple[str, ...], Done] = {}
+        self.powers: dict[str, Power] = {}
+        self.installed: dict[str, bytes] = {}
+        self.balancer_config = b""
+        self.servers: list[BackendServer] = []
+        self.failing: dict[str, Fault] = {}
+        """Name of a call -> what it raises."""
+
+    @property
+    def kind(self) -> str:
+        return self._kind
+
+    def survey(self, cluster: Cluster) -> Survey:
+        self._asked("survey")
+        return self.machine_survey
+
+    def build(self, cluster: Cluster, infrastructure: Mapping[str, bytes]) -> None:
+        self._asked("build", *sorted(infrastructure))
+
+    def inspect(self, cluster: Cluster) -> list[Probe]:
+        self._asked("inspect")
+        return self.probes
+
+    def enter(self) -> None:
+        self._asked("enter")
+
+    def power(self, node_id: str) -> Power:
+        return self.powers.get(node_id, Power.ABSENT)
+
+    def install(self, node_id: str, ignition: bytes) -> None:
+        self._asked("install", node_id)
+        self.installed[node_id], self.powers[node_id] = ignition, Power.ON
+
+    def is_installed(self, node_id: str, ignition: bytes) -> bool:
+        return self.installed.get(node_id) == ignition
+
+    def start(self, node_id: str) -> None:
+        self._asked("start", node_id)
+        self.powers[node_id] = Power.ON
+
+    def stop(self, node_id: str) -> None:
+        self._asked("stop", node_id)
+        self.powers[node_id] = Power.OFF
+
+    def remove(self, node_id: str) -> None:
+        self._asked("remove", node_id)
+        self.powers.pop(node_id, None)
+        self.installed.pop(node_id, None)
+
+    def run(
+        self, node_id: str, command: Sequence[str], *, stdin: bytes | None = None, timeout_seconds: float = 60.0
+    ) -> Done:
+        self._asked("run", node_id, *command)
+        return self.answers.get((node_id, *command), Done(127, b"", b"no such program"))
+
+    def read(self, node_id: str, path: str) -> bytes | None:
+        return self.files.get((node_id, path))
+
+    def write(self, node_id: str, path: str, content: bytes, mode: int = 0o600) -> None:
+        self._asked("write", node_id, path, f"{mode:04o}")
+        self.files[node_id, path] = content
+
+    def set_balancer(self, config: bytes) -> None:
+        self._asked("set_balancer")
+        self.balancer_config = config
+
+    def balancer(self) -> list[BackendServer]:
+        return self.servers
+
+    def destroy(self) -> None:
+        self._asked("destroy")
+        self.powers.clear()
+        self.installed.clear()
+
+    def _asked(self, name: str, *values: str) -> None:
+        self.calls.append(" ".join((name, *values)))
+        if name in self.failing:
+            raise self.failing[name]
