@@ -8,16 +8,18 @@ from umbilical.pki.pem import KeyPair
 CLUSTER: Final = "kubernetes"
 
 
-def kubeconfig(user: str, server_url: str, authority_pem: bytes, pair: KeyPair) -> dict[str, Any]:
+def kubeconfig(
+    user: str, server_url: str, authority_pem: bytes, pair: KeyPair, cluster_name: str = CLUSTER
+) -> dict[str, Any]:
     """Nothing in it names a file, so it can be moved; it holds a key, so it is as secret as one."""
     cluster = {"server": server_url, "certificate-authority-data": _base64(authority_pem)}
     credentials = {"client-certificate-data": _base64(pair.certificate), "client-key-data": _base64(pair.key)}
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": CLUSTER, "cluster": cluster}],
+        "clusters": [{"name": cluster_name, "cluster": cluster}],
         "users": [{"name": user, "user": credentials}],
-        "contexts": [{"name": user, "context": {"cluster": CLUSTER, "user": user}}],
+        "contexts": [{"name": user, "context": {"cluster": cluster_name, "user": user}}],
         "current-context": user,
     }
 

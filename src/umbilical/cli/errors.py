@@ -26,6 +26,8 @@ _STATUS_BY_CODE: Final = {
     "UMB347": CONFIGURATION,
     # A directory, or options, with which a command for hosted control planes has nothing to begin.
     "UMB565": CONFIGURATION,
+    "UMB710": USAGE,
+    "UMB711": CONFIGURATION,
     "UMB573": CONFIGURATION,
     "UMB576": TIMED_OUT,
     "UMB577": CONFIGURATION,
