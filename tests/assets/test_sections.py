@@ -138,3 +138,17 @@ def test_any_value_is_read_to_the_end(value: Any) -> None:
         _read_all(found)
         assert all(problem and len(problem) < 1000 for problem in found.problems)
     assert section(value).problems or value is None or isinstance(value, dict)
+
+
+def test_one_network_and_one_address_are_taken_as_they_are() -> None:
+    found = section({"w": "10.0.0.0/8", "a": "fd00::1"})
+    assert found.network("w") == ipaddress.ip_network("10.0.0.0/8")
+    assert found.address("a") == ipaddress.ip_address("fd00::1")
+    assert found.network("none") is None
+    assert found.problems == []
+
+
+def test_what_is_no_network_and_no_address_is_told() -> None:
+    found = section({"w": "10.0.0.1/8", "a": 5})
+    assert (found.network("w"), found.address("a")) == (None, None)
+    assert [problem.split(" ")[0] for problem in found.problems] == ["w", "a"]

@@ -101,6 +101,12 @@ class Section:
 
         return self._each(key, read) if self.has(key) else self._untouched(key, default)
 
+    def network(self, key: str) -> IpNetwork | None:
+        return self._one(key, _network)
+
+    def address(self, key: str) -> IpAddress | None:
+        return self._one(key, _address)
+
     def networks(self, key: str) -> tuple[IpNetwork, ...]:
         return self._each(key, _network)
 
@@ -142,6 +148,15 @@ class Section:
                 return one
         self._wrong(key, value, f"{_either(one.value for one in kind)} is needed")
         return default
+
+    def _one(self, key: str, read: Callable[[object], Value]) -> Value | None:
+        """Take one value; None where there is none, or a wrong one."""
+        value = self.take(key)
+        try:
+            return None if value is None else read(value)
+        except ValueError as error:
+            self._wrong(key, value, str(error))
+            return None
 
     def _each(self, key: str, read: Callable[[object], Value]) -> tuple[Value, ...]:
         found: list[Value] = []
