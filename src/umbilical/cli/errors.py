@@ -50,6 +50,9 @@ _STATUS_BY_CODE: Final = {
     "UMB554": CONFIGURATION,
     "UMB601": CONFIGURATION,
     "UMB602": CONFIGURATION,
+    # A cluster's file that cannot be used, or none.
+    "UMB700": CONFIGURATION,
+    "UMB701": CONFIGURATION,
     "UMB801": CONFIGURATION,
     # A lab that cannot be as it was asked for: its name, its networks; a story that nobody knows.
     "UMB810": CONFIGURATION,

@@ -4,6 +4,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 from tests.support import hardway, hardway_config
 
 from umbilical.assets.errors import AssetError
@@ -78,8 +79,6 @@ def is_valid(document: dict[str, Any]) -> bool:
 
 
 def is_readable(document: dict[str, Any]) -> bool:
-    import yaml
-
     try:
         read_cluster(yaml.safe_dump(document).encode())
     except AssetError:
@@ -142,6 +141,7 @@ def test_schema_and_reader_refuse_wrong_values(changes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("path", ["networks", "networks__dhcp", "nodes__masters__machines", "name"])
 def test_schema_and_reader_take_nothing_for_absence(path: str) -> None:
-    document = hardway_config.document(**{path: None})
+    nothing: dict[str, Any] = {path: None}
+    document = hardway_config.document("openshift", **nothing)
     assert is_valid(document)
     assert is_readable(document)
