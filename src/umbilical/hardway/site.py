@@ -12,6 +12,7 @@ from umbilical.assets.tree import Asset
 from umbilical.hardway.api import Api
 from umbilical.hardway.machines import Machines
 from umbilical.hardway.reporting import Reporter
+from umbilical.hardway.trial import Trial
 
 
 @dataclass
@@ -34,6 +35,10 @@ class Site:
     """Number of a stage -> the paths of `assets` that it writes: those of the recipes with its number."""
     reload: "Callable[[], Site] | None" = None
     """Renders anew: after a stage whose outcome is an input of later ones, such as machine configs."""
+    trial: Trial | None = None
+    """A service by which the cluster is tried; None where no image for one is known."""
+    reissue: frozenset[str] = frozenset()
+    """Names of nodes that may get a first certificate a second time."""
     notes: MutableMapping[str, Any] = field(default_factory=dict)
     """Facts that later stages need and nobody can look up; kept in the state file. No secrets."""
 

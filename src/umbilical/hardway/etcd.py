@@ -1,0 +1,159 @@
+"""etcd's members, asked by etcdctl on a node that has its certificates: no key leaves its machine."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from umbilical.assets.hardway import layout
+from umbilical.assets.hardway.cluster import Node, Role
+from umbilical.hardway.errors import HardwayError
+from umbilical.hardway.machines import Done, Machines
+
+CLIENT_PORT: Final = 2379
+PEER_PORT: Final = 2380
+COMMAND_SECONDS: Final = 60.0
+BOOTSTRAP_MEMBER: Final = "etcd-bootstrap"
+"""OpenShift's etcd operator looks for exactly this name."""
+
+
+@dataclass(frozen=True)
+class Member:
+    id: str
+    """Hexadecimal, as etcdctl takes it."""
+    name: str
+    """Empty until it has started once."""
+    peer_urls: tuple[str, ...]
+    client_urls: tuple[str, ...]
+    is_learner: bool
+
+
+@dataclass(frozen=True)
+class Status:
+    endpoint: str
+    member_id: str
+    leader_id: str
+    raft_term: int
+    raft_index: int
+    is_learner: bool
+    version: str
+
+
+class Etcd:
+    """etcdctl on one node, against the etcd of that node unless other endpoints are given."""
+
+    def __init__(self, machines: Machines, node: Node) -> None:
+        self._machines = machines
+        self._node = node
+
+    def members(self) -> list[Member]:
+        """List all members.
+
+        Raises:
+            HardwayError: UMB743, etcdctl failed.
+        """
+        answer = self._json("member", "list")
+        return [_member(one) for one in answer.get("members", [])]
+
+    def status(self, endpoints: Sequence[str]) -> list[Status]:
+        rows = self._json("endpoint", "status", f"--endpoints={','.join(endpoints)}")
+        return [_status(one) for one in rows]
+
+    def unhealthy(self, endpoints: Sequence[str]) -> dict[str, str]:
+        """Ask each endpoint whether it can commit; return those that cannot, with their reason."""
+        done = self._run("endpoint", "health", f"--endpoints={','.join(endpoints)}", "--write-out=json")
+        try:
+            rows = json.loads(done.stdout or b"[]")
+        except ValueError:
+            raise self._failed("endpoint health", done) from None
+        if not rows and done.exit_code != 0:
+            raise self._failed("endpoint health", done)
+        return {str(one["endpoint"]): str(one.get("error", "")) for one in rows if not one.get("health")}
+
+    def add_learner(self, name: str, peer_url: str) -> None:
+        self._text("member", "add", name, "--learner", f"--peer-urls={peer_url}")
+
+    def promote(self, member_id: str) -> None:
+        self._text("member", "promote", member_id)
+
+    def remove(self, member_id: str) -> None:
+        self._text("member", "remove", member_id)
+
+    def move_leader(self, endpoint: str, member_id: str) -> None:
+        """Hand leadership over; only the present leader can be asked for it."""
+        self._text("move-leader", member_id, f"--endpoints={endpoint}")
+
+    def save_snapshot(self, path: str) -> None:
+        """Write the whole of it into a file on the node."""
+        self._text("snapshot", "save", path)
+
+    def _json(self, *words: str) -> Any:
+        done = self._run(*words, "--write-out=json")
+        try:
+            if done.exit_code == 0:
+                return json.loads(done.stdout)
+        except ValueError:
+            pass
+        raise self._failed(" ".join(words[:2]), done)
+
+    def _text(self, *words: str) -> str:
+        done = self._run(*words)
+        if done.exit_code != 0:
+            raise self._failed(" ".join(words[:2]), done)
+        return done.text
+
+    def _run(self, *words: str) -> Done:
+        return self._machines.run(self._node.id, command(self._node, *words), timeout_seconds=COMMAND_SECONDS)
+
+    def _failed(self, what: str, done: Done) -> HardwayError:
+        shown = " ".join(command(self._node, *what.split()))
+        return HardwayError("UMB743", f"etcdctl {what} failed on {self._node.id}", done.complaint, f"there: {shown}")
+
+
+def command(node: Node, *words: str) -> list[str]:
+    """Return the words of etcdctl with the certificates of a node; flags of the caller come last and win."""
+    secrets = layout.NODE_SECRETS if node.role is Role.BOOTSTRAP else layout.MASTER_SECRETS
+    return [
+        "etcdctl",
+        f"--cacert={secrets}/etcd-ca-bundle.crt",
+        f"--cert={secrets}/etcd-client.crt",
+        f"--key={secrets}/etcd-client.key",
+        *(() if any(word.startswith("--endpoints=") for word in words) else (f"--endpoints={client_url(node)}",)),
+        *words,
+    ]
+
+
+def client_url(node: Node) -> str:
+    return f"https://{_host(node)}:{CLIENT_PORT}"
+
+
+def peer_url(node: Node) -> str:
+    return f"https://{_host(node)}:{PEER_PORT}"
+
+
+def _host(node: Node) -> str:
+    return f"[{node.address}]" if node.address.version == 6 else str(node.address)
+
+
+def _member(row: dict[str, Any]) -> Member:
+    return Member(
+        id=f"{int(row['ID']):x}",
+        name=str(row.get("name", "")),
+        peer_urls=tuple(row.get("peerURLs", ())),
+        client_urls=tuple(row.get("clientURLs", ())),
+        is_learner=bool(row.get("isLearner", False)),
+    )
+
+
+def _status(row: dict[str, Any]) -> Status:
+    status = row["Status"]
+    header = status["header"]
+    return Status(
+        endpoint=str(row["Endpoint"]),
+        member_id=f"{int(header['member_id']):x}",
+        leader_id=f"{int(status.get('leader', 0)):x}",
+        raft_term=int(header.get("raft_term", 0)),
+        raft_index=int(status.get("raftIndex", 0)),
+        is_learner=bool(status.get("isLearner", False)),
+        version=str(status.get("version", "")),
+    )

@@ -1,0 +1,126 @@
+"""What stages want to know of the API: whether it is ready, its nodes, its pods, its leases. One question each."""
+
+from typing import Any, Final
+
+from umbilical.assets.hardway.cluster import Node
+from umbilical.assets.spec import IpAddress
+from umbilical.cluster import objects
+from umbilical.cluster.client import ApiClient, Json
+from umbilical.cluster.objects import Kind
+from umbilical.hardway.site import Site
+from umbilical.hardway.waiting import NotYet
+
+NODE: Final = Kind("Node", "/api/v1", "nodes", is_namespaced=False)
+LEASE: Final = Kind("Lease", "/apis/coordination.k8s.io/v1", "leases")
+ENDPOINT_SLICE: Final = Kind("EndpointSlice", "/apis/discovery.k8s.io/v1", "endpointslices")
+DEPLOYMENT: Final = Kind("Deployment", "/apis/apps/v1", "deployments")
+CONTROL_PLANE_LABEL: Final = "node-role.kubernetes.io/control-plane"
+MASTER_LABEL: Final = "node-role.kubernetes.io/master"
+WORKER_LABEL: Final = "node-role.kubernetes.io/worker"
+
+
+def ready_text(site: Site, address: IpAddress | None = None) -> str:
+    """Ask /readyz, and take nothing but its own word for it.
+
+    Raises:
+        NotYet: it says something else.
+        ClusterError: it says nothing.
+    """
+    text = site.api(address).call(lambda client: client.get_text("/readyz")).strip()
+    if text != "ok":
+        raise NotYet(f"/readyz says {text[:80]!r}")
+    return "ok"
+
+
+def get(
+    site: Site, kind: Kind, name: str, namespace: str | None = None, address: IpAddress | None = None
+) -> Json | None:
+    return site.api(address).call(lambda client: objects.get(client, kind, name, namespace))
+
+
+def nodes(site: Site) -> dict[str, Json]:
+    found = site.api().call(lambda client: objects.list_objects(client, NODE))
+    return {str(objects.metadata(one).get("name")): one for one in found}
+
+
+def pods(site: Site, namespace: str, labels: str = "") -> list[Json]:
+    return site.api().call(lambda client: objects.list_objects(client, objects.POD, namespace, labels))
+
+
+def condition(item: Json, kind: str) -> str:
+    """Return the status of a condition; empty where there is none."""
+    for one in objects.items(objects.field(item, "status", "conditions")):
+        if one.get("type") == kind:
+            return str(one.get("status"))
+    return ""
+
+
+def internal_addresses(item: Json) -> list[str]:
+    listed = objects.items(objects.field(item, "status", "addresses"))
+    return [str(one.get("address")) for one in listed if one.get("type") == "InternalIP"]
+
+
+def registered(known: dict[str, Json], node: Node) -> Json:
+    """Return a node's object if it is what the config says.
+
+    Raises:
+        NotYet: it is not there, or has another address.
+    """
+    item = known.get(node.name)
+    if item is None:
+        raise NotYet(f"{node.name} is not registered")
+    addresses = internal_addresses(item)
+    if addresses != [str(node.address)]:
+        raise NotYet(f"{node.name} has the addresses {addresses}, not {node.address}")
+    return item
+
+
+def is_pod_ready(pod: Json) -> bool:
+    return condition(pod, "Ready") == "True"
+
+
+def ready_pod(site: Site, namespace: str, name: str) -> Json:
+    """Return a pod that is Ready.
+
+    Raises:
+        NotYet: it is not.
+    """
+    pod = get(site, objects.POD, name, namespace)
+    if pod is None:
+        raise NotYet(f"there is no pod {namespace}/{name}")
+    if not is_pod_ready(pod):
+        raise NotYet(f"{namespace}/{name} is not Ready: {_pod_trouble(pod)}")
+    return pod
+
+
+def _pod_trouble(pod: Json) -> str:
+    for one in objects.items(objects.field(pod, "status", "containerStatuses")):
+        state: Any = one.get("state") or {}
+        for kind in ("waiting", "terminated"):
+            if kind in state:
+                reason, message = state[kind].get("reason", ""), state[kind].get("message", "")
+                return f"{one.get('name')} {reason} {message}".strip()
+    return str(objects.field(pod, "status", "phase") or "no status")
+
+
+async def merge_patch(client: ApiClient, path: str, patch: Json) -> Json:
+    return await client.request("PATCH", path, body=patch, content_type="application/merge-patch+json")
+
+
+def label_nodes(site: Site, wanted: dict[str, dict[str, str]]) -> None:
+    """Set labels of nodes by name. Upstream kubelets may not give themselves a role."""
+
+    async def label(client: ApiClient) -> None:
+        for name, labels in wanted.items():
+            await merge_patch(client, NODE.path(None, name), {"metadata": {"labels": labels}})
+
+    site.api().call(label)
+
+
+async def delete_if_there(client: ApiClient, kind: Kind, name: str, namespace: str | None = None) -> bool:
+    """Delete an object by its uid; tell whether there was one."""
+    item = await objects.get_metadata(client, kind, name, namespace)
+    if item is None:
+        return False
+    await objects.delete(client, kind, name, namespace, str(objects.metadata(item).get("uid")))
+    return True

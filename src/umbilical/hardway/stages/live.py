@@ -1,0 +1,87 @@
+"""What the stages that touch machines have in common: they are made of functions, and explain themselves by a topic."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from umbilical.assets.hardway.cluster import Node
+from umbilical.assets.hardway.layout import ignition
+from umbilical.assets.hardway.topic import Topic
+from umbilical.checks.check import Check
+from umbilical.hardway.looking import Sight
+from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Step, Undo
+
+
+@dataclass(frozen=True)
+class LiveStage:
+    number: int
+    name: str
+    title: str
+    needs: tuple[int, ...]
+    topic: Topic
+    make_steps: Callable[[Site], Sequence[Step]]
+    make_sights: Callable[[Site], Sequence[Sight]]
+    recipes: tuple[str, ...] = ()
+    """Whose artifacts it uses: other content makes it stale."""
+    nodes: Callable[[Site], Sequence[Node]] = field(default=lambda site: ())
+    """Whose Ignition it boots."""
+
+    def inputs(self, site: Site) -> Mapping[str, str]:
+        used = {recipe: site.hashes.get(recipe, "") for recipe in self.recipes}
+        return {**used, **{node.id: _digest(site, node) for node in self.nodes(site)}}
+
+    def steps(self, site: Site) -> Sequence[Step]:
+        return self.make_steps(site)
+
+    def checks(self, site: Site) -> Sequence[Check[Site]]:
+        return [sight.check for sight in self.make_sights(site)]
+
+
+@dataclass(frozen=True)
+class PassingStage(LiveStage):
+    """A stage whose outcome a later one takes away on purpose."""
+
+    ends_with: int = 13
+
+
+def _digest(site: Site, node: Node) -> str:
+    import hashlib
+
+    return hashlib.sha256(site.content(ignition(node))).hexdigest()
+
+
+def install_step(site: Site, node: Node) -> Step:
+    """Boot a machine from its Ignition config, and note when: a node may ask for certificates for a while only."""
+
+    def act() -> None:
+        content = site.content(ignition(node))
+        if not site.machines.is_installed(node.id, content):
+            site.notes[started_key(node)] = site.now().isoformat()
+            site.machines.install(node.id, content)
+
+    command = f"coreos-installer install /dev/vda --ignition-file {node.id}.ign   # lab: applied to the node's root"
+    return Step(f"install {node.id}", command, act, Undo("remove-machine", {"node": node.id}))
+
+
+def started_key(node: Node) -> str:
+    return f"started:{node.id}"
+
+
+def installed_sight(node: Node) -> Sight:
+    def look(site: Site) -> str:
+        from umbilical.hardway.waiting import NotYet
+
+        if not site.machines.is_installed(node.id, site.content(ignition(node))):
+            raise NotYet("it was not installed from this config")
+        named = (site.machines.read(node.id, "/etc/hostname") or b"").decode().strip()
+        if named != node.name:
+            raise NotYet(f"it calls itself {named!r}, not {node.name}")
+        return named
+
+    return Sight(
+        f"installed-{node.id}",
+        f"{node.id} runs from its Ignition config",
+        "a machine from another config has other keys, another name or another address",
+        "umbilical stage rollback 09; or look at the machine's console and journalctl -u ignition-firstboot-complete",
+        look,
+    )

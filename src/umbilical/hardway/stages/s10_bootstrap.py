@@ -1,0 +1,214 @@
+"""Stage 10: the bootstrap control plane comes up, and gets every object that the cluster begins with."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+import yaml
+
+from umbilical.assets.hardway import layout
+from umbilical.assets.hardway.topic import Topic, TopicKind
+from umbilical.cluster import objects
+from umbilical.cluster.apply import Document, read_document
+from umbilical.cluster.client import ApiClient
+from umbilical.cluster.creation import Creator, Result
+from umbilical.cluster.discovery import Discovery
+from umbilical.hardway import kube, tunnel
+from umbilical.hardway.errors import HardwayError
+from umbilical.hardway.etcd import Etcd, client_url
+from umbilical.hardway.looking import Sight
+from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Step
+from umbilical.hardway.stages.live import PassingStage
+from umbilical.hardway.waiting import NotYet, Signature, wait
+
+ETCD_SECONDS: Final = 300.0
+API_SECONDS: Final = 600.0
+OBJECTS_SECONDS: Final = 3600.0
+"""As long as cluster-bootstrap tries."""
+CERTIFICATES_SECONDS: Final = 300.0
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+TOPIC: Final = Topic(
+    TopicKind.STAGE,
+    "10",
+    10,
+    "Waits for etcd and the API on the bootstrap node, then creates every manifest in order: namespaces, CRDs, RBAC, "
+    "FeatureGate, configuration with its status, secrets and hand-off objects.",
+    "Masters, which register here; operators, which find their signers, configuration and feature gates here.",
+    "CRDs or FeatureGate missing: the cluster-version operator restarts for ever. A status that was dropped: "
+    "`ControlPlaneTopology was not set`.",
+    "kubectl --kubeconfig auth/admin.kubeconfig get --raw /readyz; etcdctl endpoint health",
+    "bootkube.sh runs cluster-bootstrap, which does the same in a loop on the node itself.",
+)
+_SIGNATURES: Final = (
+    Signature("refused", "nothing listens yet: crictl ps -a on the bootstrap node shows whether the pod started"),
+    Signature(
+        "certificate", "look at the serving certificate: openssl s_client -connect BOOTSTRAP:6443 | openssl x509 -text"
+    ),
+    Signature(
+        "bad certificate|incompatible key usage", "etcd's serving certificate needs clientAuth too: stage lint, PKI-01"
+    ),
+    Signature("No route|unreachable", "the machine did not get its address: look at its NetworkManager keyfile"),
+)
+
+
+def etcd_sight() -> Sight:
+    def look(site: Site) -> str:
+        bootstrap = site.cluster.bootstrap
+        if trouble := Etcd(site.machines, bootstrap).unhealthy([client_url(bootstrap)]):
+            raise NotYet("; ".join(trouble.values()))
+        return "healthy"
+
+    return Sight(
+        "bootstrap-etcd",
+        "etcd on the bootstrap node is healthy",
+        "kube-apiserver keeps everything there",
+        "crictl logs $(crictl ps -a --name etcd -q) on the bootstrap node",
+        look,
+        _SIGNATURES,
+    )
+
+
+def api_sight() -> Sight:
+    return Sight(
+        "bootstrap-api",
+        "kube-apiserver on the bootstrap node is ready",
+        "nothing can register and nothing can be created before",
+        "crictl logs $(crictl ps -a --name kube-apiserver -q) on the bootstrap node",
+        lambda site: kube.ready_text(site, site.cluster.bootstrap.address),
+        _SIGNATURES,
+    )
+
+
+def balancer_sight() -> Sight:
+    return Sight(
+        "api-vip",
+        "the API answers through the load balancer",
+        "nodes know the API by this address only",
+        "look at the load balancer: its statistics, `ip address` for the VIP, the firewall",
+        kube.ready_text,
+        _SIGNATURES,
+    )
+
+
+def documents(site: Site) -> list[Document]:
+    """Read every object that is to be created, in the order of the files."""
+    found = []
+    for path in sorted(path for path in site.assets if path.startswith(f"{layout.MANIFESTS}/")):
+        for content in yaml.load_all(site.content(path), _Loader):
+            document = read_document(content)
+            if document is None:
+                remedy = f"look into artifacts/{path}: umbilical stage lint"
+                raise HardwayError("UMB744", f"{path} holds what is no object", "no apiVersion, kind or name", remedy)
+            found.append(document)
+    return found
+
+
+def objects_sight() -> Sight:
+    def look(site: Site) -> str:
+        wanted = documents(site)
+        missing = site.api().call(lambda client: _missing(client, wanted))
+        if missing:
+            raise NotYet(f"{len(missing)} of {len(wanted)} objects are missing, the first is {missing[0]}")
+        return f"{len(wanted)} objects"
+
+    return Sight(
+        "bootstrap-objects",
+        "every object of the manifests exists",
+        "each is there because something stops without it: umbilical explain FILE says what",
+        "umbilical stage retry 10",
+        look,
+    )
+
+
+def no_node_sight() -> Sight:
+    def look(site: Site) -> str:
+        if site.cluster.bootstrap.name in kube.nodes(site):
+            raise NotYet(f"{site.cluster.bootstrap.name} is registered as a node")
+        return "it is no node"
+
+    return Sight(
+        "bootstrap-is-no-node",
+        "the bootstrap machine is no node of the cluster",
+        "a kubelet with a kubeconfig registers itself, gets pods, and takes them with it when it goes",
+        "take --kubeconfig and --bootstrap-kubeconfig out of its kubelet.service: stage lint, BK-01",
+        look,
+    )
+
+
+async def _missing(client: ApiClient, wanted: Sequence[Document]) -> list[str]:
+    discovery, found = Discovery(client), []
+    for document in wanted:
+        kind = await discovery.find(document.api_version, document.kind)
+        if kind is None or await objects.get_metadata(client, kind, document.name, document.namespace) is None:
+            found.append(str(document))
+    return found
+
+
+def _create(site: Site) -> None:
+    counts: Counter[str] = Counter()
+
+    def told(result: Result) -> None:
+        counts[result.outcome.value] += 1
+        counts["status written"] += result.wrote_status
+
+    wanted = documents(site)
+    site.api().call(lambda client: Creator(client, told).create(wanted, OBJECTS_SECONDS), OBJECTS_SECONDS + 60)
+    site.reporter.saw(", ".join(f"{count} {what}" for what, count in counts.items() if count))
+
+
+def _hand_out(site: Site) -> None:
+    wait(
+        site.reporter,
+        "the tunnel's certificates on the bootstrap node",
+        lambda: tunnel.hand_out_certificates(site),
+        CERTIFICATES_SECONDS,
+        remedy="journalctl -u bootkube on the bootstrap node",
+    )
+
+
+def _steps(site: Site) -> Sequence[Step]:
+    boot = site.cluster.bootstrap
+    steps = [
+        Step(
+            "wait for etcd",
+            f"etcdctl --endpoints={client_url(boot)} endpoint health",
+            lambda: _see(etcd_sight(), site, ETCD_SECONDS),
+        ),
+        Step(
+            "wait for kube-apiserver",
+            f"kubectl --server=https://{boot.address}:6443 get --raw /readyz",
+            lambda: _see(api_sight(), site, API_SECONDS),
+        ),
+        Step(
+            "wait for the API behind the load balancer",
+            "kubectl get --raw /readyz",
+            lambda: _see(balancer_sight(), site, API_SECONDS),
+        ),
+        Step("create the cluster's objects", "kubectl create -f manifests/ --save-config=false", lambda: _create(site)),
+    ]
+    if site.has_tunnel:
+        secret = "kubectl create secret generic konnectivity-agent-certs --from-file=..."
+        steps.append(Step("give the tunnel's agents their certificates", secret, lambda: _hand_out(site)))
+    return steps
+
+
+def _see(sight: Sight, site: Site, seconds: float) -> None:
+    sight.wait(site, seconds)
+
+
+def _sights(site: Site) -> Sequence[Sight]:
+    return [etcd_sight(), api_sight(), balancer_sight(), objects_sight(), no_node_sight()]
+
+
+STAGE: Final = PassingStage(
+    number=10,
+    name="bootstrap",
+    title="bring the bootstrap control plane up and create the cluster's objects",
+    needs=(7, 9),
+    topic=TOPIC,
+    make_steps=_steps,
+    make_sights=_sights,
+    recipes=("manifests",),
+)

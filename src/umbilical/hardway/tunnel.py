@@ -1,0 +1,112 @@
+"""The tunnel while the cluster is born: certificates on the bootstrap node, a Secret of them for the agents."""
+
+import base64
+from typing import Any, Final
+
+from umbilical.assets.hardway import layout
+from umbilical.assets.names import AGENT_NAME, AGENT_SECRET
+from umbilical.assets.spec import Shape, TunnelSpec, for_shape
+from umbilical.cluster import objects
+from umbilical.cluster.apply import Applier, read_document
+from umbilical.cluster.client import ApiClient
+from umbilical.hardway.kube import delete_if_there
+from umbilical.hardway.looking import Sight
+from umbilical.hardway.site import Site
+from umbilical.hardway.waiting import NotYet
+
+STATIC_POD: Final = f"{layout.NODE_MANIFESTS}/konnectivity-server-pod.yaml"
+_FILES: Final = {"ca.crt": "ca.crt", "tls.crt": "agent.crt", "tls.key": "agent.key"}
+"""Key of the Secret -> file on the bootstrap node."""
+
+
+def tunnel_spec(site: Site) -> TunnelSpec:
+    shape = Shape.OPENSHIFT if site.cluster.is_openshift else Shape.KUBERNETES
+    return for_shape(shape, node_ip=site.cluster.bootstrap.address)
+
+
+def hand_out_certificates(site: Site) -> None:
+    """Give the agents their Secret. Its content goes from the node to the API and lies nowhere else.
+
+    Raises:
+        NotYet: the node has not made them.
+    """
+    content = {}
+    for key, file in _FILES.items():
+        found = site.machines.read(site.cluster.bootstrap.id, f"{layout.TUNNEL_PKI}/{file}")
+        if not found:
+            raise NotYet(f"no {layout.TUNNEL_PKI}/{file} on the bootstrap node")
+        content[key] = base64.b64encode(found).decode()
+    document = read_document(_secret(tunnel_spec(site).namespace, content))
+    assert document is not None
+    site.api().call(lambda client: Applier(client, force=True).apply(document))
+
+
+def _secret(namespace: str, content: dict[str, str]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": AGENT_SECRET, "namespace": namespace},
+        "type": "kubernetes.io/tls",
+        "data": content,
+    }
+
+
+def agents_sight(count: int) -> Sight:
+    """The agents of all nodes that are there so far."""
+
+    def look(site: Site) -> str:
+        spec = tunnel_spec(site)
+        found = site.api().call(lambda client: objects.get(client, objects.DAEMON_SET, AGENT_NAME, spec.namespace))
+        if found is None:
+            raise NotYet(f"there is no DaemonSet {spec.namespace}/{AGENT_NAME}")
+        status = found.get("status") or {}
+        ready, wanted = int(status.get("numberReady", 0)), int(status.get("desiredNumberScheduled", 0))
+        if ready < count or ready < wanted:
+            raise NotYet(f"{ready} of {max(wanted, count)} agents are ready")
+        return f"{ready} agents"
+
+    return Sight(
+        "tunnel-agents",
+        "the tunnel's agents are ready",
+        "without an agent kube-apiserver on the bootstrap node reaches no pod: webhooks time out",
+        f"kubectl describe daemonset {AGENT_NAME} -A; then the log of an agent",
+        look,
+    )
+
+
+def cut(site: Site) -> None:
+    """Remove the tunnel: agents, Secret, namespace if it is the tunnel's own, and the server's static pod."""
+    spec = tunnel_spec(site)
+
+    async def remove(client: ApiClient) -> None:
+        await delete_if_there(client, objects.DAEMON_SET, AGENT_NAME, spec.namespace)
+        await delete_if_there(client, objects.SECRET, AGENT_SECRET, spec.namespace)
+        if spec.owns_namespace:
+            await delete_if_there(client, objects.NAMESPACE, spec.namespace)
+
+    site.api().call(remove)
+    site.machines.run(site.cluster.bootstrap.id, ["rm", "-f", STATIC_POD])
+
+
+def gone_sight() -> Sight:
+    def look(site: Site) -> str:
+        spec = tunnel_spec(site)
+
+        async def left(client: ApiClient) -> list[str]:
+            return [
+                kind.name
+                for kind, name in ((objects.DAEMON_SET, AGENT_NAME), (objects.SECRET, AGENT_SECRET))
+                if await objects.get_metadata(client, kind, name, spec.namespace) is not None
+            ]
+
+        if found := site.api().call(left):
+            raise NotYet(f"still there: {', '.join(found)}")
+        return "nothing of it is left"
+
+    return Sight(
+        "tunnel-gone",
+        "the tunnel is cut",
+        "its certificates live for a day; what is left of it then fails and alarms",
+        "umbilical bootstrap teardown",
+        look,
+    )
