@@ -16,7 +16,7 @@ from umbilical.assets.manifests.static_pod import Component, HostFile, probe, st
 
 METRICS_PORT: Final = 2381
 _LOOPBACK: Final = "127.0.0.1"
-_QUOTA_BYTES: Final = 8 << 30
+QUOTA_BYTES: Final = 8 << 30
 """The largest that etcd calls normal, and what OpenShift gives it."""
 
 
@@ -66,7 +66,7 @@ def _flags(spec: ControlPlaneSpec) -> list[str]:
         f"--peer-key-file={key_path('etcd-peer')}",
         "--peer-client-cert-auth=true",
         f"--peer-trusted-ca-file={public_path('etcd-ca')}",
-        f"--quota-backend-bytes={_QUOTA_BYTES}",
+        f"--quota-backend-bytes={QUOTA_BYTES}",
         # Without TLS and on loopback only: a kubelet's probe has no client certificate to show.
         f"--listen-metrics-urls=http://{_LOOPBACK}:{METRICS_PORT}",
     ]

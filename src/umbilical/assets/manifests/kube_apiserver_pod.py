@@ -8,8 +8,8 @@ from umbilical.assets.manifests.static_pod import Component, HostFile, probe, st
 
 ISSUER: Final = "https://kubernetes.default.svc"
 # OpenShift's figures: load balancers need the delay to notice, requests the rest to end.
-_SHUTDOWN_DELAY_SECONDS: Final = 70
-_GRACE_SECONDS: Final = 135
+SHUTDOWN_DELAY_SECONDS: Final = 70
+GRACE_SECONDS: Final = 135
 # Watches would keep it for the whole time, whatever that is.
 _THROWAWAY_GRACE_SECONDS: Final = 2
 
@@ -29,7 +29,7 @@ def kube_apiserver_pod(spec: ControlPlaneSpec) -> dict[str, Any]:
             },
             cpu="250m",
             memory="512Mi",
-            grace_seconds=_THROWAWAY_GRACE_SECONDS if spec.is_throwaway else _GRACE_SECONDS,
+            grace_seconds=_THROWAWAY_GRACE_SECONDS if spec.is_throwaway else GRACE_SECONDS,
         )
     )
 
@@ -41,7 +41,7 @@ def _listening(spec: ControlPlaneSpec) -> list[str]:
         f"--secure-port={spec.api_port}",
         f"--tls-cert-file={public_path('apiserver')}",
         f"--tls-private-key-file={key_path('apiserver')}",
-        f"--shutdown-delay-duration={0 if spec.is_throwaway else _SHUTDOWN_DELAY_SECONDS}s",
+        f"--shutdown-delay-duration={0 if spec.is_throwaway else SHUTDOWN_DELAY_SECONDS}s",
         # Each counts itself among the endpoints of `kubernetes` while it lives: the bootstrap one goes by itself.
         "--endpoint-reconciler-type=lease",
     ]

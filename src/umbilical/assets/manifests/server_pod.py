@@ -17,9 +17,17 @@ NAMESPACE: Final = "kube-system"
 FINGERPRINT_ANNOTATION: Final = "umbilical.dev/server-certificate"
 
 
-def server_pod(spec: TunnelSpec, pki_directory: str, certificates: Certificates | None = None) -> dict[str, Any]:
-    """`pki_directory` is the server's own folder on the host: nothing of the agents' is mounted."""
+def server_pod(
+    spec: TunnelSpec, pki_directory: str, certificates: Certificates | None = None, *, is_made_once: bool = False
+) -> dict[str, Any]:
+    """`pki_directory` is the server's own folder on the host: nothing of the agents' is mounted.
+
+    `is_made_once` says that its certificate is made on the node before this pod can start, and never anew.
+    """
     known = certificates.server_fingerprint if certificates else placeholders.SERVER_FINGERPRINT
+    # The server reads its certificate once. A kubelet restarts a static pod when its manifest changes, so a new
+    # certificate must show in it.
+    annotations = {} if is_made_once else {"annotations": {FINGERPRINT_ANNOTATION: known}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -27,9 +35,7 @@ def server_pod(spec: TunnelSpec, pki_directory: str, certificates: Certificates 
             "name": SERVER_NAME,
             "namespace": NAMESPACE,
             "labels": {"app": SERVER_NAME},
-            # The server reads its certificate once. A kubelet restarts a static pod when its manifest changes,
-            # so a new certificate must show in it.
-            "annotations": {FINGERPRINT_ANNOTATION: known},
+            **annotations,
         },
         "spec": {
             "hostNetwork": True,

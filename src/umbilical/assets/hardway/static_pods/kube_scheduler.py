@@ -1,0 +1,33 @@
+"""kube-scheduler: on the bootstrap node, and in the kubernetes profile on every master."""
+
+from typing import Any, Final
+
+from umbilical.assets.hardway.static_pods.kube_apiserver import control_plane_place
+from umbilical.assets.hardway.static_pods.kube_controller_manager import access_rows
+from umbilical.assets.hardway.static_pods.rows import Program
+from umbilical.assets.hardway.static_pods.seat import Seat, kubeconfig
+from umbilical.assets.manifests.controller_manager import loopback_probes
+from umbilical.assets.manifests.scheduler import PORT, PROGRAM
+from umbilical.assets.manifests.static_pod import Component, HostFile, static_pod
+
+KUBE_SCHEDULER: Final = Program(
+    PROGRAM,
+    access_rows(PROGRAM, PORT),
+    "the scheduler operator renders its pod with --config; leases there last 137 s, because the operator restarts "
+    "schedulers often and a lost lease costs more than a slow takeover",
+)
+
+
+def kube_scheduler_pod(seat: Seat) -> dict[str, Any]:
+    component = Component(
+        name=PROGRAM,
+        image=seat.image(PROGRAM),
+        flags=KUBE_SCHEDULER.command_line(seat),
+        files=(HostFile("kubeconfig", kubeconfig(PROGRAM)),),
+        probes=loopback_probes(PORT),
+        cpu="100m",
+        memory="128Mi",
+        grace_seconds=30,
+        command=seat.command(PROGRAM),
+    )
+    return static_pod(component, place=control_plane_place(seat, PROGRAM))
