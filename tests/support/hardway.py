@@ -5,6 +5,9 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final
 
+from tests.support import release_names
+from tests.support.release_directory import release_payload
+
 from umbilical.assets.hardway.certificates import names
 from umbilical.assets.hardway.cluster import (
     Access,
@@ -31,17 +34,10 @@ from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType
 
 NOW: Final = datetime(2026, 11, 16, 8, 0, tzinfo=UTC)
-VERSION: Final = "4.18.0"
-DIGEST: Final = "sha256:" + "5b" * 32
-RELEASE_IMAGE: Final = f"quay.io/openshift-release-dev/ocp-release@{DIGEST}"
-TAGS: Final = (
-    *("etcd", "hyperkube", "kube-proxy", "pod", "machine-config-operator", "cluster-config-api", "cluster-bootstrap"),
-    *("cli", "cluster-etcd-operator", "cluster-kube-apiserver-operator", "cluster-kube-controller-manager-operator"),
-    *("cluster-kube-scheduler-operator", "cluster-config-operator", "cluster-authentication-operator"),
-    *("cluster-ingress-operator", "cluster-network-operator", "cluster-version-operator", "cluster-policy-controller"),
-    *("baremetal-runtimecfg", "keepalived-ipfailover", "coredns", "haproxy-router", "kube-rbac-proxy", "oauth-proxy"),
-    *("rhel-coreos", "rhel-coreos-extensions", "apiserver-network-proxy"),
-)
+VERSION: Final = release_names.VERSION
+DIGEST: Final = release_names.DIGEST
+RELEASE_IMAGE: Final = release_names.RELEASE_IMAGE
+TAGS: Final = release_names.TAGS
 PROGRAMS: Final = (
     *("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "coredns"),
     *("apiserver-network-proxy",),
@@ -101,13 +97,10 @@ def cluster(profile: Profile = Profile.OPENSHIFT, masters: int = 3, workers: int
 
 
 def payload(profile: Profile = Profile.OPENSHIFT) -> Payload:
-    """Images of both profiles; manifests and CRDs come from the made-up release directory."""
+    """Images of both profiles; OpenShift's has the manifests of the made-up release directory too."""
     if profile is Profile.KUBERNETES:
         return Payload("v1.36.3", "", {program: f"localhost/{program}:lab" for program in PROGRAMS})
-    images = {
-        tag: f"quay.io/openshift-release-dev/ocp-v4.0-art-dev@sha256:{index:064x}" for index, tag in enumerate(TAGS)
-    }
-    return Payload(VERSION, RELEASE_IMAGE, images)
+    return release_payload()
 
 
 def identity() -> Identity:

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final
 
 import yaml
-from tests.support import hardway
+from tests.support import release_names
 
 from umbilical.assets.hardway.inputs import Payload
 from umbilical.assets.hardway.release import INFO, read_release
@@ -277,7 +277,7 @@ def _everybodys_constraint() -> Object:
 def _operators() -> Iterator[tuple[str, Object]]:
     for number, name in enumerate(CLUSTER_OPERATORS):
         head = {"apiVersion": "config.openshift.io/v1", "kind": "ClusterOperator", "metadata": {"name": name}}
-        status = {"versions": [{"name": "operator", "version": hardway.VERSION}]}
+        status = {"versions": [{"name": "operator", "version": release_names.VERSION}]}
         yield (
             f"0000_{20 + number // 3:02d}_{name}-operator_07_clusteroperator.yaml",
             _included({**head, "spec": {}, "status": status}),
@@ -289,7 +289,7 @@ def image_references(images: Mapping[str, str]) -> Object:
     return {
         "kind": "ImageStream",
         "apiVersion": "image.openshift.io/v1",
-        "metadata": {"name": hardway.VERSION, "creationTimestamp": "2025-02-25T00:00:00Z"},
+        "metadata": {"name": release_names.VERSION, "creationTimestamp": "2025-02-25T00:00:00Z"},
         "spec": {"lookupPolicy": {"local": False}, "tags": tags},
     }
 
@@ -299,10 +299,10 @@ def _made() -> tuple[tuple[str, bytes], ...]:
     objects = {**api_definitions(), **dict(_other_definitions()), **dict(_feature_gates())}
     objects |= {**dict(_constraints()), **dict(_operators())}
     files = {name: yaml.safe_dump(value, sort_keys=False).encode() for name, value in objects.items()}
-    metadata = {"kind": "cincinnati-metadata-v0", "version": hardway.VERSION, "previous": []}
+    metadata = {"kind": "cincinnati-metadata-v0", "version": release_names.VERSION, "previous": []}
     files["release-metadata"] = json.dumps(metadata).encode()
-    files["image-references"] = json.dumps(image_references(hardway.payload().images), indent=1).encode()
-    files[INFO] = json.dumps({"image": hardway.RELEASE_IMAGE, "digest": hardway.DIGEST}).encode()
+    files["image-references"] = json.dumps(image_references(release_names.images()), indent=1).encode()
+    files[INFO] = json.dumps({"image": release_names.RELEASE_IMAGE, "digest": release_names.DIGEST}).encode()
     return tuple(sorted(files.items()))
 
 

@@ -1,0 +1,60 @@
+"""FeatureGate `cluster`, with the status that every operator looks for: which gates hold for the version it runs in."""
+
+import re
+from typing import Any, Final
+
+import yaml
+
+from umbilical.assets.errors import AssetError
+from umbilical.assets.hardway.inputs import Inputs, Payload
+from umbilical.assets.hardway.manifests.objects import head
+from umbilical.assets.objects import Object, manifest
+
+FILE: Final = re.compile(r"(?:.*[_/])?featureGate-(?:[0-9]+-[0-9]+-)?SelfManagedHA-Default\.yaml")
+"""Newer releases have the major and first minor version in the name: `featureGate-4-10-SelfManagedHA-...`."""
+CONFIG_API: Final = "config.openshift.io/v1"
+
+
+def feature_gate(inputs: Inputs) -> list[Object]:
+    """Make the object as the release's own render step would.
+
+    Raises:
+        AssetError: UMB719, the release does not say which gates there are.
+    """
+    gates = _release_gates(inputs.payload)
+    entry = {"version": inputs.payload.version, "enabled": gates["enabled"], "disabled": gates["disabled"]}
+    annotations = {"include.release.openshift.io/self-managed-high-availability": "true"}
+    return [
+        manifest(
+            CONFIG_API,
+            "FeatureGate",
+            head("cluster", annotations=annotations),
+            spec={"featureSet": ""},
+            status={"featureGates": [entry]},
+        )
+    ]
+
+
+def _release_gates(payload: Payload) -> dict[str, list[Object]]:
+    files = [name for name in sorted(payload.manifests) if FILE.fullmatch(name)]
+    if len(files) != 1:
+        raise _unusable(f"{len(files)} files are called like featureGate-SelfManagedHA-Default.yaml")
+    try:
+        value = yaml.safe_load(payload.manifests[files[0]])
+        (entry,) = value["status"]["featureGates"]
+        return {
+            name: sorted(map(_gate, entry[name]), key=lambda gate: gate["name"]) for name in ("enabled", "disabled")
+        }
+    except (yaml.YAMLError, ValueError, RecursionError, LookupError, TypeError):
+        raise _unusable(f"{files[0]} has no status with one list of gates") from None
+
+
+def _gate(value: Any) -> dict[str, str]:
+    if not isinstance(value["name"], str):
+        raise ValueError("a gate's name is no text")
+    return {"name": value["name"]}
+
+
+def _unusable(why: str) -> AssetError:
+    remedy = "extract the release again: umbilical explain 04"
+    return AssetError("UMB719", "nobody says which feature gates the release has", why, remedy)
