@@ -1,11 +1,7 @@
 #!/usr/bin/env bash
 # Brings the bootstrap control plane to where it can be worked with from outside: every object of the cluster is
-# applied from there. systemd starts this again when it fails, so every step looks first whether it is done; a file
-# that a kubelet watches is made beside its place and then renamed.
+# applied from there. systemd starts this again when it fails, so every step looks first whether it is done.
 set -euo pipefail
-
-readonly manifests=@MANIFESTS@
-readonly late_manifests=@LATE_MANIFESTS@
 
 say() {
     echo "bootkube: $*"
@@ -38,7 +34,8 @@ api_is_ready() {
 }
 
 #@if HAS_TUNNEL
-# The script puts its directory in place in one piece, so that it is whole or not there.
+# The pod of the tunnel's server waits for them: its kubelet mounts the directory when there is one. The script puts
+# it in place in one piece.
 make_tunnel_certificates() {
     if [ -d @TUNNEL_PKI@ ]; then
         return 0
@@ -48,22 +45,7 @@ make_tunnel_certificates() {
     @CERTIFICATE_SCRIPT@ @ADDRESS@ @TUNNEL_PKI@ @CERTIFICATE_HOURS@
 }
 
-# The server reads its certificate once. A kubelet starts a static pod anew when its manifest changes, so the
-# manifest names the certificate.
-start_tunnel() {
-    local pod=@TUNNEL_POD@ fingerprint
-    if [ ! -f "${late_manifests}/${pod}" ]; then
-        return 0
-    fi
-    say "starting ${pod}"
-    fingerprint=$(sha256sum <@TUNNEL_PKI@/server/tls.crt)
-    sed "s|\${SERVER_CERT_FINGERPRINT}|sha256-${fingerprint%% *}|g" "${late_manifests}/${pod}" >"${manifests}/.${pod}"
-    mv -fT "${manifests}/.${pod}" "${manifests}/${pod}"
-    rm -f "${late_manifests}/${pod}"
-}
-
 make_tunnel_certificates
-start_tunnel
 #@end
 wait_for @API_SECONDS@ "kube-apiserver to be ready" api_is_ready
 #@if IS_OPENSHIFT
@@ -88,12 +70,12 @@ crds_are_established() {
     ask wait crd --all --for=condition=Established --timeout=60s >/dev/null 2>&1
 }
 
-if [ -f "${late_manifests}/@CVO_POD@" ]; then
+if [ -f @LATE_MANIFESTS@/@CVO_POD@ ]; then
     wait_for @OBJECTS_SECONDS@ "ClusterVersion version" cluster_version_exists
     wait_for @OBJECTS_SECONDS@ "FeatureGate cluster with a status for @VERSION@" feature_gates_are_known
     wait_for @OBJECTS_SECONDS@ "every CRD to be established" crds_are_established
     say "starting @CVO_POD@"
-    mv -fT "${late_manifests}/@CVO_POD@" "${manifests}/@CVO_POD@"
+    mv -fT @LATE_MANIFESTS@/@CVO_POD@ @MANIFESTS@/@CVO_POD@
 fi
 #@end
 

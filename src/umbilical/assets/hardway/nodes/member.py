@@ -8,8 +8,8 @@ from umbilical.assets.hardway.inputs import Inputs, NodeBase
 from umbilical.assets.hardway.nodes import container_runtime, network
 from umbilical.assets.hardway.nodes.first_boot import add_first_boot
 from umbilical.assets.hardway.nodes.parts import Parts
-from umbilical.assets.hardway.nodes.pod_files import add_pods
-from umbilical.assets.tree import PUBLIC_MODE, SECRET_MODE, AssetTree
+from umbilical.assets.hardway.nodes.pod_files import add_artifact, add_pods
+from umbilical.assets.tree import AssetTree
 from umbilical.pki.hardway_set import Bundle
 
 KUBELET_KUBECONFIG: Final = "kubelet-bootstrap"
@@ -19,9 +19,9 @@ def member_parts(inputs: Inputs, node: Node, base: NodeBase, made: AssetTree) ->
     cluster = inputs.cluster
     parts = Parts(ssh_keys=cluster.access.ssh_keys)
     network.add_network(parts, cluster, node)
-    parts.files.add(layout.KUBELET_CLIENT_CA, made[layout.bundle(Bundle.CLIENT_CA.value)].content, PUBLIC_MODE)
-    parts.files.add(layout.BOOTSTRAP_KUBECONFIG, made[layout.kubeconfig(KUBELET_KUBECONFIG)].content, SECRET_MODE)
-    add_pods(parts, node, made)
+    add_artifact(parts, layout.KUBELET_CLIENT_CA, layout.bundle(Bundle.CLIENT_CA.value), made)
+    add_artifact(parts, layout.BOOTSTRAP_KUBECONFIG, layout.kubeconfig(KUBELET_KUBECONFIG), made)
+    add_pods(parts, inputs, node, made)
     if cluster.is_openshift:
         container_runtime.add_pull_secret(parts, inputs)
         add_first_boot(parts, base)
