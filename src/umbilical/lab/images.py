@@ -7,11 +7,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from umbilical.lab.errors import LabError
+from umbilical.lab.isolation import find_program
 
 UMBILICAL: Final = "localhost/umbilical:lab"
+TUNNEL: Final = "localhost/apiserver-network-proxy:lab"
+"""The same programs under the name that a release gives upstream's."""
 KONNECTIVITY: Final = "localhost/konnectivity:lab"
-CONTROL_PLANE: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
+CONTROL_PLANE: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "coredns")
 """One image each, named after its program."""
+COMPANIONS: Final = {"etcd": ("etcdctl",)}
+"""What is in a program's image besides, where it was found: probes run it."""
+LINKED: Final = {"kube-proxy": ("nft",)}
+"""The same for programs of this machine that are not static: they come with their libraries."""
 PYTHON_PROGRAMS: Final = {
     "proxy-server": "umbilical.cli.proxy_server",
     "proxy-agent": "umbilical.cli.proxy_agent",
@@ -33,8 +40,12 @@ class Image:
     """Static programs by name, with their place on this machine. In the image they lie in /usr/bin."""
     modules: Mapping[str, str] = field(default_factory=dict)
     """Programs of our own by name, with the module whose `main` they run."""
+    linked: Mapping[str, Path] = field(default_factory=dict)
+    """Programs of this machine that need its libraries, which the image gets too."""
     user: tuple[int, int] = ROOT
     """User and group unless the pod says otherwise."""
+    aliases: tuple[str, ...] = ()
+    """Other references of the same image."""
 
     @property
     def is_python(self) -> bool:
@@ -55,12 +66,16 @@ def control_plane_reference(program: str) -> str:
 def lab_images(binaries: Mapping[str, Path]) -> dict[str, Image]:
     """Make the table of what there is: our own image always, the others where all their programs were found."""
     images = [
-        Image(UMBILICAL, modules=PYTHON_PROGRAMS, user=UNPRIVILEGED),
+        Image(UMBILICAL, modules=PYTHON_PROGRAMS, user=UNPRIVILEGED, aliases=(TUNNEL,)),
         *_static(KONNECTIVITY, ("proxy-server", "proxy-agent"), binaries, UNPRIVILEGED),
     ]
-    for program in CONTROL_PLANE:
-        images += _static(control_plane_reference(program), (program,), binaries, ROOT)
-    return {image.reference: image for image in images}
+    images += [_control_plane(program, binaries) for program in CONTROL_PLANE if program in binaries]
+    return _by_reference(images)
+
+
+def distinct(images: Mapping[str, Image]) -> list[Image]:
+    """List each image once, however many references it has."""
+    return list({image.reference: image for image in images.values()}.values())
 
 
 def to_json(images: Mapping[str, Image]) -> bytes:
@@ -70,9 +85,11 @@ def to_json(images: Mapping[str, Image]) -> bytes:
             "reference": image.reference,
             "programs": {name: str(path) for name, path in image.programs.items()},
             "modules": dict(image.modules),
+            "linked": {name: str(path) for name, path in image.linked.items()},
             "user": list(image.user),
+            "aliases": list(image.aliases),
         }
-        for image in images.values()
+        for image in distinct(images)
     ]
     return json.dumps(content, indent=1).encode()
 
@@ -90,14 +107,27 @@ def from_json(content: bytes) -> dict[str, Image]:
         raise LabError(
             "UMB839", "the table of images cannot be read", why, "make the lab anew: lab down, lab up"
         ) from None
-    return {image.reference: image for image in images}
+    return _by_reference(images)
+
+
+def _by_reference(images: list[Image]) -> dict[str, Image]:
+    return {reference: image for image in images for reference in (image.reference, *image.aliases)}
 
 
 def _image(entry: dict[str, Any]) -> Image:
     user, group = entry["user"]
     programs = {str(name): Path(path) for name, path in entry["programs"].items()}
     modules = {str(name): str(module) for name, module in entry["modules"].items()}
-    return Image(str(entry["reference"]), programs, modules, (int(user), int(group)))
+    linked = {str(name): Path(path) for name, path in entry["linked"].items()}
+    aliases = tuple(map(str, entry["aliases"]))
+    return Image(str(entry["reference"]), programs, modules, linked, (int(user), int(group)), aliases)
+
+
+def _control_plane(program: str, binaries: Mapping[str, Path]) -> Image:
+    names = [program, *(name for name in COMPANIONS.get(program, ()) if name in binaries)]
+    found = {name: find_program(name) for name in LINKED.get(program, ())}
+    linked = {name: Path(path) for name, path in found.items() if path is not None}
+    return Image(control_plane_reference(program), {name: binaries[name] for name in names}, linked=linked)
 
 
 def _static(reference: str, names: tuple[str, ...], binaries: Mapping[str, Path], user: tuple[int, int]) -> list[Image]:

@@ -36,7 +36,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any], tarfile.TarFile]:
 def test_an_archive_holds_manifest_config_and_one_layer(tmp_path: Path) -> None:
     program = tmp_path / "x"
     program.write_bytes(b"binary")
-    write_archive(tmp_path / "x.tar", REFERENCE, program_entries({"x": program, "y": b"other"}), CONFIG)
+    write_archive(tmp_path / "x.tar", [REFERENCE], program_entries({"x": program, "y": b"other"}), CONFIG)
     manifest, config, layer = read(tmp_path / "x.tar")
     assert manifest["RepoTags"] == [REFERENCE]
     assert config["os"] == "linux"
@@ -54,7 +54,7 @@ def test_the_same_entries_give_the_same_bytes_and_nothing_of_this_machine(tmp_pa
         source = tmp_path / name.removesuffix(".tar")
         source.write_bytes(b"binary")
         source.chmod(0o700)
-        write_archive(tmp_path / name, REFERENCE, program_entries({"x": source}), CONFIG)
+        write_archive(tmp_path / name, [REFERENCE], program_entries({"x": source}), CONFIG)
     assert (tmp_path / "a.tar").read_bytes() == (tmp_path / "b.tar").read_bytes()
     _, _, layer = read(tmp_path / "a.tar")
     assert {(member.uid, member.gid, member.mtime, member.uname) for member in layer} == {(0, 0, 0, "")}
@@ -73,7 +73,7 @@ def test_a_tree_is_taken_over_with_links_and_modes(tmp_path: Path) -> None:
         ("usr/lib", None),
         ("usr/lib/module", None),
     ]
-    write_archive(tmp_path / "x.tar", REFERENCE, entries, CONFIG)
+    write_archive(tmp_path / "x.tar", [REFERENCE], entries, CONFIG)
     _, _, layer = read(tmp_path / "x.tar")
     assert layer.getmember("lib").linkname == "usr/lib"
     assert layer.getmember("usr/lib/module").mode == 0o640
@@ -81,7 +81,7 @@ def test_a_tree_is_taken_over_with_links_and_modes(tmp_path: Path) -> None:
 
 def test_a_failed_archive_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        write_archive(tmp_path / "x.tar", REFERENCE, program_entries({"x": tmp_path / "gone"}), CONFIG)
+        write_archive(tmp_path / "x.tar", [REFERENCE], program_entries({"x": tmp_path / "gone"}), CONFIG)
     assert list(tmp_path.iterdir()) == []
 
 

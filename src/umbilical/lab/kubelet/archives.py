@@ -1,5 +1,6 @@
 """What is in the archives of the lab's images: static programs, or Python with our own code."""
 
+import hashlib
 import importlib.util
 import os
 import platform
@@ -23,6 +24,7 @@ from umbilical.lab.kubelet.image_archive import (
     tree_entries,
     write_archive,
 )
+from umbilical.lab.kubelet.libraries import library_entries
 from umbilical.lab.kubelet.python_root import SITE, PythonRoot, compile_modules, python_root
 
 PYTHON_PACKAGES: Final = ("umbilical", "hpack", "h11", "click")
@@ -46,7 +48,7 @@ def cache_directory() -> Path:
 def pause_archive() -> Archive:
     entries = program_entries({pause.PROGRAM: pause.program()})
     config = ImageConfig(_architecture(), entrypoint=(f"{PROGRAMS_DIRECTORY}/{pause.PROGRAM}",))
-    return _archive(pause.REFERENCE, entries, config)
+    return _archive((pause.REFERENCE,), entries, config)
 
 
 def image_archive(image: Image, cache: Path) -> Archive:
@@ -61,13 +63,18 @@ def image_archive(image: Image, cache: Path) -> Archive:
         environment=tuple(f"{name}={value}" for name, value in image.environment.items()),
     )
     if not image.is_python:
-        return _archive(image.reference, program_entries(dict(image.programs)), config)
+        entries = [*program_entries({**image.programs, **image.linked}), *library_entries(image.linked.values())]
+        return _archive(_references(image), entries, config)
     return _python_archive(image, config, python_root(make_directory(cache)))
 
 
-def _archive(reference: str, entries: list[Entry], config: ImageConfig) -> Archive:
-    name = _name(reference, content_key(entries, config))
-    return Archive(name, lambda target: write_archive(target, reference, entries, config))
+def _references(image: Image) -> tuple[str, ...]:
+    return (image.reference, *image.aliases)
+
+
+def _archive(references: tuple[str, ...], entries: list[Entry], config: ImageConfig) -> Archive:
+    name = _name(references, content_key(entries, config))
+    return Archive(name, lambda target: write_archive(target, references, entries, config))
 
 
 def _python_archive(image: Image, config: ImageConfig, root: PythonRoot) -> Archive:
@@ -80,10 +87,10 @@ def _python_archive(image: Image, config: ImageConfig, root: PythonRoot) -> Arch
             shutil.copytree(root.path, whole, symlinks=True, copy_function=os.link)
             _lay(whole, own)
             compile_modules(whole, root.interpreter, [f"/{SITE}"])
-            write_archive(target, image.reference, tree_entries(whole), config)
+            write_archive(target, _references(image), tree_entries(whole), config)
 
     # The root's name is the key of its own content.
-    return Archive(_name(image.reference, content_key([Entry(root.path.name), *own], config)), write)
+    return Archive(_name(_references(image), content_key([Entry(root.path.name), *own], config)), write)
 
 
 def _own_entries(modules: Mapping[str, str], interpreter: str) -> Iterator[Entry]:
@@ -115,8 +122,10 @@ def _lay(root: Path, entries: list[Entry]) -> None:
         target.chmod(entry.mode)
 
 
-def _name(reference: str, key: str) -> str:
-    return f"{reference.rpartition('/')[2].replace(':', '-')}-{key}.tar"
+def _name(references: tuple[str, ...], key: str) -> str:
+    """Name it after the first; others are no part of the content and yet of what an import brings."""
+    more = hashlib.sha256(repr(references[1:]).encode()).hexdigest()[:8] if references[1:] else ""
+    return f"{references[0].rpartition('/')[2].replace(':', '-')}-{key}{more}.tar"
 
 
 def _architecture() -> str:

@@ -8,7 +8,7 @@ import io
 import json
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -58,14 +58,14 @@ def tree_entries(root: Path) -> Iterator[Entry]:
             yield Entry(name, path, path.stat().st_mode & 0o7777)
 
 
-def write_archive(target: Path, reference: str, entries: Iterable[Entry], config: ImageConfig) -> None:
-    """Write the image; half an archive never bears its name."""
+def write_archive(target: Path, references: Sequence[str], entries: Iterable[Entry], config: ImageConfig) -> None:
+    """Write the image with all its names; half an archive never bears its name."""
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".image-") as scratch:
         layer = Path(scratch, "layer.tar")
         digest = _write_layer(layer, entries)
         whole = Path(scratch, "archive.tar")
         with whole.open("wb") as stream:
-            _write_index(stream, reference, layer, _config_json(config, digest))
+            _write_index(stream, references, layer, _config_json(config, digest))
         whole.replace(target)
 
 
@@ -127,9 +127,9 @@ def _config_json(config: ImageConfig, layer_digest: str) -> bytes:
     return json.dumps(document, sort_keys=True).encode()
 
 
-def _write_index(stream: IO[bytes], reference: str, layer: Path, config: bytes) -> None:
+def _write_index(stream: IO[bytes], references: Sequence[str], layer: Path, config: bytes) -> None:
     config_name = f"{hashlib.sha256(config).hexdigest()}.json"
-    index = [{"Config": config_name, "RepoTags": [reference], "Layers": ["layer.tar"]}]
+    index = [{"Config": config_name, "RepoTags": list(references), "Layers": ["layer.tar"]}]
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
         _add(archive, Entry(config_name, config, 0o644))
         _add(archive, Entry("layer.tar", layer, 0o644))

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from umbilical.lab.images import lab_images
+from umbilical.lab.images import distinct, lab_images
 from umbilical.lab.kubelet import archives, containerd
 from umbilical.lab.kubelet.image_store import ImageStore
 
@@ -41,7 +41,7 @@ def _all_in(imported: Iterable[str], present: Iterable[str]) -> set[str]:
 def _archives(lab: "Lab") -> list[archives.Archive]:
     images = lab_images({name: Path(path) for name, path in lab.state.binaries.items()})
     cache = archives.cache_directory()
-    return [archives.pause_archive(), *(archives.image_archive(image, cache) for image in images.values())]
+    return [archives.pause_archive(), *(archives.image_archive(image, cache) for image in distinct(images))]
 
 
 def _import(lab: "Lab", node: str, missing: Iterable[archives.Archive], snapshotter: str) -> None:
