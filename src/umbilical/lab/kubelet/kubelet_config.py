@@ -55,6 +55,12 @@ _COMMON: Final[dict[str, Any]] = {
     "healthzBindAddress": "127.0.0.1",
     "healthzPort": HEALTH_PORT,
 }
+_NODES_OWN: Final = frozenset({"staticPodPath", "podLogsDir", "volumePluginDir", "containerLogMaxSize"})
+"""What of it the configuration of a node says itself, where it has one."""
+# Drop-ins are merged into what is there, defaults included, so that an empty table would change nothing.
+_NEVER: Final = dict.fromkeys(
+    ("imagefs.available", "imagefs.inodesFree", "memory.available", "nodefs.available", "nodefs.inodesFree"), "0%"
+)
 _STANDALONE: Final[dict[str, Any]] = {
     # Without an API there is nobody to ask; the defaults would stop the kubelet at its start.
     "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},
@@ -82,6 +88,12 @@ def configuration(cgroup: str, addresses: Sequence[str], *, is_registered: bool)
         "address": "::" if any(":" in address for address in addresses) else "0.0.0.0",
     }
     return yaml.safe_dump(content, sort_keys=True).encode()
+
+
+def machine_drop_in(cgroup: str) -> bytes:
+    """Write what the machine under the lab adds to a kubelet's own configuration (`--config-dir`)."""
+    kept = {name: value for name, value in _COMMON.items() if name not in _NODES_OWN}
+    return yaml.safe_dump({**kept, "evictionHard": _NEVER, "cgroupRoot": f"/{cgroup}"}, sort_keys=True).encode()
 
 
 def command(node: str, addresses: Sequence[str], kubeconfig: str | None) -> list[str]:

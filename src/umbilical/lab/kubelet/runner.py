@@ -3,10 +3,9 @@
 import signal
 from typing import TYPE_CHECKING, Any, Final
 
-from umbilical.lab import cgroups
 from umbilical.lab.errors import LabError
-from umbilical.lab.kubelet import cni, containerd, kubelet_config, node_images, pod_list
-from umbilical.lab.kubelet.needs import check_needs, find_cni
+from umbilical.lab.kubelet import cni, containerd, kubelet_config, node_runtime, pod_list
+from umbilical.lab.kubelet.needs import check_needs
 from umbilical.lab.runner import MANIFESTS, PodStatus, RunnerKind
 from umbilical.lab.waiting import NotYet, wait
 
@@ -16,23 +15,6 @@ if TYPE_CHECKING:
 PROCESS: Final = "kubelet"
 START_SECONDS: Final = 60.0
 LIST_SECONDS: Final = 20.0
-_KERNEL_FILES: Final = "/run/kernel-settings"
-# A kubelet finds the settings as it wants them, and leaves the machine's own alone. Mounts of the node are shared
-# among its namespaces, as systemd has it: pods may ask for mounts that propagate.
-_PREPARE: Final = """
-set -e
-mount --make-rshared /
-folder=$1
-shift
-mkdir -p "$folder"
-for setting in "$@"; do
-  path=/proc/sys/${setting%=*} value=${setting#*=}
-  [ -e "$path" ] && [ "$(cat "$path")" != "$value" ] || continue
-  file=$folder/$(basename "$path")
-  printf '%s\\n' "$value" > "$file"
-  mount --bind "$file" "$path"
-done
-"""
 _IS_OPEN: Final = 'exec 3<>"/dev/tcp/127.0.0.1/$1"'
 # A Python for it would take ten times as long, and scenarios ask again and again.
 _ASK_FOR_PODS: Final = _IS_OPEN + r"; printf 'GET /pods HTTP/1.0\r\nHost: localhost\r\n\r\n' >&3; timeout 5 cat <&3"
@@ -52,10 +34,9 @@ class KubeletRunner:
             LabError: something is missing (UMB840, UMB841), or a program of the node does not come up (UMB842, UMB850).
         """
         check_needs(lab.state.binaries)
-        _stop_if_running(lab, node, PROCESS)
-        group = _make_group(lab, node)
-        if not _is_running(lab, node, containerd.PROCESS):
-            _start_containerd(lab, node)
+        node_runtime.stop_if_running(lab, node, PROCESS)
+        group = node_runtime.make_group(lab, node)
+        node_runtime.start_containerd(lab, node)
         addresses = [str(address.ip) for address in lab.topology.node(node).addresses]
         configuration = kubelet_config.configuration(group, addresses, is_registered=kubeconfig is not None)
         _write_configuration(lab, node, configuration)
@@ -63,7 +44,7 @@ class KubeletRunner:
         wait(f"the kubelet on {node}", lambda: _look_at_kubelet(lab, node), START_SECONDS)
 
     def pods(self, lab: "Lab", node: str) -> list[PodStatus]:
-        if not _is_running(lab, node, PROCESS):
+        if not node_runtime.is_running(lab, node, PROCESS):
             return []
         address = lab.topology.node(node).address
         return pod_list.read_pods(node, address, _listed(lab, node), containerd.task_pids(lab, node))
@@ -90,26 +71,6 @@ class KubeletRunner:
         )
 
 
-def _make_group(lab: "Lab", node: str) -> str:
-    name = cgroups.lab_group(lab.state.name, lab.directory.path)
-    if lab.state.cgroup != name:
-        # Written down first: whatever happens next, `down` knows what to remove.
-        lab.set_cgroup(name)
-    group = f"{name}/{node}"
-    cgroups.make(group)
-    return group
-
-
-def _start_containerd(lab: "Lab", node: str) -> None:
-    settings = [f"{path}={value}" for path, value in kubelet_config.KERNEL_SETTINGS.items()]
-    lab.exec(node, ["sh", "-c", _PREPARE, "sh", _KERNEL_FILES, *settings]).check()
-    plugins = find_cni()
-    assert plugins is not None
-    snapshotter = containerd.choose_snapshotter(lab, node)
-    lab.write(node, containerd.CONFIG_PATH, containerd.config(snapshotter, plugins).encode(), 0o644)
-    node_images.start_with_images(lab, node, snapshotter)
-
-
 def _write_configuration(lab: "Lab", node: str, configuration: bytes) -> None:
     networks = lab.topology.node(node).pod_networks
     if networks:
@@ -131,12 +92,3 @@ def _listed(lab: "Lab", node: str) -> dict[str, Any]:
         return pod_list.parse_answer(answer.stdout)
 
     return wait(f"the kubelet's list of pods on {node}", look, LIST_SECONDS)
-
-
-def _is_running(lab: "Lab", node: str, name: str) -> bool:
-    return any((one.node, one.name, one.exit_code) == (node, name, None) for one in lab.processes())
-
-
-def _stop_if_running(lab: "Lab", node: str, name: str) -> None:
-    if _is_running(lab, node, name):
-        lab.stop(node, name)

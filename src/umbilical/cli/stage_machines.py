@@ -1,0 +1,18 @@
+"""Who runs the machines of a cluster: introduces the lab or libvirt to the pipeline, which knows neither."""
+
+from pathlib import Path
+from typing import Final
+
+from umbilical.assets.hardway.cluster import Cluster
+from umbilical.hardway.machines import Machines
+
+LAB: Final = Path(".umbilical", "lab")
+"""Below the cluster's directory."""
+
+
+def machines_for(cluster: Cluster, folder: Path) -> Machines:
+    """Return the machines that the config asks for; nothing is made or looked at yet."""
+    # Not at the top: pyroute2 and its like are needed by whoever has a lab.
+    from umbilical.lab.hardway_machines import LabMachines
+
+    return LabMachines(folder / LAB, cluster.name)
