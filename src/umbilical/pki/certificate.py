@@ -39,10 +39,31 @@ _CURVES: Final = {
 }
 _EXTENDED_USAGES: Final = {"1.3.6.1.5.5.7.3.1": "serverAuth", "1.3.6.1.5.5.7.3.2": "clientAuth"}
 _SUBJECT_KEY: Final = "2.5.29.14"
+_KEY_USAGE: Final = "2.5.29.15"
 _ALTERNATIVE_NAMES: Final = "2.5.29.17"
 _CONSTRAINTS: Final = "2.5.29.19"
 _AUTHORITY_KEY: Final = "2.5.29.35"
 _EXTENDED_KEY_USAGE: Final = "2.5.29.37"
+_EXTENSIONS: Final = {
+    _SUBJECT_KEY: "subjectKeyIdentifier",
+    _KEY_USAGE: "keyUsage",
+    _ALTERNATIVE_NAMES: "subjectAltName",
+    _CONSTRAINTS: "basicConstraints",
+    _AUTHORITY_KEY: "authorityKeyIdentifier",
+    _EXTENDED_KEY_USAGE: "extendedKeyUsage",
+}
+# In the order of their bits: RFC 5280 §4.2.1.3.
+_KEY_USAGES: Final = (
+    "digitalSignature",
+    "nonRepudiation",
+    "keyEncipherment",
+    "dataEncipherment",
+    "keyAgreement",
+    "keyCertSign",
+    "cRLSign",
+    "encipherOnly",
+    "decipherOnly",
+)
 _MIN_RSA_BITS: Final = 2048
 _FIPS_HASHES: Final = ("SHA-256", "SHA-384", "SHA-512")
 
@@ -92,6 +113,12 @@ class Certificate:
     ip_addresses: tuple[IpAddress, ...]
     key_identifier: bytes | None
     authority_identifier: bytes | None
+    path_length: int | None
+    """How many authorities may follow below; None: any number."""
+    key_usages: tuple[str, ...]
+    """Empty where the certificate says nothing about it."""
+    critical: frozenset[str]
+    """Extensions that a reader must understand."""
 
     @property
     def common_name(self) -> str:
@@ -153,7 +180,7 @@ def _certificate(encoded: bytes) -> Certificate:
     # Version 1 leaves its number out, and such certificates have no extensions.
     fields = fields[1:] if fields[0].tag == 0xA0 else fields
     start, end = der.elements(der.expect(fields[3], der.SEQUENCE).content)[:2]
-    extensions = _extensions(fields[6:])
+    extensions, critical = _extensions(fields[6:])
     dns_names, addresses = _alternative_names(extensions)
     return Certificate(
         encoded=encoded,
@@ -170,6 +197,9 @@ def _certificate(encoded: bytes) -> Certificate:
         ip_addresses=addresses,
         key_identifier=_key_identifier(extensions),
         authority_identifier=_authority_identifier(extensions),
+        path_length=_path_length(extensions),
+        key_usages=_key_usages(extensions),
+        critical=critical,
     )
 
 
@@ -207,21 +237,42 @@ def _public_key(element: Element) -> PublicKey:
     return PublicKey(kind, 0, "", element.encoded, identifier)
 
 
-def _extensions(fields: list[Element]) -> dict[str, bytes]:
-    found = {}
+def _extensions(fields: list[Element]) -> tuple[dict[str, bytes], frozenset[str]]:
+    found: dict[str, bytes] = {}
+    critical = set()
     for wrapper in (one for one in fields if one.tag == 0xA3):
         for extension in der.elements(der.only(wrapper.content, der.SEQUENCE).content):
             parts = der.elements(der.expect(extension, der.SEQUENCE).content)
+            identifier = der.oid(parts[0])
+            found[identifier] = der.expect(parts[-1], der.OCTET_STRING).content
             # The middle one, "critical", is left out where it is false.
-            found[der.oid(parts[0])] = der.expect(parts[-1], der.OCTET_STRING).content
-    return found
+            if len(parts) > 2 and der.boolean(parts[1]):
+                critical.add(_EXTENSIONS.get(identifier, identifier))
+    return found, frozenset(critical)
+
+
+def _constraints(extensions: dict[str, bytes]) -> list[Element]:
+    if _CONSTRAINTS not in extensions:
+        return []
+    return der.elements(der.only(extensions[_CONSTRAINTS], der.SEQUENCE).content)
 
 
 def _is_authority(extensions: dict[str, bytes]) -> bool:
-    if _CONSTRAINTS not in extensions:
-        return False
-    parts = der.elements(der.only(extensions[_CONSTRAINTS], der.SEQUENCE).content)
+    parts = _constraints(extensions)
     return bool(parts) and parts[0].tag == der.BOOLEAN and der.boolean(parts[0])
+
+
+def _path_length(extensions: dict[str, bytes]) -> int | None:
+    return next((der.integer(part) for part in _constraints(extensions) if part.tag == der.INTEGER), None)
+
+
+def _key_usages(extensions: dict[str, bytes]) -> tuple[str, ...]:
+    if _KEY_USAGE not in extensions:
+        return ()
+    octets = der.bits(der.only(extensions[_KEY_USAGE], der.BIT_STRING))
+    return tuple(
+        name for at, name in enumerate(_KEY_USAGES) if at // 8 < len(octets) and octets[at // 8] & 0x80 >> at % 8
+    )
 
 
 def _extended_usages(extensions: dict[str, bytes]) -> tuple[str, ...]:

@@ -5,10 +5,9 @@ from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from umbilical.pki.bundle import decode_certificates, decode_own_key
+from umbilical.pki.bundle import decode_certificates, decode_own_key, public_half
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.pem import BundleError, KeyPair, public_key_block
 from umbilical.pki.profiles import NOT_ITS_KEY, KeyType, Profile
@@ -72,5 +71,4 @@ def key_trouble(pair: KeyPair) -> str:
         return str(error)
     if not isinstance(key, rsa.RSAPrivateKey):
         return OTHER_KEY_TYPE
-    own = key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return "" if own == public else "the public key is another key's"
+    return "" if public_half(key) == public else "the public key is another key's"

@@ -83,10 +83,10 @@ def _by_hand(row: Row, name: str) -> str:
     if row.kind is Kind.AUTHORITY:
         return f"openssl x509 -in {file}.crt -noout -subject -dates -ext basicConstraints,keyUsage"
     purpose = _PURPOSES[row.usages[0]]
-    return f"openssl verify -x509_strict -purpose {purpose} -CAfile artifacts/{_anchor(row.verified_by[0])} {file}.crt"
+    return f"openssl verify -x509_strict -purpose {purpose} -CAfile artifacts/{anchor(row.verified_by[0])} {file}.crt"
 
 
-def _anchor(trusted: str) -> str:
+def anchor(trusted: str) -> str:
     """Say where that which checks a leaf lies: a bundle, or a signer's certificate."""
     is_bundle = trusted in {bundle.value for bundle in Bundle}
     return layout.bundle(trusted) if is_bundle else layout.certificate(trusted)
