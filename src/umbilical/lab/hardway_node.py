@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -102,7 +103,7 @@ class LabNode:
             binaries = list(self._lab.state.binaries.values())
             shared = node_root.shared_directories(binaries)
             node_root.build(fresh, self.name, HOSTS, self._lab.directory.bin, binaries, shared)
-            _restore(root, fresh)
+            restore(root, fresh, hardway_power.mount_points(self._lab, self.name))
 
     def enabled_units(self) -> list[str]:
         """List what Ignition enabled and the machine has; others (a container runtime) are the machine's own."""
@@ -157,22 +158,28 @@ def name_servers(keyfile: Path) -> list[str]:
     return [server.strip() for value in values for server in value.split(";") if server.strip()]
 
 
-def _restore(root: Path, fresh: Path) -> None:
-    """Remove what a fresh root has not, and write its own files again. Mounts are seen by the node alone."""
+def restore(root: Path, fresh: Path, mounted: Iterable[str]) -> None:
+    """Make a root like a fresh one, but for places where the node has something mounted: those are not its disk.
+
+    From outside they are empty directories, and removing one would take the mount away from the node.
+    """
+    kept = {str(parent) for point in mounted for parent in (Path(point), *Path(point).parents)}
     for folder, folders, files in os.walk(root):
-        model = fresh / Path(folder).relative_to(root)
-        for name in (*folders, *files):
-            place = Path(folder, name)
-            if not os.path.lexists(model / name):
-                _delete(place)
-        folders[:] = [name for name in folders if os.path.lexists(model / name) and not Path(folder, name).is_symlink()]
-    for folder, _, files in os.walk(fresh / "etc"):
-        for name in files:
-            source = Path(folder, name)
-            target = root / source.relative_to(fresh)
-            if not source.is_symlink():
-                target.unlink(missing_ok=True)
-                shutil.copy2(source, target)
+        here = Path("/", os.path.relpath(folder, root))
+        alien = [name for name in (*folders, *files) if not os.path.lexists(fresh / here.relative_to("/") / name)]
+        for name in alien:
+            if str(here / name) not in kept:
+                _delete(Path(folder, name))
+        folders[:] = [name for name in folders if name not in alien]
+    _copy_files(fresh / "etc", root / "etc")
+
+
+def _copy_files(source: Path, target: Path) -> None:
+    for path in source.rglob("*"):
+        place = target / path.relative_to(source)
+        if path.is_file() and not path.is_symlink():
+            place.unlink(missing_ok=True)
+            shutil.copy2(path, place)
 
 
 def _delete(place: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from umbilical.lab import cgroups
+from umbilical.lab import cgroups, removal
 from umbilical.lab.errors import LabError
 from umbilical.lab.kubelet import node_runtime
 
@@ -62,6 +62,10 @@ def forget_runtime_state(lab: "Lab", node: str) -> None:
 def network_namespace(lab: "Lab", node: str) -> Path:
     """Say where this process finds a node's network namespace: by the keeper's view of its own mounts."""
     return Path(f"/proc/{lab.state.keeper_pid}/root{lab.directory.network_namespaces}/{node}")
+
+
+def mount_points(lab: "Lab", node: str) -> list[str]:
+    return removal.mount_points(Path(f"/proc/{lab.state.keeper_pid}/root/proc/{lab.anchor(node)}/mountinfo"))
 
 
 def _in_pods(lab: "Lab", node: str) -> list[int]:

@@ -145,9 +145,13 @@ def remove_content(directory: LabDirectory, keep: str | None = None) -> None:
 def mounts_below(path: Path) -> list[str]:
     """List what this process sees mounted below a directory. A lab's own mounts are seen by the lab alone."""
     prefix = f"{os.path.realpath(path)}/"
-    lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
-    points = [os.fsdecode(_unescape(line.split(b" ")[4])) for line in lines]
-    return [point for point in points if point.startswith(prefix)]
+    return [point for point in mount_points(Path("/proc/self/mountinfo")) if point.startswith(prefix)]
+
+
+def mount_points(mountinfo: Path) -> list[str]:
+    """List where a process sees something mounted, by its own mountinfo."""
+    lines = mountinfo.read_bytes().splitlines()
+    return [os.fsdecode(_unescape(line.split(b" ")[4])) for line in lines]
 
 
 def _unescape(path: bytes) -> bytes:
