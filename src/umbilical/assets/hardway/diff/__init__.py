@@ -1,0 +1,1 @@
+"""What two sets of artifacts say differently: decoded Ignition, certificates by field, YAML by object; no secrets."""
