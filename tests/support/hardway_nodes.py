@@ -1,0 +1,166 @@
+"""Nodes of test clusters, rendered with everything before them: once per shape, since nothing changes a tree."""
+
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from tests.support import hardway
+from tests.support.hardway_lint import Subject, subject
+from tests.support.release_directory import image_references
+
+from umbilical.assets.hardway import layout
+from umbilical.assets.hardway.certificates import names, render_certificates
+from umbilical.assets.hardway.cluster import Profile, Role, Switch
+from umbilical.assets.hardway.inputs import Inputs, NodeBase
+from umbilical.assets.hardway.kubeconfigs import render_kubeconfigs
+from umbilical.assets.hardway.nodes.render import render_nodes
+from umbilical.assets.hardway.static_pods.render import render_static_pods
+from umbilical.assets.tree import AssetTree
+from umbilical.ignition.config import Config, read_config
+from umbilical.ignition.data_url import format_data_url
+from umbilical.ignition.document import Document
+from umbilical.pki.hardway_renewal import renew
+from umbilical.pki.hardway_set import HardwaySet
+
+SHAPES: Final = ((3, 2), (1, 0))
+"""Masters and workers."""
+BASE_SCRIPT: Final = "/usr/local/bin/configure-ovs.sh"
+
+
+@cache
+def certificates(profile: Profile, masters: int, workers: int) -> HardwaySet:
+    cluster = hardway.cluster(profile, masters, workers)
+    return renew(names(cluster), {}, cluster.terms, hardway.NOW).set
+
+
+@cache
+def inputs(profile: Profile, masters: int = 3, workers: int = 2, *, is_based: bool = False) -> Inputs:
+    """Everything is switched on. `is_based`: on rendered MachineConfigs, not on the built-in base."""
+    cluster = hardway.cluster(profile, masters, workers, kube_proxy=Switch.ON)
+    bases = {role: machine_config_base(role) for role in (Role.MASTER, Role.WORKER)} if is_based else {}
+    certs = certificates(profile, masters, workers)
+    return Inputs(cluster, certs, hardway.payload(profile), hardway.identity(), hardway.PULL_SECRET, bases)
+
+
+def earlier(given: Inputs) -> AssetTree:
+    """What the recipes before the nodes make."""
+    made = AssetTree()
+    for render in (render_certificates, render_kubeconfigs, render_static_pods):
+        for asset in render(given, made):
+            made.add(asset.path, asset.content, asset.mode)
+    return made
+
+
+@cache
+def nodes(profile: Profile, masters: int = 3, workers: int = 2, *, is_based: bool = False) -> AssetTree:
+    given = inputs(profile, masters, workers, is_based=is_based)
+    return render_nodes(given, earlier(given))
+
+
+def node_config(
+    node_id: str, profile: Profile, masters: int = 3, workers: int = 2, *, is_based: bool = False
+) -> Config:
+    tree = nodes(profile, masters, workers, is_based=is_based)
+    return read_config(tree[f"{layout.IGNITION}/{node_id}.ign"].content)
+
+
+def content(config: Config, path: str) -> str:
+    file = config.file(path)
+    assert file is not None, f"{path} is not written"
+    return file.text()
+
+
+@cache
+def lint_subject(profile: Profile, *, is_based: bool = False) -> Subject:
+    """The tree that rules about nodes look at; take a copy before a change."""
+    given = inputs(profile, is_based=is_based)
+    references = AssetTree()
+    references.add(
+        f"{layout.MACHINE_CONFIG}/image-references", json.dumps(image_references(given.payload.images)).encode()
+    )
+    return subject(given.cluster, earlier(given), nodes(profile, is_based=is_based), references)
+
+
+def machine_config_base(role: Role) -> NodeBase:
+    """A role's config of the shape that the machine-config operator renders, cut down to what merging can meet."""
+    pod = hardway.payload().images["pod"]
+    files = {
+        "/var/lib/kubelet/config.json": (0o600, hardway.PULL_SECRET.decode()),
+        "/etc/kubernetes/kubelet.conf": (0o644, _BASE_KUBELET),
+        "/etc/kubernetes/apiserver-url.env": (
+            0o644,
+            "KUBERNETES_SERVICE_HOST='api-int.ocp4.example.com'\nKUBERNETES_SERVICE_PORT='6443'\n",
+        ),
+        "/etc/crio/crio.conf.d/00-default": (
+            0o644,
+            f'[crio.image]\n{_BASE_AUTH}pause_image = "{pod}"\npause_command = "/usr/bin/pod"\n',
+        ),
+        BASE_SCRIPT: (0o755, "#!/bin/bash\nexit 0\n"),
+    }
+    name = f"rendered-{role.value}-{'0123456789abcdef' * 2}"
+    config: dict[str, Any] = {
+        "ignition": {"version": "3.5.0"},
+        "kernelArguments": {},
+        "passwd": {"users": [{"name": "core", "sshAuthorizedKeys": ["ssh-ed25519 BASE base@example"]}]},
+        "storage": {
+            "files": [
+                {"path": path, "mode": mode, "overwrite": True, "contents": {"source": format_data_url(text.encode())}}
+                for path, (mode, text) in files.items()
+            ]
+        },
+        "systemd": {"units": [_base_kubelet(role), _ovs_unit()]},
+    }
+    machine_config = {
+        "apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "MachineConfig",
+        "metadata": {"name": name},
+        "spec": {"config": config, "kernelArguments": ["quiet"], "osImageURL": "quay.io/os@sha256:" + "c" * 64},
+    }
+    return NodeBase(json.dumps(config).encode(), json.dumps(machine_config).encode(), name)
+
+
+_BASE_AUTH: Final = 'global_auth_file = "/var/lib/kubelet/config.json"\n'
+_BASE_KUBELET: Final = """kind: KubeletConfiguration
+apiVersion: kubelet.config.k8s.io/v1beta1
+authentication:
+  x509:
+    clientCAFile: /etc/kubernetes/kubelet-ca.crt
+  anonymous:
+    enabled: false
+staticPodPath: /etc/kubernetes/manifests
+rotateCertificates: true
+serverTLSBootstrap: true
+"""
+
+
+def _base_kubelet(role: Role) -> dict[str, Any]:
+    text = (
+        "[Unit]\nDescription=Kubernetes Kubelet\n[Service]\nType=notify\nEnvironmentFile=/etc/os-release\n"
+        "EnvironmentFile=-/etc/kubernetes/kubelet-workaround\n"
+        "ExecStart=/usr/bin/kubelet \\\n  --config=/etc/kubernetes/kubelet.conf \\\n"
+        "  --bootstrap-kubeconfig=/etc/kubernetes/kubeconfig \\\n  --kubeconfig=/var/lib/kubelet/kubeconfig \\\n"
+        f"  --node-labels=node-role.kubernetes.io/{role.value},node.openshift.io/os_id=${{ID}}\n"
+        "[Install]\nWantedBy=multi-user.target\n"
+    )
+    dropins = [{"name": "10-mco-default-env.conf", "contents": "[Service]\nEnvironment=A=b\n"}]
+    return {"name": "kubelet.service", "enabled": True, "contents": text, "dropins": dropins}
+
+
+def _ovs_unit() -> dict[str, Any]:
+    text = (
+        f"[Service]\nType=oneshot\nExecStart={BASE_SCRIPT} OVNKubernetes\n[Install]\nWantedBy=network-online.target\n"
+    )
+    return {"name": "ovs-configuration.service", "enabled": True, "contents": text}
+
+
+def edit_config(node_id: str, change: Callable[[dict[str, Any]], object]) -> Callable[[Subject], object]:
+    """A change of a node's Ignition as a value."""
+
+    def sample(seen: Subject) -> None:
+        path = layout.ignition(seen.cluster.node(node_id))
+        value = Document(seen.assets[path].content).config.value
+        change(value)
+        seen.write(path, json.dumps(value).encode())
+
+    return sample
