@@ -9,6 +9,7 @@ from umbilical.assets.hardway.inputs import Inputs, NodeBase
 from umbilical.assets.hardway.nodes import container_runtime, kubelet
 from umbilical.assets.hardway.nodes.merging import format_config, merge
 from umbilical.assets.hardway.nodes.parts import Parts
+from umbilical.assets.hardway.static_pods.seat import Seat
 from umbilical.assets.tree import PUBLIC_MODE
 
 VERSION: Final = "3.4.0"
@@ -41,7 +42,7 @@ def builtin_base(inputs: Inputs, node: Node) -> NodeBase:
 
 def _parts(inputs: Inputs, node: Node) -> Parts:
     parts = Parts()
-    kubelet.add_kubelet(parts, inputs.cluster, node)
+    kubelet.add_kubelet(parts, Seat(inputs, node))
     if inputs.cluster.is_openshift:
         parts.files.add(API_SERVER_ENV, api_server_env(inputs.cluster), PUBLIC_MODE)
         container_runtime.add_pause_image(parts, inputs)

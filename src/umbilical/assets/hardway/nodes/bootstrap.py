@@ -7,6 +7,7 @@ from umbilical.assets.hardway.inputs import Inputs
 from umbilical.assets.hardway.nodes import bootkube, container_runtime, kubelet, network
 from umbilical.assets.hardway.nodes.parts import Parts
 from umbilical.assets.hardway.nodes.pod_files import add_artifact, add_pods
+from umbilical.assets.hardway.static_pods.seat import Seat
 from umbilical.assets.tree import AssetTree
 from umbilical.pki.hardway_set import Bundle
 
@@ -17,7 +18,7 @@ def bootstrap_parts(inputs: Inputs, made: AssetTree) -> Parts:
     node = inputs.cluster.bootstrap
     parts = Parts(ssh_keys=inputs.cluster.access.ssh_keys)
     network.add_network(parts, inputs.cluster, node)
-    kubelet.add_kubelet(parts, inputs.cluster, node)
+    kubelet.add_kubelet(parts, Seat(inputs, node))
     if inputs.cluster.is_openshift:
         container_runtime.add_pause_image(parts, inputs)
         container_runtime.add_pull_secret(parts, inputs)

@@ -9,7 +9,8 @@ from typing import Any, Final
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.cluster import Cluster, Node, Role
 from umbilical.assets.hardway.nodes.parts import Parts, Unit
-from umbilical.assets.hardway.topic import Flag
+from umbilical.assets.hardway.static_pods.rows import VERBOSITY, Program, Row
+from umbilical.assets.hardway.static_pods.seat import Seat
 from umbilical.assets.tree import PUBLIC_MODE, yaml_bytes
 
 UNIT: Final = "kubelet.service"
@@ -24,15 +25,15 @@ MASTER_ROLE: Final = "node-role.kubernetes.io/master"
 WORKER_ROLE: Final = "node-role.kubernetes.io/worker"
 
 
-def add_kubelet(parts: Parts, cluster: Cluster, node: Node) -> None:
-    parts.files.add(layout.KUBELET_CONFIG, yaml_bytes(configuration(cluster, node)), PUBLIC_MODE)
+def add_kubelet(parts: Parts, seat: Seat) -> None:
+    parts.files.add(layout.KUBELET_CONFIG, yaml_bytes(configuration(seat)), PUBLIC_MODE)
     # A kubelet stops at its start where the directory of drop-ins is missing.
     parts.make_directories({layout.KUBELET_CONFIG_DROP_INS: 0o755, layout.NODE_MANIFESTS: 0o755})
-    parts.units.append(Unit(UNIT, unit(cluster, node)))
+    parts.units.append(Unit(UNIT, unit(seat)))
 
 
-def configuration(cluster: Cluster, node: Node) -> dict[str, Any]:
-    socket = CRIO_SOCKET if cluster.is_openshift else CONTAINERD_SOCKET
+def configuration(seat: Seat) -> dict[str, Any]:
+    socket = CRIO_SOCKET if seat.is_openshift else CONTAINERD_SOCKET
     common = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -45,7 +46,7 @@ def configuration(cluster: Cluster, node: Node) -> dict[str, Any]:
         "runtimeRequestTimeout": "10m",
         "volumePluginDir": VOLUME_PLUGINS,
     }
-    return {**common, **(_standalone() if node.role is Role.BOOTSTRAP else _registered(cluster))}
+    return {**common, **(_standalone() if seat.is_bootstrap else _registered(seat.cluster))}
 
 
 def _standalone() -> dict[str, Any]:
@@ -70,81 +71,84 @@ def _registered(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def flags(cluster: Cluster, node: Node) -> list[Flag]:
-    """A role of OpenShift's has one kubelet unit for all its nodes, so what is a node's own is not in it."""
-    found = [
-        Flag("config", layout.KUBELET_CONFIG, "Everything that a file can say stands in this one."),
-        Flag(
+def _is_own(seat: Seat) -> bool:
+    """A role of OpenShift's has one unit for all its nodes, so what is a node's own is not in it."""
+    return seat.is_bootstrap or not seat.is_openshift
+
+
+def _joins(seat: Seat) -> bool:
+    return not seat.is_bootstrap
+
+
+def _roles(seat: Seat) -> str:
+    is_master = seat.node.role is Role.MASTER
+    return f"{CONTROL_PLANE_ROLE}=,{MASTER_ROLE}=" if is_master else f"{WORKER_ROLE}="
+
+
+KUBELET: Final = Program(
+    "kubelet",
+    (
+        Row(
+            "config",
+            layout.KUBELET_CONFIG,
+            "everything that a file can say stands in this one",
+            "flags would have to say it, and most of those are deprecated",
+        ),
+        Row(
             "config-dir",
             layout.KUBELET_CONFIG_DROP_INS,
-            "Whoever owns the machine adds to the configuration here, and need not touch ours.",
+            "whoever owns the machine adds to the configuration here, and need not touch ours",
+            "a lab could not tell the kubelet about its control groups",
         ),
-    ]
-    if node.role is Role.BOOTSTRAP or not cluster.is_openshift:
-        found += _own_flags(node)
-    if node.role is not Role.BOOTSTRAP:
-        found += _joining_flags()
-        found += _role_flags(cluster, node)
-    return [*found, Flag("v", "2", "Enough to see from the journal why a pod does not start.")]
-
-
-def _own_flags(node: Node) -> list[Flag]:
-    return [
-        Flag(
+        Row(
             "hostname-override",
-            node.name,
-            "The node's name in the API; certificates, CSR policy and load balancer know it by this one.",
+            lambda seat: seat.node.name,
+            "the node's name in the API; certificates, CSR policy and load balancer know it by this one",
             "the kubelet takes what `hostname` says, which may be the short name, and its CSRs are refused",
+            _is_own,
         ),
-        Flag(
+        Row(
             "node-ip",
-            str(node.address),
-            "Under this address other machines reach the kubelet and host-network pods.",
-            "with two cards or with VIPs on the machine the kubelet may report another one",
+            lambda seat: str(seat.node.address),
+            "the address under which other machines reach the kubelet and pods of the host's network",
+            "with two cards, or with VIPs on the machine, the kubelet may report another one",
+            _is_own,
         ),
-    ]
-
-
-def _joining_flags() -> list[Flag]:
-    return [
-        Flag(
+        Row(
             "bootstrap-kubeconfig",
             layout.BOOTSTRAP_KUBECONFIG,
-            "With this identity the kubelet may ask for a certificate of its own, and nothing else.",
-            "no CSR ever appears and the node never joins",
+            "with this identity the kubelet may ask for a certificate of its own, and do nothing else. Never on the "
+            "bootstrap node: there the kubelet would wait for an API that only its own pods can bring",
+            "no CSR ever appears, and the node never joins",
+            _joins,
         ),
-        Flag(
+        Row(
             "kubeconfig",
             OWN_KUBECONFIG,
-            "Here the kubelet writes the kubeconfig with the certificate it was given.",
-            "the kubelet runs standalone, as on the bootstrap node",
+            "here the kubelet writes the kubeconfig with the certificate that it was given",
+            "the kubelet stands alone, as on the bootstrap node",
+            _joins,
         ),
-    ]
-
-
-def _role_flags(cluster: Cluster, node: Node) -> list[Flag]:
-    found: list[Flag] = []
-    if cluster.is_openshift:
-        # Upstream refuses these labels from a kubelet; OpenShift's has a patch that lets them pass.
-        roles = f"{CONTROL_PLANE_ROLE}=,{MASTER_ROLE}=" if node.role is Role.MASTER else f"{WORKER_ROLE}="
-        found.append(
-            Flag(
-                "node-labels",
-                roles,
-                "Operators choose their nodes by these roles.",
-                "daemon sets and installer pods of the control plane find no node",
-            )
-        )
-    if taint := taint_of(cluster, node):
-        found.append(
-            Flag(
-                "register-with-taints",
-                f"{taint}=:NoSchedule",
-                "Workloads keep off the control plane from the first moment.",
-                "pods land on a master before anybody could taint it",
-            )
-        )
-    return found
+        Row(
+            "node-labels",
+            _roles,
+            "operators choose their nodes by these roles. Upstream refuses them from a kubelet (the pipeline sets them "
+            "there), OpenShift's kubelet has a patch that lets them pass",
+            "daemon sets and installer pods of the control plane find no node",
+            lambda seat: _joins(seat) and seat.is_openshift,
+        ),
+        Row(
+            "register-with-taints",
+            lambda seat: f"{taint_of(seat.cluster, seat.node)}=:NoSchedule",
+            "workloads keep off the control plane from the first moment; not where there are no workers",
+            "pods land on a master before anybody could taint it",
+            lambda seat: taint_of(seat.cluster, seat.node) is not None,
+        ),
+        VERBOSITY,
+    ),
+    "the bootstrap node's has flags alone; members' come from the machine-config operator's templates, where the "
+    "address is found at boot (nodeip-configuration.service) and the name is the host's.",
+)
 
 
 def taint_of(cluster: Cluster, node: Node) -> str | None:
@@ -154,10 +158,10 @@ def taint_of(cluster: Cluster, node: Node) -> str | None:
     return MASTER_ROLE if cluster.is_openshift else CONTROL_PLANE_ROLE
 
 
-def unit(cluster: Cluster, node: Node) -> str:
-    runtime = "crio.service" if cluster.is_openshift else "containerd.service"
-    program = "/usr/bin/kubelet" if cluster.is_openshift else "/usr/local/bin/kubelet"
-    command = " \\\n    ".join([program, *map(str, flags(cluster, node))])
+def unit(seat: Seat) -> str:
+    runtime = "crio.service" if seat.is_openshift else "containerd.service"
+    program = "/usr/bin/kubelet" if seat.is_openshift else "/usr/local/bin/kubelet"
+    command = " \\\n    ".join([program, *KUBELET.command_line(seat)])
     return (
         "[Unit]\n"
         "Description=Kubernetes kubelet\n"
