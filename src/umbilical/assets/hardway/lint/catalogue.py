@@ -1,0 +1,57 @@
+"""All rules of the lint, in the order in which they are told."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from umbilical.assets.hardway.lint import (
+    config_rules,
+    ignition_rules,
+    infrastructure_rules,
+    kubeconfig_rules,
+    node_rules,
+    pki_rules,
+)
+from umbilical.assets.hardway.lint.facts import Facts
+from umbilical.assets.hardway.lint.rule import Rule
+from umbilical.checks import check
+from umbilical.checks.check import Finding
+from umbilical.checks.report import group_of
+
+ORDER: Final = (
+    *("CFG", "PKI", "KC", "BK", "CRIO", "SE", "CVO", "CRD", "FG", "KP", "AU", "INF", "NET", "CC", "EE", "ETC", "DNS"),
+    *("ING", "MAN", "HO", "MCO", "IGN", "HA", "LV", "KN"),
+)
+GROUPS: Final = {
+    "CFG": "The config",
+    "PKI": "Certificates",
+    "KC": "Kubeconfigs",
+    "BK": "The bootstrap node",
+    "CVO": "Version operator, CRDs and FeatureGate",
+    "KP": "Services before there is a network",
+    "INF": "Cluster manifests",
+    "MCO": "Machine config and Ignition",
+    "HA": "Load balancer",
+    "LV": "Virtual machines and names",
+    "KN": "The tunnel",
+}
+"""Headings; a group without one goes on under that of the group before it."""
+
+_MODULES: Final = (
+    config_rules.RULES,
+    pki_rules.RULES,
+    kubeconfig_rules.RULES,
+    node_rules.RULES,
+    ignition_rules.RULES,
+    infrastructure_rules.RULES,
+)
+
+
+def _place(rule: Rule) -> tuple[int, str]:
+    return ORDER.index(group_of(rule.id)), rule.id
+
+
+RULES: Final[tuple[Rule, ...]] = tuple(sorted((rule for rules in _MODULES for rule in rules), key=_place))
+
+
+def judge(facts: Facts, rules: Iterable[Rule] = RULES) -> list[Finding]:
+    return check.judge((rule.check for rule in rules), facts)
