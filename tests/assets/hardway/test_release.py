@@ -1,0 +1,135 @@
+"""Releases read from their extracted directories, and the lines that extract one."""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support import hardway, release_names
+from tests.support.release_directory import release_files
+
+from umbilical.assets.errors import AssetError
+from umbilical.assets.hardway.cluster import Profile, ReleaseSource
+from umbilical.assets.hardway.release import (
+    INFO,
+    NEEDED,
+    PROGRAMS,
+    TOPICS,
+    read_release,
+    release_commands,
+    upstream_payload,
+)
+
+
+def edited(name: str, change: Callable[[Any], object]) -> dict[str, bytes]:
+    files = release_files()
+    value = json.loads(files[name])
+    change(value)
+    return {**files, name: json.dumps(value).encode()}
+
+
+def refusal(files: dict[str, bytes], source: ReleaseSource | None = None) -> AssetError:
+    with pytest.raises(AssetError) as caught:
+        read_release(files, source)
+    assert len(str(caught.value).splitlines()) == 3
+    return caught.value
+
+
+def test_a_release_has_a_version_images_by_digest_and_its_files() -> None:
+    payload = read_release(release_files())
+    assert payload.version == release_names.VERSION
+    assert payload.image == release_names.RELEASE_IMAGE
+    assert payload.images == release_names.images()
+    assert "0000_50_cluster-config-api_featureGate-SelfManagedHA-Default.yaml" in payload.manifests
+    assert "0000_10_config_01_dnses.crd.yaml" in payload.crds
+    assert not payload.crds.keys() & payload.manifests.keys()
+
+
+@pytest.mark.parametrize("tag", NEEDED)
+def test_every_needed_tag_has_to_be_there(tag: str) -> None:
+    def drop(value: Any) -> None:
+        value["spec"]["tags"] = [one for one in value["spec"]["tags"] if one["name"] != tag]
+
+    fault = refusal(edited("image-references", drop))
+    assert (fault.code, tag in fault.why) == ("UMB716", True)
+
+
+def test_a_release_without_a_tunnel_is_a_release() -> None:
+    def drop(value: Any) -> None:
+        value["spec"]["tags"] = [one for one in value["spec"]["tags"] if one["name"] != "apiserver-network-proxy"]
+
+    assert "apiserver-network-proxy" not in read_release(edited("image-references", drop)).images
+
+
+@pytest.mark.parametrize(
+    "image", ["quay.io/a/b:4.18", "quay.io/a/b@sha256:12", "quay.io/a/b", "a b@sha256:" + "0" * 64]
+)
+def test_an_image_by_tag_is_refused(image: str) -> None:
+    def rename(value: Any) -> None:
+        value["spec"]["tags"][0]["from"]["name"] = image
+
+    fault = refusal(edited("image-references", rename))
+    assert (fault.code, image in fault.why) == ("UMB716", True)
+
+
+@pytest.mark.parametrize("missing", ["image-references", "release-metadata"])
+def test_a_directory_without_its_two_tables_is_no_release(missing: str) -> None:
+    files = release_files()
+    del files[missing]
+    fault = refusal(files)
+    assert (fault.code, missing in fault.why) == ("UMB715", True)
+
+
+def test_another_version_than_was_asked_for_is_refused() -> None:
+    fault = refusal(release_files(), ReleaseSource(version="4.19.1"))
+    assert fault.code == "UMB715"
+    assert "4.19.1" in fault.why
+
+
+def test_an_image_that_the_configuration_names_by_digest_is_taken_as_it_is() -> None:
+    files = release_files()
+    del files[INFO]
+    wanted = "mirror.example/ocp@sha256:" + "c" * 64
+    assert read_release(files, ReleaseSource(image=wanted)).image == wanted
+
+
+@pytest.mark.parametrize("wanted", ["mirror.example:5000/ocp:4.18.0-x86_64", "mirror.example:5000/ocp"])
+def test_a_tag_becomes_a_digest_by_what_the_registry_said(wanted: str) -> None:
+    found = read_release(release_files(), ReleaseSource(image=wanted)).image
+    assert found == f"mirror.example:5000/ocp@{release_names.DIGEST}"
+
+
+def test_without_a_digest_from_anywhere_nothing_is_guessed() -> None:
+    files = release_files()
+    del files[INFO]
+    assert refusal(files, ReleaseSource(image="quay.io/a:1")).code == "UMB716"
+    assert refusal(edited(INFO, lambda value: value.update(digest="sha256:1"))).code == "UMB716"
+
+
+@pytest.mark.parametrize("name", ["image-references", "release-metadata", INFO])
+@given(content=st.one_of(st.binary(max_size=60), st.sampled_from([b"[]", b"{}", b'{"spec": {"tags": [1]}}', b"NaN"])))
+def test_any_content_of_a_table_is_read_or_refused(name: str, content: bytes) -> None:
+    with suppress(AssetError):
+        read_release({**release_files(), name: content})
+
+
+def test_the_kubernetes_profile_has_one_image_for_each_program() -> None:
+    payload = upstream_payload(ReleaseSource(repository="localhost", tag="lab", version="v1.36.3"))
+    assert payload.images == hardway.payload(Profile.KUBERNETES).images
+    assert set(PROGRAMS) == set(hardway.PROGRAMS)
+    assert payload.version == "v1.36.3"
+
+
+def test_the_lines_that_extract_a_release_are_exact() -> None:
+    info, extract = release_commands("quay.io/r:4.18", "pull secret.json", "release")
+    assert info.line == (
+        "oc adm release info quay.io/r:4.18 --registry-config 'pull secret.json' -o json > release/release.json"
+    )
+    assert extract.line == "oc adm release extract quay.io/r:4.18 --registry-config 'pull secret.json' --to=release"
+
+
+def test_the_tables_of_a_release_are_explained() -> None:
+    assert {topic.name for topic in TOPICS} == {"image-references", "release-metadata", INFO}
