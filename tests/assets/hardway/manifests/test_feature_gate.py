@@ -1,0 +1,75 @@
+"""The FeatureGate with its status."""
+
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support import hardway
+
+from umbilical.assets.errors import AssetError
+from umbilical.assets.hardway.inputs import Inputs
+from umbilical.assets.hardway.manifests.feature_gate import FILE, feature_gate
+
+NAME = "0000_50_cluster-config-api_featureGate-SelfManagedHA-Default.yaml"
+
+
+def with_file(content: bytes, name: str = NAME) -> Inputs:
+    inputs = hardway.inputs()
+    others = {other: text for other, text in inputs.payload.manifests.items() if other != NAME}
+    return replace(inputs, payload=replace(inputs.payload, manifests={**others, name: content}))
+
+
+def test_the_status_has_the_releases_gates_under_its_version() -> None:
+    (found,) = feature_gate(hardway.inputs())
+    (entry,) = found["status"]["featureGates"]
+    assert entry["version"] == hardway.VERSION
+    assert [one["name"] for one in entry["disabled"]] == ["EtcdBackendQuota", "ExampleNewFeature"]
+    assert {"name": "BuildCSIVolumes"} in entry["enabled"]
+    assert found["spec"] == {"featureSet": ""}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        (NAME, True),
+        ("featureGate-SelfManagedHA-Default.yaml", True),
+        ("0000_50_x_featureGate-4-10-SelfManagedHA-Default.yaml", True),
+        ("featureGate-Hypershift-Default.yaml", False),
+        ("featureGate-SelfManagedHA-TechPreviewNoUpgrade.yaml", False),
+    ],
+)
+def test_the_file_is_known_by_its_names_in_old_and_new_releases(name: str, is_one: bool) -> None:
+    assert (FILE.fullmatch(name) is not None) == is_one
+
+
+@pytest.mark.parametrize("content", [b"[", b"{}", b"status: {featureGates: []}", b"status: {featureGates: [{}]}"])
+def test_a_release_that_does_not_say_is_refused(content: bytes) -> None:
+    with pytest.raises(AssetError) as caught:
+        feature_gate(with_file(content))
+    assert caught.value.code == "UMB719"
+
+
+def test_two_files_are_refused() -> None:
+    content = hardway.inputs().payload.manifests[NAME]
+    inputs = with_file(content)
+    manifests = {**inputs.payload.manifests, "featureGate-4-10-SelfManagedHA-Default.yaml": content}
+    with pytest.raises(AssetError, match="2 files"):
+        feature_gate(replace(inputs, payload=replace(inputs.payload, manifests=manifests)))
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=80),
+        st.sampled_from(["a", 1, None, [1]]).map(
+            lambda value: yaml.safe_dump(
+                {"status": {"featureGates": [{"enabled": [{"name": value}], "disabled": value}]}}
+            ).encode()
+        ),
+    )
+)
+def test_any_content_is_read_or_refused(content: bytes) -> None:
+    with suppress(AssetError):
+        feature_gate(with_file(content))
