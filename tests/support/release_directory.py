@@ -180,7 +180,9 @@ def _version(name: str) -> Object:
         base = {"apiVersion": TEXT, "kind": TEXT, "metadata": {"type": "object"}}
         schema = {**schema, "properties": {**base, **schema["properties"]}}
     # Constraints have neither spec nor status.
-    subresources = {} if name.startswith(("securitycontext", "rangealloc")) else {"subresources": {"status": {}}}
+    subresources: Object = (
+        {} if name.startswith(("securitycontext", "rangealloc")) else {"subresources": {"status": {}}}
+    )
     return {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}, **subresources}
 
 
