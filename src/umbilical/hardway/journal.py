@@ -106,6 +106,30 @@ class Journal:
             os.truncate(self._path, self._length)
 
 
+class Tail:
+    """Reads what is new, without the lock and without reading anything twice."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def new(self) -> list[Event]:
+        """Return the events that have become whole since the last call.
+
+        Raises:
+            HardwayError: a line is no event (UMB721).
+        """
+        try:
+            with self._path.open("rb") as stream:
+                stream.seek(self._offset)
+                content = stream.read()
+        except FileNotFoundError:
+            return []
+        events, length = _whole(self._path, content)
+        self._offset += length
+        return events
+
+
 def read_events(path: Path) -> list[Event]:
     """Read what is whole, without the lock: the last line may be on its way.
 

@@ -47,6 +47,7 @@ class Sight:
             remedy=self.fix,
             signatures=self.signatures,
             poll_seconds=poll_seconds,
+            sleep=site.sleep,
         )
         site.reporter.saw(f"{self.title}: {seen}" if seen else self.title)
         return seen
@@ -62,3 +63,9 @@ class Sight:
             return passed(self._look(site))
         except NotYet as error:
             return failed(str(error))
+
+
+def see(site: "Site", seconds: float, *sights: Sight) -> None:
+    """Wait for one after the other, each for as long."""
+    for sight in sights:
+        sight.wait(site, seconds)

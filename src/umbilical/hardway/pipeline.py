@@ -113,7 +113,7 @@ class Pipeline:
         self._end(
             Result(stage, Ending.SKIPPED if reason else Ending.DONE, self._clock() - start, tuple(found), None, reason)
         )
-        if not reason and isinstance(stage, Rerendering) and stage.rerenders and self._site.reload is not None:
+        if not reason and isinstance(stage, Rerendering) and stage.rerenders(self._site) and self._site.reload:
             self._reload(self._site.reload)
 
     def _why_skip(self, stage: Stage, interrupts: Interrupts) -> tuple[str, list[Finding]]:

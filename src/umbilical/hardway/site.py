@@ -1,5 +1,6 @@
 """Where stages work: the cluster, its directory and artifacts, its machines, its API, and who is told."""
 
+import time
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -39,6 +40,7 @@ class Site:
     """A service by which the cluster is tried; None where no image for one is known."""
     reissue: frozenset[str] = frozenset()
     """Names of nodes that may get a first certificate a second time."""
+    sleep: Callable[[float], None] = time.sleep
     notes: MutableMapping[str, Any] = field(default_factory=dict)
     """Facts that later stages need and nobody can look up; kept in the state file. No secrets."""
 

@@ -89,5 +89,4 @@ class Superseded(Protocol):
 class Rerendering(Protocol):
     """A stage whose outcome artifacts are rendered from: afterwards the site is loaded anew."""
 
-    @property
-    def rerenders(self) -> bool: ...
+    def rerenders(self, site: "Site") -> bool: ...

@@ -1,11 +1,13 @@
-"""The tunnel while the cluster is born: certificates on the bootstrap node, a Secret of them for the agents."""
+"""The tunnel while the cluster is born: certificates on the bootstrap node, a Secret of them for agents."""
 
 import base64
 from typing import Any, Final
 
 from umbilical.assets.hardway import layout
+from umbilical.assets.hardway.static_pods.tunnel import AGENT_PKI
+from umbilical.assets.hardway.tunnel import KUBERNETES_NAMESPACE
 from umbilical.assets.names import AGENT_NAME, AGENT_SECRET
-from umbilical.assets.spec import Shape, TunnelSpec, for_shape
+from umbilical.assets.spec import Shape, for_shape
 from umbilical.cluster import objects
 from umbilical.cluster.apply import Applier, read_document
 from umbilical.cluster.client import ApiClient
@@ -15,13 +17,13 @@ from umbilical.hardway.site import Site
 from umbilical.hardway.waiting import NotYet
 
 STATIC_POD: Final = f"{layout.NODE_MANIFESTS}/konnectivity-server-pod.yaml"
-_FILES: Final = {"ca.crt": "ca.crt", "tls.crt": "agent.crt", "tls.key": "agent.key"}
-"""Key of the Secret -> file on the bootstrap node."""
+_FILES: Final = ("ca.crt", "tls.crt", "tls.key")
+"""Keys of the Secret, and files on the bootstrap node."""
 
 
-def tunnel_spec(site: Site) -> TunnelSpec:
-    shape = Shape.OPENSHIFT if site.cluster.is_openshift else Shape.KUBERNETES
-    return for_shape(shape, node_ip=site.cluster.bootstrap.address)
+def namespace(site: Site) -> str:
+    """Say where the agents are; it is the tunnel's own, and goes with it."""
+    return for_shape(Shape.OPENSHIFT).namespace if site.cluster.is_openshift else KUBERNETES_NAMESPACE
 
 
 def hand_out_certificates(site: Site) -> None:
@@ -31,21 +33,21 @@ def hand_out_certificates(site: Site) -> None:
         NotYet: the node has not made them.
     """
     content = {}
-    for key, file in _FILES.items():
-        found = site.machines.read(site.cluster.bootstrap.id, f"{layout.TUNNEL_PKI}/{file}")
+    for file in _FILES:
+        found = site.machines.read(site.cluster.bootstrap.id, f"{AGENT_PKI}/{file}")
         if not found:
-            raise NotYet(f"no {layout.TUNNEL_PKI}/{file} on the bootstrap node")
-        content[key] = base64.b64encode(found).decode()
-    document = read_document(_secret(tunnel_spec(site).namespace, content))
+            raise NotYet(f"no {AGENT_PKI}/{file} on the bootstrap node")
+        content[file] = base64.b64encode(found).decode()
+    document = read_document(_secret(namespace(site), content))
     assert document is not None
     site.api().call(lambda client: Applier(client, force=True).apply(document))
 
 
-def _secret(namespace: str, content: dict[str, str]) -> dict[str, Any]:
+def _secret(place: str, content: dict[str, str]) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": AGENT_SECRET, "namespace": namespace},
+        "metadata": {"name": AGENT_SECRET, "namespace": place},
         "type": "kubernetes.io/tls",
         "data": content,
     }
@@ -55,10 +57,10 @@ def agents_sight(count: int) -> Sight:
     """The agents of all nodes that are there so far."""
 
     def look(site: Site) -> str:
-        spec = tunnel_spec(site)
-        found = site.api().call(lambda client: objects.get(client, objects.DAEMON_SET, AGENT_NAME, spec.namespace))
+        place = namespace(site)
+        found = site.api().call(lambda client: objects.get(client, objects.DAEMON_SET, AGENT_NAME, place))
         if found is None:
-            raise NotYet(f"there is no DaemonSet {spec.namespace}/{AGENT_NAME}")
+            raise NotYet(f"there is no DaemonSet {place}/{AGENT_NAME}")
         status = found.get("status") or {}
         ready, wanted = int(status.get("numberReady", 0)), int(status.get("desiredNumberScheduled", 0))
         if ready < count or ready < wanted:
@@ -76,13 +78,12 @@ def agents_sight(count: int) -> Sight:
 
 def cut(site: Site) -> None:
     """Remove the tunnel: agents, Secret, namespace if it is the tunnel's own, and the server's static pod."""
-    spec = tunnel_spec(site)
+    place = namespace(site)
 
     async def remove(client: ApiClient) -> None:
-        await delete_if_there(client, objects.DAEMON_SET, AGENT_NAME, spec.namespace)
-        await delete_if_there(client, objects.SECRET, AGENT_SECRET, spec.namespace)
-        if spec.owns_namespace:
-            await delete_if_there(client, objects.NAMESPACE, spec.namespace)
+        await delete_if_there(client, objects.DAEMON_SET, AGENT_NAME, place)
+        await delete_if_there(client, objects.SECRET, AGENT_SECRET, place)
+        await delete_if_there(client, objects.NAMESPACE, place)
 
     site.api().call(remove)
     site.machines.run(site.cluster.bootstrap.id, ["rm", "-f", STATIC_POD])
@@ -90,13 +91,13 @@ def cut(site: Site) -> None:
 
 def gone_sight() -> Sight:
     def look(site: Site) -> str:
-        spec = tunnel_spec(site)
+        place = namespace(site)
 
         async def left(client: ApiClient) -> list[str]:
             return [
                 kind.name
                 for kind, name in ((objects.DAEMON_SET, AGENT_NAME), (objects.SECRET, AGENT_SECRET))
-                if await objects.get_metadata(client, kind, name, spec.namespace) is not None
+                if await objects.get_metadata(client, kind, name, place) is not None
             ]
 
         if found := site.api().call(left):

@@ -16,7 +16,7 @@ from umbilical.cluster.discovery import Discovery
 from umbilical.hardway import kube, tunnel
 from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.etcd import Etcd, client_url
-from umbilical.hardway.looking import Sight
+from umbilical.hardway.looking import Sight, see
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step
 from umbilical.hardway.stages.live import PassingStage
@@ -174,17 +174,17 @@ def _steps(site: Site) -> Sequence[Step]:
         Step(
             "wait for etcd",
             f"etcdctl --endpoints={client_url(boot)} endpoint health",
-            lambda: _see(etcd_sight(), site, ETCD_SECONDS),
+            lambda: see(site, ETCD_SECONDS, etcd_sight()),
         ),
         Step(
             "wait for kube-apiserver",
             f"kubectl --server=https://{boot.address}:6443 get --raw /readyz",
-            lambda: _see(api_sight(), site, API_SECONDS),
+            lambda: see(site, API_SECONDS, api_sight()),
         ),
         Step(
             "wait for the API behind the load balancer",
             "kubectl get --raw /readyz",
-            lambda: _see(balancer_sight(), site, API_SECONDS),
+            lambda: see(site, API_SECONDS, balancer_sight()),
         ),
         Step("create the cluster's objects", "kubectl create -f manifests/ --save-config=false", lambda: _create(site)),
     ]
@@ -192,10 +192,6 @@ def _steps(site: Site) -> Sequence[Step]:
         secret = "kubectl create secret generic konnectivity-agent-certs --from-file=..."
         steps.append(Step("give the tunnel's agents their certificates", secret, lambda: _hand_out(site)))
     return steps
-
-
-def _see(sight: Sight, site: Site, seconds: float) -> None:
-    sight.wait(site, seconds)
 
 
 def _sights(site: Site) -> Sequence[Sight]:

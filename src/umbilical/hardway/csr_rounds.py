@@ -1,0 +1,124 @@
+"""Approving kubelets' requests while nodes come up: look, decide, approve, tell what is refused and why."""
+
+import ipaddress
+import socket
+import ssl
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from umbilical.assets.hardway import layout
+from umbilical.assets.hardway.cluster import Node
+from umbilical.cluster import csr
+from umbilical.cluster.csr_policy import EVERYBODY, ExpectedNode, Policy
+from umbilical.hardway import kube
+from umbilical.hardway.looking import Look, Sight
+from umbilical.hardway.site import Site
+from umbilical.hardway.stages.live import started_key
+from umbilical.hardway.waiting import NotYet, Signature
+from umbilical.pki.certificate import read_certificates
+from umbilical.pki.hardway_set import Bundle
+
+KUBELET_PORT: Final = 10250
+DIAL_SECONDS: Final = 10.0
+_KEY_ON_NODE: Final = "/var/lib/kubelet/pki/kubelet-client.key.tmp"
+"""A kubelet keeps its key here until it has got its certificate."""
+SIGNATURES: Final = (
+    Signature("is expected", "its host name is not the config's: /etc/hostname and the PTR record must say the same"),
+    Signature("is not registered", "on the node: journalctl -u kubelet; is api-int resolved, and does the VIP answer?"),
+)
+
+
+def policy(site: Site) -> Policy:
+    """Expect the members that have been started; as whom they ask is what their first certificate says."""
+    bootstrapper = read_certificates(site.content(layout.certificate("kubelet-client")))[0]
+    groups = [value for kind, value in bootstrapper.subject if kind == "O"]
+    return Policy(
+        nodes={node.name: _expected(site, node) for node in site.cluster.members if started_key(node) in site.notes},
+        bootstrap_user=bootstrapper.common_name,
+        bootstrap_groups=frozenset({*groups, EVERYBODY}),
+        reissue=site.reissue,
+    )
+
+
+def _expected(site: Site, node: Node) -> ExpectedNode:
+    started = datetime.fromisoformat(site.notes[started_key(node)])
+    return ExpectedNode(node.name, frozenset({str(node.address)}), started - timedelta(seconds=1))
+
+
+def approve_once(site: Site, nodes: Sequence[Node]) -> csr.Round:
+    """Approve what may be, and tell it; what is refused is told by whoever waits."""
+    keys = {node.name: seen for node in nodes if (seen := _keys_on(site, node))}
+    now = site.now()
+    found = site.api().call(lambda client: csr.approve_pending(client, policy(site), now, keys))
+    for decision in found.approved:
+        site.reporter.saw(f"approved {decision.csr}: {decision.reason}")
+    return found
+
+
+def approving_sight(nodes: Sequence[Node]) -> Sight:
+    """Looks like any other, and approves on the way: the two requests of a node come one after the other."""
+
+    def look(site: Site) -> str:
+        refused = approve_once(site, nodes).refused
+        known = kube.nodes(site)
+        try:
+            for node in nodes:
+                kube.registered(known, node)
+                check_serving(site, node)
+        except NotYet as error:
+            told = "; ".join(f"{one.csr} refused: {one.reason}" for one in refused)
+            raise NotYet(f"{error}; {told}" if told else str(error)) from None
+        return ", ".join(node.name for node in nodes)
+
+    return _sight(nodes, look)
+
+
+def registered_sight(nodes: Sequence[Node]) -> Sight:
+    """The same without approving anything."""
+
+    def look(site: Site) -> str:
+        known = kube.nodes(site)
+        for node in nodes:
+            kube.registered(known, node)
+            check_serving(site, node)
+        return ", ".join(node.name for node in nodes)
+
+    return _sight(nodes, look)
+
+
+def _sight(nodes: Sequence[Node], look: Look) -> Sight:
+    return Sight(
+        f"registered-{nodes[0].role.value}s" if nodes else "registered",
+        "every kubelet has its two certificates and is registered under its name and address",
+        "logs, exec and port-forward need the serving certificate, everything else the client's",
+        "kubectl get csr; umbilical stage show says which rule refuses a request",
+        look,
+        SIGNATURES,
+    )
+
+
+def check_serving(site: Site, node: Node) -> None:
+    """Dial a kubelet and verify its certificate as kube-apiserver does.
+
+    Raises:
+        NotYet: it is not served, or not trusted.
+    """
+    authority = site.content(layout.bundle(Bundle.KUBELET_CA.value)).decode()
+    context = ssl.create_default_context(cadata=authority)
+    address = ipaddress.ip_address(str(node.address))
+    try:
+        with (
+            socket.create_connection((str(address), KUBELET_PORT), DIAL_SECONDS) as plain,
+            context.wrap_socket(plain, server_hostname=str(address)),
+        ):
+            return
+    except OSError as error:
+        raise NotYet(f"{node.name}:{KUBELET_PORT}: {error}") from None
+
+
+def _keys_on(site: Site, node: Node) -> frozenset[bytes] | None:
+    """Look at the key that the node itself holds; None where that cannot be seen."""
+    command = ["openssl", "pkey", "-in", _KEY_ON_NODE, "-pubout", "-outform", "DER"]
+    done = site.machines.run(node.id, command)
+    return frozenset({done.stdout}) if done.exit_code == 0 and done.stdout else None

@@ -1,0 +1,190 @@
+"""What OpenShift's operators report: the conditions by which its installer knows how far a cluster is."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+import yaml
+
+from umbilical.cluster import objects
+from umbilical.cluster.client import Json
+from umbilical.cluster.objects import Kind
+from umbilical.hardway import kube
+from umbilical.hardway.looking import Sight
+from umbilical.hardway.site import Site
+from umbilical.hardway.waiting import NotYet
+
+_OPERATOR_GROUP: Final = "/apis/operator.openshift.io/v1"
+_CONFIG_GROUP: Final = "/apis/config.openshift.io/v1"
+ETCD: Final = Kind("Etcd", _OPERATOR_GROUP, "etcds", is_namespaced=False)
+CLUSTER_OPERATOR: Final = Kind("ClusterOperator", _CONFIG_GROUP, "clusteroperators", is_namespaced=False)
+CLUSTER_VERSION: Final = Kind("ClusterVersion", _CONFIG_GROUP, "clusterversions", is_namespaced=False)
+POOL: Final = Kind(
+    "MachineConfigPool", "/apis/machineconfiguration.openshift.io/v1", "machineconfigpools", is_namespaced=False
+)
+STABLE: Final = timedelta(seconds=30)
+"""As long as an operator must have been settled: they flap while they start."""
+_PLANE: Final = ("kubeapiservers", "kubecontrollermanagers", "kubeschedulers")
+
+
+def control_plane_sights(site: Site) -> list[Sight]:
+    """Say when the control plane stands on the masters: as cluster-bootstrap and the etcd operator see it."""
+    return [_condition_sight("EtcdRunningInCluster"), *map(_revision_sight, _PLANE)]
+
+
+def removed_sight() -> Sight:
+    return _condition_sight("EtcdBootstrapMemberRemoved")
+
+
+def _condition_sight(name: str) -> Sight:
+    def look(site: Site) -> str:
+        found = kube.get(site, ETCD, "cluster")
+        if found is None:
+            raise NotYet("there is no Etcd `cluster`: the etcd operator's CRD or object is missing")
+        status = kube.condition(found, name)
+        if status != "True":
+            raise NotYet(f"{name} is {status or 'not reported'}: {_message(found, name)}")
+        return f"{name}=True"
+
+    return Sight(
+        f"etcd-{name}",
+        f"the etcd operator reports {name}",
+        "members join and leave by the operator's hand; without its word quorum is a guess",
+        "oc logs -n openshift-etcd-operator deploy/etcd-operator; compare etcd-signer with bootstrap's (PKI-10)",
+        look,
+    )
+
+
+def _revision_sight(plural: str) -> Sight:
+    def look(site: Site) -> str:
+        kind = Kind(plural, _OPERATOR_GROUP, plural, is_namespaced=False)
+        found = kube.get(site, kind, "cluster")
+        rows = objects.items(objects.field(found or {}, "status", "nodeStatuses"))
+        ready = [row for row in rows if int(row.get("currentRevision") or 0) >= 1]
+        needed = min(2, len(site.cluster.masters))
+        if len(ready) < needed:
+            raise NotYet(f"{len(ready)} of {needed} masters have a revision")
+        return f"{len(ready)} masters"
+
+    return Sight(
+        f"revision-{plural}",
+        f"{plural} run on masters",
+        "the bootstrap node's own are to end",
+        f"oc get {plural}.operator.openshift.io cluster -o yaml; oc get pods -A | grep installer",
+        look,
+    )
+
+
+def version_sight() -> Sight:
+    def look(site: Site) -> str:
+        found = kube.get(site, CLUSTER_VERSION, "version")
+        if found is None:
+            raise NotYet("there is no ClusterVersion `version`")
+        wrong = _wrong(found, {"Available": "True", "Failing": "False", "Progressing": "False"})
+        if wrong:
+            raise NotYet(f"{wrong}: {_message(found, wrong.partition('=')[0])}")
+        history = objects.items(objects.field(found, "status", "history"))
+        if not history or history[0].get("state") != "Completed":
+            raise NotYet("its history has no completed entry")
+        return str(history[0].get("version"))
+
+    return Sight(
+        "cluster-version",
+        "the cluster version is complete",
+        "until then it is half a release",
+        "oc get clusterversion -o yaml",
+        look,
+    )
+
+
+def expected_operators(site: Site) -> list[str]:
+    """Name the ClusterOperators that the release brings, in the order in which it brings them."""
+    return [str(one) for one in site.notes.get("cluster-operators", ())]
+
+
+def operators_sight() -> Sight:
+    """Never satisfied by an empty list: the release says how many there must be."""
+
+    def look(site: Site) -> str:
+        expected = expected_operators(site)
+        if not expected:
+            raise NotYet("the release names no ClusterOperators: umbilical stage run 04")
+        found = site.api().call(lambda client: objects.list_objects(client, CLUSTER_OPERATOR))
+        known = {str(objects.metadata(one).get("name")): one for one in found}
+        for name in expected:
+            trouble = operator_trouble(known.get(name), site.now())
+            if trouble:
+                raise NotYet(f"{name}: {trouble}")
+        return f"{len(expected)} operators"
+
+    return Sight(
+        "cluster-operators",
+        "every cluster operator is settled",
+        "each is a part of the platform",
+        "oc get clusteroperators",
+        look,
+    )
+
+
+def operator_trouble(item: Json | None, now: datetime) -> str:
+    """Say why an operator is not settled; empty if it is."""
+    if item is None:
+        return "it does not exist"
+    wanted = {"Available": "True", "Degraded": "False", "Progressing": "False"}
+    wrong = _wrong(item, wanted)
+    if wrong:
+        return f"{wrong}: {_message(item, wrong.partition('=')[0])}"
+    for one in objects.items(objects.field(item, "status", "conditions")):
+        if one.get("type") in wanted and now - _moment(one.get("lastTransitionTime"), now) < STABLE:
+            return f"{one.get('type')} changed less than {STABLE.seconds} s ago"
+    return ""
+
+
+def pools_sight() -> Sight:
+    def look(site: Site) -> str:
+        for name, count in (("master", len(site.cluster.masters)), ("worker", len(site.cluster.workers))):
+            status = (kube.get(site, POOL, name) or {}).get("status") or {}
+            numbers = [int(status.get(key, -1)) for key in ("machineCount", "updatedMachineCount", "readyMachineCount")]
+            if numbers != [count] * 3 or int(status.get("degradedMachineCount", 0)):
+                raise NotYet(f"pool {name}: machines, updated, ready are {numbers}, {count} are expected of each")
+        return "master and worker are updated"
+
+    return Sight(
+        "machine-config-pools",
+        "every machine has its machine config",
+        "nodes on another config drift",
+        "oc get mcp",
+        look,
+    )
+
+
+def _wrong(item: Json, wanted: dict[str, str]) -> str:
+    for name, value in wanted.items():
+        status = kube.condition(item, name)
+        if status != value:
+            return f"{name}={status or 'unknown'}"
+    return ""
+
+
+def _message(item: Json, name: str) -> str:
+    for one in objects.items(objects.field(item, "status", "conditions")):
+        if one.get("type") == name:
+            return str(one.get("message") or one.get("reason") or "")[:200]
+    return ""
+
+
+def _moment(text: object, otherwise: datetime) -> datetime:
+    try:
+        return datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+    except ValueError:
+        return otherwise
+
+
+def operators_in(manifests: Iterable[bytes]) -> list[str]:
+    """Find the names of ClusterOperator objects in release manifests, in order."""
+    names: list[str] = []
+    for content in manifests:
+        for one in yaml.safe_load_all(content):
+            if isinstance(one, dict) and one.get("kind") == "ClusterOperator":
+                names.append(str(objects.metadata(one).get("name")))
+    return list(dict.fromkeys(names))

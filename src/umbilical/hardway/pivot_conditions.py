@@ -1,0 +1,213 @@
+"""P1 to P8: what must hold, twice, before the bootstrap node may go. Each catches a way in which clusters were lost."""
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from umbilical.assets.hardway import layout
+from umbilical.assets.hardway.cluster import API_PORT, Node
+from umbilical.cluster import objects
+from umbilical.cluster.client import ApiClient
+from umbilical.hardway import kube, operators, webhook
+from umbilical.hardway.etcd import BOOTSTRAP_MEMBER, Etcd, Member, client_url, peer_url
+from umbilical.hardway.looking import Sight
+from umbilical.hardway.site import Site
+from umbilical.hardway.waiting import NotYet
+from umbilical.pki.certificate import read_certificates
+from umbilical.pki.hardway_set import Bundle
+
+KUBELET_PAIR: Final = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+_NONCE: Final = "umbilical-nonce"
+_NAMESPACE: Final = "kube-system"
+
+
+def conditions(site: Site) -> list[Sight]:
+    found = [_p1(), _p2(), _p3(), _p4(), _p5(), _p6(), _p7()]
+    return [*found, _p8()] if site.trial is not None else found
+
+
+def members(site: Site) -> list[Member]:
+    """Ask the masters' etcd, which is the one that stays."""
+    return Etcd(site.machines, site.cluster.masters[0]).members()
+
+
+def bootstrap_member(site: Site) -> Member | None:
+    """Find the bootstrap node's member; None once it is removed."""
+    url = peer_url(site.cluster.bootstrap)
+    return next((one for one in members(site) if one.name == BOOTSTRAP_MEMBER or url in one.peer_urls), None)
+
+
+def _p1() -> Sight:
+    def look(site: Site) -> str:
+        known = kube.nodes(site)
+        for node in site.cluster.masters:
+            kube.registered(known, node)
+        return f"{len(site.cluster.masters)} masters"
+
+    why = "a master that is missing now cannot take part in what follows"
+    return Sight("P1", "all masters are registered under their names", why, "umbilical stage run 11", look)
+
+
+def _p2() -> Sight:
+    def look(site: Site) -> str:
+        masters = site.cluster.masters
+        if site.cluster.is_openshift:
+            operators.control_plane_sights(site)[0].look(site)
+            return "EtcdRunningInCluster"
+        etcd = Etcd(site.machines, masters[0])
+        found = etcd.members()
+        if trouble := etcd.unhealthy([client_url(node) for node in masters]):
+            raise NotYet("; ".join(f"{endpoint}: {why}" for endpoint, why in trouble.items()))
+        voting = {url for one in found if not one.is_learner for url in one.peer_urls}
+        silent = [node.id for node in masters if peer_url(node) not in voting]
+        if silent or len(found) < len(masters) + 1:
+            raise NotYet(f"{len(found)} members; without a vote: {', '.join(silent) or 'none'}")
+        return f"{len(found)} members, all masters vote"
+
+    why = "with the bootstrap member gone the masters alone must hold the majority"
+    return Sight("P2", "etcd has a healthy, voting member on every master", why, "umbilical stage run 12", look)
+
+
+def _p3() -> Sight:
+    def look(site: Site) -> str:
+        for node in site.cluster.masters:
+            kube.ready_text(site, node.address)
+        if site.cluster.is_openshift:
+            for sight in operators.control_plane_sights(site)[1:]:
+                sight.look(site)
+        return "ready"
+
+    why = "the load balancer sends everybody to them"
+    return Sight("P3", "every master's control plane is ready", why, "umbilical stage run 12", look)
+
+
+def _p4() -> Sight:
+    def look(site: Site) -> str:
+        nonce = secrets.token_hex(8)
+        masters = site.cluster.masters
+        body = {"metadata": {"name": _NONCE, "namespace": _NAMESPACE}, "data": {"nonce": nonce}}
+        site.api(masters[0].address).call(lambda client: _store(client, body))
+        for node in (*masters[1:], site.cluster.bootstrap):
+            _read_nonce(site, node, nonce)
+        return f"written by {masters[0].id}, read by all others"
+
+    why = "API servers with another etcd, or another --etcd-prefix, see another cluster: it would look empty"
+    fix = "compare --etcd-prefix and --etcd-servers of the API servers: umbilical explain --etcd-prefix"
+    return Sight("P4", "what one API server writes, every other one reads", why, fix, look)
+
+
+def _read_nonce(site: Site, node: Node, nonce: str) -> None:
+    found = kube.get(site, objects.CONFIG_MAP, _NONCE, _NAMESPACE, node.address)
+    seen = objects.field(found or {}, "data", "nonce")
+    if seen != nonce:
+        raise NotYet(f"kube-apiserver on {node.id} reads {seen!r}, {nonce!r} was written")
+
+
+async def _store(client: ApiClient, body: Mapping[str, object]) -> None:
+    from umbilical.cluster.apply import Applier, read_document
+
+    document = read_document({"apiVersion": "v1", "kind": "ConfigMap", **body})
+    assert document is not None
+    await Applier(client, force=True).apply(document)
+
+
+def _p5() -> Sight:
+    def look(site: Site) -> str:
+        token = site.api(site.cluster.bootstrap.address).call(_mint)
+        for node in site.cluster.masters:
+            user = site.api(node.address).call(lambda client: _review(client, token))
+            if not user:
+                raise NotYet(f"kube-apiserver on {node.id} does not know a token of the bootstrap node's")
+        return "tokens are accepted"
+
+    why = "every pod has a token of the bootstrap API server's; without its key they are all turned away"
+    fix = "compare --service-account-key-file of both: stage lint, PKI-11"
+    return Sight("P5", "tokens of the bootstrap API server are accepted by every master", why, fix, look)
+
+
+async def _mint(client: ApiClient) -> str:
+    path = f"/api/v1/namespaces/{_NAMESPACE}/serviceaccounts/default/token"
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+    answer = await client.request("POST", path, body=body)
+    return str(objects.field(answer, "status", "token"))
+
+
+async def _review(client: ApiClient, token: str) -> str:
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+    answer = await client.request("POST", "/apis/authentication.k8s.io/v1/tokenreviews", body=body)
+    status = answer.get("status") or {}
+    return str(objects.field(status, "user", "username") or "") if status.get("authenticated") else ""
+
+
+def _p6() -> Sight:
+    def look(site: Site) -> str:
+        admin = read_certificates(site.content(layout.certificate("admin-kubeconfig-client")))[0].common_name
+        for node in site.cluster.masters:
+            user = site.api(node.address).call(_who_am_i)
+            if user != admin:
+                raise NotYet(f"kube-apiserver on {node.id} takes {admin} for {user or 'nobody'}")
+            _ask_as_kubelet(site, site.cluster.masters[0], node)
+        return f"{admin} and {site.cluster.masters[0].name}"
+
+    why = "without the signers in its client CA a master turns administrators and kubelets away after the pivot"
+    fix = "compare --client-ca-file of both: the complete client CA bundle"
+    return Sight("P6", "administrator and kubelets are known to every master", why, fix, look)
+
+
+async def _who_am_i(client: ApiClient) -> str:
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    answer = await client.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=body)
+    return str(objects.field(answer, "status", "userInfo", "username") or "")
+
+
+def _ask_as_kubelet(site: Site, kubelet: Node, asked: Node) -> None:
+    """Have a node ask for its own object with its own certificate, which never leaves it."""
+    host = f"[{asked.address}]" if asked.address.version == 6 else str(asked.address)
+    url = f"https://{host}:{API_PORT}/api/v1/nodes/{kubelet.name}"
+    words = ["curl", "-sS", "-m", "20", "--noproxy", "*", "--cert", KUBELET_PAIR, "--cacert", "/dev/stdin", url]
+    done = site.machines.run(kubelet.id, words, stdin=site.content(layout.bundle(Bundle.SERVER_CA.value)))
+    try:
+        kind = json.loads(done.stdout)["kind"] if done.exit_code == 0 else ""
+    except (ValueError, KeyError, TypeError):
+        kind = ""
+    if kind != "Node":
+        raise NotYet(f"{kubelet.id} asks {asked.id} as itself and gets: {done.complaint[:200]}")
+
+
+def _p7() -> Sight:
+    def look(site: Site) -> str:
+        names = {node.name for node in site.cluster.masters}
+        up = {one.server for one in site.machines.balancer() if one.is_up and one.server in names}
+        needed = min(2, len(names))
+        if len(up) < needed:
+            raise NotYet(f"{len(up)} masters are up for the load balancer, {needed} are needed")
+        return ", ".join(sorted(up))
+
+    why = "traffic goes nowhere else in a moment"
+    return Sight("P7", "the load balancer sees the masters up", why, "look at its statistics; stage lint, HA-01", look)
+
+
+def _p8() -> Sight:
+    def look(site: Site) -> str:
+        for node in site.cluster.masters:
+            webhook.asked_sight("P8", "", node.address).look(site)
+        return "asked directly"
+
+    why = "what was reached through the tunnel until now must be reached without it"
+    fix = "from a master: curl -k https://POD_IP:PORT; look at routes and at the pod network"
+    return Sight("P8", "the webhook is reached directly from every master", why, fix, look)
+
+
+def first_that_fails(site: Site, sights: Sequence[Sight]) -> str:
+    """Look at all; return the first that does not hold, empty if all do."""
+    from umbilical.fault import Fault
+
+    for sight in sights:
+        try:
+            site.reporter.saw(f"{sight.id} {sight.title}: {sight.look(site)}")
+        except NotYet as error:
+            return f"{sight.id} {sight.title}: {error}"
+        except Fault as fault:
+            return f"{sight.id} {sight.title}: {fault.brief}"
+    return ""

@@ -1,0 +1,144 @@
+"""Stage 11: masters boot, ask for certificates, and are registered; their services work."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from umbilical.assets.hardway import layout
+from umbilical.assets.hardway.cluster import Node
+from umbilical.assets.hardway.topic import Topic, TopicKind
+from umbilical.hardway import kube, tunnel, webhook
+from umbilical.hardway.csr_rounds import approving_sight, registered_sight
+from umbilical.hardway.looking import Sight, see
+from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Step
+from umbilical.hardway.stages.live import LiveStage, install_step, installed_sight
+from umbilical.hardway.waiting import NotYet, Signature
+from umbilical.pki.hardway_set import Bundle
+
+REGISTER_SECONDS: Final = 1200.0
+SERVICES_SECONDS: Final = 600.0
+AGENTS_SECONDS: Final = 600.0
+
+TOPIC: Final = Topic(
+    TopicKind.STAGE,
+    "11",
+    11,
+    "Boots the masters and approves their two certificates by rule: one as a client, then one as a server. They are "
+    "registered, not necessarily Ready: that takes a pod network.",
+    "kube-apiserver, which lets nodes in by these certificates; kubelets, which serve logs and exec with them.",
+    "Without the first the kubelet waits for 15 minutes and asks again; without the second `kubectl logs` says "
+    "`remote error: tls: internal error`. Without kube-proxy pods time out on the first service address.",
+    "kubectl get csr; kubectl get nodes -o wide; openssl s_client -connect NODE:10250",
+    "approve-csr.sh on the bootstrap node approves everything that is pending, every 20 s.",
+)
+
+
+def role_labels(site: Site, nodes: Sequence[Node]) -> dict[str, dict[str, str]]:
+    masters = {node.name: {kube.CONTROL_PLANE_LABEL: "", kube.MASTER_LABEL: ""} for node in site.cluster.masters}
+    workers = {node.name: {kube.WORKER_LABEL: ""} for node in site.cluster.workers}
+    wanted = {node.name for node in nodes}
+    return {name: labels for name, labels in {**masters, **workers}.items() if name in wanted}
+
+
+def labelled_sight(nodes: Sequence[Node]) -> Sight:
+    def look(site: Site) -> str:
+        known = kube.nodes(site)
+        for name, labels in role_labels(site, nodes).items():
+            found = (known.get(name) or {}).get("metadata", {}).get("labels", {})
+            missing = [label for label in labels if label not in found]
+            if missing:
+                raise NotYet(f"{name} lacks the labels {', '.join(missing)}")
+        return ", ".join(node.id for node in nodes)
+
+    return Sight(
+        f"labelled-{nodes[0].role.value}s" if nodes else "labelled",
+        "nodes have the labels of their role",
+        "workloads and operators choose nodes by them",
+        "kubectl label node NAME node-role.kubernetes.io/ROLE=",
+        look,
+    )
+
+
+def service_sight(nodes: Sequence[Node]) -> Sight:
+    """Ask the service `kubernetes` by its address, from each node."""
+
+    def look(site: Site) -> str:
+        authority = site.content(layout.bundle(Bundle.SERVER_CA.value))
+        host = f"[{site.cluster.service_ip}]" if site.cluster.service_ip.version == 6 else str(site.cluster.service_ip)
+        for node in nodes:
+            command = ["curl", "-sS", "-m", "10", "--noproxy", "*", "--cacert", "/dev/stdin", f"https://{host}/readyz"]
+            done = site.machines.run(node.id, command, stdin=authority)
+            if done.exit_code != 0 or done.stdout.strip() != b"ok":
+                raise NotYet(f"{node.id}: {done.complaint}")
+        return f"https://{host} from {', '.join(node.id for node in nodes)}"
+
+    return Sight(
+        f"service-{nodes[0].role.value}s" if nodes else "service",
+        "the service `kubernetes` answers on every node",
+        "every operator and every pod asks the API there; without kube-proxy or a network it times out",
+        "on the node: nft list ruleset | grep SERVICE_IP; crictl logs of kube-proxy",
+        look,
+        (
+            Signature(
+                "timed out|Timeout", "nothing translates service addresses: is kube-proxy running? stage lint, KP-03"
+            ),
+        ),
+    )
+
+
+def _steps(site: Site) -> Sequence[Step]:
+    masters = site.cluster.masters
+    steps = [install_step(site, node) for node in masters]
+    steps.append(
+        Step(
+            "approve the masters' certificates by rule",
+            "kubectl certificate approve NAME   # for each that the policy allows",
+            lambda: see(site, REGISTER_SECONDS, approving_sight(masters)),
+        )
+    )
+    if not site.cluster.is_openshift:
+        steps.append(
+            Step(
+                "label the masters",
+                f"kubectl label node NAME {kube.CONTROL_PLANE_LABEL}=",
+                lambda: kube.label_nodes(site, role_labels(site, masters)),
+            )
+        )
+    if site.cluster.has_kube_proxy:
+        see_service = "curl --cacert ca.crt https://SERVICE_IP/readyz   # on each master"
+        steps.append(
+            Step("wait for services", see_service, lambda: see(site, SERVICES_SECONDS, service_sight(masters)))
+        )
+    if site.has_tunnel and not site.cluster.is_openshift:
+        steps.append(
+            Step(
+                "wait for the tunnel's agents",
+                "kubectl -n bootstrap-konnectivity get pods",
+                lambda: see(site, AGENTS_SECONDS, tunnel.agents_sight(len(masters))),
+            )
+        )
+    if site.trial is not None:
+        steps += webhook.trial_steps(site, masters[0])
+    return steps
+
+
+def _sights(site: Site) -> Sequence[Sight]:
+    masters = site.cluster.masters
+    found = [*map(installed_sight, masters), registered_sight(masters)]
+    if not site.cluster.is_openshift:
+        found.append(labelled_sight(masters))
+    if site.cluster.has_kube_proxy:
+        found.append(service_sight(masters))
+    return found
+
+
+STAGE: Final = LiveStage(
+    number=11,
+    name="masters",
+    title="boot the masters and approve their certificates",
+    needs=(8, 10),
+    topic=TOPIC,
+    make_steps=_steps,
+    make_sights=_sights,
+    nodes=lambda site: site.cluster.masters,
+)

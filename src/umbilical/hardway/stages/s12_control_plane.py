@@ -1,0 +1,246 @@
+"""Stage 12: the control plane comes to the masters: etcd members join one by one, then the API servers start.
+
+In the kubernetes profile the static pods are ours and lie ready on each master; in OpenShift operators bring them, and
+this stage only watches.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from umbilical.assets.hardway import layout
+from umbilical.assets.hardway.cluster import Node
+from umbilical.assets.hardway.topic import Topic, TopicKind
+from umbilical.hardway import kube, operators
+from umbilical.hardway.errors import HardwayError
+from umbilical.hardway.etcd import Etcd, Member, client_url, peer_url
+from umbilical.hardway.looking import Sight, see
+from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Step, Undo
+from umbilical.hardway.stages.live import LiveStage
+from umbilical.hardway.waiting import NotYet, Signature, wait
+
+ETCD: Final = "etcd.yaml"
+PLANE: Final = ("kube-apiserver.yaml", "kube-controller-manager.yaml", "kube-scheduler.yaml")
+MEMBER_SECONDS: Final = 600.0
+PLANE_SECONDS: Final = 900.0
+OPERATORS_SECONDS: Final = 1800.0
+REMOVE_MEMBER: Final = "remove-etcd-member"
+WITHDRAW_POD: Final = "withdraw-static-pod"
+
+TOPIC: Final = Topic(
+    TopicKind.STAGE,
+    "12",
+    12,
+    "Brings etcd, kube-apiserver, controller-manager and scheduler to every master. Each etcd member joins as a "
+    "learner and votes only when it has caught up: 1, 2, 3, 4 members, and a majority at every moment.",
+    "The pivot, which may only come when all of it stands; the load balancer, which takes in masters that are ready.",
+    "A member that joins with another signer than the bootstrap etcd's never becomes healthy. An API server with "
+    "another --etcd-prefix starts on an empty keyspace, which looks like the loss of everything.",
+    "etcdctl member list -w table; etcdctl endpoint status --cluster -w table; kubectl get --raw /readyz?verbose",
+    "The etcd operator adds members, and static-pod operators install the rest by revision, one master at a time.",
+)
+_SIGNATURES: Final = (
+    Signature("in sync with leader", "the learner is still catching up; that is normal for a while"),
+    Signature("unhealthy cluster|quorum", "too few members answer: look at the log of the one that was added last"),
+    Signature(
+        "bad certificate|unknown authority", "etcd's signer differs between nodes: stage lint, PKI-10 and PKI-12"
+    ),
+)
+
+
+def _member(site: Site, node: Node) -> Member | None:
+    members = Etcd(site.machines, _speaker(site)).members()
+    return next((one for one in members if peer_url(node) in one.peer_urls), None)
+
+
+def _speaker(site: Site) -> Node:
+    """The node whose etcd is asked: bootstrap's as long as that is there."""
+    return site.cluster.bootstrap
+
+
+def _add(site: Site, node: Node) -> None:
+    if _member(site, node) is None:
+        Etcd(site.machines, _speaker(site)).add_learner(node.name, peer_url(node))
+
+
+def place(site: Site, node: Node, file: str) -> None:
+    """Put a static pod that lies ready under the kubelet's eyes: renamed there, so that it is seen whole."""
+    source, target = f"{layout.NODE_LATE_MANIFESTS}/{file}", f"{layout.NODE_MANIFESTS}/{file}"
+    script = (
+        'if [ -e "$1" ]; then mkdir -p "$(dirname "$2")" && cp -p "$1" "$2.new" && mv "$2.new" "$2"; fi; test -e "$2"'
+    )
+    # The kubelet passes over names that begin with a dot, and takes all others.
+    hidden = f"{layout.NODE_MANIFESTS}/.{file}"
+    script = script.replace("$2.new", hidden)
+    done = site.machines.run(node.id, ["sh", "-c", script, "sh", source, target])
+    if done.exit_code != 0:
+        what = f"{file} cannot be put into place on {node.id}"
+        raise HardwayError("UMB747", what, done.complaint, f"there: ls -l {source} {layout.NODE_MANIFESTS}")
+
+
+def _promoted_sight(node: Node) -> Sight:
+    def look(site: Site) -> str:
+        member = _member(site, node)
+        if member is None or not member.name:
+            raise NotYet(f"{node.id} has not started as a member")
+        if member.is_learner:
+            Etcd(site.machines, _speaker(site)).promote(member.id)
+            raise NotYet("it was promoted just now")
+        return f"member {member.id} votes"
+
+    return Sight(
+        f"etcd-{node.id}",
+        f"etcd on {node.id} is a voting member",
+        "a learner holds no vote: losing the bootstrap member would end the majority",
+        f"on {node.id}: crictl logs of etcd; etcdctl member list",
+        look,
+        _SIGNATURES,
+    )
+
+
+def voting_sight(node: Node) -> Sight:
+    """The same without promoting anybody, asked of the master itself."""
+
+    def look(site: Site) -> str:
+        etcd = Etcd(site.machines, node)
+        if trouble := etcd.unhealthy([client_url(node)]):
+            raise NotYet("; ".join(trouble.values()))
+        member = next((one for one in etcd.members() if peer_url(node) in one.peer_urls), None)
+        if member is None or member.is_learner:
+            raise NotYet(f"{node.id} is no voting member")
+        return f"{member.id} is healthy"
+
+    return Sight(
+        f"voting-{node.id}",
+        f"etcd on {node.id} is healthy and votes",
+        "the cluster's data must survive the bootstrap node",
+        f"on {node.id}: crictl logs of etcd; etcdctl endpoint health",
+        look,
+        _SIGNATURES,
+    )
+
+
+def api_sight(node: Node) -> Sight:
+    return Sight(
+        f"api-{node.id}",
+        f"kube-apiserver on {node.id} is ready",
+        "the load balancer sends everybody there after the pivot",
+        f"on {node.id}: crictl logs of kube-apiserver",
+        lambda site: kube.ready_text(site, node.address),
+    )
+
+
+def pods_sight(node: Node) -> Sight:
+    """Controller-manager and scheduler, by their mirror pods."""
+
+    def look(site: Site) -> str:
+        names = [f"{file.removesuffix('.yaml')}-{node.name}" for file in PLANE]
+        for name in names:
+            kube.ready_pod(site, "kube-system", name)
+        return ", ".join(names)
+
+    return Sight(
+        f"plane-{node.id}",
+        f"the control plane's pods on {node.id} are ready",
+        "without controllers and scheduler nothing that was asked for comes about",
+        f"kubectl -n kube-system get pods -o wide; on {node.id}: crictl ps -a",
+        look,
+    )
+
+
+def _join(site: Site, node: Node) -> list[Step]:
+    etcd_file = f"mv {layout.NODE_LATE_MANIFESTS}/{ETCD} {layout.NODE_MANIFESTS}/   # on {node.id}"
+    return [
+        Step(
+            f"add {node.id} to etcd as a learner",
+            f"etcdctl member add {node.name} --learner --peer-urls={peer_url(node)}",
+            lambda: _add(site, node),
+            Undo(REMOVE_MEMBER, {"node": node.id}),
+        ),
+        Step(
+            f"start etcd on {node.id}",
+            etcd_file,
+            lambda: place(site, node, ETCD),
+            Undo(WITHDRAW_POD, {"node": node.id, "file": ETCD, "data": layout.ETCD_DATA}),
+        ),
+        Step(
+            f"promote {node.id} when it has caught up",
+            "etcdctl member promote ID",
+            lambda: see(site, MEMBER_SECONDS, _promoted_sight(node)),
+        ),
+        *(_start(site, node, file) for file in PLANE),
+        Step(
+            f"wait for kube-apiserver on {node.id}",
+            f"kubectl --server=https://{node.address}:6443 get --raw /readyz",
+            lambda: see(site, PLANE_SECONDS, api_sight(node)),
+        ),
+    ]
+
+
+def _start(site: Site, node: Node, file: str) -> Step:
+    return Step(
+        f"start {file.removesuffix('.yaml')} on {node.id}",
+        f"mv {layout.NODE_LATE_MANIFESTS}/{file} {layout.NODE_MANIFESTS}/   # on {node.id}",
+        lambda: place(site, node, file),
+        Undo(WITHDRAW_POD, {"node": node.id, "file": file}),
+    )
+
+
+def _wait_for_pods(site: Site) -> None:
+    see(site, PLANE_SECONDS, *map(pods_sight, site.cluster.masters))
+
+
+def _steps(site: Site) -> Sequence[Step]:
+    if site.cluster.is_openshift:
+        return [
+            Step(
+                "wait for the operators to bring the control plane to the masters",
+                "oc get etcds,kubeapiservers,kubecontrollermanagers,kubeschedulers cluster -o yaml",
+                lambda: see(site, OPERATORS_SECONDS, *operators.control_plane_sights(site)),
+            )
+        ]
+    steps = [step for node in site.cluster.masters for step in _join(site, node)]
+    wait_text = "kubectl -n kube-system get pods -l tier=control-plane"
+    return [*steps, Step("wait for controllers and scheduler", wait_text, lambda: _wait_for_pods(site))]
+
+
+def _sights(site: Site) -> Sequence[Sight]:
+    masters = site.cluster.masters
+    if site.cluster.is_openshift:
+        return [*operators.control_plane_sights(site), *map(api_sight, masters)]
+    return [*map(voting_sight, masters), *map(api_sight, masters), *map(pods_sight, masters)]
+
+
+def undo_member(site: Site, node_id: str) -> None:
+    """Take a master out of etcd again; it must not have voted for the bootstrap member's end."""
+    node = site.cluster.node(node_id)
+    member = _member(site, node)
+    if member is not None:
+        Etcd(site.machines, _speaker(site)).remove(member.id)
+
+
+def undo_pod(site: Site, node_id: str, file: str, data: str = "") -> None:
+    """Take a static pod away from the kubelet, wait for its end, and empty its data directory if it has one."""
+    site.machines.run(node_id, ["rm", "-f", f"{layout.NODE_MANIFESTS}/{file}"])
+    if data:
+        _wait_for_end(site, node_id)
+        site.machines.run(node_id, ["find", data, "-mindepth", "1", "-delete"])
+
+
+def _wait_for_end(site: Site, node_id: str) -> None:
+    def look() -> None:
+        if site.machines.run(node_id, ["pgrep", "-x", "etcd"]).exit_code == 0:
+            raise NotYet("etcd still runs")
+
+    wait(site.reporter, f"the end of etcd on {node_id}", look, MEMBER_SECONDS, remedy="crictl ps on the node")
+
+
+STAGE: Final = LiveStage(
+    number=12,
+    name="control-plane",
+    title="bring the control plane to the masters",
+    needs=(11,),
+    topic=TOPIC,
+    make_steps=_steps,
+    make_sights=_sights,
+)

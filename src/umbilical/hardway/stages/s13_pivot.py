@@ -1,0 +1,338 @@
+"""Stage 13: the pivot. The masters take over, the bootstrap node leaves etcd, ends, and is switched off.
+
+Everything up to the removal of its etcd member can be undone; from there on there is a snapshot.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from umbilical.assets.hardway import layout
+from umbilical.assets.hardway.cluster import API_PORT
+from umbilical.assets.hardway.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
+from umbilical.assets.hardway.topic import Topic, TopicKind
+from umbilical.cluster import objects
+from umbilical.cluster.apply import Applier, read_document
+from umbilical.cluster.client import make_client
+from umbilical.hardway import kube, operators, tunnel
+from umbilical.hardway.errors import HardwayError, Unsafe
+from umbilical.hardway.etcd import Etcd, client_url
+from umbilical.hardway.looking import Sight, see
+from umbilical.hardway.machines import Power
+from umbilical.hardway.pivot_conditions import bootstrap_member, conditions, first_that_fails, members
+from umbilical.hardway.prober import Prober, Target
+from umbilical.hardway.site import Site
+from umbilical.hardway.stage import NEVER, Step, Undo
+from umbilical.hardway.stages.live import LiveStage
+from umbilical.hardway.waiting import NotYet, wait
+from umbilical.host.files import write_file
+from umbilical.pki.hardway_set import Bundle
+
+BETWEEN_LOOKS_SECONDS: Final = 10.0
+CONDITIONS_SECONDS: Final = 900.0
+DRAIN_SECONDS: Final = {True: 30.0, False: 5.0}
+"""By `is_openshift`: cluster-bootstrap waits at least as long; in a lab nobody else is connected."""
+REMOVED_SECONDS: Final = 900.0
+END_SECONDS: Final = 300.0
+STEADY_SECONDS: Final = 10.0
+"""How long probes go on after the last change."""
+CONTROLLERS: Final = ("kube-controller-manager", "kube-scheduler")
+DELETE_MARK: Final = "delete-bootstrap-mark"
+SNAPSHOT: Final = "pivot-snapshot.db"
+_SNAPSHOT_ON_NODE: Final = "/var/lib/etcd-pivot-snapshot.db"
+_MARK: Final = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "bootstrap", "namespace": "kube-system"},
+    "data": {"status": "complete"},
+}
+
+TOPIC: Final = Topic(
+    TopicKind.STAGE,
+    "13",
+    13,
+    "Hands the cluster over from the bootstrap node to the masters, when P1 to P8 have held twice: load balancer, etcd "
+    "membership, tunnel, controllers, API server, power.",
+    "Everybody who uses the API. A prober opens a new connection through the load balancer every 100 ms meanwhile.",
+    "Power off before the member is removed, and etcd has lost a vote for good: with one or two masters joined it has "
+    "lost its majority. Pivot with split data or split signers, and kubelets, tokens and administrators are strangers.",
+    "etcdctl member list; kubectl get endpointslices kubernetes; kubectl -n kube-system get leases",
+    "bootkube.sh ends, progress.service writes kube-system/bootstrap, the etcd operator removes the member, and the "
+    "installer destroys the machine.",
+)
+
+
+class Pivot:
+    """The steps of one run share a prober, which ends with them."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._prober: Prober | None = None
+
+    def probed(self, act: Callable[[], None]) -> Callable[[], None]:
+        """Have the prober run before a step is done."""
+
+        def run() -> None:
+            if self._prober is None:
+                self._prober = self._start()
+            act()
+
+        return run
+
+    def judge(self) -> None:
+        """End the probes, and refuse what they saw if one of them failed.
+
+        Raises:
+            HardwayError: UMB746.
+        """
+        if self._prober is None:
+            return
+        prober = self._prober
+        self._site.sleep(STEADY_SECONDS)
+        _catch_up(self._site, prober)
+        prober.stop()
+        tally, counter = prober.tally, prober.counter
+        told = f"{tally}; a watch was cut {counter.cuts} times, went on, and saw all {counter.events} changes"
+        self._site.reporter.saw(told)
+        self._site.notes["pivot-probes"] = {"probes": tally.probes, "failures": tally.failures}
+        self._prober = None
+        if tally.failures:
+            first = tally.misses[0]
+            why = f"{tally}; the first after {first.after_seconds:.1f} s: {first.reason}"
+            remedy = "the cluster stands; look at the load balancer's log around that time, then umbilical stage retry"
+            raise HardwayError("UMB746", "the API was away during the pivot", why, remedy)
+
+    def _start(self) -> Prober:
+        site = self._site
+        authority = site.content(layout.bundle(Bundle.SERVER_CA.value)).decode()
+        target = Target(str(site.cluster.networks.api_vip), API_PORT, site.cluster.api_name, authority)
+        prober = Prober(target, lambda: make_client(site.kubeconfig(None)))
+        prober.start()
+        return prober
+
+
+def _catch_up(site: Site, prober: Prober) -> None:
+    def look() -> None:
+        if prober.counter.seen < target:
+            raise NotYet(f"the watch saw {prober.counter.seen} of {target}; {prober.counter.trouble}")
+
+    target = prober.counter.written
+    wait(site.reporter, "the watch to see every change", look, END_SECONDS, remedy="kubectl get --watch by hand")
+
+
+def is_past(site: Site) -> bool:
+    """Tell whether the bootstrap member is gone: what comes before need not hold any more, and cannot."""
+    return bootstrap_member(site) is None
+
+
+def _check_conditions(site: Site) -> None:
+    if is_past(site):
+        return
+
+    def look() -> None:
+        for number in (1, 2):
+            failing = first_that_fails(site, conditions(site))
+            if failing:
+                raise NotYet(failing)
+            if number == 1:
+                site.sleep(BETWEEN_LOOKS_SECONDS)
+
+    try:
+        wait(site.reporter, "P1 to P8 to hold twice", look, CONDITIONS_SECONDS, remedy="mend what is named")
+    except HardwayError as error:
+        remedy = "nothing was changed; mend that, then umbilical stage retry 13"
+        raise Unsafe("UMB745", "the pivot is not safe", error.why, remedy) from None
+
+
+def _save_snapshot(site: Site) -> None:
+    if is_past(site):
+        return
+    boot = site.cluster.bootstrap
+    Etcd(site.machines, boot).save_snapshot(_SNAPSHOT_ON_NODE)
+    content = site.machines.read(boot.id, _SNAPSHOT_ON_NODE)
+    if not content:
+        why = f"{_SNAPSHOT_ON_NODE} on the bootstrap node is empty or missing"
+        raise Unsafe("UMB745", "the pivot is not safe", why, "look at the disk of the bootstrap node: df /var/lib")
+    path = write_file(site.folder / ".umbilical" / SNAPSHOT, content, overwrite=True)
+    site.machines.run(boot.id, ["rm", "-f", _SNAPSHOT_ON_NODE])
+    site.reporter.saw(f"{path.name}, {len(content) >> 10} KiB")
+
+
+def _turn_balancer(site: Site) -> None:
+    site.machines.set_balancer(site.content(HAPROXY_FINAL))
+    site.sleep(DRAIN_SECONDS[site.cluster.is_openshift])
+
+
+def _mark_complete(site: Site) -> None:
+    document = read_document(_MARK)
+    assert document is not None
+    site.api().call(lambda client: Applier(client, force=True).apply(document))
+
+
+def unmark(site: Site) -> None:
+    site.api().call(lambda client: kube.delete_if_there(client, objects.CONFIG_MAP, "bootstrap", "kube-system"))
+
+
+def _remove_member(site: Site) -> None:
+    if site.cluster.is_openshift:
+        see(site, REMOVED_SECONDS, operators.removed_sight())
+        return
+    member = bootstrap_member(site)
+    if member is None:
+        return
+    masters = site.cluster.masters
+    etcd = Etcd(site.machines, masters[0])
+    endpoints = [client_url(node) for node in (*masters, site.cluster.bootstrap)]
+    leader = next((one for one in etcd.status(endpoints) if one.member_id == one.leader_id), None)
+    if leader is not None and leader.member_id == member.id:
+        heir = next(one for one in members(site) if one.id != member.id and not one.is_learner)
+        etcd.move_leader(leader.endpoint, heir.id)
+    etcd.remove(member.id)
+    see(site, REMOVED_SECONDS, member_sight())
+
+
+def member_sight() -> Sight:
+    def look(site: Site) -> str:
+        masters = site.cluster.masters
+        etcd = Etcd(site.machines, masters[0])
+        found = etcd.members()
+        if {one.name for one in found} != {node.name for node in masters} or any(one.is_learner for one in found):
+            raise NotYet(f"the members are {', '.join(one.name or one.id for one in found)}")
+        if trouble := etcd.unhealthy([client_url(node) for node in masters]):
+            raise NotYet("; ".join(trouble.values()))
+        return f"{len(found)} members, all of them masters"
+
+    why = "a member that is gone still counts for the majority until it is removed"
+    return Sight("etcd-members", "etcd's members are the masters", why, "etcdctl member list", look)
+
+
+def _stop_pods(site: Site, *programs: str) -> None:
+    """Take static pods away from the bootstrap kubelet, and wait until their programs have ended."""
+    boot = site.cluster.bootstrap
+    if site.machines.power(boot.id) is not Power.ON:
+        return
+    for program in programs:
+        site.machines.run(boot.id, ["rm", "-f", f"{layout.NODE_MANIFESTS}/{program}-bootstrap.yaml"])
+
+    def look() -> None:
+        # The kernel keeps 15 characters of a program's name; the whole is in its command line.
+        for program in programs:
+            if site.machines.run(boot.id, ["pgrep", "-f", f"^([^ ]*/)?{program} "]).exit_code == 0:
+                raise NotYet(f"{program} still runs")
+
+    wait(site.reporter, f"the end of {', '.join(programs)}", look, END_SECONDS, remedy="crictl ps on the node")
+
+
+def _stop_controllers(site: Site) -> None:
+    _stop_pods(site, *CONTROLLERS)
+    see(site, END_SECONDS, leases_sight())
+
+
+def leases_sight() -> Sight:
+    def look(site: Site) -> str:
+        names = {name for node in site.cluster.masters for name in (node.id, node.name)}
+        for lease in CONTROLLERS:
+            found = kube.get(site, kube.LEASE, lease, "kube-system")
+            holder = str(objects.field(found or {}, "spec", "holderIdentity") or "")
+            if holder.partition("_")[0] not in names:
+                raise NotYet(f"{lease} is held by {holder or 'nobody'}")
+        return "held by masters"
+
+    why = "a leader that is gone leads on until its lease has run out"
+    return Sight("leases", "controllers lead from masters", why, "kubectl -n kube-system get leases", look)
+
+
+def endpoints_sight() -> Sight:
+    def look(site: Site) -> str:
+        found = kube.get(site, kube.ENDPOINT_SLICE, "kubernetes", "default") or {}
+        rows = objects.items(found.get("endpoints"))
+        addresses = sorted(str(address) for row in rows for address in row.get("addresses") or ())
+        wanted = sorted(str(node.address) for node in site.cluster.masters)
+        if addresses != wanted:
+            raise NotYet(f"the service `kubernetes` leads to {', '.join(addresses)}, not to {', '.join(wanted)}")
+        return ", ".join(addresses)
+
+    why = "pods ask the API by this service, and would be sent to a machine that is off"
+    return Sight("P9", "the service `kubernetes` leads to the masters alone", why, "kubectl get endpointslices", look)
+
+
+def off_sight() -> Sight:
+    def look(site: Site) -> str:
+        if site.machines.power(site.cluster.bootstrap.id) is Power.ON:
+            raise NotYet("the bootstrap machine is on")
+        return "off"
+
+    why = "its kubelet would start its static pods again"
+    return Sight("bootstrap-off", "the bootstrap machine is off", why, "virsh shutdown CLUSTER-bootstrap", look)
+
+
+def _switch_off(site: Site) -> None:
+    see(site, END_SECONDS, endpoints_sight(), leases_sight())
+    site.machines.stop(site.cluster.bootstrap.id)
+
+
+def _steps(site: Site) -> Sequence[Step]:
+    pivot, boot = Pivot(site), site.cluster.bootstrap
+    no_return = "etcd no longer knows the bootstrap member; what was before is in the snapshot only"
+    steps = [
+        Step("see P1 to P8 hold twice", "umbilical explain P1   # and so on", partial(_check_conditions, site)),
+        Step("save a snapshot of etcd", f"etcdctl snapshot save {SNAPSHOT}", partial(_save_snapshot, site)),
+        Step(
+            "turn the load balancer to the masters",
+            "haproxy -c -f haproxy.final.cfg && systemctl reload haproxy",
+            pivot.probed(partial(_turn_balancer, site)),
+            Undo("set-balancer", {"artifact": HAPROXY_BOOTSTRAP}),
+        ),
+        Step(
+            "mark the bootstrap as complete",
+            "kubectl -n kube-system create configmap bootstrap --from-literal=status=complete",
+            pivot.probed(partial(_mark_complete, site)),
+            Undo(DELETE_MARK),
+        ),
+        Step(
+            "remove the bootstrap member from etcd",
+            "etcdctl move-leader MASTER_ID; etcdctl member remove ID",
+            pivot.probed(partial(_remove_member, site)),
+            Undo(NEVER, {"why": no_return}),
+        ),
+    ]
+    if site.has_tunnel:
+        steps.append(Step("cut the tunnel", "umbilical bootstrap teardown", pivot.probed(partial(tunnel.cut, site))))
+    return [
+        *steps,
+        Step(
+            "stop controllers and scheduler on the bootstrap node",
+            f"rm {layout.NODE_MANIFESTS}/kube-controller-manager-bootstrap.yaml   # on {boot.id}",
+            pivot.probed(partial(_stop_controllers, site)),
+        ),
+        Step(
+            "stop kube-apiserver on the bootstrap node",
+            f"rm {layout.NODE_MANIFESTS}/kube-apiserver-bootstrap.yaml   # on {boot.id}",
+            pivot.probed(partial(_stop_pods, site, "kube-apiserver")),
+        ),
+        Step(
+            "stop etcd on the bootstrap node",
+            f"rm {layout.NODE_MANIFESTS}/etcd-bootstrap.yaml   # on {boot.id}",
+            pivot.probed(partial(_stop_pods, site, "etcd")),
+        ),
+        Step("switch the bootstrap machine off", f"virsh shutdown {boot.id}", pivot.probed(partial(_switch_off, site))),
+        Step("see that no probe failed", "for i in $(seq 100); do curl https://API/readyz; done", pivot.judge),
+    ]
+
+
+def _sights(site: Site) -> Sequence[Sight]:
+    found = [member_sight(), endpoints_sight(), leases_sight(), off_sight()]
+    if site.cluster.is_openshift:
+        found[0] = operators.removed_sight()
+    return [*found, tunnel.gone_sight()] if site.has_tunnel else found
+
+
+STAGE: Final = LiveStage(
+    number=13,
+    name="pivot",
+    title="hand the cluster over to the masters",
+    needs=(12,),
+    topic=TOPIC,
+    make_steps=_steps,
+    make_sights=_sights,
+)

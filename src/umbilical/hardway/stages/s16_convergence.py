@@ -1,0 +1,80 @@
+"""Stage 16: what runs in the cluster by itself settles: operators in OpenShift, DNS and services otherwise."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from umbilical.assets.hardway.topic import Topic, TopicKind
+from umbilical.cluster import objects
+from umbilical.hardway import kube, operators
+from umbilical.hardway.looking import Sight, see
+from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Step
+from umbilical.hardway.stages.live import LiveStage
+from umbilical.hardway.waiting import NotYet
+
+CONVERGENCE_SECONDS: Final = 3600.0
+
+TOPIC: Final = Topic(
+    TopicKind.STAGE,
+    "16",
+    16,
+    "Waits until everything that the cluster runs for itself is as it should be. What is expected comes from the "
+    "release or the manifests, so that an empty list is never taken for success.",
+    "Whoever calls the cluster ready.",
+    "A loop that counts conditions, not operators, ends at once while nothing has been deployed.",
+    "oc get clusteroperators; oc get clusterversion; or kubectl -n kube-system get deployments",
+    "`openshift-install wait-for install-complete` looks at ClusterVersion, then at every operator for 30 s.",
+)
+
+
+def dns_sight() -> Sight:
+    def look(site: Site) -> str:
+        found = kube.get(site, kube.DEPLOYMENT, "coredns", "kube-system")
+        if found is None:
+            raise NotYet("there is no Deployment kube-system/coredns")
+        wanted = int(objects.field(found, "spec", "replicas") or 0)
+        status = found.get("status") or {}
+        numbers = [int(status.get(key) or 0) for key in ("updatedReplicas", "readyReplicas", "availableReplicas")]
+        if wanted < 1 or numbers != [wanted] * 3:
+            raise NotYet(f"updated, ready, available are {numbers}, {wanted} are wanted")
+        return f"{wanted} ready"
+
+    why = "no pod finds a service by its name without it"
+    return Sight("coredns", "the cluster's DNS runs", why, "kubectl -n kube-system describe deployment coredns", look)
+
+
+def proxies_sight() -> Sight:
+    def look(site: Site) -> str:
+        for node in site.cluster.members:
+            kube.ready_pod(site, "kube-system", f"kube-proxy-{node.name}")
+        return f"{len(site.cluster.members)} of them"
+
+    why = "service addresses lead nowhere on a node without it"
+    return Sight("kube-proxy", "kube-proxy runs on every node", why, "kubectl -n kube-system get pods -o wide", look)
+
+
+def _wanted(site: Site) -> list[Sight]:
+    if site.cluster.is_openshift:
+        return [operators.version_sight(), operators.operators_sight(), operators.pools_sight()]
+    return [dns_sight(), *([proxies_sight()] if site.cluster.has_kube_proxy else [])]
+
+
+def _steps(site: Site) -> Sequence[Step]:
+    return [
+        Step(
+            "wait until the cluster has settled",
+            "oc get clusteroperators" if site.cluster.is_openshift else "kubectl -n kube-system get deployments,pods",
+            lambda: see(site, CONVERGENCE_SECONDS, *_wanted(site)),
+        )
+    ]
+
+
+STAGE: Final = LiveStage(
+    number=16,
+    name="convergence",
+    title="wait until the cluster has settled",
+    needs=(15,),
+    topic=TOPIC,
+    make_steps=_steps,
+    make_sights=_wanted,
+)

@@ -1,0 +1,184 @@
+"""Stage 17: the cluster is used as people will use it, and then left as it was found."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from umbilical.assets.hardway import layout
+from umbilical.assets.hardway.cluster import Node
+from umbilical.assets.hardway.topic import Topic, TopicKind
+from umbilical.cluster import objects
+from umbilical.cluster.client import ApiClient
+from umbilical.hardway import kube, watching, webhook, workload
+from umbilical.hardway.etcd import Etcd, client_url
+from umbilical.hardway.looking import Sight, see
+from umbilical.hardway.machines import Power
+from umbilical.hardway.site import Site
+from umbilical.hardway.stage import NEVER, Step, Undo
+from umbilical.hardway.stages.live import LiveStage
+from umbilical.hardway.stages.s12_control_plane import api_sight
+from umbilical.hardway.stages.s15_worker_csrs import ready_sight
+from umbilical.hardway.waiting import NotYet
+from umbilical.pki.certificate import read_certificates
+
+TRIAL_SECONDS: Final = 600.0
+_GRACE_PHASES: Final = frozenset({"Running", "Succeeded"})
+
+TOPIC: Final = Topic(
+    TopicKind.STAGE,
+    "17",
+    17,
+    "Uses the cluster: a workload on the workers, its Service by address and by name, logs, exec, a webhook asked "
+    "directly by the masters, data that outlives an API server. Then it cleans up, and the bootstrap disk goes.",
+    "You: after it the cluster is handed over.",
+    "A cluster whose nodes are Ready and whose exec says Forbidden is not finished.",
+    "kubectl create deployment; kubectl expose; kubectl exec; kubectl logs; etcdctl endpoint status --cluster",
+    "The installer prints the console's address and the kubeadmin password; tests are left to others.",
+)
+
+
+def nodes_sight() -> Sight:
+    def look(site: Site) -> str:
+        found, wanted = set(kube.nodes(site)), {node.name for node in site.cluster.members}
+        if found != wanted:
+            raise NotYet(f"unexpected: {sorted(found - wanted)}, missing: {sorted(wanted - found)}")
+        return f"exactly {len(wanted)}"
+
+    why = "one more is somebody's mistake or worse, one less is a machine that was lost"
+    return Sight("nodes-exact", "the nodes are those of the config, and no other", why, "kubectl get nodes", look)
+
+
+def pods_sight() -> Sight:
+    def look(site: Site) -> str:
+        found = kube.pods(site, "kube-system")
+        wrong = [
+            f"{objects.metadata(pod).get('name')} {objects.field(pod, 'status', 'phase')}"
+            for pod in found
+            if objects.field(pod, "status", "phase") not in _GRACE_PHASES
+        ]
+        if wrong or not found:
+            raise NotYet(", ".join(wrong) or "there are no pods at all")
+        return f"{len(found)} pods"
+
+    why = "what crashes now crashes for ever"
+    return Sight("system-pods", "the pods of kube-system run", why, "kubectl -n kube-system get pods", look)
+
+
+def etcd_sight() -> Sight:
+    def look(site: Site) -> str:
+        masters = site.cluster.masters
+        etcd, endpoints = Etcd(site.machines, masters[0]), [client_url(node) for node in masters]
+        if trouble := etcd.unhealthy(endpoints):
+            raise NotYet("; ".join(trouble.values()))
+        terms = {one.raft_term for one in etcd.status(endpoints)}
+        if len(terms) != 1:
+            raise NotYet(f"members are in different terms: {sorted(terms)}")
+        return f"{len(masters)} members in term {terms.pop()}"
+
+    why = "members in different terms do not hear each other"
+    return Sight("etcd-terms", "etcd's members are healthy and agree", why, "etcdctl endpoint status --cluster", look)
+
+
+def _lose_an_api_server(site: Site, node: Node) -> None:
+    """Write through the load balancer, kill one API server, read again, and wait until it is back."""
+    secret = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}, "data": {"kept": "yes"}}
+    place = webhook.trial_of(site).namespace
+
+    async def store(client: ApiClient) -> None:
+        await kube.delete_if_there(client, objects.CONFIG_MAP, "kept", place)
+        await client.request("POST", objects.CONFIG_MAP.path(place), body=secret)
+
+    site.api().call(store)
+    site.machines.run(node.id, ["pkill", "-KILL", "-f", "^([^ ]*/)?kube-apiserver "])
+    see(site, TRIAL_SECONDS, _kept_sight(place), api_sight(node))
+
+
+def _kept_sight(place: str) -> Sight:
+    def look(site: Site) -> str:
+        found = kube.get(site, objects.CONFIG_MAP, "kept", place)
+        if objects.field(found or {}, "data", "kept") != "yes":
+            raise NotYet("what was written is not there")
+        return "read through another one"
+
+    why = "one API server is allowed to fail"
+    return Sight("data-kept", "data outlives an API server", why, "kubectl get configmap kept", look)
+
+
+def _tell_lives(site: Site) -> None:
+    paths = [path for path in site.assets if path.startswith(f"{layout.TLS}/") and path.endswith(".crt")]
+    first = min((read_certificates(site.content(path))[0] for path in paths), key=lambda one: one.not_after)
+    hours = first.time_left(site.now()).total_seconds() / 3600
+    site.reporter.saw(f"the certificate that ends first is {first.common_name}, in {hours:.0f} h")
+
+
+def _clean(site: Site) -> None:
+    names = (watching.NAME, "umbilical-nonce")
+
+    async def delete(client: ApiClient) -> None:
+        for name in names:
+            await kube.delete_if_there(client, objects.CONFIG_MAP, name, "kube-system")
+
+    site.api().call(delete)
+    if site.trial is not None:
+        workload.remove(site)
+        see(site, TRIAL_SECONDS, workload.removed_sight())
+
+
+def _remove_bootstrap(site: Site) -> None:
+    if site.machines.power(site.cluster.bootstrap.id) is not Power.ABSENT:
+        site.machines.remove(site.cluster.bootstrap.id)
+
+
+def _trial_steps(site: Site) -> list[Step]:
+    direct = webhook.asked_sight("webhook-direct", "the webhook is asked directly", None)
+    steps = [
+        Step("deploy a workload", "kubectl apply -f workload.yaml", partial(workload.deploy, site)),
+        Step("see it run", "kubectl get pods -o wide", partial(see, site, TRIAL_SECONDS, workload.spread_sight())),
+        Step(
+            "reach it by its Service and its name",
+            "kubectl exec POD -- curl http://SERVICE.NAMESPACE.svc.cluster.local/healthz",
+            partial(see, site, TRIAL_SECONDS, workload.reached_sight()),
+        ),
+        Step("read its logs", "kubectl logs POD", partial(see, site, TRIAL_SECONDS, workload.logs_sight())),
+    ]
+    if site.has_tunnel:
+        judged = "kubectl create --dry-run=server -f judged.yaml"
+        steps.append(Step("have an object judged directly", judged, partial(see, site, TRIAL_SECONDS, direct)))
+    if len(site.cluster.masters) > 1:
+        node = site.cluster.masters[0]
+        kill = f"pkill -KILL kube-apiserver   # on {node.id}"
+        steps.append(Step("lose an API server", kill, partial(_lose_an_api_server, site, node)))
+    return steps
+
+
+def _steps(site: Site) -> Sequence[Step]:
+    gone = "the bootstrap machine is deleted"
+    return [
+        *(_trial_steps(site) if site.trial is not None else []),
+        Step("say how long certificates live", "openssl x509 -enddate -noout -in CRT", partial(_tell_lives, site)),
+        Step("remove what the trial made", "kubectl delete namespace NAME", partial(_clean, site)),
+        Step(
+            "delete the bootstrap machine",
+            "virsh undefine CLUSTER-bootstrap --remove-all-storage",
+            partial(_remove_bootstrap, site),
+            Undo(NEVER, {"why": gone}),
+        ),
+    ]
+
+
+def _sights(site: Site) -> Sequence[Sight]:
+    found = [nodes_sight(), ready_sight(site.cluster.members), pods_sight()]
+    if not site.cluster.is_openshift:
+        found.append(etcd_sight())
+    return [*found, workload.removed_sight()] if site.trial is not None else found
+
+
+STAGE: Final = LiveStage(
+    number=17,
+    name="verification",
+    title="use the cluster, and leave it as it was found",
+    needs=(16,),
+    topic=TOPIC,
+    make_steps=_steps,
+    make_sights=_sights,
+)

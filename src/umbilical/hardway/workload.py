@@ -1,0 +1,141 @@
+"""A workload that proves the cluster: scheduled, reached by Service and name, logs read, a program run in it."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from umbilical.cluster import objects
+from umbilical.cluster.apply import Applier, read_document
+from umbilical.cluster.client import ApiClient, Json
+from umbilical.hardway import kube
+from umbilical.hardway.errors import HardwayError
+from umbilical.hardway.looking import Sight
+from umbilical.hardway.site import Site
+from umbilical.hardway.waiting import NotYet, Signature
+from umbilical.hardway.webhook import CONFIGURATION, trial_of
+from umbilical.host.processes import run
+
+REPLICAS: Final = 2
+EXEC_SECONDS: Final = 60.0
+_SIGNATURES: Final = (
+    Signature("Forbidden", "kube-apiserver's user may not use nodes/proxy: stage lint, PKI-06"),
+    Signature("tls|x509", "a kubelet's serving certificate is missing or unknown: kubectl get csr"),
+    Signature("resolve|Name or service", "pods find no names: kubectl -n kube-system logs deploy/coredns"),
+    Signature(
+        "timed out|refused", "the Service leads nowhere: kubectl get endpointslices; nft list ruleset on the node"
+    ),
+)
+
+
+def deploy(site: Site) -> None:
+    async def apply(client: ApiClient) -> None:
+        applier = Applier(client, force=True)
+        for content in trial_of(site).workload(REPLICAS):
+            document = read_document(content)
+            assert document is not None
+            await applier.apply(document)
+
+    site.api().call(apply)
+
+
+def running_pods(site: Site) -> list[Json]:
+    """Return the workload's pods, if all of them are ready.
+
+    Raises:
+        NotYet: they are not.
+    """
+    trial = trial_of(site)
+    found = kube.pods(site, trial.namespace, f"app={trial.workload_name}")
+    ready = [pod for pod in found if kube.is_pod_ready(pod) and "deletionTimestamp" not in objects.metadata(pod)]
+    if len(ready) < REPLICAS:
+        raise NotYet(f"{len(ready)} of {REPLICAS} pods are ready")
+    return ready
+
+
+def spread_sight() -> Sight:
+    def look(site: Site) -> str:
+        nodes = {str(objects.field(pod, "spec", "nodeName")) for pod in running_pods(site)}
+        expected = min(REPLICAS, len(site.cluster.routers))
+        if len(nodes) < expected:
+            raise NotYet(f"all pods are on {', '.join(nodes)}")
+        return f"{REPLICAS} pods on {', '.join(sorted(nodes))}"
+
+    why = "a cluster that cannot schedule is none"
+    return Sight("workload", "a workload runs, spread over nodes", why, "kubectl describe pods", look)
+
+
+def reached_sight() -> Sight:
+    """From inside one pod: by the Service's address, and by its name."""
+
+    def look(site: Site) -> str:
+        trial = trial_of(site)
+        pod = str(objects.metadata(running_pods(site)[0])["name"])
+        service = kube.get(site, _SERVICE, trial.workload_name, trial.namespace) or {}
+        address = str(objects.field(service, "spec", "clusterIP"))
+        host = f"[{address}]" if ":" in address else address
+        name = f"{trial.workload_name}.{trial.namespace}.svc.cluster.local"
+        for place in (host, name):
+            url = f"http://{place}:{trial.workload_port}/healthz"
+            answer = execute(site, pod, trial.fetch_command(url)).strip()
+            if answer != "ok":
+                raise NotYet(f"{url} answers {answer[:80]!r}")
+        return f"{address} and {name}"
+
+    why = "pods know each other by Services and names"
+    fix = "kubectl -n kube-system logs deploy/coredns; nft list ruleset on the node"
+    return Sight("service-and-dns", "its Service is reached by address and by name", why, fix, look, _SIGNATURES)
+
+
+def logs_sight() -> Sight:
+    def look(site: Site) -> str:
+        trial = trial_of(site)
+        for pod in running_pods(site):
+            name = str(objects.metadata(pod)["name"])
+            if not _log(site, f"{objects.POD.path(trial.namespace, name)}/log").strip():
+                raise NotYet(f"the log of {name} is empty")
+        return "of every pod"
+
+    why = "kube-apiserver must be let in by kubelets, and must know their certificates"
+    return Sight("logs", "logs can be read", why, "kubectl logs POD -v=8", look, _SIGNATURES)
+
+
+def _log(site: Site, path: str) -> str:
+    return site.api().call(lambda client: client.get_text(path))
+
+
+_SERVICE: Final = objects.Kind("Service", "/api/v1", "services")
+
+
+def execute(site: Site, pod: str, command: Sequence[str]) -> str:
+    """Run a program in a pod with the real kubectl: exec needs a protocol of its own.
+
+    Raises:
+        HostError: it failed; its complaint is in the message.
+    """
+    kubectl = site.machines.survey(site.cluster).programs.get("kubectl", "")
+    if not kubectl:
+        raise HardwayError("UMB748", "exec cannot be tried", "there is no kubectl", "install kubectl")
+    place = ["-n", trial_of(site).namespace, pod, "--", *command]
+    words = [kubectl, f"--kubeconfig={site.kubeconfig(None)}", "--request-timeout=30s", "exec", *place]
+    return run(words, EXEC_SECONDS)
+
+
+def remove(site: Site) -> None:
+    """Delete what the trial made; its namespace takes the rest with it."""
+    trial = trial_of(site)
+
+    async def delete(client: ApiClient) -> None:
+        await kube.delete_if_there(client, CONFIGURATION, trial.webhook_name)
+        await kube.delete_if_there(client, objects.NAMESPACE, trial.namespace)
+
+    site.api().call(delete)
+
+
+def removed_sight() -> Sight:
+    def look(site: Site) -> str:
+        trial = trial_of(site)
+        if kube.get(site, objects.NAMESPACE, trial.namespace) is not None:
+            raise NotYet(f"the namespace {trial.namespace} is still there")
+        return "nothing is left"
+
+    why = "a trial that stays is taken for a workload one day"
+    return Sight("trial-gone", "nothing of the trial is left", why, "kubectl get namespace -o yaml", look)
