@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.certificates import anchor, cluster_rows
 from umbilical.assets.hardway.lint.facts import Facts
-from umbilical.assets.hardway.lint.programs import ETCD, KUBE_APISERVER, Program, programs
+from umbilical.assets.hardway.lint.programs import CONTROLLER_MANAGER, ETCD, KUBE_APISERVER, Program, programs
 from umbilical.pki.chain import chain_trouble
 from umbilical.pki.profiles import Usage
 
@@ -32,8 +32,9 @@ def chain_faults(facts: Facts) -> Iterator[str]:
 
 def _by_table(facts: Facts) -> Iterator[Meeting]:
     for row in cluster_rows(facts.cluster):
-        for trusted in row.verified_by:
-            yield from (Meeting(layout.certificate(row.id), anchor(trusted), usage) for usage in row.usages)
+        # By its signer too: what a signer's file and a bundle say must not drift apart.
+        for trusted in (*row.verified_by, *filter(None, [row.signer])):
+            yield from _meetings(layout.certificate(row.id), anchor(trusted), row.usages)
 
 
 def _by_flags(facts: Facts) -> Iterator[Meeting]:
@@ -45,6 +46,7 @@ def _by_flags(facts: Facts) -> Iterator[Meeting]:
         yield from _peers(member, members)
     for server in servers:
         yield from _server_meetings(server, members)
+        yield from _future_kubelets(server, programs(facts, CONTROLLER_MANAGER))
 
 
 def _peers(member: Program, members: Iterable[Program]) -> Iterator[Meeting]:
@@ -58,6 +60,13 @@ def _server_meetings(server: Program, members: Iterable[Program]) -> Iterator[Me
     yield Meeting(server.file("proxy-client-cert-file"), server.file("requestheader-client-ca-file"), Usage.CLIENT)
     # Kubelets get the same bundle as their clientCAFile.
     yield Meeting(server.file("kubelet-client-certificate"), server.file("client-ca-file"), Usage.CLIENT)
+
+
+def _future_kubelets(server: Program, controllers: Iterable[Program]) -> Iterator[Meeting]:
+    """Kubelets' certificates are signed later: who will sign them must be known already."""
+    for one in controllers:
+        yield Meeting(one.file("cluster-signing-cert-file"), server.file("kubelet-certificate-authority"), Usage.SERVER)
+        yield Meeting(one.file("cluster-signing-cert-file"), server.file("client-ca-file"), Usage.CLIENT)
 
 
 def _meetings(shown: str, checked_with: str, purposes: Iterable[Usage]) -> Iterator[Meeting]:
