@@ -14,14 +14,15 @@ SECONDS: Final = 5.0
 MAX_BYTES: Final = 8 << 20
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str] | None = None) -> int:
+    (url,) = sys.argv[1:] if arguments is None else arguments
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     # A proxy from the environment knows nothing of the lab's networks.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
     try:
-        with opener.open(arguments[0], timeout=SECONDS) as answer:
+        with opener.open(url, timeout=SECONDS) as answer:
             sys.stdout.buffer.write(answer.read(MAX_BYTES))
     except urllib.error.HTTPError as error:
         print(error, file=sys.stderr)
@@ -33,4 +34,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

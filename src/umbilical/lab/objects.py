@@ -151,11 +151,14 @@ class Service:
 
 def make_service(topology: Topology, now: datetime | None = None) -> Service:
     """Make certificates for a service on its node."""
-    moment = now or datetime.now(UTC)
+    return service_on(service_node(topology), now or datetime.now(UTC))
+
+
+def service_on(node: str, moment: datetime) -> Service:
     authority = Authority.create("lab-service-ca", moment, LIFETIME, KeyType.ECDSA_P256)
     names = [f"{NAME}.{NAMESPACE}.svc", f"{NAME}.{NAMESPACE}.svc.cluster.local"]
     pair = authority.issue(server_profile(NAME, names, KeyType.ECDSA_P256), moment, LIFETIME)
-    return Service(service_node(topology), authority.certificate_pem, pair)
+    return Service(node, authority.certificate_pem, pair)
 
 
 def service_node(topology: Topology) -> str:

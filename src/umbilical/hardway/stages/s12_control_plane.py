@@ -4,7 +4,7 @@ In the kubernetes profile the static pods are ours and lie ready on each master;
 this stage only watches.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from umbilical.assets.hardway import layout
@@ -17,6 +17,7 @@ from umbilical.hardway.looking import Sight, see
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step, Undo
 from umbilical.hardway.stages.live import LiveStage
+from umbilical.hardway.undoing import Undoer
 from umbilical.hardway.waiting import NotYet, Signature, wait
 
 ETCD: Final = "etcd.yaml"
@@ -235,6 +236,10 @@ def _wait_for_end(site: Site, node_id: str) -> None:
     wait(site.reporter, f"the end of etcd on {node_id}", look, MEMBER_SECONDS, remedy="crictl ps on the node")
 
 
+UNDOERS: Final[Mapping[str, Undoer]] = {
+    REMOVE_MEMBER: lambda site, values: undo_member(site, values["node"]),
+    WITHDRAW_POD: lambda site, values: undo_pod(site, values["node"], values["file"], values.get("data", "")),
+}
 STAGE: Final = LiveStage(
     number=12,
     name="control-plane",

@@ -3,7 +3,7 @@
 Everything up to the removal of its etcd member can be undone; from there on there is a snapshot.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -24,6 +24,7 @@ from umbilical.hardway.prober import Prober, Target
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import NEVER, Step, Undo
 from umbilical.hardway.stages.live import LiveStage
+from umbilical.hardway.undoing import Undoer
 from umbilical.hardway.waiting import NotYet, wait
 from umbilical.host.files import write_file
 from umbilical.pki.hardway_set import Bundle
@@ -327,6 +328,9 @@ def _sights(site: Site) -> Sequence[Sight]:
     return [*found, tunnel.gone_sight()] if site.has_tunnel else found
 
 
+UNDOERS: Final[Mapping[str, Undoer]] = {
+    DELETE_MARK: lambda site, values: unmark(site),
+}
 STAGE: Final = LiveStage(
     number=13,
     name="pivot",

@@ -1,0 +1,215 @@
+"""Stage 01: what has to be there before anything begins: programs, room, a pull secret, a key, a sound config."""
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from umbilical.assets.hardway.cluster import Cluster, MachinesKind, Profile
+from umbilical.assets.hardway.topic import Topic, TopicKind
+from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
+from umbilical.hardway.machines import Survey
+from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Stage, Step
+from umbilical.hardway.stages.lint_checks import lint_checks
+from umbilical.host import processes
+from umbilical.host.errors import HostError
+
+PROGRAMS: Final[Mapping[Profile, tuple[str, ...]]] = {
+    Profile.OPENSHIFT: ("podman", "oc", "openssl", "virsh", "qemu-img", "coreos-installer", "haproxy", "ssh"),
+    Profile.KUBERNETES: (
+        *("etcd", "etcdctl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"),
+        *("kube-proxy", "coredns", "containerd", "runc", "ip", "nft", "haproxy", "nsenter", "openssl"),
+    ),
+}
+"""Without these no survey is complete; whoever surveys may add more."""
+REGISTRIES: Final = ("quay.io", "registry.redhat.io")
+"""Where the images of a real release lie."""
+OLDEST_OPENSSL: Final = (1, 1, 1)
+OPENSSL_SECONDS: Final = 10.0
+_SSH_KEY: Final = re.compile(r"(?P<kind>(?:ssh|ecdsa|sk)-[A-Za-z0-9@.-]+) (?P<blob>[A-Za-z0-9+/=]+)(?: .*)?")
+
+
+@dataclass(frozen=True)
+class Room:
+    cores: int
+    memory_mib: int
+    free_disk_gib: int
+
+    def lacking(self, survey: Survey) -> list[str]:
+        pairs = (
+            ("cores", survey.cores, self.cores),
+            ("MiB of memory", survey.memory_mib, self.memory_mib),
+            ("GiB free on disk", survey.free_disk_gib, self.free_disk_gib),
+        )
+        return [f"{has} {unit}, not {needed}" for unit, has, needed in pairs if has < needed]
+
+
+LEAST: Final = {MachinesKind.LIBVIRT: Room(8, 32_000, 50), MachinesKind.LAB: Room(2, 3_000, 5)}
+"""Six virtual machines overcommit this already; a lab shares the host's kernel and page cache."""
+COMFORTABLE: Final = {MachinesKind.LIBVIRT: Room(16, 64_000, 200), MachinesKind.LAB: Room(4, 8_000, 10)}
+
+
+class Prerequisites:
+    number = 1
+    name = "prerequisites"
+    title = "look at the host, at access and at the config"
+    needs: tuple[int, ...] = ()
+
+    def inputs(self, site: Site) -> Mapping[str, str]:
+        cluster = site.cluster
+        told = (cluster.profile, cluster.machines, cluster.access, sorted(cluster.sizes.items(), key=str))
+        return {"needs": hashlib.sha256(repr(told).encode()).hexdigest()}
+
+    def steps(self, site: Site) -> Sequence[Step]:
+        return []
+
+    def checks(self, site: Site) -> Sequence[Check[Site]]:
+        return [*_checks(site.machines.survey(site.cluster)), *lint_checks(site, ("CFG",))]
+
+
+def _checks(survey: Survey) -> Iterable[Check[Site]]:
+    yield Check(
+        "PRE-01",
+        "every program that later stages start is installed",
+        "a stage would stop half way",
+        "install what is missing; umbilical explain 01",
+        lambda site: _programs(site.cluster, survey),
+    )
+    yield Check(
+        "PRE-02",
+        "the host has room for the machines",
+        "etcd loses its leader on a host that swaps, and images fill a small disk",
+        "give the host more, or the cluster fewer or smaller nodes",
+        lambda site: _room(site.cluster, survey),
+    )
+    yield Check(
+        "PRE-03",
+        "the pull secret is JSON with credentials for the release's registries",
+        "nodes cannot pull one image of the release",
+        "download it and name it as access.pullSecretFile",
+        _pull_secret,
+    )
+    yield Check(
+        "PRE-04",
+        "the SSH keys are public keys",
+        "nobody can enter a node that does not come up, and the pipeline enters every one",
+        "put the line of ~/.ssh/id_ed25519.pub into access.sshKeys",
+        _ssh_keys,
+    )
+    yield Check(
+        "PRE-05",
+        "openssl is 1.1.1 or newer",
+        "older ones do not know what the checks of certificates ask for",
+        "install a current openssl",
+        lambda site: _openssl(survey),
+    )
+    yield Check(
+        "PRE-06",
+        "the survey of the host saw nothing odd",
+        "what is odd now is in the way later",
+        "mend it, or go on if you know better",
+        lambda site: warned("; ".join(survey.notes)) if survey.notes else passed(),
+    )
+
+
+def _programs(cluster: Cluster, survey: Survey) -> Verdict:
+    wanted = dict.fromkeys((*PROGRAMS[cluster.profile], *survey.programs))
+    missing = [name for name in wanted if not survey.programs.get(name)]
+    return failed(f"missing: {', '.join(missing)}") if missing else passed()
+
+
+def _room(cluster: Cluster, survey: Survey) -> Verdict:
+    lacking = LEAST[cluster.machines].lacking(survey)
+    if lacking:
+        return failed("; ".join(lacking))
+    tight = COMFORTABLE[cluster.machines].lacking(survey)
+    return warned("; ".join(tight)) if tight else passed()
+
+
+def _pull_secret(site: Site) -> Verdict:
+    """Say only what is wrong with it, never what is in it."""
+    if not site.cluster.is_openshift:
+        return skipped("upstream's images need none")
+    name = site.cluster.access.pull_secret_file
+    if not name:
+        return failed("the config names no pull secret")
+    found = _read_json(site.folder / Path(name).expanduser())
+    if isinstance(found, str):
+        return failed(f"{name}: {found}")
+    auths = found.get("auths")
+    if not isinstance(auths, dict) or not auths:
+        return failed(f"{name} has no entry in .auths")
+    missing = [registry for registry in REGISTRIES if registry not in auths]
+    # A mirror may stand in for both.
+    return warned(f"{name} has no entry for {', '.join(missing)}") if missing else passed()
+
+
+def _read_json(path: Path) -> dict[str, Any] | str:
+    try:
+        value = json.loads(path.read_bytes())
+    except OSError as error:
+        return error.strerror or str(error)
+    except (ValueError, RecursionError):
+        return "not JSON"
+    return value if isinstance(value, dict) else "no JSON object"
+
+
+def _ssh_keys(site: Site) -> Verdict:
+    keys = site.cluster.access.ssh_keys
+    if not keys and site.cluster.machines is MachinesKind.LAB:
+        return skipped("a lab's nodes are entered without one")
+    if not keys:
+        return failed("the config has no SSH key")
+    wrong = [str(index + 1) for index, key in enumerate(keys) if not is_public_key(key)]
+    return failed(f"no public key: entry {', '.join(wrong)}") if wrong else passed()
+
+
+def is_public_key(line: str) -> bool:
+    """RFC 4253 §6.6: the blob begins with the name that stands before it."""
+    match = _SSH_KEY.fullmatch(line.strip())
+    if match is None:
+        return False
+    try:
+        blob = base64.b64decode(match["blob"], validate=True)
+        (length,) = struct.unpack_from(">I", blob)
+    except (binascii.Error, struct.error):
+        return False
+    return blob[4 : 4 + length] == match["kind"].encode() and len(blob) > 4 + length
+
+
+def _openssl(survey: Survey, run: Callable[[Sequence[str], float], str] = processes.run) -> Verdict:
+    program = survey.programs.get("openssl")
+    if not program:
+        return skipped("there is no openssl")
+    try:
+        told = run([program, "version"], OPENSSL_SECONDS)
+    except HostError as error:
+        return failed(error.brief)
+    match = re.match(r"(?:OpenSSL|LibreSSL) (\d+)\.(\d+)\.(\d+)", told)
+    if match is None:
+        return warned(f"it says {told.strip()!r}")
+    version = tuple(int(part) for part in match.groups())
+    return passed(told.strip()) if version >= OLDEST_OPENSSL else failed(told.strip())
+
+
+STAGE: Final[Stage] = Prerequisites()
+TOPICS: Final = (
+    Topic(
+        TopicKind.STAGE,
+        "01",
+        1,
+        "Looks at the host and at the config, and changes nothing: programs, cores, memory and disk, pull secret, SSH "
+        "key, and every rule about the config itself.",
+        "Every later stage starts one of these programs or reads one of these files.",
+        "A stage far down the line stops for a reason that was there from the start, after an hour of waiting.",
+        "umbilical stage status 01",
+        "Checks little of it: it expects a host that fits, and asks for the pull secret.",
+    ),
+)

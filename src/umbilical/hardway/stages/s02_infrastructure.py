@@ -1,0 +1,87 @@
+"""Stage 02: networks, names, load balancer, firewall and machines that are off, as the artifacts say."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from umbilical.assets.hardway.layout import INFRASTRUCTURE
+from umbilical.assets.hardway.topic import Topic, TopicKind
+from umbilical.checks.check import Check, failed, passed
+from umbilical.fault import Fault
+from umbilical.hardway.machines import Probe
+from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Stage, Step, Undo
+from umbilical.hardway.stages import artifact_files
+from umbilical.hardway.stages.lint_checks import lint_checks
+from umbilical.hardway.undoing import DESTROY_MACHINES
+
+PKI_STAGE: Final = 5
+_WHY: Final = "without it machines cannot find each other, their load balancer or the world outside"
+
+
+class Infrastructure:
+    number = 2
+    name = "infrastructure"
+    title = "build network, names, load balancer and machines"
+    needs: tuple[int, ...] = ()
+
+    def inputs(self, site: Site) -> Mapping[str, str]:
+        return {"infrastructure": site.hashes["infrastructure"], "machines": site.machines.kind}
+
+    def steps(self, site: Site) -> Sequence[Step]:
+        by_hand = "umbilical explain host-plan.json"
+        if site.machines.kind == "libvirt":
+            by_hand = f"bash artifacts/{INFRASTRUCTURE}/host-plan.sh apply RECORD"
+        return [
+            # The load balancer checks by a CA; a run that is killed before stage 05 must find the same keys again.
+            *artifact_files.writing_steps(site, PKI_STAGE, "for the load balancer's checks"),
+            *artifact_files.writing_steps(site, self.number),
+            *artifact_files.sweeping_steps(site, self.number),
+            Step(
+                "build networks, names, load balancer and machines",
+                by_hand,
+                lambda: _build(site),
+                Undo(DESTROY_MACHINES),
+            ),
+        ]
+
+    def checks(self, site: Site) -> Sequence[Check[Site]]:
+        written = artifact_files.written_check(self.number)
+        return [written, *lint_checks(site, ("HA", "LV")), *(_check(probe) for probe in _probes(site))]
+
+    def outputs(self, site: Site) -> Mapping[str, str]:
+        return artifact_files.hashes(site, self.number)
+
+
+def _build(site: Site) -> None:
+    chosen = {name: asset.content for name, asset in site.assets.items() if name.startswith(f"{INFRASTRUCTURE}/")}
+    site.machines.build(site.cluster, chosen)
+
+
+def _probes(site: Site) -> list[Probe]:
+    try:
+        return site.machines.inspect(site.cluster)
+    except Fault as fault:
+        return [Probe("inspection", False, fault.brief, fault.remedy)]
+
+
+def _check(probe: Probe) -> Check[Site]:
+    verdict = passed(probe.seen) if probe.is_right else failed(probe.seen)
+    title = f"the infrastructure has what it needs: {probe.id}"
+    return Check(f"INFRA-{probe.id}", title, _WHY, probe.fix or "umbilical stage retry 2", lambda site: verdict)
+
+
+STAGE: Final[Stage] = Infrastructure()
+TOPICS: Final = (
+    Topic(
+        TopicKind.STAGE,
+        "02",
+        2,
+        "Makes all that lies around the nodes: a network with NAT, names for the API, the nodes and *.apps, the load "
+        "balancer on its two addresses, firewall rules, and machines that are defined and not started.",
+        "Every node from its first boot on, and whoever calls the API.",
+        "Ports that firewalld blocks look like a dead load balancer; a missing wildcard lets all but the console work; "
+        "a check that speaks plain HTTP to a TLS port marks every server as down.",
+        "haproxy -c -f artifacts/infrastructure/haproxy.bootstrap.cfg; dig +short api.CLUSTER.DOMAIN @GATEWAY",
+        "Expects all this from you, unless the platform is a cloud that it can fill itself.",
+    ),
+)

@@ -1,0 +1,74 @@
+"""Stage 03: nothing is done; what will be is shown, file by file."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from umbilical.assets.hardway.topic import Topic, TopicKind
+from umbilical.checks.check import Check, Verdict, failed, passed
+from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Stage, Step
+
+
+class Understand:
+    number = 3
+    name = "understand"
+    title = "show which file comes from what"
+    needs: tuple[int, ...] = ()
+
+    def inputs(self, site: Site) -> Mapping[str, str]:
+        return {}
+
+    def steps(self, site: Site) -> Sequence[Step]:
+        return [Step("show the graph of the artifacts", "umbilical stage plan", lambda: _show(site))]
+
+    def checks(self, site: Site) -> Sequence[Check[Site]]:
+        return [
+            Check(
+                "GRAPH-01",
+                "every artifact is written by one stage",
+                "a file that no stage writes is missing on disk, and one that two write depends on who was last",
+                "report it: this is a fault of umbilical's graph",
+                _judge,
+            )
+        ]
+
+
+def lines(site: Site) -> list[str]:
+    """Say for each stage which files it writes, folder by folder."""
+    told = []
+    for number in sorted(site.files):
+        folders: dict[str, int] = {}
+        for name in site.files[number]:
+            folder = name.rpartition("/")[0]
+            folders[folder] = folders.get(folder, 0) + 1
+        told.append(f"stage {number:02} writes " + ", ".join(f"{folder} ({folders[folder]})" for folder in folders))
+    return told
+
+
+def _show(site: Site) -> None:
+    for line in lines(site):
+        site.reporter.saw(line)
+
+
+def _judge(site: Site) -> Verdict:
+    written = [name for names in site.files.values() for name in names]
+    orphans = sorted(set(site.assets) - set(written))
+    twice = sorted({name for name in written if written.count(name) > 1})
+    wrong = [*(f"no stage writes {name}" for name in orphans), *(f"two stages write {name}" for name in twice)]
+    return failed("; ".join(wrong[:5])) if wrong else passed()
+
+
+STAGE: Final[Stage] = Understand()
+TOPICS: Final = (
+    Topic(
+        TopicKind.STAGE,
+        "03",
+        3,
+        "Does nothing. It shows the graph: keys, then kubeconfigs, then static pods and manifests, then Ignition, and "
+        "which stage writes which folder.",
+        "You.",
+        "Nothing breaks; but a stage that fails is easier to mend for those who know where its files come from.",
+        "umbilical stage plan",
+        "Has the same graph in code, and shows a part of it with `openshift-install graph`.",
+    ),
+)
