@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from umbilical.lab import cgroups, removal
 from umbilical.lab.errors import LabError
-from umbilical.lab.kubelet import node_runtime
+from umbilical.lab.kubelet import node_runtime, pause
 
 if TYPE_CHECKING:
     from umbilical.lab.lab import Lab
@@ -45,7 +45,8 @@ def end_everything(lab: "Lab", node: str) -> None:
         if process.node == node and process.exit_code is None:
             lab.stop(node, process.name)
     _signal(_in_pods(lab, node), signal.SIGTERM)
-    _wait_for_end(lambda: _in_pods(lab, node), TERM_SECONDS)
+    # Sandboxes hear no signal but SIGKILL.
+    _wait_for_end(lambda: [pid for pid in _in_pods(lab, node) if not _is_sandbox(pid)], TERM_SECONDS)
     deadline = time.monotonic() + KILL_SECONDS
     while left := [*_in_pods(lab, node), *_own(lab, node)]:
         if time.monotonic() > deadline:
@@ -72,6 +73,10 @@ def _in_pods(lab: "Lab", node: str) -> list[int]:
     trees = cgroups.find(node_runtime.group_of(lab, node))
     files = (Path(folder, "cgroup.procs") for tree in trees for folder, _, _ in os.walk(tree))
     return sorted({int(pid) for file in files for pid in _read(file).split()} - {0})
+
+
+def _is_sandbox(pid: int) -> bool:
+    return _read(Path(f"/proc/{pid}/comm")).strip() == pause.PROGRAM
 
 
 def _own(lab: "Lab", node: str) -> list[int]:

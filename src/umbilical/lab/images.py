@@ -23,6 +23,7 @@ PYTHON_PROGRAMS: Final = {
     "proxy-server": "umbilical.cli.proxy_server",
     "proxy-agent": "umbilical.cli.proxy_agent",
     "lab-service": "umbilical.lab.service_program",
+    "lab-fetch": "umbilical.lab.fetch",
 }
 """Name -> the module whose `main` it runs."""
 # Not root, as the agents' manifest asks; in root's group, as OpenShift runs everybody: then files of mode 0440 that
@@ -46,6 +47,8 @@ class Image:
     """User and group unless the pod says otherwise."""
     aliases: tuple[str, ...] = ()
     """Other references of the same image."""
+    entrypoint: str = ""
+    """The program that runs where a pod names none."""
 
     @property
     def is_python(self) -> bool:
@@ -88,6 +91,7 @@ def to_json(images: Mapping[str, Image]) -> bytes:
             "linked": {name: str(path) for name, path in image.linked.items()},
             "user": list(image.user),
             "aliases": list(image.aliases),
+            "entrypoint": image.entrypoint,
         }
         for image in distinct(images)
     ]
@@ -119,15 +123,16 @@ def _image(entry: dict[str, Any]) -> Image:
     programs = {str(name): Path(path) for name, path in entry["programs"].items()}
     modules = {str(name): str(module) for name, module in entry["modules"].items()}
     linked = {str(name): Path(path) for name, path in entry["linked"].items()}
-    aliases = tuple(map(str, entry["aliases"]))
-    return Image(str(entry["reference"]), programs, modules, linked, (int(user), int(group)), aliases)
+    aliases, entrypoint = tuple(map(str, entry["aliases"])), str(entry["entrypoint"])
+    return Image(str(entry["reference"]), programs, modules, linked, (int(user), int(group)), aliases, entrypoint)
 
 
 def _control_plane(program: str, binaries: Mapping[str, Path]) -> Image:
     names = [program, *(name for name in COMPANIONS.get(program, ()) if name in binaries)]
     found = {name: find_program(name) for name in LINKED.get(program, ())}
     linked = {name: Path(path) for name, path in found.items() if path is not None}
-    return Image(control_plane_reference(program), {name: binaries[name] for name in names}, linked=linked)
+    programs = {name: binaries[name] for name in names}
+    return Image(control_plane_reference(program), programs, linked=linked, entrypoint=program)
 
 
 def _static(reference: str, names: tuple[str, ...], binaries: Mapping[str, Path], user: tuple[int, int]) -> list[Image]:

@@ -60,6 +60,7 @@ def image_archive(image: Image, cache: Path) -> Archive:
     config = ImageConfig(
         _architecture(),
         user=":".join(map(str, image.user)),
+        entrypoint=(f"{PROGRAMS_DIRECTORY}/{image.entrypoint}",) if image.entrypoint else (),
         environment=tuple(f"{name}={value}" for name, value in image.environment.items()),
     )
     if not image.is_python:

@@ -168,7 +168,7 @@ def _image(node: Node, container: Container) -> Image:
 def _command(container: Container, image: Image, variables: Mapping[str, str]) -> tuple[str, ...]:
     command = container.command
     if not command:
-        programs = [*image.programs, *image.modules]
+        programs = [image.entrypoint] if image.entrypoint else [*image.programs, *image.modules]
         if len(programs) != 1:
             why = f"{container.image} holds {', '.join(programs)}, and the manifest does not say which"
             raise PodError("UMB832", f"container {container.name} has no command", why, "give it a command")
