@@ -53,6 +53,7 @@ _STATUS_BY_CODE: Final = {
     # A cluster's file that cannot be used, or none.
     "UMB700": CONFIGURATION,
     "UMB701": CONFIGURATION,
+    "UMB702": CONFIGURATION,
     "UMB801": CONFIGURATION,
     # A lab that cannot be as it was asked for: its name, its networks; a story that nobody knows.
     "UMB810": CONFIGURATION,

@@ -65,15 +65,20 @@ def renew(
     now: datetime,
     backend: Backend = Authority,
     rotate: Collection[str] = (),
+    *,
+    renew_due: bool = True,
 ) -> Renewal:
     """Make what is missing, or no longer right, or ends before an installation may; everything else stays as it is.
 
+    Without `renew_due`, time makes nothing anew: what a running cluster was built with is no worse for its age.
+
     Raises:
-        PkiError: something is to be rotated that is not in the table, or what is made now would be too short-lived.
+        PkiError: something is to be rotated that is not in the table, or what is made now would be too short-lived,
+            or its signer has ended.
     """
     wanted = tuple(rows(names.scope, (member.id for member in names.members)))
     _check(terms, rotate, {row.id for row in wanted})
-    work = _Work(names, existing, terms, now, backend)
+    work = _Work(names, existing, terms, now, backend, renew_due=renew_due)
     for row in wanted:
         work.renew(row, is_rotated=row.id in rotate)
     return Renewal(HardwaySet(work.pairs), tuple(work.changes))
@@ -81,13 +86,21 @@ def renew(
 
 class _Work:
     def __init__(
-        self, names: HardwayNames, existing: Mapping[str, KeyPair], terms: Terms, now: datetime, backend: Backend
+        self,
+        names: HardwayNames,
+        existing: Mapping[str, KeyPair],
+        terms: Terms,
+        now: datetime,
+        backend: Backend,
+        *,
+        renew_due: bool,
     ) -> None:
         self._names = names
         self._existing = existing
         self._terms = terms
         self._now = now.replace(microsecond=0)
         self._backend = backend
+        self._renew_due = renew_due
         self._signers: dict[str, Signer] = {}
         """Taken up only when they have something to sign: that proves their keys, which takes its time."""
         self._certificates: dict[str, Certificate] = {}
@@ -119,7 +132,9 @@ class _Work:
             reason = profile_reason(old, profile(row, self._names, self._terms.key_type)) or self._signer_changed(
                 row, old
             )
-        return reason or validity_reason(old, self._now) or self._time_reason(old)
+        if reason or not self._renew_due:
+            return reason
+        return validity_reason(old, self._now) or self._time_reason(old)
 
     def _signer_changed(self, row: Row, old: Certificate) -> str:
         return "" if is_signed_by(old, self._certificates[row.signer]) else "its signer changed"
@@ -140,6 +155,9 @@ class _Work:
             return self._signers[row.id].pair
         # What outlives its signer cannot be verified anyway.
         life = min(self._life(row.life), self._certificates[row.signer].time_left(self._now))
+        if life <= timedelta():
+            why = f"its signer {row.signer} ended at {self._certificates[row.signer].not_after:%Y-%m-%d %H:%M} UTC"
+            raise PkiError("UMB712", f"{row.id} cannot be made", why, f"umbilical stage rotate {row.signer}")
         return self._signer(row.signer).issue(profile(row, self._names, self._terms.key_type), self._now, life)
 
     def _signer(self, id_: str) -> Signer:
