@@ -1,4 +1,4 @@
-"""A pipeline of made-up stages: each step leaves a mark in a world that outlives kills, and its inverse takes it away."""
+"""Made-up stages: each step leaves a mark in a world that outlives kills, and its inverse takes it away."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,16 +60,16 @@ class MadeUpStage:
         return {"input": self.input}
 
     def steps(self, site: Site) -> Sequence[Step]:
-        return [
-            Step(f"leave {mark}", f"touch {mark}", lambda mark=mark: self._act(mark), self._undo(mark))
-            for mark in self.marks
-        ]  # type: ignore[misc]
+        return [self._step(mark) for mark in self.marks]
 
     def checks(self, site: Site) -> Sequence[Check[Site]]:
         return [
             Check(f"MARK-{mark}", f"{mark} is there", "it is needed", f"touch {mark}", self._judge(mark))
             for mark in self.marks
         ]
+
+    def _step(self, mark: str) -> Step:
+        return Step(f"leave {mark}", f"touch {mark}", lambda: self._act(mark), self._undo(mark))
 
     def _act(self, mark: str) -> None:
         self.before_act(mark)
