@@ -43,9 +43,11 @@ def _doors(facts: Facts) -> list[tuple[int, IpAddress]]:
 
 def _checks(facts: Facts) -> Iterator[str]:
     for path, balancer in balancers(facts).items():
-        for section in balancer.of_kind("backend", "listen"):
-            if balancer.servers(section):
-                yield from (f"{path}: {fault}" for fault in _check_faults(balancer, section))
+        behind = [section for section in balancer.of_kind("backend", "listen") if balancer.servers(section)]
+        if not behind:
+            yield f"{path} has no server"
+        for section in behind:
+            yield from (f"{path}: {fault}" for fault in _check_faults(balancer, section))
 
 
 def _check_faults(balancer: Balancer, section: Section) -> Iterator[str]:

@@ -1,0 +1,48 @@
+"""Whole clusters of the hard way, every artifact of them, rendered once per shape and handed out as subjects."""
+
+from functools import cache
+
+from tests.support import hardway
+from tests.support.hardway_lint import Subject, subject
+from tests.support.hardway_nodes import machine_config_base
+from tests.support.release_directory import release_payload
+
+from umbilical.assets.hardway.certificates import names
+from umbilical.assets.hardway.cluster import Cluster, MachinesKind, Profile, Role, Switch
+from umbilical.assets.hardway.graph import render
+from umbilical.assets.hardway.inputs import Inputs
+from umbilical.pki.hardway_renewal import renew
+from umbilical.pki.hardway_set import HardwaySet
+from umbilical.pki.pem import KeyPair
+
+
+def made(of: Cluster, kept: dict[str, KeyPair] | None = None) -> HardwaySet:
+    """The certificates of a cluster; what is kept of another one and still right is not drawn again."""
+    return renew(names(of), kept or {}, of.terms, hardway.NOW).set
+
+
+def inputs(of: Cluster, certificates: HardwaySet | None = None, *, is_based: bool = True) -> Inputs:
+    """`is_based`: OpenShift's members on rendered MachineConfigs, not on the built-in base."""
+    payload = release_payload() if of.is_openshift else hardway.payload(of.profile)
+    roles = (Role.MASTER, Role.WORKER) if of.is_openshift and is_based else ()
+    bases = {role: machine_config_base(role) for role in roles}
+    return Inputs(of, certificates or made(of), payload, hardway.identity(), hardway.PULL_SECRET, bases)
+
+
+def rendered(given: Inputs) -> Subject:
+    return subject(given.cluster, render(given).tree, has_tunnel=given.has_tunnel)
+
+
+@cache
+def everything(profile: Profile, masters: int = 3, workers: int = 2) -> Subject:
+    """All that can be switched on is: tunnel, kube-proxy, virtual machines. Take a copy before a change."""
+    of = hardway.cluster(
+        profile, masters, workers, kube_proxy=Switch.ON, konnectivity=Switch.ON, machines=MachinesKind.LIBVIRT
+    )
+    return rendered(inputs(of))
+
+
+@cache
+def usual(profile: Profile, masters: int = 3, workers: int = 2) -> Subject:
+    """As the config's defaults have it."""
+    return rendered(inputs(hardway.cluster(profile, masters, workers)))
