@@ -3,12 +3,14 @@
 from typing import Final
 
 from umbilical.fault import Fault
+from umbilical.hardway.errors import StageTimeout, Unsafe
 from umbilical.tunnel.errors import StartupError
 
 FINDINGS: Final = 1
 USAGE: Final = 2
 CONFIGURATION: Final = 3
 INFRASTRUCTURE: Final = 4
+UNSAFE: Final = 7
 INTERRUPTED: Final = 8
 TIMED_OUT: Final = 9
 INTERNAL: Final = 10
@@ -27,6 +29,9 @@ _STATUS_BY_CODE: Final = {
     # A directory, or options, with which a command for hosted control planes has nothing to begin.
     "UMB565": CONFIGURATION,
     "UMB710": USAGE,
+    # A check of a stage failed; a stage was asked for before what it builds on.
+    "UMB723": FINDINGS,
+    "UMB724": USAGE,
     "UMB711": CONFIGURATION,
     "UMB573": CONFIGURATION,
     "UMB576": TIMED_OUT,
@@ -70,6 +75,15 @@ _STATUS_BY_CODE: Final = {
     "UMB850": TIMED_OUT,
 }
 _STATUS_BY_GROUP: Final = {"UMB0": CONFIGURATION, "UMB1": CONFIGURATION}
+
+
+def fault_status(fault: StartupError | Fault) -> int:
+    """A wait that was in vain, and what is refused since it could not be taken back, tell so by their kind."""
+    if isinstance(fault, StageTimeout):
+        return TIMED_OUT
+    if isinstance(fault, Unsafe):
+        return UNSAFE
+    return exit_status(fault.code)
 
 
 def three_lines(fault: StartupError | Fault) -> str:

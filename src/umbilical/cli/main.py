@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from umbilical.cli.errors import INTERNAL, INTERRUPTED, exit_status, three_lines
+from umbilical.cli.errors import INTERNAL, INTERRUPTED, exit_status, fault_status, three_lines
 from umbilical.cli.lazy_group import LazyGroup
 from umbilical.fault import Fault
 from umbilical.tunnel.errors import StartupError
@@ -63,7 +63,7 @@ def _usage_fault(fault: click.ClickException) -> StartupError:
 
 def _fail(fault: StartupError | Fault) -> int:
     click.echo(three_lines(fault), err=True)
-    return exit_status(fault.code)
+    return fault_status(fault)
 
 
 def _fail_internally(fault: Exception) -> int:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from umbilical.checks.check import Finding, has_failed
 from umbilical.fault import Fault
@@ -21,6 +21,9 @@ from umbilical.hardway.stage import Producing, Rerendering, Stage, Step, Superse
 from umbilical.hardway.state import State, Status
 from umbilical.hardway.telling import Recorded, Telling
 from umbilical.host.interrupts import Interrupts
+
+MAX_ROUNDS: Final = 4
+"""Extract, render with what was extracted, and see that nothing is left; one to spare."""
 
 Ask = Callable[[Stage, Step], bool]
 """Shows a step before it is done; False ends the run."""
@@ -64,7 +67,9 @@ class Pipeline:
         self._ask = ask
         self._clock = clock
         self._notes = Notes(ledger)
-        self._site = self._dressed(site)
+        self._site = site
+        site.notes = self._notes
+        site.reporter = Recorded(teller, ledger, clock)
         self.results: list[Result] = []
 
     def run(self, first: int, last: int, *, force: bool = False) -> None:
@@ -82,11 +87,6 @@ class Pipeline:
                 self._refuse_unfounded(stage)
                 self._bring(stage, interrupts, force=force)
         self._ledger.add(Kind.RUN_ENDED, first=first, last=last)
-
-    def _dressed(self, site: Site) -> Site:
-        site.notes = self._notes
-        site.reporter = Recorded(self._teller, self._ledger, self._clock)
-        return site
 
     def _refuse_unfounded(self, stage: Stage) -> None:
         known = {one.number: one for one in self._stages}
@@ -113,8 +113,6 @@ class Pipeline:
         self._end(
             Result(stage, Ending.SKIPPED if reason else Ending.DONE, self._clock() - start, tuple(found), None, reason)
         )
-        if not reason and isinstance(stage, Rerendering) and stage.rerenders(self._site) and self._site.reload:
-            self._reload(self._site.reload)
 
     def _why_skip(self, stage: Stage, interrupts: Interrupts) -> tuple[str, list[Finding]]:
         record = self._ledger.state.stage(stage.number)
@@ -130,9 +128,7 @@ class Pipeline:
         self._ledger.add(Kind.STAGE_BEGAN, stage=stage.number, inputs=dict(stage.inputs(self._site)))
         with interrupts.heard():
             judging.enter(stage, self._site)
-            steps = stage.steps(self._site)
-        for step in steps:
-            self._step(stage, step, interrupts)
+        self._do_steps(stage, interrupts)
         with interrupts.heard():
             found = judging.findings(stage, self._site)
         judging.refuse_failed(stage, found)
@@ -141,6 +137,20 @@ class Pipeline:
         checks = check_values(found)
         self._ledger.add(Kind.STAGE_DONE, stage=stage.number, outputs=outputs, checks=checks, seconds=seconds)
         return found
+
+    def _do_steps(self, stage: Stage, interrupts: Interrupts) -> None:
+        """What a step brings may be what others are rendered from: then the site is made anew, and asked again."""
+        known: set[str] = set()
+        for _ in range(MAX_ROUNDS):
+            with interrupts.heard():
+                steps = [step for step in stage.steps(self._site) if step.title not in known]
+            for step in steps:
+                self._step(stage, step, interrupts)
+            known.update(step.title for step in steps)
+            if not steps or not isinstance(stage, Rerendering) or not stage.rerenders(self._site):
+                return
+            with interrupts.heard():
+                self._reload()
 
     def _step(self, stage: Stage, step: Step, interrupts: Interrupts) -> None:
         if self._ask is not None:
@@ -171,11 +181,13 @@ class Pipeline:
         self.results.append(result)
         self._teller.ended(result.stage.number, result.ending.value, result.seconds)
 
-    def _reload(self, reload: Callable[[], Site]) -> None:
+    def _reload(self) -> None:
         before = self._site
-        self._site = self._dressed(reload())
-        self._site.machines = before.machines
-        mark_stale(self._stages, self._site, self._ledger)
+        if before.reload is not None:
+            fresh = before.reload()
+            fresh.machines, fresh.notes, fresh.reporter = before.machines, before.notes, before.reporter
+            self._site = fresh
+            mark_stale(self._stages, fresh, self._ledger)
 
 
 def superseded(stage: Stage, state: State) -> int | None:

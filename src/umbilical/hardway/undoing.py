@@ -17,6 +17,7 @@ from umbilical.hardway.telling import Telling
 
 ARTIFACTS: Final = "artifacts"
 REMOVE_FILES: Final = "remove-files"
+REMOVE_RELEASE: Final = "remove-release"
 DESTROY_MACHINES: Final = "destroy-machines"
 REMOVE_MACHINE: Final = "remove-machine"
 START_MACHINE: Final = "start-machine"
@@ -71,7 +72,7 @@ UNDOERS: Final[Mapping[str, Undoer]] = {
     SET_BALANCER: _set_balancer,
 }
 """Stages may bring more of their own, see `stages.catalogue`."""
-_OUTSIDE: Final = frozenset({REMOVE_FILES, DESTROY_MACHINES})
+_OUTSIDE: Final = frozenset({REMOVE_FILES, REMOVE_RELEASE, DESTROY_MACHINES})
 """What is left when all machines are gone: everything else was in them."""
 
 

@@ -3,17 +3,15 @@
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
-from pathlib import Path
 from typing import Final
 
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.graph import asset_hash
-from umbilical.assets.tree import Asset
 from umbilical.checks.check import Check, Verdict, failed, passed
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step, Undo
 from umbilical.hardway.undoing import ARTIFACTS, REMOVE_FILES
-from umbilical.host.files import make_directory, write_file
+from umbilical.hardway.workspace import write_artifacts
 
 MAX_NAMED: Final = 3
 # Whoever reads these takes all that lies there. Keys are never removed by the way, and machine-config/ has outputs.
@@ -47,12 +45,8 @@ def sweeping_steps(site: Site, number: int) -> list[Step]:
     if not left:
         return []
     shown = " ".join(shlex.quote(f"{ARTIFACTS}/{name}") for name in left)
-
-    def act() -> None:
-        for name in left:
-            (site.folder / ARTIFACTS / name).unlink(missing_ok=True)
-
-    return [Step(f"remove {_counted(len(left))} that no longer belong to the rendering", f"rm {shown}", act)]
+    title = f"remove {_counted(len(left))} that no longer belong to the rendering"
+    return [Step(title, f"rm {shown}", lambda: write_artifacts(site.folder, (), left))]
 
 
 def leftovers(site: Site, number: int) -> list[str]:
@@ -87,16 +81,9 @@ def hashes(site: Site, number: int) -> Mapping[str, str]:
 
 def _writer(site: Site, names: Iterable[str]) -> Callable[[], None]:
     def act() -> None:
-        for name in names:
-            if _difference(site, name):
-                _write(site.folder / ARTIFACTS / name, site.assets[name])
+        write_artifacts(site.folder, [site.assets[name] for name in names if _difference(site, name)])
 
     return act
-
-
-def _write(path: Path, asset: Asset) -> None:
-    make_directory(path.parent)
-    write_file(path, asset.content, asset.mode, overwrite=True)
 
 
 def _difference(site: Site, name: str) -> str:

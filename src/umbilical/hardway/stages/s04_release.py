@@ -5,7 +5,8 @@ They need certificates, so the files of stage 05 are written here already.
 
 import hashlib
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,14 +16,17 @@ from umbilical.assets.errors import AssetError
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.machine_config import commands
 from umbilical.assets.hardway.machine_config.rendered import read_bases
+from umbilical.assets.hardway.release import Command, release_commands
 from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step, Undo
 from umbilical.hardway.stages import artifact_files
 from umbilical.hardway.stages.lint_checks import lint_checks
-from umbilical.hardway.undoing import ARTIFACTS, REMOVE_FILES
+from umbilical.hardway.undoing import ARTIFACTS, REMOVE_FILES, REMOVE_RELEASE, Undoer
+from umbilical.hardway.workspace import RELEASE
 from umbilical.host import processes
+from umbilical.host.files import make_directory, write_public
 
 PKI_STAGE: Final = 5
 RENDER_SECONDS: Final = 1800.0
@@ -37,11 +41,13 @@ class Release:
 
     def inputs(self, site: Site) -> Mapping[str, str]:
         release = hashlib.sha256(repr(site.cluster.release).encode()).hexdigest()
-        return {"release": release, "machine-config": site.hashes["machine-config"]}
+        return {"release": release}
 
     def steps(self, site: Site) -> Sequence[Step]:
         if not site.cluster.is_openshift:
             return []
+        if not site.files.get(self.number):
+            return extracting_steps(site)
         return [
             *artifact_files.writing_steps(site, PKI_STAGE, "which the render commands read"),
             *artifact_files.writing_steps(site, self.number),
@@ -63,6 +69,24 @@ class Release:
     def rerenders(self, site: Site) -> bool:
         """What the containers render is the base of the nodes' Ignition."""
         return site.cluster.is_openshift
+
+
+def extracting_steps(site: Site) -> list[Step]:
+    """What fills release/ with an image's files; a directory that the config names is filled by its owner."""
+    cluster = site.cluster
+    secret = str(site.folder / Path(cluster.access.pull_secret_file).expanduser())
+    found = release_commands(cluster.release.image, secret, str(site.folder / RELEASE))
+    return [Step(command.title, command.line, _running(site, command), Undo(REMOVE_RELEASE)) for command in found]
+
+
+def _running(site: Site, command: Command) -> Callable[[], None]:
+    def act() -> None:
+        make_directory(site.folder / RELEASE)
+        printed = processes.run(command.arguments, RENDER_SECONDS)
+        if command.output:
+            write_public(Path(command.output), printed.encode(), overwrite=True)
+
+    return act
 
 
 def rendered_files(folder: Path) -> dict[str, bytes]:
@@ -117,6 +141,8 @@ def _judge_images(site: Site) -> Verdict:
             else image.startswith(f"{release.repository}/") and image.endswith(f":{release.tag}")
         )
     ]
+    if not any(images(site)):
+        return failed("no static pod is rendered yet: the release is not extracted")
     return failed("; ".join(wrong[:5])) if wrong else passed()
 
 
@@ -144,6 +170,14 @@ _RENDERED: Final = Check(
     _judge_rendered,
 )
 
+
+def _remove_release(site: Site, values: Mapping[str, Any]) -> None:
+    """Only the place of our own: a directory that the config names is the user's."""
+    if (site.folder / RELEASE).exists():
+        shutil.rmtree(site.folder / RELEASE)
+
+
+UNDOERS: Final[Mapping[str, Undoer]] = {REMOVE_RELEASE: _remove_release}
 STAGE: Final[Stage] = Release()
 TOPICS: Final = (
     Topic(

@@ -12,7 +12,7 @@ STAGE: Final[Stage] = ArtifactStage(
     "write static pods and cluster manifests",
     ("static-pods", "manifests"),
     groups=("CVO", "CRD", "FG", "ETC", "KP", "KN", "INF", "NET", "CC", "EE", "DNS", "ING", "MAN", "HO"),
-    needs=(5, 6),
+    needs=(4, 5, 6),
     rules=("BK-03",),
 )
 TOPICS: Final = (

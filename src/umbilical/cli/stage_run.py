@@ -1,0 +1,84 @@
+"""`umbilical stage run`: stages in order, each until its checks pass."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from umbilical.cli.stage_options import directory_option
+from umbilical.cli.stage_range import StageRange, bounds
+
+if TYPE_CHECKING:
+    from umbilical.cli.stage_work import Work
+    from umbilical.hardway.pipeline import Pipeline
+
+
+@click.command()
+@click.argument("chosen", type=StageRange(), required=False, metavar="[FROM..TO|N]")
+@directory_option
+@click.option("--only", is_flag=True, help="Of N, this stage alone and not all up to it.")
+@click.option("--step", "stepwise", is_flag=True, help="Show each step with its command, and ask before it.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask, also where stages run that are done already.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "junit"]),
+    default="table",
+    show_default=True,
+    help="Form of the report on stdout; what happens is told on stderr.",
+)
+@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write the checks here as JUnit too.")
+def run(
+    chosen: tuple[int | None, int | None] | None,
+    folder: Path,
+    only: bool,
+    stepwise: bool,
+    yes: bool,
+    output: str,
+    junit: Path | None,
+) -> None:
+    """Run stages: all, those up to N, or those FROM..TO. What is done and unchanged is checked and skipped.
+
+    A run that ended on its way, by a fault or a kill, is resumed by saying the same again. The status is 1 when a
+    check fails, 9 when a wait was in vain, 7 when going on would be unsafe, 8 after an interrupt.
+    """
+    from umbilical.cli.stage_work import ask_step, working
+    from umbilical.hardway.stages import catalogue
+
+    if stepwise and (yes or not sys.stdin.isatty()):
+        raise click.UsageError("--step asks before every step: it needs a terminal, and goes without --yes")
+    first, last = bounds(chosen, catalogue.stages())
+    if only:
+        first = _only(chosen, last)
+    with working(folder, plain=stepwise) as work:
+        execute(work, work.pipeline(ask_step if stepwise else None), first, last, output=output, junit=junit)
+
+
+def execute(
+    work: "Work", pipeline: "Pipeline", first: int, last: int, *, force: bool = False, output: str, junit: Path | None
+) -> None:
+    """Run, and report however it ends."""
+    try:
+        pipeline.run(first, last, force=force)
+    finally:
+        _report(pipeline, output, junit)
+
+
+def _only(chosen: tuple[int | None, int | None] | None, last: int) -> int:
+    if chosen is None or (chosen[0] is not None and chosen[0] != chosen[1]):
+        raise click.UsageError("--only goes with the number of one stage")
+    return last
+
+
+def _report(pipeline: "Pipeline", output: str, junit: Path | None) -> None:
+    from umbilical.cli import stage_report
+
+    if junit is not None:
+        stage_report.write_junit(junit, stage_report.run_junit(pipeline.results))
+    if output == "json":
+        click.echo(stage_report.run_json(pipeline.results), nl=False)
+    elif output == "junit":
+        click.echo(stage_report.run_junit(pipeline.results), nl=False)
+    else:
+        click.echo(stage_report.run_table(pipeline.results), nl=False)

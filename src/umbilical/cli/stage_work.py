@@ -1,0 +1,84 @@
+"""Working on a cluster's record: the lock, the ledger, the site and who is told, for one command."""
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from umbilical.cli.stage_options import load_site
+from umbilical.cli.stage_view import Screen, choose_view
+
+if TYPE_CHECKING:
+    from umbilical.hardway.ledger import Ledger
+    from umbilical.hardway.pipeline import Ask, Pipeline
+    from umbilical.hardway.site import Site
+    from umbilical.hardway.stage import Stage, Step
+    from umbilical.hardway.undoing import Undoing
+
+
+@dataclass(frozen=True)
+class Work:
+    site: "Site"
+    ledger: "Ledger"
+    screen: Screen
+
+    def pipeline(self, ask: "Ask | None" = None) -> "Pipeline":
+        from umbilical.hardway.pipeline import Pipeline
+        from umbilical.hardway.stages import catalogue
+
+        return Pipeline(catalogue.stages(), self.site, self.ledger, self.screen, ask)
+
+    def undoing(self) -> "Undoing":
+        from umbilical.hardway.stages import catalogue
+        from umbilical.hardway.undoing import Undoing
+
+        return Undoing(catalogue.stages(), catalogue.undoers(), self.site, self.ledger, self.screen)
+
+
+@contextmanager
+def working(folder: Path, *, plain: bool = False) -> Iterator[Work]:
+    """Hold a cluster's lock and open its record.
+
+    Raises:
+        HardwayError: somebody else works on it (UMB720), or the record cannot be read.
+    """
+    from umbilical.hardway.ledger import Ledger
+    from umbilical.hardway.locking import locked
+
+    command = shlex.join(["umbilical", *sys.argv[1:]])
+    with locked(folder, command, _now().isoformat(timespec="seconds")):
+        ledger = Ledger(folder, _now)
+        times = ((number, record.seconds) for number, record in ledger.state.stages.items())
+        earlier = {number: seconds for number, seconds in times if seconds is not None}
+        with choose_view(earlier, plain=plain) as screen:
+            yield Work(load_site(folder, screen), ledger, screen)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something is taken away.
+
+    Raises:
+        UsageError: nobody can be asked.
+        Abort: the answer was no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError("nobody is there to be asked: give --yes")
+    click.confirm(question, abort=True, err=True)
+
+
+def ask_step(stage: "Stage", step: "Step") -> bool:
+    from umbilical.cli import stage_view
+
+    return stage_view.ask_step(f"{stage.number:02} {stage.name}: {step.title}", step.command)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
