@@ -17,6 +17,7 @@ from tests.support.tunnel_directories import openssl_verifies, run_openssl
 from umbilical.pki.authority import Authority
 from umbilical.pki.backend import Backend, Signer
 from umbilical.pki.bundle import decode_certificates, decode_key, encode_pair
+from umbilical.pki.certificate import read_certificates
 from umbilical.pki.errors import PkiError
 from umbilical.pki.openssl import Openssl
 from umbilical.pki.pem import BundleError, KeyPair, holds_key
@@ -226,3 +227,20 @@ def test_any_list_of_addresses_is_the_same_in_both(openssl: Openssl, addresses: 
 def test_a_program_that_answers_nonsense_is_told(tmp_path: Path) -> None:
     with pytest.raises(PkiError, match="openssl ca gave no certificate"):
         Openssl(lambda command, stdin: b"hello", tmp_path).create("s", NOW, DAY)
+
+
+@pytest.mark.parametrize("key_type", KeyType)
+def test_a_user_name_that_is_longer_than_the_standard_allows_is_written_by_both(
+    openssl: Openssl, tmp_path: Path, key_type: KeyType
+) -> None:
+    name = "system:serviceaccount:openshift-machine-config-operator:node-bootstrapper"
+    backends: list[Backend] = [Authority, openssl]
+    for number, backend in enumerate(backends):
+        signer = backend.create("signer", NOW, DAY, key_type)
+        made = signer.issue(client_profile(name, ("system:serviceaccounts",), key_type), NOW, DAY)
+        found = read_certificates(made.certificate)[0]
+        assert found.common_name == name
+        signer_file, leaf_file = tmp_path / f"{number}-signer.crt", tmp_path / f"{number}-leaf.crt"
+        signer_file.write_bytes(signer.pair.certificate)
+        leaf_file.write_bytes(made.certificate)
+        assert openssl_verifies(signer_file, leaf_file, "-purpose", "sslclient")

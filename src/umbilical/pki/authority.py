@@ -11,13 +11,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from umbilical.pki.bundle import BundleError, KeyPair, PrivateKey, decode_certificates, decode_key, encode_pair
-from umbilical.pki.profiles import BACKDATE, NOT_ITS_KEY, KeyType, Profile, Usage
+from umbilical.pki.profiles import BACKDATE, MAX_COMMON_NAME, NOT_ITS_KEY, KeyType, Profile, Usage
 
 __all__ = ["BACKDATE", "Authority"]
 
 RSA_EXPONENT: Final = 65537
-MAX_COMMON_NAME: Final = 64
-"""ub-common-name of RFC 5280 §A.1."""
 _USAGE_OIDS: Final = {Usage.SERVER: ExtendedKeyUsageOID.SERVER_AUTH, Usage.CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}
 
 
@@ -126,7 +124,6 @@ def _name(common_name: str, organizations: Iterable[str]) -> x509.Name:
 def _common_name(text: str) -> x509.NameAttribute[str]:
     if len(text.encode()) <= MAX_COMMON_NAME:
         return x509.NameAttribute(NameOID.COMMON_NAME, text)
-    # Kubernetes reads user names here, and those of service accounts are longer. Go and OpenSSL read them.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return x509.NameAttribute(NameOID.COMMON_NAME, text, _validate=False)

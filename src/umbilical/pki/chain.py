@@ -47,7 +47,10 @@ def _names_match(certificate: Certificate, issuer: Certificate) -> bool:
 
 def _link_trouble(links: Sequence[Certificate], place: int, now: datetime) -> str:
     one = links[place]
-    trouble = validity_reason(one, now) or identifier_trouble(one) or (authority_trouble(one) if place else "")
+    # OpenSSL asks for an identifier of its own in authorities only.
+    trouble = validity_reason(one, now) or _issuer_identifier_trouble(one)
+    if not trouble and place:
+        trouble = identifier_trouble(one) or authority_trouble(one)
     # Authorities between it and the leaf; the leaf itself is not counted, be it an authority or not.
     if not trouble and place and one.path_length is not None and place - 1 > one.path_length:
         trouble = "path length constraint exceeded"
@@ -67,6 +70,10 @@ def identifier_trouble(certificate: Certificate) -> str:
     """Tell which identifier is missing: Python 3.13 and later refuse such by default (VERIFY_X509_STRICT)."""
     if certificate.key_identifier is None:
         return "it has no subjectKeyIdentifier"
+    return _issuer_identifier_trouble(certificate)
+
+
+def _issuer_identifier_trouble(certificate: Certificate) -> str:
     if certificate.authority_identifier is None and not certificate.is_self_issued:
         return "it has no authorityKeyIdentifier"
     return ""

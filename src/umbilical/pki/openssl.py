@@ -12,7 +12,7 @@ from typing import Final
 from umbilical.pki.certificate import Certificate, PublicKey, read_certificates, read_public_key
 from umbilical.pki.errors import PkiError
 from umbilical.pki.pem import BundleError, KeyPair, certificate_blocks, encode_blocks, public_key_block
-from umbilical.pki.profiles import BACKDATE, NOT_ITS_KEY, KeyType, Profile
+from umbilical.pki.profiles import BACKDATE, MAX_COMMON_NAME, NOT_ITS_KEY, KeyType, Profile
 
 Runner = Callable[[Sequence[str], bytes], bytes]
 """Runs a command with this on its standard input; returns its standard output, raises a Fault when it fails."""
@@ -49,6 +49,14 @@ utf8 = yes
 [names]
 {names}
 """
+# The program knows the limit of RFC 5280, which names of service accounts exceed: see `profiles.MAX_COMMON_NAME`.
+_LONG_NAMES: Final = """\
+openssl_conf = start
+[start]
+stbl_section = lengths
+[lengths]
+commonName = min:1,max:256
+"""
 
 
 class Openssl:
@@ -73,7 +81,7 @@ class Openssl:
             "keyUsage = critical,digitalSignature,keyCertSign,cRLSign",
             "subjectKeyIdentifier = hash",
         ]
-        self._configure(_subject(common_name, organizations), extensions, [])
+        self._configure(common_name, organizations, extensions, [])
         self._request(key)
         certificate = self._sign(["-selfsign"], key, now, lifetime)
         return OpensslAuthority(self, KeyPair(certificate, key), read_certificates(certificate)[0])
@@ -97,18 +105,20 @@ class Openssl:
     ) -> KeyPair:
         """Draw a key for the profile and have its certificate signed by this authority."""
         key = self.draw_key(profile.key_type)
-        self._configure(
-            _subject(profile.common_name, profile.organizations), _leaf_extensions(profile, issuer), _names(profile)
-        )
+        extensions = _leaf_extensions(profile, issuer)
+        self._configure(profile.common_name, profile.organizations, extensions, _names(profile))
         self._request(key)
         self._file("issuer.crt").write_bytes(authority.certificate)
         certificate = self._sign(["-cert", str(self._file("issuer.crt"))], authority.key, now, lifetime)
         return KeyPair(certificate, key)
 
-    def _configure(self, subject: list[str], extensions: list[str], names: list[str]) -> None:
-        text = _CONFIGURATION.format(
+    def _configure(
+        self, common_name: str, organizations: Iterable[str], extensions: list[str], names: list[str]
+    ) -> None:
+        is_long = len(common_name.encode()) > MAX_COMMON_NAME
+        text = (_LONG_NAMES if is_long else "") + _CONFIGURATION.format(
             folder=_escaped(str(self._scratch)),
-            subject="\n".join(subject),
+            subject="\n".join(_subject(common_name, organizations)),
             extensions="\n".join(extensions),
             names="\n".join(names),
         )

@@ -11,6 +11,9 @@ IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 # Clocks of machines that are just being installed run apart; an hour is what OpenShift's installer allows as well.
 BACKDATE: Final = timedelta(hours=1)
+# ub-common-name of RFC 5280 §A.1. Kubernetes reads user names there, and those of service accounts are longer: Go makes
+# such certificates, and Go and OpenSSL read them.
+MAX_COMMON_NAME: Final = 64
 NOT_ITS_KEY: Final = "the private key does not belong to the certificate"
 
 
