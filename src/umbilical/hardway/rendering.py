@@ -1,0 +1,125 @@
+"""A cluster's directory rendered: what its artifacts should be now, and how they differ from what lies there.
+
+Keys, certificates and what was drawn at random stay as they are; so the same state gives the same bytes.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from umbilical.assets.hardway import graph
+from umbilical.assets.hardway.certificates import names
+from umbilical.assets.hardway.cluster import Cluster
+from umbilical.assets.hardway.diff.part import Part
+from umbilical.assets.hardway.diff.trees import compare_trees
+from umbilical.assets.hardway.inputs import Inputs, Payload
+from umbilical.assets.tree import Asset
+from umbilical.hardway import workspace
+from umbilical.hardway.identity import draw_identity, keep_identity, read_identity
+from umbilical.hardway.stages.artifact_files import SWEPT
+from umbilical.pki.authority import Authority
+from umbilical.pki.backend import Backend
+from umbilical.pki.hardway_renewal import Change, Renewal, renew
+
+NO_PAYLOAD: Final = Payload("", "", {})
+NOT_MADE: Final = "not made yet"
+
+
+@dataclass(frozen=True)
+class Rendered:
+    inputs: Inputs
+    made: graph.Rendering
+    on_disk: Mapping[str, Asset]
+    renewed: tuple[Change, ...]
+    """Certificates and keys that were made now, and why."""
+    has_release: bool
+    """Without one, only what needs none is made."""
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.inputs.cluster
+
+    @property
+    def has_tunnel(self) -> bool:
+        return self.inputs.has_tunnel
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Of every recipe, also of those that could not be made yet: their stages become stale when they can."""
+        return {recipe.id: self.made.hashes.get(recipe.id, NOT_MADE) for recipe in graph.RECIPES}
+
+    @property
+    def leftovers(self) -> tuple[str, ...]:
+        """Files of an earlier rendering that whoever reads their directory would take for valid."""
+        return tuple(path for path in self.on_disk if _is_swept(path) and path not in self.made.tree)
+
+    def plan(self) -> list[Part]:
+        """Say what would be created, changed or removed."""
+        gone = set(self.leftovers)
+        compared = {path: asset for path, asset in self.on_disk.items() if path in self.made.tree or path in gone}
+        return compare_trees(compared, self.made.tree)
+
+
+def render(
+    folder: Path,
+    now: datetime,
+    *,
+    rotate: Collection[str] = (),
+    renew_due: bool = False,
+    backend: Backend = Authority,
+) -> Rendered:
+    """Render all that can be rendered now; nothing is written.
+
+    Raises:
+        Fault: the file, the release, the artifacts or the certificates cannot be used.
+    """
+    cluster = workspace.read_config(folder).cluster
+    on_disk = workspace.read_artifacts(folder)
+    payload = workspace.read_payload(folder, cluster)
+    renewal = _renewed(cluster, on_disk, now, rotate, renew_due, backend)
+    inputs = Inputs(
+        cluster,
+        renewal.set,
+        payload or NO_PAYLOAD,
+        read_identity(folder) or draw_identity(cluster.name),
+        workspace.read_pull_secret(folder, cluster) if payload is not None else b"",
+        workspace.read_node_bases(folder),
+    )
+    recipes = [one for one in graph.RECIPES if payload is not None or one.id not in graph.NEED_RELEASE]
+    return Rendered(inputs, graph.render(inputs, recipes), on_disk, renewal.changes, payload is not None)
+
+
+def keep(folder: Path, rendered: Rendered) -> None:
+    """Write down what was drawn for this rendering: keys, certificates, the identity. All else follows from them."""
+    if read_identity(folder) != rendered.inputs.identity:
+        keep_identity(folder, rendered.inputs.identity)
+    wanted = [asset for asset in rendered.made.by_recipe["pki"] if rendered.on_disk.get(asset.path) != asset]
+    if wanted:
+        workspace.write_artifacts(folder, wanted)
+
+
+def write(folder: Path, rendered: Rendered) -> list[Part]:
+    """Bring the directory to what was rendered, and say what changed."""
+    parts = rendered.plan()
+    keep(folder, rendered)
+    wanted = [asset for asset in rendered.made.tree if rendered.on_disk.get(asset.path) != asset]
+    workspace.write_artifacts(folder, wanted, rendered.leftovers)
+    return parts
+
+
+def _renewed(
+    cluster: Cluster,
+    on_disk: Mapping[str, Asset],
+    now: datetime,
+    rotate: Collection[str],
+    renew_due: bool,
+    backend: Backend,
+) -> Renewal:
+    existing = workspace.key_pairs(on_disk)
+    return renew(names(cluster), existing, cluster.terms, now, backend, rotate, renew_due=renew_due)
+
+
+def _is_swept(path: str) -> bool:
+    return path.partition("/")[0] in SWEPT

@@ -1,0 +1,166 @@
+"""The directory of a cluster: its file, its artifacts, and what was extracted and rendered beside them."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from umbilical.assets.errors import AssetError
+from umbilical.assets.hardway import layout
+from umbilical.assets.hardway.cluster import Cluster, Role
+from umbilical.assets.hardway.config_reading import Resolved, read_cluster
+from umbilical.assets.hardway.inputs import NodeBase, Payload
+from umbilical.assets.hardway.machine_config.commands import RENDERED, WORK
+from umbilical.assets.hardway.machine_config.rendered import FILE as RENDERED_FILE
+from umbilical.assets.hardway.machine_config.rendered import read_bases
+from umbilical.assets.hardway.release import read_release, upstream_payload
+from umbilical.assets.tree import Asset
+from umbilical.hardway.errors import HardwayError
+from umbilical.hardway.undoing import ARTIFACTS
+from umbilical.host.files import make_directory
+from umbilical.host.staging import write_all
+from umbilical.pki.pem import KeyPair
+
+CONFIG: Final = "cluster.yaml"
+RELEASE: Final = "release"
+"""Where a release is extracted to, unless the file names another directory."""
+# A release has some 900 files of 20 MB together; whatever is larger is another directory.
+MAX_RELEASE_FILES: Final = 5000
+MAX_RELEASE_BYTES: Final = 256 << 20
+_WORK: Final = f"{layout.MACHINE_CONFIG}/{WORK}"
+
+
+def read_config(folder: Path) -> Resolved:
+    """Read a cluster's file.
+
+    Raises:
+        HardwayError: UMB701, there is none.
+        AssetError: UMB700, it cannot be used.
+    """
+    path = folder / CONFIG
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        remedy = f"umbilical stage init --dir {folder}, or name the directory of a cluster with --dir"
+        raise HardwayError("UMB701", f"{path} cannot be read", error.strerror or str(error), remedy) from None
+    try:
+        return read_cluster(content)
+    except AssetError as error:
+        raise AssetError(error.code, f"{path}: {error.what}", error.why, error.remedy) from None
+
+
+def read_artifacts(folder: Path) -> dict[str, Asset]:
+    """Read what lies below artifacts/, by path; what the machine-config commands work in is no artifact.
+
+    Raises:
+        HardwayError: UMB714, something cannot be read.
+    """
+    root = folder / ARTIFACTS
+    return {
+        name: Asset(name, _read(path), path.stat().st_mode & 0o7777)
+        for path in sorted(_files(root))
+        if not (name := str(PurePosixPath(path.relative_to(root)))).startswith(f"{_WORK}/")
+    }
+
+
+def write_artifacts(folder: Path, assets: Iterable[Asset], removed: Iterable[str] = ()) -> None:
+    """Write artifacts, all or none, and remove others with the same move.
+
+    Raises:
+        HardwayError: UMB714, the directory cannot be written to.
+    """
+    root = folder / ARTIFACTS
+    try:
+        make_directory(root)
+        write_all(list(assets), root, [root / path for path in removed])
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise HardwayError("UMB714", f"cannot write below {root}; nothing was changed", why, f"ls -ld {root}") from None
+
+
+def key_pairs(artifacts: Mapping[str, Asset]) -> dict[str, KeyPair]:
+    """Find the pairs that are there, by the ids of their table."""
+    pairs: dict[str, KeyPair] = {}
+    for path, asset in artifacts.items():
+        name = PurePosixPath(path)
+        if str(name.parent) != layout.TLS or name.suffix not in (".crt", ".pub"):
+            continue
+        key = artifacts.get(layout.key(name.stem))
+        if key is not None:
+            pairs[name.stem] = KeyPair(asset.content, key.content)
+    return pairs
+
+
+def release_directory(folder: Path, cluster: Cluster) -> Path:
+    return folder / Path(cluster.release.directory or RELEASE).expanduser()
+
+
+def read_payload(folder: Path, cluster: Cluster) -> Payload | None:
+    """Read what the nodes are made of; None while the release is not extracted.
+
+    Raises:
+        HardwayError: UMB714, the directory cannot be read, or it is none of a release.
+        AssetError: UMB715 to UMB719, it holds no release that can be used.
+    """
+    if not cluster.is_openshift:
+        return upstream_payload(cluster.release)
+    root = release_directory(folder, cluster)
+    if not root.is_dir():
+        return None
+    return read_release(dict(_release_files(root)), cluster.release)
+
+
+def read_node_bases(folder: Path) -> dict[Role, NodeBase]:
+    """Read the machine configs that were rendered; none of them: the built-in base.
+
+    Raises:
+        AssetError: UMB718, there are some, and they cannot be used.
+    """
+    root = folder / ARTIFACTS / _WORK / RENDERED
+    files = {path.name: _read(path) for path in sorted(_files(root)) if RENDERED_FILE.fullmatch(path.name)}
+    return read_bases(files) if files else {}
+
+
+def read_pull_secret(folder: Path, cluster: Cluster) -> bytes:
+    """Read the credentials for registries; empty where the file names none.
+
+    Raises:
+        HardwayError: UMB702, it names one that cannot be read.
+    """
+    name = cluster.access.pull_secret_file
+    if not name:
+        return b""
+    path = folder / Path(name).expanduser()
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        remedy = f"put it there, or correct access.pullSecretFile in {CONFIG}"
+        raise HardwayError("UMB702", f"the pull secret {path} cannot be read", error.strerror or "", remedy) from None
+
+
+def _release_files(root: Path) -> Iterator[tuple[str, bytes]]:
+    size = 0
+    for number, path in enumerate(sorted(_files(root))):
+        size += path.stat().st_size
+        if number >= MAX_RELEASE_FILES or size > MAX_RELEASE_BYTES:
+            why = f"it holds more than {MAX_RELEASE_FILES} files or {MAX_RELEASE_BYTES >> 20} MiB"
+            raise HardwayError("UMB714", f"{root} is no extracted release", why, "correct release.directory")
+        yield str(PurePosixPath(path.relative_to(root))), _read(path)
+
+
+def _files(root: Path) -> Iterator[Path]:
+    """List regular files; scratch files of a write that was killed begin with a dot."""
+    for place, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in names:
+            path = Path(place, name)
+            if not name.startswith(".") and path.is_file():
+                yield path
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise HardwayError("UMB714", f"cannot read {path}", why, f"look at it: ls -l {path}") from None
