@@ -41,11 +41,11 @@ def init(
     """Write cluster.yaml with every key explained; what stands in its comments holds without them."""
     from umbilical.assets.hardway.config_example import example
     from umbilical.hardway.workspace import CONFIG
-    from umbilical.host.files import make_directory, write_file
+    from umbilical.host.files import make_directory, write_public
 
     wish = _wish(profile, machines, masters, workers, name, ssh_keys)
     content = example(wish)
-    path = write_file(make_directory(folder) / CONFIG, content, overwrite=overwrite)
+    path = write_public(make_directory(folder) / CONFIG, content, overwrite=overwrite)
     click.echo(path)
     here = "" if folder == Path() else f" --dir {folder}"
     click.echo(f"next: read it, then `umbilical config view --origin{here}`, `umbilical stage plan{here}`", err=True)

@@ -64,18 +64,18 @@ def print_parts(parts: "Sequence[Part]", *, is_short: bool) -> None:
 
 def tell(rendered: "Rendered", parts: "Sequence[Part]", folder: Path) -> None:
     """Say on stderr what it comes to, and what comes next."""
+    from umbilical.assets.hardway import layout
+
     click.echo(", ".join(f"{number} {change}" for change, number in counts(parts).items()), err=True)
     if not rendered.has_release:
         from umbilical.hardway.workspace import release_directory
 
         place = release_directory(folder, rendered.cluster)
         click.echo(f"note: the release is not extracted to {place}; what needs it is not in this plan", err=True)
-    made = [one for one in rendered.renewed if one.why != MISSING]
-    for change in made:
-        click.echo(f"note: {change.id} would be made anew: {change.why}", err=True)
-
-
-MISSING: Final = "there was none"
+    for change in rendered.renewed:
+        # That there was none yet is said by the line of its file.
+        if layout.key(change.id) in rendered.on_disk:
+            click.echo(f"note: {change.id} would be made anew: {change.why}", err=True)
 
 
 def _lines(part: "Part", indent: str, *, is_short: bool) -> Iterator[str]:

@@ -20,13 +20,13 @@ def rotate(ids: tuple[str, ...], folder: Path, due: bool) -> None:
 
     Only artifacts/tls is written. Everything else that holds them follows with the next `umbilical stage run`.
     """
-    from umbilical.hardway import rendering
+    from umbilical.hardway import rendering, workspace
     from umbilical.hardway.locking import locked
 
     if not ids and not due:
         raise click.UsageError("name what to make anew, or give --due for what its age demands")
     # Nothing of a directory is touched, not even for its lock, that is none of a cluster.
-    rendering.workspace.read_config(folder)
+    workspace.read_config(folder)
     with locked(folder, "umbilical stage rotate", utc_now().isoformat(timespec="seconds")):
         rendered = rendering.render(folder, utc_now(), rotate=ids, renew_due=due)
         rendering.keep(folder, rendered)
@@ -36,11 +36,9 @@ def rotate(ids: tuple[str, ...], folder: Path, due: bool) -> None:
 def _tell(rendered: "Rendered") -> None:
     for change in rendered.renewed:
         click.echo(f"{change.id}: {change.why}")
+    if not rendered.renewed:
+        click.echo("nothing was due", err=True)
     written = {asset.path for asset in rendered.made.by_recipe["pki"]}
     follows = [part.place for part in rendered.plan() if part.place not in written]
     if follows:
-        click.echo(
-            f"next: umbilical stage plan; {len(follows)} other files follow with `umbilical stage run`", err=True
-        )
-    elif not rendered.renewed:
-        click.echo("nothing was due", err=True)
+        click.echo(f"next: umbilical stage run; {len(follows)} other files follow (umbilical stage plan)", err=True)
