@@ -25,3 +25,8 @@ def test_a_reader_finds_server_authority_and_user(tmp_path: Path) -> None:
 def test_it_names_no_file() -> None:
     text = yaml_bytes(kubeconfig("admin", "https://localhost:6443", b"a", KeyPair(b"b", b"c"))).decode()
     assert "/" not in text.replace("https://", "")
+
+
+def test_the_cluster_can_have_a_name_of_its_own() -> None:
+    made = kubeconfig("admin", "https://localhost:6443", b"a", KeyPair(b"b", b"c"), "localhost")
+    assert made["clusters"][0]["name"] == made["contexts"][0]["context"]["cluster"] == "localhost"

@@ -112,9 +112,14 @@ def identity() -> Identity:
     )
 
 
-@cache
 def hardway_set(profile: Profile = Profile.OPENSHIFT, masters: int = 3) -> HardwaySet:
     """The certificates of the cluster, made once: drawing the keys of tokens takes its time."""
+    return _hardway_set(profile, masters)
+
+
+@cache
+def _hardway_set(profile: Profile, masters: int) -> HardwaySet:
+    """Without defaults, which the cache would take for other arguments."""
     return certificates(cluster(profile, masters))
 
 
