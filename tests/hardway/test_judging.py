@@ -57,7 +57,7 @@ def test_the_first_failed_check_is_told_with_its_fix_and_how_many_more(tmp_path:
     with pytest.raises(judging.ChecksFailed) as told:
         judging.refuse_failed(stage, judging.findings(stage, make_site(tmp_path)))
     assert str(told.value).splitlines() == [
-        "UMB723 stage 04 made-up-4: C-1 does not hold: claim 1 (and 1 more checks of this stage fail)",
+        "UMB723 stage 04 made-up-4: C-1 does not hold: claim 1 (and 1 more of its checks)",
         "  why: saw this",
         "  next: fix",
     ]

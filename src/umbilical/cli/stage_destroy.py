@@ -12,10 +12,10 @@ from umbilical.cli.stage_options import directory_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def destroy(folder: Path, yes: bool) -> None:
     """Take the cluster down: machines, networks, artifacts with all keys. cluster.yaml and the journal stay."""
-    from umbilical.cli.stage_work import confirm, working
+    from umbilical.cli.stage_work import confirm, going_back
     from umbilical.hardway.undoing import touched
 
-    with working(folder) as work:
+    with going_back(folder) as work:
         if not touched(work.ledger.state):
             click.echo("nothing to destroy: the record is empty", err=True)
             return

@@ -72,7 +72,7 @@ def run_table(results: "Sequence[Result]") -> str:
     """One line: what became of how many stages."""
     endings = [result.ending.value for result in results]
     counts = ", ".join(f"{endings.count(word)} {word}" for word in dict.fromkeys(endings))
-    return f"{len(endings)} stages: {counts or 'nothing to do'}\n"
+    return f"{len(endings)} stages: {counts}\n"
 
 
 def run_json(results: "Sequence[Result]") -> str:

@@ -14,12 +14,12 @@ from umbilical.cli.stage_range import find_stage
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def rollback(name: str, folder: Path, yes: bool) -> None:
     """Undo STAGE and every later stage, newest first. Refused with status 7 after a point of no return."""
-    from umbilical.cli.stage_work import confirm, working
+    from umbilical.cli.stage_work import confirm, going_back
     from umbilical.hardway.stages import catalogue
     from umbilical.hardway.undoing import touched
 
     stage = find_stage(name, catalogue.stages())
-    with working(folder) as work:
+    with going_back(folder) as work:
         chosen = [number for number in touched(work.ledger.state) if number >= stage.number]
         if not chosen:
             click.echo(f"nothing to undo: neither stage {stage.number:02} nor a later one has left anything", err=True)

@@ -80,5 +80,5 @@ def _report(pipeline: "Pipeline", output: str, junit: Path | None) -> None:
         click.echo(stage_report.run_json(pipeline.results), nl=False)
     elif output == "junit":
         click.echo(stage_report.run_junit(pipeline.results), nl=False)
-    else:
+    elif pipeline.results:
         click.echo(stage_report.run_table(pipeline.results), nl=False)

@@ -70,8 +70,14 @@ def wait_text(moment: Waiting) -> str:
     return printable(f"waiting for {moment.what} ({times}): {seen}")
 
 
+def ending_text(word: str, seconds: float) -> str:
+    return word if word in ("skipped", "undone") else f"{word} after {duration(seconds)}"
+
+
 def guess_text(earlier: Seconds, number: int) -> str:
-    return f" (took {duration(earlier[number])} before)" if number in earlier else ""
+    """Say how long it took the last time, where that is worth a word."""
+    seconds = earlier.get(number, 0.0)
+    return f" (took {duration(seconds)} before)" if seconds >= 1 else ""
 
 
 class PlainLines:
@@ -123,7 +129,7 @@ class PlainLines:
                 self._say(f"{_INDENT}  {printable(row)}: {printable(', '.join(new))}")
 
     def ended(self, number: int, word: str, seconds: float) -> None:
-        self._say(f"{_INDENT}{word} after {duration(seconds)}" if word != "undone" else f"{_INDENT}undone")
+        self._say(f"{_INDENT}{ending_text(word, seconds)}")
 
     def _say(self, line: str) -> None:
         self._stream.write(f"{line}\n")
@@ -180,7 +186,7 @@ class LiveView:
 
         sign, colour = _SIGNS[word]
         told = Text.assemble(
-            (f" {sign} ", colour), f"{number:02} {self._title}", (f"  {word}, {duration(seconds)}", "dim")
+            (f" {sign} ", colour), f"{number:02} {self._title}", (f"  {ending_text(word, seconds)}", "dim")
         )
         self._number = 0
         with self._console:

@@ -5,13 +5,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from umbilical.cli.stage_options import load_site
+from umbilical.cli.stage_options import load_site, utc_now
 from umbilical.cli.stage_view import Screen, choose_view
 
 if TYPE_CHECKING:
@@ -43,21 +42,35 @@ class Work:
 
 @contextmanager
 def working(folder: Path, *, plain: bool = False) -> Iterator[Work]:
-    """Hold a cluster's lock and open its record.
+    """Hold a cluster's lock and open its record, to go on with it. Keys that are missing are made.
 
     Raises:
         HardwayError: somebody else works on it (UMB720), or the record cannot be read.
     """
-    from umbilical.hardway.ledger import Ledger
-    from umbilical.hardway.locking import locked
-
-    command = shlex.join(["umbilical", *sys.argv[1:]])
-    with locked(folder, command, _now().isoformat(timespec="seconds")):
-        ledger = Ledger(folder, _now)
+    with _recording(folder) as ledger:
         times = ((number, record.seconds) for number, record in ledger.state.stages.items())
         earlier = {number: seconds for number, seconds in times if seconds is not None}
         with choose_view(earlier, plain=plain) as screen:
             yield Work(load_site(folder, screen), ledger, screen)
+
+
+@contextmanager
+def going_back(folder: Path) -> Iterator[Work]:
+    """The same to undo something: the site is loaded before the lock is held, so that it makes no new keys."""
+    with choose_view() as screen:
+        site = load_site(folder, screen)
+        with _recording(folder) as ledger:
+            yield Work(site, ledger, screen)
+
+
+@contextmanager
+def _recording(folder: Path) -> "Iterator[Ledger]":
+    from umbilical.hardway.ledger import Ledger
+    from umbilical.hardway.locking import locked
+
+    command = shlex.join(["umbilical", *sys.argv[1:]])
+    with locked(folder, command, utc_now().isoformat(timespec="seconds")):
+        yield Ledger(folder, utc_now)
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -78,7 +91,3 @@ def ask_step(stage: "Stage", step: "Step") -> bool:
     from umbilical.cli import stage_view
 
     return stage_view.ask_step(f"{stage.number:02} {stage.name}: {step.title}", step.command)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

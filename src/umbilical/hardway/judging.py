@@ -42,7 +42,7 @@ def refuse_failed(stage: Stage, found: Sequence[Finding]) -> None:
     for one in found:
         if one.outcome is Outcome.FAILED:
             others = sum(other.outcome is Outcome.FAILED for other in found) - 1
-            more = f" (and {others} more checks of this stage fail)" if others else ""
+            more = f" (and {others} more of its checks)" if others else ""
             what = f"stage {stage.number:02} {stage.name}: {one.id} does not hold: {one.title}{more}"
             raise ChecksFailed(what, one.evidence or one.why, one.fix, found)
 

@@ -148,7 +148,7 @@ class Undoing:
         if undo.name not in self._undoers:
             why = f"the record has {undo.name!r}, which this umbilical does not know"
             raise HardwayError("UMB728", f"stage {number:02} cannot be undone", why, "use the release that ran it")
-        self._teller.step(f"undo: {undo.name}", _shown(undo.values))
+        self._teller.step(f"{undo.name.replace('-', ' ')}{_shown(undo.values)}", "")
         self._ledger.add(Kind.UNDO_BEGAN, stage=number, undo=record.number, name=undo.name)
         self._undoers[undo.name](self._site, undo.values)
         self._ledger.add(Kind.UNDO_ENDED, stage=number, undo=record.number)
@@ -164,8 +164,11 @@ def touched(state: State) -> list[int]:
 
 
 def _shown(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {_brief(value)}" for name, value in values.items())
+    told = ", ".join(_brief(value) for value in values.values())
+    return f": {told}" if told else ""
 
 
 def _brief(value: Any) -> str:
-    return f"({len(value)})" if isinstance(value, list) and len(value) > 3 else str(value)
+    if isinstance(value, list) and len(value) > 1:
+        return f"{value[0]} and {len(value) - 1} more"
+    return str(value[0] if isinstance(value, list) and value else value)

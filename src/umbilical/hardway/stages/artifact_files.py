@@ -7,7 +7,7 @@ from typing import Final
 
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.graph import asset_hash
-from umbilical.checks.check import Check, Verdict, failed, passed
+from umbilical.checks.check import Check, Verdict, failed, passed, skipped
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step, Undo
 from umbilical.hardway.undoing import ARTIFACTS, REMOVE_FILES
@@ -60,6 +60,8 @@ def written_check(number: int) -> Check[Site]:
     """The check of a stage that its files are on disk, byte for byte as they are rendered."""
 
     def judge(site: Site) -> Verdict:
+        if not site.files.get(number):
+            return skipped("it writes no file in this profile")
         wrong = [text for name in site.files.get(number, ()) if (text := _difference(site, name))]
         wrong += [f"{name} is of no use any more" for name in leftovers(site, number)]
         more = f" and {len(wrong) - MAX_NAMED} more" if len(wrong) > MAX_NAMED else ""

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from umbilical.assets.hardway.graph import RECIPES, in_order
+from umbilical.assets.hardway.recipe import Recipe
 from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.checks.check import Check, Verdict, failed, passed
 from umbilical.hardway.site import Site
@@ -34,15 +36,20 @@ class Understand:
 
 
 def lines(site: Site) -> list[str]:
-    """Say for each stage which files it writes, folder by folder."""
-    told = []
-    for number in sorted(site.files):
+    """Say what is made from what, and for each stage which files it writes, folder by folder."""
+    told = [_origin(recipe) for recipe in in_order(RECIPES) if recipe.id in site.hashes]
+    for number in sorted(number for number, names in site.files.items() if names):
         folders: dict[str, int] = {}
         for name in site.files[number]:
             folder = name.rpartition("/")[0]
             folders[folder] = folders.get(folder, 0) + 1
         told.append(f"stage {number:02} writes " + ", ".join(f"{folder} ({folders[folder]})" for folder in folders))
     return told
+
+
+def _origin(recipe: Recipe) -> str:
+    source = " and ".join(("the config", *recipe.needs))
+    return f"{recipe.id} (stage {recipe.stage:02}) from {source}"
 
 
 def _show(site: Site) -> None:
