@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 from tests.support import hardway
@@ -164,3 +165,39 @@ def edit_config(node_id: str, change: Callable[[dict[str, Any]], object]) -> Cal
         seen.write(path, json.dumps(value).encode())
 
     return sample
+
+
+GOLDEN: Final = Path(__file__).parent.parent / "assets/hardway/nodes/golden"
+_OF_OTHERS: Final = ("#!/", "BEGIN", "certificate-authority-data", "kind: Pod", "kind: EgressSelector")
+
+
+def golden(profile: Profile) -> str:
+    """What the configs of a cluster's nodes hold, decoded: everything of ours as lines, of keys and pods the names."""
+    told = {node: _told(node_config(node, profile)) for node in ("bootstrap", "master-0", "worker-0")}
+    return json.dumps(told, indent=2) + "\n"
+
+
+def golden_file(profile: Profile) -> Path:
+    return GOLDEN / f"{profile.value}.json"
+
+
+def _told(config: Config) -> dict[str, Any]:
+    return {
+        "version": config.version,
+        "directories": {entry["path"]: f"0{entry['mode']:o}" for entry in config.value["storage"]["directories"]},
+        "files": {f"{file.path} 0{file.mode or 0:o}": _lines(file.text()) for file in config.files},
+        "units": {f"{unit.name} {unit.enabled}": _lines(unit.contents or "") for unit in config.units},
+    }
+
+
+def _lines(text: str) -> list[str] | str:
+    """Keys are drawn at random, pods and scripts are tested by themselves, one file holds the others again."""
+    if any(mark in text for mark in _OF_OTHERS):
+        return "..."
+    return text.splitlines() if "data:text/plain" not in text else "..."
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(exist_ok=True)
+    for one in Profile:
+        golden_file(one).write_text(golden(one))

@@ -144,12 +144,7 @@ def _name_faults(facts: Facts, node: Node) -> Iterator[str]:
 
 
 def _paths(facts: Facts) -> Iterator[str]:
-    return _each(facts, _path_faults)
-
-
-def _path_faults(facts: Facts, node: Node) -> Iterator[str]:
-    for wanted in missing_paths(facts.ignition(node)):
-        yield f"{wanted.by} wants {wanted.path}, which nobody writes"
+    return _each(facts, lambda facts, node: (one.words for one in missing_paths(facts.ignition(node))))
 
 
 def _sizes(facts: Facts) -> Iterator[str]:

@@ -6,7 +6,7 @@ Looked for in static pods (through their mounts), in units and in the kubelet's 
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import yaml
@@ -46,16 +46,22 @@ _WATCHED: Final = "/etc/kubernetes/"
 @dataclass(frozen=True)
 class Wanted:
     path: str
-    """On the node."""
+    """On the node; in the pod, where that has no mount for it."""
     by: str
+    is_mounted: bool = True
+
+    @property
+    def words(self) -> str:
+        return f"{self.by} wants {self.path}, which {'nobody writes' if self.is_mounted else 'no mount covers'}"
 
 
 def missing_paths(config: Config) -> Iterator[Wanted]:
-    """List what is wanted and neither written, nor the system's, nor made later."""
+    """List what is wanted and neither written, nor the system's, nor made later; and what no mount leads to."""
     written = written_paths(config)
     seen: set[Wanted] = set()
     for wanted in wanted_paths(config):
-        if wanted not in seen and wanted.path not in written and not is_known(wanted.path):
+        is_there = wanted.is_mounted and (wanted.path in written or is_known(wanted.path))
+        if wanted not in seen and not is_there:
             yield wanted
         seen.add(wanted)
 
@@ -71,7 +77,7 @@ def written_paths(config: Config) -> set[str]:
 
 def wanted_paths(config: Config) -> Iterator[Wanted]:
     for path, pod in static_pods(config):
-        yield from (Wanted(wanted, f"{path}: {why}") for wanted, why in _pod_paths(pod))
+        yield from (replace(wanted, by=f"{path}: {wanted.by}") for wanted in _pod_paths(pod))
     for unit in config.units:
         for command in commands(unit):
             yield Wanted(command.program, unit.name)
@@ -96,12 +102,12 @@ def static_pods(config: Config) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield file.path, pod
 
 
-def _pod_paths(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _pod_paths(pod: Mapping[str, Any]) -> Iterator[Wanted]:
     spec = _mapping(pod.get("spec"))
     volumes = {str(volume.get("name")): _mapping(volume.get("hostPath")) for volume in objects(spec, "volumes")}
     for name, volume in volumes.items():
         if volume.get("path") and volume.get("type") not in _MAKES_ITSELF:
-            yield str(volume["path"]), f"volume {name}"
+            yield Wanted(str(volume["path"]), f"volume {name}")
     for container in (*objects(spec, "initContainers"), *objects(spec, "containers")):
         mounts = {str(one.get("mountPath")): str(one.get("name")) for one in objects(container, "volumeMounts")}
         for flag, path in _container_paths(container):
@@ -110,16 +116,15 @@ def _pod_paths(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _through(
     path: str, flag: str, mounts: Mapping[str, str], volumes: Mapping[str, Mapping[str, Any]]
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[Wanted]:
     mount = max((one for one in mounts if _is_below(path, one)), key=len, default=None)
     if mount is None:
-        # The path itself is told: that nothing is mounted there is what is wrong with it.
         if path.startswith(_WATCHED):
-            yield path, f"{flag}, which no mount of the container covers,"
+            yield Wanted(path, flag, is_mounted=False)
         return
     source = volumes.get(mounts[mount], {}).get("path")
     if source and flag.lstrip("-") not in MADE_BY_PROGRAMS:
-        yield posixpath.normpath(posixpath.join(str(source), posixpath.relpath(path, mount))), flag
+        yield Wanted(posixpath.normpath(posixpath.join(str(source), posixpath.relpath(path, mount))), flag)
 
 
 def _container_paths(container: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -26,7 +26,7 @@ def add_bootkube(parts: Parts, inputs: Inputs) -> None:
     parts.files.add(BOOTKUBE, script(inputs), SCRIPT_MODE)
     if inputs.has_tunnel:
         parts.files.add(NATIVE.certificate_script, certificate_script(), SCRIPT_MODE)
-    parts.make_directories({STATE: 0o755, layout.NODE_LATE_MANIFESTS: 0o755})
+    parts.directories.update({STATE: 0o755, layout.NODE_LATE_MANIFESTS: 0o755})
     parts.units.append(Unit(UNIT, unit()))
 
 

@@ -27,5 +27,5 @@ def bootstrap_parts(inputs: Inputs, made: AssetTree) -> Parts:
     add_artifact(parts, bootkube.SERVER_CA, layout.bundle(Bundle.SERVER_CA.value), made)
     add_artifact(parts, bootkube.KUBECONFIG, layout.kubeconfig(LOCAL_KUBECONFIG), made)
     add_pods(parts, inputs, node, made)
-    parts.make_directories({layout.NODE_CONFIGS: 0o755, layout.ETCD_DATA: 0o700})
+    parts.directories.update({layout.NODE_CONFIGS: 0o755, layout.ETCD_DATA: 0o700})
     return parts

@@ -28,7 +28,7 @@ WORKER_ROLE: Final = "node-role.kubernetes.io/worker"
 def add_kubelet(parts: Parts, seat: Seat) -> None:
     parts.files.add(layout.KUBELET_CONFIG, yaml_bytes(configuration(seat)), PUBLIC_MODE)
     # A kubelet stops at its start where the directory of drop-ins is missing.
-    parts.make_directories({layout.KUBELET_CONFIG_DROP_INS: 0o755, layout.NODE_MANIFESTS: 0o755})
+    parts.directories.update({layout.KUBELET_CONFIG_DROP_INS: 0o755, layout.NODE_MANIFESTS: 0o755})
     parts.units.append(Unit(UNIT, unit(seat)))
 
 

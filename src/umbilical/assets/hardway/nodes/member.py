@@ -28,5 +28,5 @@ def member_parts(inputs: Inputs, node: Node, base: NodeBase, made: AssetTree) ->
     else:
         container_runtime.add_pod_network(parts, node)
         if node.role is Role.MASTER:
-            parts.make_directories({layout.ETCD_DATA: 0o700})
+            parts.directories.update({layout.ETCD_DATA: 0o700})
     return parts

@@ -1,6 +1,5 @@
 """What a node is given beyond its base: files, directories, units and who may log in."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from umbilical.assets.tree import AssetTree
@@ -25,6 +24,3 @@ class Parts:
     ssh_keys: tuple[str, ...] = ()
     last: AssetTree = field(default_factory=AssetTree)
     """Files that stand behind all others, the base's included."""
-
-    def make_directories(self, directories: Mapping[str, int]) -> None:
-        self.directories.update(directories)

@@ -32,4 +32,4 @@ def add_artifact(parts: Parts, path: str, artifact: str, made: AssetTree) -> Non
         parts.files.add(path, made[artifact].content, made[artifact].mode)
     directory = posixpath.dirname(path)
     if directory in _DIRECTORY_MODES:
-        parts.make_directories({directory: _DIRECTORY_MODES[directory]})
+        parts.directories.update({directory: _DIRECTORY_MODES[directory]})
