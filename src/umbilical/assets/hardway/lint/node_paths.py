@@ -14,6 +14,7 @@ import yaml
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.lint.facts import Unreadable
 from umbilical.assets.hardway.lint.unit_text import commands, environment_files
+from umbilical.assets.verify.documents import Pod, dig, is_within, mappings, shown
 from umbilical.ignition.config import Config, File, objects
 from umbilical.ignition.errors import IgnitionError
 
@@ -90,7 +91,7 @@ def wanted_paths(config: Config) -> Iterator[Wanted]:
 
 
 def is_known(path: str) -> bool:
-    return not path.startswith("/") or any(_is_below(path, known) for known in (*OF_THE_SYSTEM, *MADE_LATER))
+    return not path.startswith("/") or any(is_within(path, known) for known in (*OF_THE_SYSTEM, *MADE_LATER))
 
 
 def static_pods(config: Config) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -102,40 +103,38 @@ def static_pods(config: Config) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield file.path, pod
 
 
-def _pod_paths(pod: Mapping[str, Any]) -> Iterator[Wanted]:
-    spec = _mapping(pod.get("spec"))
-    volumes = {str(volume.get("name")): _mapping(volume.get("hostPath")) for volume in objects(spec, "volumes")}
-    for name, volume in volumes.items():
-        if volume.get("path") and volume.get("type") not in _MAKES_ITSELF:
-            yield Wanted(str(volume["path"]), f"volume {name}")
-    for container in (*objects(spec, "initContainers"), *objects(spec, "containers")):
-        mounts = {str(one.get("mountPath")): str(one.get("name")) for one in objects(container, "volumeMounts")}
+def _pod_paths(pod: dict[str, Any]) -> Iterator[Wanted]:
+    spec = dig(pod, "spec")
+    for volume in mappings(dig(spec, "volumes")):
+        path, kind = (dig(volume, "hostPath", key) for key in ("path", "type"))
+        if isinstance(path, str) and kind not in _MAKES_ITSELF:
+            yield Wanted(path, f"volume {shown(volume.get('name'))}")
+    for container in (*mappings(dig(spec, "initContainers")), *mappings(dig(spec, "containers"))):
+        inside = Pod({**spec, "containers": [container]})
         for flag, path in _container_paths(container):
-            yield from _through(path, flag, mounts, volumes)
+            yield from _through(inside, flag, path)
 
 
-def _through(
-    path: str, flag: str, mounts: Mapping[str, str], volumes: Mapping[str, Mapping[str, Any]]
-) -> Iterator[Wanted]:
-    mount = max((one for one in mounts if _is_below(path, one)), key=len, default=None)
+def _through(inside: Pod, flag: str, path: str) -> Iterator[Wanted]:
+    """Follow a path of a container to the node."""
+    mount = inside.mount_of(path)
     if mount is None:
         if path.startswith(_WATCHED):
             yield Wanted(path, flag, is_mounted=False)
         return
-    source = volumes.get(mounts[mount], {}).get("path")
-    if source and flag.lstrip("-") not in MADE_BY_PROGRAMS:
-        yield Wanted(posixpath.normpath(posixpath.join(str(source), posixpath.relpath(path, mount))), flag)
+    on_host = mount.on_host(path)
+    if on_host is not None and flag.lstrip("-") not in MADE_BY_PROGRAMS:
+        yield Wanted(on_host, flag)
 
 
-def _container_paths(container: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    probes = [_mapping(_mapping(container.get(f"{kind}Probe")).get("exec")) for kind in ("startup", "liveness")]
-    words = [*_strings(container.get("command")), *_strings(container.get("args"))]
-    words += [word for probe in probes for word in _strings(probe.get("command"))]
-    for word in words:
-        name, equals, value = word.partition("=")
-        yield from ((name, path) for path in _paths_in(value) if equals and name.startswith("-"))
-    for variable in objects(container, "env"):
-        yield from ((f"env {variable.get('name')}", path) for path in _paths_in(str(variable.get("value", ""))))
+def _container_paths(container: dict[Any, Any]) -> Iterator[tuple[str, str]]:
+    commands_of = [("command",), ("args",), *((f"{kind}Probe", "exec", "command") for kind in ("startup", "liveness"))]
+    for keys in commands_of:
+        for word in _strings(dig(container, *keys)):
+            name, equals, value = word.partition("=")
+            yield from ((name, path) for path in _paths_in(value) if equals and name.startswith("-"))
+    for variable in mappings(container.get("env")):
+        yield from ((f"env {shown(variable.get('name'))}", path) for path in _paths_in(str(variable.get("value", ""))))
 
 
 def _paths_in(value: str) -> list[str]:
@@ -165,14 +164,6 @@ def _parents(path: str) -> Iterator[str]:
     while path not in ("", "/"):
         path = posixpath.dirname(path)
         yield path
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _strings(value: Any) -> Iterable[str]:

@@ -10,6 +10,7 @@ import yaml
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.cluster import API_PORT, Node
 from umbilical.assets.hardway.lint.facts import Facts, Unreadable
+from umbilical.assets.hardway.lint.release_images import release_image
 from umbilical.assets.hardway.lint.rule import BOTH, OPENSHIFT, Rule, Severity, rule
 from umbilical.assets.hardway.lint.unit_text import Command, commands
 from umbilical.assets.verify.documents import dig
@@ -22,7 +23,6 @@ CRIO_DROP_INS: Final = "/etc/crio/crio.conf.d"
 PAUSE_COMMAND: Final = "/usr/bin/pod"
 UPSTREAM_PAUSE: Final = b"registry.k8s.io/pause"
 API_SERVER_ENV: Final = "/etc/kubernetes/apiserver-url.env"
-IMAGE_REFERENCES: Final = "image-references"
 PROGRAM_DIRECTORIES: Final = ("/usr/local/bin", "/usr/local/sbin")
 """Below /usr/local files get a label by which systemd may execute them."""
 SYSTEM_DIRECTORIES: Final = ("/usr/bin", "/usr/sbin", "/usr/libexec", "/usr/lib", "/bin", "/sbin")
@@ -77,7 +77,7 @@ def _asks_nobody(facts: Facts) -> Iterator[str]:
 
 
 def _pause_image(facts: Facts) -> Iterator[str]:
-    wanted = _release_image(facts, "pod")
+    wanted = release_image(facts, "pod")
     for node in facts.cluster.nodes:
         images = [image["pause_image"] for image in _crio_images(facts, node) if "pause_image" in image]
         if not images:
@@ -106,18 +106,6 @@ def _crio_images(facts: Facts, node: Node) -> Iterator[dict[str, Any]]:
                 raise Unreadable(f"{layout.ignition(node)}: {file.path} is not TOML") from None
             if isinstance(image, dict):
                 yield image
-
-
-def _release_image(facts: Facts, tag: str) -> str:
-    """Ask the release's own list, which lies among the inputs of the machine-config render commands."""
-    found = [path for path in sorted(facts.assets) if posixpath.basename(path) == IMAGE_REFERENCES]
-    if not found:
-        raise Unreadable(f"there is no {IMAGE_REFERENCES} that says which image is {tag}")
-    tags = dig(facts.document(found[0]), "spec", "tags")
-    for entry in tags if isinstance(tags, list) else []:
-        if dig(entry, "name") == tag:
-            return str(dig(entry, "from", "name"))
-    raise Unreadable(f"{found[0]} has no tag {tag}")
 
 
 def _programs(facts: Facts) -> Iterator[str]:
