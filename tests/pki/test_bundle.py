@@ -7,7 +7,17 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from umbilical.pki.authority import Authority
-from umbilical.pki.bundle import BundleError, KeyPair, decode_certificates, decode_key, encode_key, join_bundle
+from umbilical.pki.bundle import (
+    BundleError,
+    KeyPair,
+    decode_certificates,
+    decode_key,
+    decode_own_key,
+    encode_key,
+    join_bundle,
+    public_half,
+)
+from umbilical.pki.certificate import read_certificates
 from umbilical.pki.profiles import KeyType
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -20,6 +30,16 @@ def _authority(name: str) -> Authority:
 def test_a_key_survives_the_way_out_and_in() -> None:
     pem = _authority("a").pair.key
     assert encode_key(decode_key(pem)) == pem
+
+
+@pytest.mark.parametrize("key_type", KeyType)
+def test_our_own_key_is_read_without_a_proof_and_has_its_certificates_public_half(key_type: KeyType) -> None:
+    pair = Authority.create("a", NOW, timedelta(days=1), key_type).pair
+    key = decode_own_key(pair.key)
+    assert encode_key(key) == pair.key
+    assert public_half(key) == read_certificates(pair.certificate)[0].key.encoded
+    with pytest.raises(BundleError, match="no readable private key"):
+        decode_own_key(pair.certificate)
 
 
 def test_the_key_never_shows_in_a_repr() -> None:

@@ -26,6 +26,7 @@ from umbilical.pki.profiles import KeyType, client_profile, server_profile
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
 ADDRESSES = ["api.example.com", "10.0.0.9", "2001:db8::9", "*.apps.example.com"]
+KEY = ec.generate_private_key(ec.SECP256R1())
 Key = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 
@@ -84,6 +85,33 @@ def test_names_uses_and_strength_are_told(key_type: KeyType) -> None:
     assert (leaf.key.is_strong, leaf.is_strongly_signed, leaf.signature_hash) == (True, True, "SHA-256")
     assert leaf.names == ()
     assert leaf.time_left(NOW) == DAY
+
+
+def test_what_it_may_do_is_read_with_what_is_critical(key_type: KeyType) -> None:
+    authority = Authority.create("signer", NOW, DAY, key_type)
+    pem = authority.issue(client_profile("agent", (), key_type), NOW, DAY).certificate
+    leaf, root = read_certificates(pem + authority.certificate_pem)
+    assert root.key_usages == ("digitalSignature", "keyCertSign", "cRLSign")
+    assert leaf.key_usages == ("digitalSignature", *(["keyEncipherment"] if key_type is KeyType.RSA_2048 else []))
+    assert leaf.critical == root.critical == {"basicConstraints", "keyUsage"}
+    assert root.path_length is None
+
+
+@given(st.tuples(*[st.booleans()] * 9))
+def test_every_usage_of_a_key_is_read(flags: tuple[bool, ...]) -> None:
+    # The last two are of use with keyAgreement only, and the library refuses them without.
+    flags = (*flags[:7], flags[7] and flags[4], flags[8] and flags[4])
+    usage = x509.KeyUsage(*flags)
+    found = read_certificate(signed(KEY, usage)).key_usages
+    names = "digitalSignature nonRepudiation keyEncipherment dataEncipherment keyAgreement keyCertSign cRLSign".split()
+    names += ["encipherOnly", "decipherOnly"]
+    assert found == tuple(name for name, flag in zip(names, flags, strict=True) if flag)
+
+
+@pytest.mark.parametrize("length", [0, 1, 300])
+def test_a_path_length_is_read(length: int) -> None:
+    found = read_certificate(signed(KEY, x509.BasicConstraints(ca=True, path_length=length)))
+    assert (found.is_authority, found.path_length, found.critical) == (True, length, frozenset())
 
 
 def test_a_certificate_without_extensions_is_read() -> None:
