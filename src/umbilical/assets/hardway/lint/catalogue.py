@@ -5,10 +5,15 @@ from typing import Final
 
 from umbilical.assets.hardway.lint import (
     config_rules,
+    crd_rules,
+    handoff_rules,
     ignition_rules,
     infrastructure_rules,
     kubeconfig_rules,
+    machine_config_rules,
+    manifest_rules,
     node_rules,
+    object_rules,
     pki_rules,
 )
 from umbilical.assets.hardway.lint.facts import Facts
@@ -41,6 +46,11 @@ _MODULES: Final = (
     pki_rules.RULES,
     kubeconfig_rules.RULES,
     node_rules.RULES,
+    crd_rules.RULES,
+    manifest_rules.RULES,
+    object_rules.RULES,
+    handoff_rules.RULES,
+    machine_config_rules.RULES,
     ignition_rules.RULES,
     infrastructure_rules.RULES,
 )
