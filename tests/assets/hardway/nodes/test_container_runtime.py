@@ -5,9 +5,11 @@ import json
 import tomllib
 from dataclasses import replace
 
+import pytest
 from tests.support import hardway
 from tests.support.hardway_nodes import inputs
 
+from umbilical.assets.errors import AssetError
 from umbilical.assets.hardway.cluster import Profile
 from umbilical.assets.hardway.nodes.container_runtime import (
     CONFLIST,
@@ -17,16 +19,25 @@ from umbilical.assets.hardway.nodes.container_runtime import (
     add_pull_secret,
 )
 from umbilical.assets.hardway.nodes.parts import Parts
+from umbilical.assets.hardway.static_pods.seat import Seat
 
 
 def test_the_pause_image_is_the_releases_with_its_own_program_and_credentials() -> None:
     parts = Parts()
-    add_pause_image(parts, inputs(Profile.OPENSHIFT))
+    given = inputs(Profile.OPENSHIFT)
+    add_pause_image(parts, Seat(given, given.cluster.bootstrap))
     assert tomllib.loads(parts.files[PAUSE_DROP_IN].content.decode())["crio"]["image"] == {
         "pause_image": hardway.payload().images["pod"],
         "pause_image_auth_file": "/var/lib/kubelet/config.json",
         "pause_command": "/usr/bin/pod",
     }
+
+
+def test_a_release_without_one_is_refused() -> None:
+    given = inputs(Profile.OPENSHIFT)
+    poor = replace(given, payload=replace(given.payload, images={}))
+    with pytest.raises(AssetError, match="pod"):
+        add_pause_image(Parts(), Seat(poor, poor.cluster.bootstrap))
 
 
 def test_the_pull_secret_is_roots_alone() -> None:

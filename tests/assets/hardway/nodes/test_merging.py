@@ -41,6 +41,21 @@ def test_the_base_itself_is_left_alone() -> None:
     assert original == base("/a")
 
 
+def test_null_is_absent() -> None:
+    original = {
+        "ignition": {"version": "3.4.0"},
+        "storage": {"links": None, "files": None},
+        "passwd": None,
+        "systemd": None,
+    }
+    made = Parts(units=[Unit("a.service", "[Service]\n")], ssh_keys=("one",), directories={"/d": 0o755})
+    made.files.add("/a", b"ours", 0o600)
+    merged = merge(original, made)
+    assert faults(config_of(merged)) == []
+    assert [entry["path"] for entry in merged["storage"]["files"]] == ["/a"]
+    assert merged["passwd"]["users"] == [{"name": "core", "sshAuthorizedKeys": ["one"]}]
+
+
 def test_a_link_or_directory_of_the_same_path_makes_way_for_a_file() -> None:
     original = base()
     original["storage"] |= {"links": [{"path": "/a", "target": "/b"}], "directories": [{"path": "/d"}]}

@@ -42,10 +42,11 @@ def builtin_base(inputs: Inputs, node: Node) -> NodeBase:
 
 def _parts(inputs: Inputs, node: Node) -> Parts:
     parts = Parts()
-    kubelet.add_kubelet(parts, Seat(inputs, node))
+    seat = Seat(inputs, node)
+    kubelet.add_kubelet(parts, seat)
     if inputs.cluster.is_openshift:
         parts.files.add(API_SERVER_ENV, api_server_env(inputs.cluster), PUBLIC_MODE)
-        container_runtime.add_pause_image(parts, inputs)
+        container_runtime.add_pause_image(parts, seat)
     return parts
 
 

@@ -16,11 +16,12 @@ LOCAL_KUBECONFIG: Final = "localhost"
 
 def bootstrap_parts(inputs: Inputs, made: AssetTree) -> Parts:
     node = inputs.cluster.bootstrap
+    seat = Seat(inputs, node)
     parts = Parts(ssh_keys=inputs.cluster.access.ssh_keys)
     network.add_network(parts, inputs.cluster, node)
-    kubelet.add_kubelet(parts, Seat(inputs, node))
+    kubelet.add_kubelet(parts, seat)
     if inputs.cluster.is_openshift:
-        container_runtime.add_pause_image(parts, inputs)
+        container_runtime.add_pause_image(parts, seat)
         container_runtime.add_pull_secret(parts, inputs)
     bootkube.add_bootkube(parts, inputs)
     # For the script, and for whoever logs in to look.

@@ -7,6 +7,7 @@ from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.cluster import Node
 from umbilical.assets.hardway.inputs import Inputs
 from umbilical.assets.hardway.nodes.parts import Parts
+from umbilical.assets.hardway.static_pods.seat import Seat
 from umbilical.assets.tree import PUBLIC_MODE, SECRET_MODE
 
 CRIO_DROP_INS: Final = "/etc/crio/crio.conf.d"
@@ -16,11 +17,11 @@ PAUSE_IMAGE: Final = "pod"
 CONFLIST: Final = f"{CONFIG_DIRECTORY}/10-pods.conflist"
 
 
-def add_pause_image(parts: Parts, inputs: Inputs) -> None:
+def add_pause_image(parts: Parts, seat: Seat) -> None:
     """CRI-O's compiled-in pause image is on a registry that the pull secret does not know."""
     content = (
         "[crio.image]\n"
-        f'pause_image = "{inputs.payload.images[PAUSE_IMAGE]}"\n'
+        f'pause_image = "{seat.image(PAUSE_IMAGE)}"\n'
         f'pause_image_auth_file = "{layout.PULL_SECRET}"\n'
         # The image has no /pause, which CRI-O would run.
         'pause_command = "/usr/bin/pod"\n'

@@ -23,7 +23,7 @@ _KINDS: Final = ("directories", "files", "links")
 def merge(base: Mapping[str, Any], parts: Parts) -> dict[str, Any]:
     """Keep the base's version, order and unknown fields; a path of the parts' takes the place of the base's."""
     config = copy.deepcopy(dict(base))
-    storage = config.setdefault("storage", {})
+    storage = _inner(config, "storage", dict)
     for path, mode in sorted(parts.directories.items()):
         _put(storage, "directories", {"path": path, "mode": mode, "overwrite": False})
     for asset in parts.files:
@@ -42,9 +42,16 @@ def format_config(config: Mapping[str, Any]) -> bytes:
     return json.dumps(config, separators=(",", ":")).encode() + b"\n"
 
 
+def _inner(parent: dict[str, Any], key: str, kind: type[Any]) -> Any:
+    """Return a part of the config, made where it is absent; null is absent."""
+    if not isinstance(parent.get(key), kind):
+        parent[key] = kind()
+    return parent[key]
+
+
 def _put(storage: dict[str, Any], kind: str, entry: dict[str, Any]) -> None:
     """Put an entry where the first of its path and kind stood, else at the end; all others of its path go."""
-    entries = storage.setdefault(kind, [])
+    entries = _inner(storage, kind, list)
     place = next((index for index, old in enumerate(entries) if old.get("path") == entry["path"]), None)
     if place is None:
         _drop(storage, entry["path"])
@@ -56,7 +63,7 @@ def _put(storage: dict[str, Any], kind: str, entry: dict[str, Any]) -> None:
 
 def _drop(storage: dict[str, Any], path: str, keep: dict[str, Any] | None = None) -> None:
     for kind in _KINDS:
-        if kind in storage:
+        if storage.get(kind):
             storage[kind] = [entry for entry in storage[kind] if entry.get("path") != path or entry is keep]
 
 
@@ -72,7 +79,7 @@ def _contents(content: bytes) -> dict[str, Any]:
 
 def _put_unit(config: dict[str, Any], unit: Unit) -> None:
     """Drop-ins that a base has for the unit stay."""
-    units = config.setdefault("systemd", {}).setdefault("units", [])
+    units = _inner(_inner(config, "systemd", dict), "units", list)
     fields = {"name": unit.name, "enabled": unit.is_enabled, "contents": unit.contents}
     _drop(config["storage"], f"{UNIT_DIRECTORY}/{unit.name}")
     for old in units:
@@ -84,9 +91,9 @@ def _put_unit(config: dict[str, Any], unit: Unit) -> None:
 
 def _put_user(config: dict[str, Any], ssh_keys: tuple[str, ...]) -> None:
     """The base's own keys of the user stay: somebody put them there."""
-    users = config.setdefault("passwd", {}).setdefault("users", [])
+    users = _inner(_inner(config, "passwd", dict), "users", list)
     user = next((one for one in users if one.get("name") == USER), None)
     if user is None:
         user = {"name": USER}
         users.append(user)
-    user["sshAuthorizedKeys"] = list(dict.fromkeys([*user.get("sshAuthorizedKeys", []), *ssh_keys]))
+    user["sshAuthorizedKeys"] = list(dict.fromkeys([*(user.get("sshAuthorizedKeys") or []), *ssh_keys]))
