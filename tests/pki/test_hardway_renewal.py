@@ -186,6 +186,23 @@ def test_what_ends_before_an_installation_may_is_made_anew() -> None:
     assert "it is not valid before" in changed(again(after=-2 * HOUR))["root-ca"]
 
 
+def test_age_alone_is_no_reason_where_a_cluster_may_be_running() -> None:
+    existing = pairs(first_set())
+    later = NOW + timedelta(days=4000)
+    assert renew(names(), existing, Terms(), later, renew_due=False).changes == ()
+    other = names(api_name="api.other.example")
+    assert [one.id for one in renew(other, existing, Terms(), NOW + 47 * HOUR, renew_due=False).changes] == [
+        "kube-apiserver-lb-server"
+    ]
+
+
+def test_nothing_is_signed_by_a_signer_that_has_ended() -> None:
+    with pytest.raises(PkiError) as failure:
+        renew(names(api_name="x.example"), pairs(first_set()), Terms(), NOW + timedelta(days=4000), renew_due=False)
+    assert failure.value.code == "UMB712"
+    assert "umbilical stage rotate kube-apiserver-lb-signer" in failure.value.remedy
+
+
 def test_lives_that_are_too_short_for_any_installation_are_refused() -> None:
     with pytest.raises(PkiError) as failure:
         renew(names(), {}, Terms(short_hours=4), NOW)

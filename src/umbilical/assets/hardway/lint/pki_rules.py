@@ -254,7 +254,7 @@ RULES: Final[tuple[Rule, ...]] = (
         BOTH,
         "nothing ends while an installation may still be under way",
         "Some certificates live two days. One that ends half-way stops the cluster where nobody looks.",
-        _ROTATE,
+        "umbilical stage rotate --due",
         _lives,
     ),
     rule(
