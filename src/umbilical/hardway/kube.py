@@ -6,6 +6,7 @@ from umbilical.assets.hardway.cluster import Node
 from umbilical.assets.spec import IpAddress
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
+from umbilical.cluster.errors import ApiRefused
 from umbilical.cluster.objects import Kind
 from umbilical.hardway.site import Site
 from umbilical.hardway.waiting import NotYet
@@ -26,7 +27,12 @@ def ready_text(site: Site, address: IpAddress | None = None) -> str:
         NotYet: it says something else.
         ClusterError: it says nothing.
     """
-    text = site.api(address).call(lambda client: client.get_text("/readyz")).strip()
+    try:
+        text = site.api(address).call(lambda client: client.get_text("/readyz")).strip()
+    except ApiRefused as refusal:
+        # Dozens of lines say [+]; what is missing is in the others.
+        missing = [line.removeprefix("[-]").partition(" ")[0] for line in refusal.message.splitlines() if "[-]" in line]
+        raise NotYet(f"/readyz is {refusal.status}: {', '.join(missing) or refusal.message[:80]}") from None
     if text != "ok":
         raise NotYet(f"/readyz says {text[:80]!r}")
     return "ok"

@@ -14,6 +14,7 @@ from umbilical.hardway import kube, operators
 from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.etcd import Etcd, Member, client_url, peer_url
 from umbilical.hardway.looking import Sight, see
+from umbilical.hardway.node_programs import is_listening
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step, Undo
 from umbilical.hardway.stages.live import LiveStage
@@ -230,7 +231,7 @@ def undo_pod(site: Site, node_id: str, file: str, data: str = "") -> None:
 
 def _wait_for_end(site: Site, node_id: str) -> None:
     def look() -> None:
-        if site.machines.run(node_id, ["pgrep", "-x", "etcd"]).exit_code == 0:
+        if is_listening(site.machines, node_id, "etcd"):
             raise NotYet("etcd still runs")
 
     wait(site.reporter, f"the end of etcd on {node_id}", look, MEMBER_SECONDS, remedy="crictl ps on the node")

@@ -19,6 +19,7 @@ from umbilical.hardway.errors import HardwayError, Unsafe
 from umbilical.hardway.etcd import Etcd, client_url
 from umbilical.hardway.looking import Sight, see
 from umbilical.hardway.machines import Power
+from umbilical.hardway.node_programs import is_listening
 from umbilical.hardway.pivot_conditions import bootstrap_member, conditions, first_that_fails, members
 from umbilical.hardway.prober import Prober, Target
 from umbilical.hardway.site import Site
@@ -216,9 +217,8 @@ def _stop_pods(site: Site, *programs: str) -> None:
         site.machines.run(boot.id, ["rm", "-f", f"{layout.NODE_MANIFESTS}/{program}-bootstrap.yaml"])
 
     def look() -> None:
-        # The kernel keeps 15 characters of a program's name; the whole is in its command line.
         for program in programs:
-            if site.machines.run(boot.id, ["pgrep", "-f", f"^([^ ]*/)?{program} "]).exit_code == 0:
+            if is_listening(site.machines, boot.id, program):
                 raise NotYet(f"{program} still runs")
 
     wait(site.reporter, f"the end of {', '.join(programs)}", look, END_SECONDS, remedy="crictl ps on the node")

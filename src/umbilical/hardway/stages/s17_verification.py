@@ -10,9 +10,11 @@ from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
 from umbilical.hardway import kube, watching, webhook, workload
+from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.etcd import Etcd, client_url
 from umbilical.hardway.looking import Sight, see
 from umbilical.hardway.machines import Power
+from umbilical.hardway.node_programs import kill
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import NEVER, Step, Undo
 from umbilical.hardway.stages.live import LiveStage
@@ -89,7 +91,9 @@ def _lose_an_api_server(site: Site, node: Node) -> None:
         await client.request("POST", objects.CONFIG_MAP.path(place), body=secret)
 
     site.api().call(store)
-    site.machines.run(node.id, ["pkill", "-KILL", "-f", "^([^ ]*/)?kube-apiserver "])
+    if not kill(site.machines, node.id, "kube-apiserver"):
+        remedy = f"look at it: umbilical stage status; on {node.id}: ss -ltnp"
+        raise HardwayError("UMB749", f"no kube-apiserver runs on {node.id}", "nothing listens on its port", remedy)
     see(site, TRIAL_SECONDS, _kept_sight(place), api_sight(node))
 
 
