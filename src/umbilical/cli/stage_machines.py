@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Final
 
-from umbilical.assets.hardway.cluster import Cluster
+from umbilical.assets.hardway.cluster import Cluster, MachinesKind
 from umbilical.hardway.machines import Machines
+from umbilical.hardway.trial import Trial
 
 LAB: Final = Path(".umbilical", "lab")
 """Below the cluster's directory."""
@@ -16,3 +17,12 @@ def machines_for(cluster: Cluster, folder: Path) -> Machines:
     from umbilical.lab.hardway_machines import LabMachines
 
     return LabMachines(folder / LAB, cluster.name)
+
+
+def trial_for(cluster: Cluster) -> Trial | None:
+    """Return the service by which a cluster is tried; the lab has an image for one, others have none that is known."""
+    if cluster.machines is not MachinesKind.LAB:
+        return None
+    from umbilical.lab.hardway_trial import LabTrial
+
+    return LabTrial()

@@ -31,7 +31,7 @@ def load_site(folder: Path, reporter: "Reporter") -> "Site":
     Raises:
         Fault: its file, its release or its artifacts cannot be used.
     """
-    from umbilical.cli.stage_machines import machines_for
+    from umbilical.cli.stage_machines import machines_for, trial_for
     from umbilical.hardway import rendering
     from umbilical.hardway.site import Site
     from umbilical.hardway.workspace_kubeconfigs import kubeconfigs
@@ -53,6 +53,7 @@ def load_site(folder: Path, reporter: "Reporter") -> "Site":
         kubeconfig=kubeconfigs(folder, rendered.inputs),
         files=rendered.made.files,
         reload=lambda: load_site(folder, reporter),
+        trial=trial_for(rendered.cluster),
     )
 
 
