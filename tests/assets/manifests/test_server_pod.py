@@ -88,3 +88,8 @@ def test_a_new_certificate_gives_another_manifest() -> None:
 def test_it_has_no_readiness_probe() -> None:
     assert "readinessProbe" not in container(for_shape(Shape.OPENSHIFT))
     assert container(for_shape(Shape.OPENSHIFT))["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": 2041}
+
+
+def test_a_certificate_that_is_made_once_needs_no_mark_in_the_pod() -> None:
+    pod = server_pod(for_shape(Shape.OPENSHIFT), PKI, is_made_once=True)
+    assert "annotations" not in pod["metadata"]

@@ -35,9 +35,24 @@ CLUSTER_VERSION_OPERATOR: Final = Program(
     "the operator's own render command writes the pod into bootstrap-manifests; cluster-bootstrap puts it beside the "
     "others at once, and its retries make up for the order",
     (
-        Row("KUBERNETES_SERVICE_HOST", "127.0.0.1", "where client libraries look that are given no kubeconfig", ""),
-        Row("KUBERNETES_SERVICE_PORT", str(API_PORT), "the port to it", ""),
-        Row("NODE_NAME", lambda seat: seat.node.id, "who holds its lease", ""),
+        Row(
+            "KUBERNETES_SERVICE_HOST",
+            "127.0.0.1",
+            "where client libraries look that are given no kubeconfig: no cluster IP works on this node",
+            "unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST must be defined",
+        ),
+        Row(
+            "KUBERNETES_SERVICE_PORT",
+            str(API_PORT),
+            "the port to KUBERNETES_SERVICE_HOST",
+            "unable to load in-cluster configuration, KUBERNETES_SERVICE_PORT must be defined",
+        ),
+        Row(
+            "NODE_NAME",
+            lambda seat: seat.node.id,
+            "where it runs, for what it writes about itself",
+            "a static pod of a standalone kubelet has no other way to know",
+        ),
         Row(
             "CLUSTER_PROFILE",
             CLUSTER_PROFILE,

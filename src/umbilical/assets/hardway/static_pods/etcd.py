@@ -120,7 +120,12 @@ FLAGS: Final[tuple[Row, ...]] = (
         "shown to clients. It is used as a client too: etcd dials its own port, so it needs both usages",
         "with serverAuth alone the log repeats: certificate specifies an incompatible key usage",
     ),
-    Row("key-file", lambda seat: key(f"etcd-serving-{seat.node.id}"), "the key of --cert-file", "etcd exits"),
+    Row(
+        "key-file",
+        lambda seat: key(f"etcd-serving-{seat.node.id}"),
+        "the key of --cert-file",
+        "etcd exits: tls: private key does not match public key, or no such file",
+    ),
     Row(
         "client-cert-auth",
         "true",
@@ -139,7 +144,12 @@ FLAGS: Final[tuple[Row, ...]] = (
         "shown to other members, as server and as client; it must have the node's address",
         "rejected connection on peer endpoint",
     ),
-    Row("peer-key-file", lambda seat: key(f"etcd-peer-{seat.node.id}"), "the key of --peer-cert-file", "etcd exits"),
+    Row(
+        "peer-key-file",
+        lambda seat: key(f"etcd-peer-{seat.node.id}"),
+        "the key of --peer-cert-file",
+        "etcd exits: tls: private key does not match public key, or no such file",
+    ),
     Row(
         "peer-client-cert-auth",
         "true",
@@ -167,7 +177,13 @@ FLAGS: Final[tuple[Row, ...]] = (
     ),
     Row("max-learners", lambda seat: str(len(seat.cluster.masters)), _LEARNERS, _TOO_MANY, on_kubernetes),
     Row("feature-gates", "InitialCorruptCheck=true", _CORRUPTION, _DIFFERS, on_kubernetes),
-    Row("logger", "zap", "lines that programs can read", "etcd 3.5 and later have no other", on_openshift),
+    Row(
+        "logger",
+        "zap",
+        "one JSON object a line, which log collectors read",
+        "nothing: etcd 3.5 and later know no other, and the operator says it all the same",
+        on_openshift,
+    ),
 )
 
 # As variables and not as flags: etcd ends at a flag that its version does not know, and only warns at a variable.
@@ -178,15 +194,27 @@ ENVIRONMENT: Final[tuple[Row, ...]] = (
         "forward secrecy and authenticated encryption only, for TLS 1.2 (1.3 has no other)",
         "weaker suites are offered, which scanners complain about",
     ),
-    Row("ETCD_HEARTBEAT_INTERVAL", "100", "milliseconds between a leader's signs of life", "", on_openshift),
+    Row(
+        "ETCD_HEARTBEAT_INTERVAL",
+        "100",
+        "milliseconds between a leader's signs of life; the operator's members have the same",
+        "members that differ in this elect leaders against each other",
+        on_openshift,
+    ),
     Row(
         "ETCD_ELECTION_TIMEOUT",
         "1000",
         "milliseconds without one until a new leader is elected; ten heartbeats",
-        "",
+        "too short on a slow disk: `lost leader` again and again, and the API hangs each time",
         on_openshift,
     ),
-    Row("ETCD_ENABLE_PPROF", "true", "profiles for whoever has to find out why it is slow", "", on_openshift),
+    Row(
+        "ETCD_ENABLE_PPROF",
+        "true",
+        "profiles for whoever has to find out why it is slow",
+        "/debug/pprof answers 404 on the day when somebody needs it",
+        on_openshift,
+    ),
     Row(
         "ETCD_SOCKET_REUSE_ADDRESS",
         "true",

@@ -15,7 +15,7 @@ from umbilical.pki.hardway_set import Bundle
 
 PROGRAM: Final = "kube-apiserver"
 ETCD_PREFIX: Final = "kubernetes.io"
-# Where the load balancer is our own and looks every second, and where machines come and go in minutes.
+# Where the load balancer is our own and notices within five seconds, and where machines come and go in minutes.
 _QUICK_SHUTDOWN_DELAY_SECONDS: Final = 10
 _QUICK_GRACE_SECONDS: Final = 30
 _SERVING: Final = "kube-apiserver-service-network-server"
@@ -37,15 +37,25 @@ _LISTENING: Final[tuple[Row, ...]] = (
         "what it writes into the endpoints of the service `kubernetes`, where pods find it",
         "it takes the address of the default route, which may belong to another network",
     ),
-    Row("bind-address", lambda seat: seat.every_address, "load balancer and loopback both lead here", "only one does"),
-    Row("secure-port", str(API_PORT), "the API's port everywhere in this cluster", "kubeconfigs name another one"),
+    Row(
+        "bind-address",
+        lambda seat: seat.every_address,
+        "the load balancer comes by the node's address, neighbours by loopback",
+        "with one address alone: connection refused for all who come by another",
+    ),
+    Row(
+        "secure-port",
+        str(API_PORT),
+        "the API's port everywhere in this cluster: kubeconfigs, load balancer, firewall",
+        "connection refused on 6443",
+    ),
     Row(
         "tls-cert-file",
         certificate(_SERVING),
         "shown where no other fits: to clients that dial an address and so send no name",
         "x509: certificate is valid for ..., not 172.30.0.1 in every pod",
     ),
-    Row("tls-private-key-file", key(_SERVING), "the key of --tls-cert-file", "it exits"),
+    Row("tls-private-key-file", key(_SERVING), "the key of --tls-cert-file", "it exits: no such file or directory"),
     Row(
         "tls-sni-cert-key",
         _sni("kube-apiserver-localhost-server", "localhost", "127.0.0.1"),
@@ -68,7 +78,7 @@ _LISTENING: Final[tuple[Row, ...]] = (
         "shutdown-delay-duration",
         by_profile(openshift=f"{SHUTDOWN_DELAY_SECONDS}s", kubernetes=f"{_QUICK_SHUTDOWN_DELAY_SECONDS}s"),
         "told to stop, it answers on and says `not ready`, until every load balancer has noticed. OpenShift's figure "
-        "suits balancers of any cloud; that of the kubernetes profile ours, which looks every second",
+        "suits balancers of any cloud; that of the kubernetes profile ours, which looks every two seconds",
         "requests are lost whenever it stops, at the pivot above all",
     ),
     Row(
@@ -88,7 +98,7 @@ _STORAGE: Final[tuple[Row, ...]] = (
     ),
     Row("etcd-cafile", bundle(Bundle.ETCD_CA), "who signs for etcd", "x509: certificate signed by unknown authority"),
     Row("etcd-certfile", certificate("etcd-client"), "who it is for etcd", "remote error: tls: certificate required"),
-    Row("etcd-keyfile", key("etcd-client"), "the key of --etcd-certfile", "it exits"),
+    Row("etcd-keyfile", key("etcd-client"), "the key of --etcd-certfile", "it exits: no such file or directory"),
     Row(
         "etcd-prefix",
         ETCD_PREFIX,
@@ -123,7 +133,12 @@ _IDENTITIES: Final[tuple[Row, ...]] = (
         "stands in every token as its issuer; it must be the same on all API servers, before and after the pivot",
         "tokens of one are refused by the next",
     ),
-    Row("api-audiences", ISSUER, "for whom tokens are meant that name nobody", "pods' tokens are refused"),
+    Row(
+        "api-audiences",
+        ISSUER,
+        "for whom a token is meant that names nobody; those of pods are such",
+        "Unauthorized: token audiences is invalid for the target audiences",
+    ),
     Row(
         "service-account-key-file",
         public_key("service-account"),
@@ -152,7 +167,12 @@ _ADMISSION: Final[tuple[Row, ...]] = (
         "on OpenShift carries no openshift.io/scc annotation; the masters' servers add that admission)",
         "one stolen kubelet certificate changes all nodes",
     ),
-    Row("allow-privileged", "true", "network and control plane pods are privileged", "they are refused"),
+    Row(
+        "allow-privileged",
+        "true",
+        "pods of the network and of the control plane are privileged",
+        "they are refused: privileged containers are disallowed",
+    ),
     Row(
         "service-cluster-ip-range",
         lambda seat: str(seat.cluster.networks.services),
@@ -174,7 +194,12 @@ _REACHING_OUT: Final[tuple[Row, ...]] = (
         "who it is for kubelets; a role must let this name reach nodes/proxy",
         "kubectl logs: Unauthorized; without the role: Forbidden",
     ),
-    Row("kubelet-client-key", key("kube-apiserver-to-kubelet-client"), "its key", "it exits"),
+    Row(
+        "kubelet-client-key",
+        key("kube-apiserver-to-kubelet-client"),
+        "the key of --kubelet-client-certificate",
+        "it exits: no such file or directory",
+    ),
     Row(
         "kubelet-preferred-address-types",
         "InternalIP",
@@ -193,7 +218,12 @@ _REACHING_OUT: Final[tuple[Row, ...]] = (
         "the common name of --proxy-client-cert-file: headers are believed from this name alone",
         "every call of an aggregated API ends in Unauthorized",
     ),
-    Row("requestheader-username-headers", "X-Remote-User", "in which header the user stands", "nobody is"),
+    Row(
+        "requestheader-username-headers",
+        "X-Remote-User",
+        "in which header a front proxy says who asks",
+        "aggregated APIs see everybody as system:anonymous",
+    ),
     Row("requestheader-group-headers", "X-Remote-Group", "in which header the groups stand", "users have no groups"),
     Row("requestheader-extra-headers-prefix", "X-Remote-Extra-", "how further headers begin", "scopes are lost"),
     Row(
@@ -202,7 +232,12 @@ _REACHING_OUT: Final[tuple[Row, ...]] = (
         "who it is for aggregated APIs and webhooks that ask for a certificate",
         "aggregated APIs refuse it",
     ),
-    Row("proxy-client-key-file", key(_PROXY_CLIENT), "its key", "it exits"),
+    Row(
+        "proxy-client-key-file",
+        key(_PROXY_CLIENT),
+        "the key of --proxy-client-cert-file",
+        "it exits: no such file or directory",
+    ),
     Row(
         "enable-aggregator-routing",
         "true",

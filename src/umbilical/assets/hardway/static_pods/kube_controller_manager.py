@@ -28,7 +28,7 @@ def access_rows(program: str, port: int) -> tuple[Row, ...]:
             "kubeconfig",
             path,
             "how it asks the API: by localhost, so that it needs no load balancer and no name",
-            "it exits",
+            "it exits: invalid configuration: no configuration has been provided",
         ),
         Row("authentication-kubeconfig", path, "how it finds out who asks it", "only anonymous calls are known"),
         Row("authorization-kubeconfig", path, "how it finds out who may ask it", "nobody may read its metrics"),
@@ -38,7 +38,12 @@ def access_rows(program: str, port: int) -> tuple[Row, ...]:
             "the API is ready a moment before the object is there that says who may ask; it starts without",
             "it exits, and comes back only after the kubelet's back-off",
         ),
-        Row("bind-address", lambda seat: seat.every_address, "health can be asked from other nodes", "loopback only"),
+        Row(
+            "bind-address",
+            lambda seat: seat.every_address,
+            "whoever builds the cluster asks for its health from outside",
+            "on loopback alone one has to log in to see whether it lives",
+        ),
         Row("secure-port", str(port), "where it answers for its health", "the kubelet's probe fails"),
         Row(
             "leader-elect",
@@ -46,7 +51,12 @@ def access_rows(program: str, port: int) -> tuple[Row, ...]:
             "of all that run, one works; at the pivot a master's takes over from the bootstrap node's",
             "two work at once, against each other",
         ),
-        Row("leader-elect-resource-lock", "leases", "what the lock is kept in", "other kinds are gone"),
+        Row(
+            "leader-elect-resource-lock",
+            "leases",
+            "what the lock is kept in",
+            "it is the default; others are gone",
+        ),
         # On a busy machine an answer of the API may take long, and whoever cannot renew in time ends itself; after
         # the pivot it takes one lease until the next one works.
         Row(
@@ -59,7 +69,7 @@ def access_rows(program: str, port: int) -> tuple[Row, ...]:
             "leader-elect-renew-deadline",
             by_profile(openshift="12s", kubernetes="25s"),
             "how long the leader tries to renew before it ends itself; less than the lease",
-            "it exits: leaderElection.renewDeadline must be less than the lease",
+            "it exits: LeaseDuration must be greater than RenewDeadline",
         ),
         Row("leader-elect-retry-period", "3s", "how often all of them look", "a takeover is seen later"),
         VERBOSITY,
@@ -91,7 +101,12 @@ _KEYS: Final[tuple[Row, ...]] = (
         "by whom approved requests of kubelets are signed; kube-apiserver trusts it for clients and for kubelets",
         "approved requests stay without a certificate",
     ),
-    Row("cluster-signing-key-file", key(_SIGNER), "its key", "approved requests stay without a certificate"),
+    Row(
+        "cluster-signing-key-file",
+        key(_SIGNER),
+        "the key of --cluster-signing-cert-file",
+        "approved requests stay without a certificate",
+    ),
     Row(
         "cluster-signing-duration",
         "720h",
@@ -101,7 +116,12 @@ _KEYS: Final[tuple[Row, ...]] = (
 )
 
 _NETWORKS: Final[tuple[Row, ...]] = (
-    Row("cluster-cidr", lambda seat: str(seat.cluster.networks.pods), "the pods' network", "routes are not checked"),
+    Row(
+        "cluster-cidr",
+        lambda seat: str(seat.cluster.networks.pods),
+        "the pods' network, for controllers that cut pieces of it or check routes",
+        "such a controller ends itself: clusterCIDR is required",
+    ),
     Row(
         "service-cluster-ip-range",
         lambda seat: str(seat.cluster.networks.services),
@@ -124,8 +144,8 @@ _NETWORKS: Final[tuple[Row, ...]] = (
     Row(
         "cert-dir",
         _CERTIFICATE_DIRECTORY,
-        "where it keeps the certificate that it makes for its own port; in memory of the pod's life",
-        "it keeps it in memory only, which is as good",
+        "where it keeps the certificate that it makes for its own port, as long as the pod lives",
+        "it keeps one in memory, which is as good; the operator's pods have a directory",
         on_openshift,
     ),
 )
@@ -142,8 +162,18 @@ _POLICY_CONFIG_IN_POD: Final = posixpath.join(layout.POD_CONFIGS, POLICY_CONFIG)
 CLUSTER_POLICY_CONTROLLER: Final = Program(
     POLICY_CONTROLLER,
     (
-        Row("config", _POLICY_CONFIG_IN_POD, "its port, its certificate and its kubeconfig", "it exits"),
-        Row("kubeconfig", kubeconfig(PROGRAM), "how it asks the API, like its neighbour", "it exits"),
+        Row(
+            "config",
+            _POLICY_CONFIG_IN_POD,
+            "its port, its certificate and its kubeconfig",
+            "it exits: no such file or directory",
+        ),
+        Row(
+            "kubeconfig",
+            kubeconfig(PROGRAM),
+            "how it asks the API, like its neighbour",
+            "it looks for a service account's token, which a static pod has not",
+        ),
         Row(
             "namespace",
             f"openshift-{PROGRAM}",

@@ -13,7 +13,7 @@ _LOOPBACK: Final = "127.0.0.1"
 _LOCK: Final = HostFile("xtables-lock", "/run/xtables.lock", "FileOrCreate", is_writable=True)
 _MODULES: Final = HostFile("lib-modules", "/lib/modules", "Directory")
 _CONNTRACK: Final = "0: the kernel's own setting stays. It counts for the whole machine, whose it is to choose"
-_READ_ONLY: Final = "it exits where /proc/sys cannot be written, as in a namespace of a lab"
+_READ_ONLY: Final = "it writes to /proc/sys, and fails where that is not its own, as in a namespace of a lab"
 
 
 def _kubeconfig(seat: Seat) -> str:

@@ -16,7 +16,8 @@ class Row:
     """Without the dashes; of an environment variable its name."""
     value: str | Callable[[Seat], str]
     why: str
-    without: str = ""
+    without: str
+    """What one sees if it is missing or wrong."""
     only: Condition | None = None
     """On which nodes, in which profile; None: on all that run the program."""
 

@@ -1,0 +1,43 @@
+"""Static pods of test clusters, read back from what was rendered."""
+
+from functools import cache
+from typing import Any
+
+import yaml
+from tests.support import hardway
+
+from umbilical.assets.hardway.cluster import Profile, Switch
+from umbilical.assets.hardway.inputs import Inputs
+from umbilical.assets.hardway.static_pods.render import render_static_pods
+from umbilical.assets.hardway.static_pods.seat import Seat
+from umbilical.assets.tree import AssetTree
+
+
+@cache
+def inputs(profile: Profile, masters: int = 3, workers: int = 2) -> Inputs:
+    """With everything switched on."""
+    return hardway.inputs(profile, masters, workers, kube_proxy=Switch.ON)
+
+
+def seat(profile: Profile, node_id: str = "bootstrap") -> Seat:
+    given = inputs(profile)
+    return Seat(given, given.cluster.node(node_id))
+
+
+@cache
+def tree(profile: Profile) -> AssetTree:
+    return render_static_pods(inputs(profile), AssetTree())
+
+
+def document(profile: Profile, path: str) -> dict[str, Any]:
+    value: dict[str, Any] = yaml.safe_load(tree(profile)[path].content)
+    return value
+
+
+def flags(pod: dict[str, Any], container: int = 0) -> dict[str, list[str]]:
+    """Flag -> all of its values, in order."""
+    found: dict[str, list[str]] = {}
+    for word in pod["spec"]["containers"][container]["args"]:
+        name, _, value = word.removeprefix("--").partition("=")
+        found.setdefault(name, []).append(value)
+    return found
