@@ -14,7 +14,7 @@ def test_our_own_image_is_there_without_any_binary() -> None:
     assert images[TUNNEL] is images[UMBILICAL]
     assert distinct(images) == [images[UMBILICAL]]
     assert images[UMBILICAL].is_python
-    assert {"proxy-server", "proxy-agent", "lab-service"} == set(images[UMBILICAL].modules)
+    assert {"proxy-server", "proxy-agent", "lab-service", "lab-fetch"} == set(images[UMBILICAL].modules)
 
 
 def test_an_image_is_there_once_all_its_programs_are() -> None:

@@ -163,8 +163,15 @@ class Balancer:
 
 
 def parse_stats(text: str) -> list[BackendServer]:
-    """Read what `show stat` says: CSV with a sharp before its first heading."""
-    rows = csv.DictReader(io.StringIO(text.lstrip("# ")))
+    """Read what `show stat` says: CSV with a sharp before its first heading.
+
+    Raises:
+        LabError: UMB736, it is something else.
+    """
+    try:
+        rows = list(csv.DictReader(io.StringIO(text.lstrip("# "), newline="")))
+    except csv.Error as error:
+        raise LabError("UMB736", "the load balancer's answer cannot be read", str(error), "haproxy -v") from error
     return [_server(row) for row in rows if row.get("svname") not in (None, "", "FRONTEND", "BACKEND")]
 
 

@@ -32,7 +32,7 @@ from umbilical.lab.runner import RunnerKind
 from umbilical.lab.state import read_state
 
 PEERS: Final = (*binaries.KUBELET, "etcdctl", "coredns")
-SYSTEM: Final = ("containerd", "ctr", "runc", "ip", "nft", "haproxy", "nsenter", "openssl", "curl", "jq")
+SYSTEM: Final = ("containerd", "ctr", "runc", "ip", "nft", "haproxy", "nsenter", "openssl", "curl")
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 

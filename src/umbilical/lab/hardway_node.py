@@ -132,7 +132,8 @@ class LabNode:
             name = self._lab.read(self.name, "/etc/hostname").decode().strip()
             self._lab.exec(self.name, ["hostname", name]).check()
         folder = locate(self._lab.directory.node_root(self.name), KEYFILES)
-        resolvers = [server for file in sorted(folder.glob("*.nmconnection")) for server in name_servers(file)]
+        keyfiles = [path.read_text(errors="replace") for path in sorted(folder.glob("*.nmconnection"))]
+        resolvers = [server for text in keyfiles for server in name_servers(text)]
         content = "".join(f"nameserver {server}\n" for server in resolvers)
         self._lab.write(self.name, "/etc/resolv.conf", content.encode(), 0o644)
 
@@ -150,10 +151,13 @@ def config_hash(ignition: bytes) -> str:
     return hashlib.sha256(ignition).hexdigest()
 
 
-def name_servers(keyfile: Path) -> list[str]:
-    """Read the resolvers of a NetworkManager keyfile."""
+def name_servers(keyfile: str) -> list[str]:
+    """Read the resolvers of a NetworkManager keyfile; one that cannot be read has none."""
     parser = configparser.ConfigParser(interpolation=None, strict=False)
-    parser.read(keyfile)
+    try:
+        parser.read_string(keyfile)
+    except configparser.Error:
+        return []
     values = [parser.get(section, "dns", fallback="") for section in ("ipv4", "ipv6")]
     return [server.strip() for value in values for server in value.split(";") if server.strip()]
 

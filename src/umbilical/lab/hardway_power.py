@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from umbilical.lab import cgroups, removal
 from umbilical.lab.errors import LabError
-from umbilical.lab.kubelet import node_runtime, pause
+from umbilical.lab.kubelet import containerd, node_runtime, pause
 
 if TYPE_CHECKING:
     from umbilical.lab.lab import Lab
 
-TERM_SECONDS: Final = 10.0
+TERM_SECONDS: Final = 5.0
 KILL_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.05
 # What a boot begins without. Deepest first, so that nothing is left below another mount.
@@ -43,7 +43,8 @@ def end_everything(lab: "Lab", node: str) -> None:
     """
     for process in lab.processes():
         if process.node == node and process.exit_code is None:
-            lab.stop(node, process.name)
+            # containerd takes its time to leave, and nothing of it is to be kept.
+            lab.stop(node, process.name, kill=process.name == containerd.PROCESS)
     _signal(_in_pods(lab, node), signal.SIGTERM)
     # Sandboxes hear no signal but SIGKILL.
     _wait_for_end(lambda: [pid for pid in _in_pods(lab, node) if not _is_sandbox(pid)], TERM_SECONDS)

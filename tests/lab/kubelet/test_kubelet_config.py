@@ -48,6 +48,15 @@ def test_with_an_api_it_is_asked_who_may_do_what() -> None:
     assert document["tlsCertFile"] == "/etc/kubernetes/pki/kubelet.crt"
 
 
+def test_a_machines_drop_in_says_what_is_the_machines_and_leaves_the_rest_to_the_node() -> None:
+    document = yaml.safe_load(kubelet_config.machine_drop_in("umbilical-lab/node"))
+    assert (document["kind"], document["cgroupRoot"]) == ("KubeletConfiguration", "/umbilical-lab/node")
+    assert document["cgroupDriver"] == "cgroupfs"
+    # Merged into the defaults, an empty table would leave them as they are.
+    assert set(document["evictionHard"].values()) == {"0%"}
+    assert not {"staticPodPath", "authentication", "authorization", "clusterDNS"} & set(document)
+
+
 def test_a_kubeconfig_is_a_flag_of_registered_nodes_alone() -> None:
     alone = kubelet_config.command("bootstrap", ["10.91.0.10"], None)
     joined = kubelet_config.command("master-0", ["10.91.0.11", "fd91::11"], "/etc/kubernetes/kubelet.kubeconfig")
