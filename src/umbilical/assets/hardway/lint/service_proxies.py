@@ -11,7 +11,7 @@ from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.lint.facts import Facts, Unreadable
 from umbilical.assets.hardway.lint.grants import Identity, identity, roles_of
 from umbilical.assets.hardway.lint.pods import StaticPod, program_pods, static_pods
-from umbilical.assets.hardway.lint.release_images import release_image
+from umbilical.assets.hardway.lint.release_facts import references
 from umbilical.assets.hardway.static_pods.removals import CONVERGENCE_STAGE, PATH, Removal, read_removals
 from umbilical.assets.verify.documents import dig, mappings
 from umbilical.pki.certificate import read_certificates
@@ -27,10 +27,11 @@ PLUGINS_WITH_SERVICES: Final = ("OVNKubernetes", "OpenShiftSDN")
 def pod_faults(facts: Facts) -> Iterator[str]:
     """KP-01."""
     others = {pod.pod.container.get("image") for pod in static_pods(facts) if not _is_proxy(pod)}
-    wanted = release_image(facts, KUBE_PROXY) if facts.cluster.is_openshift else None
+    is_openshift = facts.cluster.is_openshift
+    wanted = dict(references(facts)).get(KUBE_PROXY) if is_openshift else None
     for pod in program_pods(facts, KUBE_PROXY):
         image = pod.pod.container.get("image")
-        if wanted is not None and image != wanted:
+        if is_openshift and image != wanted:
             yield f"{pod.path}: its image is {image}, not the release's {KUBE_PROXY}"
         if image in others:
             yield f"{pod.path}: its image {image} is that of another program, whose entrypoint is not {KUBE_PROXY}"
