@@ -11,8 +11,7 @@ from tests.support.hardway_pki import pods, reissue, rendered
 
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.cluster import Profile
-from umbilical.assets.hardway.lint.facts import Unreadable
-from umbilical.assets.hardway.lint.kubeconfig_rules import RULES, read
+from umbilical.assets.hardway.lint.kubeconfig_rules import RULES
 from umbilical.assets.hardway.lint.rule import Rule
 from umbilical.pki.profiles import Usage
 
@@ -123,19 +122,3 @@ def test_what_a_rule_says_leads_to_the_place() -> None:
     assert "its user is admin, and its certificate says system:nobody" in says("KC-01 with another identity")
     assert "does not belong" in says("KC-01 with another key")
     assert "which asks api-int.ocp4.example.com" in says("KC-02")
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        (lambda one: one.pop("clusters"), "no such entry in clusters"),
-        (lambda one: one["clusters"][0]["cluster"].update({"certificate-authority-data": "%"}), "is not base64"),
-        (lambda one: one["clusters"][0]["cluster"].update(server="https://[::1"), "is no https URL"),
-        (lambda one: one["contexts"][0].update(name="x") or one.update({"current-context": "x"}), "not called like"),
-    ],
-)
-def test_what_a_client_could_not_read_is_told(change: Callable[[dict[str, Any]], object], why: str) -> None:
-    broken = changed(rendered(Profile.KUBERNETES), lambda subject: subject.edit(ADMIN, change))
-    with pytest.raises(Unreadable, match=why):
-        read(broken.facts(), ADMIN)
-    assert why in (complaint(BY_ID["KC-01"], broken) or "")

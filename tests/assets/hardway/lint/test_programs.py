@@ -10,7 +10,7 @@ from umbilical.assets.hardway.lint.programs import ETCD, KUBE_APISERVER, VERSION
 
 
 def nodes(profile: Profile, name: str) -> list[str]:
-    return [one.node.id for one in programs(rendered(profile).facts(), name)]
+    return [one.pod.node.id for one in programs(rendered(profile).facts(), name)]
 
 
 def test_a_program_is_found_wherever_it_runs() -> None:
@@ -36,7 +36,7 @@ def test_a_flag_or_a_file_that_is_missing_is_told() -> None:
     original = rendered(Profile.KUBERNETES)
     member = programs(original.facts(), ETCD)[0]
     with pytest.raises(Unreadable, match="has no --tls-cert-file"):
-        member.value("tls-cert-file")
+        member.file("tls-cert-file")
     path = pods(original, "etcd-bootstrap")[0]
     renamed = changed(original, lambda subject: subject.replace(path, "etcd-ca-bundle.crt", "ca.crt"))
     with pytest.raises(Unreadable, match=r"names /etc/kubernetes/secrets/ca\.crt"):

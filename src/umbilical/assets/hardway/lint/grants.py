@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from umbilical.assets.hardway.lint.applied import dig, entries, text
 from umbilical.assets.hardway.lint.facts import Facts
 from umbilical.pki.certificate import Certificate
 
@@ -31,9 +32,9 @@ def identity(certificate: Certificate) -> Identity:
 def roles_of(facts: Facts, who: Identity) -> set[str]:
     """List the cluster roles that manifests bind somebody to."""
     return {
-        one.get("roleRef", {}).get("name", "")
+        text(one, "roleRef", "name")
         for _, one in facts.manifests
-        if one.get("kind") == "ClusterRoleBinding" and any(_is(subject, who) for subject in one.get("subjects") or ())
+        if one.get("kind") == "ClusterRoleBinding" and any(_is(subject, who) for subject in entries(one, "subjects"))
     }
 
 
@@ -47,28 +48,28 @@ def may_use(facts: Facts, who: Identity, resource: str, verbs: Collection[str]) 
     return any(_allows(rule, resource, verbs) for rule in _rules(facts, roles))
 
 
-def _is(subject: dict[str, Any], who: Identity) -> bool:
-    name = subject.get("name")
-    match subject.get("kind"):
+def _is(subject: Any, who: Identity) -> bool:
+    name = text(subject, "name")
+    match dig(subject, "kind"):
         case "User":
-            return bool(name == who.user)
+            return name == who.user
         case "Group":
             return name in who.groups
         case "ServiceAccount":
-            return who.user == f"system:serviceaccount:{subject.get('namespace')}:{name}"
+            return who.user == f"system:serviceaccount:{text(subject, 'namespace')}:{name}"
     return False
 
 
-def _rules(facts: Facts, roles: Collection[str]) -> Iterator[dict[str, Any]]:
+def _rules(facts: Facts, roles: Collection[str]) -> Iterator[Any]:
     for _, one in facts.manifests:
-        if one.get("kind") == "ClusterRole" and one.get("metadata", {}).get("name") in roles:
-            yield from one.get("rules") or ()
+        if one.get("kind") == "ClusterRole" and text(one, "metadata", "name") in roles:
+            yield from entries(one, "rules")
 
 
-def _allows(rule: dict[str, Any], resource: str, verbs: Collection[str]) -> bool:
-    granted = set(rule.get("verbs") or ())
+def _allows(rule: Any, resource: str, verbs: Collection[str]) -> bool:
+    groups, resources, granted = (set(map(str, entries(rule, key))) for key in ("apiGroups", "resources", "verbs"))
     return (
-        bool({"", "*"} & set(rule.get("apiGroups") or ()))
-        and bool({resource, "*", f"{resource.partition('/')[0]}/*"} & set(rule.get("resources") or ()))
+        bool({"", "*"} & groups)
+        and bool({resource, "*", f"{resource.partition('/')[0]}/*"} & resources)
         and ("*" in granted or granted >= set(verbs))
     )

@@ -1,18 +1,15 @@
 """Rules about kubeconfigs: all of them are there, know the API by its certificate, and are known to it."""
 
-import base64
-import binascii
 import posixpath
-import urllib.parse
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.cluster import API_PORT
 from umbilical.assets.hardway.kubeconfigs import cluster_kubeconfigs
 from umbilical.assets.hardway.lint.facts import Facts, Unreadable
 from umbilical.assets.hardway.lint.grants import identity
+from umbilical.assets.hardway.lint.kubeconfig_reading import Reading, read
 from umbilical.assets.hardway.lint.programs import (
     CONTROLLER_MANAGER,
     KUBE_APISERVER,
@@ -27,24 +24,12 @@ from umbilical.assets.tree import SECRET_MODE
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.chain import chain_trouble
 from umbilical.pki.judgement import pair_trouble
-from umbilical.pki.pem import BundleError, KeyPair
+from umbilical.pki.pem import BundleError
 from umbilical.pki.profiles import Usage
 
 LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 # Kubeconfigs are read by people too, who call the administrator so.
 _SHORT_NAMES: Final = {"admin": "system:admin"}
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A kubeconfig, as a client reads it."""
-
-    path: str
-    user: str
-    host: str
-    port: int | None
-    authority: bytes
-    pair: KeyPair
 
 
 def _faults(facts: Facts) -> Iterator[str]:
@@ -105,48 +90,6 @@ def _own_clients(facts: Facts) -> Iterator[Program]:
     yield from programs(facts, SCHEDULER)
     if facts.cluster.is_openshift:
         yield from programs(facts, VERSION_OPERATOR)
-
-
-def read(facts: Facts, path: str) -> Reading:
-    """Resolve the current context of a kubeconfig, as kubectl does.
-
-    Raises:
-        Unreadable: something is missing, or is named and not there.
-    """
-    document = facts.document(path)
-    name = document.get("current-context")
-    context = _named(path, document, "contexts", name).get("context") or {}
-    cluster = _named(path, document, "clusters", context.get("cluster")).get("cluster") or {}
-    user = _named(path, document, "users", context.get("user")).get("user") or {}
-    if name != context.get("user"):
-        raise Unreadable(f"{path}: the context {name} is not called like its user {context.get('user')}")
-    host, port = _server(path, cluster.get("server"))
-    pair = KeyPair(_decoded(path, user, "client-certificate-data"), _decoded(path, user, "client-key-data"))
-    return Reading(path, str(name), host, port, _decoded(path, cluster, "certificate-authority-data"), pair)
-
-
-def _named(path: str, document: dict[str, Any], kind: str, name: object) -> dict[str, Any]:
-    found: list[dict[str, Any]] = [one for one in document.get(kind) or () if one.get("name") == name]
-    if not name or not found:
-        raise Unreadable(f"{path} names {name!r}, and has no such entry in {kind}")
-    return found[0]
-
-
-def _server(path: str, server: object) -> tuple[str, int | None]:
-    try:
-        url = urllib.parse.urlsplit(str(server))
-        if url.scheme == "https" and url.hostname:
-            return url.hostname, url.port
-    except ValueError:
-        pass
-    raise Unreadable(f"{path} has the server {server!r}, which is no https URL")
-
-
-def _decoded(path: str, entry: dict[str, Any], key: str) -> bytes:
-    try:
-        return base64.b64decode(str(entry.get(key) or ""), validate=True)
-    except binascii.Error:
-        raise Unreadable(f"{path}: {key} is not base64") from None
 
 
 def _certificates(path: str, pem: bytes) -> list[Certificate]:

@@ -71,7 +71,7 @@ def _path_lengths(facts: Facts) -> Iterator[str]:
 
 def _proxy_names(facts: Facts) -> Iterator[str]:
     for server in programs(facts, KUBE_APISERVER):
-        allowed = server.value("requestheader-allowed-names").split(",")
+        allowed = server.pod.flag("requestheader-allowed-names").split(",")
         name = facts.certificates(server.file("proxy-client-cert-file"))[0].common_name
         if name not in allowed:
             yield f"{server.path} allows {', '.join(allowed)}, and its own proxy client is {name}"

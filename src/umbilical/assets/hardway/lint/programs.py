@@ -1,13 +1,12 @@
-"""Programs of static pods, as their manifests have them: on which node, with which flags, which files those name."""
+"""Programs of static pods and the artifacts that their flags name: keys, certificates, kubeconfigs."""
 
 import posixpath
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.cluster import Node
 from umbilical.assets.hardway.lint.facts import Facts, Unreadable
+from umbilical.assets.hardway.lint.pods import StaticPod, program_pods
 
 KUBE_APISERVER: Final = "kube-apiserver"
 CONTROLLER_MANAGER: Final = "kube-controller-manager"
@@ -21,29 +20,27 @@ _SOURCES: Final = (layout.TLS, layout.BUNDLES, layout.AUTH)
 @dataclass(frozen=True)
 class Program:
     facts: Facts
-    node: Node
-    path: str
-    """Of the artifact."""
-    command: tuple[str, ...]
-    """With its arguments."""
+    pod: StaticPod
+
+    @property
+    def path(self) -> str:
+        """Of the manifest."""
+        return self.pod.path
 
     def values(self, flag: str) -> list[str]:
-        return [word.removeprefix(f"--{flag}=") for word in self.command if word.startswith(f"--{flag}=")]
-
-    def value(self, flag: str) -> str:
-        """Return what a flag is set to; of several the last, as programs do.
-
-        Raises:
-            Unreadable: it is not there.
-        """
-        found = self.values(flag)
-        if not found:
-            raise Unreadable(f"{self.path} has no --{flag}")
-        return found[-1]
+        """List what a flag is set to, that may stand several times."""
+        container = self.pod.pod.container
+        words = [*(container.get("command") or ()), *(container.get("args") or ())]
+        found = [word for word in words if isinstance(word, str) and word.startswith(f"--{flag}=")]
+        return [word.removeprefix(f"--{flag}=") for word in found]
 
     def file(self, flag: str) -> str:
-        """Return the artifact that a flag's file comes from."""
-        return self.artifact(self.value(flag))
+        """Return the artifact that a flag's file comes from.
+
+        Raises:
+            Unreadable: there is no such flag, or no such artifact.
+        """
+        return self.artifact(self.pod.flag(flag))
 
     def artifact(self, path: str) -> str:
         """Return the artifact that lies under this path in the pod."""
@@ -60,26 +57,7 @@ def programs(facts: Facts, name: str) -> list[Program]:
     Raises:
         Unreadable: there is none.
     """
-    found = [
-        Program(facts, node, path, command)
-        for node in facts.cluster.nodes
-        for path, container, command in _commands(facts, node)
-        # The release image begins with its operator, so that the command does not name it.
-        if name in (container, *map(posixpath.basename, command[:2]))
-    ]
+    found = [Program(facts, pod) for pod in program_pods(facts, name)]
     if not found:
         raise Unreadable(f"no static pod runs {name}")
     return found
-
-
-def _commands(facts: Facts, node: Node) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    for folder in (layout.STATIC_PODS, layout.LATE_STATIC_PODS):
-        for asset in facts.below(f"{folder}/{node.id}"):
-            for document in facts.documents(asset.path) if asset.path.endswith(".yaml") else ():
-                yield from ((asset.path, name, command) for name, command in _containers(document))
-
-
-def _containers(document: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    containers = (document.get("spec") or {}).get("containers") or () if document.get("kind") == "Pod" else ()
-    for one in containers:
-        yield str(one.get("name")), tuple(map(str, (*(one.get("command") or ()), *(one.get("args") or ()))))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from umbilical.assets.hardway import layout
+from umbilical.assets.hardway.lint.applied import entries
 from umbilical.assets.hardway.lint.facts import Facts
 from umbilical.assets.names import BOOTKUBE
 
@@ -27,10 +28,10 @@ def tunnel_address_faults(facts: Facts) -> Iterator[str]:
 def _dialled(facts: Facts) -> Iterator[tuple[str, str]]:
     for path, one in facts.manifests:
         for container in _containers(one) if one.get("kind") == "DaemonSet" else ():
-            words = (*container.get("command", ()), *container.get("args", ()))
-            yield from ((path, word.removeprefix(AGENT_FLAG)) for word in words if word.startswith(AGENT_FLAG))
+            words = (*entries(container, "command"), *entries(container, "args"))
+            said = [word for word in words if isinstance(word, str) and word.startswith(AGENT_FLAG)]
+            yield from ((path, word.removeprefix(AGENT_FLAG)) for word in said)
 
 
-def _containers(daemon_set: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = daemon_set.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [])
-    return found
+def _containers(daemon_set: dict[str, Any]) -> list[Any]:
+    return entries(daemon_set, "spec", "template", "spec", "containers")
