@@ -129,6 +129,7 @@ SAMPLES: Final[dict[str, Sample]] = {
     "PKI-01 of a peer": reissued("etcd-peer-bootstrap", usages=(Usage.CLIENT,)),
     "PKI-02": reissued(LOCALHOST, dns_names=()),
     "PKI-02 without the bootstrap node": without_address(SERVICE, "192.168.126.100"),
+    "PKI-02 without the other loopback": without_address(SERVICE, "::1"),
     "PKI-02 without a master": without_address(SERVICE, "192.168.126.102"),
     "PKI-02 without the virtual address": without_address(SERVICE, "192.168.126.10"),
     "PKI-02 without the names of the service": reissued(SERVICE, dns_names=("kubernetes",)),
@@ -183,6 +184,9 @@ SAMPLES: Final[dict[str, Sample]] = {
     "PKI-11 with a key that is not given": in_pods(
         "kube-apiserver", "bound-service-account-signing-key.pub", "service-account.pub"
     ),
+    "PKI-11 with one key for both": in_pods(
+        "kube-apiserver", "secrets/bound-service-account-signing-key.key", "secrets/service-account.key"
+    ),
     "PKI-12": without_address("etcd-peer-master-2", "192.168.126.103"),
     "PKI-12 with agents that dial elsewhere": agents_dial_elsewhere,
     "PKI-12 with a tunnel for another address": tunnel_certificate_for_another,
@@ -225,6 +229,7 @@ def test_what_a_rule_says_leads_to_the_place() -> None:
     assert "unable to get issuer certificate: root-ca" in says("PKI-03", "PKI-03")
     assert "aggregator-signer.crt is an authority below kubelet-signer" in says("PKI-04", "PKI-04")
     assert "its own proxy client is front-proxy-client" in says("PKI-05", "PKI-05 with the name of another log")
+    assert "sign with the same key: tls/service-account.key" in says("PKI-11", "PKI-11 with one key for both")
     assert "mode 0644, not 0600" in says("PKI-08", "PKI-08")
     assert "kubelet-signer.crt ends at 2026-11-18 08:00 UTC" in says("PKI-09", "PKI-09")
     assert "outlives its signer aggregator-signer" in says("PKI-09", "PKI-09 with a leaf that outlives its signer")

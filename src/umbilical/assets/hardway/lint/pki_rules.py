@@ -54,7 +54,7 @@ def _api_names(facts: Facts) -> Iterator[str]:
 def _wanted_api_names(facts: Facts) -> list[str]:
     cluster = facts.cluster
     services = ("kubernetes", "openshift") if cluster.is_openshift else ("kubernetes",)
-    names = ["localhost", "127.0.0.1", cluster.api_name, cluster.internal_api_name]
+    names = ["localhost", "127.0.0.1", "::1", cluster.api_name, cluster.internal_api_name]
     names += [f"{service}{ending}" for service in services for ending in _SERVICE_ENDINGS]
     addresses = [cluster.networks.api_vip, cluster.service_ip, *(node.address for node in _control_plane(facts))]
     return names + [str(address) for address in addresses]
@@ -261,8 +261,9 @@ RULES: Final[tuple[Rule, ...]] = (
         "PKI-11",
         Severity.ERROR,
         BOTH,
-        "kube-apiserver can check every token that is signed",
-        "Tokens of a key whose public half it does not have are Unauthorized: every pod, or every controller.",
+        "kube-apiserver can check every token that is signed, and signs with a key of its own",
+        "Tokens of a key whose public half it does not have are Unauthorized: every pod, or every controller. One key "
+        "for both kinds of tokens cannot be rotated for one of them, and OpenShift's operators take over two.",
         "give each signing key's .pub to --service-account-key-file",
         token_key_faults,
     ),

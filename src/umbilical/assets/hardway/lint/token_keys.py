@@ -10,8 +10,11 @@ from umbilical.pki.pem import BundleError, public_key_block
 
 def token_key_faults(facts: Facts) -> Iterator[str]:
     servers = programs(facts, KUBE_APISERVER)
-    signing = {server.file("service-account-signing-key-file") for server in servers}
-    signing |= {one.file("service-account-private-key-file") for one in programs(facts, CONTROLLER_MANAGER)}
+    bound = {server.file("service-account-signing-key-file") for server in servers}
+    lasting = {one.file("service-account-private-key-file") for one in programs(facts, CONTROLLER_MANAGER)}
+    signing = bound | lasting
+    if {_own(facts, path) for path in bound} & {_own(facts, path) for path in lasting}:
+        yield f"kube-apiserver and controller-manager sign with the same key: {', '.join(sorted(signing))}"
     for server in servers:
         known = {_public(facts, server.artifact(path)) for path in server.values("service-account-key-file")}
         for path in sorted(signing):
