@@ -1,0 +1,104 @@
+"""Where judges sit: a scratch copy of the artifacts, and where each program is found."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from umbilical.assets.hardway.lint.facts import Facts, Unreadable
+from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
+from umbilical.host.files import make_directory, write_file
+
+PROGRAM_SECONDS: Final = 120.0
+"""They take milliseconds; a machine may be busy."""
+
+Lookup = Callable[[str], Path | None]
+Search = Callable[["Bench"], list[str]]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What came of a program."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def lines(self) -> list[str]:
+        """All that it printed, complaints first."""
+        text = (self.stderr + b"\n" + self.stdout).decode(errors="replace")
+        return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+@dataclass(frozen=True)
+class Bench:
+    facts: Facts
+    folder: Path
+    """Holds the artifacts by their paths: keys too, so it is ours alone and goes when the judges rise."""
+    lookup: Lookup
+
+    def program(self, name: str) -> str:
+        found = self.lookup(name)
+        assert found is not None, f"{name} is asked for before it was looked for"
+        return str(found)
+
+    def file(self, path: str) -> Path:
+        return self.folder / path
+
+    def run(
+        self, name: str, *words: str | Path, stdin: bytes | None = None, environment: Mapping[str, str] | None = None
+    ) -> Said:
+        command = [self.program(name), *map(str, words)]
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, env=environment, timeout=PROGRAM_SECONDS, check=False
+        )
+        return Said(done.returncode, done.stdout, done.stderr)
+
+
+def on_path(name: str) -> Path | None:
+    found = shutil.which(name)
+    return Path(found) if found else None
+
+
+@contextmanager
+def open_bench(facts: Facts, lookup: Lookup = on_path) -> Iterator[Bench]:
+    with tempfile.TemporaryDirectory(prefix="umbilical-judges-") as name:
+        folder = Path(name)
+        for asset in facts.assets.values():
+            place = folder / asset.path
+            make_directory(place.parent)
+            write_file(place, asset.content)
+        yield Bench(facts, folder, lookup)
+
+
+def judge_by(
+    identifier: str,
+    title: str,
+    why: str,
+    fix: str,
+    search: Search,
+    *programs: str,
+    is_advice: bool = False,
+) -> Check[Bench]:
+    """Make a check that is skipped where one of its programs is missing, and holds when `search` finds no fault."""
+
+    def judge(bench: Bench) -> Verdict:
+        missing = [name for name in programs if bench.lookup(name) is None]
+        if missing:
+            return skipped(f"there is no program {', '.join(missing)}")
+        try:
+            faults = search(bench)
+        except (Unreadable, OSError) as error:
+            faults = [str(error)]
+        except subprocess.TimeoutExpired as error:
+            faults = [f"{Path(error.cmd[0]).name} did not end within {error.timeout:g} s"]
+        if not faults:
+            return passed()
+        return warned("; ".join(faults)) if is_advice else failed("; ".join(faults))
+
+    return Check(identifier, title, why, fix, judge)

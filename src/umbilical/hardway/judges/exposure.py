@@ -1,0 +1,52 @@
+"""What of a cluster's directory git would take although it is secret: git itself is asked, which knows its rules."""
+
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from umbilical.assets.hardway.cluster import Cluster
+from umbilical.assets.tree import SECRET_MODE, Asset
+from umbilical.hardway.identity import FILE as IDENTITY
+from umbilical.hardway.ledger import RECORD
+from umbilical.hardway.undoing import ARTIFACTS
+
+SECONDS: Final = 60.0
+_NOTHING_IGNORED: Final = 1
+
+
+def exposed(folder: Path, cluster: Cluster, assets: Mapping[str, Asset]) -> tuple[str, ...]:
+    """Name the secret files, there or to be written, that are below a git work tree and not ignored."""
+    if not _is_work_tree(folder):
+        return ()
+    wanted = sorted(secret_files(cluster, assets))
+    hidden = _ignored(folder, wanted)
+    return tuple(path for path in wanted if path not in hidden)
+
+
+def secret_files(cluster: Cluster, assets: Mapping[str, Asset]) -> set[str]:
+    """List what nobody else may read, from where the cluster's file lies."""
+    found = {f"{ARTIFACTS}/{path}" for path, asset in assets.items() if asset.mode == SECRET_MODE}
+    # Kubeconfigs for single addresses lie there too.
+    found |= {f"{RECORD}/{IDENTITY}", f"{RECORD}/admin.kubeconfig"}
+    inside = (cluster.access.pull_secret_file, cluster.access.ssh_key_file)
+    return found | {path for path in inside if path and not Path(path).is_absolute() and ".." not in Path(path).parts}
+
+
+def _is_work_tree(folder: Path) -> bool:
+    """Whether one of the directories above belongs to git; asked without git, which may be missing."""
+    places = folder.resolve()
+    return any((place / ".git").exists() for place in (places, *places.parents))
+
+
+def _ignored(folder: Path, paths: Iterable[str]) -> set[str]:
+    """Return those that git ignores. What is tracked already is not ignored, whatever rules say."""
+    names = b"".join(path.encode() + b"\0" for path in paths)
+    command = ["git", "-C", str(folder), "check-ignore", "--stdin", "-z"]
+    try:
+        done = subprocess.run(command, input=names, capture_output=True, timeout=SECONDS, check=False)
+    except FileNotFoundError:
+        return set()
+    if done.returncode > _NOTHING_IGNORED:
+        return set()
+    return {name.decode() for name in done.stdout.split(b"\0") if name}
