@@ -45,8 +45,10 @@ def test_a_change_is_told_by_what_it_says(written: Path, capsys: pytest.CaptureF
     make_directory(written, networks__apiVip="192.168.126.20")
     assert plan(written, "--exit-code") == 1
     printed = capsys.readouterr()
-    assert "~ tls/kube-apiserver-lb-server.crt\n    ~ names: " in printed.out
-    assert "192.168.126.10" in printed.out
+    assert (
+        "~ tls/kube-apiserver-lb-server.crt\n    ~ names\n        -192.168.126.10\n        +192.168.126.20\n"
+        in printed.out
+    )
     assert "~ ignition/bootstrap.ign\n    ~ file /etc/kubernetes/" in printed.out
     assert "    ~ key: key differs\n" in printed.out
     assert "PRIVATE KEY" not in printed.out

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.support import hardway
+from tests.support import hardway, hardway_config
 from tests.support.hardway_workspace import contents, make_directory, write_release
 
 from umbilical.assets.errors import AssetError
@@ -82,6 +82,15 @@ def test_a_release_is_read_from_its_directory(tmp_path: Path) -> None:
     assert payload is not None
     assert payload.version == hardway.VERSION
     assert payload.image.partition("@")[2].startswith("sha256:")
+
+
+def test_how_a_release_is_extracted_is_said_where_its_image_is_known(tmp_path: Path) -> None:
+    folder = make_directory(tmp_path / "c", "openshift", release=False)
+    assert workspace.extraction_commands(folder, workspace.read_config(folder).cluster) == ()
+    (folder / "cluster.yaml").write_bytes(hardway_config.content())
+    info, extract = workspace.extraction_commands(folder, workspace.read_config(folder).cluster)
+    assert info.output == f"{folder}/release/release.json"
+    assert {f"{folder}/pull-secret.json", f"--to={folder}/release"} <= set(extract.arguments)
 
 
 def test_upstream_needs_no_release(tmp_path: Path) -> None:

@@ -68,10 +68,12 @@ def tell(rendered: "Rendered", parts: "Sequence[Part]", folder: Path) -> None:
 
     click.echo(", ".join(f"{number} {change}" for change, number in counts(parts).items()), err=True)
     if not rendered.has_release:
-        from umbilical.hardway.workspace import release_directory
+        from umbilical.hardway.workspace import extraction_commands, release_directory
 
         place = release_directory(folder, rendered.cluster)
         click.echo(f"note: the release is not extracted to {place}; what needs it is not in this plan", err=True)
+        for command in extraction_commands(folder, rendered.cluster):
+            click.echo(f"      $ {command.line}", err=True)
     for change in rendered.renewed:
         # That there was none yet is said by the line of its file.
         if layout.key(change.id) in rendered.on_disk:

@@ -13,7 +13,7 @@ from umbilical.assets.hardway.inputs import NodeBase, Payload
 from umbilical.assets.hardway.machine_config.commands import RENDERED, WORK
 from umbilical.assets.hardway.machine_config.rendered import FILE as RENDERED_FILE
 from umbilical.assets.hardway.machine_config.rendered import read_bases
-from umbilical.assets.hardway.release import read_release, upstream_payload
+from umbilical.assets.hardway.release import Command, read_release, release_commands, upstream_payload
 from umbilical.assets.tree import Asset
 from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.undoing import ARTIFACTS
@@ -93,6 +93,14 @@ def key_pairs(artifacts: Mapping[str, Asset]) -> dict[str, KeyPair]:
 
 def release_directory(folder: Path, cluster: Cluster) -> Path:
     return folder / Path(cluster.release.directory or RELEASE).expanduser()
+
+
+def extraction_commands(folder: Path, cluster: Cluster) -> tuple[Command, ...]:
+    """List what extracts the release to where it is looked for; nothing where only a directory is named."""
+    if not cluster.release.image:
+        return ()
+    secret = folder / Path(cluster.access.pull_secret_file).expanduser()
+    return release_commands(cluster.release.image, str(secret), str(release_directory(folder, cluster)))
 
 
 def read_payload(folder: Path, cluster: Cluster) -> Payload | None:

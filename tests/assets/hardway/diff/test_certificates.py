@@ -30,8 +30,8 @@ def test_the_same_certificate_has_no_differences() -> None:
 def test_names_and_times_are_compared() -> None:
     parts = compare_certificates(leaf("a").certificate, leaf("a", "10.0.0.1", life=2 * DAY).certificate)
     assert parts is not None
-    told = {part.place: (part.old, part.new) for part in parts}
-    assert told["names"] == ("a", "a, 10.0.0.1")
+    assert (parts[0].place, parts[0].lines) == ("names", ("+10.0.0.1",))
+    told = {part.place: (part.old or "", part.new or "") for part in parts}
     assert told["not after"] == ("2026-11-17T00:00:00Z", "2026-11-18T00:00:00Z")
     assert told["key"][0] != told["key"][1]
     assert "subject" not in told

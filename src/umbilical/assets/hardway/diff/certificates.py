@@ -10,8 +10,6 @@ from umbilical.pki.pem import BundleError
 _FIELDS: Final[dict[str, Callable[[Certificate], str]]] = {
     "subject": lambda one: distinguished_name(one.subject),
     "issuer": lambda one: distinguished_name(one.issuer),
-    "names": lambda one: ", ".join(one.names),
-    "usages": lambda one: ", ".join(one.usages),
     "may sign": lambda one: "yes" if one.is_authority else "no",
     "not before": lambda one: f"{one.not_before:%Y-%m-%dT%H:%M:%SZ}",
     "not after": lambda one: f"{one.not_after:%Y-%m-%dT%H:%M:%SZ}",
@@ -20,6 +18,11 @@ _FIELDS: Final[dict[str, Callable[[Certificate], str]]] = {
     "signed with": lambda one: one.signature_hash,
     "serial": lambda one: f"{one.serial:x}",
 }
+_LISTS: Final[dict[str, Callable[[Certificate], tuple[str, ...]]]] = {
+    "names": lambda one: one.names,
+    "usages": lambda one: one.usages,
+}
+"""Told by what comes and goes: a dozen names beside a dozen others hide the one that differs."""
 
 
 def compare_certificates(old: bytes | None, new: bytes | None) -> tuple[Part, ...] | None:
@@ -46,6 +49,11 @@ def _read(pem: bytes | None) -> list[Certificate]:
 
 
 def _fields(old: Certificate, new: Certificate) -> Iterator[Part]:
+    for name, entries in _LISTS.items():
+        gone, come = (sorted(set(entries(a)) - set(entries(b))) for a, b in ((old, new), (new, old)))
+        if gone or come:
+            lines = (*(f"-{shortened(one)}" for one in gone), *(f"+{shortened(one)}" for one in come))
+            yield Part(name, Change.CHANGED, lines=lines)
     for name, show in _FIELDS.items():
         before, after = show(old), show(new)
         if before != after:
