@@ -13,6 +13,10 @@ LAB: Final = Path(".umbilical", "lab")
 
 def machines_for(cluster: Cluster, folder: Path) -> Machines:
     """Return the machines that the config asks for; nothing is made or looked at yet."""
+    if cluster.machines is MachinesKind.LIBVIRT:
+        from umbilical.hardway.libvirt.machines import LibvirtMachines
+
+        return LibvirtMachines(cluster, folder)
     # Not at the top: pyroute2 and its like are needed by whoever has a lab.
     from umbilical.lab.hardway_machines import LabMachines
 

@@ -4,8 +4,6 @@ It runs as master and worker. At a reload the master starts a new worker that in
 old worker serves the connections that it has to their end.
 """
 
-import csv
-import io
 import os
 import re
 import socket
@@ -14,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from umbilical.assets.hardway.infrastructure.places import OWN_PLACES, balancer_command
+from umbilical.host.haproxy import faults, parse_stats
 from umbilical.host.machine_records import BackendServer
 from umbilical.lab import node_files
 from umbilical.lab.errors import LabError
@@ -34,7 +33,6 @@ READY_SECONDS: Final = 60.0
 ASK_SECONDS: Final = 10.0
 MAX_ANSWER_BYTES: Final = 1 << 20
 STATS_SOCKET: Final = OWN_PLACES.stats_socket.removeprefix("unix@")
-UNCHECKED: Final = "INI"
 _BIND: Final = re.compile(r"^\s*bind\s+(\S+)", re.MULTILINE)
 _LISTENERS: Final = ("ss", "--no-header", "--listening", "--tcp", "--numeric")
 
@@ -93,11 +91,8 @@ class Balancer:
     def verdict(self, config: bytes) -> Verdict:
         self._lab.write(HOST, f"{FOLDER}/{CANDIDATE}", config, 0o644)
         done = self._lab.exec(HOST, ["haproxy", "-c", "-C", FOLDER, "-f", CANDIDATE])
-        # Its last line says that all is well; warnings come before it, and do not change the exit code.
-        lines = [line for line in (done.stdout + done.stderr).decode(errors="replace").splitlines() if line.strip()]
-        faults = [line for line in lines if re.match(r"\[(ALERT|WARNING)\]", line)]
-        is_good = done.exit_code == 0 and not faults
-        return Verdict(is_good, " | ".join(faults or lines[-1:]) or f"it exited with {done.exit_code}")
+        found = faults(done.exit_code, (done.stdout + done.stderr).decode(errors="replace"))
+        return Verdict(not found, found or "it is taken without a word")
 
     def bound(self) -> list[str]:
         """What the config at work binds: address and port."""
@@ -160,27 +155,6 @@ class Balancer:
         except OSError as error:
             why = f"{FOLDER}/{name} on {HOST}: {error.strerror or error}"
             raise LabError("UMB736", "the load balancer does not answer", why, "umbilical stage run 02") from error
-
-
-def parse_stats(text: str) -> list[BackendServer]:
-    """Read what `show stat` says: CSV with a sharp before its first heading.
-
-    Raises:
-        LabError: UMB736, it is something else.
-    """
-    try:
-        rows = list(csv.DictReader(io.StringIO(text.lstrip("# "), newline="")))
-    except csv.Error as error:
-        raise LabError("UMB736", "the load balancer's answer cannot be read", str(error), "haproxy -v") from error
-    return [_server(row) for row in rows if row.get("svname") not in (None, "", "FRONTEND", "BACKEND")]
-
-
-def _server(row: Mapping[str, str | None]) -> BackendServer:
-    # A star: a check is on its way, and what stands behind it is the last one's outcome.
-    check = (row.get("check_status") or "").lstrip("* ")
-    # HAProxy takes a server for good until its first check has ended; here nobody is before that.
-    is_up = (row.get("status") or "").startswith("UP") and check != UNCHECKED
-    return BackendServer(row.get("pxname") or "", row.get("svname") or "", is_up, check)
 
 
 def parse_worker(text: str) -> str | None:

@@ -1,0 +1,183 @@
+"""Machines by libvirt, as the command lines that they are."""
+
+import base64
+from pathlib import Path
+
+import pytest
+from tests.support import hardway
+from tests.support.recording_host import RecordingHost, RecordingRunner
+
+from umbilical.assets.hardway.cluster import Profile
+from umbilical.assets.hardway.infrastructure import places
+from umbilical.assets.hardway.infrastructure.libvirt_domain import domain_xml
+from umbilical.assets.hardway.infrastructure.libvirt_network import network_xml
+from umbilical.hardway.errors import HardwayError, StageTimeout
+from umbilical.hardway.libvirt.machines import INSTALL_SECONDS, LibvirtMachines
+from umbilical.hardway.libvirt.service import BEFORE, CONFIG
+from umbilical.hardway.machines import Machines
+from umbilical.host.machine_records import Done, Power
+from umbilical.host.ssh import Completed
+
+CLUSTER = hardway.cluster(masters=1, workers=0)
+LIBVIRT = CLUSTER.libvirt
+assert LIBVIRT is not None
+POOL = "/var/lib/libvirt/images/ocp4"
+PLAN = b'{"actions": [{"id": "vip-api", "why": "w", "check": "check vip", "do": "do vip", "undo": "undo vip"}]}'
+UP = Completed(0, base64.b64encode(b"{}").decode(), "")
+NOT_YET = Completed(44, "", "")
+
+
+def _infrastructure() -> dict[str, bytes]:
+    assert LIBVIRT is not None
+    return {
+        places.NETWORK: network_xml(CLUSTER, LIBVIRT),
+        places.HOST_PLAN: PLAN,
+        places.HAPROXY_BOOTSTRAP: b"balance",
+        places.SERVER_CA: b"ca",
+        **{places.domain_file(node): domain_xml(CLUSTER, LIBVIRT, node) for node in CLUSTER.nodes},
+    }
+
+
+class _Scene:
+    def __init__(self, folder: Path) -> None:
+        self.host = RecordingHost()
+        self.runner = RecordingRunner()
+        self.runner.answers = [UP]
+        self.now = 0.0
+        self.machines = LibvirtMachines(
+            CLUSTER, folder, self.host, lambda node: self.runner, lambda: self.now, self._sleep
+        )
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> _Scene:
+    return _Scene(tmp_path)
+
+
+def test_it_is_what_the_pipeline_asks_for(scene: _Scene) -> None:
+    machines: Machines = scene.machines
+    assert machines.kind == "libvirt"
+    machines.enter()
+    assert scene.host.lines == []
+
+
+def test_building_is_these_lines_and_machines_stay_off(scene: _Scene) -> None:
+    scene.machines.build(CLUSTER, _infrastructure())
+    assert scene.host.changes() == [
+        f"install -d -m 0711 {POOL}",
+        f"virsh pool-define-as ocp4 dir --target {POOL}",
+        "virsh pool-start ocp4",
+        "virsh pool-autostart ocp4",
+        "virsh net-define /dev/stdin",
+        "virsh net-start ocp4",
+        "virsh net-autostart ocp4",
+        "bash -c 'check vip'",
+        "bash -c 'do vip'",
+        "write 0644 /etc/haproxy/haproxy-server-ca.crt",
+        f"sh -c 'if test -e {CONFIG}; then cp -n --preserve=all -- {CONFIG} {BEFORE}; fi'",
+        "write 0644 /etc/haproxy/haproxy.cfg.first",
+        "write 0644 /etc/haproxy/haproxy.cfg.candidate",
+        "haproxy -c -f /etc/haproxy/haproxy.cfg.candidate",
+        "mv -f -- /etc/haproxy/haproxy.cfg.candidate /etc/haproxy/haproxy.cfg",
+        "systemctl reload-or-restart haproxy",
+        "systemctl enable --now haproxy",
+        "virsh define /dev/stdin",
+        "virsh define /dev/stdin",
+    ]
+    assert scene.host.domains == {"ocp4-bootstrap": "shut off", "ocp4-master-0": "shut off"}
+
+
+def test_installing_is_these_lines(scene: _Scene) -> None:
+    scene.machines.install("bootstrap", b"{}")
+    customize = "coreos-installer iso customize --force"
+    iso, ign = f"{POOL}/ocp4-bootstrap.iso", f"{POOL}/ocp4-bootstrap.ign"
+    assert scene.host.changes() == [
+        f"rm -f -- {ign}.installed {POOL}/ocp4-bootstrap.qcow2 {iso} {ign}",
+        f"write 0600 {ign}",
+        f"{customize} --dest-device /dev/vda --dest-ignition {ign} --output {iso} {POOL}/rhcos-live.iso",
+        f"chmod 0600 {iso}",
+        f"qemu-img create -q -f qcow2 {POOL}/ocp4-bootstrap.qcow2 100G",
+        "virsh define /dev/stdin",
+        "virsh start ocp4-bootstrap",
+        f"write 0644 {ign}.installed",
+    ]
+    assert scene.machines.is_installed("bootstrap", b"{}")
+    assert not scene.machines.is_installed("bootstrap", b"another")
+    assert scene.machines.power("bootstrap") is Power.ON
+
+
+def test_an_installer_that_powers_off_is_started_again(scene: _Scene) -> None:
+    scene.runner.answers = [NOT_YET, UP]
+
+    class PoweringOff(RecordingHost):
+        def _virsh(self, command: list[str], stdin: bytes) -> Done:
+            done = super()._virsh(command, stdin)
+            if command[0] == "start" and self.lines.count("virsh start ocp4-bootstrap") == 1:
+                self.domains["ocp4-bootstrap"] = "shut off"
+            return done
+
+    host = PoweringOff()
+    machines = LibvirtMachines(
+        CLUSTER, Path("/nowhere"), host, lambda node: scene.runner, lambda: scene.now, scene._sleep
+    )
+    machines.install("bootstrap", b"{}")
+    assert host.lines.count("virsh start ocp4-bootstrap") == 2
+
+
+def test_a_machine_that_never_answers_times_out_and_is_installed_anew(scene: _Scene) -> None:
+    scene.runner.answers = [NOT_YET]
+    with pytest.raises(StageTimeout) as told:
+        scene.machines.install("bootstrap", b"{}")
+    assert told.value.code == "UMB731"
+    assert told.value.remedy == "look at its console: virsh console ocp4-bootstrap"
+    assert scene.now >= INSTALL_SECONDS
+    assert not scene.machines.is_installed("bootstrap", b"{}")
+
+
+def test_a_machine_is_started_and_stopped(scene: _Scene) -> None:
+    scene.host.domains["ocp4-master-0"] = "shut off"
+    scene.machines.start("master-0")
+    scene.machines.stop("master-0")
+    assert scene.host.changes() == ["virsh start ocp4-master-0", "virsh shutdown ocp4-master-0"]
+
+
+def test_nodes_are_entered_by_ssh(scene: _Scene) -> None:
+    assert scene.machines.read("master-0", "/etc/hostname") == b"{}"
+    scene.machines.write("master-0", "/etc/x", b"y", 0o644)
+    assert scene.machines.run("master-0", ["crictl", "pods"]).exit_code == 0
+    assert scene.runner.lines[-1] == "crictl pods"
+
+
+def test_the_balancer_is_set_and_asked(scene: _Scene) -> None:
+    scene.machines.set_balancer(b"final")
+    assert scene.host.files["/etc/haproxy/haproxy.cfg"] == b"final"
+    stats = Done(0, b"# pxname,svname,status,check_status\napi,master-0,UP,L7OK\n", b"")
+    scene.host.answers["socat -t 10 STDIO UNIX-CONNECT:/var/lib/haproxy/stats"] = stats
+    assert [one.server for one in scene.machines.balancer()] == ["master-0"]
+
+
+def test_after_destroying_nothing_is_left_and_twice_is_fine(scene: _Scene) -> None:
+    scene.machines.build(CLUSTER, _infrastructure())
+    scene.machines.install("bootstrap", b"{}")
+    scene.machines.destroy()
+    assert (scene.host.domains, scene.host.networks, scene.host.pools, scene.host.held) == ({}, {}, {}, set())
+    assert scene.host.files == {}
+    scene.host.lines.clear()
+    scene.machines.destroy()
+    assert [line for line in scene.host.changes() if not line.startswith("rm -f")] == []
+
+
+def test_a_config_without_libvirt_is_refused(tmp_path: Path) -> None:
+    cluster = hardway.cluster(Profile.KUBERNETES, libvirt=None)
+    with pytest.raises(HardwayError, match="UMB733"):
+        LibvirtMachines(cluster, tmp_path)
+
+
+def test_the_host_is_surveyed_and_inspected_through_the_same_door(scene: _Scene) -> None:
+    scene.host.answers["nproc"] = Done(0, b"8\n", b"")
+    scene.host.files["/proc/meminfo"] = b"MemTotal:       65810000 kB\n"
+    assert scene.machines.survey(CLUSTER).cores == 8
+    assert any(one.id == "network" and not one.is_right for one in scene.machines.inspect(CLUSTER))

@@ -1,0 +1,112 @@
+"""HAProxy as a service: validated, replaced in one piece, reloaded; and what the host had comes back."""
+
+import pytest
+from tests.support.recording_host import RecordingHost
+
+from umbilical.hardway.errors import HardwayError
+from umbilical.hardway.libvirt.service import BEFORE, CONFIG, FIRST, BalancerService
+from umbilical.host.machine_records import BackendServer, Done
+
+CHECK = "haproxy -c -f /etc/haproxy/haproxy.cfg.candidate"
+STATS = (
+    "# pxname,svname,status,check_status\n"
+    "api,FRONTEND,OPEN,\n"
+    "api,master-0.ocp4.example.com,UP,L7OK\n"
+    "api,master-1.ocp4.example.com,DOWN,L4CON\n"
+)
+
+
+def test_a_config_is_checked_replaced_in_one_piece_and_reloaded() -> None:
+    host = RecordingHost()
+    BalancerService(host).use(b"new")
+    assert host.lines == [
+        "write 0644 /etc/haproxy/haproxy.cfg.candidate",
+        CHECK,
+        "mv -f -- /etc/haproxy/haproxy.cfg.candidate /etc/haproxy/haproxy.cfg",
+        "systemctl reload-or-restart haproxy",
+    ]
+    assert host.files[CONFIG] == b"new"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Done(1, b"", b"[ALERT]    (1) : config : parsing [x:1]: unknown keyword\n"),
+        Done(0, b"", b"[WARNING]  (1) : config : 'http-check expect' ignored\nConfiguration file is valid\n"),
+    ],
+    ids=["error", "warning"],
+)
+def test_a_config_with_a_fault_or_a_warning_changes_nothing(answer: Done) -> None:
+    host = RecordingHost()
+    host.files[CONFIG] = b"old"
+    host.answers[CHECK] = answer
+    with pytest.raises(HardwayError, match="UMB735"):
+        BalancerService(host).use(b"new")
+    assert host.files[CONFIG] == b"old"
+    assert not any(line.startswith("systemctl") for line in host.lines)
+
+
+def test_stage_02_does_not_take_back_what_the_pivot_has_set() -> None:
+    host = RecordingHost()
+    service = BalancerService(host)
+    service.begin(b"bootstrap", {"infrastructure/haproxy-server-ca.crt": b"ca"})
+    assert host.files["/etc/haproxy/haproxy-server-ca.crt"] == b"ca"
+    assert host.lines[-1] == "systemctl enable --now haproxy"
+    service.use(b"final")
+    service.begin(b"bootstrap", {})
+    assert host.files[CONFIG] == b"final"
+
+
+def test_a_changed_first_config_is_used_as_long_as_no_later_one_is() -> None:
+    host = RecordingHost()
+    service = BalancerService(host)
+    service.begin(b"one", {})
+    service.begin(b"two", {})
+    assert host.files[CONFIG] == b"two"
+
+
+def test_what_the_host_had_is_saved_once_and_put_back() -> None:
+    host = RecordingHost()
+    host.files[CONFIG] = b"the host's own"
+    service = BalancerService(host)
+    service.begin(b"one", {})
+    save = [line for line in host.lines if "cp -n" in line]
+    assert save == [f"sh -c 'if test -e {CONFIG}; then cp -n --preserve=all -- {CONFIG} {BEFORE}; fi'"]
+    service.begin(b"two", {})
+    assert len([line for line in host.lines if "cp -n" in line]) == 1
+    host.files[BEFORE] = b"the host's own"
+    service.give_back()
+    assert host.files[CONFIG] == b"the host's own"
+    assert FIRST not in host.files
+
+
+def test_a_host_that_had_none_has_none_again_and_twice_is_fine() -> None:
+    host = RecordingHost()
+    service = BalancerService(host)
+    service.begin(b"one", {})
+    host.lines.clear()
+    service.give_back()
+    assert "systemctl disable --now haproxy" in host.lines
+    assert CONFIG not in host.files
+    host.lines.clear()
+    service.give_back()
+    assert host.changes() == []
+
+
+def test_servers_are_asked_by_the_socket() -> None:
+    host = RecordingHost()
+    host.answers["socat -t 10 STDIO UNIX-CONNECT:/var/lib/haproxy/stats"] = Done(0, STATS.encode(), b"")
+    assert BalancerService(host).servers() == [
+        BackendServer("api", "master-0.ocp4.example.com", True, "L7OK"),
+        BackendServer("api", "master-1.ocp4.example.com", False, "L4CON"),
+    ]
+
+
+def test_a_service_that_is_down_or_warns_is_at_fault() -> None:
+    host = RecordingHost()
+    service = BalancerService(host)
+    assert service.faults() == ""
+    host.answers[f"haproxy -c -f {CONFIG}"] = Done(0, b"[WARNING] (1) : hm", b"")
+    assert service.faults() == "[WARNING] (1) : hm"
+    host.answers["systemctl is-active --quiet haproxy"] = Done(3, b"", b"")
+    assert service.faults() == "the service haproxy is not active"
