@@ -1,19 +1,16 @@
 """Who makes cluster IPs work on each node: kube-proxy with its rights, or a network plugin; and how it goes again."""
 
-import base64
-import binascii
 from collections.abc import Iterator
-from typing import Any, Final
-
-import yaml
+from typing import Final
 
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.lint.facts import Facts, Unreadable
 from umbilical.assets.hardway.lint.grants import Identity, identity, roles_of
+from umbilical.assets.hardway.lint.kubeconfig_reading import read
 from umbilical.assets.hardway.lint.pods import StaticPod, program_pods, static_pods
 from umbilical.assets.hardway.lint.release_facts import references
 from umbilical.assets.hardway.static_pods.removals import CONVERGENCE_STAGE, PATH, Removal, read_removals
-from umbilical.assets.verify.documents import dig, mappings
+from umbilical.assets.verify.documents import dig
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.pem import BundleError
 
@@ -96,20 +93,13 @@ def _plugin_faults(facts: Facts) -> Iterator[str]:
 
 
 def _user(facts: Facts, pod: StaticPod) -> Identity:
-    """Read who the kubeconfig is, as it lies on the node."""
+    """Find out whose kubeconfig lies on the node."""
     path = pod.on_host(pod.flag("kubeconfig"))
+    content = facts.node_file(pod.node, path)
+    found = [asset.path for asset in facts.below(layout.AUTH) if asset.content == content]
+    if not found:
+        raise Unreadable(f"{layout.ignition(pod.node)}: {path} is none of the cluster's kubeconfigs")
     try:
-        value = yaml.safe_load(facts.node_file(pod.node, path))
-        return identity(read_certificates(_client_certificate(value))[0])
-    except (yaml.YAMLError, ValueError, BundleError, binascii.Error):
-        raise Unreadable(f"{layout.ignition(pod.node)}: {path} is no kubeconfig with a client certificate") from None
-
-
-def _client_certificate(kubeconfig: Any) -> bytes:
-    context = dig(_named(kubeconfig, "contexts", dig(kubeconfig, "current-context")), "context")
-    user = dig(_named(kubeconfig, "users", dig(context, "user")), "user")
-    return base64.b64decode(str(dig(user, "client-certificate-data")), validate=True)
-
-
-def _named(kubeconfig: Any, kind: str, name: Any) -> Any:
-    return next((one for one in mappings(dig(kubeconfig, kind)) if one.get("name") == name), None)
+        return identity(read_certificates(read(facts, found[0]).pair.certificate)[0])
+    except BundleError as error:
+        raise Unreadable(f"{found[0]}: {error}") from None
