@@ -97,7 +97,7 @@ NODES: Final = (
         "kubelet-signer",
         Life.SHORT,
         Words(
-            "Signs every kubelet's certificates, client and serving, when their requests are approved. It is short-lived: "
+            "Signs every kubelet's certificates, client and serving, when their requests are approved. Short-lived: "
             "an operator of OpenShift replaces it; for a kubernetes cluster that is to last, raise shortHours.",
             "kube-controller-manager (--cluster-signing-cert-file and key); kube-apiserver, to know kubelets",
             "Certificate requests stay Approved and never become Issued.",
