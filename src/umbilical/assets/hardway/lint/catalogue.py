@@ -15,6 +15,7 @@ from umbilical.assets.hardway.lint import (
     node_rules,
     object_rules,
     pki_rules,
+    pod_rules,
 )
 from umbilical.assets.hardway.lint.facts import Facts
 from umbilical.assets.hardway.lint.rule import Rule
@@ -43,16 +44,17 @@ GROUPS: Final = {
 
 _MODULES: Final = (
     config_rules.RULES,
-    pki_rules.RULES,
-    kubeconfig_rules.RULES,
-    node_rules.RULES,
     crd_rules.RULES,
-    manifest_rules.RULES,
-    object_rules.RULES,
     handoff_rules.RULES,
-    machine_config_rules.RULES,
     ignition_rules.RULES,
     infrastructure_rules.RULES,
+    kubeconfig_rules.RULES,
+    machine_config_rules.RULES,
+    manifest_rules.RULES,
+    node_rules.RULES,
+    object_rules.RULES,
+    pki_rules.RULES,
+    pod_rules.RULES,
 )
 
 

@@ -10,7 +10,7 @@ import yaml
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.cluster import API_PORT, Node
 from umbilical.assets.hardway.lint.facts import Facts, Unreadable
-from umbilical.assets.hardway.lint.release_images import release_image
+from umbilical.assets.hardway.lint.release_facts import REFERENCES, references
 from umbilical.assets.hardway.lint.rule import BOTH, OPENSHIFT, Rule, Severity, rule
 from umbilical.assets.hardway.lint.unit_text import Command, commands
 from umbilical.assets.verify.documents import dig
@@ -77,7 +77,9 @@ def _asks_nobody(facts: Facts) -> Iterator[str]:
 
 
 def _pause_image(facts: Facts) -> Iterator[str]:
-    wanted = release_image(facts, "pod")
+    wanted = dict(references(facts)).get("pod")
+    if not wanted:
+        raise Unreadable(f"{REFERENCES} has no tag pod")
     for node in facts.cluster.nodes:
         images = [image["pause_image"] for image in _crio_images(facts, node) if "pause_image" in image]
         if not images:
