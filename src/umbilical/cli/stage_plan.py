@@ -1,6 +1,7 @@
 """`umbilical stage plan`: what would be created, changed or removed, told by what the files say."""
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -72,8 +73,9 @@ def tell(rendered: "Rendered", parts: "Sequence[Part]", folder: Path) -> None:
 
         place = release_directory(folder, rendered.cluster)
         click.echo(f"note: the release is not extracted to {place}; what needs it is not in this plan", err=True)
-        for command in extraction_commands(folder, rendered.cluster):
-            click.echo(f"      $ {command.line}", err=True)
+        lines = [command.line for command in extraction_commands(folder, rendered.cluster)]
+        for line in (f"mkdir -p {shlex.quote(str(place))}", *lines) if lines else ():
+            click.echo(f"      $ {line}", err=True)
     for change in rendered.renewed:
         # That there was none yet is said by the line of its file.
         if layout.key(change.id) in rendered.on_disk:
