@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.static_pods.kube_apiserver import control_plane_place
-from umbilical.assets.hardway.static_pods.rows import VERBOSITY, Program, Row, by_profile, on_openshift
+from umbilical.assets.hardway.static_pods.rows import VERBOSITY, Program, Row, by_profile, on_kubernetes, on_openshift
 from umbilical.assets.hardway.static_pods.seat import Seat, bundle, certificate, key, kubeconfig
 from umbilical.assets.manifests.controller_manager import PORT, PROGRAM, loopback_probes
 from umbilical.assets.manifests.static_pod import Component, HostFile, static_pod
@@ -150,9 +150,20 @@ _NETWORKS: Final[tuple[Row, ...]] = (
     ),
 )
 
+_PACE: Final[tuple[Row, ...]] = (
+    Row(
+        "kube-api-qps",
+        "200",
+        "forty controllers get their accounts and tokens at once, at every start and so at every pivot",
+        "at the usual twenty requests a second they begin to work seven seconds after they may",
+        on_kubernetes,
+    ),
+    Row("kube-api-burst", "400", "the same for the first moment", "as with --kube-api-qps", on_kubernetes),
+)
+
 KUBE_CONTROLLER_MANAGER: Final = Program(
     PROGRAM,
-    (*access_rows(PROGRAM, PORT), *_KEYS, *_NETWORKS),
+    (*access_rows(PROGRAM, PORT), *_KEYS, *_NETWORKS, *_PACE),
     "the controller-manager operator renders a KubeControllerManagerConfig with these as extendedArguments; its pod "
     "has the loopback kubeconfig",
 )
