@@ -84,6 +84,16 @@ def test_a_release_is_read_from_its_directory(tmp_path: Path) -> None:
     assert payload.image.partition("@")[2].startswith("sha256:")
 
 
+def test_a_directory_of_ours_that_a_kill_left_half_filled_is_no_release_yet(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_bytes(hardway_config.content())
+    (tmp_path / "release").mkdir()
+    (tmp_path / "release/release.json").write_bytes(b"{}")
+    assert workspace.read_payload(tmp_path, workspace.read_config(tmp_path).cluster) is None
+    (tmp_path / "cluster.yaml").write_bytes(hardway_config.content(release__directory="release"))
+    with pytest.raises(AssetError, match="UMB715"):
+        workspace.read_payload(tmp_path, workspace.read_config(tmp_path).cluster)
+
+
 def test_how_a_release_is_extracted_is_said_where_its_image_is_known(tmp_path: Path) -> None:
     folder = make_directory(tmp_path / "c", "openshift", release=False)
     assert workspace.extraction_commands(folder, workspace.read_config(folder).cluster) == ()

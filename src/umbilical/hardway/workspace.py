@@ -13,7 +13,7 @@ from umbilical.assets.hardway.inputs import NodeBase, Payload
 from umbilical.assets.hardway.machine_config.commands import RENDERED, WORK
 from umbilical.assets.hardway.machine_config.rendered import FILE as RENDERED_FILE
 from umbilical.assets.hardway.machine_config.rendered import read_bases
-from umbilical.assets.hardway.release import Command, read_release, release_commands, upstream_payload
+from umbilical.assets.hardway.release import METADATA, Command, read_release, release_commands, upstream_payload
 from umbilical.assets.tree import Asset
 from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.undoing import ARTIFACTS
@@ -113,7 +113,8 @@ def read_payload(folder: Path, cluster: Cluster) -> Payload | None:
     if not cluster.is_openshift:
         return upstream_payload(cluster.release)
     root = release_directory(folder, cluster)
-    if not root.is_dir():
+    # Our own directory may have been left half-filled by a kill; one that the user names is taken at its word.
+    if not root.is_dir() or not (cluster.release.directory or (root / METADATA).is_file()):
         return None
     return read_release(dict(_release_files(root)), cluster.release)
 
