@@ -14,6 +14,7 @@ from typing import Any, Final
 import pytest
 import yaml
 from tests.support.control_plane import PROGRAMS, ControlPlane, control_plane
+from tests.support.dry_runs import as_pod, dry_run
 from tests.support.hosted_specs import hosted_spec
 
 import peers
@@ -156,20 +157,6 @@ def everything(spec: HostedSpec) -> list[Object]:
 
 def identity(value: Object) -> tuple[str, str, str]:
     return value["kind"], value["metadata"].get("namespace", ""), value["metadata"]["name"]
-
-
-def dry_run(plane: ControlPlane, values: list[Object], *flags: str) -> None:
-    """Create them as far as storing; warnings count as refusals unless a flag says otherwise."""
-    arguments = ("create", "--dry-run=server", "--validate=strict", *(flags or ("--warnings-as-errors",)), "-f", "-")
-    said = plane.kubectl(*arguments, stdin="---\n".join(yaml_bytes(value).decode() for value in values))
-    assert said.count("created (server dry run)") == len(values), said
-
-
-def as_pod(workload: Object) -> Object:
-    """What its controller would create: some rules are enforced on pods alone."""
-    template = workload["spec"]["template"]
-    metadata = {**template["metadata"], "name": "one", "namespace": workload["metadata"]["namespace"]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
 
 @pytest.mark.parametrize("name", SPECS)

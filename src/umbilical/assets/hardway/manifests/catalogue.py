@@ -42,7 +42,7 @@ OPENSHIFT: Final = (
         "kube-apiserver's authorizer.",
         'No CSR arrives from masters; logs and exec say "Forbidden (user=system:kube-apiserver, verb=get, '
         'resource=nodes, subresource=proxy)"; namespaces get no ranges of user ids.',
-        "kubectl auth can-i create nodes/proxy --as=system:kube-apiserver",
+        "kubectl auth can-i create nodes --subresource=proxy --as=system:kube-apiserver",
         "The render steps of the kube-apiserver, controller-manager and machine-config operators write them.",
     ),
     ManifestFile(
