@@ -83,6 +83,15 @@ def lint_subject(profile: Profile, *, is_based: bool = False) -> Subject:
     return subject(given.cluster, earlier(given), nodes(profile, is_based=is_based), references)
 
 
+def _metrics_proxy() -> str:
+    """The static pod that every real base brings, so that the kubelet's directory is there."""
+    image = hardway.payload().images["kube-rbac-proxy"]
+    container = {"name": "kube-rbac-proxy-crio", "image": image, "args": ["--secure-listen-address=:9637"]}
+    metadata = {"name": "kube-rbac-proxy-crio", "namespace": "openshift-machine-config-operator"}
+    spec = {"hostNetwork": True, "priorityClassName": "system-node-critical", "containers": [container]}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
 def machine_config_base(role: Role) -> NodeBase:
     """A role's config of the shape that the machine-config operator renders, cut down to what merging can meet."""
     pod = hardway.payload().images["pod"]
@@ -98,6 +107,7 @@ def machine_config_base(role: Role) -> NodeBase:
             f'[crio.image]\n{_BASE_AUTH}pause_image = "{pod}"\npause_command = "/usr/bin/pod"\n',
         ),
         BASE_SCRIPT: (0o755, "#!/bin/bash\nexit 0\n"),
+        f"{layout.NODE_MANIFESTS}/criometricsproxy.yaml": (0o644, _metrics_proxy()),
     }
     name = f"rendered-{role.value}-{'0123456789abcdef' * 2}"
     config: dict[str, Any] = {
