@@ -59,6 +59,12 @@ _STATUS_BY_CODE: Final = {
     "UMB700": CONFIGURATION,
     "UMB701": CONFIGURATION,
     "UMB702": CONFIGURATION,
+    # A release that is none, or lacks what is needed of it; machine configs that cannot be read.
+    "UMB715": CONFIGURATION,
+    "UMB716": CONFIGURATION,
+    "UMB717": CONFIGURATION,
+    "UMB718": CONFIGURATION,
+    "UMB719": CONFIGURATION,
     "UMB801": CONFIGURATION,
     # A lab that cannot be as it was asked for: its name, its networks; a story that nobody knows.
     "UMB810": CONFIGURATION,
