@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 @directory_option
 @click.option("--only", is_flag=True, help="Of N, this stage alone and not all up to it.")
 @click.option("--step", "stepwise", is_flag=True, help="Show each step with its command, and ask before it.")
+@click.option(
+    "--allow-reissue",
+    "reissue",
+    multiple=True,
+    metavar="NODE",
+    help="Let this node have a first certificate a second time; by its name, as in `kubectl get nodes`.",
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask, also where stages run that are done already.")
 @click.option(
     "-o",
@@ -34,6 +41,7 @@ def run(
     folder: Path,
     only: bool,
     stepwise: bool,
+    reissue: tuple[str, ...],
     yes: bool,
     output: str,
     junit: Path | None,
@@ -52,6 +60,7 @@ def run(
     if only:
         first = _only(chosen, last)
     with working(folder, plain=stepwise) as work:
+        work.site.reissue = frozenset(reissue)
         execute(work, work.pipeline(ask_step if stepwise else None), first, last, output=output, junit=junit)
 
 

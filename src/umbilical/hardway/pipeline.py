@@ -6,7 +6,7 @@ the same again, since steps are idempotent.
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -185,9 +185,10 @@ class Pipeline:
         before = self._site
         if before.reload is not None:
             fresh = before.reload()
-            fresh.machines, fresh.notes, fresh.reporter = before.machines, before.notes, before.reporter
-            self._site = fresh
-            mark_stale(self._stages, fresh, self._ledger)
+            # Only what is rendered is another; what this run was given stays.
+            rendered = {"cluster", "assets", "hashes", "has_tunnel", "kubeconfig", "files"}
+            self._site = replace(before, **{name: getattr(fresh, name) for name in rendered})
+            mark_stale(self._stages, self._site, self._ledger)
 
 
 def superseded(stage: Stage, state: State) -> int | None:

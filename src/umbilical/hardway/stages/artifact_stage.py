@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from umbilical.assets.hardway.graph import RECIPES
 from umbilical.checks.check import Check
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step
@@ -15,7 +16,6 @@ class ArtifactStage:
     number: int
     name: str
     title: str
-    recipes: tuple[str, ...]
     groups: tuple[str, ...]
     """Letters of the lint rules that judge it."""
     needs: tuple[int, ...] = ()
@@ -23,7 +23,9 @@ class ArtifactStage:
     """Single rules of other groups."""
 
     def inputs(self, site: Site) -> Mapping[str, str]:
-        return {recipe: site.hashes[recipe] for recipe in self.recipes if recipe in site.hashes}
+        """What its recipes made; without a release some of them made nothing yet."""
+        mine = (recipe.id for recipe in RECIPES if recipe.stage == self.number)
+        return {name: site.hashes[name] for name in mine if name in site.hashes}
 
     def steps(self, site: Site) -> Sequence[Step]:
         return [

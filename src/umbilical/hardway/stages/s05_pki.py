@@ -6,7 +6,7 @@ from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.hardway.stage import Stage
 from umbilical.hardway.stages.artifact_stage import ArtifactStage
 
-STAGE: Final[Stage] = ArtifactStage(5, "pki", "make keys and certificates", recipes=("pki",), groups=("PKI",))
+STAGE: Final[Stage] = ArtifactStage(5, "pki", "make keys and certificates", groups=("PKI",))
 TOPICS: Final = (
     Topic(
         TopicKind.STAGE,

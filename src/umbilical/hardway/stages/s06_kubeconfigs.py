@@ -6,7 +6,7 @@ from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.hardway.stage import Stage
 from umbilical.hardway.stages.artifact_stage import ArtifactStage
 
-STAGE: Final[Stage] = ArtifactStage(6, "kubeconfigs", "write the kubeconfigs", ("kubeconfigs",), ("KC",), needs=(5,))
+STAGE: Final[Stage] = ArtifactStage(6, "kubeconfigs", "write the kubeconfigs", ("KC",), needs=(5,))
 TOPICS: Final = (
     Topic(
         TopicKind.STAGE,

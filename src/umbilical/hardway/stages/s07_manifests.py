@@ -10,7 +10,6 @@ STAGE: Final[Stage] = ArtifactStage(
     7,
     "manifests",
     "write static pods and cluster manifests",
-    ("static-pods", "manifests"),
     groups=("CVO", "CRD", "FG", "ETC", "KP", "KN", "INF", "NET", "CC", "EE", "DNS", "ING", "MAN", "HO"),
     needs=(4, 5, 6),
     rules=("BK-03",),

@@ -10,7 +10,6 @@ STAGE: Final[Stage] = ArtifactStage(
     8,
     "ignition",
     "write an Ignition config for every node",
-    ("ignition",),
     groups=("IGN", "CRIO", "SE", "AU"),
     needs=(4, 5, 6, 7),
     rules=("BK-01", "BK-02"),
