@@ -30,6 +30,7 @@ REQUIRED_COUNTS: Final[Mapping[str, int]] = {"4.18": 22}
 
 _BOUNDARY: Final = re.compile(rb"^---(?:[ \t].*)?\r?$", re.MULTILINE)
 _IS_CRD: Final = re.compile(rb"^kind:[ \t]*[\"']?CustomResourceDefinition[\"']?[ \t]*\r?$", re.MULTILINE)
+_FEATURE_SETS: Final = re.compile(rb"^ +release\.openshift\.io/feature-set: *([\"']?[A-Za-z][^\n]*)$", re.MULTILINE)
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -60,8 +61,9 @@ def bootstrap_crds(files: Mapping[str, bytes], feature_set: str = "") -> tuple[C
         AssetError: UMB717, two documents of one name are left, one that is needed is missing, or one is no YAML.
     """
     found: dict[str, tuple[str, Crd]] = {}
-    for file, piece in _candidates(files):
-        crd = _read(file, piece, feature_set or DEFAULT_SET)
+    chosen_set = feature_set or DEFAULT_SET
+    for file, piece in _candidates(files, chosen_set):
+        crd = _read(file, piece, chosen_set)
         if crd is None or not (crd.required or crd.name in BY_NAME):
             continue
         if crd.name in found:
@@ -92,15 +94,21 @@ def release_line(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def _candidates(files: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+def _candidates(files: Mapping[str, bytes], feature_set: str) -> Iterator[tuple[str, bytes]]:
     # Schemas are long, and a release has hundreds of files: only what may be chosen is read as YAML.
     words = (BOOTSTRAP_REQUIRED.encode(), *(name.encode() for name in BY_NAME))
     for file in sorted(files):
         if not any(word in files[file] for word in words):
             continue
         for piece in split_documents(files[file]):
-            if holds_crd(piece):
+            if holds_crd(piece) and not _is_for_others(piece, feature_set):
                 yield file, piece
+
+
+def _is_for_others(piece: bytes, feature_set: str) -> bool:
+    """See at a glance that a variant is for other feature sets. Whoever is not sure reads it."""
+    found = _FEATURE_SETS.search(piece)
+    return found is not None and feature_set.encode() not in found[1]
 
 
 def _read(file: str, piece: bytes, feature_set: str) -> Crd | None:
