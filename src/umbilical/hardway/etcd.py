@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.cluster import Node, Role
+from umbilical.assets.hardway.static_pods.etcd import client_url, peer_url
 from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.machines import Done, Machines
 
-CLIENT_PORT: Final = 2379
-PEER_PORT: Final = 2380
+__all__ = ["BOOTSTRAP_MEMBER", "Etcd", "Member", "Status", "client_url", "command", "peer_url"]
+
 COMMAND_SECONDS: Final = 60.0
 BOOTSTRAP_MEMBER: Final = "etcd-bootstrap"
 """OpenShift's etcd operator looks for exactly this name."""
@@ -121,18 +122,6 @@ def command(node: Node, *words: str) -> list[str]:
         *(() if any(word.startswith("--endpoints=") for word in words) else (f"--endpoints={client_url(node)}",)),
         *words,
     ]
-
-
-def client_url(node: Node) -> str:
-    return f"https://{_host(node)}:{CLIENT_PORT}"
-
-
-def peer_url(node: Node) -> str:
-    return f"https://{_host(node)}:{PEER_PORT}"
-
-
-def _host(node: Node) -> str:
-    return f"[{node.address}]" if node.address.version == 6 else str(node.address)
 
 
 def _member(row: dict[str, Any]) -> Member:

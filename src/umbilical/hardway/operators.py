@@ -126,6 +126,19 @@ def operators_sight() -> Sight:
     )
 
 
+def operator_sight(name: str) -> Sight:
+    """One operator serves: that is all that others need of it."""
+
+    def look(site: Site) -> str:
+        found = kube.get(site, CLUSTER_OPERATOR, name)
+        if found is None or kube.condition(found, "Available") != "True":
+            raise NotYet(_message(found or {}, "Available") or f"there is no ClusterOperator {name} yet")
+        return "Available"
+
+    why = "what it brings is needed now"
+    return Sight(f"operator-{name}", f"the operator {name} is Available", why, f"oc describe co {name}", look)
+
+
 def operator_trouble(item: Json | None, now: datetime) -> str:
     """Say why an operator is not settled; empty if it is."""
     if item is None:

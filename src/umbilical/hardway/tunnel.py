@@ -3,7 +3,7 @@
 import base64
 from typing import Any, Final
 
-from umbilical.assets.hardway import layout
+from umbilical.assets.hardway.static_pods.removals import TUNNEL
 from umbilical.assets.hardway.static_pods.tunnel import AGENT_PKI
 from umbilical.assets.hardway.tunnel import KUBERNETES_NAMESPACE
 from umbilical.assets.names import AGENT_NAME, AGENT_SECRET
@@ -11,12 +11,11 @@ from umbilical.assets.spec import Shape, for_shape
 from umbilical.cluster import objects
 from umbilical.cluster.apply import Applier, read_document
 from umbilical.cluster.client import ApiClient
-from umbilical.hardway.kube import delete_if_there
 from umbilical.hardway.looking import Sight
+from umbilical.hardway.removing import removal, remove
 from umbilical.hardway.site import Site
 from umbilical.hardway.waiting import NotYet
 
-STATIC_POD: Final = f"{layout.NODE_MANIFESTS}/konnectivity-server-pod.yaml"
 _FILES: Final = ("ca.crt", "tls.crt", "tls.key")
 """Keys of the Secret, and files on the bootstrap node."""
 
@@ -77,16 +76,10 @@ def agents_sight(count: int) -> Sight:
 
 
 def cut(site: Site) -> None:
-    """Remove the tunnel: agents, Secret, namespace if it is the tunnel's own, and the server's static pod."""
-    place = namespace(site)
-
-    async def remove(client: ApiClient) -> None:
-        await delete_if_there(client, objects.DAEMON_SET, AGENT_NAME, place)
-        await delete_if_there(client, objects.SECRET, AGENT_SECRET, place)
-        await delete_if_there(client, objects.NAMESPACE, place)
-
-    site.api().call(remove)
-    site.machines.run(site.cluster.bootstrap.id, ["rm", "-f", STATIC_POD])
+    """Remove the tunnel: the namespace with its agents and their Secret, and the server's static pod."""
+    step = removal(site, TUNNEL)
+    if step is not None:
+        remove(site, step)
 
 
 def gone_sight() -> Sight:

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Final
 
+from umbilical.assets.hardway.static_pods.kube_proxy import PROGRAM as KUBE_PROXY
 from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.cluster import objects
 from umbilical.hardway import kube, operators
 from umbilical.hardway.looking import Sight, see
+from umbilical.hardway.removing import removal, remove
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step
 from umbilical.hardway.stages.live import LiveStage
@@ -59,13 +61,31 @@ def _wanted(site: Site) -> list[Sight]:
     return [dns_sight(), *([proxies_sight()] if site.cluster.has_kube_proxy else [])]
 
 
+def _removal_steps(site: Site) -> list[Step]:
+    """kube-proxy that helped OpenShift's network operator to its feet goes when that stands."""
+    step = removal(site, KUBE_PROXY) if site.cluster.is_openshift else None
+    if step is None:
+        return []
+    return [
+        Step(
+            "wait for the network operator",
+            "oc get clusteroperator network",
+            lambda: see(site, CONVERGENCE_SECONDS, operators.operator_sight("network")),
+        ),
+        Step(
+            "remove kube-proxy", "rm kube-proxy.yaml; kube-proxy --cleanup   # on each node", lambda: remove(site, step)
+        ),
+    ]
+
+
 def _steps(site: Site) -> Sequence[Step]:
     return [
+        *_removal_steps(site),
         Step(
             "wait until the cluster has settled",
             "oc get clusteroperators" if site.cluster.is_openshift else "kubectl -n kube-system get deployments,pods",
             lambda: see(site, CONVERGENCE_SECONDS, *_wanted(site)),
-        )
+        ),
     ]
 
 

@@ -1,0 +1,111 @@
+"""The hard way for real: from an empty directory to a verified cluster, killed on the way, resumed, and destroyed."""
+
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from tests.support.hardway_lab import PROGRAMS
+from tests.support.hardway_run import Cluster, began, reached
+from tests.support.labs import machine_picture, processes_naming
+
+ALL: Final = (
+    *PROGRAMS,
+    *("etcd", "etcdctl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl"),
+    *("openssl", "curl", "jq"),
+)
+real = pytest.mark.real(*ALL)
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="control groups and container mounts belong to root")
+
+
+def findings(text: str) -> dict[str, str]:
+    return {one["id"]: one["outcome"] for one in json.loads(text)["findings"]}
+
+
+def probes(cluster: Cluster) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.state()["notes"]["pivot-probes"]["value"]
+    return found
+
+
+def secrets_of(cluster: Cluster) -> list[bytes]:
+    """Lines of private keys: whatever else is written must hold none of them."""
+    keys = [path.read_bytes() for path in (cluster.folder / "artifacts" / "tls").glob("*.key")]
+    assert keys
+    return [key.splitlines()[1] for key in keys]
+
+
+def check_no_secret_is_told(cluster: Cluster) -> None:
+    told = [cluster.log, *(cluster.folder / ".umbilical" / name for name in ("state.json", "events.jsonl"))]
+    secrets = secrets_of(cluster)
+    for path in told:
+        content = path.read_bytes()
+        assert not any(secret in content for secret in secrets), path
+
+
+def check_modes(cluster: Cluster) -> None:
+    """Nobody but the owner reads a key, a kubeconfig, an Ignition config or a snapshot."""
+    for pattern in ("artifacts/tls/*.key", "artifacts/auth/*", "artifacts/ignition/*", ".umbilical/*"):
+        for path in cluster.folder.glob(pattern):
+            if path.is_file():
+                assert path.stat().st_mode & 0o077 == 0, path
+
+
+@real
+@pytest.mark.root
+@needs_root
+@pytest.mark.timeout(1500)
+def test_a_cluster_is_built_killed_in_the_middle_resumed_verified_and_destroyed(tmp_path: Path) -> None:
+    before = machine_picture()
+    cluster = Cluster(tmp_path / "cluster")
+    cluster.succeed("init", "--profile", "kubernetes", "--machines", "lab", "--masters", "1", "--workers", "1")
+    try:
+        assert cluster.run_until(began("start etcd on master-0"))
+        cluster.succeed("run", "--junit", str(tmp_path / "run.xml"))
+        told = cluster.log.read_text()
+        assert "the webhook is asked through the tunnel: one object allowed, one denied" in told
+        assert "the webhook is asked directly: one object allowed, one denied" in told
+        assert probes(cluster)["failures"] == 0
+        assert probes(cluster)["probes"] > 100
+        outcomes = findings(cluster.succeed("status", "-o", "json"))
+        assert "failed" not in outcomes.values()
+        assert outcomes["etcd-members"] == outcomes["nodes-exact"] == outcomes["tunnel-gone"] == "passed"
+        again = cluster.stage("run")
+        assert again.returncode == 0
+        assert "step" not in again.stderr
+        check_no_secret_is_told(cluster)
+        check_modes(cluster)
+    finally:
+        cluster.succeed("destroy", "--yes")
+    cluster.succeed("destroy", "--yes")
+    assert processes_naming(cluster.folder) == []
+    assert machine_picture() == before
+
+
+@real
+@pytest.mark.root
+@needs_root
+@pytest.mark.soak
+def test_a_larger_cluster_survives_five_kills_at_random_moments(tmp_path: Path) -> None:
+    seed = int(os.environ.get("UMBILICAL_SEED", random.SystemRandom().randrange(1 << 32)))
+    draw = random.Random(seed)
+    masters, workers = os.environ.get("UMBILICAL_HARDWAY_NODES", "3+2").split("+")
+    before = machine_picture()
+    cluster = Cluster(tmp_path / "cluster")
+    cluster.succeed("init", "--profile", "kubernetes", "--machines", "lab", "--masters", masters, "--workers", workers)
+    print(f"seed {seed}, {masters} masters, {workers} workers")
+    try:
+        for _ in range(5):
+            if not cluster.run_until(reached(len(cluster.events()) + draw.randrange(5, 60))):
+                break
+            last = [one for one in cluster.events() if one["event"] == "step-began"][-1:]
+            print("killed at:", last[0]["title"] if last else "the beginning")
+        cluster.succeed("run")
+        print(probes(cluster))
+        assert probes(cluster)["failures"] == 0
+        assert "failed" not in findings(cluster.succeed("status", "-o", "json")).values()
+    finally:
+        cluster.succeed("destroy", "--yes")
+    assert processes_naming(cluster.folder) == []
+    assert machine_picture() == before
