@@ -71,7 +71,9 @@ def test_the_tunnels_secret_is_made_on_the_node_and_never_here(profile: Profile)
 @pytest.mark.parametrize("profile", Profile)
 def test_without_a_tunnel_there_is_nothing_of_it(profile: Profile) -> None:
     inputs = hardway.inputs(profile, konnectivity=Switch.OFF)
-    assert "DaemonSet" not in kinds(render_manifests(inputs, AssetTree()))
+    tree = render_manifests(inputs, AssetTree())
+    assert "DaemonSet" not in kinds(tree)
+    assert "manifests/08-tunnel.yaml" not in tree
 
 
 def test_files_with_secrets_are_for_their_owner_alone() -> None:
