@@ -1,7 +1,7 @@
 """`umbilical stage show`: one stage: what it is made from, what it does, what it checks, what became of it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -54,7 +54,7 @@ def _explained(stage: "Stage", topic: "Topic") -> str:
     return f"{stage.number:02} {stage.title}\n\n{told}\n{by_hand}\n"
 
 
-def _value(stage: "Stage", site: "Site", record: "StageRecord", folder: Path) -> dict[str, object]:
+def _value(stage: "Stage", site: "Site", record: "StageRecord", folder: Path) -> dict[str, Any]:
     from umbilical.cli.stage_report import stage_value
     from umbilical.hardway.locking import holder
 
@@ -70,7 +70,7 @@ def _value(stage: "Stage", site: "Site", record: "StageRecord", folder: Path) ->
     }
 
 
-def _json(value: dict[str, object]) -> str:
+def _json(value: dict[str, Any]) -> str:
     import json
 
     from umbilical.checks.report import API_VERSION
@@ -78,14 +78,12 @@ def _json(value: dict[str, object]) -> str:
     return json.dumps({"apiVersion": API_VERSION, "kind": "Stage", **value}, indent=2) + "\n"
 
 
-def _table(value: dict[str, object]) -> str:
-    steps, checks, files = value["steps"], value["checks"], value["files"]
-    assert isinstance(steps, list)
-    assert isinstance(checks, list)
-    assert isinstance(files, list)
+def _table(value: dict[str, Any]) -> str:
+    steps, checks, files, numbers = value["steps"], value["checks"], value["files"], value["needs"]
+    needs = ", ".join(f"{number:02}" for number in numbers)
     lines = [
         f"{value['number']:02} {value['title']}",
-        f"   status {value['status']}, needs {value['needs'] or 'nothing'}",
+        f"   status {value['status']}, needs {needs or 'nothing'}",
     ]
     lines += ["", "steps", *(f"   {step['title']}\n      $ {step['command']}" for step in steps)] if steps else []
     lines += ["", f"files ({len(files)})", *(f"   {name}" for name in files)] if files else []

@@ -1,0 +1,70 @@
+"""Working on a record: the lock is held, the record is open, and nobody is asked twice."""
+
+from pathlib import Path
+
+import click
+import pytest
+from tests.support.made_up_stages import make_site
+from tests.support.stage_commands import Commands
+
+from umbilical.cli import stage_work
+from umbilical.cli.stage_work import ask_step, confirm, going_back, working
+from umbilical.hardway.errors import HardwayError
+from umbilical.hardway.locking import holder
+from umbilical.hardway.reporting import Reporter
+from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Step
+
+
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
+    return Commands(tmp_path, monkeypatch)
+
+
+def test_the_lock_is_held_as_long_as_the_work_lasts(commands: Commands) -> None:
+    with working(commands.folder):
+        assert holder(commands.folder) is not None
+    assert holder(commands.folder) is None
+
+
+def test_whoever_goes_back_loads_before_the_lock_so_that_no_keys_are_made(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+
+    def load(folder: Path, reporter: Reporter) -> Site:
+        seen.append(holder(folder) is not None)
+        return make_site(folder, reporter=reporter)
+
+    monkeypatch.setattr(stage_work, "load_site", load)
+    with going_back(commands.folder):
+        assert holder(commands.folder) is not None
+    with working(commands.folder):
+        pass
+    assert seen == [False, True]
+
+
+def test_a_second_one_is_refused(commands: Commands) -> None:
+    with working(commands.folder), pytest.raises(HardwayError, match="UMB720"), going_back(commands.folder):
+        pass
+
+
+def test_yes_is_an_answer_and_no_terminal_is_none() -> None:
+    confirm("sure?", yes=True)
+    with pytest.raises(click.UsageError):
+        confirm("sure?", yes=False)
+
+
+def test_a_no_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda text: "n")
+    with pytest.raises(click.Abort):
+        confirm("sure?", yes=False)
+
+
+def test_a_step_is_shown_with_its_stage(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda text: "y")
+    assert ask_step(commands.stages[0], Step("leave a", "touch a", lambda: None))
+    assert "01 made-up-1: leave a" in capsys.readouterr().err

@@ -1,0 +1,41 @@
+"""`umbilical stage` with made-up stages in place of the seventeen: same commands, same record, nothing to wait for."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.support.made_up_stages import UNMARK, MadeUpStage, World, make_site
+
+from umbilical.assets.hardway.topic import Topic, TopicKind
+from umbilical.cli import main, stage_show, stage_status, stage_work
+from umbilical.hardway.reporting import Reporter
+from umbilical.hardway.site import Site
+from umbilical.hardway.stages import catalogue
+from umbilical.hardway.undoing import UNDOERS
+
+
+class Commands:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.world = World()
+        self.stages: Sequence[MadeUpStage] = [
+            MadeUpStage(1, self.world, ("a",)),
+            MadeUpStage(2, self.world, ("b", "c"), needs=(1,)),
+            MadeUpStage(3, self.world, ("d",), needs=(2,)),
+        ]
+        monkeypatch.setattr(catalogue, "stages", lambda: tuple(self.stages))
+        monkeypatch.setattr(catalogue, "undoers", lambda: {**UNDOERS, UNMARK: self.world.unmark})
+        monkeypatch.setattr(catalogue, "topics", lambda: tuple(_topic(stage) for stage in self.stages))
+        for module in (stage_show, stage_status, stage_work):
+            monkeypatch.setattr(module, "load_site", self._site)
+
+    def __call__(self, *arguments: str) -> int:
+        return main.run(["stage", arguments[0], "--dir", str(self.folder), *arguments[1:]])
+
+    def _site(self, folder: Path, reporter: Reporter) -> Site:
+        return make_site(folder, reporter=reporter)
+
+
+def _topic(stage: MadeUpStage) -> Topic:
+    words = ("What it is.", "Its readers.", "What breaks.", "touch it", "Does the same.")
+    return Topic(TopicKind.STAGE, f"{stage.number:02}", stage.number, *words)
