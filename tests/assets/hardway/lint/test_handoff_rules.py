@@ -72,7 +72,9 @@ SAMPLES: Final[dict[str, Sample]] = {
     "HO-01 kubelets": dropped("ClusterRole", "kube-apiserver"),
     **{f"HO-01 {one}": dropped("ClusterRole", f"system:openshift:controller:{one}") for one in CONTROLLERS},
     "HO-01 constraints": lambda seen: seen.remove("manifests/05-security-constraints.yaml"),
+    "HO-01 constraint": dropped("SecurityContextConstraints", "restricted-v2"),
     "HO-01 constraint's role": dropped("ClusterRole", "system:openshift:scc:restricted-v2"),
+    "HO-01 constraint's binding": dropped("ClusterRoleBinding", "system:openshift:scc:restricted-v2"),
     **{f"HO-01 namespace {one}": edited("Namespace", one, _unlabelled) for one in PRIVILEGED},
     "HO-01 complete": added(
         "09-bootstrap.yaml",
