@@ -15,7 +15,7 @@ from umbilical.host.errors import HostError
 from umbilical.host.haproxy import parse_stats
 from umbilical.host.machine_records import BackendServer
 from umbilical.lab.errors import LabError
-from umbilical.lab.hardway_balancer import Balancer, parse_worker
+from umbilical.lab.hardway_balancer import MASTER_SOCKET, Balancer, parse_worker
 from umbilical.lab.hardway_topology import HOST
 from umbilical.lab.lab import Lab
 
@@ -137,6 +137,24 @@ def test_a_config_that_haproxy_finds_fault_with_changes_nothing(lab: Lab, more: 
     assert words in caught.value.why
     assert balancer.config() == config(7001)
     assert balancer.is_running
+
+
+@pytest.mark.root
+@pytest.mark.timeout(240)
+@pytest.mark.real(*PROGRAMS)
+def test_a_new_authority_is_read_though_the_config_is_the_same(lab: Lab) -> None:
+    balancer = Balancer(lab)
+    balancer.use(config(7001))
+
+    def worker() -> str | None:
+        return parse_worker(balancer._ask(MASTER_SOCKET, "show proc"))
+
+    before = worker()
+    balancer.use(config(7001))
+    assert worker() == before
+    balancer.lay({"other-ca.crt": b"new"})
+    balancer.use(config(7001))
+    assert worker() != before
 
 
 @pytest.mark.root
