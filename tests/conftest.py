@@ -7,14 +7,17 @@ then nothing that is marked `real` may skip, for whatever reason.
 
 import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import hypothesis
 import pytest
 
 import peers
+
+if TYPE_CHECKING:
+    from tests.support.control_plane import ControlPlane
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PEERS_REQUIRED: Final = os.environ.get("UMBILICAL_REQUIRE_PEERS") == "1"
@@ -75,6 +78,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def repository() -> Path:
     """Return the root of the source tree."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[ControlPlane]":
+    """One real control plane for all tests that leave it as they found it."""
+    from tests.support.control_plane import control_plane
+
+    with control_plane(tmp_path_factory.mktemp("control-plane"), names=("api.ocp4.example.com",)) as plane:
+        yield plane
 
 
 def _missing_programs(item: pytest.Item) -> list[str]:

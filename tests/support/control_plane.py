@@ -49,6 +49,7 @@ class ControlPlane:
         namespace: Namespace | None = None,
         address: str = "127.0.0.1",
         apiserver_arguments: Sequence[str] = (),
+        names: Sequence[str] = (),
     ) -> None:
         self.folder = make_directory(folder)
         self.namespace = namespace
@@ -56,7 +57,9 @@ class ControlPlane:
         self._address = address
         self._ports = _free_ports() if namespace is None else Ports()
         self._arguments = list(apiserver_arguments)
-        self.url = f"https://{address}:{self._ports.api}"
+        self._names = names
+        self.port = self._ports.api
+        self.url = f"https://{address}:{self.port}"
         self._write_credentials()
         self.kubeconfig = self.make_kubeconfig("admin", "system:masters")
         self.etcd: Child | None = None
@@ -127,7 +130,7 @@ class ControlPlane:
         return command if self.namespace is None else self.namespace.command(*command)
 
     def _write_credentials(self) -> None:
-        names = (self._address, "127.0.0.1", *_SERVICE_NAMES)
+        names = (self._address, "127.0.0.1", *_SERVICE_NAMES, *self._names)
         serving = self.issue(server_profile("kube-apiserver", names, KeyType.ECDSA_P256))
         signer = self.issue(client_profile("service-account-signer", key_type=KeyType.RSA_2048))
         write_public(self.folder / "ca.crt", self.authority.certificate_pem, overwrite=True)
@@ -182,10 +185,14 @@ def control_plane(
     address: str = "127.0.0.1",
     egress_selector_config: Path | None = None,
     apiserver_arguments: Sequence[str] = (),
+    names: Sequence[str] = (),
 ) -> Iterator[ControlPlane]:
-    """Run a control plane; `address` is where the API listens, inside `namespace` if one is given."""
+    """Run a control plane; `address` is where the API listens, inside `namespace` if one is given.
+
+    `names` are more names that its certificate has.
+    """
     egress = [] if egress_selector_config is None else [f"--egress-selector-config-file={egress_selector_config}"]
-    plane = ControlPlane(folder, namespace, address, [*egress, *apiserver_arguments])
+    plane = ControlPlane(folder, namespace, address, [*egress, *apiserver_arguments], names)
     try:
         plane.start()
         yield plane

@@ -1,10 +1,13 @@
 """Machines that only write down what was asked of them, and answer what a test has put into them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from umbilical.assets.hardway.cluster import Cluster
 from umbilical.fault import Fault
 from umbilical.hardway.machines import BackendServer, Done, Power, Probe, Survey
+
+Responder = Callable[[str, tuple[str, ...], bytes], Done | None]
+"""Node, command and standard input -> an answer, or None where it is somebody else's."""
 
 
 class RecordingMachines:
@@ -15,6 +18,8 @@ class RecordingMachines:
         self.probes: list[Probe] = []
         self.files: dict[tuple[str, str], bytes] = {}
         self.answers: dict[tuple[str, ...], Done] = {}
+        self.responders: list[Responder] = []
+        """Asked in order, where no answer stands ready."""
         self.powers: dict[str, Power] = {}
         self.installed: dict[str, bytes] = {}
         self.balancer_config = b""
@@ -67,7 +72,10 @@ class RecordingMachines:
         self, node_id: str, command: Sequence[str], *, stdin: bytes | None = None, timeout_seconds: float = 60.0
     ) -> Done:
         self._asked("run", node_id, *command)
-        return self.answers.get((node_id, *command), Done(127, b"", b"no such program"))
+        if (node_id, *command) in self.answers:
+            return self.answers[node_id, *command]
+        answers = (respond(node_id, tuple(command), stdin or b"") for respond in self.responders)
+        return next((one for one in answers if one is not None), Done(127, b"", b"no such program"))
 
     def read(self, node_id: str, path: str) -> bytes | None:
         return self.files.get((node_id, path))

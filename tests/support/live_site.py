@@ -1,0 +1,119 @@
+"""Sites of clusters that run: machines that write down what is asked, a real API, and time that tests make pass."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from tests.support import hardway
+from tests.support.control_plane import ControlPlane
+from tests.support.hardway_everything import usual
+from tests.support.made_up_stages import Lines
+from tests.support.recording_machines import RecordingMachines
+
+from umbilical.assets.hardway import layout
+from umbilical.assets.hardway.cluster import Cluster, Profile
+from umbilical.assets.tree import Asset
+from umbilical.hardway.machines import BackendServer, Power
+from umbilical.hardway.site import Site
+from umbilical.pki.hardway_set import Bundle
+
+KUBERNETES = Profile.KUBERNETES
+OPENSHIFT = Profile.OPENSHIFT
+
+
+class Naps:
+    """Sleeps that take no time; each lets one thing happen, in the order in which they were planned."""
+
+    def __init__(self) -> None:
+        self.taken: list[float] = []
+        self.plans: list[Callable[[], object]] = []
+
+    def __call__(self, seconds: float) -> None:
+        self.taken.append(seconds)
+        if self.plans:
+            self.plans.pop(0)()
+        else:
+            time.sleep(0.01)
+
+
+def on_loopback(cluster: Cluster) -> Cluster:
+    """The same cluster, its machines on addresses that everybody has."""
+
+    def here(address: object) -> Any:
+        return ip_address("127.0." + ".".join(str(address).split(".")[2:]))
+
+    networks = replace(cluster.networks, api_vip=here(cluster.networks.api_vip))
+    return replace(
+        cluster, networks=networks, nodes=tuple(replace(node, address=here(node.address)) for node in cluster.nodes)
+    )
+
+
+def live_site(
+    folder: Path, plane: ControlPlane | None = None, profile: Profile = KUBERNETES, masters: int = 1, workers: int = 1
+) -> Site:
+    """Every API server of this cluster is the one of `plane`, its administrator is system:admin as the config says.
+
+    Without a plane nobody answers.
+    """
+    subject = usual(profile, masters, workers)
+    assets = dict(subject.assets)
+    admin = folder / "nobody.kubeconfig"
+    if plane is not None:
+        admin = plane.make_kubeconfig("system:admin", "system:masters")
+        for bundle in (Bundle.SERVER_CA, Bundle.KUBELET_CA):
+            path = layout.bundle(bundle.value)
+            assets[path] = Asset(path, plane.authority.certificate_pem, 0o644)
+    return Site(
+        cluster=on_loopback(hardway.cluster(profile, masters, workers)),
+        folder=folder,
+        assets=assets,
+        hashes={"manifests": "one"},
+        has_tunnel=subject.has_tunnel,
+        machines=RecordingMachines(),
+        reporter=Lines(),
+        now=lambda: datetime.now(UTC),
+        kubeconfig=lambda address: admin,
+        sleep=Naps(),
+    )
+
+
+def machines_of(site: Site) -> RecordingMachines:
+    assert isinstance(site.machines, RecordingMachines)
+    return site.machines
+
+
+def naps_of(site: Site) -> Naps:
+    assert isinstance(site.sleep, Naps)
+    return site.sleep
+
+
+def told_by(site: Site) -> list[str]:
+    assert isinstance(site.reporter, Lines)
+    return site.reporter.lines
+
+
+def seen_by(site: Site) -> list[str]:
+    """What waits saw."""
+    assert isinstance(site.reporter, Lines)
+    return [moment.seen for moment in site.reporter.waits]
+
+
+def switch_on(site: Site) -> None:
+    """All machines run from their configs, and the load balancer sees every API server up."""
+    machines = machines_of(site)
+    for node in site.cluster.nodes:
+        machines.installed[node.id] = site.content(layout.ignition(node))
+        machines.powers[node.id] = Power.ON
+        machines.files[node.id, "/etc/hostname"] = f"{node.name}\n".encode()
+    servers = (site.cluster.bootstrap, *site.cluster.masters)
+    machines.servers = [BackendServer("api", node.name, True, "L7OK") for node in servers]
+
+
+def changing(site: Site) -> list[str]:
+    """What was asked of the machines that changes something."""
+    harmless = ("survey", "inspect", "enter", "run bootstrap etcdctl", "run master-0 etcdctl", "run master-0 curl")
+    return [call for call in machines_of(site).calls if not call.startswith(harmless) or " snapshot " in call]
