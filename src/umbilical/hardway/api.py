@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from umbilical.cluster.client import ApiClient, make_client
+from umbilical.cluster.errors import ApiUnreachable
 
 Result = TypeVar("Result")
 
@@ -26,8 +27,7 @@ class Api:
         """Ask with a client that is closed afterwards.
 
         Raises:
-            ClusterError: what the API said, or that it said nothing.
-            TimeoutError: it took too long as a whole.
+            ClusterError: what the API said, or that it said nothing, or not all of it in time.
         """
 
         async def run() -> Result:
@@ -37,4 +37,7 @@ class Api:
             ):
                 return await ask(client)
 
-        return asyncio.run(run())
+        try:
+            return asyncio.run(run())
+        except TimeoutError:
+            raise ApiUnreachable("all of it", f"it took longer than {timeout_seconds:g} s") from None
