@@ -44,11 +44,12 @@ peers: ## build the real programs, pinned, into the cache outside the tree [GROU
 test-real: setup peers ## build what is missing, then test against real programs; a skip is a failure
 	UMBILICAL_REQUIRE_PEERS=1 $(PYTEST) -m 'real and not soak' $(ARGS)
 
-bench: setup ## our tunnel beside upstream's and our proxies beside ssh -D and tinyproxy, as ratios; bootstrap.ign
+bench: setup ## our tunnel beside upstream's and our proxies beside ssh -D and tinyproxy, as ratios; bootstrap.ign; the hard way
 	$(PYTHON) tools/peers.py build --group konnectivity
 	$(PYTHON) tools/peers.py build --group bench
 	python=$$($(BIN)/python tools/bench_python.py) && $$python tools/bench.py $(BENCH_ARGS) && \
-	  $$python tools/bench_bootstrap.py $(BENCH_ARGS) && $$python tools/bench_proxies.py $(BENCH_ARGS)
+	  $$python tools/bench_bootstrap.py $(BENCH_ARGS) && $$python tools/bench_hardway.py $(BENCH_ARGS) && \
+	  $$python tools/bench_proxies.py $(BENCH_ARGS)
 
 demo: setup ## a cluster being born on this machine: blocked, tunnelled, cut; told live, with a report; no root needed
 	@$(BIN)/umbilical lab demo $(DEMO_ARGS)

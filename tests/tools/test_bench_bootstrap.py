@@ -18,7 +18,7 @@ def test_a_median_past_the_goal_is_said_and_fails_nothing() -> None:
 
 
 def test_a_yardstick_has_no_goal() -> None:
-    assert "goal" not in line(Result(Row("jq", (), has_goal=False), (9.0,)))
+    assert "goal" not in line(Result(Row("jq", (), goal_seconds=None), (9.0,)))
 
 
 def test_a_command_that_fails_has_no_time() -> None:
