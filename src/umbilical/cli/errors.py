@@ -65,6 +65,8 @@ _STATUS_BY_CODE: Final = {
     "UMB717": CONFIGURATION,
     "UMB718": CONFIGURATION,
     "UMB719": CONFIGURATION,
+    # A word that nobody knows: something to explain, a lesson.
+    "UMB750": USAGE,
     "UMB801": CONFIGURATION,
     # A lab that cannot be as it was asked for: its name, its networks; a story that nobody knows.
     "UMB810": CONFIGURATION,

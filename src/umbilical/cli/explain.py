@@ -1,0 +1,90 @@
+"""`umbilical explain`: what a stage, file, flag, certificate, rule or code is, in the words that stand beside it."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from umbilical.assets.hardway.explain.entry import Entry
+
+
+# Flags of other programs are what is asked for: only ours are taken as options.
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("asked", nargs=-1, type=click.UNPROCESSED, metavar="STAGE|FILE|FLAG|CERT|RULE|CODE")
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A cluster's directory: the lines to be typed then have its own addresses, names and paths.",
+)
+@click.option("--list", "lists", is_flag=True, help="List what can be explained, one name in a line.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="Form of the explanation.",
+)
+def explain(asked: tuple[str, ...], folder: Path | None, lists: bool, output: str) -> None:
+    """Explain one thing of the hard way: what it is, who reads it, what breaks without it, how to see it by hand, and
+    how the real installer does it.
+
+    It is found by number or name (05, pki), by file name or path (bootstrap.ign, /etc/kubernetes/kubelet.conf), by
+    flag (--etcd-prefix, kubelet --node-ip), by certificate (kubelet-signer), rule (PKI-01), pivot condition (P4),
+    lesson, or code (UMB745).
+    """
+    if lists:
+        click.echo(_listed(_everything()), nl=False)
+        return
+    if not asked:
+        raise click.UsageError("say what to explain; --list names all there is")
+    click.echo(_form(_chosen(" ".join(asked), folder), output), nl=False)
+
+
+def _chosen(asked: str, folder: Path | None) -> "list[Entry]":
+    from umbilical.assets.hardway.explain import filling, lookup
+
+    everything = _everything()
+    found = lookup.find(everything, asked)
+    if not found:
+        raise _unknown(asked, lookup.nearest(everything, asked))
+    if folder is None:
+        return found
+    from umbilical.hardway import workspace
+
+    cluster = workspace.read_config(folder).cluster
+    return [filling.filled(entry, cluster, shlex.quote(str(folder)), asked) for entry in found]
+
+
+def _everything() -> "list[Entry]":
+    from umbilical.cli import error_codes
+    from umbilical.hardway import explaining
+
+    return [*explaining.entries(), *error_codes.entries()]
+
+
+def _unknown(asked: str, close: "Sequence[str]") -> Exception:
+    from umbilical.hardway.errors import HardwayError
+
+    why = f"the nearest names are {', '.join(close)}" if close else "no name is near it"
+    remedy = f"umbilical explain {shlex.quote(close[0])}" if close else "umbilical explain --list"
+    return HardwayError("UMB750", f"nothing is called {asked!r}", why, remedy)
+
+
+def _form(entries: "Sequence[Entry]", output: str) -> str:
+    from umbilical.assets.hardway.explain import forms
+
+    write = {"text": forms.as_text, "json": forms.as_json, "markdown": forms.as_markdown}
+    return write[output](entries)
+
+
+def _listed(entries: "Sequence[Entry]") -> str:
+    from itertools import groupby
+
+    groups = groupby(entries, key=lambda entry: entry.kind)
+    return "".join(f"{kind.value:<12} {entry.name}\n" for kind, of in groups for entry in of)

@@ -1,0 +1,99 @@
+"""All explanations of the hard way: those of artifacts and rules, of stages, of the pivot's conditions, of lessons."""
+
+from functools import cache
+from typing import Final
+
+from umbilical.assets.hardway.explain import library
+from umbilical.assets.hardway.explain.entry import Entry, EntryKind, from_topic, sentence
+from umbilical.assets.hardway.infrastructure.places import SERVICE_PLACES
+from umbilical.hardway.looking import Sight
+from umbilical.hardway.pivot_conditions import CONDITIONS
+from umbilical.hardway.stage import Stage
+from umbilical.hardway.stages import catalogue
+
+PIVOT: Final = 13
+_LINES: Final = {
+    "P1": "kubectl get nodes -o wide",
+    "P2": "etcdctl member list -w table; etcdctl endpoint health --cluster",
+    "P3": "kubectl --server=https://MASTER:6443 get --raw '/readyz?verbose'",
+    "P4": "kubectl --server=https://MASTER:6443 -n kube-system get configmap umbilical-nonce -o jsonpath={.data.nonce}",
+    "P5": "kubectl --server=https://BOOTSTRAP:6443 create token default; kubectl "
+    "--server=https://MASTER:6443 --token=TOKEN auth whoami",
+    "P6": "kubectl --server=https://MASTER:6443 auth whoami; on a master: kubectl "
+    "--kubeconfig=/var/lib/kubelet/kubeconfig --server=https://MASTER:6443 get nodes",
+    "P7": f"echo 'show stat' | socat - {SERVICE_PLACES.stats_socket} | cut -d, -f1,2,18,37",
+    "P8": "kubectl --server=https://MASTER:6443 create --dry-run=server -f OBJECT-OF-THE-WEBHOOK",
+}
+_RECORD: Final = (
+    Entry(
+        EntryKind.FILE,
+        "cluster.yaml",
+        "The one file that a person writes: profile, names, networks, nodes, release. All else follows from it.",
+        stage=1,
+        readers="every command of `umbilical stage` and `umbilical config`.",
+        without="UMB701: there is no cluster.yaml in the directory.",
+        by_hand="umbilical config view --origin --dir DIR",
+        installer="install-config.yaml, which the installer consumes: it is gone afterwards, unless a copy was kept.",
+    ),
+    Entry(
+        EntryKind.FILE,
+        "state.json",
+        "How far a cluster is: every stage with its status, the hashes of what it was made from, what its checks saw, "
+        "and the inverse of every side effect. No secrets.",
+        stage=1,
+        readers="stage run, which goes on from it; stage list, status, rollback and doctor.",
+        without="It is made again from the journal beside it; without both nothing tells what was made (UMB722).",
+        by_hand="jq '.stages | map_values(.status)' .umbilical/state.json",
+        installer=".openshift_install_state.json, with every asset in it; it knows no stages and no inverses.",
+    ),
+    Entry(
+        EntryKind.FILE,
+        "events.jsonl",
+        "Everything that happened, one line each, written before it is done. Only ever added to.",
+        stage=1,
+        readers="whoever resumes after a kill; umbilical stage watch.",
+        without="A killed run could not say which of its side effects were made.",
+        by_hand="tail -n 20 .umbilical/events.jsonl | jq -c .",
+        installer=".openshift_install.log is for people; nothing is read back from it.",
+    ),
+    Entry(
+        EntryKind.FILE,
+        "identity.json",
+        "What was drawn at random once for this cluster: its id, its infrastructure name, the first password.",
+        stage=1,
+        readers="whatever renders artifacts: the same every time.",
+        without="A cluster rendered anew would be another one, with another id and another password.",
+        by_hand="stat -c '%a %n' .umbilical/identity.json",
+        installer="The same values lie in .openshift_install_state.json.",
+    ),
+)
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """List everything that can be explained, apart from the codes of errors, which belong to the command line."""
+    return (*_stages(), *library.entries(), *_RECORD, *map(_condition, CONDITIONS))
+
+
+def _stages() -> list[Entry]:
+    named = {f"{stage.number:02}": stage for stage in catalogue.stages()}
+    return [from_topic(topic, _names(named[topic.name])) for topic in catalogue.topics() if topic.name in named]
+
+
+def _names(stage: Stage) -> tuple[str, ...]:
+    return (str(stage.number), stage.name, f"stage {stage.number:02}", f"stage {stage.number}")
+
+
+def _condition(sight: Sight) -> Entry:
+    return Entry(
+        EntryKind.CONDITION,
+        sight.id,
+        sentence(sight.title),
+        stage=PIVOT,
+        scope="before the pivot, twice",
+        readers="stage 13: with one that does not hold nothing is changed (UMB745).",
+        without=sentence(sight.why),
+        by_hand=_LINES[sight.id],
+        installer="It waits for conditions of the etcd operator and for revisions of static pods, which is less.",
+        fix=sight.fix,
+    )
