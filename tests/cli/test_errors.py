@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from umbilical.cli import errors
+from umbilical.hardway.errors import HardwayError, StageTimeout, Unsafe
 from umbilical.tunnel.errors import StartupError
 
 CODE = re.compile(r"\bUMB\d{3}\b")
@@ -46,6 +47,14 @@ def test_a_failure_is_what_why_and_next() -> None:
 )
 def test_the_exit_status_tells_words_files_and_the_world_apart(code: str, status: int) -> None:
     assert errors.exit_status(code) == status
+
+
+def test_a_wait_in_vain_and_what_is_unsafe_tell_so_whatever_their_code() -> None:
+    words = ("what", "why", "next")
+    assert errors.fault_status(StageTimeout("UMB731", *words)) == 9
+    assert errors.fault_status(Unsafe("UMB745", *words)) == 7
+    assert errors.fault_status(HardwayError("UMB723", *words)) == 1
+    assert errors.fault_status(HardwayError("UMB700", *words)) == 3
 
 
 def test_every_code_in_the_tree_is_in_the_table(repository: Path) -> None:
