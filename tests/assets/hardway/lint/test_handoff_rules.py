@@ -68,6 +68,7 @@ SAMPLES: Final[dict[str, Sample]] = {
     "HO-01 not together": edited("Secret", "etcd-all-certs", lambda one: one["data"].pop(f"etcd-peer-{BOOTSTRAP}.key")),
     "HO-01 service": dropped("Service", "etcd", "openshift-etcd"),
     "HO-01 port": edited("Service", "etcd", lambda one: one["spec"]["ports"].pop()),
+    "HO-01 odd port": edited("Service", "etcd", lambda one: one["spec"].update(ports=[{"port": []}])),
     "HO-01 bootstrapper": dropped("ClusterRoleBinding", "system-bootstrap-node-bootstrapper"),
     "HO-01 kubelets": dropped("ClusterRole", "kube-apiserver"),
     **{f"HO-01 {one}": dropped("ClusterRole", f"system:openshift:controller:{one}") for one in CONTROLLERS},

@@ -102,7 +102,7 @@ OBJECTS: Final[tuple[tuple[str, str, str, tuple[str, ...]], ...]] = (
     ("ConfigMap", "kube-system", "root-ca", ("ca.crt",)),
 )
 """Kind, namespace, name, and keys that have to be in it."""
-ETCD_PORTS: Final = {2379, 9979}
+ETCD_PORTS: Final = (2379, 9979)
 PRIVILEGED: Final = (ETCD, "openshift-kube-apiserver", "openshift-kube-controller-manager", "openshift-kube-scheduler")
 LABELS: Final[Mapping[str, str]] = {
     "openshift.io/run-level": "0",
@@ -153,8 +153,8 @@ def _member(facts: Facts) -> Iterator[str]:
 
 def _service(facts: Facts) -> Iterator[str]:
     found = find(facts, "Service", "etcd", ETCD)
-    ports = {dig(one, "port") for one in entries(found.value, "spec", "ports")} if found else set()
-    if not ports >= ETCD_PORTS:
+    ports = [dig(one, "port") for one in entries(found.value, "spec", "ports")] if found else []
+    if not all(port in ports for port in ETCD_PORTS):
         yield f"Service {ETCD}/etcd with the ports 2379 and 9979 is missing"
 
 
