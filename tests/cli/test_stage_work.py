@@ -8,7 +8,7 @@ from tests.support.made_up_stages import make_site
 from tests.support.stage_commands import Commands
 
 from umbilical.cli import stage_work
-from umbilical.cli.stage_work import ask_step, confirm, going_back, working
+from umbilical.cli.stage_work import Asking, confirm, going_back, working
 from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.locking import holder
 from umbilical.hardway.reporting import Reporter
@@ -62,9 +62,14 @@ def test_a_no_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
         confirm("sure?", yes=False)
 
 
-def test_a_step_is_shown_with_its_stage(
+def test_each_stage_is_explained_once_and_each_step_asked_for(
     commands: Commands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda text: "y")
-    assert ask_step(commands.stages[0], Step("leave a", "touch a", lambda: None))
-    assert "01 made-up-1: leave a" in capsys.readouterr().err
+    ask = Asking()
+    assert ask(commands.stages[0], Step("leave a", "touch a", lambda: None))
+    shown = capsys.readouterr().err
+    assert "01 leave the marks of 1\nwhat       What it is.\n" in shown
+    assert "  leave a\n    $ touch a\n" in shown
+    assert ask(commands.stages[0], Step("leave b", "touch b", lambda: None))
+    assert "What it is." not in capsys.readouterr().err

@@ -20,6 +20,17 @@ INTERRUPTED: Final = "interrupted"
 _COLOURS: Final = {"done": "green", "failed": "red", "stale": "yellow", "interrupted": "yellow", "running": "blue"}
 
 
+def explanation(stage: "Stage") -> str:
+    """What a stage is for, who reads what it makes, what breaks without it, and how to see it by hand."""
+    from umbilical.assets.hardway.explain.entry import from_topic
+    from umbilical.assets.hardway.explain.forms import as_text
+    from umbilical.hardway.stages import catalogue
+
+    topic = next(one for one in catalogue.topics() if one.name == f"{stage.number:02}")
+    told = as_text([from_topic(topic, (stage.name,))]).splitlines()[1:]
+    return "\n".join((f"{stage.number:02} {stage.title}", *told)) + "\n"
+
+
 def shown_status(record: "StageRecord", *, is_locked: bool) -> str:
     """A stage that runs while nobody holds the lock was killed."""
     word = record.status.value
@@ -72,7 +83,7 @@ def run_table(results: "Sequence[Result]") -> str:
     """One line: what became of how many stages."""
     endings = [result.ending.value for result in results]
     counts = ", ".join(f"{endings.count(word)} {word}" for word in dict.fromkeys(endings))
-    return f"{len(endings)} stages: {counts}\n"
+    return f"{len(endings)} {'stage' if len(endings) == 1 else 'stages'}: {counts}\n"
 
 
 def run_json(results: "Sequence[Result]") -> str:

@@ -51,7 +51,7 @@ def run(
     A run that ended on its way, by a fault or a kill, is resumed by saying the same again. The status is 1 when a
     check fails, 9 when a wait was in vain, 7 when going on would be unsafe, 8 after an interrupt.
     """
-    from umbilical.cli.stage_work import ask_step, working
+    from umbilical.cli.stage_work import Asking, working
     from umbilical.hardway.stages import catalogue
 
     if stepwise and (yes or not sys.stdin.isatty()):
@@ -61,7 +61,7 @@ def run(
         first = _only(chosen, last)
     with working(folder, plain=stepwise) as work:
         work.site.reissue = frozenset(reissue)
-        execute(work, work.pipeline(ask_step if stepwise else None), first, last, output=output, junit=junit)
+        execute(work, work.pipeline(Asking() if stepwise else None), first, last, output=output, junit=junit)
 
 
 def execute(

@@ -9,7 +9,6 @@ from umbilical.cli.stage_options import directory_option, load_site
 from umbilical.cli.stage_range import find_stage
 
 if TYPE_CHECKING:
-    from umbilical.assets.hardway.topic import Topic
     from umbilical.hardway.site import Site
     from umbilical.hardway.stage import Stage
     from umbilical.hardway.state import StageRecord
@@ -24,14 +23,14 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form.")
 def show(name: str, folder: Path, explains: bool, output: str) -> None:
     """Show one stage by number or name: needs, inputs, steps with their commands, checks, and the record of it."""
+    from umbilical.cli import stage_report
     from umbilical.cli.stage_view import choose_view
     from umbilical.hardway.ledger import look
     from umbilical.hardway.stages import catalogue
 
     stage = find_stage(name, catalogue.stages())
     if explains:
-        topic = next(one for one in catalogue.topics() if one.name == f"{stage.number:02}")
-        click.echo(_explained(stage, topic), nl=False)
+        click.echo(stage_report.explanation(stage), nl=False)
         return
     state = look(folder)
     with choose_view(plain=True) as screen:
@@ -39,19 +38,6 @@ def show(name: str, folder: Path, explains: bool, output: str) -> None:
         site.notes = {key: note.value for key, note in state.notes.items()}
         value = _value(stage, site, state.stage(stage.number), folder)
     click.echo(_json(value) if output == "json" else _table(value), nl=False)
-
-
-def _explained(stage: "Stage", topic: "Topic") -> str:
-    rows = (
-        ("what", topic.what),
-        ("readers", topic.readers),
-        ("without", topic.without),
-        ("by hand", topic.by_hand),
-        ("installer", topic.installer),
-    )
-    told = "\n".join(click.wrap_text(text, 100, f"{name:<11}", " " * 11) for name, text in rows if name != "by hand")
-    by_hand = f"{'by hand':<11}{topic.by_hand}"
-    return f"{stage.number:02} {stage.title}\n\n{told}\n{by_hand}\n"
 
 
 def _value(stage: "Stage", site: "Site", record: "StageRecord", folder: Path) -> dict[str, Any]:

@@ -87,7 +87,16 @@ def confirm(question: str, *, yes: bool) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def ask_step(stage: "Stage", step: "Step") -> bool:
-    from umbilical.cli import stage_view
+class Asking:
+    """Explains each stage once, and asks before each of its steps."""
 
-    return stage_view.ask_step(f"{stage.number:02} {stage.name}: {step.title}", step.command)
+    def __init__(self) -> None:
+        self._stage: Stage | None = None
+
+    def __call__(self, stage: "Stage", step: "Step") -> bool:
+        from umbilical.cli import stage_report, stage_view
+
+        if stage is not self._stage:
+            self._stage = stage
+            click.echo(f"\n{stage_report.explanation(stage)}", err=True, nl=False)
+        return stage_view.ask_step(step.title, step.command)
