@@ -15,7 +15,7 @@ from tests.support.verify_subjects import Subject, subject
 
 from umbilical.assets.verify.catalogue import CATALOGUE
 from umbilical.cli import main
-from umbilical.cli.bootstrap_verify import selection
+from umbilical.cli.check_choice import selection
 
 Run = Callable[..., tuple[int, str, str]]
 

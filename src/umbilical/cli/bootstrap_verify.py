@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from umbilical.cli.bootstrap_file import BootstrapFile, kibibytes, print_warnings, read_source, source_options
+from umbilical.cli.check_choice import chosen, refuse_emptiness, which_options
 from umbilical.cli.errors import FINDINGS
 from umbilical.cli.options import Command
 from umbilical.cli.param_types import FILE
@@ -28,15 +29,6 @@ MODES: Final = ("grpc", "http-connect")
 LIVE_HEADING: Final = "The running tunnel"
 
 
-def selection(text: str) -> re.Pattern[str]:
-    """Read ids, groups or regular expressions, with commas between them; `!` in front takes them out."""
-    negation, words = ("!", text[1:]) if text.startswith("!") else ("", text)
-    try:
-        return re.compile(negation + "|".join(f"(?:{word.strip()})" for word in words.split(",")), re.IGNORECASE)
-    except re.error as fault:
-        raise click.BadParameter(f"{text!r} is neither ids like S1,C3, nor a group, nor a pattern: {fault}") from None
-
-
 _WHAT: Final = (
     click.option("--expect", type=click.Choice(PROFILES), help="Fail when the file has another profile."),
     click.option("--shape", type=click.Choice(SHAPES), help="Which tunnel it must be; else found in the file."),
@@ -44,8 +36,7 @@ _WHAT: Final = (
     click.option("--platform", metavar="NAME", help="Whose limits count; else what the directory or the file says."),
 )
 _WHICH: Final = (
-    click.option("--only", type=selection, multiple=True, metavar="IDS", help="Only these: S1,C3, a group, a pattern."),
-    click.option("--skip", type=selection, multiple=True, metavar="IDS", help="All but these."),
+    *which_options("S1,C3"),
     click.option("--list", "lists", is_flag=True, help="List the checks and stop."),
     click.option("--explain", metavar="ID", help="Tell what one check is for, and stop."),
 )
@@ -95,7 +86,7 @@ def verify(
 ) -> int:
     """Check the tunnel in FILE (or the bootstrap.ign of --dir), or with --live the one that runs."""
     if options["lists"]:
-        click.echo(_listed(_chosen(_all_checks(), only, skip), output), nl=False)
+        click.echo(_listed(chosen(_all_checks(), only, skip), output), nl=False)
         return 0
     if options["explain"]:
         click.echo(_explained(options["explain"]), nl=False)
@@ -110,8 +101,8 @@ def verify(
         heading, kind, details = _heading(source, facts), "BootstrapReport", _details(source, facts)
         print_warnings(source)
         _hint(facts)
-    findings = _chosen(findings, only, skip)
-    _refuse_emptiness(findings)
+    findings = chosen(findings, only, skip)
+    refuse_emptiness(findings)
     # click would take colours out of a pipe, even where FORCE_COLOR asks for them.
     click.echo(_report(findings, output, heading, kind, details), nl=False, color=has_colour())
     return _status(findings, fail_on)
@@ -139,7 +130,7 @@ def _file_findings(
     from umbilical.assets.verify.catalogue import CATALOGUE
     from umbilical.assets.verify.catalogue import verify as judged
 
-    return judged(facts, tuple(_chosen(CATALOGUE, only, skip)))
+    return judged(facts, tuple(chosen(CATALOGUE, only, skip)))
 
 
 def _live_findings(file: Path | None, directory: Path | None, options: dict[str, Any]) -> "list[Finding]":
@@ -213,30 +204,6 @@ def _headings() -> dict[str, str]:
     from umbilical.assets.verify.catalogue import GROUPS
 
     return {**GROUPS, "L": LIVE_HEADING}
-
-
-def _chosen(items: Iterable[Any], only: Sequence[re.Pattern[str]], skip: Sequence[re.Pattern[str]]) -> list[Any]:
-    """Take the checks, or findings, whose id or group was asked for."""
-    wanted = [pattern for pattern in only if not pattern.pattern.startswith("!")]
-    unwanted = [*skip, *(_positive(pattern) for pattern in only if pattern.pattern.startswith("!"))]
-    return [item for item in items if (not wanted or _is_among(item.id, wanted)) and not _is_among(item.id, unwanted)]
-
-
-def _positive(pattern: re.Pattern[str]) -> re.Pattern[str]:
-    return re.compile(pattern.pattern[1:], re.IGNORECASE)
-
-
-def _is_among(identifier: str, patterns: Iterable[re.Pattern[str]]) -> bool:
-    from umbilical.checks.report import group_of
-
-    names = (identifier, group_of(identifier))
-    return any(pattern.fullmatch(name) for pattern in patterns for name in names)
-
-
-def _refuse_emptiness(findings: "Sequence[Finding]") -> None:
-    # A filter with a typing mistake must not look like a file without faults.
-    if not findings:
-        raise click.UsageError("no check is left by --only and --skip; --list shows their ids")
 
 
 def _report(findings: "list[Finding]", output: str, heading: str, kind: str, details: dict[str, Any]) -> str:
