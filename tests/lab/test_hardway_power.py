@@ -86,6 +86,13 @@ def test_mounts_rules_and_files_that_a_boot_would_not_find_are_gone(lab: Lab) ->
     assert lab.exec(NODE, ["ls", "/run"]).text == ""
 
 
+def test_control_groups_of_its_pods_are_gone(lab: Lab) -> None:
+    group = node_runtime.make_group(lab, NODE)
+    cgroups.make(f"{group}/kubepods/pod1")
+    forget_runtime_state(lab, NODE)
+    assert cgroups.find(group) == []
+
+
 def test_a_nodes_network_is_found_from_outside(lab: Lab) -> None:
     seen = namespaces.in_network(network_namespace(lab, NODE), lambda: os.stat(namespaces.THREAD_NETWORK).st_ino)
     assert f"net:[{seen}]" == lab.exec(NODE, ["readlink", "/proc/self/ns/net"]).text.strip()

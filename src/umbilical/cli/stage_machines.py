@@ -13,11 +13,11 @@ LAB: Final = Path(".umbilical", "lab")
 
 def machines_for(cluster: Cluster, folder: Path) -> Machines:
     """Return the machines that the config asks for; nothing is made or looked at yet."""
+    # Neither at the top: pyroute2 and its like are needed by whoever has a lab.
     if cluster.machines is MachinesKind.LIBVIRT:
         from umbilical.hardway.libvirt.machines import LibvirtMachines
 
         return LibvirtMachines(cluster, folder)
-    # Not at the top: pyroute2 and its like are needed by whoever has a lab.
     from umbilical.lab.hardway_machines import LabMachines
 
     return LabMachines(folder / LAB, cluster.name)

@@ -58,7 +58,12 @@ def end_everything(lab: "Lab", node: str) -> None:
 
 
 def forget_runtime_state(lab: "Lab", node: str) -> None:
+    """Remove what lives in the kernel's memory: mounts, rules, what is in /run, control groups.
+
+    A kubelet that finds groups of containers that are no more asks for each of them, three seconds long.
+    """
     lab.exec(node, ["sh", "-c", _FORGET]).check()
+    cgroups.remove(node_runtime.group_of(lab, node))
 
 
 def network_namespace(lab: "Lab", node: str) -> Path:
