@@ -1,12 +1,14 @@
 """Journal and state together: whichever of the two a kill left behind, nothing is lost."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from tests.support.made_up_stages import Clock
 
 from umbilical.hardway.errors import HardwayError
-from umbilical.hardway.journal import Kind
+from umbilical.hardway.journal import Kind, read_events
 from umbilical.hardway.ledger import Ledger, Notes, look
 from umbilical.hardway.state import State, Status, read_state
 
@@ -78,6 +80,34 @@ def test_the_record_is_for_its_owner_alone(tmp_path: Path) -> None:
     record = tmp_path / ".umbilical"
     assert record.stat().st_mode & 0o777 == 0o700
     assert (record / "state.json").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("function", ["fsync", "close"])
+def test_an_interrupt_between_writing_and_remembering_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    ledger = _begun(tmp_path)
+
+    def interrupt(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, function, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.add(Kind.NOTED, stage=1, name="told", value="before the interrupt")
+    ledger.add(Kind.STAGE_INTERRUPTED, stage=1)
+    for state in (ledger.state, look(tmp_path), read_state((tmp_path / ".umbilical" / "state.json").read_bytes())):
+        assert state.notes["told"].value == "before the interrupt"
+        assert state.stage(1).status is Status.INTERRUPTED
+        assert state.number == 3
+
+
+def test_who_runs_beside_a_stage_may_tell_something_too(tmp_path: Path) -> None:
+    ledger = _begun(tmp_path)
+    with ThreadPoolExecutor(4) as pool:
+        numbers = list(pool.map(lambda index: ledger.add(Kind.SAW, stage=1, text=str(index)), range(40)))
+    assert sorted(numbers) == list(range(2, 42))
+    assert [event.number for event in read_events(tmp_path / ".umbilical" / "events.jsonl")] == list(range(1, 42))
 
 
 def test_notes_are_on_disk_as_soon_as_they_are_set(tmp_path: Path) -> None:

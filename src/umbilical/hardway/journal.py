@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,11 +70,15 @@ class Journal:
         self._path = path
         self._now = now
         self._last = last
-        self.events, self._length = _whole(path, _content(path))
-        self._cut()
+        self.events: list[Event] = []
+        self._length = 0
+        self._read()
 
     def add(self, kind: Kind, **values: Any) -> Event:
         """Write an event; what changes the state is on disk when this returns."""
+        if self._size() != self._length:
+            # Interrupted between writing and remembering the last one: it happened all the same.
+            self._read()
         event = Event(self._next(), self._now().isoformat(timespec="milliseconds"), kind.value, values)
         line = event.to_line()
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -83,9 +88,21 @@ class Journal:
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        self._length += len(line)
         self.events.append(event)
+        self._length += len(line)
         return event
+
+    def since(self, number: int) -> list[Event]:
+        """Return the events after a number, oldest first."""
+        return list(takewhile(lambda event: event.number > number, reversed(self.events)))[::-1]
+
+    def _read(self) -> None:
+        self.events, self._length = _whole(self._path, _content(self._path))
+        if self._size() > self._length:
+            os.truncate(self._path, self._length)
+
+    def _size(self) -> int:
+        return self._path.stat().st_size if self._path.exists() else 0
 
     def _next(self) -> int:
         return max(self._last, self.events[-1].number if self.events else 0) + 1
@@ -100,10 +117,6 @@ class Journal:
             os.ftruncate(descriptor, self._length)
             why = error.strerror or str(error)
             raise HardwayError("UMB721", f"cannot write {self._path}", why, "make room, then run it again") from error
-
-    def _cut(self) -> None:
-        if self._path.exists() and self._path.stat().st_size > self._length:
-            os.truncate(self._path, self._length)
 
 
 class Tail:

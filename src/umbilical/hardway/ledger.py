@@ -3,6 +3,7 @@
 A kill between the two is no harm: who opens it next adds to the state what the journal has more.
 """
 
+import threading
 from collections.abc import Callable, Iterator, MutableMapping
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ class Ledger:
     """For one writer, who holds the lock."""
 
     def __init__(self, folder: Path, now: Callable[[], datetime]) -> None:
+        self._lock = threading.Lock()
         self._folder = make_directory(folder / RECORD)
         kept = _kept(self._folder)
         self._journal = Journal(self._folder / JOURNAL, now, kept.number)
@@ -27,11 +29,13 @@ class Ledger:
 
     def add(self, kind: Kind, **values: Any) -> int:
         """Write an event down, and return its number."""
-        event = self._journal.add(kind, **values)
-        if event.kind not in TELLING:
-            self.state = self.state.add(event)
-            write_file(self._folder / STATE, self.state.to_json(), overwrite=True)
-        return event.number
+        # What runs beside a stage, such as a prober, may tell something too.
+        with self._lock:
+            event = self._journal.add(kind, **values)
+            if event.kind not in TELLING:
+                self.state = self.state.add_all(self._journal.since(self.state.number))
+                write_file(self._folder / STATE, self.state.to_json(), overwrite=True)
+            return event.number
 
 
 class Notes(MutableMapping[str, Any]):
