@@ -87,6 +87,7 @@ SAMPLES: Final[dict[str, Sample]] = {
     "IGN-03 with a short name": _replaced("worker-1", HOSTNAME, b".ocp4.example.com", b""),
     "IGN-03 without a keyfile": _without("bootstrap", KEYFILE),
     "IGN-05": _without("bootstrap", SECRET),
+    "IGN-05 without a static pod": _without("worker-0", f"{layout.NODE_MANIFESTS}/kube-proxy.yaml"),
     "IGN-05 without the egress selector": _without("bootstrap", f"{layout.NODE_CONFIGS}/egress-selector-config.yaml"),
     "IGN-05 without the kubelet's configuration": _without("master-0", layout.KUBELET_CONFIG),
     "IGN-05 without an authority": _without("worker-0", layout.KUBELET_CLIENT_CA),

@@ -10,10 +10,12 @@ from tests.support.hardway_lint import Sample, Subject, changed, complaint
 
 from umbilical.assets.hardway.cluster import Profile
 from umbilical.assets.hardway.infrastructure.places import (
+    COREFILE,
     HAPROXY_BOOTSTRAP,
     HAPROXY_FINAL,
     HOST_PLAN,
     NETWORK,
+    SERVER_CA,
     ZONE,
 )
 from umbilical.assets.hardway.lint.infrastructure_rules import RULES
@@ -76,6 +78,7 @@ SAMPLES: Final[dict[str, Sample]] = {
     "HA-01 an expectation without a check": line_dropped(HAPROXY_FINAL, "option httpchk GET /readyz"),
     "HA-01 no check": replaced(HAPROXY_FINAL, " check check-ssl verify required ca-file", " ca-file"),
     "HA-01 no word on belief": replaced(HAPROXY_FINAL, " verify required", ""),
+    "HA-01 an unknown signer": lambda subject: subject.remove(SERVER_CA),
     "HA-02": line_dropped(HAPROXY_BOOTSTRAP, "server bootstrap.ocp4.example.com 192.168.126.100:6443"),
     "HA-02 still there after the pivot": replaced(HAPROXY_FINAL, "192.168.126.101:6443", "192.168.126.100:6443"),
     "HA-02 by name": replaced(HAPROXY_FINAL, "server master-0.ocp4", "server bootstrap.ocp4"),
@@ -109,6 +112,7 @@ SAMPLES: Final[dict[str, Sample]] = {
     "LV-04 no order": line_dropped(MACHINE, "<boot "),
     "LV-05": line_dropped(ZONE, "*.apps."),
     "LV-05 at another address": replaced(ZONE, "*.apps.ocp4.example.com. IN A 192.168.126.11", "*.x. IN A 1.1.1.1"),
+    "LV-05 a zone that nobody serves": replaced(COREFILE, "file cluster.zone", "# cluster.zone"),
     "LV-05 libvirt": line_dropped(NETWORK, "dnsmasq:option value"),
     "LV-06": replaced(MACHINE, 'listen="127.0.0.1"', 'listen="0.0.0.0"'),
 }

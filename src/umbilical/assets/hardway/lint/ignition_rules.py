@@ -10,6 +10,7 @@ from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.cluster import Node, Role
 from umbilical.assets.hardway.lint.facts import Facts, Unreadable
 from umbilical.assets.hardway.lint.node_paths import missing_paths
+from umbilical.assets.hardway.lint.pod_copies import copy_faults
 from umbilical.assets.hardway.lint.rule import BOTH, OPENSHIFT, Rule, Severity, rule
 from umbilical.assets.tree import SECRET_MODE
 from umbilical.assets.verify.documents import dig
@@ -144,7 +145,8 @@ def _name_faults(facts: Facts, node: Node) -> Iterator[str]:
 
 
 def _paths(facts: Facts) -> Iterator[str]:
-    return _each(facts, lambda facts, node: (one.words for one in missing_paths(facts.ignition(node))))
+    yield from _each(facts, lambda facts, node: (one.words for one in missing_paths(facts.ignition(node))))
+    yield from _each(facts, copy_faults)
 
 
 def _sizes(facts: Facts) -> Iterator[str]:

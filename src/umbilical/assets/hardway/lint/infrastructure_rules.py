@@ -1,14 +1,24 @@
 """Rules about what lies around the nodes: load balancer (HA), virtual machines and their host (LV)."""
 
 import ipaddress
+import posixpath
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 from umbilical.assets.hardway.cluster import API_PORT, MACHINE_CONFIG_PORT
 from umbilical.assets.hardway.infrastructure.haproxy import HTTP_PORT, HTTPS_PORT
 from umbilical.assets.hardway.infrastructure.libvirt_network import DNSMASQ
-from umbilical.assets.hardway.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL, HOST_PLAN, NETWORK, ZONE
+from umbilical.assets.hardway.infrastructure.places import (
+    COREFILE,
+    HAPROXY_BOOTSTRAP,
+    HAPROXY_FINAL,
+    HOST_PLAN,
+    NETWORK,
+    ZONE,
+)
+from umbilical.assets.hardway.layout import INFRASTRUCTURE
 from umbilical.assets.hardway.lint.balancer_text import Balancer, Section
 from umbilical.assets.hardway.lint.facts import Facts, Unreadable
 from umbilical.assets.hardway.lint.host_facts import (
@@ -48,6 +58,7 @@ def _checks(facts: Facts) -> Iterator[str]:
             yield f"{path} has no server"
         for section in behind:
             yield from (f"{path}: {fault}" for fault in _check_faults(balancer, section))
+            yield from (f"{path}: {fault}" for fault in _belief_faults(facts, balancer, section))
 
 
 def _check_faults(balancer: Balancer, section: Section) -> Iterator[str]:
@@ -61,6 +72,14 @@ def _check_faults(balancer: Balancer, section: Section) -> Iterator[str]:
             yield f"{section.name}/{server.name} is asked by plain HTTP on port {server.check_port}, which speaks TLS"
         elif server.is_asked_over_tls and "verify" not in server.words:
             yield f"{section.name}/{server.name} is asked over TLS, and whether it is believed is not said"
+
+
+def _belief_faults(facts: Facts, balancer: Balancer, section: Section) -> Iterator[str]:
+    """Look for files of signers that are named and not made."""
+    for server in balancer.servers(section):
+        for word, name in pairwise(server.words):
+            if word == "ca-file" and f"{INFRASTRUCTURE}/{posixpath.basename(name)}" not in facts.assets:
+                yield f"{section.name}/{server.name} is believed by {name}, which is not among the artifacts"
 
 
 def _members(facts: Facts) -> Iterator[str]:
@@ -198,6 +217,8 @@ def _wildcard(facts: Facts) -> Iterator[str]:
     name, vip = facts.cluster.apps_domain, str(facts.cluster.networks.ingress_vip)
     if not any((one, value) == (f"*.{name}", vip) for one, _, value in zone_records(facts, ZONE)):
         yield f"{ZONE} does not answer *.{name} with {vip}"
+    if f"file {posixpath.basename(ZONE)} {facts.cluster.domain}" not in facts.text(COREFILE):
+        yield f"{COREFILE} does not serve {ZONE} for {facts.cluster.domain}"
     if libvirt(facts) is None:
         options = xml(facts, NETWORK).findall(f"{{{DNSMASQ}}}options/{{{DNSMASQ}}}option")
         if f"address=/{name}/{vip}" not in [option.get("value") for option in options]:
