@@ -20,11 +20,15 @@ class Counter:
     """Both ends of it; read the fields at any time."""
 
     def __init__(self) -> None:
+        self.first: int | None = None
+        """The number that an earlier run left; None until the API has told."""
         self.written = 0
         """The last number that the API took."""
         self.seen = 0
         """The last number that the watch brought."""
         self.events = 0
+        self.missed = 0
+        """Numbers that were written and never came."""
         self.cuts = 0
         """How often the watch ended and was taken up again."""
         self.trouble = ""
@@ -35,6 +39,8 @@ class Counter:
         """Raise the number for ever; a write that fails is tried again."""
         while True:
             try:
+                if self.first is None:
+                    self.first = self.written = await _left(client)
                 await self._write(client, self.written + 1)
                 self.written += 1
             except ClusterError as error:
@@ -61,8 +67,13 @@ class Counter:
             async for event in events:
                 self._version = str(objects.metadata(event["object"]).get("resourceVersion"))
                 if event["type"] in ("ADDED", "MODIFIED"):
-                    self.events += 1
-                    self.seen = int(objects.field(event["object"], "data", "count") or 0)
+                    self._see(_number(event["object"]))
+
+    def _see(self, number: int) -> None:
+        self.events += 1
+        if self.seen:
+            self.missed += max(0, number - self.seen - 1)
+        self.seen = number
 
     async def _write(self, client: ApiClient, number: int) -> None:
         patch = {"data": {"count": str(number)}}
@@ -73,6 +84,15 @@ class Counter:
             if refusal.status != _NOT_FOUND:
                 raise
             await client.request("POST", objects.CONFIG_MAP.path(NAMESPACE), body=_config_map(number))
+
+
+async def _left(client: ApiClient) -> int:
+    """Go on where a run that was killed ended: else its last number would pass for one that was seen now."""
+    return _number(await objects.get(client, objects.CONFIG_MAP, NAME, NAMESPACE) or {})
+
+
+def _number(item: Json) -> int:
+    return int(objects.field(item, "data", "count") or 0)
 
 
 def _config_map(number: int) -> Json:
