@@ -86,7 +86,11 @@ class Prober:
         self.stop()
 
     def _run(self) -> None:
-        asyncio.run(self._work())
+        try:
+            asyncio.run(self._work())
+        except Exception as error:
+            # Whoever stopped asking has seen nothing fail: that must not pass for success.
+            self._miss(f"the probes ended early: {_cause(error)}")
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -143,3 +147,9 @@ class Prober:
         self.tally.failures += 1
         if len(self.tally.misses) < MAX_KEPT:
             self.tally.misses.append(Miss(time.monotonic() - self._started, reason))
+
+
+def _cause(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

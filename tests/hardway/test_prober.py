@@ -1,0 +1,176 @@
+"""Probes of a real TLS server on loopback: what fails is counted with its reason, and nothing passes for success."""
+
+import socket
+import ssl
+from collections.abc import Iterator
+
+import pytest
+from tests.support.api_stock import Stock
+from tests.support.control_plane import PROGRAMS, ControlPlane
+from tests.support.labs import wait_until
+from tests.support.tcp_relay import Relay
+from tests.support.tls_listener import Deed, hangs_up, listener, says_nothing
+from tests.support.tunnel_pki import FolderAuthority
+
+from umbilical.cluster.client import ApiClient, make_client
+from umbilical.hardway import prober as subject
+from umbilical.hardway import watching
+from umbilical.hardway.prober import Miss, Prober, Tally, Target
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "PERIOD_SECONDS", 0.01)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> FolderAuthority:
+    return FolderAuthority(tmp_path_factory.mktemp("prober"))
+
+
+@pytest.fixture(scope="module")
+def context(authority: FolderAuthority) -> ssl.SSLContext:
+    return authority.server_context(authority.serving("api", ("api.example.com",)))
+
+
+def target(authority: FolderAuthority, port: int, name: str = "api.example.com") -> Target:
+    return Target("127.0.0.1", port, name, authority.certificate_file.read_text())
+
+
+def says(context: ssl.SSLContext, answer: bytes) -> Deed:
+    def deed(client: socket.socket) -> None:
+        with context.wrap_socket(client, server_side=True) as secure:
+            seen.append(secure.recv(4096))
+            secure.sendall(answer)
+
+    seen: list[bytes] = []
+    return deed
+
+
+def tally_of(target: Target, enough: int = 5) -> Tally:
+    with Prober(target) as prober:
+        wait_until(lambda: prober.tally.probes >= enough)
+    return prober.tally
+
+
+def test_every_probe_has_its_own_connection_and_all_succeed(
+    authority: FolderAuthority, context: ssl.SSLContext
+) -> None:
+    with listener(says(context, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as port:
+        tally = tally_of(target(authority, port))
+    assert tally.probes >= 5
+    assert (tally.failures, tally.misses) == (0, [])
+    assert tally.longest_seconds > 0
+    assert str(tally).endswith(f"0 failed, the slowest {tally.longest_seconds:.2f} s")
+
+
+def test_another_status_is_a_failure_with_its_words(authority: FolderAuthority, context: ssl.SSLContext) -> None:
+    with listener(says(context, b"HTTP/1.1 500 Internal Server Error\r\n\r\n[-]etcd failed")) as port:
+        tally = tally_of(target(authority, port))
+    assert tally.failures == tally.probes
+    assert {miss.reason for miss in tally.misses} == {"HTTP/1.1 500 Internal Server Error"}
+
+
+def test_a_connection_that_ends_without_an_answer_is_a_failure(
+    authority: FolderAuthority, context: ssl.SSLContext
+) -> None:
+    with listener(hangs_up(context)) as port:
+        tally = tally_of(target(authority, port))
+    assert tally.failures == tally.probes > 0
+
+
+def test_nobody_there_is_a_failure(authority: FolderAuthority) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    tally = tally_of(target(authority, port))
+    assert tally.failures == tally.probes
+    assert "ConnectionRefusedError" in tally.misses[0].reason
+
+
+def test_a_server_of_another_name_is_a_failure(authority: FolderAuthority, context: ssl.SSLContext) -> None:
+    with listener(says(context, b"HTTP/1.1 200 OK\r\n\r\n")) as port:
+        tally = tally_of(target(authority, port, "other.example.com"))
+    assert tally.failures == tally.probes
+    assert "not valid for 'other.example.com'" in tally.misses[0].reason
+
+
+def test_an_answer_that_never_comes_is_a_failure(
+    authority: FolderAuthority, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "PROBE_SECONDS", 0.2)
+    with listener(says_nothing(context)) as port:
+        tally = tally_of(target(authority, port))
+    assert tally.failures == tally.probes
+    assert {miss.reason for miss in tally.misses} == {"TimeoutError"}
+    assert tally.longest_seconds >= 0.2
+
+
+def test_probes_that_pile_up_are_bounded_and_the_others_count_as_failed(
+    authority: FolderAuthority, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "PROBE_SECONDS", 1.0)
+    monkeypatch.setattr(subject, "MAX_OPEN", 3)
+    with listener(says_nothing(context)) as port, Prober(target(authority, port)) as prober:
+        wait_until(lambda: prober.tally.failures > 0)
+        assert prober.tally.misses[0].reason == "3 probes are still waiting for an answer"
+
+
+def test_many_failures_are_counted_and_the_first_are_kept(
+    authority: FolderAuthority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "MAX_KEPT", 2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    tally = tally_of(target(authority, port), 6)
+    assert tally.failures >= 6
+    assert len(tally.misses) == 2
+    first, second = tally.misses
+    assert isinstance(first, Miss)
+    assert 0 <= first.after_seconds <= second.after_seconds
+
+
+def test_a_prober_that_dies_is_no_success(authority: FolderAuthority, context: ssl.SSLContext) -> None:
+    def make_client() -> ApiClient:
+        raise RuntimeError("no kubeconfig")
+
+    with listener(says(context, b"HTTP/1.1 200 OK\r\n\r\n")) as port:
+        prober = Prober(target(authority, port), make_client)
+        prober.start()
+        wait_until(lambda: prober.tally.failures > 0)
+        prober.stop()
+    assert prober.tally.misses[-1].reason == "the probes ended early: no kubeconfig"
+
+
+def test_stopping_twice_is_fine(authority: FolderAuthority, context: ssl.SSLContext) -> None:
+    with listener(says(context, b"HTTP/1.1 200 OK\r\n\r\n")) as port:
+        with Prober(target(authority, port)) as prober:
+            wait_until(lambda: prober.tally.probes > 0)
+            prober.stop()
+        assert prober.tally.failures == 0
+
+
+@pytest.fixture
+def uncounted(shelf: Stock) -> Iterator[None]:
+    shelf.take("ConfigMap", watching.NAME, watching.NAMESPACE)
+    yield
+    shelf.take("ConfigMap", watching.NAME, watching.NAMESPACE)
+
+
+@pytest.mark.real(*PROGRAMS)
+@pytest.mark.usefixtures("uncounted")
+def test_a_cut_between_a_client_and_a_real_api_is_seen_and_the_watch_goes_on(
+    plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.setattr(watching, "COUNT_SECONDS", 0.02)
+    with Relay(plane.port) as relay:
+        path = tmp_path_factory.mktemp("relayed") / "kubeconfig"
+        path.write_text(plane.kubeconfig.read_text().replace(plane.url, f"https://127.0.0.1:{relay.port}"))
+        seen = Target("127.0.0.1", relay.port, "api.ocp4.example.com", plane.authority.certificate_pem.decode())
+        with Prober(seen, lambda: make_client(path)) as prober:
+            wait_until(lambda: prober.counter.seen >= 2)
+            relay.cut()
+            wait_until(lambda: prober.counter.cuts >= 1)
+            before = prober.counter.written
+            wait_until(lambda: prober.counter.seen > before)
+    assert prober.tally.probes > 0
+    assert prober.counter.missed == 0
