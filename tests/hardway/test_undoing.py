@@ -122,6 +122,17 @@ def test_destroying_twice_is_fine_and_does_nothing(tmp_path: Path) -> None:
     assert machines.calls == []
 
 
+def test_destroying_takes_away_what_opened_the_cluster_and_what_was_saved_of_it(tmp_path: Path) -> None:
+    world = World()
+    stages = _built(tmp_path, world)
+    record = tmp_path / ".umbilical"
+    for name in ("192.0.2.10.kubeconfig", "pivot-snapshot.db"):
+        (record / name).write_bytes(b"secret")
+    undoing(tmp_path, stages, world)[0].destroy()
+    assert not any((record / name).exists() for name in ("192.0.2.10.kubeconfig", "pivot-snapshot.db"))
+    assert (record / "events.jsonl").exists()
+
+
 def test_destroying_goes_on_past_what_fails_and_tells_it_at_the_end(tmp_path: Path) -> None:
     world, machines = World(), RecordingMachines()
     stages = [MadeUpStage(1, world, ("a",)), *_cluster(tmp_path, world)]

@@ -9,7 +9,7 @@ from umbilical.fault import Fault
 from umbilical.hardway.errors import HardwayError, Unsafe
 from umbilical.hardway.journal import Kind
 from umbilical.hardway.judging import FIRST_ON_MACHINES
-from umbilical.hardway.ledger import Ledger, Notes
+from umbilical.hardway.ledger import RECORD, Ledger, Notes
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import NEVER, Stage
 from umbilical.hardway.state import State, Status, UndoRecord
@@ -76,6 +76,10 @@ _OUTSIDE: Final = frozenset({REMOVE_FILES, REMOVE_RELEASE, DESTROY_MACHINES})
 """What is left when all machines are gone: everything else was in them."""
 
 
+# Credentials and data of a cluster that is gone.
+_OF_THE_CLUSTER: Final = ("*.kubeconfig", "*-snapshot.db")
+
+
 class Undoing:
     """For one run, by who holds the lock."""
 
@@ -118,6 +122,9 @@ class Undoing:
                 self._teller.saw(fault.brief)
         if first is not None:
             raise first
+        for pattern in _OF_THE_CLUSTER:
+            for path in (self._site.folder / RECORD).glob(pattern):
+                path.unlink(missing_ok=True)
         return chosen
 
     def _refuse(self, chosen: Iterable[int]) -> None:
