@@ -69,9 +69,14 @@ def test_a_watch_that_is_cut_goes_on_and_sees_every_number(plane: ControlPlane, 
         async with (
             make_client(plane.kubeconfig) as writer,
             make_client(through) as watcher,
-            asyncio.TaskGroup() as both,
+            running(counter.follow(watcher)),
         ):
-            tasks = [both.create_task(counter.count(writer)), both.create_task(counter.follow(watcher))]
+            async with running(counter.count(writer)):
+                for number in (5, 10, 15):
+                    await until(counter, number)
+                    await asyncio.to_thread(relay.cut)
+                await until(counter, 20)
+            await caught_up(counter)
 
     with Relay(plane.port) as relay:
         run_async(scene(relay))
