@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.support.made_up_stages import Clock
 
@@ -105,6 +105,7 @@ def test_a_tail_gives_each_event_once_and_only_when_it_is_whole(tmp_path: Path) 
     assert tail.new() == []
 
 
+@example([b"\r\n"])
 @given(st.lists(st.one_of(st.binary(max_size=80), st.just(b'{"number":1,"at":"","event":"saw"}')), max_size=6))
 def test_whatever_lies_there_is_whole_events_or_a_told_fault(lines: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -171,7 +171,8 @@ def _content(path: Path) -> bytes:
 def _whole(path: Path, content: bytes) -> tuple[list[Event], int]:
     """Return the events, and how many bytes they take."""
     whole = content[: content.rfind(b"\n") + 1]
-    lines = whole.splitlines()
+    # Not splitlines: a line ends with a line feed and with nothing else.
+    lines = whole.split(b"\n")[:-1]
     try:
         return parse_lines(lines), len(whole)
     except ValueError as error:
