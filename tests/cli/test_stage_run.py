@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 from tests.support.hardway_workspace import make_directory
+from tests.support.made_up_stages import MadeUpStage
 from tests.support.stage_commands import Commands
 
 from umbilical.cli import main
@@ -135,6 +136,22 @@ def test_who_may_have_a_certificate_again_is_told_to_the_site(commands: Commands
     commands.stages[0].marks = ()
     assert commands("run", "1", "--allow-reissue", "master-0.example.com") == 0
     assert seen == [frozenset({"master-0.example.com"})]
+
+
+def test_machines_that_are_installed_are_not_run_over_by_the_way(
+    commands: Commands, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands.stages = [*commands.stages, MadeUpStage(9, commands.world, ("boot",), needs=(3,))]
+    assert commands("run") == 0
+    commands.stages[1].input = "two"
+    commands.world.acts.clear()
+    assert commands("run") == 7
+    shown = capsys.readouterr().err
+    assert "UMB726 stage 09 would run again on machines that are installed\n  why: stage 03 is stale" in shown
+    assert commands.world.acts == []
+    assert commands("run", "3") == 0
+    assert commands("run", "--yes") == 0
+    assert commands.world.acts == ["b", "c", "d", "boot"]
 
 
 def test_the_real_stages_write_their_artifacts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,7 @@ _STATUS_BY_CODE: Final = {
     # A check of a stage failed; a stage was asked for before what it builds on.
     "UMB723": FINDINGS,
     "UMB724": USAGE,
+    "UMB733": CONFIGURATION,
     "UMB711": CONFIGURATION,
     "UMB573": CONFIGURATION,
     "UMB576": TIMED_OUT,

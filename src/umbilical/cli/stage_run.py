@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     metavar="NODE",
     help="Let this node have a first certificate a second time; by its name, as in `kubectl get nodes`.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask, also where stages run that are done already.")
+@click.option(
+    "-y", "--yes", is_flag=True, help="Run stages again on machines that are installed, where other inputs ask for it."
+)
 @click.option(
     "-o",
     "--output",
@@ -61,7 +63,32 @@ def run(
         first = _only(chosen, last)
     with working(folder, plain=stepwise) as work:
         work.site.reissue = frozenset(reissue)
+        if not yes:
+            refuse_stale(work, first, last)
         execute(work, work.pipeline(Asking() if stepwise else None), first, last, output=output, junit=junit)
+
+
+def refuse_stale(work: "Work", first: int, last: int) -> None:
+    """Ask before stages run again on machines that are installed: the cluster on them may be in use.
+
+    Raises:
+        Unsafe: nobody is there to be asked (UMB726).
+        Abort: the answer was no.
+    """
+    from umbilical.hardway.errors import Unsafe
+    from umbilical.hardway.judging import FIRST_ON_MACHINES
+    from umbilical.hardway.pipeline import stale
+    from umbilical.hardway.stages import catalogue
+
+    reasons = stale(catalogue.stages(), work.site, work.ledger.state)
+    chosen = [number for number in reasons if max(first, FIRST_ON_MACHINES) <= number <= last]
+    if not chosen:
+        return
+    told = f"stage {chosen[0]:02} would run again on machines that are installed"
+    if not sys.stdin.isatty():
+        remedy = "see what changed: umbilical stage plan; then give --yes, or take the change back"
+        raise Unsafe("UMB726", told, reasons[chosen[0]], remedy)
+    click.confirm(f"{told} ({reasons[chosen[0]]}): go on?", abort=True, err=True)
 
 
 def execute(
