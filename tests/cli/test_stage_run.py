@@ -177,6 +177,6 @@ def test_a_real_process_that_is_asked_to_end_leaves_a_record_to_go_on_from(tmp_p
     process.stderr.readline()
     os.kill(process.pid, signal.SIGTERM)
     process.communicate(timeout=120)
-    # It may have got through before the signal came.
-    assert process.returncode in (8, 0)
+    # It may have got through before the signal came, or be on its way out.
+    assert process.returncode in (8, 0, -signal.SIGTERM)
     assert main.run(["stage", "run", "3..6", "--dir", str(folder)]) == 0
