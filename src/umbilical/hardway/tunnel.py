@@ -85,16 +85,9 @@ def cut(site: Site) -> None:
 def gone_sight() -> Sight:
     def look(site: Site) -> str:
         place = namespace(site)
-
-        async def left(client: ApiClient) -> list[str]:
-            return [
-                kind.name
-                for kind, name in ((objects.DAEMON_SET, AGENT_NAME), (objects.SECRET, AGENT_SECRET))
-                if await objects.get_metadata(client, kind, name, place) is not None
-            ]
-
-        if found := site.api().call(left):
-            raise NotYet(f"still there: {', '.join(found)}")
+        found = site.api().call(lambda client: objects.get_metadata(client, objects.NAMESPACE, place))
+        if found is not None:
+            raise NotYet(f"the namespace {place} is still there")
         return "nothing of it is left"
 
     return Sight(

@@ -14,14 +14,15 @@ from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.cluster import objects
 from umbilical.cluster.apply import Applier, read_document
 from umbilical.cluster.client import make_client
+from umbilical.fault import Fault
 from umbilical.hardway import kube, operators, tunnel
 from umbilical.hardway.errors import HardwayError, Unsafe
-from umbilical.hardway.etcd import Etcd, client_url
+from umbilical.hardway.etcd import Etcd, Member, client_url
 from umbilical.hardway.looking import Sight, see
 from umbilical.hardway.machines import Power
 from umbilical.hardway.node_programs import is_listening
 from umbilical.hardway.pivot_conditions import bootstrap_member, conditions, first_that_fails, members
-from umbilical.hardway.prober import Prober, Target
+from umbilical.hardway.prober import Prober, Tally, Target
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import NEVER, Step, Undo
 from umbilical.hardway.stages.live import LiveStage
@@ -77,7 +78,12 @@ class Pivot:
         def run() -> None:
             if self._prober is None:
                 self._prober = self._start()
-            act()
+            try:
+                act()
+            except BaseException:
+                self._prober.stop()
+                self._prober = None
+                raise
 
         return run
 
@@ -98,9 +104,8 @@ class Pivot:
         self._site.reporter.saw(told)
         self._site.notes["pivot-probes"] = {"probes": tally.probes, "failures": tally.failures}
         self._prober = None
-        if tally.failures:
-            first = tally.misses[0]
-            why = f"{tally}; the first after {first.after_seconds:.1f} s: {first.reason}"
+        if tally.failures or counter.missed:
+            why = f"{tally}; {_first(tally)}" if tally.failures else f"the watch missed {counter.missed} changes"
             remedy = "the cluster stands; look at the load balancer's log around that time, then umbilical stage retry"
             raise HardwayError("UMB746", "the API was away during the pivot", why, remedy)
 
@@ -113,25 +118,39 @@ class Pivot:
         return prober
 
 
+def _first(tally: Tally) -> str:
+    first = tally.misses[0]
+    return f"the first after {first.after_seconds:.1f} s: {first.reason}"
+
+
 def _catch_up(site: Site, prober: Prober) -> None:
     def look() -> None:
-        if prober.counter.seen < target:
-            raise NotYet(f"the watch saw {prober.counter.seen} of {target}; {prober.counter.trouble}")
+        counter = prober.counter
+        # Nothing written is nothing missed, and shows nothing.
+        if counter.written == (counter.first or 0) or counter.seen < counter.written:
+            raise NotYet(f"the watch saw {counter.seen} of {counter.written}; {counter.trouble}")
 
-    target = prober.counter.written
-    wait(site.reporter, "the watch to see every change", look, END_SECONDS, remedy="kubectl get --watch by hand")
+    remedy = "kubectl get --watch by hand"
+    wait(site.reporter, "the watch to see every change", look, END_SECONDS, remedy=remedy, sleep=site.sleep)
 
 
 def is_past(site: Site) -> bool:
-    """Tell whether the bootstrap member is gone: what comes before need not hold any more, and cannot."""
+    """Tell whether the bootstrap member is gone: what comes before need not hold any more, and cannot.
+
+    In OpenShift the operator says so: masters have no etcdctl of their own there.
+    """
+    if site.cluster.is_openshift:
+        return kube.condition(kube.get(site, operators.ETCD, "cluster") or {}, operators.REMOVED) == "True"
     return bootstrap_member(site) is None
 
 
 def _check_conditions(site: Site) -> None:
-    if is_past(site):
-        return
-
     def look() -> None:
+        try:
+            if is_past(site):
+                return
+        except Fault as fault:
+            raise NotYet(fault.brief) from None
         for number in (1, 2):
             failing = first_that_fails(site, conditions(site))
             if failing:
@@ -140,7 +159,8 @@ def _check_conditions(site: Site) -> None:
                 site.sleep(BETWEEN_LOOKS_SECONDS)
 
     try:
-        wait(site.reporter, "P1 to P8 to hold twice", look, CONDITIONS_SECONDS, remedy="mend what is named")
+        remedy = "mend what is named"
+        wait(site.reporter, "P1 to P8 to hold twice", look, CONDITIONS_SECONDS, remedy=remedy, sleep=site.sleep)
     except HardwayError as error:
         remedy = "nothing was changed; mend that, then umbilical stage retry 13"
         raise Unsafe("UMB745", "the pivot is not safe", error.why, remedy) from None
@@ -179,9 +199,23 @@ def _remove_member(site: Site) -> None:
     if site.cluster.is_openshift:
         see(site, REMOVED_SECONDS, operators.removed_sight())
         return
-    member = bootstrap_member(site)
-    if member is None:
-        return
+    # etcd refuses for a while when it has not heard all of its members for some seconds: "unhealthy cluster".
+    see(site, REMOVED_SECONDS, _left_sight(), member_sight())
+
+
+def _left_sight() -> Sight:
+    def look(site: Site) -> str:
+        member = bootstrap_member(site)
+        if member is not None:
+            _expel(site, member)
+        return "it is out"
+
+    why = "its machine ends, and a member that is off still counts for the majority"
+    return Sight("etcd-left", "the bootstrap member has left etcd", why, "etcdctl member remove ID", look)
+
+
+def _expel(site: Site, member: Member) -> None:
+    """Remove a member, after somebody else leads."""
     masters = site.cluster.masters
     etcd = Etcd(site.machines, masters[0])
     endpoints = [client_url(node) for node in (*masters, site.cluster.bootstrap)]
@@ -190,7 +224,6 @@ def _remove_member(site: Site) -> None:
         heir = next(one for one in members(site) if one.id != member.id and not one.is_learner)
         etcd.move_leader(leader.endpoint, heir.id)
     etcd.remove(member.id)
-    see(site, REMOVED_SECONDS, member_sight())
 
 
 def member_sight() -> Sight:
@@ -221,7 +254,8 @@ def _stop_pods(site: Site, *programs: str) -> None:
             if is_listening(site.machines, boot.id, program):
                 raise NotYet(f"{program} still runs")
 
-    wait(site.reporter, f"the end of {', '.join(programs)}", look, END_SECONDS, remedy="crictl ps on the node")
+    what = f"the end of {', '.join(programs)}"
+    wait(site.reporter, what, look, END_SECONDS, remedy="crictl ps on the node", sleep=site.sleep)
 
 
 def _stop_controllers(site: Site) -> None:
@@ -272,6 +306,14 @@ def _switch_off(site: Site) -> None:
     site.machines.stop(site.cluster.bootstrap.id)
 
 
+def _see_tunnel_gone(site: Site, pivot: Pivot) -> list[Step]:
+    """Controllers on the masters delete what is in its namespace; they lead only since a moment."""
+    if not site.has_tunnel:
+        return []
+    act = partial(see, site, END_SECONDS, tunnel.gone_sight())
+    return [Step("see the tunnel gone", f"kubectl get namespace {tunnel.namespace(site)}", pivot.probed(act))]
+
+
 def _steps(site: Site) -> Sequence[Step]:
     pivot, boot = Pivot(site), site.cluster.bootstrap
     no_return = "etcd no longer knows the bootstrap member; what was before is in the snapshot only"
@@ -317,6 +359,7 @@ def _steps(site: Site) -> Sequence[Step]:
             pivot.probed(partial(_stop_pods, site, "etcd")),
         ),
         Step("switch the bootstrap machine off", f"virsh shutdown {boot.id}", pivot.probed(partial(_switch_off, site))),
+        *_see_tunnel_gone(site, pivot),
         Step("see that no probe failed", "for i in $(seq 100); do curl https://API/readyz; done", pivot.judge),
     ]
 
