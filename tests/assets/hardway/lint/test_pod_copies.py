@@ -37,3 +37,10 @@ def test_a_pod_in_another_directory_is_not_run() -> None:
     assert fault == (
         "static-pods/worker-0/kube-proxy.yaml is not written to /etc/kubernetes/manifests/kube-proxy.yaml as it is"
     )
+
+
+def test_a_pod_that_nobody_has_rendered_is_named() -> None:
+    subject = copied(everything(Profile.OPENSHIFT))
+    subject.remove("static-pods/bootstrap/etcd-bootstrap.yaml")
+    (fault,) = _faults(subject)
+    assert fault.endswith("etcd-bootstrap.yaml is missing")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.cluster import Node
+from umbilical.assets.hardway.cluster import Node, Role
 from umbilical.assets.hardway.lint.facts import Facts
 from umbilical.ignition.errors import IgnitionError
 
@@ -28,6 +28,18 @@ def copy_faults(facts: Facts, node: Node) -> Iterator[str]:
                 yield f"{asset.path} is not written to {place}/{name} as it is"
             elif not is_pod and posixpath.basename(name) not in map(posixpath.basename, places):
                 yield f"{asset.path} is not written as it is"
+    # A rendered MachineConfig brings pods of its own; nothing else does.
+    if node.role is Role.BOOTSTRAP or not facts.cluster.is_openshift:
+        yield from _unknown(facts, node)
+
+
+def _unknown(facts: Facts, node: Node) -> Iterator[str]:
+    """Name pods that a node would run and nobody has rendered."""
+    folders = {place: folder for folder, place in PLACES.items()}
+    for file in facts.ignition(node).files:
+        place, name = posixpath.split(file.path)
+        if place in folders and f"{folders[place]}/{node.id}/{name}" not in facts.assets:
+            yield f"{file.path} is written, and {folders[place]}/{node.id}/{name} is missing"
 
 
 def _carried(facts: Facts, node: Node) -> dict[bytes, set[str]]:
