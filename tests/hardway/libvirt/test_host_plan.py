@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.support import hardway
 from tests.support.recording_host import RecordingHost
 
-from umbilical.assets.hardway.infrastructure.host_plan import host_actions, plan_json
+from umbilical.assets.hardway.infrastructure.host_plan import Action, host_actions, plan_json
 from umbilical.hardway.errors import HardwayError
-from umbilical.hardway.libvirt.host_plan import Action, HostPlan, read_plan
+from umbilical.hardway.libvirt.host_plan import HostPlan, read_plan
 
 ACTIONS = [Action(name, f"why {name}", f"check {name}", f"do {name}", f"undo {name}") for name in ("a", "b", "c")]
 

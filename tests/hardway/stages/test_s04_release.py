@@ -1,6 +1,7 @@
 """Stage 04: the release is extracted, machine configs are rendered by its programs, and both become inputs."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -130,11 +131,21 @@ def test_a_release_that_is_only_named_is_extracted_first(tmp_path: Path, monkeyp
 
 def test_the_lines_that_extract_a_release_name_the_pull_secret_and_do_not_hold_it(tmp_path: Path) -> None:
     site = make_site(tmp_path, "openshift")
-    lines = [step.command for step in extracting_steps(site)]
+    assert extracting_steps(site) == []
+    named = replace(site.cluster, release=replace(site.cluster.release, directory="", image="quay.io/release:4.18"))
+    lines = [step.command for step in extracting_steps(replace(site, cluster=named))]
     assert lines[0].startswith("oc adm release info ")
     assert lines[1].endswith(f"--to={tmp_path}/release")
     assert all("auths" not in line for line in lines)
     assert render_command(site)[:2] == ("env", f"REGISTRY_AUTH_FILE={tmp_path}/pull-secret.json")
+
+
+def test_a_directory_that_its_owner_has_not_filled_is_told(tmp_path: Path) -> None:
+    site = load_site(make_directory(tmp_path / "c", "openshift", release=False))
+    assert STAGE.steps(site) == []
+    found = {one.id: one for one in judging.findings(STAGE, site)}
+    assert found["REL-01"].outcome is Outcome.FAILED
+    assert found["REL-01"].evidence == "no static pod is rendered yet: release/ holds no extracted release"
 
 
 def test_upstream_has_nothing_to_render(tmp_path: Path) -> None:

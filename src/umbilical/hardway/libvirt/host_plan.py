@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from umbilical.assets.hardway.infrastructure.host_plan import Action
 from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.libvirt.host import Host, do, holds
 from umbilical.host.files import make_directory, write_file
@@ -13,15 +13,6 @@ from umbilical.host.machine_records import Probe
 
 RECORD: Final = "host-plan.json"
 """Below .umbilical/: the actions that were done here, with how they are undone."""
-
-
-@dataclass(frozen=True)
-class Action:
-    id: str
-    why: str
-    check: str
-    do: str
-    undo: str
 
 
 def read_plan(content: bytes) -> list[Action]:

@@ -7,7 +7,7 @@ from umbilical.assets.hardway.cluster import API_PORT, Cluster, Libvirt
 from umbilical.assets.hardway.infrastructure.host_plan import host_actions
 from umbilical.assets.hardway.infrastructure.places import base_iso, machine_places
 from umbilical.hardway.libvirt.host import Host, do, holds
-from umbilical.hardway.libvirt.host_plan import Action, HostPlan
+from umbilical.hardway.libvirt.host_plan import HostPlan
 from umbilical.hardway.libvirt.service import BalancerService
 from umbilical.hardway.libvirt.virsh import Virsh
 from umbilical.host.machine_records import Power, Probe
@@ -19,7 +19,6 @@ _IS_ISO: Final = 'test "$(dd if="$1" bs=1 skip=32769 count=5 2>/dev/null)" = CD0
 
 def inspect(host: Host, cluster: Cluster, libvirt: Libvirt, plan: HostPlan) -> list[Probe]:
     virsh = Virsh(host)
-    actions = [Action(one.id, one.why, one.check, one.do, one.undo) for one in host_actions(cluster, libvirt)]
     return [
         _probe("network", virsh.is_so("net-info", libvirt.network, "Active", "yes"), f"network {libvirt.network}"),
         _probe("pool", virsh.is_so("pool-info", libvirt.pool, "State", "running"), f"pool {libvirt.pool}"),
@@ -28,7 +27,7 @@ def inspect(host: Host, cluster: Cluster, libvirt: Libvirt, plan: HostPlan) -> l
         _balancer(host),
         _listening(host, cluster),
         _image(host, libvirt),
-        *plan.probes(actions),
+        *plan.probes(host_actions(cluster, libvirt)),
     ]
 
 

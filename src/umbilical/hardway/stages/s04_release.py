@@ -15,7 +15,6 @@ import yaml
 from umbilical.assets.errors import AssetError
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.machine_config import commands
-from umbilical.assets.hardway.machine_config.rendered import read_bases
 from umbilical.assets.hardway.release import Command, release_commands
 from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
@@ -24,7 +23,7 @@ from umbilical.hardway.stage import Stage, Step, Undo
 from umbilical.hardway.stages import artifact_files
 from umbilical.hardway.stages.lint_checks import lint_checks
 from umbilical.hardway.undoing import ARTIFACTS, REMOVE_FILES, REMOVE_RELEASE, Undoer
-from umbilical.hardway.workspace import RELEASE
+from umbilical.hardway.workspace import RELEASE, read_node_bases
 from umbilical.host import processes
 from umbilical.host.files import make_directory, write_public
 
@@ -63,7 +62,8 @@ class Release:
         ]
 
     def outputs(self, site: Site) -> Mapping[str, str]:
-        rendered = {name: hashlib.sha256(content).hexdigest() for name, content in rendered_files(site.folder).items()}
+        bases = read_node_bases(site.folder).values()
+        rendered = {base.name: hashlib.sha256(base.machine_config).hexdigest() for base in bases}
         return {**artifact_files.hashes(site, self.number), **rendered}
 
     def rerenders(self, site: Site) -> bool:
@@ -74,6 +74,8 @@ class Release:
 def extracting_steps(site: Site) -> list[Step]:
     """What fills release/ with an image's files; a directory that the config names is filled by its owner."""
     cluster = site.cluster
+    if cluster.release.directory or not cluster.release.image:
+        return []
     secret = str(site.folder / Path(cluster.access.pull_secret_file).expanduser())
     found = release_commands(cluster.release.image, secret, str(site.folder / RELEASE))
     return [Step(command.title, command.line, _running(site, command), Undo(REMOVE_RELEASE)) for command in found]
@@ -87,12 +89,6 @@ def _running(site: Site, command: Command) -> Callable[[], None]:
             write_public(Path(command.output), printed.encode(), overwrite=True)
 
     return act
-
-
-def rendered_files(folder: Path) -> dict[str, bytes]:
-    """Return the machine configs that the containers left, by file name."""
-    place = folder / ARTIFACTS / layout.MACHINE_CONFIG / commands.WORK / commands.RENDERED
-    return {path.name: path.read_bytes() for path in sorted(place.glob("rendered-*.yaml"))}
 
 
 def render_command(site: Site) -> tuple[str, ...]:
@@ -121,12 +117,13 @@ def _judge_rendered(site: Site) -> Verdict:
     if not site.cluster.is_openshift:
         return skipped("upstream has no machine configs: nodes have a base of our own")
     try:
-        bases = read_bases(rendered_files(site.folder))
+        bases = read_node_bases(site.folder)
     except AssetError as error:
-        if _podman(site):
-            return failed(error.why)
-        return warned(f"there is no podman here, so nodes have our own small base: {error.why}")
-    return passed(", ".join(base.name for base in bases.values()))
+        return failed(error.why)
+    if bases:
+        return passed(", ".join(base.name for base in bases.values()))
+    missing = "there is none, so nodes have our own small base"
+    return failed(missing) if _podman(site) else warned(f"{missing}: there is no podman here")
 
 
 def _judge_images(site: Site) -> Verdict:
@@ -142,7 +139,8 @@ def _judge_images(site: Site) -> Verdict:
         )
     ]
     if not any(images(site)):
-        return failed("no static pod is rendered yet: the release is not extracted")
+        place = release.directory or RELEASE
+        return failed(f"no static pod is rendered yet: {place}/ holds no extracted release")
     return failed("; ".join(wrong[:5])) if wrong else passed()
 
 
