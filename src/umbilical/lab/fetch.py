@@ -4,6 +4,7 @@ Prints the body; the exit status is 0 for 2xx, 1 otherwise. Certificates are not
 metrics of what the lab itself started.
 """
 
+import argparse
 import ssl
 import sys
 import urllib.error
@@ -15,7 +16,9 @@ MAX_BYTES: Final = 8 << 20
 
 
 def main(arguments: list[str] | None = None) -> int:
-    (url,) = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser("lab-fetch", description="Fetch a URL and print the body.", allow_abbrev=False)
+    parser.add_argument("url", metavar="URL")
+    url: str = parser.parse_args(arguments).url
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

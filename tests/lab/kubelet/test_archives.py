@@ -1,7 +1,9 @@
 """Archives of the lab's images: their names tell their content, and our own programs run from theirs."""
 
+import json
 import subprocess
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,31 @@ def test_the_name_of_an_archive_changes_with_its_programs(tmp_path: Path) -> Non
         names.append(image_archive(lab_images_of(program), tmp_path / "cache").name)
     assert names[0] == names[2] != names[1]
     assert names[0].startswith("etcd-lab-")
+
+
+def test_an_image_has_all_its_names_and_the_program_that_runs_unasked(tmp_path: Path) -> None:
+    program = tmp_path / "coredns"
+    program.write_bytes(b"program")
+    image = Image("localhost/a:lab", {"coredns": program}, aliases=("localhost/b:lab",), entrypoint="coredns")
+    archive = image_archive(image, tmp_path / "cache")
+    assert archive.name != image_archive(replace(image, aliases=()), tmp_path / "cache").name
+    archive.write(tmp_path / archive.name)
+    with tarfile.open(tmp_path / archive.name) as outer:
+        manifest, config = outer.extractfile("manifest.json"), outer.extractfile(outer.getnames()[0])
+        assert manifest is not None
+        assert config is not None
+        assert json.load(manifest)[0]["RepoTags"] == ["localhost/a:lab", "localhost/b:lab"]
+        assert json.load(config)["config"]["Entrypoint"] == ["/usr/bin/coredns"]
+
+
+@pytest.mark.real("nft", "ldd")
+def test_a_program_that_is_not_static_comes_with_its_libraries(tmp_path: Path) -> None:
+    image = Image("localhost/kube-proxy:lab", linked={"nft": Path("/usr/sbin/nft")})
+    archive = image_archive(image, tmp_path / "cache")
+    archive.write(tmp_path / archive.name)
+    names = members(tmp_path / archive.name)
+    assert "usr/bin/nft" in names
+    assert any(name.endswith("libc.so.6") for name in names)
 
 
 def lab_images_of(program: Path) -> Image:
