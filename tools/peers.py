@@ -31,6 +31,7 @@ KUBERNETES_VERSION: Final = "v1.36.3"
 IGNITION: Final = "github.com/coreos/ignition/v2"
 IGNITION_VERSION: Final = "v2.24.0"
 OPENSHIFT_API: Final = "github.com/openshift/api"
+OPENSHIFT_API_VERSION: Final = "v0.0.0-20260813212709-d4bb0b443cb8"
 PROMETHEUS_OPERATOR: Final = "github.com/prometheus-operator/prometheus-operator"
 
 
@@ -53,13 +54,17 @@ class Program:
 
 @dataclass(frozen=True)
 class Document:
-    """One file that a Go module carries: its name in the cache and its path in the module."""
+    """One file that a Go module carries, or a folder of files: its name in the cache and its path in the module."""
 
     path: str
+    is_folder: bool = False
 
     @property
     def name(self) -> str:
         return PurePosixPath(self.path).name
+
+    def is_at(self, path: Path) -> bool:
+        return path.is_dir() if self.is_folder else path.is_file()
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ class Module:
         return [program for program in self.programs if not _is_runnable(self.folder / program.name)]
 
     def missing_documents(self) -> list[Document]:
-        return [document for document in self.documents if not (self.folder / document.name).is_file()]
+        return [document for document in self.documents if not document.is_at(self.folder / document.name)]
 
 
 def cache_root() -> Path:
@@ -157,13 +162,28 @@ def groups() -> dict[str, tuple[Module, ...]]:
 
 
 def _crds() -> tuple[Module, ...]:
-    """Kinds that a hosted control plane uses and kube-apiserver does not know by itself."""
+    """Kinds that hosted and hand-made control planes use and kube-apiserver does not know by itself."""
     route = Document("route/v1/zz_generated.crd-manifests/routes.crd.yaml")
     kinds = ("servicemonitors", "podmonitors", "prometheusrules")
     monitoring = tuple(Document(f"example/prometheus-operator-crd/monitoring.coreos.com_{kind}.yaml") for kind in kinds)
     return (
-        Module("openshift-api", "v0.0.0-20260813212709-d4bb0b443cb8", carrier=OPENSHIFT_API, documents=(route,)),
+        Module("openshift-api", OPENSHIFT_API_VERSION, carrier=OPENSHIFT_API, documents=(route, *_payload())),
         Module("prometheus-operator", "v0.85.0", carrier=PROMETHEUS_OPERATOR, documents=monitoring),
+    )
+
+
+def _payload() -> tuple[Document, ...]:
+    """What a release of OpenShift brings of the API: most in two folders, the rest from the operators that own it."""
+    folders = (Document(f"payload-manifests/{name}", is_folder=True) for name in ("crds", "featuregates"))
+    # Two of the variants by feature set, so that there is something to choose.
+    sets = ("Default", "TechPreviewNoUpgrade")
+    version_operator = "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01"
+    network_operator = "operator/v1/zz_generated.crd-manifests/0000_70_network_01"
+    return (
+        *folders,
+        Document(f"{version_operator}_clusteroperators.crd.yaml"),
+        *(Document(f"{version_operator}_clusterversions-{one}.crd.yaml") for one in sets),
+        *(Document(f"{network_operator}_networks-{one}.crd.yaml") for one in sets),
     )
 
 
@@ -177,10 +197,10 @@ def binary(name: str) -> Path | None:
 
 
 def document(name: str) -> Path | None:
-    """Return where the cached file lies, or None if it is not there."""
+    """Return where the cached file or folder lies, or None if it is not there."""
     for module in _modules(groups()):
         path = module.folder / name
-        if any(document.name == name for document in module.documents) and path.is_file():
+        if any(document.name == name and document.is_at(path) for document in module.documents):
             return path
     return None
 
@@ -266,17 +286,32 @@ def _fetch_documents(go: str, module: Module, documents: list[Document], progres
     module.folder.mkdir(parents=True, exist_ok=True)
     for document in documents:
         source = Path(answer["Dir"]) / document.path
-        if not source.is_file():
+        if not document.is_at(source):
             raise _build_error(module, "download", f"there is no {document.path} in {module.carrier}@{module.version}")
         _copy_whole(source, module.folder / document.name)
 
 
 def _copy_whole(source: Path, target: Path) -> None:
-    """Copy into a neighbour folder and rename, as programs are built."""
+    """Copy into a neighbour folder and rename, as programs are built: what is there is all there."""
     with tempfile.TemporaryDirectory(prefix=".copying-", dir=target.parent) as scratch:
         copy = Path(scratch) / target.name
-        copy.write_bytes(source.read_bytes())
-        copy.replace(target)
+        if source.is_dir():
+            _copy_folder(source, copy)
+        else:
+            copy.write_bytes(source.read_bytes())
+        try:
+            copy.replace(target)
+        except OSError:
+            # A folder cannot take the place of another: somebody else was faster, with the same content.
+            if not target.is_dir():
+                raise
+
+
+def _copy_folder(source: Path, target: Path) -> None:
+    """Copy the files of a flat folder, but not that nobody may write: Go's cache is read-only."""
+    target.mkdir()
+    for path in source.iterdir():
+        (target / path.name).write_bytes(path.read_bytes())
 
 
 def _go_toolchain() -> str:

@@ -167,8 +167,11 @@ def carrier(tmp_path: Path) -> Path:
     for module in peers.groups()["crds"]:
         for document in module.documents:
             path = tmp_path / "module" / document.path
+            path = path / "one.crd.yaml" if document.is_folder else path
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"kind: CustomResourceDefinition # {document.name}\n")
+            if document.is_folder:
+                path.parent.chmod(0o555)
     return tmp_path / "module"
 
 
@@ -194,6 +197,36 @@ def test_documents_of_a_module_are_copied_and_found_by_name(run: Run, cache: Pat
     ]
     assert peers.document("routes.crd.yaml") is not None
     assert peers.binary("routes.crd.yaml") is None
+
+
+def test_a_folder_of_a_module_is_copied_whole_and_can_be_written_to(run: Run, cache: Path, carrier: Path) -> None:
+    done = run("build", "--group", "crds", go=go_that_downloads(carrier))
+    folder = peers.document("featuregates")
+
+    assert done.returncode == 0, done.stderr
+    assert folder is not None
+    assert run("path", "featuregates").stdout.strip() == str(folder)
+    assert [path.name for path in folder.iterdir()] == ["one.crd.yaml"]
+    assert folder.stat().st_mode & 0o200
+    assert not list(folder.parent.glob(".copying-*"))
+
+
+def test_a_file_in_the_place_of_a_folder_is_not_taken_for_it(cache: Path) -> None:
+    module = peers.groups()["crds"][0]
+    module.folder.mkdir(parents=True)
+    (module.folder / "crds").write_text("no folder")
+
+    assert peers.document("crds") is None
+    assert "crds" in [document.name for document in module.missing_documents()]
+
+
+def test_whoever_is_second_with_a_folder_leaves_the_first_one_s(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "one.yaml").write_text(name)
+        peers._copy_whole(tmp_path / name, tmp_path / "cached")
+
+    assert (tmp_path / "cached" / "one.yaml").read_text() == "first"
 
 
 def test_documents_that_are_cached_need_no_go(run: Run, carrier: Path, tmp_path: Path) -> None:
