@@ -98,7 +98,8 @@ def choice(*values: str) -> Object:
 
 
 OPEN: Final[Object] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-TOPOLOGY: Final = choice("HighlyAvailable", "SingleReplica", "DualReplica", "External")
+TOPOLOGY: Final = choice("HighlyAvailable", "SingleReplica")
+CONTROL_PLANE_TOPOLOGY: Final = choice("HighlyAvailable", "SingleReplica", "DualReplica", "External")
 POD_NETWORK: Final = listed(shaped(cidr=TEXT, hostPrefix={"type": "integer", "minimum": 0}))
 GATES: Final = listed(shaped(name={"type": "string", "pattern": "^[A-Za-z0-9-_]+$"}))
 SCHEMAS: Final[Mapping[str, Object]] = {
@@ -116,7 +117,7 @@ SCHEMAS: Final[Mapping[str, Object]] = {
             etcdDiscoveryDomain=TEXT,
             platform=choice("", "None", "AWS"),
             platformStatus=shaped(type=choice("None", "AWS")),
-            controlPlaneTopology=TOPOLOGY,
+            controlPlaneTopology=CONTROL_PLANE_TOPOLOGY,
             infrastructureTopology=TOPOLOGY,
             cpuPartitioning=choice("None", "AllNodes"),
         ),
@@ -251,8 +252,7 @@ def _constraints() -> Iterator[tuple[str, Object]]:
     prefix = "0000_20_kube-apiserver-operator_00"
     for name in CONSTRAINTS:
         head = {"apiVersion": "security.openshift.io/v1", "kind": "SecurityContextConstraints"}
-        body = {"allowPrivilegedContainer": name == "privileged", "users": [], "groups": []}
-        yield f"{prefix}_scc-{name}.yaml", _included({**head, "metadata": {"name": name}, **body})
+        yield f"{prefix}_scc-{name}.yaml", _included({**head, "metadata": {"name": name}, **_allowed(name)})
         rule = {
             "apiGroups": ["security.openshift.io"],
             "resources": ["securitycontextconstraints"],
@@ -263,6 +263,30 @@ def _constraints() -> Iterator[tuple[str, Object]]:
         metadata = {"name": f"system:openshift:scc:{name}"}
         yield f"{prefix}_cr-scc-{name}.yaml", _included({**head, "metadata": metadata, "rules": [rule]})
     yield f"{prefix}_crb-systemauthenticated-scc-restricted-v2.yaml", _included(_everybodys_constraint())
+
+
+def _allowed(name: str) -> Object:
+    """What a constraint says, in every field that the real definition asks for: some of them are null."""
+    is_privileged = name == "privileged"
+    is_on_host = is_privileged or name.startswith("host")
+    strategies = {"type": "RunAsAny" if is_on_host else "MustRunAs"}
+    flags = ("DirVolumePlugin", "IPC", "Network", "PID", "Ports")
+    return {
+        **{f"allowHost{flag}": is_on_host for flag in flags},
+        "allowPrivilegedContainer": is_privileged,
+        "allowedCapabilities": ["*"] if is_privileged else None,
+        "defaultAddCapabilities": None,
+        "fsGroup": strategies,
+        "groups": [],
+        "priority": 10 if name == "anyuid" else None,
+        "readOnlyRootFilesystem": False,
+        "requiredDropCapabilities": [] if is_privileged else ["ALL"],
+        "runAsUser": {"type": "RunAsAny" if is_on_host else "MustRunAsRange"},
+        "seLinuxContext": strategies,
+        "supplementalGroups": {"type": "RunAsAny"},
+        "users": [],
+        "volumes": ["*"] if is_privileged else ["configMap", "emptyDir", "projected", "secret"],
+    }
 
 
 def _everybodys_constraint() -> Object:

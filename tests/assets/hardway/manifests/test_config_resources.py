@@ -12,7 +12,7 @@ from umbilical.assets.hardway.manifests import config_resources as config
         (1, 0, "SingleReplica", "SingleReplica"),
         (1, 1, "SingleReplica", "SingleReplica"),
         (1, 2, "SingleReplica", "HighlyAvailable"),
-        (2, 0, "DualReplica", "DualReplica"),
+        (2, 0, "DualReplica", "HighlyAvailable"),
         (3, 0, "HighlyAvailable", "HighlyAvailable"),
         (3, 1, "HighlyAvailable", "SingleReplica"),
         (3, 2, "HighlyAvailable", "HighlyAvailable"),

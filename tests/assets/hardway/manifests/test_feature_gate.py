@@ -11,7 +11,7 @@ from tests.support import hardway
 
 from umbilical.assets.errors import AssetError
 from umbilical.assets.hardway.inputs import Inputs
-from umbilical.assets.hardway.manifests.feature_gate import FILE, feature_gate
+from umbilical.assets.hardway.manifests.feature_gate import feature_gate, is_for
 
 NAME = "0000_50_cluster-config-api_featureGate-SelfManagedHA-Default.yaml"
 
@@ -37,12 +37,17 @@ def test_the_status_has_the_releases_gates_under_its_version() -> None:
         (NAME, True),
         ("featureGate-SelfManagedHA-Default.yaml", True),
         ("0000_50_x_featureGate-4-10-SelfManagedHA-Default.yaml", True),
+        ("0000_50_x_featureGate-1-4-SelfManagedHA-Default.yaml", True),
+        ("0000_50_x_featureGate-4-SelfManagedHA-Default.yaml", True),
+        ("0000_50_x_featureGate-5-SelfManagedHA-Default.yaml", False),
+        ("0000_50_x_featureGate-5-10-SelfManagedHA-Default.yaml", False),
+        ("0000_50_x_featureGate-1-3-SelfManagedHA-Default.yaml", False),
         ("featureGate-Hypershift-Default.yaml", False),
         ("featureGate-SelfManagedHA-TechPreviewNoUpgrade.yaml", False),
     ],
 )
 def test_the_file_is_known_by_its_names_in_old_and_new_releases(name: str, is_one: bool) -> None:
-    assert (FILE.fullmatch(name) is not None) == is_one
+    assert is_for(name, 4) == is_one
 
 
 @pytest.mark.parametrize("content", [b"[", b"{}", b"status: {featureGates: []}", b"status: {featureGates: [{}]}"])
@@ -58,6 +63,14 @@ def test_two_files_are_refused() -> None:
     manifests = {**inputs.payload.manifests, "featureGate-4-10-SelfManagedHA-Default.yaml": content}
     with pytest.raises(AssetError, match="2 files"):
         feature_gate(replace(inputs, payload=replace(inputs.payload, manifests=manifests)))
+
+
+def test_of_files_for_several_major_versions_that_of_the_release_is_read() -> None:
+    content = hardway.inputs().payload.manifests[NAME]
+    inputs = with_file(content, "featureGate-4-SelfManagedHA-Default.yaml")
+    manifests = {**inputs.payload.manifests, "featureGate-5-10-SelfManagedHA-Default.yaml": b"{}"}
+    (found,) = feature_gate(replace(inputs, payload=replace(inputs.payload, manifests=manifests)))
+    assert {"name": "BuildCSIVolumes"} in found["status"]["featureGates"][0]["enabled"]
 
 
 @given(

@@ -15,7 +15,7 @@ CONFIG: Final = "config.openshift.io"
 OPERATOR: Final = "operator.openshift.io"
 FEATURE_GATE_INPUT: Final = "machine-config/manifests/99_feature-gate.yaml"
 ETCD_BOOTSTRAP: Final = "alpha.installer.openshift.io/etcd-bootstrap"
-# By number of masters, and by number of workers; more of either is HighlyAvailable.
+# By number of masters, and by number of nodes for workloads; more of either is HighlyAvailable.
 _CONTROL_PLANE: Final = {1: "SingleReplica", 2: "DualReplica"}
 _INFRASTRUCTURE: Final = {1: "SingleReplica"}
 _MANY: Final = "HighlyAvailable"
@@ -49,10 +49,9 @@ def _gate_status(facts: Facts) -> Iterator[str]:
 def _topologies(facts: Facts) -> Iterator[str]:
     found = need(facts, "Infrastructure", "cluster", group=CONFIG)
     masters, workers = len(facts.cluster.masters), len(facts.cluster.workers)
-    control_plane = _CONTROL_PLANE.get(masters, _MANY)
     wanted = {
-        "controlPlaneTopology": control_plane,
-        "infrastructureTopology": _INFRASTRUCTURE.get(workers, _MANY) if workers else control_plane,
+        "controlPlaneTopology": _CONTROL_PLANE.get(masters, _MANY),
+        "infrastructureTopology": _INFRASTRUCTURE.get(workers or masters, _MANY),
     }
     for field, value in wanted.items():
         told = dig(found.value, "status", field)

@@ -19,10 +19,11 @@ def control_plane_topology(masters: int) -> str:
 
 
 def infrastructure_topology(masters: int, workers: int) -> str:
-    """Say how many routers and the like there may be: without workers they run on masters."""
-    if workers == 0:
-        return control_plane_topology(masters)
-    return SINGLE_REPLICA if workers == 1 else HIGHLY_AVAILABLE
+    """Say how many routers and the like there may be: without workers they run on masters.
+
+    There is no DualReplica here, the API refuses it: two masters are enough for two routers.
+    """
+    return SINGLE_REPLICA if (workers or masters) == 1 else HIGHLY_AVAILABLE
 
 
 def infrastructure(inputs: Inputs) -> list[Object]:

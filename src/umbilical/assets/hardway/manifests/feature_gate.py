@@ -10,8 +10,8 @@ from umbilical.assets.hardway.inputs import Inputs, Payload
 from umbilical.assets.hardway.manifests.objects import head
 from umbilical.assets.objects import Object, manifest
 
-FILE: Final = re.compile(r"(?:.*[_/])?featureGate-(?:[0-9]+-[0-9]+-)?SelfManagedHA-Default\.yaml")
-"""Newer releases have the major and first minor version in the name: `featureGate-4-10-SelfManagedHA-...`."""
+FILE: Final = re.compile(r"(?:.*[_/])?featureGate-(?:([0-9]+)(?:-([0-9]+))?-)?SelfManagedHA-Default\.yaml")
+"""Newer releases say for which major versions a file is: `featureGate-4-10-...` for 4 to 10, `featureGate-11-...`."""
 CONFIG_API: Final = "config.openshift.io/v1"
 
 
@@ -35,10 +35,19 @@ def feature_gate(inputs: Inputs) -> list[Object]:
     ]
 
 
+def is_for(name: str, major: int) -> bool:
+    """Say whether a file of this name has the gates of self-managed clusters of this major version."""
+    found = FILE.fullmatch(name)
+    if found is None or found[1] is None:
+        return found is not None
+    return int(found[1]) <= major <= int(found[2] or found[1])
+
+
 def _release_gates(payload: Payload) -> dict[str, list[Object]]:
-    files = [name for name in sorted(payload.manifests) if FILE.fullmatch(name)]
+    major = int(payload.version.partition(".")[0])
+    files = [name for name in sorted(payload.manifests) if is_for(name, major)]
     if len(files) != 1:
-        raise _unusable(f"{len(files)} files are called like featureGate-SelfManagedHA-Default.yaml")
+        raise _unusable(f"{len(files)} files for {major}.x are called like featureGate-SelfManagedHA-Default.yaml")
     try:
         value = yaml.safe_load(payload.manifests[files[0]])
         (entry,) = value["status"]["featureGates"]
