@@ -17,7 +17,8 @@ from tests.support.recording_machines import RecordingMachines
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.cluster import Cluster, Profile
 from umbilical.assets.tree import Asset
-from umbilical.hardway.machines import BackendServer, Power
+from umbilical.hardway.machines import BackendServer, Done, Power
+from umbilical.hardway.node_programs import PORTS
 from umbilical.hardway.site import Site
 from umbilical.pki.hardway_set import Bundle
 
@@ -46,10 +47,7 @@ def on_loopback(cluster: Cluster) -> Cluster:
     def here(address: object) -> Any:
         return ip_address("127.0." + ".".join(str(address).split(".")[2:]))
 
-    networks = replace(cluster.networks, api_vip=here(cluster.networks.api_vip))
-    return replace(
-        cluster, networks=networks, nodes=tuple(replace(node, address=here(node.address)) for node in cluster.nodes)
-    )
+    return replace(cluster, nodes=tuple(replace(node, address=here(node.address)) for node in cluster.nodes))
 
 
 def live_site(
@@ -57,8 +55,9 @@ def live_site(
 ) -> Site:
     """Every API server of this cluster is the one of `plane`, its administrator is system:admin as the config says.
 
-    Without a plane nobody answers.
+    Without a plane nobody answers. The load balancer is on loopback, where whoever dials it finds nobody by default.
     """
+    of = hardway.cluster(profile, masters, workers)
     subject = usual(profile, masters, workers)
     assets = dict(subject.assets)
     admin = folder / "nobody.kubeconfig"
@@ -68,7 +67,7 @@ def live_site(
             path = layout.bundle(bundle.value)
             assets[path] = Asset(path, plane.authority.certificate_pem, 0o644)
     return Site(
-        cluster=on_loopback(hardway.cluster(profile, masters, workers)),
+        cluster=replace(of, networks=replace(of.networks, api_vip=ip_address("127.0.0.1"))),
         folder=folder,
         assets=assets,
         hashes={"manifests": "one"},
@@ -117,3 +116,30 @@ def changing(site: Site) -> list[str]:
     """What was asked of the machines that changes something."""
     harmless = ("survey", "inspect", "enter", "run bootstrap etcdctl", "run master-0 etcdctl", "run master-0 curl")
     return [call for call in machines_of(site).calls if not call.startswith(harmless) or " snapshot " in call]
+
+
+class StaticPods:
+    """A kubelet that runs what lies in its directory: a responder of recording machines."""
+
+    def __init__(self, *running: str) -> None:
+        self.running = set(running)
+        self.lingering: dict[str, int] = {}
+        """Program -> how often it is still found after its file is gone."""
+
+    def __call__(self, node_id: str, command: tuple[str, ...], stdin: bytes) -> Done | None:
+        if command[:2] == ("rm", "-f"):
+            name = command[2].rpartition("/")[2].removesuffix(".yaml").removesuffix("-bootstrap")
+            if not self.lingering.get(name):
+                self.running.discard(name)
+            return Done(0, b"", b"")
+        if command[0] == "bash" and "/dev/tcp/" in command[2]:
+            program = next(name for name, port in PORTS.items() if str(port) == command[-1])
+            return self._listening(program)
+        return None
+
+    def _listening(self, program: str) -> Done:
+        if program in self.lingering:
+            self.lingering[program] -= 1
+            if self.lingering[program] <= 0:
+                self.running.discard(program)
+        return Done(0 if program in self.running else 1, b"", b"")

@@ -22,6 +22,7 @@ CLUSTER_VERSION: Final = Kind("ClusterVersion", _CONFIG_GROUP, "clusterversions"
 POOL: Final = Kind(
     "MachineConfigPool", "/apis/machineconfiguration.openshift.io/v1", "machineconfigpools", is_namespaced=False
 )
+REMOVED: Final = "EtcdBootstrapMemberRemoved"
 STABLE: Final = timedelta(seconds=30)
 """As long as an operator must have been settled: they flap while they start."""
 _PLANE: Final = ("kubeapiservers", "kubecontrollermanagers", "kubeschedulers")
@@ -33,7 +34,7 @@ def control_plane_sights(site: Site) -> list[Sight]:
 
 
 def removed_sight() -> Sight:
-    return _condition_sight("EtcdBootstrapMemberRemoved")
+    return _condition_sight(REMOVED)
 
 
 def _condition_sight(name: str) -> Sight:

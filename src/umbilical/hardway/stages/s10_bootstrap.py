@@ -165,6 +165,7 @@ def _hand_out(site: Site) -> None:
         lambda: tunnel.hand_out_certificates(site),
         CERTIFICATES_SECONDS,
         remedy="journalctl -u bootkube on the bootstrap node",
+        sleep=site.sleep,
     )
 
 

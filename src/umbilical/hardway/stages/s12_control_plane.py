@@ -234,7 +234,8 @@ def _wait_for_end(site: Site, node_id: str) -> None:
         if is_listening(site.machines, node_id, "etcd"):
             raise NotYet("etcd still runs")
 
-    wait(site.reporter, f"the end of etcd on {node_id}", look, MEMBER_SECONDS, remedy="crictl ps on the node")
+    what, remedy = f"the end of etcd on {node_id}", "crictl ps on the node"
+    wait(site.reporter, what, look, MEMBER_SECONDS, remedy=remedy, sleep=site.sleep)
 
 
 UNDOERS: Final[Mapping[str, Undoer]] = {

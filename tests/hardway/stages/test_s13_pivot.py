@@ -1,0 +1,366 @@
+"""The pivot: refused unless it is safe, in its order when it is, undone before the point of no return and not after."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.support.api_stock import Stock, node
+from tests.support.control_plane import PROGRAMS, ControlPlane
+from tests.support.live_site import OPENSHIFT, changing, live_site, machines_of, naps_of, seen_by, switch_on, told_by
+from tests.support.made_up_stages import Clock, Lines
+from tests.support.made_up_trial import MadeUpTrial
+from tests.support.openshift_kinds import reporting
+from tests.support.pivot_scene import SNAPSHOT, Scene, scene
+
+from umbilical.assets.hardway.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
+from umbilical.checks.check import Outcome
+from umbilical.cluster import objects
+from umbilical.hardway import kube
+from umbilical.hardway.errors import HardwayError, StageTimeout, Unsafe
+from umbilical.hardway.ledger import Ledger
+from umbilical.hardway.looking import Sight
+from umbilical.hardway.machines import BackendServer, Done, Power
+from umbilical.hardway.pipeline import Pipeline
+from umbilical.hardway.prober import Prober
+from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Stage, Step
+from umbilical.hardway.stages import s13_pivot
+from umbilical.hardway.stages.catalogue import undoers
+from umbilical.hardway.stages.s13_pivot import STAGE, endpoints_sight, leases_sight, member_sight, off_sight
+from umbilical.hardway.undoing import Undoing
+from umbilical.hardway.waiting import NotYet
+
+pytestmark = pytest.mark.real(*PROGRAMS)
+REMOVE = "remove the bootstrap member from etcd"
+
+
+@pytest.fixture(autouse=True)
+def probers(monkeypatch: pytest.MonkeyPatch, plane: ControlPlane) -> Iterator[list[Prober]]:
+    """Probers ask the real API where a load balancer would be, and end with the test."""
+    made: list[Prober] = []
+
+    class Kept(Prober):
+        def start(self) -> None:
+            made.append(self)
+            super().start()
+
+    monkeypatch.setattr(s13_pivot, "Prober", Kept)
+    monkeypatch.setattr(s13_pivot, "API_PORT", plane.port)
+    yield made
+    for one in made:
+        one.stop()
+
+
+@pytest.fixture
+def ready(tmp_path: Path, plane: ControlPlane, shelf: Stock) -> Iterator[Scene]:
+    made = scene(tmp_path, plane, shelf)
+    (tmp_path / ".umbilical").mkdir()
+    yield made
+    shelf.take("ConfigMap", "bootstrap", "kube-system")
+    shelf.take("ConfigMap", "umbilical-pivot", "kube-system")
+
+
+def steps(site: Site) -> dict[str, Step]:
+    return {step.title: step for step in STAGE.steps(site)}
+
+
+def titled(site: Site, words: str) -> Step:
+    (found,) = [step for title, step in steps(site).items() if words in title]
+    return found
+
+
+def mark(site: Site) -> str | None:
+    found = kube.get(site, objects.CONFIG_MAP, "bootstrap", "kube-system")
+    return objects.field(found or {}, "data", "status")
+
+
+def shortly(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    for name in names:
+        monkeypatch.setattr(s13_pivot, name, 0.0)
+
+
+def _unregistered(given: Scene) -> None:
+    given.shelf.take("Node", given.site.cluster.masters[0].name)
+
+
+def _other_address(given: Scene) -> None:
+    given.shelf.put(node(given.site.cluster.masters[0].name, "192.0.2.1"))
+
+
+def _no_member(given: Scene) -> None:
+    given.etcd.rows.pop()
+
+
+def _etcd_down(given: Scene) -> None:
+    given.etcd.is_down = True
+
+
+def _balancer_down(given: Scene) -> None:
+    machines_of(given.site).servers = [BackendServer("api", given.site.cluster.masters[0].name, False, "L4CON")]
+
+
+@pytest.mark.parametrize("harm", [_unregistered, _other_address, _no_member, _etcd_down, _balancer_down])
+def test_what_is_not_safe_is_refused_and_nothing_is_changed(
+    ready: Scene, monkeypatch: pytest.MonkeyPatch, harm: Callable[[Scene], None]
+) -> None:
+    shortly(monkeypatch, "CONDITIONS_SECONDS")
+    harm(ready)
+    with pytest.raises(Unsafe) as raised:
+        titled(ready.site, "P1 to P8").act()
+    assert raised.value.code == "UMB745"
+    assert changing(ready.site) == []
+    assert mark(ready.site) is None
+
+
+@pytest.mark.parametrize("name", [f"P{number}" for number in range(1, 9)])
+def test_each_condition_alone_refuses_the_pivot(
+    ready: Scene, monkeypatch: pytest.MonkeyPatch, name: str, trial: MadeUpTrial
+) -> None:
+    def look(site: Site) -> str:
+        raise NotYet("made to fail")
+
+    broken = Sight(name, "it", "why", "fix", look)
+    given = s13_pivot.conditions
+    ready.site.trial = trial
+    ready.shelf.put(*trial.webhook_objects(ready.site.cluster.masters[0].name))
+    shortly(monkeypatch, "CONDITIONS_SECONDS")
+    monkeypatch.setattr(
+        s13_pivot, "conditions", lambda site: [broken if one.id == name else one for one in given(site)]
+    )
+    with pytest.raises(Unsafe, match=f"{name} it: made to fail"):
+        titled(ready.site, "P1 to P8").act()
+    assert changing(ready.site) == []
+
+
+def test_conditions_must_hold_twice_ten_seconds_apart(ready: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    naps_of(ready.site).plans.append(lambda: _etcd_down(ready))
+    shortly(monkeypatch, "CONDITIONS_SECONDS")
+    with pytest.raises(Unsafe):
+        titled(ready.site, "P1 to P8").act()
+    assert naps_of(ready.site).taken == [10.0]
+    assert "P2" in seen_by(ready.site)[0]
+
+
+def test_conditions_that_come_to_hold_are_waited_for(ready: Scene) -> None:
+    _etcd_down(ready)
+    naps_of(ready.site).plans.append(lambda: setattr(ready.etcd, "is_down", False))
+    titled(ready.site, "P1 to P8").act()
+    assert naps_of(ready.site).taken == [1.0, 10.0]
+
+
+def test_a_snapshot_is_kept_for_its_owner_alone_and_goes_from_the_node(ready: Scene) -> None:
+    titled(ready.site, "snapshot").act()
+    kept = ready.site.folder / ".umbilical" / "pivot-snapshot.db"
+    assert kept.read_bytes() == b"snapshot" * 300
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert machines_of(ready.site).calls[-1] == f"run bootstrap rm -f {SNAPSHOT}"
+
+
+def test_without_a_snapshot_it_is_not_safe(ready: Scene) -> None:
+    machines_of(ready.site).files["bootstrap", SNAPSHOT] = b""
+    with pytest.raises(Unsafe) as raised:
+        titled(ready.site, "snapshot").act()
+    assert raised.value.code == "UMB745"
+    assert machines_of(ready.site).balancer_config == b""
+
+
+def run_all(site: Site) -> None:
+    for step in STAGE.steps(site):
+        step.act()
+
+
+def test_the_order_is_balancer_mark_member_tunnel_controllers_api_etcd_power(ready: Scene) -> None:
+    site, at_removal = ready.site, []
+
+    def watch(node_id: str, command: tuple[str, ...], stdin: bytes) -> Done | None:
+        if "remove" in command and "member" in command:
+            at_removal.append((machines_of(site).balancer_config == site.content(HAPROXY_FINAL), mark(site)))
+        return None
+
+    machines_of(site).responders.insert(0, watch)
+    run_all(site)
+    assert at_removal == [(True, "complete")]
+    deeds = [call for call in changing(site) if not call.startswith("run bootstrap bash")]
+    words = [
+        "snapshot save",
+        "rm -f /var/lib/etcd-pivot-snapshot.db",
+        "set_balancer",
+        "konnectivity-server",
+        "kube-controller-manager-bootstrap.yaml",
+        "kube-scheduler-bootstrap.yaml",
+        "kube-apiserver-bootstrap.yaml",
+        "etcd-bootstrap.yaml",
+        "stop bootstrap",
+    ]
+    assert [word for call, word in zip(deeds, words, strict=True) if word in call] == words
+    assert naps_of(site).taken[:2] == [10.0, 5.0]
+    assert [one.check.judge(site).outcome for one in STAGE.make_sights(site)[:4]] == [Outcome.PASSED] * 4
+
+
+def test_leadership_is_handed_over_before_the_member_leaves(ready: Scene) -> None:
+    titled(ready.site, REMOVE).act()
+    asked = [call for call in machines_of(ready.site).calls if "move-leader" in call or "member remove" in call]
+    assert [("move-leader 2" in call, "member remove 1" in call) for call in asked] == [(True, False), (False, True)]
+    assert "--endpoints=https://192.168.126.100:2379" in asked[0]
+
+
+def test_a_leader_that_stays_is_not_moved(ready: Scene) -> None:
+    ready.etcd.leader = 2
+    titled(ready.site, REMOVE).act()
+    assert not any("move-leader" in call for call in machines_of(ready.site).calls)
+    assert [row.number for row in ready.etcd.rows] == [2]
+
+
+def test_etcd_that_refuses_for_a_moment_is_asked_again(ready: Scene) -> None:
+    refusals = [Done(1, b"", b"Error: etcdserver: unhealthy cluster")]
+    machines_of(ready.site).responders.insert(
+        0, lambda node, command, stdin: refusals.pop() if "remove" in command and refusals else None
+    )
+    titled(ready.site, REMOVE).act()
+    assert "unhealthy cluster" in seen_by(ready.site)[0]
+    assert [row.number for row in ready.etcd.rows] == [2]
+
+
+def test_all_of_it_again_changes_nothing_that_is_over(ready: Scene) -> None:
+    run_all(ready.site)
+    before = len(machines_of(ready.site).calls)
+    run_all(ready.site)
+    again = machines_of(ready.site).calls[before:]
+    assert not any("snapshot" in call or "member remove" in call or "rm -f" in call for call in again)
+    assert machines_of(ready.site).powers["bootstrap"] is Power.OFF
+
+
+def test_programs_are_waited_for_before_the_next_one_goes(ready: Scene) -> None:
+    ready.pods.lingering["kube-apiserver"] = 3
+    titled(ready.site, "stop kube-apiserver").act()
+    assert seen_by(ready.site) == ["kube-apiserver still runs"] * 2
+    assert "etcd" in ready.pods.running
+
+
+def test_the_machine_stays_on_while_the_service_leads_to_it_or_it_leads(
+    ready: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shortly(monkeypatch, "END_SECONDS")
+    ready.serve_from(ready.site.cluster.bootstrap, *ready.site.cluster.masters)
+    with pytest.raises(StageTimeout, match=r"leads to 192.168.126.100, 192.168.126.101, not to 192.168.126.101"):
+        titled(ready.site, "switch the bootstrap").act()
+    ready.serve_from(*ready.site.cluster.masters)
+    ready.hold_leases(ready.site.cluster.bootstrap)
+    with pytest.raises(StageTimeout, match="kube-controller-manager is held by bootstrap"):
+        titled(ready.site, "switch the bootstrap").act()
+    assert machines_of(ready.site).powers["bootstrap"] is Power.ON
+
+
+def test_probes_that_fail_are_told_with_the_first_of_them(
+    ready: Scene, monkeypatch: pytest.MonkeyPatch, probers: list[Prober]
+) -> None:
+    all_steps = STAGE.steps(ready.site)
+    judge = all_steps[-1]
+    all_steps[2].act()
+    (prober,) = probers
+    prober._miss("ConnectionResetError")
+    with pytest.raises(HardwayError) as raised:
+        judge.act()
+    assert raised.value.code == "UMB746"
+    assert "ConnectionResetError" in raised.value.why
+
+
+def test_changes_that_the_watch_missed_are_told(ready: Scene, probers: list[Prober]) -> None:
+    all_steps = STAGE.steps(ready.site)
+    all_steps[2].act()
+    probers[0].counter.missed = 2
+    with pytest.raises(HardwayError, match="the watch missed 2 changes"):
+        all_steps[-1].act()
+
+
+def test_probes_that_wrote_nothing_show_nothing(
+    ready: Scene, monkeypatch: pytest.MonkeyPatch, probers: list[Prober]
+) -> None:
+    all_steps = STAGE.steps(ready.site)
+    all_steps[2].act()
+    probers[0].stop()
+    probers[0].counter.written = probers[0].counter.first or 0
+    shortly(monkeypatch, "END_SECONDS")
+    with pytest.raises(StageTimeout, match="the watch to see every change"):
+        all_steps[-1].act()
+
+
+def test_probes_are_counted_in_the_record(ready: Scene) -> None:
+    run_all(ready.site)
+    noted = ready.site.notes["pivot-probes"]
+    assert noted["failures"] == 0
+    assert noted["probes"] > 0
+    assert any("a watch was cut" in line for line in told_by(ready.site))
+
+
+def test_a_step_that_fails_ends_the_probes(
+    ready: Scene, monkeypatch: pytest.MonkeyPatch, probers: list[Prober]
+) -> None:
+    shortly(monkeypatch, "REMOVED_SECONDS")
+    ready.etcd.is_down = True
+    with pytest.raises(StageTimeout):
+        titled(ready.site, REMOVE).act()
+    assert not probers[0]._thread.is_alive()
+
+
+def run_until(site: Site, title: str) -> Ledger:
+    """Run the stage as users do, and interrupt it before a step."""
+    ledger = Ledger(site.folder, Clock())
+    pipeline = Pipeline([STAGE], site, ledger, Lines(), lambda stage, step: step.title != title)
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.run(13, 13)
+    return ledger
+
+
+def back(site: Site, ledger: Ledger) -> list[int]:
+    stages: Sequence[Stage] = [STAGE]
+    return Undoing(stages, undoers(), site, ledger, Lines()).rollback(13)
+
+
+def test_before_the_member_is_removed_all_is_undone(ready: Scene) -> None:
+    site = ready.site
+    ledger = run_until(site, REMOVE)
+    assert mark(site) == "complete"
+    assert machines_of(site).balancer_config == site.content(HAPROXY_FINAL)
+    assert back(site, ledger) == [13]
+    assert mark(site) is None
+    assert machines_of(site).balancer_config == site.content(HAPROXY_BOOTSTRAP)
+    assert [row.number for row in ready.etcd.rows] == [1, 2]
+
+
+def test_after_it_there_is_no_way_back(ready: Scene) -> None:
+    ledger = run_until(ready.site, "stop controllers and scheduler on the bootstrap node")
+    with pytest.raises(Unsafe) as raised:
+        back(ready.site, ledger)
+    assert raised.value.code == "UMB727"
+    assert "snapshot" in raised.value.why
+    assert machines_of(ready.site).balancer_config == ready.site.content(HAPROXY_FINAL)
+
+
+def test_checks_say_what_is_missing(ready: Scene) -> None:
+    site = ready.site
+    assert "etcd-bootstrap" in member_sight().check.judge(site).evidence
+    assert off_sight().check.judge(site).evidence == "the bootstrap machine is on"
+    ready.serve_from()
+    assert endpoints_sight().check.judge(site).outcome is Outcome.FAILED
+    ready.shelf.take("Lease", "kube-scheduler", "kube-system", "coordination.k8s.io/v1")
+    assert leases_sight().check.judge(site).evidence == "kube-scheduler is held by nobody"
+
+
+@pytest.mark.usefixtures("openshift_kinds")
+def test_in_openshift_the_operator_removes_the_member(
+    tmp_path: Path, plane: ControlPlane, shelf: Stock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = live_site(tmp_path, plane, OPENSHIFT)
+    switch_on(site)
+    shelf.put(reporting("etcds", conditions=[{"type": "EtcdBootstrapMemberRemoved", "status": "False"}]))
+    assert not s13_pivot.is_past(site)
+    done = reporting("etcds", conditions=[{"type": "EtcdBootstrapMemberRemoved", "status": "True"}])
+    naps_of(site).plans.append(lambda: shelf.put(done))
+    titled(site, REMOVE).act()
+    assert seen_by(site)[0].startswith("EtcdBootstrapMemberRemoved is False")
+    assert s13_pivot.is_past(site)
+    titled(site, "P1 to P8").act()
+    titled(site, "snapshot").act()
+    assert machines_of(site).calls == []
+    shelf.take("ConfigMap", "umbilical-pivot", "kube-system")
