@@ -97,7 +97,7 @@ def test_a_larger_cluster_survives_five_kills_at_random_moments(tmp_path: Path) 
     print(f"seed {seed}, {masters} masters, {workers} workers")
     try:
         for _ in range(5):
-            if not cluster.run_until(reached(len(cluster.events()) + draw.randrange(5, 60))):
+            if not cluster.run_until(reached(len(cluster.events()) + draw.randrange(20, 110))):
                 break
             last = [one for one in cluster.events() if one["event"] == "step-began"][-1:]
             print("killed at:", last[0]["title"] if last else "the beginning")

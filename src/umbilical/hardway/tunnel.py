@@ -10,7 +10,6 @@ from umbilical.assets.names import AGENT_NAME, AGENT_SECRET
 from umbilical.assets.spec import Shape, for_shape
 from umbilical.cluster import objects
 from umbilical.cluster.apply import Applier, read_document
-from umbilical.cluster.client import ApiClient
 from umbilical.hardway.looking import Sight
 from umbilical.hardway.removing import removal, remove
 from umbilical.hardway.site import Site
