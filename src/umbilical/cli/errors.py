@@ -68,6 +68,11 @@ _STATUS_BY_CODE: Final = {
     "UMB719": CONFIGURATION,
     # A word that nobody knows: something to explain, a lesson.
     "UMB750": USAGE,
+    "UMB751": USAGE,
+    # A lesson that does not fit the directory.
+    "UMB752": CONFIGURATION,
+    "UMB753": CONFIGURATION,
+    "UMB754": CONFIGURATION,
     "UMB801": CONFIGURATION,
     # A lab that cannot be as it was asked for: its name, its networks; a story that nobody knows.
     "UMB810": CONFIGURATION,

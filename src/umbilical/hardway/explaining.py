@@ -6,6 +6,10 @@ from typing import Final
 from umbilical.assets.hardway.explain import library
 from umbilical.assets.hardway.explain.entry import Entry, EntryKind, from_topic, sentence
 from umbilical.assets.hardway.infrastructure.places import SERVICE_PLACES
+from umbilical.checks.check import Check
+from umbilical.hardway.judges.bench import Bench
+from umbilical.hardway.judges.catalogue import JUDGES
+from umbilical.hardway.lessons.catalogue import entries as lessons
 from umbilical.hardway.looking import Sight
 from umbilical.hardway.pivot_conditions import CONDITIONS
 from umbilical.hardway.stage import Stage
@@ -72,7 +76,14 @@ _RECORD: Final = (
 @cache
 def entries() -> tuple[Entry, ...]:
     """List everything that can be explained, apart from the codes of errors, which belong to the command line."""
-    return (*_stages(), *library.entries(), *_RECORD, *map(_condition, CONDITIONS))
+    return (
+        *_stages(),
+        *library.entries(),
+        *map(_judge, JUDGES),
+        *_RECORD,
+        *map(_condition, CONDITIONS),
+        *lessons(),
+    )
 
 
 def _stages() -> list[Entry]:
@@ -82,6 +93,20 @@ def _stages() -> list[Entry]:
 
 def _names(stage: Stage) -> tuple[str, ...]:
     return (str(stage.number), stage.name, f"stage {stage.number:02}", f"stage {stage.number}")
+
+
+def _judge(check: Check[Bench]) -> Entry:
+    """A rule that another program knows."""
+    return Entry(
+        EntryKind.RULE,
+        check.id,
+        sentence(check.title),
+        scope="if the program is there",
+        readers="umbilical stage lint, unless --no-judges is given.",
+        without=sentence(check.why),
+        by_hand=f"umbilical stage lint --only {check.id} --dir DIR",
+        fix=check.fix,
+    )
 
 
 def _condition(sight: Sight) -> Entry:

@@ -26,7 +26,7 @@ CONFIGURATION: Final = Kind(
     is_namespaced=False,
 )
 _DENIED: Final = "denied the request"
-_SIGNATURES: Final = (
+SIGNATURES: Final = (
     Signature(
         "No agent available", "no agent of the tunnel is connected: kubectl get pods -A | grep konnectivity-agent"
     ),
@@ -106,7 +106,7 @@ def asked_sight(identifier: str, title: str, address: IpAddress | None) -> Sight
         "kube-apiserver must reach pods: operators register webhooks long before the pivot",
         "umbilical ping; kubectl get --raw /readyz?verbose",
         look,
-        _SIGNATURES,
+        SIGNATURES,
     )
 
 

@@ -16,7 +16,7 @@ from umbilical.host.processes import run
 
 REPLICAS: Final = 2
 EXEC_SECONDS: Final = 60.0
-_SIGNATURES: Final = (
+SIGNATURES: Final = (
     Signature("Forbidden", "kube-apiserver's user may not use nodes/proxy: stage lint, PKI-06"),
     Signature("tls|x509", "a kubelet's serving certificate is missing or unknown: kubectl get csr"),
     Signature("resolve|Name or service", "pods find no names: kubectl -n kube-system logs deploy/coredns"),
@@ -82,7 +82,7 @@ def reached_sight() -> Sight:
 
     why = "pods know each other by Services and names"
     fix = "kubectl -n kube-system logs deploy/coredns; nft list ruleset on the node"
-    return Sight("service-and-dns", "its Service is reached by address and by name", why, fix, look, _SIGNATURES)
+    return Sight("service-and-dns", "its Service is reached by address and by name", why, fix, look, SIGNATURES)
 
 
 def logs_sight() -> Sight:
@@ -95,7 +95,7 @@ def logs_sight() -> Sight:
         return "of every pod"
 
     why = "kube-apiserver must be let in by kubelets, and must know their certificates"
-    return Sight("logs", "logs can be read", why, "kubectl logs POD -v=8", look, _SIGNATURES)
+    return Sight("logs", "logs can be read", why, "kubectl logs POD -v=8", look, SIGNATURES)
 
 
 def _log(site: Site, path: str) -> str:

@@ -1,0 +1,161 @@
+"""What machines that run tell: the load balancer's own view, files that kubelets watch, requests that nobody grants,
+and every check of the stages that are done."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from umbilical.assets.hardway import layout
+from umbilical.assets.hardway.cluster import Node, Role
+from umbilical.checks.check import Finding, Outcome
+from umbilical.cluster import csr, objects
+from umbilical.cluster.client import ApiClient
+from umbilical.cluster.csr_policy import Decision, World, decide, is_pending
+from umbilical.fault import Fault
+from umbilical.hardway import csr_rounds, judging, pipeline
+from umbilical.hardway.doctor.diagnosis import Diagnosis, hinted, lesson_live
+from umbilical.hardway.machines import BackendServer, Power
+from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Stage
+from umbilical.hardway.state import State, Status
+from umbilical.hardway.waiting import Signature
+
+INFRASTRUCTURE: Final = 2
+BOOTSTRAP: Final = 10
+CONTROL_PLANE: Final = 12
+PIVOT: Final = 13
+CONVERGENCE: Final = 16
+API_BACKEND: Final = "api"
+BALANCER: Final = (
+    Signature("L7RSP", "the check speaks plain HTTP to a port that speaks TLS: check-ssl is missing (HA-01)"),
+    Signature("L6", "TLS fails: the signers that the check trusts are not the server's (PKI-02, PKI-03)"),
+    Signature("L7STS", "it answers and is not ready: kubectl get --raw '/readyz?verbose' at its own address"),
+    Signature("L4", "nobody listens there: crictl ps -a on the node, or its firewall"),
+)
+_WRONG_QUESTION: Final = ("L7RSP", "L6RSP", "L6TOUT")
+"""What the checks of a configuration say that is wrong, however far the cluster is."""
+
+Signal = Callable[[Site, State], Iterator[Diagnosis]]
+
+
+def are_up(site: Site) -> bool:
+    """Tell whether there is anything to look at."""
+    try:
+        return bool(site.machines.balancer()) or _running(site) != []
+    except Fault:
+        return False
+
+
+def examine_machines(
+    site: Site, state: State, stages: Sequence[Stage], signatures: Sequence[Signature]
+) -> list[Diagnosis]:
+    """Ask all signals; one that cannot be asked says so and does not keep the others from being asked."""
+    found: list[Diagnosis] = []
+    for signal in (balancer_signal, files_signal):
+        found += _asked(signal, site, state)
+    found += _checks(site, state, stages, signatures)
+    return [*found, *(_asked(requests_signal, site, state) if _is_done(state, BOOTSTRAP) else [])]
+
+
+def balancer_signal(site: Site, state: State) -> Iterator[Diagnosis]:
+    servers = site.machines.balancer()
+    for one in servers:
+        if not one.is_up and one.check.startswith(_WRONG_QUESTION):
+            yield _server(one)
+    behind = [one for one in servers if one.backend == API_BACKEND]
+    if _is_done(state, BOOTSTRAP) and behind and not any(one.is_up for one in behind):
+        seen = ", ".join(f"{one.server} {one.check}" for one in behind)
+        remedy = hinted(seen, "umbilical stage status", BALANCER)
+        yield Diagnosis("balancer", "load balancer", "no server of the API is up", seen, remedy, lesson_live(seen))
+
+
+def _server(one: BackendServer) -> Diagnosis:
+    remedy = hinted(one.check, "umbilical stage lint --only HA-01", BALANCER)
+    hop, what = f"load balancer to {one.server}", f"it holds {one.backend} of {one.server} DOWN"
+    return Diagnosis("balancer", hop, what, f"its check says {one.check}", remedy, lesson_live(one.check))
+
+
+def files_signal(site: Site, state: State) -> Iterator[Diagnosis]:
+    """Look for the static pods that kubelets should find."""
+    for node in _running(site):
+        for file in _watched(site, state, node):
+            if site.machines.read(node.id, f"{layout.NODE_MANIFESTS}/{file}") is None:
+                seen = f"{file} is not in {layout.NODE_MANIFESTS} of {node.id}"
+                what = f"a static pod of {node.id} is gone, and its kubelet ends it"
+                remedy = f"put {file} back there; artifacts/{layout.STATIC_PODS} has it as it should be"
+                yield Diagnosis("static-pod", f"kubelet of {node.id}", what, seen, remedy, lesson_live(seen))
+
+
+def _watched(site: Site, state: State, node: Node) -> list[str]:
+    if node.role is Role.BOOTSTRAP and state.stage(PIVOT).status is not Status.PENDING:
+        return []
+    # The network operator of OpenShift takes over from kube-proxy, whose file then goes.
+    if site.cluster.is_openshift and node.role is not Role.BOOTSTRAP and _is_done(state, CONVERGENCE):
+        return []
+    folders = [layout.static_pod(node, "")]
+    if node.role is Role.MASTER and _is_done(state, CONTROL_PLANE):
+        folders.append(layout.late_static_pod(node, ""))
+    names = (path.removeprefix(folder) for folder in folders for path in sorted(site.assets) if path.startswith(folder))
+    return [name for name in names if "/" not in name and name.endswith(".yaml")]
+
+
+def requests_signal(site: Site, state: State) -> Iterator[Diagnosis]:
+    """Name requests for certificates that are pending and would be refused, with the first rule that does not hold."""
+    site.machines.enter()
+    for decision in site.api().call(lambda client: _refused(site, client)):
+        what = f"{decision.csr} is pending, and no rule approves it"
+        remedy = hinted(decision.reason, "kubectl describe csr NAME; deny it if nobody knows it", csr_rounds.SIGNATURES)
+        yield Diagnosis("csr", f"request of {decision.node or 'nobody'}", what, decision.reason, remedy)
+
+
+async def _refused(site: Site, client: ApiClient) -> list[Decision]:
+    listed = await objects.list_objects(client, csr.KIND)
+    nodes = {str(objects.metadata(one).get("name")): one for one in await objects.list_objects(client, csr.NODE)}
+    pending = [one for one in listed if is_pending(one)]
+    world = World(site.now(), nodes, (), {}, len(pending))
+    decisions = (decide(one, csr_rounds.policy(site), world) for one in pending)
+    return [one for one in decisions if not one.is_approved]
+
+
+def _checks(site: Site, state: State, stages: Sequence[Stage], signatures: Sequence[Signature]) -> list[Diagnosis]:
+    """Ask the checks of every stage that is done and still matters."""
+    found: list[Diagnosis] = []
+    for stage in stages:
+        on_machines = stage.number == INFRASTRUCTURE or stage.number >= judging.FIRST_ON_MACHINES
+        if not on_machines or not _is_done(state, stage.number) or pipeline.superseded(stage, state) is not None:
+            continue
+        try:
+            findings = judging.findings(stage, site)
+        except Fault as fault:
+            found.append(Diagnosis(fault.code, _hop(stage), fault.what, fault.why, fault.remedy))
+            continue
+        found += [_check(stage, one, signatures) for one in findings if one.outcome is Outcome.FAILED]
+    return found
+
+
+def _check(stage: Stage, finding: Finding, signatures: Sequence[Signature]) -> Diagnosis:
+    remedy = hinted(finding.evidence, finding.fix, signatures)
+    return Diagnosis(
+        finding.id, _hop(stage), f"not so: {finding.title}", finding.evidence, remedy, lesson_live(finding.evidence)
+    )
+
+
+def _asked(signal: Signal, site: Site, state: State) -> list[Diagnosis]:
+    try:
+        return list(signal(site, state))
+    except Fault as fault:
+        return [Diagnosis(fault.code, signal.__name__.replace("_", " "), fault.what, fault.why, fault.remedy)]
+    except TimeoutError:
+        why = "the API did not answer in time"
+        return [Diagnosis("api", "API", "it cannot be asked", why, "umbilical stage status 10")]
+
+
+def _running(site: Site) -> list[Node]:
+    return [node for node in site.cluster.nodes if site.machines.power(node.id) is Power.ON]
+
+
+def _is_done(state: State, number: int) -> bool:
+    return state.stage(number).status in (Status.DONE, Status.STALE)
+
+
+def _hop(stage: Stage) -> str:
+    return f"stage {stage.number:02} {stage.name}"

@@ -1,0 +1,147 @@
+"""Lessons on what the API is given, what runs on the bootstrap node, and the load balancer before it."""
+
+from typing import Any, Final
+
+from umbilical.assets.hardway.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
+from umbilical.assets.hardway.lint.rule import BOTH, OPENSHIFT
+from umbilical.hardway.lessons import live
+from umbilical.hardway.lessons.desk import Desk, NotThere
+from umbilical.hardway.lessons.lesson import Lesson
+
+_API: Final = "kube-apiserver-bootstrap.yaml"
+_CVO: Final = "cvo-bootstrap.yaml"
+
+
+def _plain_checks(desk: Desk) -> None:
+    for path in (HAPROXY_BOOTSTRAP, HAPROXY_FINAL):
+        desk.write(path, live.without_tls(desk.content(path)))
+
+
+def _without_status(path: str) -> Any:
+    return lambda desk: desk.edit(path, lambda one: one.pop("status"))
+
+
+def _endpoints(desk: Desk) -> None:
+    def change(one: dict[str, Any]) -> None:
+        one["metadata"].pop("annotations", None)
+        one["data"] = {"bootstrapIP": str(desk.cluster.bootstrap.address)}
+
+    desk.edit("manifests/06-etcd-endpoints.yaml", change)
+
+
+def _another_port(desk: Desk) -> None:
+    path = "manifests/08-tunnel.yaml"
+    lines = desk.content(path).decode().splitlines(keepends=True)
+    marked = [line for line in lines if "--proxy-server-port=" in line]
+    if not marked:
+        raise NotThere(f"--proxy-server-port in {path}")
+    port = marked[0].partition("--proxy-server-port=")[2].strip()
+    desk.replace(path, f"--proxy-server-port={port}", "--proxy-server-port=8132")
+
+
+LESSONS: Final[tuple[Lesson, ...]] = (
+    Lesson(
+        "httpchk",
+        "kube-apiserver answers on the node, and nobody gets through the load balancer: connection refused, or reset. "
+        "Its statistics hold every server DOWN with L7RSP.",
+        "The load balancer asks GET /readyz in plain HTTP of servers that speak TLS.",
+        "`check-ssl` on every server line below `option httpchk`: umbilical stage retry 2.",
+        ("HA-01",),
+        "plain HTTP",
+        BOTH,
+        _plain_checks,
+        live.plain_checks(),
+    ),
+    Lesson(
+        "feature-gate",
+        "The cluster-version operator starts, says that feature gates changed, requests its own shutdown, and begins "
+        "anew; machine configs are not rendered: missing desired version in featuregates.",
+        "The FeatureGate `cluster` has no status.",
+        "It is created once, with status.featureGates for the release's version, before the operator: umbilical stage "
+        "retry 7.",
+        ("FG-02",),
+        "status.featureGates",
+        OPENSHIFT,
+        _without_status("manifests/04-feature-gate.yaml"),
+    ),
+    Lesson(
+        "infrastructure-status",
+        "All manifests are applied without an error. The etcd operator says: ControlPlaneTopology was not set, and "
+        "adds no member.",
+        "Infrastructure `cluster` has no status; a plain apply would have dropped it as well.",
+        "The status is written by a second request, to the status subresource: umbilical stage retry 7.",
+        ("INF-01",),
+        "controlPlaneTopology",
+        OPENSHIFT,
+        _without_status("manifests/05-infrastructure.yaml"),
+    ),
+    Lesson(
+        "etcd-endpoints",
+        "The bootstrap etcd runs. Its operator looks for members on masters, where none is, and adds none.",
+        "etcd-endpoints names the bootstrap's address as data; data is for members, by their ids.",
+        "An annotation, alpha.installer.openshift.io/etcd-bootstrap, and no data: umbilical stage retry 7.",
+        ("EE-01",),
+        "etcd-bootstrap is None|has data",
+        OPENSHIFT,
+        _endpoints,
+    ),
+    Lesson(
+        "etcd-name",
+        "Four members are healthy, the pivot is announced, and the bootstrap member is never removed.",
+        "The bootstrap member has another name than etcd-bootstrap, for which its operator looks.",
+        "--name=etcd-bootstrap, to the letter: umbilical stage retry 7.",
+        ("ETC-01",),
+        "--name=.* is not etcd-bootstrap",
+        OPENSHIFT,
+        lambda desk: desk.edit_pod("bootstrap", "etcd-bootstrap.yaml", "--name=etcd-bootstrap", "--name=bootstrap"),
+    ),
+    Lesson(
+        "etcd-prefix",
+        "The first master's kube-apiserver comes up ready, and its cluster is empty: no namespaces but its own, no "
+        "nodes. The bootstrap's still has all of them.",
+        "The bootstrap's kube-apiserver stores below /registry, the masters' below kubernetes.io.",
+        "--etcd-prefix=kubernetes.io on the bootstrap node: umbilical stage retry 7. P4 would refuse the pivot.",
+        ("ETC-02",),
+        "etcd-prefix",
+        OPENSHIFT,
+        lambda desk: desk.edit_pod("bootstrap", _API, "--etcd-prefix=kubernetes.io", "--etcd-prefix=/registry"),
+    ),
+    Lesson(
+        "cluster-profile",
+        "The cluster-version operator runs and applies nothing, since nothing of the release is for its profile.",
+        "Its environment has no CLUSTER_PROFILE that the release knows.",
+        "CLUSTER_PROFILE=self-managed-high-availability: umbilical stage retry 7.",
+        ("CVO-03",),
+        "CLUSTER_PROFILE",
+        OPENSHIFT,
+        lambda desk: desk.edit_pod("bootstrap", _CVO, "self-managed-high-availability", "self-managed"),
+    ),
+    Lesson(
+        "dns-domain",
+        "Nearly all operators are there. Ingress, console and authentication never become Available.",
+        "The DNS object has the base domain, not the cluster's own.",
+        "spec.baseDomain is NAME.BASE: umbilical stage retry 7.",
+        ("DNS-01",),
+        "baseDomain",
+        OPENSHIFT,
+        lambda desk: desk.edit(
+            "manifests/05-dns.yaml", lambda one: one["spec"].update(baseDomain=desk.cluster.base_domain)
+        ),
+    ),
+    Lesson(
+        "agent-port",
+        "Webhooks in pods time out on the bootstrap node: context deadline exceeded. The tunnel's agents say: "
+        "connection refused, and try again.",
+        "Agents dial another port than the one that the tunnel's server listens on.",
+        "--proxy-server-port of agents is --agent-port of the server: umbilical stage retry 7.",
+        ("KN-03",),
+        "agents dial",
+        BOTH,
+        _another_port,
+        live.moved_away(
+            "konnectivity-server-pod.yaml",
+            lambda cluster: [cluster.bootstrap.id],
+            "The tunnel's server is taken out of the directory that the bootstrap kubelet watches.",
+        ),
+    ),
+)

@@ -1,0 +1,164 @@
+"""A lesson that is under way: its fault put in, what was there before kept beside the record, and put back at the end.
+
+Only what is still as the lesson left it is put back: whoever mended a file has done so.
+"""
+
+import difflib
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from umbilical.assets.hardway.cluster import Cluster
+from umbilical.assets.tree import Asset
+from umbilical.hardway import workspace
+from umbilical.hardway.errors import HardwayError
+from umbilical.hardway.ledger import RECORD
+from umbilical.hardway.lessons.catalogue import LESSONS
+from umbilical.hardway.lessons.desk import Desk, NotThere
+from umbilical.hardway.lessons.lesson import Lesson, Live
+from umbilical.hardway.site import Site
+from umbilical.host.files import make_directory, write_file
+from umbilical.host.staging import write_all
+
+MARKER: Final = "lesson.json"
+KEPT: Final = "lesson"
+"""Directory below .umbilical: the artifacts as they were."""
+REMOVED: Final = ""
+"""In place of a hash: the lesson took the file away."""
+
+
+@dataclass(frozen=True)
+class Sitting:
+    lesson: Lesson
+    is_live: bool
+    left: Mapping[str, str]
+    """Path below artifacts/ -> hash of what the lesson left there."""
+
+
+def find_lesson(name: str) -> Lesson:
+    """Find a lesson by its id.
+
+    Raises:
+        HardwayError: UMB751, there is none of that name.
+    """
+    known = {lesson.id: lesson for lesson in LESSONS}
+    if name in known:
+        return known[name]
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    why = f"the nearest names are {', '.join(close)}" if close else "no name is near it"
+    raise HardwayError("UMB751", f"no lesson is called {name!r}", why, "umbilical stage break --list")
+
+
+def current(folder: Path) -> Sitting | None:
+    """Return the lesson that is under way in a cluster's directory.
+
+    Raises:
+        HardwayError: UMB754, the note of it cannot be read.
+    """
+    path = folder / RECORD / MARKER
+    try:
+        value = json.loads(path.read_bytes())
+        return Sitting(find_lesson(value["lesson"]), bool(value["live"]), dict(value["left"]))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        remedy = f"rm -r {path} {path.parent / KEPT}; then umbilical stage run writes every artifact as rendered"
+        raise HardwayError("UMB754", f"{path} cannot be read", str(error) or type(error).__name__, remedy) from None
+
+
+def spoil_artifacts(folder: Path, cluster: Cluster, lesson: Lesson, now: datetime) -> None:
+    """Put a lesson's fault into the files below artifacts/.
+
+    Raises:
+        HardwayError: UMB752, another lesson is under way; UMB753, this one cannot be given here.
+    """
+    _refuse(folder, cluster, lesson)
+    desk = Desk(cluster, workspace.read_artifacts(folder), now)
+    try:
+        lesson.spoil(desk)
+    except NotThere as error:
+        why = f"it needs {error}, which is not there"
+        raise HardwayError("UMB753", f"lesson {lesson.id} cannot be given", why, "umbilical stage run 08") from None
+    left = {asset.path: _hash(asset) for asset in desk.changed} | dict.fromkeys(desk.removed, REMOVED)
+    write_all(desk.before, make_directory(folder / RECORD / KEPT))
+    _note(folder, lesson, now, left, is_live=False)
+    workspace.write_artifacts(folder, desk.changed, desk.removed)
+
+
+def spoil_machines(site: Site, lesson: Lesson) -> None:
+    """Put a lesson's fault into machines that run.
+
+    Raises:
+        HardwayError: UMB752, UMB753 as above; or the machines cannot be reached.
+    """
+    _refuse(site.folder, site.cluster, lesson)
+    live = _live(lesson)
+    _note(site.folder, lesson, site.now(), {}, is_live=True)
+    live.spoil(site)
+
+
+def mend_artifacts(folder: Path, sitting: Sitting) -> list[str]:
+    """Put back what is still as the lesson left it, end the lesson, and return the paths."""
+    kept = {asset.path: asset for asset in _kept(folder)}
+    there = workspace.read_artifacts(folder)
+    spoiled = [path for path, mark in sitting.left.items() if _mark(there.get(path)) == mark]
+    workspace.write_artifacts(
+        folder, [kept[path] for path in spoiled if path in kept], [path for path in spoiled if path not in kept]
+    )
+    end(folder)
+    return spoiled
+
+
+def mend_machines(site: Site, sitting: Sitting) -> None:
+    _live(sitting.lesson).mend(site)
+    end(site.folder)
+
+
+def end(folder: Path) -> None:
+    """Forget a lesson: first the note, so that a kill in between leaves only files that nobody reads."""
+    (folder / RECORD / MARKER).unlink(missing_ok=True)
+    shutil.rmtree(folder / RECORD / KEPT, ignore_errors=True)
+
+
+def _refuse(folder: Path, cluster: Cluster, lesson: Lesson) -> None:
+    under_way = current(folder)
+    if under_way is not None:
+        why = f"lesson {under_way.lesson.id} is not mended yet, and two faults at once hide each other"
+        raise HardwayError("UMB752", f"lesson {lesson.id} has to wait", why, "umbilical stage break --mend")
+    if cluster.profile not in lesson.profiles:
+        fitting = " or ".join(sorted(profile.value for profile in lesson.profiles))
+        why = f"it is for the profile {fitting}, and this cluster is {cluster.profile.value}"
+        raise HardwayError("UMB753", f"lesson {lesson.id} cannot be given", why, "umbilical stage break --list")
+
+
+def _live(lesson: Lesson) -> Live:
+    if lesson.live is None:
+        why = "its fault is in artifacts only"
+        remedy = f"umbilical stage break {lesson.id}, without --live"
+        raise HardwayError("UMB753", f"lesson {lesson.id} cannot be given in machines", why, remedy)
+    return lesson.live
+
+
+def _note(folder: Path, lesson: Lesson, now: datetime, left: Mapping[str, str], *, is_live: bool) -> None:
+    value = {"lesson": lesson.id, "live": is_live, "since": now.isoformat(timespec="seconds"), "left": dict(left)}
+    path = make_directory(folder / RECORD) / MARKER
+    write_file(path, json.dumps(value, indent=2).encode() + b"\n", overwrite=True)
+
+
+def _kept(folder: Path) -> list[Asset]:
+    root = folder / RECORD / KEPT
+    files = (path for path in sorted(root.rglob("*")) if path.is_file())
+    return [Asset(path.relative_to(root).as_posix(), path.read_bytes(), path.stat().st_mode & 0o7777) for path in files]
+
+
+def _mark(asset: Asset | None) -> str:
+    return REMOVED if asset is None else _hash(asset)
+
+
+def _hash(asset: Asset) -> str:
+    return hashlib.sha256(asset.content).hexdigest()

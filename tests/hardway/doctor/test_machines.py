@@ -1,0 +1,90 @@
+"""The doctor beside machines that run."""
+
+from pathlib import Path
+
+import pytest
+from tests.support.live_site import live_site, machines_of, switch_on
+
+from umbilical.fault import Fault
+from umbilical.hardway.doctor import machines as doctor
+from umbilical.hardway.machines import BackendServer, Power, Probe
+from umbilical.hardway.site import Site
+from umbilical.hardway.stages import catalogue
+from umbilical.hardway.state import StageRecord, State, Status
+
+STAGES = catalogue.stages()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    made = live_site(tmp_path)
+    switch_on(made)
+    for node in made.cluster.nodes:
+        for path in made.assets:
+            if path.startswith(f"static-pods/{node.id}/"):
+                name = path.rpartition("/")[2]
+                machines_of(made).files[node.id, f"/etc/kubernetes/manifests/{name}"] = b"pod"
+    return made
+
+
+def done(*numbers: int) -> State:
+    return State(stages={number: StageRecord(Status.DONE) for number in numbers})
+
+
+def test_without_machines_there_is_nothing_to_look_at(tmp_path: Path) -> None:
+    site = live_site(tmp_path)
+    assert not doctor.are_up(site)
+    machines_of(site).powers["bootstrap"] = Power.ON
+    assert doctor.are_up(site)
+
+
+def test_a_server_that_is_asked_in_the_wrong_language_is_known_at_once(site: Site) -> None:
+    name = site.cluster.bootstrap.name
+    machines_of(site).servers = [BackendServer("api", name, False, "L7RSP")]
+    (found,) = doctor.balancer_signal(site, State())
+    assert found.lesson == "httpchk"
+    assert found.hop == f"load balancer to {name}"
+    assert "check-ssl is missing" in found.remedy
+
+
+def test_an_api_that_is_not_up_yet_is_no_complaint_before_its_stage_is_done(site: Site) -> None:
+    machines_of(site).servers = [BackendServer("api", site.cluster.bootstrap.name, False, "L4CON")]
+    assert list(doctor.balancer_signal(site, State())) == []
+    (found,) = doctor.balancer_signal(site, done(10))
+    assert found.what == "no server of the API is up"
+    assert "nobody listens there" in found.remedy
+
+
+def test_a_static_pod_that_is_gone_is_named_with_its_node(site: Site) -> None:
+    assert list(doctor.files_signal(site, State())) == []
+    del machines_of(site).files["worker-0", "/etc/kubernetes/manifests/kube-proxy.yaml"]
+    (found,) = doctor.files_signal(site, State())
+    assert found.lesson == "no-proxy"
+    assert found.hop == "kubelet of worker-0"
+
+
+def test_masters_have_more_files_when_their_control_plane_is_there(site: Site) -> None:
+    missing = {one.why.partition(" ")[0] for one in doctor.files_signal(site, done(12))}
+    assert missing == {"etcd.yaml", "kube-apiserver.yaml", "kube-controller-manager.yaml", "kube-scheduler.yaml"}
+
+
+def test_the_bootstrap_node_is_left_alone_once_the_pivot_has_begun(site: Site) -> None:
+    machines_of(site).files = {
+        key: content for key, content in machines_of(site).files.items() if key[0] != "bootstrap"
+    }
+    assert len(list(doctor.files_signal(site, State()))) > 3
+    assert list(doctor.files_signal(site, done(13))) == []
+
+
+def test_checks_of_stages_that_are_done_are_asked(site: Site) -> None:
+    machines_of(site).probes = [Probe("vip", False, "192.168.126.10 is on no interface", "ip addr add")]
+    found = doctor.examine_machines(site, done(2), STAGES, ())
+    assert "192.168.126.10 is on no interface" in [one.why for one in found]
+
+
+def test_what_cannot_be_asked_is_told_and_does_not_silence_the_rest(site: Site) -> None:
+    machines_of(site).failing["enter"] = Fault("UMB738", "no lab", "it is down", "umbilical stage run 02")
+    del machines_of(site).files["worker-0", "/etc/kubernetes/manifests/kube-proxy.yaml"]
+    found = doctor.examine_machines(site, done(10, 11), STAGES, ())
+    assert "no-proxy" in [one.lesson for one in found]
+    assert "UMB738" in [one.id for one in found]

@@ -1,0 +1,45 @@
+"""Directories of clusters to be broken and examined: all is written, machines only write down what is asked."""
+
+from pathlib import Path
+
+from tests.support import hardway
+from tests.support.hardway_sites import recording_machines
+from tests.support.hardway_workspace import make_directory
+from tests.support.made_up_stages import Lines
+from tests.support.recording_machines import RecordingMachines
+
+from umbilical.hardway import rendering, workspace
+from umbilical.hardway.doctor.diagnosis import Diagnosis
+from umbilical.hardway.doctor.examination import examine
+from umbilical.hardway.ledger import look
+from umbilical.hardway.site import Site
+from umbilical.hardway.stages import catalogue
+
+
+def make_patient(folder: Path, profile: str) -> Path:
+    """A directory as stage 08 leaves it, with all that can be switched on."""
+    made = make_directory(folder, profile, kubeProxy="on", konnectivity="on")
+    rendering.write(made, rendering.render(made, hardway.NOW))
+    return made
+
+
+def site_of(folder: Path, machines: RecordingMachines | None = None) -> Site:
+    """The site as whoever only looks has it: nothing is kept on disk."""
+    rendered = rendering.render(folder, hardway.NOW)
+    return Site(
+        cluster=rendered.cluster,
+        folder=folder,
+        assets={asset.path: asset for asset in rendered.made.tree},
+        hashes=rendered.hashes,
+        has_tunnel=rendered.has_tunnel,
+        machines=machines or recording_machines(rendered.cluster.profile),
+        reporter=Lines(),
+        now=lambda: hardway.NOW,
+        kubeconfig=lambda address: folder / "kubeconfig",
+        files=rendered.made.files,
+    )
+
+
+def examined(folder: Path, machines: RecordingMachines | None = None) -> list[Diagnosis]:
+    site = site_of(folder, machines)
+    return examine(site, look(folder), workspace.read_artifacts(folder), catalogue.stages(), is_locked=False)
