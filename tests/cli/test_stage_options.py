@@ -59,3 +59,9 @@ def test_the_api_is_reached_by_address(tmp_path: Path) -> None:
     site = load_site(folder, Silent())
     assert site.api().kubeconfig == folder / ".umbilical/192.168.126.10.kubeconfig"
     assert site.api(site.cluster.masters[0].address).kubeconfig.name == "192.168.126.101.kubeconfig"
+
+
+def test_a_site_of_openshift_knows_which_operators_must_settle(tmp_path: Path) -> None:
+    site = load_site(make_directory(tmp_path / "c", "openshift"), Silent())
+    assert {"etcd", "network", "machine-config"} <= set(site.operators)
+    assert load_site(make_directory(tmp_path / "k"), Silent()).operators == ()

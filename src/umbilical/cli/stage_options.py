@@ -33,6 +33,7 @@ def load_site(folder: Path, reporter: "Reporter") -> "Site":
     """
     from umbilical.cli.stage_machines import machines_for, trial_for
     from umbilical.hardway import rendering
+    from umbilical.hardway.operators import operators_in
     from umbilical.hardway.site import Site
     from umbilical.hardway.workspace_kubeconfigs import kubeconfigs
 
@@ -52,6 +53,7 @@ def load_site(folder: Path, reporter: "Reporter") -> "Site":
         now=utc_now,
         kubeconfig=kubeconfigs(folder, rendered.inputs),
         files=rendered.made.files,
+        operators=operators_in(rendered.inputs.payload.manifests),
         reload=lambda: load_site(folder, reporter),
         trial=trial_for(rendered.cluster),
     )

@@ -1,11 +1,12 @@
 """What OpenShift's operators report: the conditions by which its installer knows how far a cluster is."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
+from umbilical.assets.hardway.crds import is_included
 from umbilical.cluster import objects
 from umbilical.cluster.client import Json
 from umbilical.cluster.objects import Kind
@@ -25,6 +26,7 @@ POOL: Final = Kind(
 REMOVED: Final = "EtcdBootstrapMemberRemoved"
 STABLE: Final = timedelta(seconds=30)
 """As long as an operator must have been settled: they flap while they start."""
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PLANE: Final = ("kubeapiservers", "kubecontrollermanagers", "kubeschedulers")
 
 
@@ -98,16 +100,11 @@ def version_sight() -> Sight:
     )
 
 
-def expected_operators(site: Site) -> list[str]:
-    """Name the ClusterOperators that the release brings, in the order in which it brings them."""
-    return [str(one) for one in site.notes.get("cluster-operators", ())]
-
-
 def operators_sight() -> Sight:
     """Never satisfied by an empty list: the release says how many there must be."""
 
     def look(site: Site) -> str:
-        expected = expected_operators(site)
+        expected = site.operators
         if not expected:
             raise NotYet("the release names no ClusterOperators: umbilical stage run 04")
         found = site.api().call(lambda client: objects.list_objects(client, CLUSTER_OPERATOR))
@@ -194,11 +191,13 @@ def _moment(text: object, otherwise: datetime) -> datetime:
         return otherwise
 
 
-def operators_in(manifests: Iterable[bytes]) -> list[str]:
-    """Find the names of ClusterOperator objects in release manifests, in order."""
-    names: list[str] = []
-    for content in manifests:
-        for one in yaml.safe_load_all(content):
-            if isinstance(one, dict) and one.get("kind") == "ClusterOperator":
-                names.append(str(objects.metadata(one).get("name")))
-    return list(dict.fromkeys(names))
+def operators_in(manifests: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Name the ClusterOperators that a release brings to clusters of this kind, in the order of its files."""
+    names: dict[str, None] = {}
+    for file in sorted(manifests):
+        if b"ClusterOperator" not in manifests[file]:
+            continue
+        for one in yaml.load_all(manifests[file], _Loader):
+            if isinstance(one, dict) and one.get("kind") == "ClusterOperator" and is_included(one):
+                names[str(objects.metadata(one).get("name"))] = None
+    return tuple(names)

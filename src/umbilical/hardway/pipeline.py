@@ -186,7 +186,7 @@ class Pipeline:
         if before.reload is not None:
             fresh = before.reload()
             # Only what is rendered is another; what this run was given stays.
-            rendered = {"cluster", "assets", "hashes", "has_tunnel", "kubeconfig", "files"}
+            rendered = {"cluster", "assets", "hashes", "has_tunnel", "kubeconfig", "files", "operators"}
             self._site = replace(before, **{name: getattr(fresh, name) for name in rendered})
             mark_stale(self._stages, self._site, self._ledger)
 

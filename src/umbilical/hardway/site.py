@@ -34,6 +34,8 @@ class Site:
     By address, so that no resolver is needed."""
     files: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     """Number of a stage -> the paths of `assets` that it writes: those of the recipes with its number."""
+    operators: tuple[str, ...] = ()
+    """ClusterOperators that the release brings, in its order: an empty list of them is never taken for success."""
     reload: "Callable[[], Site] | None" = None
     """Renders anew: after a stage whose outcome is an input of later ones, such as machine configs."""
     trial: Trial | None = None

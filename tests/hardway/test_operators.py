@@ -1,0 +1,139 @@
+"""What OpenShift's operators report, by statuses in a real API: settled is settled, and nothing is no success."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.support.api_stock import Stock, condition
+from tests.support.control_plane import PROGRAMS, ControlPlane
+from tests.support.live_site import OPENSHIFT, live_site
+from tests.support.openshift_kinds import pool, reporting, revisions, settled, version
+from tests.support.release_directory import release_payload
+
+from umbilical.checks.check import Outcome, Verdict
+from umbilical.hardway import operators
+from umbilical.hardway.looking import Sight
+from umbilical.hardway.site import Site
+
+pytestmark = [pytest.mark.real(*PROGRAMS), pytest.mark.usefixtures("openshift_kinds")]
+NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
+
+
+@pytest.fixture
+def site(tmp_path: Path, plane: ControlPlane) -> Site:
+    made = live_site(tmp_path, plane, OPENSHIFT, masters=3, workers=2)
+    made.now = lambda: NOW
+    return made
+
+
+def seen(sight: Sight, site: Site) -> Verdict:
+    return sight.check.judge(site)
+
+
+def test_etcd_runs_in_the_cluster_when_its_operator_says_so(site: Site, shelf: Stock) -> None:
+    running = operators.control_plane_sights(site)[0]
+    assert "there is no Etcd `cluster`" in seen(running, site).evidence
+    shelf.put(reporting("etcds"))
+    assert seen(running, site).evidence == "EtcdRunningInCluster is not reported: "
+    why = "3 of 4 members"
+    shelf.put(reporting("etcds", conditions=[condition("EtcdRunningInCluster", "False", why)]))
+    assert seen(running, site).evidence == "EtcdRunningInCluster is False: 3 of 4 members"
+    shelf.put(reporting("etcds", conditions=[condition("EtcdRunningInCluster", "True")]))
+    assert seen(running, site) == Verdict(Outcome.PASSED, "EtcdRunningInCluster=True")
+
+
+@pytest.mark.parametrize("plural", ["kubeapiservers", "kubecontrollermanagers", "kubeschedulers"])
+def test_two_masters_must_have_a_revision(site: Site, shelf: Stock, plural: str) -> None:
+    sight = next(one for one in operators.control_plane_sights(site) if plural in one.id)
+    assert seen(sight, site).evidence == "0 of 2 masters have a revision"
+    shelf.put(revisions(plural, 0, 5, 0))
+    assert seen(sight, site).evidence == "1 of 2 masters have a revision"
+    shelf.put(revisions(plural, 6, 5, 0))
+    assert seen(sight, site) == Verdict(Outcome.PASSED, "2 masters")
+
+
+def test_the_member_is_removed_when_the_operator_says_so(site: Site, shelf: Stock) -> None:
+    shelf.put(reporting("etcds", conditions=[condition(operators.REMOVED, "True")]))
+    assert seen(operators.removed_sight(), site).outcome is Outcome.PASSED
+
+
+def test_a_version_is_complete_when_all_of_it_says_so(site: Site, shelf: Stock) -> None:
+    sight = operators.version_sight()
+    assert seen(sight, site).evidence == "there is no ClusterVersion `version`"
+    shelf.put(version(Failing="True"))
+    assert seen(sight, site).evidence == "Failing=True: Failing of the version"
+    shelf.put(version(Progressing="True"))
+    assert seen(sight, site).evidence.startswith("Progressing=True")
+    shelf.put(version("Partial"))
+    assert seen(sight, site).evidence == "its history has no completed entry"
+    shelf.put(version(""))
+    assert seen(sight, site).outcome is Outcome.FAILED
+    shelf.put(version())
+    assert seen(sight, site) == Verdict(Outcome.PASSED, "4.18.0")
+
+
+def test_every_operator_of_the_release_must_be_settled(site: Site, shelf: Stock) -> None:
+    sight = operators.operators_sight()
+    site.operators = ("etcd", "network")
+    assert seen(sight, site).evidence == "etcd: it does not exist"
+    shelf.put(settled("etcd"), settled("network", Degraded="True"), settled("not-of-the-release", Available="False"))
+    assert seen(sight, site).evidence == "network: Degraded=True: Degraded of network"
+    shelf.put(settled("network", Progressing="Unknown"))
+    assert seen(sight, site).evidence.startswith("network: Progressing=Unknown")
+    shelf.put(settled("network", since=(NOW - timedelta(seconds=20)).isoformat()))
+    assert seen(sight, site).evidence == "network: Available changed less than 30 s ago"
+    shelf.put(settled("network"))
+    assert seen(sight, site) == Verdict(Outcome.PASSED, "2 operators")
+
+
+def test_no_operators_at_all_are_never_success(site: Site) -> None:
+    site.operators = ()
+    verdict = seen(operators.operators_sight(), site)
+    assert (verdict.outcome, "names no ClusterOperators" in verdict.evidence) == (Outcome.FAILED, True)
+
+
+def test_a_change_whose_moment_cannot_be_read_is_not_settled() -> None:
+    assert operators.operator_trouble(settled("etcd", since="yesterday"), NOW) != ""
+    assert operators.operator_trouble(None, NOW) == "it does not exist"
+    assert operators.operator_trouble(settled("etcd"), NOW) == ""
+
+
+def test_one_operator_is_enough_where_one_is_needed(site: Site, shelf: Stock) -> None:
+    sight = operators.operator_sight("network")
+    assert seen(sight, site).evidence == "there is no ClusterOperator network yet"
+    shelf.put(settled("network", Available="False"))
+    assert seen(sight, site).evidence == "Available of network"
+    shelf.put(settled("network", Progressing="True"))
+    assert seen(sight, site).outcome is Outcome.PASSED
+
+
+def test_pools_must_have_every_machine_updated_and_ready(site: Site, shelf: Stock) -> None:
+    sight = operators.pools_sight()
+    assert seen(sight, site).outcome is Outcome.FAILED
+    shelf.put(pool("master", 3), pool("worker", 2, updated=1))
+    assert seen(sight, site).evidence == "pool worker: machines, updated, ready are [2, 1, 2], 2 are expected of each"
+    shelf.put(pool("worker", 2, degraded=1))
+    assert seen(sight, site).outcome is Outcome.FAILED
+    shelf.put(pool("worker", 2))
+    assert seen(sight, site).outcome is Outcome.PASSED
+
+
+def manifest(name: str, profile: str = "self-managed-high-availability") -> bytes:
+    note = f"include.release.openshift.io/{profile}"
+    head = f'metadata: {{name: {name}, annotations: {{{note}: "true"}}}}'
+    return f"apiVersion: config.openshift.io/v1\nkind: ClusterOperator\n{head}\n---\n".encode()
+
+
+def test_operators_of_this_kind_of_cluster_are_found_in_the_order_of_the_files() -> None:
+    files = {
+        "0000_30_b.yaml": manifest("network") + manifest("dns") + b"kind: Pod\nmetadata: {name: no}\n",
+        "0000_20_a.yaml": manifest("etcd") + manifest("network"),
+        "0000_40_c.yaml": manifest("hosted-alone", "ibm-cloud-managed") + b"- no object\n",
+    }
+    assert operators.operators_in(files) == ("etcd", "network", "dns")
+
+
+def test_the_release_names_its_operators() -> None:
+    found = operators.operators_in(release_payload().manifests)
+    assert {"etcd", "kube-apiserver", "network", "machine-config"} <= set(found)
+    assert len(found) == len(set(found)) > 20
