@@ -21,6 +21,7 @@ from umbilical.hardway.ledger import Ledger
 from umbilical.hardway.looking import Sight
 from umbilical.hardway.machines import BackendServer, Done, Power
 from umbilical.hardway.pipeline import Pipeline
+from umbilical.hardway.pivot_conditions import conditions
 from umbilical.hardway.prober import Prober
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step
@@ -71,7 +72,7 @@ def titled(site: Site, words: str) -> Step:
 
 def mark(site: Site) -> str | None:
     found = kube.get(site, objects.CONFIG_MAP, "bootstrap", "kube-system")
-    return objects.field(found or {}, "data", "status")
+    return None if found is None else str(objects.field(found, "data", "status"))
 
 
 def shortly(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
@@ -120,12 +121,11 @@ def test_each_condition_alone_refuses_the_pivot(
         raise NotYet("made to fail")
 
     broken = Sight(name, "it", "why", "fix", look)
-    given = s13_pivot.conditions
     ready.site.trial = trial
     ready.shelf.put(*trial.webhook_objects(ready.site.cluster.masters[0].name))
     shortly(monkeypatch, "CONDITIONS_SECONDS")
     monkeypatch.setattr(
-        s13_pivot, "conditions", lambda site: [broken if one.id == name else one for one in given(site)]
+        s13_pivot, "conditions", lambda site: [broken if one.id == name else one for one in conditions(site)]
     )
     with pytest.raises(Unsafe, match=f"{name} it: made to fail"):
         titled(ready.site, "P1 to P8").act()

@@ -1,0 +1,204 @@
+"""Rounds of approval on a real API: real requests of the config's kubelets, keys on nodes, kubelets that serve."""
+
+import base64
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from tests.support.api_stock import Stock, node, stock
+from tests.support.control_plane import PROGRAMS, ControlPlane
+from tests.support.labs import wait_until
+from tests.support.live_site import live_site, machines_of, naps_of, on_loopback, seen_by, told_by
+from tests.support.signing_requests import PUBLIC, pem
+from tests.support.tls_listener import listener, says_nothing
+
+from umbilical.assets.hardway import layout
+from umbilical.assets.hardway.cluster import Node
+from umbilical.assets.tree import Asset
+from umbilical.cluster.csr_policy import CLIENT_SIGNER, SERVING_SIGNER
+from umbilical.hardway import csr_rounds
+from umbilical.hardway.csr_rounds import approve_once, approving_sight, check_serving, policy, registered_sight
+from umbilical.hardway.errors import StageTimeout
+from umbilical.hardway.machines import Done
+from umbilical.hardway.site import Site
+from umbilical.hardway.stages.live import started_key
+from umbilical.hardway.waiting import NotYet
+from umbilical.host.errors import HostError
+from umbilical.pki.hardway_set import Bundle
+from umbilical.pki.profiles import KeyType, server_profile
+
+pytestmark = pytest.mark.real(*PROGRAMS)
+BOOTSTRAPPERS = ("system:bootstrapper", "system:bootstrappers")
+
+
+@pytest.fixture
+def site(tmp_path: Path, plane: ControlPlane) -> Site:
+    """Its masters have been started; its worker has not. Machines are on loopback, where a kubelet can listen."""
+    made = live_site(tmp_path, plane, masters=2)
+    made.cluster = on_loopback(made.cluster)
+    for one in made.cluster.masters:
+        made.notes[started_key(one)] = datetime.now(UTC).isoformat()
+    return made
+
+
+class Requests:
+    """Requests as their senders make them: the API takes the user from the certificate, nobody can say another."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+
+    def file(self, name: str, content: bytes, signer: str, user: str, *groups: str) -> None:
+        with_user = Stock(self._plane.make_kubeconfig(user, *groups))
+        usages = ["digital signature", "client auth" if signer == CLIENT_SIGNER else "server auth"]
+        spec: dict[str, Any] = {
+            "request": base64.b64encode(content).decode(),
+            "signerName": signer,
+            "usages": usages,
+        }
+        kind, head = "CertificateSigningRequest", {"name": name}
+        body = {"apiVersion": "certificates.k8s.io/v1", "kind": kind, "metadata": head, "spec": spec}
+        path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+        with_user.call(lambda client: client.request("POST", path, body=body))
+
+    def client(self, name: str, of: Node, key: Any = None) -> None:
+        content = pem(f"system:node:{of.name}", **({"key": key} if key is not None else {}))
+        self.file(name, content, CLIENT_SIGNER, *BOOTSTRAPPERS)
+
+    def serving(self, name: str, of: Node, *addresses: str) -> None:
+        content = pem(f"system:node:{of.name}", dns=[of.name], addresses=addresses or [str(of.address)])
+        self.file(name, content, SERVING_SIGNER, f"system:node:{of.name}", "system:nodes")
+
+
+@pytest.fixture
+def requests(plane: ControlPlane) -> Iterator[Requests]:
+    """Bootstrappers may file requests, as the manifests of stage 10 say."""
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node-bootstrapper"}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:bootstrappers"}
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "test-bootstrappers"},
+        "roleRef": role,
+        "subjects": [subject],
+    }
+    with stock(plane.kubeconfig) as shelf:
+        shelf.put(binding)
+        plane.kubectl("delete", "csr", "--all")
+        may = ("auth", "can-i", "create", "csr", "--as=x", "--as-group=system:bootstrappers")
+        wait_until(lambda: _says_yes(plane, *may))
+        yield Requests(plane)
+        plane.kubectl("delete", "csr", "--all")
+
+
+def _says_yes(plane: ControlPlane, *words: str) -> bool:
+    try:
+        return plane.kubectl(*words).strip() == "yes"
+    except HostError:
+        return False
+
+
+def state(plane: ControlPlane, name: str) -> str:
+    return plane.kubectl("get", "csr", name, "-o", "jsonpath={.status.conditions[*].type}")
+
+
+def test_the_policy_expects_who_was_started_and_asks_as_the_config_says(site: Site) -> None:
+    found = policy(site)
+    assert set(found.nodes) == {one.name for one in site.cluster.masters}
+    assert (found.bootstrap_user, found.bootstrap_groups) == (
+        "system:bootstrapper",
+        {"system:bootstrappers", "system:authenticated"},
+    )
+    expected = found.nodes[site.cluster.masters[0].name]
+    assert expected.addresses == {"127.0.126.101"}
+    assert datetime.now(UTC) - expected.started_at < timedelta(minutes=1)
+
+
+def test_what_the_rules_allow_is_approved_and_nothing_else(
+    site: Site, plane: ControlPlane, requests: Requests, shelf: Stock
+) -> None:
+    first, second = site.cluster.masters
+    shelf.put(node(second.name, str(second.address)))
+    requests.client("own", first)
+    requests.client("worker-too-early", site.cluster.workers[0])
+    requests.serving("serving", second)
+    requests.serving("greedy", second, str(second.address), str(site.cluster.networks.gateway))
+    found = approve_once(site, site.cluster.masters)
+    assert {one.csr for one in found.approved} == {"own", "serving"}
+    assert {one.csr: one.reason for one in found.refused} == {
+        "worker-too-early": "no node worker-0.ocp4.example.com is expected",
+        "greedy": "it wants the names ['192.168.126.1'], which are not the node's",
+    }
+    assert [state(plane, name) for name in ("own", "serving", "greedy")] == ["Approved", "Approved", ""]
+    assert any(line.startswith("saw approved own:") for line in told_by(site))
+    assert approve_once(site, site.cluster.masters).approved == ()
+
+
+def test_a_key_that_does_not_lie_on_the_node_is_refused(site: Site, plane: ControlPlane, requests: Requests) -> None:
+    first, second = site.cluster.masters
+    words = ["openssl", "pkey", "-in", "/var/lib/kubelet/pki/kubelet-client.key.tmp", "-pubout", "-outform", "DER"]
+    for one in (first, second):
+        machines_of(site).answers[one.id, *words] = Done(0, PUBLIC, b"")
+    requests.client("own-key", first)
+    requests.client("foreign-key", second, ec.generate_private_key(ec.SECP256R1()))
+    found = approve_once(site, site.cluster.masters)
+    assert [one.csr for one in found.approved] == ["own-key"]
+    assert found.refused[0].reason == f"its key is not the one that lies on {second.name}"
+
+
+@pytest.fixture
+def kubelet(plane: ControlPlane, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A kubelet's port on master-0, with a certificate that its cluster's signer gave it."""
+    address = str(site.cluster.masters[0].address)
+    pair = plane.issue(server_profile("system:node", (address,), KeyType.ECDSA_P256))
+    for name, content in (("crt", pair.certificate), ("key", pair.key)):
+        (tmp_path / f"kubelet.{name}").write_bytes(content)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "kubelet.crt", tmp_path / "kubelet.key")
+    with listener(says_nothing(context), address) as port:
+        monkeypatch.setattr(csr_rounds, "KUBELET_PORT", port)
+        yield port
+
+
+def test_a_kubelet_serves_with_a_certificate_that_the_api_server_would_take(site: Site, kubelet: int) -> None:
+    first, second = site.cluster.masters
+    check_serving(site, first)
+    with pytest.raises(NotYet, match=f"{second.name}:{kubelet}: .*refused"):
+        check_serving(site, second)
+
+
+def test_a_kubelet_with_a_certificate_of_its_own_is_not_taken(site: Site, kubelet: int) -> None:
+    path = layout.bundle(Bundle.KUBELET_CA.value)
+    foreign = site.content(layout.certificate("kubelet-signer"))
+    site.assets = {**site.assets, path: Asset(path, foreign, 0o644)}
+    with pytest.raises(NotYet, match="certificate verify failed"):
+        check_serving(site, site.cluster.masters[0])
+
+
+def test_a_wait_approves_both_requests_of_a_node_and_ends_when_it_serves(
+    site: Site, plane: ControlPlane, requests: Requests, shelf: Stock, kubelet: int
+) -> None:
+    first = site.cluster.masters[0]
+    requests.client("first", first)
+    naps_of(site).plans += [
+        lambda: shelf.put(node(first.name, str(first.address))),
+        lambda: requests.serving("second", first),
+    ]
+    sight = approving_sight([first])
+    assert registered_sight([first]).check.judge(site).evidence == f"{first.name} is not registered"
+    assert sight.wait(site, 60) == first.name
+    assert sight.id == "registered-masters"
+    assert seen_by(site)[0] == f"{first.name} is not registered"
+    assert state(plane, "first") == "Approved"
+    assert registered_sight([first]).check.judge(site).evidence == first.name
+
+
+def test_a_wait_in_vain_names_the_rule_that_refuses(site: Site, requests: Requests) -> None:
+    requests.client("worker-too-early", site.cluster.workers[0])
+    with pytest.raises(StageTimeout) as raised:
+        approving_sight(site.cluster.masters).wait(site, 0)
+    assert "worker-too-early refused: no node worker-0.ocp4.example.com is expected" in raised.value.why
+    assert "/etc/hostname" in raised.value.remedy
