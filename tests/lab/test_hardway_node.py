@@ -11,7 +11,10 @@ from tests.support.labs import wait_until
 
 from umbilical.host.machine_records import Power
 from umbilical.lab.errors import LabError
-from umbilical.lab.hardway_node import DROP_IN, JOURNAL, RESULT, LabNode, name_servers, restore
+from umbilical.lab.hardway_node import BOOTED, DROP_IN, FIRST_BOOT, JOURNAL, RESULT, LabNode, name_servers, restore
+from umbilical.lab.images import UMBILICAL
+from umbilical.lab.kubelet import containerd
+from umbilical.lab.kubelet.node_images import COMPLETE
 from umbilical.lab.lab import Lab
 
 NAME = "master-0.ocp4.example.com"
@@ -55,6 +58,25 @@ class TestMachine:
         node.install(ignition("bootstrap.ocp4.example.com"))
         assert node.power is Power.ON
         assert not lab.exists("bootstrap", "/etc/left-over")
+
+    def test_a_first_boot_that_was_killed_is_no_installation_and_is_done_again(self, lab: Lab) -> None:
+        node = LabNode(lab, "bootstrap")
+        node.install(ignition("bootstrap.ocp4.example.com"))
+        for path in (BOOTED, FIRST_BOOT, f"{containerd.STATE_DIRECTORY}/{COMPLETE}"):
+            lab.remove("bootstrap", path)
+        # Something runs, so it is not off; and yet it is not what was asked for.
+        assert node.power is Power.ON
+        assert not node.has(ignition("bootstrap.ocp4.example.com"))
+        lab.write("bootstrap", "/var/lib/kept", b"")
+        before = {one.pid for one in lab.processes()}
+        node.install(ignition("bootstrap.ocp4.example.com"))
+        assert node.has(ignition("bootstrap.ocp4.example.com"))
+        assert lab.exists("bootstrap", "/var/lib/kept")
+        assert {one.pid for one in lab.processes() if one.node == "bootstrap" and one.exit_code is None}.isdisjoint(
+            before
+        )
+        images = containerd.ctr(lab, "bootstrap", "images", "ls", "-q").check().text
+        assert UMBILICAL in images.split()
 
     def test_a_machine_without_power_runs_nothing_and_hears_nothing(self, lab: Lab) -> None:
         node = LabNode(lab, "master-0")

@@ -70,6 +70,10 @@ class LabMachines:
         if lab.topology != topology_of(cluster):
             why = "its nodes or networks differ from the config's"
             raise LabError("UMB737", f"another lab is in {self._directory}", why, "umbilical stage destroy")
+        for node in cluster.nodes:
+            # A machine that is off answers nobody; its kernel would refuse connections for it.
+            if LabNode(lab, node.id).power is not Power.ON:
+                lab.set_link(node.id, False)
         self._furnish_host(lab, cluster)
         balancer = Balancer(lab)
         balancer.lay(_named(infrastructure, INFRASTRUCTURE, ".crt"))
@@ -167,11 +171,7 @@ class LabMachines:
         found = binaries.find(PEERS, self._bin_dir)
         check_needs(found)
         request = UpRequest(self._directory, self._name, topology_of(cluster), RunnerKind.KUBELET, found)
-        lab = labs.up(request)
-        for node in cluster.nodes:
-            # A machine that is off answers nobody; its kernel would refuse connections for it.
-            lab.set_link(node.id, False)
-        return lab
+        return labs.up(request)
 
     def _furnish_host(self, lab: Lab, cluster: Cluster) -> None:
         networks = cluster.networks

@@ -21,7 +21,7 @@ from umbilical.host.machine_records import Power
 from umbilical.lab import hardway_power, node_files, node_root
 from umbilical.lab.errors import LabError
 from umbilical.lab.ignition_applier import PRESET, UNITS
-from umbilical.lab.kubelet import kubelet_config, node_runtime
+from umbilical.lab.kubelet import containerd, kubelet_config, node_runtime
 from umbilical.lab.node_files import locate
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ RESULT: Final = "/etc/.ignition-result.json"
 """Ignition leaves it on every machine that it has set up."""
 BOOTED: Final = "/run/booted"
 """Written when a boot has come to its end; what is in /run does not outlive the machine's power."""
+FIRST_BOOT: Final = "/var/lib/first-boot-complete"
 DROP_IN: Final = f"{layout.KUBELET_CONFIG_DROP_INS}/90-machine.conf"
 KEYFILES: Final = "/etc/NetworkManager/system-connections"
 HOSTS: Final = "127.0.0.1 localhost\n::1 localhost ip6-localhost\n"
@@ -46,9 +47,11 @@ class LabNode:
 
     @property
     def power(self) -> Power:
+        """What runs half-way, in a boot or a shutdown that was killed, counts as on: OFF promises that nothing does."""
         if self.installed_hash() is None:
             return Power.ABSENT
-        return Power.ON if self._lab.exists(self.name, BOOTED) else Power.OFF
+        is_on = self._lab.exists(self.name, BOOTED) or bool(self._running())
+        return Power.ON if is_on else Power.OFF
 
     def installed_hash(self) -> str | None:
         """Return the hash of the config that the machine was set up with; None: it is new, or half set up."""
@@ -57,7 +60,8 @@ class LabNode:
         return str(json.loads(self._lab.read(self.name, RESULT))["configHash"])
 
     def has(self, ignition: bytes) -> bool:
-        return self.installed_hash() == config_hash(ignition)
+        """Tell whether it was set up with this config, and has come to the end of its first boot."""
+        return self.installed_hash() == config_hash(ignition) and self._lab.exists(self.name, FIRST_BOOT)
 
     def install(self, ignition: bytes) -> None:
         """Set a new machine up and boot it.
@@ -76,9 +80,10 @@ class LabNode:
         self.boot()
 
     def boot(self) -> None:
-        """Start the machine with what is on its disk; going on where an earlier boot was killed."""
-        if self.power is Power.ON:
+        """Start the machine with what is on its disk; from the beginning if an earlier boot was killed."""
+        if self._lab.exists(self.name, BOOTED) and containerd.PROCESS in self._running():
             return
+        self.shut_down()
         self._lab.set_link(self.name, True)
         self._take_identity()
         group = node_runtime.make_group(self._lab, self.name)
@@ -86,6 +91,7 @@ class LabNode:
         node_runtime.start_containerd(self._lab, self.name)
         for unit in self.enabled_units():
             self.start_unit(unit)
+        self._lab.write(self.name, FIRST_BOOT, b"", 0o644)
         self._lab.write(self.name, BOOTED, b"", 0o644)
 
     def shut_down(self) -> None:
@@ -97,6 +103,8 @@ class LabNode:
     def clear(self) -> None:
         """Power it off and give it a disk as new."""
         self.shut_down()
+        # First of all: a machine with half a disk is none.
+        self._lab.remove(self.name, RESULT)
         root = self._lab.directory.node_root(self.name)
         with tempfile.TemporaryDirectory(dir=self._lab.directory.run) as scratch:
             fresh = Path(scratch, "root")
@@ -117,6 +125,9 @@ class LabNode:
             return
         self._share_log(unit)
         self._lab.start(self.name, unit, [sys.executable, "-m", "umbilical.lab.unit_runner", unit])
+
+    def _running(self) -> set[str]:
+        return {one.name for one in self._lab.processes() if one.node == self.name and one.exit_code is None}
 
     def _apply(self, ignition: bytes) -> None:
         # A machine has no name before its config gives it one.

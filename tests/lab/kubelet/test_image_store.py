@@ -89,3 +89,12 @@ def test_a_store_that_goes_meanwhile_is_as_none(store: ImageStore, tmp_path: Pat
     assert store.lay(["a.tar"], target) == set()
     assert not target.exists()
     assert kept.is_dir()
+
+
+def test_what_a_killed_process_left_half_made_goes_after_a_while(store: ImageStore, tmp_path: Path) -> None:
+    old, young = (tmp_path / "cache" / "stores" / name for name in (".new-old", ".new-young"))
+    for path in (old, young):
+        path.mkdir(parents=True)
+    os.utime(old, (1, 1))
+    store.keep(["a.tar"], containerd_root(tmp_path / "first"))
+    assert (old.exists(), young.exists()) == (False, True)

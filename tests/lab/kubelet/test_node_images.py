@@ -61,3 +61,18 @@ def test_the_second_node_imports_nothing(lab: Lab, monkeypatch: pytest.MonkeyPat
     assert start(lab, "master-0") == ["localhost/etcd:lab", "localhost/pause:1"]
     lab.stop("master-0", containerd.PROCESS)
     assert start(lab, "master-0") == ["localhost/etcd:lab", "localhost/pause:1"]
+
+
+@pytest.mark.root
+@pytest.mark.real("unshare", "nsenter", "nft", "containerd", "ctr")
+def test_what_a_killed_import_left_is_imported_anew(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+
+        def die(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(containerd, "import_image", die)
+        with pytest.raises(KeyboardInterrupt):
+            start(lab, "bootstrap")
+    lab.stop("bootstrap", containerd.PROCESS)
+    assert start(lab, "bootstrap") == ["localhost/etcd:lab", "localhost/pause:1"]

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,8 @@ _PARTS: Final = ("io.containerd.content.v1.content", "io.containerd.metadata.v1.
 _DATABASE: Final = ".db"
 # Labs of two versions may take turns on one machine.
 KEPT: Final = 2
+LONG_AGO: Final = 3600.0
+"""Seconds after which a store that is not finished belongs to a process that was killed."""
 
 
 class ImageStore:
@@ -58,7 +61,8 @@ class ImageStore:
             (made / MANIFEST).write_text(json.dumps(names))
             if not place.exists():
                 made.rename(place)
-        for old in sorted(self._stores(), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+        half_made = [path for path in self._folder.glob(".new-*") if time.time() - path.stat().st_mtime > LONG_AGO]
+        for old in (*half_made, *sorted(self._stores(), key=lambda path: path.stat().st_mtime)[:-KEPT]):
             shutil.rmtree(old, ignore_errors=True)
 
     def _stores(self) -> list[Path]:

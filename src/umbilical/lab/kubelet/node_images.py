@@ -1,5 +1,6 @@
 """The images of a node: all that the lab has, in its containerd before the first pod asks."""
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,14 +12,19 @@ from umbilical.lab.kubelet.image_store import ImageStore
 if TYPE_CHECKING:
     from umbilical.lab.lab import Lab
 
+COMPLETE: Final = "images-complete"
 FOLDER_ON_NODE: Final = "/var/cache/images"
 
 
 def start_with_images(lab: "Lab", node: str, snapshotter: str) -> None:
     """Start the node's containerd. What no store has is imported, and kept in one for the next node."""
     place = _on_disk(lab, node, containerd.STATE_DIRECTORY)
+    complete = place / COMPLETE
+    if not complete.exists():
+        # What an import that was killed left: half an image may look like a whole one.
+        shutil.rmtree(place, ignore_errors=True)
     # One that was there before a restart has its images.
-    wanted = [] if place.exists() else _archives(lab)
+    wanted = [] if complete.exists() else _archives(lab)
     names = [archive.name for archive in wanted]
     store = ImageStore(archives.cache_directory(), f"{containerd.version(lab, node)}-{snapshotter}")
     present = store.lay(names, place) if wanted else set()
@@ -30,6 +36,7 @@ def start_with_images(lab: "Lab", node: str, snapshotter: str) -> None:
         lab.stop(node, containerd.PROCESS)
         store.keep(_all_in(names, present), place)
         containerd.start(lab, node)
+    complete.touch()
 
 
 def _all_in(imported: Iterable[str], present: Iterable[str]) -> set[str]:
