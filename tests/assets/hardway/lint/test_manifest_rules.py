@@ -89,7 +89,7 @@ SAMPLES: Final[dict[str, Sample]] = {
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-@pytest.mark.parametrize(("masters", "workers"), [(3, 2), (1, 0), (3, 1)])
+@pytest.mark.parametrize(("masters", "workers"), [(3, 2), (1, 0), (3, 1), (2, 0)])
 def test_a_rule_holds_for_what_is_rendered(rule: Any, masters: int, workers: int) -> None:
     assert complaint(rule, usual(Profile.OPENSHIFT, masters, workers)) is None
 
