@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,32 @@ def test_restarts_have_an_end_and_nothing_is_repeated_unasked(tmp_path: Path) ->
     assert len((tmp_path / "runs").read_text().splitlines()) == 3
     assert Runner(Service([command])).run() == 3
     assert len((tmp_path / "runs").read_text().splitlines()) == 4
+
+
+def test_a_unit_that_is_always_restarted_is_whatever_it_ended_with_until_it_is_stopped(tmp_path: Path) -> None:
+    command = script(tmp_path, f'echo x >>{tmp_path}/runs\n[ "$(wc -l <{tmp_path}/runs)" -ge 2 ]\n')
+    service = read_service([f"[Service]\nExecStart={command[0]}\nRestart=always\nRestartSec=10ms\n"])
+    runner = Runner(service, max_restarts=0)
+    with ThreadPoolExecutor(1) as thread:
+        ended = thread.submit(runner.run)
+        try:
+            wait_until(lambda: len(_lines(tmp_path / "runs")) >= 5, "it was started five times")
+        finally:
+            runner.stop(signal.SIGTERM, None)
+        assert ended.result(20) in (0, -signal.SIGTERM)
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_a_stop_comes_through_while_a_restart_is_waited_for(tmp_path: Path) -> None:
+    runner = Runner(Service([script(tmp_path, f"touch {tmp_path}/ran\n")], restarts_always=True, restart_seconds=600))
+    with ThreadPoolExecutor(1) as thread:
+        ended = thread.submit(runner.run)
+        wait_until((tmp_path / "ran").exists, "it ran")
+        runner.stop(signal.SIGTERM, None)
+        ended.result(60)
 
 
 def test_a_stop_ends_the_command_and_starts_none_again(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 Only what a bootstrap node's services use of it. Drop-ins are read as systemd reads them: behind the unit, in order.
 """
 
+import itertools
 import os
 import shlex
 import signal
@@ -17,6 +18,7 @@ from typing import Final
 
 UNITS: Final = "/etc/systemd/system"
 MAX_RESTARTS: Final = 20
+STOP_POLL_SECONDS: Final = 0.2
 _UNITS_OF_TIME: Final = {"ms": 0.001, "s": 1.0, "sec": 1.0, "min": 60.0, "": 1.0}
 
 
@@ -31,6 +33,8 @@ class Service:
     directory: str = "/"
     environment: dict[str, str] = field(default_factory=dict)
     restarts_on_failure: bool = False
+    restarts_always: bool = False
+    """Whatever it ended with, and for ever: systemd's own limit counts starts within ten seconds."""
     restart_seconds: float = 0.1
 
 
@@ -52,7 +56,7 @@ def read_service(texts: Sequence[str]) -> Service:
             case "Environment":
                 service.environment |= dict(word.partition("=")[::2] for word in shlex.split(value))
             case "Restart":
-                service.restarts_on_failure = value in ("on-failure", "always")
+                service.restarts_on_failure, service.restarts_always = value == "on-failure", value == "always"
             case "RestartSec":
                 service.restart_seconds = seconds(value)
     service.commands = [*before, *service.commands]
@@ -91,14 +95,25 @@ class Runner:
         if not all(map(_holds, self._service.conditions)):
             _say(f"not started: {' '.join(self._service.conditions)}")
             return 0
-        for attempt in range(self._max_restarts + 1):
+        for attempt in itertools.count():
             status = self._run_once()
             _say(f"ended with {status}")
-            if status == 0 or self._is_stopped or not self._service.restarts_on_failure:
+            if not self._starts_again(status, attempt) or not self._pause():
                 break
-            if attempt < self._max_restarts:
-                time.sleep(self._service.restart_seconds)
         return status
+
+    def _starts_again(self, status: int, attempt: int) -> bool:
+        if self._is_stopped:
+            return False
+        is_worth_it = self._service.restarts_on_failure and status != 0 and attempt < self._max_restarts
+        return self._service.restarts_always or is_worth_it
+
+    def _pause(self) -> bool:
+        """Wait until the next start; tell whether it is still wanted. A signal's handler may take no lock."""
+        end = time.monotonic() + self._service.restart_seconds
+        while not self._is_stopped and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, STOP_POLL_SECONDS))
+        return not self._is_stopped
 
     def stop(self, number: int, frame: FrameType | None) -> None:
         self._is_stopped = True
