@@ -46,11 +46,16 @@ def body(entry: Entry) -> str:
 def prose(text: str) -> str:
     """Make words safe for Markdown: what it would read as signs becomes code. What is code already stays."""
     pieces = text.split("`")
-    plain = (_DELICATE.sub(lambda match: f"`{match.group()}`", piece) for piece in pieces[::2])
+    plain = (_DELICATE.sub(_as_code, piece) for piece in pieces[::2])
     whole = [
         piece for pair in zip(plain, [*(f"`{code}`" for code in pieces[1::2]), ""], strict=False) for piece in pair
     ]
     return "".join(whole)
+
+
+def _as_code(match: re.Match[str]) -> str:
+    word = match.group().rstrip(".:")
+    return f"`{word}`{match.group()[len(word) :]}"
 
 
 def _text(entry: Entry) -> str:

@@ -1,0 +1,25 @@
+"""The committed pages are those that the texts of the code make."""
+
+from pathlib import Path
+
+import pytest
+
+import hardway_docs
+
+MADE = hardway_docs.made()
+
+
+@pytest.mark.parametrize("path", MADE, ids=str)
+def test_what_lies_in_the_repository_is_what_is_made(path: Path, repository: Path) -> None:
+    assert (repository / path).read_text() == MADE[path], "run `python tools/hardway_docs.py`"
+
+
+def test_no_page_is_left_over(repository: Path) -> None:
+    pages = {path.relative_to(repository) for path in (repository / hardway_docs.PAGES).iterdir()}
+    assert pages == {path for path in MADE if path.parent == hardway_docs.PAGES}
+    assert len(pages) == 18
+
+
+def test_pages_name_nothing_of_the_machine_on_which_they_are_made(repository: Path) -> None:
+    private = (str(Path.home()), str(repository))
+    assert not [path for path, text in MADE.items() if any(f"{name}/" in text for name in private)]

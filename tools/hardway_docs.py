@@ -1,0 +1,69 @@
+"""Writes what is made from texts of the code: docs/hardway/, a page for each stage, and the package's table of codes.
+
+`python tools/hardway_docs.py` writes them; a test compares them with what lies there.
+"""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from umbilical.assets.hardway.cluster import MachinesKind, Profile
+from umbilical.assets.hardway.config_example import Wish, example
+from umbilical.assets.hardway.config_reading import read_cluster
+from umbilical.assets.hardway.static_pods.removals import PATH as REMOVALS
+from umbilical.assets.hardway.static_pods.removals import write_removals
+from umbilical.assets.tree import Asset
+from umbilical.cli.stage_machines import machines_for, trial_for
+from umbilical.cli.stage_view import PlainLines
+from umbilical.hardway.pages import Book
+from umbilical.hardway.site import Site
+from umbilical.hardway.stages import catalogue
+
+REPOSITORY: Final = Path(__file__).resolve().parent.parent
+PAGES: Final = Path("docs", "hardway")
+CODES: Final = Path("docs", "errors.md")
+CARRIED: Final = Path("src", "umbilical", "cli", "errors.md")
+WISHES: Final = (
+    Wish(Profile.KUBERNETES, MachinesKind.LAB, 1, 1),
+    Wish(Profile.OPENSHIFT, MachinesKind.LIBVIRT, 1, 1),
+)
+
+
+def paper_site(wish: Wish) -> Site:
+    """A site of the example cluster that says what would be done; nothing of it is ever asked."""
+    cluster = read_cluster(example(wish)).cluster
+    folder = Path()
+    return Site(
+        cluster=cluster,
+        folder=folder,
+        assets={REMOVALS: Asset(REMOVALS, write_removals([]), 0o644)},
+        hashes={},
+        has_tunnel=True,
+        machines=machines_for(cluster, folder),
+        reporter=PlainLines({}),
+        now=lambda: datetime.now(UTC),
+        kubeconfig=lambda address: folder,
+        trial=trial_for(cluster),
+    )
+
+
+def made(repository: Path = REPOSITORY) -> dict[Path, str]:
+    """Make everything, by path in the repository."""
+    book = Book(catalogue.stages(), {wish.profile.value: paper_site(wish) for wish in WISHES})
+    pages = {PAGES / name: text for name, text in book.files().items()}
+    return {**pages, CARRIED: (repository / CODES).read_text()}
+
+
+def main() -> int:
+    for path, text in made().items():
+        place = REPOSITORY / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not place.exists() or place.read_text() != text:
+            place.write_text(text)
+            print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
