@@ -73,3 +73,15 @@ def test_each_stage_is_explained_once_and_each_step_asked_for(
     assert "  leave a\n    $ touch a\n" in shown
     assert ask(commands.stages[0], Step("leave b", "touch b", lambda: None))
     assert "What it is." not in capsys.readouterr().err
+
+
+def test_what_should_be_so_after_a_stage_is_told_before_its_steps(
+    commands: Commands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda text: "y")
+    site = make_site(commands.folder)
+    stage = commands.stages[0]
+    assert Asking(site)(stage, Step("leave a", "touch a", lambda: None))
+    claims = [check.title for check in stage.checks(site)]
+    assert claims
+    assert f"then       this should be so:\n           - {claims[0]}\n" in capsys.readouterr().err

@@ -65,7 +65,7 @@ def run(
         work.site.reissue = frozenset(reissue)
         if not yes:
             refuse_stale(work, first, last)
-        execute(work, work.pipeline(Asking() if stepwise else None), first, last, output=output, junit=junit)
+        execute(work, work.pipeline(Asking(work.site) if stepwise else None), first, last, output=output, junit=junit)
 
 
 def refuse_stale(work: "Work", first: int, last: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from umbilical.hardway.site import Site
     from umbilical.hardway.stage import Stage, Step
     from umbilical.hardway.undoing import Undoing
+
+MAX_CLAIMS: Final = 8
+"""Of what should be so after a stage, how much is told before it: the rest is in `stage show`."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +91,10 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 class Asking:
-    """Explains each stage once, and asks before each of its steps."""
+    """Explains each stage once with what must hold after it, and asks before each of its steps."""
 
-    def __init__(self) -> None:
+    def __init__(self, site: "Site | None" = None) -> None:
+        self._site = site
         self._stage: Stage | None = None
 
     def __call__(self, stage: "Stage", step: "Step") -> bool:
@@ -98,5 +102,18 @@ class Asking:
 
         if stage is not self._stage:
             self._stage = stage
-            click.echo(f"\n{stage_report.explanation(stage)}", err=True, nl=False)
+            click.echo(f"\n{stage_report.explanation(stage)}{self._expected(stage)}", err=True, nl=False)
         return stage_view.ask_step(step.title, step.command)
+
+    def _expected(self, stage: "Stage") -> str:
+        """Say what should be so when it is done: the claims of its checks, of which rules of the lint are many."""
+        from umbilical.fault import Fault
+
+        try:
+            claims = [check.title for check in stage.checks(self._site)] if self._site is not None else []
+        except Fault:
+            # A look at machines that are not there yet; what is expected of them cannot be listed.
+            return ""
+        more = [f"and {len(claims) - MAX_CLAIMS} more"] if len(claims) > MAX_CLAIMS else []
+        told = "".join(f"           - {claim}\n" for claim in (*claims[:MAX_CLAIMS], *more))
+        return f"then       this should be so:\n{told}" if told else ""
