@@ -108,7 +108,7 @@ def state(plane: ControlPlane, name: str) -> str:
 def test_the_policy_expects_who_was_started_and_asks_as_the_config_says(site: Site) -> None:
     found = policy(site)
     assert set(found.nodes) == {one.name for one in site.cluster.masters}
-    assert (found.bootstrap_user, found.bootstrap_groups) == (
+    assert (found.bootstrap_user, set(found.bootstrap_groups)) == (
         "system:bootstrapper",
         {"system:bootstrappers", "system:authenticated"},
     )
