@@ -20,8 +20,8 @@ MANIFEST: Final = "archives.json"
 # The shared file systems of images and layers; everything else in containerd's root is of the running one.
 _PARTS: Final = ("io.containerd.content.v1.content", "io.containerd.metadata.v1.bolt", "io.containerd.snapshotter.v1.*")
 _DATABASE: Final = ".db"
-# Labs of two versions may take turns on one machine.
-KEPT: Final = 2
+# Labs of two versions may take turns on one machine, and those with fewer programs in between.
+KEPT: Final = 3
 LONG_AGO: Final = 3600.0
 """Seconds after which a store that is not finished belongs to a process that was killed."""
 
