@@ -26,6 +26,10 @@ PLANE: Final = ("kube-apiserver.yaml", "kube-controller-manager.yaml", "kube-sch
 MEMBER_SECONDS: Final = 600.0
 PLANE_SECONDS: Final = 900.0
 OPERATORS_SECONDS: Final = 1800.0
+_PLACE: Final = """
+if [ -e "$1" ]; then mkdir -p "$(dirname "$2")" && cp -p "$1" "$3" && mv "$3" "$2"; fi
+test -e "$2"
+"""
 REMOVE_MEMBER: Final = "remove-etcd-member"
 WITHDRAW_POD: Final = "withdraw-static-pod"
 
@@ -68,13 +72,9 @@ def _add(site: Site, node: Node) -> None:
 def place(site: Site, node: Node, file: str) -> None:
     """Put a static pod that lies ready under the kubelet's eyes: renamed there, so that it is seen whole."""
     source, target = f"{layout.NODE_LATE_MANIFESTS}/{file}", f"{layout.NODE_MANIFESTS}/{file}"
-    script = (
-        'if [ -e "$1" ]; then mkdir -p "$(dirname "$2")" && cp -p "$1" "$2.new" && mv "$2.new" "$2"; fi; test -e "$2"'
-    )
     # The kubelet passes over names that begin with a dot, and takes all others.
     hidden = f"{layout.NODE_MANIFESTS}/.{file}"
-    script = script.replace("$2.new", hidden)
-    done = site.machines.run(node.id, ["sh", "-c", script, "sh", source, target])
+    done = site.machines.run(node.id, ["sh", "-c", _PLACE, "sh", source, target, hidden])
     if done.exit_code != 0:
         what = f"{file} cannot be put into place on {node.id}"
         raise HardwayError("UMB747", what, done.complaint, f"there: ls -l {source} {layout.NODE_MANIFESTS}")
