@@ -36,9 +36,9 @@ def ready_sight(nodes: Sequence[Node]) -> Sight:
             item = kube.registered(known, node)
             if kube.condition(item, "Ready") != "True":
                 raise NotYet(f"{node.name} is not Ready: {_ready_message(item)}")
-            for pressure in ("MemoryPressure", "DiskPressure", "PIDPressure"):
-                if kube.condition(item, pressure) == "True":
-                    raise NotYet(f"{node.name} has {pressure}")
+            for trouble in ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"):
+                if kube.condition(item, trouble) == "True":
+                    raise NotYet(f"{node.name} has {trouble}")
         return ", ".join(node.name for node in nodes)
 
     return Sight(
