@@ -12,6 +12,7 @@ from tests.support.pivot_scene import joined
 
 from umbilical.assets.hardway.static_pods.tunnel import AGENT_PKI
 from umbilical.assets.names import AGENT_SECRET
+from umbilical.assets.spec import IpAddress
 from umbilical.assets.tree import Asset
 from umbilical.checks.check import Outcome
 from umbilical.cluster import objects
@@ -67,8 +68,13 @@ def test_an_etcd_that_cannot_commit_is_told_with_what_is_known_of_it(
 
 def test_the_api_is_asked_at_the_node_and_through_the_load_balancer(site: Site) -> None:
     asked: list[object] = []
-    found = site.kubeconfig
-    site.kubeconfig = lambda address: (asked.append(address), found(address))[1]
+    path = site.kubeconfig(None)
+
+    def kubeconfig(address: IpAddress | None) -> Path:
+        asked.append(address)
+        return path
+
+    site.kubeconfig = kubeconfig
     act(site, "wait for kube-apiserver")
     act(site, "load balancer")
     assert asked == [site.cluster.bootstrap.address, None]
