@@ -1,5 +1,7 @@
 """What rules look at: bytes, decoded on demand; whatever lies there, it is read or it is Unreadable."""
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,8 +82,6 @@ def test_any_bytes_are_read_or_unreadable(content: bytes) -> None:
         lambda: facts.manifests,
         lambda: facts.node_file(node, "/etc/hostname"),
     ):
-        try:
+        with suppress(Unreadable):
             read()
-        except Unreadable as error:
-            assert str(error)
     assert facts.text("x") is not None
