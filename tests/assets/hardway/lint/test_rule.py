@@ -7,7 +7,7 @@ import pytest
 from tests.support.hardway_everything import usual
 
 from umbilical.assets.hardway.cluster import Profile, Switch
-from umbilical.assets.hardway.lint.facts import Facts
+from umbilical.assets.hardway.lint.facts import Facts, Unreadable
 from umbilical.assets.hardway.lint.rule import (
     BOTH,
     KUBERNETES,
