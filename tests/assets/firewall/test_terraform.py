@@ -36,7 +36,8 @@ def test_nothing_in_a_string_is_evaluated(text: str, literal: str) -> None:
     assert quoted(text) == literal
 
 
-@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40))
+# This parser takes `%%{` for the begin of a directive, which Terraform does not: that one stands in the table above.
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40).filter(lambda text: "%{" not in text))
 def test_any_printable_string_is_one_attribute_to_a_real_parser(text: str) -> None:
     made = terraform_text((Block("variable", ("x",), {"default": text, "after": 1}),))
     parsed = hcl2.loads(made)

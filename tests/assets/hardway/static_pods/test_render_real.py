@@ -121,9 +121,12 @@ def test_the_controllers_of_the_bootstrap_node_work_by_localhost(pair: tuple[Mac
     def has_account() -> bool:
         return "default" in bootstrap.kubectl("get", "serviceaccounts", "-o", "name")
 
+    def both_lead() -> bool:
+        leases = json.loads(bootstrap.kubectl("-n", "kube-system", "get", "leases", "-o", "json"))["items"]
+        return {"kube-controller-manager", "kube-scheduler"} <= {lease["metadata"]["name"] for lease in leases}
+
     wait_until(has_account, "the default service account", 60)
-    leases = json.loads(bootstrap.kubectl("-n", "kube-system", "get", "leases", "-o", "json"))["items"]
-    assert {"kube-controller-manager", "kube-scheduler"} <= {lease["metadata"]["name"] for lease in leases}
+    wait_until(both_lead, "the leases of both", 60)
 
 
 @PROGRAMS
