@@ -62,8 +62,9 @@ def _mend(name: str | None, folder: Path) -> None:
         if under_way is None or (name is not None and name != under_way.lesson.id):
             raise _not_under_way(name, under_way)
         done = _mend_it(folder, under_way)
-    click.echo(f"{under_way.lesson.id}: {done}\n  it was: {under_way.lesson.fault}")
-    click.echo(f"  for good: {under_way.lesson.mending}")
+    lesson = under_way.lesson
+    fault = lesson.live.fault if under_way.is_live and lesson.live is not None else lesson.fault
+    click.echo(f"{lesson.id}: {done}\n  it was: {fault}\n  for good: {lesson.mending}")
 
 
 def _mend_it(folder: Path, under_way: "Sitting") -> str:
@@ -92,11 +93,12 @@ def _not_under_way(name: str | None, under_way: "Sitting | None") -> Exception:
 def _told(lesson: "Lesson", folder: Path, *, is_live: bool) -> str:
     place = "the running machines" if is_live else "the files below artifacts/"
     where = f"--dir {shlex.quote(str(folder))}"
+    looks = ("status",) if is_live else ("plan", "lint")
     lines = [
         f"{lesson.id}: something in {place} is wrong now. What one sees:",
         click.wrap_text(lesson.story, 100, "  ", "  "),
         "",
-        f"  find it        umbilical stage plan {where}; umbilical stage lint {where}",
+        f"  find it        {'; '.join(f'umbilical stage {one} {where}' for one in looks)}",
         f"  ask            umbilical stage doctor {where}",
         f"  the answer     umbilical explain {lesson.id}",
         f"  put it back    umbilical stage break --mend {where}",

@@ -22,7 +22,9 @@ def test_a_lesson_is_known_by_rule_and_words_together() -> None:
 
 
 def test_a_live_lesson_is_known_by_what_machines_say() -> None:
-    assert lesson_live("L7RSP") == "httpchk"
+    assert lesson_live("its check says L7RSP") == "httpchk"
+    assert lesson_live("its check says L7STS, and it is ready when it is asked over TLS") == "httpchk"
+    assert lesson_live("its check says L7STS") == ""
     assert lesson_live("kube-proxy.yaml is not in /etc/kubernetes/manifests of worker-0") == "no-proxy"
     assert lesson_live("L7OK") == ""
 

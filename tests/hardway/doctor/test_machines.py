@@ -6,13 +6,24 @@ import pytest
 from tests.support.live_site import live_site, machines_of, switch_on
 
 from umbilical.fault import Fault
+from umbilical.hardway import kube
 from umbilical.hardway.doctor import machines as doctor
 from umbilical.hardway.machines import BackendServer, Power, Probe
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages import catalogue
 from umbilical.hardway.state import StageRecord, State, Status
+from umbilical.hardway.waiting import NotYet
 
 STAGES = catalogue.stages()
+# Port 1 of loopback, where nobody listens.
+NOBODY = """\
+apiVersion: v1
+kind: Config
+current-context: a
+clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: a, user: {token: none}}]
+contexts: [{name: a, context: {cluster: a, user: a}}]
+"""
 
 
 @pytest.fixture
@@ -47,6 +58,18 @@ def test_a_server_that_is_asked_in_the_wrong_language_is_known_at_once(site: Sit
     assert "check-ssl is missing" in found.remedy
 
 
+def test_looks_that_the_load_balancer_keeps_from_the_api_are_counted_and_not_listed(site: Site) -> None:
+    name = site.cluster.bootstrap.name
+    machines_of(site).servers = [BackendServer("api", name, False, "L7RSP")]
+    nobody = site.folder / "kubeconfig"
+    nobody.write_text(NOBODY)
+    site.kubeconfig = lambda address: nobody
+    found = doctor.examine_machines(site, done(10, 11), STAGES, ())
+    assert found[0].lesson == "httpchk"
+    assert "more looks at the API are in vain" in found[0].why
+    assert not [one for one in found[1:] if "UMB603" in (one.id, one.why[:6])]
+
+
 def test_an_api_that_is_not_up_yet_is_no_complaint_before_its_stage_is_done(site: Site) -> None:
     machines_of(site).servers = [BackendServer("api", site.cluster.bootstrap.name, False, "L4CON")]
     assert list(doctor.balancer_signal(site, State())) == []
@@ -74,6 +97,22 @@ def test_the_bootstrap_node_is_left_alone_once_the_pivot_has_begun(site: Site) -
     }
     assert len(list(doctor.files_signal(site, State()))) > 3
     assert list(doctor.files_signal(site, done(13))) == []
+
+
+@pytest.mark.parametrize(
+    ("reads", "lessons"), [("ok", ["httpchk"]), ("not yet", [])], ids=["the check is wrong", "the server is not ready"]
+)
+def test_a_refusal_is_the_checks_fault_only_if_the_server_is_ready_over_tls(
+    site: Site, reads: str, lessons: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ready_text(site: Site, address: object) -> str:
+        if reads != "ok":
+            raise NotYet(reads)
+        return reads
+
+    monkeypatch.setattr(kube, "ready_text", ready_text)
+    machines_of(site).servers = [BackendServer("api", site.cluster.bootstrap.name, False, "L7STS")]
+    assert [one.lesson for one in doctor.balancer_signal(site, State())] == lessons
 
 
 def test_checks_of_stages_that_are_done_are_asked(site: Site) -> None:

@@ -2,6 +2,7 @@
 and every check of the stages that are done."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from umbilical.assets.hardway import layout
@@ -11,13 +12,13 @@ from umbilical.cluster import csr, objects
 from umbilical.cluster.client import ApiClient
 from umbilical.cluster.csr_policy import Decision, World, decide, is_pending
 from umbilical.fault import Fault
-from umbilical.hardway import csr_rounds, judging, pipeline
+from umbilical.hardway import csr_rounds, judging, kube, pipeline
 from umbilical.hardway.doctor.diagnosis import Diagnosis, hinted, lesson_live
 from umbilical.hardway.machines import BackendServer, Power
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage
 from umbilical.hardway.state import State, Status
-from umbilical.hardway.waiting import Signature
+from umbilical.hardway.waiting import NotYet, Signature
 
 INFRASTRUCTURE: Final = 2
 BOOTSTRAP: Final = 10
@@ -33,6 +34,10 @@ BALANCER: Final = (
 )
 _WRONG_QUESTION: Final = ("L7RSP", "L6RSP", "L6TOUT")
 """What the checks of a configuration say that is wrong, however far the cluster is."""
+_REFUSED: Final = "L7STS"
+"""A server that is not ready says so by 500; one of Go's answers 400 to plain HTTP on its TLS port."""
+READY_OVER_TLS: Final = "it is ready when it is asked over TLS"
+_SILENT_API: Final = "UMB603"
 
 Signal = Callable[[Site, State], Iterator[Diagnosis]]
 
@@ -49,29 +54,50 @@ def examine_machines(
     site: Site, state: State, stages: Sequence[Stage], signatures: Sequence[Signature]
 ) -> list[Diagnosis]:
     """Ask all signals; one that cannot be asked says so and does not keep the others from being asked."""
-    found: list[Diagnosis] = []
-    for signal in (balancer_signal, files_signal):
-        found += _asked(signal, site, state)
+    balancer = _asked("load balancer", balancer_signal, site, state)
+    found = _asked("static pods", files_signal, site, state)
     found += _checks(site, state, stages, signatures)
-    return [*found, *(_asked(requests_signal, site, state) if _is_done(state, BOOTSTRAP) else [])]
+    if _is_done(state, BOOTSTRAP):
+        found += _asked("signing requests", requests_signal, site, state)
+    return _caused(balancer, found)
+
+
+def _caused(balancer: Sequence[Diagnosis], found: Sequence[Diagnosis]) -> list[Diagnosis]:
+    """Behind a load balancer that lets nobody through, that nobody reaches the API is no news."""
+    silent = [one for one in found if _SILENT_API in (one.id, one.why.partition(" ")[0])]
+    if not balancer or not silent:
+        return [*balancer, *found]
+    first = replace(balancer[0], why=f"{balancer[0].why}; so {len(silent)} more looks at the API are in vain")
+    return [first, *balancer[1:], *(one for one in found if one not in silent)]
 
 
 def balancer_signal(site: Site, state: State) -> Iterator[Diagnosis]:
     servers = site.machines.balancer()
-    for one in servers:
-        if not one.is_up and one.check.startswith(_WRONG_QUESTION):
-            yield _server(one)
+    wrong = [(one, said) for one in servers if not one.is_up and (said := _wrong_question(site, one))]
+    for one, said in wrong:
+        remedy = hinted("L7RSP" if READY_OVER_TLS in said else one.check, "umbilical stage lint --only HA-01", BALANCER)
+        hop, what = f"load balancer to {one.server}", f"it holds {one.backend} of {one.server} DOWN"
+        yield Diagnosis("balancer", hop, what, said, remedy, lesson_live(said))
     behind = [one for one in servers if one.backend == API_BACKEND]
-    if _is_done(state, BOOTSTRAP) and behind and not any(one.is_up for one in behind):
+    if not wrong and _is_done(state, BOOTSTRAP) and behind and not any(one.is_up for one in behind):
         seen = ", ".join(f"{one.server} {one.check}" for one in behind)
         remedy = hinted(seen, "umbilical stage status", BALANCER)
-        yield Diagnosis("balancer", "load balancer", "no server of the API is up", seen, remedy, lesson_live(seen))
+        yield Diagnosis("balancer", "load balancer", "no server of the API is up", seen, remedy)
 
 
-def _server(one: BackendServer) -> Diagnosis:
-    remedy = hinted(one.check, "umbilical stage lint --only HA-01", BALANCER)
-    hop, what = f"load balancer to {one.server}", f"it holds {one.backend} of {one.server} DOWN"
-    return Diagnosis("balancer", hop, what, f"its check says {one.check}", remedy, lesson_live(one.check))
+def _wrong_question(site: Site, one: BackendServer) -> str:
+    """Say why a check must be wrong and not the server; empty where it may well be the server."""
+    if one.check.startswith(_WRONG_QUESTION):
+        return f"its check says {one.check}"
+    node = next((node for node in site.cluster.nodes if node.name == one.server), None)
+    if one.backend != API_BACKEND or not one.check.startswith(_REFUSED) or node is None:
+        return ""
+    try:
+        site.machines.enter()
+        kube.ready_text(site, node.address)
+    except (NotYet, Fault, TimeoutError):
+        return ""
+    return f"its check says {one.check}, and {READY_OVER_TLS}"
 
 
 def files_signal(site: Site, state: State) -> Iterator[Diagnosis]:
@@ -139,14 +165,13 @@ def _check(stage: Stage, finding: Finding, signatures: Sequence[Signature]) -> D
     )
 
 
-def _asked(signal: Signal, site: Site, state: State) -> list[Diagnosis]:
+def _asked(hop: str, signal: Signal, site: Site, state: State) -> list[Diagnosis]:
     try:
         return list(signal(site, state))
     except Fault as fault:
-        return [Diagnosis(fault.code, signal.__name__.replace("_", " "), fault.what, fault.why, fault.remedy)]
+        return [Diagnosis(fault.code, hop, fault.what, fault.why, fault.remedy)]
     except TimeoutError:
-        why = "the API did not answer in time"
-        return [Diagnosis("api", "API", "it cannot be asked", why, "umbilical stage status 10")]
+        return [Diagnosis("api", hop, "the API cannot be asked", "no answer in time", "umbilical stage status 10")]
 
 
 def _running(site: Site) -> list[Node]:

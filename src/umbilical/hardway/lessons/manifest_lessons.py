@@ -43,7 +43,7 @@ LESSONS: Final[tuple[Lesson, ...]] = (
     Lesson(
         "httpchk",
         "kube-apiserver answers on the node, and nobody gets through the load balancer: connection refused, or reset. "
-        "Its statistics hold every server DOWN with L7RSP.",
+        "Its statistics hold every server DOWN, with L7STS or L7RSP.",
         "The load balancer asks GET /readyz in plain HTTP of servers that speak TLS.",
         "`check-ssl` on every server line below `option httpchk`: umbilical stage retry 2.",
         ("HA-01",),
