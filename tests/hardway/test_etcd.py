@@ -1,6 +1,7 @@
 """etcd's members: what etcdctl prints is read, and what it refuses is told; both from the real one too."""
 
 import json
+import subprocess
 from collections.abc import Callable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
@@ -14,7 +15,7 @@ from tests.support.recording_machines import RecordingMachines
 from umbilical.assets.hardway.cluster import Node, Profile, Role
 from umbilical.assets.hardway.static_pods import etcd as subject
 from umbilical.hardway.errors import HardwayError
-from umbilical.hardway.etcd import Etcd, client_url, command, peer_url
+from umbilical.hardway.etcd import Etcd, client_url, command, in_container, peer_url
 from umbilical.hardway.machines import Done
 
 NODE = cluster(Profile.KUBERNETES).masters[0]
@@ -121,6 +122,22 @@ def test_words_are_those_of_the_manual_with_the_certificates_of_the_node() -> No
 
 def test_the_bootstrap_node_has_its_secrets_elsewhere() -> None:
     assert "--cert=/etc/kubernetes/bootstrap-secrets/etcd-client.crt" in command(BOOTSTRAP, "member", "list")
+
+
+def test_where_the_system_has_no_etcdctl_the_one_of_etcds_container_is_asked(tmp_path: Path) -> None:
+    """Run for real, with a crictl that writes down its words."""
+    crictl = tmp_path / "crictl"
+    crictl.write_text('#!/bin/sh\nif [ "$1" = ps ]; then echo 3f2a; else echo "$@"; fi\n')
+    crictl.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    words = in_container(BOOTSTRAP, "member", "list")
+    said = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True, env=environment).stdout.split()
+    assert said[:3] == ["exec", "3f2a", "etcdctl"]
+    assert "--cert=/etc/kubernetes/secrets/etcd-client.crt" in said
+    assert said[-3:] == ["--endpoints=https://192.168.126.100:2379", "member", "list"]
+    machines = RecordingMachines()
+    machines.responders.append(lambda node, command, stdin: printed(MEMBERS) if command[0] == "sh" else None)
+    assert len(Etcd(machines, BOOTSTRAP, in_container=True).members()) == 2
 
 
 def test_addresses_of_version_six_stand_in_brackets() -> None:

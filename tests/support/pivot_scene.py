@@ -18,7 +18,7 @@ from umbilical.hardway.node_programs import PORTS
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages.s13_pivot import CONTROLLERS
 
-SNAPSHOT: Final = "/var/lib/etcd-pivot-snapshot.db"
+SNAPSHOT: Final = "/var/lib/etcd/pivot-snapshot.db"
 
 
 @dataclass

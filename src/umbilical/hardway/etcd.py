@@ -1,6 +1,7 @@
 """etcd's members, asked by etcdctl on a node that has its certificates: no key leaves its machine."""
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,9 +12,10 @@ from umbilical.assets.hardway.static_pods.etcd import client_url, peer_url
 from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.machines import Done, Machines
 
-__all__ = ["BOOTSTRAP_MEMBER", "Etcd", "Member", "Status", "client_url", "command", "peer_url"]
+__all__ = ["BOOTSTRAP_MEMBER", "Etcd", "Member", "Status", "client_url", "command", "in_container", "peer_url"]
 
 COMMAND_SECONDS: Final = 60.0
+_IN_CONTAINER: Final = 'exec crictl exec "$(crictl ps --name "^etcd$" --quiet | head -n 1)" etcdctl "$@"'
 BOOTSTRAP_MEMBER: Final = "etcd-bootstrap"
 """OpenShift's etcd operator looks for exactly this name."""
 
@@ -41,11 +43,15 @@ class Status:
 
 
 class Etcd:
-    """etcdctl on one node, against the etcd of that node unless other endpoints are given."""
+    """etcdctl on one node, against the etcd of that node unless other endpoints are given.
 
-    def __init__(self, machines: Machines, node: Node) -> None:
+    `in_container`: where the system has none, as in RHCOS, the one in etcd's own container is asked.
+    """
+
+    def __init__(self, machines: Machines, node: Node, *, in_container: bool = False) -> None:
         self._machines = machines
         self._node = node
+        self._in_container = in_container
 
     def members(self) -> list[Member]:
         """List all members.
@@ -85,7 +91,7 @@ class Etcd:
         self._text("move-leader", member_id, f"--endpoints={endpoint}")
 
     def save_snapshot(self, path: str) -> None:
-        """Write the whole of it into a file on the node."""
+        """Write the whole of it into a file on the node; below its data directory a container may do so too."""
         self._text("snapshot", "save", path)
 
     def _json(self, *words: str) -> Any:
@@ -104,18 +110,29 @@ class Etcd:
         return done.text
 
     def _run(self, *words: str) -> Done:
-        return self._machines.run(self._node.id, command(self._node, *words), timeout_seconds=COMMAND_SECONDS)
+        return self._machines.run(self._node.id, self._command(*words), timeout_seconds=COMMAND_SECONDS)
+
+    def _command(self, *words: str) -> list[str]:
+        return in_container(self._node, *words) if self._in_container else command(self._node, *words)
 
     def _failed(self, what: str, done: Done) -> HardwayError:
-        shown = " ".join(command(self._node, *what.split()))
+        shown = shlex.join(self._command(*what.split()))
         return HardwayError("UMB743", f"etcdctl {what} failed on {self._node.id}", done.complaint, f"there: {shown}")
 
 
 def command(node: Node, *words: str) -> list[str]:
     """Return the words of etcdctl with the certificates of a node; flags of the caller come last and win."""
     secrets = layout.NODE_SECRETS if node.role is Role.BOOTSTRAP else layout.MASTER_SECRETS
+    return ["etcdctl", *_arguments(node, secrets, words)]
+
+
+def in_container(node: Node, *words: str) -> list[str]:
+    """Return the same for etcd's container, where secrets have their place in pods."""
+    return ["sh", "-c", _IN_CONTAINER, "sh", *_arguments(node, layout.POD_SECRETS, words)]
+
+
+def _arguments(node: Node, secrets: str, words: Sequence[str]) -> list[str]:
     return [
-        "etcdctl",
         f"--cacert={secrets}/etcd-ca-bundle.crt",
         f"--cert={secrets}/etcd-client.crt",
         f"--key={secrets}/etcd-client.key",

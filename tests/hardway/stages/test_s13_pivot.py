@@ -183,7 +183,7 @@ def test_the_order_is_balancer_mark_member_tunnel_controllers_api_etcd_power(rea
     deeds = [call for call in changing(site) if not call.startswith("run bootstrap bash")]
     words = [
         "snapshot save",
-        "rm -f /var/lib/etcd-pivot-snapshot.db",
+        "rm -f /var/lib/etcd/pivot-snapshot.db",
         "set_balancer",
         "konnectivity-server",
         "kube-controller-manager-bootstrap.yaml",
@@ -364,3 +364,16 @@ def test_in_openshift_the_operator_removes_the_member(
     titled(site, "snapshot").act()
     assert machines_of(site).calls == []
     shelf.take("ConfigMap", "umbilical-pivot", "kube-system")
+
+
+@pytest.mark.usefixtures("openshift_kinds")
+def test_in_openshift_the_snapshot_is_taken_by_etcds_own_container(tmp_path: Path, plane: ControlPlane) -> None:
+    site = live_site(tmp_path, plane, OPENSHIFT)
+    (tmp_path / ".umbilical").mkdir()
+    machines = machines_of(site)
+    machines.files["bootstrap", SNAPSHOT] = b"snapshot"
+    machines.responders.append(lambda node_id, command, stdin: Done(0, b"", b""))
+    titled(site, "snapshot").act()
+    assert "crictl exec" in machines.calls[0]
+    assert machines.calls[0].endswith(f"snapshot save {SNAPSHOT}")
+    assert (tmp_path / ".umbilical" / "pivot-snapshot.db").read_bytes() == b"snapshot"

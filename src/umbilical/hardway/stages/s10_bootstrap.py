@@ -56,7 +56,8 @@ _SIGNATURES: Final = (
 def etcd_sight() -> Sight:
     def look(site: Site) -> str:
         bootstrap = site.cluster.bootstrap
-        if trouble := Etcd(site.machines, bootstrap).unhealthy([client_url(bootstrap)]):
+        etcd = Etcd(site.machines, bootstrap, in_container=site.cluster.is_openshift)
+        if trouble := etcd.unhealthy([client_url(bootstrap)]):
             raise NotYet("; ".join(trouble.values()))
         return "healthy"
 

@@ -42,7 +42,8 @@ STEADY_SECONDS: Final = 10.0
 CONTROLLERS: Final = ("kube-controller-manager", "kube-scheduler")
 DELETE_MARK: Final = "delete-bootstrap-mark"
 SNAPSHOT: Final = "pivot-snapshot.db"
-_SNAPSHOT_ON_NODE: Final = "/var/lib/etcd-pivot-snapshot.db"
+_SNAPSHOT_ON_NODE: Final = f"{layout.ETCD_DATA}/{SNAPSHOT}"
+"""Where etcd's container may write as well."""
 _MARK: Final = {
     "apiVersion": "v1",
     "kind": "ConfigMap",
@@ -170,7 +171,7 @@ def _save_snapshot(site: Site) -> None:
     if is_past(site):
         return
     boot = site.cluster.bootstrap
-    Etcd(site.machines, boot).save_snapshot(_SNAPSHOT_ON_NODE)
+    Etcd(site.machines, boot, in_container=site.cluster.is_openshift).save_snapshot(_SNAPSHOT_ON_NODE)
     content = site.machines.read(boot.id, _SNAPSHOT_ON_NODE)
     if not content:
         why = f"{_SNAPSHOT_ON_NODE} on the bootstrap node is empty or missing"
