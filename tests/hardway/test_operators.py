@@ -9,6 +9,7 @@ from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.live_site import OPENSHIFT, live_site
 from tests.support.openshift_kinds import pool, reporting, revisions, settled, version
 from tests.support.release_directory import release_payload
+from tests.support.release_names import VERSION
 
 from umbilical.checks.check import Outcome, Verdict
 from umbilical.hardway import operators
@@ -68,8 +69,10 @@ def test_a_version_is_complete_when_all_of_it_says_so(site: Site, shelf: Stock) 
     assert seen(sight, site).evidence == "its history has no completed entry"
     shelf.put(version(""))
     assert seen(sight, site).outcome is Outcome.FAILED
+    shelf.put(version(reached="4.17.9"))
+    assert seen(sight, site).evidence == f"it is at 4.17.9, and the release is {VERSION}"
     shelf.put(version())
-    assert seen(sight, site) == Verdict(Outcome.PASSED, "4.18.0")
+    assert seen(sight, site) == Verdict(Outcome.PASSED, VERSION)
 
 
 def test_every_operator_of_the_release_must_be_settled(site: Site, shelf: Stock) -> None:
@@ -96,6 +99,16 @@ def test_a_change_whose_moment_cannot_be_read_is_not_settled() -> None:
     assert operators.operator_trouble(settled("etcd", since="yesterday"), NOW) != ""
     assert operators.operator_trouble(None, NOW) == "it does not exist"
     assert operators.operator_trouble(settled("etcd"), NOW) == ""
+
+
+def test_an_operator_of_another_release_is_not_settled() -> None:
+    assert operators.operator_trouble(settled("etcd"), NOW, VERSION) == ""
+    assert operators.operator_trouble(settled("etcd"), NOW, "4.99.0") == (
+        f"it is at {VERSION}, and the release is 4.99.0"
+    )
+    silent = settled("etcd")
+    del silent["status"]["versions"]
+    assert operators.operator_trouble(silent, NOW, VERSION).startswith("it is at no version")
 
 
 def test_one_operator_is_enough_where_one_is_needed(site: Site, shelf: Stock) -> None:

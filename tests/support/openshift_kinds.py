@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from tests.support.api_stock import condition
+from tests.support.release_names import VERSION
 
 OPERATOR: Final = "operator.openshift.io"
 CONFIG: Final = "config.openshift.io"
@@ -55,13 +56,13 @@ def settled(name: str, since: str = "2026-01-01T00:00:00Z", **changes: str) -> d
     """A ClusterOperator; `changes` are other states of its conditions."""
     states = {"Available": "True", "Degraded": "False", "Progressing": "False", **changes}
     rows = [condition(kind, status, f"{kind} of {name}", since) for kind, status in states.items()]
-    return reporting("clusteroperators", name, conditions=rows, versions=[{"name": "operator", "version": "4.18.0"}])
+    return reporting("clusteroperators", name, conditions=rows, versions=[{"name": "operator", "version": VERSION}])
 
 
-def version(state: str = "Completed", **changes: str) -> dict[str, Any]:
+def version(state: str = "Completed", reached: str = VERSION, **changes: str) -> dict[str, Any]:
     states = {"Available": "True", "Failing": "False", "Progressing": "False", **changes}
     rows = [condition(kind, status, f"{kind} of the version") for kind, status in states.items()]
-    history = [{"state": state, "version": "4.18.0"}] if state else []
+    history = [{"state": state, "version": reached}] if state else []
     return reporting("clusterversions", "version", conditions=rows, history=history)
 
 

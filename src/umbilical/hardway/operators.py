@@ -89,7 +89,10 @@ def version_sight() -> Sight:
         history = objects.items(objects.field(found, "status", "history"))
         if not history or history[0].get("state") != "Completed":
             raise NotYet("its history has no completed entry")
-        return str(history[0].get("version"))
+        reached, wanted = str(history[0].get("version")), site.cluster.release.version
+        if wanted and reached != wanted:
+            raise NotYet(f"it is at {reached}, and the release is {wanted}")
+        return reached
 
     return Sight(
         "cluster-version",
@@ -110,7 +113,7 @@ def operators_sight() -> Sight:
         found = site.api().call(lambda client: objects.list_objects(client, CLUSTER_OPERATOR))
         known = {str(objects.metadata(one).get("name")): one for one in found}
         for name in expected:
-            trouble = operator_trouble(known.get(name), site.now())
+            trouble = operator_trouble(known.get(name), site.now(), site.cluster.release.version)
             if trouble:
                 raise NotYet(f"{name}: {trouble}")
         return f"{len(expected)} operators"
@@ -137,8 +140,8 @@ def operator_sight(name: str) -> Sight:
     return Sight(f"operator-{name}", f"the operator {name} is Available", why, f"oc describe co {name}", look)
 
 
-def operator_trouble(item: Json | None, now: datetime) -> str:
-    """Say why an operator is not settled; empty if it is."""
+def operator_trouble(item: Json | None, now: datetime, version: str = "") -> str:
+    """Say why an operator is not settled at a version; empty if it is. An empty version is any."""
     if item is None:
         return "it does not exist"
     wanted = {"Available": "True", "Degraded": "False", "Progressing": "False"}
@@ -148,7 +151,9 @@ def operator_trouble(item: Json | None, now: datetime) -> str:
     for one in objects.items(objects.field(item, "status", "conditions")):
         if one.get("type") in wanted and now - _moment(one.get("lastTransitionTime"), now) < STABLE:
             return f"{one.get('type')} changed less than {STABLE.seconds} s ago"
-    return ""
+    rows = objects.items(objects.field(item, "status", "versions"))
+    reached = next((str(row.get("version")) for row in rows if row.get("name") == "operator"), "")
+    return "" if version in ("", reached) else f"it is at {reached or 'no version'}, and the release is {version}"
 
 
 def pools_sight() -> Sight:
