@@ -87,6 +87,13 @@ _STATUS_BY_CODE: Final = {
     "UMB870": CONFIGURATION,
     # A wait of a story, or of a fault for its sign, that was in vain.
     "UMB850": TIMED_OUT,
+    # What a stage waited for in vain, and what it refuses because it could not be taken back.
+    "UMB725": TIMED_OUT,
+    "UMB731": TIMED_OUT,
+    "UMB740": TIMED_OUT,
+    "UMB726": UNSAFE,
+    "UMB727": UNSAFE,
+    "UMB745": UNSAFE,
 }
 _STATUS_BY_GROUP: Final = {"UMB0": CONFIGURATION, "UMB1": CONFIGURATION}
 
