@@ -137,6 +137,23 @@ def test_a_machine_that_never_answers_times_out_and_is_installed_anew(scene: _Sc
     assert not scene.machines.is_installed("bootstrap", b"{}")
 
 
+def test_a_machine_with_another_config_is_never_wiped_on_the_way(scene: _Scene) -> None:
+    scene.machines.install("master-0", b"{}")
+    before = scene.host.changes()
+    with pytest.raises(HardwayError) as told:
+        scene.machines.install("master-0", b"another")
+    assert told.value.code == "UMB737"
+    assert scene.host.changes() == before
+    assert scene.machines.is_installed("master-0", b"{}")
+
+
+def test_a_machine_that_was_removed_takes_another_config(scene: _Scene) -> None:
+    scene.machines.install("master-0", b"{}")
+    scene.machines.remove("master-0")
+    scene.machines.install("master-0", b"another")
+    assert scene.machines.is_installed("master-0", b"another")
+
+
 def test_a_machine_is_started_and_stopped(scene: _Scene) -> None:
     scene.host.domains["ocp4-master-0"] = "shut off"
     scene.machines.start("master-0")

@@ -84,8 +84,10 @@ class LibvirtMachines:
 
         Raises:
             StageTimeout: it does not answer, or not as this node (UMB731).
+            HardwayError: it was installed with another config, and its disk holds what became of it (UMB737).
         """
         node, place = self._node(node_id), self._places(node_id)
+        self._refuse_another(node_id, place, ignition)
         self.remove(node_id)
         put(self._host, place.ignition, ignition, 0o600)
         self._customize(place)
@@ -95,11 +97,10 @@ class LibvirtMachines:
         self._virsh.start(place.domain)
         self._await(node, place.domain)
         # Last: a run that is killed before this installs anew.
-        put(self._host, _mark(place), hashlib.sha512(ignition).hexdigest().encode(), 0o644)
+        put(self._host, _mark(place), _digest(ignition).encode(), 0o644)
 
     def is_installed(self, node_id: str, ignition: bytes) -> bool:
-        done = self._host.run(["cat", _mark(self._places(node_id))])
-        is_same = done.text.strip() == hashlib.sha512(ignition).hexdigest()
+        is_same = self._installed(self._places(node_id)) == _digest(ignition)
         return is_same and self.power(node_id) is not Power.ABSENT
 
     def start(self, node_id: str) -> None:
@@ -145,6 +146,18 @@ class LibvirtMachines:
     def _places(self, node_id: str) -> places.MachinePlaces:
         return places.machine_places(self._cluster, self._libvirt, self._node(node_id))
 
+    def _installed(self, place: places.MachinePlaces) -> str:
+        """Return the hash of the config that an installation came to its end with; empty if none did."""
+        done = self._host.run(["cat", _mark(place)])
+        return done.text.strip() if done.exit_code == 0 else ""
+
+    def _refuse_another(self, node_id: str, place: places.MachinePlaces, ignition: bytes) -> None:
+        """A master's disk may hold the only copy of etcd: rotated keys or an edited config are no leave to wipe it."""
+        if self._installed(place) not in ("", _digest(ignition)):
+            why = "another Ignition config was installed, and a machine takes its first one only"
+            remedy = "delete the machine with what is on it first: umbilical stage rollback"
+            raise HardwayError("UMB737", f"{node_id} is set up already", why, remedy)
+
     def _customize(self, place: places.MachinePlaces) -> None:
         """The image holds the node's keys, so it is for its owner; libvirt gives it to qemu when the machine starts."""
         wanted = ("--dest-device", DEVICE, "--dest-ignition", place.ignition, "--output", place.iso)
@@ -171,6 +184,10 @@ class LibvirtMachines:
         except Fault as fault:
             return fault.brief
         return "" if result is not None else f"it answers, and has no {IGNITION_RESULT} yet"
+
+
+def _digest(ignition: bytes) -> str:
+    return hashlib.sha512(ignition).hexdigest()
 
 
 def _mark(place: places.MachinePlaces) -> str:
