@@ -5,6 +5,7 @@ from tests.support.recording_host import RecordingHost
 from umbilical.assets.hardway.cluster import Libvirt
 from umbilical.hardway.libvirt.host import ThisHost
 from umbilical.hardway.libvirt.survey import PROGRAMS, survey
+from umbilical.host.errors import HostError
 from umbilical.host.machine_records import Done
 from umbilical.host.ssh import LocalRunner
 
@@ -43,6 +44,22 @@ def test_a_libvirt_that_does_not_answer_is_noted() -> None:
         "libvirt does not answer: error: failed to connect to the hypervisor",
         "the host is aarch64, and machines are defined for x86_64",
     )
+
+
+def test_a_host_without_libvirt_is_surveyed_all_the_same() -> None:
+    class Bare(_Told):
+        def _plain(self, command: list[str]) -> Done:
+            if command[:2] == ["sh", "-c"] and "command -v" in command[2]:
+                return Done(0, "".join(f"{name}=\n" for name in command[4:]).encode(), b"")
+            return super()._plain(command)
+
+        def _virsh(self, command: list[str], stdin: bytes) -> Done:
+            raise HostError("UMB803", "cannot start virsh", "No such file or directory", "install it")
+
+    found = survey(Bare(), LIBVIRT)
+    assert not any(found.programs.values())
+    assert found.cores == 16
+    assert found.notes == ()
 
 
 def test_the_lines_work_on_a_real_machine() -> None:

@@ -29,12 +29,13 @@ def survey(host: Host, libvirt: Libvirt) -> Survey:
         memory_mib=int(memory[1]) // 1024 if memory else 0,
         free_disk_gib=int(free[1]) if free else 0,
         programs={name: programs.get(name, "") for name in PROGRAMS},
-        notes=tuple(_notes(host)),
+        notes=tuple(_notes(host, has_libvirt=bool(programs.get("virsh")))),
     )
 
 
-def _notes(host: Host) -> list[str]:
-    done = host.run(["virsh", "list", "--all"])
-    notes = [] if done.exit_code == 0 else [f"libvirt does not answer: {done.complaint}"]
+def _notes(host: Host, *, has_libvirt: bool) -> list[str]:
+    # A program that is missing is a finding, and cannot be asked: the survey has to come to its end without it.
+    done = host.run(["virsh", "list", "--all"]) if has_libvirt else None
+    notes = [] if done is None or done.exit_code == 0 else [f"libvirt does not answer: {done.complaint}"]
     machine = do(host, "uname", "-m").strip()
     return notes if machine == "x86_64" else [*notes, f"the host is {machine}, and machines are defined for x86_64"]
