@@ -10,6 +10,7 @@ from typing import Final
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.cluster import Node
 from umbilical.assets.hardway.topic import Topic, TopicKind
+from umbilical.fault import Fault
 from umbilical.hardway import kube, operators
 from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.etcd import Etcd, Member, client_url, peer_url
@@ -54,19 +55,33 @@ _SIGNATURES: Final = (
 )
 
 
-def _member(site: Site, node: Node) -> Member | None:
-    members = Etcd(site.machines, _speaker(site)).members()
-    return next((one for one in members if peer_url(node) in one.peer_urls), None)
+def _speaker(site: Site) -> Etcd:
+    """Find an etcd that answers: bootstrap's as long as that is there, after the pivot a master's.
+
+    Raises:
+        Fault: none does; what the first of them came to.
+    """
+    first: Fault | None = None
+    for node in (site.cluster.bootstrap, *site.cluster.masters):
+        etcd = Etcd(site.machines, node)
+        try:
+            etcd.members()
+        except Fault as fault:
+            first = first or fault
+        else:
+            return etcd
+    assert first is not None
+    raise first
 
 
-def _speaker(site: Site) -> Node:
-    """The node whose etcd is asked: bootstrap's as long as that is there."""
-    return site.cluster.bootstrap
+def _member(etcd: Etcd, node: Node) -> Member | None:
+    return next((one for one in etcd.members() if peer_url(node) in one.peer_urls), None)
 
 
 def _add(site: Site, node: Node) -> None:
-    if _member(site, node) is None:
-        Etcd(site.machines, _speaker(site)).add_learner(node.name, peer_url(node))
+    etcd = _speaker(site)
+    if _member(etcd, node) is None:
+        etcd.add_learner(node.name, peer_url(node))
 
 
 def place(site: Site, node: Node, file: str) -> None:
@@ -82,11 +97,12 @@ def place(site: Site, node: Node, file: str) -> None:
 
 def _promoted_sight(node: Node) -> Sight:
     def look(site: Site) -> str:
-        member = _member(site, node)
+        etcd = _speaker(site)
+        member = _member(etcd, node)
         if member is None or not member.name:
             raise NotYet(f"{node.id} has not started as a member")
         if member.is_learner:
-            Etcd(site.machines, _speaker(site)).promote(member.id)
+            etcd.promote(member.id)
             raise NotYet("it was promoted just now")
         return f"member {member.id} votes"
 
@@ -215,14 +231,17 @@ def _sights(site: Site) -> Sequence[Sight]:
 
 def undo_member(site: Site, node_id: str) -> None:
     """Take a master out of etcd again; it must not have voted for the bootstrap member's end."""
-    node = site.cluster.node(node_id)
-    member = _member(site, node)
+    etcd = _speaker(site)
+    member = _member(etcd, site.cluster.node(node_id))
     if member is not None:
-        Etcd(site.machines, _speaker(site)).remove(member.id)
+        etcd.remove(member.id)
 
 
 def undo_pod(site: Site, node_id: str, file: str, data: str = "") -> None:
     """Take a static pod away from the kubelet, wait for its end, and empty its data directory if it has one."""
+    if data:
+        # While it still votes: of the last two members one alone has no majority, and could never remove the other.
+        undo_member(site, node_id)
     site.machines.run(node_id, ["rm", "-f", f"{layout.NODE_MANIFESTS}/{file}"])
     if data:
         _wait_for_end(site, node_id)
