@@ -23,7 +23,7 @@ def explain(*arguments: str) -> int:
         (["kubelet-signer"], "kubelet-signer  (certificate, stage 05)"),
         (["PKI-01"], "PKI-01  (rule, error for kubernetes and openshift, stage 05)"),
         (["P4"], "P4  (condition, before the pivot, twice, stage 13)"),
-        (["UMB745"], "UMB745  (code, the cluster while it is built: applying, CSRs, etcd, pivot; exit status 4)"),
+        (["UMB745"], "UMB745  (code, the cluster while it is built: applying, CSRs, etcd, pivot; exit status 7)"),
         (["/etc/kubernetes/kubelet.conf"], "kubelet.conf  (file, stage 08)"),
     ],
 )
