@@ -73,8 +73,8 @@ def _mend_it(folder: Path, under_way: "Sitting") -> str:
 
     if under_way.is_live:
         with choose_view(plain=True) as screen:
-            sitting.mend_machines(load_site(folder, screen), under_way)
-        return "the machines are as before"
+            are_there = sitting.mend_machines(load_site(folder, screen), under_way)
+        return "the machines are as before" if are_there else "its machines are gone, and the fault with them"
     mended = sitting.mend_artifacts(folder, under_way)
     others = len(under_way.left) - len(mended)
     return f"{len(mended)} files put back" + (f", {others} had been mended already" if others else "")

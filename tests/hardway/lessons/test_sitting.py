@@ -7,11 +7,14 @@ import pytest
 from tests.support import hardway
 from tests.support.hardway_patients import make_patient, site_of
 from tests.support.hardway_workspace import contents, make_directory
+from tests.support.recording_machines import RecordingMachines
 
+from umbilical.fault import Fault
 from umbilical.hardway import workspace
 from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.lessons import sitting
 from umbilical.hardway.lessons.sitting import find_lesson
+from umbilical.hardway.machines import BackendServer
 
 
 @pytest.fixture(scope="module")
@@ -99,10 +102,36 @@ def test_a_lesson_in_artifacts_only_cannot_be_live(folder: Path) -> None:
 
 
 def test_a_live_lesson_is_noted_and_mended(folder: Path) -> None:
-    site = site_of(folder)
+    machines = RecordingMachines()
+    site = site_of(folder, machines)
+    machines.servers = [BackendServer("api", site.cluster.bootstrap.name, True, "L7OK")]
     sitting.spoil_machines(site, find_lesson("httpchk"))
+    spoiled = machines.balancer_config
     under_way = sitting.current(folder)
     assert under_way is not None
     assert under_way.is_live
-    sitting.mend_machines(site, under_way)
+    assert sitting.mend_machines(site, under_way)
+    assert machines.balancer_config != spoiled
+    assert sitting.current(folder) is None
+
+
+def test_a_live_lesson_that_cannot_begin_is_not_under_way(folder: Path) -> None:
+    machines = RecordingMachines()
+    machines.failing["set_balancer"] = Fault("UMB736", "no load balancer", "it does not run", "stage run 02")
+    with pytest.raises(Fault, match="UMB736"):
+        sitting.spoil_machines(site_of(folder, machines), find_lesson("httpchk"))
+    assert sitting.current(folder) is None
+
+
+def test_a_live_lesson_ends_when_its_machines_are_gone(folder: Path) -> None:
+    machines = RecordingMachines()
+    site = site_of(folder, machines)
+    machines.servers = [BackendServer("api", site.cluster.bootstrap.name, True, "L7OK")]
+    sitting.spoil_machines(site, find_lesson("httpchk"))
+    machines.servers = []
+    machines.calls.clear()
+    under_way = sitting.current(folder)
+    assert under_way is not None
+    assert not sitting.mend_machines(site, under_way)
+    assert machines.calls == []
     assert sitting.current(folder) is None

@@ -15,7 +15,9 @@ from typing import Final
 
 from umbilical.assets.hardway.cluster import Cluster
 from umbilical.assets.tree import Asset
+from umbilical.fault import Fault
 from umbilical.hardway import workspace
+from umbilical.hardway.doctor.machines import are_up
 from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.ledger import RECORD
 from umbilical.hardway.lessons.catalogue import LESSONS
@@ -94,12 +96,18 @@ def spoil_machines(site: Site, lesson: Lesson) -> None:
     """Put a lesson's fault into machines that run.
 
     Raises:
-        HardwayError: UMB752, UMB753 as above; or the machines cannot be reached.
+        HardwayError: UMB752, UMB753 as above.
+        Fault: the machines cannot be reached, or refuse; nothing was broken.
     """
     _refuse(site.folder, site.cluster, lesson)
     live = _live(lesson)
     _note(site.folder, lesson, site.now(), {}, is_live=True)
-    live.spoil(site)
+    try:
+        live.spoil(site)
+    except Fault:
+        # Its last command is the one that breaks something; what failed was that one or one before it.
+        end(site.folder)
+        raise
 
 
 def mend_artifacts(folder: Path, sitting: Sitting) -> list[str]:
@@ -114,9 +122,13 @@ def mend_artifacts(folder: Path, sitting: Sitting) -> list[str]:
     return spoiled
 
 
-def mend_machines(site: Site, sitting: Sitting) -> None:
-    _live(sitting.lesson).mend(site)
+def mend_machines(site: Site, sitting: Sitting) -> bool:
+    """Put machines right and end the lesson; False where they are gone, and the fault with them."""
+    are_there = are_up(site)
+    if are_there:
+        _live(sitting.lesson).mend(site)
     end(site.folder)
+    return are_there
 
 
 def end(folder: Path) -> None:
