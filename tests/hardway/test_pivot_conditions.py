@@ -98,6 +98,12 @@ def test_p3_misses_an_api_server_that_does_not_answer(ready: Scene, tmp_path: Pa
     assert failing(ready).startswith("P3 every master's control plane is ready: UMB")
 
 
+@pytest.mark.parametrize("program", ["kube-controller-manager", "kube-scheduler"])
+def test_p3_misses_controllers_that_do_not_run_on_a_master(ready: Scene, program: str) -> None:
+    ready.pods.running.discard(program)
+    assert failing(ready) == f"P3 every master's control plane is ready: {program} does not run on master-0"
+
+
 def test_p4_misses_data_that_another_api_server_does_not_see(ready: Scene, stranger: Path) -> None:
     led_to(ready, stranger, ready.site.cluster.bootstrap.address)
     assert "P4 " in failing(ready)
@@ -133,6 +139,15 @@ def test_p7_misses_masters_behind_the_load_balancer(ready: Scene) -> None:
     names = [node.name for node in ready.site.cluster.masters]
     machines.servers = [BackendServer("api", name, name == names[0], "L7STS/500") for name in names]
     assert failing(ready).endswith("1 masters are up for the load balancer, 2 are needed")
+
+
+def test_p7_counts_who_is_up_for_the_api_and_not_for_another_service(ready: Scene) -> None:
+    machines = machines_of(ready.site)
+    names = [node.name for node in ready.site.cluster.masters]
+    machines.servers = [
+        BackendServer(backend, name, backend != "api", "") for backend in ("api", "machine-config") for name in names
+    ]
+    assert failing(ready).endswith("0 masters are up for the load balancer, 2 are needed")
 
 
 def test_p8_misses_a_webhook_that_is_not_reached(ready: Scene, trial: MadeUpTrial) -> None:

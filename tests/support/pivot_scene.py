@@ -15,8 +15,8 @@ from umbilical.assets.hardway.cluster import Node
 from umbilical.hardway.etcd import BOOTSTRAP_MEMBER, peer_url
 from umbilical.hardway.machines import Done
 from umbilical.hardway.node_programs import PORTS
+from umbilical.hardway.pivot_conditions import CONTROLLERS
 from umbilical.hardway.site import Site
-from umbilical.hardway.stages.s13_pivot import CONTROLLERS
 
 SNAPSHOT: Final = "/var/lib/etcd/pivot-snapshot.db"
 

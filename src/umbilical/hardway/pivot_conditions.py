@@ -7,17 +7,20 @@ from typing import Final
 
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.cluster import API_PORT, Node
+from umbilical.assets.hardway.infrastructure.haproxy import API_SERVICE
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
 from umbilical.hardway import kube, operators, webhook
 from umbilical.hardway.etcd import BOOTSTRAP_MEMBER, Etcd, Member, client_url, peer_url
 from umbilical.hardway.looking import Sight
+from umbilical.hardway.node_programs import is_listening
 from umbilical.hardway.site import Site
 from umbilical.hardway.waiting import NotYet
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.hardway_set import Bundle
 
 KUBELET_PAIR: Final = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+CONTROLLERS: Final = ("kube-controller-manager", "kube-scheduler")
 _NONCE: Final = "umbilical-nonce"
 _NAMESPACE: Final = "kube-system"
 _NEEDS_TRIAL: Final = "P8"
@@ -77,10 +80,19 @@ def _p3() -> Sight:
         if site.cluster.is_openshift:
             for sight in operators.control_plane_sights(site)[1:]:
                 sight.look(site)
+        else:
+            _see_controllers(site)
         return "ready"
 
     why = "the load balancer sends everybody to them"
     return Sight("P3", "every master's control plane is ready", why, "umbilical stage run 12", look)
+
+
+def _see_controllers(site: Site) -> None:
+    for node in site.cluster.masters:
+        for program in CONTROLLERS:
+            if not is_listening(site.machines, node.id, program):
+                raise NotYet(f"{program} does not run on {node.id}")
 
 
 def _p4() -> Sight:
@@ -179,7 +191,9 @@ def _ask_as_kubelet(site: Site, kubelet: Node, asked: Node) -> None:
 def _p7() -> Sight:
     def look(site: Site) -> str:
         names = {node.name for node in site.cluster.masters}
-        up = {one.server for one in site.machines.balancer() if one.is_up and one.server in names}
+        # A machine stands behind other doors as well, and may be well there.
+        api = [one for one in site.machines.balancer() if one.backend == API_SERVICE]
+        up = {one.server for one in api if one.is_up and one.server in names}
         needed = min(2, len(names))
         if len(up) < needed:
             raise NotYet(f"{len(up)} masters are up for the load balancer, {needed} are needed")

@@ -21,7 +21,7 @@ from umbilical.hardway.etcd import Etcd, Member, client_url
 from umbilical.hardway.looking import Sight, see
 from umbilical.hardway.machines import Power
 from umbilical.hardway.node_programs import is_listening
-from umbilical.hardway.pivot_conditions import bootstrap_member, conditions, first_that_fails, members
+from umbilical.hardway.pivot_conditions import CONTROLLERS, bootstrap_member, conditions, first_that_fails, members
 from umbilical.hardway.prober import Prober, Tally, Target
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import NEVER, Step, Undo
@@ -39,7 +39,6 @@ REMOVED_SECONDS: Final = 900.0
 END_SECONDS: Final = 300.0
 STEADY_SECONDS: Final = 10.0
 """How long probes go on after the last change."""
-CONTROLLERS: Final = ("kube-controller-manager", "kube-scheduler")
 DELETE_MARK: Final = "delete-bootstrap-mark"
 SNAPSHOT: Final = "pivot-snapshot.db"
 _SNAPSHOT_ON_NODE: Final = f"{layout.ETCD_DATA}/{SNAPSHOT}"

@@ -64,6 +64,7 @@ frontend stats
     stats uri /stats
     stats refresh 5s
 """
+API_SERVICE: Final = "api"
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def _services(cluster: Cluster, servers: tuple[Node, ...], spares: tuple[Node, .
     over_tls = "check check-ssl verify required ca-file {}"
     note = "An HTTP check without check-ssl would mark every server DOWN: they speak TLS."
     api_check = over_tls.format(places.server_ca)
-    yield Service("api", networks.api_vip, API_PORT, "/readyz", api_check, servers, spares, note)
+    yield Service(API_SERVICE, networks.api_vip, API_PORT, "/readyz", api_check, servers, spares, note)
     if not cluster.is_openshift:
         return
     machine_config_check = over_tls.format(places.machine_config_ca)
