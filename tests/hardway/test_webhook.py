@@ -56,6 +56,17 @@ def test_half_of_it_is_made_anew(tried: Site, shelf: Stock) -> None:
     assert kube.get(tried, webhook.CONFIGURATION, WEBHOOK) is not None
 
 
+def test_a_pod_that_failed_for_good_is_made_anew(tried: Site, shelf: Stock) -> None:
+    node = tried.cluster.masters[0]
+    webhook.lay(tried, node)
+    before, trial = uid(tried), webhook.trial_of(tried)
+    path = f"{objects.POD.path(trial.namespace, trial.pod)}/status"
+    shelf.call(lambda client: kube.merge_patch(client, path, {"status": {"phase": "Failed"}}))
+    naps_of(tried).plans.append(lambda: shelf.take("Pod", trial.pod, trial.namespace))
+    webhook.lay(tried, node)
+    assert uid(tried) != before
+
+
 def test_a_pod_is_waited_for(tried: Site, shelf: Stock) -> None:
     node = tried.cluster.masters[0]
     webhook.lay(tried, node)

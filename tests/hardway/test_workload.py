@@ -108,6 +108,31 @@ def test_another_answer_or_a_failed_exec_is_told(deployed: Site, shelf: Stock, t
     assert (verdict.outcome, "Forbidden" in verdict.evidence) == (Outcome.FAILED, True)
 
 
+FORWARDER = """exec python3 - <<'PROGRAM'
+import http.server, sys
+class Answerer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b"%s")
+server = http.server.HTTPServer(("127.0.0.1", 0), Answerer)
+print(f"Forwarding from 127.0.0.1:{server.server_port} -> 8080", flush=True)
+server.serve_forever()
+PROGRAM
+"""
+
+
+def test_a_port_is_forwarded_and_asked(deployed: Site, shelf: Stock, tmp_path: Path) -> None:
+    name = deployed.cluster.workers[0].name
+    shelf.put(replica(0, name), replica(1, name))
+    (deployed.folder / ".umbilical").mkdir(exist_ok=True)
+    log = kubectl(deployed, tmp_path, FORWARDER % "ok")
+    assert workload.forwarded_sight().check.judge(deployed).outcome is Outcome.PASSED
+    assert f"-n {NAMESPACE} port-forward pod/trial-0 :" in log.read_text()
+    kubectl(deployed, tmp_path, FORWARDER % "no")
+    assert "answers b'no'" in workload.forwarded_sight().check.judge(deployed).evidence
+    kubectl(deployed, tmp_path, "echo error: unable to forward >&2", 1)
+    assert workload.forwarded_sight().check.judge(deployed).outcome is Outcome.FAILED
+
+
 def test_without_kubectl_exec_cannot_be_tried(deployed: Site) -> None:
     with pytest.raises(HardwayError) as raised:
         workload.execute(deployed, "trial-0", ["true"])

@@ -63,7 +63,9 @@ def lay(site: Site, node: Node) -> None:
 
 def _is_laid(site: Site, trial: Trial) -> bool:
     pod = kube.get(site, objects.POD, trial.pod, trial.namespace)
-    return pod is not None and kube.get(site, CONFIGURATION, trial.webhook_name) is not None
+    # One that has failed for good is never restarted: nothing but a controller would do that.
+    is_there = pod is not None and objects.field(pod, "status", "phase") not in ("Failed", "Succeeded")
+    return is_there and kube.get(site, CONFIGURATION, trial.webhook_name) is not None
 
 
 def _gone(trial: Trial) -> Sight:

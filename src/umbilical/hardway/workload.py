@@ -1,6 +1,8 @@
 """A workload that proves the cluster: scheduled, reached by Service and name, logs read, a program run in it."""
 
+import re
 from collections.abc import Sequence
+from http.client import HTTPConnection, HTTPException
 from typing import Final
 
 from umbilical.cluster import objects
@@ -12,10 +14,14 @@ from umbilical.hardway.looking import Sight
 from umbilical.hardway.site import Site
 from umbilical.hardway.waiting import NotYet, Signature
 from umbilical.hardway.webhook import CONFIGURATION, trial_of
-from umbilical.host.processes import run
+from umbilical.host.errors import HostError
+from umbilical.host.processes import Child, run, start
 
 REPLICAS: Final = 2
 EXEC_SECONDS: Final = 60.0
+FETCH_SECONDS: Final = 20.0
+MAX_ANSWER_BYTES: Final = 4096
+_FORWARDING: Final = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
 SIGNATURES: Final = (
     Signature("Forbidden", "kube-apiserver's user may not use nodes/proxy: stage lint, PKI-06"),
     Signature("tls|x509", "a kubelet's serving certificate is missing or unknown: kubectl get csr"),
@@ -105,18 +111,62 @@ def _log(site: Site, path: str) -> str:
 _SERVICE: Final = objects.Kind("Service", "/api/v1", "services")
 
 
+def forwarded_sight() -> Sight:
+    """From here into a pod, by a port of this machine."""
+
+    def look(site: Site) -> str:
+        trial = trial_of(site)
+        pod = str(objects.metadata(running_pods(site)[0])["name"])
+        words = ["-n", trial.namespace, "port-forward", f"pod/{pod}", f":{trial.workload_port}"]
+        log = site.folder / ".umbilical" / "port-forward.log"
+        log.unlink(missing_ok=True)
+        with start([*_kubectl(site), *words], log, name="kubectl port-forward") as child:
+            try:
+                child.wait_ready(lambda: _forwarding(child) is not None, EXEC_SECONDS)
+                answer = _fetch(_forwarding(child) or 0)
+            except (HostError, OSError) as error:
+                raise NotYet(str(error).splitlines()[-1]) from None
+        log.unlink(missing_ok=True)
+        if answer != b"ok":
+            raise NotYet(f"{pod} answers {answer[:80]!r}")
+        return pod
+
+    why = "it takes the same way as exec, with another protocol on it"
+    fix = "kubectl port-forward POD :PORT -v=8"
+    return Sight("port-forward", "a port of a pod can be forwarded", why, fix, look, SIGNATURES)
+
+
+def _forwarding(child: Child) -> int | None:
+    found = _FORWARDING.search(child.log_text())
+    return int(found.group(1)) if found else None
+
+
+def _fetch(port: int) -> bytes:
+    connection = HTTPConnection("127.0.0.1", port, timeout=FETCH_SECONDS)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().read(MAX_ANSWER_BYTES).strip()
+    except HTTPException as error:
+        raise OSError(f"{type(error).__name__}: {error}") from None
+    finally:
+        connection.close()
+
+
 def execute(site: Site, pod: str, command: Sequence[str]) -> str:
     """Run a program in a pod with the real kubectl: exec needs a protocol of its own.
 
     Raises:
         HostError: it failed; its complaint is in the message.
     """
+    place = ["-n", trial_of(site).namespace, pod, "--", *command]
+    return run([*_kubectl(site), "--request-timeout=30s", "exec", *place], EXEC_SECONDS)
+
+
+def _kubectl(site: Site) -> list[str]:
     kubectl = site.machines.survey(site.cluster).programs.get("kubectl", "")
     if not kubectl:
-        raise HardwayError("UMB748", "exec cannot be tried", "there is no kubectl", "install kubectl")
-    place = ["-n", trial_of(site).namespace, pod, "--", *command]
-    words = [kubectl, f"--kubeconfig={site.kubeconfig(None)}", "--request-timeout=30s", "exec", *place]
-    return run(words, EXEC_SECONDS)
+        raise HardwayError("UMB748", "exec and port-forward cannot be tried", "there is no kubectl", "install kubectl")
+    return [kubectl, f"--kubeconfig={site.kubeconfig(None)}"]
 
 
 def remove(site: Site) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.hardway.test_node_health import lease
 from tests.support.api_stock import Stock, condition, node
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.live_site import OPENSHIFT, live_site, naps_of, seen_by
@@ -27,7 +28,11 @@ def test_who_has_no_workers_waits_for_masters_alone(tmp_path: Path) -> None:
         "wait for every node",
     ]
     assert "label the workers" not in titles(live_site(tmp_path, profile=OPENSHIFT))
-    assert [check.id for check in STAGE.checks(live_site(tmp_path, workers=0))] == ["nodes-ready"]
+    assert [check.id for check in STAGE.checks(live_site(tmp_path, workers=0))] == [
+        "nodes-ready",
+        "nodes-alive",
+        "kubelet-versions",
+    ]
 
 
 def test_every_node_must_be_ready_under_its_address(site: Site, shelf: Stock) -> None:
@@ -59,6 +64,7 @@ def test_workers_are_labelled_and_waited_for(site: Site, shelf: Stock) -> None:
     assert kube.WORKER_LABEL in kube.nodes(site)[worker.name]["metadata"]["labels"]
     labels = {kube.WORKER_LABEL: ""}
     naps_of(site).plans.append(lambda: shelf.put(node(worker.name, str(worker.address), labels=labels, Ready="True")))
+    shelf.put(lease(site, master.name, 1), lease(site, worker.name, 1))
     wait.act()
     assert len(seen_by(site)) == 1
 

@@ -40,7 +40,8 @@ def test_what_is_tried_depends_on_what_there_is(tmp_path: Path, trial: MadeUpTri
     ending = ["say how long certificates live", "remove what the trial made", "delete the bootstrap machine"]
     assert titles(site) == ending
     site.trial = trial
-    tried = ["deploy a workload", "see it run", "reach it by its Service and its name", "read its logs"]
+    tried = ["deploy a workload", "see it run", "reach it by its Service and its name"]
+    tried += ["read its logs", "forward a port of it"]
     assert titles(site) == [*tried, "have an object judged directly", *ending]
     bigger = live_site(tmp_path, masters=3)
     bigger.trial, bigger.has_tunnel = trial, False

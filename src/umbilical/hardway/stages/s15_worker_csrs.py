@@ -9,6 +9,7 @@ from umbilical.cluster import objects
 from umbilical.hardway import kube
 from umbilical.hardway.csr_rounds import approving_sight, registered_sight
 from umbilical.hardway.looking import Sight, see
+from umbilical.hardway.node_health import alive_sight, version_sight
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step
 from umbilical.hardway.stages.live import LiveStage
@@ -70,14 +71,15 @@ def _steps(site: Site) -> Sequence[Step]:
         if not site.cluster.is_openshift:
             label = f"kubectl label node NAME {kube.WORKER_LABEL}="
             steps.append(Step("label the workers", label, lambda: kube.label_nodes(site, role_labels(site, workers))))
-    everybody = ready_sight(site.cluster.members)
-    steps.append(Step("wait for every node", "kubectl get nodes", lambda: see(site, READY_SECONDS, everybody)))
+    everybody = (ready_sight(site.cluster.members), alive_sight(site.cluster.members))
+    steps.append(Step("wait for every node", "kubectl get nodes", lambda: see(site, READY_SECONDS, *everybody)))
     return steps
 
 
 def _sights(site: Site) -> Sequence[Sight]:
     workers = site.cluster.workers
-    found = [ready_sight(site.cluster.members)]
+    members = site.cluster.members
+    found = [ready_sight(members), alive_sight(members), version_sight(members)]
     if workers:
         found.append(registered_sight(workers))
         if not site.cluster.is_openshift:

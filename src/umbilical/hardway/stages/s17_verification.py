@@ -144,6 +144,11 @@ def _trial_steps(site: Site) -> list[Step]:
             partial(see, site, TRIAL_SECONDS, workload.reached_sight()),
         ),
         Step("read its logs", "kubectl logs POD", partial(see, site, TRIAL_SECONDS, workload.logs_sight())),
+        Step(
+            "forward a port of it",
+            "kubectl port-forward POD :PORT",
+            partial(see, site, TRIAL_SECONDS, workload.forwarded_sight()),
+        ),
     ]
     if site.has_tunnel:
         judged = "kubectl create --dry-run=server -f judged.yaml"
