@@ -16,7 +16,7 @@ DEMO_ARGS ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test peers test-real bench demo demo-real soak compiled wheels clean clean-peers
+.PHONY: help setup check docs test peers test-real bench demo demo-real soak compiled wheels clean clean-peers
 
 help: ## say what each command does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ wheels: setup ## build the pure wheel and the compiled one into dist/, install e
 	rm -rf dist
 	$(BIN)/python tools/wheels.py --out dist
 	UMBILICAL_WHEELS=$(CURDIR)/dist $(PYTEST) -q tests/tools/test_wheels.py
+
+docs: setup ## write the pages and the table of codes that are made from texts beside the code
+	$(BIN)/python tools/hardway_docs.py
 
 clean: ## remove what the other commands left in the tree
 	rm -rf $(VENV) .venv-bench build dist out src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
