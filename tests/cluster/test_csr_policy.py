@@ -1,5 +1,6 @@
 """Kubelets' requests: those of expected nodes are approved; of all others the first rule that fails is told."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -86,11 +87,11 @@ def test_a_renewal_is_approved_long_after_the_boot_and_although_the_node_exists(
     assert "renewal" in decision.reason
 
 
-def test_a_key_that_lies_on_the_node_is_proof_and_another_is_none() -> None:
-    assert decided(client_csr(), keys={NAME: frozenset({PUBLIC})}).is_approved
-    refused = decided(client_csr(), keys={NAME: frozenset({b"another"})})
-    assert not refused.is_approved
-    assert "not the one that lies on" in refused.reason
+def test_a_first_certificate_is_told_with_its_key_and_no_other_is() -> None:
+    assert decided(client_csr()).first_key == hashlib.sha256(PUBLIC).hexdigest()
+    assert decided(serving_csr(), nodes={NAME: NODE}).first_key == ""
+    renewal = client_csr(user=OWN, groups=["system:nodes", "system:authenticated"])
+    assert decided(renewal, nodes={NAME: NODE}).first_key == ""
 
 
 REFUSED: dict[str, tuple[Callable[[], dict[str, Any]], dict[str, Any], str]] = {

@@ -21,7 +21,14 @@ from umbilical.assets.hardway.cluster import Node
 from umbilical.assets.tree import Asset
 from umbilical.cluster.csr_policy import CLIENT_SIGNER, SERVING_SIGNER
 from umbilical.hardway import csr_rounds
-from umbilical.hardway.csr_rounds import approve_once, approving_sight, check_serving, policy, registered_sight
+from umbilical.hardway.csr_rounds import (
+    approve_once,
+    approving_sight,
+    check_holder,
+    check_serving,
+    policy,
+    registered_sight,
+)
 from umbilical.hardway.errors import StageTimeout
 from umbilical.hardway.machines import Done
 from umbilical.hardway.site import Site
@@ -126,7 +133,7 @@ def test_what_the_rules_allow_is_approved_and_nothing_else(
     requests.client("worker-too-early", site.cluster.workers[0])
     requests.serving("serving", second)
     requests.serving("greedy", second, str(second.address), str(site.cluster.networks.gateway))
-    found = approve_once(site, site.cluster.masters)
+    found = approve_once(site)
     assert {one.csr for one in found.approved} == {"own", "serving"}
     assert {one.csr: one.reason for one in found.refused} == {
         "worker-too-early": "no node worker-0.ocp4.example.com is expected",
@@ -134,19 +141,61 @@ def test_what_the_rules_allow_is_approved_and_nothing_else(
     }
     assert [state(plane, name) for name in ("own", "serving", "greedy")] == ["Approved", "Approved", ""]
     assert any(line.startswith("saw approved own:") for line in told_by(site))
-    assert approve_once(site, site.cluster.masters).approved == ()
+    assert approve_once(site).approved == ()
 
 
-def test_a_key_that_does_not_lie_on_the_node_is_refused(site: Site, plane: ControlPlane, requests: Requests) -> None:
+def held(site: Site, of: Node, key: bytes) -> None:
+    """Have a node hold a certificate with this public key."""
+    body = base64.b64encode(key).decode()
+    text = f"-----BEGIN PUBLIC KEY-----\n{body[:64]}\n{body[64:]}\n-----END PUBLIC KEY-----\n"
+    words = ["openssl", "x509", "-in", "/var/lib/kubelet/pki/kubelet-client-current.pem", "-noout", "-pubkey"]
+    machines_of(site).answers[of.id, *words] = Done(0, text.encode(), b"")
+
+
+def test_the_certificate_that_was_approved_must_lie_on_the_node(site: Site, requests: Requests) -> None:
     first, second = site.cluster.masters
-    words = ["openssl", "pkey", "-in", "/var/lib/kubelet/pki/kubelet-client.key.tmp", "-pubout", "-outform", "DER"]
+    requests.client("own", first)
+    requests.client("stolen", second, ec.generate_private_key(ec.SECP256R1()))
+    assert len(approve_once(site).approved) == 2
     for one in (first, second):
-        machines_of(site).answers[one.id, *words] = Done(0, PUBLIC, b"")
-    requests.client("own-key", first)
-    requests.client("foreign-key", second, ec.generate_private_key(ec.SECP256R1()))
-    found = approve_once(site, site.cluster.masters)
-    assert [one.csr for one in found.approved] == ["own-key"]
-    assert found.refused[0].reason == f"its key is not the one that lies on {second.name}"
+        held(site, one, PUBLIC)
+    check_holder(site, first)
+    with pytest.raises(NotYet, match=f"approved for {second.name} is not the one that lies on it"):
+        check_holder(site, second)
+
+
+def test_a_node_that_was_approved_and_has_no_certificate_is_told(site: Site, requests: Requests) -> None:
+    first = site.cluster.masters[0]
+    requests.client("own", first)
+    check_holder(site, first)
+    approve_once(site)
+    machines_of(site).responders.append(lambda *asked: Done(1, b"", b"Could not open file"))
+    with pytest.raises(NotYet, match="master-0 has no certificate: Could not open file"):
+        check_holder(site, first)
+
+
+def test_a_key_is_looked_for_once_because_renewals_have_others(site: Site, requests: Requests) -> None:
+    first = site.cluster.masters[0]
+    requests.client("own", first)
+    approve_once(site)
+    held(site, first, PUBLIC)
+    check_holder(site, first)
+    held(site, first, b"renewed")
+    check_holder(site, first)
+
+
+def test_a_first_certificate_is_the_first_also_when_its_request_was_cleaned_away(
+    site: Site, plane: ControlPlane, requests: Requests
+) -> None:
+    first = site.cluster.masters[0]
+    requests.client("own", first)
+    assert len(approve_once(site).approved) == 1
+    plane.kubectl("delete", "csr", "own")
+    requests.client("again", first, ec.generate_private_key(ec.SECP256R1()))
+    found = approve_once(site)
+    assert [one.reason for one in found.refused] == [f"{first.name} has got its first certificate already"]
+    site.notes[started_key(first)] = datetime.now(UTC).isoformat()
+    assert len(approve_once(site).approved) == 1
 
 
 @pytest.fixture
@@ -202,3 +251,13 @@ def test_a_wait_in_vain_names_the_rule_that_refuses(site: Site, requests: Reques
         approving_sight(site.cluster.masters).wait(site, 0)
     assert "worker-too-early refused: no node worker-0.ocp4.example.com is expected" in raised.value.why
     assert "/etc/hostname" in raised.value.remedy
+
+
+def test_a_node_that_asks_again_is_told_how_it_is_let_in(site: Site, requests: Requests, shelf: Stock) -> None:
+    first = site.cluster.masters[0]
+    shelf.put(node(first.name, "192.0.2.9"))
+    requests.client("again", first)
+    with pytest.raises(StageTimeout) as raised:
+        approving_sight([first]).wait(site, 0)
+    assert "exists already" in raised.value.why
+    assert "--allow-reissue" in raised.value.remedy

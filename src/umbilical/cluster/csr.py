@@ -1,7 +1,7 @@
 """Signing requests of a cluster: listed, decided by a policy, approved one by one. Never all that are pending."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -38,31 +38,29 @@ class Round:
     """Still pending, each with the first rule that does not hold."""
 
 
-async def approve_pending(
-    client: ApiClient, policy: Policy, now: datetime, keys: Mapping[str, frozenset[bytes]] | None = None
-) -> Round:
+async def approve_pending(client: ApiClient, policy: Policy, now: datetime, known: Collection[str] = ()) -> Round:
     """Look once, and approve what the policy allows.
+
+    `known`: nodes that have got their first certificate, also where its request is deleted by now: the cluster's own
+    cleaner takes those away after an hour.
 
     Raises:
         ApiRefused, ApiUnreachable: the API did not answer as it should; what was approved before stays so.
     """
     listed = await objects.list_objects(client, KIND)
     nodes = await objects.list_objects(client, NODE)
+    known_nodes = {str(objects.metadata(one).get("name")): one for one in nodes}
     pending = [csr for csr in listed if is_pending(csr)]
-    first = set(_first_clients(listed, policy))
-    decisions = []
+    first = {*known, *_first_clients(listed, policy)}
+    approved, refused = [], []
     for csr in pending:
-        world = World(
-            now, {str(objects.metadata(one).get("name")): one for one in nodes}, first, keys or {}, len(pending)
-        )
-        decision = decide(csr, policy, world)
-        is_client = objects.field(csr, "spec", "signerName") == CLIENT_SIGNER
-        if decision.is_approved and await _approve(client, csr, decision, now) and is_client:
-            first.add(decision.node)
-        decisions.append(decision)
-    return Round(
-        tuple(one for one in decisions if one.is_approved), tuple(one for one in decisions if not one.is_approved)
-    )
+        decision = decide(csr, policy, World(now, known_nodes, first, len(pending)))
+        if not decision.is_approved:
+            refused.append(decision)
+        elif await _approve(client, csr, decision, now):
+            approved.append(decision)
+            first |= {decision.node} if decision.first_key else set()
+    return Round(tuple(approved), tuple(refused))
 
 
 async def _approve(client: ApiClient, csr: Json, decision: Decision, now: datetime) -> bool:

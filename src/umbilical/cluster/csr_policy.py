@@ -6,6 +6,7 @@ since a denial is for ever and the next look may know more.
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -24,6 +25,7 @@ WINDOW: Final = timedelta(hours=2)
 """How long after its start a node may ask for its first certificate."""
 MAX_PENDING: Final = 100
 """More than that is no boot but a flood; OpenShift's machine-approver stops there too."""
+_FIRST: Final = "first client"
 _SIGNING: Final = frozenset({"digital signature"})
 _ENCIPHERMENT: Final = frozenset({"key encipherment"})
 _PURPOSE: Final = {CLIENT_SIGNER: "client auth", SERVING_SIGNER: "server auth"}
@@ -58,8 +60,6 @@ class World:
     """Node objects by name."""
     approved_clients: Collection[str] = ()
     """Nodes whose first client certificate has been approved in this boot."""
-    keys: Mapping[str, frozenset[bytes]] = field(default_factory=dict)
-    """Public keys that were found on the node itself; a node that cannot be looked at is not in it."""
     pending: int = 0
 
 
@@ -71,6 +71,8 @@ class Decision:
     is_approved: bool
     reason: str
     """The rules that hold, or the first that does not."""
+    first_key: str = ""
+    """Of a first client certificate: the SHA-256 of its public key, by which it is found on the node again."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +123,9 @@ def decide(csr: Json, policy: Policy, world: World) -> Decision:
         reason = predicate(case)
         if reason is not None:
             return Decision(title, case.name, False, reason)
-    kind = "serving" if signer == SERVING_SIGNER else "renewal" if case.is_renewal else "first client"
-    return Decision(title, case.name, True, f"{kind} certificate of the expected node {case.name}")
+    kind = "serving" if signer == SERVING_SIGNER else "renewal" if case.is_renewal else _FIRST
+    first_key = hashlib.sha256(request.public_key).hexdigest() if kind == _FIRST else ""
+    return Decision(title, case.name, True, f"{kind} certificate of the expected node {case.name}", first_key)
 
 
 def is_pending(csr: Json) -> bool:
@@ -156,7 +159,7 @@ def _pem(csr: Json) -> bytes:
 def _predicates(signer: str) -> Iterator[_Predicate]:
     yield from (_is_open, _not_flooded, _subject, _usages, _no_strange_names, _in_time)
     if signer == CLIENT_SIGNER:
-        yield from (_client_requester, _no_names, _is_first, _known_key)
+        yield from (_client_requester, _no_names, _is_first)
     else:
         yield from (_own_requester, _names_of_node, _node_is_registered)
 
@@ -230,13 +233,6 @@ def _is_first(case: _Case) -> str | None:
     if case.name in case.world.approved_clients:
         return f"{case.name} has got its first certificate already"
     return f"a Node {case.name} exists already" if case.name in case.world.nodes else None
-
-
-def _known_key(case: _Case) -> str | None:
-    keys = case.world.keys.get(case.name)
-    if case.is_renewal or keys is None or case.request.public_key in keys:
-        return None
-    return f"its key is not the one that lies on {case.name}"
 
 
 def _names_of_node(case: _Case) -> str | None:

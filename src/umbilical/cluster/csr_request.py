@@ -1,12 +1,17 @@
 """What a certificate signing request asks for, out of its PEM: who, for which names, with which key."""
 
 import ipaddress
+import re
 from dataclasses import dataclass, field
 from typing import Final
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_BEGIN: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
+# One block, with nothing before, behind or between: whoever signs takes the first one that its own parser likes, and
+# that must be the one that was judged.
+_PEM: Final = re.compile(
+    rb"\s*-----BEGIN CERTIFICATE REQUEST-----\r?\n[A-Za-z0-9+/=\r\n]+-----END CERTIFICATE REQUEST-----\s*"
+)
 _MIN_RSA_BITS: Final = 2048
 _CURVES: Final = ("secp256r1", "secp384r1", "secp521r1")
 
@@ -37,8 +42,8 @@ def read_request(pem: bytes) -> Request:
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
     from cryptography.x509.oid import NameOID
 
-    if not pem.lstrip().startswith(_BEGIN):
-        raise RequestError("it is no PEM of the type CERTIFICATE REQUEST")
+    if _PEM.fullmatch(pem) is None:
+        raise RequestError("it is no PEM of exactly one block of the type CERTIFICATE REQUEST")
     try:
         found = x509.load_pem_x509_csr(pem)
         names = _alternative_names(found)

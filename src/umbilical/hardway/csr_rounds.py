@@ -1,9 +1,12 @@
 """Approving kubelets' requests while nodes come up: look, decide, approve, tell what is refused and why."""
 
+import base64
+import binascii
+import hashlib
 import ipaddress
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -13,6 +16,7 @@ from umbilical.cluster import csr
 from umbilical.cluster.csr_policy import EVERYBODY, ExpectedNode, Policy
 from umbilical.hardway import kube
 from umbilical.hardway.looking import Look, Sight
+from umbilical.hardway.pivot_conditions import KUBELET_PAIR
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages.live import started_key
 from umbilical.hardway.waiting import NotYet, Signature
@@ -21,9 +25,17 @@ from umbilical.pki.hardway_set import Bundle
 
 KUBELET_PORT: Final = 10250
 DIAL_SECONDS: Final = 10.0
-_KEY_ON_NODE: Final = "/var/lib/kubelet/pki/kubelet-client.key.tmp"
-"""A kubelet keeps its key here until it has got its certificate."""
+_NO_PROGRAM: Final = 127
 SIGNATURES: Final = (
+    Signature(
+        "is not the one that lies on it",
+        "somebody else asked in its name: kubectl delete node NAME, umbilical stage rotate kubelet-client, and build "
+        "anew: the request has opened the cluster to a stranger",
+    ),
+    Signature(
+        "exists already|certificate already|outside of the node's boot",
+        "if it is the node itself that asks again: umbilical stage run --allow-reissue NAME",
+    ),
     Signature("is expected", "its host name is not the config's: /etc/hostname and the PTR record must say the same"),
     Signature("is not registered", "on the node: journalctl -u kubelet; is api-int resolved, and does the VIP answer?"),
 )
@@ -46,25 +58,40 @@ def _expected(site: Site, node: Node) -> ExpectedNode:
     return ExpectedNode(node.name, frozenset({str(node.address)}), started - timedelta(seconds=1))
 
 
-def approve_once(site: Site, nodes: Sequence[Node]) -> csr.Round:
+def approve_once(site: Site) -> csr.Round:
     """Approve what may be, and tell it; what is refused is told by whoever waits."""
-    keys = {node.name: seen for node in nodes if (seen := _keys_on(site, node))}
     now = site.now()
-    found = site.api().call(lambda client: csr.approve_pending(client, policy(site), now, keys))
+    known = [node.name for node in site.cluster.members if _first(site, node)]
+    found = site.api().call(lambda client: csr.approve_pending(client, policy(site), now, known))
+    names = {node.name: node for node in site.cluster.members}
     for decision in found.approved:
+        if decision.first_key:
+            node = names[decision.node]
+            site.notes[_first_name(node)] = {"started": site.notes[started_key(node)], "key": decision.first_key}
         site.reporter.saw(f"approved {decision.csr}: {decision.reason}")
     return found
+
+
+def _first_name(node: Node) -> str:
+    return f"first-certificate:{node.id}"
+
+
+def _first(site: Site, node: Node) -> Mapping[str, str]:
+    """Return what was noted of a node's first certificate in this boot; empty if it has got none."""
+    noted: Mapping[str, str] = site.notes.get(_first_name(node)) or {}
+    return noted if noted.get("started") == site.notes.get(started_key(node)) else {}
 
 
 def approving_sight(nodes: Sequence[Node]) -> Sight:
     """Looks like any other, and approves on the way: the two requests of a node come one after the other."""
 
     def look(site: Site) -> str:
-        refused = approve_once(site, nodes).refused
+        refused = approve_once(site).refused
         known = kube.nodes(site)
         try:
             for node in nodes:
                 kube.registered(known, node)
+                check_holder(site, node)
                 check_serving(site, node)
         except NotYet as error:
             told = "; ".join(f"{one.csr} refused: {one.reason}" for one in refused)
@@ -117,8 +144,32 @@ def check_serving(site: Site, node: Node) -> None:
         raise NotYet(f"{node.name}:{KUBELET_PORT}: {error}") from None
 
 
-def _keys_on(site: Site, node: Node) -> frozenset[bytes] | None:
-    """Look at the key that the node itself holds; None where that cannot be seen."""
-    command = ["openssl", "pkey", "-in", _KEY_ON_NODE, "-pubout", "-outform", "DER"]
-    done = site.machines.run(node.id, command)
-    return frozenset({done.stdout}) if done.exit_code == 0 and done.stdout else None
+def check_holder(site: Site, node: Node) -> None:
+    """See that the certificate that was approved first lies on the node itself.
+
+    A kubelet that rotates its certificates keeps its key in memory until one is issued, so nobody can look before:
+    a stranger who has the bootstrap identity and asked in the node's name is found out here.
+
+    Raises:
+        NotYet: the node has none, or another one.
+    """
+    noted = _first(site, node)
+    if not noted or noted.get("seen"):
+        return
+    done = site.machines.run(node.id, ["openssl", "x509", "-in", KUBELET_PAIR, "-noout", "-pubkey"])
+    if done.exit_code == _NO_PROGRAM:
+        return
+    if done.exit_code != 0:
+        raise NotYet(f"{node.id} has no certificate: {done.complaint}")
+    if _key_hash(done.text) != noted["key"]:
+        raise NotYet(f"the certificate that was approved for {node.name} is not the one that lies on it")
+    # Once: later ones are renewals with keys of their own.
+    site.notes[_first_name(node)] = {**noted, "seen": "yes"}
+
+
+def _key_hash(pem: str) -> str:
+    body = "".join(line for line in pem.splitlines() if not line.startswith("-----"))
+    try:
+        return hashlib.sha256(base64.b64decode(body, validate=True)).hexdigest()
+    except binascii.Error:
+        return ""
