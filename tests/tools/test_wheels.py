@@ -118,6 +118,15 @@ def test_every_module_of_the_unit_is_loaded_in_the_form_that_is_asked_for(
 
 
 @built
+def test_texts_and_scripts_come_with_the_code(installation: Installation, tmp_path: Path) -> None:
+    """What is no Python is easily left out of a wheel: the table of codes, the script of the bootstrap node."""
+    assert "exit status 7" in installation.run("umbilical", "explain", "UMB745")
+    cluster = str(tmp_path / "cluster")
+    installation.run("umbilical", "stage", "init", "--dir", cluster, "--masters", "1", "--workers", "0")
+    assert "ignition/bootstrap.ign" in installation.run("umbilical", "stage", "plan", "--dir", cluster)
+
+
+@built
 def test_bytes_pass_between_a_server_and_an_agent(installation: Installation, pki: TunnelPki, tmp_path: Path) -> None:
     pair = TunnelPair(Shape(), pki, tmp_path)
     for daemon in (pair.server, pair.agent):
