@@ -72,8 +72,8 @@ def as_kubelet(node_id: str, command: tuple[str, ...], stdin: bytes) -> Done | N
     return Done(0, b'{"kind":"Node"}', b"") if is_trusted else Done(60, b"", b"curl: no authority")
 
 
-def lease(name: str, holder: str) -> dict[str, Any]:
-    head = {"name": name, "namespace": "kube-system"}
+def lease(name: str, holder: str, namespace: str = "kube-system") -> dict[str, Any]:
+    head = {"name": name, "namespace": namespace}
     spec = {"holderIdentity": holder, "leaseDurationSeconds": 15}
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": head, "spec": spec}
 

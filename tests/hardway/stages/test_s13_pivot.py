@@ -10,7 +10,7 @@ from tests.support.live_site import OPENSHIFT, changing, live_site, machines_of,
 from tests.support.made_up_stages import Clock, Lines
 from tests.support.made_up_trial import MadeUpTrial
 from tests.support.openshift_kinds import reporting
-from tests.support.pivot_scene import SNAPSHOT, Scene, scene
+from tests.support.pivot_scene import SNAPSHOT, Scene, lease, scene
 
 from umbilical.assets.hardway.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
 from umbilical.checks.check import Outcome
@@ -364,6 +364,34 @@ def test_in_openshift_the_operator_removes_the_member(
     titled(site, "snapshot").act()
     assert machines_of(site).calls == []
     shelf.take("ConfigMap", "umbilical-pivot", "kube-system")
+
+
+@pytest.mark.usefixtures("openshift_kinds")
+def test_in_openshift_the_mark_is_not_taken_back_once_the_operator_has_acted_upon_it(
+    tmp_path: Path, plane: ControlPlane, shelf: Stock
+) -> None:
+    site = live_site(tmp_path, plane, OPENSHIFT)
+    titled(site, "mark the bootstrap as complete").act()
+    shelf.put(reporting("etcds", conditions=[{"type": "EtcdBootstrapMemberRemoved", "status": "True"}]))
+    with pytest.raises(Unsafe) as raised:
+        s13_pivot.unmark(site)
+    assert raised.value.code == "UMB727"
+    assert mark(site) == "complete"
+    shelf.put(reporting("etcds", conditions=[{"type": "EtcdBootstrapMemberRemoved", "status": "False"}]))
+    s13_pivot.unmark(site)
+    assert mark(site) is None
+
+
+def test_in_openshift_the_schedulers_lease_lies_in_its_own_namespace(
+    tmp_path: Path, plane: ControlPlane, shelf: Stock
+) -> None:
+    site = live_site(tmp_path, plane, OPENSHIFT)
+    master, space = site.cluster.masters[0].name, "openshift-kube-scheduler"
+    shelf.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
+    shelf.put(lease("kube-controller-manager", f"{master}_1"), lease("kube-scheduler", "bootstrap_1"))
+    assert leases_sight().check.judge(site).evidence == "kube-scheduler is held by nobody"
+    shelf.put(lease("kube-scheduler", f"{master}_1", space))
+    assert leases_sight().check.judge(site).outcome is Outcome.PASSED
 
 
 @pytest.mark.usefixtures("openshift_kinds")

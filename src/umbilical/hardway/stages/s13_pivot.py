@@ -10,7 +10,9 @@ from typing import Final
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.cluster import API_PORT
 from umbilical.assets.hardway.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
+from umbilical.assets.hardway.static_pods.kube_scheduler import OPENSHIFT_NAMESPACE
 from umbilical.assets.hardway.topic import Topic, TopicKind
+from umbilical.assets.manifests.scheduler import PROGRAM as SCHEDULER
 from umbilical.cluster import objects
 from umbilical.cluster.apply import Applier, read_document
 from umbilical.cluster.client import make_client
@@ -39,6 +41,7 @@ REMOVED_SECONDS: Final = 900.0
 END_SECONDS: Final = 300.0
 STEADY_SECONDS: Final = 10.0
 """How long probes go on after the last change."""
+NO_RETURN: Final = "etcd no longer knows the bootstrap member; what was before is in the snapshot only"
 DELETE_MARK: Final = "delete-bootstrap-mark"
 SNAPSHOT: Final = "pivot-snapshot.db"
 _SNAPSHOT_ON_NODE: Final = f"{layout.ETCD_DATA}/{SNAPSHOT}"
@@ -192,6 +195,14 @@ def _mark_complete(site: Site) -> None:
 
 
 def unmark(site: Site) -> None:
+    """Take the mark back, unless somebody has acted upon it: OpenShift's operator does so within seconds.
+
+    Raises:
+        Unsafe: UMB727, the bootstrap member has left.
+    """
+    if is_past(site):
+        what = "the pivot is past its point of no return"
+        raise Unsafe("UMB727", what, NO_RETURN, "go on, or take everything down: umbilical stage destroy")
     site.api().call(lambda client: kube.delete_if_there(client, objects.CONFIG_MAP, "bootstrap", "kube-system"))
 
 
@@ -263,11 +274,15 @@ def _stop_controllers(site: Site) -> None:
     see(site, END_SECONDS, leases_sight())
 
 
+def lease_namespace(site: Site, program: str) -> str:
+    return OPENSHIFT_NAMESPACE if site.cluster.is_openshift and program == SCHEDULER else "kube-system"
+
+
 def leases_sight() -> Sight:
     def look(site: Site) -> str:
         names = {name for node in site.cluster.masters for name in (node.id, node.name)}
         for lease in CONTROLLERS:
-            found = kube.get(site, kube.LEASE, lease, "kube-system")
+            found = kube.get(site, kube.LEASE, lease, lease_namespace(site, lease))
             holder = str(objects.field(found or {}, "spec", "holderIdentity") or "")
             if holder.partition("_")[0] not in names:
                 raise NotYet(f"{lease} is held by {holder or 'nobody'}")
@@ -316,7 +331,6 @@ def _see_tunnel_gone(site: Site, pivot: Pivot) -> list[Step]:
 
 def _steps(site: Site) -> Sequence[Step]:
     pivot, boot = Pivot(site), site.cluster.bootstrap
-    no_return = "etcd no longer knows the bootstrap member; what was before is in the snapshot only"
     steps = [
         Step("see P1 to P8 hold twice", "umbilical explain P1   # and so on", partial(_check_conditions, site)),
         Step("save a snapshot of etcd", f"etcdctl snapshot save {SNAPSHOT}", partial(_save_snapshot, site)),
@@ -336,7 +350,7 @@ def _steps(site: Site) -> Sequence[Step]:
             "remove the bootstrap member from etcd",
             "etcdctl move-leader MASTER_ID; etcdctl member remove ID",
             pivot.probed(partial(_remove_member, site)),
-            Undo(NEVER, {"why": no_return}),
+            Undo(NEVER, {"why": NO_RETURN}),
         ),
     ]
     if site.has_tunnel:

@@ -23,3 +23,9 @@ def test_the_lease_is_longer_than_the_tries_to_renew_it(profile: Profile) -> Non
     seconds = [int(told[f"leader-elect-{name}"][0].rstrip("s")) for name in names]
     assert seconds[0] > seconds[1] > seconds[2]
     assert told["leader-elect-resource-lock"] == ["leases"]
+
+
+def test_openshifts_schedulers_share_one_lease_in_a_namespace_of_their_own() -> None:
+    name = "leader-elect-resource-namespace"
+    assert flags(document(Profile.OPENSHIFT, BOOTSTRAP))[name] == ["openshift-kube-scheduler"]
+    assert name not in flags(document(Profile.KUBERNETES, BOOTSTRAP))

@@ -4,15 +4,25 @@ from typing import Any, Final
 
 from umbilical.assets.hardway.static_pods.kube_apiserver import control_plane_place
 from umbilical.assets.hardway.static_pods.kube_controller_manager import access_rows
-from umbilical.assets.hardway.static_pods.rows import Program
+from umbilical.assets.hardway.static_pods.rows import Program, Row, on_openshift
 from umbilical.assets.hardway.static_pods.seat import Seat, kubeconfig
 from umbilical.assets.manifests.controller_manager import loopback_probes
 from umbilical.assets.manifests.scheduler import PORT, PROGRAM
 from umbilical.assets.manifests.static_pod import Component, HostFile, static_pod
 
+OPENSHIFT_NAMESPACE: Final = "openshift-kube-scheduler"
+"""Where OpenShift's schedulers keep their lease; the default is kube-system."""
+_LEASE_PLACE: Final = Row(
+    "leader-elect-resource-namespace",
+    OPENSHIFT_NAMESPACE,
+    "the namespace of the lease, the same as in the configuration that the operator gives to the masters' schedulers",
+    "two schedulers lead at once until the pivot, each by a lease of its own, and nobody takes over this one's",
+    on_openshift,
+)
+
 KUBE_SCHEDULER: Final = Program(
     PROGRAM,
-    access_rows(PROGRAM, PORT),
+    (*access_rows(PROGRAM, PORT), _LEASE_PLACE),
     "the scheduler operator renders its pod with --config; leases there last 137 s, because the operator restarts "
     "schedulers often and a lost lease costs more than a slow takeover",
 )
