@@ -10,6 +10,7 @@ from umbilical.assets.hardway.cluster import API_PORT, Node
 from umbilical.assets.hardway.infrastructure.haproxy import API_SERVICE
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
+from umbilical.fault import Fault
 from umbilical.hardway import kube, operators, webhook
 from umbilical.hardway.etcd import BOOTSTRAP_MEMBER, Etcd, Member, client_url, peer_url
 from umbilical.hardway.looking import Sight
@@ -40,6 +41,24 @@ def bootstrap_member(site: Site) -> Member | None:
     """Find the bootstrap node's member; None once it is removed."""
     url = peer_url(site.cluster.bootstrap)
     return next((one for one in members(site) if one.name == BOOTSTRAP_MEMBER or url in one.peer_urls), None)
+
+
+def is_past(site: Site) -> bool:
+    """Tell whether the bootstrap member is gone: what comes before need not hold any more, and cannot.
+
+    In OpenShift the operator says so: masters have no etcdctl of their own there.
+    """
+    if site.cluster.is_openshift:
+        return kube.condition(kube.get(site, operators.ETCD, "cluster") or {}, operators.REMOVED) == "True"
+    return bootstrap_member(site) is None
+
+
+def is_handed_over(site: Site) -> bool:
+    """The same for whoever may be asked long before, when no master has an etcd."""
+    try:
+        return is_past(site)
+    except Fault:
+        return False
 
 
 def _p1() -> Sight:
@@ -216,8 +235,6 @@ def _p8() -> Sight:
 
 def first_that_fails(site: Site, sights: Sequence[Sight]) -> str:
     """Look at all; return the first that does not hold, empty if all do."""
-    from umbilical.fault import Fault
-
     for sight in sights:
         try:
             site.reporter.saw(f"{sight.id} {sight.title}: {sight.look(site)}")

@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 from tests.support.api_stock import Stock, node
 from tests.support.control_plane import PROGRAMS, ControlPlane
-from tests.support.live_site import OPENSHIFT, live_site, machines_of
+from tests.support.etcdctl import Etcdctl, Row
+from tests.support.live_site import OPENSHIFT, live_site, machines_of, seen_by
 from tests.support.made_up_trial import MadeUpTrial
 
 from umbilical.checks.check import Outcome
 from umbilical.hardway import kube
+from umbilical.hardway.etcd import peer_url
 from umbilical.hardway.machines import Done
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages.s11_masters import STAGE, labelled_sight, role_labels, service_sight
@@ -37,6 +39,16 @@ def test_kubernetes_needs_all_of_it_and_openshift_does_the_rest_itself(tmp_path:
     ]
     openshift = live_site(tmp_path, profile=OPENSHIFT)
     assert titles(openshift) == ["install master-0", "approve the masters' certificates by rule"]
+
+
+def test_after_the_pivot_nobody_waits_for_the_tunnel_or_asks_through_it(tmp_path: Path, trial: MadeUpTrial) -> None:
+    site = live_site(tmp_path)
+    site.trial = trial
+    (master,) = site.cluster.masters
+    machines_of(site).responders.append(Etcdctl([Row(2, master.name, peer_url(master))]))
+    for step in STAGE.steps(site)[-4:]:
+        step.act()
+    assert seen_by(site) == []
 
 
 def test_labels_are_those_of_roles(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from umbilical.hardway.ledger import Ledger
 from umbilical.hardway.looking import Sight
 from umbilical.hardway.machines import BackendServer, Done, Power
 from umbilical.hardway.pipeline import Pipeline
-from umbilical.hardway.pivot_conditions import conditions
+from umbilical.hardway.pivot_conditions import conditions, is_past
 from umbilical.hardway.prober import Prober
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step
@@ -211,6 +211,16 @@ def test_a_leader_that_stays_is_not_moved(ready: Scene) -> None:
     assert [row.number for row in ready.etcd.rows] == [2]
 
 
+def test_a_bootstrap_member_that_is_dead_is_removed_all_the_same(ready: Scene) -> None:
+    ready.etcd.leader = 2
+    dead = "192.168.126.100"
+    machines_of(ready.site).responders.insert(
+        0, lambda node, command, stdin: Done(1, b"", b"deadline exceeded") if dead in " ".join(command) else None
+    )
+    titled(ready.site, REMOVE).act()
+    assert [row.number for row in ready.etcd.rows] == [2]
+
+
 def test_etcd_that_refuses_for_a_moment_is_asked_again(ready: Scene) -> None:
     refusals = [Done(1, b"", b"Error: etcdserver: unhealthy cluster")]
     machines_of(ready.site).responders.insert(
@@ -354,12 +364,12 @@ def test_in_openshift_the_operator_removes_the_member(
     site = live_site(tmp_path, plane, OPENSHIFT)
     switch_on(site)
     shelf.put(reporting("etcds", conditions=[{"type": "EtcdBootstrapMemberRemoved", "status": "False"}]))
-    assert not s13_pivot.is_past(site)
+    assert not is_past(site)
     done = reporting("etcds", conditions=[{"type": "EtcdBootstrapMemberRemoved", "status": "True"}])
     naps_of(site).plans.append(lambda: shelf.put(done))
     titled(site, REMOVE).act()
     assert seen_by(site)[0].startswith("EtcdBootstrapMemberRemoved is False")
-    assert s13_pivot.is_past(site)
+    assert is_past(site)
     titled(site, "P1 to P8").act()
     titled(site, "snapshot").act()
     assert machines_of(site).calls == []

@@ -23,7 +23,14 @@ from umbilical.hardway.etcd import Etcd, Member, client_url
 from umbilical.hardway.looking import Sight, see
 from umbilical.hardway.machines import Power
 from umbilical.hardway.node_programs import is_listening
-from umbilical.hardway.pivot_conditions import CONTROLLERS, bootstrap_member, conditions, first_that_fails, members
+from umbilical.hardway.pivot_conditions import (
+    CONTROLLERS,
+    bootstrap_member,
+    conditions,
+    first_that_fails,
+    is_past,
+    members,
+)
 from umbilical.hardway.prober import Prober, Tally, Target
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import NEVER, Step, Undo
@@ -137,16 +144,6 @@ def _catch_up(site: Site, prober: Prober) -> None:
     wait(site.reporter, "the watch to see every change", look, END_SECONDS, remedy=remedy, sleep=site.sleep)
 
 
-def is_past(site: Site) -> bool:
-    """Tell whether the bootstrap member is gone: what comes before need not hold any more, and cannot.
-
-    In OpenShift the operator says so: masters have no etcdctl of their own there.
-    """
-    if site.cluster.is_openshift:
-        return kube.condition(kube.get(site, operators.ETCD, "cluster") or {}, operators.REMOVED) == "True"
-    return bootstrap_member(site) is None
-
-
 def _check_conditions(site: Site) -> None:
     def look() -> None:
         try:
@@ -229,11 +226,11 @@ def _expel(site: Site, member: Member) -> None:
     """Remove a member, after somebody else leads."""
     masters = site.cluster.masters
     etcd = Etcd(site.machines, masters[0])
-    endpoints = [client_url(node) for node in (*masters, site.cluster.bootstrap)]
-    leader = next((one for one in etcd.status(endpoints) if one.member_id == one.leader_id), None)
-    if leader is not None and leader.member_id == member.id:
+    # A master says who leads; the bootstrap member may be dead, and must be removable then above all.
+    (status,) = etcd.status([client_url(masters[0])])
+    if status.leader_id == member.id:
         heir = next(one for one in members(site) if one.id != member.id and not one.is_learner)
-        etcd.move_leader(leader.endpoint, heir.id)
+        etcd.move_leader(client_url(site.cluster.bootstrap), heir.id)
     etcd.remove(member.id)
 
 
