@@ -46,6 +46,8 @@ class RecordingHost:
         match command:
             case ["test", "-e", path]:
                 return OK if path in self.files else NO
+            case ["test", "-s", path]:
+                return OK if self.files.get(path) else NO
             case ["cmp", "--silent", one, other]:
                 return OK if self.files.get(one) == self.files.get(other) else NO
             case ["cat", path]:

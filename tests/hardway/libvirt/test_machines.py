@@ -83,6 +83,7 @@ def test_building_is_these_lines_and_machines_stay_off(scene: _Scene) -> None:
         "haproxy -c -f /etc/haproxy/haproxy.cfg.candidate",
         "mv -f -- /etc/haproxy/haproxy.cfg.candidate /etc/haproxy/haproxy.cfg",
         "systemctl reload-or-restart haproxy",
+        "write 0644 /etc/haproxy/haproxy.cfg.first",
         "systemctl enable --now haproxy",
         "virsh define /dev/stdin",
         "virsh define /dev/stdin",

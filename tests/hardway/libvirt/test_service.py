@@ -1,5 +1,8 @@
 """HAProxy as a service: validated, replaced in one piece, reloaded; and what the host had comes back."""
 
+from collections.abc import Sequence
+from contextlib import suppress
+
 import pytest
 from tests.support.recording_host import RecordingHost
 
@@ -63,6 +66,36 @@ def test_a_changed_first_config_is_used_as_long_as_no_later_one_is() -> None:
     service.begin(b"one", {})
     service.begin(b"two", {})
     assert host.files[CONFIG] == b"two"
+
+
+class Killed(BaseException):
+    """The end of a run, between two commands."""
+
+
+class Mortal(RecordingHost):
+    left = 1000
+
+    def run(self, command: Sequence[str], *, stdin: bytes | None = None, timeout_seconds: float = 120.0) -> Done:
+        self.left -= 1
+        if self.left < 0:
+            raise Killed
+        return super().run(command, stdin=stdin, timeout_seconds=timeout_seconds)
+
+
+@pytest.mark.parametrize("before", [b"", b"one"], ids=["the first", "a changed one"])
+@pytest.mark.parametrize("left", range(10))
+def test_a_first_config_is_used_wherever_an_earlier_run_was_killed(left: int, before: bytes) -> None:
+    host = Mortal()
+    host.files[CONFIG] = b"the host's own"
+    service = BalancerService(host)
+    if before:
+        service.begin(before, {})
+    host.left = left
+    with suppress(Killed):
+        service.begin(b"two", {})
+    host.left = 1000
+    service.begin(b"two", {})
+    assert host.files[CONFIG] == host.files[FIRST] == b"two"
 
 
 def test_what_the_host_had_is_saved_once_and_put_back() -> None:

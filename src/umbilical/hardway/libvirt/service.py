@@ -15,7 +15,7 @@ CANDIDATE: Final = f"{CONFIG}.candidate"
 BEFORE: Final = f"{CONFIG}.before-umbilical"
 """What the host had; put back when the cluster is destroyed."""
 FIRST: Final = f"{CONFIG}.first"
-"""What stage 02 asked for last: as long as it is at work, no later stage has set another one."""
+"""What stage 02 asked for last: while it is at work, no later stage has set another one. Empty: it is on its way."""
 SERVICE: Final = "haproxy"
 MODE: Final = 0o644
 
@@ -31,10 +31,11 @@ class BalancerService:
         if not holds(self._host, "test", "-e", FIRST):
             # -n: what a killed run has saved already is the host's own, what lies there now may be ours.
             do(self._host, "sh", "-c", f"if test -e {CONFIG}; then cp -n --preserve=all -- {CONFIG} {BEFORE}; fi")
-        is_first = not holds(self._host, "test", "-e", FIRST) or holds(self._host, "cmp", "--silent", CONFIG, FIRST)
-        put(self._host, FIRST, config, MODE)
-        if is_first:
+        if not holds(self._host, "test", "-s", FIRST) or holds(self._host, "cmp", "--silent", CONFIG, FIRST):
+            # Empty as long as it is not at work: who is killed on the way begins anew.
+            put(self._host, FIRST, b"", MODE)
             self.use(config)
+        put(self._host, FIRST, config, MODE)
         do(self._host, "systemctl", "enable", "--now", SERVICE)
 
     def use(self, config: bytes) -> None:
