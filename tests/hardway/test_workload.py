@@ -13,6 +13,7 @@ from tests.support.live_site import machines_of, naps_of
 from tests.support.made_up_trial import NAMESPACE, WEBHOOK, MadeUpTrial
 
 from umbilical.checks.check import Outcome
+from umbilical.cluster import objects
 from umbilical.hardway import kube, webhook, workload
 from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.site import Site
@@ -53,6 +54,15 @@ def test_it_is_deployed_and_deploying_twice_is_fine(deployed: Site) -> None:
     found = kube.get(deployed, kube.DEPLOYMENT, NAME, NAMESPACE)
     assert found is not None
     assert found["spec"]["replicas"] == 2
+
+
+def test_an_earlier_trial_that_is_still_ending_is_waited_for(deployed: Site, shelf: Stock) -> None:
+    workload.remove(deployed)
+    naps_of(deployed).plans.append(lambda: shelf.call(lambda client: finalize(client, NAMESPACE)))
+    workload.deploy(deployed)
+    found = kube.get(deployed, objects.NAMESPACE, NAMESPACE)
+    assert found is not None
+    assert "deletionTimestamp" not in found["metadata"]
 
 
 def test_it_runs_when_all_replicas_are_ready_and_spread(deployed: Site, shelf: Stock) -> None:

@@ -18,6 +18,7 @@ from umbilical.host.errors import HostError
 from umbilical.host.processes import Child, run, start
 
 REPLICAS: Final = 2
+ENDING_SECONDS: Final = 600.0
 EXEC_SECONDS: Final = 60.0
 FETCH_SECONDS: Final = 20.0
 MAX_ANSWER_BYTES: Final = 4096
@@ -33,6 +34,11 @@ SIGNATURES: Final = (
 
 
 def deploy(site: Site) -> None:
+    """Put it there, after what an earlier trial left has gone: a namespace that is ending takes nothing new."""
+    found = kube.get(site, objects.NAMESPACE, trial_of(site).namespace)
+    if found is not None and "deletionTimestamp" in objects.metadata(found):
+        removed_sight().wait(site, ENDING_SECONDS)
+
     async def apply(client: ApiClient) -> None:
         applier = Applier(client, force=True)
         for content in trial_of(site).workload(REPLICAS):

@@ -9,7 +9,7 @@ from tests.support.api_stock import Stock, config_map, finalize, namespace, node
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.hardway import NOW
 from tests.support.live_site import OPENSHIFT, live_site, machines_of, naps_of, switch_on, told_by
-from tests.support.made_up_trial import NAMESPACE, MadeUpTrial
+from tests.support.made_up_trial import NAMESPACE, WEBHOOK, MadeUpTrial
 from tests.support.pivot_scene import joined
 
 from umbilical.checks.check import Outcome
@@ -126,6 +126,17 @@ def test_the_certificate_that_ends_first_is_told(tmp_path: Path) -> None:
     assert told.startswith("saw the certificate that ends first is ")
     # Short lives are 48 hours.
     assert told.endswith(", in 43 h")
+
+
+def test_a_webhook_that_was_cleaned_away_is_laid_again_and_asked(site: Site, trial: MadeUpTrial, shelf: Stock) -> None:
+    site.trial = trial
+    ready = pod(trial.pod, NAMESPACE, node_name=site.cluster.masters[0].name)
+    naps_of(site).plans.append(lambda: shelf.put(ready))
+    step(site, "judged directly").act()
+    assert "saw the webhook is asked directly: one object allowed, one denied" in told_by(site)
+    shelf.take("ValidatingWebhookConfiguration", WEBHOOK, version="admissionregistration.k8s.io/v1")
+    shelf.take("Pod", trial.pod, NAMESPACE)
+    shelf.take("Namespace", NAMESPACE)
 
 
 def test_nothing_of_all_trials_is_left(site: Site, trial: MadeUpTrial, shelf: Stock) -> None:
