@@ -93,14 +93,14 @@ def test_building_is_these_lines_and_machines_stay_off(scene: _Scene) -> None:
 
 def test_installing_is_these_lines(scene: _Scene) -> None:
     scene.machines.install("bootstrap", b"{}")
-    customize = "coreos-installer iso customize --force"
+    customize = "sh -c 'umask 077; exec \"$@\"' sh coreos-installer iso customize --force"
     iso, ign = f"{POOL}/ocp4-bootstrap.iso", f"{POOL}/ocp4-bootstrap.ign"
     assert scene.host.changes() == [
         f"rm -f -- {ign}.installed {POOL}/ocp4-bootstrap.qcow2 {iso} {ign}",
         f"write 0600 {ign}",
         f"{customize} --dest-device /dev/vda --dest-ignition {ign} --output {iso} {POOL}/rhcos-live.iso",
-        f"chmod 0600 {iso}",
         f"qemu-img create -q -f qcow2 {POOL}/ocp4-bootstrap.qcow2 100G",
+        f"chmod 0600 {POOL}/ocp4-bootstrap.qcow2",
         "virsh define /dev/stdin",
         "virsh start ocp4-bootstrap",
         f"write 0644 {ign}.installed",

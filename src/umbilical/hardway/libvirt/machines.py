@@ -26,6 +26,8 @@ INSTALL_SECONDS: Final = 1800.0
 CUSTOMIZE_SECONDS: Final = 300.0
 POLL_SECONDS: Final = 5.0
 DEVICE: Final = "/dev/vda"
+_FOR_OWNER: Final = ("sh", "-c", 'umask 077; exec "$@"', "sh")
+"""Before a command: what it writes is never readable by others, not even while it is written."""
 IGNITION_RESULT: Final = "/etc/.ignition-result.json"
 
 
@@ -93,6 +95,8 @@ class LibvirtMachines:
         self._customize(place)
         disk = f"{self._cluster.sizes[node.role].disk_gib}G"
         do(self._host, "qemu-img", "create", "-q", "-f", "qcow2", place.disk, disk)
+        # Before anything is on it: every key of the node will be, and libvirt changes the owner alone.
+        do(self._host, "chmod", "0600", place.disk)
         self._virsh.define(domain_xml(self._cluster, self._libvirt, node))
         self._virsh.start(place.domain)
         self._await(node, place.domain)
@@ -163,8 +167,7 @@ class LibvirtMachines:
         wanted = ("--dest-device", DEVICE, "--dest-ignition", place.ignition, "--output", place.iso)
         base = places.base_iso(self._libvirt)
         command = ("coreos-installer", "iso", "customize", "--force", *wanted, base)
-        do(self._host, *command, timeout_seconds=CUSTOMIZE_SECONDS)
-        do(self._host, "chmod", "0600", place.iso)
+        do(self._host, *_FOR_OWNER, *command, timeout_seconds=CUSTOMIZE_SECONDS)
 
     def _await(self, node: Node, domain: str) -> None:
         """Wait until the installed system answers; one that has powered itself off after installing is started."""
