@@ -261,3 +261,13 @@ def test_a_node_that_asks_again_is_told_how_it_is_let_in(site: Site, requests: R
         approving_sight([first]).wait(site, 0)
     assert "exists already" in raised.value.why
     assert "--allow-reissue" in raised.value.remedy
+
+
+def test_a_node_that_may_ask_again_may_do_so_once(site: Site, requests: Requests, shelf: Stock) -> None:
+    first = site.cluster.masters[0]
+    shelf.put(node(first.name, str(first.address)))
+    site.reissue = frozenset({first.name})
+    requests.client("again", first)
+    assert [one.csr for one in approve_once(site).approved] == ["again"]
+    requests.client("and-again", first, ec.generate_private_key(ec.SECP256R1()))
+    assert approve_once(site).approved == ()

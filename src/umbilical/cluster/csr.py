@@ -75,7 +75,7 @@ async def _approve(client: ApiClient, csr: Json, decision: Decision, now: dateti
 
 
 def _first_clients(listed: Sequence[Json], policy: Policy) -> list[str]:
-    """Name the nodes whose first certificate was approved since their boot began."""
+    """Name the nodes whose first certificate was approved, as far as the cluster remembers: for an hour."""
     found = []
     for csr in listed:
         spec = csr.get("spec") or {}

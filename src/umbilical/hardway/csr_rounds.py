@@ -68,6 +68,8 @@ def approve_once(site: Site) -> csr.Round:
         if decision.first_key:
             node = names[decision.node]
             site.notes[_first_name(node)] = {"started": site.notes[started_key(node)], "key": decision.first_key}
+            # Leave to ask again is for one request, not for all who know the bootstrap identity.
+            site.reissue -= {node.name}
         site.reporter.saw(f"approved {decision.csr}: {decision.reason}")
     return found
 
