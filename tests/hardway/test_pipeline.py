@@ -220,6 +220,17 @@ def test_a_superseded_stage_is_not_asked_any_more(tmp_path: Path) -> None:
     assert ledger.state.stage(1).status is Status.DONE
 
 
+def test_a_superseded_stage_is_not_done_again_by_force_either(tmp_path: Path) -> None:
+    world = World()
+    stages = [EndingStage(1, world, ("a",), ends_with=2), MadeUpStage(2, world, ("b",), needs=(1,), never="b")]
+    pipeline(tmp_path, stages)[0].run(1, 2)
+    acts = list(world.acts)
+    again, _, _ = pipeline(tmp_path, stages)
+    again.run(1, 1, force=True)
+    assert world.acts == acts
+    assert [(one.ending, one.reason) for one in again.results] == [(Ending.SKIPPED, "stage 02 took its place")]
+
+
 def test_a_stage_is_superseded_from_the_point_of_no_return_on(tmp_path: Path) -> None:
     world = World()
 

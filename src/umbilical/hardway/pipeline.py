@@ -102,7 +102,7 @@ class Pipeline:
         self._notes.stage = stage.number
         self._site.reporter.stage(stage.number, stage.title)
         try:
-            reason, found = ("", []) if force else self._why_skip(stage, interrupts)
+            reason, found = self._why_skip(stage, interrupts, force=force)
             if not reason:
                 found = self._do(stage, interrupts, start)
         except BaseException as error:
@@ -114,11 +114,12 @@ class Pipeline:
             Result(stage, Ending.SKIPPED if reason else Ending.DONE, self._clock() - start, tuple(found), None, reason)
         )
 
-    def _why_skip(self, stage: Stage, interrupts: Interrupts) -> tuple[str, list[Finding]]:
+    def _why_skip(self, stage: Stage, interrupts: Interrupts, *, force: bool) -> tuple[str, list[Finding]]:
         record = self._ledger.state.stage(stage.number)
         if (later := superseded(stage, self._ledger.state)) is not None:
+            # Also by force: a bootstrap node that boots again founds a second, empty cluster with the same keys.
             return f"stage {later:02} took its place", []
-        if record.status is not Status.DONE:
+        if force or record.status is not Status.DONE:
             return "", []
         with interrupts.heard():
             found = judging.findings(stage, self._site)
