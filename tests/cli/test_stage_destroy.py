@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 from tests.support.stage_commands import Commands
 
+from umbilical.assets.hardway.inputs import Identity
+from umbilical.hardway.identity import keep_identity
+
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
@@ -20,6 +23,14 @@ def test_everything_is_undone_also_after_a_point_of_no_return(
     assert commands("destroy", "--yes") == 0
     assert capsys.readouterr().out == "03 undone\n02 undone\n01 undone\n"
     assert set(commands.world.marks) == {"d"}
+
+
+def test_no_password_outlives_the_cluster(commands: Commands) -> None:
+    commands("run")
+    for _ in range(2):
+        kept = keep_identity(commands.folder, Identity("an-id", "lab-x5x5x", "a-password", "a-hash"))
+        assert commands("destroy", "--yes") == 0
+        assert not kept.exists()
 
 
 def test_twice_is_fine(commands: Commands, capsys: pytest.CaptureFixture[str]) -> None:

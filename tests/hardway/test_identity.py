@@ -10,7 +10,7 @@ import pytest
 
 from umbilical.assets.hardway.inputs import Identity
 from umbilical.hardway.errors import HardwayError
-from umbilical.hardway.identity import draw_identity, draw_password, keep_identity, read_identity
+from umbilical.hardway.identity import draw_identity, draw_password, forget_identity, keep_identity, read_identity
 
 
 @cache
@@ -25,6 +25,13 @@ def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
     assert read_identity(tmp_path) == identity
     assert path == tmp_path / ".umbilical" / "identity.json"
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_forgotten_is_gone_and_forgetting_twice_is_fine(tmp_path: Path) -> None:
+    keep_identity(tmp_path, drawn())
+    for _ in range(2):
+        forget_identity(tmp_path)
+        assert read_identity(tmp_path) is None
 
 
 def test_each_part_has_its_form() -> None:

@@ -42,6 +42,15 @@ def test_who_comes_second_is_told_who_was_first(tmp_path: Path) -> None:
             process.kill()
 
 
+def test_a_directory_that_cannot_be_written_is_told_and_no_fault_of_the_program(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", Path("/proc/self")):
+        with pytest.raises(HardwayError) as told, locked(folder, "me", "09:00"):
+            pass
+        assert told.value.code == "UMB721"
+        assert told.value.what == f"cannot write {folder}/.umbilical/lock"
+
+
 def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
     with _start(tmp_path) as process:
         os.kill(process.pid, signal.SIGKILL)

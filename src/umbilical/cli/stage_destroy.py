@@ -13,10 +13,13 @@ from umbilical.cli.stage_options import directory_option
 def destroy(folder: Path, yes: bool) -> None:
     """Take the cluster down: machines, networks, artifacts with all keys. cluster.yaml and the journal stay."""
     from umbilical.cli.stage_work import confirm, going_back
+    from umbilical.hardway.identity import forget_identity
     from umbilical.hardway.undoing import touched
 
     with going_back(folder) as work:
         if not touched(work.ledger.state):
+            # Also what only a plan, or a destruction that was ended, has left.
+            forget_identity(folder)
             click.echo("nothing to destroy: the record is empty", err=True)
             return
         cluster = work.site.cluster
@@ -25,3 +28,4 @@ def destroy(folder: Path, yes: bool) -> None:
         )
         for number in work.undoing().destroy():
             click.echo(f"{number:02} undone")
+        forget_identity(folder)

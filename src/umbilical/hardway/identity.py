@@ -49,6 +49,11 @@ def keep_identity(folder: Path, identity: Identity) -> Path:
     return write_file(path, content.encode(), overwrite=True)
 
 
+def forget_identity(folder: Path) -> None:
+    """Let the next cluster of this directory be another one; a password must not outlive what it opens."""
+    (folder / RECORD / FILE).unlink(missing_ok=True)
+
+
 def draw_identity(name: str) -> Identity:
     """Draw a cluster's random values.
 

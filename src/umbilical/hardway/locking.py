@@ -32,9 +32,9 @@ def locked(folder: Path, command: str, since: str) -> Iterator[None]:
     """Hold the lock of a cluster's directory. It ends with the process, however that ends.
 
     Raises:
-        HardwayError: somebody else has it (UMB720).
+        HardwayError: somebody else has it (UMB720), or it cannot be had by this user (UMB721).
     """
-    descriptor = _open(make_directory(folder / RECORD) / LOCK)
+    descriptor = _open(folder / RECORD / LOCK)
     try:
         if not _take_soon(descriptor):
             raise _taken(folder)
@@ -64,7 +64,13 @@ def holder(folder: Path) -> Holder | None:
 
 def _open(path: Path) -> int:
     # Close-on-exec: a program that outlives us must not keep the lock for us.
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    try:
+        make_directory(path.parent)
+        return os.open(path, flags, 0o600)
+    except OSError as error:
+        why, remedy = error.strerror or str(error), "run it as the owner of the directory: mostly root"
+        raise HardwayError("UMB721", f"cannot write {path}", why, remedy) from None
 
 
 def _take(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
