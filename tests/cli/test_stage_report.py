@@ -1,6 +1,7 @@
 """What stages came to, told three ways."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from tests.support.made_up_stages import MadeUpStage, World
@@ -29,6 +30,18 @@ def test_a_fault_that_is_no_check_is_a_finding_too() -> None:
 def test_a_failed_check_is_not_told_twice() -> None:
     fault = StageTimeout("UMB723", "what", "why", "next")
     assert stage_report.result_findings(Result(STAGE, Ending.FAILED, 1.0, (FAILED,), fault)) == [FAILED]
+
+
+def test_every_check_that_failed_or_warned_is_told_and_no_other() -> None:
+    warned = replace(FAILED, id="REL-02", outcome=Outcome.WARNED, evidence="saw\x1b less")
+    passed = replace(FAILED, id="ART-05", outcome=Outcome.PASSED)
+    results = [Result(STAGE, Ending.DONE, 1.0, (passed, warned)), Result(STAGE, Ending.FAILED, 1.0, (FAILED, FAILED))]
+    assert stage_report.run_table(results).splitlines() == [
+        "05 warned REL-02 claim: saw\\x1b less",
+        "05 failed PKI-01 claim: saw",
+        "05 failed PKI-01 claim: saw",
+        "2 stages: 1 done, 1 failed",
+    ]
 
 
 def test_stale_stages_say_why() -> None:

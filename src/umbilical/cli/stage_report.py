@@ -80,10 +80,18 @@ def _remarks(record: "StageRecord", word: str) -> list[str]:
 
 
 def run_table(results: "Sequence[Result]") -> str:
-    """One line: what became of how many stages."""
+    """What failed or warned, for a stage with warnings is done all the same; then one line that counts."""
     endings = [result.ending.value for result in results]
     counts = ", ".join(f"{endings.count(word)} {word}" for word in dict.fromkeys(endings))
-    return f"{len(endings)} {'stage' if len(endings) == 1 else 'stages'}: {counts}\n"
+    told = "".join(f"{printable(line)}\n" for result in results for line in _troubles(result))
+    return f"{told}{len(endings)} {'stage' if len(endings) == 1 else 'stages'}: {counts}\n"
+
+
+def _troubles(result: "Result") -> list[str]:
+    from umbilical.checks.check import Outcome
+
+    wrong = [one for one in result.findings if one.outcome in (Outcome.FAILED, Outcome.WARNED)]
+    return [f"{result.stage.number:02} {one.outcome.value} {one.id} {one.title}: {one.evidence}" for one in wrong]
 
 
 def run_json(results: "Sequence[Result]") -> str:
