@@ -137,7 +137,7 @@ async def _refused(site: Site, client: ApiClient) -> list[Decision]:
     listed = await objects.list_objects(client, csr.KIND)
     nodes = {str(objects.metadata(one).get("name")): one for one in await objects.list_objects(client, csr.NODE)}
     pending = [one for one in listed if is_pending(one)]
-    world = World(site.now(), nodes, (), {}, len(pending))
+    world = World(site.now(), nodes, pending=len(pending))
     decisions = (decide(one, csr_rounds.policy(site), world) for one in pending)
     return [one for one in decisions if not one.is_approved]
 
