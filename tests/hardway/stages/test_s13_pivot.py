@@ -12,7 +12,7 @@ from tests.support.made_up_trial import MadeUpTrial
 from tests.support.openshift_kinds import reporting
 from tests.support.pivot_scene import SNAPSHOT, Scene, lease, scene
 
-from umbilical.assets.hardway.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
+from umbilical.assets.hardway.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL, machine_places
 from umbilical.checks.check import Outcome
 from umbilical.cluster import objects
 from umbilical.hardway import kube
@@ -415,3 +415,11 @@ def test_in_openshift_the_snapshot_is_taken_by_etcds_own_container(tmp_path: Pat
     assert "crictl exec" in machines.calls[0]
     assert machines.calls[0].endswith(f"snapshot save {SNAPSHOT}")
     assert (tmp_path / ".umbilical" / "pivot-snapshot.db").read_bytes() == b"snapshot"
+
+
+def test_lines_to_be_typed_name_what_is_there(tmp_path: Path) -> None:
+    site = live_site(tmp_path, profile=OPENSHIFT)
+    place = machine_places(site.cluster, site.cluster.libvirt, site.cluster.bootstrap) if site.cluster.libvirt else None
+    assert place is not None
+    assert titled(site, "switch the bootstrap machine off").command == f"virsh shutdown {place.domain}"
+    assert "{controller-manager,scheduler}" in titled(site, "stop controllers and scheduler").command

@@ -356,7 +356,7 @@ def _steps(site: Site) -> Sequence[Step]:
         *steps,
         Step(
             "stop controllers and scheduler on the bootstrap node",
-            f"rm {layout.NODE_MANIFESTS}/kube-controller-manager-bootstrap.yaml   # on {boot.id}",
+            f"rm {layout.NODE_MANIFESTS}/kube-{{controller-manager,scheduler}}-bootstrap.yaml   # on {boot.id}",
             pivot.probed(partial(_stop_controllers, site)),
         ),
         Step(
@@ -369,7 +369,11 @@ def _steps(site: Site) -> Sequence[Step]:
             f"rm {layout.NODE_MANIFESTS}/etcd-bootstrap.yaml   # on {boot.id}",
             pivot.probed(partial(_stop_pods, site, "etcd")),
         ),
-        Step("switch the bootstrap machine off", f"virsh shutdown {boot.id}", pivot.probed(partial(_switch_off, site))),
+        Step(
+            "switch the bootstrap machine off",
+            f"virsh shutdown {site.cluster.name}-{boot.id}",
+            pivot.probed(partial(_switch_off, site)),
+        ),
         *_see_tunnel_gone(site, pivot),
         Step("see that no probe failed", "for i in $(seq 100); do curl https://API/readyz; done", pivot.judge),
     ]
