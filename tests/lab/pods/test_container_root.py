@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from umbilical.lab.images import UMBILICAL, Image, lab_images
+from umbilical.lab.images import PYTHON_PROGRAMS, UMBILICAL, Image, lab_images
 from umbilical.lab.pods.container_plan import Part, Piece
 from umbilical.lab.pods.container_root import LAUNCHERS, pieces
 from umbilical.lab.pods.spec import Container, Mount
@@ -30,7 +30,7 @@ def test_a_python_image_holds_the_system_read_only_and_launchers_of_its_own_prog
     assert found["/usr"].is_read_only
     assert found["/etc/host.conf"].is_read_only
     launchers = {target for target, piece in found.items() if piece.part is Part.FILE}
-    assert launchers == {f"{LAUNCHERS}/{name}" for name in ("proxy-server", "proxy-agent", "lab-service")}
+    assert launchers == {f"{LAUNCHERS}/{name}" for name in PYTHON_PROGRAMS}
     assert "umbilical.cli.proxy_server" in found[f"{LAUNCHERS}/proxy-server"].source
     order = list(found)
     assert order.index("/usr") < order.index(LAUNCHERS) < order.index(f"{LAUNCHERS}/proxy-server")
