@@ -10,6 +10,7 @@ from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.hardway import kube, tunnel, webhook
 from umbilical.hardway.csr_rounds import approving_sight, registered_sight
 from umbilical.hardway.looking import Sight, see
+from umbilical.hardway.node_table import see_nodes
 from umbilical.hardway.pivot_conditions import is_handed_over
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step
@@ -95,7 +96,7 @@ def _steps(site: Site) -> Sequence[Step]:
         Step(
             "approve the masters' certificates by rule",
             "kubectl certificate approve NAME   # for each that the policy allows",
-            lambda: see(site, REGISTER_SECONDS, approving_sight(masters)),
+            lambda: see_nodes(site, REGISTER_SECONDS, approving_sight(masters)),
         )
     )
     if not site.cluster.is_openshift:

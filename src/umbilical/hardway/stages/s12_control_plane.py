@@ -16,6 +16,7 @@ from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.etcd import Etcd, Member, client_url, peer_url
 from umbilical.hardway.looking import Sight, see
 from umbilical.hardway.node_programs import is_listening
+from umbilical.hardway.node_table import see_nodes
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step, Undo
 from umbilical.hardway.stages.live import LiveStage
@@ -205,7 +206,7 @@ def _start(site: Site, node: Node, file: str) -> Step:
 
 
 def _wait_for_pods(site: Site) -> None:
-    see(site, PLANE_SECONDS, *map(pods_sight, site.cluster.masters))
+    see_nodes(site, PLANE_SECONDS, *map(pods_sight, site.cluster.masters))
 
 
 def _steps(site: Site) -> Sequence[Step]:
@@ -214,7 +215,7 @@ def _steps(site: Site) -> Sequence[Step]:
             Step(
                 "wait for the operators to bring the control plane to the masters",
                 "oc get etcds,kubeapiservers,kubecontrollermanagers,kubeschedulers cluster -o yaml",
-                lambda: see(site, OPERATORS_SECONDS, *operators.control_plane_sights(site)),
+                lambda: see_nodes(site, OPERATORS_SECONDS, *operators.control_plane_sights(site)),
             )
         ]
     steps = [step for node in site.cluster.masters for step in _join(site, node)]

@@ -8,8 +8,9 @@ from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.cluster import objects
 from umbilical.hardway import kube
 from umbilical.hardway.csr_rounds import approving_sight, registered_sight
-from umbilical.hardway.looking import Sight, see
+from umbilical.hardway.looking import Sight
 from umbilical.hardway.node_health import alive_sight, version_sight
+from umbilical.hardway.node_table import see_nodes
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step
 from umbilical.hardway.stages.live import LiveStage
@@ -66,13 +67,13 @@ def _steps(site: Site) -> Sequence[Step]:
         approve = "kubectl certificate approve NAME   # for each that the policy allows"
         sight = approving_sight(workers)
         steps.append(
-            Step("approve the workers' certificates by rule", approve, lambda: see(site, REGISTER_SECONDS, sight))
+            Step("approve the workers' certificates by rule", approve, lambda: see_nodes(site, REGISTER_SECONDS, sight))
         )
         if not site.cluster.is_openshift:
             label = f"kubectl label node NAME {kube.WORKER_LABEL}="
             steps.append(Step("label the workers", label, lambda: kube.label_nodes(site, role_labels(site, workers))))
     everybody = (ready_sight(site.cluster.members), alive_sight(site.cluster.members))
-    steps.append(Step("wait for every node", "kubectl get nodes", lambda: see(site, READY_SECONDS, *everybody)))
+    steps.append(Step("wait for every node", "kubectl get nodes", lambda: see_nodes(site, READY_SECONDS, *everybody)))
     return steps
 
 

@@ -8,6 +8,7 @@ from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.cluster import objects
 from umbilical.hardway import kube, operators
 from umbilical.hardway.looking import Sight, see
+from umbilical.hardway.node_table import see_nodes
 from umbilical.hardway.removing import removal, remove
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step
@@ -84,7 +85,7 @@ def _steps(site: Site) -> Sequence[Step]:
         Step(
             "wait until the cluster has settled",
             "oc get clusteroperators" if site.cluster.is_openshift else "kubectl -n kube-system get deployments,pods",
-            lambda: see(site, CONVERGENCE_SECONDS, *_wanted(site)),
+            lambda: see_nodes(site, CONVERGENCE_SECONDS, *_wanted(site)),
         ),
     ]
 
