@@ -50,9 +50,9 @@ def test_a_wait_is_a_line_when_it_changes_and_now_and_then() -> None:
     view.waiting(Waiting("the API", "503", 33.0, 600.0, ("the certificate lacks localhost",)))
     lines = [line.strip() for line in stream.getvalue().splitlines()]
     assert lines == [
-        "waiting for the API (3 of 600 s): refused",
-        "waiting for the API (3 of 600 s): 503",
-        "waiting for the API (33 of 600 s): 503",
+        "not yet (3 of 600 s): the API: refused",
+        "not yet (3 of 600 s): the API: 503",
+        "not yet (33 of 600 s): the API: 503",
         "hint: the certificate lacks localhost",
     ]
 
@@ -123,7 +123,7 @@ def test_the_live_view_shows_the_wait_with_its_deadline_and_the_nodes(
     assert "10 bring up etcd  12 s (took 1 min 35 s before)" in drawn
     assert "start etcd" in drawn
     assert "a fact" in drawn
-    assert "waiting for etcd (7 of 180 s): connection refused" in drawn
+    assert "not yet (7 of 180 s): etcd: connection refused" in drawn
     assert "hint: its certificate has one usage only" in drawn
     assert re.search(r"node\s+etcd\s+API", drawn)
     assert re.search(r"bootstrap\s+up\s+down", drawn)

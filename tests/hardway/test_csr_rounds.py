@@ -221,7 +221,7 @@ def test_a_kubelet_serves_with_a_certificate_that_the_api_server_would_take(site
 
 def test_a_kubelet_with_a_certificate_of_its_own_is_not_taken(site: Site, kubelet: int) -> None:
     path = layout.bundle(Bundle.KUBELET_CA.value)
-    foreign = site.content(layout.certificate("kubelet-signer"))
+    foreign = site.content(layout.certificate("etcd-signer"))
     site.assets = {**site.assets, path: Asset(path, foreign, 0o644)}
     with pytest.raises(NotYet, match="certificate verify failed"):
         check_serving(site, site.cluster.masters[0])

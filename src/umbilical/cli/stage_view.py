@@ -67,7 +67,7 @@ def wait_text(moment: Waiting) -> str:
     """One line: what is waited for, since when, until when, and what was last seen."""
     seen = moment.seen if len(moment.seen) <= MAX_SEEN else f"{moment.seen[:MAX_SEEN]}..."
     times = f"{moment.elapsed_seconds:.0f} of {moment.timeout_seconds:.0f} s"
-    return printable(f"waiting for {moment.what} ({times}): {seen}")
+    return printable(f"not yet ({times}): {moment.what}: {seen}")
 
 
 def ending_text(word: str, seconds: float) -> str:

@@ -235,6 +235,8 @@ def _p8() -> Sight:
 
 def first_that_fails(site: Site, sights: Sequence[Sight]) -> str:
     """Look at all; return the first that does not hold, empty if all do."""
+    if site.trial is None:
+        site.reporter.saw(f"{_NEEDS_TRIAL} is left out: no image of a service is known that could be asked")
     for sight in sights:
         try:
             site.reporter.saw(f"{sight.id} {sight.title}: {sight.look(site)}")

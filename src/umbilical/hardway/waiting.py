@@ -56,5 +56,5 @@ def wait(
         reporter.waiting(Waiting(what, seen, elapsed, timeout_seconds, hints))
         if elapsed >= timeout_seconds:
             why = f"after {elapsed:.0f} s: {seen}"
-            raise StageTimeout("UMB725", f"waited in vain for {what}", why, hints[0] if hints else remedy)
+            raise StageTimeout("UMB725", f"waited in vain: {what}", why, hints[0] if hints else remedy)
         sleep(poll_seconds)

@@ -1,6 +1,6 @@
 """Live stages: what makes them stale, and machines that are installed once and known by their config and name."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -9,11 +9,14 @@ from tests.support.live_site import live_site, machines_of, switch_on
 from umbilical.assets.hardway.topic import TopicKind
 from umbilical.assets.tree import Asset
 from umbilical.checks.check import Outcome
+from umbilical.hardway.errors import Unsafe
 from umbilical.hardway.looking import Sight
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Superseded, Undo
 from umbilical.hardway.stages.catalogue import stages
 from umbilical.hardway.stages.live import LiveStage, PassingStage, install_step, installed_sight, started_key
+from umbilical.pki.authority import Authority
+from umbilical.pki.profiles import KeyType
 
 LIVE = [stage for stage in stages() if isinstance(stage, LiveStage)]
 
@@ -88,3 +91,15 @@ def test_it_runs_from_its_config_and_bears_its_name(site: Site) -> None:
     assert sight.check.judge(site).evidence == f"it calls itself 'localhost', not {node.name}"
     switch_on(site)
     assert sight.check.judge(site).outcome is Outcome.PASSED
+
+
+def test_nothing_is_booted_with_a_certificate_that_ends_within_two_hours(site: Site) -> None:
+    pair = Authority.create("soon", site.now(), timedelta(minutes=90), KeyType.ECDSA_P256).pair
+    path = "tls/kubelet-signer.crt"
+    site.assets = {**site.assets, path: Asset(path, pair.certificate, 0o644)}
+    with pytest.raises(Unsafe) as refused:
+        install_step(site, site.cluster.bootstrap).act()
+    assert refused.value.code == "UMB762"
+    assert refused.value.why.startswith(f"{path} ends at ")
+    assert machines_of(site).calls == []
+    assert dict(site.notes) == {}

@@ -8,6 +8,7 @@ import pytest
 from tests.support.api_stock import Stock, config_map, finalize, namespace, node, pod
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.hardway import NOW
+from tests.support.hardway_everything import usual
 from tests.support.live_site import OPENSHIFT, live_site, machines_of, naps_of, switch_on, told_by
 from tests.support.made_up_trial import NAMESPACE, WEBHOOK, MadeUpTrial
 from tests.support.pivot_scene import joined
@@ -120,6 +121,7 @@ def test_data_that_is_gone_is_told(losing: Site, shelf: Stock, monkeypatch: pyte
 
 def test_the_certificate_that_ends_first_is_told(tmp_path: Path) -> None:
     site = live_site(tmp_path, profile=OPENSHIFT)
+    site.assets = usual(OPENSHIFT, 1, 1).assets
     site.now = lambda: NOW + timedelta(hours=5)
     step(site, "how long").act()
     (told,) = told_by(site)

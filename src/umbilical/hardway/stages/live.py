@@ -2,14 +2,21 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
 
 from umbilical.assets.hardway.cluster import Node
-from umbilical.assets.hardway.layout import ignition
+from umbilical.assets.hardway.layout import TLS, ignition
 from umbilical.assets.hardway.topic import Topic
 from umbilical.checks.check import Check
+from umbilical.hardway.errors import Unsafe
 from umbilical.hardway.looking import Sight
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step, Undo
+from umbilical.pki.certificate import read_certificates
+
+LEAST_LEFT: Final = timedelta(hours=2)
+"""Of any certificate, when a machine is booted with it."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +63,28 @@ def install_step(site: Site, node: Node) -> Step:
     def act() -> None:
         content = site.content(ignition(node))
         if not site.machines.is_installed(node.id, content):
+            check_lives(site)
             site.notes[started_key(node)] = site.now().isoformat()
             site.machines.install(node.id, content)
 
     command = f"coreos-installer install /dev/vda --ignition-file {node.id}.ign   # lab: applied to the node's root"
     return Step(f"install {node.id}", command, act, Undo("remove-machine", {"node": node.id}))
+
+
+def check_lives(site: Site) -> None:
+    """Boot nothing with certificates that end before it is up.
+
+    Raises:
+        Unsafe: UMB762.
+    """
+    paths = [path for path in site.assets if path.startswith(f"{TLS}/") and path.endswith(".crt")]
+    for path in sorted(paths):
+        for certificate in read_certificates(site.content(path)):
+            left = certificate.time_left(site.now())
+            if left < LEAST_LEFT:
+                why = f"{path} ends at {certificate.not_after:%Y-%m-%d %H:%M} UTC"
+                remedy = "umbilical stage rotate --due, then umbilical stage run"
+                raise Unsafe("UMB762", "certificates end too soon for a machine to be booted", why, remedy)
 
 
 def started_key(node: Node) -> str:
