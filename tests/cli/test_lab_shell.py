@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -67,6 +68,8 @@ def test_nothing_of_the_callers_environment_goes_in_but_the_terminal(lab: Lab) -
 def test_a_terminal_is_a_terminal_there(lab: Lab) -> None:
     pid, terminal = pty.fork()
     if not pid:
+        # Whoever runs the tests in the background has it ignored, and with it every program below.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.execve(sys.executable, command(lab, "master-0"), {**os.environ, "TERM": "dumb"})
     screen = Screen(terminal)
     try:
