@@ -19,7 +19,7 @@ def test_a_directory_without_a_record_has_everything_before_it(
 ) -> None:
     assert commands("list") == 0
     assert capsys.readouterr().out.count("pending") == 3
-    assert list(commands.folder.iterdir()) == []
+    assert [path.name for path in commands.folder.iterdir()] == ["cluster.yaml"]
 
 
 def test_each_stage_says_how_far_it_is_and_why_it_failed(

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,6 +16,8 @@ from tests.support.stage_commands import Commands
 
 from umbilical.cli import main
 from umbilical.hardway.errors import HardwayError, StageTimeout, Unsafe
+from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Step
 
 
 @pytest.fixture
@@ -132,8 +134,13 @@ def test_two_runs_at_once_are_one_too_many(commands: Commands, capsys: pytest.Ca
 
 def test_who_may_have_a_certificate_again_is_told_to_the_site(commands: Commands) -> None:
     seen: list[frozenset[str]] = []
-    commands.stages[0].steps = lambda site: seen.append(site.reissue) or []  # type: ignore[method-assign, func-returns-value]
-    commands.stages[0].marks = ()
+
+    class Looking(MadeUpStage):
+        def steps(self, site: Site) -> Sequence[Step]:
+            seen.append(site.reissue)
+            return []
+
+    commands.stages = [Looking(1, commands.world)]
     assert commands("run", "1", "--allow-reissue", "master-0.example.com") == 0
     assert seen == [frozenset({"master-0.example.com"})]
 

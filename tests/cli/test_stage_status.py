@@ -64,6 +64,7 @@ def test_a_stage_whose_checks_cannot_be_asked_fails(commands: Commands, capsys: 
         raise HardwayError("UMB736", "the lab does not run", "no keeper", "umbilical stage run 02")
 
     commands("run", "1")
+    # The one stage of this test that cannot even be asked: a class of its own would say no more.
     commands.stages[0].checks = refuse  # type: ignore[assignment, method-assign]
     assert commands("status") == 1
     assert "UMB736 the lab does not run: no keeper" in capsys.readouterr().out

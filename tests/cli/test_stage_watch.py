@@ -7,6 +7,7 @@ import pytest
 from tests.support.made_up_stages import Clock, Lines
 from tests.support.stage_commands import Commands
 
+from umbilical.cli import main
 from umbilical.cli.stage_watch import follow, tell
 from umbilical.hardway.journal import Event, Kind
 from umbilical.hardway.ledger import Ledger
@@ -33,6 +34,11 @@ def test_the_last_run_is_told_as_it_told_itself(commands: Commands, capsys: pyte
     assert "02 leave the marks of 2" in shown
     assert "> leave b" in shown
     assert "> leave a" not in shown
+
+
+def test_a_directory_that_is_no_clusters_is_not_waited_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["stage", "watch", "--dir", str(tmp_path / "nowhere")]) == 3
+    assert capsys.readouterr().err.startswith("UMB701 ")
 
 
 def test_it_needs_no_lock(commands: Commands, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.support.made_up_stages import make_site
 from tests.support.stage_commands import Commands
 
-from umbilical.cli import stage_work
+from umbilical.cli import main, stage_work
 from umbilical.cli.stage_work import Asking, confirm, going_back, working
 from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.locking import holder
@@ -47,6 +47,15 @@ def test_whoever_goes_back_loads_before_the_lock_so_that_no_keys_are_made(
 def test_a_second_one_is_refused(commands: Commands) -> None:
     with working(commands.folder), pytest.raises(HardwayError, match="UMB720"), going_back(commands.folder):
         pass
+
+
+@pytest.mark.parametrize("content", [None, b"nmae: x\n"])
+def test_a_directory_that_is_no_clusters_gets_no_record(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "cluster.yaml").write_bytes(content)
+    before = sorted(tmp_path.iterdir())
+    assert main.run(["stage", "run", "--dir", str(tmp_path)]) == 3
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_yes_is_an_answer_and_no_terminal_is_none() -> None:

@@ -49,7 +49,9 @@ def test_a_fault_of_our_own_is_not_taken_for_a_finding(tmp_path: Path) -> None:
 
 def test_a_stage_ends_when_nothing_failed_though_something_warned(tmp_path: Path) -> None:
     stage = _stage(lambda site: passed(), lambda site: warned("hm"))
-    judging.refuse_failed(stage, judging.findings(stage, make_site(tmp_path)))
+    found = judging.findings(stage, make_site(tmp_path))
+    judging.refuse_failed(stage, found)
+    assert [one.outcome for one in found] == [Outcome.PASSED, Outcome.WARNED]
 
 
 def test_the_first_failed_check_is_told_with_its_fix_and_how_many_more(tmp_path: Path) -> None:

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from tests.support import hardway
-from tests.support.hardway_sites import recording_machines
+from tests.support.hardway_sites import rendered_site
 from tests.support.hardway_workspace import make_directory
-from tests.support.made_up_stages import Lines
 from tests.support.recording_machines import RecordingMachines
 
 from umbilical.hardway import rendering, workspace
@@ -25,19 +24,7 @@ def make_patient(folder: Path, profile: str) -> Path:
 
 def site_of(folder: Path, machines: RecordingMachines | None = None) -> Site:
     """The site as whoever only looks has it: nothing is kept on disk."""
-    rendered = rendering.render(folder, hardway.NOW)
-    return Site(
-        cluster=rendered.cluster,
-        folder=folder,
-        assets={asset.path: asset for asset in rendered.made.tree},
-        hashes=rendered.hashes,
-        has_tunnel=rendered.has_tunnel,
-        machines=machines or recording_machines(rendered.cluster.profile),
-        reporter=Lines(),
-        now=lambda: hardway.NOW,
-        kubeconfig=lambda address: folder / "kubeconfig",
-        files=rendered.made.files,
-    )
+    return rendered_site(folder, rendering.render(folder, hardway.NOW), machines)
 
 
 def examined(folder: Path, machines: RecordingMachines | None = None) -> list[Diagnosis]:

@@ -28,6 +28,10 @@ def load_site(folder: Path, machines: RecordingMachines | None = None) -> Site:
     """Load a site from its directory, as each run does."""
     rendered = rendering.render(folder, hardway.NOW)
     rendering.keep(folder, rendered)
+    return replace(rendered_site(folder, rendered, machines), reload=lambda: load_site(folder))
+
+
+def rendered_site(folder: Path, rendered: rendering.Rendered, machines: RecordingMachines | None = None) -> Site:
     return Site(
         cluster=rendered.cluster,
         folder=folder,
@@ -39,7 +43,6 @@ def load_site(folder: Path, machines: RecordingMachines | None = None) -> Site:
         now=lambda: hardway.NOW,
         kubeconfig=lambda address: folder / "kubeconfig",
         files=rendered.made.files,
-        reload=lambda: load_site(folder),
     )
 
 

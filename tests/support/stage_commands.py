@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.support import hardway_config
 from tests.support.made_up_stages import UNMARK, MadeUpStage, World, make_site
 
 from umbilical.assets.hardway.topic import Topic, TopicKind
@@ -17,6 +18,7 @@ from umbilical.hardway.undoing import UNDOERS
 class Commands:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
+        (folder / "cluster.yaml").write_bytes(hardway_config.content("kubernetes"))
         self.world = World()
         self.stages: Sequence[MadeUpStage] = [
             MadeUpStage(1, self.world, ("a",)),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from umbilical.cli.bootstrap_file import BootstrapFile, kibibytes, print_warnings, read_source, source_options
-from umbilical.cli.check_choice import chosen, refuse_emptiness, which_options
+from umbilical.cli.check_choice import apply_options, chosen, refuse_emptiness, report_options, which_options
 from umbilical.cli.errors import FINDINGS
 from umbilical.cli.options import Command
 from umbilical.cli.param_types import FILE
@@ -52,29 +52,12 @@ _LIVE: Final = (
 
 
 def _options(command: Command) -> Command:
-    for option in reversed((*_WHAT, *_WHICH, *_LIVE)):
-        command = option(command)
-    return command
+    return apply_options(command, (*_WHAT, *_WHICH, *_LIVE, *report_options()))
 
 
 @click.command()
 @source_options
 @_options
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json", "junit"]),
-    default="table",
-    show_default=True,
-    help="Form of the report.",
-)
-@click.option(
-    "--fail-on",
-    type=click.Choice(["warn", "error"]),
-    default="error",
-    show_default=True,
-    help="From what on the exit status is 1.",
-)
 def verify(
     file: Path | None,
     directory: Path | None,

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from umbilical.checks.check import Finding
+
+AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
 
 def which_options(example: str) -> tuple[Callable[[Any], Any], ...]:
@@ -17,6 +19,33 @@ def which_options(example: str) -> tuple[Callable[[Any], Any], ...]:
         ),
         click.option("--skip", type=selection, multiple=True, metavar="IDS", help="All but these."),
     )
+
+
+def report_options() -> tuple[Callable[[Any], Any], ...]:
+    return (
+        click.option(
+            "-o",
+            "--output",
+            type=click.Choice(["table", "json", "junit"]),
+            default="table",
+            show_default=True,
+            help="Form of the report.",
+        ),
+        click.option(
+            "--fail-on",
+            type=click.Choice(["warn", "error"]),
+            default="error",
+            show_default=True,
+            help="From what on the exit status is 1.",
+        ),
+    )
+
+
+def apply_options(command: AnyCommand, options: Sequence[Callable[[AnyCommand], AnyCommand]]) -> AnyCommand:
+    """Put options onto a command, in the order in which its help shows them."""
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def selection(text: str) -> re.Pattern[str]:

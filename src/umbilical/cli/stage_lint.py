@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from umbilical.cli.check_choice import chosen, refuse_emptiness, which_options
+from umbilical.cli.check_choice import apply_options, chosen, refuse_emptiness, report_options, which_options
 from umbilical.cli.errors import FINDINGS
 from umbilical.cli.stage_options import directory_option, utc_now
 from umbilical.cli.terminal import has_colour, has_unicode
@@ -25,9 +25,11 @@ INDEPENDENT: Final = frozenset({"CFG-01", "CFG-02", "CFG-03", "CFG-04", "CFG-07"
 
 
 def _which(command: AnyCommand) -> AnyCommand:
-    for option in reversed(which_options("PKI-01,HA-02")):
-        command = option(command)
-    return command
+    return apply_options(command, which_options("PKI-01,HA-02"))
+
+
+def _reporting(command: AnyCommand) -> AnyCommand:
+    return apply_options(command, report_options())
 
 
 @click.command()
@@ -40,21 +42,7 @@ def _which(command: AnyCommand) -> AnyCommand:
     help="Look for those programs here first; then in the cache of `make peers`, then on PATH.",
 )
 @click.option("--list", "lists", is_flag=True, help="List the rules and stop.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json", "junit"]),
-    default="table",
-    show_default=True,
-    help="Form of the report.",
-)
-@click.option(
-    "--fail-on",
-    type=click.Choice(["warn", "error"]),
-    default="error",
-    show_default=True,
-    help="From what on the exit status is 1.",
-)
+@_reporting
 def lint(
     folder: Path,
     only: tuple[re.Pattern[str], ...],

@@ -25,6 +25,17 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def check_cluster(folder: Path) -> None:
+    """Refuse a directory that is no cluster's, before anything is made in it or waited for.
+
+    Raises:
+        Fault: UMB700, UMB701.
+    """
+    from umbilical.hardway.workspace import read_config
+
+    read_config(folder)
+
+
 def load_site(folder: Path, reporter: "Reporter") -> "Site":
     """Render a cluster's directory for stages. Who holds its lock also keeps what was drawn: keys and a password.
 

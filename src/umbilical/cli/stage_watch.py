@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from umbilical.cli.stage_options import directory_option
+from umbilical.cli.stage_options import check_cluster, directory_option
 
 if TYPE_CHECKING:
     from umbilical.cli.stage_view import Screen
@@ -32,6 +32,7 @@ def watch(folder: Path, once: bool, output: str) -> None:
     from umbilical.cli.stage_view import choose_view
     from umbilical.hardway.stages import catalogue
 
+    check_cluster(folder)
     titles = {stage.number: stage.title for stage in catalogue.stages()}
     with choose_view(plain=once or output == "json") as screen:
         for event in follow(folder, forever=not once):

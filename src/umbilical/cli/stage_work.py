@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from umbilical.cli.stage_options import load_site, utc_now
+from umbilical.cli.stage_options import check_cluster, load_site, utc_now
 from umbilical.cli.stage_view import Screen, choose_view
 
 if TYPE_CHECKING:
@@ -49,7 +49,9 @@ def working(folder: Path, *, plain: bool = False) -> Iterator[Work]:
 
     Raises:
         HardwayError: somebody else works on it (UMB720), or the record cannot be read.
+        Fault: there is no cluster's file, or none that can be used; no record is begun then.
     """
+    check_cluster(folder)
     with _recording(folder) as ledger:
         times = ((number, record.seconds) for number, record in ledger.state.stages.items())
         earlier = {number: seconds for number, seconds in times if seconds is not None}

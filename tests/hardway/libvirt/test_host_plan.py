@@ -52,6 +52,7 @@ def test_it_is_on_record_before_it_is_done(tmp_path: Path) -> None:
     seen: list[list[str]] = []
 
     class Looking(RecordingHost):
+        # What it returns is passed on as it is.
         def _shell(self, text: str) -> object:  # type: ignore[override]
             if text.startswith("do "):
                 seen.append([one["id"] for one in json.loads(record.read_bytes())["actions"]])

@@ -37,6 +37,7 @@ def _machines(site: Site) -> RecordingMachines:
 def _found(site: Site, survey: Survey | None = None, **changes: object) -> dict[str, Finding]:
     machines = RecordingMachines("libvirt")
     machines.machine_survey = survey or _machines(site).machine_survey
+    # Fields of a cluster by name, each of its own type.
     asked = replace(site, machines=machines, cluster=replace(site.cluster, **changes))  # type: ignore[arg-type]
     return {one.id: one for one in judging.findings(STAGE, asked)}
 

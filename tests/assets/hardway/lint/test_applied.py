@@ -48,7 +48,7 @@ def test_what_is_not_applied_is_named() -> None:
 )
 def test_digging_in_anything_never_fails(value: object) -> None:
     for path in (("a",), (0,), ("a", 0, "b")):
-        dig(value, *path)
-        mapping(value, *path)
-        entries(value, *path)
-        text(value, *path)
+        found = dig(value, *path)
+        assert mapping(value, *path) == (found if isinstance(found, dict) else {})
+        assert isinstance(entries(value, *path), list)
+        assert isinstance(text(value, *path), str)

@@ -250,7 +250,9 @@ def test_a_role_of_its_own_is_as_good_as_a_built_in_one() -> None:
         for one in role["rules"]:
             one["verbs"] = ["get"]
 
-    narrowed = lambda subject: pki.edit_objects(subject, "ClusterRole", narrow)  # noqa: E731
+    def narrowed(subject: Subject) -> Any:
+        return pki.edit_objects(subject, "ClusterRole", narrow)
+
     assert "get and create nodes/proxy" in says("PKI-06", narrowed, Profile.OPENSHIFT)
 
 

@@ -39,7 +39,9 @@ def test_the_decoded_content_is_as_recorded(profile: Profile) -> None:
 @each_shape
 @pytest.mark.real("ignition-validate")
 def test_ignition_itself_takes_every_config(profile: Profile, shape: tuple[int, int]) -> None:
-    for asset in nodes(profile, *shape):
+    configs = list(nodes(profile, *shape))
+    assert len(configs) == 1 + sum(shape)
+    for asset in configs:
         validate(asset.content)
 
 
