@@ -5,11 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
+SUITE := $(BIN)/python tools/suite.py
 PEERS_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/umbilical/peers
 # One group of peers, or all: make peers GROUP=konnectivity
 GROUP ?=
 # More for pytest: make test ARGS="-k drain -x"
 ARGS ?=
+# Which tests by their marks: make test ONLY="not real"
+ONLY ?= not soak
 # More for the demo: make demo DEMO_ARGS="--fault agent-kill"
 DEMO_ARGS ?=
 # More for the bench: make bench BENCH_ARGS=--smoke
@@ -35,14 +38,14 @@ check: setup ## lint, format, types and the rules of the house; changes nothing
 	$(BIN)/mypy
 	$(PYTEST) -q tests/architecture
 
-test: setup ## the suite; tests against real programs run only where those are in the cache already
-	$(PYTEST) $(ARGS)
+test: setup ## the suite on all cores; tests against real programs run only where those are in the cache already
+	$(SUITE) '$(ONLY)' $(ARGS)
 
 peers: ## build the real programs, pinned, into the cache outside the tree [GROUP=konnectivity|bench|kubernetes|ignition|crds]
 	$(PYTHON) tools/peers.py build $(if $(GROUP),--group $(GROUP))
 
 test-real: setup peers ## build what is missing, then test against real programs; a skip is a failure
-	UMBILICAL_REQUIRE_PEERS=1 $(PYTEST) -m 'real and not soak' $(ARGS)
+	UMBILICAL_REQUIRE_PEERS=1 $(SUITE) 'real and not soak' $(ARGS)
 
 bench: setup ## our tunnel beside upstream's and our proxies beside ssh -D and tinyproxy, as ratios; bootstrap.ign; the hard way
 	$(PYTHON) tools/peers.py build --group konnectivity

@@ -1,18 +1,21 @@
-"""Rules for the whole suite: which tests run here, and when a skip is a lie.
+"""Rules for the whole suite: which tests run here, when a skip is a lie, and that a test leaves nothing behind.
 
-A test against a real program says so by `@pytest.mark.real("proxy-server", "proxy-agent")`. Where a program is
-missing (a peer from the cache, anything else from PATH) the test is skipped, unless UMBILICAL_REQUIRE_PEERS=1:
-then nothing that is marked `real` may skip, for whatever reason.
+A test that needs a program says so by `@pytest.mark.real("proxy-server", "openssl")`. Where a program is missing
+(a peer from the cache, anything else from PATH) the test is skipped, unless UMBILICAL_REQUIRE_PEERS=1: then nothing
+that is marked `real` may skip, for whatever reason. The report's last lines count the skips by program.
 """
 
 import os
+import re
 import shutil
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import hypothesis
 import pytest
+from tests.support import leftovers
 
 import peers
 
@@ -21,9 +24,13 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PEERS_REQUIRED: Final = os.environ.get("UMBILICAL_REQUIRE_PEERS") == "1"
-MAX_SECOND_RUNS: Final = 3
-"""Tests that may need a second run where those are allowed (`.ci/run`): more than that is no accident."""
+MAX_SECOND_RUNS: Final = 1
+"""Tests that may need a second run in one run of the gate: more than that has a cause."""
+SECOND_RUNS: Final = os.environ.get("UMBILICAL_SECOND_RUNS")
+"""A file in which the gate's calls of pytest collect the names of tests that needed a second run."""
 SOAKING: Final = os.environ.get("UMBILICAL_SOAK") == "1"
+NAMESPACE_CAPABILITIES: Final = (1 << 12) | (1 << 21)
+"""CAP_NET_ADMIN and CAP_SYS_ADMIN: root in a container without privileges has neither."""
 
 # No time limits: how long an example takes on a busy machine says nothing. In CI every run draws the same examples.
 hypothesis.settings.register_profile(
@@ -35,13 +42,23 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("house")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    nameless = sorted(
+        {item.nodeid for item in items for marker in item.iter_markers("real") if not marker.args}
+        | {item.nodeid for item in items if any(not isinstance(name, str) for name in _programs(item))}
+    )
+    if nameless:
+        raise pytest.UsageError(f"a `real` mark names the programs that its test needs: {', '.join(nameless)}")
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("soak") is not None and not SOAKING:
         pytest.skip("a soak test: run `make soak`")
-    if item.get_closest_marker("root") is not None and os.geteuid() != 0:
-        pytest.skip("needs root to make network namespaces")
-    for name in _missing_programs(item):
-        pytest.skip(f"no program {name}: run `make peers`")
+    if item.get_closest_marker("root") is not None and not _may_make_namespaces():
+        pytest.skip("needs root with CAP_NET_ADMIN and CAP_SYS_ADMIN to make network namespaces")
+    missing = [name for name in _programs(item) if _program(name) is None]
+    if missing:
+        pytest.skip(f"no program {missing[0]}: {_remedy(missing[0])}")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -64,14 +81,51 @@ def pytest_make_collect_report(
     return report
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """What a fixture of a wider scope starts may outlive a test: it ends with that scope."""
+    if fixturedef.scope == "function":
+        return (yield)
+    before = leftovers.alive()
+    try:
+        return (yield)
+    finally:
+        _of_wider_fixtures.update(leftovers.alive() - before)
+
+
+_of_wider_fixtures: Final[set[str]] = set()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_outlives_the_test() -> Iterator[None]:
+    before = leftovers.alive()
+    yield
+    left = leftovers.outlasting(before, _of_wider_fixtures)
+    assert not left, f"the test left behind: {', '.join(left)}"
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None:
         return
-    again = reporter.stats.get("rerun", [])
+    again = _noted([report.nodeid for report in reporter.stats.get("rerun", [])])
     if len(again) > MAX_SECOND_RUNS and session.exitstatus == pytest.ExitCode.OK:
-        reporter.write_line(f"\n{len(again)} tests needed a second run, and {MAX_SECOND_RUNS} may: this is no accident")
+        reporter.write_line(
+            f"\n{len(again)} tests needed a second run, at most {MAX_SECOND_RUNS} may: {', '.join(again)}"
+        )
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    """Count what was skipped by program, below everything else that the report has."""
+    yield
+    reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
+    missing = Counter(found[1] for reason in reasons if (found := re.search(r"no program ([^\s:]+):", reason)))
+    for name, count in sorted(missing.items()):
+        terminalreporter.write_line(f"{count} skipped for want of {name}: {_remedy(name)}")
 
 
 @pytest.fixture(scope="session")
@@ -89,15 +143,40 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[ControlPlane]":
         yield plane
 
 
-def _missing_programs(item: pytest.Item) -> list[str]:
-    names = [name for marker in item.iter_markers("real") for name in marker.args]
-    return [name for name in names if _program(name) is None]
+def _programs(item: pytest.Item) -> list[str]:
+    return [name for marker in item.iter_markers("real") for name in marker.args]
+
+
+def _is_peer(name: str) -> bool:
+    return any(name == program.name for group in peers.groups().values() for m in group for program in m.programs)
 
 
 def _program(name: str) -> Path | str | None:
     """Find a peer in the cache, anything else (curl, openssl) on PATH, where our own programs bear peers' names."""
-    is_peer = any(name == program.name for group in peers.groups().values() for m in group for program in m.programs)
-    return peers.binary(name) if is_peer else shutil.which(name)
+    return peers.binary(name) if _is_peer(name) else shutil.which(name)
+
+
+def _remedy(name: str) -> str:
+    if _is_peer(name):
+        return "run `make peers`"
+    table = (line.split() for line in (ROOT / "tools" / "debian_packages.txt").read_text().splitlines())
+    packages = {row[0]: row[1] for row in table if len(row) == 2}
+    return f"apt-get install {packages[name]}" if name in packages else "put it on PATH"
+
+
+def _may_make_namespaces() -> bool:
+    effective = re.search(r"^CapEff:\s*([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return effective is not None and int(effective[1], 16) & NAMESPACE_CAPABILITIES == NAMESPACE_CAPABILITIES
+
+
+def _noted(again: list[str]) -> list[str]:
+    """The names so far: of this call, and in the gate of the calls before it."""
+    if SECOND_RUNS is None:
+        return again
+    with Path(SECOND_RUNS).open("a+", encoding="utf-8") as file:
+        file.writelines(f"{name}\n" for name in again)
+        file.seek(0)
+        return file.read().split("\n")[:-1]
 
 
 def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+import suite
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 COPIED: Final = ("src", "tests", "tools", "docs", "peers", "pyproject.toml", "setup.py", "Makefile")
 COPIED_TEXTS: Final = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE")
@@ -87,8 +89,7 @@ def run_suite(scratch: Path, arguments: list[str]) -> int:
     """Run the suite on the compiled copy, which stands before the editable install on the path."""
     environment = {**os.environ, "PYTHONPATH": str(scratch / "src"), "UMBILICAL_EXPECT_COMPILED": "1"}
     left_out = [f"--ignore-glob={scratch / pattern}" for pattern in INTERPRETED_TESTS]
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "not real and not soak", *left_out, *arguments]
-    return subprocess.run(command, cwd=scratch, env=environment, check=False).returncode
+    return suite.run("not real and not soak", ["-q", *left_out, *arguments], scratch, environment)
 
 
 def main() -> int:

@@ -17,6 +17,7 @@ class Module:
     """One source file, parsed."""
 
     path: Path
+    text: str
     tree: ast.Module
 
     @property
@@ -69,7 +70,8 @@ def _is_idle(statement: ast.stmt) -> bool:
 
 
 def parse(path: Path) -> Module:
-    return Module(path, ast.parse(path.read_text(), str(path)))
+    text = path.read_text()
+    return Module(path, text, ast.parse(text, str(path)))
 
 
 @cache

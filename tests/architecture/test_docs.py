@@ -1,12 +1,12 @@
 """What the documents promise exists: commands, links, sections; and no debts are written into the source."""
 
+import ast
 import re
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import pytest
-from tests.architecture.rooms import PACKAGE, REPOSITORY
+from tests.architecture.rooms import PACKAGE, REPOSITORY, Module, modules
 
 DOCUMENTS: Final = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
 LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
@@ -35,20 +35,22 @@ def _anchors(document: Path) -> set[str]:
     return {_anchor(line.lstrip("#")) for line in document.read_text().splitlines() if line.startswith("#")}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
-def test_links_of_a_document_resolve(document: Path) -> None:
+def _broken_links(document: Path) -> Iterator[str]:
     for link in _local_links(document):
         path, _, fragment = link.partition("#")
         target = (document.parent / path).resolve() if path else document
-        assert target.exists(), f"{_name(document)} links to {link}"
-        assert not fragment or fragment in _anchors(target), f"{_name(document)}: {_name(target)} has no #{fragment}"
+        if not target.exists() or (fragment and fragment not in _anchors(target)):
+            yield f"{_name(document)}: {link}"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
-def test_every_make_command_in_a_document_exists(document: Path) -> None:
+def test_links_of_documents_resolve() -> None:
+    assert [link for document in DOCUMENTS for link in _broken_links(document)] == []
+
+
+def test_every_make_command_in_a_document_exists() -> None:
     targets = set(TARGET.findall((REPOSITORY / "Makefile").read_text()))
-    unknown = set(MAKE_COMMAND.findall(document.read_text())) - targets
-    assert not unknown, f"{_name(document)} names make {sorted(unknown)}"
+    named = {_name(document): set(MAKE_COMMAND.findall(document.read_text())) for document in DOCUMENTS}
+    assert {name: commands - targets for name, commands in named.items() if commands - targets} == {}
 
 
 def test_every_command_for_people_is_in_the_readme() -> None:
@@ -58,18 +60,12 @@ def test_every_command_for_people_is_in_the_readme() -> None:
     assert set(documented) - {"help"} <= named
 
 
-@cache
-def _tests() -> frozenset[str]:
-    """Every test by name, and every file of tests by its own."""
+def test_every_test_that_a_document_names_exists() -> None:
     files = list((REPOSITORY / "tests").rglob("test_*.py"))
     functions = {name for path in files for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)}
-    return frozenset(functions | {path.stem for path in files})
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
-def test_every_test_that_a_document_names_exists(document: Path) -> None:
-    named = set(NAMED_TEST.findall(document.read_text()))
-    assert not named - _tests()
+    known = functions | {path.stem for path in files}
+    named = {_name(document): set(NAMED_TEST.findall(document.read_text())) for document in DOCUMENTS}
+    assert {name: tests - known for name, tests in named.items() if tests - known} == {}
 
 
 def test_the_changelog_has_an_unreleased_section() -> None:
@@ -94,17 +90,16 @@ def test_the_places_that_the_architecture_names_exist() -> None:
     assert [name for name in named if not (PACKAGE / name).exists()] == []
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=_name)
-def test_source_holds_no_debts(path: Path) -> None:
-    debts = [line for line in path.read_text().splitlines() if DEBT.search(line)]
-    assert not debts, f"{_name(path)}: do it, or write it where work is planned"
+def test_source_holds_no_debts() -> None:
+    """Do it, or write it where work is planned."""
+    assert [str(module.relative) for module in modules() if DEBT.search(module.text)] == []
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=_name)
-def test_a_module_opens_with_one_to_six_lines_on_what_lives_in_it(path: Path) -> None:
-    text = path.read_text()
-    docstring = re.match(r'r?"""(.*?)"""', text, re.DOTALL)
-    assert docstring is not None, f"{_name(path)} has no docstring"
-    # A state picture (indented) and blank lines are not counted.
-    prose = [line for line in docstring.group(1).splitlines() if line.strip() and not line.startswith(" ")]
-    assert 1 <= len(prose) <= 6, f"{_name(path)}: {len(prose)} lines"
+def test_a_module_opens_with_one_to_six_lines_on_what_lives_in_it() -> None:
+    assert [str(module.relative) for module in modules() if not 1 <= _opening_lines(module) <= 6] == []
+
+
+def _opening_lines(module: Module) -> int:
+    """Lines of prose: a state picture (indented) and blank lines are not counted."""
+    docstring = ast.get_docstring(module.tree, clean=False) or ""
+    return sum(bool(line.strip()) and not line.startswith(" ") for line in docstring.splitlines())

@@ -1,55 +1,143 @@
-"""The gate cannot be passed by tests that did not run."""
+"""The gate cannot be passed by tests that did not run, that needed many tries, or that left something running."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
+import suite
+
+SKIPPED: Final = """
 import pytest
 
-MISSING_PROGRAM: Final = """
-import pytest
-
-@pytest.mark.real("no-such-program")
-def test_against_a_program_that_is_not_there() -> None:
+@pytest.mark.real("no-such-program", "sh")
+def test_missing_program() -> None:
     raise AssertionError("unreachable")
-"""
-SKIPS_ITSELF: Final = """
-import pytest
 
-@pytest.mark.real
+@pytest.mark.real("sh")
 def test_that_skips_itself() -> None:
-    pytest.skip("no mood")
+    pytest.skip("no reason")
+
+@pytest.mark.real("nft-that-is-missing")
+def test_another_missing_program() -> None:
+    raise AssertionError("unreachable")
 """
 SKIPPED_FILE: Final = """
 import pytest
 
-pytest.skip("no mood", allow_module_level=True)
+pytest.skip("no reason", allow_module_level=True)
+"""
+NAMELESS: Final = """
+import pytest
+
+@pytest.mark.real
+def test_that_names_no_program() -> None:
+    pass
+"""
+LEAKING: Final = """
+import subprocess, threading, time
+import pytest
+
+def start():
+    threading.Thread(target=time.sleep, args=(30,), daemon=True, name="forgotten").start()
+
+@pytest.fixture(scope="module")
+def wide():
+    start()
+
+def test_with_a_fixture_that_outlives_it(wide) -> None:
+    pass
+
+def test_that_leaves_a_thread() -> None:
+    start()
+
+def test_that_leaves_a_process() -> None:
+    global kept
+    kept = subprocess.Popen(["sleep", "20"])
+
+def test_that_leaves_nothing() -> None:
+    threading.Thread(target=time.sleep, args=(0.1,)).start()
+    kept.kill()
+    kept.wait()
+"""
+UNSTEADY: Final = """
+import pytest
+tries = {}
+
+@pytest.mark.parametrize("number", range(2))
+def test_that_passes_when_tried_again(number) -> None:
+    tries[number] = tries.get(number, 0) + 1
+    assert tries[number] > 1
 """
 
 
-def _run(repository: Path, folder: Path, source: str, required: str) -> subprocess.CompletedProcess[str]:
+def _run(
+    folder: Path, source: str, *arguments: str, repository: Path, **settings: str
+) -> subprocess.CompletedProcess[str]:
     (folder / "test_sample.py").write_text(source)
-    environment = {
-        **os.environ,
-        "UMBILICAL_REQUIRE_PEERS": required,
-        "PYTHONPATH": os.pathsep.join((str(repository), str(repository / "tools"), os.environ.get("PYTHONPATH", ""))),
-    }
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider"]
+    path = os.pathsep.join((str(repository), str(repository / "tools"), os.environ.get("PYTHONPATH", "")))
+    environment = {**os.environ, "PYTEST_ADDOPTS": "", "PYTHONPATH": path, "UMBILICAL_REQUIRE_PEERS": "0", **settings}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider", *arguments]
     command += ["-c", str(repository / "pyproject.toml"), str(folder)]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("source", [MISSING_PROGRAM, SKIPS_ITSELF, SKIPPED_FILE])
-def test_a_skip_is_a_failure_where_peers_are_required(repository: Path, tmp_path: Path, source: str) -> None:
-    done = _run(repository, tmp_path, source, "1")
-    assert done.returncode not in (0, 5), done.stdout
-    assert "skipped although UMBILICAL_REQUIRE_PEERS=1" in done.stdout
+def test_a_skip_is_a_failure_where_peers_are_required(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_skipped_file.py").write_text(SKIPPED_FILE)
+    keep_on = "--continue-on-collection-errors"
+    done = _run(tmp_path, SKIPPED, keep_on, repository=repository, UMBILICAL_REQUIRE_PEERS="1")
+    assert "1 failed, 3 errors" in done.stdout
+    assert done.stdout.count("skipped although UMBILICAL_REQUIRE_PEERS=1:") == 4
 
 
-@pytest.mark.parametrize("source", [MISSING_PROGRAM, SKIPS_ITSELF])
-def test_elsewhere_a_missing_program_only_skips(repository: Path, tmp_path: Path, source: str) -> None:
-    done = _run(repository, tmp_path, source, "0")
+def test_elsewhere_a_missing_program_skips_and_the_last_lines_say_how_to_get_it(
+    repository: Path, tmp_path: Path
+) -> None:
+    done = _run(tmp_path, SKIPPED.replace("nft-that-is-missing", "proxy-server"), repository=repository, HOME="/none")
     assert done.returncode == 0, done.stdout
-    assert "1 skipped" in done.stdout
+    assert done.stdout.splitlines()[-3:-1] == [
+        "1 skipped for want of no-such-program: put it on PATH",
+        "1 skipped for want of proxy-server: run `make peers`",
+    ]
+
+
+def test_a_mark_that_names_no_program_is_an_error(repository: Path, tmp_path: Path) -> None:
+    done = _run(tmp_path, NAMELESS, repository=repository)
+    assert done.returncode != 0
+    assert "test_that_names_no_program" in done.stderr
+
+
+def test_a_test_that_leaves_a_thread_or_a_process_fails_and_what_wider_fixtures_started_is_known(
+    repository: Path, tmp_path: Path
+) -> None:
+    done = _run(tmp_path, LEAKING, repository=repository)
+    failed = re.findall(r"at teardown of (\w+) _.*?left behind: (\w+)", done.stdout, re.DOTALL)
+    assert failed == [("test_that_leaves_a_thread", "thread"), ("test_that_leaves_a_process", "process")]
+
+
+def test_one_second_run_in_the_whole_gate_is_borne_and_another_fails_it(repository: Path, tmp_path: Path) -> None:
+    record = tmp_path / "second-runs"
+    again = {"UMBILICAL_SECOND_RUNS": str(record)}
+    statuses = [
+        _run(tmp_path, UNSTEADY, "--reruns=1", "-k", f"again[{number}]", repository=repository, **again).returncode
+        for number in (0, 1)
+    ]
+    assert statuses == [0, 1]
+    assert [name.rpartition("::")[2] for name in record.read_text().split()] == [
+        "test_that_passes_when_tried_again[0]",
+        "test_that_passes_when_tried_again[1]",
+    ]
+
+
+def test_what_must_be_alone_runs_in_a_call_without_workers() -> None:
+    beside, alone = suite.commands("real", ["-x"])
+    assert "-n" in beside
+    assert beside[-2:] == ["(real) and not alone", "-x"]
+    assert "-n" not in alone
+    assert alone[-2:] == ["(real) and alone", "-x"]
+
+
+def test_a_suite_passes_when_one_of_its_calls_selects_nothing_and_fails_when_both_do() -> None:
+    assert [suite.verdict(each) for each in ([0, 5], [5, 0], [5, 5], [1, 0], [5, 2])] == [0, 0, 5, 1, 2]

@@ -1,0 +1,46 @@
+"""Run tests on all cores, then those that must be alone in a second call without workers.
+
+    suite.py MARKS [pytest's arguments]
+
+MARKS is an expression for pytest's `-m`. A call that selects nothing passes as long as the other selects something.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+NOTHING_SELECTED: Final = 5
+
+
+def workers() -> int:
+    """One for each core that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def commands(marks: str, arguments: Sequence[str]) -> list[list[str]]:
+    pytest = [sys.executable, "-m", "pytest"]
+    # Neighbouring tests stay on one worker, with the fixtures that they share, until the other has run dry.
+    beside = ["-n", str(workers()), "--dist", "worksteal", "-m", f"({marks}) and not alone"]
+    alone = ["-m", f"({marks}) and alone"]
+    return [[*pytest, *beside, *arguments], [*pytest, *alone, *arguments]]
+
+
+def verdict(statuses: Sequence[int]) -> int:
+    """The first failure counts; nothing selected by either call is a failure too."""
+    failed = [status for status in statuses if status not in (0, NOTHING_SELECTED)]
+    if failed:
+        return failed[0]
+    return NOTHING_SELECTED if all(status == NOTHING_SELECTED for status in statuses) else 0
+
+
+def run(marks: str, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> int:
+    """Run both calls, the second also where the first failed: one run names everything that is broken."""
+    calls = commands(marks, arguments)
+    return verdict([subprocess.run(call, cwd=cwd, env=environment, check=False).returncode for call in calls])
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1], sys.argv[2:], Path.cwd(), os.environ))
