@@ -17,12 +17,12 @@ from umbilical.assets.spec import Shape, for_shape
 from umbilical.assets.tree import yaml_bytes
 from umbilical.assets.verify.catalogue import CATALOGUE, verify
 from umbilical.assets.verify.facts import BootstrapFacts
-from umbilical.assets.verify.rule import Rule
 from umbilical.checks.check import Finding, Outcome
 from umbilical.ignition.config import read_config
 from umbilical.ignition.document import Document
 
 NAMES: Final = ("native", "patched", "seed", "beside-native")
+RULES: Final = {rule.id: rule for rule in CATALOGUE}
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,15 @@ class Subject:
         return self.whole(drop)
 
 
+def pod(value: Any) -> Any:
+    """The pod's spec, of a Pod or of a DaemonSet."""
+    return value["spec"]["template"]["spec"] if value["kind"] == "DaemonSet" else value["spec"]
+
+
+def container(value: Any) -> Any:
+    return pod(value)["containers"][0]
+
+
 @cache
 def subject(name: str, release: str = "5.1") -> Subject:
     """Give a config that passes: the installer's own tunnel, a patch of either shape, a patch beside native-off."""
@@ -95,21 +104,27 @@ def subject(name: str, release: str = "5.1") -> Subject:
     return Subject(patch(document, for_shape(shape)).document.content)
 
 
-def findings(content: bytes, rules: tuple[Rule, ...] = CATALOGUE, **facts: Any) -> dict[str, Finding]:
+def findings(content: bytes, *checks: str, **facts: Any) -> dict[str, Finding]:
+    """Judge by the checks of these ids, or by the whole catalogue."""
+    rules = tuple(RULES[check] for check in checks) or CATALOGUE
     judged = verify(BootstrapFacts(content, **{"bash_syntax": bash_syntax, **facts}), rules)
     return {finding.id: finding for finding in judged}
 
 
-def failures(content: bytes, **facts: Any) -> set[str]:
-    return _with_outcome(content, Outcome.FAILED, facts)
+def failures(content: bytes, *checks: str, **facts: Any) -> set[str]:
+    """Give those of these checks that fail."""
+    return {finding.id for finding in findings(content, *checks, **facts).values() if finding.outcome is Outcome.FAILED}
 
 
-def warnings(content: bytes, **facts: Any) -> set[str]:
-    return _with_outcome(content, Outcome.WARNED, facts)
+def warnings(content: bytes, *checks: str, **facts: Any) -> set[str]:
+    return {finding.id for finding in findings(content, *checks, **facts).values() if finding.outcome is Outcome.WARNED}
 
 
-def _with_outcome(content: bytes, outcome: Outcome, facts: dict[str, Any]) -> set[str]:
-    return {finding.id for finding in findings(content, **facts).values() if finding.outcome is outcome}
+def is_caught(content: bytes) -> bool:
+    """Say whether any check fails. Rules are run until one does, those of bootkube.sh after the quicker ones."""
+    facts = BootstrapFacts(content, bash_syntax=bash_syntax)
+    rules = sorted(CATALOGUE, key=lambda rule: rule.id.startswith("B"))
+    return any(finding.outcome is Outcome.FAILED for rule in rules for finding in verify(facts, (rule,)))
 
 
 @cache
