@@ -1,12 +1,108 @@
+"""Where the lines of the tunnel go in bootkube.sh, and how they come out again."""
+
 import subprocess
+from itertools import pairwise
 
 import pytest
-from tests.support.bootkube_script import NATIVE_RELEASES, RELEASES, bootkube_script
+from tests.support.bootkube_script import NATIVE_RELEASES, RELEASES, Native, bootkube_script
 
-from umbilical.assets.bootkube.anchors import Anchor
+from umbilical.assets.bootkube.anchors import PATTERNS, Anchor, find_anchors, search
 from umbilical.assets.bootkube.edits import REASONS, insert, insertions, remove
 from umbilical.assets.errors import AssetError
 from umbilical.assets.names import OWN
+
+
+def _lines(release: str = "4.18", native: Native = "none") -> list[str]:
+    return bootkube_script(release, native=native).split("\n")
+
+
+def test_every_anchor_is_found_in_every_release_line_and_in_order() -> None:
+    scripts = [_lines(release) for release in RELEASES] + [_lines(release, "off") for release in NATIVE_RELEASES]
+    for lines in scripts:
+        found = find_anchors(lines)
+        assert list(found) == list(Anchor)
+        assert all(earlier.index < later.index for earlier, later in pairwise(found.values()))
+
+
+def test_the_indent_of_an_anchor_is_what_stands_before_it() -> None:
+    found = find_anchors(_lines("4.14"))
+    assert found[Anchor.RENDER_COMMAND].indent == "\t\t"
+    assert found[Anchor.CONFIG_COPY].indent == "    "
+    assert found[Anchor.END].indent == ""
+
+
+@pytest.mark.parametrize("anchor", Anchor)
+def test_a_missing_anchor_is_named_with_what_was_looked_for(anchor: Anchor) -> None:
+    lines = [line for line in _lines() if not any(pattern.resembles(line) for pattern in PATTERNS[anchor])]
+    with pytest.raises(AssetError) as refused:
+        find_anchors(lines)
+    assert refused.value.code == "UMB121"
+    assert f"anchor {anchor.value} is there 0 times" in refused.value.what
+    assert PATTERNS[anchor][0].text in refused.value.why.replace("\\\\", "\\")
+
+
+@pytest.mark.parametrize("anchor", Anchor)
+def test_a_doubled_anchor_is_named_with_both_lines(anchor: Anchor) -> None:
+    lines = _lines()
+    index = find_anchors(lines)[anchor].index
+    lines.insert(index, lines[index])
+    with pytest.raises(AssetError) as refused:
+        find_anchors(lines)
+    assert f"anchor {anchor.value} is there 2 times" in refused.value.what
+    assert f"line {index + 1}: " in refused.value.why
+    assert f"line {index + 2}: " in refused.value.why
+
+
+@pytest.mark.parametrize("anchor", [Anchor.LIBRARIES, Anchor.APISERVER_STAGE, Anchor.CLUSTER_BOOTSTRAP, Anchor.END])
+def test_an_anchor_inside_a_block_is_refused_and_shown(anchor: Anchor) -> None:
+    lines = _lines()
+    index = find_anchors(lines)[anchor].index
+    lines[index] = f"    {lines[index]}"
+    with pytest.raises(AssetError, match=rf"anchor {anchor.value} is there 0 times.*\n.*line {index + 1}: "):
+        find_anchors(lines)
+
+
+def test_a_line_like_an_anchor_in_a_block_elsewhere_does_not_matter() -> None:
+    lines = _lines()
+    index = find_anchors(lines)[Anchor.END].index
+    lines[5:5] = ["if false", "then", f"    {lines[index]}", "fi"]
+    assert find_anchors(lines)[Anchor.END].index == index + 4
+
+
+@pytest.mark.parametrize("anchor", [Anchor.RENDER_COMMAND, Anchor.CONFIG_COPY])
+@pytest.mark.parametrize("indent", ["", "\t", "        "])
+def test_an_anchor_that_stands_in_a_block_may_have_any_indentation(anchor: Anchor, indent: str) -> None:
+    lines = _lines()
+    index = find_anchors(lines)[anchor].index
+    lines[index] = indent + lines[index].strip()
+    assert find_anchors(lines)[anchor].indent == indent
+
+
+@pytest.mark.parametrize("anchor", [Anchor.LIBRARIES, Anchor.CLUSTER_BOOTSTRAP])
+def test_a_second_spelling_counts_where_the_first_is_not_there(anchor: Anchor) -> None:
+    first, second = PATTERNS[anchor]
+    lines = [line for line in _lines() if not first.resembles(line)]
+    assert second.matches(find_anchors(lines)[anchor].line)
+
+
+def test_anchors_in_another_order_are_refused() -> None:
+    lines = _lines()
+    index = find_anchors(lines)[Anchor.CLUSTER_BOOTSTRAP].index
+    lines.insert(1, lines.pop(index))
+    with pytest.raises(AssetError, match="anchor A5 stands before A4"):
+        find_anchors(lines)
+
+
+def test_line_ends_of_another_system_are_refused() -> None:
+    lines = bootkube_script("4.18").replace("\n", "\r\n").split("\n")
+    with pytest.raises(AssetError, match="UMB121"):
+        find_anchors(lines)
+
+
+def test_a_search_tells_what_it_saw_even_where_nothing_can_be_used() -> None:
+    seen = search(["echo nothing here", "\ttouch /opt/openshift/.bootkube.done"])
+    assert [len(one.matches) for one in seen] == [0] * len(Anchor)
+    assert seen[-1].lookalikes == (1,)
 
 
 def _patched(script: str) -> str:
@@ -22,17 +118,15 @@ def _added_lines(script: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_bash_takes_the_script_with_our_lines_and_they_come_out_again(release: str) -> None:
-    script = bootkube_script(release)
-    patched = _patched(script)
-    subprocess.run(["bash", "-n"], input=patched.encode(), check=True, timeout=30)
-    assert remove(patched, [planned.text for planned in insertions(script)]) == script
+    kinds: list[Native] = ["none", "off"] if release in NATIVE_RELEASES else ["none"]
+    for script in (bootkube_script(release, native=native) for native in kinds):
+        patched = _patched(script)
+        subprocess.run(["bash", "-n"], input=patched.encode(), check=True, timeout=30)
+        assert remove(patched, [planned.text for planned in insertions(script)]) == script
 
 
-@pytest.mark.parametrize("release", NATIVE_RELEASES)
-def test_the_flag_stays_inside_a_command_that_ends_in_a_backslash_and_an_empty_line(release: str) -> None:
-    script = bootkube_script(release, native="off")
-    assert " \\\n\n" in script
-    subprocess.run(["bash", "-n"], input=_patched(script).encode(), check=True, timeout=30)
+def test_an_installer_with_a_tunnel_ends_its_render_command_in_a_backslash_and_an_empty_line() -> None:
+    assert [release for release in NATIVE_RELEASES if " \\\n\n" not in bootkube_script(release, native="off")] == []
 
 
 def test_each_edit_stands_where_it_must() -> None:
