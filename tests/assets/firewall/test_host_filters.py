@@ -1,5 +1,6 @@
-"""A ruleset that the kernel takes, and that lets in whom it says."""
+"""nftables and firewalld on the host: rulesets that the kernel takes, and that let in whom they say."""
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from umbilical.assets.firewall.firewalld import rich_rule, script
 from umbilical.assets.firewall.nftables import TABLE, ruleset, teardown
 from umbilical.assets.platforms.platform import BOOTSTRAP_HOST, Place, PlaceKind, Rule
 from umbilical.host.netns import Namespace, Network
@@ -43,9 +45,6 @@ def test_families_have_a_line_each_and_overlaps_are_merged() -> None:
     assert f"        tcp dport {PORT} ip saddr {{ 10.0.0.0/16 }} accept\n" in text
     assert f"        tcp dport {PORT} ip6 saddr {{ fd00::/64 }} accept\n" in text
     assert "# two words\n" in text
-
-
-def test_no_line_is_written_for_a_family_without_sources() -> None:
     assert "ip6 saddr" not in ruleset(_rules("10.0.0.0/16"), ())
 
 
@@ -124,3 +123,30 @@ def test_the_line_for_other_tables_opens_one_that_drops(site: Site) -> None:
     [line] = [line.removeprefix("# nft ") for line in text.splitlines() if line.startswith("# nft ")]
     site.load(line)
     assert site.dial(site.node, "10.1.0.1") == "open"
+
+
+NETWORKS = ("10.0.0.0/16", "fd00::/64")
+RULES = (Rule("konnectivity", 8091, tuple(Place(PlaceKind.NETWORK, text) for text in NETWORKS), BOOTSTRAP_HOST),)
+
+
+def _commands(text: str) -> list[list[str]]:
+    lines = [line for line in text.splitlines() if line.startswith("firewall-cmd")]
+    return [shlex.split(line) for line in lines]
+
+
+def test_a_rule_names_family_source_and_port() -> None:
+    assert rich_rule("fd00::/64", 8091) == (
+        'rule family="ipv6" source address="fd00::/64" port port="8091" protocol="tcp" accept'
+    )
+
+
+def test_rules_are_never_permanent_and_end_by_themselves() -> None:
+    made = _commands(script(RULES, ("why",)))
+    assert [words[2] for words in made] == ["--timeout=24h", "--timeout=24h"]
+    assert not any("--permanent" in words for words in made)
+
+
+def test_closing_removes_exactly_what_opening_adds() -> None:
+    added = [words[1].removeprefix("--add-rich-rule=") for words in _commands(script(RULES, ()))]
+    removed = [words[1].removeprefix("--remove-rich-rule=") for words in _commands(script(RULES, (), closing=True))]
+    assert added == removed == [rich_rule(network, 8091) for network in NETWORKS]
