@@ -2,23 +2,33 @@
 
 import base64
 import ipaddress
+import json
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from tests.support.control_plane_specs import control_plane_set, control_plane_spec
+from tests.support.control_plane_specs import DUAL, IPV4, IPV6, control_plane_set, control_plane_spec
 
 from umbilical.assets.certificates import Certificates
+from umbilical.assets.cni import bridge_conflist
 from umbilical.assets.control_plane import (
     ADMIN_KUBECONFIG,
     KUBELET_KUBECONFIG,
     kubelet_node_assets,
     render_control_plane,
 )
+from umbilical.assets.control_plane_spec import Images, key_path, public_path, row, url
+from umbilical.assets.errors import AssetError
+from umbilical.assets.kubeconfigs import kubeconfig
 from umbilical.assets.manifests.kube_apiserver import EGRESS_PATH
 from umbilical.assets.render import KUBE_APISERVER_POD, render_kubernetes
 from umbilical.assets.spec import Shape, for_shape
-from umbilical.assets.tree import AssetTree
+from umbilical.assets.tree import AssetTree, yaml_bytes
+from umbilical.cluster.kubeconfig import load
 from umbilical.pki.control_plane_set import ControlPlaneSet, NodeNames
+from umbilical.pki.pem import KeyPair
 
 SPEC = control_plane_spec()
 MANIFESTS = "/etc/kubernetes/manifests/"
@@ -111,3 +121,94 @@ def test_the_tunnel_is_added_to_it_as_to_any_kube_apiserver(certificates: Contro
     added = after["containers"][0]["args"][len(before["containers"][0]["args"]) :]
     assert added == [f"--egress-selector-config-file={EGRESS_PATH}"]
     assert [volume["name"] for volume in after["volumes"]] == ["pki", "konnectivity-egress", "konnectivity-socket"]
+
+
+def test_images_are_named_by_their_programs() -> None:
+    assert Images.tagged("localhost", "lab") == Images(
+        "localhost/etcd:lab",
+        "localhost/kube-apiserver:lab",
+        "localhost/kube-controller-manager:lab",
+        "localhost/kube-scheduler:lab",
+    )
+
+
+def test_addresses_in_urls_have_brackets_where_they_need_them() -> None:
+    assert url(ipaddress.ip_address("10.0.0.1"), 6443) == "https://10.0.0.1:6443"
+    assert url("fd91::10", 2379) == "https://[fd91::10]:2379"
+    assert control_plane_spec(IPV6).api_url == "https://[fd90::1]:6443"
+
+
+def test_every_address_is_bound_to_in_the_wider_family() -> None:
+    assert control_plane_spec(IPV4).every_address == "0.0.0.0"
+    assert control_plane_spec(IPV6).every_address == "::"
+    assert control_plane_spec(DUAL).every_address == "::"
+
+
+def test_without_urls_the_etcd_beside_it_is_meant() -> None:
+    assert control_plane_spec().etcd_servers == ("https://localhost:2379",)
+    urls = ("https://10.90.0.1:2379",)
+    assert control_plane_spec(has_etcd=False, etcd_urls=urls).etcd_servers == urls
+
+
+def test_paths_come_from_the_table() -> None:
+    assert public_path("service-account") == "/etc/kubernetes/pki/sa.pub"
+    assert key_path("etcd-client") == "/etc/kubernetes/pki/apiserver-etcd-client.key"
+    assert row("front-proxy-client").common_name == "front-proxy-client"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"has_etcd": False}, "none to keep its objects in"),
+        ({"service_networks": ()}, "one at least"),
+        (
+            {"pod_networks": (ipaddress.ip_network("10.1.0.0/16"), ipaddress.ip_network("10.2.0.0/16"))},
+            "each IP family",
+        ),
+        ({"service_networks": (ipaddress.ip_network("fd93::/112"),)}, "the first service network fd93::/112"),
+        ({"node_prefixes": (24, 64)}, "1 pod networks and 2 prefixes"),
+    ],
+)
+def test_what_cannot_work_is_refused(changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(AssetError) as refusal:
+        control_plane_spec(**changes)
+    assert refusal.value.code == "UMB119"
+    assert why in refusal.value.why
+
+
+def test_a_reader_finds_server_authority_and_user(tmp_path: Path) -> None:
+    path = tmp_path / "admin.kubeconfig"
+    made = kubeconfig("admin", "https://[fd91::10]:6443", b"authority", KeyPair(b"certificate", b"key"))
+    path.write_bytes(yaml_bytes(made))
+    found = load(path)
+    assert found.context_name == "admin"
+    assert found.cluster.server == "https://[fd91::10]:6443"
+    assert found.cluster.certificate_auth_data == base64.b64encode(b"authority").decode()
+    assert found.user is not None
+    assert found.user.client_cert_data == base64.b64encode(b"certificate").decode()
+    assert found.user.client_key_data == base64.b64encode(b"key").decode()
+
+
+def test_it_names_no_file() -> None:
+    text = yaml_bytes(kubeconfig("admin", "https://localhost:6443", b"a", KeyPair(b"b", b"c"))).decode()
+    assert "/" not in text.replace("https://", "")
+
+
+def test_the_cluster_can_have_a_name_of_its_own() -> None:
+    made = kubeconfig("admin", "https://localhost:6443", b"a", KeyPair(b"b", b"c"), "localhost")
+    assert made["clusters"][0]["name"] == made["contexts"][0]["context"]["cluster"] == "localhost"
+
+
+def test_the_bridge_is_the_gateway_of_every_range() -> None:
+    written = json.loads(bridge_conflist("pods", "pods0", [ip_network("10.128.2.0/23"), ip_network("fd92::/64")]))
+    (bridge,) = written["plugins"]
+    assert (written["name"], bridge["bridge"], bridge["isGateway"]) == ("pods", "pods0", True)
+    assert bridge["ipam"]["ranges"] == [
+        [{"subnet": "10.128.2.0/23", "gateway": "10.128.2.1"}],
+        [{"subnet": "fd92::/64", "gateway": "fd92::1"}],
+    ]
+
+
+def test_pods_keep_their_addresses_on_the_way_to_other_nodes() -> None:
+    (bridge,) = json.loads(bridge_conflist("pods", "pods0", [ip_network("10.128.2.0/23")]))["plugins"]
+    assert bridge["ipMasq"] is False

@@ -1,12 +1,17 @@
-"""The one input of every asset: defaults per shape, and everything that is refused when it is made."""
+"""The one input of every asset: defaults per shape, names, and everything that is refused."""
 
+import dataclasses
+import hashlib
 import ipaddress
 from typing import Any
 
 import pytest
 
+from umbilical.assets.certificates import Certificates, fingerprint
 from umbilical.assets.errors import AssetError
+from umbilical.assets.names import NATIVE, OWN, RECEIPT
 from umbilical.assets.spec import Mode, Resources, Shape, for_shape
+from umbilical.pki.bundle import KeyPair
 
 
 def test_the_openshift_shape_is_what_the_installer_landed() -> None:
@@ -103,3 +108,28 @@ def test_plain_kubernetes_may_have_its_socket_anywhere() -> None:
 def test_a_changed_copy_is_checked_again() -> None:
     with pytest.raises(AssetError):
         for_shape(Shape.OPENSHIFT).replace(agent_port=1)
+
+
+def test_our_names_and_the_landed_ones_have_nothing_in_common() -> None:
+    own = set(dataclasses.astuple(OWN)) | {RECEIPT}
+
+    assert own.isdisjoint(dataclasses.astuple(NATIVE))
+
+
+def test_the_render_container_knows_the_override_by_another_path() -> None:
+    assert NATIVE.override_in_render_container == "/assets/konnectivity-config-override.yaml"
+    assert OWN.override_in_render_container == "/assets/umbilical/konnectivity-config-override.yaml"
+
+
+def test_our_keys_are_made_where_cluster_bootstrap_does_not_copy_them() -> None:
+    assert not OWN.pki_directory.startswith("/opt/openshift/tls")
+
+
+def test_the_fingerprint_is_that_of_the_file() -> None:
+    assert fingerprint(b"pem") == "sha256-" + hashlib.sha256(b"pem").hexdigest()
+
+
+def test_keys_stay_out_of_what_is_printed() -> None:
+    given = Certificates(b"ca", KeyPair(b"server", b"server-key"), KeyPair(b"agent", b"agent-key"))
+    assert "key" not in repr(given).replace("key=", "")
+    assert given.server_fingerprint == fingerprint(b"server")

@@ -1,6 +1,9 @@
-"""From a spec to the objects of both clusters."""
+"""From a spec to the objects of both clusters, and what kustomize makes of them."""
 
 import ipaddress
+import json
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -8,8 +11,13 @@ from tests.support.hosted_certificates import hosted_set
 from tests.support.hosted_specs import hosted_spec
 from tests.support.hosted_workloads import as_bytes, container, deployment, static_pod
 
+import peers
 from umbilical.assets.errors import AssetError
+from umbilical.assets.hosted import kustomize
+from umbilical.assets.hosted.kube_apiserver_manifest import read_manifest
+from umbilical.assets.hosted.objects import config_map_volume, metadata, probe, requests, secret_volume
 from umbilical.assets.hosted.render import Format, hosted_objects, management_objects, notes, render
+from umbilical.assets.hosted.server_patch import patched
 from umbilical.assets.hosted.sidecar_access import access_notes
 from umbilical.assets.hosted.spec import (
     AggregatedApi,
@@ -25,6 +33,8 @@ from umbilical.assets.hosted.spec import (
     Workload,
 )
 from umbilical.assets.tree import AssetTree
+from umbilical.cli.tree_files import write_tree
+from umbilical.host.processes import run
 
 STATIC = hosted_spec(kube_apiserver=KubeApiserver(workload=Workload.STATIC_POD, manifest="pod.yaml"))
 CLUSTER_WIDE = {"Namespace", "ClusterRole", "ClusterRoleBinding", "APIService"}
@@ -148,3 +158,121 @@ def test_a_token_that_cannot_be_rendered_is_told_beside_it() -> None:
     late = hosted_spec(aggregated_apis=(AggregatedApi("late"),))
     assert notes(late)[1:] == notes(hosted_spec()) == access_notes(hosted_spec())
     assert "konnectivity-proxy-token" in notes(late)[1]
+
+
+def test_every_object_carries_the_labels_by_which_all_are_found_together() -> None:
+    head = metadata(hosted_spec(), "a", "b", {"app": "x"}, {"note": "y"})
+    assert head["labels"] == {
+        "app": "x",
+        "app.kubernetes.io/part-of": "umbilical-hosted",
+        "app.kubernetes.io/instance": "guest",
+    }
+    assert head["annotations"] == {"note": "y"}
+    assert "annotations" not in metadata(hosted_spec(), "a", "b")
+
+
+def test_keys_are_mounted_for_owner_and_group_only() -> None:
+    assert secret_volume("v", "s")["secret"] == {"secretName": "s", "defaultMode": 0o640}
+
+
+def test_only_the_named_keys_of_a_config_map_are_seen() -> None:
+    assert config_map_volume("v", "c", {"a.crt": "b.crt"})["configMap"]["items"] == [{"key": "a.crt", "path": "b.crt"}]
+    assert "items" not in config_map_volume("v", "c")["configMap"]
+
+
+def test_a_probe_has_a_host_only_where_one_is_named() -> None:
+    assert probe("/x", 1, "127.0.0.1", periodSeconds=3)["httpGet"]["host"] == "127.0.0.1"
+    assert "host" not in probe("/x", 1)["httpGet"]
+
+
+def test_nothing_is_throttled() -> None:
+    assert requests("10m", "50Mi") == {"requests": {"cpu": "10m", "memory": "50Mi"}}
+
+
+def test_a_base_lists_its_files_in_one_order() -> None:
+    assert kustomize.base(["b.yaml", "a.yaml"])["resources"] == ["a.yaml", "b.yaml"]
+    assert kustomize.base([])["kind"] == "Kustomization"
+
+
+def test_a_component_patches_in_the_order_given() -> None:
+    found = kustomize.component({"b.patch": kustomize.deployment("one"), "a.patch": kustomize.deployment("two")})
+    assert found["kind"] == "Component"
+    assert [(one["path"], one["target"]["name"]) for one in found["patches"]] == [
+        ("b.patch", "one"),
+        ("a.patch", "two"),
+    ]
+
+
+OVERLAY: Final = """\
+resources: [kube-apiserver.yaml, olm-operator.yaml, rendered/management]
+components: [rendered/management/patches]
+"""
+OLM: Final = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "olm-operator", "namespace": "clusters-guest"},
+    "spec": {"template": {"spec": {"containers": [{"name": "olm-operator", "image": "registry.example/olm:1"}]}}},
+}
+
+
+def built(folder: Path) -> list[dict[str, Any]]:
+    program = peers.binary("kubectl")
+    assert program is not None
+    return list(yaml.safe_load_all(run([str(program), "kustomize", str(folder)], 60.0)))
+
+
+@pytest.fixture
+def overlay(tmp_path: Path) -> Path:
+    """Somebody's own control plane, with the rendered base and component beside it."""
+    tree = render(hosted_spec(), hosted_set(), form=Format.KUSTOMIZE)
+    write_tree(tree, tmp_path / "rendered", overwrite=False)
+    (tmp_path / "kube-apiserver.yaml").write_bytes(as_bytes(deployment()))
+    (tmp_path / "olm-operator.yaml").write_bytes(as_bytes(OLM))
+    (tmp_path / "kustomization.yaml").write_text(OVERLAY)
+    return tmp_path
+
+
+def deployment_of(objects: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    return next(one for one in objects if (one["kind"], one["metadata"]["name"]) == ("Deployment", name))
+
+
+def _in_one_order(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def sorted_lists(value: Any) -> Any:
+    """Take lists of named things in one order: kustomize puts new ones first."""
+    if isinstance(value, dict):
+        return {key: sorted_lists(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return sorted((sorted_lists(one) for one in value), key=_in_one_order) if isinstance(value[0], dict) else value
+    return value
+
+
+@pytest.mark.real("kubectl")
+def test_the_component_patches_a_kube_apiserver_as_we_do(overlay: Path) -> None:
+    found = deployment_of(built(overlay), "kube-apiserver")
+    ours = patched(read_manifest(as_bytes(deployment()), hosted_spec()), hosted_spec())
+    assert sorted_lists(found) == sorted_lists(ours)
+
+
+@pytest.mark.real("kubectl")
+def test_the_component_puts_proxies_beside_components(overlay: Path) -> None:
+    found = deployment_of(built(overlay), "olm-operator")
+    assert container(found, "konnectivity-proxy-socks5")
+    assert container(found, "olm-operator")["image"] == "registry.example/olm:1"
+
+
+@pytest.mark.real("kubectl")
+@pytest.mark.parametrize("cluster", ["management", "hosted"])
+def test_a_base_builds_alone(overlay: Path, cluster: str) -> None:
+    assert len(built(overlay / "rendered" / cluster)) > 5
+
+
+@pytest.mark.real("kubectl")
+def test_flags_are_not_given_to_the_wrong_container(overlay: Path) -> None:
+    document = deployment()
+    document["spec"]["template"]["spec"]["containers"].reverse()
+    (overlay / "kube-apiserver.yaml").write_bytes(as_bytes(document))
+    with pytest.raises(Exception, match="test"):
+        built(overlay)

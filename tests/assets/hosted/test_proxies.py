@@ -1,23 +1,38 @@
-"""Patches for components: what their proxies are told, by the proxies' own reading of the flags, and what they hold."""
+"""The components' proxies: which there are, what they are told, and whom they may ask."""
 
+import base64
 import ipaddress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.support.hosted_specs import hosted_spec
 
 from umbilical.assets.hosted import names
+from umbilical.assets.hosted.components import COMPONENTS, HEALTH_PORTS, Names, ProxyKind, chosen
 from umbilical.assets.hosted.monitoring import PROXY_LABEL, PROXY_PORTS
-from umbilical.assets.hosted.no_proxy_list import for_user_proxy
-from umbilical.assets.hosted.proxy_secret import proxy_secret
+from umbilical.assets.hosted.no_proxy_list import for_component, for_kube_apiserver, for_user_proxy
+from umbilical.assets.hosted.proxy_secret import management_proxy_secret, proxy_secret
+from umbilical.assets.hosted.sidecar_access import (
+    KUBECONFIG_DIRECTORY,
+    KUBECONFIG_KEY,
+    KUBECONFIG_MAP,
+    TOKEN_SECRET,
+    access_notes,
+    hosted_access,
+    is_needed,
+    kubeconfig_volume,
+    management_access,
+)
 from umbilical.assets.hosted.sidecars import sidecar_patches
-from umbilical.assets.hosted.spec import DataPlaneProxy, HostedSpec, ManagementProxy, Networks
+from umbilical.assets.hosted.spec import DataPlaneProxy, HostedSpec, KubeApiserver, ManagementProxy, Networks
 from umbilical.cli import klog
 from umbilical.cli.konnectivity_https_proxy import HTTPS_PROXY, check_flags, https_settings
 from umbilical.cli.konnectivity_socks5_proxy import SOCKS5_PROXY, socks5_settings
 from umbilical.cli.pflag import FlagSet
 from umbilical.cli.proxy_flags import check_shared_flags
+from umbilical.cluster import kubeconfig
 from umbilical.dialer.settings import TcpServer
 from umbilical.proxies.settings import HttpsSettings, Resolution, Socks5Settings
 
@@ -237,3 +252,193 @@ def test_proxies_have_no_privilege(name: str) -> None:
         if one["name"] != name:
             assert one["securityContext"]["readOnlyRootFilesystem"] is True
             assert one["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+AGENT_ONLY = hosted_spec(components=("cluster-network-operator",))
+
+
+def test_the_account_may_get_services_and_nothing_else() -> None:
+    by_kind = {one["kind"]: one for one in hosted_access(hosted_spec())}
+    assert by_kind["ClusterRole"]["rules"] == [{"apiGroups": [""], "resources": ["services"], "verbs": ["get"]}]
+    binding = by_kind["ClusterRoleBinding"]
+    assert binding["roleRef"]["name"] == by_kind["ClusterRole"]["metadata"]["name"]
+    (subject,) = binding["subjects"]
+    account = by_kind["ServiceAccount"]["metadata"]
+    assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
+    annotations = by_kind["Secret"]["metadata"]["annotations"]
+    assert annotations == {"kubernetes.io/service-account.name": account["name"]}
+
+
+def test_where_no_name_is_resolved_there_is_no_account() -> None:
+    assert not is_needed(AGENT_ONLY)
+    assert hosted_access(AGENT_ONLY) == management_access(AGENT_ONLY) == []
+    assert is_needed(hosted_spec(components=("olm-operator",)))
+
+
+def test_the_token_that_has_to_be_copied_is_named_where_one_is_needed() -> None:
+    (note,) = access_notes(hosted_spec())
+    assert f"kube-system/{TOKEN_SECRET}" in note
+    assert "copied to clusters-guest: hosted apply" in note
+    assert access_notes(AGENT_ONLY) == []
+
+
+def test_the_kubeconfig_is_readable_and_names_files_of_its_volume(tmp_path: Path) -> None:
+    (config_map,) = management_access(hosted_spec(kube_apiserver=KubeApiserver(ports=(7443,))))
+    text = config_map["data"][KUBECONFIG_KEY]
+    path = tmp_path / "kubeconfig"
+    path.write_text(text)
+    loaded = kubeconfig.load(path)
+
+    assert loaded.cluster.server == "https://kube-apiserver:7443"
+    assert loaded.user is not None
+    assert loaded.user.token_file == f"{KUBECONFIG_DIRECTORY}/token"
+    assert loaded.cluster.certificate_auth == f"{KUBECONFIG_DIRECTORY}/ca.crt"
+    assert "token:" not in text
+    assert yaml.safe_load(text)["kind"] == "Config"
+
+
+def test_the_volume_brings_all_files_together_and_does_not_hold_the_pod_back() -> None:
+    config_map, secret = (source for source in kubeconfig_volume("k")["projected"]["sources"])
+    assert config_map["configMap"]["name"] == KUBECONFIG_MAP
+    assert secret["secret"]["name"] == TOKEN_SECRET
+    assert secret["secret"]["optional"] is True
+    assert [item["path"] for item in secret["secret"]["items"]] == ["token", "ca.crt"]
+
+
+SOCKS5, HTTPS = ProxyKind.SOCKS5, ProxyKind.HTTPS
+TABLE = {
+    "openshift-apiserver": ([(HTTPS, 8090, Names.GUEST, False)], {"HTTP_PROXY": "http", "HTTPS_PROXY": "http"}),
+    "openshift-oauth-apiserver": (
+        [(SOCKS5, 8090, Names.GUEST, False)],
+        {"HTTP_PROXY": "socks5", "HTTPS_PROXY": "socks5"},
+    ),
+    "oauth-openshift": (
+        [(HTTPS, 8092, Names.GUEST, True), (SOCKS5, 8090, Names.GUEST_THEN_MANAGEMENT, False)],
+        {"HTTP_PROXY": "http", "HTTPS_PROXY": "http", "ALL_PROXY": "socks5"},
+    ),
+    "ingress-operator": ([(HTTPS, 8090, Names.GUEST, True)], {"HTTP_PROXY": "http", "HTTPS_PROXY": "http"}),
+    "cluster-network-operator": ([(SOCKS5, 8090, Names.AGENT, False)], {}),
+    "ovnkube-control-plane": ([(SOCKS5, 8090, Names.GUEST, False)], {"ALL_PROXY": "socks5"}),
+    "olm-operator": ([(SOCKS5, 8090, Names.GUEST, False)], {"GRPC_PROXY": "socks5"}),
+    "catalog-operator": ([(SOCKS5, 8090, Names.GUEST, False)], {"GRPC_PROXY": "socks5"}),
+    "packageserver": ([(SOCKS5, 8090, Names.GUEST, False)], {"GRPC_PROXY": "socks5"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_component_has_its_proxies_and_is_pointed_at_them(name: str) -> None:
+    component = COMPONENTS[name]
+    proxies, variables = TABLE[name]
+    assert [(one.kind, one.port, one.names, one.to_cloud_apis) for one in component.proxies] == proxies
+    ports = {one.url.partition(":")[0]: one.port for one in component.proxies}
+    assert component.environment() == {
+        key: f"{scheme}://127.0.0.1:{ports[scheme]}" for key, scheme in variables.items()
+    }
+    assert component.why
+
+
+def test_every_component_that_a_spec_may_name_is_in_the_table_in_the_same_order() -> None:
+    assert tuple(COMPONENTS) == names.COMPONENTS == tuple(TABLE)
+
+
+def test_no_two_ports_of_a_pod_are_the_same() -> None:
+    for component in COMPONENTS.values():
+        ports = [port for one in component.proxies for port in (one.port, HEALTH_PORTS[one.kind])]
+        assert len(ports) == len(set(ports))
+
+
+def test_containers_are_called_as_hypershift_calls_them() -> None:
+    assert [one.container_name for one in COMPONENTS["oauth-openshift"].proxies] == [
+        "konnectivity-proxy-https",
+        "konnectivity-proxy-socks5",
+    ]
+    assert [one.container_name for one in COMPONENTS["ovnkube-control-plane"].proxies] == ["socks-proxy"]
+
+
+def test_a_spec_chooses_components_by_name() -> None:
+    assert [one.name for one in chosen(hosted_spec(components=("packageserver",)))] == ["packageserver"]
+    assert chosen(hosted_spec(components=())) == ()
+
+
+EVERYWHERE = Networks(
+    service=(ipaddress.ip_network("172.31.0.0/16"), ipaddress.ip_network("fd02::/112")),
+    machine=(ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0")),
+)
+
+
+def test_the_user_s_proxy_is_not_for_the_hosted_cluster_itself() -> None:
+    assert for_user_proxy(hosted_spec()).split(",") == [
+        ".cluster.local",
+        ".hypershift.local",
+        ".svc",
+        "10.132.0.0/14",
+        "127.0.0.1",
+        "169.254.169.254",
+        "172.31.0.0/16",
+        "192.168.10.0/24",
+        "localhost",
+    ]
+
+
+def test_what_the_user_excludes_is_added_trimmed_and_once() -> None:
+    proxy = DataPlaneProxy(http="http://proxy:3128", no_proxy=(" .example.com ", "localhost", ""))
+    entries = for_user_proxy(hosted_spec(proxy=proxy)).split(",")
+    assert ".example.com" in entries
+    assert len(entries) == len(set(entries))
+    assert "" not in entries
+
+
+def test_a_network_that_is_everything_would_switch_the_proxy_off_and_is_left_out() -> None:
+    entries = for_user_proxy(hosted_spec(networks=EVERYWHERE)).split(",")
+    assert "fd02::/112" in entries
+    assert not {"0.0.0.0/0", "::/0"} & set(entries)
+
+
+def test_what_stands_beside_a_component_never_enters_the_tunnel() -> None:
+    entries = for_component(hosted_spec(cluster_domain="mgmt.example"), ("certified-operators",)).split(",")
+    assert {"kube-apiserver", "etcd-client", "audit-webhook", "certified-operators"} <= set(entries)
+    assert {".clusters-guest.svc", ".clusters-guest.svc.mgmt.example"} <= set(entries)
+
+
+def test_a_component_s_list_leaves_the_data_plane_to_the_tunnel() -> None:
+    entries = set(for_component(hosted_spec()).split(","))
+    assert not entries & {".svc", ".cluster.local", "10.132.0.0/14", "172.31.0.0/16", "192.168.10.0/24"}
+
+
+def test_kube_apiserver_reaches_kubelets_past_a_proxy_of_the_management_cluster() -> None:
+    entries = for_kube_apiserver(hosted_spec(), (".mgmt.example", "kube-apiserver")).split(",")
+    assert {"10.132.0.0/14", "172.31.0.0/16", "192.168.10.0/24"} <= set(entries)
+    assert {"konnectivity-server-local", ".mgmt.example"} <= set(entries)
+    assert entries.count("kube-apiserver") == 1
+
+
+def test_it_holds_the_usual_variables() -> None:
+    spec = hosted_spec(proxy=DataPlaneProxy("http://p:1", "http://user:pass@p:2", (".corp",)))
+    found = proxy_secret(spec, "kube-system")[0]
+    values = {name: base64.b64decode(value).decode() for name, value in found["data"].items()}
+    assert values == {
+        "HTTP_PROXY": "http://p:1",
+        "HTTPS_PROXY": "http://user:pass@p:2",
+        "NO_PROXY": for_user_proxy(spec),
+    }
+    assert (found["kind"], found["metadata"]["namespace"]) == ("Secret", "kube-system")
+
+
+def test_there_is_none_without_a_proxy() -> None:
+    assert proxy_secret(hosted_spec(), "kube-system") == []
+
+
+def test_the_management_cluster_s_proxy_is_not_asked_for_what_stands_beside_the_sidecar() -> None:
+    spec = hosted_spec(management_proxy=ManagementProxy("http://user:pass@m:3128", (".mgmt.example",)))
+    (found,) = management_proxy_secret(spec)
+    values = {name: base64.b64decode(value).decode() for name, value in found["data"].items()}
+    assert values["HTTPS_PROXY"] == "http://user:pass@m:3128"
+    assert {".mgmt.example", "kube-apiserver", "konnectivity-server-local"} <= set(values["NO_PROXY"].split(","))
+    assert found["metadata"]["namespace"] == "clusters-guest"
+    assert "pass" not in repr(spec)
+
+
+def test_nobody_gets_the_management_cluster_s_proxy_who_dials_nothing_by_himself() -> None:
+    proxy = ManagementProxy("http://m:3128")
+    assert management_proxy_secret(hosted_spec(management_proxy=proxy, components=("olm-operator",))) == []
+    assert management_proxy_secret(hosted_spec()) == []

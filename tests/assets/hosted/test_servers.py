@@ -1,0 +1,351 @@
+"""The servers: their container, their files on a node, and how clients and agents find and reach them."""
+
+from typing import Any
+
+import pytest
+import yaml
+from tests.support.hosted_certificates import hosted_set
+from tests.support.hosted_specs import hosted_spec
+
+from umbilical.assets.hosted.egress_selector import egress_config_map, egress_selector
+from umbilical.assets.hosted.network_policies import network_policies
+from umbilical.assets.hosted.server_sidecar import (
+    DRAIN_SECONDS,
+    GRACE_SECONDS,
+    STOP_DELAY_SECONDS,
+    client_mounts,
+    pod_volumes,
+    server_container,
+    server_flags,
+)
+from umbilical.assets.hosted.services import agent_service, frontend_service, routes, services
+from umbilical.assets.hosted.spec import (
+    HostedSpec,
+    KubeApiserver,
+    Leases,
+    Monitoring,
+    Pki,
+    Publishing,
+    Server,
+    ServerCount,
+    Strategy,
+    TlsProfile,
+    Workload,
+)
+from umbilical.assets.hosted.static_pod_files import add_static_files, static_volumes
+from umbilical.assets.tree import AssetTree
+from umbilical.cli import klog
+from umbilical.cli.pflag import FlagSet
+from umbilical.cli.server_flags import server_flags as table
+from umbilical.pki.hosted_table import Signers
+
+SPECS = {
+    "plain": hosted_spec(),
+    "upstream": hosted_spec(server=Server.UPSTREAM),
+    "leases": hosted_spec(server_count=ServerCount.LEASES, leases=Leases("servers-kubeconfig")),
+    "modern": hosted_spec(tls_profile=TlsProfile.MODERN),
+    "single signer": hosted_spec(pki=Pki(signers=Signers.SINGLE)),
+    "one replica": hosted_spec(replicas=1),
+}
+EVERY_SPEC = pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+
+
+def flags(spec: HostedSpec) -> dict[str, str]:
+    return dict(flag.removeprefix("--").split("=", 1) for flag in server_flags(spec))
+
+
+@EVERY_SPEC
+def test_the_agents_authority_is_always_there_cve_2026_16242(spec: HostedSpec) -> None:
+    path = flags(spec)["cluster-ca-cert"]
+    assert path == "/etc/konnectivity/ca/cluster-client-ca.crt"
+    folders = [mount["mountPath"] for mount in server_container(spec)["volumeMounts"]]
+    assert path.rpartition("/")[0] in folders
+
+
+@EVERY_SPEC
+def test_agents_and_clients_are_known_by_different_files(spec: HostedSpec) -> None:
+    found = flags(spec)
+    assert found["server-ca-cert"] == "/etc/konnectivity/ca/server-client-ca.crt"
+    assert found["server-ca-cert"] != found["cluster-ca-cert"]
+
+
+@EVERY_SPEC
+def test_every_flag_is_one_that_the_server_knows(spec: HostedSpec) -> None:
+    known = FlagSet("proxy-server", table(), klog.FLAGS)
+    known.parse(server_flags(spec))
+    assert known.number("server-count") == spec.replicas
+
+
+def test_ports_mode_and_strategies_are_hypershifts() -> None:
+    found = flags(hosted_spec())
+    wanted = {
+        "server-port": "8090",
+        "agent-port": "8091",
+        "health-port": "2041",
+        "admin-port": "8093",
+        "mode": "http-connect",
+        "proxy-strategies": "destHost,defaultRoute",
+        "keepalive-time": "30s",
+        "frontend-keepalive-time": "30s",
+        "tls-min-version": "VersionTLS12",
+    }
+    assert {name: found[name] for name in wanted} == wanted
+
+
+def test_a_server_that_is_stopped_lets_tunnels_end_within_the_pods_time() -> None:
+    assert flags(hosted_spec())["graceful-shutdown-timeout"] == f"{DRAIN_SECONDS}s"
+    assert STOP_DELAY_SECONDS + DRAIN_SECONDS < GRACE_SECONDS
+    assert server_container(hosted_spec())["lifecycle"]["preStop"]["exec"]["command"][-1] == "sleep 70"
+
+
+def test_identities_are_bound_where_the_server_is_ours() -> None:
+    assert flags(hosted_spec())["frontend-identities"] == "CN=konnectivity-client"
+    assert flags(hosted_spec())["agent-identities"] == "/etc/konnectivity/identities/identities"
+
+
+def test_upstreams_server_gets_no_flag_that_it_does_not_know() -> None:
+    found = flags(hosted_spec(server=Server.UPSTREAM))
+    assert not [name for name in found if "identities" in name]
+    assert "agent-identities" not in {volume["name"] for volume in pod_volumes(hosted_spec(server=Server.UPSTREAM))}
+
+
+def test_six_suites_of_tls_1_2_and_none_to_choose_of_1_3() -> None:
+    assert len(flags(hosted_spec())["cipher-suites"].split(",")) == 6
+    modern = flags(hosted_spec(tls_profile=TlsProfile.MODERN))
+    assert modern["tls-min-version"] == "VersionTLS13"
+    assert "cipher-suites" not in modern
+
+
+def test_leases_take_a_kubeconfig_and_are_kept_in_the_hosted_cluster() -> None:
+    spec = SPECS["leases"]
+    found = flags(spec)
+    assert found["enable-lease-controller"] == "true"
+    assert found["lease-namespace"] == "kube-system"
+    assert found["kubeconfig"] == "/etc/konnectivity/kubeconfig/kubeconfig"
+    secrets = [volume["secret"]["secretName"] for volume in pod_volumes(spec) if "secret" in volume]
+    assert "servers-kubeconfig" in secrets
+
+
+def test_readiness_does_not_ask_for_agents_or_kube_apiserver_would_never_be_ready() -> None:
+    container = server_container(hosted_spec())
+    for probe, timing in (
+        ("readinessProbe", {"periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 3}),
+        (
+            "livenessProbe",
+            {"initialDelaySeconds": 120, "periodSeconds": 60, "timeoutSeconds": 30, "failureThreshold": 3},
+        ),
+    ):
+        found: dict[str, Any] = dict(container[probe])
+        assert found.pop("httpGet") == {"path": "/healthz", "port": 2041, "scheme": "HTTP"}
+        assert found == timing
+
+
+@EVERY_SPEC
+def test_every_mount_has_its_volume_and_every_volume_its_mount(spec: HostedSpec) -> None:
+    mounted = {mount["name"] for mount in (*server_container(spec)["volumeMounts"], *client_mounts())}
+    assert {volume["name"] for volume in pod_volumes(spec)} == mounted
+
+
+def test_the_container_has_no_privilege_and_requests_as_hypershift_has_them() -> None:
+    container = server_container(hosted_spec())
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
+    assert container["resources"] == {"requests": {"cpu": "10m", "memory": "50Mi"}}
+    assert (container["name"], container["command"]) == ("konnectivity-server", ["/usr/bin/proxy-server"])
+
+
+SPEC = hosted_spec(kube_apiserver=KubeApiserver(workload=Workload.STATIC_POD, manifest="pod.yaml"))
+
+
+def rendered() -> AssetTree:
+    tree = AssetTree()
+    add_static_files(tree, "node", SPEC, hosted_set())
+    return tree
+
+
+def test_every_file_that_the_server_is_told_of_lies_on_the_node() -> None:
+    on_host = {volume["name"]: volume["hostPath"]["path"] for volume in static_volumes(SPEC) if "hostPath" in volume}
+    folders = {mount["mountPath"]: on_host.get(mount["name"], "") for mount in server_container(SPEC)["volumeMounts"]}
+    paths = [flag.partition("=")[2] for flag in server_flags(SPEC)]
+    named = [path for path in paths if path.startswith("/etc/")]
+    assert len(named) == 7
+    for path in named:
+        folder, _, name = path.rpartition("/")
+        assert f"node{folders[folder]}/{name}" in rendered()
+
+
+def test_kube_apiserver_finds_its_egress_file_and_asks_the_server_in_its_own_pod() -> None:
+    asset = rendered()["node/etc/kubernetes/konnectivity/egress-selector/config.yaml"]
+    cluster = yaml.safe_load(asset.content)["egressSelections"][2]["connection"]
+    assert cluster["transport"]["tcp"]["url"] == "https://127.0.0.1:8090"
+    on_host = {volume["name"]: volume["hostPath"]["path"] for volume in static_volumes(SPEC) if "hostPath" in volume}
+    folders = {mount["mountPath"]: on_host[mount["name"]] for mount in client_mounts()}
+    for path in cluster["transport"]["tcp"]["tlsConfig"].values():
+        folder, _, name = path.rpartition("/")
+        assert f"node{folders[folder]}/{name}" in rendered()
+
+
+def test_keys_are_their_owners_alone() -> None:
+    assert {asset.mode for asset in rendered() if asset.path.endswith(".key")} == {0o600}
+    assert len([asset for asset in rendered() if asset.path.endswith(".key")]) == 3
+
+
+def test_upstreams_server_has_no_rules_to_read() -> None:
+    spec = SPEC.replace(server=Server.UPSTREAM)
+    tree = AssetTree()
+    add_static_files(tree, "node", spec, hosted_set())
+    assert not [asset.path for asset in tree if "identities" in asset.path]
+    assert "agent-identities" not in {volume["name"] for volume in static_volumes(spec)}
+
+
+NODE_PORT = Publishing(Strategy.NODE_PORT, "10.0.0.9", 30091)
+LOAD_BALANCER = Publishing(Strategy.LOAD_BALANCER, "tunnel.example", 8091)
+
+
+def published(publishing: Publishing) -> HostedSpec:
+    return hosted_spec(publishing=publishing)
+
+
+def test_both_services_find_kube_apiservers_pods() -> None:
+    spec = hosted_spec(kube_apiserver=KubeApiserver(labels={"app": "kas", "tier": "x"}))
+    assert {one["metadata"]["name"]: one["spec"]["selector"] for one in services(spec)} == {
+        "konnectivity-server-local": {"app": "kas", "tier": "x"},
+        "konnectivity-server": {"app": "kas", "tier": "x"},
+    }
+
+
+@pytest.mark.parametrize("publishing", [hosted_spec().publishing, NODE_PORT, LOAD_BALANCER])
+def test_a_new_server_gets_agents_before_its_pod_is_ready(publishing: Publishing) -> None:
+    assert agent_service(published(publishing))["spec"]["publishNotReadyAddresses"] is True
+
+
+def test_clients_reach_ready_servers_only_unless_there_is_one_server() -> None:
+    assert frontend_service(hosted_spec(replicas=3))["spec"]["publishNotReadyAddresses"] is False
+    assert frontend_service(hosted_spec(replicas=1))["spec"]["publishNotReadyAddresses"] is True
+
+
+def test_clients_reach_8090_inside_the_cluster_only() -> None:
+    body = frontend_service(published(LOAD_BALANCER))["spec"]
+    assert (body["type"], [port["port"] for port in body["ports"]]) == ("ClusterIP", [8090])
+
+
+def test_a_route_passes_tls_through_and_spreads_agents_over_servers() -> None:
+    route = routes(hosted_spec())[0]
+    assert route["spec"]["tls"] == {"termination": "passthrough", "insecureEdgeTerminationPolicy": "None"}
+    assert route["spec"]["host"] == "konnectivity.guest.example"
+    assert route["spec"]["to"]["name"] == "konnectivity-server"
+    assert route["spec"]["port"] == {"targetPort": 8091}
+    assert route["metadata"]["annotations"] == {"haproxy.router.openshift.io/balance": "roundrobin"}
+    assert agent_service(hosted_spec())["spec"]["type"] == "ClusterIP"
+
+
+def test_a_route_carries_labels_by_which_a_router_of_its_own_finds_it() -> None:
+    label = {"hypershift.openshift.io/hosted-control-plane": "clusters-guest"}
+    spec = published(Publishing(Strategy.ROUTE, "konnectivity-server.apps.guest.hypershift.local", 443, label))
+    assert routes(spec)[0]["metadata"]["labels"] == {**spec.labels, **label}
+    assert label.keys().isdisjoint(agent_service(spec)["metadata"]["labels"])
+
+
+def test_a_node_port_is_the_published_one() -> None:
+    body = agent_service(published(NODE_PORT))["spec"]
+    assert body["type"] == "NodePort"
+    assert body["ports"] == [{"name": "agents", "port": 8091, "targetPort": 8091, "protocol": "TCP", "nodePort": 30091}]
+    assert routes(published(NODE_PORT)) == []
+
+
+def test_a_load_balancer_tells_its_name_to_dns() -> None:
+    found = agent_service(published(LOAD_BALANCER))
+    assert found["spec"]["type"] == "LoadBalancer"
+    assert found["metadata"]["annotations"] == {"external-dns.alpha.kubernetes.io/hostname": "tunnel.example"}
+    assert [port["port"] for port in found["spec"]["ports"]] == [8091]
+    by_address = agent_service(published(Publishing(Strategy.LOAD_BALANCER, "203.0.113.9", 8091)))
+    assert "annotations" not in by_address["metadata"]
+
+
+def test_another_port_outside_leaves_the_one_inside_alone() -> None:
+    ports = agent_service(published(Publishing(Strategy.LOAD_BALANCER, "203.0.113.9", 443)))["spec"]["ports"]
+    assert [(port["port"], port["targetPort"]) for port in ports] == [(8091, 8091), (443, 8091)]
+
+
+SERVERS = {"app": "kube-apiserver"}
+STRATEGIES = {
+    "route": Publishing(Strategy.ROUTE, "a.example", 443),
+    "nodeport": Publishing(Strategy.NODE_PORT, "10.0.0.9", 30091),
+    "loadbalancer": Publishing(Strategy.LOAD_BALANCER, "203.0.113.9", 8091),
+}
+
+
+def sources(spec: HostedSpec, port: int, pods: dict[str, str] = SERVERS) -> list[Any]:
+    """Return whom policies let in to a port of these pods; None stands for everybody."""
+    rules = [
+        rule
+        for policy in network_policies(spec)
+        if policy["spec"]["podSelector"]["matchLabels"] == pods
+        for rule in policy["spec"]["ingress"]
+    ]
+    return [rule.get("from") for rule in rules if port in [one["port"] for one in rule["ports"]]]
+
+
+@pytest.mark.parametrize("publishing", STRATEGIES.values(), ids=STRATEGIES)
+def test_8091_is_open_to_everybody_for_every_strategy(publishing: Publishing) -> None:
+    assert sources(hosted_spec(publishing=publishing), 8091) == [None]
+
+
+def test_8090_is_open_to_the_namespace() -> None:
+    assert sources(hosted_spec(), 8090) == [[{"podSelector": {}}]]
+
+
+def test_2041_is_open_to_monitoring_alone() -> None:
+    spec = hosted_spec(monitoring=Monitoring(namespaces=("prometheus",)))
+    wanted = [[{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "prometheus"}}}]]
+    assert sources(spec, 2041) == wanted
+    assert sources(spec, 2041, {"app": "konnectivity-agent"}) == wanted
+
+
+@pytest.mark.parametrize("monitoring", [Monitoring(enabled=False), Monitoring(namespaces=())])
+def test_no_namespace_never_means_everybody(monitoring: Monitoring) -> None:
+    assert sources(hosted_spec(monitoring=monitoring), 2041) == []
+
+
+def test_kube_apiserver_is_not_closed_by_the_policies_that_select_its_pods() -> None:
+    spec = hosted_spec(kube_apiserver=KubeApiserver(ports=(6443, 2040)))
+    assert sources(spec, 6443) == sources(spec, 2040) == [None]
+
+
+def test_the_admin_port_is_open_to_nobody() -> None:
+    assert sources(hosted_spec(), 8093) == []
+
+
+def test_policies_speak_of_what_comes_in_only() -> None:
+    assert {tuple(policy["spec"]["policyTypes"]) for policy in network_policies(hosted_spec())} == {("Ingress",)}
+
+
+def test_no_agent_beside_the_control_plane_needs_no_policy() -> None:
+    assert sources(hosted_spec(aggregated_apis=()), 2041, {"app": "konnectivity-agent"}) == []
+
+
+def test_the_cluster_is_reached_by_http_connect_at_the_service_and_the_rest_directly() -> None:
+    found = {one["name"]: one["connection"] for one in egress_selector(hosted_spec())["egressSelections"]}
+    assert found["controlplane"] == found["etcd"] == {"proxyProtocol": "Direct"}
+    assert found["cluster"]["proxyProtocol"] == "HTTPConnect"
+    assert found["cluster"]["transport"]["tcp"]["url"] == "https://konnectivity-server-local:8090"
+
+
+def test_every_file_that_it_names_is_mounted() -> None:
+    tls = egress_selector(hosted_spec())["egressSelections"][2]["connection"]["transport"]["tcp"]["tlsConfig"]
+    folders = {mount["mountPath"] for mount in client_mounts()}
+    assert {path.rpartition("/")[0] for path in tls.values()} <= folders
+
+
+def test_it_is_kept_under_hypershifts_names() -> None:
+    found = egress_config_map(hosted_spec())
+    assert found["metadata"]["name"] == "kas-egress-selector-config"
+    assert yaml.safe_load(found["data"]["config.yaml"]) == egress_selector(hosted_spec())
+
+
+def test_another_frontend_can_be_named() -> None:
+    cluster = egress_selector(hosted_spec(), "https://127.0.0.1:8090")["egressSelections"][2]
+    assert cluster["connection"]["transport"]["tcp"]["url"] == "https://127.0.0.1:8090"
