@@ -11,7 +11,7 @@ import pytest
 from tests.support.dialling import closed_port, listening
 from tests.support.hosted_queries import EXPRESSIONS, SELECTORS
 from tests.support.hosted_specs import hosted_spec
-from tests.support.promql import Selector, grouping_labels, label_names, label_values, selectors
+from tests.support.promql import grouping_labels, label_names, label_values, selectors
 from tests.support.tunnel_client import DialRefused
 from tests.support.tunnel_pair import Shape, TunnelPair, http_get
 from tests.support.tunnel_pki import make_tunnel_pki
@@ -86,22 +86,17 @@ def test_without_monitoring_there_is_nothing() -> None:
 ALERTS = {entry["alert"]: entry for group in RULE["spec"]["groups"] for entry in group["rules"]}
 
 
-@pytest.mark.parametrize("name", ALERTS)
-def test_an_alert_says_how_bad_it_is_what_happened_and_where_to_read_on(name: str) -> None:
-    alert = ALERTS[name]
-    assert alert["labels"] == {"severity": alert["labels"]["severity"], "hosted_cluster": "guest"}
-    assert alert["labels"]["severity"] in {"critical", "warning"}
-    assert alert["annotations"]["summary"].endswith(".")
-    assert alert["annotations"]["description"].endswith(".")
-    assert re.fullmatch(r"\d+m", alert["for"])
-
-
-@pytest.mark.parametrize("name", ALERTS)
-def test_an_alert_looks_at_one_control_plane_alone(name: str) -> None:
-    found = selectors(ALERTS[name]["expr"])
-    assert found
-    for selector in found:
-        assert 'namespace="clusters-guest"' in [f'{m.label}{m.operator}"{m.value}"' for m in selector.matchers]
+def test_an_alert_says_how_bad_it_is_and_what_happened_in_one_control_plane() -> None:
+    for name, alert in ALERTS.items():
+        assert alert["labels"] == {"severity": alert["labels"]["severity"], "hosted_cluster": "guest"}, name
+        assert alert["labels"]["severity"] in {"critical", "warning"}, name
+        assert all(alert["annotations"][key].endswith(".") for key in ("summary", "description")), name
+        assert re.fullmatch(r"\d+m", alert["for"]), name
+        found = selectors(alert["expr"])
+        assert found, name
+        for selector in found:
+            matchers = [(one.label, one.operator, one.value) for one in selector.matchers]
+            assert ("namespace", "=", "clusters-guest") in matchers, name
 
 
 def test_every_alert_has_a_section_in_the_runbook_and_no_section_is_left_over(repository: Path) -> None:
@@ -111,16 +106,15 @@ def test_every_alert_has_a_section_in_the_runbook_and_no_section_is_left_over(re
         assert alert["annotations"]["runbook"] == f"{RUNBOOK}#{name.lower()}"
 
 
-@pytest.mark.parametrize("name", ALERTS)
-def test_a_description_names_only_labels_that_the_result_has(name: str) -> None:
-    alert = ALERTS[name]
-    named = set(re.findall(r"\$labels\.(\w+)", alert["annotations"]["description"]))
-    if alert["expr"].startswith("sum by"):
-        assert named <= grouping_labels(alert["expr"])
-    elif alert["expr"].startswith("(count("):
-        assert named == set()
-    else:
-        assert named <= {"namespace", "pod", "container", "role", "file"}
+def test_a_description_names_only_labels_that_the_result_has() -> None:
+    for name, alert in ALERTS.items():
+        named = set(re.findall(r"\$labels\.(\w+)", alert["annotations"]["description"]))
+        if alert["expr"].startswith("sum by"):
+            assert named <= grouping_labels(alert["expr"]), name
+        elif alert["expr"].startswith("(count("):
+            assert named == set(), name
+        else:
+            assert named <= {"namespace", "pod", "container", "role", "file"}, name
 
 
 def test_servers_that_are_missing_are_counted_against_the_replicas() -> None:
@@ -268,20 +262,13 @@ def test_there_is_something_to_compare() -> None:
     assert {one.metric for one in SELECTORS} >= {"umbilical_proxy_dial_duration_seconds_bucket"}
 
 
-@pytest.mark.parametrize("name", sorted({selector.metric for selector in SELECTORS}))
-def test_every_metric_that_is_asked_for_is_shown_by_somebody(name: str) -> None:
-    assert name in SHOWN
-
-
-@pytest.mark.parametrize("selector", SELECTORS, ids=lambda one: one.metric)
-def test_every_label_that_is_matched_is_one_of_its_metric(selector: Selector) -> None:
-    assert {matcher.label for matcher in selector.matchers} <= SHOWN[selector.metric] | TARGET_LABELS
-
-
-@pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_every_label_that_is_grouped_by_is_one_of_the_metrics(expression: str) -> None:
-    known = set[str]().union(*(SHOWN[one.metric] for one in selectors(expression)))
-    assert grouping_labels(expression) <= known | TARGET_LABELS
+def test_every_metric_and_label_that_is_asked_for_is_shown_by_somebody() -> None:
+    assert {selector.metric for selector in SELECTORS} - SHOWN.keys() == set()
+    for selector in SELECTORS:
+        assert {matcher.label for matcher in selector.matchers} <= SHOWN[selector.metric] | TARGET_LABELS, selector
+    for expression in EXPRESSIONS:
+        known = set[str]().union(*(SHOWN[one.metric] for one in selectors(expression)))
+        assert grouping_labels(expression) <= known | TARGET_LABELS, expression
 
 
 def test_no_name_is_kept_that_nobody_asks_for() -> None:

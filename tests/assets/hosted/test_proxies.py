@@ -77,21 +77,16 @@ def test_every_chosen_component_gets_a_patch_of_its_deployment() -> None:
     assert sidecar_patches(hosted_spec(components=())) == {}
 
 
-@pytest.mark.parametrize("name", names.COMPONENTS)
-def test_a_pod_with_proxies_is_found_by_prometheus(name: str) -> None:
-    template = sidecar_patches(hosted_spec())[name]["spec"]["template"]
-    key, value = PROXY_LABEL
-    assert template["metadata"]["labels"] == {key: value}
-    ports = [port["name"] for one in template["spec"]["containers"] for port in one.get("ports", ())]
-    assert ports
-    assert set(ports) <= set(PROXY_PORTS)
-
-
-@pytest.mark.parametrize("name", names.COMPONENTS)
-def test_every_mount_has_its_volume_and_every_volume_a_mount(name: str) -> None:
-    for spec in (hosted_spec(), WITH_PROXY):
-        mounted = {mount["name"] for one in pod(name, spec)["containers"] for mount in one.get("volumeMounts", ())}
-        assert mounted == {volume["name"] for volume in pod(name, spec)["volumes"]}
+def test_every_pod_with_proxies_is_found_by_prometheus_and_mounts_what_it_has() -> None:
+    for name, patch in sidecar_patches(hosted_spec()).items():
+        template = patch["spec"]["template"]
+        assert template["metadata"]["labels"] == dict([PROXY_LABEL]), name
+        ports = [port["name"] for one in template["spec"]["containers"] for port in one.get("ports", ())]
+        assert ports, name
+        assert set(ports) <= set(PROXY_PORTS), name
+        for spec in (hosted_spec(), WITH_PROXY):
+            mounted = {mount["name"] for one in pod(name, spec)["containers"] for mount in one.get("volumeMounts", ())}
+            assert mounted == {volume["name"] for volume in pod(name, spec)["volumes"]}, name
 
 
 def test_proxies_listen_on_loopback_where_their_component_looks_for_them() -> None:
@@ -239,19 +234,14 @@ def test_ipv4_is_preferred_where_services_have_nothing_else() -> None:
     assert not socks5(container("olm-operator", "socks5", hosted_spec(networks=both))).outbound.prefer_ipv4
 
 
-@pytest.mark.parametrize("name", names.COMPONENTS)
-def test_what_stands_beside_a_component_is_in_its_no_proxy(name: str) -> None:
-    for one in pod(name)["containers"]:
-        if one["name"] == name:
-            assert {"kube-apiserver", "etcd-client", "audit-webhook"} <= set(variables(one)["NO_PROXY"].split(","))
-
-
-@pytest.mark.parametrize("name", names.COMPONENTS)
-def test_proxies_have_no_privilege(name: str) -> None:
-    for one in pod(name)["containers"]:
-        if one["name"] != name:
-            assert one["securityContext"]["readOnlyRootFilesystem"] is True
-            assert one["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+def test_proxies_have_no_privilege_and_are_not_asked_for_what_stands_beside_them() -> None:
+    for name in names.COMPONENTS:
+        for one in pod(name)["containers"]:
+            if one["name"] == name:
+                assert {"kube-apiserver", "etcd-client", "audit-webhook"} <= set(variables(one)["NO_PROXY"].split(","))
+            else:
+                assert one["securityContext"]["readOnlyRootFilesystem"] is True, name
+                assert one["securityContext"]["capabilities"] == {"drop": ["ALL"]}, name
 
 
 AGENT_ONLY = hosted_spec(components=("cluster-network-operator",))
@@ -325,16 +315,14 @@ TABLE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TABLE)
-def test_a_component_has_its_proxies_and_is_pointed_at_them(name: str) -> None:
-    component = COMPONENTS[name]
-    proxies, variables = TABLE[name]
-    assert [(one.kind, one.port, one.names, one.to_cloud_apis) for one in component.proxies] == proxies
-    ports = {one.url.partition(":")[0]: one.port for one in component.proxies}
-    assert component.environment() == {
-        key: f"{scheme}://127.0.0.1:{ports[scheme]}" for key, scheme in variables.items()
-    }
-    assert component.why
+def test_a_component_has_its_proxies_and_is_pointed_at_them() -> None:
+    for name, (proxies, variables_of_it) in TABLE.items():
+        component = COMPONENTS[name]
+        assert [(one.kind, one.port, one.names, one.to_cloud_apis) for one in component.proxies] == proxies
+        ports = {one.url.partition(":")[0]: one.port for one in component.proxies}
+        expected = {key: f"{scheme}://127.0.0.1:{ports[scheme]}" for key, scheme in variables_of_it.items()}
+        assert component.environment() == expected
+        assert component.why
 
 
 def test_every_component_that_a_spec_may_name_is_in_the_table_in_the_same_order() -> None:

@@ -48,50 +48,33 @@ SPECS = {
     "proxy": hosted_spec(proxy=DataPlaneProxy("http://user:hunter2@p:1", "http://user:hunter2@p:1")),
     "nodeport": hosted_spec(publishing=Publishing(Strategy.NODE_PORT, "10.0.0.9", 30091)),
 }
-EVERY_SPEC = pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 
 
 def tree(spec: HostedSpec, content: bytes | None = None, form: Format = Format.FILES) -> AssetTree:
     return render(spec, hosted_set(), content, form)
 
 
-@EVERY_SPEC
-def test_every_yaml_file_holds_one_object_and_is_named_after_it(spec: HostedSpec) -> None:
-    for asset in tree(spec):
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+def test_every_file_is_one_object_by_its_name_and_only_its_owner_reads_a_secret(spec: HostedSpec) -> None:
+    rendered = tree(spec)
+    for asset in rendered:
         if asset.path.endswith(".yaml"):
             found = yaml.safe_load(asset.content)
             assert asset.path.endswith(f"/{found['kind'].lower()}-{found['metadata']['name']}.yaml")
-
-
-@EVERY_SPEC
-def test_secrets_are_their_owners_alone_and_in_no_other_file(spec: HostedSpec) -> None:
-    for asset in tree(spec):
-        is_secret = "/secret-" in asset.path
-        assert asset.mode == (0o600 if is_secret else 0o644)
+        assert asset.mode == (0o600 if "/secret-" in asset.path else 0o644)
         assert b"hunter2" not in asset.content
         assert b"PRIVATE KEY" not in asset.content
+    assert [(asset.path, asset.content) for asset in tree(spec)] == [(one.path, one.content) for one in rendered]
 
 
-@EVERY_SPEC
-def test_the_same_spec_gives_the_same_bytes(spec: HostedSpec) -> None:
-    first, second = ([(asset.path, asset.content) for asset in tree(spec)] for _ in range(2))
-    assert first == second
-
-
-@EVERY_SPEC
-def test_each_cluster_gets_its_own_namespaces(spec: HostedSpec) -> None:
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
+def test_each_cluster_gets_its_own_namespaces_and_what_its_pods_mount(spec: HostedSpec) -> None:
+    given = {spec.leases.kubeconfig_secret, spec.proxy.trusted_ca}
     for objects, namespaces in (
         (management_objects(spec, hosted_set()), {"clusters-guest"}),
         (hosted_objects(spec, hosted_set()), {"kube-system", "default"}),
     ):
-        found = {one["metadata"].get("namespace") for one in objects if one["kind"] not in CLUSTER_WIDE}
-        assert found <= namespaces
-
-
-@EVERY_SPEC
-def test_what_pods_mount_is_rendered_or_named_in_the_spec(spec: HostedSpec) -> None:
-    given = {spec.leases.kubeconfig_secret, spec.proxy.trusted_ca}
-    for objects in (management_objects(spec, hosted_set()), hosted_objects(spec, hosted_set())):
+        assert {one["metadata"].get("namespace") for one in objects if one["kind"] not in CLUSTER_WIDE} <= namespaces
         there = {(one["kind"], one["metadata"]["name"]) for one in objects}
         for one in objects:
             for volume in one.get("spec", {}).get("template", {}).get("spec", {}).get("volumes", []):
