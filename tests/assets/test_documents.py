@@ -87,9 +87,8 @@ def test_a_document_is_read_as_it_is() -> None:
     assert read_document(b"a: 1\nb: [x, {c: null}]\n") == {"a": 1, "b": ["x", {"c": None}]}
 
 
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
+def test_what_can_be_read_in_two_ways_or_without_end_is_refused() -> None:
+    for content, why in (
         (b"a: &x [1]\nb: *x\n", "aliases"),
         (b"a: 1\nb: 2\na: 3\n", "the key a twice"),
         (b"x: {a: 1, a: 2}\n", "the key a twice"),
@@ -99,11 +98,9 @@ def test_a_document_is_read_as_it_is() -> None:
         (b"a: !!python/object:os.system x\n", "not one YAML document"),
         (b"[" * (MAX_DEPTH + 1), f"deeper than {MAX_DEPTH}"),
         (b"#" * (MAX_BYTES + 1), "bytes"),
-    ],
-)
-def test_what_can_be_read_in_two_ways_or_without_end_is_refused(content: bytes, why: str) -> None:
-    with pytest.raises(DocumentError, match=why):
-        read_document(content)
+    ):
+        with pytest.raises(DocumentError, match=why):
+            read_document(content)
 
 
 @given(json_values())

@@ -102,26 +102,23 @@ def test_a_file_past_its_bound_is_read_in_part(tmp_path: Path, monkeypatch: pyte
     assert any("only the first" in note for note in facts.notes)
 
 
-@pytest.mark.parametrize(
-    ("path", "service"),
-    [
+def test_a_record_is_known_by_its_place() -> None:
+    for path, service in (
         ("bootstrap/services/release-image.json", "release-image"),
         ("bootkube.json", "bootkube"),
         ("var/log/openshift/bootkube.json", "bootkube"),
         ("resources/pods.json", None),
         ("rendered-assets/openshift/umbilical/receipt.json", None),
         ("bootstrap/journals/bootkube.log", None),
-    ],
-)
-def test_a_record_is_known_by_its_place(path: str, service: str | None) -> None:
-    assert service_of(path) == service
+    ):
+        assert service_of(path) == service
 
 
-@pytest.mark.parametrize("host", ["", "null", "fd00::9", "10.0.0.9"])
-def test_what_agents_dial_is_read_as_it_stands(host: str) -> None:
-    target = agent_target(DAEMON_SET, f"  - --proxy-server-host={host}\n".encode())
-    assert target is not None
-    assert (target.host, target.port) == (host, "")
+def test_what_agents_dial_is_read_as_it_stands() -> None:
+    for host in ("", "null", "fd00::9", "10.0.0.9"):
+        target = agent_target(DAEMON_SET, f"  - --proxy-server-host={host}\n".encode())
+        assert target is not None
+        assert (target.host, target.port) == (host, "")
 
 
 def test_a_manifest_without_arguments_gives_no_target() -> None:
@@ -205,25 +202,21 @@ def read(record: Record) -> ServiceRecord:
 
 def test_a_record_that_ends_with_success_ended_well() -> None:
     record = read(good_record())
-    assert record.state is State.ENDED_WELL
-    assert record.last_failure is None
-    assert not record.fault
-
-
-def test_the_stage_is_read_from_its_own_key() -> None:
-    record = parse_record(b'[{"phase": "stage start", "stage": "cb-bootstrap", "string": "not this"}]')
-    assert record.open_stage is not None
-    assert record.open_stage.stage == "cb-bootstrap"
+    assert (record.state, record.last_failure, record.fault) == (State.ENDED_WELL, None, "")
+    assert read(Record().start().add("post-command end", "success")).ended_well
+    assert not read(Record().start().add("pre-command end", "success")).ended_well
 
 
 def test_a_failed_stage_is_named_by_the_entry_before_the_end_of_the_service() -> None:
     record = read(Record().start().done("etcd-bootstrap").fails("konnectivity-certs", "no address"))
     failure = record.last_failure
-    assert record.state is State.FAILING
+    assert (record.state, record.passed_over) == (State.FAILING, ())
     assert failure is not None
     assert (failure.stage, failure.times) == ("konnectivity-certs", 1)
-    assert failure.last.error_message == "no address"
-    assert failure.last.error_line == "231 main bootkube.sh"
+    assert (failure.last.error_message, failure.last.error_line) == ("no address", "231 main bootkube.sh")
+    outside = read(Record().start().add("service end", "failure", message="boom")).last_failure
+    assert outside is not None
+    assert outside.stage == ""
 
 
 def test_failures_in_a_row_are_counted_from_the_first_of_them() -> None:
@@ -239,58 +232,40 @@ def test_failures_in_a_row_are_counted_from_the_first_of_them() -> None:
 
 def test_a_record_that_is_sourced_twice_by_one_run_has_one_run() -> None:
     once = Record().start().start().done(*STAGES).ends_well()
-    assert read(once).starts == 1
     again = Record().start().start().fails("cvo-bootstrap").start().start().done("cvo-bootstrap").ends_well()
-    assert read(again).starts == 2
-    assert read(Record()).starts == 0
+    assert [read(record).starts for record in (once, again, Record())] == [1, 2, 0]
 
 
-def test_a_stage_that_is_tried_again_still_fails() -> None:
-    record = read(Record().start().fails("konnectivity-certs").start().enters("konnectivity-certs"))
-    assert record.open_stage is not None
-    assert record.state is State.FAILING
+def test_the_state_of_a_run_that_has_not_ended_is_told_by_its_last_entries() -> None:
+    def begun() -> Record:
+        return Record().start()
 
-
-def test_a_stage_without_an_end_is_what_a_run_hangs_in() -> None:
-    record = read(Record().start().done(*STAGES[:6]).enters("cb-bootstrap"))
-    assert record.state is State.IN_STAGE
-    assert record.open_stage is not None
-    assert record.open_stage.stage == "cb-bootstrap"
-
-
-def test_a_failure_that_a_later_run_overcame_is_forgotten() -> None:
-    record = read(Record().start().fails("cvo-bootstrap").start().done("cvo-bootstrap").enters("cb-bootstrap"))
-    assert record.last_failure is None
-    assert record.state is State.IN_STAGE
-
-
-def test_a_stage_that_failed_without_ending_the_run_is_passed_over() -> None:
-    record = read(Record().start().stumbles("resolve-api-url").enters("cb-bootstrap"))
-    assert record.passed_over == ("resolve-api-url",)
-    assert record.last_failure is None
-    assert record.state is State.IN_STAGE
-
-
-def test_the_stage_that_ends_a_run_is_not_passed_over() -> None:
-    assert read(Record().start().fails("konnectivity-certs")).passed_over == ()
-
-
-def test_a_run_between_two_stages_says_so() -> None:
-    record = read(Record().start().done("cvo-bootstrap"))
-    assert record.state is State.BETWEEN_STAGES
+    for script, state, stage in (
+        (begun().fails("konnectivity-certs").start().enters("konnectivity-certs"), State.FAILING, "konnectivity-certs"),
+        (begun().done(*STAGES[:6]).enters("cb-bootstrap"), State.IN_STAGE, "cb-bootstrap"),
+        # A failure that a later run overcame is forgotten.
+        (begun().fails("etcd").start().done("etcd").enters("cb-bootstrap"), State.IN_STAGE, "cb-bootstrap"),
+        (begun().stumbles("resolve-api-url").enters("cb-bootstrap"), State.IN_STAGE, "cb-bootstrap"),
+        (begun().done("cvo-bootstrap"), State.BETWEEN_STAGES, None),
+    ):
+        record = read(script)
+        assert record.state is state
+        assert (record.open_stage.stage if record.open_stage else None) == stage
+        assert (record.last_failure is not None) is (state is State.FAILING)
     assert record.last_done is not None
     assert record.last_done.stage == "cvo-bootstrap"
 
 
-def test_a_post_command_that_ends_well_ends_the_service_well() -> None:
-    assert read(Record().start().add("post-command end", "success")).ended_well
-    assert not read(Record().start().add("pre-command end", "success")).ended_well
+def test_a_stage_that_failed_without_ending_the_run_is_passed_over() -> None:
+    assert read(Record().start().stumbles("resolve-api-url").enters("cb-bootstrap")).passed_over == ("resolve-api-url",)
+    last = read(Record().start().done("cb-bootstrap").stumbles("konnectivity-cleanup").ends_well())
+    assert (last.passed_over, last.ended_well) == (("konnectivity-cleanup",), True)
 
 
-def test_a_failure_outside_of_any_stage_has_no_stage() -> None:
-    failure = read(Record().start().add("service end", "failure", message="boom")).last_failure
-    assert failure is not None
-    assert failure.stage == ""
+def test_the_stage_is_read_from_its_own_key() -> None:
+    record = parse_record(b'[{"phase": "stage start", "stage": "cb-bootstrap", "string": "not this"}]')
+    assert record.open_stage is not None
+    assert record.open_stage.stage == "cb-bootstrap"
 
 
 def test_every_prefix_of_a_record_gives_the_entries_that_are_whole() -> None:
@@ -305,15 +280,22 @@ def test_every_prefix_of_a_record_gives_the_entries_that_are_whole() -> None:
     assert parse_record(content[:-3]).fault
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"{}", b"null", b"\xff\xfe", b"[" * 100_000, b'[{"a":' * 100_000, b"[1,2", b"[}", b"[" + b"9" * 5000 + b"]"],
-)
-def test_what_is_no_record_has_a_fault_and_no_entries(content: bytes) -> None:
-    record = parse_record(content)
-    assert record.entries == ()
-    assert record.fault
-    assert record.state is State.NOT_STARTED
+def test_what_is_no_record_has_a_fault_and_no_entries() -> None:
+    for content in (
+        b"",
+        b"{}",
+        b"null",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'[{"a":' * 100_000,
+        b"[1,2",
+        b"[}",
+        b"[" + b"9" * 5000 + b"]",
+    ):
+        record = parse_record(content)
+        assert record.entries == ()
+        assert record.fault
+        assert record.state is State.NOT_STARTED
 
 
 def test_fields_of_other_types_are_empty() -> None:
@@ -358,9 +340,3 @@ def test_no_text_raises_as_a_time(text: str) -> None:
 def test_a_time_without_a_zone_is_utc() -> None:
     assert parse_time("2026-11-15T14:00:00") == parse_time("2026-11-15T14:00:00Z")
     assert parse_time("0001-01-01T00:00:00+23:59") is None
-
-
-def test_a_last_stage_that_failed_before_a_good_end_is_passed_over() -> None:
-    record = read(Record().start().done("cb-bootstrap").stumbles("konnectivity-cleanup").ends_well())
-    assert record.passed_over == ("konnectivity-cleanup",)
-    assert record.ended_well

@@ -264,12 +264,12 @@ def test_a_file_that_cannot_be_removed_is_told_with_the_reason() -> None:
     ]
 
 
-@pytest.mark.parametrize("stderr", ["sudo: a password is required\n", ""])
-def test_a_machine_that_does_not_let_us_is_told(stderr: str) -> None:
-    with pytest.raises(BootstrapError) as caught:
-        clean_node(Told(Completed(1, "", stderr)))
-    assert caught.value.code == "UMB610"
-    assert caught.value.why == (stderr.strip() or "exit status 1")
+def test_a_machine_that_does_not_let_us_is_told() -> None:
+    for stderr in ("sudo: a password is required\n", ""):
+        with pytest.raises(BootstrapError) as caught:
+            clean_node(Told(Completed(1, "", stderr)))
+        assert caught.value.code == "UMB610"
+        assert caught.value.why == (stderr.strip() or "exit status 1")
 
 
 @pytest.mark.root

@@ -158,11 +158,11 @@ def test_stages_that_have_not_come_yet_are_a_warning() -> None:
     assert findings(node(service_record=said("[]")))["L10"].outcome is Outcome.WARNED
 
 
-@pytest.mark.parametrize("question", ["listeners", "health", "metrics", "containers"])
-def test_a_program_that_the_machine_lacks_skips_its_check(question: str) -> None:
-    found = findings(node(**{question: said("", 127, "command not found")}))
-    skipped = [finding for finding in found.values() if finding.outcome is Outcome.SKIPPED]
-    assert [finding.evidence for finding in skipped] == ["command not found"]
+def test_a_program_that_the_machine_lacks_skips_its_check() -> None:
+    for question in ("listeners", "health", "metrics", "containers"):
+        found = findings(node(**{question: said("", 127, "command not found")}))
+        skipped = [finding for finding in found.values() if finding.outcome is Outcome.SKIPPED]
+        assert [finding.evidence for finding in skipped] == ["command not found"]
 
 
 def test_what_was_not_given_is_skipped_with_the_reason() -> None:

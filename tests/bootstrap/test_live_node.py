@@ -84,41 +84,38 @@ def test_listeners_are_found_by_their_port(port: int, addresses: list[str]) -> N
     assert live_node.listening_addresses(said(LISTENERS), port) == addresses
 
 
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [("127.0.0.1", True), ("[::1]%lo", True), ("*", False), ("[::]", False), ("10.0.0.9", False)],
-)
-def test_loopback_is_told_from_the_rest(address: str, expected: bool) -> None:
-    assert live_node.is_loopback(address) is expected
+def test_loopback_is_told_from_the_rest() -> None:
+    for address, expected in (
+        ("127.0.0.1", True),
+        ("[::1]%lo", True),
+        ("*", False),
+        ("[::]", False),
+        ("10.0.0.9", False),
+    ):
+        assert live_node.is_loopback(address) is expected
 
 
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
+def test_backends_are_counted_under_both_names() -> None:
+    for text, count in (
         ("konnectivity_network_proxy_server_ready_backend_connections 2\n", 2),
         (METRICS, 3),
         ("konnectivity_network_proxy_server_ready_backends 0\n", 0),
         ("other 7\n", None),
         ("", None),
-    ],
-)
-def test_backends_are_counted_under_both_names(text: str, count: float | None) -> None:
-    assert live_node.ready_backends(said(text)) == count
+    ):
+        assert live_node.ready_backends(said(text)) == count
 
 
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
+def test_the_egress_argument_is_found() -> None:
+    for text, path in (
         ('{"apiServerArguments": {"egress-selector-config-file": ["/etc/e.yaml"]}}', "/etc/e.yaml"),
         ("apiServerArguments:\n  egress-selector-config-file: /etc/e.yaml\n", "/etc/e.yaml"),
         ('{"apiServerArguments": {"egress-selector-config-file": []}}', None),
         ('{"egressSelectorConfiguration": {}}', None),
         ("[", None),
         ("", None),
-    ],
-)
-def test_the_egress_argument_is_found(text: str, path: str | None) -> None:
-    assert live_node.egress_file(said(text)) == path
+    ):
+        assert live_node.egress_file(said(text)) == path
 
 
 def test_a_certificate_tells_addresses_and_end() -> None:
@@ -134,11 +131,9 @@ def test_a_certificate_tells_addresses_and_end() -> None:
     assert without.addresses == ()
 
 
-@pytest.mark.parametrize(
-    ("text", "count"), [('{"containers": [{}]}', 1), ('{"containers": []}', 0), ("[]", None), ("x", None)]
-)
-def test_containers_are_counted(text: str, count: int | None) -> None:
-    assert live_node.running_containers(said(text)) == count
+def test_containers_are_counted() -> None:
+    for text, count in (('{"containers": [{}]}', 1), ('{"containers": []}', 0), ("[]", None), ("x", None)):
+        assert live_node.running_containers(said(text)) == count
 
 
 def test_the_last_end_of_a_stage_counts() -> None:
@@ -228,8 +223,8 @@ def test_a_broken_state_file_is_a_fault_and_no_missing_key(tmp_path: Path) -> No
     assert caught.value.code == "UMB171"
 
 
-@pytest.mark.parametrize(("user", "sudo"), [("core", True), ("root", False)])
-def test_everyone_but_root_asks_by_sudo(user: str, sudo: bool) -> None:
-    with node_runner(NodeAccess("192.0.2.8", user)) as runner:
-        assert runner is not None
-        assert runner.uses_sudo is sudo
+def test_everyone_but_root_asks_by_sudo() -> None:
+    for user, sudo in (("core", True), ("root", False)):
+        with node_runner(NodeAccess("192.0.2.8", user)) as runner:
+            assert runner is not None
+            assert runner.uses_sudo is sudo

@@ -156,9 +156,8 @@ def test_a_real_bash_names_the_program_that_it_did_not_find() -> None:
     assert names_in(JOURNAL, said.stderr) == {"no program"}
 
 
-@pytest.mark.parametrize(
-    ("path", "line", "name"),
-    [
+def test_a_known_line_is_recognised() -> None:
+    for path, line, name in (
         (AGENT_LOG, '"cannot connect once" err="dial tcp 10.0.0.9:8091: i/o timeout"', "port closed"),
         (AGENT_LOG, '"cannot connect once" err="context deadline exceeded"', "port closed"),
         (AGENT_LOG, "cannot connect to server=10.0.0.9:8091: no answer within 20 s", "port closed"),
@@ -195,10 +194,8 @@ def test_a_real_bash_names_the_program_that_it_did_not_find() -> None:
             r'"pods \"konnectivity-agent-\" is forbidden: unable to validate against any security context constraint"',
             "scc refusal",
         ),
-    ],
-)
-def test_a_known_line_is_recognised(path: str, line: str, name: str) -> None:
-    assert names_in(path, line) == {name}
+    ):
+        assert names_in(path, line) == {name}
 
 
 FAILED = 'failed calling webhook "v.example.io": failed to call webhook: Post "https://%s?timeout=10s": %s'
@@ -225,24 +222,20 @@ def test_webhooks_by_url_are_told_from_those_by_service(
     assert names_in(APISERVER_LOG, line.replace('"', '\\"') if escaped else line) == names
 
 
-@pytest.mark.parametrize(
-    ("path", "line"),
-    [
+def test_a_line_of_others_is_not_taken_for_ours() -> None:
+    for path, line in (
         (EVENTS, "pods other is forbidden: unable to validate against any security context constraint"),
         (JOURNAL, "podman run ... 2>/dev/null null"),
         (AGENT_LOG, '"connected" server="x"'),
         (APISERVER_LOG, "dial unix /run/other.socket: connect"),
         ("control-plane/10.0.0.5/journals/kubelet.log", "UMB112"),
         ("resources/pods.json", "No agent available"),
-    ],
-)
-def test_a_line_of_others_is_not_taken_for_ours(path: str, line: str) -> None:
-    assert names_in(path, line) == set()
+    ):
+        assert names_in(path, line) == set()
 
 
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
+def test_a_kind_of_file_is_known_by_its_path() -> None:
+    for path, kind in (
         ("bootstrap/services/bootkube.json", Kind.RECORD),
         ("bootkube.json", Kind.RECORD),
         (JOURNAL, Kind.JOURNAL),
@@ -253,10 +246,8 @@ def test_a_line_of_others_is_not_taken_for_ours(path: str, line: str) -> None:
         (AGENT_LOG, Kind.AGENT_LOG),
         ("rendered-assets/openshift/tls/konnectivity/server.crt", Kind.CERTIFICATES),
         ("rendered-assets/openshift/umbilical/pki/server/tls.crt", Kind.CERTIFICATES),
-    ],
-)
-def test_a_kind_of_file_is_known_by_its_path(path: str, kind: Kind) -> None:
-    assert [one for one, where in WHERE.items() if where.search(path)] == [kind]
+    ):
+        assert [one for one, where in WHERE.items() if where.search(path)] == [kind]
 
 
 def test_names_of_signatures_are_unique() -> None:
@@ -283,9 +274,9 @@ def found(content: bytes, size: int = BLOCK_BYTES, signatures: tuple[Signature, 
     return [evidence.line for _, evidence in search("a.log", Pieces(content, size), signatures)]
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 1000])
-def test_a_line_is_found_with_its_number_however_the_stream_splits(size: int) -> None:
-    assert found(b"one\nneedle\n\nfour needle\nend needle", size) == [2, 4, 5]
+def test_a_line_is_found_with_its_number_however_the_stream_splits() -> None:
+    for size in (1, 2, 7, 1000):
+        assert found(b"one\nneedle\n\nfour needle\nend needle", size) == [2, 4, 5]
 
 
 @given(st.lists(st.sampled_from([b"", b"hay", b"needle", b"x" * 50]), max_size=20), st.integers(1, 60))
@@ -319,11 +310,11 @@ def test_what_could_steer_a_terminal_is_escaped() -> None:
     assert str(evidence).isprintable()
 
 
-@pytest.mark.parametrize("line", ["Authorization: Bearer abc.def.ghi needle", "needle --token=abc.def.ghi x"])
-def test_what_looks_like_a_password_is_not_shown(line: str) -> None:
-    ((_, evidence),) = search("a.log", io.BytesIO(line.encode()), (NEEDLE,))
-    assert "abc" not in evidence.text
-    assert "***" in evidence.text
+def test_what_looks_like_a_password_is_not_shown() -> None:
+    for line in ("Authorization: Bearer abc.def.ghi needle", "needle --token=abc.def.ghi x"):
+        ((_, evidence),) = search("a.log", io.BytesIO(line.encode()), (NEEDLE,))
+        assert "abc" not in evidence.text
+        assert "***" in evidence.text
 
 
 def test_many_sightings_are_told_by_the_first_and_the_last() -> None:

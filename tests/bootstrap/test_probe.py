@@ -161,9 +161,9 @@ def test_nothing_that_listens_is_a_refusal() -> None:
         assert try_tcp(HOST, unused.getsockname()[1], 5).state is TcpState.REFUSED
 
 
-@pytest.mark.parametrize("host", ["a..b", "x" * 64])
-def test_a_name_that_cannot_exist_is_not_found(host: str) -> None:
-    assert try_tcp(host, 8091, 5).state is TcpState.NAME_NOT_FOUND
+def test_a_name_that_cannot_exist_is_not_found() -> None:
+    for host in ("a..b", "x" * 64):
+        assert try_tcp(host, 8091, 5).state is TcpState.NAME_NOT_FOUND
 
 
 def test_files_that_cannot_be_used_are_a_fault_before_anything_is_dialled(pki: TunnelPki, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 
-import pytest
 from tests.support.log_bundles import BEFORE, STAGES, Record, good_record
 
 from umbilical.bootstrap.bundle_facts import BundleFacts
@@ -63,11 +62,11 @@ def test_a_bundle_without_records_says_so() -> None:
     assert "record is empty" in sentence(bootkube=Record())
 
 
-@pytest.mark.parametrize("stage", ["\x1b[2Jevil", "x" * 10_000])
-def test_a_hostile_stage_is_escaped_and_cut(stage: str) -> None:
-    told = sentence(bootkube=Record().start().fails(stage))
-    assert told.isprintable()
-    assert len(told) < 250
+def test_a_hostile_stage_is_escaped_and_cut() -> None:
+    for stage in ("\x1b[2Jevil", "x" * 10_000):
+        told = sentence(bootkube=Record().start().fails(stage))
+        assert told.isprintable()
+        assert len(told) < 250
 
 
 def test_programs_get_the_parts() -> None:

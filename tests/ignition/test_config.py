@@ -59,11 +59,11 @@ def test_a_field_of_the_wrong_type_is_absent_and_a_fault() -> None:
     assert len(faults(read(value))) == 4
 
 
-@pytest.mark.parametrize("kind", ["sha256", "sha512"])
-def test_a_compressed_file_with_a_hash_is_decoded(kind: str) -> None:
-    (file,) = read(config(gzipped_entry(SCRIPT_PATH, SCRIPT, kind))).files
-    assert file.content() == SCRIPT
-    assert faults(read(config(gzipped_entry(SCRIPT_PATH, SCRIPT, kind)))) == []
+def test_a_compressed_file_with_a_hash_is_decoded() -> None:
+    for kind in ("sha256", "sha512"):
+        (file,) = read(config(gzipped_entry(SCRIPT_PATH, SCRIPT, kind))).files
+        assert file.content() == SCRIPT
+        assert faults(read(config(gzipped_entry(SCRIPT_PATH, SCRIPT, kind)))) == []
 
 
 def test_a_hash_may_be_written_in_capitals() -> None:
@@ -146,14 +146,12 @@ def test_a_stable_version_is_supported(version: str) -> None:
     check_version(read(config(version=version)))
 
 
-@pytest.mark.parametrize(
-    "version", ["2.2.0", "3.6.0", "3.6.0-experimental", "3.2.0-experimental", "3.2", "3.2.1", "4.0.0", ""]
-)
-def test_another_version_is_refused_and_a_fault(version: str) -> None:
-    found = read(config(version=version))
-    with pytest.raises(IgnitionError, match="UMB141"):
-        check_version(found)
-    assert faults(found) == [f"ignition.version: {version!r} is not supported"]
+def test_another_version_is_refused_and_a_fault() -> None:
+    for version in ("2.2.0", "3.6.0", "3.6.0-experimental", "3.2.0-experimental", "3.2", "3.2.1", "4.0.0", ""):
+        found = read(config(version=version))
+        with pytest.raises(IgnitionError, match="UMB141"):
+            check_version(found)
+        assert faults(found) == [f"ignition.version: {version!r} is not supported"]
 
 
 def test_a_hash_that_does_not_fit_is_a_fault() -> None:

@@ -147,9 +147,8 @@ def test_line_ends_can_be_seen() -> None:
     assert lines[3:] == ["-a^M", "-b", "+a", "+b (no line break at the end)"]
 
 
-@pytest.mark.parametrize(
-    ("path", "content"),
-    [
+def test_a_secret_is_known_by_its_name_or_its_content() -> None:
+    for path, content in (
         ("/opt/openshift/tls/root-ca.key", b""),
         ("/opt/openshift/auth/kubeconfig", b""),
         ("/etc/kubernetes/kubeconfig-loopback", b""),
@@ -163,25 +162,20 @@ def test_line_ends_can_be_seen() -> None:
         ("/a", b'{"auths":{}}'),
         ("/a", b"users:\n- user:\n    client-key-data: AAAA\n"),
         ("/a", b"token eyJhbGciOiJSUzI1NiJ9.e30.x"),
-    ],
-)
-def test_a_secret_is_known_by_its_name_or_its_content(path: str, content: bytes) -> None:
-    assert is_secret_file(path, content)
-    assert is_secret_file(path, None, content)
+    ):
+        assert is_secret_file(path, content)
+        assert is_secret_file(path, None, content)
 
 
-@pytest.mark.parametrize(
-    ("path", "content"),
-    [
+def test_an_ordinary_file_is_shown() -> None:
+    for path, content in (
         ("/usr/local/bin/bootkube.sh", b"oc get secrets\necho kind: $KIND\n"),
         ("/opt/openshift/manifests/cvo-overrides.yaml", b"kind: ClusterVersion\n"),
         ("/opt/openshift/tls/root-ca.crt", b"-----BEGIN CERTIFICATE-----\n"),
         ("/a", b"kind: SecretStore\n"),
         ("/a", None),
-    ],
-)
-def test_an_ordinary_file_is_shown(path: str, content: bytes | None) -> None:
-    assert not is_secret_file(path, content)
+    ):
+        assert not is_secret_file(path, content)
 
 
 @pytest.mark.parametrize(

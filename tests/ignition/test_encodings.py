@@ -50,9 +50,8 @@ def test_a_data_url_is_decoded(text: str, content: bytes) -> None:
     assert parse_data_url(text).content == content
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_ignition_refuses_is_refused() -> None:
+    for text in (
         "",
         "data:",
         "DATA:,a",
@@ -80,12 +79,10 @@ def test_a_data_url_is_decoded(text: str, content: bytes) -> None:
         "data:,%0g",
         "data:,\n",
         "data:,\ud800",
-    ],
-)
-def test_what_ignition_refuses_is_refused(text: str) -> None:
-    with pytest.raises(IgnitionError) as caught:
-        parse_data_url(text)
-    assert caught.value.code == "UMB142"
+    ):
+        with pytest.raises(IgnitionError) as caught:
+            parse_data_url(text)
+        assert caught.value.code == "UMB142"
 
 
 def test_the_payload_is_never_in_the_message() -> None:
@@ -223,10 +220,10 @@ def test_a_hash_is_of_the_kind_that_was_there() -> None:
     assert len(payload.hash_like("sha512-", b"")) == len("sha512-") + 128
 
 
-@pytest.mark.parametrize("pattern", ["", "md5-00", "SHA256-00", "sha1"])
-def test_a_hash_of_another_kind_cannot_be_checked(pattern: str) -> None:
-    with pytest.raises(IgnitionError, match="is not known"):
-        payload.hash_like(pattern, b"")
+def test_a_hash_of_another_kind_cannot_be_checked() -> None:
+    for pattern in ("", "md5-00", "SHA256-00", "sha1"):
+        with pytest.raises(IgnitionError, match="is not known"):
+            payload.hash_like(pattern, b"")
 
 
 @given(st.dictionaries(st.text(max_size=4), JSON_VALUES, max_size=4), st.data())

@@ -220,12 +220,12 @@ def test_a_script_without_a_service_record_is_refused() -> None:
     assert _patched(bootstrap_config(script=script.replace(f". {SERVICE_RECORD}", f"source {SERVICE_RECORD}")))
 
 
-@pytest.mark.parametrize("path", [OWN.library, OWN.egress])
-def test_a_path_of_ours_that_somebody_else_took_is_refused(path: str) -> None:
-    entry = {"path": path, "mode": 420, "contents": {"source": "data:,mine"}}
-    refused = _refusal(bootstrap_config(extra_files=(entry,)))
-    assert refused.code == "UMB125"
-    assert path in refused.what
+def test_a_path_of_ours_that_somebody_else_took_is_refused() -> None:
+    for path in (OWN.library, OWN.egress):
+        entry = {"path": path, "mode": 420, "contents": {"source": "data:,mine"}}
+        refused = _refusal(bootstrap_config(extra_files=(entry,)))
+        assert refused.code == "UMB125"
+        assert path in refused.what
 
 
 def test_growth_past_what_a_secret_holds_is_warned_of_and_refused() -> None:

@@ -100,10 +100,10 @@ def _with(field: str, changed: object) -> bytes:
     return json.dumps({**json.loads(GOOD.encode()), field: changed}).encode()
 
 
-@pytest.mark.parametrize("field", ["version", "originalSha256", "scriptSha256", "files", "insertions"])
-def test_a_receipt_without_a_field_is_refused(field: str) -> None:
-    with pytest.raises(AssetError, match="UMB129"):
-        decode_receipt(_without(field))
+def test_a_receipt_without_a_field_is_refused() -> None:
+    for field in ("version", "originalSha256", "scriptSha256", "files", "insertions"):
+        with pytest.raises(AssetError, match="UMB129"):
+            decode_receipt(_without(field))
 
 
 @pytest.mark.parametrize(

@@ -73,9 +73,8 @@ def test_another_port_is_another_rule() -> None:
     assert [rule["fromPort"] for rule in rules] == [22623, 22, 8091, 9191]
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
+def test_a_manifest_of_another_kind_is_refused() -> None:
+    for text, why in (
         ("kind: Other\n", "it holds no AWSCluster"),
         ("- 1\n", "it holds no AWSCluster"),
         ("a: [\n", "no YAML document"),
@@ -84,13 +83,11 @@ def test_another_port_is_another_rule() -> None:
         ("kind: AWSCluster\nspec: {network: 7}\n", "it has no spec.network"),
         ("kind: AWSCluster\nspec: {network: {additionalControlPlaneIngressRules: 5}}\n", "no list of rules"),
         ("kind: AWSCluster\nspec: {network: {additionalControlPlaneIngressRules: [5]}}\n", "no list of rules"),
-    ],
-)
-def test_a_manifest_of_another_kind_is_refused(text: str, why: str) -> None:
-    for change in (opened, closed):
-        with pytest.raises(AssetError, match="UMB164") as fault:
-            change(text, _edit("aws"))
-        assert why in fault.value.why
+    ):
+        for change in (opened, closed):
+            with pytest.raises(AssetError, match="UMB164") as fault:
+                change(text, _edit("aws"))
+            assert why in fault.value.why
 
 
 def test_a_missing_security_group_is_named() -> None:
@@ -126,31 +123,28 @@ def test_a_missing_list_is_made_at_the_end_of_its_mapping() -> None:
     assert remove_items(text, ("a", "list"), [0]) == MISSING
 
 
-@pytest.mark.parametrize("text", [GO, SET_IN])
-def test_taking_out_gives_the_text_back(text: str) -> None:
-    position = len(yaml.safe_load(text)["a"]["list"])
-    added = append_items(text, ("a", "list"), [{"x": 9, "deep": {"list": ["p", "q"]}}, {"x": 10}])
-    assert added != text
-    assert remove_items(added, ("a", "list"), [position, position + 1]) == text
+def test_taking_out_gives_the_text_back() -> None:
+    for text in (GO, SET_IN):
+        position = len(yaml.safe_load(text)["a"]["list"])
+        added = append_items(text, ("a", "list"), [{"x": 9, "deep": {"list": ["p", "q"]}}, {"x": 10}])
+        assert added != text
+        assert remove_items(added, ("a", "list"), [position, position + 1]) == text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_texts_that_take_no_lines_still_mean_the_same_afterwards() -> None:
+    for text in (
         "a: {list: [{x: 1}], other: 3}\n",
         "a:\n  list: []\n",
         "a:\n  list:\n",
         "a:\n  list: null\n  b: 1\n",
         "shared: &s\n- x: 1\na:\n  list: *s\n",
         "a:\n  list:\n  - x: |\n      text\n      more",
-    ],
-)
-def test_texts_that_take_no_lines_still_mean_the_same_afterwards(text: str) -> None:
-    before = yaml.safe_load(text)
-    after = yaml.safe_load(append_items(text, ("a", "list"), [{"x": 9}]))
-    assert after["a"]["list"] == [*(before["a"]["list"] or []), {"x": 9}]
-    after["a"]["list"] = before["a"]["list"]
-    assert after == before
+    ):
+        before = yaml.safe_load(text)
+        after = yaml.safe_load(append_items(text, ("a", "list"), [{"x": 9}]))
+        assert after["a"]["list"] == [*(before["a"]["list"] or []), {"x": 9}]
+        after["a"]["list"] = before["a"]["list"]
+        assert after == before
 
 
 def test_a_block_scalar_at_the_end_is_not_cut() -> None:

@@ -5,7 +5,6 @@ import ipaddress
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from tests.support.hosted_specs import hosted_spec
 
@@ -116,16 +115,13 @@ def test_proxies_dial_the_frontend_with_the_client_s_certificate() -> None:
         assert str(Path(path).parent) in mounts
 
 
-@pytest.mark.parametrize(
-    ("name", "resolution"),
-    [
+def test_names_are_resolved_as_the_component_needs() -> None:
+    for name, resolution in (
         ("cluster-network-operator", Resolution.AGENT),
         ("olm-operator", Resolution.SERVICE),
         ("oauth-openshift", Resolution.GUEST_THEN_MANAGEMENT),
-    ],
-)
-def test_names_are_resolved_as_the_component_needs(name: str, resolution: Resolution) -> None:
-    assert socks5(container(name, "socks5")).outbound.resolution is resolution
+    ):
+        assert socks5(container(name, "socks5")).outbound.resolution is resolution
 
 
 def test_a_proxy_that_resolves_nothing_holds_no_kubeconfig() -> None:

@@ -250,10 +250,10 @@ def test_contradictions_are_told_where_every_value_could_be_read() -> None:
     assert refusal(publish={"strategy": "route", "host": "10.0.0.9"}).startswith("publish.host 10.0.0.9 is an address")
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"text", b"a: *b", b"a: 1\na: 2\n"])
-def test_another_file_is_refused(content: bytes) -> None:
-    with pytest.raises(AssetError, match="UMB550"):
-        read_spec(content)
+def test_another_file_is_refused() -> None:
+    for content in (b"", b"[]", b"text", b"a: *b", b"a: 1\na: 2\n"):
+        with pytest.raises(AssetError, match="UMB550"):
+            read_spec(content)
 
 
 @settings(max_examples=150)

@@ -95,10 +95,10 @@ def test_what_is_left_over_is_our_table() -> None:
     assert leftovers(Request()).close[0].words == ("nft", "delete", "table", "inet", "umbilical_konnectivity")
 
 
-@pytest.mark.parametrize("infra_id", ["x; rm -rf /", "A", "-x", "x-", "a b", "$(id)", "x" * 33, 'a"b', "ä", "x\n"])
-def test_an_infra_id_that_no_installer_makes_is_refused(infra_id: str) -> None:
-    with pytest.raises(AssetError, match="UMB160 infra id"):
-        Request(infra_id)
+def test_an_infra_id_that_no_installer_makes_is_refused() -> None:
+    for infra_id in ("x; rm -rf /", "A", "-x", "x-", "a b", "$(id)", "x" * 33, 'a"b', "ä", "x\n"):
+        with pytest.raises(AssetError, match="UMB160 infra id"):
+            Request(infra_id)
 
 
 def test_an_infra_id_of_an_installer_is_taken() -> None:
@@ -110,10 +110,10 @@ def test_a_name_of_the_cluster_needs_its_id() -> None:
         Request().cluster("-nsg")
 
 
-@pytest.mark.parametrize("port", [0, 22, 6443, 22623, 49152, 65536, -1])
-def test_a_port_that_the_server_cannot_have_is_refused(port: int) -> None:
-    with pytest.raises(AssetError, match="UMB160 port"):
-        Request("ci", port)
+def test_a_port_that_the_server_cannot_have_is_refused() -> None:
+    for port in (0, 22, 6443, 22623, 49152, 65536, -1):
+        with pytest.raises(AssetError, match="UMB160 port"):
+            Request("ci", port)
 
 
 def test_sources_are_asked_for_where_nothing_narrower_is_known() -> None:
@@ -126,10 +126,10 @@ def test_a_release_is_read_from_a_whole_version(text: str, release: tuple[int, i
     assert parse_release(text) == Release(*release)
 
 
-@pytest.mark.parametrize("text", ["", "4", "four", "4.11", "4.18; id", "v4.18", "4.1888", "3.11"])
-def test_what_is_no_release_is_refused(text: str) -> None:
-    with pytest.raises(AssetError, match="UMB160 release"):
-        parse_release(text)
+def test_what_is_no_release_is_refused() -> None:
+    for text in ("", "4", "four", "4.11", "4.18; id", "v4.18", "4.1888", "3.11"):
+        with pytest.raises(AssetError, match="UMB160 release"):
+            parse_release(text)
 
 
 def test_releases_have_an_order_and_an_unknown_one_counts_as_new() -> None:
@@ -138,10 +138,10 @@ def test_releases_have_an_order_and_an_unknown_one_counts_as_new() -> None:
     assert not Request("ci").is_before(4, 16)
 
 
-@pytest.mark.parametrize("text", ["10.0.0.1/16", "10.0.0", "::/129", "", "10.0.0.0/16 any", "all"])
-def test_a_network_that_can_be_misread_is_refused(text: str) -> None:
-    with pytest.raises(AssetError, match="UMB160 source"):
-        parse_network(text)
+def test_a_network_that_can_be_misread_is_refused() -> None:
+    for text in ("10.0.0.1/16", "10.0.0", "::/129", "", "10.0.0.0/16 any", "all"):
+        with pytest.raises(AssetError, match="UMB160 source"):
+            parse_network(text)
 
 
 def test_a_single_address_is_a_network_of_one() -> None:

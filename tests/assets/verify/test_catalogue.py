@@ -11,7 +11,7 @@ from tests.support.verify_subjects import failures, findings, subject
 
 from umbilical.assets.bootkube.patch import patch
 from umbilical.assets.bootkube.profile import Profile
-from umbilical.assets.names import NATIVE, OWN, Names
+from umbilical.assets.names import NATIVE, OWN
 from umbilical.assets.spec import Mode, Shape, for_shape
 from umbilical.assets.verify.catalogue import CATALOGUE, FIRST_PLAN, GROUPS, verify
 from umbilical.assets.verify.facts import BootstrapFacts
@@ -84,9 +84,9 @@ def test_what_needs_a_missing_file_is_skipped_with_its_name() -> None:
     assert OWN.egress in found["C1"].evidence
 
 
-@pytest.mark.parametrize("role", ["egress", "override", "server_pod", "agent_secret", "agent_daemon_set", "namespace"])
-def test_a_manifest_that_is_no_yaml_fails(role: str) -> None:
-    assert failures(subject("patched").with_text(role, "a: [").content)
+def test_a_manifest_that_is_no_yaml_fails() -> None:
+    for role in ("egress", "override", "server_pod", "agent_secret", "agent_daemon_set", "namespace"):
+        assert failures(subject("patched").with_text(role, "a: [").content)
 
 
 @given(st.binary(max_size=200))
@@ -125,19 +125,16 @@ def test_a_tunnel_its_files_and_bootkube_are_needed() -> None:
     assert "S7" in str(bootkube(BootstrapFacts(patched.without("bootkube").content)))
 
 
-@pytest.mark.parametrize(
-    ("name", "profile", "names", "shape", "mode"),
-    [
+def test_profile_shape_and_mode_are_found() -> None:
+    for name, profile, names, shape, mode in (
         ("native", Profile.NATIVE_ON, NATIVE, Shape.OPENSHIFT, Mode.GRPC),
         ("patched", Profile.PATCHED, OWN, Shape.OPENSHIFT, Mode.GRPC),
         ("seed", Profile.PATCHED, OWN, Shape.SEED, Mode.HTTP_CONNECT),
         ("beside-native", Profile.PATCHED, OWN, Shape.OPENSHIFT, Mode.GRPC),
-    ],
-)
-def test_profile_shape_and_mode_are_found(name: str, profile: Profile, names: Names, shape: Shape, mode: Mode) -> None:
-    facts = BootstrapFacts(subject(name).content)
-    assert facts.has_tunnel
-    assert (facts.found_profile, facts.names, facts.found_shape, facts.found_mode) == (profile, names, shape, mode)
+    ):
+        facts = BootstrapFacts(subject(name).content)
+        assert facts.has_tunnel
+        assert (facts.found_profile, facts.names, facts.found_shape, facts.found_mode) == (profile, names, shape, mode)
 
 
 def test_what_is_given_is_not_looked_for() -> None:

@@ -246,11 +246,11 @@ def test_a_certificate_outside_of_where_the_node_makes_them_fails(name: str) -> 
     assert failing("server_pod", elsewhere, *C, name=name) == {"C5"}
 
 
-@pytest.mark.parametrize(("role", "check"), [("server_pod", "C5"), ("agent_daemon_set", "C6")])
-def test_an_image_by_a_tag_warns_and_one_by_a_digest_passes(role: str, check: str) -> None:
-    for image, warned in (("example.io/a/b:v1", {check}), (f"example.io/a/b@sha256:{'0' * 64}", set[str]())):
-        content = subject("patched").edited(role, image_of(image)).content
-        assert (failures(content), warnings(content)) == (set(), warned)
+def test_an_image_by_a_tag_warns_and_one_by_a_digest_passes() -> None:
+    for role, check in (("server_pod", "C5"), ("agent_daemon_set", "C6")):
+        for image, warned in (("example.io/a/b:v1", {check}), (f"example.io/a/b@sha256:{'0' * 64}", set[str]())):
+            content = subject("patched").edited(role, image_of(image)).content
+            assert (failures(content), warnings(content)) == (set(), warned)
 
 
 @pytest.mark.parametrize(
@@ -357,9 +357,9 @@ def test_a_namespace_file_does_not_belong_to_the_seed_shape() -> None:
     assert failures(subject("seed").whole(lambda value: value["storage"]["files"].append(file)).content, "C7")
 
 
-@pytest.mark.parametrize(("name", "shape"), [("patched", Shape.SEED), ("seed", Shape.OPENSHIFT)])
-def test_another_shape_than_the_one_asked_for_fails(name: str, shape: Shape) -> None:
-    assert failures(subject(name).content, shape=shape) == {"C7"}
+def test_another_shape_than_the_one_asked_for_fails() -> None:
+    for name, shape in (("patched", Shape.SEED), ("seed", Shape.OPENSHIFT)):
+        assert failures(subject(name).content, shape=shape) == {"C7"}
 
 
 def with_binding(folder: str = "openshift", **changes: Any) -> bytes:
@@ -420,12 +420,12 @@ def test_a_file_of_ours_in_an_unpatched_config_fails() -> None:
     assert failures(plain.whole(lambda value: value["storage"]["files"].append(file)).content) == {"X2"}
 
 
-@pytest.mark.parametrize("call", [OWN.setup_function, OWN.cleanup_function, f"source {OWN.library}"])
-def test_a_call_of_ours_in_an_unpatched_config_fails(call: str) -> None:
-    plain = Subject(CONTENTS[Profile.NONE])
-    text = plain.text("bootkube")
-    assert failures(plain.with_text("bootkube", f"{text}{call}\n").content) == {"X2"}
-    assert not failures(plain.with_text("bootkube", f"{text}# {call}\n").content)
+def test_a_call_of_ours_in_an_unpatched_config_fails() -> None:
+    for call in (OWN.setup_function, OWN.cleanup_function, f"source {OWN.library}"):
+        plain = Subject(CONTENTS[Profile.NONE])
+        text = plain.text("bootkube")
+        assert failures(plain.with_text("bootkube", f"{text}{call}\n").content) == {"X2"}
+        assert not failures(plain.with_text("bootkube", f"{text}# {call}\n").content)
 
 
 def privilege(**changes: Any) -> Change:
@@ -469,12 +469,12 @@ def test_agents_that_choose_their_user_where_an_scc_does_fail(field: str) -> Non
     assert failing("agent_daemon_set", lambda value: pod(value)["securityContext"].update({field: 7})) == {"X3"}
 
 
-@pytest.mark.parametrize("program", ["python3 -c x", "perl", "/usr/bin/yq .", "timeout 5 kubectl get", "x=$(dig a)"])
-def test_a_program_that_rhcos_lacks_fails(program: str) -> None:
-    patched = subject("patched")
-    text = patched.text("certificate_script")
-    assert failures(patched.with_text("certificate_script", f"{text}{program}\n").content, "C9", "X4") == {"X4"}
-    assert not failures(patched.with_text("certificate_script", f"{text}# {program}\n").content, "C9", "X4")
+def test_a_program_that_rhcos_lacks_fails() -> None:
+    for program in ("python3 -c x", "perl", "/usr/bin/yq .", "timeout 5 kubectl get", "x=$(dig a)"):
+        patched = subject("patched")
+        text = patched.text("certificate_script")
+        assert failures(patched.with_text("certificate_script", f"{text}{program}\n").content, "C9", "X4") == {"X4"}
+        assert not failures(patched.with_text("certificate_script", f"{text}# {program}\n").content, "C9", "X4")
 
 
 def test_a_program_that_nobody_knows_warns() -> None:

@@ -28,14 +28,21 @@ def test_a_document_is_its_value() -> None:
     assert parse_yaml("a: [1, true, x]").value == {"a": [1, True, "x"]}
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["a: 1\na: 2", "{", "a: b: c", "--- 1\n--- 2", '!!int ""', "!!bool x", "!!python/none x", "[" * 5000, "0000-99-99"],
-)
-def test_what_kubernetes_would_not_read_is_a_fault_with_words(text: str) -> None:
-    document = parse_yaml(text)
-    assert document.value is None
-    assert document.fault
+def test_what_kubernetes_would_not_read_is_a_fault_with_words() -> None:
+    for text in (
+        "a: 1\na: 2",
+        "{",
+        "a: b: c",
+        "--- 1\n--- 2",
+        '!!int ""',
+        "!!bool x",
+        "!!python/none x",
+        "[" * 5000,
+        "0000-99-99",
+    ):
+        document = parse_yaml(text)
+        assert document.value is None
+        assert document.fault
 
 
 def test_a_key_that_stands_twice_is_named_with_its_line() -> None:
@@ -73,9 +80,8 @@ def test_aliases_that_multiply_stay_small() -> None:
     assert shown(document.value) == "a mapping"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_durations_are_gos() -> None:
+    for text, expected in (
         ("5s", 5.0),
         ("1m30s", 90.0),
         ("500ms", 0.5),
@@ -84,10 +90,8 @@ def test_aliases_that_multiply_stay_small() -> None:
         ("5", None),
         ("s", None),
         ("5s x", None),
-    ],
-)
-def test_durations_are_gos(text: str, expected: float | None) -> None:
-    assert seconds(text) == expected
+    ):
+        assert seconds(text) == expected
 
 
 def test_placeholders_are_whole_words() -> None:
@@ -120,11 +124,9 @@ def test_flags_that_stand_twice_or_are_none_are_faults() -> None:
     assert parse_flags({"args": "x"}).program == ""
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [("8091", 8091), ("", None), ("-1", None), ("٣", None), ("9" * 20, None)]
-)
-def test_only_plain_digits_are_an_integer(text: str, expected: int | None) -> None:
-    assert parse_flags({"args": ["x", f"--port={text}"]}).integer("--port") == expected
+def test_only_plain_digits_are_an_integer() -> None:
+    for text, expected in (("8091", 8091), ("", None), ("-1", None), ("٣", None), ("9" * 20, None)):
+        assert parse_flags({"args": ["x", f"--port={text}"]}).integer("--port") == expected
 
 
 POD = Pod(
@@ -260,9 +262,9 @@ def test_nesting_without_end_does_not_exhaust_the_stack() -> None:
     assert tokens_of("a <(" * (MAX_DEPTH * 3))
 
 
-@pytest.mark.parametrize("script", ["'a", '"a', "`a", "${a", "$(a", "$((a", "<<E\nx", "a\\", "X=(a", "$", "<("])
-def test_what_is_not_closed_ends_with_the_script(script: str) -> None:
-    assert isinstance(tokens_of(script), list)
+def test_what_is_not_closed_ends_with_the_script() -> None:
+    for script in ("'a", '"a', "`a", "${a", "$(a", "$((a", "<<E\nx", "a\\", "X=(a", "$", "<("):
+        assert isinstance(tokens_of(script), list)
 
 
 _PIECES = st.sampled_from(
@@ -298,9 +300,8 @@ def test_a_continued_command_is_one_command() -> None:
     assert command.line == 1
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
+def test_what_only_looks_like_a_call_is_none() -> None:
+    for script in (
         "# call",
         "echo call",
         "'call it'",
@@ -308,15 +309,12 @@ def test_a_continued_command_is_one_command() -> None:
         "x=call",
         "echo 'a\ncall\n'",
         "for call in a; do b; done",
-    ],
-)
-def test_what_only_looks_like_a_call_is_none(script: str) -> None:
-    assert Script(script).calls("call") == []
+    ):
+        assert Script(script).calls("call") == []
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
+def test_a_call_under_a_condition_is_told_from_one_without() -> None:
+    for script in (
         "false && call",
         "false || call",
         "a | call",
@@ -333,17 +331,13 @@ def test_what_only_looks_like_a_call_is_none(script: str) -> None:
         "x=$(call)",
         "case a in b) call ;; esac",
         "! true && call",
-    ],
-)
-def test_a_call_under_a_condition_is_told_from_one_without(script: str) -> None:
-    assert not only(script, "call").is_unconditional
+    ):
+        assert not only(script, "call").is_unconditional
 
 
-@pytest.mark.parametrize(
-    "script", ["call", "a; call; b", "  call  # why", "call >/dev/null", "if a\nthen b\nfi\ncall\nc"]
-)
-def test_a_call_on_a_line_of_its_own_is_unconditional(script: str) -> None:
-    assert only(script, "call").is_unconditional
+def test_a_call_on_a_line_of_its_own_is_unconditional() -> None:
+    for script in ("call", "a; call; b", "  call  # why", "call >/dev/null", "if a\nthen b\nfi\ncall\nc"):
+        assert only(script, "call").is_unconditional
 
 
 def test_a_then_block_knows_its_condition() -> None:

@@ -49,13 +49,11 @@ def unit(value: Json) -> Json:
     return found
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"7", b'{"ignition": {}}', b"\xff", b'{"ignition": 1}', b"[" * 9999]
-)
-def test_what_is_no_config_fails_the_first_check_and_skips_the_rest(content: bytes) -> None:
-    found = findings(content)
-    assert found.pop("S1").outcome is Outcome.FAILED
-    assert {finding.outcome for finding in found.values()} == {Outcome.SKIPPED}
+def test_what_is_no_config_fails_the_first_check_and_skips_the_rest() -> None:
+    for content in (b"", b"{", b"[]", b"7", b'{"ignition": {}}', b"\xff", b'{"ignition": 1}', b"[" * 9999):
+        found = findings(content)
+        assert found.pop("S1").outcome is Outcome.FAILED
+        assert {finding.outcome for finding in found.values()} == {Outcome.SKIPPED}
 
 
 def test_only_known_versions_pass() -> None:
@@ -140,18 +138,15 @@ def now_with(seconds_left: float) -> float:
     return (NOW + timedelta(hours=24)).timestamp() - seconds_left
 
 
-@pytest.mark.parametrize(
-    ("left", "outcome"),
-    [
+def test_the_expiry_clock_warns_and_then_fails() -> None:
+    for left, outcome in (
         (WARNING_SECONDS + 60, Outcome.PASSED),
         (WARNING_SECONDS - 60, Outcome.WARNED),
         (FAILURE_SECONDS + 60, Outcome.WARNED),
         (FAILURE_SECONDS - 60, Outcome.FAILED),
         (-60, Outcome.FAILED),
-    ],
-)
-def test_the_expiry_clock_warns_and_then_fails(left: float, outcome: Outcome) -> None:
-    assert findings(expiring(), "S10", now=now_with(left))["S10"].outcome is outcome
+    ):
+        assert findings(expiring(), "S10", now=now_with(left))["S10"].outcome is outcome
 
 
 def test_the_expiry_clock_tells_the_time() -> None:
@@ -205,13 +200,13 @@ def test_the_files_of_every_tunnel_are_judged(name: str) -> None:
         assert failures(subject(name).entry(role, mode=0o644).content, *F) == {NUMBERS[role]}, role
 
 
-@pytest.mark.parametrize("name", ["native", "patched"])
-def test_a_missing_file_fails(name: str) -> None:
-    for role in ROLES:
-        found = failures(subject(name).without(role).content)
-        assert NUMBERS[role] in found, role
-        # A missing namespace is one that nobody makes; the installer's library is how its tunnel is known at all.
-        assert found - {NUMBERS[role]} <= {"C7"}, role
+def test_a_missing_file_fails() -> None:
+    for name in ("native", "patched"):
+        for role in ROLES:
+            found = failures(subject(name).without(role).content)
+            assert NUMBERS[role] in found, role
+            # A missing namespace is one that nobody makes; the installer's library is how its tunnel is known at all.
+            assert found - {NUMBERS[role]} <= {"C7"}, role
 
 
 def test_a_file_that_is_there_twice_or_without_content_fails() -> None:
@@ -228,18 +223,18 @@ def test_the_namespace_file_is_not_asked_for_where_agents_live_in_kube_system() 
     assert "kube-system" in finding.evidence
 
 
-@pytest.mark.parametrize("path", [f"{OWN.pki_directory}/agent/tls.key", "/opt/openshift/umbilical/ca.crt"])
-def test_an_embedded_key_or_certificate_fails(path: str) -> None:
-    source = "data:;base64," + base64.b64encode(KEY.encode()).decode()
-    file = {"path": path, "mode": 384, "overwrite": True, "user": {"name": "root"}, "contents": {"source": source}}
-    assert failures(subject("patched").whole(added(file)).content, *S, *F) == {"F9"}
+def test_an_embedded_key_or_certificate_fails() -> None:
+    for path in (f"{OWN.pki_directory}/agent/tls.key", "/opt/openshift/umbilical/ca.crt"):
+        source = "data:;base64," + base64.b64encode(KEY.encode()).decode()
+        file = {"path": path, "mode": 384, "overwrite": True, "user": {"name": "root"}, "contents": {"source": source}}
+        assert failures(subject("patched").whole(added(file)).content, *S, *F) == {"F9"}
 
 
-@pytest.mark.parametrize("role", ["library", "server_pod"])
-def test_a_key_in_a_comment_of_ours_fails(role: str) -> None:
-    patched = subject("patched")
-    commented = "".join(f"# {line}\n" for line in KEY.splitlines())
-    assert failures(patched.with_text(role, patched.text(role) + commented).content) == {"F9"}
+def test_a_key_in_a_comment_of_ours_fails() -> None:
+    for role in ("library", "server_pod"):
+        patched = subject("patched")
+        commented = "".join(f"# {line}\n" for line in KEY.splitlines())
+        assert failures(patched.with_text(role, patched.text(role) + commented).content) == {"F9"}
 
 
 @pytest.mark.parametrize("name", NAMES)
