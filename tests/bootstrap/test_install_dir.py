@@ -48,17 +48,14 @@ def test_an_empty_directory_knows_nothing_and_says_so(tmp_path: Path) -> None:
             ask()
 
 
-def test_bootstrap_ignition_is_found(tmp_path: Path) -> None:
-    directory(tmp_path).ignition()
-    assert InstallDir(tmp_path).bootstrap_ignition == tmp_path / "bootstrap.ign"
-    assert InstallDir(tmp_path).has_ignition_configs
-
-
-def test_consumed_ignition_configs_are_remembered(tmp_path: Path) -> None:
+def test_bootstrap_ignition_is_found_and_one_that_was_used_up_is_remembered(tmp_path: Path) -> None:
     directory(tmp_path).state(bootstrap_Bootstrap={"Config": {}})
     assert InstallDir(tmp_path).has_ignition_configs
     with pytest.raises(BootstrapError, match="used it up"):
         _ = InstallDir(tmp_path).bootstrap_ignition
+    directory(tmp_path).ignition()
+    assert InstallDir(tmp_path).bootstrap_ignition == tmp_path / "bootstrap.ign"
+    assert InstallDir(tmp_path).has_ignition_configs
 
 
 def test_install_config_comes_from_its_file(tmp_path: Path) -> None:
@@ -67,34 +64,27 @@ def test_install_config_comes_from_its_file(tmp_path: Path) -> None:
     assert InstallDir(tmp_path).platform == "aws"
 
 
-@pytest.mark.parametrize(
-    "asset",
-    [{"config": config()}, {"file": {"Data": encoded(yaml.safe_dump(config()).encode())}}],
-    ids=("json", "file"),
-)
-def test_a_consumed_install_config_comes_from_the_state(asset: dict[str, Any], tmp_path: Path) -> None:
-    directory(tmp_path).state(installconfig_InstallConfig=asset)
-    assert InstallDir(tmp_path).install_config == config()
+def test_a_consumed_install_config_comes_from_the_state(tmp_path: Path) -> None:
+    for asset in ({"config": config()}, {"file": {"Data": encoded(yaml.safe_dump(config()).encode())}}):
+        directory(tmp_path).state(installconfig_InstallConfig=asset)
+        assert InstallDir(tmp_path).install_config == config()
 
 
-@pytest.mark.parametrize("name", ["aws", "azure", "gcp", "vsphere", "powervs", "baremetal"])
-def test_the_platform_is_the_key_of_the_metadata_that_is_not_null(name: str, tmp_path: Path) -> None:
-    directory(tmp_path).metadata(**{"aws": None, name: {}})
-    assert InstallDir(tmp_path).platform == name
+def test_the_platform_is_the_key_of_the_metadata_that_is_not_null_or_the_install_configs(tmp_path: Path) -> None:
+    for name in ("aws", "azure", "gcp", "vsphere", "powervs", "baremetal"):
+        directory(tmp_path).metadata(**{"aws": None, name: {}})
+        assert InstallDir(tmp_path).platform == name
+    for name in ("none", "external"):
+        directory(tmp_path).metadata(aws=None).install_config(platform={name: {}})
+        assert InstallDir(tmp_path).platform == name
 
 
-@pytest.mark.parametrize("name", ["none", "external"])
-def test_platforms_without_a_key_come_from_the_install_config(name: str, tmp_path: Path) -> None:
-    directory(tmp_path).metadata(aws=None).install_config(platform={name: {}})
-    assert InstallDir(tmp_path).platform == name
-
-
-@pytest.mark.parametrize("chosen", [None, {}, "aws", {"aws": {}, "gcp": {}}, {1: {}}])
-def test_a_platform_that_nobody_tells_is_a_fault(chosen: Any, tmp_path: Path) -> None:
-    directory(tmp_path).install_config(platform=chosen)
-    with pytest.raises(BootstrapError) as caught:
-        _ = InstallDir(tmp_path).platform
-    assert caught.value.code == "UMB173"
+def test_a_platform_that_nobody_tells_is_a_fault(tmp_path: Path) -> None:
+    for chosen in (None, {}, "aws", {"aws": {}, "gcp": {}}, {1: {}}):
+        directory(tmp_path).install_config(platform=chosen)
+        with pytest.raises(BootstrapError) as caught:
+            _ = InstallDir(tmp_path).platform
+        assert caught.value.code == "UMB173"
 
 
 def test_the_infra_id_comes_from_metadata_or_the_state(tmp_path: Path) -> None:
@@ -105,30 +95,22 @@ def test_the_infra_id_comes_from_metadata_or_the_state(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("networking", "networks"),
+    ("networking", "networks", "use_ipv6"),
     [
-        ({"machineNetwork": [{"cidr": "10.1.0.0/16"}, {"cidr": "fd00::/48"}]}, ("10.1.0.0/16", "fd00::/48")),
-        ({"machineCIDR": "10.2.0.0/16"}, ("10.2.0.0/16",)),
-        ({}, ()),
+        ({"machineNetwork": [{"cidr": "10.1.0.0/16"}, {"cidr": "fd00::/48"}]}, ("10.1.0.0/16", "fd00::/48"), False),
+        ({"machineCIDR": "10.2.0.0/16"}, ("10.2.0.0/16",), False),
+        ({"serviceNetwork": ["172.30.0.0/16", "fd02::/112"]}, (), False),
+        ({"serviceNetwork": ["fd02::/112", "172.30.0.0/16"]}, (), True),
+        ({"serviceCIDR": "fd02::/112"}, (), True),
+        ({}, (), False),
     ],
 )
-def test_machine_networks_are_as_configured(networking: Any, networks: tuple[str, ...], tmp_path: Path) -> None:
+def test_machine_networks_are_as_configured_and_the_first_service_network_tells_the_family(
+    networking: Any, networks: tuple[str, ...], use_ipv6: bool, tmp_path: Path
+) -> None:
     directory(tmp_path).install_config(networking=networking)
     assert InstallDir(tmp_path).machine_networks == tuple(ip_network(network) for network in networks)
-
-
-@pytest.mark.parametrize(
-    ("networking", "expected"),
-    [
-        ({"serviceNetwork": ["172.30.0.0/16", "fd02::/112"]}, False),
-        ({"serviceNetwork": ["fd02::/112", "172.30.0.0/16"]}, True),
-        ({"serviceCIDR": "fd02::/112"}, True),
-        ({}, False),
-    ],
-)
-def test_the_first_service_network_tells_the_family(networking: Any, expected: bool, tmp_path: Path) -> None:
-    directory(tmp_path).install_config(networking=networking)
-    assert InstallDir(tmp_path).use_ipv6 is expected
+    assert InstallDir(tmp_path).use_ipv6 is use_ipv6
 
 
 def test_a_network_that_is_none_is_told(tmp_path: Path) -> None:
@@ -162,43 +144,32 @@ def test_an_installer_that_leaves_no_machine_is_told(tmp_path: Path) -> None:
     assert caught.value.code == "UMB172"
 
 
-def test_the_ssh_key_lies_in_a_private_file_that_goes_away(tmp_path: Path) -> None:
+def test_the_ssh_key_lies_in_a_private_file_that_goes_away_after_a_failure_too(tmp_path: Path) -> None:
     directory(tmp_path).state(tls_BootstrapSSHKeyPair={"Priv": encoded(KEY), "Pub": ""})
     with InstallDir(tmp_path).ssh_key() as path:
         assert path.read_bytes() == KEY
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert not path.parent.exists()
-
-
-def test_the_ssh_key_goes_away_after_a_failure_too(tmp_path: Path) -> None:
-    directory(tmp_path).state(tls_BootstrapSSHKeyPair={"Priv": encoded(KEY)})
     with pytest.raises(ZeroDivisionError), InstallDir(tmp_path).ssh_key() as path:
         raise ZeroDivisionError
     assert not path.exists()
 
 
-@pytest.mark.parametrize("pair", [None, {}, {"Priv": ""}, {"Priv": encoded(b"secret words")}, {"Priv": 7}, []])
-def test_a_missing_ssh_key_is_told_without_showing_what_is_there(pair: Any, tmp_path: Path) -> None:
-    directory(tmp_path).state(tls_BootstrapSSHKeyPair=pair)
-    with pytest.raises(BootstrapError) as caught, InstallDir(tmp_path).ssh_key():
-        pass
-    assert caught.value.code == "UMB174"
-    assert "secret" not in str(caught.value)
+def test_a_missing_or_broken_ssh_key_is_told_without_showing_what_is_there(tmp_path: Path) -> None:
+    missing: list[Any] = [None, {}, {"Priv": ""}, {"Priv": encoded(b"secret words")}, {"Priv": 7}, []]
+    for pair, code in [*((pair, "UMB174") for pair in missing), ({"Priv": "secret!"}, "UMB171")]:
+        directory(tmp_path).state(tls_BootstrapSSHKeyPair=pair)
+        with pytest.raises(BootstrapError) as caught, InstallDir(tmp_path).ssh_key():
+            pass
+        assert caught.value.code == code
+        assert "secret" not in str(caught.value)
 
 
 def test_the_root_authority_comes_with_its_key(tmp_path: Path) -> None:
     pair = Authority.create("root-ca", NOW, timedelta(days=1), KeyType.ECDSA_P256).pair
     directory(tmp_path).state(tls_RootCA={"CertRaw": encoded(pair.certificate), "KeyRaw": encoded(pair.key)})
     assert InstallDir(tmp_path).root_authority() == pair
-
-
-def test_broken_base64_of_the_ssh_key_is_told_without_the_value(tmp_path: Path) -> None:
-    directory(tmp_path).state(tls_BootstrapSSHKeyPair={"Priv": "secret!"})
-    with pytest.raises(BootstrapError) as caught, InstallDir(tmp_path).ssh_key():
-        pass
-    assert caught.value.code == "UMB171"
-    assert "secret" not in str(caught.value)
 
 
 def test_broken_base64_in_the_state_is_told_without_the_value(tmp_path: Path) -> None:

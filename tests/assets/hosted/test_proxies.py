@@ -203,13 +203,10 @@ def test_the_http_proxy_listens_on_loopback_and_resolves_by_services() -> None:
     assert not https(container("openshift-apiserver", "https")).outbound.direct_suffixes
 
 
-def test_without_a_proxy_of_the_user_nothing_of_one_is_said() -> None:
+def test_without_a_proxy_of_the_user_nothing_of_one_is_said_and_socks5_never_knows_it() -> None:
     one = container("openshift-apiserver", "https")
     assert not [flag for flag in one["args"] if "http" in flag.partition("=")[0]]
     assert names.PROXY_SECRET not in str(pod("openshift-apiserver"))
-
-
-def test_socks5_knows_nothing_of_the_user_s_proxy() -> None:
     assert names.PROXY_SECRET not in str(pod("olm-operator", WITH_PROXY))
 
 

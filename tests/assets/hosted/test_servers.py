@@ -94,12 +94,6 @@ def test_identities_are_bound_where_the_server_is_ours() -> None:
     assert flags(hosted_spec())["agent-identities"] == "/etc/konnectivity/identities/identities"
 
 
-def test_upstreams_server_gets_no_flag_that_it_does_not_know() -> None:
-    found = flags(hosted_spec(server=Server.UPSTREAM))
-    assert not [name for name in found if "identities" in name]
-    assert "agent-identities" not in {volume["name"] for volume in pod_volumes(hosted_spec(server=Server.UPSTREAM))}
-
-
 def test_six_suites_of_tls_1_2_and_none_to_choose_of_1_3() -> None:
     assert len(flags(hosted_spec())["cipher-suites"].split(",")) == 6
     modern = flags(hosted_spec(tls_profile=TlsProfile.MODERN))
@@ -151,34 +145,28 @@ def rendered() -> AssetTree:
     return tree
 
 
-def test_every_file_that_the_server_is_told_of_lies_on_the_node() -> None:
-    on_host = {volume["name"]: volume["hostPath"]["path"] for volume in static_volumes(SPEC) if "hostPath" in volume}
-    folders = {mount["mountPath"]: on_host.get(mount["name"], "") for mount in server_container(SPEC)["volumeMounts"]}
-    paths = [flag.partition("=")[2] for flag in server_flags(SPEC)]
-    named = [path for path in paths if path.startswith("/etc/")]
+def test_every_file_that_server_and_kube_apiserver_are_told_of_lies_on_the_node() -> None:
+    tree = rendered()
+    cluster = yaml.safe_load(tree["node/etc/kubernetes/konnectivity/egress-selector/config.yaml"].content)
+    tcp = cluster["egressSelections"][2]["connection"]["transport"]["tcp"]
+    assert tcp["url"] == "https://127.0.0.1:8090"
+    named = [path for flag in server_flags(SPEC) if (path := flag.partition("=")[2]).startswith("/etc/")]
     assert len(named) == 7
-    for path in named:
-        folder, _, name = path.rpartition("/")
-        assert f"node{folders[folder]}/{name}" in rendered()
-
-
-def test_kube_apiserver_finds_its_egress_file_and_asks_the_server_in_its_own_pod() -> None:
-    asset = rendered()["node/etc/kubernetes/konnectivity/egress-selector/config.yaml"]
-    cluster = yaml.safe_load(asset.content)["egressSelections"][2]["connection"]
-    assert cluster["transport"]["tcp"]["url"] == "https://127.0.0.1:8090"
     on_host = {volume["name"]: volume["hostPath"]["path"] for volume in static_volumes(SPEC) if "hostPath" in volume}
-    folders = {mount["mountPath"]: on_host[mount["name"]] for mount in client_mounts()}
-    for path in cluster["transport"]["tcp"]["tlsConfig"].values():
-        folder, _, name = path.rpartition("/")
-        assert f"node{folders[folder]}/{name}" in rendered()
-
-
-def test_keys_are_their_owners_alone() -> None:
-    assert {asset.mode for asset in rendered() if asset.path.endswith(".key")} == {0o600}
-    assert len([asset for asset in rendered() if asset.path.endswith(".key")]) == 3
+    for mounts, paths in (
+        (server_container(SPEC)["volumeMounts"], named),
+        (client_mounts(), tcp["tlsConfig"].values()),
+    ):
+        folders = {mount["mountPath"]: on_host.get(mount["name"], "") for mount in mounts}
+        for folder, _, name in (path.rpartition("/") for path in paths):
+            assert f"node{folders[folder]}/{name}" in tree
+    assert [asset.mode for asset in tree if asset.path.endswith(".key")] == [0o600] * 3
 
 
 def test_upstreams_server_has_no_rules_to_read() -> None:
+    upstream = hosted_spec(server=Server.UPSTREAM)
+    assert not [name for name in flags(upstream) if "identities" in name]
+    assert "agent-identities" not in {volume["name"] for volume in pod_volumes(upstream)}
     spec = SPEC.replace(server=Server.UPSTREAM)
     tree = AssetTree()
     add_static_files(tree, "node", spec, hosted_set())
@@ -202,17 +190,12 @@ def test_both_services_find_kube_apiservers_pods() -> None:
     }
 
 
-@pytest.mark.parametrize("publishing", [hosted_spec().publishing, NODE_PORT, LOAD_BALANCER])
-def test_a_new_server_gets_agents_before_its_pod_is_ready(publishing: Publishing) -> None:
-    assert agent_service(published(publishing))["spec"]["publishNotReadyAddresses"] is True
-
-
-def test_clients_reach_ready_servers_only_unless_there_is_one_server() -> None:
+def test_agents_reach_servers_before_they_are_ready_and_clients_only_where_there_is_one() -> None:
+    for publishing in (hosted_spec().publishing, NODE_PORT, LOAD_BALANCER):
+        assert agent_service(published(publishing))["spec"]["publishNotReadyAddresses"] is True
     assert frontend_service(hosted_spec(replicas=3))["spec"]["publishNotReadyAddresses"] is False
     assert frontend_service(hosted_spec(replicas=1))["spec"]["publishNotReadyAddresses"] is True
-
-
-def test_clients_reach_8090_inside_the_cluster_only() -> None:
+    # Clients reach 8090 inside the cluster only.
     body = frontend_service(published(LOAD_BALANCER))["spec"]
     assert (body["type"], [port["port"] for port in body["ports"]]) == ("ClusterIP", [8090])
 
@@ -256,11 +239,6 @@ def test_another_port_outside_leaves_the_one_inside_alone() -> None:
 
 
 SERVERS = {"app": "kube-apiserver"}
-STRATEGIES = {
-    "route": Publishing(Strategy.ROUTE, "a.example", 443),
-    "nodeport": Publishing(Strategy.NODE_PORT, "10.0.0.9", 30091),
-    "loadbalancer": Publishing(Strategy.LOAD_BALANCER, "203.0.113.9", 8091),
-}
 
 
 def sources(spec: HostedSpec, port: int, pods: dict[str, str] = SERVERS) -> list[Any]:
@@ -274,41 +252,23 @@ def sources(spec: HostedSpec, port: int, pods: dict[str, str] = SERVERS) -> list
     return [rule.get("from") for rule in rules if port in [one["port"] for one in rule["ports"]]]
 
 
-@pytest.mark.parametrize("publishing", STRATEGIES.values(), ids=STRATEGIES)
-def test_8091_is_open_to_everybody_for_every_strategy(publishing: Publishing) -> None:
-    assert sources(hosted_spec(publishing=publishing), 8091) == [None]
+def test_each_port_is_open_to_whom_it_is_for() -> None:
+    spec = hosted_spec(
+        monitoring=Monitoring(namespaces=("prometheus",)), kube_apiserver=KubeApiserver(ports=(6443, 2040))
+    )
+    prometheus = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "prometheus"}}}]
+    # kube-apiserver's own ports are not closed by the policies that select its pods; the admin port is for nobody.
+    expected = {8091: [None], 8090: [[{"podSelector": {}}]], 2041: [prometheus], 6443: [None], 2040: [None], 8093: []}
+    assert {port: sources(spec, port) for port in expected} == expected
+    assert sources(spec, 2041, {"app": "konnectivity-agent"}) == [prometheus]
+    assert {tuple(policy["spec"]["policyTypes"]) for policy in network_policies(spec)} == {("Ingress",)}
+    for publishing in (NODE_PORT, LOAD_BALANCER):
+        assert sources(published(publishing), 8091) == [None]
 
 
-def test_8090_is_open_to_the_namespace() -> None:
-    assert sources(hosted_spec(), 8090) == [[{"podSelector": {}}]]
-
-
-def test_2041_is_open_to_monitoring_alone() -> None:
-    spec = hosted_spec(monitoring=Monitoring(namespaces=("prometheus",)))
-    wanted = [[{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "prometheus"}}}]]
-    assert sources(spec, 2041) == wanted
-    assert sources(spec, 2041, {"app": "konnectivity-agent"}) == wanted
-
-
-@pytest.mark.parametrize("monitoring", [Monitoring(enabled=False), Monitoring(namespaces=())])
-def test_no_namespace_never_means_everybody(monitoring: Monitoring) -> None:
-    assert sources(hosted_spec(monitoring=monitoring), 2041) == []
-
-
-def test_kube_apiserver_is_not_closed_by_the_policies_that_select_its_pods() -> None:
-    spec = hosted_spec(kube_apiserver=KubeApiserver(ports=(6443, 2040)))
-    assert sources(spec, 6443) == sources(spec, 2040) == [None]
-
-
-def test_the_admin_port_is_open_to_nobody() -> None:
-    assert sources(hosted_spec(), 8093) == []
-
-
-def test_policies_speak_of_what_comes_in_only() -> None:
-    assert {tuple(policy["spec"]["policyTypes"]) for policy in network_policies(hosted_spec())} == {("Ingress",)}
-
-
-def test_no_agent_beside_the_control_plane_needs_no_policy() -> None:
+def test_no_namespace_never_means_everybody_and_no_agent_needs_no_policy() -> None:
+    for monitoring in (Monitoring(enabled=False), Monitoring(namespaces=())):
+        assert sources(hosted_spec(monitoring=monitoring), 2041) == []
     assert sources(hosted_spec(aggregated_apis=()), 2041, {"app": "konnectivity-agent"}) == []
 
 
@@ -316,21 +276,10 @@ def test_the_cluster_is_reached_by_http_connect_at_the_service_and_the_rest_dire
     found = {one["name"]: one["connection"] for one in egress_selector(hosted_spec())["egressSelections"]}
     assert found["controlplane"] == found["etcd"] == {"proxyProtocol": "Direct"}
     assert found["cluster"]["proxyProtocol"] == "HTTPConnect"
-    assert found["cluster"]["transport"]["tcp"]["url"] == "https://konnectivity-server-local:8090"
-
-
-def test_every_file_that_it_names_is_mounted() -> None:
-    tls = egress_selector(hosted_spec())["egressSelections"][2]["connection"]["transport"]["tcp"]["tlsConfig"]
+    tcp = found["cluster"]["transport"]["tcp"]
+    assert tcp["url"] == "https://konnectivity-server-local:8090"
     folders = {mount["mountPath"] for mount in client_mounts()}
-    assert {path.rpartition("/")[0] for path in tls.values()} <= folders
-
-
-def test_it_is_kept_under_hypershifts_names() -> None:
-    found = egress_config_map(hosted_spec())
-    assert found["metadata"]["name"] == "kas-egress-selector-config"
-    assert yaml.safe_load(found["data"]["config.yaml"]) == egress_selector(hosted_spec())
-
-
-def test_another_frontend_can_be_named() -> None:
-    cluster = egress_selector(hosted_spec(), "https://127.0.0.1:8090")["egressSelections"][2]
-    assert cluster["connection"]["transport"]["tcp"]["url"] == "https://127.0.0.1:8090"
+    assert {path.rpartition("/")[0] for path in tcp["tlsConfig"].values()} <= folders
+    made = egress_config_map(hosted_spec())
+    assert made["metadata"]["name"] == "kas-egress-selector-config"
+    assert yaml.safe_load(made["data"]["config.yaml"]) == egress_selector(hosted_spec())
