@@ -80,7 +80,8 @@ def test_the_platform_is_the_key_of_the_metadata_that_is_not_null_or_the_install
 
 
 def test_a_platform_that_nobody_tells_is_a_fault(tmp_path: Path) -> None:
-    for chosen in (None, {}, "aws", {"aws": {}, "gcp": {}}, {1: {}}):
+    unclear: list[Any] = [None, {}, "aws", {"aws": {}, "gcp": {}}, {1: {}}]
+    for chosen in unclear:
         directory(tmp_path).install_config(platform=chosen)
         with pytest.raises(BootstrapError) as caught:
             _ = InstallDir(tmp_path).platform
