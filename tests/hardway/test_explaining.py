@@ -1,14 +1,17 @@
-"""Every stage, every pivot condition and the files of the record are explained, beside all that artifacts say."""
+"""Every stage, condition and file of the record is explained, and pages have everything of their stage."""
 
-import pytest
-
+from hardway_docs import WISHES, paper_site
 from umbilical.assets.hardway.explain import library, lookup
 from umbilical.assets.hardway.explain.entry import EntryKind
 from umbilical.hardway import explaining
-from umbilical.hardway.stage import Stage
+from umbilical.hardway.lessons.catalogue import LESSONS
+from umbilical.hardway.pages import INDEX, Book, file_name
 from umbilical.hardway.stages import catalogue
 
 ENTRIES = explaining.entries()
+STAGES = catalogue.stages()
+PAGES = Book(STAGES, {wish.profile.value: paper_site(wish) for wish in WISHES}).files()
+BY_NUMBER = {stage.number: PAGES[file_name(stage)] for stage in STAGES}
 
 
 def test_there_are_seventeen_stages_in_order() -> None:
@@ -16,19 +19,18 @@ def test_there_are_seventeen_stages_in_order() -> None:
     assert numbers == [f"{number:02}" for number in range(1, 18)]
 
 
-@pytest.mark.parametrize("stage", catalogue.stages(), ids=lambda stage: stage.name)
-def test_a_stage_is_found_by_number_and_by_name(stage: Stage) -> None:
-    for asked in (str(stage.number), f"{stage.number:02}", f"stage {stage.number}"):
-        assert [entry.name for entry in lookup.find(ENTRIES, asked)] == [f"{stage.number:02}"]
-    assert f"{stage.number:02}" in [entry.name for entry in lookup.find(ENTRIES, stage.name)]
+def test_a_stage_is_found_by_number_and_by_name() -> None:
+    for stage in STAGES:
+        for asked in (str(stage.number), f"{stage.number:02}", f"stage {stage.number}"):
+            assert [entry.name for entry in lookup.find(ENTRIES, asked)] == [f"{stage.number:02}"]
+        assert f"{stage.number:02}" in [entry.name for entry in lookup.find(ENTRIES, stage.name)]
 
 
-@pytest.mark.parametrize("number", range(1, 9))
-def test_a_condition_of_the_pivot_is_explained(number: int) -> None:
-    (found,) = lookup.find(ENTRIES, f"P{number}")
-    assert found.kind is EntryKind.CONDITION
-    assert found.by_hand
-    assert found.fix
+def test_every_condition_of_the_pivot_is_explained() -> None:
+    for number in range(1, 9):
+        (found,) = lookup.find(ENTRIES, f"P{number}")
+        assert found.kind is EntryKind.CONDITION
+        assert all((found.by_hand, found.fix)), number
 
 
 def test_the_record_is_explained_by_path() -> None:
@@ -38,3 +40,36 @@ def test_the_record_is_explained_by_path() -> None:
 
 def test_nothing_of_the_artifacts_is_left_out() -> None:
     assert set(library.entries()) < set(ENTRIES)
+
+
+def test_everything_stands_in_the_page_of_its_stage() -> None:
+    placed = [one for one in ENTRIES if one.kind is not EntryKind.STAGE and one.stage is not None]
+    assert len(placed) > 300
+    assert [(one.kind, one.name) for one in placed if one.name not in BY_NUMBER[one.stage or 0]] == []
+    by_hand = [one for one in placed if one.kind is not EntryKind.FLAG]
+    assert [one.name for one in by_hand if f"$ {one.by_hand}\n" not in BY_NUMBER[one.stage or 0]] == []
+
+
+def test_a_page_has_steps_checks_and_known_failures_of_a_stage_on_machines() -> None:
+    page = BY_NUMBER[12]
+    assert "etcdctl member add master-0" in page
+    assert "`voting-master-0` (kubernetes)" in page
+    assert "- seen `in sync with leader`: the learner is still catching up" in page
+    assert "## Steps in the openshift profile" in page
+
+
+def test_steps_that_are_the_same_in_both_profiles_stand_there_once() -> None:
+    assert BY_NUMBER[9].count("## Steps\n") == 1
+    assert "profile\n" not in BY_NUMBER[9]
+
+
+def test_the_index_leads_to_every_page_and_tells_every_lesson() -> None:
+    for stage in STAGES:
+        assert f"]({file_name(stage)})" in PAGES[INDEX]
+    for lesson in LESSONS:
+        assert f"- `{lesson.id}`: " in PAGES[INDEX]
+
+
+def test_pages_lead_to_their_neighbours() -> None:
+    assert "[04 release](04-release.md) · [all](README.md) · [06 kubeconfigs](06-kubeconfigs.md)" in BY_NUMBER[5]
+    assert "[16 convergence](16-convergence.md) · [all](README.md)\n" in BY_NUMBER[17]

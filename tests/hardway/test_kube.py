@@ -1,27 +1,81 @@
-"""Questions to a real API: whether it is ready, its nodes, its pods; each says what it saw."""
+"""Questions to a real API: calls with a bound, nodes, pods, leases, and programs by their ports."""
 
 import asyncio
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.api_stock import Stock, config_map, node, pod
-from tests.support.control_plane import PROGRAMS
-from tests.support.live_site import live_site
+from tests.support.control_plane import PROGRAMS, ControlPlane
+from tests.support.live_site import live_site, naps_of
+from tests.support.made_up_stages import Lines
+from tests.support.recording_machines import RecordingMachines
 from tests.support.scripted_api import Answer, ScriptedApi, run_async
 
+from umbilical.checks.check import Outcome
 from umbilical.cluster import objects
-from umbilical.hardway import kube
+from umbilical.cluster.client import ApiClient
+from umbilical.cluster.errors import ApiUnreachable, ClusterError
+from umbilical.hardway import kube, node_programs
+from umbilical.hardway.api import Api
+from umbilical.hardway.errors import StageTimeout
+from umbilical.hardway.looking import Sight
+from umbilical.hardway.machines import Done
+from umbilical.hardway.node_health import LEASES, alive_sight, version_sight
+from umbilical.hardway.node_programs import is_listening, kill
+from umbilical.hardway.node_table import LOOKS_BETWEEN, see_nodes, show
 from umbilical.hardway.site import Site
 from umbilical.hardway.waiting import NotYet
 
-pytestmark = pytest.mark.real(*PROGRAMS)
+LISTEN = "import socket, sys, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
 
 
+@pytest.mark.real(*PROGRAMS)
+def test_one_call_in_one_answer_out(plane: ControlPlane) -> None:
+    api = Api(plane.kubeconfig)
+    found = api.call(lambda client: objects.get(client, objects.NAMESPACE, "kube-system"))
+    assert found is not None
+    assert found["metadata"]["name"] == "kube-system"
+    assert api.call(lambda client: client.get_text("/readyz")) == "ok"
+
+
+@pytest.mark.real(*PROGRAMS)
+def test_hundreds_of_questions_are_not_slowed_down_to_those_of_a_controller(plane: ControlPlane) -> None:
+    async def ask(client: ApiClient) -> int:
+        for _ in range(100):
+            await client.get_text("/livez")
+        return 100
+
+    assert Api(plane.kubeconfig).call(ask, 60) == 100
+
+
+@pytest.mark.real(*PROGRAMS)
+def test_what_takes_too_long_is_an_api_that_does_not_answer(plane: ControlPlane) -> None:
+    async def ask(client: ApiClient) -> None:
+        await asyncio.sleep(60)
+
+    with pytest.raises(ApiUnreachable) as raised:
+        Api(plane.kubeconfig).call(ask, 0.05)
+    assert "0.05 s" in raised.value.why
+
+
+def test_without_a_kubeconfig_nothing_is_asked(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError):
+        Api(tmp_path / "none").call(lambda client: client.get_text("/readyz"))
+
+
+@pytest.mark.real(*PROGRAMS)
 def test_ready_is_its_own_word(site: Site) -> None:
     assert kube.ready_text(site) == "ok"
     assert kube.ready_text(site, site.cluster.masters[0].address) == "ok"
 
 
+@pytest.mark.real(*PROGRAMS)
 @pytest.mark.parametrize(
     ("status", "body", "seen"),
     [
@@ -45,6 +99,7 @@ def test_anything_else_is_not_ready_and_what_is_missing_is_named(
     run_async(scenario())
 
 
+@pytest.mark.real(*PROGRAMS)
 def test_a_node_is_what_the_config_says_or_it_is_told(site: Site, shelf: Stock) -> None:
     master, worker = site.cluster.members
     shelf.put(node(master.name, str(master.address), Ready="True"), node(worker.name, "192.0.2.1", Ready="False"))
@@ -59,6 +114,7 @@ def test_a_node_is_what_the_config_says_or_it_is_told(site: Site, shelf: Stock) 
         kube.registered({}, worker)
 
 
+@pytest.mark.real(*PROGRAMS)
 def test_labels_are_set_and_setting_them_twice_is_fine(site: Site, shelf: Stock) -> None:
     name = site.cluster.masters[0].name
     shelf.put(node(name, "192.0.2.1", labels={"own": "label"}))
@@ -68,6 +124,7 @@ def test_labels_are_set_and_setting_them_twice_is_fine(site: Site, shelf: Stock)
     assert (labels["own"], labels[kube.MASTER_LABEL]) == ("label", "")
 
 
+@pytest.mark.real(*PROGRAMS)
 def test_a_pod_is_ready_or_its_trouble_is_told(site: Site, shelf: Stock) -> None:
     place = "kube-system"
     with pytest.raises(NotYet, match="there is no pod kube-system/etcd-master-0"):
@@ -87,6 +144,7 @@ def test_a_pod_is_ready_or_its_trouble_is_told(site: Site, shelf: Stock) -> None
     assert [one["metadata"]["name"] for one in kube.pods(site, place, "tier=plane")] == ["etcd-master-0"]
 
 
+@pytest.mark.real(*PROGRAMS)
 def test_deletion_tells_whether_there_was_something(site: Site, shelf: Stock) -> None:
     shelf.put(config_map("shortlived", "kube-system", key="value"))
     assert kube.get(site, objects.CONFIG_MAP, "shortlived", "kube-system") is not None
@@ -95,3 +153,149 @@ def test_deletion_tells_whether_there_was_something(site: Site, shelf: Stock) ->
             lambda client: kube.delete_if_there(client, objects.CONFIG_MAP, "shortlived", "kube-system")
         )
         assert found is was_there
+
+
+def lease(site: Site, name: str, seconds: int) -> dict[str, Any]:
+    moment = (site.now() - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    metadata = {"name": name, "namespace": LEASES}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": metadata,
+        "spec": {"renewTime": moment},
+    }
+
+
+def versioned(site: Site, version: str) -> list[dict[str, Any]]:
+    found = [node(one.name, str(one.address)) for one in site.cluster.members]
+    for one in found:
+        one["status"]["nodeInfo"] = {
+            "kubeletVersion": version,
+            **dict.fromkeys(("machineID", "systemUUID", "bootID", "kernelVersion", "osImage"), ""),
+            **dict.fromkeys(("containerRuntimeVersion", "kubeProxyVersion", "operatingSystem", "architecture"), ""),
+        }
+    return found
+
+
+@pytest.mark.real(*PROGRAMS)
+def test_a_node_is_alive_while_it_renews_its_lease(site: Site, shelf: Stock) -> None:
+    sight = alive_sight(site.cluster.members)
+    first, second = (one.name for one in site.cluster.members)
+    shelf.put(lease(site, first, 5))
+    assert sight.check.judge(site).evidence == f"{second}: it has no lease"
+    shelf.put(lease(site, second, 100))
+    assert sight.check.judge(site).evidence.startswith(f"{second}: its lease is 10")
+    shelf.put(lease(site, second, 1))
+    assert sight.check.judge(site).outcome is Outcome.PASSED
+
+
+@pytest.mark.real(*PROGRAMS)
+@pytest.mark.parametrize(
+    ("version", "outcome"),
+    [
+        ("v1.36.0", Outcome.PASSED),
+        ("v1.33.9", Outcome.PASSED),
+        ("v1.32.0", Outcome.FAILED),
+        ("v1.37.0", Outcome.FAILED),
+        ("", Outcome.FAILED),
+        ("made-up", Outcome.FAILED),
+    ],
+)
+def test_a_kubelet_is_neither_too_old_nor_newer_than_the_api(
+    site: Site, shelf: Stock, version: str, outcome: Outcome
+) -> None:
+    shelf.put(*versioned(site, version))
+    assert version_sight(site.cluster.members).check.judge(site).outcome is outcome
+
+
+def tables(site: Site) -> list[dict[tuple[str, str], str]]:
+    assert isinstance(site.reporter, Lines)
+    return [dict(one) for one in site.reporter.tables]
+
+
+def everybody_registered() -> Sight:
+    def look(site: Site) -> str:
+        if len(kube.nodes(site)) < len(site.cluster.members):
+            raise NotYet("some are missing")
+        return "all"
+
+    return Sight("x", "all are there", "", "", look)
+
+
+@pytest.mark.real(*PROGRAMS)
+def test_each_node_is_a_row_that_changes_while_one_waits(site: Site, shelf: Stock) -> None:
+    master, worker = site.cluster.members
+    shelf.put(node(master.name, str(master.address), Ready="True"))
+    shelf.put(pod("one", "kube-system", node_name=master.name))
+    shelf.put(pod("two", "kube-system", node_name=master.name, is_ready=False))
+    naps_of(site).plans.append(lambda: shelf.put(node(worker.name, str(worker.address), Ready="False")))
+    see_nodes(site, 60, everybody_registered())
+    before, after = tables(site)
+    assert [before["master-0", signal] for signal in ("registered", "ready", "pods")] == ["yes", "yes", "1 of 2"]
+    assert [before["worker-0", signal] for signal in ("registered", "ready", "pods")] == ["no", "-", "-"]
+    assert [after["worker-0", signal] for signal in ("registered", "ready", "pods")] == ["yes", "no", "0 of 0"]
+
+
+@pytest.mark.real(*PROGRAMS)
+def test_a_long_wait_does_not_ask_for_it_with_each_look(site: Site) -> None:
+    looks = 2 * LOOKS_BETWEEN + 1
+    naps_of(site).plans += [lambda: None] * (looks - 1)
+    left = iter(range(looks))
+
+    def look(site: Site) -> str:
+        if next(left, None) is None:
+            return "all"
+        raise NotYet("not yet")
+
+    see_nodes(site, 60, Sight("x", "all are there", "", "", look))
+    assert len(tables(site)) == 3 + 1
+
+
+@pytest.mark.real(*PROGRAMS)
+def test_without_an_api_there_is_no_table_and_the_wait_tells_why(tmp_path: Path) -> None:
+    site = live_site(tmp_path)
+    show(site)
+    with pytest.raises(StageTimeout):
+        see_nodes(site, 0, everybody_registered())
+    assert tables(site) == []
+
+
+class Here(RecordingMachines):
+    """One machine, which is this."""
+
+    def run(
+        self, node_id: str, command: Sequence[str], *, stdin: bytes | None = None, timeout_seconds: float = 60.0
+    ) -> Done:
+        done = subprocess.run(command, capture_output=True, timeout=timeout_seconds, check=False)
+        return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def listening() -> Iterator[tuple[subprocess.Popen[str], int]]:
+    with subprocess.Popen([sys.executable, "-c", LISTEN + "time.sleep(120)"], stdout=subprocess.PIPE, text=True) as one:
+        assert one.stdout is not None
+        yield one, int(one.stdout.readline())
+        one.kill()
+
+
+def test_a_program_listens_or_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setitem(node_programs.PORTS, "etcd", server.getsockname()[1])
+        assert is_listening(Here(), "master-0", "etcd")
+    assert not is_listening(Here(), "master-0", "etcd")
+
+
+@pytest.mark.real("ss")
+def test_who_listens_is_ended_without_a_warning(
+    monkeypatch: pytest.MonkeyPatch, listening: tuple[subprocess.Popen[str], int]
+) -> None:
+    process, port = listening
+    monkeypatch.setitem(node_programs.PORTS, "kube-apiserver", port)
+    assert kill(Here(), "master-0", "kube-apiserver")
+    assert process.wait(60) == -9
+    assert not kill(Here(), "master-0", "kube-apiserver")
+
+
+def test_the_programs_of_a_control_plane_are_known_by_their_usual_ports() -> None:
+    ports = {"etcd": 2379, "kube-apiserver": 6443, "kube-controller-manager": 10257, "kube-scheduler": 10259}
+    assert ports == node_programs.PORTS

@@ -2,25 +2,28 @@
 
 Every module `tests/assets/hardway/lint/test_<topic>_rules.py` has a table `SAMPLES: Final[dict[str, Sample]]` beside
 its own tests: for each id of its rules at least one change after which that rule fires. A second sample of one rule
-has more words in its key: `"PKI-02"`, `"PKI-02 without localhost"`. Samples are run on trees in which everything
-is switched on (tunnel, kube-proxy, 3 masters, 2 workers), one for every profile that the rule is for.
+has more words in its key: `"PKI-02"`, `"PKI-02 without localhost"`. `test_catalogue.py` runs all samples, each
+against its own rule, on trees in which everything is switched on (tunnel, kube-proxy, 3 masters, 2 workers), one for
+every profile that the rule is for.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import yaml
 from tests.support.hardway import NOW
 
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.cluster import Cluster
+from umbilical.assets.hardway.lint.catalogue import RULES
 from umbilical.assets.hardway.lint.facts import Facts
-from umbilical.assets.hardway.lint.rule import Rule
 from umbilical.assets.tree import Asset, AssetTree
-from umbilical.checks.check import Outcome
+from umbilical.checks.check import Outcome, Verdict
 from umbilical.ignition.document import Document
+
+_RULES: Final = {rule.id: rule for rule in RULES}
 
 
 @dataclass
@@ -79,11 +82,16 @@ def copied(original: Subject) -> Subject:
     return replace(original, assets=dict(original.assets))
 
 
-def complaint(rule: Rule, seen: Subject) -> str | None:
+def verdict(key: str, seen: Subject) -> Verdict:
+    """The judgement of one rule; `key` begins with its id, as those of samples do."""
+    return _RULES[key.partition(" ")[0]].check.judge(seen.facts())
+
+
+def complaint(key: str, seen: Subject) -> str | None:
     """What a rule says against a tree; None where it holds. One that is skipped has shown nothing."""
-    verdict = rule.check.judge(seen.facts())
-    assert verdict.outcome is not Outcome.SKIPPED, f"{rule.id} is skipped: {verdict.evidence}"
-    return None if verdict.outcome is Outcome.PASSED else verdict.evidence
+    found = verdict(key, seen)
+    assert found.outcome is not Outcome.SKIPPED, f"{key} is skipped: {found.evidence}"
+    return None if found.outcome is Outcome.PASSED else found.evidence
 
 
 def changed(original: Subject, sample: Sample) -> Subject:

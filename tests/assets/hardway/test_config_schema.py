@@ -1,18 +1,52 @@
-"""The exported schema accepts what the reader accepts, key by key."""
+"""Keys of a cluster's file: their kinds, defaults, schema and the example that explains them."""
 
+import re
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.support import hardway, hardway_config
+from tests.support.manifests import json_values
 
 from umbilical.assets.errors import AssetError
-from umbilical.assets.hardway.cluster import MachinesKind, Profile
-from umbilical.assets.hardway.config_keys import KEYS, Key
+from umbilical.assets.hardway.cluster import MachinesKind, Profile, Role, Switch
+from umbilical.assets.hardway.config_defaults import MACHINE_NETWORK, NUMBERS, SIZES, Place
+from umbilical.assets.hardway.config_example import Wish, example
+from umbilical.assets.hardway.config_keys import KEYS, MAX_MASTERS, Key
+from umbilical.assets.hardway.config_kinds import ADDRESS, NETWORK, ON_OFF, Choice, Constant, Kind, Number, Text, Texts
 from umbilical.assets.hardway.config_reading import read_cluster
 from umbilical.assets.hardway.config_schema import schema
+from umbilical.assets.sections import Section
 
+BY_NAME: dict[str, Any] = {
+    **dict.fromkeys(("gateway", "dns", "apiVip", "ingressVip", "first", "last"), "192.168.126.60"),
+    **dict.fromkeys(("address", "firstAddress"), "192.168.126.60"),
+    "mac": "52:54:00:00:00:01",
+    "interface": "enp1s0",
+    "bridge": "virbr-x",
+    "uplink": "eno1",
+    "count": 3,
+    "cpus": 8,
+    "memoryMiB": 8192,
+    "diskGiB": 60,
+    "ignitionPort": 8081,
+    "statsPort": 9001,
+    "network": "one",
+    "pool": "one",
+    "shortHours": 30,
+    "budgetHours": 5,
+}
+OPTIONAL = [key for key in KEYS if not key.is_needed]
+KINDS: list[Kind] = [
+    *(Text("[a-z]+", "letters"), Texts("[a-z]+", "letters"), Number(1, 9), Choice(Profile), ON_OFF, Constant("v1")),
+]
+LAB = Wish(Profile.KUBERNETES, MachinesKind.LAB, 1, 1)
+OPENSHIFT = Wish(Profile.OPENSHIFT, MachinesKind.LIBVIRT, 3, 2)
+UPSTREAM = Wish(Profile.KUBERNETES, MachinesKind.LIBVIRT, 3, 0)
+WISHES = [LAB, OPENSHIFT, UPSTREAM]
 SAMPLES: dict[str, Any] = {
     "machines": "libvirt",
     "name": "one",
@@ -35,25 +69,6 @@ SAMPLES: dict[str, Any] = {
     "libvirt.iso": "live.iso",
     "certificates.keyType": "ecdsa-p256",
 }
-BY_NAME: dict[str, Any] = {
-    **dict.fromkeys(("gateway", "dns", "apiVip", "ingressVip", "first", "last"), "192.168.126.60"),
-    **dict.fromkeys(("address", "firstAddress"), "192.168.126.60"),
-    "mac": "52:54:00:00:00:01",
-    "interface": "enp1s0",
-    "bridge": "virbr-x",
-    "uplink": "eno1",
-    "count": 3,
-    "cpus": 8,
-    "memoryMiB": 8192,
-    "diskGiB": 60,
-    "ignitionPort": 8081,
-    "statsPort": 9001,
-    "network": "one",
-    "pool": "one",
-    "shortHours": 30,
-    "budgetHours": 5,
-}
-OPTIONAL = [key for key in KEYS if not key.is_needed]
 
 
 def sample(key: Key) -> Any:
@@ -84,6 +99,11 @@ def is_readable(document: dict[str, Any]) -> bool:
     except AssetError:
         return False
     return True
+
+
+def read(kind: Kind, value: Any) -> tuple[Any, list[str]]:
+    section = Section({"key": value}, "", [])
+    return kind.read(section, "key"), section.problems
 
 
 def test_it_is_a_schema() -> None:
@@ -145,3 +165,111 @@ def test_schema_and_reader_take_nothing_for_absence(path: str) -> None:
     document = hardway_config.document("openshift", **nothing)
     assert is_valid(document)
     assert is_readable(document)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "meant"),
+    [
+        (KINDS[0], "abc", "abc"),
+        (KINDS[1], ["a", "b"], ("a", "b")),
+        (KINDS[2], 9, 9),
+        (KINDS[3], "kubernetes", Profile.KUBERNETES),
+        (ON_OFF, True, Switch.ON),
+        (ON_OFF, "auto", Switch.AUTO),
+        (KINDS[5], "v1", "v1"),
+    ],
+)
+def test_right_values_are_read(kind: Kind, value: Any, meant: Any) -> None:
+    assert read(kind, value) == (meant, [])
+
+
+def test_addresses_and_networks_are_read() -> None:
+    assert [str(read(ADDRESS, "10.0.0.1")[0]), str(read(NETWORK, "10.0.0.0/8")[0])] == ["10.0.0.1", "10.0.0.0/8"]
+    assert read(ADDRESS, "10.0.0")[1]
+    assert read(NETWORK, "10.0.0.1/8")[1]
+
+
+def test_a_wrong_switch_is_named_by_its_path() -> None:
+    section = Section({"key": "maybe"}, "above", [])
+    ON_OFF.read(section, "key")
+    assert section.problems == ["above.key 'maybe': auto or on or off is needed"]
+
+
+@given(kind=st.sampled_from(KINDS), value=json_values())
+@settings(max_examples=200, deadline=None)
+def test_a_kind_and_its_schema_agree_on_any_value(kind: Kind, value: Any) -> None:
+    # Absence is the key's matter; JSON takes 3.0 for an integer; Python's $ overlooks a line break.
+    if value is None or (isinstance(value, float) and value.is_integer()) or "\n" in repr(value).replace("\\n", "\n"):
+        return
+    _, problems = read(kind, value)
+    assert (not problems) == jsonschema.Draft202012Validator(kind.schema).is_valid(value)
+
+
+def test_every_key_is_explained_in_a_sentence() -> None:
+    for key in KEYS:
+        assert re.fullmatch(r"[^\n]{4,110}\.", key.about), key.path
+
+
+def test_keys_are_spelled_as_kubernetes_does() -> None:
+    for key in KEYS:
+        assert re.fullmatch(r"([a-z][A-Za-z]*(\[\])?\.)*[a-z][A-Za-z]*", key.path)
+
+
+def test_every_place_has_a_number_of_its_own_in_the_network() -> None:
+    numbers = [NUMBERS[place] for place in Place]
+    assert len(set(numbers)) == len(numbers)
+    assert max(numbers) < MACHINE_NETWORK.num_addresses - 1
+
+
+def test_masters_end_before_workers_begin() -> None:
+    assert NUMBERS[Place.MASTER] + MAX_MASTERS <= NUMBERS[Place.WORKER]
+
+
+def test_every_role_has_a_size() -> None:
+    assert set(SIZES) == set(Role)
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_it_is_a_valid_file_of_that_cluster(wish: Wish) -> None:
+    content = example(wish)
+    cluster = read_cluster(content).cluster
+    assert (cluster.profile, cluster.machines) == (wish.profile, wish.machines)
+    assert (len(cluster.masters), len(cluster.workers)) == (wish.masters, wish.workers)
+    jsonschema.validate(yaml.safe_load(content), schema())
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_every_key_that_means_something_is_explained(wish: Wish) -> None:
+    text = example(wish).decode()
+    for key in KEYS:
+        is_meant = key.only in (None, wish.profile, wish.machines)
+        if "[]" not in key.path and not (key.path == "nodes.workers.firstAddress" and not wish.workers):
+            assert (f"{key.path.rpartition('.')[2]}: " in text) or not is_meant, key.path
+        if is_meant and "[]" not in key.path:
+            assert f"# {key.about}" in text
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_what_its_comments_show_holds_already(wish: Wish) -> None:
+    text = example(wish).decode()
+    samples = r"(\s*)# ((?:sshKeys|sshKeyFile|directory|mac|interface|pullSecretFile|  - \{|machines)\b.*)"
+    kept = [line for line in text.splitlines() if not re.fullmatch(samples, line) and "#   -" not in line]
+    bare = "\n".join(re.sub(r"^(\s*)# ([a-zA-Z]+: \S.*)$", r"\1\2", line) for line in kept)
+    # Explanations have a colon too; they begin with a word that is no key.
+    bare = "\n".join(line for line in bare.splitlines() if not re.match(r"(lab|openshift): ", line))
+    assert read_cluster(bare.encode()).cluster == read_cluster(text.encode()).cluster
+
+
+def test_keys_and_names_can_be_given() -> None:
+    wish = Wish(Profile.KUBERNETES, MachinesKind.LAB, 1, 1, "mine", (hardway.SSH_KEY,))
+    cluster = read_cluster(example(wish)).cluster
+    assert (cluster.name, cluster.access.ssh_keys) == ("mine", (hardway.SSH_KEY,))
+
+
+def test_a_cluster_that_cannot_be_is_refused() -> None:
+    with pytest.raises(AssetError, match="RHCOS does not run in namespaces"):
+        example(Wish(Profile.OPENSHIFT, MachinesKind.LAB, 3, 2))
+
+
+def test_the_same_wish_gives_the_same_bytes() -> None:
+    assert example(OPENSHIFT) == example(OPENSHIFT)

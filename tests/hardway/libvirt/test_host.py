@@ -1,15 +1,27 @@
-"""The one way to the host: what fails is told with its command line, and files are whole."""
+"""The host of the machines: commands, files, its plan and what it has."""
 
+import json
 import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support import hardway
 from tests.support.recording_host import RecordingHost
 
+from umbilical.assets.hardway.cluster import Libvirt
+from umbilical.assets.hardway.infrastructure.host_plan import Action, host_actions, plan_json
 from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.libvirt.host import ThisHost, do, holds, put
+from umbilical.hardway.libvirt.host_plan import HostPlan, read_plan
+from umbilical.hardway.libvirt.survey import PROGRAMS, survey
+from umbilical.host.errors import HostError
 from umbilical.host.machine_records import Done
 from umbilical.host.ssh import LocalRunner
+
+ACTIONS = [Action(name, f"why {name}", f"check {name}", f"do {name}", f"undo {name}") for name in ("a", "b", "c")]
+LIBVIRT = Libvirt("ocp4", "ocp4", "/var/lib/libvirt/images/ocp4", "virbr-ocp4", "eth0", "rhcos-live.iso")
 
 
 def test_a_command_that_fails_is_told_with_its_line_and_what_it_said() -> None:
@@ -58,3 +70,138 @@ def test_while_a_file_is_written_its_name_begins_with_a_dot(tmp_path: Path) -> N
         process.stdin.close()
         assert process.wait(60) == 0
     assert (tmp_path / "pod.yaml").read_bytes() == b"half"
+
+
+def _plan(folder: Path, host: RecordingHost) -> HostPlan:
+    return HostPlan(host, folder / ".umbilical" / "host-plan.json")
+
+
+def test_what_the_artifact_says_comes_back() -> None:
+    cluster = hardway.cluster()
+    assert cluster.libvirt is not None
+    wanted = [one.id for one in host_actions(cluster, cluster.libvirt)]
+    assert [one.id for one in read_plan(plan_json(cluster))] == wanted
+
+
+def test_only_what_is_missing_is_done(tmp_path: Path) -> None:
+    host = RecordingHost()
+    host.held = {"b"}
+    _plan(tmp_path, host).apply(ACTIONS)
+    assert [line for line in host.lines if "'do" in line] == ["bash -c 'do a'", "bash -c 'do c'"]
+
+
+def test_only_what_was_done_is_undone_the_last_first(tmp_path: Path) -> None:
+    host = RecordingHost()
+    host.held = {"b"}
+    _plan(tmp_path, host).apply(ACTIONS)
+    _plan(tmp_path, host).undo()
+    assert [line for line in host.lines if "undo" in line] == ["bash -c 'undo c'", "bash -c 'undo a'"]
+    assert host.held == {"b"}
+    before = len(host.lines)
+    _plan(tmp_path, host).undo()
+    assert len(host.lines) == before
+
+
+def test_it_is_on_record_before_it_is_done(tmp_path: Path) -> None:
+    host = RecordingHost()
+    record = tmp_path / ".umbilical" / "host-plan.json"
+    seen: list[list[str]] = []
+
+    class Looking(RecordingHost):
+        # What it returns is passed on as it is.
+        def _shell(self, text: str) -> object:  # type: ignore[override]
+            if text.startswith("do "):
+                seen.append([one["id"] for one in json.loads(record.read_bytes())["actions"]])
+            return super()._shell(text)
+
+    host = Looking()
+    _plan(tmp_path, host).apply(ACTIONS)
+    assert seen == [["a"], ["a", "b"], ["a", "b", "c"]]
+
+
+def test_what_is_away_already_is_not_taken_away_again(tmp_path: Path) -> None:
+    host = RecordingHost()
+    _plan(tmp_path, host).apply(ACTIONS)
+    host.held.discard("b")
+    host.lines.clear()
+    _plan(tmp_path, host).undo()
+    assert [line for line in host.lines if "undo" in line] == ["bash -c 'undo c'", "bash -c 'undo a'"]
+
+
+def test_probes_say_why_something_missing_matters(tmp_path: Path) -> None:
+    host = RecordingHost()
+    host.held = {"a"}
+    probes = _plan(tmp_path, host).probes(ACTIONS[:2])
+    assert [(one.id, one.is_right, one.seen, one.fix) for one in probes] == [
+        ("a", True, "there", "do a"),
+        ("b", False, "why b", "do b"),
+    ]
+
+
+@given(st.binary(max_size=80))
+def test_whatever_lies_there_is_a_plan_or_a_told_fault(content: bytes) -> None:
+    with pytest.raises(HardwayError, match="UMB733"):
+        read_plan(b"!" + content)
+
+
+class _Told(RecordingHost):
+    def _plain(self, command: list[str]) -> Done:
+        match command:
+            case ["nproc"]:
+                return Done(0, b"16\n", b"")
+            case ["cat", "/proc/meminfo"]:
+                return Done(0, b"MemTotal:       65810000 kB\nMemFree:  1 kB\n", b"")
+            case ["uname", "-m"]:
+                return Done(0, b"x86_64\n", b"")
+            case ["sh", "-c", text, "sh", *names] if "command -v" in text:
+                return Done(0, "".join(f"{name}=/usr/bin/{name}\n" for name in names if name != "oc").encode(), b"")
+            case ["sh", "-c", _, "sh", _]:
+                return Done(0, b"Avail\n  512G\n", b"")
+        return super()._plain(command)
+
+
+def test_everything_is_counted_and_what_is_missing_is_empty() -> None:
+    found = survey(_Told(), LIBVIRT)
+    assert (found.cores, found.memory_mib, found.free_disk_gib) == (16, 64267, 512)
+    assert found.programs["virsh"] == "/usr/bin/virsh"
+    assert found.programs["oc"] == ""
+    assert found.notes == ()
+
+
+def test_a_libvirt_that_does_not_answer_is_noted() -> None:
+    host = _Told()
+    host.answers["virsh list --all"] = Done(1, b"", b"error: failed to connect to the hypervisor\n")
+    host.answers["uname -m"] = Done(0, b"aarch64\n", b"")
+    assert survey(host, LIBVIRT).notes == (
+        "libvirt does not answer: error: failed to connect to the hypervisor",
+        "the host is aarch64, and machines are defined for x86_64",
+    )
+
+
+def test_a_host_without_libvirt_is_surveyed_all_the_same() -> None:
+    class Bare(_Told):
+        def _plain(self, command: list[str]) -> Done:
+            if command[:2] == ["sh", "-c"] and "command -v" in command[2]:
+                return Done(0, "".join(f"{name}=\n" for name in command[4:]).encode(), b"")
+            return super()._plain(command)
+
+        def _virsh(self, command: list[str], stdin: bytes) -> Done:
+            raise HostError("UMB803", "cannot start virsh", "No such file or directory", "install it")
+
+    found = survey(Bare(), LIBVIRT)
+    assert not any(found.programs.values())
+    assert found.cores == 16
+    assert found.notes == ()
+
+
+def test_the_lines_work_on_a_real_machine() -> None:
+    class Here(RecordingHost):
+        def _plain(self, command: list[str]) -> Done:
+            return ThisHost(LocalRunner()).run(command)
+
+    found = survey(Here(), LIBVIRT)
+    assert found.cores >= 1
+    assert found.memory_mib > 0
+    assert found.free_disk_gib >= 0
+    assert set(found.programs) == set(PROGRAMS)
+    assert found.programs["openssl"].endswith("/openssl")

@@ -11,7 +11,6 @@ from umbilical.host.machine_records import Done, Probe
 
 CLUSTER = hardway.cluster(masters=1, workers=1)
 LIBVIRT = CLUSTER.libvirt
-assert LIBVIRT is not None
 DIG = "dig +short +time=2 +tries=2 @192.168.126.1"
 RIGHT = {
     f"{DIG} A api.ocp4.example.com": b"192.168.126.10\n",
@@ -25,6 +24,9 @@ RIGHT = {
     f"{DIG} -x 192.168.126.110": b"worker-0.ocp4.example.com.\n",
     "ss --no-header -ltn": b"LISTEN 0 4096 192.168.126.10:6443 0.0.0.0:*\n",
 }
+
+
+assert LIBVIRT is not None
 
 
 def _host() -> RecordingHost:

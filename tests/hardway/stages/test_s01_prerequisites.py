@@ -1,4 +1,4 @@
-"""Stage 01: what has to be there, and how its lack is told."""
+"""Stages 01 and 02: what has to be there, and machines that are built from artifacts."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +13,12 @@ from tests.support.recording_machines import RecordingMachines
 from umbilical.assets.hardway.cluster import Access
 from umbilical.checks.check import Finding, Outcome
 from umbilical.hardway import judging
-from umbilical.hardway.machines import Survey
+from umbilical.hardway.errors import HardwayError
+from umbilical.hardway.machines import Probe, Survey
 from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Undo
 from umbilical.hardway.stages.s01_prerequisites import STAGE, _openssl, is_public_key
+from umbilical.hardway.stages.s02_infrastructure import STAGE as INFRASTRUCTURE
 from umbilical.host.errors import HostError
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ core@example"  # a public key
@@ -152,3 +155,46 @@ def test_a_public_key_is_one_whose_inside_says_the_same_as_its_outside() -> None
 @given(st.text(max_size=80) | st.from_regex(r"ssh-[a-z0-9]{1,9} [A-Za-z0-9+/]{0,80}={0,2}", fullmatch=True))
 def test_whatever_is_written_there_is_a_key_or_not(line: str) -> None:
     assert is_public_key(line) in (True, False)
+
+
+def test_keys_and_files_are_written_before_machines_are_built(tmp_path: Path) -> None:
+    site = make_site(tmp_path, "openshift")
+    steps = INFRASTRUCTURE.steps(site)
+    assert steps[0].title.endswith("to artifacts/tls, for the load balancer's checks")
+    assert steps[-1].undo == Undo("destroy-machines")
+    for step in steps:
+        step.act()
+    (built,) = _machines(site).calls
+    assert built.startswith("build infrastructure/")
+    assert "infrastructure/haproxy.bootstrap.cfg" in built
+    assert "tls/" not in built
+
+
+def test_probes_become_checks(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    for step in INFRASTRUCTURE.steps(site):
+        step.act()
+    _machines(site).probes = [Probe("network", True, "up"), Probe("vip", False, "no .10", "ip address replace")]
+    found = {one.id: one for one in judging.findings(INFRASTRUCTURE, site)}
+    assert found["INFRA-network"].outcome is Outcome.PASSED
+    assert found["INFRA-vip"].outcome is Outcome.FAILED
+    assert (found["INFRA-vip"].evidence, found["INFRA-vip"].fix) == ("no .10", "ip address replace")
+    assert found["ART-02"].outcome is Outcome.PASSED
+    assert "HA-01" in found
+
+
+def test_machines_that_cannot_be_looked_at_are_a_finding(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    _machines(site).failing["inspect"] = HardwayError("UMB730", "virsh failed", "no socket", "systemctl start libvirtd")
+    found = {one.id: one for one in judging.findings(INFRASTRUCTURE, site)}
+    assert found["INFRA-inspection"].outcome is Outcome.FAILED
+    assert found["INFRA-inspection"].fix == "systemctl start libvirtd"
+
+
+def test_other_machines_or_artifacts_make_it_stale(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    before = INFRASTRUCTURE.inputs(site)
+    site.machines = RecordingMachines("libvirt")
+    assert INFRASTRUCTURE.inputs(site) != before
+    site.hashes = {**site.hashes, "infrastructure": "other"}
+    assert INFRASTRUCTURE.inputs(site)["infrastructure"] == "other"

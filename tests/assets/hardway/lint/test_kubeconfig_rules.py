@@ -4,18 +4,15 @@ import base64
 from collections.abc import Callable
 from typing import Any, Final
 
-import pytest
 from tests.support import hardway_pki as pki
+from tests.support.hardway_everything import everything
 from tests.support.hardway_lint import Sample, Subject, changed, complaint
-from tests.support.hardway_pki import pods, reissue, rendered
+from tests.support.hardway_pki import pods, reissue
 
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.cluster import Profile
-from umbilical.assets.hardway.lint.kubeconfig_rules import RULES
-from umbilical.assets.hardway.lint.rule import Rule
 from umbilical.pki.profiles import Usage
 
-BY_ID: Final = {rule.id: rule for rule in RULES}
 ADMIN: Final = layout.kubeconfig("admin")
 
 
@@ -82,35 +79,17 @@ SAMPLES: Final[dict[str, Sample]] = {
     "KC-02": server("kube-controller-manager", "https://api-int.ocp4.example.com:6443"),
     "KC-02 of the scheduler": swapped,
 }
-OPENSHIFT_SAMPLES: Final[dict[str, Sample]] = {
-    "KC-02 of the version operator": server("localhost", "https://api-int.ocp4.example.com:6443")
-}
 
 
-@pytest.mark.parametrize("shape", [(3, 2), (1, 0)], ids=str)
-@pytest.mark.parametrize("profile", Profile)
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_a_rule_holds_for_what_is_rendered(rule: Rule, profile: Profile, shape: tuple[int, int]) -> None:
-    assert complaint(rule, rendered(profile, *shape)) is None
-
-
-@pytest.mark.parametrize("profile", Profile)
-@pytest.mark.parametrize("name", SAMPLES)
-def test_a_rule_notices_its_samples(name: str, profile: Profile) -> None:
-    assert complaint(BY_ID[name.partition(" ")[0]], changed(rendered(profile), SAMPLES[name]))
-
-
-@pytest.mark.parametrize("name", OPENSHIFT_SAMPLES)
-def test_a_rule_notices_what_only_openshift_has(name: str) -> None:
-    sample = OPENSHIFT_SAMPLES[name]
-    assert complaint(BY_ID[name.partition(" ")[0]], changed(rendered(Profile.OPENSHIFT), sample))
+def test_a_rule_notices_what_only_openshift_has() -> None:
+    sample = server("localhost", "https://api-int.ocp4.example.com:6443")
+    assert complaint("KC-02", changed(everything(Profile.OPENSHIFT), sample))
     # Nobody but the version operator is asked for with it there.
-    assert complaint(BY_ID["KC-02"], changed(rendered(Profile.KUBERNETES), sample)) is None
+    assert complaint("KC-02", changed(everything(Profile.KUBERNETES), sample)) is None
 
 
 def says(sample: str) -> str:
-    rule = BY_ID[sample.partition(" ")[0]]
-    return complaint(rule, changed(rendered(Profile.KUBERNETES), SAMPLES[sample])) or ""
+    return complaint(sample, changed(everything(Profile.KUBERNETES), SAMPLES[sample])) or ""
 
 
 def test_what_a_rule_says_leads_to_the_place() -> None:

@@ -1,23 +1,27 @@
-"""Rules about objects that are applied before operators come: they hold, and each fires."""
+"""Rules about applied objects and custom resource definitions: the faults that each notices."""
 
+import json
 from typing import Any, Final
 
-import pytest
+from tests.support import release_directory
 from tests.support.hardway_everything import everything, usual
-from tests.support.hardway_lint import Sample, Subject, changed, complaint
-from tests.support.hardway_manifests import dropped, edited, moved
+from tests.support.hardway_lint import Sample, Subject, changed, complaint, verdict
+from tests.support.hardway_manifests import added, dropped, edited, moved
 
 from umbilical.assets.hardway.cluster import Profile
+from umbilical.assets.hardway.lint.crd_rules import definitions
 from umbilical.assets.hardway.lint.manifest_rules import RULES
+from umbilical.assets.names import BOOTKUBE
 from umbilical.checks.check import Outcome
 
-BY_ID: Final = {rule.id: rule for rule in RULES}
 ETCD_BOOTSTRAP: Final = "alpha.installer.openshift.io/etcd-bootstrap"
+DNS: Final = "dnses.config.openshift.io"
 
 
 def _early_version_operator(seen: Subject) -> None:
     late = "late-static-pods/bootstrap/cvo-bootstrap.yaml"
     seen.write("static-pods/bootstrap/cvo-bootstrap.yaml", seen.assets[late].content)
+    seen.remove(late)
 
 
 def _install_config(old: str, new: str) -> Sample:
@@ -40,6 +44,29 @@ def _status(field: str, value: Any) -> Sample:
 def _without_subresource(value: Any) -> None:
     for version in value["spec"]["versions"]:
         version.pop("subresources")
+
+
+def _binding(kind: str, role: str, namespace: str = "") -> dict[str, Any]:
+    place = {"namespace": namespace} if namespace else {}
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding" if namespace else "ClusterRoleBinding",
+        "metadata": {"name": "more", **place},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+        "subjects": [],
+    }
+
+
+def _config_map(namespace: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "more", "namespace": namespace}}
+
+
+def _ends_with(line: bytes) -> Sample:
+    return lambda seen: seen.edit_ignition("bootstrap", BOOTKUBE, lambda content: content + line)
+
+
+def _preview(value: Any) -> None:
+    value["metadata"]["annotations"]["release.openshift.io/feature-set"] = "TechPreviewNoUpgrade"
 
 
 SAMPLES: Final[dict[str, Sample]] = {
@@ -85,31 +112,84 @@ SAMPLES: Final[dict[str, Sample]] = {
     "DNS-01": _spec("DNS", "baseDomain", "example.com"),
     "ING-01": _spec("Ingress", "domain", "ocp4.example.com"),
     "ING-01 missing": dropped("Ingress", "cluster"),
+    "MAN-01": added("09-twice.yaml", _config_map("kube-system"), _config_map("kube-system")),
+    "MAN-01 no namespace": added("00-early.yaml", _config_map("somewhere")),
+    "MAN-01 no role": added("09-binding.yaml", _binding("ClusterRole", "nobody")),
+    "MAN-01 role elsewhere": added("09-binding.yaml", _binding("Role", "view", "kube-system")),
+    "MAN-01 no kind": added("09-thing.yaml", {"apiVersion": "v1", "metadata": {"name": "a"}}),
+    "MAN-01 no name": added("09-thing.yaml", {"apiVersion": "v1", "kind": "Pod", "metadata": []}),
+    "MAN-02": _ends_with(b"\noc apply -f /opt/openshift/manifests || true\n"),
+    "MAN-02 colon": _ends_with(b"\noc create -f x ||: # later\n"),
+    "MAN-02 set": _ends_with(b"\n  set +e\n"),
+    "CRD-01": dropped("CustomResourceDefinition", DNS),
+    "CRD-01 too late": moved(f"02-crd-{DNS}.yaml", f"09-crd-{DNS}.yaml"),
+    "CRD-01 other version": edited("DNS", "cluster", lambda one: one.update(apiVersion="config.openshift.io/v2")),
+    "CRD-01 operator at once": _early_version_operator,
+    "CRD-02": added("02-crd-twice.yaml", release_directory.crd(DNS, required=True)),
+    "CRD-02 preview": edited("CustomResourceDefinition", DNS, _preview),
+    "CRD-02 other profile": edited(
+        "CustomResourceDefinition", DNS, lambda one: one["metadata"].update(annotations={"a": "b"})
+    ),
+    "CRD-03": dropped("CustomResourceDefinition", "oauths.config.openshift.io"),
+    "CRD-03 too many": added("02-crd-more.yaml", release_directory.crd("more.config.openshift.io", required=True)),
+    "CRD-03 version operator": dropped("CustomResourceDefinition", "clusteroperators.config.openshift.io"),
 }
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-@pytest.mark.parametrize(("masters", "workers"), [(3, 2), (1, 0), (3, 1), (2, 0)])
-def test_a_rule_holds_for_what_is_rendered(rule: Any, masters: int, workers: int) -> None:
-    assert complaint(rule, usual(Profile.OPENSHIFT, masters, workers)) is None
-
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_a_rule_fires_after_the_change_that_it_is_there_for(name: str) -> None:
-    found = complaint(BY_ID[name.split(maxsplit=1)[0]], changed(everything(Profile.OPENSHIFT), SAMPLES[name]))
-    assert found is not None
-
-
-def test_every_rule_has_a_sample() -> None:
-    assert {name.split()[0] for name in SAMPLES} == set(BY_ID)
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_the_kubernetes_profile_has_none_of_these_objects(rule: Any) -> None:
-    verdict = rule.check.judge(usual(Profile.KUBERNETES).facts())
-    assert verdict.outcome is Outcome.SKIPPED
+def test_other_counts_of_nodes_are_judged_too() -> None:
+    for masters, workers in ((3, 1), (2, 0)):
+        assert [complaint(rule.id, usual(Profile.OPENSHIFT, masters, workers)) for rule in RULES] == [None] * len(RULES)
 
 
 def test_the_evidence_names_the_file_and_both_values() -> None:
-    found = complaint(BY_ID["DNS-01"], changed(everything(Profile.OPENSHIFT), SAMPLES["DNS-01"]))
+    found = complaint("DNS-01", changed(everything(Profile.OPENSHIFT), SAMPLES["DNS-01"]))
     assert found == "manifests/05-dns.yaml: spec.baseDomain is example.com, it has to be ocp4.example.com"
+
+
+def test_a_role_of_openshift_is_none_in_upstream_kubernetes() -> None:
+    sample = added("09-binding.yaml", _binding("ClusterRole", "system:node-admin"))
+    assert complaint("MAN-01", changed(everything(Profile.OPENSHIFT), sample)) is None
+    found = complaint("MAN-01", changed(everything(Profile.KUBERNETES), sample))
+    assert found is not None
+    assert "system:node-admin" in found
+
+
+def test_the_machine_config_script_is_judged_too() -> None:
+    def ignoring(seen: Subject) -> None:
+        seen.replace("machine-config/render.sh", "done\n", "done\nmore || true\n")
+
+    assert complaint("MAN-02", changed(everything(Profile.OPENSHIFT), ignoring)) is not None
+
+
+def test_a_comment_about_it_is_no_fault() -> None:
+    sample = _ends_with(b"\necho done # not: || true\n")
+    assert complaint("MAN-02", changed(everything(Profile.OPENSHIFT), sample)) is None
+
+
+def test_a_role_that_a_manifest_brings_may_be_bound() -> None:
+    sample = edited(
+        "ClusterRoleBinding", "kube-apiserver", lambda one: one["roleRef"].update(name="system:openshift:scc:anyuid")
+    )
+    assert complaint("MAN-01", changed(everything(Profile.OPENSHIFT), sample)) is None
+
+
+def test_a_wrong_count_only_warns() -> None:
+    found = verdict("CRD-03", changed(everything(Profile.OPENSHIFT), SAMPLES["CRD-03"]))
+    assert found.outcome is Outcome.WARNED
+    assert found.evidence == "21 definitions are marked as needed for the bootstrap, 4.18 has 22"
+
+
+def test_a_line_that_nobody_counted_is_not_judged_by_number() -> None:
+    def newer(seen: Subject) -> None:
+        path = "machine-config/image-references"
+        value = json.loads(seen.assets[path].content)
+        value["metadata"]["name"] = "4.99.0"
+        seen.write(path, json.dumps(value).encode())
+
+    found = verdict("CRD-03", changed(everything(Profile.OPENSHIFT), newer))
+    assert found.outcome is Outcome.SKIPPED
+    assert "4.99" in found.evidence
+
+
+def test_all_definitions_are_found() -> None:
+    assert len(definitions(usual(Profile.OPENSHIFT).facts())) == 25

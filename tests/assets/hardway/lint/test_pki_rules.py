@@ -6,12 +6,12 @@ from datetime import timedelta
 from ipaddress import ip_address, ip_network
 from typing import Any, Final
 
-import pytest
 from cryptography import x509
 from tests.support import hardway_pki as pki
 from tests.support.hardway import NOW
+from tests.support.hardway_everything import everything
 from tests.support.hardway_lint import Sample, Subject, changed, complaint
-from tests.support.hardway_pki import DAY, Forgery, forge, pods, put, reissue, rename_subject, rendered
+from tests.support.hardway_pki import DAY, Forgery, forge, pods, put, reissue, rename_subject
 
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.cluster import Profile
@@ -21,7 +21,6 @@ from umbilical.pki.hardway_set import Bundle
 from umbilical.pki.pem import join_bundle
 from umbilical.pki.profiles import Usage
 
-BY_ID: Final = {rule.id: rule for rule in RULES}
 SERVICE: Final = "kube-apiserver-service-network-server"
 LOCALHOST: Final = "kube-apiserver-localhost-server"
 
@@ -193,33 +192,9 @@ SAMPLES: Final[dict[str, Sample]] = {
 }
 
 
-def rule_of(sample: str) -> str:
-    return sample.partition(" ")[0]
-
-
-@pytest.mark.parametrize("shape", [(3, 2), (1, 0)], ids=str)
-@pytest.mark.parametrize("profile", Profile)
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_a_rule_holds_for_what_is_rendered(rule: Any, profile: Profile, shape: tuple[int, int]) -> None:
-    assert complaint(rule, rendered(profile, *shape)) is None
-
-
-@pytest.mark.parametrize("profile", Profile)
-@pytest.mark.parametrize("name", SAMPLES)
-def test_a_rule_notices_its_samples(name: str, profile: Profile) -> None:
-    assert complaint(BY_ID[rule_of(name)], changed(rendered(profile), SAMPLES[name]))
-
-
-def test_every_rule_has_a_sample_and_says_why_and_what_to_do() -> None:
-    assert {rule_of(name) for name in SAMPLES} == set(BY_ID)
-    assert all(rule.check.why and rule.check.fix and rule.check.title for rule in RULES)
-    # PKI-10 compares with the hand-off objects and stands beside them.
-    assert sorted(BY_ID) == [f"PKI-{number:02}" for number in range(1, 13) if number != 10]
-
-
 def says(rule_id: str, sample: str | Callable[[Subject], object], profile: Profile = Profile.KUBERNETES) -> str:
     made = SAMPLES[sample] if isinstance(sample, str) else sample
-    return complaint(BY_ID[rule_id], changed(rendered(profile), made)) or ""
+    return complaint(rule_id, changed(everything(profile), made)) or ""
 
 
 def test_what_a_rule_says_leads_to_the_place() -> None:
@@ -265,9 +240,8 @@ def test_somebody_in_the_group_of_masters_needs_no_binding() -> None:
 
 
 def test_what_cannot_be_read_is_a_fault_and_no_crash() -> None:
-    for rule_id in BY_ID:
-        broken = changed(rendered(Profile.KUBERNETES), _break)
-        assert complaint(BY_ID[rule_id], broken)
+    broken = changed(everything(Profile.KUBERNETES), _break)
+    assert [rule.id for rule in RULES if not complaint(rule.id, broken)] == []
 
 
 def _break(subject: Subject) -> None:

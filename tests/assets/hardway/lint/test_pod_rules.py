@@ -3,22 +3,17 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import Any, Final
 
-import pytest
-from tests.support import hardway, hardway_pki
-from tests.support.hardway_lint import Sample, Subject, changed, complaint, copied
-from tests.support.release_directory import image_references
+from tests.support import hardway
+from tests.support.hardway_everything import everything
+from tests.support.hardway_lint import Sample, Subject, changed, complaint, copied, verdict
 
 from umbilical.assets.hardway import layout
 from umbilical.assets.hardway.cluster import Profile, Switch
-from umbilical.assets.hardway.lint.pod_rules import RULES
-from umbilical.assets.hardway.lint.rule import Rule
 from umbilical.assets.names import BOOTKUBE
 from umbilical.checks.check import Outcome
 
-BY_ID: Final = {rule.id: rule for rule in RULES}
 ETCD: Final = "static-pods/bootstrap/etcd-bootstrap.yaml"
 API: Final = "static-pods/bootstrap/kube-apiserver-bootstrap.yaml"
 CVO: Final = "late-static-pods/bootstrap/cvo-bootstrap.yaml"
@@ -28,14 +23,6 @@ PROXY: Final = "static-pods/master-1/kube-proxy.yaml"
 REMOVALS: Final = "static-pods/removals.json"
 TUNNEL_OBJECTS: Final = "manifests/08-tunnel.yaml"
 RBAC: Final = "manifests/03-rbac.yaml"
-
-
-@cache
-def rendered(profile: Profile) -> Subject:
-    subject = copied(hardway_pki.rendered(profile))
-    references = image_references(hardway.payload(Profile.OPENSHIFT).images)
-    subject.write(f"{layout.MACHINE_CONFIG}/image-references", json.dumps(references).encode())
-    return subject
 
 
 def text(path: str, old: str, new: str) -> Sample:
@@ -192,54 +179,31 @@ SAMPLES: Final[dict[str, Sample]] = {
 }
 
 
-def _cases(profile: Profile) -> list[Rule]:
-    return [rule for rule in RULES if profile in rule.profiles]
-
-
-@pytest.mark.parametrize("profile", Profile)
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_a_rendered_cluster_breaks_no_rule(profile: Profile, rule: Rule) -> None:
-    if rule in _cases(profile):
-        assert complaint(rule, rendered(profile)) is None
-
-
-@pytest.mark.parametrize("profile", Profile)
-@pytest.mark.parametrize("name", SAMPLES)
-def test_a_rule_notices_its_fault(profile: Profile, name: str) -> None:
-    rule = BY_ID[name.partition(" ")[0]]
-    if profile in rule.profiles:
-        assert complaint(rule, changed(rendered(profile), SAMPLES[name]))
-
-
-def test_every_rule_has_a_sample() -> None:
-    assert {name.partition(" ")[0] for name in SAMPLES} == set(BY_ID)
-
-
 def test_on_openshift_a_network_plugin_may_stand_for_kube_proxy() -> None:
-    subject = copied(rendered(Profile.OPENSHIFT))
+    subject = copied(everything(Profile.OPENSHIFT))
     subject.cluster = replace(subject.cluster, kube_proxy=Switch.OFF)
     for path in [path for path in subject.assets if path.endswith("kube-proxy.yaml")]:
         subject.remove(path)
-    assert complaint(BY_ID["KP-03"], subject) is None
+    assert complaint("KP-03", subject) is None
     subject.replace("manifests/05-network.yaml", "OVNKubernetes", "Calico")
-    assert "Calico" in str(complaint(BY_ID["KP-03"], subject))
+    assert "Calico" in str(complaint("KP-03", subject))
 
 
 def test_without_kube_proxy_nothing_implements_services_in_the_kubernetes_profile() -> None:
-    subject = copied(rendered(Profile.KUBERNETES))
+    subject = copied(everything(Profile.KUBERNETES))
     subject.cluster = replace(subject.cluster, kube_proxy=Switch.OFF)
     subject.remove("static-pods/worker-0/kube-proxy.yaml")
-    assert "worker-0" in str(complaint(BY_ID["KP-03"], subject))
+    assert "worker-0" in str(complaint("KP-03", subject))
 
 
 def test_rules_about_parts_that_are_switched_off_are_skipped() -> None:
-    subject = copied(rendered(Profile.OPENSHIFT))
+    subject = copied(everything(Profile.OPENSHIFT))
     subject.has_tunnel = False
     subject.cluster = replace(subject.cluster, kube_proxy=Switch.OFF)
     for name in ("KN-01", "KN-06", "KP-01", "KP-04"):
-        assert BY_ID[name].check.judge(subject.facts()).outcome is Outcome.SKIPPED
+        assert verdict(name, subject).outcome is Outcome.SKIPPED
 
 
 def test_the_one_rule_about_time_warns() -> None:
-    subject = changed(rendered(Profile.KUBERNETES), SAMPLES["KN-06"])
-    assert BY_ID["KN-06"].check.judge(subject.facts()).outcome is Outcome.WARNED
+    subject = changed(everything(Profile.KUBERNETES), SAMPLES["KN-06"])
+    assert verdict("KN-06", subject).outcome is Outcome.WARNED
