@@ -1,5 +1,6 @@
 """Whole clusters of the hard way, every artifact of them, rendered once per shape and handed out as subjects."""
 
+from datetime import datetime
 from functools import cache
 
 from tests.support import hardway
@@ -7,26 +8,17 @@ from tests.support.hardway_lint import Subject, subject
 from tests.support.hardway_nodes import machine_config_base
 from tests.support.release_directory import release_payload
 
-from umbilical.assets.hardway.certificates import names
 from umbilical.assets.hardway.cluster import Cluster, MachinesKind, Profile, Role, Switch
 from umbilical.assets.hardway.graph import render
 from umbilical.assets.hardway.inputs import Inputs
-from umbilical.pki.hardway_renewal import renew
-from umbilical.pki.hardway_set import HardwaySet
-from umbilical.pki.pem import KeyPair
 
 
-def made(of: Cluster, kept: dict[str, KeyPair] | None = None) -> HardwaySet:
-    """The certificates of a cluster; what is kept of another one and still right is not drawn again."""
-    return renew(names(of), kept or {}, of.terms, hardway.NOW).set
-
-
-def inputs(of: Cluster, certificates: HardwaySet | None = None, *, is_based: bool = True) -> Inputs:
+def inputs(of: Cluster, now: datetime = hardway.NOW, *, is_based: bool = True) -> Inputs:
     """`is_based`: OpenShift's members on rendered MachineConfigs, not on the built-in base."""
     payload = release_payload() if of.is_openshift else hardway.payload(of.profile)
     roles = (Role.MASTER, Role.WORKER) if of.is_openshift and is_based else ()
     bases = {role: machine_config_base(role) for role in roles}
-    return Inputs(of, certificates or made(of), payload, hardway.identity(), hardway.PULL_SECRET, bases)
+    return Inputs(of, hardway.certificates(of, now), payload, hardway.identity(), hardway.PULL_SECRET, bases)
 
 
 def rendered(given: Inputs) -> Subject:

@@ -11,18 +11,15 @@ from tests.support.hardway_everything import inputs, rendered
 from tests.support.hardway_lint import Sample, Subject, copied
 
 import peers
-from umbilical.assets.hardway.certificates import names
 from umbilical.assets.hardway.cluster import Profile
-from umbilical.checks.check import Check, Verdict
 from umbilical.hardway.judges.bench import Bench, on_path, open_bench
-from umbilical.pki.hardway_renewal import renew
 
 
 @cache
 def _current(profile: Profile, masters: int, workers: int) -> Subject:
     now = datetime.now(UTC)
     of = hardway.cluster(profile, masters, workers)
-    subject = rendered(inputs(of, renew(names(of), {}, of.terms, now).set))
+    subject = rendered(inputs(of, now))
     subject.now = now
     return subject
 
@@ -41,11 +38,6 @@ def find(name: str) -> Path | None:
 def bench(subject: Subject) -> Iterator[Bench]:
     with open_bench(subject.facts(), find) as opened:
         yield opened
-
-
-def verdict(check: Check[Bench], subject: Subject) -> Verdict:
-    with bench(subject) as opened:
-        return check.judge(opened)
 
 
 def after(profile: Profile, sample: Sample) -> Subject:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.support import hardway
-from tests.support.hardway_lint import Subject, subject
-from tests.support.release_directory import image_references
+from tests.support.hardway_lint import Subject
 
 from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.certificates import names, render_certificates
+from umbilical.assets.hardway.certificates import render_certificates
 from umbilical.assets.hardway.cluster import Profile, Role, Switch
 from umbilical.assets.hardway.inputs import Inputs, NodeBase
 from umbilical.assets.hardway.kubeconfigs import render_kubeconfigs
@@ -21,8 +20,6 @@ from umbilical.assets.tree import AssetTree
 from umbilical.ignition.config import Config, read_config
 from umbilical.ignition.data_url import format_data_url
 from umbilical.ignition.document import Document
-from umbilical.pki.hardway_renewal import renew
-from umbilical.pki.hardway_set import HardwaySet
 
 SHAPES: Final = ((3, 2), (1, 0))
 """Masters and workers."""
@@ -30,17 +27,11 @@ BASE_SCRIPT: Final = "/usr/local/bin/configure-ovs.sh"
 
 
 @cache
-def certificates(profile: Profile, masters: int, workers: int) -> HardwaySet:
-    cluster = hardway.cluster(profile, masters, workers)
-    return renew(names(cluster), {}, cluster.terms, hardway.NOW).set
-
-
-@cache
 def inputs(profile: Profile, masters: int = 3, workers: int = 2, *, is_based: bool = False) -> Inputs:
     """Everything is switched on. `is_based`: on rendered MachineConfigs, not on the built-in base."""
     cluster = hardway.cluster(profile, masters, workers, kube_proxy=Switch.ON)
     bases = {role: machine_config_base(role) for role in (Role.MASTER, Role.WORKER)} if is_based else {}
-    certs = certificates(profile, masters, workers)
+    certs = hardway.hardway_set(profile, masters)
     return Inputs(cluster, certs, hardway.payload(profile), hardway.identity(), hardway.PULL_SECRET, bases)
 
 
@@ -70,17 +61,6 @@ def content(config: Config, path: str) -> str:
     file = config.file(path)
     assert file is not None, f"{path} is not written"
     return file.text()
-
-
-@cache
-def lint_subject(profile: Profile, *, is_based: bool = False) -> Subject:
-    """The tree that rules about nodes look at; take a copy before a change."""
-    given = inputs(profile, is_based=is_based)
-    references = AssetTree()
-    references.add(
-        f"{layout.MACHINE_CONFIG}/image-references", json.dumps(image_references(given.payload.images)).encode()
-    )
-    return subject(given.cluster, earlier(given), nodes(profile, is_based=is_based), references)
 
 
 def _metrics_proxy() -> str:

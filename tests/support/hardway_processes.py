@@ -4,7 +4,7 @@ No mounts, no supervision: what is shown is that the programs take their flags a
 """
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import yaml
 from tests.support.static_processes import peer
@@ -16,8 +16,6 @@ from umbilical.assets.tree import Asset, AssetTree
 from umbilical.host.files import make_directory, write_file
 from umbilical.host.netns import Namespace
 from umbilical.host.processes import Child, start
-
-_WRITTEN: Final = ("/var/lib/", "/var/run/")
 
 
 def lay_node(root: Path, inputs: Inputs, node: Node, *trees: AssetTree) -> None:

@@ -30,21 +30,18 @@ from umbilical.assets.hardway.graph import (
     Rendering,
     asset_hash,
     in_order,
-    joined,
     render,
     tree_hash,
 )
 from umbilical.assets.hardway.inputs import TUNNEL_IMAGE, Inputs, NodeBase, Payload
 from umbilical.assets.hardway.kubeadmin import render_kubeadmin
-from umbilical.assets.hardway.kubeconfigs import KUBECONFIGS, render_kubeconfigs
-from umbilical.assets.hardway.kubeconfigs import TOPICS as KUBECONFIG_TOPICS
+from umbilical.assets.hardway.kubeconfigs import render_kubeconfigs
 from umbilical.assets.hardway.recipe import Recipe, Renderer
 from umbilical.assets.hardway.topic import Flag, TopicKind
 from umbilical.assets.hardway.tunnel import tunnel_spec
 from umbilical.assets.spec import Shape
 from umbilical.assets.tree import Asset, AssetTree
 from umbilical.pki.certificate import read_certificates
-from umbilical.pki.hardway_renewal import renew
 from umbilical.pki.hardway_row import Scope
 from umbilical.pki.hardway_set import Bundle, HardwaySet
 
@@ -106,14 +103,10 @@ def test_ingress_runs_on_workers_or_else_on_masters() -> None:
     assert cluster(workers=0).routers == cluster(workers=0).masters
 
 
-@pytest.mark.parametrize("wish", list(Switch))
-@pytest.mark.parametrize("profile", list(Profile))
-def test_kube_proxy_is_there_where_it_is_wanted_or_nothing_else_implements_services(
-    profile: Profile, wish: Switch
-) -> None:
-    of = cluster(profile, kube_proxy=wish)
-    expected = {Switch.ON: True, Switch.OFF: False, Switch.AUTO: not of.is_openshift}
-    assert of.has_kube_proxy is expected[wish]
+def test_kube_proxy_is_there_where_it_is_wanted_or_nothing_else_implements_services() -> None:
+    for profile in Profile:
+        found = {wish: cluster(profile, kube_proxy=wish).has_kube_proxy for wish in Switch}
+        assert found == {Switch.ON: True, Switch.OFF: False, Switch.AUTO: profile is Profile.KUBERNETES}
 
 
 def test_paths_are_made_of_what_they_are_for() -> None:
@@ -182,8 +175,7 @@ def test_secrets_are_not_printed() -> None:
 def graph_inputs(profile: Profile = Profile.KUBERNETES) -> Inputs:
     cluster = hardway.cluster(profile, 1, 1)
     payload = release_directory.release_payload() if cluster.is_openshift else hardway.payload(profile)
-    made = renew(names(cluster), {}, cluster.terms, hardway.NOW)
-    return Inputs(cluster, made.set, payload, hardway.identity(), hardway.PULL_SECRET)
+    return Inputs(cluster, hardway.certificates(cluster), payload, hardway.identity(), hardway.PULL_SECRET)
 
 
 @cache
@@ -270,10 +262,6 @@ def test_a_hash_does_not_see_the_order() -> None:
     assert tree_hash([one, other]) == tree_hash([other, one])
 
 
-def test_trees_are_joined_in_order() -> None:
-    assert [asset.path for asset in joined([rendering(Profile.KUBERNETES).by_recipe["kubeconfigs"]])]
-
-
 def rendered(profile: Profile) -> AssetTree:
     return render_certificates(hardway.inputs(profile), AssetTree())
 
@@ -284,19 +272,6 @@ def test_every_row_has_its_two_files_and_every_bundle_one(profile: Profile) -> N
     files = {f"tls/{file}" for row in cluster_rows(cluster) for file in (row.public_file, row.key_file)}
     bundles = {f"tls/bundles/{bundle.value}.crt" for bundle in cluster_bundles(cluster)}
     assert {asset.path for asset in rendered(profile)} == files | bundles
-
-
-@pytest.mark.parametrize("profile", Profile)
-def test_keys_are_secret_and_nothing_else_is(profile: Profile) -> None:
-    for asset in rendered(profile):
-        is_key = asset.path.endswith(".key")
-        assert asset.mode == (0o600 if is_key else 0o644)
-        assert (b"PRIVATE KEY" in asset.content) == is_key
-
-
-def test_the_same_certificates_give_the_same_bytes() -> None:
-    one, other = ([(asset.path, asset.content) for asset in rendered(Profile.OPENSHIFT)] for _ in range(2))
-    assert one == other
 
 
 def test_names_follow_from_the_cluster() -> None:
@@ -320,18 +295,6 @@ def test_upstream_has_no_metrics_bundle() -> None:
 def test_a_bundle_and_a_signer_lie_in_different_places() -> None:
     assert anchor("etcd-ca-bundle") == "tls/bundles/etcd-ca-bundle.crt"
     assert anchor("root-ca") == "tls/root-ca.crt"
-
-
-def test_every_row_and_bundle_has_one_topic_with_all_its_words() -> None:
-    named = [topic.name for topic in TOPICS]
-    assert len(named) == len(set(named))
-    for topic in TOPICS:
-        assert all((topic.what, topic.readers, topic.without, topic.by_hand, topic.installer)), topic.name
-    for profile in Profile:
-        nodes = [node.id for node in hardway.cluster(profile).nodes]
-        for row in cluster_rows(hardway.cluster(profile)):
-            node = next((one for one in nodes if row.node == one), "")
-            assert (row.id.removesuffix(node) + "NODE" if node else row.id) in named
 
 
 def test_what_is_shown_by_hand_names_files_that_are_there() -> None:
@@ -379,19 +342,6 @@ def test_upstream_has_one_for_kube_proxy_and_another_newcomer() -> None:
     assert found == WANTED | {"kubelet-bootstrap": newcomer, "kube-proxy": proxy}
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_all_trust_every_signer_of_the_apis_servers(profile: Profile) -> None:
-    bundle = hardway.hardway_set(profile).bundle(Bundle.SERVER_CA)
-    for document in rendered_kubeconfigs(profile).values():
-        assert base64.b64decode(document["clusters"][0]["cluster"]["certificate-authority-data"]) == bundle
-
-
-def test_each_is_explained() -> None:
-    assert [topic.name for topic in KUBECONFIG_TOPICS] == [f"{one.name}.kubeconfig" for one in KUBECONFIGS]
-    for topic in KUBECONFIG_TOPICS:
-        assert all((topic.what, topic.readers, topic.without, topic.by_hand, topic.installer)), topic.name
-
-
 def kubeadmin_inputs(profile: Profile) -> Inputs:
     return Inputs(hardway.cluster(profile), HardwaySet({}), hardway.payload(profile), hardway.identity())
 
@@ -401,10 +351,7 @@ def test_the_password_is_for_its_owner_alone() -> None:
     assert (asset.path, asset.mode) == ("auth/kubeadmin-password", 0o600)
     assert asset.content == hardway.identity().kubeadmin_password.encode()
 
-
-@pytest.mark.parametrize("profile", [Profile.KUBERNETES])
-def test_upstream_knows_no_such_user(profile: Profile) -> None:
-    assert len(render_kubeadmin(kubeadmin_inputs(profile), AssetTree())) == 0
+    assert len(render_kubeadmin(kubeadmin_inputs(Profile.KUBERNETES), AssetTree())) == 0
 
 
 def tunnel_inputs(profile: Profile, payload: Payload | None = None) -> Inputs:

@@ -22,9 +22,7 @@ from umbilical.hardway.stages.s01_prerequisites import STAGE
 from umbilical.hardway.stages.s03_understand import STAGE as UNDERSTAND
 from umbilical.hardway.stages.s03_understand import lines
 from umbilical.hardway.stages.s05_pki import STAGE as PKI
-from umbilical.hardway.stages.s06_kubeconfigs import STAGE as KUBECONFIGS
 from umbilical.hardway.stages.s07_manifests import STAGE as MANIFESTS
-from umbilical.hardway.stages.s08_ignition import STAGE as IGNITION
 
 WRITING = [stage for stage in catalogue.stages() if 5 <= stage.number <= 8]
 
@@ -149,6 +147,10 @@ def test_inputs_are_the_hashes_of_the_recipes_and_of_no_other(tmp_path: Path) ->
     assert [stage.inputs(changed) == one for stage, one in zip(WRITING, inputs, strict=True)] == [True] * 3 + [False]
 
 
+def test_a_stage_is_stale_when_what_it_is_made_from_is() -> None:
+    assert [stage.needs for stage in WRITING[1:]] == [(5,), (5,), (4, 5, 6, 7)]
+
+
 def test_what_came_of_it_is_told_by_path(tmp_path: Path) -> None:
     site = make_site(tmp_path)
     for stage in WRITING:
@@ -238,25 +240,6 @@ def test_keys_are_secret_and_stay_as_they_are(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in (tmp_path / "artifacts" / "tls").glob("*.key")} == keys
 
 
-def test_the_rules_about_certificates_judge_it(tmp_path: Path) -> None:
-    ids = [check.id for check in PKI.checks(make_site(tmp_path))]
-    assert ids[0] == "ART-05"
-    assert {"PKI-01", "PKI-02", "PKI-03", "PKI-09"} <= set(ids)
-
-
-def test_it_writes_all_of_them_for_their_owner(tmp_path: Path) -> None:
-    for step in KUBECONFIGS.steps(make_site(tmp_path)):
-        step.act()
-    files = list((tmp_path / "artifacts" / "auth").glob("*.kubeconfig"))
-    assert len(files) == 9
-    assert all(path.stat().st_mode & 0o777 == 0o600 for path in files)
-
-
-def test_its_rules_judge_it_and_it_builds_on_the_keys(tmp_path: Path) -> None:
-    assert {"ART-06", "KC-01", "KC-02"} <= {check.id for check in KUBECONFIGS.checks(make_site(tmp_path))}
-    assert KUBECONFIGS.needs == (5,)
-
-
 def test_it_writes_pods_and_objects_and_removes_those_of_a_node_that_is_gone(tmp_path: Path) -> None:
     site = make_site(tmp_path)
     for step in MANIFESTS.steps(site):
@@ -269,24 +252,3 @@ def test_it_writes_pods_and_objects_and_removes_those_of_a_node_that_is_gone(tmp
     steps[-1].act()
     assert not stale.exists()
     assert (tmp_path / "artifacts" / "static-pods" / "bootstrap").is_dir()
-
-
-def test_the_rules_of_both_halves_judge_it(tmp_path: Path) -> None:
-    ids = {check.id for check in MANIFESTS.checks(make_site(tmp_path, "openshift"))}
-    assert {"CVO-01", "CRD-01", "FG-01", "ETC-01", "INF-01", "MAN-01", "HO-01", "BK-03", "KN-01"} <= ids
-
-
-def test_every_node_has_its_file_which_is_secret(tmp_path: Path) -> None:
-    site = make_site(tmp_path)
-    for step in IGNITION.steps(site):
-        step.act()
-    for node in site.cluster.nodes:
-        path = tmp_path / "artifacts" / "ignition" / f"{node.id}.ign"
-        assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_it_is_stale_when_what_it_is_made_from_is(tmp_path: Path) -> None:
-    assert IGNITION.needs == (4, 5, 6, 7)
-    assert {"IGN-01", "IGN-05", "BK-01", "CRIO-01", "SE-01", "AU-01"} <= {
-        check.id for check in IGNITION.checks(make_site(tmp_path, "openshift"))
-    }

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 import dns.rcode
@@ -36,7 +36,6 @@ from umbilical.assets.hardway.infrastructure.places import (
     resolver_command,
     stable_uuid,
 )
-from umbilical.assets.hardway.infrastructure.topics import STAGE, TOPICS
 from umbilical.assets.hardway.infrastructure.zones import cluster_zone, corefile, reverse_zone, reverse_zone_name
 from umbilical.host.processes import start
 
@@ -225,26 +224,8 @@ def test_a_lab_needs_load_balancer_and_names() -> None:
     }
 
 
-@pytest.mark.parametrize("profile", list(Profile))
-def test_the_same_cluster_gives_the_same_bytes(profile: Profile) -> None:
-    first, second = (infrastructure(cluster(profile)) for _ in range(2))
-    assert {asset.path: asset for asset in first} == {asset.path: asset for asset in second}
-
-
 def test_nothing_of_it_is_secret() -> None:
     for asset in infrastructure(cluster()):
         assert b"PRIVATE KEY" not in asset.content
     content = infrastructure(cluster())[places.SERVER_CA].content
     assert signers()["kube-apiserver-service-network-signer"].certificate_pem.strip() in content
-
-
-def test_every_file_is_explained_once() -> None:
-    files = {PurePosixPath(asset.path) for asset in infrastructure(cluster())}
-    expected = {path.parent.name if path.parent.name == "domains" else path.name for path in files}
-    assert sorted(topic.name for topic in TOPICS) == sorted(expected)
-
-
-def test_no_explanation_is_empty() -> None:
-    for topic in TOPICS:
-        assert all((topic.what, topic.readers, topic.without, topic.by_hand, topic.installer)), topic.name
-        assert topic.stage == STAGE

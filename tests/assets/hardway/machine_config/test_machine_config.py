@@ -18,7 +18,7 @@ from umbilical.assets.errors import AssetError
 from umbilical.assets.hardway.cluster import Profile, Role
 from umbilical.assets.hardway.machine_config.commands import TOPICS as COMMAND_TOPICS
 from umbilical.assets.hardway.machine_config.commands import script, steps
-from umbilical.assets.hardway.machine_config.inputs_directory import TOPICS, render_machine_config
+from umbilical.assets.hardway.machine_config.inputs_directory import render_machine_config
 from umbilical.assets.hardway.machine_config.rendered import read_base, read_bases
 from umbilical.assets.hardway.manifests.render import render_manifests
 from umbilical.assets.hardway.topic import TopicKind
@@ -109,11 +109,6 @@ def test_image_references_are_the_releases_own() -> None:
 
 def test_the_kubernetes_profile_has_no_machine_config_operator() -> None:
     assert not list(render_machine_config(hardway.inputs(Profile.KUBERNETES), AssetTree()))
-
-
-def test_every_file_is_explained() -> None:
-    named = {topic.name for topic in TOPICS}
-    assert {one for one in NAMES if "/" in one} == {name.removeprefix("machine-config/") for name in named}
 
 
 def run(folder: Path, pools: tuple[str, ...] = ("master", "worker")) -> subprocess.CompletedProcess[str]:

@@ -106,12 +106,6 @@ def test_the_installers_configuration_counts_replicas_and_holds_no_secret() -> N
     assert (found["metadata"]["namespace"], found["metadata"]["name"]) == ("kube-system", "cluster-config-v1")
 
 
-def test_etcds_endpoint_is_an_annotation_and_no_data() -> None:
-    (found,) = installation.etcd_endpoints(hardway.inputs())
-    assert found["metadata"]["annotations"] == {"alpha.installer.openshift.io/etcd-bootstrap": "192.168.126.100"}
-    assert "data" not in found
-
-
 def test_the_pull_secret_is_a_docker_config() -> None:
     (found,) = installation.pull_secret(hardway.inputs())
     assert found["type"] == "kubernetes.io/dockerconfigjson"

@@ -3,7 +3,6 @@
 import base64
 from datetime import UTC, datetime
 from functools import cache
-from itertools import pairwise
 
 import pytest
 import yaml
@@ -30,7 +29,7 @@ from umbilical.assets.hardway.manifests.objects import (
     timestamp,
     user,
 )
-from umbilical.assets.hardway.manifests.rbac import kubernetes_rbac, openshift_rbac
+from umbilical.assets.hardway.manifests.rbac import openshift_rbac
 from umbilical.assets.hardway.manifests.render import render_manifests
 from umbilical.assets.hardway.manifests.tunnel_objects import tunnel_objects
 from umbilical.assets.hardway.topic import TopicKind
@@ -88,35 +87,6 @@ def kinds(tree: AssetTree) -> list[str]:
     return [one["kind"] for one in objects(tree)]
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_the_same_inputs_give_the_same_bytes(profile: Profile) -> None:
-    again = render_manifests(hardway.inputs(profile), AssetTree())
-    assert [(one.path, one.content, one.mode) for one in again] == [
-        (one.path, one.content, one.mode) for one in rendered(profile)
-    ]
-
-
-def test_openshifts_objects_come_in_the_order_in_which_they_can_be_created() -> None:
-    found = kinds(rendered(Profile.OPENSHIFT))
-    order = ["Namespace", "CustomResourceDefinition", "ClusterRoleBinding", "FeatureGate", "Infrastructure", "Secret"]
-    places = [found.index(kind) for kind in order]
-    assert places == sorted(places)
-    last = [len(found) - 1 - found[::-1].index(kind) for kind in ("Secret", "ClusterVersion")]
-    assert last == sorted(last)
-
-
-def test_openshift_has_22_definitions_of_the_bootstrap_two_of_the_version_operator_and_the_networks() -> None:
-    assert kinds(rendered(Profile.OPENSHIFT)).count("CustomResourceDefinition") == 22 + 2 + 1
-
-
-def test_both_network_objects_come_after_their_definitions() -> None:
-    found = objects(rendered(Profile.OPENSHIFT))
-    names = [(one["apiVersion"], one["kind"], one["metadata"]["name"]) for one in found]
-    for group in ("config", "operator"):
-        crd = names.index(("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"networks.{group}.openshift.io"))
-        assert crd < names.index((f"{group}.openshift.io/v1", "Network", "cluster"))
-
-
 def test_the_kubernetes_profile_knows_nothing_of_openshift() -> None:
     found = objects(rendered(Profile.KUBERNETES))
     assert not [one for one in found if "openshift" in one["apiVersion"] or "openshift" in one["metadata"]["name"]]
@@ -135,19 +105,6 @@ def test_without_a_tunnel_there_is_nothing_of_it(profile: Profile) -> None:
     tree = render_manifests(inputs, AssetTree())
     assert "DaemonSet" not in kinds(tree)
     assert "manifests/08-tunnel.yaml" not in tree
-
-
-def test_files_with_secrets_are_for_their_owner_alone() -> None:
-    tree = rendered(Profile.OPENSHIFT)
-    for asset in tree:
-        has_secret = any(one["kind"] == "Secret" for one in yaml.safe_load_all(asset.content))
-        assert asset.mode == (0o600 if has_secret else 0o644), asset.path
-
-
-def test_names_of_files_sort_as_they_are_made() -> None:
-    for profile in Profile:
-        paths = [one.path for one in rendered(profile) if "/02-crd-" not in one.path]
-        assert all(one < other for one, other in pairwise(paths))
 
 
 def test_namespaces_of_static_pods_are_privileged_and_judged_by_nobody() -> None:
@@ -217,45 +174,9 @@ def bound(objects: list[Object], role: str) -> list[Object]:
     ]
 
 
-def test_the_identity_of_new_kubelets_may_ask_for_certificates() -> None:
-    (account,) = bound(openshift_rbac(hardway.inputs()), "system:node-bootstrapper")
-    name = f"system:serviceaccount:{account['namespace']}:{account['name']}"
-    assert name == read_certificates(hardway.hardway_set()["kubelet-client"].certificate)[0].common_name
-    (user,) = bound(kubernetes_rbac(hardway.inputs(Profile.KUBERNETES)), "system:node-bootstrapper")
-    made = hardway.hardway_set(Profile.KUBERNETES)["kubelet-client"]
-    assert user["name"] == read_certificates(made.certificate)[0].common_name
-
-
-def test_kube_apiserver_may_call_kubelets() -> None:
-    objects = openshift_rbac(hardway.inputs())
-    role = next(one for one in objects if one["kind"] == "ClusterRole" and one["metadata"]["name"] == "kube-apiserver")
-    assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes/proxy"], "verbs": ["get", "create"]}]
-    subjects = [
-        *bound(objects, "kube-apiserver"),
-        *bound(kubernetes_rbac(hardway.inputs(Profile.KUBERNETES)), "system:kubelet-api-admin"),
-    ]
-    assert [one["name"] for one in subjects] == ["system:kube-apiserver"] * 2
-
-
 def test_kube_proxy_is_allowed_to_watch_services_only_where_it_runs() -> None:
     assert not bound(openshift_rbac(hardway.inputs()), "system:node-proxier")
     assert bound(openshift_rbac(hardway.inputs(kube_proxy=Switch.ON)), "system:node-proxier")
-
-
-def test_every_role_of_a_policy_controller_is_bound_to_its_account() -> None:
-    objects = openshift_rbac(hardway.inputs())
-    roles = [
-        one["metadata"]["name"]
-        for one in objects
-        if one["kind"] == "ClusterRole" and one["metadata"]["name"].startswith("system:openshift:controller:")
-    ]
-    assert len(roles) == 3
-    for role in roles:
-        assert bound(objects, role)[0] == {
-            "kind": "ServiceAccount",
-            "name": role.rpartition(":")[2],
-            "namespace": "openshift-infra",
-        }
 
 
 @pytest.mark.parametrize(
@@ -286,20 +207,6 @@ def test_infrastructure_tells_its_name_its_platform_and_both_urls() -> None:
     assert status["platformStatus"] == {"type": "None"}
     assert status["apiServerURL"] == "https://api.ocp4.example.com:6443"
     assert status["apiServerInternalURI"] == "https://api-int.ocp4.example.com:6443"
-
-
-def test_both_network_objects_have_the_same_networks() -> None:
-    (ours,) = config.network(hardway.inputs())
-    (operators,) = config.operator_network(hardway.inputs())
-    for field in ("clusterNetwork", "serviceNetwork"):
-        assert ours["spec"][field] == operators["spec"][field]
-    assert ours["spec"]["clusterNetwork"] == [{"cidr": "10.128.0.0/14", "hostPrefix": 23}]
-    assert (ours["apiVersion"], operators["apiVersion"]) == ("config.openshift.io/v1", "operator.openshift.io/v1")
-
-
-def test_domains_are_the_clusters_and_not_its_parents() -> None:
-    assert config.dns(hardway.inputs())[0]["spec"]["baseDomain"] == "ocp4.example.com"
-    assert config.ingress(hardway.inputs())[0]["spec"]["domain"] == "apps.ocp4.example.com"
 
 
 @pytest.mark.parametrize(("workers", "schedulable"), [(0, True), (2, False)])

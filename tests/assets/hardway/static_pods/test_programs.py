@@ -5,7 +5,7 @@ from ipaddress import ip_address
 
 import pytest
 from tests.support.hardway import RELEASE_IMAGE
-from tests.support.hardway_pods import document, flags, inputs, seat, tree
+from tests.support.hardway_pods import document, flags, inputs, seat
 
 from umbilical.assets.hardway.cluster import Profile
 from umbilical.assets.hardway.static_pods.etcd import initial_cluster, member_name
@@ -13,7 +13,6 @@ from umbilical.assets.hardway.static_pods.kube_controller_manager import policy_
 from umbilical.assets.hardway.static_pods.kube_proxy import kube_proxy_pod
 from umbilical.assets.hardway.static_pods.seat import Seat
 from umbilical.assets.hardway.static_pods.tunnel_flags import KONNECTIVITY_SERVER
-from umbilical.assets.verify.documents import Pod
 
 ETCD = "static-pods/bootstrap/etcd-bootstrap.yaml"
 API_SERVER = "static-pods/bootstrap/kube-apiserver-bootstrap.yaml"
@@ -23,8 +22,6 @@ SCHEDULER = "static-pods/bootstrap/kube-scheduler-bootstrap.yaml"
 PROXY = "static-pods/worker-1/kube-proxy.yaml"
 VERSION_OPERATOR = "late-static-pods/bootstrap/cvo-bootstrap.yaml"
 SERVER = "static-pods/bootstrap/konnectivity-server-pod.yaml"
-API = "static-pods/bootstrap/kube-apiserver-bootstrap.yaml"
-EGRESS = "static-pods/bootstrap/config/egress-selector-config.yaml"
 
 
 @pytest.mark.parametrize("profile", Profile)
@@ -82,34 +79,6 @@ def test_a_learner_is_not_killed_for_being_one() -> None:
     assert container["startupProbe"]["httpGet"]["path"] == container["livenessProbe"]["httpGet"]["path"] == "/livez"
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
     assert container["livenessProbe"]["httpGet"]["host"] == "127.0.0.1"
-
-
-@pytest.mark.parametrize("profile", Profile)
-def test_each_name_of_the_api_has_its_certificate(profile: Profile) -> None:
-    told = flags(document(profile, API_SERVER))
-    named = {value.rpartition(":")[2]: value.partition(",")[0] for value in told["tls-sni-cert-key"]}
-    assert named == {
-        "localhost,127.0.0.1": "/etc/kubernetes/secrets/kube-apiserver-localhost-server.crt",
-        "api.ocp4.example.com": "/etc/kubernetes/secrets/kube-apiserver-lb-server.crt",
-        "api-int.ocp4.example.com": "/etc/kubernetes/secrets/kube-apiserver-internal-lb-server.crt",
-    }
-    assert told["tls-cert-file"] == ["/etc/kubernetes/secrets/kube-apiserver-service-network-server.crt"]
-
-
-@pytest.mark.parametrize("profile", Profile)
-def test_both_token_keys_are_known_and_the_bound_one_signs(profile: Profile) -> None:
-    told = flags(document(profile, API_SERVER))
-    assert [path.rpartition("/")[2] for path in told["service-account-key-file"]] == [
-        "service-account.pub",
-        "bound-service-account-signing-key.pub",
-    ]
-    assert told["service-account-signing-key-file"][0].endswith("/bound-service-account-signing-key.key")
-
-
-def test_the_front_proxys_name_is_that_of_its_certificate() -> None:
-    assert flags(document(Profile.OPENSHIFT, API_SERVER))["requestheader-allowed-names"] == [
-        "system:kube-apiserver-proxy"
-    ]
 
 
 def test_only_openshift_stores_below_another_prefix() -> None:
@@ -232,13 +201,6 @@ def test_openshift_shares_iptables_with_its_host() -> None:
     assert pod["spec"]["containers"][0]["image"] == seat(Profile.OPENSHIFT).inputs.payload.images["kube-proxy"]
 
 
-def test_it_is_privileged_in_the_host_network() -> None:
-    for profile in Profile:
-        spec = document(profile, PROXY)["spec"]
-        assert spec["hostNetwork"] is True
-        assert spec["containers"][0]["securityContext"] == {"privileged": True}
-
-
 def test_an_ipv6_address_is_bracketed() -> None:
     given = inputs(Profile.KUBERNETES)
     node = replace(given.cluster.workers[0], address=ip_address("fd00::10"))
@@ -272,31 +234,6 @@ def test_it_is_privileged_and_knows_its_profile_and_the_local_api() -> None:
     }
     assert pod["metadata"]["labels"]["k8s-app"] == "cluster-version-operator"
     assert pod["metadata"]["namespace"] == "openshift-cluster-version"
-
-
-def test_the_kubernetes_profile_has_none() -> None:
-    assert not [asset.path for asset in tree(Profile.KUBERNETES) if "cvo" in asset.path]
-
-
-@pytest.mark.parametrize("profile", Profile)
-def test_both_pods_lead_to_the_same_socket_of_the_host(profile: Profile) -> None:
-    server, api = (Pod(document(profile, path)["spec"]) for path in (SERVER, API))
-    listening = server.flags.values["--uds-name"]
-    dialled = document(profile, EGRESS)["egressSelections"][0]["connection"]["transport"]["uds"]["udsName"]
-    mounts = server.mount_of(listening), api.mount_of(dialled)
-    assert mounts[0] is not None
-    assert mounts[1] is not None
-    assert mounts[0].on_host(listening) == mounts[1].on_host(dialled)
-    assert not mounts[0].is_read_only
-
-
-@pytest.mark.parametrize("profile", Profile)
-def test_kube_apiserver_finds_the_egress_selector_where_the_node_has_it(profile: Profile) -> None:
-    api = Pod(document(profile, API)["spec"])
-    path = api.flags.values["--egress-selector-config-file"]
-    mount = api.mount_of(path)
-    assert mount is not None
-    assert mount.on_host(path) == "/etc/kubernetes/bootstrap-configs/egress-selector-config.yaml"
 
 
 @pytest.mark.parametrize("profile", Profile)

@@ -22,13 +22,11 @@ from umbilical.assets.hardway.kubeconfigs import render_kubeconfigs
 from umbilical.assets.hardway.static_pods.paths import files_needed
 from umbilical.assets.hardway.static_pods.pods import MASTER_FILES, ConfigFile, PodFile, files_of
 from umbilical.assets.hardway.static_pods.removals import read_removals, removals, write_removals
-from umbilical.assets.hardway.static_pods.render import render_static_pods
 from umbilical.assets.hardway.static_pods.rows import Program, Row, by_profile, on_kubernetes, on_openshift
 from umbilical.assets.hardway.static_pods.seat import Seat, bundle, certificate, secret_artifact
 from umbilical.assets.hardway.static_pods.topics import TOPICS
 from umbilical.assets.hardway.topic import TopicKind
 from umbilical.assets.tree import AssetTree
-from umbilical.assets.verify.documents import Pod
 from umbilical.pki.hardway_set import Bundle
 
 CONTROL_PLANE = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
@@ -55,12 +53,6 @@ def _pods(profile: Profile) -> dict[str, dict[str, Any]]:
 def _probed(container: dict[str, Any]) -> set[int]:
     probes = [value for name, value in container.items() if name.endswith("Probe")]
     return {probe["httpGet"]["port"] for probe in probes if "httpGet" in probe}
-
-
-@pytest.mark.parametrize("profile", Profile)
-def test_the_same_cluster_gives_the_same_bytes(profile: Profile) -> None:
-    again = render_static_pods(inputs(profile), AssetTree())
-    assert [(asset.path, asset.content) for asset in again] == [(asset.path, asset.content) for asset in tree(profile)]
 
 
 @pytest.mark.parametrize("profile", Profile)
@@ -153,27 +145,6 @@ def test_everything_that_is_needed_is_rendered_by_somebody(profile: Profile) -> 
     made |= {asset.path for asset in tree(profile)}
     for node in given.cluster.nodes:
         assert set(files_needed(given, node).values()) <= made
-
-
-@pytest.mark.parametrize("profile", Profile)
-def test_every_path_of_a_flag_leads_to_a_file_that_the_node_gets(profile: Profile) -> None:
-    given = inputs(profile)
-    for node in given.cluster.nodes:
-        needed = files_needed(given, node)
-        for path, artifact in needed.items():
-            if "manifests" in path or "late-static-pods" in path:
-                _check_pod(yaml.safe_load(tree(profile)[artifact].content), needed)
-
-
-def _check_pod(pod: dict[str, Any], needed: dict[str, str]) -> None:
-    for container in pod["spec"]["containers"]:
-        alone = Pod({**pod["spec"], "containers": [container]})
-        for flag, value in alone.flags.values.items():
-            for path in value.partition(":")[0].split(","):
-                if path.startswith("/etc/kubernetes/") and flag != "--uds-name":
-                    mount = alone.mount_of(path)
-                    assert mount is not None, path
-                    assert mount.on_host(path) in needed, path
 
 
 def test_a_master_has_its_own_etcd_keys_and_nobody_elses() -> None:
@@ -303,19 +274,6 @@ def test_a_file_in_a_pod_leads_back_to_its_artifact() -> None:
 
 def test_no_name_stands_twice() -> None:
     assert len(BY_NAME) == len(TOPICS)
-
-
-def test_every_topic_answers_every_question() -> None:
-    for topic in TOPICS:
-        for field in ("what", "readers", "without", "by_hand", "installer"):
-            assert getattr(topic, field).strip(), f"{topic.name}: {field}"
-
-
-@pytest.mark.parametrize("profile", Profile)
-def test_every_file_is_told_about(profile: Profile) -> None:
-    files = {asset.path.rpartition("/")[2] for asset in tree(profile)}
-    told = {topic.name for topic in TOPICS if topic.kind is TopicKind.FILE}
-    assert files <= told
 
 
 def test_no_file_is_told_about_that_nobody_gets() -> None:
