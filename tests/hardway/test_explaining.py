@@ -14,11 +14,6 @@ PAGES = Book(STAGES, {wish.profile.value: paper_site(wish) for wish in WISHES}).
 BY_NUMBER = {stage.number: PAGES[file_name(stage)] for stage in STAGES}
 
 
-def test_there_are_seventeen_stages_in_order() -> None:
-    numbers = [entry.name for entry in ENTRIES if entry.kind is EntryKind.STAGE]
-    assert numbers == [f"{number:02}" for number in range(1, 18)]
-
-
 def test_a_stage_is_found_by_number_and_by_name() -> None:
     for stage in STAGES:
         for asked in (str(stage.number), f"{stage.number:02}", f"stage {stage.number}"):

@@ -294,8 +294,3 @@ def test_who_listens_is_ended_without_a_warning(
     assert kill(Here(), "master-0", "kube-apiserver")
     assert process.wait(60) == -9
     assert not kill(Here(), "master-0", "kube-apiserver")
-
-
-def test_the_programs_of_a_control_plane_are_known_by_their_usual_ports() -> None:
-    ports = {"etcd": 2379, "kube-apiserver": 6443, "kube-controller-manager": 10257, "kube-scheduler": 10259}
-    assert ports == node_programs.PORTS

@@ -109,17 +109,6 @@ def test_kube_proxy_is_there_where_it_is_wanted_or_nothing_else_implements_servi
         assert found == {Switch.ON: True, Switch.OFF: False, Switch.AUTO: profile is Profile.KUBERNETES}
 
 
-def test_paths_are_made_of_what_they_are_for() -> None:
-    node = cluster().masters[0]
-    assert layout.static_pod(node, "etcd.yaml") == "static-pods/master-0/etcd.yaml"
-    assert layout.late_static_pod(node, "etcd.yaml") == "late-static-pods/master-0/etcd.yaml"
-    assert layout.ignition(node) == "ignition/master-0.ign"
-    assert layout.kubeconfig("admin") == "auth/admin.kubeconfig"
-    assert layout.certificate("root-ca") == "tls/root-ca.crt"
-    assert layout.key("root-ca") == "tls/root-ca.key"
-    assert layout.bundle("etcd-ca-bundle") == "tls/bundles/etcd-ca-bundle.crt"
-
-
 def test_no_two_places_are_one_and_places_on_nodes_are_absolute() -> None:
     places = [value for name, value in vars(layout).items() if name.isupper() and isinstance(value, str)]
     assert len(places) == len(set(places))

@@ -12,8 +12,8 @@ from tests.support import hardway, hardway_config
 from tests.support.manifests import json_values
 
 from umbilical.assets.errors import AssetError
-from umbilical.assets.hardway.cluster import MachinesKind, Profile, Role, Switch
-from umbilical.assets.hardway.config_defaults import MACHINE_NETWORK, NUMBERS, SIZES, Place
+from umbilical.assets.hardway.cluster import MachinesKind, Profile, Switch
+from umbilical.assets.hardway.config_defaults import MACHINE_NETWORK, NUMBERS, Place
 from umbilical.assets.hardway.config_example import Wish, example
 from umbilical.assets.hardway.config_keys import KEYS, MAX_MASTERS, Key
 from umbilical.assets.hardway.config_kinds import ADDRESS, NETWORK, ON_OFF, Choice, Constant, Kind, Number, Text, Texts
@@ -133,13 +133,12 @@ def test_schema_and_reader_miss_what_is_needed() -> None:
 
 
 def test_schema_and_reader_refuse_wrong_values() -> None:
-    for changes in (
+    wrong: tuple[dict[str, Any], ...] = (
         *({"name": "A"}, {"name": 5}, {"networks__hostPrefix": 129}, {"nodes__masters__count": "3"}),
         *({"konnectivity": "maybe"}, {"access__sshKeys": "x"}, {"libvirt__uplink": "a b"}, {"nodes": []}),
         *({"networks__machine": "10.0.0.0"}, {"kind": "Pod"}, {"profile": "lab"}, {"nodes__workers__machines": {}}),
-    ):
-        wrong: dict[str, Any] = {**changes}
-        assert taken(hardway_config.document(**wrong)) == NEITHER, changes
+    )
+    assert [one for one in wrong if taken(hardway_config.document(**one)) != NEITHER] == []
 
 
 def test_schema_and_reader_take_nothing_for_absence() -> None:
@@ -206,10 +205,6 @@ def test_masters_end_before_workers_begin() -> None:
     assert NUMBERS[Place.MASTER] + MAX_MASTERS <= NUMBERS[Place.WORKER]
 
 
-def test_every_role_has_a_size() -> None:
-    assert set(SIZES) == set(Role)
-
-
 @pytest.mark.parametrize("wish", WISHES)
 def test_it_is_a_valid_file_of_that_cluster(wish: Wish) -> None:
     content = example(wish)
@@ -250,7 +245,3 @@ def test_keys_and_names_can_be_given() -> None:
 def test_a_cluster_that_cannot_be_is_refused() -> None:
     with pytest.raises(AssetError, match="RHCOS does not run in namespaces"):
         example(Wish(Profile.OPENSHIFT, MachinesKind.LAB, 3, 2))
-
-
-def test_the_same_wish_gives_the_same_bytes() -> None:
-    assert example(OPENSHIFT) == example(OPENSHIFT)

@@ -20,7 +20,6 @@ from umbilical.assets.hardway.release import (
     INFO,
     NEEDED,
     PROGRAMS,
-    TOPICS,
     read_release,
     release_commands,
     upstream_payload,
@@ -132,10 +131,6 @@ def test_the_lines_that_extract_a_release_are_exact() -> None:
         "oc adm release info quay.io/r:4.18 --registry-config 'pull secret.json' -o json > release/release.json"
     )
     assert extract.line == "oc adm release extract quay.io/r:4.18 --registry-config 'pull secret.json' --to=release"
-
-
-def test_the_tables_of_a_release_are_explained() -> None:
-    assert {topic.name for topic in TOPICS} == {"image-references", "release-metadata", INFO}
 
 
 def test_the_made_up_release_has_the_counts_of_a_real_one() -> None:

@@ -1,12 +1,14 @@
-"""Judges: programs that look at a copy of the artifacts, what each refuses, and which are missing."""
+"""Judges: programs that look at a copy of the artifacts, what each refuses, and what git would take."""
 
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import hypothesis
 import pytest
 from hypothesis import strategies
+from tests.support.hardway import cluster
 from tests.support.hardway_judges import after, bench, current, find
 from tests.support.hardway_lint import Subject
 from tests.support.hardway_pki import reissue
@@ -15,6 +17,7 @@ from umbilical.assets.hardway.cluster import Profile
 from umbilical.assets.hardway.infrastructure.places import HAPROXY_FINAL
 from umbilical.assets.hardway.lint.facts import Unreadable
 from umbilical.assets.names import BOOTKUBE
+from umbilical.assets.tree import Asset
 from umbilical.checks.check import Outcome
 from umbilical.checks.report import group_of
 from umbilical.hardway.judges.balancer import balancer_faults
@@ -22,6 +25,7 @@ from umbilical.hardway.judges.bench import Bench, judge_by, on_path, open_bench
 from umbilical.hardway.judges.catalogue import GROUP, JUDGES, ask_judges
 from umbilical.hardway.judges.certificates import certificate_faults
 from umbilical.hardway.judges.etcd import etcd_faults
+from umbilical.hardway.judges.exposure import exposed, secret_files
 from umbilical.hardway.judges.ignition import ignition_faults
 from umbilical.hardway.judges.objects import lost, object_faults
 from umbilical.hardway.judges.scripts import scripts, style_faults, syntax_faults
@@ -34,6 +38,16 @@ JSON = strategies.recursive(
 )
 BROKEN = b"#!/bin/bash\nif true; then\n"
 CARELESS = b"#!/bin/bash\ncd $1\nrm -rf *\nx=1\n"
+ASSETS = {
+    "tls/admin.key": Asset("tls/admin.key", b"", 0o600),
+    "tls/admin.crt": Asset("tls/admin.crt", b"", 0o644),
+}
+SECRETS = (
+    ".umbilical/admin.kubeconfig",
+    ".umbilical/identity.json",
+    "artifacts/tls/admin.key",
+    "pull-secret.json",
+)
 
 
 def _found(judge: Callable[[Bench], list[str]], subject: Subject) -> list[str]:
@@ -280,3 +294,51 @@ def test_shellcheck_tells_where() -> None:
     with bench(after(Profile.KUBERNETES, lambda tree: tree.write("x.sh", CARELESS))) as opened:
         faults = style_faults(opened)
     assert any(fault.startswith("x.sh:2:") for fault in faults)
+
+
+def _git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True, timeout=60)
+
+
+@pytest.fixture
+def repository_folder(tmp_path: Path) -> Path:
+    _git(tmp_path, "init", "-q")
+    return tmp_path
+
+
+def test_keys_and_the_pull_secret_are_secret_and_certificates_are_not() -> None:
+    assert tuple(sorted(secret_files(cluster(), ASSETS))) == SECRETS
+
+
+def test_a_pull_secret_elsewhere_is_not_in_the_directory() -> None:
+    of = cluster()
+    for place in ("/root/pull-secret.json", "../pull-secret.json"):
+        moved = replace(of, access=replace(of.access, pull_secret_file=place))
+        assert place not in secret_files(moved, {})
+
+
+def test_without_git_nothing_is_exposed(tmp_path: Path) -> None:
+    assert exposed(tmp_path, cluster(), ASSETS) == ()
+
+
+def test_below_a_work_tree_everything_is_until_it_is_ignored(repository_folder: Path) -> None:
+    folder = repository_folder / "clusters" / "one"
+    folder.mkdir(parents=True)
+    assert exposed(folder, cluster(), ASSETS) == SECRETS
+    (folder / ".gitignore").write_text("artifacts\n.umbilical\n")
+    assert exposed(folder, cluster(), ASSETS) == ("pull-secret.json",)
+    (repository_folder / ".gitignore").write_text("*.json\n")
+    assert exposed(folder, cluster(), ASSETS) == ()
+
+
+def test_what_is_tracked_already_is_exposed_whatever_is_ignored(repository_folder: Path) -> None:
+    (repository_folder / "artifacts" / "tls").mkdir(parents=True)
+    (repository_folder / "artifacts" / "tls" / "admin.key").write_text("")
+    _git(repository_folder, "add", "artifacts")
+    (repository_folder / ".gitignore").write_text("artifacts\n.umbilical\npull-secret.json\n")
+    assert exposed(repository_folder, cluster(), ASSETS) == ("artifacts/tls/admin.key",)
+
+
+def test_where_git_cannot_answer_nothing_counts_as_ignored(tmp_path: Path) -> None:
+    (tmp_path / ".git").write_text("gitdir: /nowhere\n")
+    assert exposed(tmp_path, cluster(), ASSETS) == SECRETS

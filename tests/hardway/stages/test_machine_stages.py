@@ -139,15 +139,6 @@ def test_only_the_bootstrap_machine_is_installed(tmp_path: Path) -> None:
     assert list(STAGE.inputs(site)) == ["bootstrap"]
 
 
-def test_it_is_done_when_it_runs_under_its_name(tmp_path: Path) -> None:
-    site = live_site(tmp_path)
-    (check,) = STAGE.checks(site)
-    assert check.judge(site).outcome is Outcome.FAILED
-    STAGE.steps(site)[0].act()
-    machines_of(site).files["bootstrap", "/etc/hostname"] = b"bootstrap.ocp4.example.com\n"
-    assert check.judge(site).outcome is Outcome.PASSED
-
-
 @pytest.fixture
 def bootstrapping(tmp_path: Path, plane: ControlPlane) -> Site:
     made = live_site(tmp_path, plane)

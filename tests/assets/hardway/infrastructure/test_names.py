@@ -12,6 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import dns.exception
+import dns.message
+import dns.query
 import dns.rcode
 import pytest
 from tests.support.hardway import cluster
@@ -154,8 +157,6 @@ def test_coredns_notices_a_zone_that_was_rewritten(tmp_path: Path) -> None:
                 break
             time.sleep(0.25)
         assert answer == [str(moved.networks.ingress_vip)]
-
-    time.sleep(0.25)
 
 
 def test_the_corefile_names_the_address_that_nodes_are_told() -> None:

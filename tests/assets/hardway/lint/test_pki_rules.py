@@ -1,5 +1,6 @@
-"""Rules about certificates: they hold for rendered clusters, and each notices the faults that it is there for."""
+"""Rules about certificates and kubeconfigs: the faults that each notices."""
 
+import base64
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -23,6 +24,7 @@ from umbilical.pki.profiles import Usage
 
 SERVICE: Final = "kube-apiserver-service-network-server"
 LOCALHOST: Final = "kube-apiserver-localhost-server"
+ADMIN: Final = layout.kubeconfig("admin")
 
 
 def without_address(row_id: str, *addresses: str) -> Sample:
@@ -122,6 +124,59 @@ def tunnel_certificate_for_another(subject: Subject) -> None:
     subject.edit_ignition("bootstrap", BOOTKUBE, lambda text: text.replace(address, b"192.168.126.99"))
 
 
+def says(rule_id: str, sample: str | Callable[[Subject], object], profile: Profile = Profile.KUBERNETES) -> str:
+    made = SAMPLES[sample] if isinstance(sample, str) else sample
+    return complaint(rule_id, changed(everything(profile), made)) or ""
+
+
+def _break(subject: Subject) -> None:
+    for path in list(subject.assets):
+        if path.endswith((".crt", ".pub")):
+            subject.write(path, b"nothing")
+
+
+def edited(name: str, change: Callable[[dict[str, Any]], object]) -> Sample:
+    return lambda subject: subject.edit(layout.kubeconfig(name), change)
+
+
+def server(name: str, url: str) -> Sample:
+    return edited(name, lambda one: one["clusters"][0]["cluster"].update(server=url))
+
+
+def renamed_user(one: dict[str, Any]) -> None:
+    one["users"][0]["name"] = one["contexts"][0]["name"] = one["current-context"] = "somebody"
+    one["contexts"][0]["context"]["user"] = "somebody"
+
+
+def one_signer_too_few(subject: Subject) -> None:
+    """As an intermediate CA in the place of three signers: here the one for localhost alone."""
+    data = base64.b64encode(pki.pair(subject, "kube-apiserver-localhost-signer").certificate).decode()
+    edited("admin", lambda one: one["clusters"][0]["cluster"].update({"certificate-authority-data": data}))(subject)
+
+
+def embedded(name: str, row_id: str, **changes: Any) -> Sample:
+    """Put another certificate of a row into a kubeconfig."""
+
+    def change(subject: Subject) -> None:
+        made = reissue(subject, row_id, **changes)
+        data = {"client-certificate-data": made.certificate, "client-key-data": made.key}
+        texts = {key: base64.b64encode(one).decode() for key, one in data.items()}
+        subject.edit(layout.kubeconfig(name), lambda one: one["users"][0]["user"].update(texts))
+
+    return change
+
+
+def key_of_another(subject: Subject) -> None:
+    data = base64.b64encode(pki.pair(subject, "kubelet-client").key).decode()
+    subject.edit(ADMIN, lambda one: one["users"][0]["user"].update({"client-key-data": data}))
+
+
+def swapped(subject: Subject) -> None:
+    """The scheduler with the kubeconfig of kubelets, which goes through the load balancer."""
+    for path in pods(subject, "kube-scheduler"):
+        subject.replace(path, "kube-scheduler.kubeconfig", "kubelet-bootstrap.kubeconfig")
+
+
 SAMPLES: Final[dict[str, Sample]] = {
     "PKI-01": reissued("etcd-serving-bootstrap", usages=(Usage.SERVER,)),
     "PKI-01 of a master": reissued("etcd-serving-master-1", usages=(Usage.SERVER,)),
@@ -189,12 +244,26 @@ SAMPLES: Final[dict[str, Sample]] = {
     "PKI-12": without_address("etcd-peer-master-2", "192.168.126.103"),
     "PKI-12 with agents that dial elsewhere": agents_dial_elsewhere,
     "PKI-12 with a tunnel for another address": tunnel_certificate_for_another,
+    "KC-01": lambda subject: subject.remove(layout.kubeconfig("lb-int")),
+    "KC-01 with one too many": lambda subject: subject.write("auth/more.kubeconfig", subject.assets[ADMIN].content),
+    "KC-01 with a server that is in no certificate": server("admin", "https://api.example.com:6443"),
+    "KC-01 with another port": server("admin", "https://api.ocp4.example.com:8443"),
+    "KC-01 without TLS": server("admin", "http://api.ocp4.example.com:6443"),
+    "KC-01 with one signer too few": one_signer_too_few,
+    "KC-01 with another user": edited("admin", renamed_user),
+    "KC-01 with a context that is not there": edited("admin", lambda one: one.update({"current-context": "x"})),
+    "KC-01 with a cluster that is not there": edited(
+        "admin", lambda one: one["contexts"][0]["context"].update(cluster="x")
+    ),
+    "KC-01 with another key": key_of_another,
+    "KC-01 with a certificate for servers": embedded(
+        "kube-scheduler", "kube-control-plane-kube-scheduler-client", usages=(Usage.SERVER,)
+    ),
+    "KC-01 with another identity": embedded("admin", "admin-kubeconfig-client", common_name="system:nobody"),
+    "KC-01 that others may read": lambda subject: subject.write(ADMIN, subject.assets[ADMIN].content, 0o644),
+    "KC-02": server("kube-controller-manager", "https://api-int.ocp4.example.com:6443"),
+    "KC-02 of the scheduler": swapped,
 }
-
-
-def says(rule_id: str, sample: str | Callable[[Subject], object], profile: Profile = Profile.KUBERNETES) -> str:
-    made = SAMPLES[sample] if isinstance(sample, str) else sample
-    return complaint(rule_id, changed(everything(profile), made)) or ""
 
 
 def test_what_a_rule_says_leads_to_the_place() -> None:
@@ -244,7 +313,22 @@ def test_what_cannot_be_read_is_a_fault_and_no_crash() -> None:
     assert [rule.id for rule in RULES if not complaint(rule.id, broken)] == []
 
 
-def _break(subject: Subject) -> None:
-    for path in list(subject.assets):
-        if path.endswith((".crt", ".pub")):
-            subject.write(path, b"nothing")
+def test_a_rule_notices_what_only_openshift_has() -> None:
+    sample = server("localhost", "https://api-int.ocp4.example.com:6443")
+    assert complaint("KC-02", changed(everything(Profile.OPENSHIFT), sample))
+    # Nobody but the version operator is asked for with it there.
+    assert complaint("KC-02", changed(everything(Profile.KUBERNETES), sample)) is None
+
+
+def test_what_a_rule_about_kubeconfigs_says_leads_to_the_place() -> None:
+    for sample, words in {
+        "KC-01": "auth/lb-int.kubeconfig is missing",
+        "KC-01 with a server that is in no certificate": (
+            "api.example.com is not in tls/kube-apiserver-service-network-server.crt"
+        ),
+        "KC-01 with one signer too few": "its authority does not verify tls/kube-apiserver-lb-server.crt",
+        "KC-01 with another identity": "its user is admin, and its certificate says system:nobody",
+        "KC-01 with another key": "does not belong",
+        "KC-02": "which asks api-int.ocp4.example.com",
+    }.items():
+        assert words in says(sample, sample)
