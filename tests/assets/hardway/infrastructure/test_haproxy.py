@@ -48,22 +48,6 @@ def test_before_the_pivot_the_bootstrap_node_serves_and_the_masters_stand_by() -
         assert ["backup" in words for words in servers] == [False, True, True, True]
 
 
-def test_after_the_pivot_there_is_no_bootstrap_node_anywhere() -> None:
-    of = cluster()
-    final = haproxy_final(of).decode()
-    assert of.bootstrap.name not in final
-    assert str(of.bootstrap.address) not in final
-    assert "backup" not in final
-    assert [words[1] for words in _servers(final.encode(), "api")] == [node.name for node in of.masters]
-
-
-def test_every_server_that_speaks_tls_is_asked_over_tls_and_its_signer_is_known() -> None:
-    for backend in ("api", "machine-config"):
-        for words in _servers(haproxy_bootstrap(cluster()), backend):
-            assert words[3:7] == ["check", "check-ssl", "verify", "required"]
-            assert words[7] == "ca-file"
-
-
 def test_routers_are_asked_on_their_own_plain_port() -> None:
     servers = _servers(haproxy_final(cluster()), "ingress-https")
     assert [words[3:6] for words in servers] == [["check", "port", "1936"]] * 2

@@ -34,13 +34,6 @@ def container(path: str, change: Callable[[dict[str, Any]], object]) -> Sample:
     return lambda subject: subject.edit(path, lambda pod: change(pod["spec"]["containers"][0]))
 
 
-def without_flag(path: str, flag: str) -> Sample:
-    def change(one: dict[str, Any]) -> None:
-        one["args"] = [word for word in one["args"] if not word.startswith(f"--{flag}")]
-
-    return container(path, change)
-
-
 def unprivileged(path: str) -> Sample:
     return container(path, lambda one: one["securityContext"].update(privileged=False))
 
@@ -133,13 +126,11 @@ SAMPLES: Final[dict[str, Sample]] = {
     "CVO-01 at once": moved(CVO, "static-pods/bootstrap/cvo-bootstrap.yaml"),
     "CVO-01 not there": lambda subject: subject.remove(CVO),
     "CVO-02": text(CVO, "--listen=", "--listen=0.0.0.0:9099"),
-    "CVO-02 not said": without_flag(CVO, "listen"),
     "CVO-03": text(CVO, "self-managed-high-availability", "single-node-developer"),
     "CVO-03 not said": container(CVO, lambda one: one.pop("env")),
     "CVO-04": unprivileged(CVO),
     "ETC-01": text(ETCD, "--name=etcd-bootstrap", "--name=bootstrap"),
     "ETC-02": text(API, "--etcd-prefix=kubernetes.io", "--etcd-prefix=/registry"),
-    "ETC-02 not said": without_flag(API, "etcd-prefix"),
     "KP-01": hyperkube_as_proxy,
     "KP-01 unprivileged": unprivileged(PROXY),
     "KP-01 in a network of its own": text(PROXY, "hostNetwork: true", "hostNetwork: false"),
@@ -154,7 +145,6 @@ SAMPLES: Final[dict[str, Sample]] = {
     "KP-04 unreadable": lambda subject: subject.write(REMOVALS, b"[1]"),
     "KN-01": text(SERVER, "konnectivity-server.socket", "another.socket"),
     "KN-01 mounted elsewhere": text(API, "mountPath: /etc/kubernetes/config", "mountPath: /etc/kubernetes/configs"),
-    "KN-01 no flag": without_flag(API, "egress-selector-config-file"),
     "KN-01 no socket": text(EGRESS, "udsName", "name"),
     "KN-02": text(EGRESS, "proxyProtocol: GRPC", "proxyProtocol: HTTPConnect"),
     "KN-02 etcd in the tunnel": lambda subject: subject.edit(

@@ -41,7 +41,7 @@ from umbilical.assets.hardway.nodes.first_boot import (
     add_first_boot,
     encapsulated,
 )
-from umbilical.assets.hardway.nodes.kubelet import KUBELET, UNIT, configuration, taint_of, unit
+from umbilical.assets.hardway.nodes.kubelet import KUBELET, UNIT, taint_of, unit
 from umbilical.assets.hardway.nodes.network import HOSTNAME, keyfile, pod_routes
 from umbilical.assets.hardway.nodes.parts import Parts
 from umbilical.assets.hardway.nodes.pod_files import add_artifact, add_pods
@@ -77,15 +77,6 @@ def test_in_openshift_the_built_in_base_is_of_a_role() -> None:
     machine_config = json.loads(first.machine_config)
     assert machine_config["metadata"]["name"] == first.name
     assert machine_config["spec"]["config"] == json.loads(first.config)
-
-
-@each_profile
-def test_no_object_of_the_cluster_and_no_signer_but_the_kubelets_is_on_it(profile: Profile) -> None:
-    """Objects are applied from outside; a signer's key on a node could sign anything."""
-    config = node_config("bootstrap", profile)
-    assert not [file.path for file in config.files if file.path.startswith("/opt/openshift/manifests")]
-    signers = {file.path.rpartition("/")[2] for file in config.files if file.path.endswith("-signer.key")}
-    assert signers == {"kubelet-signer.key"}
 
 
 def test_it_may_be_entered_by_the_keys_of_the_config() -> None:
@@ -189,27 +180,6 @@ def test_workers_and_lonely_masters_have_no_taint(profile: Profile) -> None:
     assert "register-with-taints" not in command(profile, "master-0", workers=0).flags
     alone = inputs(profile, 1, 0).cluster
     assert taint_of(alone, alone.masters[0]) is None
-
-
-@each_profile
-def test_the_runtime_is_the_profiles_own(profile: Profile) -> None:
-    is_openshift = profile is Profile.OPENSHIFT
-    written = configuration(seat(profile, "master-0"))
-    socket = "/var/run/crio/crio.sock" if is_openshift else "/run/containerd/containerd.sock"
-    assert written["containerRuntimeEndpoint"] == f"unix://{socket}"
-    text = unit(seat(profile, "master-0"))
-    assert f"After=network-online.target {'crio' if is_openshift else 'containerd'}.service\n" in text
-
-
-@each_profile
-def test_the_directory_of_drop_ins_is_made(profile: Profile) -> None:
-    config = node_config("bootstrap", profile)
-    made = {entry["path"] for entry in config.value["storage"]["directories"]}
-    assert command(profile, "bootstrap").flags["config-dir"] in made
-
-
-def test_every_flag_has_its_reason() -> None:
-    assert [row.name for row in KUBELET.flags if not (row.why and row.without)] == []
 
 
 def test_a_release_without_one_is_refused() -> None:
