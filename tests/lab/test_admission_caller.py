@@ -1,18 +1,107 @@
-"""The stand-in asks a webhook over TLS, and tells in kube-apiserver's words how that went."""
+"""The stand-in for kube-apiserver: it reads the egress selector, asks a webhook over TLS, and reports as that does."""
 
+import ipaddress
 import json
 import socket
+import ssl
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support import tls_listener
 from tests.support.tunnel_pki import FolderAuthority, Pair
 from tests.support.webhook_listener import DENIAL, Answer, client_context, honest_answer, webhook_listener
 
+from umbilical.assets.manifests.egress import egress_selector
+from umbilical.assets.spec import Mode, Shape, for_shape
 from umbilical.lab.admission_caller import MAX_ANSWER_BYTES, Unreachable, Verdict, Webhook, judge, summary
+from umbilical.lab.admission_review import AnswerRefused, review_of, verdict_of
+from umbilical.lab.egress_selector import DIRECT, Egress, EgressProtocol, cluster_egress
+from umbilical.lab.errors import LabError
 from umbilical.lab.story import Call
-from umbilical.lab.tls_stream import Below
+from umbilical.lab.tls_stream import Below, TlsRefused, TlsStream
+from umbilical.pki.authority import Authority
+from umbilical.pki.profiles import KeyType, server_profile
 from umbilical.tunnel.blocking_dial import Deadline, dial_direct
+
+UID = "0e7a"
+CONFIG_MAP = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "a", "namespace": "lab"},
+    "data": {"k": "v"},
+}
+
+
+def review_answer(**response: Any) -> bytes:
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {"uid": UID, **response}}
+    return json.dumps(review).encode()
+
+
+def test_the_question_names_the_object_as_kube_apiserver_does() -> None:
+    request = review_of(CONFIG_MAP, UID)["request"]
+
+    assert request["uid"] == UID
+    assert request["operation"] == "CREATE"
+    assert request["kind"] == {"group": "", "version": "v1", "kind": "ConfigMap"}
+    assert request["resource"] == {"group": "", "version": "v1", "resource": "configmaps"}
+    assert (request["namespace"], request["name"]) == ("lab", "a")
+    assert request["object"] == CONFIG_MAP
+
+
+def test_group_and_odd_plurals_are_right() -> None:
+    policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"}
+    resource = review_of(policy, UID)["request"]["resource"]
+    assert resource == {"group": "networking.k8s.io", "version": "v1", "resource": "networkpolicies"}
+
+
+def test_the_webhook_s_own_words_come_back() -> None:
+    assert verdict_of(review_answer(allowed=True), UID) == (True, "")
+    assert verdict_of(review_answer(allowed=False, status={"message": "no"}), UID) == (False, "no")
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"<html>", "no JSON"),
+        (b"[]", "expected webhook response"),
+        (b'{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"}', "expected webhook response"),
+        (b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}', "absent"),
+        (review_answer(uid="other", allowed=True), "expected response.uid"),
+        (review_answer(), "no boolean"),
+        (review_answer(allowed="true"), "no boolean"),
+    ],
+)
+def test_what_is_no_answer_is_refused(body: bytes, why: str) -> None:
+    with pytest.raises(AnswerRefused, match=why):
+        verdict_of(body, UID)
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+)
+
+
+@given(st.binary(max_size=100) | _json.map(lambda value: json.dumps(value).encode()))
+def test_no_body_passes_by_chance(body: bytes) -> None:
+    with pytest.raises(AnswerRefused):
+        verdict_of(body, UID)
+
+
+@given(st.dictionaries(st.sampled_from(["uid", "allowed", "status"]), _json))
+def test_an_answer_is_a_verdict_or_refused(response: dict[str, Any]) -> None:
+    try:
+        allowed, message = verdict_of(review_answer(**response), UID)
+    except AnswerRefused:
+        return
+    assert allowed is response["allowed"]
+    assert isinstance(message, str)
+
 
 URL = "https://webhook.lab.svc:443/validate?timeout=5s"
 FAILED = 'failed calling webhook "judge.lab.dev": failed to call webhook: '
@@ -133,3 +222,189 @@ def test_the_summary_says_for_whom_it_stands_and_counts_every_call() -> None:
     assert (shown["call"], shown["seconds"]) == ("allowed", 0.2)
     assert shown["calls"] == {"unreachable": 1, "allowed": 2, "denied": 0}
     assert (shown["callSeconds"], shown["p50Seconds"]) == ([0.9, 0.1, 0.2], 0.2)
+
+
+WEBHOOK = "webhook.lab.svc"
+
+
+class Plain:
+    """A connection below, over a socket of this test's own."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+
+    def send(self, payload: bytes) -> None:
+        self.socket.sendall(payload)
+
+    def receive(self) -> bytes:
+        return self.socket.recv(4096)
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def handshake(port: int, context: ssl.SSLContext, name: str = WEBHOOK) -> TlsStream:
+    below = Plain(port)
+    stream = TlsStream(below, context, name)
+    try:
+        stream.handshake()
+    except BaseException:
+        below.close()
+        raise
+    return stream
+
+
+def test_bytes_go_both_ways_and_the_end_is_empty(authority: FolderAuthority, pair: Pair) -> None:
+    with tls_listener.listener(tls_listener.answers(authority.server_context(pair))) as port:
+        stream = handshake(port, authority.client_context(None))
+        stream.send(b"hello")
+        assert stream.receive() == tls_listener.SETTINGS
+        stream.close()
+
+
+def test_a_peer_that_hangs_up_ends_the_stream(authority: FolderAuthority, pair: Pair) -> None:
+    with tls_listener.listener(tls_listener.hangs_up(authority.server_context(pair))) as port:
+        stream = handshake(port, authority.client_context(None))
+        assert stream.receive() == b""
+        stream.close()
+
+
+def test_a_stranger_s_certificate_is_of_an_unknown_authority(
+    authority: FolderAuthority, pair: Pair, tmp_path: Path
+) -> None:
+    stranger = FolderAuthority(tmp_path, "stranger")
+    with (
+        tls_listener.listener(tls_listener.answers(authority.server_context(pair))) as port,
+        pytest.raises(TlsRefused, match="x509: certificate signed by unknown authority"),
+    ):
+        handshake(port, stranger.client_context(None))
+
+
+def test_a_certificate_for_another_name_says_which_name_was_asked_for(authority: FolderAuthority, pair: Pair) -> None:
+    with (
+        tls_listener.listener(tls_listener.answers(authority.server_context(pair))) as port,
+        pytest.raises(TlsRefused, match=r"x509: certificate is not valid for other\.lab\.svc"),
+    ):
+        handshake(port, authority.client_context(None), "other.lab.svc")
+
+
+def test_a_certificate_of_yesterday_is_told_as_such(tmp_path: Path) -> None:
+    yesterday = datetime.now(UTC) - timedelta(days=2)
+    authority = Authority.create("ca", yesterday, timedelta(days=10), KeyType.ECDSA_P256)
+    issued = authority.issue(server_profile("webhook", [WEBHOOK], KeyType.ECDSA_P256), yesterday, timedelta(days=1))
+    (tmp_path / "pair.pem").write_bytes(issued.certificate + issued.key)
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(tmp_path / "pair.pem")
+    context = ssl.create_default_context(cadata=authority.certificate_pem.decode())
+    with (
+        tls_listener.listener(tls_listener.answers(serving)) as port,
+        pytest.raises(TlsRefused, match="has expired or is not yet valid"),
+    ):
+        handshake(port, context)
+
+
+def test_a_peer_without_tls_is_told_as_such(authority: FolderAuthority) -> None:
+    with tls_listener.listener(tls_listener.plain_text) as port, pytest.raises(TlsRefused, match=r"^tls: "):
+        handshake(port, authority.client_context(None))
+
+
+def test_a_peer_that_goes_away_in_the_handshake_is_an_eof(authority: FolderAuthority) -> None:
+    with tls_listener.listener(lambda client: None) as port, pytest.raises((TlsRefused, ConnectionError)) as caught:
+        handshake(port, authority.client_context(None))
+    assert isinstance(caught.value, ConnectionError) or str(caught.value) == "EOF"
+
+
+def selector(**connection: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "apiserver.k8s.io/v1beta1",
+        "kind": "EgressSelectorConfiguration",
+        "egressSelections": [{"name": "cluster", "connection": connection}],
+    }
+
+
+def read_selector(value: Any) -> Egress:
+    return cluster_egress(yaml.safe_dump(value).encode(), "egress.yaml")
+
+
+UDS = {"uds": {"udsName": "/run/server.socket"}}
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_what_umbilical_renders_leads_to_the_server_s_socket_in_its_protocol(mode: Mode) -> None:
+    spec = for_shape(Shape.KUBERNETES, mode=mode, node_ip=ipaddress.ip_address("10.91.0.10"))
+
+    egress = read_selector(egress_selector(spec))
+    assert egress.protocol.value == mode.proxy_protocol
+    assert egress.socket == spec.socket_in_kube_apiserver
+
+
+def test_a_file_without_the_cluster_leaves_it_direct() -> None:
+    value = selector()
+    value["egressSelections"] = [{"name": "etcd", "connection": {"proxyProtocol": "Direct"}}]
+    assert read_selector(value) == DIRECT
+
+
+def test_both_protocols_are_known() -> None:
+    assert read_selector(selector(proxyProtocol="GRPC", transport=UDS)) == Egress(
+        EgressProtocol.GRPC, "/run/server.socket"
+    )
+    assert read_selector(selector(proxyProtocol="HTTPConnect", transport=UDS)).protocol is EgressProtocol.HTTP_CONNECT
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (None, "no mapping"),
+        ([], "no mapping"),
+        ({**selector(), "kind": "Egress"}, "no EgressSelectorConfiguration"),
+        ({**selector(), "apiVersion": "apiserver.k8s.io/v1"}, "no EgressSelectorConfiguration"),
+        ({**selector(), "egress": 1}, "unknown field 'egress'"),
+        ({**selector(), "egressSelections": {}}, "no list"),
+        (selector(), "proxyProtocol of cluster is 'None'"),
+        (selector(proxyProtocol="grpc", transport=UDS), "'grpc', not one of"),
+        (selector(proxyProtocol="Direct", transport=UDS), "Direct and has a transport"),
+        (selector(proxyProtocol="GRPC"), "no mapping"),
+        (selector(proxyProtocol="HTTPConnect", transport={"tcp": {"url": "https://x"}}), "not a Unix socket"),
+        (selector(proxyProtocol="GRPC", transport={"uds": {"udsName": "relative"}}), "no absolute path"),
+        (selector(proxyProtocol="GRPC", transport={"uds": {"udsName": "/x", "mode": 1}}), "unknown field 'mode'"),
+    ],
+)
+def test_what_kube_apiserver_would_refuse_is_refused_with_the_reason(value: Any, why: str) -> None:
+    with pytest.raises(LabError, match="UMB885") as caught:
+        read_selector(value)
+    assert "egress.yaml" in caught.value.what
+    assert why in caught.value.why
+
+
+def test_a_name_may_stand_there_only_once() -> None:
+    value = selector(proxyProtocol="GRPC", transport=UDS)
+    value["egressSelections"] *= 2
+    with pytest.raises(LabError, match="may be there once"):
+        read_selector(value)
+
+
+def test_a_file_that_is_too_long_is_not_even_parsed() -> None:
+    with pytest.raises(LabError, match="more than"):
+        cluster_egress(b"#" * (1 << 20) + b"#", "egress.yaml")
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(content: bytes) -> None:
+    with pytest.raises(LabError, match="UMB885"):
+        cluster_egress(content, "egress.yaml")
+
+
+_leaves = st.none() | st.booleans() | st.integers() | st.text(max_size=10) | st.sampled_from(["cluster", "GRPC", "/x"])
+_keys = st.sampled_from(
+    ["apiVersion", "kind", "egressSelections", "name", "connection", "proxyProtocol", "transport", "uds", "udsName"]
+)
+
+
+@given(st.recursive(_leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_keys, inner, max_size=3)))
+def test_any_structure_below_is_read_or_refused(value: Any) -> None:
+    document = {**selector(), "egressSelections": [{"name": "cluster", "connection": value}]}
+    try:
+        egress = read_selector(document)
+    except LabError:
+        return
+    assert (egress.protocol is EgressProtocol.DIRECT) == (egress.socket == "")

@@ -1,26 +1,192 @@
-"""The keeper from outside: what it loads, what it holds, how it ends. More is in test_lab.py and test_removal.py."""
+"""The keeper: messages to it, its answers when its parts refuse, and how it lives and ends."""
 
+import asyncio
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.labs import UP_PROGRAM, processes_naming, request, running, wait_until
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.labs import UP_PROGRAM, processes_naming, request, running, small, wait_until
 
-from umbilical.lab import removal
+from umbilical.lab import control, removal
+from umbilical.lab.control import Message, MessageError
+from umbilical.lab.errors import LabError
+from umbilical.lab.keeper_service import Service
 from umbilical.lab.lab import Lab, up
+from umbilical.lab.network import LabNetwork
+from umbilical.lab.paths import LabDirectory
 
-pytestmark = pytest.mark.real("unshare", "nsenter", "nft", "ps")
+TEXTS = st.dictionaries(st.text(max_size=5).filter(lambda name: name != "payload"), st.text(max_size=5), max_size=3)
+
+
+async def received(content: bytes) -> Message:
+    reader = asyncio.StreamReader(limit=control.MAX_LINE_BYTES)
+    reader.feed_data(content)
+    reader.feed_eof()
+    return await control.receive(reader)
+
+
+@given(TEXTS, st.binary(max_size=100))
+def test_what_is_sent_is_received(fields: dict[str, str], payload: bytes) -> None:
+    message = Message(fields, payload)
+    assert asyncio.run(received(message.encode())) == message
+
+
+@given(st.binary(max_size=200))
+def test_noise_is_no_message(noise: bytes) -> None:
+    try:
+        message = asyncio.run(received(noise))
+    except MessageError:
+        return
+    assert b"payload" in noise
+    assert len(message.payload) <= len(noise)
+
+
+@pytest.mark.parametrize("size", [-1, 1.0, True, None, "1", control.MAX_PAYLOAD_BYTES + 1])
+def test_a_size_that_cannot_be_is_refused_before_anything_is_read(size: object) -> None:
+    with pytest.raises(MessageError):
+        control.decode_line(json.dumps({"payload": size}).encode())
+
+
+def test_a_message_that_is_cut_off_is_none() -> None:
+    whole = Message({"a": "b"}, b"payload").encode()
+    for length in range(len(whole)):
+        with pytest.raises(MessageError):
+            asyncio.run(received(whole[:length]))
+
+
+def test_too_long_a_line_is_refused_on_both_sides() -> None:
+    with pytest.raises(MessageError):
+        Message({"x": "y" * control.MAX_LINE_BYTES}).encode()
+    with pytest.raises(MessageError):
+        asyncio.run(received(b"x" * (control.MAX_LINE_BYTES + 10)))
+
+
+@contextmanager
+def keeper(folder: Path, answer: Callable[[socket.socket], object], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Play a keeper that answers one question this way."""
+    monkeypatch.chdir(folder)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("control.sock")
+        listener.listen()
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                answer(connection)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield
+        thread.join(10)
+
+
+def refusal(folder: Path, timeout_seconds: float = 60.0) -> LabError:
+    with pytest.raises(LabError) as refused:
+        control.ask(LabDirectory(folder), Message({"operation": "x"}), timeout_seconds)
+    return refused.value
+
+
+def test_a_keeper_that_is_not_there_is_told(tmp_path: Path) -> None:
+    fault = refusal(tmp_path)
+    assert fault.code == "UMB819"
+    assert "keeper.log" in fault.remedy
+
+
+@pytest.mark.parametrize("answer", [b"", b"{", b"null\n", b'{"payload": 5}\nabc', b'{"payload": 99999999999}\n'])
+def test_a_keeper_that_talks_nonsense_is_told(tmp_path: Path, answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    with keeper(tmp_path, lambda connection: connection.sendall(answer), monkeypatch):
+        assert refusal(tmp_path).code == "UMB819"
+
+
+def test_a_keeper_that_stays_silent_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given_up = threading.Event()
+    with keeper(tmp_path, lambda connection: given_up.wait(10), monkeypatch):
+        assert refusal(tmp_path, 0.05).why == "timed out"
+        given_up.set()
+
+
+def test_a_fault_of_the_keepers_is_raised_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = LabError("UMB817", "what", "why", "remedy")
+    answer = control.fault_message(fault).encode()
+    with keeper(tmp_path, lambda connection: connection.sendall(answer), monkeypatch):
+        assert str(refusal(tmp_path)) == str(fault)
+
+
+def test_a_socket_with_a_long_path_is_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / ("long" * 40)
+    folder.mkdir()
+    answer = Message({"a": 1}, b"bytes")
+    with keeper(folder, lambda connection: connection.sendall(answer.encode()), monkeypatch):
+        assert control.ask(LabDirectory(folder), Message()) == answer
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Service:
+    """A service without namespaces: its network was never built, its nodes have no anchors."""
+    anchors = {node.name: os.getpid() for node in small().nodes}
+    return Service(LabDirectory(tmp_path), small(), LabNetwork(small(), tmp_path / "netns"), anchors)
+
+
+def answered(service: Service, operation: str, **arguments: object) -> Message:
+    return asyncio.run(service._result(Message({"operation": operation, "arguments": arguments})))
+
+
+def test_a_refusal_travels_as_its_four_parts(service: Service) -> None:
+    code, what, why, remedy = answered(service, "stop", node="x").fields["fault"]
+    assert code == "UMB819"
+    assert what == "the keeper failed to do it"
+    assert "KeyError" in why
+    assert "keeper.log" in remedy
+
+
+def test_an_unknown_node_is_told_by_its_own_code(service: Service) -> None:
+    fault = LabError(*answered(service, "network", change="set_link", parameters=["nobody", True]).fields["fault"])
+    assert fault.code == "UMB812"
+
+
+def test_a_network_that_refuses_does_not_end_the_keeper(service: Service, capfd: pytest.CaptureFixture[str]) -> None:
+    assert "fault" in answered(service, "network", change="set_link", parameters=["master-0", True]).fields
+    assert "fault" in answered(service, "network", change="demolish", parameters=["master-0"]).fields
+    assert answered(service, "processes").fields == {"processes": []}
+    assert "demolish" in capfd.readouterr().err
+
+
+def test_only_the_changes_that_are_listed_can_be_asked_for(service: Service) -> None:
+    assert "fault" in answered(service, "network", change="build", parameters=["master-0"]).fields
+    assert "fault" in answered(service, "__class__").fields
+
+
+def test_stopping_with_nothing_running_is_done_at_once(service: Service) -> None:
+    asyncio.run(service.stop())
+    assert answered(service, "stop", node="master-0", name="nobody", kill=True).fields == {"exit_code": None}
+
+
+def test_where_the_nodes_are_is_told(service: Service) -> None:
+    anchors = answered(service, "anchors").fields["anchors"]
+    assert anchors == dict.fromkeys(["bootstrap", "master-0"], os.getpid())
+
+
 HEAVY = ("cryptography", "yaml", "lightkube", "click", "rich", "httpx")
 
 
+@pytest.mark.real("unshare", "nsenter", "nft", "ps")
 def test_a_keeper_loads_nothing_that_it_does_not_need() -> None:
     program = f"import sys, umbilical.lab.keeper; print([name for name in {HEAVY} if name in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60) == "[]\n"
 
 
+@pytest.mark.real("unshare", "nsenter", "nft", "ps")
 def test_programs_hold_neither_the_lock_nor_any_pipe_of_the_keepers(tmp_path: Path) -> None:
     with running(tmp_path / "lab") as lab:
         lab.start("master-0", "looker", ["sh", "-c", "ls -l /proc/self/fd"])
@@ -33,6 +199,7 @@ def test_programs_hold_neither_the_lock_nor_any_pipe_of_the_keepers(tmp_path: Pa
         assert "lock" not in anchor
 
 
+@pytest.mark.real("unshare", "nsenter", "nft", "ps")
 def test_programs_are_not_born_with_the_callers_umask_or_signals(tmp_path: Path) -> None:
     script = 'umask 077; trap "" HUP QUIT; exec "$@"'
     environment = {**os.environ, "PYTHONPATH": ":".join(path for path in sys.path if path)}
@@ -50,6 +217,7 @@ def test_programs_are_not_born_with_the_callers_umask_or_signals(tmp_path: Path)
         lab.down()
 
 
+@pytest.mark.real("unshare", "nsenter", "nft", "ps")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_a_keeper_in_order(tmp_path: Path, number: signal.Signals) -> None:
     lab = up(request(tmp_path / "lab"))
@@ -66,6 +234,7 @@ def test_a_signal_ends_a_keeper_in_order(tmp_path: Path, number: signal.Signals)
         lab.down()
 
 
+@pytest.mark.real("unshare", "nsenter", "nft", "ps")
 def test_a_keeper_that_is_ordered_to_end_does_not_wait_for_a_running_question(tmp_path: Path) -> None:
     lab = up(request(tmp_path / "lab"))
     arguments = [sys.executable, "-c", _ASK, str(lab.directory.path)]
@@ -77,6 +246,7 @@ def test_a_keeper_that_is_ordered_to_end_does_not_wait_for_a_running_question(tm
     assert said == "UMB819\n"
 
 
+@pytest.mark.real("unshare", "nsenter", "nft", "ps")
 def test_when_either_half_of_a_keeper_is_killed_everything_ends(tmp_path: Path) -> None:
     for half in (-1, -2):
         lab = up(request(tmp_path / "lab"))

@@ -1,4 +1,4 @@
-"""What the scene of a patched config asks and answers; how it runs is shown by its scenario."""
+"""The lab's bootstrap.ign, its bootkube.sh and release payload, and the scene that patches and plays them."""
 
 import json
 import subprocess
@@ -7,18 +7,266 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
+from tests.support.ignition_validate import validate
+from tests.support.lab_config import lab_config, lab_topology
 
+from umbilical.assets.bootkube.anchors import find_anchors
+from umbilical.assets.bootkube.cluster_facts import cluster_facts
+from umbilical.assets.bootkube.release_line import release_line
+from umbilical.assets.names import OWN
+from umbilical.cli.main import run as umbilical
 from umbilical.host.bash import syntax_complaint
-from umbilical.ignition.config import read_config
-from umbilical.lab import patched_scene
+from umbilical.ignition.config import faults, read_config
+from umbilical.lab import patched_scene, release_payload
+from umbilical.lab.bootkube_script import CLUSTER_GATHER, RELEASE_IMAGE, SERVICE_RECORD, VERIFY_URLS, bootkube_script
+from umbilical.lab.bootstrap_config import IMAGES_FILE, PAYLOAD
 from umbilical.lab.cast import UPSTREAM, Cast
 from umbilical.lab.errors import LabError
+from umbilical.lab.ignition_applier import apply_config
 from umbilical.lab.kubernetes_scene import Plane
 from umbilical.lab.lab import Completed, ProcessStatus
 from umbilical.lab.patched_scene import OC, UNIT, PatchedScene
 from umbilical.lab.paths import LabDirectory
+from umbilical.lab.release_payload import NOT_KNOWN, main
 from umbilical.lab.story import Story
-from umbilical.lab.topology import plan_topology
+from umbilical.lab.topology import Family, plan_topology
+
+
+@pytest.mark.parametrize("family", list(Family))
+def test_it_is_a_sound_config_that_says_what_cluster_it_is_of(family: Family) -> None:
+    config = read_config(lab_config(family))
+    topology = lab_topology(family)
+
+    assert faults(config) == []
+    facts = cluster_facts(config)
+    assert facts.platform == "none"
+    assert facts.machine_networks == topology.machine_networks
+    assert facts.service_networks == topology.service_networks
+
+
+def test_static_pods_wait_for_the_script_and_keys_are_for_root_alone() -> None:
+    config = read_config(lab_config())
+    paths = [file.path for file in config.files]
+
+    assert [path for path in paths if path.startswith("/etc/kubernetes/manifests/")] == []
+    names = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
+    assert [path for path in paths if path.startswith(f"{PAYLOAD}/")] == [
+        *(f"{PAYLOAD}/{name}.yaml" for name in names),
+        IMAGES_FILE,
+    ]
+    assert [file.path for file in config.files if b"PRIVATE KEY" in file.content() and file.mode != 0o600] == []
+    images = config.file(IMAGES_FILE)
+    assert images is not None
+    assert json.loads(images.content()) == {"apiserver-network-proxy": "localhost/umbilical:lab"}
+
+
+@pytest.mark.real("ignition-validate")
+def test_ignition_itself_takes_it() -> None:
+    validate(lab_config())
+
+
+@pytest.mark.parametrize("family", [Family.IPV4, Family.IPV6])
+def test_the_patch_takes_it_and_verify_is_content(
+    family: Family, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bootstrap.ign").write_bytes(lab_config(family))
+    assert (
+        umbilical(["bootstrap", "patch", str(tmp_path / "bootstrap.ign"), "--out", str(tmp_path / "patched.ign")]) == 0
+    )
+    assert "bootkube.sh of 4.18 recognised" in capsys.readouterr().err
+    assert umbilical(["bootstrap", "verify", str(tmp_path / "patched.ign")]) == 0
+    assert "0 failed" in capsys.readouterr().out
+
+
+SCRIPTS = {
+    "bootkube": bootkube_script(),
+    "record": SERVICE_RECORD,
+    "release": RELEASE_IMAGE,
+    "gather": CLUSTER_GATHER,
+    "urls": VERIFY_URLS,
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_bash_takes_the_scripts(name: str) -> None:
+    assert syntax_complaint(SCRIPTS[name].encode()) is None
+
+
+@pytest.mark.real("shellcheck")
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_shellcheck_finds_no_error_in_the_scripts(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "script.sh"
+    path.write_text(SCRIPTS[name])
+    command = ["shellcheck", "--severity=error", "--external-sources", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_every_anchor_is_there_once_and_the_release_is_told() -> None:
+    assert len(find_anchors(bootkube_script().split("\n"))) == 6
+    assert release_line(bootkube_script()) == "4.18"
+
+
+def test_nothing_is_left_to_be_filled_in() -> None:
+    assert "@" not in bootkube_script().replace('"${@}"', "")
+
+
+def test_every_stage_is_guarded_opened_and_closed() -> None:
+    lines = [line.strip() for line in bootkube_script().splitlines()]
+    starts = [line for line in lines if line.startswith("record_service_stage_start ")]
+    assert len(starts) == len(set(starts)) == 11
+    assert lines.count("record_service_stage_success") == 11
+
+
+EGRESS_FLAG = "--egress-selector-config-file=/etc/kubernetes/config/egress-selector-config.yaml"
+OVERRIDE = {
+    "apiVersion": "kubecontrolplane.config.openshift.io/v1",
+    "kind": "KubeAPIServerConfig",
+    "apiServerArguments": {"egress-selector-config-file": ["/etc/kubernetes/config/egress-selector-config.yaml"]},
+}
+# Plays kubectl: what is in `ready` decides whether the API answers, `refused` which manifests it does not take yet.
+KUBECTL = r"""#!/bin/bash
+echo "$*" >>FOLDER/calls
+case "$*" in
+    *--raw=/readyz*) [ -e FOLDER/ready ] && [ -e FOLDER/node/etc/kubernetes/manifests/kube-apiserver.yaml ] ;;
+    *"get configmap lab-control-plane"*) [ -e FOLDER/mark ] || { touch FOLDER/mark; exit 1; } ;;
+    *create*)
+        name=${!#}
+        name=${name##*/}
+        if [ -e FOLDER/refused/"${name}" ]; then rm FOLDER/refused/"${name}"; echo "not yet" >&2; exit 1; fi
+        if [ -e FOLDER/existing/"${name}" ]; then echo "Error (AlreadyExists): it exists" >&2; exit 1; fi ;;
+esac
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A bootstrap node's root with the lab's config on it, and a kubectl that a test leads."""
+    root = tmp_path / "node"
+    root.mkdir()
+    apply_config(lab_config(), root)
+    for name in ("INSTALL", "MANIFESTS", "PAYLOAD", "IMAGES_FILE"):
+        monkeypatch.setattr(release_payload, name, f"{root}{getattr(release_payload, name)}")
+    monkeypatch.setattr(release_payload, "POLL_SECONDS", 0.01)
+    for folder in ("ready", "refused", "existing", "bin", "node/etc/kubernetes/manifests"):
+        (tmp_path / folder).mkdir()
+    for folder in ("bootstrap-manifests", "manifests"):
+        (root / "opt/openshift" / folder).mkdir(exist_ok=True)
+    (tmp_path / "bin/kubectl").write_text(KUBECTL.replace("FOLDER", str(tmp_path)))
+    (tmp_path / "bin/kubectl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    return root
+
+
+def podman(*words: str) -> int:
+    return main(["run", "--quiet", "--net=host", "--rm", *words])
+
+
+def render(component: str, *options: str) -> int:
+    return podman("--name", "x", "image", "render", f"--asset-output-dir=/assets/{component}-bootstrap", *options)
+
+
+def pod(path: Path) -> dict[str, Any]:
+    value: dict[str, Any] = yaml.safe_load(path.read_bytes())
+    return value
+
+
+def test_the_tunnel_s_image_is_named_and_others_by_their_own_name(
+    node: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert podman("release@sha256:00", "image", "apiserver-network-proxy") == 0
+    assert podman("release@sha256:00", "image", "etcd") == 0
+    assert capsys.readouterr().out.split() == ["localhost/umbilical:lab", "localhost/etcd:lab"]
+
+
+def test_a_component_with_a_static_pod_is_rendered_with_it_and_others_without(node: Path) -> None:
+    assert render("etcd") == render("mco") == 0
+
+    install = node / "opt/openshift"
+    assert pod(install / "etcd-bootstrap/bootstrap-manifests/etcd.yaml")["metadata"]["name"] == "etcd"
+    assert list((install / "mco-bootstrap/bootstrap-manifests").iterdir()) == []
+    assert pod(install / "mco-bootstrap/manifests/mco-rendered.yaml")["kind"] == "ConfigMap"
+
+
+def render_kube_apiserver(node: Path, *options: str) -> dict[str, Any]:
+    config = "--config-output-file=/assets/kube-apiserver-bootstrap/config"
+    assert render("kube-apiserver", config, *options) == 0
+    return pod(node / "opt/openshift/kube-apiserver-bootstrap/bootstrap-manifests/kube-apiserver.yaml")
+
+
+def test_kube_apiserver_gets_the_override_s_flag_and_the_directory_that_it_names(node: Path) -> None:
+    path = node / OWN.override.lstrip("/")
+    path.parent.mkdir()
+    path.write_text(json.dumps(OVERRIDE))
+    made = render_kube_apiserver(node, f"--config-override-files={OWN.override_in_render_container}")
+
+    (container,) = made["spec"]["containers"]
+    assert EGRESS_FLAG in [*container["command"], *container.get("args", [])]
+    assert {"name": "config", "mountPath": "/etc/kubernetes/config", "readOnly": True} in container["volumeMounts"]
+    host = {"path": "/etc/kubernetes/bootstrap-configs", "type": "Directory"}
+    assert {"name": "config", "hostPath": host} in made["spec"]["volumes"]
+    written = json.loads((node / "opt/openshift/kube-apiserver-bootstrap/config").read_bytes())
+    assert written == OVERRIDE
+
+
+def test_without_an_override_it_is_the_pod_that_it_was(node: Path) -> None:
+    assert render_kube_apiserver(node) == pod(node / "opt/openshift/lab-payload/kube-apiserver.yaml")
+
+
+def test_an_override_of_another_kind_fails_the_render(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (node / "opt/openshift/wrong.yaml").write_text(json.dumps({**OVERRIDE, "kind": "Wrong"}))
+    config = "--config-output-file=/assets/kube-apiserver-bootstrap/config"
+    assert render("kube-apiserver", config, "--config-override-files=/assets/wrong.yaml") == 1
+    assert "the lab's stand-in" in capsys.readouterr().err
+
+
+def test_etcd_that_does_not_answer_is_not_healthy(node: Path) -> None:
+    assert podman("etcd", "etcdctl", "--endpoints=https://localhost:2379", "endpoint", "health") == 1
+
+
+def test_what_nobody_knows_is_refused_as_podman_refuses(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert podman("busybox", "true") == NOT_KNOWN
+    assert "nobody here knows" in capsys.readouterr().err
+
+
+def start() -> int:
+    return podman("--name", "cluster-bootstrap", "image", "start", "--tear-down-early=false", "--asset-dir=/assets")
+
+
+def test_cluster_bootstrap_starts_pods_creates_manifests_waits_and_takes_its_pods_away(
+    node: Path, tmp_path: Path
+) -> None:
+    install, manifests = node / "opt/openshift", node / "etc/kubernetes/manifests"
+    for name in ("kube-apiserver.yaml", "kube-scheduler.yaml"):
+        (install / "bootstrap-manifests" / name).write_text("kind: Pod\n")
+    (manifests / "etcd.yaml").write_text("kind: Pod\n")
+    for name in ("a.yaml", "b.yaml", "c.yaml"):
+        (install / "manifests" / name).write_text("kind: ConfigMap\n")
+    (tmp_path / "refused/a.yaml").touch()
+    (tmp_path / "existing/b.yaml").touch()
+
+    assert start() == 0
+    assert [path.name for path in manifests.iterdir()] == ["etcd.yaml"], "etcd is not its own"
+    created = [call.rsplit("/", 1)[1] for call in (tmp_path / "calls").read_text().splitlines() if " create " in call]
+    assert created == ["a.yaml", "b.yaml", "c.yaml", "cluster-config.yaml", "a.yaml"]
+
+
+def test_a_static_pod_of_somebody_else_is_not_replaced(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (node / "opt/openshift/bootstrap-manifests/etcd.yaml").write_text("kind: Pod\n")
+    (node / "etc/kubernetes/manifests/etcd.yaml").write_text("kind: Pod # another\n")
+    assert start() == 1
+    assert "etcd.yaml exists" in capsys.readouterr().err
+
+
+def test_an_api_that_never_comes_ends_the_wait(
+    node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(release_payload, "READY_SECONDS", 0.05)
+    (tmp_path / "ready").rmdir()
+    assert start() == 1
+    assert "the API on this machine is ready" in capsys.readouterr().err
+    assert podman("--name", "wait-for-ceo", "image", "wait-for-ceo", "--kubeconfig-path=/assets/auth/kubeconfig") == 1
 
 
 class _Lab(SimpleNamespace):

@@ -1,13 +1,22 @@
-"""The lab's own client of proxies, held against RFC 1928 and RFC 9110 byte by byte."""
+"""The lab's own client of proxies, byte by byte; calls without end, and streams that are held."""
 
+import contextlib
+import io
 import json
 import socket
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.labs import wait_until
 from tests.support.scripted_peer import exactly, head, scripted
 
+from umbilical.lab.held_streams import Moment, Told, read_told
+from umbilical.lab.held_streams import main as hold
+from umbilical.lab.proxied_calls import call, read_calls, read_ways, write_ways
+from umbilical.lab.proxied_calls import main as call_without_end
 from umbilical.lab.proxy_client import Kind, Refused, Way, get, open_way
 
 NAME = "lab-service.lab.svc.cluster.local"
@@ -107,3 +116,126 @@ def test_an_answer_that_breaks_off_is_an_error(answer: bytes) -> None:
 def test_a_way_is_the_same_after_it_was_written_and_read(kind: Kind, authority: Path | None) -> None:
     way = Way(kind, ("127.0.0.1", 1080), NAME, 8443, authority)
     assert Way.from_json(json.loads(json.dumps(way.to_json()))) == way
+
+
+REFUSAL = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 6\r\n\r\nUMB507"
+
+
+def _answering(*answers: bytes) -> Callable[[socket.socket], None]:
+    left = list(answers)
+
+    def script(stream: socket.socket) -> None:
+        head(stream)
+        stream.sendall(left.pop(0))
+
+    return script
+
+
+def test_a_call_tells_its_moments_and_who_refused_it() -> None:
+    with scripted(_answering(ANSWER, REFUSAL)) as proxy:
+        way = Way(Kind.PLAIN, proxy, "here", 80)
+        before = time.monotonic()
+        good, bad = call("plain", way), call("plain", way)
+    assert before <= good.began <= good.ended <= bad.began <= bad.ended <= time.monotonic()
+    assert good.failure == ""
+    assert bad.failure == "Refused: 503 Service Unavailable: UMB507"
+    assert good.seconds == good.ended - good.began
+
+
+def test_a_proxy_that_is_not_there_is_a_failure_and_no_end() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host, port = listener.getsockname()
+    assert "Connection refused" in call("socks5", Way(Kind.SOCKS5, (host, port), "here", 80)).failure
+
+
+def test_calls_go_on_until_the_file_is_there(tmp_path: Path) -> None:
+    stop, out = tmp_path / "stop", io.StringIO()
+
+    def script(stream: socket.socket) -> None:
+        head(stream)
+        stream.sendall(ANSWER)
+
+    with scripted(script) as proxy, contextlib.redirect_stdout(out):
+        ways = write_ways({"plain": Way(Kind.PLAIN, proxy, "here", 80)})
+        thread = threading.Thread(target=call_without_end, args=([str(stop), ways],), daemon=True)
+        thread.start()
+        wait_until(lambda: len(read_calls(out.getvalue())) >= 3)
+        stop.touch()
+        thread.join(60)
+    assert not thread.is_alive()
+    calls = read_calls(out.getvalue())
+    assert [one.failure for one in calls[:3]] == ["", "", ""]
+    assert {one.way for one in calls} == {"plain"}
+
+
+def test_a_line_that_is_half_written_is_left_for_later() -> None:
+    line = '{"way": "plain", "began": 1.0, "ended": 2.0, "failure": ""}\n'
+    assert len(read_calls(f"a warning of Python\n{line}{line}{line[:20]}")) == 2
+
+
+def test_ways_are_the_same_after_they_were_written_and_read() -> None:
+    ways = {"a": Way(Kind.SOCKS5, ("127.0.0.1", 1), "x", 2), "b": Way(Kind.CONNECT, ("::1", 1), "y", 3, Path("/ca"))}
+    assert read_ways(write_ways(ways)) == ways
+
+
+ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+BEGINNING = b"HTTP/1.1 200 OK\r\n\r\ntick\n"
+
+
+def _hold(kind: Kind, script: Callable[[socket.socket], None], stop: Path, until: Moment) -> list[Told]:
+    """Hold one stream until something was told of it, then let it go."""
+    out = io.StringIO()
+    with scripted(script) as proxy, contextlib.redirect_stdout(out):
+        ways = write_ways({"one": Way(kind, proxy, "here", 80)})
+        thread = threading.Thread(target=hold, args=([str(stop), ways],), daemon=True)
+        thread.start()
+        wait_until(lambda: until.value in [told.moment for told in read_told(out.getvalue())])
+        stop.touch()
+        thread.join(60)
+    assert not thread.is_alive()
+    return read_told(out.getvalue())
+
+
+def test_a_stream_that_its_proxy_ends_is_told(tmp_path: Path) -> None:
+    def script(stream: socket.socket) -> None:
+        head(stream)
+        stream.sendall(ESTABLISHED)
+        assert head(stream).startswith(b"GET /ticks ")
+        stream.sendall(BEGINNING)
+
+    opened, ended = _hold(Kind.CONNECT, script, tmp_path / "stop", Moment.ENDED)
+    assert (opened.moment, ended.moment) == ("opened", "ended")
+    assert ended.at >= opened.at
+    assert ended.how == "the proxy ended it"
+
+
+def test_a_stream_that_lives_is_told_with_the_moment_it_was_last_heard(tmp_path: Path) -> None:
+    def script(stream: socket.socket) -> None:
+        head(stream)
+        stream.sendall(ESTABLISHED)
+        head(stream)
+        stream.sendall(BEGINNING)
+        assert stream.recv(1) == b"", "the client goes, and says nothing before"
+
+    opened, lived = _hold(Kind.CONNECT, script, tmp_path / "stop", Moment.OPENED)
+    assert lived.moment == "lived"
+    assert lived.at >= opened.at
+
+
+def test_a_request_that_waits_tells_the_cause_that_the_proxy_gave(tmp_path: Path) -> None:
+    def script(stream: socket.socket) -> None:
+        assert head(stream).startswith(b"GET http://here:80/never ")
+        stream.sendall(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 6\r\n\r\nUMB507")
+
+    *_, ended = _hold(Kind.PLAIN, script, tmp_path / "stop", Moment.ENDED)
+    assert ended.how == "Refused: 502 Bad Gateway: UMB507"
+
+
+def test_a_stream_that_cannot_be_opened_is_told_as_ended(tmp_path: Path) -> None:
+    def script(stream: socket.socket) -> None:
+        head(stream)
+        stream.sendall(b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\r\nUMB507")
+
+    (ended,) = _hold(Kind.CONNECT, script, tmp_path / "stop", Moment.ENDED)
+    assert ended.moment == "ended"
+    assert "503 Service Unavailable" in ended.how

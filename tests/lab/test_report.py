@@ -1,18 +1,316 @@
-"""The report is one HTML file that runs and fetches nothing, whatever the evidence holds."""
+"""A story, its decisive moments, and the report on it: one HTML file that runs and fetches nothing."""
 
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.told_stories import HOSTILE, broken_story, mended_story, whole_story
+from tests.support.told_stories import AGENTS, HOSTILE, NODES, broken_story, mended_story, whole_story
 
 from umbilical.lab.errors import LabError
+from umbilical.lab.moments import Turn, decisive
 from umbilical.lab.report import render, write_report
-from umbilical.lab.story import Story
+from umbilical.lab.report_timeline import WIDTH as TIMELINE_WIDTH
+from umbilical.lab.report_timeline import length, tick_seconds, timeline
+from umbilical.lab.report_topology import WIDTH as TOPOLOGY_WIDTH
+from umbilical.lab.report_topology import described, topology
+from umbilical.lab.story import Call, Outcome, Picture, Silence, Step, Story
+from umbilical.lab.svg import box, element, line, path, picture, text
+
+
+def ticking(*moments: float) -> Iterator[float]:
+    yield from moments
+
+
+class Listener(Silence):
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def began(self, step: Step) -> None:
+        self.heard.append(f"began {step.title}")
+
+    def saw(self, step: Step, evidence: str) -> None:
+        self.heard.append(f"{step.title}: {evidence}")
+
+    def ended(self, step: Step) -> None:
+        self.heard.append(f"{step.outcome.value} {step.title}")
+
+    def shows(self, picture: Picture) -> None:
+        self.heard.append(picture.call.value)
+
+
+def test_a_step_that_ends_well_has_its_time_and_evidence() -> None:
+    times = ticking(100.0, 101.0, 103.5)
+    listener = Listener()
+    story = Story("birth", listener, lambda: next(times))
+    with story.step("start etcd"):
+        story.saw("ready to serve client requests")
+    (step,) = story.steps
+    assert (step.outcome, step.started_seconds, step.seconds) == (Outcome.DONE, 1.0, 2.5)
+    assert step.evidence == ["ready to serve client requests"]
+    assert listener.heard == ["began start etcd", "start etcd: ready to serve client requests", "done start etcd"]
+
+
+def test_a_step_that_raises_is_failed_and_the_error_goes_on() -> None:
+    story = Story("birth")
+    with pytest.raises(KeyboardInterrupt), story.step("wait"):
+        raise KeyboardInterrupt
+    assert story.steps[0].outcome is Outcome.FAILED
+
+
+def test_a_change_of_the_picture_keeps_what_is_not_named() -> None:
+    times = ticking(0.0, 1.0, 2.0)
+    listener = Listener()
+    story = Story("birth", listener, lambda: next(times))
+    story.shows(server=True)
+    story.shows(call=Call.DENIED)
+    assert story.picture == Picture(server=True, call=Call.DENIED)
+    assert [moment for moment, _ in story.pictures] == [1.0, 2.0]
+    assert listener.heard == ["none", "denied"]
+
+
+def test_a_whole_story_turns_four_times() -> None:
+    moments = decisive(whole_story())
+    assert [moment.turn for moment in moments] == [Turn.WITHOUT, Turn.ALLOWED, Turn.DENIED, Turn.CUT]
+
+
+def test_a_refused_call_that_lasts_while_the_tunnel_comes_up_is_no_fault() -> None:
+    assert Turn.BROKEN not in [moment.turn for moment in decisive(whole_story())]
+
+
+def test_a_moment_knows_its_time_its_step_and_the_fullest_picture() -> None:
+    without, allowed, _, cut = decisive(whole_story())
+    assert without.step is not None
+    assert without.step.title == "without the tunnel the bootstrap kube-apiserver is blocked"
+    assert without.step.started_seconds <= without.seconds <= without.step.started_seconds + without.step.seconds
+    # The production call came later, and nothing else had changed until then.
+    assert without.picture.production_call is Call.DENIED
+    assert allowed.picture.agents == AGENTS
+    assert cut.picture.production_call is Call.ALLOWED
+
+
+def test_a_server_that_comes_back_was_broken_and_not_cut_off() -> None:
+    turns = [moment.turn for moment in decisive(mended_story())]
+    assert turns == [Turn.WITHOUT, Turn.ALLOWED, Turn.DENIED, Turn.BROKEN, Turn.ALLOWED]
+
+
+def test_a_server_that_stays_while_calls_fail_is_a_fault_too() -> None:
+    story = Story("fault")
+    story.shows(server=True, agents=AGENTS, call=Call.ALLOWED)
+    story.shows(call=Call.UNREACHABLE)
+    story.shows(call=Call.ALLOWED)
+    assert [moment.turn for moment in decisive(story)] == [Turn.ALLOWED, Turn.BROKEN, Turn.ALLOWED]
+
+
+def test_agents_that_leave_one_by_one_do_not_empty_the_picture() -> None:
+    story = Story("teardown")
+    story.shows(server=True, agents=AGENTS, call=Call.ALLOWED)
+    story.shows(agents=AGENTS[:1])
+    assert [moment.picture.agents for moment in decisive(story)] == [AGENTS]
+
+
+def test_a_story_that_failed_early_has_what_it_came_to() -> None:
+    assert [moment.turn for moment in decisive(broken_story(RuntimeError()))] == [Turn.WITHOUT]
+
+
+def test_a_story_without_pictures_has_no_moments() -> None:
+    assert decisive(Story("nothing")) == []
+
+
+# What XML 1.0 can hold at all; reports escape the rest before.
+VISIBLE = st.text(st.characters(categories=("L", "N", "P", "S", "Zs")))
+
+
+def test_names_are_spelled_as_svg_has_them() -> None:
+    assert element("path", class_="way", text_anchor="end", x=1.5) == '<path class="way" text-anchor="end" x="1.5"/>'
+
+
+def test_numbers_carry_no_more_digits_than_a_screen_shows() -> None:
+    assert element("g", x=1 / 3, y=2.0, z=0.0) == '<g x="0.33" y="2" z="0"/>'
+
+
+@given(VISIBLE)
+def test_any_words_come_back_as_they_went_in(words: str) -> None:
+    drawn = ElementTree.fromstring(picture(10, 20.5, words, text(1, 2, words, "note")))
+    assert drawn.get("aria-label") == words
+    assert drawn.get("viewBox") == "0 0 10 20.5"
+    assert (drawn[0].text or "") == words
+
+
+def test_shapes_have_their_class() -> None:
+    for shape in (box(0, 0, 1, 1, "host"), line(0, 0, 1, 1, "host"), path("M0 0", "host")):
+        assert ElementTree.fromstring(shape).get("class") == "host"
+
+
+BLOCKED = Picture(nodes=NODES, apiserver=True, webhook="worker-0", call=Call.UNREACHABLE)
+CARRIED = replace(BLOCKED, server=True, agents=AGENTS, call=Call.ALLOWED)
+CUT = replace(CARRIED, server=False, agents=(), production_apiserver=True, production_call=Call.ALLOWED)
+
+
+def _topology(picture: Picture) -> ElementTree.Element:
+    return ElementTree.fromstring(topology(picture))
+
+
+def _words(picture: Picture) -> list[str]:
+    return [shape.text or "" for shape in _topology(picture).iter("text")]
+
+
+def _ways(picture: Picture, kind: str) -> int:
+    return sum((shape.get("class") or "").startswith(f"way {kind}") for shape in _topology(picture).iter())
+
+
+def test_all_machines_are_named() -> None:
+    assert set(NODES) <= set(_words(BLOCKED))
+
+
+def test_a_blocked_call_ends_at_a_cross_and_says_why() -> None:
+    assert "no route" in _words(BLOCKED)
+    assert _ways(BLOCKED, "unreachable") == 2
+    assert _words(BLOCKED).count("agent") == 0
+
+
+def test_a_carried_call_takes_the_socket_every_cord_and_the_last_leg() -> None:
+    # Socket and its tip, five cords and their tip, the way to the pod.
+    assert _ways(CARRIED, "allowed") == 2 + 6 + 1
+    assert _words(CARRIED).count("agent") == 5
+    assert "5 agents, mutual TLS" in _words(CARRIED)
+    assert "no route" not in _words(CARRIED)
+
+
+def test_one_agent_is_no_plural() -> None:
+    assert "1 agent, mutual TLS" in _words(replace(CARRIED, agents=("master-1",)))
+
+
+def test_cords_without_a_call_are_in_their_own_colour() -> None:
+    waiting = replace(CARRIED, call=Call.NONE)
+    assert _ways(waiting, "cord") == 6
+    assert _ways(waiting, "idle") == 2
+
+
+def test_after_the_cut_only_production_has_a_way() -> None:
+    assert _ways(CUT, "allowed") == 1
+    assert _words(CUT).count("kube-apiserver") == 2
+    assert 'class="absent server"' in topology(CUT)
+
+
+def test_the_stand_in_is_called_by_its_name() -> None:
+    drawn = topology(CUT, "stand-in")
+    assert "kube-apiserver" not in drawn
+    assert drawn.count(">stand-in<") == 2
+
+
+def test_it_is_described_for_those_who_cannot_see_it() -> None:
+    assert _topology(CARRIED).get("aria-label") == described(CARRIED, "kube-apiserver")
+    assert "server up, 5 agents connected" in described(CARRIED, "kube-apiserver")
+    assert "production kube-apiserver: allowed" in described(CUT, "kube-apiserver")
+
+
+@pytest.mark.parametrize(
+    "picture", [Picture(), Picture(nodes=NODES), BLOCKED, CARRIED, CUT, Picture(webhook="nowhere")]
+)
+def test_every_picture_can_be_drawn(picture: Picture) -> None:
+    assert _topology(picture).get("viewBox", "").startswith(f"0 0 {TOPOLOGY_WIDTH:g} ")
+
+
+def test_a_large_lab_is_drawn_higher() -> None:
+    many = tuple(f"worker-{number}" for number in range(20))
+    assert set(many) <= set(_words(Picture(nodes=many)))
+
+
+def test_a_call_that_the_tunnel_loses_ends_at_a_cross_on_the_cords() -> None:
+    lost = replace(CARRIED, call=Call.UNREACHABLE)
+    # Socket, its tip, the cross.
+    assert _ways(lost, "unreachable") == 3
+    assert _ways(lost, "cord") == 6
+
+
+def _drawn(story: Story) -> ElementTree.Element:
+    return ElementTree.fromstring(timeline(story))
+
+
+def _bars(story: Story) -> list[tuple[float, float]]:
+    bars = [shape for shape in _drawn(story).iter("rect") if "bar" in (shape.get("class") or "")]
+    return [(float(bar.get("x", "")), float(bar.get("width", ""))) for bar in bars]
+
+
+def test_every_step_has_a_bar_as_long_as_it_took() -> None:
+    story = whole_story()
+    bars = _bars(story)
+    assert len(bars) == len(story.steps)
+    scale = bars[1][1] / story.steps[1].seconds
+    for (left, width), step in zip(bars, story.steps, strict=True):
+        assert width == pytest.approx(step.seconds * scale, abs=0.02)
+        assert left == pytest.approx(bars[0][0] + step.started_seconds * scale, abs=0.02)
+
+
+def test_nothing_is_drawn_outside_the_picture() -> None:
+    assert all(left >= 0 and left + width <= TIMELINE_WIDTH for left, width in _bars(whole_story()))
+
+
+def test_a_step_links_to_its_evidence() -> None:
+    links = [link.get("href") for link in _drawn(whole_story()).iter("a")]
+    assert links[:2] == ["#step-1", "#step-2"]
+
+
+def test_a_step_says_how_the_calls_in_it_ended() -> None:
+    rows = [row for row in _drawn(whole_story()) if (row.get("class") or "").startswith("row")]
+    ended = {number: [word.text for word in row.iter("tspan")] for number, row in enumerate(rows, 1)}
+    assert {number: words for number, words in ended.items() if words} == {
+        5: ["unreachable"],
+        6: ["production: denied"],
+        9: ["allowed"],
+        10: ["denied"],
+        14: ["production: allowed"],
+    }
+
+
+def test_a_label_that_does_not_fit_beside_the_last_bar_stands_before_it() -> None:
+    anchors = [
+        shape.get("text-anchor") for shape in _drawn(whole_story()).iter("text") if shape.get("class") == "duration"
+    ]
+    assert anchors == [None] * 13 + ["end"]
+
+
+def test_a_failed_step_and_one_that_still_runs_look_different() -> None:
+    failed = broken_story(RuntimeError())
+    assert 'class="bar failed"' in timeline(failed)
+    failed.steps[-1].outcome, failed.steps[-1].ended_seconds = Outcome.RUNNING, None
+    assert 'class="bar running"' in timeline(failed)
+    assert ">running<" in timeline(failed)
+
+
+def test_a_step_of_no_time_can_still_be_seen() -> None:
+    story = Story("fast", clock=lambda: 5.0)
+    with story.step("at once"):
+        pass
+    assert [width > 0 for _, width in _bars(story)] == [True]
+
+
+def test_a_story_without_steps_is_an_empty_axis() -> None:
+    assert _bars(Story("empty", clock=lambda: 0.0)) == []
+    assert length(Story("empty", clock=lambda: 0.0)) == 0.0
+
+
+def test_a_long_title_is_cut_in_the_row_and_whole_in_its_tip() -> None:
+    story = Story("long", clock=lambda: 0.0)
+    with story.step("a" * 200):
+        pass
+    assert f"{'a' * 200}: done" in timeline(story)
+    assert f">{'a' * 200}<" not in timeline(story)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(0.0, 0.001), (0.8, 0.1), (7.9, 1), (9, 2), (34.6, 5), (41, 10), (3600, 500)]
+)
+def test_ticks_are_round_and_few(seconds: float, expected: float) -> None:
+    assert tick_seconds(seconds) == pytest.approx(expected)
+
 
 NOW = datetime(2026, 11, 15, 18, 0, tzinfo=UTC)
 VOID = {"meta", "br"}

@@ -1,22 +1,169 @@
-"""What every scene can do: lay files, count bytes, see what is left, and be taken up by another terminal."""
+"""Scenes: who plays in them, the tunnel's files, what is left over, and how another terminal takes one up."""
 
+import json
 import stat
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import yaml
 from tests.support.labs import running
 
+from umbilical.assets.manifests import placeholders
 from umbilical.assets.names import OWN, STATIC_POD
-from umbilical.lab.cast import Cast
+from umbilical.assets.spec import Mode, Shape
+from umbilical.lab.cast import OURS, UPSTREAM, Cast
 from umbilical.lab.errors import LabError
-from umbilical.lab.lab import Lab
+from umbilical.lab.kubernetes_scene import KubernetesScene, Plane
+from umbilical.lab.lab import Completed, Lab
 from umbilical.lab.scene import BOOTSTRAP, COUNTER, counting_rules
 from umbilical.lab.scenes import load_scene, make_scene
-from umbilical.lab.story import Story
+from umbilical.lab.stand_in_scene import StandInScene
+from umbilical.lab.story import Call, Story
+from umbilical.lab.topology import Family, plan_topology
+from umbilical.lab.tunnel_parts import make_parts, restore_parts, secrets_of
+from umbilical.pki.authority import Authority
 
-pytestmark = pytest.mark.real("unshare", "nsenter", "nft", "ss")
+ADDRESS = "10.91.0.10"
+NOW = datetime.now(UTC)
+KUBE_APISERVER = b"""
+apiVersion: v1
+kind: Pod
+metadata: {name: kube-apiserver, namespace: kube-system}
+spec:
+  containers:
+  - name: kube-apiserver
+    image: localhost/kube-apiserver:lab
+    command: [kube-apiserver, --secure-port=6443]
+"""
+
+
+@pytest.mark.parametrize("shape", [Shape.OPENSHIFT, Shape.SEED])
+def test_nothing_is_left_to_be_filled_in_on_the_node(shape: Shape) -> None:
+    parts = make_parts(Cast(shape), ADDRESS, Authority, NOW)
+    for asset in parts.files:
+        if asset.path.endswith(".yaml"):
+            assert not [name for name in placeholders.ALL if name in asset.content.decode()], asset.path
+
+
+def test_the_static_pod_lies_where_a_kubelet_looks() -> None:
+    parts = make_parts(Cast(), ADDRESS, Authority, NOW)
+    assert parts.files[STATIC_POD].content == parts.files[OWN.server_pod].content
+
+
+def test_server_and_agents_may_be_of_different_makers() -> None:
+    parts = make_parts(Cast(server_image=UPSTREAM, agent_image=OURS), ADDRESS, Authority, NOW)
+    server = yaml.safe_load(parts.files[STATIC_POD].content)
+    (agents,) = (one for one in parts.objects if one["kind"] == "DaemonSet")
+    assert server["spec"]["containers"][0]["image"] == UPSTREAM
+    assert agents["spec"]["template"]["spec"]["containers"][0]["image"] == OURS
+    assert yaml.safe_load(parts.files[OWN.agent_daemon_set].content) == agents
+
+
+def test_kube_apiserver_is_told_the_same_socket_and_protocol_as_the_server() -> None:
+    parts = make_parts(Cast(Shape.SEED), ADDRESS, Authority, NOW)
+    pod = yaml.safe_load(parts.kube_apiserver_pod(KUBE_APISERVER))
+    egress = yaml.safe_load(parts.egress_file)
+    cluster = egress["egressSelections"][0]["connection"]
+    assert parts.spec.mode is Mode.HTTP_CONNECT
+    assert cluster["proxyProtocol"] == "HTTPConnect"
+    assert cluster["transport"]["uds"]["udsName"] == parts.spec.socket_on_host
+    mounts = {mount["mountPath"] for mount in pod["spec"]["containers"][0]["volumeMounts"]}
+    assert parts.spec.socket_directory in mounts
+
+
+def test_a_tunnel_is_taken_up_again_with_the_same_certificates() -> None:
+    cast = Cast()
+    parts = make_parts(cast, ADDRESS, Authority, NOW)
+    again = restore_parts(cast, ADDRESS, Authority, secrets_of(parts), NOW)
+    assert again.certificates == parts.certificates
+    assert [(one.path, one.content) for one in again.files] == [(one.path, one.content) for one in parts.files]
+
+
+@pytest.mark.parametrize("shape", [Shape.OPENSHIFT, Shape.SEED])
+def test_a_cast_survives_being_written_down(shape: Shape) -> None:
+    cast = Cast(shape, server_image=UPSTREAM, is_stand_in=True)
+    assert Cast.from_json(json.loads(json.dumps(cast.to_json()))) == cast
+
+
+@pytest.fixture
+def no_lab() -> Any:
+    return SimpleNamespace(runner=None, topology=plan_topology())
+
+
+def test_a_cast_without_a_stand_in_plays_with_the_real_kube_apiserver(no_lab: Any) -> None:
+    assert isinstance(make_scene(no_lab, Cast(), Story("a test")), KubernetesScene)
+
+
+def test_a_stand_in_has_no_production_beside_it(no_lab: Any) -> None:
+    scene = make_scene(no_lab, Cast(is_stand_in=True), Story("a test"))
+    assert isinstance(scene, StandInScene)
+    assert not scene.has_production
+
+
+class _Lab(SimpleNamespace):
+    """Answers every command with what a test put there."""
+
+    answer: Completed
+
+    def exec(self, node: str, command: list[str], **options: Any) -> Completed:
+        self.asked = (node, command, options)
+        return self.answer
+
+
+def _scene(family: Family = Family.IPV4, **answer: Any) -> KubernetesScene:
+    lab: Any = _Lab(runner=None, topology=plan_topology(family=family))
+    lab.answer = Completed("bootstrap", ("kubectl",), **{"exit_code": 0, "stdout": b"", "stderr": b"", **answer})
+    return KubernetesScene(lab, Cast(), Story("a test"))
+
+
+@pytest.mark.parametrize("family", list(Family))
+def test_certificates_cover_both_kube_apiservers_and_every_kubelet(family: Family) -> None:
+    scene = _scene(family)
+    names = scene.certificate_names()
+    wanted = {str(one.ip) for plane in Plane for one in scene.lab.topology.node(plane.value).addresses}
+    assert wanted == set(names.node_ips)
+    assert {node.name for node in names.nodes} == {node.name for node in scene.lab.topology.nodes}
+    assert len(names.service_ips) == len(scene.lab.topology.service_networks)
+
+
+@pytest.mark.parametrize("family", list(Family))
+def test_production_keeps_its_objects_in_the_bootstrap_nodes_etcd(family: Family) -> None:
+    scene = _scene(family)
+    spec = scene.plane_spec(Plane.PRODUCTION)
+    address = scene.lab.topology.bootstrap.address
+    host = f"[{address}]" if ":" in address else address
+    assert spec.etcd_urls == (f"https://{host}:2379",)
+    assert not spec.has_etcd
+    assert not spec.has_controllers
+
+
+def test_a_refusal_by_the_webhook_is_told_from_a_webhook_that_is_not_reached() -> None:
+    denied = _scene(exit_code=1, stderr=b'admission webhook "v" denied the request: no')
+    blocked = _scene(exit_code=1, stderr=b'failed calling webhook "v": connect: network is unreachable')
+    assert denied.judge("deny").call is Call.DENIED
+    assert blocked.judge("deny").call is Call.UNREACHABLE
+    assert _scene(stdout=b"configmap/judged-allow created").judge("allow").call is Call.ALLOWED
+
+
+def test_an_object_that_the_api_refuses_is_an_error_in_three_lines() -> None:
+    with pytest.raises(LabError, match="UMB816"):
+        _scene(exit_code=1, stderr=b"error: nope").apply({"kind": "Namespace"})
+
+
+def test_objects_go_to_kubectl_by_standard_input_and_not_as_arguments() -> None:
+    scene = _scene()
+    scene.apply({"kind": "Secret", "data": {"key": "c2VjcmV0"}})
+    lab: Any = scene.lab
+    _, command, options = lab.asked
+    assert not any("c2VjcmV0" in word for word in command)
+    assert json.loads(options["stdin"])["items"][0]["kind"] == "Secret"
+
+
 _TALK = """
 import socket, threading
 server = socket.create_server(("10.91.0.10", 8091))
@@ -48,6 +195,7 @@ def _clean(lab: Lab) -> Iterator[None]:
             lab.remove(BOOTSTRAP, path)
 
 
+@pytest.mark.real("unshare", "nsenter", "nft", "ss")
 def test_a_tunnel_is_taken_up_by_another_terminal(lab: Lab) -> None:
     parts = make_scene(lab, Cast(is_stand_in=True), Story("first")).make_tunnel()
     again = load_scene(lab, Story("second"))
@@ -55,17 +203,19 @@ def test_a_tunnel_is_taken_up_by_another_terminal(lab: Lab) -> None:
     assert again.cast == Cast(is_stand_in=True)
 
 
+@pytest.mark.real("unshare", "nsenter", "nft", "ss")
 def test_the_tunnels_keys_are_written_down_for_their_owner_alone(lab: Lab) -> None:
     make_scene(lab, Cast(is_stand_in=True), Story("first")).make_tunnel()
     assert stat.S_IMODE(lab.directory.scene_file.stat().st_mode) == 0o600
 
 
+@pytest.mark.real("unshare", "nsenter", "nft", "ss")
 def test_where_nothing_was_played_there_is_nothing_to_take_up(lab: Lab) -> None:
-    with pytest.raises(LabError) as caught:
+    with pytest.raises(LabError, match="UMB851"):
         load_scene(lab, Story("second"))
-    assert caught.value.code == "UMB851"
 
 
+@pytest.mark.real("unshare", "nsenter", "nft", "ss")
 def test_what_lies_on_the_bootstrap_node_is_named_as_left_over(lab: Lab) -> None:
     scene = make_scene(lab, Cast(is_stand_in=True), Story("first"))
     scene.lay_files(BOOTSTRAP, scene.make_tunnel().files)
@@ -75,6 +225,7 @@ def test_what_lies_on_the_bootstrap_node_is_named_as_left_over(lab: Lab) -> None
     assert scene.node_leftovers() == []
 
 
+@pytest.mark.real("unshare", "nsenter", "nft", "ss")
 def test_bytes_on_the_agents_port_are_counted_in_both_directions(lab: Lab) -> None:
     scene = make_scene(lab, Cast(is_stand_in=True), Story("first"))
     lab.add_rules(BOOTSTRAP, COUNTER, counting_rules(8091))
@@ -87,7 +238,38 @@ def test_bytes_on_the_agents_port_are_counted_in_both_directions(lab: Lab) -> No
         lab.remove_rules(BOOTSTRAP, COUNTER)
 
 
+@pytest.mark.real("unshare", "nsenter", "nft", "ss")
 def test_no_agent_runs_where_none_was_started(lab: Lab, tmp_path: Path) -> None:
     scene = make_scene(lab, Cast(is_stand_in=True), Story("first"))
     scene.make_tunnel()
     assert scene.connected_agents() == []
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandInScene]:
+    story = Story("a test")
+    with running(tmp_path_factory.mktemp("stand-in") / "lab") as lab, story.step("a test"):
+        scene = make_scene(lab, Cast(is_stand_in=True), story)
+        assert isinstance(scene, StandInScene)
+        scene.start_control_plane()
+        scene.start_nodes()
+        assert scene.start_webhook() == "master-0"
+        yield scene
+
+
+@pytest.mark.real("unshare", "nsenter", "nft", "ss")
+def test_without_the_tunnel_the_bootstrap_node_has_no_way_to_a_pod(scene: StandInScene) -> None:
+    verdict = scene.judge("allow")
+    assert verdict.call is Call.UNREACHABLE
+    assert "network is unreachable" in verdict.text
+
+
+@pytest.mark.real("unshare", "nsenter", "nft", "ss")
+def test_calls_that_fail_have_no_times(scene: StandInScene) -> None:
+    with pytest.raises(LabError, match="UMB855"):
+        scene.call_times(2)
+
+
+@pytest.mark.real("unshare", "nsenter", "nft", "ss")
+def test_it_says_that_it_stands_in(scene: StandInScene) -> None:
+    assert any("stands in for kube-apiserver" in line for line in scene.story.steps[0].evidence)

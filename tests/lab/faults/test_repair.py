@@ -1,16 +1,103 @@
+"""Faults are broken, recognised in logs and calls, remembered, told and mended."""
+
 import json
+import threading
+import time
 from dataclasses import replace
 
 import pytest
 from tests.support.fault_scene import MemoryScene, fault
 
+from umbilical.assets.names import AGENT_NAME, SERVER_NAME
 from umbilical.lab.cast import UPSTREAM, Cast
 from umbilical.lab.errors import LabError
-from umbilical.lab.faults import registry, repair
+from umbilical.lab.faults import calls, registry, repair, telling
+from umbilical.lab.faults.calls import Calls
 from umbilical.lab.faults.fault import Fault, Speaker
+from umbilical.lab.faults.log_watch import LogWatch
 from umbilical.lab.faults.repair import break_fault, broken_faults, mend_fault
+from umbilical.lab.scenarios import webhook_through_tunnel
 from umbilical.lab.scene import Verdict
 from umbilical.lab.story import Call
+
+
+def test_only_a_new_line_with_the_code_counts() -> None:
+    scene = MemoryScene()
+    lines = scene.scripted.lines[SERVER_NAME]
+    lines += ["W1115 10:00:00.000001 UMB302 agent gone", "I1115 other"]
+    watch = LogWatch(scene, Speaker.SERVER, "UMB302")
+    assert watch.fresh() is None
+    lines += ["I1115 10:00:01.000001 nothing", "W1115 10:00:01.000002 UMB302 agent gone"]
+    assert watch.fresh() == "bootstrap/konnectivity-server: W1115 10:00:01.000002 UMB302 agent gone"
+
+
+def test_logs_that_were_deleted_since_do_no_harm() -> None:
+    scene = MemoryScene()
+    lines = scene.scripted.lines[SERVER_NAME]
+    lines += ["W1 UMB302 a", "W2 UMB302 b"]
+    watch = LogWatch(scene, Speaker.SERVER, "UMB302")
+    lines[:] = ["W3 UMB302 c"]
+    assert watch.fresh() == "bootstrap/konnectivity-server: W3 UMB302 c"
+
+
+def test_agents_are_heard_on_every_node_and_commands_nowhere() -> None:
+    scene = MemoryScene()
+    watch = LogWatch(scene, Speaker.AGENTS, "UMB311")
+    scene.scripted.lines[AGENT_NAME].append("W1 UMB311 refused")
+    assert watch.fresh() == "master-0/konnectivity-agent: W1 UMB311 refused"
+    assert LogWatch(scene, Speaker.COMMAND, "UMB112").fresh() is None
+
+
+def test_one_call_is_made_and_its_end_told() -> None:
+    scene = MemoryScene()
+    with Calls(scene, fault(), {}) as made:
+        assert made.first() == scene.verdict
+    assert scene.calls == 1
+
+
+def test_a_call_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "FIRST_SECONDS", 0.05)
+    scene, free = MemoryScene(), threading.Event()
+
+    def hang(verdict: str) -> Verdict:
+        free.wait(10)
+        return scene.verdict
+
+    monkeypatch.setattr(scene, "judge", hang)
+    with Calls(scene, fault(), {}) as made:
+        assert made.first() is None
+    free.set()
+
+
+def test_traffic_goes_on_until_the_line_is_there_whatever_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = MemoryScene()
+    rounds: list[int] = []
+
+    def call_times(count: int) -> list[float]:
+        rounds.append(count)
+        raise LabError("UMB855", "one failed", "as can be expected", "go on")
+
+    monkeypatch.setattr(scene, "call_times", call_times)
+    with Calls(scene, fault(needs_traffic=True), {}) as made:
+        deadline = time.monotonic() + 10
+        while len(rounds) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert made.first() is not None
+    assert len(rounds) >= 2
+
+
+def test_what_was_seen_while_it_broke_counts_as_the_first_call() -> None:
+    scene = MemoryScene()
+    with Calls(scene, fault(), {"seen": "connection refused"}) as made:
+        assert made.first() == Verdict(Call.UNREACHABLE, "connection refused")
+    assert scene.calls == 0
+
+
+def test_a_fault_that_a_command_tells_of_makes_no_calls() -> None:
+    scene = MemoryScene()
+    with Calls(scene, fault(speaker=Speaker.COMMAND), {}) as made:
+        assert made.first() is None
+    assert scene.calls == 0
 
 
 @pytest.fixture
@@ -121,9 +208,8 @@ def test_a_tunnel_that_was_torn_down_is_not_broken(scene: MemoryScene) -> None:
 
 def test_a_line_that_does_not_come_is_a_fault_of_ours_and_can_be_mended(scene: MemoryScene) -> None:
     silent = replace(fault(), break_=lambda scene: {}, seconds=0.1)
-    with pytest.raises(LabError) as caught:
+    with pytest.raises(LabError, match="UMB861") as caught:
         break_fault(scene, silent)
-    assert caught.value.code == "UMB861"
     assert "umbilical lab mend agent-kill" in caught.value.remedy
     assert broken_faults(scene.lab) == ["agent-kill"]
 
@@ -131,3 +217,52 @@ def test_a_line_that_does_not_come_is_a_fault_of_ours_and_can_be_mended(scene: M
 def test_a_command_is_asked_for_its_words(scene: MemoryScene) -> None:
     asked = fault(code="UMB112", speaker=Speaker.COMMAND, ask=lambda scene: "well\nUMB112 no address\n  why: two")
     assert repair.break_fault(scene, asked).line == "UMB112 no address"
+
+
+@pytest.fixture
+def any_fault_scene(monkeypatch: pytest.MonkeyPatch) -> MemoryScene:
+    monkeypatch.setattr(registry, "find", fault)
+    return MemoryScene().lay()
+
+
+def test_a_break_tells_what_is_done_seen_and_said(any_fault_scene: MemoryScene) -> None:
+    any_fault_scene.verdict = Verdict(Call.UNREACHABLE, "No agent available")
+    telling.tell_break(any_fault_scene, fault())
+    (step,) = any_fault_scene.story.steps
+    assert step.title == "agent-kill: it breaks"
+    assert step.evidence == [
+        "a user would see: nothing works",
+        "the call is unreachable: No agent available",
+        "recognised by UMB302: bootstrap/konnectivity-server: W1115 UMB302 agent-kill",
+    ]
+    assert any_fault_scene.story.picture.call is Call.UNREACHABLE
+
+
+def test_a_call_that_hangs_is_told_as_such(any_fault_scene: MemoryScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls.Calls, "first", lambda self: None)
+    telling.tell_break(any_fault_scene, fault())
+    assert "a call hangs, and is not over yet" in any_fault_scene.story.steps[0].evidence
+
+
+def test_a_mend_tells_what_is_still_broken(any_fault_scene: MemoryScene) -> None:
+    telling.tell_break(any_fault_scene, fault("first"))
+    telling.tell_break(any_fault_scene, fault("second"))
+    telling.tell_mend(any_fault_scene, "second")
+    assert any_fault_scene.story.steps[-1].title == "second is mended"
+    assert any_fault_scene.story.steps[-1].evidence == ["the call is allowed: created", "still broken: first"]
+
+
+def test_a_story_of_a_fault_begins_with_everything_well_and_ends_so(
+    any_fault_scene: MemoryScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(webhook_through_tunnel, "set_stage", lambda any_fault_scene: order.append("stage"))
+    monkeypatch.setattr(webhook_through_tunnel, "lay_tunnel", lambda any_fault_scene: order.append("tunnel"))
+    telling.tell_fault(any_fault_scene, "agent-kill")
+    assert order == ["stage", "tunnel"]
+    assert [step.title for step in any_fault_scene.story.steps] == [
+        "through the tunnel the webhook allows",
+        "agent-kill: it breaks",
+        "agent-kill is mended",
+    ]
+    assert any_fault_scene.story.picture.call is Call.ALLOWED

@@ -1,14 +1,27 @@
-"""Image archives: read back by Python's own tar, byte for byte the same when made again."""
+"""Archives of the lab's images: the same bytes when made again, and our own programs run from theirs."""
 
 import hashlib
 import io
 import json
+import platform
+import signal
+import subprocess
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.labs import wait_until
 
+from umbilical.host.errors import HostError
+from umbilical.lab.errors import LabError
+from umbilical.lab.images import PYTHON_PROGRAMS, UNPRIVILEGED, Image, lab_images
+from umbilical.lab.kubelet import archives, pause
+from umbilical.lab.kubelet import python_root as python_roots
+from umbilical.lab.kubelet.archives import cache_directory, image_archive, pause_archive
 from umbilical.lab.kubelet.image_archive import (
     Entry,
     ImageConfig,
@@ -17,6 +30,8 @@ from umbilical.lab.kubelet.image_archive import (
     tree_entries,
     write_archive,
 )
+from umbilical.lab.kubelet.libraries import library_entries, places
+from umbilical.lab.kubelet.python_root import Package, PythonRoot, choose_packages, merged, parse_package, python_root
 
 REFERENCE = "localhost/x:lab"
 CONFIG = ImageConfig("amd64", user="65532:0", entrypoint=("/usr/bin/x",), environment=("PATH=/usr/bin",))
@@ -101,3 +116,278 @@ def test_a_key_changes_with_content_name_mode_and_config() -> None:
 def test_a_key_is_the_same_for_a_file_and_for_its_bytes(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"one")
     assert content_key([Entry("x", tmp_path / "x")], CONFIG) == content_key([Entry("x", b"one")], CONFIG)
+
+
+def test_it_runs_here_and_sleeps_until_it_is_ended(tmp_path: Path) -> None:
+    program = tmp_path / "pause"
+    program.write_bytes(pause.program())
+    program.chmod(0o755)
+    with subprocess.Popen([program]) as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.2)
+        wait_until(lambda: _state(process.pid) == "S")  # it sleeps, and does not spin
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == -signal.SIGTERM
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize(("machine", "number"), [("x86_64", 62), ("aarch64", 183)])
+def test_it_is_an_executable_of_its_machine(machine: str, number: int) -> None:
+    content = pause.program(machine)
+    assert content.startswith(b"\x7fELF\x02\x01")
+    assert int.from_bytes(content[18:20], "little") == number
+    entry = int.from_bytes(content[24:32], "little") & 0xFFF
+    assert 0 < len(content) - entry <= 64, "the entry point is where the instructions begin"
+
+
+def test_this_machines_program_is_the_default() -> None:
+    assert pause.program() == pause.program(platform.machine())
+
+
+def test_a_machine_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(LabError, match="UMB845") as refused:
+        pause.program("vax")
+    assert "x86_64 and aarch64" in refused.value.why
+
+
+LISTING = """\
+\tlinux-vdso.so.1 (0x00007fb713608000)
+\tlibnftables.so.1 => /lib/x86_64-linux-gnu/libnftables.so.1 (0x00007fb713514000)
+\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007fb7132f8000)
+\t/lib64/ld-linux-x86-64.so.2 (0x00007fb71360a000)
+"""
+
+
+def test_the_kernels_own_library_is_no_file() -> None:
+    folder = "/lib/x86_64-linux-gnu"
+    assert places(LISTING) == [f"{folder}/libnftables.so.1", f"{folder}/libc.so.6", "/lib64/ld-linux-x86-64.so.2"]
+
+
+def test_a_static_program_has_none() -> None:
+    assert places("\tstatically linked\n") == []
+
+
+@pytest.mark.root
+@pytest.mark.real("nft", "ldd", "chroot")
+def test_a_program_runs_with_them_in_an_otherwise_empty_root(tmp_path: Path) -> None:
+    program = Path("/usr/sbin/nft")
+    for entry in library_entries([program]):
+        target = tmp_path / entry.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        assert isinstance(entry.source, Path)
+        target.write_bytes(entry.source.read_bytes())
+        target.chmod(entry.mode)
+    (tmp_path / "nft").write_bytes(program.read_bytes())
+    (tmp_path / "nft").chmod(0o755)
+    done = subprocess.run(["chroot", tmp_path, "/nft", "--version"], capture_output=True, timeout=60, check=True)
+    assert done.stdout.startswith(b"nftables ")
+
+
+def members(archive: Path) -> list[str]:
+    with tarfile.open(archive) as outer:
+        layer = outer.extractfile("layer.tar")
+        assert layer is not None
+        with tarfile.open(fileobj=layer) as inner:
+            return inner.getnames()
+
+
+def test_the_cache_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert cache_directory() == Path("/somewhere/umbilical/images")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_directory() == Path.home() / ".cache/umbilical/images"
+
+
+def test_the_pause_image_is_one_program(tmp_path: Path) -> None:
+    archive = pause_archive()
+    archive.write(tmp_path / archive.name)
+    assert archive.name.startswith("pause-1-")
+    assert "usr/bin/pause" in members(tmp_path / archive.name)
+
+
+def test_the_name_of_an_archive_changes_with_its_programs(tmp_path: Path) -> None:
+    program = tmp_path / "etcd"
+    names = []
+    for content in (b"one", b"two", b"one"):
+        program.write_bytes(content)
+        names.append(image_archive(lab_images_of(program), tmp_path / "cache").name)
+    assert names[0] == names[2] != names[1]
+    assert names[0].startswith("etcd-lab-")
+
+
+def test_an_image_has_all_its_names_and_the_program_that_runs_unasked(tmp_path: Path) -> None:
+    program = tmp_path / "coredns"
+    program.write_bytes(b"program")
+    image = Image("localhost/a:lab", {"coredns": program}, aliases=("localhost/b:lab",), entrypoint="coredns")
+    archive = image_archive(image, tmp_path / "cache")
+    assert archive.name != image_archive(replace(image, aliases=()), tmp_path / "cache").name
+    archive.write(tmp_path / archive.name)
+    with tarfile.open(tmp_path / archive.name) as outer:
+        manifest, config = outer.extractfile("manifest.json"), outer.extractfile(outer.getnames()[0])
+        assert manifest is not None
+        assert config is not None
+        assert json.load(manifest)[0]["RepoTags"] == ["localhost/a:lab", "localhost/b:lab"]
+        assert json.load(config)["config"]["Entrypoint"] == ["/usr/bin/coredns"]
+
+
+@pytest.mark.real("nft", "ldd")
+def test_a_program_that_is_not_static_comes_with_its_libraries(tmp_path: Path) -> None:
+    image = Image("localhost/kube-proxy:lab", linked={"nft": Path("/usr/sbin/nft")})
+    archive = image_archive(image, tmp_path / "cache")
+    archive.write(tmp_path / archive.name)
+    names = members(tmp_path / archive.name)
+    assert "usr/bin/nft" in names
+    assert any(name.endswith("libc.so.6") for name in names)
+
+
+def lab_images_of(program: Path) -> Image:
+    return lab_images({"etcd": program})["localhost/etcd:lab"]
+
+
+@pytest.mark.root
+@pytest.mark.real("dpkg-query", "apt-cache", "chroot")
+def test_our_programs_run_from_their_image_as_nobody_in_particular(tmp_path: Path) -> None:
+    archive = image_archive(Image("localhost/umbilical:lab", modules=PYTHON_PROGRAMS, user=UNPRIVILEGED), tmp_path)
+    archive.write(tmp_path / archive.name)
+    root = tmp_path / "root"
+    with tarfile.open(tmp_path / archive.name) as outer:
+        layer = outer.extractfile("layer.tar")
+        assert layer is not None
+        with tarfile.open(fileobj=layer) as inner:
+            inner.extractall(root, filter="tar")
+    tmp_path.chmod(0o755)
+    for program in PYTHON_PROGRAMS:
+        command = ["chroot", "--userspec=65532:0", str(root), f"/usr/bin/{program}", "--help"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "--" in done.stdout
+    assert list(root.glob("usr/lib/python3/dist-packages/umbilical/tunnel/__pycache__/*.pyc"))
+
+
+def test_only_sources_are_taken_over() -> None:
+    entries = list(archives._own_entries({"x": "umbilical.x"}, "/usr/bin/python3.11"))
+    paths = {entry.path for entry in entries}
+    assert "usr/lib/python3/dist-packages/umbilical/cli/proxy_agent.py" in paths
+    assert "usr/lib/python3/dist-packages/hpack/__init__.py" in paths
+    assert not any(path.endswith((".so", ".pyc")) for path in paths)
+    (script,) = [entry for entry in entries if entry.path == "usr/bin/x"]
+    assert script.source == b"#!/usr/bin/python3.11 -I\nimport sys\nfrom umbilical.x import main\nsys.exit(main())\n"
+
+
+RECORD = """Package: libpython3.11-minimal
+Status: install ok installed
+Version: 3.11.2-6
+Depends: libc6 (>= 2.33), libssl3:any (>= 3.0.0) | libssl1.1, media-types
+Pre-Depends: dpkg
+Description: a part
+ Depends: not a field
+"""
+
+
+def test_a_record_tells_version_and_first_choices() -> None:
+    assert parse_package(RECORD, is_installed=True) == Package(
+        "libpython3.11-minimal", "3.11.2-6", is_installed=True, depends=("dpkg", "libc6", "libssl3", "media-types")
+    )
+
+
+def test_what_was_removed_is_not_installed() -> None:
+    removed = RECORD.replace("install ok installed", "deinstall ok config-files")
+    assert parse_package(removed, is_installed=True) is None
+    assert parse_package(removed, is_installed=False) is not None
+
+
+@given(st.text())
+def test_any_text_is_a_record_or_none(text: str) -> None:
+    found = parse_package(text, is_installed=False)
+    assert found is None or found.name is not None
+
+
+def test_files_lie_below_usr() -> None:
+    assert merged("lib/x86_64-linux-gnu/libc.so.6") == "usr/lib/x86_64-linux-gnu/libc.so.6"
+    assert merged("lib64/ld-linux-x86-64.so.2") == "usr/lib64/ld-linux-x86-64.so.2"
+    assert merged("usr/lib/python3.11/ssl.py") == "usr/lib/python3.11/ssl.py"
+    assert merged("etc/passwd") == "etc/passwd"
+
+
+def test_a_system_without_debians_packages_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(command: list[str], *_: object) -> str:
+        raise HostError("UMB803", f"cannot start {command[0]}", "No such file or directory", "install it")
+
+    monkeypatch.setattr(python_roots, "run", fail)
+    with pytest.raises(LabError, match="UMB843") as refused:
+        python_root(tmp_path)
+    assert "apt-cache" in refused.value.why
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_python_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def old(command: list[str], *_: object) -> str:
+        return f"Package: {command[-1]}\nStatus: install ok installed\nVersion: 3.10\nDepends: python3.10-minimal\n"
+
+    monkeypatch.setattr(python_roots, "run", old)
+    with pytest.raises(LabError, match="UMB843") as refused:
+        choose_packages()
+    assert "3.10" in refused.value.why
+
+
+def test_python_comes_whole_from_this_machine_or_whole_from_a_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(command: list[str], *_: object) -> str:
+        name = command[-1]
+        if command[0] == "dpkg-query" and name.endswith("-stdlib"):
+            raise HostError("UMB804", "dpkg-query failed", f"package {name} is not installed", "install it")
+        version = "3.13.5-1" if command[0] == "dpkg-query" else "3.13.5-2"
+        depends = {"python3-minimal": "python3.13-minimal", "libc6": "libgcc-s1"}.get(
+            name, "libc6, libssl3t64, mailcap"
+        )
+        return f"Package: {name}\nStatus: install ok installed\nVersion: {version}\nDepends: {depends}\n"
+
+    monkeypatch.setattr(python_roots, "run", half)
+    version, packages = choose_packages()
+    assert version == "3.13"
+    assert [(package.name, package.is_installed) for package in packages] == [
+        ("python3.13-minimal", False),
+        ("libpython3.13-minimal", False),
+        ("libpython3.13-stdlib", False),
+        ("libc6", True),
+        ("libgcc-s1", True),
+        ("libssl3t64", True),
+    ]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> PythonRoot:
+    return python_root(tmp_path_factory.mktemp("cache"))
+
+
+DEBIAN = pytest.mark.real("dpkg-query", "apt-cache", "chroot")
+
+
+@pytest.mark.root
+@DEBIAN
+def test_python_runs_with_nothing_but_this_root(root: PythonRoot) -> None:
+    program = "import ssl, sys; print(ssl.create_default_context().verify_mode, sys.prefix, sys.flags.isolated)"
+    command = ["chroot", str(root.path), root.interpreter, "-I", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "2 /usr 1\n", done.stderr
+    assert (root.path / "usr/bin/python3").readlink() == Path(root.interpreter.rpartition("/")[2])
+
+
+@pytest.mark.root
+@DEBIAN
+def test_modules_are_compiled_and_documentation_left_out(root: PythonRoot) -> None:
+    assert list(root.path.glob("usr/lib/python3.*/__pycache__/ssl.*.pyc"))
+    assert not (root.path / "usr/share").exists()
+    assert not list(root.path.glob("usr/lib/python3.*/test"))
+    assert (root.path / "tmp").stat().st_mode & 0o7777 == 0o1777
+
+
+@pytest.mark.root
+@DEBIAN
+def test_a_root_in_the_cache_is_used_again(root: PythonRoot) -> None:
+    marker = root.path / "run/marker"
+    marker.touch()
+    assert python_root(root.path.parent) == root
+    assert marker.exists()

@@ -1,6 +1,7 @@
 """Manifests as they are rendered, and as no API would let them through."""
 
 import copy
+import functools
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,20 +9,125 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.manifests import MINIMAL, changed, json_values
+from tests.support.manifests import MINIMAL, changed, json_values, with_container
 
 from umbilical.assets.names import OWN
 from umbilical.assets.render import render
 from umbilical.assets.spec import Shape, for_shape
+from umbilical.lab.pods.documents import MAX_DEPTH, MAX_DOCUMENTS, read_documents
 from umbilical.lab.pods.errors import PodError
+from umbilical.lab.pods.fields import Fields
 from umbilical.lab.pods.manifest import pod, read_static_pod
-from umbilical.lab.pods.spec import HostPath, PathType, Pod, RestartPolicy
+from umbilical.lab.pods.spec import (
+    AllOf,
+    Container,
+    EmptyDirectory,
+    Execute,
+    FieldFile,
+    FieldOf,
+    HostPath,
+    HttpGet,
+    Item,
+    KeyOf,
+    KeysOf,
+    Kind,
+    PathType,
+    Payload,
+    Pod,
+    Probe,
+    RestartPolicy,
+    TcpSocket,
+    Token,
+)
 from umbilical.lab.tunnel_parts import issue
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType
 from umbilical.pki.tunnel_set import DAY, create_authority
 
 
+def test_every_document_is_read_and_empty_ones_count_for_nothing() -> None:
+    assert read_documents(b"---\na: 1\n---\n---\nb: 2\n", "file") == [{"a": 1}, {"b": 2}]
+    assert read_documents(b'{"a": [1, "x"]}', "file") == [{"a": [1, "x"]}]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"a: *b",
+        b"a: &b {c: *b}",
+        b"[" * (MAX_DEPTH + 1),
+        b"---\na: 1\n" * (MAX_DOCUMENTS + 1),
+        b"- a\n",
+        b"text",
+        b"\xff\xfe\x00",
+        b"a: !!timestamp nonsense",
+        b"a: !!python/name:os.system",
+    ],
+)
+def test_what_is_not_plain_objects_is_refused_with_the_files_name(content: bytes) -> None:
+    with pytest.raises(PodError, match="UMB830 file"):
+        read_documents(content, "file")
+
+
+@given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
+def test_nothing_but_objects_or_one_kind_of_error_comes_out(content: bytes) -> None:
+    try:
+        documents = read_documents(content, "file")
+    except PodError as error:
+        outcome: object = error.code
+    else:
+        outcome = all(isinstance(document, dict) for document in documents)
+    assert outcome in (True, "UMB830")
+
+
+def test_a_wrong_field_is_told_with_the_way_to_it() -> None:
+    fields = Fields({"containers": [{"env": [{"name": 7}]}]}, "pod.spec")
+    variable = fields.children("containers")[0].children("env")[0]
+    with pytest.raises(PodError, match=r"pod\.spec\.containers\[0\]\.env\[0\]\.name"):
+        variable.text("name")
+
+
+def test_missing_fields_have_defaults_and_zero_and_false_are_values() -> None:
+    fields = Fields({"nothing": None}, "x")
+    assert fields.text("nothing", "default") == "default"
+    assert fields.number("nothing", 5) == 5
+    assert fields.optional_number("nothing") is None
+    assert fields.flag("nothing", default=True)
+    assert fields.child("nothing") is None
+    assert fields.children("nothing") == []
+    assert fields.texts("nothing") == ()
+    assert fields.table("nothing") == {}
+    assert "nothing" not in fields
+    fields = Fields({"number": 0, "flag": False, "text": ""}, "x")
+    assert fields.optional_number("number") == 0
+    assert fields.flag("flag", default=True) is False
+    assert fields.text("text", "default") == ""
+    with pytest.raises(PodError, match="whole number"):
+        Fields({"port": True}, "x").number("port", 1)
+
+
+@given(st.dictionaries(st.sampled_from("ab"), json_values()))
+def test_whatever_is_there_is_typed_or_refused(value: dict[str, object]) -> None:
+    fields = Fields(value, "x")
+    for read in (
+        lambda: fields.text("a", ""),
+        lambda: fields.name("a"),
+        lambda: fields.number("a", 0),
+        lambda: fields.flag("a"),
+        lambda: fields.child("a"),
+        lambda: fields.children("a"),
+        lambda: fields.texts("a"),
+        lambda: fields.numbers("a"),
+        lambda: fields.table("a"),
+    ):
+        try:
+            outcome: object = type(read()).__name__
+        except PodError as error:
+            outcome = error.code
+        assert outcome in ("str", "int", "bool", "Fields", "NoneType", "list", "tuple", "dict", "UMB831")
+
+
+@functools.cache
 def rendered_server_pod(shape: Shape) -> bytes:
     now = datetime.now(UTC)
     certificates = issue(create_authority(Authority, now, DAY, KeyType.ECDSA_P256), "10.91.0.10", now)
@@ -47,25 +153,25 @@ def test_the_rendered_server_is_read_whole(shape: Shape) -> None:
     assert volumes["socket"] == HostPath("/etc/kubernetes/bootstrap-configs", PathType.DIRECTORY_OR_CREATE)
 
 
-def test_what_is_not_said_is_the_apis_default() -> None:
+def test_what_is_not_said_or_null_is_the_apis_default() -> None:
     found = pod(MINIMAL)
     assert found.namespace == "default"
     assert found.restart_policy is RestartPolicy.ALWAYS
     assert found.grace_seconds == 30
     assert found.containers[0].working_directory == "/"
     assert not found.uses_node_network
+    nulls = changed(MINIMAL, "spec", volumes=None, initContainers=None, securityContext=None, hostNetwork=None)
+    assert pod(nulls) == found
 
 
-def test_null_is_the_same_as_not_there() -> None:
-    found = changed(MINIMAL, "spec", volumes=None, initContainers=None, securityContext=None, hostNetwork=None)
-    assert pod(found) == pod(MINIMAL)
-
-
-def test_a_container_that_mounts_an_unknown_volume_is_refused() -> None:
+def test_containers_that_contradict_the_pod_or_each_other_are_refused() -> None:
     document = copy.deepcopy(MINIMAL)
     document["spec"]["containers"][0]["volumeMounts"] = [{"name": "nowhere", "mountPath": "/x"}]
     with pytest.raises(PodError, match="mounts 'nowhere'"):
         pod(document)
+    container = MINIMAL["spec"]["containers"][0]
+    with pytest.raises(PodError, match="same name"):
+        pod(changed(MINIMAL, "spec", initContainers=[container]))
 
 
 @pytest.mark.parametrize(
@@ -86,12 +192,6 @@ def test_a_field_of_the_wrong_kind_is_named(key: str, value: object) -> None:
         pod(changed(MINIMAL, "spec", **{key: value}))
 
 
-def test_two_containers_of_one_name_are_refused() -> None:
-    container = MINIMAL["spec"]["containers"][0]
-    with pytest.raises(PodError, match="same name"):
-        pod(changed(MINIMAL, "spec", initContainers=[container]))
-
-
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".", 7, None])
 def test_a_name_that_could_lead_elsewhere_is_refused(name: object) -> None:
     with pytest.raises(PodError, match="UMB831"):
@@ -100,36 +200,11 @@ def test_a_name_that_could_lead_elsewhere_is_refused(name: object) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "---\n---\n",
-        "kind: Pod",
-        "apiVersion: v1\nkind: ConfigMap",
-        "[1, 2]",
-        "just words",
-        "a: &x [*x]",
-        "{" * 300,
-        "a: b: c",
-        "\x00",
-        "? [a]\n: b",
-        "2001-99-99",
-        "!!python/object:os.system {}",
-        yaml.safe_dump_all([MINIMAL, MINIMAL]),
-    ],
+    ["", "kind: Pod", "apiVersion: v1\nkind: ConfigMap", "? [a]\n: b", yaml.safe_dump_all([MINIMAL, MINIMAL])],
 )
 def test_a_file_that_is_no_static_pod_is_told_of(text: str) -> None:
     with pytest.raises(PodError, match=r"UMB83[01]"):
         read_static_pod(text.encode(), "file.yaml")
-
-
-def test_a_file_of_megabytes_is_not_even_parsed() -> None:
-    with pytest.raises(PodError, match="UMB830"):
-        read_static_pod(b"a" * (2 << 20), "file.yaml")
-
-
-@given(st.binary(max_size=400))
-def test_any_bytes_are_a_pod_or_an_error(content: bytes) -> None:
-    read_or_refuse(content)
 
 
 @given(json_values())
@@ -139,7 +214,7 @@ def test_any_value_is_a_pod_or_an_error(value: Any) -> None:
 
 @given(st.data())
 def test_a_pod_with_anything_anywhere_is_a_pod_or_an_error(data: st.DataObject) -> None:
-    document = yaml.safe_load(rendered_server_pod_once())
+    document = yaml.safe_load(rendered_server_pod(Shape.OPENSHIFT))
     place: Any = document
     for _ in range(data.draw(st.integers(1, 8))):
         keys = list(place) if isinstance(place, dict) else list(range(len(place)))
@@ -154,15 +229,6 @@ def test_a_pod_with_anything_anywhere_is_a_pod_or_an_error(data: st.DataObject) 
     read_or_refuse(yaml.safe_dump(document).encode())
 
 
-_RENDERED: list[bytes] = []
-
-
-def rendered_server_pod_once() -> bytes:
-    if not _RENDERED:
-        _RENDERED.append(rendered_server_pod(Shape.OPENSHIFT))
-    return _RENDERED[0]
-
-
 def read_or_refuse(content: bytes) -> None:
     try:
         found = read_static_pod(content, "file.yaml")
@@ -171,3 +237,143 @@ def read_or_refuse(content: bytes) -> None:
     else:
         outcome = isinstance(found, Pod) and bool(found.containers)
     assert outcome in (True, "UMB830", "UMB831")
+
+
+def container(**fields: object) -> Container:
+    return pod(with_container(MINIMAL, **fields)).containers[0]
+
+
+def probe(**fields: object) -> Probe:
+    found = container(livenessProbe=fields).liveness
+    assert found is not None
+    return found
+
+
+def test_probes_are_read_with_the_apis_defaults() -> None:
+    assert probe(httpGet={"port": 2041}) == Probe(HttpGet(2041, "/"), 0, 10, 1, 1, 3)
+    headers = [{"name": "X-Who", "value": "me"}]
+    action = {"port": "https", "path": "livez", "scheme": "HTTPS", "host": "127.0.0.1", "httpHeaders": headers}
+    assert probe(httpGet=action).action == HttpGet("https", "/livez", "127.0.0.1", True, (("X-Who", "me"),))
+    assert probe(tcpSocket={"port": 80}).action == TcpSocket(80)
+    assert probe(exec={"command": ["true"]}).action == Execute(("true",))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"grpc": {"port": 1}},
+        {"httpGet": {}},
+        {"httpGet": {"port": 0}},
+        {"httpGet": {"port": 70000}},
+        {"httpGet": {"port": 1, "path": "/a b"}},
+        {"httpGet": {"port": 1, "path": "/a\r\nHost: x"}},
+        {"httpGet": {"port": 1, "httpHeaders": [{"name": "a:b", "value": ""}]}},
+        {"httpGet": {"port": 1, "httpHeaders": [{"name": "a", "value": "x\r\ny: z"}]}},
+        {"httpGet": {"port": 1}, "periodSeconds": "often"},
+    ],
+)
+def test_a_probe_that_cannot_be_asked_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(PodError, match="UMB831"):
+        probe(**fields)
+
+
+def test_variables_come_from_values_objects_and_the_pod_itself() -> None:
+    found = container(
+        env=[
+            {"name": "A", "value": "1"},
+            {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}},
+            {"name": "C", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            {"name": "D"},
+        ],
+        envFrom=[{"prefix": "P_", "configMapRef": {"name": "c"}}],
+    )
+    values = {variable.name: variable.value for variable in found.variables}
+    assert values == {"A": "1", "B": KeyOf(Kind.SECRET, "s", "k", True), "C": FieldOf("status.podIP"), "D": ""}
+    assert found.variables_from == (AllOf(Kind.CONFIG_MAP, "c", "P_"),)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"env": [{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}]},
+        {"env": [{"name": "A=B", "value": ""}]},
+        {"env": [{"name": "A", "value": "x\0y"}]},
+        {"command": ["a\0b"]},
+        {"restartPolicy": "Always"},
+        {"lifecycle": {"preStop": {}}},
+        {"workingDir": "relative"},
+        {"volumeMounts": [{"name": "v", "mountPath": "a"}]},
+        {"volumeMounts": [{"name": "v", "mountPath": "/a/../b"}]},
+        {"volumeMounts": [{"name": "v", "mountPath": "/a", "subPath": "../b"}]},
+        {"volumeMounts": [{"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": "/a/"}]},
+    ],
+)
+def test_what_the_process_runner_cannot_give_is_refused_by_name(fields: dict[str, Any]) -> None:
+    with pytest.raises(PodError, match="UMB831"):
+        container(**fields)
+
+
+def test_the_containers_word_counts_before_the_pods_and_only_named_ports_are_kept() -> None:
+    document = changed(MINIMAL, "spec", securityContext={"runAsUser": 5, "runAsGroup": 6, "runAsNonRoot": True})
+    own = with_container(document, securityContext={"runAsUser": 0, "runAsNonRoot": False})
+    assert pod(document).containers[0].security.user == 5
+    security = pod(own).containers[0].security
+    assert (security.user, security.group, security.refuses_root) == (0, 6, False)
+    found = container(ports=[{"containerPort": 1}, {"name": "http", "containerPort": 8080}])
+    assert found.ports == (("http", 8080),)
+
+
+def volume(**fields: object) -> HostPath | EmptyDirectory | Payload:
+    return pod(changed(MINIMAL, "spec", volumes=[{"name": "v", **fields}])).volumes[0].content
+
+
+def test_volumes_of_every_kind_are_read() -> None:
+    assert volume(hostPath={"path": "/a"}) == HostPath("/a", PathType.ANY)
+    assert volume(hostPath={"path": "/a", "type": "Socket"}) == HostPath("/a", PathType.SOCKET)
+    expected = Payload((KeysOf(Kind.SECRET, "s"),), 0o440)
+    assert volume(secret={"secretName": "s", "defaultMode": 0o440}) == expected
+    items = [{"key": "k", "path": "a/b", "mode": 0o400}, {"key": "l", "path": "l"}]
+    found = volume(configMap={"name": "c", "items": items, "optional": True})
+    assert found == Payload((KeysOf(Kind.CONFIG_MAP, "c", (Item("k", "a/b", 0o400), Item("l", "l")), True),))
+    assert volume(emptyDir={}) == EmptyDirectory()
+    assert volume(emptyDir={"medium": "Memory"}) == EmptyDirectory(is_in_memory=True)
+
+
+def test_the_volume_that_the_api_gives_every_pod_is_read() -> None:
+    sources: list[dict[str, Any]] = [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+    ]
+    found = volume(projected={"defaultMode": 420, "sources": sources})
+    assert found == Payload(
+        (
+            Token("token", "", 3607),
+            KeysOf(Kind.CONFIG_MAP, "kube-root-ca.crt", (Item("ca.crt", "ca.crt"),)),
+            FieldFile(FieldOf("metadata.namespace"), "namespace"),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"nfs": {"server": "a", "path": "/b"}},
+        {"hostPath": {"path": "a"}},
+        {"hostPath": {"path": "/a/../b"}},
+        {"hostPath": {"path": "/a", "type": "Something"}},
+        {"secret": {}},
+        {"secret": {"secretName": "a/b"}},
+        {"secret": {"secretName": "a", "defaultMode": 0o1777}},
+        {"configMap": {"name": "c", "items": [{"key": "k", "path": "/a"}]}},
+        {"configMap": {"name": "c", "items": [{"key": "k", "path": "a/../../b"}]}},
+        {"configMap": {"name": "c", "items": [{"key": "k", "path": "..data"}]}},
+        {"projected": {"sources": [{"clusterTrustBundle": {}}]}},
+        {"projected": {"sources": [{"serviceAccountToken": {"path": "t", "expirationSeconds": 1}}]}},
+    ],
+)
+def test_a_volume_that_cannot_be_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(PodError, match="UMB831"):
+        volume(**fields)

@@ -1,17 +1,24 @@
-"""Whole pods as real processes: files, identities, restarts, init containers, and the end."""
+"""Whole pods as real processes: files, identities, probes, restarts, init containers, and the end."""
 
 import asyncio
 import os
+import signal
+import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.pod_nodes import Objects, log_of, make_node, running, shell_pod, until
+from tests.support.pod_nodes import Objects, ignore, log_of, make_node, running, shell_pod, until
 
+from umbilical.lab.pods import pod_table, pod_worker
+from umbilical.lab.pods.manifest import pod
+from umbilical.lab.pods.node import Node
+from umbilical.lab.pods.pod_networks import PodNetworks
+from umbilical.lab.pods.pod_table import PodTable
 from umbilical.lab.pods.pod_worker import PodWorker
-from umbilical.lab.pods.records import Ended, Idle, Running
-from umbilical.lab.pods.spec import Kind
+from umbilical.lab.pods.records import CRASH_LOOP, ContainerRecord, Ended, Idle, Running
+from umbilical.lab.pods.spec import Kind, Pod
 from umbilical.lab.pods.status import phase
 
 pytestmark = pytest.mark.root
@@ -30,11 +37,14 @@ def said(folder: Path, script: str, objects: Objects | None = None, **fields: An
     return asyncio.run(run())
 
 
-def test_a_container_sees_its_own_root_and_not_the_nodes(tmp_path: Path) -> None:
+def test_a_container_sees_its_own_root_and_has_the_usual_capabilities(tmp_path: Path) -> None:
     (tmp_path / "secret-of-the-node").touch()
-    output = said(tmp_path, f"ls {tmp_path} 2>&1; ls -d /root/* 2>/dev/null; touch /etc/x /tmp/y && echo writable")
+    output = said(
+        tmp_path, f"ls {tmp_path} 2>&1; touch /etc/x /tmp/y && echo writable; grep CapEff /proc/self/status; id -u"
+    )
     assert "No such file" in output
     assert "writable" in output
+    assert "CapEff:\t00000000a80425fb\n0\n" in output
 
 
 def test_a_read_only_root_is_read_only_but_volumes_are_not(tmp_path: Path) -> None:
@@ -46,11 +56,8 @@ def test_a_read_only_root_is_read_only_but_volumes_are_not(tmp_path: Path) -> No
         volumeMounts=[{"name": "data", "mountPath": "/data"}],
         spec={"volumes": [{"name": "data", "emptyDir": {}}]},
     )
-    assert [word for word in output.split() if word in ("no-tmp", "no-root", "volumes")] == [
-        "no-tmp",
-        "no-root",
-        "volumes",
-    ]
+    told = ["no-tmp", "no-root", "volumes"]
+    assert [word for word in output.split() if word in told] == told
 
 
 def test_identity_capabilities_and_groups_are_what_the_manifest_says(tmp_path: Path) -> None:
@@ -70,11 +77,6 @@ def test_identity_capabilities_and_groups_are_what_the_manifest_says(tmp_path: P
     assert set(lines[2].split()) == {"4712", "4713", "4714"}
     assert {line.split()[1] for line in lines if line.startswith("Cap")} == {"0000000000000000"}
     assert "NoNewPrivs:\t1" in lines
-
-
-def test_root_keeps_the_usual_capabilities_and_no_more(tmp_path: Path) -> None:
-    output = said(tmp_path, "grep CapEff /proc/self/status; id -u")
-    assert output.split() == ["CapEff:", "00000000a80425fb", "0"]
 
 
 def test_variables_and_arguments_are_expanded(tmp_path: Path) -> None:
@@ -130,21 +132,6 @@ def test_a_pod_waits_for_its_secret_and_sees_the_next_version_of_it(
 
     assert asyncio.run(run()) == ""
     assert list(node.folders.secrets.iterdir()) == []
-
-
-def test_a_service_account_token_is_a_file(tmp_path: Path) -> None:
-    objects = Objects()
-    objects.signs = True
-    sources = [{"serviceAccountToken": {"path": "token", "audience": "api", "expirationSeconds": 600}}]
-    output = said(
-        tmp_path,
-        "cat /var/run/token",
-        objects,
-        volumeMounts=[{"name": "t", "mountPath": "/var/run"}],
-        spec={"serviceAccountName": "robot", "volumes": [{"name": "t", "projected": {"sources": sources}}]},
-    )
-    assert output == "token 1 of robot"
-    assert objects.tokens == [("api", 600)]
 
 
 def test_init_containers_run_before_and_one_after_the_other(tmp_path: Path) -> None:
@@ -270,3 +257,231 @@ def test_nothing_of_a_pod_is_left_but_its_log(tmp_path: Path) -> None:
     assert Path("/proc/self/mounts").read_text() == mounted
     left = [path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()]
     assert [str(path) for path in left] == ["logs/test_sample_0123456789abcdef/main/0.log"]
+
+
+QUICK = {"periodSeconds": 1, "timeoutSeconds": 30}
+EXISTS = {"exec": {"command": ["test", "-e", "/data/good"]}, **QUICK}
+
+
+def pod_with(
+    folder: Path, script: str = "trap 'exit 0' TERM; while true; do sleep 0.05; done", **fields: Any
+) -> dict[str, Any]:
+    """A pod that sees a folder of the test's at /data."""
+    (folder / "data").mkdir()
+    return shell_pod(
+        script,
+        volumeMounts=[{"name": "data", "mountPath": "/data"}],
+        spec={"volumes": [{"name": "data", "hostPath": {"path": str(folder / "data")}}]},
+        **fields,
+    )
+
+
+def record_of(worker: PodWorker) -> ContainerRecord:
+    return worker.record.containers[0]
+
+
+def test_a_failing_liveness_probe_restarts_the_container(tmp_path: Path) -> None:
+    document = pod_with(tmp_path, livenessProbe={**EXISTS, "failureThreshold": 2})
+    (tmp_path / "data/good").touch()
+
+    async def run() -> None:
+        async with running(make_node(tmp_path), document) as worker:
+            await until(lambda: record_of(worker).is_ready)
+            first = record_of(worker).pid
+            (tmp_path / "data/good").unlink()
+            await until(lambda: record_of(worker).restarts == 1)
+            (tmp_path / "data/good").touch()
+            await until(lambda: record_of(worker).pid not in (None, first))
+            last = record_of(worker).last
+            assert last is not None
+            assert last.exit_code == 0
+
+    asyncio.run(run())
+
+
+def test_a_frozen_container_is_killed_by_its_liveness_probe(tmp_path: Path) -> None:
+    serve = "import http.server as h; h.HTTPServer(('127.0.0.1', PORT), h.SimpleHTTPRequestHandler).serve_forever()"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    document = shell_pod(
+        f'exec python3 -c "{serve.replace("PORT", str(port))}"',
+        # Asked for its life only once it is up, however long that takes here.
+        startupProbe={"httpGet": {"port": port}, "failureThreshold": 100, **QUICK},
+        livenessProbe={"httpGet": {"port": port}, "failureThreshold": 1, "periodSeconds": 1, "timeoutSeconds": 4},
+        readinessProbe={"httpGet": {"port": port}, **QUICK},
+    )
+
+    async def run() -> None:
+        async with running(make_node(tmp_path), document) as worker:
+            await until(lambda: record_of(worker).is_ready)
+            pid = record_of(worker).pid
+            assert pid is not None
+            os.kill(pid, signal.SIGSTOP)
+            await until(lambda: record_of(worker).restarts == 1)
+            last = record_of(worker).last
+            assert last is not None
+            assert last.exit_code == -signal.SIGKILL
+
+    asyncio.run(run())
+
+
+def test_readiness_comes_and_goes_without_a_restart(tmp_path: Path) -> None:
+    document = pod_with(tmp_path, readinessProbe={**EXISTS, "failureThreshold": 1})
+
+    async def run() -> None:
+        async with running(make_node(tmp_path), document) as worker:
+            await until(lambda: record_of(worker).is_started)
+            assert not record_of(worker).is_ready
+            (tmp_path / "data/good").touch()
+            await until(lambda: record_of(worker).is_ready)
+            (tmp_path / "data/good").unlink()
+            await until(lambda: not record_of(worker).is_ready)
+            assert record_of(worker).restarts == 0
+
+    asyncio.run(run())
+
+
+def test_nothing_else_is_asked_before_the_startup_probe_is_answered(tmp_path: Path) -> None:
+    never = {"exec": {"command": ["false"]}, "failureThreshold": 1, **QUICK}
+    document = pod_with(tmp_path, startupProbe={**EXISTS, "failureThreshold": 100}, livenessProbe=never)
+
+    async def run() -> None:
+        async with running(make_node(tmp_path), document) as worker:
+            await until(lambda: record_of(worker).pid is not None)
+            await asyncio.sleep(1.5)
+            assert record_of(worker).restarts == 0
+            assert not record_of(worker).is_started
+            (tmp_path / "data/good").touch()
+            await until(lambda: record_of(worker).restarts > 0)
+
+    asyncio.run(run())
+
+
+def test_a_startup_probe_that_is_never_answered_restarts_the_container(tmp_path: Path) -> None:
+    document = pod_with(tmp_path, startupProbe={**EXISTS, "failureThreshold": 1})
+
+    async def run() -> None:
+        async with running(make_node(tmp_path), document) as worker:
+            await until(lambda: record_of(worker).restarts >= 1)
+
+    asyncio.run(run())
+
+
+def test_a_container_that_keeps_ending_waits_longer_and_says_so(tmp_path: Path) -> None:
+    node = make_node(tmp_path, back_off_seconds=30.0)
+
+    async def run() -> str:
+        async with running(node, shell_pod("echo again; exit 1")) as worker:
+            await until(lambda: isinstance(record_of(worker).state, Idle) and record_of(worker).last is not None)
+            state = record_of(worker).state
+            assert isinstance(state, Idle)
+            assert state.reason == CRASH_LOOP
+            assert "back-off 30s" in state.message
+            return log_of(node, worker)
+
+    # The first restart came at once.
+    assert asyncio.run(run()) == "again\nagain\n"
+
+
+LOOP = "trap 'echo end >> /data/log; exit 0' TERM; echo begin >> /data/log; while true; do sleep 0.05; done"
+
+
+def sample(folder: Path, uid: str, name: str = "sample") -> Pod:
+    (folder / "data").mkdir(exist_ok=True)
+    document: dict[str, Any] = shell_pod(
+        LOOP,
+        volumeMounts=[{"name": "data", "mountPath": "/data"}],
+        spec={
+            "terminationGracePeriodSeconds": 10,
+            "volumes": [{"name": "data", "hostPath": {"path": str(folder / "data")}}],
+        },
+    )
+    document["metadata"] |= {"uid": uid, "name": name}
+    return pod(document)
+
+
+def maker(node: Node) -> Callable[[Pod], PodWorker]:
+    networks = PodNetworks(node)
+    return lambda wanted: PodWorker(wanted, node, Objects(), networks, ignore)
+
+
+def log(folder: Path) -> list[str]:
+    path = folder / "data/log"
+    return path.read_text().split() if path.exists() else []
+
+
+def test_a_changed_pod_begins_when_its_older_self_is_gone(tmp_path: Path) -> None:
+    make = maker(make_node(tmp_path))
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            table = PodTable(group, ignore)
+            table.want("static", {"one": sample(tmp_path, "one")}, make)
+            await until(lambda: log(tmp_path) == ["begin"])
+            table.want("static", {"two": sample(tmp_path, "two")}, make)
+            assert len(table.records()) == 2
+            await until(lambda: len(log(tmp_path)) == 3)
+            assert log(tmp_path) == ["begin", "end", "begin"]
+            table.want("static", {}, make)
+            await until(lambda: not table.records())
+
+    asyncio.run(run())
+    assert log(tmp_path) == ["begin", "end", "begin", "end"]
+
+
+def test_a_source_answers_for_its_own_pods_alone(tmp_path: Path) -> None:
+    make = maker(make_node(tmp_path))
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            table = PodTable(group, ignore)
+            table.want("static", {"one": sample(tmp_path, "one", "a")}, make)
+            table.want("daemons", {"two": sample(tmp_path, "two", "b")}, make)
+            await until(lambda: log(tmp_path) == ["begin"] * 2)
+            table.want("static", {}, make)
+            await until(lambda: table.record("one") is None)
+            assert table.record("two") is not None
+            table.stop("two")
+            table.stop("two")
+            table.stop("unknown")
+            await until(lambda: not table.records())
+
+    asyncio.run(run())
+
+
+def test_a_shorter_grace_time_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_worker, "GRACE_CAP_SECONDS", 1000.0)
+    make = maker(make_node(tmp_path))
+    document = shell_pod("trap '' TERM; while true; do sleep 1; done", spec={"terminationGracePeriodSeconds": 1000})
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            table = PodTable(group, ignore)
+            wanted = pod(document)
+            table.want("api", {wanted.uid: wanted}, make)
+            await until(lambda: any(each.is_ready for each in table.records()))
+            table.stop(wanted.uid, grace_seconds=0.1)
+            await until(lambda: not table.records())
+
+    asyncio.run(run())
+
+
+def test_a_pod_that_makes_the_runner_stumble_begins_anew_and_hurts_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(pod_table, "AGAIN_SECONDS", 0.05)
+    node = make_node(tmp_path)
+    # A file where the folder of its log should be.
+    place = node.folders.logs / "test_sample_one"
+    place.touch()
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            table = PodTable(group, ignore)
+            table.want("static", {"one": sample(tmp_path, "one")}, maker(node))
+            await until(lambda: "stumbled" in caplog.text)
+            place.unlink()
+            await until(lambda: log(tmp_path) == ["begin"])
+            table.want("static", {}, maker(node))
+
+    asyncio.run(run())

@@ -1,8 +1,10 @@
-"""One run of a container: started, ended by itself, ended by others, and not started at all."""
+"""A container's plan and root, and one run of it: started, ended by itself, ended by others, not started at all."""
 
 import asyncio
 import os
 import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,15 +12,163 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.pod_nodes import Objects, make_node, shell_pod, until
 
-from umbilical.lab.pods.container_plan import ContainerPlan
+from umbilical.lab.images import PYTHON_PROGRAMS, UMBILICAL, Image, lab_images
+from umbilical.lab.pods.container_init import NOT_STARTED, lay, place_in
+from umbilical.lab.pods.container_plan import ContainerPlan, Part, Piece, from_json
+from umbilical.lab.pods.container_root import LAUNCHERS, pieces
 from umbilical.lab.pods.errors import PodError
 from umbilical.lab.pods.manifest import pod
 from umbilical.lab.pods.process import ContainerProcess, launch, left_by, members
+from umbilical.lab.pods.spec import Container, Mount
 from umbilical.lab.pods.surroundings import Surroundings
 
-pytestmark = pytest.mark.root
+
+def test_a_plan_is_the_same_after_the_journey() -> None:
+    plan = ContainerPlan(
+        root="/run/root",
+        owner="pod-on-node-1",
+        pieces=(Piece(Part.BIND, "/a", "/b", is_read_only=True), Piece(Part.FILE, "/c", "text\n", 0o644)),
+        command=("program", "--flag=ä"),
+        environment={"A": "1"},
+        network="/run/netns/x",
+        hostname="pod",
+        root_is_read_only=True,
+        user=65532,
+        group=0,
+        groups=(5, 6),
+        capabilities=("NET_RAW",),
+        may_gain_privileges=False,
+    )
+    assert from_json(plan.to_json()) == plan
+
+
+STATIC = Image("localhost/etcd:lab", {"etcd": Path("/cache/etcd")})
+
+
+def laid(image: Image, *mounts: Mount) -> dict[str, Piece]:
+    container = Container("c", image.reference, mounts=mounts)
+    volumes = {mount.volume: f"/volumes/{mount.volume}" for mount in mounts}
+    found = pieces(image, container, volumes, {"/etc/hosts": "/files/hosts"}, "/files/words")
+    assert len({piece.target for piece in found}) == len(found)
+    return {piece.target: piece for piece in found}
+
+
+def test_a_static_image_holds_its_program_and_harmless_devices_and_nothing_of_the_machine() -> None:
+    found = laid(STATIC)
+    assert found["/usr/bin/etcd"] == Piece(Part.BIND, "/usr/bin/etcd", "/cache/etcd", is_read_only=True)
+    assert "/usr" not in found
+    assert "/bin" not in found
+    devices = {place for place in found if place.startswith("/dev/")}
+    assert {"/dev/null", "/dev/urandom", "/dev/shm", "/dev/termination-log"} <= devices
+    assert not {"/dev/mem", "/dev/vda", "/dev/kmsg"} & devices
+
+
+def test_a_python_image_holds_the_system_read_only_and_launchers_of_its_own_programs_alone() -> None:
+    found = laid(lab_images({})[UMBILICAL])
+    assert found["/usr"].is_read_only
+    assert found["/etc/host.conf"].is_read_only
+    launchers = {target for target, piece in found.items() if piece.part is Part.FILE}
+    assert launchers == {f"{LAUNCHERS}/{name}" for name in PYTHON_PROGRAMS}
+    assert "umbilical.cli.proxy_server" in found[f"{LAUNCHERS}/proxy-server"].source
+    order = list(found)
+    assert order.index("/usr") < order.index(LAUNCHERS) < order.index(f"{LAUNCHERS}/proxy-server")
+
+
+def test_a_volume_is_mounted_as_it_is_or_by_a_path_in_it_after_the_one_that_it_lies_in() -> None:
+    order = list(laid(STATIC, Mount("b", "/data/inner/deep"), Mount("a", "/data"), Mount("c", "/data/inner")))
+    assert [place for place in order if place.startswith("/data")] == ["/data", "/data/inner", "/data/inner/deep"]
+    found = laid(STATIC, Mount("file", "/a.conf", is_read_only=True), Mount("folder", "/b", sub_path="x/y"))
+    assert found["/a.conf"] == Piece(Part.BIND, "/a.conf", "/volumes/file", is_read_only=True)
+    assert found["/b"].source == "/volumes/folder/x/y"
+
+
+def complaint(content: bytes) -> tuple[int, str]:
+    """Run the program with a plan that it cannot carry out."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        with theirs:
+            done = subprocess.run(
+                [sys.executable, "-m", "umbilical.lab.pods.container_init", str(theirs.fileno())],
+                input=content,
+                pass_fds=(theirs.fileno(),),
+                capture_output=True,
+                timeout=60,
+                check=False,
+            )
+        messages = list(iter(lambda: ours.recv(4096), b""))
+    return done.returncode, messages[-1].decode()
+
+
+@pytest.mark.parametrize("content", [b"not json", b"{}", b"[]"])
+def test_a_plan_that_cannot_be_read_is_told_of(content: bytes) -> None:
+    code, why = complaint(content)
+    assert code == NOT_STARTED
+    assert why
+
+
+@pytest.mark.root
+def test_a_mount_that_is_refused_is_told_of_by_name(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    pieces = (Piece(Part.BIND, "/data", str(tmp_path / "missing")),)
+    code, why = complaint(ContainerPlan(str(tmp_path / "root"), "test", pieces, ("true",)).to_json())
+    assert code == NOT_STARTED
+    assert "missing" in why
+    assert list((tmp_path / "root").iterdir()) == []
+
+
+@pytest.mark.root
+def test_a_command_that_is_not_there_is_told_of(tmp_path: Path) -> None:
+    pieces = (
+        Piece(Part.MEMORY, "/dev"),
+        Piece(Part.BIND, "/dev/null", "/dev/null"),
+        Piece(Part.BIND, "/proc", "/proc"),
+    )
+    code, why = complaint(ContainerPlan(str(tmp_path), "test", pieces, ("no-such-program",)).to_json())
+    assert code == NOT_STARTED
+    assert "No such file" in why
+
+
+def test_pieces_are_laid_with_their_modes(tmp_path: Path) -> None:
+    lay(tmp_path, Piece(Part.DIRECTORY, "/tmp", mode=0o1777))
+    lay(tmp_path, Piece(Part.FILE, "/usr/local/bin/x", "#!/bin/sh\n", 0o755))
+    lay(tmp_path, Piece(Part.LINK, "/bin", "usr/local/bin"))
+    assert (tmp_path / "tmp").stat().st_mode & 0o7777 == 0o1777
+    assert (tmp_path / "bin/x").read_text() == "#!/bin/sh\n"
+    assert os.access(tmp_path / "bin/x", os.X_OK)
+
+
+def test_links_are_followed_inside_and_given_up_where_they_go_round(tmp_path: Path) -> None:
+    (tmp_path / "usr/lib").mkdir(parents=True)
+    (tmp_path / "lib").symlink_to("usr/lib")
+    (tmp_path / "abs").symlink_to("/usr/lib")
+    (tmp_path / "out").symlink_to("../../../../etc")
+    assert place_in(tmp_path, "/lib/x") == tmp_path / "usr/lib/x"
+    assert place_in(tmp_path, "/abs/x") == tmp_path / "usr/lib/x"
+    assert place_in(tmp_path, "/out/passwd") == tmp_path / "etc/passwd"
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OSError, match="too many links"):
+        place_in(tmp_path, "/a/x")
+
+
+STEPS = st.sampled_from(["a", "b", "..", ".", "", "link", "up", "root"])
+
+
+@given(st.lists(STEPS, max_size=8))
+def test_no_path_leads_out_of_the_root(tmp_path_factory: pytest.TempPathFactory, steps: list[str]) -> None:
+    root = tmp_path_factory.mktemp("root") / "r"
+    (root / "a" / "b").mkdir(parents=True)
+    (root / "a" / "link").symlink_to("../../..")
+    (root / "link").symlink_to("a/../..")
+    (root / "up").symlink_to("/../..")
+    (root / "a" / "root").symlink_to("/")
+    place = place_in(root, "/" + "/".join(steps))
+    assert place == root or root in place.parents
+    assert ".." not in place.parts
 
 
 async def plan_for(folder: Path, script: str) -> ContainerPlan:
@@ -38,23 +188,7 @@ async def started(folder: Path, script: str, owner: str = "test") -> tuple[Conta
     return await launch(replace(await plan_for(folder, script), owner=owner), log), log
 
 
-def test_the_exit_code_is_the_programs_own(tmp_path: Path) -> None:
-    async def run() -> int:
-        process, _ = await started(tmp_path, "exit 7")
-        return await process.ended()
-
-    assert asyncio.run(run()) == 7
-
-
-def test_a_signal_shows_as_its_negative_number(tmp_path: Path) -> None:
-    async def run() -> int:
-        process, _ = await started(tmp_path, "exec sleep 1000")
-        os.kill(process.pid, signal.SIGKILL)
-        return await process.ended()
-
-    assert asyncio.run(run()) == -signal.SIGKILL
-
-
+@pytest.mark.root
 def test_what_does_not_listen_is_killed_after_its_grace_time(tmp_path: Path) -> None:
     async def run() -> int:
         process, log = await started(tmp_path, "trap '' TERM; echo deaf; while true; do sleep 1; done")
@@ -64,16 +198,7 @@ def test_what_does_not_listen_is_killed_after_its_grace_time(tmp_path: Path) -> 
     assert asyncio.run(run()) == -signal.SIGKILL
 
 
-def test_a_frozen_process_is_killed_too(tmp_path: Path) -> None:
-    async def run() -> int:
-        process, _ = await started(tmp_path, "exec sleep 1000")
-        os.kill(process.pid, signal.SIGSTOP)
-        await until(lambda: Path(f"/proc/{process.pid}/stat").read_text().split()[2] == "T")
-        return await process.stop(0.2)
-
-    assert asyncio.run(run()) == -signal.SIGKILL
-
-
+@pytest.mark.root
 def test_stopping_twice_is_fine(tmp_path: Path) -> None:
     async def run() -> list[int]:
         process, _ = await started(tmp_path, "exec sleep 1000")
@@ -82,6 +207,7 @@ def test_stopping_twice_is_fine(tmp_path: Path) -> None:
     assert asyncio.run(run()) == [-signal.SIGTERM] * 2
 
 
+@pytest.mark.root
 def test_everything_in_the_containers_namespace_belongs_to_it(tmp_path: Path) -> None:
     async def run() -> int:
         process, log = await started(tmp_path, "setsid sleep 1000 & sleep 1000 & echo ready; wait")
@@ -97,6 +223,7 @@ def test_everything_in_the_containers_namespace_belongs_to_it(tmp_path: Path) ->
     assert asyncio.run(run()) == 0
 
 
+@pytest.mark.root
 def test_what_a_program_leaves_behind_is_found_even_if_it_was_quick(tmp_path: Path) -> None:
     async def run() -> tuple[int, int]:
         process, log = await started(tmp_path, "setsid sleep 1000 & echo $!")
@@ -109,6 +236,7 @@ def test_what_a_program_leaves_behind_is_found_even_if_it_was_quick(tmp_path: Pa
     assert not os.path.exists(f"/proc/{pid}/exe")
 
 
+@pytest.mark.root
 def test_processes_are_known_by_their_owners_mark(tmp_path: Path) -> None:
     async def run() -> tuple[list[int], list[int]]:
         process, log = await started(tmp_path, "sleep 1000 & echo ready; wait", owner=f"test-{os.getpid()}")
@@ -123,6 +251,7 @@ def test_processes_are_known_by_their_owners_mark(tmp_path: Path) -> None:
     assert left_by(f"test-{os.getpid()}") == []
 
 
+@pytest.mark.root
 def test_a_start_that_is_called_off_leaves_no_process(tmp_path: Path) -> None:
     async def run() -> None:
         plan = await plan_for(tmp_path, "exec sleep 4711")
@@ -146,16 +275,17 @@ def _commands() -> Iterator[bytes]:
             yield path.read_bytes()
 
 
-def test_input_is_empty_and_output_is_the_log(tmp_path: Path) -> None:
-    async def run() -> str:
-        process, log = await started(tmp_path, "cat; echo out; echo err >&2; ls /proc/self/fd | wc -l")
-        await process.ended()
-        return log.read_text()
+def test_input_is_empty_output_is_the_log_and_the_exit_code_the_programs_own(tmp_path: Path) -> None:
+    async def run() -> tuple[str, int]:
+        process, log = await started(tmp_path, "cat; echo out; echo err >&2; ls /proc/self/fd | wc -l; exit 7")
+        code = await process.ended()
+        return log.read_text(), code
 
     # Four: the three and the one by which ls reads the directory. Nothing of the runner's is open.
-    assert asyncio.run(run()) == "out\nerr\n4\n"
+    assert asyncio.run(run()) == ("out\nerr\n4\n", 7)
 
 
+@pytest.mark.root
 def test_a_root_that_cannot_be_made_is_an_error_with_the_reason(tmp_path: Path) -> None:
     async def run() -> None:
         plan = await plan_for(tmp_path, "true")
@@ -166,6 +296,7 @@ def test_a_root_that_cannot_be_made_is_an_error_with_the_reason(tmp_path: Path) 
         asyncio.run(run())
 
 
+@pytest.mark.root
 def test_a_container_ends_with_whoever_runs_it(tmp_path: Path) -> None:
     """The runner is killed: no process of its containers may stay."""
     script = (

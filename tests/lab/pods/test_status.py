@@ -1,14 +1,45 @@
-"""Records as the API and the lab want to hear of them."""
+"""What is known of a pod: records, verdicts of probes, back-off, last words, and the status for the API."""
 
+import asyncio
 import json
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.tunnel_pki import FolderAuthority
 
-from umbilical.lab.pods.records import Ended, Idle, PodRecord, Running, record_of
-from umbilical.lab.pods.spec import Container, Pod
+from umbilical.lab.pods.back_off import BackOff
+from umbilical.lab.pods.probes import Answer, Target, ask
+from umbilical.lab.pods.records import CREATING, INITIALIZING, Ended, Idle, PodRecord, Running, record_of
+from umbilical.lab.pods.spec import Container, Execute, HttpGet, Pod, Probe, TcpSocket
 from umbilical.lab.pods.status import api_status, phase, report, stamp
+from umbilical.lab.pods.termination import MAX_FROM_LOG, MAX_MESSAGE, termination_message
+from umbilical.lab.pods.thresholds import Verdict
+
+
+def test_containers_wait_until_they_may_begin_and_a_pod_is_ready_when_all_of_them_are() -> None:
+    record = record_of(Pod("p", "ns", "u", (Container("a", "i"), Container("b", "j"))), "10.91.0.10", 5.0)
+    assert [(each.name, each.image, each.state) for each in record.containers] == [
+        ("a", "i", Idle(CREATING)),
+        ("b", "j", Idle(CREATING)),
+    ]
+    assert not record.is_ready
+    record = record_of(Pod("p", "ns", "u", (Container("a", "i"),), (Container("init", "i"),)), "10.91.0.10", 5.0)
+    assert record.containers[0].state == Idle(INITIALIZING)
+    assert record.init_containers[0].state == Idle(CREATING)
+    record = record_of(Pod("p", "ns", "u", (Container("a", "i"), Container("b", "j"))), "10.91.0.10", 5.0)
+    record.is_initialized = True
+    record.containers[0].is_ready = True
+    assert not record.is_ready
+    record.containers[1].is_ready = True
+    assert record.is_ready
+
 
 POD = Pod("p", "ns", "uid", (Container("a", "image-a"), Container("b", "image-b")))
 NOW = 1_800_000_000.0
@@ -86,33 +117,27 @@ def test_a_condition_keeps_the_time_of_its_last_change() -> None:
     assert condition(changed, "Ready")["reason"] == "ContainersNotReady"
 
 
-def test_what_others_wrote_stays() -> None:
+def test_what_others_wrote_stays_and_a_status_can_be_sent() -> None:
     previous = {"qosClass": "Burstable", "conditions": [{"type": "Gate", "status": "True"}], "startTime": "earlier"}
     status = api_status(running(), previous, NOW)
     assert status["qosClass"] == "Burstable"
     assert condition(status, "Gate") == {"type": "Gate", "status": "True"}
     assert status["startTime"] == "earlier"
-
-
-def test_an_end_by_signal_has_the_exit_code_of_shells() -> None:
-    found = running()
-    found.containers[0].last = Ended(-9, NOW, NOW + 1, "words")
-    terminated = api_status(found, {}, NOW)["containerStatuses"][0]["lastState"]["terminated"]
-    assert (terminated["exitCode"], terminated["signal"], terminated["message"]) == (137, 9, "words")
-
-
-def test_a_finished_pod_is_not_ready() -> None:
-    found = running()
-    for container in found.containers:
-        container.state = Ended(0, NOW, NOW)
-    assert condition(api_status(found, {}, NOW), "Ready")["status"] == "False"
-
-
-def test_a_status_can_be_sent() -> None:
     found = running()
     found.containers[0].last = Ended(1, NOW, NOW)
     found.init_containers = [replace(found.containers[0], name="init")]
     assert json.loads(json.dumps(api_status(found, {}, NOW)))["initContainerStatuses"][0]["name"] == "init"
+
+
+def test_an_end_shows_as_shells_show_it_and_a_finished_pod_is_not_ready() -> None:
+    found = running()
+    found.containers[0].last = Ended(-9, NOW, NOW + 1, "words")
+    assert (Ended(0, NOW, NOW).reason, Ended(-9, NOW, NOW).reason) == ("Completed", "Error")
+    terminated = api_status(found, {}, NOW)["containerStatuses"][0]["lastState"]["terminated"]
+    assert (terminated["exitCode"], terminated["signal"], terminated["message"]) == (137, 9, "words")
+    for container in found.containers:
+        container.state = Ended(0, NOW, NOW)
+    assert condition(api_status(found, {}, NOW), "Ready")["status"] == "False"
 
 
 def test_the_report_tells_of_every_container() -> None:
@@ -126,3 +151,176 @@ def test_the_report_tells_of_every_container() -> None:
     assert pod["containers"][0]["last_exit"] == -9
     assert pod["containers"][1]["waits_for"] == "ErrImageNeverPull: no such image"
     assert pod["address"] == "10.92.0.2"
+
+
+def test_restarts_wait_twice_as_long_each_time_until_one_ran_for_ten_minutes() -> None:
+    back_off = BackOff()
+    assert [back_off.ended_after(1.0) for _ in range(8)] == [0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]
+    back_off = BackOff()
+    for _ in range(5):
+        back_off.ended_after(1.0)
+    assert [back_off.ended_after(600.0), back_off.ended_after(1.0)] == [0.0, 10.0]
+    back_off = BackOff(0.1)
+    assert [round(back_off.ended_after(0.0), 3) for _ in range(4)] == [0.0, 0.1, 0.2, 0.4]
+
+
+def test_one_success_is_enough_and_three_failures_are_needed() -> None:
+    verdict = Verdict(1, 3)
+    seen = [verdict.saw(good) for good in (False, False, True, False, False, True, False, False, False, True)]
+    assert seen == [None, None, True, True, True, True, True, True, False, True]
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.lists(st.booleans(), max_size=40))
+def test_a_verdict_follows_only_from_enough_answers_of_its_kind(good: int, bad: int, answers: list[bool]) -> None:
+    verdict = Verdict(good, bad)
+    before: bool | None = None
+    for index, answer in enumerate(answers):
+        after = verdict.saw(answer)
+        if after is not before:
+            needed = good if after else bad
+            assert answers[index + 1 - needed : index + 1] == [after] * needed
+        before = after
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "falls_back", "expected"),
+    [
+        (b"why", 1, True, "why"),
+        (b"why", 0, False, "why"),
+        (b"", 1, True, "line\nlast"),
+        (b"", 1, False, ""),
+        (b"", 0, True, ""),
+        (None, 1, True, "line\nlast"),
+    ],
+)
+def test_the_log_speaks_for_a_failure_that_said_nothing(
+    tmp_path: Path, words: bytes | None, code: int, falls_back: bool, expected: str
+) -> None:
+    if words is not None:
+        (tmp_path / "words").write_bytes(words)
+    (tmp_path / "log").write_text("line\nlast\n")
+    found = termination_message(tmp_path / "words", tmp_path / "log", code, falls_back_to_log=falls_back)
+    assert found == expected
+
+
+def test_a_message_is_as_long_as_the_api_takes_it(tmp_path: Path) -> None:
+    (tmp_path / "words").write_bytes(b"\xff" * 10_000)
+    (tmp_path / "log").write_bytes(b"x" * 10_000)
+    told = termination_message(tmp_path / "words", tmp_path / "log", 1, falls_back_to_log=True)
+    assert len(told) == MAX_MESSAGE
+    (tmp_path / "words").write_bytes(b"")
+    assert len(termination_message(tmp_path / "words", tmp_path / "log", 1, falls_back_to_log=True)) == MAX_FROM_LOG
+    assert termination_message(tmp_path / "a", tmp_path / "b", 1, falls_back_to_log=True) == ""
+
+
+Reply = Callable[[bytes], bytes]
+HERE = Target("127.0.0.1", {"named": 0})
+PATIENT = 60
+
+
+@asynccontextmanager
+async def listening(reply: Reply | None, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            if reply is not None:
+                said = reply(head)
+                writer.write(said)
+                await writer.drain()
+                if said:  # else it closes
+                    await reader.read()
+            else:
+                await asyncio.sleep(30)
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.transport.abort()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+def answer_to(
+    reply: Reply | None, *, path: str = "/healthz", tls: ssl.SSLContext | None = None, seconds: int = PATIENT
+) -> Answer:
+    async def run() -> Answer:
+        async with listening(reply, tls) as port:
+            return await ask(Probe(HttpGet(port, path, is_tls=tls is not None), timeout_seconds=seconds), HERE)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("line", "is_good"),
+    [
+        (b"HTTP/1.1 200 OK", True),
+        (b"HTTP/1.0 204 No Content", True),
+        (b"HTTP/1.1 302 Found", True),
+        (b"HTTP/1.1 400 Bad Request", False),
+        (b"HTTP/1.1 500 Internal Server Error", False),
+        (b"HTTP/1.1 100 Continue", False),
+        (b"SSH-2.0-OpenSSH", False),
+        (b"HTTP/1.1", False),
+        (b"HTTP/1.1 many OK", False),
+    ],
+)
+def test_a_status_from_200_up_to_399_is_good(line: bytes, is_good: bool) -> None:
+    assert answer_to(lambda _: line + b"\r\n\r\n").is_good is is_good
+
+
+def test_the_request_is_what_a_kubelet_sends() -> None:
+    heads: list[bytes] = []
+
+    def reply(head: bytes) -> bytes:
+        heads.append(head)
+        return b"HTTP/1.1 200 OK\r\n\r\n"
+
+    assert answer_to(reply, path="/livez?verbose").is_good
+    lines = heads[0].decode().split("\r\n")
+    assert lines[0] == "GET /livez?verbose HTTP/1.1"
+    assert any(line.startswith("User-Agent: kube-probe/") for line in lines)
+    assert "Connection: close" in lines
+
+
+def test_a_certificate_of_nobody_we_trust_is_good_enough(tmp_path: Path) -> None:
+    authority = FolderAuthority(tmp_path)
+    context = authority.server_context(authority.serving("somebody", ["elsewhere.example"]))
+    assert answer_to(lambda _: b"HTTP/1.1 200 OK\r\n\r\n", tls=context).is_good
+
+
+def test_nobody_silence_and_noise_are_failures() -> None:
+    answer = answer_to(None, seconds=1)
+    assert not answer.is_good
+    assert "within 1 s" in answer.text
+    assert not answer_to(lambda _: b"").is_good
+    assert not answer_to(lambda _: b"x" * 200_000).is_good
+
+    async def run() -> list[Answer]:
+        async with listening(None) as port:
+            pass
+        actions = (HttpGet(port), TcpSocket(port))
+        return [await ask(Probe(action), HERE) for action in actions]
+
+    assert [answer.is_good for answer in asyncio.run(run())] == [False, False]
+
+
+def test_a_connection_is_enough_for_a_tcp_probe_if_its_port_is_known() -> None:
+    async def run() -> Answer:
+        async with listening(None) as port:
+            probe = Probe(TcpSocket("named"), timeout_seconds=PATIENT)
+            return await ask(probe, Target("127.0.0.1", {"named": port}))
+
+    assert asyncio.run(run()).is_good
+    answer = asyncio.run(ask(Probe(TcpSocket("other")), HERE))
+    assert not answer.is_good
+    assert "'other'" in answer.text
+
+
+def test_a_command_is_judged_by_its_exit_code_and_ended_in_time() -> None:
+    for command, is_good in (("true", True), ("false", False), ("no-such-program", False)):
+        assert asyncio.run(ask(Probe(Execute((command,)), timeout_seconds=PATIENT), HERE)).is_good is is_good
+    answer = asyncio.run(ask(Probe(Execute(("sh", "-c", "sleep 1000; true"))), HERE))
+    assert not answer.is_good

@@ -1,0 +1,263 @@
+"""Each fault: what it breaks, by which code it is recognised, and that mending brings everything back."""
+
+import socket
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.support.fault_scene import MemoryLab, MemoryScene
+
+from umbilical.assets.names import OWN, STATIC_POD
+from umbilical.lab.errors import LabError
+from umbilical.lab.faults import registry
+from umbilical.lab.faults.certificates import restart_server
+from umbilical.lab.faults.endless_source import Source
+from umbilical.lab.faults.fault import Speaker
+from umbilical.lab.faults.networks import refuse_new_connections
+from umbilical.lab.scene import Verdict
+from umbilical.lab.story import Call
+from umbilical.lab.topology import Family, plan_topology
+from umbilical.pki.certificate import Certificate, read_certificates
+
+
+def test_every_fault_that_was_promised_is_there_in_its_order() -> None:
+    assert registry.names() == [
+        "agent-kill",
+        "server-kill",
+        "agent-freeze",
+        "link-cut",
+        "port-8091-blocked",
+        "packet-loss",
+        "certificate-expired",
+        "certificate-from-tomorrow",
+        "wrong-san",
+        "wrong-ca",
+        "stale-socket",
+        "slow-reader",
+        "no-default-route",
+    ]
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_a_fault_says_what_it_is_what_is_seen_and_by_which_code(name: str, repository: Path) -> None:
+    fault = registry.find(name)
+    assert fault.name == name
+    assert len(fault.summary) < 90
+    assert fault.seen
+    assert f"| {fault.code} |" in (repository / "docs" / "errors.md").read_text()
+    assert (fault.ask is not None) == (fault.speaker is Speaker.COMMAND)
+
+
+def test_no_two_faults_are_recognised_by_the_same_code() -> None:
+    codes = [registry.find(name).code for name in registry.names()]
+    assert len(codes) == len(set(codes))
+
+
+@pytest.mark.parametrize(("name", "hint"), [("agent-kil", "did you mean agent-kill?"), ("zzz", "there are: agent")])
+def test_an_unknown_fault_is_answered_with_the_nearest_or_all(name: str, hint: str) -> None:
+    with pytest.raises(LabError, match="UMB860") as caught:
+        registry.find(name)
+    assert caught.value.why.startswith(hint)
+
+
+@pytest.mark.parametrize(("name", "number"), [("agent-kill", "SIGKILL"), ("agent-freeze", "SIGSTOP")])
+def test_every_agent_gets_the_signal(name: str, number: str) -> None:
+    scene = MemoryScene()
+    assert registry.find(name).break_(scene) == {"nodes": ["master-0", "worker-0"]}
+    assert scene.scripted.signals == [
+        f"{number} {node}/konnectivity-agent-x7/konnectivity-agent" for node in ("master-0", "worker-0")
+    ]
+
+
+def test_frozen_agents_go_on_and_killed_ones_are_the_runners_business() -> None:
+    scene = MemoryScene()
+    registry.find("agent-freeze").mend(scene, {})
+    assert [line.split()[0] for line in scene.scripted.signals] == ["SIGCONT"] * 2
+    scene.scripted.signals.clear()
+    registry.find("agent-kill").mend(scene, {})
+    registry.find("server-kill").mend(scene, {})
+    assert scene.scripted.signals == []
+
+
+def test_the_server_is_killed() -> None:
+    scene = MemoryScene()
+    registry.find("server-kill").break_(scene)
+    assert scene.scripted.signals == ["SIGKILL bootstrap/konnectivity-server/konnectivity-server"]
+
+
+def test_without_agents_there_is_nobody_to_kill() -> None:
+    scene = MemoryScene()
+    scene.scripted.agents_run = False
+    with pytest.raises(LabError, match="UMB862"):
+        registry.find("agent-kill").break_(scene)
+
+
+def test_a_cut_link_is_mended() -> None:
+    scene = MemoryScene()
+    fault = registry.find("link-cut")
+    fault.mend(scene, fault.break_(scene))
+    assert scene.memory.did == ["link of bootstrap down", "link of bootstrap up"]
+
+
+def test_a_blocked_port_is_met_by_agents_that_come_anew() -> None:
+    scene = MemoryScene().lay()
+    before = scene.scripted.server_pid
+    fault = registry.find("port-8091-blocked")
+    memory = fault.break_(scene)
+    assert scene.memory.did[0] == "rules port_blocked on bootstrap"
+    assert scene.scripted.server_pid != before
+    fault.mend(scene, memory)
+    assert scene.memory.did[-1] == "no rules port_blocked on bootstrap"
+
+
+def test_the_firewall_swallows_what_opens_a_connection_and_nothing_else() -> None:
+    assert "tcp dport 8091 tcp flags & (syn | ack) == syn drop" in refuse_new_connections(8091)
+
+
+def test_lost_packets_are_lost_no_more() -> None:
+    scene = MemoryScene()
+    fault = registry.find("packet-loss")
+    fault.mend(scene, fault.break_(scene))
+    assert scene.memory.did == ["rules packet_loss on bootstrap", "no rules packet_loss on bootstrap"]
+
+
+@pytest.mark.parametrize(("family", "second"), [(Family.IPV4, "192.0.2.10/24"), (Family.IPV6, "2001:db8::10/64")])
+def test_without_a_route_the_nodes_own_script_is_asked(family: Family, second: str) -> None:
+    scene = MemoryScene(MemoryLab(plan_topology(masters=1, workers=0, family=family)))
+    fault = registry.find("no-default-route")
+    fault.break_(scene)
+    assert scene.memory.did == [
+        f"bootstrap$ ip addr replace {second} dev machine0",
+        "default route of bootstrap gone",
+    ]
+    scene.memory.answers["bash"] = (1, b"", b"UMB112 cannot find the bootstrap node IP\n  why: two\n")
+    assert fault.ask is not None
+    assert "UMB112" in fault.ask(scene)
+    assert "/tmp/umbilical-address.sh" not in scene.memory.files
+
+
+def test_the_route_comes_back_and_the_script_finds_the_address_again() -> None:
+    scene = MemoryScene()
+    fault = registry.find("no-default-route")
+    scene.memory.answers |= {"ip": (0, b"inet 192.0.2.10/24", b""), "bash": (0, b"10.91.0.10\n", b"")}
+    fault.mend(scene, {})
+    assert "bootstrap$ ip addr del 192.0.2.10/24 dev machine0" in scene.memory.did
+    assert "default route of bootstrap there" in scene.memory.did
+    scene.memory.answers["ip"] = (0, b"", b"")
+    scene.memory.did.clear()
+    fault.mend(scene, {})
+    assert not any("addr del" in line for line in scene.memory.did), "twice is fine"
+    scene.memory.answers["bash"] = (1, b"", b"UMB112 cannot find it\n")
+    with pytest.raises(LabError, match="UMB864"):
+        fault.mend(scene, {})
+
+
+SERVER = f"{OWN.pki_directory}/server/tls.crt"
+
+
+def broken(scene: MemoryScene, name: str) -> Certificate:
+    registry.find(name).break_(scene)
+    (certificate,) = read_certificates(scene.memory.files[SERVER])
+    return certificate
+
+
+def test_the_expired_one_ended_hours_ago_under_an_authority_that_is_valid() -> None:
+    certificate = broken(MemoryScene().lay(), "certificate-expired")
+    assert timedelta(hours=1) < datetime.now(UTC) - certificate.not_after < timedelta(hours=3)
+
+
+def test_the_one_of_tomorrow_is_valid_in_nearly_a_day() -> None:
+    certificate = broken(MemoryScene().lay(), "certificate-from-tomorrow")
+    assert timedelta(hours=22) < certificate.not_before - datetime.now(UTC) < timedelta(hours=24)
+
+
+def test_the_one_with_the_wrong_name_is_for_an_address_that_nobody_has() -> None:
+    certificate = broken(MemoryScene().lay(), "wrong-san")
+    assert [str(address) for address in certificate.ip_addresses] == ["192.0.2.10"]
+
+
+def test_the_one_from_another_authority_has_the_same_names_and_another_signer() -> None:
+    scene = MemoryScene().lay()
+    (right,) = read_certificates(scene.memory.files[SERVER])
+    wrong = broken(scene, "wrong-ca")
+    assert (wrong.subject, wrong.ip_addresses) == (right.subject, right.ip_addresses)
+    assert wrong.issuer == right.issuer
+    assert wrong.authority_identifier != right.authority_identifier
+
+
+@pytest.mark.parametrize("name", ["certificate-expired", "certificate-from-tomorrow", "wrong-san", "wrong-ca"])
+def test_the_manifest_is_written_last_and_everything_comes_back(name: str) -> None:
+    scene = MemoryScene().lay()
+    before, pid = dict(scene.memory.files), scene.scripted.server_pid
+    fault = registry.find(name)
+    memory = fault.break_(scene)
+    assert scene.memory.did[-1] == f"write bootstrap:{STATIC_POD}"
+    assert scene.scripted.server_pid != pid
+    assert memory == {}, "no key may get into the state file"
+    fault.mend(scene, memory)
+    assert scene.memory.files == before
+    pid = scene.scripted.server_pid
+    fault.mend(scene, memory)
+    assert scene.memory.files == before, "twice is fine"
+
+
+def test_a_restart_is_a_change_that_a_kubelet_sees() -> None:
+    scene = MemoryScene().lay()
+    before, pid = yaml.safe_load(scene.memory.files[STATIC_POD]), scene.scripted.server_pid
+    restart_server(scene)
+    after = yaml.safe_load(scene.memory.files[STATIC_POD])
+    assert after["metadata"]["annotations"].pop("umbilical.dev/restarted")
+    assert after == before
+    assert scene.scripted.server_pid != pid
+
+
+def test_a_dead_socket_lies_there_while_the_server_is_away_and_the_server_comes_back() -> None:
+    scene = MemoryScene().lay()
+    scene.verdict = Verdict(Call.UNREACHABLE, "connection refused")
+    path, manifest = scene.tunnel.spec.socket_on_host, scene.memory.files[STATIC_POD]
+    assert registry.find("stale-socket").break_(scene) == {"seen": "connection refused"}
+    did = [line for line in scene.memory.did if "python" not in line]
+    assert did == [f"remove bootstrap:{STATIC_POD}", f"bootstrap$ rm -f {path}", f"write bootstrap:{STATIC_POD}"]
+    assert scene.memory.files[STATIC_POD] == manifest
+
+
+def test_a_break_that_was_interrupted_is_mended_by_the_manifest() -> None:
+    scene = MemoryScene().lay()
+    manifest = scene.memory.files.pop(STATIC_POD)
+    fault = registry.find("stale-socket")
+    fault.mend(scene, {})
+    assert scene.memory.files[STATIC_POD] == manifest
+    scene.memory.did.clear()
+    fault.mend(scene, {})
+    assert scene.memory.did == []
+
+
+def test_a_reader_that_never_reads_is_started_and_ended_with_its_source() -> None:
+    scene = MemoryScene().lay()
+    fault = registry.find("slow-reader")
+    memory = fault.break_(scene)
+    source, reader = scene.memory.did
+    assert source.startswith("worker-0& ")
+    assert source.endswith("umbilical.lab.faults.endless_source 10.91.0.21 7777")
+    assert reader.endswith(f"lab_slow_reader grpc {scene.tunnel.spec.socket_on_host} 10.91.0.21:7777")
+    fault.mend(scene, memory)
+    assert scene.memory.did[2:] == ["stop worker-0/endless-source", "stop bootstrap/slow-reader"]
+    fault.mend(scene, memory)
+    assert len(scene.memory.did) == 4, "twice is fine"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_it_sends_without_end_to_everybody(address: str) -> None:
+    with Source(address, 0) as source:
+        threading.Thread(target=source.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        place = (address, source.server_address[1])
+        with socket.create_connection(place, timeout=10) as one, socket.create_connection(place, timeout=10) as two:
+            for connection in (one, two):
+                received = 0
+                while received < 1 << 20:
+                    piece = connection.recv(1 << 16)
+                    assert piece == bytes(len(piece)) != b""
+                    received += len(piece)
+        source.shutdown()

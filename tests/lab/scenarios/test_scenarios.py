@@ -1,0 +1,151 @@
+"""Scenarios and what they are made of; the stories themselves are in test_stories.py."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from umbilical.lab.errors import LabError
+from umbilical.lab.held_streams import Told
+from umbilical.lab.kubernetes_scene import KubernetesScene
+from umbilical.lab.proxied_calls import ProxiedCall
+from umbilical.lab.scenarios import hosted_losses, registry
+from umbilical.lab.scenarios.service_stage import calls, real
+from umbilical.lab.scene import Scene
+from umbilical.lab.story import Story
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_a_listed_scenario_is_found_under_its_own_name(name: str) -> None:
+    scenario = registry.find(name)
+    assert scenario.name == name
+    assert scenario.summary
+    assert scenario.runners
+
+
+def test_a_wrong_name_gets_the_nearest() -> None:
+    with pytest.raises(LabError, match="UMB852") as caught:
+        registry.find("webhook-trough-tunnel")
+    assert "webhook-through-tunnel" in caught.value.why
+
+
+def test_a_name_that_is_near_nothing_gets_the_list() -> None:
+    with pytest.raises(LabError) as caught:
+        registry.find("?")
+    assert all(name in caught.value.why for name in registry.names())
+
+
+class _Scene:
+    """As much of a scene as the counters need."""
+
+    def __init__(self, address: str, answer: str | None) -> None:
+        self._address = address
+        self._answer = answer
+        self.asked: list[tuple[str, str]] = []
+
+    def endpoint(self) -> str:
+        return self._address
+
+    def fetch(self, node: str, url: str) -> str | None:
+        self.asked.append((node, url))
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [("10.92.3.2", "https://10.92.3.2:8443/calls"), ("fd92:0:0:3::2", "https://[fd92:0:0:3::2]:8443/calls")],
+)
+def test_the_pod_is_asked_on_its_own_node(address: str, url: str) -> None:
+    scene = _Scene(address, '{"/convert": 3}')
+    assert calls(cast(KubernetesScene, scene), "worker-0") == {"/convert": 3}
+    assert scene.asked == [("worker-0", url)]
+
+
+def test_no_answer_is_no_call() -> None:
+    assert calls(cast(KubernetesScene, _Scene("10.92.3.2", None)), "worker-0") == {}
+
+
+def test_nothing_stands_in_here() -> None:
+    with pytest.raises(AssertionError, match="has_stand_in"):
+        real(cast(Scene, _Scene("", None)))
+
+
+KILLED_AT = 100.0
+DOOMED, SPARED = {"connect-0", "plain-0"}, {"socks5-0"}
+
+
+class _Stage:
+    """Of a stage only what was told on it."""
+
+    def __init__(self, calls: list[ProxiedCall] | None = None, told: list[Told] | None = None) -> None:
+        self.story = Story("test")
+        self._calls = calls or []
+        self.told = told or []
+
+    def calls(self, name: str) -> list[ProxiedCall]:
+        return self._calls
+
+
+def _judge(judgement: Callable[[Any], None], stage: _Stage) -> str:
+    """Return the complaint, or nothing."""
+    with stage.story.step("judgement"):
+        try:
+            judgement(stage)
+        except LabError as fault:
+            return f"{fault.what}: {fault.why}"
+    return ""
+
+
+def _call(began: float, ended: float, failure: str = "", way: str = "plain") -> ProxiedCall:
+    return ProxiedCall(way, began, ended, failure)
+
+
+def _later(calls: list[ProxiedCall]) -> str:
+    return _judge(lambda stage: hosted_losses._check_later_calls(stage, KILLED_AT), _Stage(calls))
+
+
+def test_a_call_that_was_under_way_may_fail_and_no_other() -> None:
+    assert _later([_call(99.9, 100.1, "reset"), _call(100.2, 100.3)]) == ""
+    assert "not under way" in _later([_call(100.1, 100.2, "reset")])
+    assert "not under way" in _later([_call(99.0, 99.9, "reset")])
+
+
+def test_no_call_may_fail_while_a_server_is_stopped_or_renewed() -> None:
+    good = [_call(1.0, 1.5, way=way) for way in ("socks5", "connect", "plain")]
+    stage = _Stage()
+    assert _judge(lambda stage: hosted_losses._check_no_failure(stage, good), stage) == ""
+    assert stage.story.figures == {"calls through proxies": "3", "calls that failed": "0"}
+    bad = [*good, _call(2.0, 2.5, "Refused: 503")]
+    assert "1 of 4 calls through proxies failed: plain after 0.500 s: Refused: 503" in _judge(
+        lambda stage: hosted_losses._check_no_failure(stage, bad), _Stage()
+    )
+
+
+def _ends(*ends: tuple[str, float]) -> str:
+    told = [Told(stream, "ended", at, "reset") for stream, at in ends]
+    return _judge(lambda stage: hosted_losses._check_ends(stage, KILLED_AT, told, DOOMED), _Stage())
+
+
+def test_exactly_the_streams_through_the_killed_server_end_and_after_it() -> None:
+    assert _ends(("connect-0", 100.1), ("plain-0", 100.2)) == ""
+    assert "socks5-0" in _ends(("connect-0", 100.1), ("plain-0", 100.2), ("socks5-0", 100.2))
+    assert "plain-0" in _ends(("connect-0", 100.1), ("connect-0", 100.2))
+    assert "before its server was killed: connect-0" in _ends(("connect-0", 99.0), ("plain-0", 100.2))
+
+
+@pytest.mark.parametrize(("heard_at", "complaint"), [(100.5, ""), (99.5, "was lost: socks5-0")])
+def test_a_stream_counts_as_alive_only_if_it_was_heard_after_the_kill(
+    heard_at: float, complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = _Stage(told=[Told("socks5-0", "lived", heard_at)])
+    monkeypatch.setattr(hosted_losses, "_told", lambda of, moment: of.told)
+    found = _judge(lambda stage: hosted_losses._check_spared(stage, KILLED_AT, SPARED), stage)
+    assert complaint in found
+    assert bool(found) is bool(complaint)
+
+
+def test_streams_are_held_through_both_proxies() -> None:
+    doomed, spared = hosted_losses._held_ways()
+    assert len(doomed) == 2 * hosted_losses.HELD_EACH
+    assert len(spared) == hosted_losses.HELD_EACH
+    assert not doomed.keys() & spared.keys()

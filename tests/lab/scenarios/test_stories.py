@@ -1,0 +1,230 @@
+"""Every scenario told with the real programs, and the webhook's with the stand-in too."""
+
+from pathlib import Path
+
+import pytest
+from tests.support.lab_stories import KUBERNETES, SECONDS, evidence, tell
+
+from umbilical.assets.names import STAGES
+from umbilical.lab.cast import UPSTREAM
+from umbilical.lab.errors import LabError
+from umbilical.lab.hosted_parts import CLIENT_NODE, topology
+from umbilical.lab.hosted_parts import SERVER_NODES as HOSTED_SERVER_NODES
+from umbilical.lab.lab import Completed
+from umbilical.lab.patched_scene import NEEDED
+from umbilical.lab.runner import RunnerKind
+from umbilical.lab.scenarios import kubelet_traffic
+from umbilical.lab.scenarios.ha import SERVER_NODES
+from umbilical.lab.scenarios.hosted_losses import HELD_EACH
+from umbilical.lab.scenarios.kubelet_traffic import NAME, STREAMING, pod
+from umbilical.lab.scenarios.kubelet_traffic import SCENARIOS as KUBELET_SCENARIOS
+from umbilical.lab.scenarios.patched_ignition import SCENARIOS
+from umbilical.lab.scenarios.webhook_through_tunnel import CALLS
+from umbilical.lab.story import Call, Story
+
+DENIAL = "the webhook in the cluster says no"
+
+
+def _assert_told(story: Story) -> None:
+    """The decisive moments, in the words of kube-apiserver and of the webhook itself."""
+    text = evidence(story)
+    assert "network is unreachable" in text
+    assert DENIAL in text
+    calls = [picture.call for _, picture in story.pictures]
+    decisive = [Call.UNREACHABLE, Call.ALLOWED, Call.DENIED]
+    assert [call for index, call in enumerate(calls) if call in decisive and call not in calls[:index]] == decisive
+    assert story.figures["calls"] == str(CALLS)
+    assert not story.picture.server
+    assert story.picture.agents == ()
+
+
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.real(*KUBERNETES, "nft")
+def test_the_story_with_the_real_kube_apiserver(tmp_path: Path) -> None:
+    story = tell("webhook-through-tunnel", tmp_path)
+    _assert_told(story)
+    assert story.figures["agents"] == "5"
+    assert story.picture.production_call is Call.ALLOWED
+
+
+@pytest.mark.root
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.real(*KUBERNETES, "nft", "kubelet", "containerd", "runc")
+def test_the_story_with_the_real_kubelet(tmp_path: Path) -> None:
+    story = tell("webhook-through-tunnel", tmp_path, runner=RunnerKind.KUBELET)
+    _assert_told(story)
+    assert story.figures["agents"] == "5"
+
+
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.real("nft")
+def test_the_story_with_the_stand_in(tmp_path: Path) -> None:
+    story = tell("webhook-through-tunnel", tmp_path, stand_in=True)
+    _assert_told(story)
+    assert "stands in for kube-apiserver" in evidence(story)
+
+
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.real(*KUBERNETES, "nft")
+def test_the_story_with_the_tunnel_as_first_planned(tmp_path: Path) -> None:
+    _assert_told(tell("seed-shape", tmp_path))
+
+
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.real(*KUBERNETES, "nft", "proxy-server", "proxy-agent")
+def test_the_story_with_upstreams_server_or_agents(tmp_path: Path) -> None:
+    story = tell("upstream-mix", tmp_path)
+    _assert_told(story)
+    assert sum("connected: " in line for step in story.steps for line in step.evidence) == 2
+
+
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.real(*KUBERNETES, "nft")
+def test_the_story_on_ipv6_alone(tmp_path: Path) -> None:
+    story = tell("ipv6", tmp_path)
+    _assert_told(story)
+    assert "[fd92:" in evidence(story)
+
+
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.real(*KUBERNETES, "nft")
+def test_it_is_unavailable_without_the_tunnel_and_answers_through_it(tmp_path: Path) -> None:
+    story = tell("aggregated-api", tmp_path)
+    text = evidence(story)
+    assert "Available=False, FailedDiscoveryCheck" in text
+    assert "network is unreachable" in text
+    assert "Available=True, Passed" in text
+    assert "hello world, says worker-0" in text
+    assert "system:admin" in text
+    assert int(story.figures["calls"]) > 0
+    assert story.figures["agents"] == "5"
+    assert story.picture.call is Call.ALLOWED
+
+
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.real(*KUBERNETES, "nft")
+def test_a_letter_cannot_be_read_without_the_tunnel_and_can_through_it(tmp_path: Path) -> None:
+    story = tell("conversion-webhook", tmp_path)
+    text = evidence(story)
+    assert "conversion webhook for post.umbilical.dev/v1, Kind=Letter failed" in text
+    assert "network is unreachable" in text
+    assert "umbilical.dev/converted-by: worker-0" in text
+    assert "good night, moon" in text
+    assert int(story.figures["calls"]) > 0
+    assert story.picture.call is Call.ALLOWED
+
+
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.real(*KUBERNETES, "nft")
+def test_no_call_fails_while_every_server_is_replaced(tmp_path: Path) -> None:
+    story = tell("ha", tmp_path)
+    text = evidence(story)
+    assert "network is unreachable" in text
+    for number, node in enumerate(SERVER_NODES):
+        assert f"konnectivity-proxy-server-{node}: 10.91.0.{11 + number}:8091" in text
+    assert text.count("it left with exit code 0, and 2 leases are there") == len(SERVER_NODES)
+    assert story.figures["agents"] == "5"
+    assert int(story.figures["calls"]) > 0
+    assert story.figures["calls that failed"] == "0"
+    assert text.count("its successor has every agent, and carries calls again") == len(SERVER_NODES)
+    assert story.picture.call is Call.ALLOWED
+
+
+# What the kernel and Python need on a machine with eight times as many programs as cores; it is 0.02 s on a quiet one.
+GENEROUS_SECONDS = 20.0
+
+
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.real(*KUBERNETES, "nft", "curl")
+def test_a_killed_server_costs_what_went_through_it_and_nothing_else_is_lost(tmp_path: Path) -> None:
+    story = tell("hosted", tmp_path)
+    text = evidence(story)
+    assert "control plane: 192.168.91.0/24; nodes: 10.91.0.0/24, 10.92.0.0/16, 10.93.0.0/16" in text
+    assert f"{CLIENT_NODE} to the pod: <urlopen error [Errno 101] Network is unreachable>" in text
+    assert f"each connected to {len(HOSTED_SERVER_NODES)} servers" in text
+    assert "it was asked from nowhere alone, 0 times" in text
+    assert f"it was asked from {topology().node(CLIENT_NODE).address} alone" in text
+    assert text.count(": 200 from 127.0.0.1") == 3
+    assert "UMB504 no connection to missing." in text
+    assert "it left with exit code 0" in text
+    assert story.figures["calls that failed"] == "0"
+    assert int(story.figures["calls of kube-apiserver"]) > 0
+    assert int(story.figures["calls through proxies"]) > 0
+    assert story.figures["streams that ended"] == f"{2 * HELD_EACH} of {3 * HELD_EACH}"
+    assert 0.0 < float(story.figures["last of them after"].removesuffix(" s")) < GENEROUS_SECONDS
+    cause = "Refused: 502 Bad Gateway: UMB513 the way to lab-service.lab.svc.cluster.local:8080 broke"
+    assert cause in text, "a request without an answer gets one from the proxy, and it tells the cause"
+    assert f"the tunnel broke: server {topology().node(HOSTED_SERVER_NODES[0]).address}:8090: " in text
+    assert int(story.figures["calls after the kill"]) > 0
+    assert f"{HELD_EACH} streams were heard to the end" in text
+    assert story.picture.call is Call.UNREACHABLE
+
+
+def test_the_payload_s_own_programs_play() -> None:
+    (scenario,) = SCENARIOS
+    assert (scenario.cast.server_image, scenario.cast.agent_image) == (UPSTREAM, UPSTREAM)
+    assert scenario.programs == ("proxy-server", "proxy-agent")
+    assert not scenario.has_stand_in
+
+
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.real(*KUBERNETES, *NEEDED, "nft", "proxy-server", "proxy-agent")
+def test_the_story_from_the_installer_s_file_to_the_cut(tmp_path: Path) -> None:
+    story = tell("patched-ignition", tmp_path)
+    text = evidence(story)
+
+    assert "bootkube.sh of 4.18 recognised" in text
+    assert "stands in for podman" in text
+    assert "konnectivity-signer" in text
+    assert "IP Address:10.91.0.10" in text
+    assert "--egress-selector-config-file=/etc/kubernetes/config/egress-selector-config.yaml" in text
+    assert "the webhook in the cluster says no" in text
+    assert [f"{stage}: success" in text for stage in STAGES] == [True] * len(STAGES)
+    assert story.figures["agents"] == "3"
+    assert not story.picture.server
+    assert story.picture.production_call is Call.DENIED
+
+
+def test_it_is_told_with_the_kubelet_alone() -> None:
+    (scenario,) = KUBELET_SCENARIOS
+    assert scenario.name == NAME
+    assert scenario.runners == (RunnerKind.KUBELET,)
+    assert not scenario.has_stand_in
+
+
+def test_the_pod_has_no_privilege_and_nothing_is_pulled_for_it() -> None:
+    spec = pod()["spec"]
+    assert "nodeName" not in spec, "the scheduler chooses"
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    for container in spec["containers"]:
+        assert container["imagePullPolicy"] == "Never"
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def done(exit_code: int, stdout: bytes = b"", stderr: bytes = b"") -> Completed:
+    return Completed("bootstrap", ("kubectl", "logs"), exit_code, stdout, stderr)
+
+
+def test_an_answer_that_is_not_the_pods_fails_the_story() -> None:
+    assert kubelet_traffic._answer(done(0, b"one\nrun as 1 in talker\n"), "in talker") == "run as 1 in talker"
+    with pytest.raises(LabError, match="UMB848") as refused:
+        kubelet_traffic._answer(done(0, b"run as 1 elsewhere\n"), "in talker")
+    assert "run as 1 elsewhere" in refused.value.why
+
+
+def test_logs_that_come_without_the_tunnel_fail_the_story() -> None:
+    assert kubelet_traffic._refusal(done(1, stderr=b"connection refused\n")) == "connection refused"
+    with pytest.raises(LabError, match="UMB848"):
+        kubelet_traffic._refusal(done(0, b"talker talks\n"))
+
+
+@pytest.mark.root
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.real(*KUBERNETES, "nft", "kubelet", "containerd", "runc")
+def test_logs_exec_attach_and_port_forward_with_the_real_kubelet(tmp_path: Path) -> None:
+    story = tell(NAME, tmp_path, runner=RunnerKind.KUBELET)
+    text = evidence(story)
+    assert "connection refused" in text
+    for seen in ("talker talks", "run as 65532 in talker", "heard: are you there?", "a page from talker"):
+        assert seen in text
+    assert int(story.figures["tunnels to kubelets"]) >= STREAMING

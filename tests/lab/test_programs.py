@@ -1,0 +1,288 @@
+"""Programs of a lab: real ones found on this machine, our own launched, and the images they become."""
+
+import http.server
+import platform
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from umbilical.lab import binaries
+from umbilical.lab.errors import LabError
+from umbilical.lab.images import KONNECTIVITY, TUNNEL, UMBILICAL, distinct, from_json, lab_images, to_json
+from umbilical.lab.launchers import OWN_PROGRAMS, fill, launcher
+
+OTHER_MACHINE = 22 if platform.machine() == "x86_64" else 62
+
+
+@pytest.fixture(autouse=True)
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache and a PATH of one empty directory."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    return tmp_path
+
+
+def program(path: Path, content: bytes = b"#!/bin/sh\n", mode: int = 0o755) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    path.chmod(mode)
+    return path
+
+
+def cached(places: Path, folder: str, name: str) -> Path:
+    return program(places / "cache" / "umbilical" / "peers" / folder / name)
+
+
+def elf(machine: int, byte_order: int = 1) -> bytes:
+    number = machine.to_bytes(2, "big" if byte_order == 2 else "little")
+    return b"\x7fELF\x02" + bytes([byte_order]) + bytes(12) + number + bytes(40)
+
+
+def test_the_named_directory_wins_over_the_cache_and_the_cache_over_path(places: Path) -> None:
+    on_path = program(places / "path" / "kubectl")
+    assert binaries.find(["kubectl"]) == {"kubectl": on_path}
+
+    in_cache = cached(places, "kubernetes-v1.36.3", "kubectl")
+    assert binaries.find(["kubectl"]) == {"kubectl": in_cache}
+
+    given = program(places / "given" / "kubectl")
+    assert binaries.find(["kubectl"], places / "given") == {"kubectl": given}
+
+
+def test_a_directory_that_lacks_a_program_leaves_the_others_to_the_cache(places: Path) -> None:
+    given = program(places / "given" / "kubectl")
+    etcd = cached(places, "etcd-v3.6.8", "etcd")
+
+    assert binaries.find(["etcd", "kubectl"], places / "given") == {"etcd": etcd, "kubectl": given}
+
+
+def test_the_newest_version_in_the_cache_is_taken_by_number_not_by_letters(places: Path) -> None:
+    cached(places, "kubernetes-v1.9.0", "kubectl")
+    cached(places, "kubernetes-v1.36.3-rc.1", "kubectl")
+    newest = cached(places, "kubernetes-v1.36.3", "kubectl")
+
+    assert binaries.find(["kubectl"]) == {"kubectl": newest}
+
+
+def test_a_link_is_followed_to_the_file_that_a_node_must_see(places: Path) -> None:
+    real = program(places / "elsewhere" / "kubectl-1.36")
+    (places / "path").mkdir()
+    (places / "path" / "kubectl").symlink_to(real)
+
+    assert binaries.find(["kubectl"]) == {"kubectl": real}
+
+
+@pytest.mark.parametrize("name", binaries.KONNECTIVITY)
+def test_a_program_on_path_never_passes_for_upstream_s_of_the_same_name(places: Path, name: str) -> None:
+    program(places / "path" / name)
+
+    with pytest.raises(LabError, match="UMB824") as caught:
+        binaries.find([name])
+    assert "PATH" not in caught.value.why
+    assert "make peers GROUP=konnectivity" in caught.value.remedy
+
+    built = cached(places, "konnectivity-v0.36.0", name)
+    assert binaries.find([name]) == {name: built}
+
+
+def test_everything_that_is_missing_is_named_at_once_with_both_remedies(places: Path) -> None:
+    program(places / "path" / "kubectl")
+
+    with pytest.raises(LabError, match="UMB824") as caught:
+        binaries.find(binaries.CONTROL_PLANE, places / "given")
+    assert caught.value.what.endswith("etcd, kube-apiserver")
+    assert str(places / "given") in caught.value.why
+    assert "make peers GROUP=kubernetes" in caught.value.remedy
+    assert "--bin-dir" in caught.value.remedy
+
+
+def test_missing_programs_of_two_groups_name_both_commands() -> None:
+    with pytest.raises(LabError) as caught:
+        binaries.find(["etcd", "proxy-agent"])
+    assert "GROUP=kubernetes` and `make peers GROUP=konnectivity" in caught.value.remedy
+
+
+def test_a_file_that_is_not_executable_is_refused_by_name(places: Path) -> None:
+    path = program(places / "given" / "etcd", mode=0o644)
+
+    with pytest.raises(LabError, match="UMB825") as caught:
+        binaries.find(["etcd"], places / "given")
+    assert str(path) in caught.value.what
+    assert "not executable" in caught.value.why
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (elf(OTHER_MACHINE), "another architecture"),
+        (elf(OTHER_MACHINE, byte_order=2), "another architecture"),
+        (b"\xcf\xfa\xed\xfe" + bytes(40), "neither a Linux program"),
+        (b"\x7fELF\x02", "neither a Linux program"),
+        (b"", "neither a Linux program"),
+    ],
+)
+def test_a_program_of_another_machine_is_refused(places: Path, content: bytes, reason: str) -> None:
+    program(places / "given" / "etcd", content)
+
+    with pytest.raises(LabError, match="UMB825") as caught:
+        binaries.find(["etcd"], places / "given")
+    assert reason in caught.value.why
+
+
+def test_a_directory_in_a_program_s_place_is_refused(places: Path) -> None:
+    (places / "given" / "etcd").mkdir(parents=True)
+
+    with pytest.raises(LabError, match="no regular file"):
+        binaries.find(["etcd"], places / "given")
+
+
+def test_a_program_of_this_very_machine_is_taken() -> None:
+    header = Path("/proc/self/exe").read_bytes()[:20]
+
+    assert binaries._fault_of_header(header) is None
+
+
+def test_the_cache_is_where_the_builder_of_peers_puts_them() -> None:
+    import peers
+
+    assert binaries.cache_root() == peers.cache_root()
+
+
+@pytest.mark.parametrize("module", OWN_PROGRAMS.values())
+def test_every_program_of_ours_has_a_main(module: str) -> None:
+    assert callable(import_module(module).main)
+
+
+def test_a_folder_is_filled_with_scripts_and_links(tmp_path: Path) -> None:
+    fill(tmp_path, {"kubectl": Path("/opt/kubectl-v1"), "proxy-server": Path("/opt/upstream/proxy-server")})
+    assert {path.name for path in tmp_path.iterdir()} == {*OWN_PROGRAMS, "kubectl"}
+    assert (tmp_path / "kubectl").readlink() == Path("/opt/kubectl-v1")
+    assert stat.S_IMODE((tmp_path / "proxy-server").stat().st_mode) == 0o755
+
+
+def test_upstreams_programs_do_not_take_the_place_of_ours(tmp_path: Path) -> None:
+    fill(tmp_path, {"proxy-server": Path("/opt/upstream/proxy-server")})
+    assert "umbilical.cli.proxy_server" in (tmp_path / "proxy-server").read_text()
+
+
+def test_a_launcher_runs_with_its_arguments_and_passes_the_exit_code_on(tmp_path: Path) -> None:
+    (tmp_path / "said.py").write_text("import sys\ndef main():\n    print(sys.argv[1:])\n    return 7\n")
+    script = tmp_path / "program"
+    script.write_text(launcher("said"))
+    script.chmod(0o755)
+    environment = {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([script, "a b", "$HOME"], capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stdout) == (7, "['a b', '$HOME']\n")
+
+
+def test_a_python_with_a_long_path_and_blanks_is_no_obstacle(tmp_path: Path) -> None:
+    folder = tmp_path / ("it's a long path " * 12)
+    folder.mkdir()
+    (folder / "python").symlink_to(sys.executable)
+    script = tmp_path / "program"
+    script.write_text(launcher("umbilical.cli.main", str(folder / "python")))
+    script.chmod(0o755)
+    environment = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
+    done = subprocess.run([script, "version"], capture_output=True, text=True, env=environment, check=False)
+    assert done.stdout.startswith("umbilical "), done.stderr
+
+
+def test_our_own_image_is_there_without_any_binary() -> None:
+    images = lab_images({})
+    assert list(images) == [UMBILICAL, TUNNEL]
+    assert images[TUNNEL] is images[UMBILICAL]
+    assert distinct(images) == [images[UMBILICAL]]
+    assert images[UMBILICAL].is_python
+    assert {"proxy-server", "proxy-agent", "lab-service", "lab-fetch"} == set(images[UMBILICAL].modules)
+
+
+def test_an_image_is_there_once_all_its_programs_are() -> None:
+    assert KONNECTIVITY not in lab_images({"proxy-server": Path("/x/proxy-server")})
+    images = lab_images({name: Path("/x") / name for name in ("proxy-server", "proxy-agent", "etcd")})
+    assert set(images) == {UMBILICAL, TUNNEL, KONNECTIVITY, "localhost/etcd:lab"}
+    assert not images["localhost/etcd:lab"].is_python
+
+
+def test_programs_of_the_tunnel_do_not_run_as_root_unless_asked_to() -> None:
+    images = lab_images({name: Path("/x") / name for name in ("proxy-server", "proxy-agent", "etcd")})
+    assert images[UMBILICAL].user[0] != 0
+    assert images[KONNECTIVITY].user[0] != 0
+    assert images["localhost/etcd:lab"].user == (0, 0)
+
+
+def test_etcds_image_has_the_client_that_probes_run_where_it_was_found() -> None:
+    found = {name: Path("/x") / name for name in ("etcd", "etcdctl")}
+    assert set(lab_images(found)["localhost/etcd:lab"].programs) == {"etcd", "etcdctl"}
+    assert set(lab_images({"etcd": Path("/x/etcd")})["localhost/etcd:lab"].programs) == {"etcd"}
+
+
+@pytest.mark.real("nft")
+def test_kube_proxys_image_has_the_packet_filters_program() -> None:
+    image = lab_images({"kube-proxy": Path("/x/kube-proxy")})["localhost/kube-proxy:lab"]
+    assert set(image.linked) == {"nft"}
+    assert from_json(to_json({image.reference: image})) == {image.reference: image}
+
+
+def test_the_table_survives_its_journey_to_a_node() -> None:
+    images = lab_images({"etcd": Path("/x/etcd")})
+    assert from_json(to_json(images)) == images
+
+
+@pytest.mark.parametrize("content", [b"", b"{}x", b"7", b"[7]", b'[{"reference": "a"}]', b'{"a": 1}'])
+def test_a_table_that_cannot_be_read_is_told_of(content: bytes) -> None:
+    with pytest.raises(LabError, match="UMB839"):
+        from_json(content)
+
+
+class _Health(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = b"ok" if self.path == "/readyz" else b"not yet"
+        self.send_response(200 if self.path == "/readyz" else 503)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        del format, args
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Health) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join(10)
+
+
+def _fetch(url: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "umbilical.lab.fetch", url]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_a_good_answer_is_printed_and_the_exit_status_is_0(address: str) -> None:
+    done = _fetch(f"{address}/readyz")
+    assert (done.returncode, done.stdout) == (0, "ok")
+
+
+def test_a_bad_answer_is_exit_status_1_and_named(address: str) -> None:
+    done = _fetch(f"{address}/healthz")
+    assert done.returncode == 1
+    assert "503" in done.stderr
+
+
+def test_nobody_there_is_exit_status_1_and_no_stack_trace(address: str) -> None:
+    # Port 1 of loopback: nobody listens there.
+    done = _fetch("http://127.0.0.1:1/")
+    assert done.returncode == 1
+    assert "refused" in done.stderr
+    assert "Traceback" not in done.stderr
