@@ -1,6 +1,5 @@
 """Machines of the hard way in a lab: built, inspected, entered, booted, switched off, and gone."""
 
-import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -9,8 +8,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.support.hardway_lab import (
     PROGRAMS,
     UNIT,
@@ -25,16 +22,14 @@ from tests.support.labs import wait_until
 
 from umbilical.assets.hardway.cluster import Cluster
 from umbilical.host import namespaces
-from umbilical.host.errors import HostError
-from umbilical.host.haproxy import parse_stats
-from umbilical.host.machine_records import BackendServer, Power, Probe
+from umbilical.host.machine_records import Power
 from umbilical.lab import cgroups
 from umbilical.lab.errors import LabError
 from umbilical.lab.hardway_balancer import CONFIG, MASTER_SOCKET, Balancer, parse_worker
 from umbilical.lab.hardway_inspection import inspect
 from umbilical.lab.hardway_machines import LabMachines
 from umbilical.lab.hardway_names import Question, Resolver, forward_questions, reverse_questions
-from umbilical.lab.hardway_node import BOOTED, DROP_IN, FIRST_BOOT, JOURNAL, RESULT, LabNode, name_servers, restore
+from umbilical.lab.hardway_node import BOOTED, DROP_IN, FIRST_BOOT, JOURNAL, RESULT, LabNode
 from umbilical.lab.hardway_power import end_everything, forget_runtime_state, mount_points, network_namespace
 from umbilical.lab.hardway_topology import HOST
 from umbilical.lab.images import UMBILICAL
@@ -42,6 +37,8 @@ from umbilical.lab.kubelet import containerd, node_runtime
 from umbilical.lab.kubelet.node_images import COMPLETE
 from umbilical.lab.lab import Lab
 
+# One lab for all tests, and the machine compared before and after it.
+pytestmark = [pytest.mark.alone, pytest.mark.root, pytest.mark.timeout(240), pytest.mark.real(*PROGRAMS)]
 NAME = "master-0.ocp4.example.com"
 VIP_IS_OPEN: Final = """
 import socket
@@ -67,9 +64,25 @@ def machines(place: Path, cluster: Cluster) -> Iterator[LabMachines]:
         yield made
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
+@pytest.fixture
+def lab(machines: LabMachines, cluster: Cluster, place: Path) -> Iterator[Lab]:
+    """The lab of the machines; afterwards balancer and resolver are as they were built."""
+    yield Lab.open(place)
+    files = infrastructure(cluster)
+    machines.build(cluster, files)
+    machines.set_balancer(files["infrastructure/haproxy.bootstrap.cfg"])
+
+
+@pytest.fixture
+def balanced(lab: Lab) -> Lab:
+    """Two servers behind the balancer, which answer with one letter."""
+    running = {one.name for one in lab.processes() if one.exit_code is None}
+    for port, letter in ((7001, "a"), (7002, "b")):
+        if f"backend-{letter}" not in running:
+            lab.start(HOST, f"backend-{letter}", ["python3", "-c", BACKEND, str(port), letter])
+    return lab
+
+
 def test_what_was_built_is_right_and_building_again_changes_nothing(
     machines: LabMachines, cluster: Cluster, place: Path
 ) -> None:
@@ -83,41 +96,37 @@ def test_what_was_built_is_right_and_building_again_changes_nothing(
     assert [probe for probe in probes if not probe.is_right] == []
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
 def test_whoever_enters_reaches_the_load_balancer_by_its_address(
     machines: LabMachines, cluster: Cluster, place: Path
 ) -> None:
     assert inside(place, VIP_IS_OPEN, str(cluster.networks.api_vip)).split() == ["reached", "True"]
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
 def test_what_is_missing_is_told_and_mended(machines: LabMachines, cluster: Cluster, place: Path) -> None:
     lab = Lab.open(place)
     vip = f"{cluster.networks.api_vip}/{cluster.networks.machine.prefixlen}"
     lab.exec(HOST, ["ip", "address", "del", vip, "dev", "machine0"]).check()
     lab.stop(HOST, "coredns")
     lab.stop(HOST, "haproxy")
-    wrong = {probe.id for probe in machines.inspect(cluster) if not probe.is_right}
-    assert wrong == {"vips", "balancer", "names", "reverse-names"}
+    wrong = {probe.id: probe for probe in machines.inspect(cluster) if not probe.is_right}
+    assert set(wrong) == {"vips", "balancer", "names", "reverse-names"}
+    assert wrong["vips"].seen == "host has 192.168.126.2/24, 192.168.126.11/24"
+    assert "api.ocp4.example.com is unknown" in wrong["names"].seen
     machines.build(cluster, infrastructure(cluster))
     assert [probe for probe in machines.inspect(cluster) if not probe.is_right] == []
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-def test_a_lab_of_another_cluster_is_left_alone(machines: LabMachines, cluster: Cluster) -> None:
+def test_a_lab_of_another_cluster_is_left_alone_and_an_address_that_moved_is_told(
+    machines: LabMachines, cluster: Cluster
+) -> None:
     with pytest.raises(LabError, match="UMB737"):
         machines.build(small_cluster(masters=2), infrastructure(cluster))
+    nodes = tuple(replace(node, address=cluster.networks.machine[77]) for node in cluster.nodes[-1:])
+    moved = replace(cluster, nodes=(*cluster.nodes[:-1], *nodes))
+    (network,) = [probe for probe in machines.inspect(moved) if probe.id == "network"]
+    assert not network.is_right
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
 def test_the_survey_names_every_program_and_what_the_host_has(machines: LabMachines, cluster: Cluster) -> None:
     survey = machines.survey(cluster)
     assert {"etcd", "kubelet", "coredns", "haproxy", "nft"} <= set(survey.programs)
@@ -126,9 +135,6 @@ def test_the_survey_names_every_program_and_what_the_host_has(machines: LabMachi
     assert (machines.kind, survey.notes) == ("lab", ())
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
 def test_a_machine_lives_from_its_first_boot_to_its_removal(machines: LabMachines, place: Path) -> None:
     config = ignition(NAME)
     assert (machines.power("master-0"), machines.is_installed("master-0", config)) == (Power.ABSENT, False)
@@ -158,9 +164,6 @@ def test_a_machine_lives_from_its_first_boot_to_its_removal(machines: LabMachine
     assert UNIT not in [one.name for one in Lab.open(place).processes() if one.exit_code is None]
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
 def test_a_program_that_fails_on_a_node_is_no_error_here(machines: LabMachines) -> None:
     machines.install("bootstrap", ignition("bootstrap.ocp4.example.com"))
     done = machines.run("bootstrap", ["sh", "-c", "cat; echo oh >&2; exit 7"], stdin=b"in")
@@ -170,9 +173,6 @@ def test_a_program_that_fails_on_a_node_is_no_error_here(machines: LabMachines) 
     machines.remove("bootstrap")
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
 def test_where_no_lab_is_everything_is_absent_and_destroying_is_fine(tmp_path: Path, cluster: Cluster) -> None:
     machines = LabMachines(tmp_path / "lab", "test")
     (probe,) = machines.inspect(cluster)
@@ -186,9 +186,6 @@ def test_where_no_lab_is_everything_is_absent_and_destroying_is_fine(tmp_path: P
         machines.enter()
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
 def test_a_changed_first_config_is_taken_over_and_a_later_one_stays(
     machines: LabMachines, cluster: Cluster, place: Path
 ) -> None:
@@ -205,74 +202,18 @@ def test_a_changed_first_config_is_taken_over_and_a_later_one_stays(
     machines.set_balancer(bootstrap)
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-def test_an_address_that_moved_makes_another_lab(machines: LabMachines, cluster: Cluster) -> None:
-    nodes = tuple(replace(node, address=cluster.networks.machine[77]) for node in cluster.nodes[-1:])
-    moved = replace(cluster, nodes=(*cluster.nodes[:-1], *nodes))
-    (network,) = [probe for probe in machines.inspect(moved) if probe.id == "network"]
-    assert not network.is_right
-
-
-@pytest.fixture
-def lab_i(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    place = tmp_path_factory.mktemp("inspection") / "lab"
-    with built(place, small_cluster()):
-        yield Lab.open(place)
-
-
-def wrong(lab_i: Lab) -> dict[str, Probe]:
-    return {probe.id: probe for probe in inspect(lab_i, small_cluster()) if not probe.is_right}
-
-
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-def test_a_fresh_lab_is_right_in_every_point(lab_i: Lab) -> None:
-    assert wrong(lab_i) == {}
-
-
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-def test_a_config_with_warnings_and_a_port_that_nobody_has_are_two_faults(lab_i: Lab) -> None:
-    config = lab_i.read(HOST, CONFIG).replace(b":6443\n", b":6444\n", 1) + b"backend bad\n mode tcp\n http-check send\n"
-    lab_i.write(HOST, CONFIG, config)
-    found = wrong(lab_i)
+def test_a_config_with_warnings_and_a_port_that_nobody_has_are_two_faults(lab: Lab, cluster: Cluster) -> None:
+    config = lab.read(HOST, CONFIG)
+    wrong = config.replace(b":6443\n", b":6444\n", 1) + b"backend bad\n mode tcp\n http-check send\n"
+    lab.write(HOST, CONFIG, wrong)
+    found = {probe.id: probe for probe in inspect(lab, cluster) if not probe.is_right}
+    lab.write(HOST, CONFIG, config)
     assert set(found) == {"balancer", "balancer-config"}
     assert "6444" in found["balancer"].seen
     assert "http-check" in found["balancer-config"].seen
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-def test_a_missing_address_is_told_with_those_that_are_there(lab_i: Lab) -> None:
-    lab_i.exec(HOST, ["ip", "address", "del", "192.168.126.11/24", "dev", "machine0"]).check()
-    found = wrong(lab_i)
-    assert set(found) == {"vips"}
-    assert found["vips"].seen == "host has 192.168.126.2/24, 192.168.126.10/24"
-
-
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-def test_a_resolver_that_is_gone_knows_no_name(lab_i: Lab) -> None:
-    lab_i.stop(HOST, "coredns")
-    found = wrong(lab_i)
-    assert set(found) == {"names", "reverse-names"}
-    assert "api.ocp4.example.com is unknown" in found["names"].seen
-
-
 NODE = "master-0"
-
-
-@pytest.fixture(scope="module")
-def lab_p(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    place = tmp_path_factory.mktemp("power") / "lab"
-    with built(place, small_cluster()):
-        yield Lab.open(place)
 
 
 def pids_of(seconds: str) -> list[int]:
@@ -289,191 +230,112 @@ def pids_of(seconds: str) -> list[int]:
     return found
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-def test_a_program_that_left_its_session_ends_too(lab_p: Lab) -> None:
-    leave = (
-        "from subprocess import *; Popen(['sleep', '86501'], start_new_session=True, stdout=DEVNULL, stderr=DEVNULL)"
-    )
-    lab_p.exec(NODE, ["python3", "-c", leave]).check()
-    wait_until(lambda: len(pids_of("86501")) == 1)
-    end_everything(lab_p, NODE)
-    assert pids_of("86501") == []
-    assert lab_p.exec(NODE, ["true"]).exit_code == 0
-
-
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-def test_whoever_is_in_the_pods_control_group_ends_wherever_it_is(lab_p: Lab) -> None:
-    group = node_runtime.make_group(lab_p, NODE)
+def test_everything_of_a_node_ends_in_whatever_session_or_group_and_others_run_on(lab: Lab) -> None:
+    away = "from subprocess import *; Popen(['sleep', '86501'], start_new_session=True, stdout=DEVNULL, stderr=DEVNULL)"
+    lab.exec(NODE, ["python3", "-c", away]).check()
     # As in a container: with mounts of its own, and deaf to SIGTERM.
     deaf = "trap '' TERM; exec sleep 86502"
-    lab_p.start("bootstrap", "container", ["unshare", "--mount", "sh", "-c", deaf])
-    wait_until(lambda: len(pids_of("86502")) == 1)
-    (pid,) = pids_of("86502")
+    lab.start("bootstrap", "container", ["unshare", "--mount", "sh", "-c", deaf])
+    lab.start("bootstrap", "other", ["sleep", "86503"])
+    wait_until(lambda: [len(pids_of(f"8650{number}")) for number in (1, 2, 3)] == [1, 1, 1])
+    group = node_runtime.make_group(lab, NODE)
     for tree in cgroups.find(group):
-        (tree / "cgroup.procs").write_text(str(pid))
-    end_everything(lab_p, NODE)
-    assert pids_of("86502") == []
+        (tree / "cgroup.procs").write_text(str(pids_of("86502")[0]))
+    end_everything(lab, NODE)
+    assert [len(pids_of(f"8650{number}")) for number in (1, 2, 3)] == [0, 0, 1]
+    assert lab.exec(NODE, ["true"]).exit_code == 0
+    lab.stop("bootstrap", "other")
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-def test_programs_of_other_nodes_run_on(lab_p: Lab) -> None:
-    lab_p.start("bootstrap", "other", ["sleep", "86503"])
-    wait_until(lambda: len(pids_of("86503")) == 1)
-    end_everything(lab_p, NODE)
-    assert len(pids_of("86503")) == 1
-    lab_p.stop("bootstrap", "other")
-
-
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-def test_mounts_rules_and_files_that_a_boot_would_not_find_are_gone(lab_p: Lab) -> None:
+def test_what_a_boot_would_not_find_is_gone(lab: Lab) -> None:
     make = (
         "mkdir -p '/run/with blank/inner' && mount -t tmpfs none '/run/with blank' && mkdir '/run/with blank/inner'"
         " && mount -t tmpfs none '/run/with blank/inner' && nft add table ip kube-proxy && touch /run/file"
     )
-    lab_p.exec(NODE, ["sh", "-c", make]).check()
-    assert "/run/with blank/inner" in mount_points(lab_p, NODE)
-    forget_runtime_state(lab_p, NODE)
-    assert [point for point in mount_points(lab_p, NODE) if point.startswith("/run")] == []
-    assert "kube-proxy" not in lab_p.exec(NODE, ["nft", "list", "tables"]).text
-    # The node's own way out for its pods is made once, with the node.
-    assert "umbilical_pods" in lab_p.exec(NODE, ["nft", "list", "tables"]).text
-    assert lab_p.exec(NODE, ["ls", "/run"]).text == ""
-
-
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-def test_control_groups_of_its_pods_are_gone(lab_p: Lab) -> None:
-    group = node_runtime.make_group(lab_p, NODE)
+    lab.exec(NODE, ["sh", "-c", make]).check()
+    assert "/run/with blank/inner" in mount_points(lab, NODE)
+    group = node_runtime.make_group(lab, NODE)
     cgroups.make(f"{group}/kubepods/pod1")
-    forget_runtime_state(lab_p, NODE)
+    forget_runtime_state(lab, NODE)
+    assert [point for point in mount_points(lab, NODE) if point.startswith("/run")] == []
+    assert "kube-proxy" not in lab.exec(NODE, ["nft", "list", "tables"]).text
+    # The node's own way out for its pods is made once, with the node.
+    assert "umbilical_pods" in lab.exec(NODE, ["nft", "list", "tables"]).text
+    assert lab.exec(NODE, ["ls", "/run"]).text == ""
     assert cgroups.find(group) == []
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-def test_a_nodes_network_is_found_from_outside(lab_p: Lab) -> None:
-    seen = namespaces.in_network(network_namespace(lab_p, NODE), lambda: os.stat(namespaces.THREAD_NETWORK).st_ino)
-    assert f"net:[{seen}]" == lab_p.exec(NODE, ["readlink", "/proc/self/ns/net"]).text.strip()
+def test_a_nodes_network_is_found_from_outside(lab: Lab) -> None:
+    seen = namespaces.in_network(network_namespace(lab, NODE), lambda: os.stat(namespaces.THREAD_NETWORK).st_ino)
+    assert f"net:[{seen}]" == lab.exec(NODE, ["readlink", "/proc/self/ns/net"]).text.strip()
 
 
-@pytest.fixture(scope="module")
-def lab_n(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    place = tmp_path_factory.mktemp("node") / "lab"
-    with built(place, small_cluster()):
-        yield Lab.open(place)
+def test_units_that_ignition_enables_run_and_their_words_are_on_the_node(lab: Lab) -> None:
+    node = LabNode(lab, "master-0")
+    node.install(ignition(NAME))
+    # containerd is the machine's own: the config enables it and does not bring it.
+    assert node.enabled_units() == [UNIT]
+    wait_until(lambda: b"tick" in lab.read("master-0", f"{JOURNAL}/{UNIT}.log"))
+    assert b"cgroupRoot: /umbilical-test-" in lab.read("master-0", DROP_IN)
+    assert [one.exit_code for one in lab.processes() if one.name in (UNIT, "containerd")] == [None, None]
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-class TestMachine:
-    def test_units_that_ignition_enables_run_and_their_words_are_on_the_node(self, lab_n: Lab) -> None:
-        node = LabNode(lab_n, "master-0")
-        node.install(ignition(NAME))
-        # containerd is the machine's own: the config enables it and does not bring it.
-        assert node.enabled_units() == [UNIT]
-        wait_until(lambda: b"tick" in lab_n.read("master-0", f"{JOURNAL}/{UNIT}.log"))
-        assert b"cgroupRoot: /umbilical-test-" in lab_n.read("master-0", DROP_IN)
-        assert [one.exit_code for one in lab_n.processes() if one.name in (UNIT, "containerd")] == [None, None]
-
-    def test_another_config_is_refused_and_the_machine_left_as_it_is(self, lab_n: Lab) -> None:
-        node = LabNode(lab_n, "master-0")
-        node.install(ignition(NAME))
-        with pytest.raises(LabError, match="UMB737"):
-            node.install(ignition("other.ocp4.example.com"))
-        assert node.has(ignition(NAME))
-        assert node.power is Power.ON
-
-    def test_a_machine_that_was_half_set_up_is_set_up_anew(self, lab_n: Lab) -> None:
-        node = LabNode(lab_n, "bootstrap")
-        node.install(ignition("bootstrap.ocp4.example.com"))
-        # As a run leaves it that is killed while it lays files.
-        lab_n.remove("bootstrap", RESULT)
-        assert LabNode(lab_n, "bootstrap").power is Power.ABSENT
-        lab_n.write("bootstrap", "/etc/left-over", b"")
-        node.install(ignition("bootstrap.ocp4.example.com"))
-        assert node.power is Power.ON
-        assert not lab_n.exists("bootstrap", "/etc/left-over")
-
-    def test_a_first_boot_that_was_killed_is_no_installation_and_is_done_again(self, lab_n: Lab) -> None:
-        node = LabNode(lab_n, "bootstrap")
-        node.install(ignition("bootstrap.ocp4.example.com"))
-        for path in (BOOTED, FIRST_BOOT, f"{containerd.STATE_DIRECTORY}/{COMPLETE}"):
-            lab_n.remove("bootstrap", path)
-        # Something runs, so it is not off; and yet it is not what was asked for.
-        assert node.power is Power.ON
-        assert not node.has(ignition("bootstrap.ocp4.example.com"))
-        lab_n.write("bootstrap", "/var/lib/kept", b"")
-        before = {one.pid for one in lab_n.processes()}
-        node.install(ignition("bootstrap.ocp4.example.com"))
-        assert node.has(ignition("bootstrap.ocp4.example.com"))
-        assert lab_n.exists("bootstrap", "/var/lib/kept")
-        assert {one.pid for one in lab_n.processes() if one.node == "bootstrap" and one.exit_code is None}.isdisjoint(
-            before
-        )
-        images = containerd.ctr(lab_n, "bootstrap", "images", "ls", "-q").check().text
-        assert UMBILICAL in images.split()
-
-    def test_a_machine_without_power_runs_nothing_and_hears_nothing(self, lab_n: Lab) -> None:
-        node = LabNode(lab_n, "master-0")
-        node.install(ignition(NAME))
-        node.shut_down()
-        assert node.power is Power.OFF
-        assert [one for one in lab_n.processes() if one.node == "master-0" and one.exit_code is None] == []
-        assert not lab_n.describe_network()["nodes"]["master-0"]["is_linked"]
-        node.boot()
-        assert lab_n.describe_network()["nodes"]["master-0"]["is_linked"]
-
-    def test_a_config_that_cannot_be_applied_installs_nothing(self, lab_n: Lab) -> None:
-        node = LabNode(lab_n, "master-0")
-        node.clear()
-        with pytest.raises(LabError, match="UMB816"):
-            node.install(b'{"ignition": {"version": "9.9.9"}}')
-        assert node.power is Power.ABSENT
+def test_another_config_is_refused_and_the_machine_left_as_it_is(lab: Lab) -> None:
+    node = LabNode(lab, "master-0")
+    node.install(ignition(NAME))
+    with pytest.raises(LabError, match="UMB737"):
+        node.install(ignition("other.ocp4.example.com"))
+    assert node.has(ignition(NAME))
+    assert node.power is Power.ON
 
 
-def test_the_resolvers_of_a_keyfile_are_read() -> None:
-    text = "[connection]\nid=x\n\n[ipv4]\ndns=192.0.2.1;192.0.2.2;\n\n[ipv6]\ndns=2001:db8::1\n"
-    assert name_servers(text) == ["192.0.2.1", "192.0.2.2", "2001:db8::1"]
+def test_a_machine_that_was_half_set_up_is_set_up_anew(lab: Lab) -> None:
+    node = LabNode(lab, "bootstrap")
+    node.install(ignition("bootstrap.ocp4.example.com"))
+    # As a run leaves it that is killed while it lays files.
+    lab.remove("bootstrap", RESULT)
+    assert LabNode(lab, "bootstrap").power is Power.ABSENT
+    lab.write("bootstrap", "/etc/left-over", b"")
+    node.install(ignition("bootstrap.ocp4.example.com"))
+    assert node.power is Power.ON
+    assert not lab.exists("bootstrap", "/etc/left-over")
 
 
-def test_a_keyfile_without_resolvers_has_none() -> None:
-    assert name_servers("[ipv4]\nmethod=auto\n") == []
+def test_a_first_boot_that_was_killed_is_no_installation_and_is_done_again(lab: Lab) -> None:
+    node = LabNode(lab, "bootstrap")
+    node.install(ignition("bootstrap.ocp4.example.com"))
+    for path in (BOOTED, FIRST_BOOT, f"{containerd.STATE_DIRECTORY}/{COMPLETE}"):
+        lab.remove("bootstrap", path)
+    # Something runs, so it is not off; and yet it is not what was asked for.
+    assert node.power is Power.ON
+    assert not node.has(ignition("bootstrap.ocp4.example.com"))
+    lab.write("bootstrap", "/var/lib/kept", b"")
+    before = {one.pid for one in lab.processes()}
+    node.install(ignition("bootstrap.ocp4.example.com"))
+    assert node.has(ignition("bootstrap.ocp4.example.com"))
+    assert lab.exists("bootstrap", "/var/lib/kept")
+    assert {one.pid for one in lab.processes() if one.node == "bootstrap" and one.exit_code is None}.isdisjoint(before)
+    images = containerd.ctr(lab, "bootstrap", "images", "ls", "-q").check().text
+    assert UMBILICAL in images.split()
 
 
-@given(st.text())
-def test_any_keyfile_can_be_read(text: str) -> None:
-    assert isinstance(name_servers(text), list)
+def test_a_machine_without_power_runs_nothing_and_hears_nothing(lab: Lab) -> None:
+    node = LabNode(lab, "master-0")
+    node.install(ignition(NAME))
+    node.shut_down()
+    assert node.power is Power.OFF
+    assert [one for one in lab.processes() if one.node == "master-0" and one.exit_code is None] == []
+    assert not lab.describe_network()["nodes"]["master-0"]["is_linked"]
+    node.boot()
+    assert lab.describe_network()["nodes"]["master-0"]["is_linked"]
 
 
-def test_a_disk_as_new_has_what_a_fresh_one_has_and_keeps_its_mounts(tmp_path: Path) -> None:
-    fresh, root = tmp_path / "fresh", tmp_path / "root"
-    for place in (fresh, root):
-        (place / "etc").mkdir(parents=True)
-        (place / "var/lib").mkdir(parents=True)
-        (place / "etc/passwd").write_text("as new")
-        (place / "etc/mtab").symlink_to("../proc/self/mounts")
-    (root / "etc/passwd").write_text("changed")
-    (root / "etc/alien").write_text("")
-    (root / "var/lib/etcd/member").mkdir(parents=True)
-    (root / "var/lib/link").symlink_to("/etc")
-    (root / "shared/python").mkdir(parents=True)
-    (root / "shared/other").mkdir(parents=True)
-    restore(root, fresh, ["/", "/shared/python"])
-    assert (root / "etc/passwd").read_text() == "as new"
-    assert sorted(path.relative_to(root).as_posix() for path in root.rglob("*")) == [
-        *("etc", "etc/mtab", "etc/passwd", "shared", "shared/other", "shared/python", "var", "var/lib")
-    ]
+def test_a_config_that_cannot_be_applied_installs_nothing(lab: Lab) -> None:
+    node = LabNode(lab, "master-0")
+    node.clear()
+    with pytest.raises(LabError, match="UMB816"):
+        node.install(b'{"ignition": {"version": "9.9.9"}}')
+    assert node.power is Power.ABSENT
 
 
 def zones() -> dict[str, bytes]:
@@ -482,27 +344,8 @@ def zones() -> dict[str, bytes]:
     return {path.removeprefix(folder): content for path, content in files.items() if path.startswith(folder)}
 
 
-@pytest.fixture(scope="module")
-def lab_r(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    place = tmp_path_factory.mktemp("names") / "lab"
-    with built(place, small_cluster()):
-        yield Lab.open(place)
-
-
-def test_what_is_asked_are_the_api_a_route_and_every_node_both_ways() -> None:
-    cluster = small_cluster()
-    forward = {one.asked: one.right for one in forward_questions(cluster)}
-    assert forward["api.ocp4.example.com"] == forward["api-int.ocp4.example.com"] == "192.168.126.10"
-    assert forward["console.apps.ocp4.example.com"] == "192.168.126.11"
-    assert forward["master-0.ocp4.example.com"] == "192.168.126.101"
-    assert Question("192.168.126.100", "bootstrap.ocp4.example.com") in reverse_questions(cluster)
-
-
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-def test_wrong_and_missing_answers_are_told_with_what_is_right(lab_r: Lab) -> None:
-    resolver = Resolver(lab_r)
+def test_wrong_and_missing_answers_are_told_with_what_is_right(lab: Lab) -> None:
+    resolver = Resolver(lab)
     assert resolver.wrong(forward_questions(small_cluster())) == []
     assert resolver.wrong(reverse_questions(small_cluster()), is_reverse=True) == []
     asked = [Question("api.ocp4.example.com", "192.0.2.1"), Question("gone.example.com", "192.0.2.2")]
@@ -515,46 +358,23 @@ def test_wrong_and_missing_answers_are_told_with_what_is_right(lab_r: Lab) -> No
     ]
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-def test_new_zones_are_served_and_the_same_ones_change_nothing(lab_r: Lab) -> None:
-    resolver = Resolver(lab_r)
-    before = [one.pid for one in lab_r.processes() if one.name == "coredns"]
+def test_new_zones_are_served_and_the_same_ones_change_nothing(lab: Lab) -> None:
+    resolver = Resolver(lab)
+    before = [one.pid for one in lab.processes() if one.name == "coredns"]
     resolver.serve(zones())
-    assert [one.pid for one in lab_r.processes() if one.name == "coredns"] == before
+    assert [one.pid for one in lab.processes() if one.name == "coredns"] == before
     files = {name: content.replace(b"192.168.126.10\n", b"192.168.126.9\n") for name, content in zones().items()}
     resolver.serve(files)
     assert resolver.wrong([Question("api.ocp4.example.com", "192.168.126.9")]) == []
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-def test_a_resolver_that_ends_is_told_with_its_last_words(lab_r: Lab) -> None:
+def test_a_resolver_that_ends_is_told_with_its_last_words(lab: Lab) -> None:
     with pytest.raises(LabError, match="UMB736 CoreDNS ended") as caught:
-        Resolver(lab_r).serve({"Corefile": b".:53 { nonsense }\n"})
+        Resolver(lab).serve({"Corefile": b".:53 { nonsense }\n"})
     assert "nonsense" in caught.value.why
     assert HOST in caught.value.remedy
 
 
-STATS: Final = """\
-# pxname,svname,qcur,status,check_status,
-api,FRONTEND,,OPEN,,
-api,bootstrap.ocp4.example.com,0,UP,L7OK,
-api,master-0.ocp4.example.com,0,DOWN,* L4TOUT,
-api,master-1.ocp4.example.com,0,UP 1/2,INI,
-api,BACKEND,0,UP,,
-"""
-PROCESSES: Final = """\
-#<PID>          <type>          <reloads>       <uptime>        <version>
-38              master          1               0d00h00m04s     2.6.12
-# workers
-61              worker          0               0d00h00m01s     2.6.12
-# old workers
-42              worker          1               0d00h00m04s     2.6.12
-# programs
-"""
 RELOADS: Final = 12
 # Answers with one letter and hangs up; as many at once as come.
 BACKEND: Final = """
@@ -581,37 +401,6 @@ print(json.dumps({"seen": seen, "wrong": wrong}))
 """
 
 
-def test_servers_are_up_when_their_checks_say_so() -> None:
-    assert parse_stats(STATS) == [
-        BackendServer("api", "bootstrap.ocp4.example.com", True, "L7OK"),
-        BackendServer("api", "master-0.ocp4.example.com", False, "L4TOUT"),
-        # Taken for up by HAProxy, and yet never checked.
-        BackendServer("api", "master-1.ocp4.example.com", False, "INI"),
-    ]
-
-
-def test_the_worker_that_takes_connections_is_the_new_one() -> None:
-    assert parse_worker(PROCESSES) == "61"
-    assert parse_worker(PROCESSES.replace("61              worker", "")) is None
-
-
-@given(st.text())
-def test_any_answer_is_read_or_refused(text: str) -> None:
-    parse_worker(text)
-    with contextlib.suppress(HostError):
-        parse_stats(text)
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    place = tmp_path_factory.mktemp("balancer") / "lab"
-    with built(place, small_cluster()):
-        lab = Lab.open(place)
-        for port, letter in ((7001, "a"), (7002, "b")):
-            lab.start(HOST, f"backend-{letter}", ["python3", "-c", BACKEND, str(port), letter])
-        yield lab
-
-
 def config(port: int, more: str = "") -> bytes:
     return (
         "global\n stats socket unix@stats.sock level admin expose-fd listeners\n"
@@ -621,14 +410,11 @@ def config(port: int, more: str = "") -> bytes:
     ).encode()
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-def test_reloading_loses_no_connection(lab: Lab) -> None:
-    balancer = Balancer(lab)
+def test_reloading_loses_no_connection(balanced: Lab) -> None:
+    balancer = Balancer(balanced)
     balancer.use(config(7001))
     wait_until(lambda: [server.is_up for server in balancer.servers()] == [True])
-    prober = start_inside(lab.directory.path, PROBE, str(small_cluster().networks.api_vip))
+    prober = start_inside(balanced.directory.path, PROBE, str(small_cluster().networks.api_vip))
     assert prober.stdout is not None
     assert prober.stdout.readline() == "begun\n"
     for turn in range(RELOADS):
@@ -641,15 +427,12 @@ def test_reloading_loses_no_connection(lab: Lab) -> None:
     assert min(result["seen"].values()) > RELOADS
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
 @pytest.mark.parametrize(
     ("more", "words"),
     [(" nonsense\n", "unknown keyword 'nonsense'"), (" mode tcp\n http-check expect status 200\n", "WARNING")],
 )
-def test_a_config_that_haproxy_finds_fault_with_changes_nothing(lab: Lab, more: str, words: str) -> None:
-    balancer = Balancer(lab)
+def test_a_config_that_haproxy_finds_fault_with_changes_nothing(balanced: Lab, more: str, words: str) -> None:
+    balancer = Balancer(balanced)
     balancer.use(config(7001))
     with pytest.raises(LabError, match="UMB735") as caught:
         balancer.use(config(7002, more))
@@ -658,11 +441,8 @@ def test_a_config_that_haproxy_finds_fault_with_changes_nothing(lab: Lab, more: 
     assert balancer.is_running
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-def test_a_new_authority_is_read_though_the_config_is_the_same(lab: Lab) -> None:
-    balancer = Balancer(lab)
+def test_a_new_authority_is_read_though_the_config_is_the_same(balanced: Lab) -> None:
+    balancer = Balancer(balanced)
     balancer.use(config(7001))
 
     def worker() -> str | None:
@@ -676,26 +456,19 @@ def test_a_new_authority_is_read_though_the_config_is_the_same(lab: Lab) -> None
     assert worker() != before
 
 
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-def test_a_balancer_that_does_not_run_cannot_be_asked_and_is_started_again(lab: Lab) -> None:
-    balancer = Balancer(lab)
+def test_a_balancer_that_does_not_run_is_told_of_and_started_again(
+    balanced: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    balancer = Balancer(balanced)
     balancer.use(config(7001))
-    lab.stop(HOST, "haproxy")
+    balanced.stop(HOST, "haproxy")
     with pytest.raises(LabError, match="UMB736"):
         balancer.servers()
     balancer.use(config(7001))
     assert len(balancer.servers()) == 1
-
-
-@pytest.mark.root
-@pytest.mark.timeout(240)
-@pytest.mark.real(*PROGRAMS)
-def test_a_balancer_that_ends_at_its_start_is_told_of(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab.stop(HOST, "haproxy")
+    balanced.stop(HOST, "haproxy")
     monkeypatch.setattr("umbilical.lab.hardway_balancer.balancer_command", lambda folder: ("haproxy", "-f", "/gone"))
     with pytest.raises(LabError, match="UMB736 HAProxy ended"):
-        Balancer(lab).use(config(7002))
+        Balancer(balanced).use(config(7002))
     monkeypatch.undo()
-    Balancer(lab).use(config(7001))
+    Balancer(balanced).use(config(7001))

@@ -23,12 +23,19 @@ NODE = "master-0"
 
 
 @pytest.fixture(scope="module", params=WAYS, ids=lambda way: way.name)
-def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def each_lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A lab in either way of isolation, for what the way could change."""
     way: Isolation = request.param
     with pytest.MonkeyPatch.context() as patch, isolated(way):
         patch.setenv(SECRET, "nobody may see this")
         with running(tmp_path_factory.mktemp(way.name) / "lab") as lab:
             yield lab
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with isolated(WAYS[-1]), running(tmp_path_factory.mktemp("lab") / "lab") as lab:
+        yield lab
 
 
 def code_of(call: Any, *arguments: Any, **options: Any) -> str:
@@ -41,43 +48,37 @@ def commands_in(lab: Lab) -> str:
     return lab.exec("bootstrap", ["ps", "-A", "-o", "stat=,args="]).check().text
 
 
-def test_a_node_has_a_name_a_root_and_a_network_of_its_own(lab: Lab) -> None:
-    assert lab.exec(NODE, ["hostname"]).check().text == "master-0\n"
-    assert lab.exec(NODE, ["id", "-u"]).text == "0\n"
-    assert lab.exec(NODE, ["pwd"]).text == "/\n"
-    assert lab.exec(NODE, ["cat", "/etc/hosts"]).text.endswith("10.91.0.10 bootstrap\n10.91.0.11 master-0\n")
-    links = {node: lab.exec(node, ["readlink", "/proc/self/ns/net"]).text for node in ("bootstrap", NODE)}
+def test_a_node_has_a_name_a_root_and_a_network_of_its_own(each_lab: Lab) -> None:
+    assert each_lab.exec(NODE, ["hostname"]).check().text == "master-0\n"
+    assert each_lab.exec(NODE, ["id", "-u"]).text == "0\n"
+    assert each_lab.exec(NODE, ["pwd"]).text == "/\n"
+    assert each_lab.exec(NODE, ["cat", "/etc/hosts"]).text.endswith("10.91.0.10 bootstrap\n10.91.0.11 master-0\n")
+    links = {node: each_lab.exec(node, ["readlink", "/proc/self/ns/net"]).text for node in ("bootstrap", NODE)}
     assert len({*links.values(), os.readlink("/proc/self/ns/net") + "\n"}) == 3
-
-
-def test_nodes_reach_each_other(lab: Lab) -> None:
     serve = "import socket; s = socket.create_server(('10.91.0.10', 7000)); s.accept()[0].sendall(b'hello from afar')"
-    lab.start("bootstrap", "greeter", [sys.executable, "-c", serve])
+    each_lab.start("bootstrap", "greeter", [sys.executable, "-c", serve])
     call = "import socket; print(socket.create_connection(('bootstrap', 7000), 5).recv(99).decode())"
-    wait_until(lambda: lab.exec(NODE, [sys.executable, "-c", call]).text == "hello from afar\n")
+    wait_until(lambda: each_lab.exec(NODE, [sys.executable, "-c", call]).text == "hello from afar\n")
 
 
-def test_programs_see_nothing_of_the_callers_environment(lab: Lab) -> None:
-    seen = lab.exec(NODE, ["env"], environment={"GIVEN": "yes"}).check().text
+def test_programs_see_nothing_of_the_callers_environment(each_lab: Lab) -> None:
+    seen = each_lab.exec(NODE, ["env"], environment={"GIVEN": "yes"}).check().text
     names = {line.partition("=")[0] for line in seen.splitlines()} - {"PYTHONPATH"}
     assert names == {"PATH", "HOME", "HOSTNAME", "GIVEN"}
-    assert SECRET not in lab.exec(NODE, ["sh", "-c", "cat /proc/[0-9]*/environ"]).text
+    assert SECRET not in each_lab.exec(NODE, ["sh", "-c", "cat /proc/[0-9]*/environ"]).text
 
 
-def test_what_is_of_this_machine_cannot_be_written_to(lab: Lab) -> None:
+def test_what_is_of_this_machine_is_not_written_to_and_what_is_written_stays_in_the_lab(each_lab: Lab) -> None:
     for path in ("/usr/x", "/etc/ssl/x", f"{os.path.dirname(sys.executable)}/x"):
-        refused = lab.exec(NODE, ["touch", path])
+        refused = each_lab.exec(NODE, ["touch", path])
         assert refused.exit_code == 1
         assert b"Read-only file system" in refused.stderr
-
-
-def test_what_is_written_stays_in_the_labs_directory(lab: Lab) -> None:
     name = f"umbilical-{os.getpid()}"
     for folder in ("/tmp", "/run", "/var/tmp", "/root", "/usr/local/bin", "/etc"):
-        lab.exec(NODE, ["touch", f"{folder}/{name}"]).check()
-        assert lab.exists(NODE, f"{folder}/{name}")
+        each_lab.exec(NODE, ["touch", f"{folder}/{name}"]).check()
+        assert each_lab.exists(NODE, f"{folder}/{name}")
         assert not Path(folder, name).exists()
-    lab.exec(NODE, ["touch", f"/dev/shm/{name}"]).check()
+    each_lab.exec(NODE, ["touch", f"/dev/shm/{name}"]).check()
     assert not Path("/dev/shm", name).exists()
 
 
@@ -101,13 +102,10 @@ def test_a_program_that_is_not_there_is_a_failed_one(lab: Lab) -> None:
     assert refused.value.remedy == "run it by hand: umbilical lab shell master-0 -- no-such-program"
 
 
-def test_a_program_can_be_fed(lab: Lab) -> None:
+def test_a_program_can_be_fed_up_to_what_a_message_holds(lab: Lab) -> None:
     content = bytes(range(256)) * 4096
     assert lab.exec(NODE, ["cat"], stdin=content).check().stdout == content
     assert lab.exec(NODE, ["wc", "-c"]).text == "0\n"
-
-
-def test_more_input_than_a_message_holds_is_refused(lab: Lab) -> None:
     assert code_of(lab.exec, NODE, ["true"], stdin=bytes(control.MAX_PAYLOAD_BYTES + 1)) == "UMB816"
 
 
@@ -184,11 +182,10 @@ def test_a_name_is_free_again_when_its_program_has_ended(lab: Lab) -> None:
     lab.stop(NODE, "short", kill=True)
     lab.start(NODE, "short", ["echo", "again"])
     wait_until(lambda: lab.log(NODE, "short") == "again\n")
-
-
-@pytest.mark.parametrize("name", ["", "../escape", "a/b", ".hidden", "x" * 101, "new\nline"])
-def test_a_name_that_is_no_file_name_is_refused(lab: Lab, name: str) -> None:
-    assert code_of(lab.start, NODE, name, ["true"]) == "UMB817"
+    for name in ("", "../escape", "a/b", ".hidden", "x" * 101, "new\nline"):
+        assert code_of(lab.start, NODE, name, ["true"]) == "UMB817", name
+    lab.stop(NODE, "never")
+    assert lab.log(NODE, "never") == ""
 
 
 def test_stopping_asks_first_and_killing_does_not(lab: Lab) -> None:
@@ -200,48 +197,41 @@ def test_stopping_asks_first_and_killing_does_not(lab: Lab) -> None:
         assert lab.log(NODE, name) == said
 
 
-def test_stopping_what_never_ran_is_fine(lab: Lab) -> None:
-    lab.stop(NODE, "never")
-    assert lab.log(NODE, "never") == ""
+def test_files_of_a_node_are_written_and_read_from_outside_and_closed_to_others(each_lab: Lab) -> None:
+    each_lab.write(NODE, "/etc/kubernetes/pki/ca.key", b"secret")
+    assert each_lab.exec(NODE, ["stat", "-c", "%a %u", "/etc/kubernetes/pki/ca.key"]).text == "600 0\n"
+    assert each_lab.exec(NODE, ["stat", "-c", "%a", "/etc/kubernetes/pki"]).text == "755\n"
+    each_lab.write(NODE, "/etc/kubernetes/pki/ca.key", b"changed", mode=0o644)
+    assert each_lab.exec(NODE, ["cat", "/etc/kubernetes/pki/ca.key"]).stdout == b"changed"
+    each_lab.exec(NODE, ["sh", "-c", "echo inside > /var/lib/seen"]).check()
+    assert each_lab.read(NODE, "/var/lib/seen") == b"inside\n"
+    assert not each_lab.exists("bootstrap", "/var/lib/seen")
+    each_lab.remove(NODE, "/etc/kubernetes")
+    assert not each_lab.exists(NODE, "/etc/kubernetes")
+    each_lab.exec(NODE, ["ln", "-s", "/etc/hostname", "/root/link"]).check()
+    assert each_lab.read(NODE, "/root/link") == b"master-0\n"
+    modes = {path: stat.S_IMODE(path.lstat().st_mode) for path in each_lab.directory.path.iterdir()}
+    assert stat.S_IMODE(each_lab.directory.path.stat().st_mode) == 0o700
+    assert {modes[path] for path in modes if not path.is_dir()} == {0o600}
+    assert stat.S_IMODE(each_lab.directory.node_root(NODE).stat().st_mode) == 0o755
 
 
-def test_files_of_a_node_are_written_and_read_from_outside(lab: Lab) -> None:
-    lab.write(NODE, "/etc/kubernetes/pki/ca.key", b"secret")
-    assert lab.exec(NODE, ["stat", "-c", "%a %u", "/etc/kubernetes/pki/ca.key"]).text == "600 0\n"
-    assert lab.exec(NODE, ["stat", "-c", "%a", "/etc/kubernetes/pki"]).text == "755\n"
-    lab.write(NODE, "/etc/kubernetes/pki/ca.key", b"changed", mode=0o644)
-    assert lab.exec(NODE, ["cat", "/etc/kubernetes/pki/ca.key"]).stdout == b"changed"
-    lab.exec(NODE, ["sh", "-c", "echo inside > /var/lib/seen"]).check()
-    assert lab.read(NODE, "/var/lib/seen") == b"inside\n"
-    assert not lab.exists("bootstrap", "/var/lib/seen")
-    lab.remove(NODE, "/etc/kubernetes")
-    assert not lab.exists(NODE, "/etc/kubernetes")
-
-
-def test_a_nodes_links_do_not_lead_out_of_it(lab: Lab) -> None:
-    lab.exec(NODE, ["ln", "-s", "/etc/hostname", "/root/link"]).check()
-    assert lab.read(NODE, "/root/link") == b"master-0\n"
-
-
-def test_links_and_routes_can_be_cut_and_mended(lab: Lab) -> None:
+def test_links_routes_and_rules_can_be_changed_and_mended(each_lab: Lab) -> None:
     def facts() -> tuple[object, object]:
-        node = lab.describe_network()["nodes"][NODE]
+        node = each_lab.describe_network()["nodes"][NODE]
         return node["is_linked"], node["has_default_route"]
 
     assert facts() == (True, True)
-    lab.set_link(NODE, False)
-    lab.set_default_route(NODE, False)
+    each_lab.set_link(NODE, False)
+    each_lab.set_default_route(NODE, False)
     assert facts() == (False, False)
-    lab.set_link(NODE, True)
-    lab.set_default_route(NODE, True)
+    each_lab.set_link(NODE, True)
+    each_lab.set_default_route(NODE, True)
     assert facts() == (True, True)
-
-
-def test_rules_can_be_added_and_removed(lab: Lab) -> None:
-    lab.add_rules(NODE, "blocked", "chain in { type filter hook input priority 0; tcp dport 8091 drop; }")
-    assert "tcp dport 8091 drop" in lab.exec(NODE, ["nft", "list", "ruleset"]).check().text
-    lab.remove_rules(NODE, "blocked")
-    assert "8091" not in lab.exec(NODE, ["nft", "list", "ruleset"]).check().text
+    each_lab.add_rules(NODE, "blocked", "chain in { type filter hook input priority 0; tcp dport 8091 drop; }")
+    assert "tcp dport 8091 drop" in each_lab.exec(NODE, ["nft", "list", "ruleset"]).check().text
+    each_lab.remove_rules(NODE, "blocked")
+    assert "8091" not in each_lab.exec(NODE, ["nft", "list", "ruleset"]).check().text
 
 
 def test_every_question_about_an_unknown_node_names_the_nearest(lab: Lab) -> None:
@@ -261,44 +251,21 @@ def test_every_question_about_an_unknown_node_names_the_nearest(lab: Lab) -> Non
     assert {code_of(call, "mastre-0", *arguments) for call, arguments in calls} == {"UMB812"}
 
 
-def test_a_lab_is_found_from_elsewhere(lab: Lab, tmp_path: Path) -> None:
+def test_a_lab_and_what_is_broken_in_it_are_found_from_elsewhere(lab: Lab, tmp_path: Path) -> None:
     assert Lab.open(lab.directory.path).exec(NODE, ["hostname"]).text == "master-0\n"
     (tmp_path / "link").symlink_to(lab.directory.path)
     assert Lab.open(tmp_path / "link").state == lab.state
-
-
-def test_what_is_broken_is_written_down_for_other_terminals(lab: Lab) -> None:
     lab.set_faults({"link-cut": {"node": NODE}})
     assert Lab.open(lab.directory.path).faults() == {"link-cut": {"node": NODE}}
     lab.set_faults({})
     assert Lab.open(lab.directory.path).faults() == {}
-
-
-def test_nobody_else_can_look_into_a_lab(lab: Lab) -> None:
-    modes = {path: stat.S_IMODE(path.lstat().st_mode) for path in lab.directory.path.iterdir()}
-    assert stat.S_IMODE(lab.directory.path.stat().st_mode) == 0o700
-    assert {modes[path] for path in modes if not path.is_dir()} == {0o600}
-    assert stat.S_IMODE(lab.directory.node_root(NODE).stat().st_mode) == 0o755
-
-
-def test_the_runner_is_the_one_that_was_asked_for(lab: Lab) -> None:
     assert lab.runner.kind is RunnerKind.PROCESS
-    assert lab.runner is lab.runner
 
 
-def test_where_there_is_no_lab_the_message_says_so(tmp_path: Path) -> None:
-    assert code_of(Lab.open, tmp_path) == "UMB815"
-    assert code_of(Lab.open, tmp_path / "absent") == "UMB815"
-    assert not down(tmp_path / "absent")
-
-
-def test_a_succeeded_program_is_its_own_check() -> None:
+def test_a_program_that_failed_is_told_by_its_words_or_its_exit_code() -> None:
     done = Completed(NODE, ("true",), 0, b"\xff", b"")
     assert done.check() is done
     assert done.text == "\ufffd"
-
-
-def test_a_program_that_failed_in_silence_is_told_by_its_exit_code() -> None:
     with pytest.raises(LabError) as refused:
         Completed(NODE, ("false",), 1, b"", b"").check()
     assert refused.value.why == "it exited with 1 and said nothing"
@@ -307,6 +274,7 @@ def test_a_program_that_failed_in_silence_is_told_by_its_exit_code() -> None:
 def test_two_labs_with_the_same_addresses_live_side_by_side(tmp_path: Path) -> None:
     with running(tmp_path / "one") as one, running(tmp_path / "two") as two:
         assert one.topology == two.topology == small()
+        assert code_of(up, request(tmp_path / "one")) == "UMB813"
         for lab, text in ((one, b"first"), (two, b"second")):
             lab.write(NODE, "/etc/whoami", text)
         assert [lab.exec(NODE, ["cat", "/etc/whoami"]).stdout for lab in (one, two)] == [b"first", b"second"]
@@ -316,15 +284,12 @@ def test_two_labs_with_the_same_addresses_live_side_by_side(tmp_path: Path) -> N
         assert two.exec(NODE, ["hostname"]).text == "master-0\n"
 
 
-def test_a_path_longer_than_a_socket_address_is_no_obstacle(tmp_path: Path) -> None:
-    with running(tmp_path / ("long-" * 30) / "lab") as lab:
+def test_a_long_path_with_blanks_and_other_letters_is_no_obstacle(tmp_path: Path) -> None:
+    with running(tmp_path / ("long-" * 30) / "ein Läbor\\ 'hier'") as lab:
         assert len(os.fsencode(lab.directory.control_socket)) > control.MAX_SOCKET_PATH_BYTES
-        assert lab.exec(NODE, ["hostname"]).text == "master-0\n"
-
-
-def test_a_path_with_blanks_and_other_letters_is_no_obstacle(tmp_path: Path) -> None:
-    with running(tmp_path / "ein Läbor\\ 'hier'") as lab:
         assert lab.exec(NODE, ["umbilical", "version"]).exit_code == 0
+    assert code_of(Lab.open, tmp_path) == code_of(Lab.open, tmp_path / "absent") == "UMB815"
+    assert not down(tmp_path / "absent")
 
 
 def test_programs_from_a_directory_of_the_users_are_on_every_node(tmp_path: Path) -> None:
@@ -336,9 +301,3 @@ def test_programs_from_a_directory_of_the_users_are_on_every_node(tmp_path: Path
         assert lab.exec(NODE, ["kubectl"]).text == "it is me\n"
         assert lab.exec(NODE, [str(program)]).text == "it is me\n"
         assert lab.state.binaries == {"kubectl": str(program)}
-
-
-def test_a_second_lab_in_the_same_place_is_refused_and_the_first_lives_on(tmp_path: Path) -> None:
-    with running(tmp_path / "lab") as lab:
-        assert code_of(up, request(tmp_path / "lab")) == "UMB813"
-        assert lab.exec(NODE, ["hostname"]).text == "master-0\n"

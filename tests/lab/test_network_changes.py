@@ -46,29 +46,6 @@ def _drain(receiver: socket.socket, most: int) -> int:
 
 
 @PLACES
-def test_a_cut_link_is_silent_and_a_mended_one_as_before(world: World, family: Family) -> None:
-    def body() -> None:
-        wires = Wires(family)
-        bootstrap, master = wires.node("bootstrap"), wires.node("master-0")
-        pod, far = wires.pod("master-0"), wires.pod("master-1")
-        before = wires.network.describe()
-        for _ in range(2):
-            wires.network.set_link("master-0", up=False)
-            for version in wires.versions:
-                with listen(master, version):
-                    assert dial(bootstrap, master.address(version), seconds=SILENT_SECONDS) != "connected"
-                    assert dial(far, pod.address(version), seconds=SILENT_SECONDS) != "connected"
-            wires.network.set_link("master-0", up=True)
-        assert wires.network.describe() == before
-        for version in wires.versions:
-            assert talk(bootstrap, master, version) == bootstrap.address(version)
-            assert talk(far, pod, version) == far.address(version)
-            assert talk(pod, bootstrap, version) == master.address(version)
-
-    run_in(world, body)
-
-
-@PLACES
 def test_an_open_connection_outlives_a_short_cut(world: World, family: Family) -> None:
     """A cable that is pulled takes no address away, so the connection's packets are only late."""
 
@@ -109,25 +86,26 @@ def test_without_a_default_route_only_the_machine_network_is_there(world: World,
         for _ in range(2):
             wires.network.set_default_route("bootstrap", present=True)
         assert wires.network.describe() == before
-
-    run_in(world, body)
-
-
-@WORLDS
-def test_a_missing_default_route_stays_missing_over_a_cut(world: World) -> None:
-    def body() -> None:
-        wires = Wires()
-        wires.network.set_default_route("master-0", present=False)
-        before = wires.network.describe()
-        wires.network.set_link("master-0", up=False)
-        wires.network.set_link("master-0", up=True)
+        bootstrap, master = wires.node("bootstrap"), wires.node("master-0")
+        far = wires.pod("master-1")
+        for _ in range(2):
+            wires.network.set_link("master-0", up=False)
+            for version in wires.versions:
+                with listen(master, version):
+                    assert dial(bootstrap, master.address(version), seconds=SILENT_SECONDS) != "connected"
+                    assert dial(far, pod.address(version), seconds=SILENT_SECONDS) != "connected"
+            wires.network.set_link("master-0", up=True)
         assert wires.network.describe() == before
+        for version in wires.versions:
+            assert talk(bootstrap, master, version) == bootstrap.address(version)
+            assert talk(far, pod, version) == far.address(version)
+            assert talk(pod, bootstrap, version) == master.address(version)
 
     run_in(world, body)
 
 
 @PLACES
-def test_a_blocked_port_is_silent_to_machines_and_pods_and_the_next_port_is_not(world: World, family: Family) -> None:
+def test_a_blocked_port_and_a_dropped_address_are_silent_and_others_are_not(world: World, family: Family) -> None:
     def body() -> None:
         wires = Wires(family)
         bootstrap, pod = wires.node("bootstrap"), wires.pod("master-0")
@@ -142,27 +120,6 @@ def test_a_blocked_port_is_silent_to_machines_and_pods_and_the_next_port_is_not(
         wires.network.remove_rules("bootstrap", "port")
         for version in wires.versions:
             talk(pod, bootstrap, version)
-
-    run_in(world, body)
-
-
-@WORLDS
-def test_a_port_blocked_on_the_pods_own_node_is_silent_too(world: World) -> None:
-    def body() -> None:
-        wires = Wires()
-        bootstrap, pod = wires.node("bootstrap"), wires.pod("master-0")
-        wires.network.add_rules("master-0", "port", nft.block_tcp_port(PORT))
-        with listen(bootstrap, 4):
-            assert dial(pod, bootstrap.address(4), seconds=SILENT_SECONDS) == "silence"
-            assert dial(wires.pod("master-1"), bootstrap.address(4)) == "connected"
-
-    run_in(world, body)
-
-
-@PLACES
-def test_an_address_can_be_dropped_alone(world: World, family: Family) -> None:
-    def body() -> None:
-        wires = Wires(family)
         bootstrap, first, second = wires.node("bootstrap"), wires.node("master-0"), wires.node("master-1")
         for index, address in enumerate(first.addresses):
             wires.network.add_rules("bootstrap", f"drop_{index}", nft.drop_address(address))
@@ -194,20 +151,21 @@ def test_some_packets_are_lost_and_some_are_not(world: World) -> None:
 
 
 @WORLDS
-@pytest.mark.parametrize("receiver", ["bootstrap", "master-0"], ids=["going", "coming"])
-def test_loss_of_everything_is_loss_in_both_directions(world: World, receiver: str) -> None:
-    def body() -> int:
+def test_loss_of_everything_is_loss_in_both_directions(world: World) -> None:
+    def body() -> list[int]:
         wires = Wires(Family.IPV6)
-        sender = "master-0" if receiver == "bootstrap" else "bootstrap"
-        talk(wires.node(sender), wires.node(receiver), 6)
+        ends = wires.node("bootstrap"), wires.node("master-0")
+        ways = (ends, ends[::-1])
+        for sender, receiver in ways:
+            talk(sender, receiver, 6)
         wires.network.add_rules("master-0", "loss", nft.lose_at_random(100, MACHINE_LINK))
-        return _send_to(wires.node(sender), wires.node(receiver), 6, 20)
+        return [_send_to(sender, receiver, 6, 20) for sender, receiver in ways]
 
-    assert run_in(world, body) == 0
+    assert run_in(world, body) == [0, 0]
 
 
 @WORLDS
-def test_rules_of_the_same_name_take_the_place_of_the_old_ones(world: World) -> None:
+def test_rules_take_the_place_of_old_ones_of_their_name_and_go_without_the_others(world: World) -> None:
     def body() -> None:
         wires = Wires()
         bootstrap, master = wires.node("bootstrap"), wires.node("master-0")
@@ -216,19 +174,21 @@ def test_rules_of_the_same_name_take_the_place_of_the_old_ones(world: World) -> 
         with listen(bootstrap, 4), listen(bootstrap, 4, PORT + 1):
             assert dial(master, bootstrap.address(4)) == "connected"
             assert dial(master, bootstrap.address(4), PORT + 1, SILENT_SECONDS) == "silence"
-
-    run_in(world, body)
-
-
-@WORLDS
-def test_removing_rules_twice_is_fine_and_leaves_the_others(world: World) -> None:
-    def body() -> None:
-        wires = Wires()
         wires.network.add_rules("master-0", "one", nft.block_tcp_port(1))
         wires.network.add_rules("master-0", "two", nft.block_tcp_port(2))
         for _ in range(2):
             wires.network.remove_rules("master-0", "one")
         assert namespaces.in_network(wires.network.namespace("master-0"), nft.loaded) == ["pods", "two"]
+        bootstrap, pod = wires.node("bootstrap"), wires.pod("master-0")
+        wires.network.add_rules("master-0", "port", nft.block_tcp_port(PORT))
+        with listen(bootstrap, 4):
+            assert dial(pod, bootstrap.address(4), seconds=SILENT_SECONDS) == "silence"
+            assert dial(wires.pod("master-1"), bootstrap.address(4)) == "connected"
+        wires.network.set_default_route("master-0", present=False)
+        before = wires.network.describe()
+        wires.network.set_link("master-0", up=False)
+        wires.network.set_link("master-0", up=True)
+        assert wires.network.describe() == before
 
     run_in(world, body)
 

@@ -20,20 +20,11 @@ from umbilical.lab.topology import Topology
 from umbilical.lab.waiting import NotYet, wait
 
 
-def test_a_wrong_name_gets_the_nearest_one() -> None:
+def test_a_wrong_name_gets_the_nearest_one_and_a_right_one_is_loaded() -> None:
     assert hint("agent-kil", ["agent-kill", "server-kill"]) == "did you mean agent-kill?"
-
-
-def test_a_name_that_is_near_nothing_gets_the_list() -> None:
     assert hint("?", ["agent-kill", "server-kill"]) == "there are: agent-kill, server-kill"
-
-
-def test_a_thing_is_found_in_the_tuple_of_its_module() -> None:
     found = load("umbilical.lab.scenarios", {"ipv6": "webhook_through_tunnel"}, "SCENARIOS", "ipv6")
     assert found.name == "ipv6"
-
-
-def test_a_table_that_names_the_wrong_module_is_our_own_fault() -> None:
     with pytest.raises(StopIteration):
         load("umbilical.lab.scenarios", {"ipv6": "aggregated_api"}, "SCENARIOS", "ipv6")
 
@@ -48,6 +39,7 @@ def test_what_is_seen_at_last_is_returned() -> None:
         return answer
 
     assert wait("a yes", look, seconds=10, poll_seconds=0.001) == "yes"
+    assert wait("anything", lambda: 1, seconds=0) == 1
 
 
 def test_the_last_look_is_in_the_message_when_the_time_is_over() -> None:
@@ -58,10 +50,6 @@ def test_the_last_look_is_in_the_message_when_the_time_is_over() -> None:
         wait("5 agents", look, seconds=0.01, poll_seconds=0.001)
     assert "waited in vain for 5 agents" in caught.value.what
     assert "0 of 5 agents" in caught.value.why
-
-
-def test_it_looks_once_even_if_there_is_no_time() -> None:
-    assert wait("anything", lambda: 1, seconds=0) == 1
 
 
 def test_an_error_that_is_not_a_not_yet_is_not_swallowed() -> None:
@@ -102,9 +90,15 @@ def _interrupt(scene: Scene) -> None:
 
 
 @REAL
-def test_the_lab_is_gone_after_the_story(tmp_path: Path) -> None:
+def test_a_scenario_is_told_in_its_own_networks_and_the_lab_is_gone_after_it(tmp_path: Path) -> None:
+    def look(scene: Scene) -> None:
+        assert scene.lab.topology == _two_networks()
+        _say_hello(scene)
+
     story = Story("a test")
-    assert rehearse(_rehearsal(_say_hello, tmp_path / "lab"), story) is None
+    scenario = _scenario(look, plan=_two_networks)
+    wanted = Rehearsal(scenario, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab")
+    assert rehearse(wanted, story) is None
     assert [step.outcome for step in story.steps] == [Outcome.DONE, Outcome.DONE]
     assert story.steps[1].evidence == ["bootstrap"]
     assert not (tmp_path / "lab").exists()
@@ -133,51 +127,22 @@ def test_an_interrupt_takes_even_a_kept_lab_down(tmp_path: Path) -> None:
 
 
 @REAL
-def test_a_lab_that_is_up_is_used_and_stays(tmp_path: Path) -> None:
+def test_a_lab_that_is_up_is_used_if_it_fits_and_stays(tmp_path: Path) -> None:
     with running(tmp_path / "lab") as lab:
         story = Story("a test")
         used = rehearse(_rehearsal(_say_hello, tmp_path / "lab"), story)
         assert used is not None
         assert [step.title for step in story.steps] == ["hello"]
-        assert lab.exec("bootstrap", ["true"]).exit_code == 0
-
-
-@REAL
-def test_a_lab_in_which_something_was_played_is_refused_and_left_alone(tmp_path: Path) -> None:
-    with running(tmp_path / "lab") as lab:
+        lacks_a_program = Rehearsal(_scenario(_say_hello), RunnerKind.PROCESS, directory=tmp_path / "lab")
+        with pytest.raises(LabError, match=r"(?s)UMB854.*kube-apiserver"):
+            rehearse(lacks_a_program, Story("a test"))
+        wanted = _scenario(_say_hello, plan=_two_networks)
+        with pytest.raises(LabError, match=r"(?s)UMB854.*needs networks of its own"):
+            rehearse(Rehearsal(wanted, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab"), Story("a test"))
         lab.directory.scene_file.write_text("{}")
         with pytest.raises(LabError, match="UMB854"):
             rehearse(_rehearsal(_say_hello, tmp_path / "lab"), Story("a test"))
         assert lab.exec("bootstrap", ["true"]).exit_code == 0
-
-
-@REAL
-def test_a_scenario_with_networks_of_its_own_is_told_in_them(tmp_path: Path) -> None:
-    def look(scene: Scene) -> None:
-        assert scene.lab.topology == _two_networks()
-        _say_hello(scene)
-
-    scenario = _scenario(look, plan=_two_networks)
-    rehearse(Rehearsal(scenario, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab"), Story("a test"))
-
-
-@REAL
-def test_a_lab_with_other_networks_than_a_scenario_needs_is_refused(tmp_path: Path) -> None:
-    with running(tmp_path / "lab"):
-        wanted = _scenario(_say_hello, plan=_two_networks)
-        with pytest.raises(LabError, match="needs networks of its own") as caught:
-            rehearse(Rehearsal(wanted, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab"), Story("a test"))
-    assert caught.value.code == "UMB854"
-
-
-@REAL
-def test_a_lab_whose_nodes_lack_a_program_is_refused(tmp_path: Path) -> None:
-    with running(tmp_path / "lab"):
-        wanted = Rehearsal(_scenario(_say_hello), RunnerKind.PROCESS, directory=tmp_path / "lab")
-        with pytest.raises(LabError) as caught:
-            rehearse(wanted, Story("a test"))
-    assert caught.value.code == "UMB854"
-    assert "kube-apiserver" in caught.value.why
 
 
 def test_what_is_somebody_elses_is_not_removed(tmp_path: Path) -> None:
@@ -187,15 +152,14 @@ def test_what_is_somebody_elses_is_not_removed(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
-def test_a_runner_that_the_scenario_does_not_know_is_refused_before_anything_is_made(tmp_path: Path) -> None:
-    scenario = _scenario(_say_hello, runners=(RunnerKind.KUBELET,))
-    with pytest.raises(LabError, match="UMB853"):
-        rehearse(Rehearsal(scenario, RunnerKind.PROCESS, directory=tmp_path / "lab"), Story("a test"))
-    assert not (tmp_path / "lab").exists()
-
-
-def test_a_scenario_without_a_stand_in_is_not_told_with_one(tmp_path: Path) -> None:
-    scenario = Scenario("a-test", "a test", _say_hello)
-    with pytest.raises(LabError, match="UMB853"):
-        rehearse(Rehearsal(scenario, RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab"), Story("a test"))
-    assert not (tmp_path / "lab").exists()
+def test_what_a_scenario_cannot_be_told_with_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    other_runner = _scenario(_say_hello, runners=(RunnerKind.KUBELET,))
+    for wanted in (
+        Rehearsal(other_runner, RunnerKind.PROCESS, directory=tmp_path / "lab"),
+        Rehearsal(
+            Scenario("a-test", "a test", _say_hello), RunnerKind.PROCESS, stand_in=True, directory=tmp_path / "lab"
+        ),
+    ):
+        with pytest.raises(LabError, match="UMB853"):
+            rehearse(wanted, Story("a test"))
+        assert not (tmp_path / "lab").exists()
