@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 from tests.chaos.storm import weather
 
-pytestmark = [pytest.mark.real("unshare", "nsenter", "nft", "curl"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.alone, pytest.mark.real("unshare", "nsenter", "nft", "curl"), pytest.mark.timeout(300)]
 
 # One and the same in every run of the gate: what fails here can be played again.
 SEED: Final = 20

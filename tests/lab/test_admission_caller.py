@@ -44,22 +44,15 @@ def review_answer(**response: Any) -> bytes:
 
 def test_the_question_names_the_object_as_kube_apiserver_does() -> None:
     request = review_of(CONFIG_MAP, UID)["request"]
-
     assert request["uid"] == UID
     assert request["operation"] == "CREATE"
     assert request["kind"] == {"group": "", "version": "v1", "kind": "ConfigMap"}
     assert request["resource"] == {"group": "", "version": "v1", "resource": "configmaps"}
     assert (request["namespace"], request["name"]) == ("lab", "a")
     assert request["object"] == CONFIG_MAP
-
-
-def test_group_and_odd_plurals_are_right() -> None:
     policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"}
     resource = review_of(policy, UID)["request"]["resource"]
     assert resource == {"group": "networking.k8s.io", "version": "v1", "resource": "networkpolicies"}
-
-
-def test_the_webhook_s_own_words_come_back() -> None:
     assert verdict_of(review_answer(allowed=True), UID) == (True, "")
     assert verdict_of(review_answer(allowed=False, status={"message": "no"}), UID) == (False, "no")
 
@@ -131,21 +124,18 @@ def ask(authority: FolderAuthority, webhook: Webhook, verdict: str = "allow") ->
     return judge(webhook, client_context(authority), value, direct)
 
 
-def test_a_webhook_allows_and_denies_by_its_own_word(authority: FolderAuthority, pair: Pair) -> None:
+def test_a_webhook_allows_and_denies_and_is_asked_as_kube_apiserver_asks(
+    authority: FolderAuthority, pair: Pair
+) -> None:
     with webhook_listener(authority, pair) as port:
         allowed, denied = ask(authority, hook(port)), ask(authority, hook(port), "deny")
-
     assert (allowed.call, allowed.message) == (Call.ALLOWED, "")
     assert denied.call is Call.DENIED
     assert denied.message == f'admission webhook "judge.lab.dev" denied the request: {DENIAL}'
     assert allowed.seconds > 0
-
-
-def test_the_request_is_what_kube_apiserver_sends(authority: FolderAuthority, pair: Pair) -> None:
     seen: list[dict[str, Any]] = []
     with webhook_listener(authority, pair, seen=seen) as port:
         ask(authority, hook(port))
-
     (request,) = seen
     assert request["path"] == "/validate?timeout=5s"
     assert request["host"] == "webhook.lab.svc:443"
@@ -153,27 +143,19 @@ def test_the_request_is_what_kube_apiserver_sends(authority: FolderAuthority, pa
     assert request["review"]["request"]["object"]["kind"] == "ConfigMap"
 
 
-def test_an_unreachable_webhook_is_told_with_url_and_reason(authority: FolderAuthority) -> None:
+def test_a_webhook_that_cannot_be_reached_is_told_with_url_and_reason(authority: FolderAuthority, pair: Pair) -> None:
     def refused(address: str, seconds: float) -> Below:
         raise Unreachable(f"dial tcp {address}: connect: network is unreachable")
 
     verdict = judge(hook(8443), client_context(authority), {"kind": "ConfigMap"}, refused)
     assert verdict.call is Call.UNREACHABLE
     assert verdict.message == (f'{FAILED}Post "{URL}": dial tcp 127.0.0.1:8443: connect: network is unreachable')
-
-
-def test_a_certificate_for_another_service_is_no_answer(authority: FolderAuthority, pair: Pair) -> None:
     with webhook_listener(authority, pair) as port:
         verdict = ask(authority, hook(port, service="other"))
-
     assert verdict.call is Call.UNREACHABLE
     assert "x509: certificate is not valid for other.lab.svc" in verdict.message
-
-
-def test_a_webhook_that_never_answers_ends_with_the_timeout(authority: FolderAuthority) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         verdict = ask(authority, hook(silent.getsockname()[1], seconds=0.3))
-
     assert verdict.call is Call.UNREACHABLE
     assert verdict.message.endswith(": context deadline exceeded")
 
@@ -260,16 +242,13 @@ def test_bytes_go_both_ways_and_the_end_is_empty(authority: FolderAuthority, pai
         stream.send(b"hello")
         assert stream.receive() == tls_listener.SETTINGS
         stream.close()
-
-
-def test_a_peer_that_hangs_up_ends_the_stream(authority: FolderAuthority, pair: Pair) -> None:
     with tls_listener.listener(tls_listener.hangs_up(authority.server_context(pair))) as port:
         stream = handshake(port, authority.client_context(None))
         assert stream.receive() == b""
         stream.close()
 
 
-def test_a_stranger_s_certificate_is_of_an_unknown_authority(
+def test_a_certificate_of_a_stranger_or_for_another_name_is_refused_in_go_s_words(
     authority: FolderAuthority, pair: Pair, tmp_path: Path
 ) -> None:
     stranger = FolderAuthority(tmp_path, "stranger")
@@ -278,9 +257,6 @@ def test_a_stranger_s_certificate_is_of_an_unknown_authority(
         pytest.raises(TlsRefused, match="x509: certificate signed by unknown authority"),
     ):
         handshake(port, stranger.client_context(None))
-
-
-def test_a_certificate_for_another_name_says_which_name_was_asked_for(authority: FolderAuthority, pair: Pair) -> None:
     with (
         tls_listener.listener(tls_listener.answers(authority.server_context(pair))) as port,
         pytest.raises(TlsRefused, match=r"x509: certificate is not valid for other\.lab\.svc"),
@@ -303,12 +279,9 @@ def test_a_certificate_of_yesterday_is_told_as_such(tmp_path: Path) -> None:
         handshake(port, context)
 
 
-def test_a_peer_without_tls_is_told_as_such(authority: FolderAuthority) -> None:
+def test_a_peer_without_tls_or_that_goes_away_is_told_as_such(authority: FolderAuthority) -> None:
     with tls_listener.listener(tls_listener.plain_text) as port, pytest.raises(TlsRefused, match=r"^tls: "):
         handshake(port, authority.client_context(None))
-
-
-def test_a_peer_that_goes_away_in_the_handshake_is_an_eof(authority: FolderAuthority) -> None:
     with tls_listener.listener(lambda client: None) as port, pytest.raises((TlsRefused, ConnectionError)) as caught:
         handshake(port, authority.client_context(None))
     assert isinstance(caught.value, ConnectionError) or str(caught.value) == "EOF"
@@ -338,13 +311,10 @@ def test_what_umbilical_renders_leads_to_the_server_s_socket_in_its_protocol(mod
     assert egress.socket == spec.socket_in_kube_apiserver
 
 
-def test_a_file_without_the_cluster_leaves_it_direct() -> None:
+def test_a_file_without_the_cluster_leaves_it_direct_and_both_protocols_are_known() -> None:
     value = selector()
     value["egressSelections"] = [{"name": "etcd", "connection": {"proxyProtocol": "Direct"}}]
     assert read_selector(value) == DIRECT
-
-
-def test_both_protocols_are_known() -> None:
     assert read_selector(selector(proxyProtocol="GRPC", transport=UDS)) == Egress(
         EgressProtocol.GRPC, "/run/server.socket"
     )
@@ -376,14 +346,11 @@ def test_what_kube_apiserver_would_refuse_is_refused_with_the_reason(value: Any,
     assert why in caught.value.why
 
 
-def test_a_name_may_stand_there_only_once() -> None:
+def test_a_name_may_stand_there_only_once_and_the_file_is_bounded() -> None:
     value = selector(proxyProtocol="GRPC", transport=UDS)
     value["egressSelections"] *= 2
     with pytest.raises(LabError, match="may be there once"):
         read_selector(value)
-
-
-def test_a_file_that_is_too_long_is_not_even_parsed() -> None:
     with pytest.raises(LabError, match="more than"):
         cluster_egress(b"#" * (1 << 20) + b"#", "egress.yaml")
 

@@ -31,6 +31,8 @@ PEERS: Final = (
     "kubectl",
 )
 pytestmark = [
+    # The whole pipeline boots this node too, in test_hardway_machines_pipeline.py; this is its boot alone, in detail.
+    pytest.mark.soak,
     pytest.mark.root,
     pytest.mark.timeout(600),
     pytest.mark.real(*PROGRAMS, *PEERS, "openssl", "curl", "dpkg-query", "apt-cache"),

@@ -16,8 +16,7 @@ ALL: Final = (
     *("etcd", "etcdctl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl"),
     *("openssl", "curl", "jq"),
 )
-real = pytest.mark.real(*ALL)
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="control groups and container mounts belong to root")
+pytestmark = [pytest.mark.alone, pytest.mark.root, pytest.mark.real(*ALL)]
 
 
 def findings(text: str) -> dict[str, str]:
@@ -52,9 +51,6 @@ def check_modes(cluster: Cluster) -> None:
                 assert path.stat().st_mode & 0o077 == 0, path
 
 
-@real
-@pytest.mark.root
-@needs_root
 @pytest.mark.timeout(1500)
 def test_a_cluster_is_built_killed_in_the_middle_resumed_verified_and_destroyed(tmp_path: Path) -> None:
     before = machine_picture()
@@ -83,9 +79,6 @@ def test_a_cluster_is_built_killed_in_the_middle_resumed_verified_and_destroyed(
     assert machine_picture() == before
 
 
-@real
-@pytest.mark.root
-@needs_root
 @pytest.mark.soak
 def test_a_larger_cluster_survives_five_kills_at_random_moments(tmp_path: Path) -> None:
     seed = int(os.environ.get("UMBILICAL_SEED", random.SystemRandom().randrange(1 << 32)))

@@ -55,7 +55,7 @@ POD: dict[str, Any] = {
 }
 
 
-def test_a_container_gets_the_files_of_its_mounts_and_no_other() -> None:
+def test_a_container_gets_the_files_of_its_mounts_and_is_named_without_its_place() -> None:
     assert mounted_files(POD, container(POD, "server"), OBJECTS) == {
         "/etc/pair/tls.key": b"key",
         "/etc/all/a.crt": b"A",
@@ -63,13 +63,7 @@ def test_a_container_gets_the_files_of_its_mounts_and_no_other() -> None:
         "/etc/one/ca.crt": b"B",
     }
     assert mounted_files(POD, container(POD, "main"), OBJECTS) == {}
-
-
-def test_a_program_is_named_without_its_place_in_the_image() -> None:
     assert command(SERVER_CONTAINER) == ["proxy-server", "--mode=http-connect"]
-
-
-def test_what_was_not_rendered_is_named() -> None:
     with pytest.raises(LabError, match="there is no Secret other") as caught:
         find(OBJECTS, "Secret", "other")
     assert caught.value.code == "UMB859"
@@ -105,10 +99,15 @@ def test_the_rendered_agent_of_the_control_plane_announces_the_aggregated_api_al
     assert read_certificates(shown)[0].common_name == CONTROL_PLANE_AGENT.common_name
 
 
-def test_objects_of_the_hosted_cluster_are_those_of_its_nodes_and_those_of_the_api(parts: HostedParts) -> None:
+def test_objects_of_the_hosted_cluster_are_its_nodes_and_the_apis_and_the_api_finds_its_pair(
+    parts: HostedParts,
+) -> None:
     assert "DaemonSet" in {one["kind"] for one in parts.agent_objects}
     assert {one["kind"] for one in parts.api_objects} >= {"Service", "EndpointSlice", "APIService"}
     assert not any(one in parts.api_objects for one in parts.agent_objects)
+    part = parts.api.part
+    assert {word for word in part.command if word.startswith("/")} == set(part.files)
+    assert "--close-connections" in part.command
 
 
 def test_a_renewed_certificate_is_another_one_of_the_same_signer_and_all_others_stay(parts: HostedParts) -> None:
@@ -119,12 +118,6 @@ def test_a_renewed_certificate_is_another_one_of_the_same_signer_and_all_others_
     changed = {path for path, content in renewed.server.files.items() if parts.server.files[path] != content}
     folder = names.SERVER_SERVER_DIRECTORY
     assert changed == {f"{folder}/tls.crt", f"{folder}/tls.key"}
-
-
-def test_the_aggregated_api_finds_its_pair_and_ends_its_connections(parts: HostedParts) -> None:
-    part = parts.api.part
-    assert {word for word in part.command if word.startswith("/")} == set(part.files)
-    assert "--close-connections" in part.command
 
 
 def _options(command: click.Command, words: list[str]) -> dict[str, Any]:
@@ -145,13 +138,10 @@ def test_a_proxy_is_told_of_all_servers_in_order_and_finds_its_files(
     assert {str(options[name]) for name in ("ca", "cert", "key")} <= set(parts.proxy_files)
 
 
-def test_dns_knows_the_given_names_and_no_other_server() -> None:
+def test_dns_knows_the_given_names_alone_and_every_kind_of_proxying_has_a_way_to_one_name() -> None:
     command = hosted_parts.dns_command("10.91.0.22", {"a.example": "10.92.0.2"})
     assert "--host-record=a.example,10.92.0.2" in command
     assert {"--no-resolv", "--no-hosts", "--bind-interfaces", "--listen-address=10.91.0.22"} <= set(command)
-
-
-def test_every_kind_of_proxying_has_a_way_to_the_same_name() -> None:
     ways = hosted_parts.ways()
     assert {way.kind for way in ways.values()} == set(Kind)
     assert {way.host for way in ways.values()} == {hosted_parts.SERVICE_NAME}
@@ -212,21 +202,17 @@ def stage(scene: _Scene) -> HostedStage:
     return HostedStage(scene)  # type: ignore[arg-type]
 
 
-def test_a_metric_is_the_sum_of_what_has_the_labels(stage: HostedStage) -> None:
+def test_a_metric_is_the_sum_of_what_has_the_labels_and_a_silent_part_is_named(
+    stage: HostedStage, scene: _Scene
+) -> None:
     name = "umbilical_certificate_reloads_total"
     assert stage.metric(HTTPS, name) == 7
     assert stage.metric(HTTPS, name, 'result="success"') == 3
     assert stage.metric(HTTPS, name, 'role="clients"', 'result="failure"') == 4
     assert stage.open_tunnels("management-0") == 3
-
-
-def test_a_part_that_does_not_answer_is_named(stage: HostedStage, scene: _Scene) -> None:
     scene.answer = None
     with pytest.raises(NotYet, match="the server on management-0 does not tell its metrics"):
         stage.metric(SERVERS["management-0"], "x")
-
-
-def test_agents_without_all_servers_are_named(stage: HostedStage, scene: _Scene) -> None:
     scene.answer = "konnectivity_network_proxy_agent_open_server_connections 2\n"
     with pytest.raises(NotYet, match="worker-0's agent has 2 servers"):
         stage.wait_for_agents(["worker-0"])
@@ -260,14 +246,13 @@ def test_calls_are_waited_for_in_every_way_and_the_last_failure_is_told(
     stage.wait_for_calls("calls", {"socks5": ways["socks5"]}, 4.0)
 
 
-def test_the_last_process_of_a_name_counts(stage: HostedStage, scene: _Scene) -> None:
+def test_the_last_process_of_a_name_counts_and_a_complaint_says_where_to_look(
+    stage: HostedStage, scene: _Scene
+) -> None:
     scene.lab.rows = [ProcessStatus("a", "server", 1, 0), ProcessStatus("a", "server", 2, None)]
     assert stage.process("a", "server").pid == 2
     with pytest.raises(NotYet, match="still runs"):
         stage.wait_until_gone("a", "server")
-
-
-def test_a_complaint_says_where_to_look() -> None:
     fault = complaint("what", "why")
     assert fault.code == "UMB858"
     assert "--keep hosted" in fault.remedy
@@ -286,17 +271,13 @@ def _group_options(group: click.Group, command: list[str]) -> dict[str, Any]:
 
 
 @EVERY
-def test_each_server_is_known_by_its_own_address_and_by_the_common_one(topology: Topology) -> None:
+def test_each_server_is_known_by_its_own_address_and_by_the_common_one_which_nobody_has(topology: Topology) -> None:
     credentials = several_servers.make_credentials(topology, NODES, NOW)
     assert set(credentials.servers) == set(NODES)
     for node, pair in credentials.servers.items():
         [certificate] = read_certificates(pair.certificate)
         wanted = {topology.node(node).address, str(several_servers.front_address(topology))}
         assert wanted <= set(certificate.names)
-
-
-@EVERY
-def test_nobody_has_the_common_address(topology: Topology) -> None:
     front = several_servers.front_address(topology)
     assert front in topology.machine_networks[0]
     taken = [address.ip for node in topology.nodes for address in node.addresses]
@@ -304,15 +285,12 @@ def test_nobody_has_the_common_address(topology: Topology) -> None:
 
 
 @EVERY
-def test_a_server_publishes_the_address_on_which_it_takes_agents(topology: Topology) -> None:
+def test_a_server_publishes_its_address_and_an_agent_is_told_of_no_server(topology: Topology) -> None:
     options = _group_options(server, several_servers.server_command(topology, "master-1"))
     assert options["publish_lease"]
     assert options["advertise"].host == topology.node("master-1").address
     assert options["advertise"].port == options["agents"].port
     assert options["listen"].port == several_servers.CLIENT_PORT
-
-
-def test_an_agent_is_told_of_no_server() -> None:
     options = _group_options(agent, several_servers.agent_command("worker-0"))
     assert options["count_leases"]
     assert not options["server"]

@@ -41,13 +41,9 @@ def mode(root: Path, path: str) -> int:
 
 def test_files_have_their_content_and_mode(tmp_path: Path) -> None:
     applied = lay(tmp_path, entry("/usr/local/bin/a.sh", b"#!", mode=365), gzipped_entry("/opt/b", b"unpacked"))
-
     assert applied.paths == ["/usr/local/bin/a.sh", "/opt/b"]
     assert (text(tmp_path, "/usr/local/bin/a.sh"), mode(tmp_path, "/usr/local/bin/a.sh")) == ("#!", 0o555)
     assert text(tmp_path, "/opt/b") == "unpacked"
-
-
-def test_a_file_without_a_mode_is_readable_by_all(tmp_path: Path) -> None:
     lay(tmp_path, entry("/a", mode=None))
     assert mode(tmp_path, "/a") == 0o644
 
@@ -128,13 +124,10 @@ def test_owners_are_obeyed_by_number_and_by_the_root_s_own_names(tmp_path: Path)
     ]
 
 
-def test_an_owner_that_the_root_does_not_know_is_refused(tmp_path: Path) -> None:
+def test_what_is_not_applied_is_told_and_an_unknown_owner_refused(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="UMB875") as caught:
         lay(tmp_path, entry("/a", user={"name": "nobody-knows"}))
     assert "the user nobody-knows" in caught.value.why
-
-
-def test_what_is_not_applied_is_told(tmp_path: Path) -> None:
     applied = lay(tmp_path, entry("/a"), passwd={"users": [{"name": "core"}]})
     assert "passwd.users is not applied: 1 of them" in applied.notes
 
@@ -170,33 +163,28 @@ def test_what_cannot_be_applied_is_refused_and_nothing_is_written(
     assert os.listdir(tmp_path) == []
 
 
-def test_a_wrong_hash_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_wrong_hash_another_version_and_a_root_that_is_none_are_refused(tmp_path: Path) -> None:
     bad = gzipped_entry("/b", b"content")
     bad["contents"]["verification"]["hash"] = "sha512-" + "0" * 128
     with pytest.raises(LabError, match="hash"):
         lay(tmp_path, entry("/a"), bad)
     assert os.listdir(tmp_path) == []
-
-
-def test_another_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(IgnitionError, match="UMB141"):
         apply_config(written(config(version="2.2.0")), tmp_path)
-
-
-def test_a_root_that_is_none_is_told(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="UMB879"):
         lay(tmp_path / "missing", entry("/a"))
 
 
-@pytest.mark.parametrize("case", CORPUS, ids=str)
-def test_every_kind_of_bootstrap_config_is_laid_whole(case: Case, tmp_path: Path) -> None:
-    content = case.content()
-    apply_config(content, tmp_path)
-    for file in read_config(content).files:
-        if file.source is not None:
-            path = tmp_path / file.path.lstrip("/")
-            assert path.read_bytes() == file.content()
-            assert stat.S_IMODE(path.stat().st_mode) == file.mode
+def test_every_kind_of_bootstrap_config_is_laid_whole(tmp_path: Path) -> None:
+    for number, case in enumerate(CORPUS):
+        root = tmp_path / str(number)
+        root.mkdir()
+        content = case.content()
+        apply_config(content, root)
+        files = [file for file in read_config(content).files if file.source is not None]
+        laid = [root / file.path.lstrip("/") for file in files]
+        assert [path.read_bytes() for path in laid] == [file.content() for file in files], case
+        assert [stat.S_IMODE(path.stat().st_mode) for path in laid] == [file.mode for file in files], case
 
 
 def test_the_program_reads_stdin_and_tells_what_it_did(
@@ -339,9 +327,8 @@ def test_drop_ins_come_behind_the_unit_and_may_replace_its_command(tmp_path: Pat
     assert service.environment == {"A": "3", "B": "x"}
 
 
-@pytest.mark.parametrize(("text", "expected"), [("5s", 5.0), ("500ms", 0.5), ("2min", 120.0), ("7", 7.0), ("1 s", 1.0)])
-def test_systemd_s_times_are_read(text: str, expected: float) -> None:
-    assert seconds(text) == expected
+def test_systemd_s_times_are_read() -> None:
+    assert [seconds(text) for text in ("5s", "500ms", "2min", "7", "1 s")] == [5.0, 0.5, 120.0, 7.0, 1.0]
 
 
 def test_preparations_run_first_in_the_unit_s_directory_and_environment(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.support.labs import machine_picture, processes_naming, running
 USER = 61234
 NODES = ("--masters", "1", "--workers", "0")
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.alone, pytest.mark.root]
 
 
 @functools.cache
@@ -67,21 +67,16 @@ def test_a_lab_lives_and_ends_without_root(home: Path) -> None:
     inside = umbilical(home, "lab", "shell", "master-0", "--", "sh", "-c", "id -u; hostname; nft list tables; exit 3")
     assert (inside.returncode, inside.stdout.splitlines()[:2]) == (3, ["0", "master-0"]), inside.stderr
     assert "lab: up, without root" in umbilical(home, "lab", "status").stdout
-    assert machine_picture() == before
-    down = umbilical(home, "lab", "down")
-    assert (down.returncode, down.stdout) == (0, f"{place} is gone\n"), down.stderr
-    assert processes_naming(place) == []
-    assert machine_picture() == before
-
-
-def test_files_that_a_node_closed_to_its_owner_are_removed(home: Path) -> None:
-    assert umbilical(home, "lab", "up", "--bare", *NODES).returncode == 0
+    # Files that the node closed to their owner go with the lab all the same.
     make = "mkdir -p /opt/a/b/c /opt/d; touch /opt/a/b/c/e; ln -s / /opt/d/link"
     close = f"{make}; chmod -R 0 /opt/d; chmod 0 /opt/a/b /opt/a"
     assert umbilical(home, "lab", "shell", "master-0", "--", "sh", "-c", close).returncode == 0
+    assert machine_picture() == before
     down = umbilical(home, "lab", "down")
-    assert (down.returncode, down.stderr) == (0, "")
-    assert not (home / ".local/state/umbilical/labs/lab").exists()
+    assert (down.returncode, down.stdout, down.stderr) == (0, f"{place} is gone\n", "")
+    assert not place.exists()
+    assert processes_naming(place) == []
+    assert machine_picture() == before
 
 
 def test_what_is_not_ours_in_a_lab_is_told_when_it_cannot_be_removed(home: Path) -> None:

@@ -38,13 +38,11 @@ async def until_gone(pid: int) -> None:
     raise AssertionError(f"{pid} still runs")
 
 
-def test_outputs_and_exit_code_are_brought_back() -> None:
+def test_outputs_exit_code_and_only_the_given_environment_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcome(shell("echo out; echo err >&2; exit 3")) == Output(3, b"out\n", b"err\n")
-
-
-def test_only_the_given_environment_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "secret")
     assert b"TOKEN" not in outcome(shell("env")).stdout
+    assert outcome(shell("exec >&- 2>&-; sleep 0.1; exit 5")).exit_code == 5
 
 
 def test_input_of_any_size_is_read_at_the_programs_own_pace() -> None:
@@ -57,10 +55,6 @@ def test_output_up_to_the_limit_is_whole_and_beyond_ends_the_program() -> None:
     endless = outcome(shell("yes >&2"))
     assert not endless.is_whole
     assert len(endless.stderr) == LIMIT
-
-
-def test_a_program_that_closes_its_outputs_is_still_waited_for() -> None:
-    assert outcome(shell("exec >&- 2>&-; sleep 0.1; exit 5")).exit_code == 5
 
 
 def test_time_is_up_for_the_whole_group() -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import socket
 import threading
 import time
@@ -61,8 +60,6 @@ def test_what_socks_refuses_is_told_by_its_number_and_in_words() -> None:
     with scripted(way_of) as proxy, pytest.raises(Refused, match="SOCKS reply 5: connection refused"):
         get(Way(Kind.SOCKS5, proxy, NAME, 8080), "/healthz")
 
-
-def test_a_socks_server_that_wants_a_password_is_told() -> None:
     def script(stream: socket.socket) -> None:
         exactly(stream, 3)
         stream.sendall(b"\x05\xff")
@@ -71,7 +68,7 @@ def test_a_socks_server_that_wants_a_password_is_told() -> None:
         open_way(Way(Kind.SOCKS5, proxy, NAME, 8080))
 
 
-def test_what_comes_right_behind_the_answer_to_connect_is_the_endpoints() -> None:
+def test_what_follows_the_answer_to_connect_is_the_endpoints_and_a_refusal_is_told() -> None:
     def script(stream: socket.socket) -> None:
         assert head(stream).startswith(f"CONNECT {NAME}:8443 HTTP/1.1\r\nHost: {NAME}:8443\r\n".encode())
         stream.sendall(b"HTTP/1.1 200 Connection established\r\n\r\nearly")
@@ -79,8 +76,6 @@ def test_what_comes_right_behind_the_answer_to_connect_is_the_endpoints() -> Non
     with scripted(script) as proxy, open_way(Way(Kind.CONNECT, proxy, NAME, 8443)) as stream:
         assert exactly(stream, 5) == b"early"
 
-
-def test_what_connect_refuses_is_told_with_status_and_body() -> None:
     def script(stream: socket.socket) -> None:
         head(stream)
         stream.sendall(b"HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\n\r\nUMB501 refused")
@@ -111,13 +106,6 @@ def test_an_answer_that_breaks_off_is_an_error(answer: bytes) -> None:
         get(Way(Kind.PLAIN, proxy, NAME, 8080), "/healthz")
 
 
-@pytest.mark.parametrize("kind", Kind)
-@pytest.mark.parametrize("authority", [None, Path("/etc/ca.crt")])
-def test_a_way_is_the_same_after_it_was_written_and_read(kind: Kind, authority: Path | None) -> None:
-    way = Way(kind, ("127.0.0.1", 1080), NAME, 8443, authority)
-    assert Way.from_json(json.loads(json.dumps(way.to_json()))) == way
-
-
 REFUSAL = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 6\r\n\r\nUMB507"
 
 
@@ -140,9 +128,6 @@ def test_a_call_tells_its_moments_and_who_refused_it() -> None:
     assert good.failure == ""
     assert bad.failure == "Refused: 503 Service Unavailable: UMB507"
     assert good.seconds == good.ended - good.began
-
-
-def test_a_proxy_that_is_not_there_is_a_failure_and_no_end() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host, port = listener.getsockname()
     assert "Connection refused" in call("socks5", Way(Kind.SOCKS5, (host, port), "here", 80)).failure
@@ -168,12 +153,9 @@ def test_calls_go_on_until_the_file_is_there(tmp_path: Path) -> None:
     assert {one.way for one in calls} == {"plain"}
 
 
-def test_a_line_that_is_half_written_is_left_for_later() -> None:
+def test_a_line_that_is_half_written_is_left_for_later_and_ways_survive_being_written() -> None:
     line = '{"way": "plain", "began": 1.0, "ended": 2.0, "failure": ""}\n'
     assert len(read_calls(f"a warning of Python\n{line}{line}{line[:20]}")) == 2
-
-
-def test_ways_are_the_same_after_they_were_written_and_read() -> None:
     ways = {"a": Way(Kind.SOCKS5, ("127.0.0.1", 1), "x", 2), "b": Way(Kind.CONNECT, ("::1", 1), "y", 3, Path("/ca"))}
     assert read_ways(write_ways(ways)) == ways
 

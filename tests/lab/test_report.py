@@ -75,13 +75,11 @@ def test_a_change_of_the_picture_keeps_what_is_not_named() -> None:
     assert listener.heard == ["none", "denied"]
 
 
-def test_a_whole_story_turns_four_times() -> None:
+def test_a_whole_story_turns_four_times_and_a_refused_call_before_the_tunnel_is_no_fault() -> None:
     moments = decisive(whole_story())
     assert [moment.turn for moment in moments] == [Turn.WITHOUT, Turn.ALLOWED, Turn.DENIED, Turn.CUT]
-
-
-def test_a_refused_call_that_lasts_while_the_tunnel_comes_up_is_no_fault() -> None:
-    assert Turn.BROKEN not in [moment.turn for moment in decisive(whole_story())]
+    assert [moment.turn for moment in decisive(broken_story(RuntimeError()))] == [Turn.WITHOUT]
+    assert decisive(Story("nothing")) == []
 
 
 def test_a_moment_knows_its_time_its_step_and_the_fullest_picture() -> None:
@@ -95,44 +93,29 @@ def test_a_moment_knows_its_time_its_step_and_the_fullest_picture() -> None:
     assert cut.picture.production_call is Call.ALLOWED
 
 
-def test_a_server_that_comes_back_was_broken_and_not_cut_off() -> None:
+def test_a_fault_in_a_story_is_broken_and_not_cut_off() -> None:
     turns = [moment.turn for moment in decisive(mended_story())]
     assert turns == [Turn.WITHOUT, Turn.ALLOWED, Turn.DENIED, Turn.BROKEN, Turn.ALLOWED]
-
-
-def test_a_server_that_stays_while_calls_fail_is_a_fault_too() -> None:
     story = Story("fault")
     story.shows(server=True, agents=AGENTS, call=Call.ALLOWED)
     story.shows(call=Call.UNREACHABLE)
     story.shows(call=Call.ALLOWED)
     assert [moment.turn for moment in decisive(story)] == [Turn.ALLOWED, Turn.BROKEN, Turn.ALLOWED]
-
-
-def test_agents_that_leave_one_by_one_do_not_empty_the_picture() -> None:
     story = Story("teardown")
     story.shows(server=True, agents=AGENTS, call=Call.ALLOWED)
     story.shows(agents=AGENTS[:1])
     assert [moment.picture.agents for moment in decisive(story)] == [AGENTS]
 
 
-def test_a_story_that_failed_early_has_what_it_came_to() -> None:
-    assert [moment.turn for moment in decisive(broken_story(RuntimeError()))] == [Turn.WITHOUT]
-
-
-def test_a_story_without_pictures_has_no_moments() -> None:
-    assert decisive(Story("nothing")) == []
-
-
 # What XML 1.0 can hold at all; reports escape the rest before.
 VISIBLE = st.text(st.characters(categories=("L", "N", "P", "S", "Zs")))
 
 
-def test_names_are_spelled_as_svg_has_them() -> None:
+def test_names_and_numbers_are_written_as_svg_has_them() -> None:
     assert element("path", class_="way", text_anchor="end", x=1.5) == '<path class="way" text-anchor="end" x="1.5"/>'
-
-
-def test_numbers_carry_no_more_digits_than_a_screen_shows() -> None:
     assert element("g", x=1 / 3, y=2.0, z=0.0) == '<g x="0.33" y="2" z="0"/>'
+    for shape in (box(0, 0, 1, 1, "host"), line(0, 0, 1, 1, "host"), path("M0 0", "host")):
+        assert ElementTree.fromstring(shape).get("class") == "host"
 
 
 @given(VISIBLE)
@@ -141,11 +124,6 @@ def test_any_words_come_back_as_they_went_in(words: str) -> None:
     assert drawn.get("aria-label") == words
     assert drawn.get("viewBox") == "0 0 10 20.5"
     assert (drawn[0].text or "") == words
-
-
-def test_shapes_have_their_class() -> None:
-    for shape in (box(0, 0, 1, 1, "host"), line(0, 0, 1, 1, "host"), path("M0 0", "host")):
-        assert ElementTree.fromstring(shape).get("class") == "host"
 
 
 BLOCKED = Picture(nodes=NODES, apiserver=True, webhook="worker-0", call=Call.UNREACHABLE)
@@ -165,14 +143,13 @@ def _ways(picture: Picture, kind: str) -> int:
     return sum((shape.get("class") or "").startswith(f"way {kind}") for shape in _topology(picture).iter())
 
 
-def test_all_machines_are_named() -> None:
+def test_machines_are_named_and_a_blocked_call_ends_at_a_cross_and_says_why() -> None:
     assert set(NODES) <= set(_words(BLOCKED))
-
-
-def test_a_blocked_call_ends_at_a_cross_and_says_why() -> None:
     assert "no route" in _words(BLOCKED)
     assert _ways(BLOCKED, "unreachable") == 2
     assert _words(BLOCKED).count("agent") == 0
+    many = tuple(f"worker-{number}" for number in range(20))
+    assert set(many) <= set(_words(Picture(nodes=many)))
 
 
 def test_a_carried_call_takes_the_socket_every_cord_and_the_last_leg() -> None:
@@ -181,53 +158,31 @@ def test_a_carried_call_takes_the_socket_every_cord_and_the_last_leg() -> None:
     assert _words(CARRIED).count("agent") == 5
     assert "5 agents, mutual TLS" in _words(CARRIED)
     assert "no route" not in _words(CARRIED)
-
-
-def test_one_agent_is_no_plural() -> None:
     assert "1 agent, mutual TLS" in _words(replace(CARRIED, agents=("master-1",)))
-
-
-def test_cords_without_a_call_are_in_their_own_colour() -> None:
     waiting = replace(CARRIED, call=Call.NONE)
     assert _ways(waiting, "cord") == 6
     assert _ways(waiting, "idle") == 2
+    lost = replace(CARRIED, call=Call.UNREACHABLE)
+    # Socket, its tip, the cross.
+    assert _ways(lost, "unreachable") == 3
+    assert _ways(lost, "cord") == 6
 
 
-def test_after_the_cut_only_production_has_a_way() -> None:
+def test_after_the_cut_only_production_has_a_way_and_a_stand_in_its_own_name() -> None:
     assert _ways(CUT, "allowed") == 1
     assert _words(CUT).count("kube-apiserver") == 2
     assert 'class="absent server"' in topology(CUT)
-
-
-def test_the_stand_in_is_called_by_its_name() -> None:
     drawn = topology(CUT, "stand-in")
     assert "kube-apiserver" not in drawn
     assert drawn.count(">stand-in<") == 2
 
 
-def test_it_is_described_for_those_who_cannot_see_it() -> None:
+def test_it_is_described_for_those_who_cannot_see_it_and_every_picture_can_be_drawn() -> None:
     assert _topology(CARRIED).get("aria-label") == described(CARRIED, "kube-apiserver")
     assert "server up, 5 agents connected" in described(CARRIED, "kube-apiserver")
     assert "production kube-apiserver: allowed" in described(CUT, "kube-apiserver")
-
-
-@pytest.mark.parametrize(
-    "picture", [Picture(), Picture(nodes=NODES), BLOCKED, CARRIED, CUT, Picture(webhook="nowhere")]
-)
-def test_every_picture_can_be_drawn(picture: Picture) -> None:
-    assert _topology(picture).get("viewBox", "").startswith(f"0 0 {TOPOLOGY_WIDTH:g} ")
-
-
-def test_a_large_lab_is_drawn_higher() -> None:
-    many = tuple(f"worker-{number}" for number in range(20))
-    assert set(many) <= set(_words(Picture(nodes=many)))
-
-
-def test_a_call_that_the_tunnel_loses_ends_at_a_cross_on_the_cords() -> None:
-    lost = replace(CARRIED, call=Call.UNREACHABLE)
-    # Socket, its tip, the cross.
-    assert _ways(lost, "unreachable") == 3
-    assert _ways(lost, "cord") == 6
+    for shown in (Picture(), Picture(nodes=NODES), BLOCKED, CARRIED, CUT, Picture(webhook="nowhere")):
+        assert _topology(shown).get("viewBox", "").startswith(f"0 0 {TOPOLOGY_WIDTH:g} ")
 
 
 def _drawn(story: Story) -> ElementTree.Element:
@@ -239,7 +194,7 @@ def _bars(story: Story) -> list[tuple[float, float]]:
     return [(float(bar.get("x", "")), float(bar.get("width", ""))) for bar in bars]
 
 
-def test_every_step_has_a_bar_as_long_as_it_took() -> None:
+def test_every_step_has_a_bar_as_long_as_it_took_within_the_picture_and_a_link() -> None:
     story = whole_story()
     bars = _bars(story)
     assert len(bars) == len(story.steps)
@@ -247,18 +202,12 @@ def test_every_step_has_a_bar_as_long_as_it_took() -> None:
     for (left, width), step in zip(bars, story.steps, strict=True):
         assert width == pytest.approx(step.seconds * scale, abs=0.02)
         assert left == pytest.approx(bars[0][0] + step.started_seconds * scale, abs=0.02)
-
-
-def test_nothing_is_drawn_outside_the_picture() -> None:
-    assert all(left >= 0 and left + width <= TIMELINE_WIDTH for left, width in _bars(whole_story()))
-
-
-def test_a_step_links_to_its_evidence() -> None:
+    assert all(left >= 0 and left + width <= TIMELINE_WIDTH for left, width in bars)
     links = [link.get("href") for link in _drawn(whole_story()).iter("a")]
     assert links[:2] == ["#step-1", "#step-2"]
 
 
-def test_a_step_says_how_the_calls_in_it_ended() -> None:
+def test_a_step_says_how_the_calls_in_it_ended_and_its_label_stands_where_it_fits() -> None:
     rows = [row for row in _drawn(whole_story()) if (row.get("class") or "").startswith("row")]
     ended = {number: [word.text for word in row.iter("tspan")] for number, row in enumerate(rows, 1)}
     assert {number: words for number, words in ended.items() if words} == {
@@ -268,9 +217,6 @@ def test_a_step_says_how_the_calls_in_it_ended() -> None:
         10: ["denied"],
         14: ["production: allowed"],
     }
-
-
-def test_a_label_that_does_not_fit_beside_the_last_bar_stands_before_it() -> None:
     anchors = [
         shape.get("text-anchor") for shape in _drawn(whole_story()).iter("text") if shape.get("class") == "duration"
     ]
@@ -285,19 +231,13 @@ def test_a_failed_step_and_one_that_still_runs_look_different() -> None:
     assert ">running<" in timeline(failed)
 
 
-def test_a_step_of_no_time_can_still_be_seen() -> None:
+def test_steps_of_no_time_none_at_all_and_long_titles_can_be_drawn() -> None:
     story = Story("fast", clock=lambda: 5.0)
     with story.step("at once"):
         pass
     assert [width > 0 for _, width in _bars(story)] == [True]
-
-
-def test_a_story_without_steps_is_an_empty_axis() -> None:
     assert _bars(Story("empty", clock=lambda: 0.0)) == []
     assert length(Story("empty", clock=lambda: 0.0)) == 0.0
-
-
-def test_a_long_title_is_cut_in_the_row_and_whole_in_its_tip() -> None:
     story = Story("long", clock=lambda: 0.0)
     with story.step("a" * 200):
         pass
@@ -305,11 +245,9 @@ def test_a_long_title_is_cut_in_the_row_and_whole_in_its_tip() -> None:
     assert f">{'a' * 200}<" not in timeline(story)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "expected"), [(0.0, 0.001), (0.8, 0.1), (7.9, 1), (9, 2), (34.6, 5), (41, 10), (3600, 500)]
-)
-def test_ticks_are_round_and_few(seconds: float, expected: float) -> None:
-    assert tick_seconds(seconds) == pytest.approx(expected)
+def test_ticks_are_round_and_few() -> None:
+    ticks = {0.0: 0.001, 0.8: 0.1, 7.9: 1, 9: 2, 34.6: 5, 41: 10, 3600: 500}
+    assert {seconds: tick_seconds(seconds) for seconds in ticks} == pytest.approx(ticks)
 
 
 NOW = datetime(2026, 11, 15, 18, 0, tzinfo=UTC)
@@ -395,35 +333,26 @@ def test_steps_figures_and_moments_are_all_there() -> None:
     assert page.count("<figure>") == 4
     assert "Everything went as told: 14 steps in 36.5 s." in words
     assert "2026-11-15 18:00 UTC" in words
-
-
-def test_a_moment_quotes_the_program() -> None:
     assert "network is unreachable</code></blockquote>" in render(whole_story(), NOW)
 
 
-def test_a_failed_story_says_where_and_opens_that_step() -> None:
+def test_a_failed_story_says_where_and_a_stand_in_is_said_plainly() -> None:
     page = render(broken_story(RuntimeError()), NOW)
     assert '<span class="verdict failed">Failed</span> at step 6' in page
     assert re.search(r'<li id="step-6"><details open>', page)
     assert '<li id="step-5"><details>' in page
-
-
-def test_the_stand_in_is_said_plainly_and_only_then() -> None:
     assert "stood in for kube-apiserver" in render(whole_story(), NOW, is_stand_in=True)
     assert "make demo-real" in render(whole_story(), NOW, is_stand_in=True)
     assert "stood in" not in render(whole_story(), NOW)
 
 
-def test_it_is_written_where_asked_and_replaces_an_older_one(tmp_path: Path) -> None:
+def test_it_is_written_where_asked_or_refused_with_a_remedy(tmp_path: Path) -> None:
     path = tmp_path / "out" / "demo" / "report.html"
     assert write_report(Story("older"), path) == path
     write_report(whole_story(), path)
     assert "A webhook through the tunnel" in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o644
     assert [entry.name for entry in path.parent.iterdir()] == ["report.html"]
-
-
-def test_a_place_that_cannot_be_written_to_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(LabError, match="UMB870") as caught:
         write_report(whole_story(), tmp_path / "file" / "report.html")

@@ -5,7 +5,6 @@ import stat
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,17 +41,12 @@ spec:
 """
 
 
-@pytest.mark.parametrize("shape", [Shape.OPENSHIFT, Shape.SEED])
-def test_nothing_is_left_to_be_filled_in_on_the_node(shape: Shape) -> None:
-    parts = make_parts(Cast(shape), ADDRESS, Authority, NOW)
-    for asset in parts.files:
-        if asset.path.endswith(".yaml"):
-            assert not [name for name in placeholders.ALL if name in asset.content.decode()], asset.path
-
-
-def test_the_static_pod_lies_where_a_kubelet_looks() -> None:
-    parts = make_parts(Cast(), ADDRESS, Authority, NOW)
-    assert parts.files[STATIC_POD].content == parts.files[OWN.server_pod].content
+def test_nothing_is_left_to_be_filled_in_and_the_static_pod_lies_where_a_kubelet_looks() -> None:
+    for shape in (Shape.OPENSHIFT, Shape.SEED):
+        parts = make_parts(Cast(shape), ADDRESS, Authority, NOW)
+        texts = [asset.content.decode() for asset in parts.files if asset.path.endswith(".yaml")]
+        assert [name for name in placeholders.ALL if any(name in text for text in texts)] == []
+        assert parts.files[STATIC_POD].content == parts.files[OWN.server_pod].content
 
 
 def test_server_and_agents_may_be_of_different_makers() -> None:
@@ -84,10 +78,10 @@ def test_a_tunnel_is_taken_up_again_with_the_same_certificates() -> None:
     assert [(one.path, one.content) for one in again.files] == [(one.path, one.content) for one in parts.files]
 
 
-@pytest.mark.parametrize("shape", [Shape.OPENSHIFT, Shape.SEED])
-def test_a_cast_survives_being_written_down(shape: Shape) -> None:
-    cast = Cast(shape, server_image=UPSTREAM, is_stand_in=True)
-    assert Cast.from_json(json.loads(json.dumps(cast.to_json()))) == cast
+def test_a_cast_survives_being_written_down() -> None:
+    for shape in (Shape.OPENSHIFT, Shape.SEED):
+        cast = Cast(shape, server_image=UPSTREAM, is_stand_in=True)
+        assert Cast.from_json(json.loads(json.dumps(cast.to_json()))) == cast
 
 
 @pytest.fixture
@@ -95,11 +89,8 @@ def no_lab() -> Any:
     return SimpleNamespace(runner=None, topology=plan_topology())
 
 
-def test_a_cast_without_a_stand_in_plays_with_the_real_kube_apiserver(no_lab: Any) -> None:
+def test_the_cast_decides_which_scene_is_played(no_lab: Any) -> None:
     assert isinstance(make_scene(no_lab, Cast(), Story("a test")), KubernetesScene)
-
-
-def test_a_stand_in_has_no_production_beside_it(no_lab: Any) -> None:
     scene = make_scene(no_lab, Cast(is_stand_in=True), Story("a test"))
     assert isinstance(scene, StandInScene)
     assert not scene.has_production
@@ -122,18 +113,13 @@ def _scene(family: Family = Family.IPV4, **answer: Any) -> KubernetesScene:
 
 
 @pytest.mark.parametrize("family", list(Family))
-def test_certificates_cover_both_kube_apiservers_and_every_kubelet(family: Family) -> None:
+def test_certificates_cover_every_member_and_production_uses_the_bootstrap_nodes_etcd(family: Family) -> None:
     scene = _scene(family)
     names = scene.certificate_names()
     wanted = {str(one.ip) for plane in Plane for one in scene.lab.topology.node(plane.value).addresses}
     assert wanted == set(names.node_ips)
     assert {node.name for node in names.nodes} == {node.name for node in scene.lab.topology.nodes}
     assert len(names.service_ips) == len(scene.lab.topology.service_networks)
-
-
-@pytest.mark.parametrize("family", list(Family))
-def test_production_keeps_its_objects_in_the_bootstrap_nodes_etcd(family: Family) -> None:
-    scene = _scene(family)
     spec = scene.plane_spec(Plane.PRODUCTION)
     address = scene.lab.topology.bootstrap.address
     host = f"[{address}]" if ":" in address else address
@@ -150,12 +136,9 @@ def test_a_refusal_by_the_webhook_is_told_from_a_webhook_that_is_not_reached() -
     assert _scene(stdout=b"configmap/judged-allow created").judge("allow").call is Call.ALLOWED
 
 
-def test_an_object_that_the_api_refuses_is_an_error_in_three_lines() -> None:
+def test_objects_go_to_kubectl_by_standard_input_and_a_refusal_is_an_error() -> None:
     with pytest.raises(LabError, match="UMB816"):
         _scene(exit_code=1, stderr=b"error: nope").apply({"kind": "Namespace"})
-
-
-def test_objects_go_to_kubectl_by_standard_input_and_not_as_arguments() -> None:
     scene = _scene()
     scene.apply({"kind": "Secret", "data": {"key": "c2VjcmV0"}})
     lab: Any = scene.lab
@@ -196,16 +179,12 @@ def _clean(lab: Lab) -> Iterator[None]:
 
 
 @pytest.mark.real("unshare", "nsenter", "nft", "ss")
-def test_a_tunnel_is_taken_up_by_another_terminal(lab: Lab) -> None:
+def test_a_tunnel_is_taken_up_by_another_terminal_of_its_owner(lab: Lab) -> None:
     parts = make_scene(lab, Cast(is_stand_in=True), Story("first")).make_tunnel()
     again = load_scene(lab, Story("second"))
     assert again.tunnel.certificates == parts.certificates
     assert again.cast == Cast(is_stand_in=True)
-
-
-@pytest.mark.real("unshare", "nsenter", "nft", "ss")
-def test_the_tunnels_keys_are_written_down_for_their_owner_alone(lab: Lab) -> None:
-    make_scene(lab, Cast(is_stand_in=True), Story("first")).make_tunnel()
+    assert again.connected_agents() == []
     assert stat.S_IMODE(lab.directory.scene_file.stat().st_mode) == 0o600
 
 
@@ -238,13 +217,6 @@ def test_bytes_on_the_agents_port_are_counted_in_both_directions(lab: Lab) -> No
         lab.remove_rules(BOOTSTRAP, COUNTER)
 
 
-@pytest.mark.real("unshare", "nsenter", "nft", "ss")
-def test_no_agent_runs_where_none_was_started(lab: Lab, tmp_path: Path) -> None:
-    scene = make_scene(lab, Cast(is_stand_in=True), Story("first"))
-    scene.make_tunnel()
-    assert scene.connected_agents() == []
-
-
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandInScene]:
     story = Story("a test")
@@ -258,18 +230,10 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandInScene]:
 
 
 @pytest.mark.real("unshare", "nsenter", "nft", "ss")
-def test_without_the_tunnel_the_bootstrap_node_has_no_way_to_a_pod(scene: StandInScene) -> None:
+def test_without_the_tunnel_the_bootstrap_node_has_no_way_to_a_pod_and_calls_have_no_times(scene: StandInScene) -> None:
     verdict = scene.judge("allow")
     assert verdict.call is Call.UNREACHABLE
     assert "network is unreachable" in verdict.text
-
-
-@pytest.mark.real("unshare", "nsenter", "nft", "ss")
-def test_calls_that_fail_have_no_times(scene: StandInScene) -> None:
     with pytest.raises(LabError, match="UMB855"):
         scene.call_times(2)
-
-
-@pytest.mark.real("unshare", "nsenter", "nft", "ss")
-def test_it_says_that_it_stands_in(scene: StandInScene) -> None:
     assert any("stands in for kube-apiserver" in line for line in scene.story.steps[0].evidence)

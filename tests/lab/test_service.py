@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -57,12 +57,9 @@ def _v2(name: str, **spec: str) -> dict[str, Any]:
     return {**letter(name, ""), "apiVersion": "post.umbilical.dev/v2", "spec": spec}
 
 
-@pytest.mark.parametrize(
-    ("verdict", "expected"), [("allow", (True, "")), ("deny", (False, "the webhook in the cluster says no: worker-0"))]
-)
-def test_the_label_decides(verdict: str, expected: tuple[bool, str]) -> None:
-    answer = review(review_of(judged(verdict), "42"), "worker-0")
-    assert verdict_of(_encoded(answer), "42") == expected
+def test_the_label_decides() -> None:
+    for verdict, expected in (("allow", (True, "")), ("deny", (False, "the webhook in the cluster says no: worker-0"))):
+        assert verdict_of(_encoded(review(review_of(judged(verdict), "42"), "worker-0")), "42") == expected
 
 
 def test_an_object_without_labels_is_allowed_and_so_is_a_deletion() -> None:
@@ -132,7 +129,7 @@ def test_a_question_with_a_number_is_answered_whatever_is_in_it(inner: object) -
         assert result["response"]["uid"] == "7"
 
 
-def test_discovery_leads_to_the_greetings() -> None:
+def test_discovery_leads_to_the_greetings_and_elsewhere_is_nothing() -> None:
     def ask(path: str) -> dict[str, Any]:
         found = api_resource(path, "worker-0", "admin")
         assert found is not None
@@ -147,6 +144,8 @@ def test_discovery_leads_to_the_greetings() -> None:
     one = ask(f"{place}/{resource['name']}/moon")
     assert one["kind"] == resource["kind"]
     assert (one["text"], one["askedBy"]) == ("hello moon, says worker-0", "admin")
+    for path in ("/", "/openapi/v2", "/apis/other", "/apis/lab.umbilical.dev/v1/greetings/a/b"):
+        assert api_resource(path, "n", "u") is None
 
 
 def test_kubectl_gets_a_table_when_it_asks_for_one() -> None:
@@ -156,11 +155,6 @@ def test_kubectl_gets_a_table_when_it_asks_for_one() -> None:
         assert found["kind"] == "Table"
         assert len(found["rows"]) == rows
         assert {len(row["cells"]) for row in found["rows"]} == {len(found["columnDefinitions"])}
-
-
-@pytest.mark.parametrize("path", ["/", "/openapi/v2", "/apis/other", "/apis/lab.umbilical.dev/v1/greetings/a/b"])
-def test_elsewhere_is_nothing(path: str) -> None:
-    assert api_resource(path, "n", "u") is None
 
 
 def _encoded(value: dict[str, Any]) -> bytes:
@@ -189,10 +183,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return Place(tmp_path_factory.mktemp("service"))
 
 
-@pytest.fixture
-def running(place: Place) -> Iterator[LabService]:
-    service = make_program(parse_arguments(place.flags("127.0.0.1:0")))
-    thread = threading.Thread(target=service.serve_forever, daemon=True)
+@contextmanager
+def serving(*flags: str) -> Iterator[LabService]:
+    service = make_program(parse_arguments(list(flags)))
+    thread = threading.Thread(target=service.serve_forever)
     thread.start()
     try:
         yield service
@@ -200,6 +194,12 @@ def running(place: Place) -> Iterator[LabService]:
         service.shutdown()
         service.server_close()
         thread.join(10)
+
+
+@pytest.fixture
+def running(place: Place) -> Iterator[LabService]:
+    with serving(*place.flags("127.0.0.1:0")) as service:
+        yield service
 
 
 @pytest.fixture
@@ -218,54 +218,46 @@ def _ask(
         return answer.status, answer.read()
 
 
-def test_calls_over_one_connection_are_answered_and_counted(connection: http.client.HTTPSConnection) -> None:
+def test_calls_over_one_connection_are_answered_and_counted_and_a_greeting_names_who_asked(
+    connection: http.client.HTTPSConnection,
+) -> None:
     for verdict, allowed in (("allow", True), ("deny", False)):
         status, body = _ask(connection, "POST", "/validate?timeout=5s", review_of(judged(verdict), "1"))
         assert status == 200
         assert verdict_of(body, "1")[0] is allowed
     assert _ask(connection, "GET", "/healthz") == (200, b"ok")
     assert json.loads(_ask(connection, "GET", "/calls")[1]) == {"/validate": 2}
+    path = "/apis/lab.umbilical.dev/v1/greetings/moon"
+    status, body = _ask(connection, "GET", path, **{"X-Remote-User": "system:admin"})
+    assert status == 200
+    found: dict[str, Any] = json.loads(body)
+    assert (found["text"], found["askedBy"]) == ("hello moon, says worker-7", "system:admin")
 
 
 def test_a_connection_ends_with_its_first_answer_where_that_is_wanted(place: Place) -> None:
-    service = make_program(parse_arguments([*place.flags("127.0.0.1:0"), "--close-connections"]))
-    thread = threading.Thread(target=service.serve_forever, daemon=True)
-    thread.start()
-    try:
-        with closing(http.client.HTTPSConnection("127.0.0.1", service.port, context=place.context, timeout=30)) as once:
-            once.request("GET", "/healthz")
-            answer = once.getresponse()
-            assert (answer.read(), answer.getheader("Connection"), answer.will_close) == (b"ok", "close", True)
-    finally:
-        service.shutdown()
-        service.server_close()
-        thread.join(10)
+    with (
+        serving(*place.flags("127.0.0.1:0"), "--close-connections") as service,
+        closing(http.client.HTTPSConnection("127.0.0.1", service.port, context=place.context, timeout=30)) as once,
+    ):
+        once.request("GET", "/healthz")
+        answer = once.getresponse()
+        assert (answer.read(), answer.getheader("Connection"), answer.will_close) == (b"ok", "close", True)
 
 
 @pytest.fixture
 def plain() -> Iterator[LabService]:
-    service = make_program(parse_arguments(["--plain", "--listen=127.0.0.1:0", "--node-name=worker-7"]))
-    thread = threading.Thread(target=service.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving("--plain", "--listen=127.0.0.1:0", "--node-name=worker-7") as service:
         yield service
-    finally:
-        service.shutdown()
-        service.server_close()
-        thread.join(10)
 
 
 def _plainly(service: LabService) -> http.client.HTTPConnection:
     return http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
 
 
-def test_without_tls_it_answers_the_same(plain: LabService) -> None:
+def test_without_tls_it_answers_the_same_and_ticks_until_the_client_goes(plain: LabService) -> None:
     with closing(_plainly(plain)) as opened:
         opened.request("GET", "/healthz")
         assert opened.getresponse().read() == b"ok"
-
-
-def test_ticks_go_on_until_the_client_goes(plain: LabService) -> None:
     with closing(_plainly(plain)) as opened:
         opened.request("GET", "/ticks")
         answer = opened.getresponse()
@@ -289,17 +281,8 @@ def test_without_a_pair_it_must_be_told_to_be_plain(capsys: pytest.CaptureFixtur
     assert "--certificate and --key are needed, or --plain" in capsys.readouterr().err
 
 
-def test_a_greeting_names_who_asked(connection: http.client.HTTPSConnection) -> None:
-    path = "/apis/lab.umbilical.dev/v1/greetings/moon"
-    status, body = _ask(connection, "GET", path, **{"X-Remote-User": "system:admin"})
-    assert status == 200
-    found: dict[str, Any] = json.loads(body)
-    assert (found["text"], found["askedBy"]) == ("hello moon, says worker-7", "system:admin")
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status"),
-    [
+def test_nonsense_is_refused_and_the_service_goes_on(connection: http.client.HTTPSConnection) -> None:
+    for method, path, body, status in (
         ("GET", "/nothing", None, 404),
         ("POST", "/nothing", b"{}", 404),
         ("POST", "/validate", b"{", 400),
@@ -307,13 +290,9 @@ def test_a_greeting_names_who_asked(connection: http.client.HTTPSConnection) -> 
         ("POST", "/validate", b"[" * 100_000, 400),
         ("POST", "/convert", b"{}", 400),
         ("DELETE", "/validate", None, 501),
-    ],
-)
-def test_nonsense_is_refused_and_the_service_goes_on(
-    connection: http.client.HTTPSConnection, method: str, path: str, body: bytes | None, status: int
-) -> None:
-    assert _ask(connection, method, path, body)[0] == status
-    assert _ask(connection, "GET", "/healthz")[0] == 200
+    ):
+        assert _ask(connection, method, path, body)[0] == status
+        assert _ask(connection, "GET", "/healthz")[0] == 200
 
 
 @pytest.mark.parametrize("length", ["-5", "many", str(1 << 40)])
@@ -342,18 +321,13 @@ def test_without_an_address_it_listens_on_both_families(place: Place) -> None:
         service.server_close()
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [(":8443", ("", 8443)), ("10.0.0.1:1", ("10.0.0.1", 1)), ("[fd91::1]:443", ("fd91::1", 443))],
-)
-def test_where_to_listen(text: str, expected: tuple[str, int]) -> None:
-    assert parse_listen(text) == expected
-
-
-@pytest.mark.parametrize("text", ["8443", "", "a:", "a:b", ":70000", ":-1"])
-def test_where_nobody_can_listen(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError):
-        parse_listen(text)
+def test_where_to_listen() -> None:
+    assert parse_listen(":8443") == ("", 8443)
+    assert parse_listen("10.0.0.1:1") == ("10.0.0.1", 1)
+    assert parse_listen("[fd91::1]:443") == ("fd91::1", 443)
+    for text in ("8443", "", "a:", "a:b", ":70000", ":-1"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            parse_listen(text)
 
 
 def test_a_missing_key_is_told_in_three_lines(place: Place, capfd: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from umbilical.lab.scene import Verdict
 from umbilical.lab.story import Call
 
 
-def test_only_a_new_line_with_the_code_counts() -> None:
+def test_only_a_new_line_with_the_code_counts_also_after_logs_were_deleted() -> None:
     scene = MemoryScene()
     lines = scene.scripted.lines[SERVER_NAME]
     lines += ["W1115 10:00:00.000001 UMB302 agent gone", "I1115 other"]
@@ -29,18 +29,12 @@ def test_only_a_new_line_with_the_code_counts() -> None:
     assert watch.fresh() is None
     lines += ["I1115 10:00:01.000001 nothing", "W1115 10:00:01.000002 UMB302 agent gone"]
     assert watch.fresh() == "bootstrap/konnectivity-server: W1115 10:00:01.000002 UMB302 agent gone"
-
-
-def test_logs_that_were_deleted_since_do_no_harm() -> None:
     scene = MemoryScene()
     lines = scene.scripted.lines[SERVER_NAME]
     lines += ["W1 UMB302 a", "W2 UMB302 b"]
     watch = LogWatch(scene, Speaker.SERVER, "UMB302")
     lines[:] = ["W3 UMB302 c"]
     assert watch.fresh() == "bootstrap/konnectivity-server: W3 UMB302 c"
-
-
-def test_agents_are_heard_on_every_node_and_commands_nowhere() -> None:
     scene = MemoryScene()
     watch = LogWatch(scene, Speaker.AGENTS, "UMB311")
     scene.scripted.lines[AGENT_NAME].append("W1 UMB311 refused")
@@ -48,11 +42,19 @@ def test_agents_are_heard_on_every_node_and_commands_nowhere() -> None:
     assert LogWatch(scene, Speaker.COMMAND, "UMB112").fresh() is None
 
 
-def test_one_call_is_made_and_its_end_told() -> None:
+def test_one_call_is_made_unless_something_was_seen_or_a_command_tells() -> None:
     scene = MemoryScene()
     with Calls(scene, fault(), {}) as made:
         assert made.first() == scene.verdict
     assert scene.calls == 1
+    scene = MemoryScene()
+    with Calls(scene, fault(), {"seen": "connection refused"}) as made:
+        assert made.first() == Verdict(Call.UNREACHABLE, "connection refused")
+    assert scene.calls == 0
+    scene = MemoryScene()
+    with Calls(scene, fault(speaker=Speaker.COMMAND), {}) as made:
+        assert made.first() is None
+    assert scene.calls == 0
 
 
 def test_a_call_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,20 +88,6 @@ def test_traffic_goes_on_until_the_line_is_there_whatever_fails(monkeypatch: pyt
     assert len(rounds) >= 2
 
 
-def test_what_was_seen_while_it_broke_counts_as_the_first_call() -> None:
-    scene = MemoryScene()
-    with Calls(scene, fault(), {"seen": "connection refused"}) as made:
-        assert made.first() == Verdict(Call.UNREACHABLE, "connection refused")
-    assert scene.calls == 0
-
-
-def test_a_fault_that_a_command_tells_of_makes_no_calls() -> None:
-    scene = MemoryScene()
-    with Calls(scene, fault(speaker=Speaker.COMMAND), {}) as made:
-        assert made.first() is None
-    assert scene.calls == 0
-
-
 @pytest.fixture
 def scene() -> MemoryScene:
     return MemoryScene().lay()
@@ -113,13 +101,17 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Fault]:
     return faults
 
 
-def test_a_fault_is_remembered_and_recognised(scene: MemoryScene) -> None:
+def test_a_fault_is_remembered_and_recognised_in_a_log_or_a_commands_words(scene: MemoryScene) -> None:
     scene.verdict = Verdict(Call.UNREACHABLE, "No agent available")
     broken = break_fault(scene, fault())
     assert broken.verdict == scene.verdict
     assert broken.line == "bootstrap/konnectivity-server: W1115 UMB302 agent-kill"
     assert broken_faults(scene.lab) == ["agent-kill"]
     json.dumps(scene.memory.broken)
+    asked = fault(
+        "asked", code="UMB112", speaker=Speaker.COMMAND, ask=lambda scene: "well\nUMB112 no address\n  why: two"
+    )
+    assert repair.break_fault(scene, asked).line == "UMB112 no address"
 
 
 def test_it_is_written_down_before_it_breaks(scene: MemoryScene) -> None:
@@ -144,15 +136,11 @@ def test_the_last_is_mended_first_however_the_state_file_sorts(scene: MemoryScen
 
 
 @pytest.mark.usefixtures("known")
-def test_mending_gets_what_breaking_left_and_shows_that_all_is_well(scene: MemoryScene) -> None:
+def test_mending_shows_that_all_is_well_unless_something_else_is_broken(scene: MemoryScene) -> None:
     break_fault(scene, fault("first"))
     assert mend_fault(scene, "first").call is Call.ALLOWED
     assert scene.memory.did[-1] == "mended first with {'number': 1}"
     assert broken_faults(scene.lab) == []
-
-
-@pytest.mark.usefixtures("known")
-def test_while_something_else_is_broken_calls_need_not_come_through(scene: MemoryScene) -> None:
     break_fault(scene, fault("first"))
     break_fault(scene, fault("second"))
     scene.verdict = Verdict(Call.UNREACHABLE, "still not")
@@ -170,12 +158,9 @@ def test_what_does_not_work_again_is_told(scene: MemoryScene) -> None:
     assert broken_faults(scene.lab) == [], "it was taken back all the same"
 
 
-def test_what_is_not_broken_is_not_mended(scene: MemoryScene) -> None:
+def test_what_is_broken_is_not_broken_twice_and_what_is_whole_not_mended(scene: MemoryScene) -> None:
     with pytest.raises(LabError, match="UMB863"):
         mend_fault(scene, "agent-kill")
-
-
-def test_the_same_fault_twice_is_refused(scene: MemoryScene) -> None:
     break_fault(scene, fault())
     with pytest.raises(LabError, match="UMB862 agent-kill is broken already"):
         break_fault(scene, fault())
@@ -194,16 +179,13 @@ def test_programs_that_know_no_codes_are_not_waited_for(cast: Cast, speaker: Spe
     break_fault(scene, fault(speaker=other))
 
 
-def test_without_a_tunnel_nothing_is_broken() -> None:
-    with pytest.raises(LabError, match="UMB851"):
-        break_fault(MemoryScene(), fault())
-
-
-def test_a_tunnel_that_was_torn_down_is_not_broken(scene: MemoryScene) -> None:
+def test_without_a_tunnel_nothing_is_broken(scene: MemoryScene) -> None:
     scene.scripted.server_pid = None
     with pytest.raises(LabError, match="UMB862 there is no tunnel to break"):
         break_fault(scene, fault())
     assert scene.memory.broken == {}
+    with pytest.raises(LabError, match="UMB851"):
+        break_fault(MemoryScene(), fault())
 
 
 def test_a_line_that_does_not_come_is_a_fault_of_ours_and_can_be_mended(scene: MemoryScene) -> None:
@@ -212,11 +194,6 @@ def test_a_line_that_does_not_come_is_a_fault_of_ours_and_can_be_mended(scene: M
         break_fault(scene, silent)
     assert "umbilical lab mend agent-kill" in caught.value.remedy
     assert broken_faults(scene.lab) == ["agent-kill"]
-
-
-def test_a_command_is_asked_for_its_words(scene: MemoryScene) -> None:
-    asked = fault(code="UMB112", speaker=Speaker.COMMAND, ask=lambda scene: "well\nUMB112 no address\n  why: two")
-    assert repair.break_fault(scene, asked).line == "UMB112 no address"
 
 
 @pytest.fixture

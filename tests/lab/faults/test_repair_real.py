@@ -21,7 +21,8 @@ from umbilical.lab.scenes import make_scene
 from umbilical.lab.story import Call, Story
 from umbilical.lab.topology import plan_topology
 
-STAGE_SECONDS = 240
+# A whole lab with real programs, whose waits are long on a busy machine.
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(240)]
 
 
 def stage(folder: Path, runner: RunnerKind) -> Scene:
@@ -58,14 +59,12 @@ def try_fault(scene: Scene, name: str) -> None:
     assert broken_faults(scene.lab) == []
 
 
-@pytest.mark.timeout(STAGE_SECONDS)
 @pytest.mark.real(*KUBERNETES, "nft", "jq")
 @pytest.mark.parametrize("name", registry.names())
 def test_a_fault_is_recognised_by_its_code_and_mended(scene: Scene, name: str) -> None:
     try_fault(scene, name)
 
 
-@pytest.mark.timeout(STAGE_SECONDS)
 @pytest.mark.real(*KUBERNETES, "nft")
 def test_faults_are_made_and_mended_from_other_terminals_the_last_first(scene: Scene) -> None:
     where = ["--dir", str(scene.lab.directory.path)]
@@ -89,6 +88,7 @@ def umbilical(*arguments: str) -> str:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 @pytest.mark.root
 @pytest.mark.real(*KUBERNETES, "kubelet", "containerd", "nft", "jq")
 def test_every_fault_is_recognised_and_mended_under_the_real_kubelet(tmp_path: Path) -> None:

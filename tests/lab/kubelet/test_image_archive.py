@@ -21,7 +21,7 @@ from umbilical.lab.errors import LabError
 from umbilical.lab.images import PYTHON_PROGRAMS, UNPRIVILEGED, Image, lab_images
 from umbilical.lab.kubelet import archives, pause
 from umbilical.lab.kubelet import python_root as python_roots
-from umbilical.lab.kubelet.archives import cache_directory, image_archive, pause_archive
+from umbilical.lab.kubelet.archives import cache_directory, image_archive
 from umbilical.lab.kubelet.image_archive import (
     Entry,
     ImageConfig,
@@ -100,7 +100,7 @@ def test_a_failed_archive_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_key_changes_with_content_name_mode_and_config() -> None:
+def test_a_key_changes_with_content_name_mode_and_config(tmp_path: Path) -> None:
     entries = [Entry("usr/bin/x", b"one")]
     keys = {
         content_key(entries, CONFIG),
@@ -111,9 +111,6 @@ def test_a_key_changes_with_content_name_mode_and_config() -> None:
         content_key(entries, ImageConfig("arm64")),
     }
     assert len(keys) == 6
-
-
-def test_a_key_is_the_same_for_a_file_and_for_its_bytes(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"one")
     assert content_key([Entry("x", tmp_path / "x")], CONFIG) == content_key([Entry("x", b"one")], CONFIG)
 
@@ -134,20 +131,14 @@ def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-@pytest.mark.parametrize(("machine", "number"), [("x86_64", 62), ("aarch64", 183)])
-def test_it_is_an_executable_of_its_machine(machine: str, number: int) -> None:
-    content = pause.program(machine)
-    assert content.startswith(b"\x7fELF\x02\x01")
-    assert int.from_bytes(content[18:20], "little") == number
-    entry = int.from_bytes(content[24:32], "little") & 0xFFF
-    assert 0 < len(content) - entry <= 64, "the entry point is where the instructions begin"
-
-
-def test_this_machines_program_is_the_default() -> None:
+def test_it_is_an_executable_of_a_machine_that_is_known() -> None:
+    for machine, number in (("x86_64", 62), ("aarch64", 183)):
+        content = pause.program(machine)
+        assert content.startswith(b"\x7fELF\x02\x01")
+        assert int.from_bytes(content[18:20], "little") == number
+        entry = int.from_bytes(content[24:32], "little") & 0xFFF
+        assert 0 < len(content) - entry <= 64, "the entry point is where the instructions begin"
     assert pause.program() == pause.program(platform.machine())
-
-
-def test_a_machine_that_nobody_knows_is_refused() -> None:
     with pytest.raises(LabError, match="UMB845") as refused:
         pause.program("vax")
     assert "x86_64 and aarch64" in refused.value.why
@@ -161,12 +152,9 @@ LISTING = """\
 """
 
 
-def test_the_kernels_own_library_is_no_file() -> None:
+def test_libraries_are_those_that_the_loader_lists() -> None:
     folder = "/lib/x86_64-linux-gnu"
     assert places(LISTING) == [f"{folder}/libnftables.so.1", f"{folder}/libc.so.6", "/lib64/ld-linux-x86-64.so.2"]
-
-
-def test_a_static_program_has_none() -> None:
     assert places("\tstatically linked\n") == []
 
 
@@ -194,21 +182,7 @@ def members(archive: Path) -> list[str]:
             return inner.getnames()
 
 
-def test_the_cache_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert cache_directory() == Path("/somewhere/umbilical/images")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_directory() == Path.home() / ".cache/umbilical/images"
-
-
-def test_the_pause_image_is_one_program(tmp_path: Path) -> None:
-    archive = pause_archive()
-    archive.write(tmp_path / archive.name)
-    assert archive.name.startswith("pause-1-")
-    assert "usr/bin/pause" in members(tmp_path / archive.name)
-
-
-def test_the_name_of_an_archive_changes_with_its_programs(tmp_path: Path) -> None:
+def test_the_name_of_an_archive_changes_with_its_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "etcd"
     names = []
     for content in (b"one", b"two", b"one"):
@@ -216,6 +190,10 @@ def test_the_name_of_an_archive_changes_with_its_programs(tmp_path: Path) -> Non
         names.append(image_archive(lab_images_of(program), tmp_path / "cache").name)
     assert names[0] == names[2] != names[1]
     assert names[0].startswith("etcd-lab-")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert cache_directory() == Path("/somewhere/umbilical/images")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_directory() == Path.home() / ".cache/umbilical/images"
 
 
 def test_an_image_has_all_its_names_and_the_program_that_runs_unasked(tmp_path: Path) -> None:
@@ -287,16 +265,17 @@ Description: a part
 """
 
 
-def test_a_record_tells_version_and_first_choices() -> None:
+def test_a_record_tells_version_and_first_choices_of_what_is_installed() -> None:
     assert parse_package(RECORD, is_installed=True) == Package(
         "libpython3.11-minimal", "3.11.2-6", is_installed=True, depends=("dpkg", "libc6", "libssl3", "media-types")
     )
-
-
-def test_what_was_removed_is_not_installed() -> None:
     removed = RECORD.replace("install ok installed", "deinstall ok config-files")
     assert parse_package(removed, is_installed=True) is None
     assert parse_package(removed, is_installed=False) is not None
+    assert merged("lib/x86_64-linux-gnu/libc.so.6") == "usr/lib/x86_64-linux-gnu/libc.so.6"
+    assert merged("lib64/ld-linux-x86-64.so.2") == "usr/lib64/ld-linux-x86-64.so.2"
+    assert merged("usr/lib/python3.11/ssl.py") == "usr/lib/python3.11/ssl.py"
+    assert merged("etc/passwd") == "etc/passwd"
 
 
 @given(st.text())
@@ -305,14 +284,9 @@ def test_any_text_is_a_record_or_none(text: str) -> None:
     assert found is None or found.name is not None
 
 
-def test_files_lie_below_usr() -> None:
-    assert merged("lib/x86_64-linux-gnu/libc.so.6") == "usr/lib/x86_64-linux-gnu/libc.so.6"
-    assert merged("lib64/ld-linux-x86-64.so.2") == "usr/lib64/ld-linux-x86-64.so.2"
-    assert merged("usr/lib/python3.11/ssl.py") == "usr/lib/python3.11/ssl.py"
-    assert merged("etc/passwd") == "etc/passwd"
-
-
-def test_a_system_without_debians_packages_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_debians_packages_or_with_an_old_python_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(command: list[str], *_: object) -> str:
         raise HostError("UMB803", f"cannot start {command[0]}", "No such file or directory", "install it")
 
@@ -322,8 +296,6 @@ def test_a_system_without_debians_packages_is_refused(tmp_path: Path, monkeypatc
     assert "apt-cache" in refused.value.why
     assert list(tmp_path.iterdir()) == []
 
-
-def test_a_python_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def old(command: list[str], *_: object) -> str:
         return f"Package: {command[-1]}\nStatus: install ok installed\nVersion: 3.10\nDepends: python3.10-minimal\n"
 
@@ -367,26 +339,16 @@ DEBIAN = pytest.mark.real("dpkg-query", "apt-cache", "chroot")
 
 @pytest.mark.root
 @DEBIAN
-def test_python_runs_with_nothing_but_this_root(root: PythonRoot) -> None:
+def test_python_runs_with_nothing_but_this_root_which_is_used_again(root: PythonRoot) -> None:
     program = "import ssl, sys; print(ssl.create_default_context().verify_mode, sys.prefix, sys.flags.isolated)"
     command = ["chroot", str(root.path), root.interpreter, "-I", "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "2 /usr 1\n", done.stderr
     assert (root.path / "usr/bin/python3").readlink() == Path(root.interpreter.rpartition("/")[2])
-
-
-@pytest.mark.root
-@DEBIAN
-def test_modules_are_compiled_and_documentation_left_out(root: PythonRoot) -> None:
     assert list(root.path.glob("usr/lib/python3.*/__pycache__/ssl.*.pyc"))
     assert not (root.path / "usr/share").exists()
     assert not list(root.path.glob("usr/lib/python3.*/test"))
     assert (root.path / "tmp").stat().st_mode & 0o7777 == 0o1777
-
-
-@pytest.mark.root
-@DEBIAN
-def test_a_root_in_the_cache_is_used_again(root: PythonRoot) -> None:
     marker = root.path / "run/marker"
     marker.touch()
     assert python_root(root.path.parent) == root

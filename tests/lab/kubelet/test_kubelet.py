@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import tomllib
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from umbilical.lab.errors import LabError
-from umbilical.lab.kubelet import cni, kubelet_config, needs
+from umbilical.lab.kubelet import cni, containerd, kubelet_config, needs
 from umbilical.lab.kubelet.needs import CNI_PLUGINS, check_needs, find_cni
 from umbilical.lab.kubelet.pod_list import find_logs, matches, parse_answer, parse_log, read_pods
 from umbilical.lab.runner import PodStatus
@@ -45,14 +46,11 @@ def test_both_watch_the_manifests_and_use_the_nodes_own_group_and_containerd() -
         assert document["authentication"]["anonymous"] == {"enabled": False}
 
 
-def test_without_an_api_nobody_is_asked() -> None:
+def test_an_api_is_asked_who_may_do_what_where_there_is_one() -> None:
     document = read(is_registered=False)
     assert document["authentication"]["webhook"] == {"enabled": False}
     assert document["authorization"] == {"mode": "AlwaysAllow"}
     assert "tlsCertFile" not in document
-
-
-def test_with_an_api_it_is_asked_who_may_do_what() -> None:
     document = read(is_registered=True)
     assert document["authentication"]["webhook"] == {"enabled": True}
     assert document["authentication"]["x509"] == {"clientCAFile": "/etc/kubernetes/pki/ca.crt"}
@@ -78,7 +76,7 @@ def test_a_kubeconfig_is_a_flag_of_registered_nodes_alone() -> None:
     assert "--hostname-override=master-0" in joined
 
 
-def test_each_network_of_the_node_is_a_range_with_the_bridge_as_gateway() -> None:
+def test_each_network_of_the_node_is_a_range_remembered_inside_it_and_masquerading_is_left_to_the_node() -> None:
     networks = [ip_network("10.92.3.0/24"), ip_network("fd92:0:0:3::/64")]
     written = json.loads(cni.conflist(networks))
     (bridge,) = written["plugins"]
@@ -88,15 +86,7 @@ def test_each_network_of_the_node_is_a_range_with_the_bridge_as_gateway() -> Non
         [{"subnet": "fd92:0:0:3::/64", "gateway": "fd92:0:0:3::1"}],
     ]
     assert bridge["ipam"]["routes"] == [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]
-
-
-def test_masquerading_is_left_to_the_node() -> None:
-    (bridge,) = json.loads(cni.conflist([ip_network("10.92.3.0/24")]))["plugins"]
     assert bridge["ipMasq"] is False
-
-
-def test_addresses_are_remembered_inside_the_node() -> None:
-    (bridge,) = json.loads(cni.conflist([ip_network("10.92.3.0/24")]))["plugins"]
     assert bridge["ipam"]["dataDir"] == "/var/lib/cni/networks"
 
 
@@ -113,14 +103,11 @@ def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return programs(tmp_path, ("containerd", "ctr", "runc"))
 
 
-def test_who_has_all_is_let_through(complete: Path) -> None:
+def test_who_has_all_is_let_through_and_a_kubelet_is_needed_too(complete: Path) -> None:
     check_needs(["kubelet"], is_root=True, path=str(complete))
-
-
-def test_root_is_asked_for_first(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="UMB840") as refused:
-        check_needs([], is_root=False, path=str(tmp_path))
-    assert "--runner process" in refused.value.remedy
+    with pytest.raises(LabError, match="UMB841") as refused:
+        check_needs(["etcd"], is_root=True, path=str(complete))
+    assert refused.value.remedy == "make peers GROUP=kubernetes"
 
 
 def test_missing_programs_are_named_with_the_packages_that_bring_them(
@@ -131,12 +118,9 @@ def test_missing_programs_are_named_with_the_packages_that_bring_them(
         check_needs(["kubelet"], is_root=True, path=str(programs(tmp_path, ("runc",))))
     assert "the CNI plugins" in refused.value.what
     assert refused.value.remedy == ("apt-get install --no-install-recommends containerd containernetworking-plugins")
-
-
-def test_a_kubelet_is_needed_too(complete: Path) -> None:
-    with pytest.raises(LabError, match="UMB841") as refused:
-        check_needs(["etcd"], is_root=True, path=str(complete))
-    assert refused.value.remedy == "make peers GROUP=kubernetes"
+    with pytest.raises(LabError, match="UMB840") as refused:
+        check_needs([], is_root=False, path=str(tmp_path))
+    assert "--runner process" in refused.value.remedy
 
 
 def test_a_directory_with_some_of_the_plugins_is_passed_over(tmp_path: Path) -> None:
@@ -165,24 +149,18 @@ def only(document: dict[str, Any], pids: dict[str, int] | None = None) -> PodSta
     return pod
 
 
-def test_an_answer_is_a_head_and_a_list() -> None:
+def test_an_answer_is_a_head_and_a_list_or_asked_for_again() -> None:
     assert parse_answer(b'HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{"items": []}') == {"items": []}
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
+    for answer in (
         b"",
         b"HTTP/1.0 200 OK\r\n",
         b'HTTP/1.0 200 OK\r\n\r\n{"items": [',
         b"HTTP/1.0 200 OK\r\n\r\n[]",
         b"HTTP/1.0 503 Service Unavailable\r\n\r\n{}",
         b"\xff\r\n\r\n{}",
-    ],
-)
-def test_an_answer_that_is_no_list_is_asked_for_again(answer: bytes) -> None:
-    with pytest.raises(NotYet):
-        parse_answer(answer)
+    ):
+        with pytest.raises(NotYet):
+            parse_answer(answer)
 
 
 @given(st.binary(max_size=100))
@@ -205,33 +183,20 @@ def test_a_container_without_a_process_is_not_ready_whatever_was_last_heard() ->
     pod = only(listed({"containerStatuses": [status]}))
     assert not pod.is_running
     assert not pod.is_ready
-
-
-def test_a_pod_that_nothing_is_known_of_yet_has_its_containers_all_the_same() -> None:
     pod = only(listed({}))
     assert [container.name for container in pod.containers] == ["talker"]
     assert pod.address == ""
-
-
-def test_a_pod_in_the_nodes_network_has_the_nodes_address() -> None:
     assert only(listed({}, hostNetwork=True)).address == ADDRESS
+    assert read_pods("master-0", ADDRESS, {"items": None}, {}) == []
+    assert matches(pod, "talker")
+    assert matches(pod, "talker-x7k2p")
+    assert not matches(pod, "talk")
 
 
 def test_an_exit_by_a_signal_is_negative() -> None:
     for code, seen in ((137, -9), (143, -15), (1, 1), (0, 0), (255, 255), (128, 128)):
         status = {"name": "talker", "lastState": {"terminated": {"exitCode": code}}}
         assert only(listed({"containerStatuses": [status]})).containers[0].last_exit == seen
-
-
-def test_a_list_of_nothing_is_empty() -> None:
-    assert read_pods("master-0", ADDRESS, {"items": None}, {}) == []
-
-
-def test_a_name_may_lack_what_was_generated() -> None:
-    pod = only(listed({}))
-    assert matches(pod, "talker")
-    assert matches(pod, "talker-x7k2p")
-    assert not matches(pod, "talk")
 
 
 def test_lines_that_were_cut_are_joined() -> None:
@@ -277,3 +242,25 @@ def test_log_files_are_found_oldest_first(tmp_path: Path) -> None:
     assert find_logs(tmp_path, "lab", "talker", "talker") == [old, *restarted]
     assert find_logs(tmp_path, "lab", "talker-x7k2p", "talker") == restarted
     assert find_logs(tmp_path / "nowhere", "lab", "talker", "talker") == []
+
+
+def test_the_configuration_says_what_this_machine_needs() -> None:
+    document = tomllib.loads(containerd.config("native", Path("/usr/lib/cni")))
+    assert document["root"] == "/var/lib/containerd"
+    assert document["grpc"]["address"] == containerd.SOCKET
+    runtime = document["plugins"]["io.containerd.grpc.v1.cri"]
+    assert runtime["sandbox_image"] == "localhost/pause:1"
+    assert runtime["restrict_oom_score_adj"] is True
+    assert runtime["disable_apparmor"] is True
+    assert runtime["containerd"]["snapshotter"] == "native"
+    assert runtime["cni"] == {"bin_dir": "/usr/lib/cni", "conf_dir": "/etc/cni/net.d"}
+
+
+def test_running_tasks_have_a_pid() -> None:
+    shown = "TASK    PID    STATUS    \nabc     286    RUNNING\ndef     0      STOPPED\n"
+    assert containerd.parse_tasks(shown) == {"abc": 286}
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="0123456789")))
+def test_another_table_has_no_tasks(text: str) -> None:
+    assert containerd.parse_tasks(text) == {}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.labs import running
 
+from umbilical.lab.errors import LabError
 from umbilical.lab.images import Image
 from umbilical.lab.kubelet import archives, containerd, node_images
 from umbilical.lab.kubelet.image_store import KEPT, ImageStore
@@ -33,11 +34,6 @@ def store(tmp_path: Path) -> ImageStore:
     return ImageStore(tmp_path / "cache", "1.6-overlayfs")
 
 
-def test_an_empty_cache_has_nothing(store: ImageStore, tmp_path: Path) -> None:
-    assert store.lay(["a.tar"], tmp_path / "node") == set()
-    assert not (tmp_path / "node").exists()
-
-
 def test_a_node_shares_files_and_has_databases_of_its_own(store: ImageStore, tmp_path: Path) -> None:
     first = containerd_root(tmp_path / "first")
     store.keep(["a.tar", "b.tar"], first)
@@ -50,17 +46,16 @@ def test_a_node_shares_files_and_has_databases_of_its_own(store: ImageStore, tmp
     assert not (tmp_path / "second" / "io.containerd.grpc.v1.introspection").exists(), "an identity is not shared"
 
 
-def test_the_store_with_most_of_what_is_wanted_is_taken(store: ImageStore, tmp_path: Path) -> None:
+def test_the_store_with_most_of_what_is_wanted_is_taken_and_versions_are_not_mixed(
+    store: ImageStore, tmp_path: Path
+) -> None:
     root = containerd_root(tmp_path / "first")
     store.keep(["a.tar", "b.tar"], root)
     store.keep(["b.tar", "c.tar"], root)
     assert store.lay(["a.tar", "b.tar", "d.tar"], tmp_path / "second") == {"a.tar", "b.tar"}
-
-
-def test_other_versions_and_snapshotters_are_not_mixed(store: ImageStore, tmp_path: Path) -> None:
-    store.keep(["a.tar"], containerd_root(tmp_path / "first"))
     other = ImageStore(tmp_path / "cache", "1.6-native")
-    assert other.lay(["a.tar"], tmp_path / "second") == set()
+    assert other.lay(["a.tar"], tmp_path / "node") == set()
+    assert not (tmp_path / "node").exists()
 
 
 def test_only_the_newest_are_kept_and_keeping_twice_is_fine(store: ImageStore, tmp_path: Path) -> None:
@@ -159,7 +154,9 @@ def test_the_second_node_imports_nothing(lab: Lab, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.root
 @pytest.mark.real("unshare", "nsenter", "nft", "containerd", "ctr")
-def test_what_a_killed_import_left_is_imported_anew(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_killed_import_left_is_imported_anew_and_a_containerd_that_ends_is_told_of(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
 
         def die(*_: object) -> None:
@@ -170,3 +167,7 @@ def test_what_a_killed_import_left_is_imported_anew(lab: Lab, monkeypatch: pytes
             start(lab, "bootstrap")
     lab.stop("bootstrap", containerd.PROCESS)
     assert start(lab, "bootstrap") == ["localhost/etcd:lab", "localhost/pause:1"]
+    lab.write("master-0", containerd.CONFIG_PATH, b"this is no configuration")
+    with pytest.raises(LabError, match=r"UMB842 containerd on master-0 ended with 1") as refused:
+        containerd.start(lab, "master-0")
+    assert refused.value.remedy.endswith("logs/master-0/containerd.log")

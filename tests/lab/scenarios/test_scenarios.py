@@ -5,31 +5,29 @@ from typing import Any, cast
 
 import pytest
 
+from umbilical.lab.cast import UPSTREAM
 from umbilical.lab.errors import LabError
 from umbilical.lab.held_streams import Told
 from umbilical.lab.kubernetes_scene import KubernetesScene
+from umbilical.lab.lab import Completed
 from umbilical.lab.proxied_calls import ProxiedCall
-from umbilical.lab.scenarios import hosted_losses, registry
+from umbilical.lab.runner import RunnerKind
+from umbilical.lab.scenarios import hosted_losses, kubelet_traffic, patched_ignition, registry
+from umbilical.lab.scenarios.kubelet_traffic import NAME, pod
 from umbilical.lab.scenarios.service_stage import calls, real
 from umbilical.lab.scene import Scene
 from umbilical.lab.story import Story
 
 
-@pytest.mark.parametrize("name", registry.names())
-def test_a_listed_scenario_is_found_under_its_own_name(name: str) -> None:
-    scenario = registry.find(name)
-    assert scenario.name == name
-    assert scenario.summary
-    assert scenario.runners
+def test_a_listed_scenario_is_found_under_its_own_name() -> None:
+    found = {name: registry.find(name) for name in registry.names()}
+    assert [name for name, one in found.items() if one.name != name or not one.summary or not one.runners] == []
 
 
-def test_a_wrong_name_gets_the_nearest() -> None:
+def test_a_wrong_name_gets_the_nearest_or_the_list() -> None:
     with pytest.raises(LabError, match="UMB852") as caught:
         registry.find("webhook-trough-tunnel")
     assert "webhook-through-tunnel" in caught.value.why
-
-
-def test_a_name_that_is_near_nothing_gets_the_list() -> None:
     with pytest.raises(LabError) as caught:
         registry.find("?")
     assert all(name in caught.value.why for name in registry.names())
@@ -149,3 +147,37 @@ def test_streams_are_held_through_both_proxies() -> None:
     assert len(doomed) == 2 * hosted_losses.HELD_EACH
     assert len(spared) == hosted_losses.HELD_EACH
     assert not doomed.keys() & spared.keys()
+
+
+def test_the_kubelets_story_is_told_with_the_kubelet_and_the_payload_s_programs_play_in_the_patched_one() -> None:
+    (scenario,) = kubelet_traffic.SCENARIOS
+    assert scenario.name == NAME
+    assert scenario.runners == (RunnerKind.KUBELET,)
+    assert not scenario.has_stand_in
+    (scenario,) = patched_ignition.SCENARIOS
+    assert (scenario.cast.server_image, scenario.cast.agent_image) == (UPSTREAM, UPSTREAM)
+    assert scenario.programs == ("proxy-server", "proxy-agent")
+    assert not scenario.has_stand_in
+
+
+def test_the_pod_has_no_privilege_and_nothing_is_pulled_for_it() -> None:
+    spec = pod()["spec"]
+    assert "nodeName" not in spec, "the scheduler chooses"
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    for container in spec["containers"]:
+        assert container["imagePullPolicy"] == "Never"
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def done(exit_code: int, stdout: bytes = b"", stderr: bytes = b"") -> Completed:
+    return Completed("bootstrap", ("kubectl", "logs"), exit_code, stdout, stderr)
+
+
+def test_what_is_not_the_pods_or_comes_without_the_tunnel_fails_the_story() -> None:
+    assert kubelet_traffic._answer(done(0, b"one\nrun as 1 in talker\n"), "in talker") == "run as 1 in talker"
+    with pytest.raises(LabError, match="UMB848") as refused:
+        kubelet_traffic._answer(done(0, b"run as 1 elsewhere\n"), "in talker")
+    assert "run as 1 elsewhere" in refused.value.why
+    assert kubelet_traffic._refusal(done(1, stderr=b"connection refused\n")) == "connection refused"
+    with pytest.raises(LabError, match="UMB848"):
+        kubelet_traffic._refusal(done(0, b"talker talks\n"))

@@ -6,22 +6,19 @@ import pytest
 from tests.support.lab_stories import KUBERNETES, SECONDS, evidence, tell
 
 from umbilical.assets.names import STAGES
-from umbilical.lab.cast import UPSTREAM
-from umbilical.lab.errors import LabError
 from umbilical.lab.hosted_parts import CLIENT_NODE, topology
 from umbilical.lab.hosted_parts import SERVER_NODES as HOSTED_SERVER_NODES
-from umbilical.lab.lab import Completed
 from umbilical.lab.patched_scene import NEEDED
 from umbilical.lab.runner import RunnerKind
-from umbilical.lab.scenarios import kubelet_traffic
 from umbilical.lab.scenarios.ha import SERVER_NODES
 from umbilical.lab.scenarios.hosted_losses import HELD_EACH
-from umbilical.lab.scenarios.kubelet_traffic import NAME, STREAMING, pod
-from umbilical.lab.scenarios.kubelet_traffic import SCENARIOS as KUBELET_SCENARIOS
-from umbilical.lab.scenarios.patched_ignition import SCENARIOS
+from umbilical.lab.scenarios.kubelet_traffic import NAME, STREAMING
 from umbilical.lab.scenarios.webhook_through_tunnel import CALLS
 from umbilical.lab.story import Call, Story
 
+# Whole labs, and the machine compared before and after each.
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(SECONDS)]
+REAL = pytest.mark.real(*KUBERNETES, "nft")
 DENIAL = "the webhook in the cluster says no"
 
 
@@ -38,8 +35,7 @@ def _assert_told(story: Story) -> None:
     assert story.picture.agents == ()
 
 
-@pytest.mark.timeout(SECONDS)
-@pytest.mark.real(*KUBERNETES, "nft")
+@REAL
 def test_the_story_with_the_real_kube_apiserver(tmp_path: Path) -> None:
     story = tell("webhook-through-tunnel", tmp_path)
     _assert_told(story)
@@ -47,8 +43,8 @@ def test_the_story_with_the_real_kube_apiserver(tmp_path: Path) -> None:
     assert story.picture.production_call is Call.ALLOWED
 
 
+@pytest.mark.soak
 @pytest.mark.root
-@pytest.mark.timeout(SECONDS)
 @pytest.mark.real(*KUBERNETES, "nft", "kubelet", "containerd", "runc")
 def test_the_story_with_the_real_kubelet(tmp_path: Path) -> None:
     story = tell("webhook-through-tunnel", tmp_path, runner=RunnerKind.KUBELET)
@@ -56,7 +52,6 @@ def test_the_story_with_the_real_kubelet(tmp_path: Path) -> None:
     assert story.figures["agents"] == "5"
 
 
-@pytest.mark.timeout(SECONDS)
 @pytest.mark.real("nft")
 def test_the_story_with_the_stand_in(tmp_path: Path) -> None:
     story = tell("webhook-through-tunnel", tmp_path, stand_in=True)
@@ -64,13 +59,11 @@ def test_the_story_with_the_stand_in(tmp_path: Path) -> None:
     assert "stands in for kube-apiserver" in evidence(story)
 
 
-@pytest.mark.timeout(SECONDS)
-@pytest.mark.real(*KUBERNETES, "nft")
+@REAL
 def test_the_story_with_the_tunnel_as_first_planned(tmp_path: Path) -> None:
     _assert_told(tell("seed-shape", tmp_path))
 
 
-@pytest.mark.timeout(SECONDS)
 @pytest.mark.real(*KUBERNETES, "nft", "proxy-server", "proxy-agent")
 def test_the_story_with_upstreams_server_or_agents(tmp_path: Path) -> None:
     story = tell("upstream-mix", tmp_path)
@@ -78,16 +71,14 @@ def test_the_story_with_upstreams_server_or_agents(tmp_path: Path) -> None:
     assert sum("connected: " in line for step in story.steps for line in step.evidence) == 2
 
 
-@pytest.mark.timeout(SECONDS)
-@pytest.mark.real(*KUBERNETES, "nft")
+@REAL
 def test_the_story_on_ipv6_alone(tmp_path: Path) -> None:
     story = tell("ipv6", tmp_path)
     _assert_told(story)
     assert "[fd92:" in evidence(story)
 
 
-@pytest.mark.timeout(SECONDS)
-@pytest.mark.real(*KUBERNETES, "nft")
+@REAL
 def test_it_is_unavailable_without_the_tunnel_and_answers_through_it(tmp_path: Path) -> None:
     story = tell("aggregated-api", tmp_path)
     text = evidence(story)
@@ -101,8 +92,7 @@ def test_it_is_unavailable_without_the_tunnel_and_answers_through_it(tmp_path: P
     assert story.picture.call is Call.ALLOWED
 
 
-@pytest.mark.timeout(SECONDS)
-@pytest.mark.real(*KUBERNETES, "nft")
+@REAL
 def test_a_letter_cannot_be_read_without_the_tunnel_and_can_through_it(tmp_path: Path) -> None:
     story = tell("conversion-webhook", tmp_path)
     text = evidence(story)
@@ -114,8 +104,7 @@ def test_a_letter_cannot_be_read_without_the_tunnel_and_can_through_it(tmp_path:
     assert story.picture.call is Call.ALLOWED
 
 
-@pytest.mark.timeout(SECONDS)
-@pytest.mark.real(*KUBERNETES, "nft")
+@REAL
 def test_no_call_fails_while_every_server_is_replaced(tmp_path: Path) -> None:
     story = tell("ha", tmp_path)
     text = evidence(story)
@@ -134,7 +123,6 @@ def test_no_call_fails_while_every_server_is_replaced(tmp_path: Path) -> None:
 GENEROUS_SECONDS = 20.0
 
 
-@pytest.mark.timeout(SECONDS)
 @pytest.mark.real(*KUBERNETES, "nft", "curl")
 def test_a_killed_server_costs_what_went_through_it_and_nothing_else_is_lost(tmp_path: Path) -> None:
     story = tell("hosted", tmp_path)
@@ -160,14 +148,6 @@ def test_a_killed_server_costs_what_went_through_it_and_nothing_else_is_lost(tmp
     assert story.picture.call is Call.UNREACHABLE
 
 
-def test_the_payload_s_own_programs_play() -> None:
-    (scenario,) = SCENARIOS
-    assert (scenario.cast.server_image, scenario.cast.agent_image) == (UPSTREAM, UPSTREAM)
-    assert scenario.programs == ("proxy-server", "proxy-agent")
-    assert not scenario.has_stand_in
-
-
-@pytest.mark.timeout(SECONDS)
 @pytest.mark.real(*KUBERNETES, *NEEDED, "nft", "proxy-server", "proxy-agent")
 def test_the_story_from_the_installer_s_file_to_the_cut(tmp_path: Path) -> None:
     story = tell("patched-ignition", tmp_path)
@@ -185,41 +165,7 @@ def test_the_story_from_the_installer_s_file_to_the_cut(tmp_path: Path) -> None:
     assert story.picture.production_call is Call.DENIED
 
 
-def test_it_is_told_with_the_kubelet_alone() -> None:
-    (scenario,) = KUBELET_SCENARIOS
-    assert scenario.name == NAME
-    assert scenario.runners == (RunnerKind.KUBELET,)
-    assert not scenario.has_stand_in
-
-
-def test_the_pod_has_no_privilege_and_nothing_is_pulled_for_it() -> None:
-    spec = pod()["spec"]
-    assert "nodeName" not in spec, "the scheduler chooses"
-    assert spec["securityContext"]["runAsNonRoot"] is True
-    for container in spec["containers"]:
-        assert container["imagePullPolicy"] == "Never"
-        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-
-
-def done(exit_code: int, stdout: bytes = b"", stderr: bytes = b"") -> Completed:
-    return Completed("bootstrap", ("kubectl", "logs"), exit_code, stdout, stderr)
-
-
-def test_an_answer_that_is_not_the_pods_fails_the_story() -> None:
-    assert kubelet_traffic._answer(done(0, b"one\nrun as 1 in talker\n"), "in talker") == "run as 1 in talker"
-    with pytest.raises(LabError, match="UMB848") as refused:
-        kubelet_traffic._answer(done(0, b"run as 1 elsewhere\n"), "in talker")
-    assert "run as 1 elsewhere" in refused.value.why
-
-
-def test_logs_that_come_without_the_tunnel_fail_the_story() -> None:
-    assert kubelet_traffic._refusal(done(1, stderr=b"connection refused\n")) == "connection refused"
-    with pytest.raises(LabError, match="UMB848"):
-        kubelet_traffic._refusal(done(0, b"talker talks\n"))
-
-
 @pytest.mark.root
-@pytest.mark.timeout(SECONDS)
 @pytest.mark.real(*KUBERNETES, "nft", "kubelet", "containerd", "runc")
 def test_logs_exec_attach_and_port_forward_with_the_real_kubelet(tmp_path: Path) -> None:
     story = tell(NAME, tmp_path, runner=RunnerKind.KUBELET)
