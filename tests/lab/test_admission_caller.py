@@ -57,9 +57,8 @@ def test_the_question_names_the_object_as_kube_apiserver_does() -> None:
     assert verdict_of(review_answer(allowed=False, status={"message": "no"}), UID) == (False, "no")
 
 
-@pytest.mark.parametrize(
-    ("body", "why"),
-    [
+def test_what_is_no_answer_is_refused() -> None:
+    for body, why in (
         (b"<html>", "no JSON"),
         (b"[]", "expected webhook response"),
         (b'{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"}', "expected webhook response"),
@@ -67,11 +66,9 @@ def test_the_question_names_the_object_as_kube_apiserver_does() -> None:
         (review_answer(uid="other", allowed=True), "expected response.uid"),
         (review_answer(), "no boolean"),
         (review_answer(allowed="true"), "no boolean"),
-    ],
-)
-def test_what_is_no_answer_is_refused(body: bytes, why: str) -> None:
-    with pytest.raises(AnswerRefused, match=why):
-        verdict_of(body, UID)
+    ):
+        with pytest.raises(AnswerRefused, match=why):
+            verdict_of(body, UID)
 
 
 _json = st.recursive(
@@ -124,9 +121,7 @@ def ask(authority: FolderAuthority, webhook: Webhook, verdict: str = "allow") ->
     return judge(webhook, client_context(authority), value, direct)
 
 
-def test_a_webhook_allows_and_denies_and_is_asked_as_kube_apiserver_asks(
-    authority: FolderAuthority, pair: Pair
-) -> None:
+def test_a_webhook_is_asked_as_kube_apiserver_asks_it(authority: FolderAuthority, pair: Pair) -> None:
     with webhook_listener(authority, pair) as port:
         allowed, denied = ask(authority, hook(port)), ask(authority, hook(port), "deny")
     assert (allowed.call, allowed.message) == (Call.ALLOWED, "")
@@ -248,9 +243,7 @@ def test_bytes_go_both_ways_and_the_end_is_empty(authority: FolderAuthority, pai
         stream.close()
 
 
-def test_a_certificate_of_a_stranger_or_for_another_name_is_refused_in_go_s_words(
-    authority: FolderAuthority, pair: Pair, tmp_path: Path
-) -> None:
+def test_a_wrong_certificate_is_refused_in_go_s_words(authority: FolderAuthority, pair: Pair, tmp_path: Path) -> None:
     stranger = FolderAuthority(tmp_path, "stranger")
     with (
         tls_listener.listener(tls_listener.answers(authority.server_context(pair))) as port,
@@ -311,7 +304,7 @@ def test_what_umbilical_renders_leads_to_the_server_s_socket_in_its_protocol(mod
     assert egress.socket == spec.socket_in_kube_apiserver
 
 
-def test_a_file_without_the_cluster_leaves_it_direct_and_both_protocols_are_known() -> None:
+def test_what_is_rendered_is_read_and_a_file_without_the_cluster_is_direct() -> None:
     value = selector()
     value["egressSelections"] = [{"name": "etcd", "connection": {"proxyProtocol": "Direct"}}]
     assert read_selector(value) == DIRECT
@@ -321,9 +314,8 @@ def test_a_file_without_the_cluster_leaves_it_direct_and_both_protocols_are_know
     assert read_selector(selector(proxyProtocol="HTTPConnect", transport=UDS)).protocol is EgressProtocol.HTTP_CONNECT
 
 
-@pytest.mark.parametrize(
-    ("value", "why"),
-    [
+def test_what_kube_apiserver_would_refuse_is_refused_with_the_reason() -> None:
+    for value, why in (
         (None, "no mapping"),
         ([], "no mapping"),
         ({**selector(), "kind": "Egress"}, "no EgressSelectorConfiguration"),
@@ -337,16 +329,11 @@ def test_a_file_without_the_cluster_leaves_it_direct_and_both_protocols_are_know
         (selector(proxyProtocol="HTTPConnect", transport={"tcp": {"url": "https://x"}}), "not a Unix socket"),
         (selector(proxyProtocol="GRPC", transport={"uds": {"udsName": "relative"}}), "no absolute path"),
         (selector(proxyProtocol="GRPC", transport={"uds": {"udsName": "/x", "mode": 1}}), "unknown field 'mode'"),
-    ],
-)
-def test_what_kube_apiserver_would_refuse_is_refused_with_the_reason(value: Any, why: str) -> None:
-    with pytest.raises(LabError, match="UMB885") as caught:
-        read_selector(value)
-    assert "egress.yaml" in caught.value.what
-    assert why in caught.value.why
-
-
-def test_a_name_may_stand_there_only_once_and_the_file_is_bounded() -> None:
+    ):
+        with pytest.raises(LabError, match="UMB885") as caught:
+            read_selector(value)
+        assert "egress.yaml" in caught.value.what
+        assert why in caught.value.why
     value = selector(proxyProtocol="GRPC", transport=UDS)
     value["egressSelections"] *= 2
     with pytest.raises(LabError, match="may be there once"):

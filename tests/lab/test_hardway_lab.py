@@ -83,9 +83,7 @@ def balanced(lab: Lab) -> Lab:
     return lab
 
 
-def test_what_was_built_is_right_and_building_again_changes_nothing(
-    machines: LabMachines, cluster: Cluster, place: Path
-) -> None:
+def test_building_again_changes_nothing(machines: LabMachines, cluster: Cluster, place: Path) -> None:
     before = Lab.open(place).processes()
     machines.build(cluster, infrastructure(cluster))
     assert Lab.open(place).processes() == before
@@ -96,9 +94,7 @@ def test_what_was_built_is_right_and_building_again_changes_nothing(
     assert [probe for probe in probes if not probe.is_right] == []
 
 
-def test_whoever_enters_reaches_the_load_balancer_by_its_address(
-    machines: LabMachines, cluster: Cluster, place: Path
-) -> None:
+def test_whoever_enters_reaches_the_balancer(machines: LabMachines, cluster: Cluster, place: Path) -> None:
     assert inside(place, VIP_IS_OPEN, str(cluster.networks.api_vip)).split() == ["reached", "True"]
 
 
@@ -116,9 +112,7 @@ def test_what_is_missing_is_told_and_mended(machines: LabMachines, cluster: Clus
     assert [probe for probe in machines.inspect(cluster) if not probe.is_right] == []
 
 
-def test_a_lab_of_another_cluster_is_left_alone_and_an_address_that_moved_is_told(
-    machines: LabMachines, cluster: Cluster
-) -> None:
+def test_a_lab_of_another_cluster_is_told_and_left_alone(machines: LabMachines, cluster: Cluster) -> None:
     with pytest.raises(LabError, match="UMB737"):
         machines.build(small_cluster(masters=2), infrastructure(cluster))
     nodes = tuple(replace(node, address=cluster.networks.machine[77]) for node in cluster.nodes[-1:])
@@ -456,9 +450,7 @@ def test_a_new_authority_is_read_though_the_config_is_the_same(balanced: Lab) ->
     assert worker() != before
 
 
-def test_a_balancer_that_does_not_run_is_told_of_and_started_again(
-    balanced: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_balancer_that_ends_is_told_of_and_started_again(balanced: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     balancer = Balancer(balanced)
     balancer.use(config(7001))
     balanced.stop(HOST, "haproxy")

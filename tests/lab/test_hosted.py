@@ -99,9 +99,7 @@ def test_the_rendered_agent_of_the_control_plane_announces_the_aggregated_api_al
     assert read_certificates(shown)[0].common_name == CONTROL_PLANE_AGENT.common_name
 
 
-def test_objects_of_the_hosted_cluster_are_its_nodes_and_the_apis_and_the_api_finds_its_pair(
-    parts: HostedParts,
-) -> None:
+def test_objects_are_those_of_the_nodes_or_of_the_api_which_finds_its_pair(parts: HostedParts) -> None:
     assert "DaemonSet" in {one["kind"] for one in parts.agent_objects}
     assert {one["kind"] for one in parts.api_objects} >= {"Service", "EndpointSlice", "APIService"}
     assert not any(one in parts.api_objects for one in parts.agent_objects)
@@ -202,9 +200,7 @@ def stage(scene: _Scene) -> HostedStage:
     return HostedStage(scene)  # type: ignore[arg-type]
 
 
-def test_a_metric_is_the_sum_of_what_has_the_labels_and_a_silent_part_is_named(
-    stage: HostedStage, scene: _Scene
-) -> None:
+def test_a_metric_is_the_sum_over_its_labels_and_silence_is_named(stage: HostedStage, scene: _Scene) -> None:
     name = "umbilical_certificate_reloads_total"
     assert stage.metric(HTTPS, name) == 7
     assert stage.metric(HTTPS, name, 'result="success"') == 3
@@ -219,9 +215,7 @@ def test_a_metric_is_the_sum_of_what_has_the_labels_and_a_silent_part_is_named(
     stage.wait_for_agents(["worker-0"], servers=2)
 
 
-def test_kube_apiserver_finds_the_servers_by_one_name_whatever_stands_behind_it(
-    stage: HostedStage, scene: _Scene
-) -> None:
+def test_kube_apiserver_finds_all_servers_by_one_name(stage: HostedStage, scene: _Scene) -> None:
     for servers in (["management-0", "management-1"], ["management-1"]):
         stage.lead_kube_apiserver(servers)
         targets = [stage.topology.node(name).addresses[0].ip for name in servers]
@@ -246,9 +240,7 @@ def test_calls_are_waited_for_in_every_way_and_the_last_failure_is_told(
     stage.wait_for_calls("calls", {"socks5": ways["socks5"]}, 4.0)
 
 
-def test_the_last_process_of_a_name_counts_and_a_complaint_says_where_to_look(
-    stage: HostedStage, scene: _Scene
-) -> None:
+def test_the_last_process_counts_and_a_complaint_says_where_to_look(stage: HostedStage, scene: _Scene) -> None:
     scene.lab.rows = [ProcessStatus("a", "server", 1, 0), ProcessStatus("a", "server", 2, None)]
     assert stage.process("a", "server").pid == 2
     with pytest.raises(NotYet, match="still runs"):

@@ -48,24 +48,16 @@ def test_files_have_their_content_and_mode(tmp_path: Path) -> None:
     assert mode(tmp_path, "/a") == 0o644
 
 
-def test_appended_parts_stand_behind_what_was_there(tmp_path: Path) -> None:
+def test_a_file_is_appended_to_kept_or_replaced_as_its_entry_says(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/motd").write_text("old\n")
     parts = [{"source": format_data_url(b"one\n")}, {"source": format_data_url(b"two\n")}]
     lay(tmp_path, {"path": "/etc/motd", "append": parts, "overwrite": False, "mode": 420})
-
     assert text(tmp_path, "/etc/motd") == "old\none\ntwo\n"
-
-
-def test_a_file_without_contents_is_made_empty_or_kept(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("old")
     lay(tmp_path, {"path": "/kept", "mode": 384}, {"path": "/new"})
-
     assert (text(tmp_path, "/kept"), mode(tmp_path, "/kept")) == ("old", 0o600)
     assert (text(tmp_path, "/new"), mode(tmp_path, "/new")) == ("", 0o644)
-
-
-def test_what_lies_there_is_replaced_only_where_the_entry_says_so(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("old")
     with pytest.raises(LabError, match="UMB878"):
         lay(tmp_path, entry("/a", b"new", overwrite=False))
@@ -305,11 +297,11 @@ def script(folder: Path, text: str) -> list[str]:
 
 def test_a_bootstrap_node_s_unit_is_understood() -> None:
     service = read_service([BOOTKUBE_UNIT])
-
     assert service.commands == [["/usr/local/bin/bootkube.sh"]]
     assert service.conditions == ["!/opt/openshift/.bootkube.done"]
     assert service.directory == "/opt/openshift"
     assert (service.restarts_on_failure, service.restart_seconds) == (True, 5.0)
+    assert [seconds(text) for text in ("5s", "500ms", "2min", "7", "1 s")] == [5.0, 0.5, 120.0, 7.0, 1.0]
 
 
 def test_drop_ins_come_behind_the_unit_and_may_replace_its_command(tmp_path: Path) -> None:
@@ -325,10 +317,6 @@ def test_drop_ins_come_behind_the_unit_and_may_replace_its_command(tmp_path: Pat
 
     assert service.commands == [["/bin/new", "two words"]]
     assert service.environment == {"A": "3", "B": "x"}
-
-
-def test_systemd_s_times_are_read() -> None:
-    assert [seconds(text) for text in ("5s", "500ms", "2min", "7", "1 s")] == [5.0, 0.5, 120.0, 7.0, 1.0]
 
 
 def test_preparations_run_first_in_the_unit_s_directory_and_environment(tmp_path: Path) -> None:
@@ -349,13 +337,11 @@ def test_a_condition_that_does_not_hold_starts_nothing(tmp_path: Path) -> None:
     assert started.exists()
 
 
-def test_a_failure_is_repeated_until_it_succeeds(tmp_path: Path) -> None:
+def test_a_failure_is_repeated_until_it_succeeds_or_restarts_end(tmp_path: Path) -> None:
     command = script(tmp_path, f'echo x >>{tmp_path}/runs\n[ "$(wc -l <{tmp_path}/runs)" -ge 3 ]\n')
     assert Runner(Service([command], restarts_on_failure=True, restart_seconds=0.01)).run() == 0
     assert len((tmp_path / "runs").read_text().splitlines()) == 3
-
-
-def test_restarts_have_an_end_and_nothing_is_repeated_unasked(tmp_path: Path) -> None:
+    (tmp_path / "runs").unlink()
     command = script(tmp_path, f"echo x >>{tmp_path}/runs\nexit 3\n")
     assert Runner(Service([command], restarts_on_failure=True, restart_seconds=0.0), max_restarts=2).run() == 3
     assert len((tmp_path / "runs").read_text().splitlines()) == 3

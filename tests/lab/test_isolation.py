@@ -158,13 +158,20 @@ def test_a_machine_that_has_or_allows_no_control_groups_is_told(tmp_path: Path) 
     assert str(root / "umbilical-a") in refused.value.why
 
 
-@pytest.mark.parametrize(
-    "name", ["", "/", "..", "system.slice", "umbilical-", "umbilical-a/..", "umbilical-a/../b", "/x"]
-)
-def test_only_a_labs_own_name_is_ever_removed(name: str, tmp_path: Path) -> None:
-    for call in (cgroups.make, cgroups.remove, cgroups.find):
-        with pytest.raises(LabError, match="UMB846"):
-            call(name, tmp_path)
+def test_only_a_labs_own_name_is_ever_removed(tmp_path: Path) -> None:
+    for name in (
+        "",
+        "/",
+        "..",
+        "system.slice",
+        "umbilical-",
+        "umbilical-a/..",
+        "umbilical-a/../b",
+        "/x",
+    ):
+        for call in (cgroups.make, cgroups.remove, cgroups.find):
+            with pytest.raises(LabError, match="UMB846"):
+                call(name, tmp_path)
 
 
 @given(name=st.text(max_size=60), place=st.text(st.characters(blacklist_characters="\0", codec="utf-8"), max_size=60))

@@ -51,20 +51,14 @@ def test_noise_is_no_message(noise: bytes) -> None:
     assert len(message.payload) <= len(noise)
 
 
-def test_a_size_that_cannot_be_is_refused_before_anything_is_read() -> None:
+def test_a_message_that_is_cut_off_or_too_long_or_of_no_size_is_none() -> None:
     for size in (-1, 1.0, True, None, "1", control.MAX_PAYLOAD_BYTES + 1):
         with pytest.raises(MessageError):
             control.decode_line(json.dumps({"payload": size}).encode())
-
-
-def test_a_message_that_is_cut_off_is_none() -> None:
     whole = Message({"a": "b"}, b"payload").encode()
     for length in range(len(whole)):
         with pytest.raises(MessageError):
             asyncio.run(received(whole[:length]))
-
-
-def test_too_long_a_line_is_refused_on_both_sides() -> None:
     with pytest.raises(MessageError):
         Message({"x": "y" * control.MAX_LINE_BYTES}).encode()
     with pytest.raises(MessageError):
@@ -109,18 +103,19 @@ def test_a_keeper_that_talks_nonsense_is_told(tmp_path: Path, answer: bytes, mon
         assert refusal(tmp_path).code == "UMB819"
 
 
-def test_a_keeper_that_stays_silent_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_keeper_is_not_waited_for_and_its_faults_are_raised_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given_up = threading.Event()
     with keeper(tmp_path, lambda connection: given_up.wait(10), monkeypatch):
         assert refusal(tmp_path, 0.05).why == "timed out"
         given_up.set()
-
-
-def test_a_fault_of_the_keepers_is_raised_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fault = LabError("UMB817", "what", "why", "remedy")
     answer = control.fault_message(fault).encode()
-    with keeper(tmp_path, lambda connection: connection.sendall(answer), monkeypatch):
-        assert str(refusal(tmp_path)) == str(fault)
+    other = tmp_path / "other"
+    other.mkdir()
+    with keeper(other, lambda connection: connection.sendall(answer), monkeypatch):
+        assert str(refusal(other)) == str(fault)
 
 
 def test_a_socket_with_a_long_path_is_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,9 +147,7 @@ def test_a_refusal_travels_as_its_four_parts(service: Service) -> None:
     assert fault.code == "UMB812"
 
 
-def test_a_network_that_refuses_or_is_asked_for_more_does_not_end_the_keeper(
-    service: Service, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refusal_of_the_network_does_not_end_the_keeper(service: Service, capfd: pytest.CaptureFixture[str]) -> None:
     assert "fault" in answered(service, "network", change="set_link", parameters=["master-0", True]).fields
     assert "fault" in answered(service, "network", change="demolish", parameters=["master-0"]).fields
     assert answered(service, "processes").fields == {"processes": []}

@@ -82,15 +82,16 @@ def test_what_is_of_this_machine_is_not_written_to_and_what_is_written_stays_in_
     assert not Path("/dev/shm", name).exists()
 
 
-def test_our_own_programs_are_on_a_nodes_path(lab: Lab) -> None:
-    assert lab.exec(NODE, ["umbilical", "version"]).check().text.startswith("umbilical ")
-    assert "--uds-name" in lab.exec(NODE, ["proxy-server", "--help"]).check().text
-
-
 def test_how_a_program_ends_and_all_its_bytes_come_back(lab: Lab) -> None:
     done = lab.exec(NODE, ["sh", "-c", r"printf 'a\0\377'; printf 'b\n' >&2; exit 7"])
     assert (done.exit_code, done.stdout, done.stderr) == (7, b"a\0\xff", b"b\n")
     assert lab.exec(NODE, ["sh", "-c", "kill -9 $$"]).exit_code == -9
+    assert lab.exec(NODE, ["umbilical", "version"]).check().text.startswith("umbilical ")
+    assert "--uds-name" in lab.exec(NODE, ["proxy-server", "--help"]).check().text
+    content = bytes(range(256)) * 4096
+    assert lab.exec(NODE, ["cat"], stdin=content).check().stdout == content
+    assert lab.exec(NODE, ["wc", "-c"]).text == "0\n"
+    assert code_of(lab.exec, NODE, ["true"], stdin=bytes(control.MAX_PAYLOAD_BYTES + 1)) == "UMB816"
 
 
 def test_a_program_that_is_not_there_is_a_failed_one(lab: Lab) -> None:
@@ -102,28 +103,15 @@ def test_a_program_that_is_not_there_is_a_failed_one(lab: Lab) -> None:
     assert refused.value.remedy == "run it by hand: umbilical lab shell master-0 -- no-such-program"
 
 
-def test_a_program_can_be_fed_up_to_what_a_message_holds(lab: Lab) -> None:
-    content = bytes(range(256)) * 4096
-    assert lab.exec(NODE, ["cat"], stdin=content).check().stdout == content
-    assert lab.exec(NODE, ["wc", "-c"]).text == "0\n"
-    assert code_of(lab.exec, NODE, ["true"], stdin=bytes(control.MAX_PAYLOAD_BYTES + 1)) == "UMB816"
-
-
-def test_a_program_that_prints_without_end_is_stopped(lab: Lab) -> None:
+def test_a_program_that_prints_or_runs_without_end_is_stopped_with_all_its_children(lab: Lab) -> None:
     with pytest.raises(LabError) as refused:
         lab.exec(NODE, ["yes", "endless"])
     assert (refused.value.code, refused.value.what) == ("UMB816", "yes on master-0 printed too much")
     wait_until(lambda: "yes endless" not in commands_in(lab))
-
-
-def test_a_program_that_takes_too_long_ends_with_all_its_children(lab: Lab) -> None:
     with pytest.raises(LabError) as refused:
         lab.exec(NODE, ["sh", "-c", "sleep 4321 & sleep 4322"], timeout_seconds=0.3)
     assert refused.value.what == "sh on master-0 did not end in time"
     wait_until(lambda: "sleep 432" not in commands_in(lab))
-
-
-def test_a_child_that_holds_the_output_open_delays_nobody(lab: Lab) -> None:
     assert lab.exec(NODE, ["sh", "-c", "setsid sleep 5432 & echo over"]).text == "over\n"
     lab.exec(NODE, ["pkill", "-f", "^sleep 5432"]).check()
 

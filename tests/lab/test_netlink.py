@@ -266,9 +266,7 @@ def test_a_name_that_could_be_more_than_a_name_is_refused(name: str) -> None:
         nft.load(name, "")
 
 
-def test_nft_is_found_where_an_ordinary_users_path_does_not_reach(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nft_is_found_beyond_an_ordinary_users_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "nft"
     program.touch()
     program.chmod(stat.S_IRWXU)

@@ -186,25 +186,22 @@ def test_a_machine_that_lets_us_make_no_more_namespaces_is_named() -> None:
     assert said == "UMB818 cannot make the network namespace switch: unshare: No space left on device"
 
 
-def test_settings_that_cannot_be_written_are_named() -> None:
-    def body() -> str:
+def test_settings_that_cannot_be_written_and_a_kernel_without_ipv6_are_named() -> None:
+    def read_only() -> str:
         namespaces.bind("/proc/sys", "/proc/sys", is_read_only=True)
         with pytest.raises(LabError) as caught:
             Wires()
         return caught.value.brief
 
-    said = run_in(World.ROOT, body)
-    assert said == "UMB818 cannot set ipv4.conf.all.rp_filter in a namespace of the lab: Read-only file system"
-
-
-def test_a_kernel_without_ipv6_is_named_with_the_way_around() -> None:
-    def body() -> str:
+    def without_ipv6() -> str:
         namespaces.mount("tmpfs", "/proc/sys/net", "tmpfs")
         with pytest.raises(LabError) as caught:
             Wires(Family.IPV6)
         return caught.value.remedy
 
-    assert run_in(World.ROOT, body) == "the kernel has no IPv6: give --family ipv4"
+    said = run_in(World.ROOT, read_only)
+    assert said == "UMB818 cannot set ipv4.conf.all.rp_filter in a namespace of the lab: Read-only file system"
+    assert run_in(World.ROOT, without_ipv6) == "the kernel has no IPv6: give --family ipv4"
 
 
 ADDRESS = ipaddress.ip_interface("10.92.0.9/24")

@@ -121,8 +121,8 @@ def test_a_blocked_port_and_a_dropped_address_are_silent_and_others_are_not(worl
         for version in wires.versions:
             talk(pod, bootstrap, version)
         bootstrap, first, second = wires.node("bootstrap"), wires.node("master-0"), wires.node("master-1")
-        for index, address in enumerate(first.addresses):
-            wires.network.add_rules("bootstrap", f"drop_{index}", nft.drop_address(address))
+        for index, dropped in enumerate(first.addresses):
+            wires.network.add_rules("bootstrap", f"drop_{index}", nft.drop_address(dropped))
         for version in wires.versions:
             with listen(bootstrap, version), listen(first, version):
                 assert dial(first, bootstrap.address(version), seconds=SILENT_SECONDS) == "silence"

@@ -48,9 +48,6 @@ def test_it_runs_on_the_first_worker_or_else_on_the_last_master() -> None:
     for masters, workers, node in ((3, 2, "worker-0"), (3, 0, "master-2"), (1, 0, "master-0")):
         made = make_service(plan_topology(masters=masters, workers=workers), NOW)
         assert made.node == made.pod["spec"]["nodeName"] == node
-
-
-def test_it_is_known_by_the_name_that_kube_apiserver_dials() -> None:
     made = make_service(plan_topology(family=Family.IPV6), NOW)
     [certificate] = read_certificates(made.pair.certificate)
     assert f"{NAME}.{NAMESPACE}.svc" in certificate.names

@@ -162,9 +162,7 @@ def pod(path: Path) -> dict[str, Any]:
     return value
 
 
-def test_images_are_named_and_what_nobody_knows_is_refused_as_podman_refuses(
-    node: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_images_are_named_and_the_unknown_is_refused(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert podman("release@sha256:00", "image", "apiserver-network-proxy") == 0
     assert podman("release@sha256:00", "image", "etcd") == 0
     assert capsys.readouterr().out.split() == ["localhost/umbilical:lab", "localhost/etcd:lab"]
@@ -203,9 +201,7 @@ def test_kube_apiserver_gets_the_override_s_flag_and_the_directory_that_it_names
     assert written == OVERRIDE
 
 
-def test_without_an_override_it_is_the_pod_that_it_was_and_one_of_another_kind_fails(
-    node: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_an_override_it_is_the_pod_that_it_was(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert render_kube_apiserver(node) == pod(node / "opt/openshift/lab-payload/kube-apiserver.yaml")
     (node / "opt/openshift/wrong.yaml").write_text(json.dumps({**OVERRIDE, "kind": "Wrong"}))
     config = "--config-output-file=/assets/kube-apiserver-bootstrap/config"
@@ -217,9 +213,7 @@ def start() -> int:
     return podman("--name", "cluster-bootstrap", "image", "start", "--tear-down-early=false", "--asset-dir=/assets")
 
 
-def test_cluster_bootstrap_starts_pods_creates_manifests_waits_and_takes_its_pods_away(
-    node: Path, tmp_path: Path
-) -> None:
+def test_cluster_bootstrap_starts_its_pods_creates_manifests_and_ends_them(node: Path, tmp_path: Path) -> None:
     install, manifests = node / "opt/openshift", node / "etc/kubernetes/manifests"
     for name in ("kube-apiserver.yaml", "kube-scheduler.yaml"):
         (install / "bootstrap-manifests" / name).write_text("kind: Pod\n")

@@ -174,19 +174,15 @@ def test_a_runner_in_a_hurry_gives_nobody_much_time(tmp_path: Path, monkeypatch:
     asyncio.run(run())
 
 
-def test_a_table_of_images_that_cannot_be_read_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_flags_and_an_unreadable_table_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "images.json").write_text("nonsense")
     assert main(["--node", "n", "--node-ip", "10.91.0.10", "--images", str(tmp_path / "images.json")]) == 1
     assert capsys.readouterr().err.startswith("UMB839")
-
-
-@pytest.mark.parametrize("more", [[], ["--pod-networks", "not-a-network"], ["--back-off-seconds", "soon"]])
-def test_wrong_flags_are_refused(tmp_path: Path, more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "images.json").write_bytes(images.to_json({}))
-    with pytest.raises(SystemExit) as ended:
-        main(["--node", "n", "--images", str(tmp_path / "images.json"), *more])
-    assert ended.value.code == 2
-    assert "podrunner: error" in capsys.readouterr().err
+    for more in ([], ["--pod-networks", "not-a-network"], ["--back-off-seconds", "soon"]):
+        with pytest.raises(SystemExit, match="2"):
+            main(["--node", "n", "--images", str(tmp_path / "images.json"), *more])
+        assert "podrunner: error" in capsys.readouterr().err
 
 
 NAMESPACES = pytest.mark.real("unshare", "nsenter", "nft")
@@ -353,10 +349,10 @@ def test_a_pod_is_called_by_its_name_or_what_comes_before_the_suffix() -> None:
     assert [is_called(name, "konnectivity-agent") for name in names] == [True, True, False, False]
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"node": "a", "pods": [{}]}', b'{"node": 1, "pods": 7}'])
-def test_a_report_that_cannot_be_read_is_told_of(content: bytes) -> None:
-    with pytest.raises(LabError, match="UMB838"):
-        parse_status(content)
+def test_a_report_that_cannot_be_read_is_told_of() -> None:
+    for content in (b"", b"[]", b"{}", b'{"node": "a", "pods": [{}]}', b'{"node": 1, "pods": 7}'):
+        with pytest.raises(LabError, match="UMB838"):
+            parse_status(content)
 
 
 def test_the_runner_is_told_all_of_its_node() -> None:

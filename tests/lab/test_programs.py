@@ -56,20 +56,15 @@ def test_the_named_directory_wins_over_the_cache_and_the_cache_over_path(places:
     assert binaries.find(["etcd", "kubectl"], places / "given") == {"etcd": etcd, "kubectl": given}
 
 
-def test_the_newest_version_in_the_cache_is_taken_by_number_not_by_letters(places: Path) -> None:
+def test_the_newest_version_in_the_cache_is_taken_and_links_are_followed(places: Path) -> None:
     cached(places, "kubernetes-v1.9.0", "kubectl")
     cached(places, "kubernetes-v1.36.3-rc.1", "kubectl")
     newest = cached(places, "kubernetes-v1.36.3", "kubectl")
-
     assert binaries.find(["kubectl"]) == {"kubectl": newest}
-
-
-def test_a_link_is_followed_to_the_file_that_a_node_must_see(places: Path) -> None:
-    real = program(places / "elsewhere" / "kubectl-1.36")
+    real = program(places / "elsewhere" / "etcd-3.6")
     (places / "path").mkdir()
-    (places / "path" / "kubectl").symlink_to(real)
-
-    assert binaries.find(["kubectl"]) == {"kubectl": real}
+    (places / "path" / "etcd").symlink_to(real)
+    assert binaries.find(["etcd"]) == {"etcd": real}
 
 
 @pytest.mark.parametrize("name", binaries.KONNECTIVITY)
@@ -109,22 +104,19 @@ def test_a_file_that_cannot_be_run_is_refused_by_name(places: Path) -> None:
         binaries.find(["etcd"], places / "other")
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
+def test_a_program_of_another_machine_is_refused(places: Path) -> None:
+    for content, reason in (
         (elf(OTHER_MACHINE), "another architecture"),
         (elf(OTHER_MACHINE, byte_order=2), "another architecture"),
         (b"\xcf\xfa\xed\xfe" + bytes(40), "neither a Linux program"),
         (b"\x7fELF\x02", "neither a Linux program"),
         (b"", "neither a Linux program"),
-    ],
-)
-def test_a_program_of_another_machine_is_refused(places: Path, content: bytes, reason: str) -> None:
-    program(places / "given" / "etcd", content)
+    ):
+        program(places / "given" / "etcd", content)
 
-    with pytest.raises(LabError, match="UMB825") as caught:
-        binaries.find(["etcd"], places / "given")
-    assert reason in caught.value.why
+        with pytest.raises(LabError, match="UMB825") as caught:
+            binaries.find(["etcd"], places / "given")
+        assert reason in caught.value.why
 
 
 def test_a_program_of_this_very_machine_is_taken_and_the_cache_is_where_peers_are_put() -> None:
@@ -197,10 +189,17 @@ def test_kube_proxys_image_has_the_packet_filters_program_and_tables_survive_the
     assert from_json(to_json(images)) == images
 
 
-@pytest.mark.parametrize("content", [b"", b"{}x", b"7", b"[7]", b'[{"reference": "a"}]', b'{"a": 1}'])
-def test_a_table_that_cannot_be_read_is_told_of(content: bytes) -> None:
-    with pytest.raises(LabError, match="UMB839"):
-        from_json(content)
+def test_a_table_that_cannot_be_read_is_told_of() -> None:
+    for content in (
+        b"",
+        b"{}x",
+        b"7",
+        b"[7]",
+        b'[{"reference": "a"}]',
+        b'{"a": 1}',
+    ):
+        with pytest.raises(LabError, match="UMB839"):
+            from_json(content)
 
 
 class _Health(http.server.BaseHTTPRequestHandler):

@@ -76,11 +76,11 @@ def test_what_follows_the_answer_to_connect_is_the_endpoints_and_a_refusal_is_to
     with scripted(script) as proxy, open_way(Way(Kind.CONNECT, proxy, NAME, 8443)) as stream:
         assert exactly(stream, 5) == b"early"
 
-    def script(stream: socket.socket) -> None:
+    def refuse(stream: socket.socket) -> None:
         head(stream)
         stream.sendall(b"HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\n\r\nUMB501 refused")
 
-    with scripted(script) as proxy, pytest.raises(Refused, match=r"502 Bad Gateway: .*UMB501 refused"):
+    with scripted(refuse) as proxy, pytest.raises(Refused, match=r"502 Bad Gateway: .*UMB501 refused"):
         open_way(Way(Kind.CONNECT, proxy, NAME, 8443))
 
 

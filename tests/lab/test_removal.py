@@ -79,9 +79,7 @@ def test_when_the_machine_forbids_it_nothing_is_made(tmp_path: Path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_keeper_that_does_not_come_up_is_told_in_its_own_words_and_nothing_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_keeper_that_does_not_come_up_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removal, "KEEPER_MODULE", "umbilical.lab.no_such_module")
     fault = refusal(tmp_path / "lab")
     assert fault.code == "UMB814"
@@ -148,9 +146,7 @@ def assert_gone(path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
-def test_nothing_is_in_this_machines_namespaces_while_a_lab_is_up_nor_afterwards(
-    tmp_path: Path, way: Isolation
-) -> None:
+def test_this_machine_is_the_same_while_a_lab_is_up_and_afterwards(tmp_path: Path, way: Isolation) -> None:
     before = machine_picture()
     with isolated(way), running(tmp_path / "lab") as lab:
         lab.start("master-0", "sleeper", ["sleep", "1000"])
@@ -336,9 +332,7 @@ def _seconds_to_come_up(path: Path) -> float:
     return seconds
 
 
-def test_the_last_lab_in_the_default_place_takes_that_place_along(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_lab_takes_the_default_place_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     homes = [default_directory(name) for name in ("one", "two")]
     for home in homes:

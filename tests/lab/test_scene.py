@@ -189,13 +189,9 @@ def test_a_tunnel_is_taken_up_by_another_terminal_of_its_owner(lab: Lab) -> None
 
 
 @pytest.mark.real("unshare", "nsenter", "nft", "ss")
-def test_where_nothing_was_played_there_is_nothing_to_take_up(lab: Lab) -> None:
+def test_nothing_played_is_taken_up_and_what_lies_on_the_node_is_left_over(lab: Lab) -> None:
     with pytest.raises(LabError, match="UMB851"):
         load_scene(lab, Story("second"))
-
-
-@pytest.mark.real("unshare", "nsenter", "nft", "ss")
-def test_what_lies_on_the_bootstrap_node_is_named_as_left_over(lab: Lab) -> None:
     scene = make_scene(lab, Cast(is_stand_in=True), Story("first"))
     scene.lay_files(BOOTSTRAP, scene.make_tunnel().files)
     assert scene.node_leftovers() == [STATIC_POD, OWN.pki_directory]

@@ -96,19 +96,16 @@ def test_nothing_is_lost_on_the_way_there_and_back(text: str) -> None:
     assert back["spec"] == {"text": text}
 
 
-@pytest.mark.parametrize(
-    ("wanted", "to", "why"),
-    [
+def test_what_has_no_rule_fails_by_name() -> None:
+    for wanted, to, why in (
         (letter("a", "b"), "v3", "to post.umbilical.dev/v3"),
         ({"apiVersion": "v1", "metadata": {}}, "v1", "no rule from v1"),
         ({"apiVersion": "post.umbilical.dev/v1"}, "v2", "without metadata"),
-    ],
-)
-def test_what_has_no_rule_fails_by_name(wanted: dict[str, Any], to: str, why: str) -> None:
-    response = convert(_conversion(_v2("ok", greeting="a"), wanted, to=to), "n")["response"]
-    assert response["result"]["status"] == "Failure"
-    assert why in response["result"]["message"]
-    assert "convertedObjects" not in response
+    ):
+        response = convert(_conversion(_v2("ok", greeting="a"), wanted, to=to), "n")["response"]
+        assert response["result"]["status"] == "Failure"
+        assert why in response["result"]["message"]
+        assert "convertedObjects" not in response
 
 
 @given(JSON)
@@ -218,9 +215,7 @@ def _ask(
         return answer.status, answer.read()
 
 
-def test_calls_over_one_connection_are_answered_and_counted_and_a_greeting_names_who_asked(
-    connection: http.client.HTTPSConnection,
-) -> None:
+def test_calls_over_one_connection_are_answered_and_counted(connection: http.client.HTTPSConnection) -> None:
     for verdict, allowed in (("allow", True), ("deny", False)):
         status, body = _ask(connection, "POST", "/validate?timeout=5s", review_of(judged(verdict), "1"))
         assert status == 200
@@ -275,12 +270,6 @@ def test_what_is_never_answered_is_counted_and_stops_nobody(plain: LabService) -
             waiting.recv(1)
 
 
-def test_without_a_pair_it_must_be_told_to_be_plain(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        parse_arguments(["--node-name=worker-7"])
-    assert "--certificate and --key are needed, or --plain" in capsys.readouterr().err
-
-
 def test_nonsense_is_refused_and_the_service_goes_on(connection: http.client.HTTPSConnection) -> None:
     for method, path, body, status in (
         ("GET", "/nothing", None, 404),
@@ -304,9 +293,7 @@ def test_a_body_of_unusable_length_is_not_read(connection: http.client.HTTPSConn
         assert answer.status == 400
 
 
-def test_a_client_that_never_speaks_tls_stops_nobody(
-    running: LabService, connection: http.client.HTTPSConnection
-) -> None:
+def test_a_client_without_tls_stops_nobody(running: LabService, connection: http.client.HTTPSConnection) -> None:
     with socket.create_connection(("127.0.0.1", running.port), 10) as silent:
         silent.sendall(b"hello")
         assert _ask(connection, "GET", "/healthz") == (200, b"ok")
@@ -321,13 +308,16 @@ def test_without_an_address_it_listens_on_both_families(place: Place) -> None:
         service.server_close()
 
 
-def test_where_to_listen() -> None:
+def test_where_to_listen_and_without_a_pair_it_must_be_plain(capsys: pytest.CaptureFixture[str]) -> None:
     assert parse_listen(":8443") == ("", 8443)
     assert parse_listen("10.0.0.1:1") == ("10.0.0.1", 1)
     assert parse_listen("[fd91::1]:443") == ("fd91::1", 443)
     for text in ("8443", "", "a:", "a:b", ":70000", ":-1"):
         with pytest.raises(argparse.ArgumentTypeError):
             parse_listen(text)
+    with pytest.raises(SystemExit):
+        parse_arguments(["--node-name=worker-7"])
+    assert "--certificate and --key are needed, or --plain" in capsys.readouterr().err
 
 
 def test_a_missing_key_is_told_in_three_lines(place: Place, capfd: pytest.CaptureFixture[str]) -> None:

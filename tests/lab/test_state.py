@@ -4,7 +4,7 @@ import json
 import os
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -47,9 +47,7 @@ def test_a_directory_is_known_by_its_real_path(tmp_path: Path, monkeypatch: pyte
     assert {LabDirectory(Path(name)).path for name in names} == {(tmp_path / "lab").resolve()}
 
 
-def test_labs_lie_in_the_users_state_directory_under_names_that_they_can_have(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labs_lie_in_the_users_state_directory_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_directory() == tmp_path / ".local/state/umbilical/labs/lab"
@@ -108,15 +106,18 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert read_state(LabDirectory(tmp_path / "file")) is None
 
 
-def test_a_state_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+def test_a_state_that_may_not_be_read_or_is_gone_is_told(tmp_path: Path) -> None:
     directory = LabDirectory(tmp_path)
     directory.state_file.mkdir()
     with pytest.raises(LabError, match="cannot look into") as refused:
         read_state(directory)
     assert refused.value.code == "UMB815"
+    with pytest.raises(LabError, match="UMB815"):
+        change_state(LabDirectory(tmp_path / "gone"), lambda state: state)
 
 
 def test_a_state_that_is_not_ours_is_refused() -> None:
+    change: Mapping[str, object]
     for change in (
         {"format": 2},
         {"name": 5},
@@ -157,16 +158,13 @@ def test_no_value_of_a_field_does_more_than_be_refused(name: str, value: object)
         pass
 
 
-def test_a_process_is_known_by_when_it_began(child: "subprocess.Popen[bytes]") -> None:
+def test_a_process_is_known_by_when_it_began_and_its_remains_are_not_alive(child: "subprocess.Popen[bytes]") -> None:
     began = start_time(child.pid)
     assert began is not None
     state = replace(STATE, keeper_pid=child.pid, keeper_start=began)
     assert state.is_alive()
     assert not replace(state, keeper_start=began + 1).is_alive()
     assert not replace(state, keeper_pid=None, keeper_start=None).is_alive()
-
-
-def test_the_remains_of_a_process_are_not_alive(child: "subprocess.Popen[bytes]") -> None:
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert start_time(child.pid) is None
@@ -187,8 +185,3 @@ def test_nobodys_change_is_lost_when_two_change_at_once(tmp_path: Path) -> None:
     state = read_state(directory)
     assert state is not None
     assert sorted(state.faults) == sorted(names)
-
-
-def test_a_lab_that_is_gone_cannot_be_changed(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="UMB815"):
-        change_state(LabDirectory(tmp_path), lambda state: state)

@@ -40,13 +40,22 @@ def test_an_unknown_fault_is_answered_with_the_nearest_or_all() -> None:
         assert caught.value.why.startswith(hint)
 
 
-@pytest.mark.parametrize(("name", "number"), [("agent-kill", "SIGKILL"), ("agent-freeze", "SIGSTOP")])
-def test_every_agent_gets_the_signal(name: str, number: str) -> None:
+def test_agents_and_the_server_get_their_signals() -> None:
+    for name, number in (
+        ("agent-kill", "SIGKILL"),
+        ("agent-freeze", "SIGSTOP"),
+    ):
+        scene = MemoryScene()
+        assert registry.find(name).break_(scene) == {"nodes": ["master-0", "worker-0"]}
+        assert scene.scripted.signals == [
+            f"{number} {node}/konnectivity-agent-x7/konnectivity-agent" for node in ("master-0", "worker-0")
+        ]
     scene = MemoryScene()
-    assert registry.find(name).break_(scene) == {"nodes": ["master-0", "worker-0"]}
-    assert scene.scripted.signals == [
-        f"{number} {node}/konnectivity-agent-x7/konnectivity-agent" for node in ("master-0", "worker-0")
-    ]
+    registry.find("server-kill").break_(scene)
+    assert scene.scripted.signals == ["SIGKILL bootstrap/konnectivity-server/konnectivity-server"]
+    scene.scripted.agents_run = False
+    with pytest.raises(LabError, match="UMB862"):
+        registry.find("agent-kill").break_(scene)
 
 
 def test_frozen_agents_go_on_and_killed_ones_are_the_runners_business() -> None:
@@ -57,15 +66,6 @@ def test_frozen_agents_go_on_and_killed_ones_are_the_runners_business() -> None:
     registry.find("agent-kill").mend(scene, {})
     registry.find("server-kill").mend(scene, {})
     assert scene.scripted.signals == []
-
-
-def test_the_server_is_killed_and_without_agents_there_is_nobody_to_kill() -> None:
-    scene = MemoryScene()
-    registry.find("server-kill").break_(scene)
-    assert scene.scripted.signals == ["SIGKILL bootstrap/konnectivity-server/konnectivity-server"]
-    scene.scripted.agents_run = False
-    with pytest.raises(LabError, match="UMB862"):
-        registry.find("agent-kill").break_(scene)
 
 
 def test_links_and_packets_are_mended() -> None:

@@ -28,13 +28,14 @@ def read(*, is_registered: bool) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.parametrize(
-    ("addresses", "everywhere"),
-    [(["10.91.0.11"], "0.0.0.0"), (["fd91::11"], "::"), (["10.91.0.11", "fd91::11"], "::")],
-)
-def test_it_listens_on_every_family_that_the_node_has(addresses: list[str], everywhere: str) -> None:
-    content = kubelet_config.configuration("umbilical-lab/node", addresses, is_registered=True)
-    assert yaml.safe_load(content)["address"] == everywhere
+def test_it_listens_on_every_family_that_the_node_has() -> None:
+    for addresses, everywhere in (
+        (["10.91.0.11"], "0.0.0.0"),
+        (["fd91::11"], "::"),
+        (["10.91.0.11", "fd91::11"], "::"),
+    ):
+        content = kubelet_config.configuration("umbilical-lab/node", addresses, is_registered=True)
+        assert yaml.safe_load(content)["address"] == everywhere
 
 
 def test_both_watch_the_manifests_and_use_the_nodes_own_group_and_containerd() -> None:
@@ -110,9 +111,7 @@ def test_who_has_all_is_let_through_and_a_kubelet_is_needed_too(complete: Path) 
     assert refused.value.remedy == "make peers GROUP=kubernetes"
 
 
-def test_missing_programs_are_named_with_the_packages_that_bring_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_programs_are_named_with_their_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(needs, "find_cni", lambda: None)
     with pytest.raises(LabError, match="UMB841") as refused:
         check_needs(["kubelet"], is_root=True, path=str(programs(tmp_path, ("runc",))))
@@ -256,7 +255,7 @@ def test_the_configuration_says_what_this_machine_needs() -> None:
     assert runtime["cni"] == {"bin_dir": "/usr/lib/cni", "conf_dir": "/etc/cni/net.d"}
 
 
-def test_running_tasks_have_a_pid() -> None:
+def test_tasks_have_a_pid_while_they_run() -> None:
     shown = "TASK    PID    STATUS    \nabc     286    RUNNING\ndef     0      STOPPED\n"
     assert containerd.parse_tasks(shown) == {"abc": 286}
 

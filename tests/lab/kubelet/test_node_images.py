@@ -46,9 +46,7 @@ def test_a_node_shares_files_and_has_databases_of_its_own(store: ImageStore, tmp
     assert not (tmp_path / "second" / "io.containerd.grpc.v1.introspection").exists(), "an identity is not shared"
 
 
-def test_the_store_with_most_of_what_is_wanted_is_taken_and_versions_are_not_mixed(
-    store: ImageStore, tmp_path: Path
-) -> None:
+def test_the_store_with_most_of_what_is_wanted_is_taken(store: ImageStore, tmp_path: Path) -> None:
     root = containerd_root(tmp_path / "first")
     store.keep(["a.tar", "b.tar"], root)
     store.keep(["b.tar", "c.tar"], root)
@@ -154,9 +152,7 @@ def test_the_second_node_imports_nothing(lab: Lab, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.root
 @pytest.mark.real("unshare", "nsenter", "nft", "containerd", "ctr")
-def test_what_a_killed_import_left_is_imported_anew_and_a_containerd_that_ends_is_told_of(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_import_is_done_anew_and_a_dead_containerd_told_of(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
 
         def die(*_: object) -> None:

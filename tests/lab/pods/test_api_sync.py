@@ -77,22 +77,11 @@ def is_ready(found: dict[str, Any]) -> bool:
     return by_type(found.get("status", {}).get("conditions")).get("Ready", {}).get("status") == "True"
 
 
-@REAL
 @pytest.mark.root
-def test_a_node_registers_itself_and_is_ready(plane: ControlPlane, tmp_path: Path) -> None:
-    async def run() -> dict[str, Any]:
-        async with node_of(plane, tmp_path):
-            await wait_for(plane, ("node", "node-1"), is_ready)
-            await wait_for(plane, ("lease", "node-1", "-n=kube-node-lease"), lambda found: "spec" in found)
-            return await wait_for(plane, ("node", "node-1"), lambda found: not found["spec"].get("taints"))
-
-    found = asyncio.run(run())
-    assert {"type": "InternalIP", "address": "127.0.0.1"} in found["status"]["addresses"]
-
-
 @REAL
-@pytest.mark.root
-def test_a_bound_pod_waits_for_its_secret_runs_and_is_let_go(plane: ControlPlane, tmp_path: Path) -> None:
+def test_a_node_registers_and_a_bound_pod_waits_for_its_secret_runs_and_is_let_go(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     document = bound(
         "waiter",
         f"cat /pki/key; {LOOP}",
@@ -108,6 +97,10 @@ def test_a_bound_pod_waits_for_its_secret_runs_and_is_let_go(plane: ControlPlane
 
     async def run() -> tuple[dict[str, Any], str]:
         async with node_of(plane, tmp_path) as node:
+            await wait_for(plane, ("node", "node-1"), is_ready)
+            await wait_for(plane, ("lease", "node-1", "-n=kube-node-lease"), lambda found: "spec" in found)
+            known = await wait_for(plane, ("node", "node-1"), lambda found: not found["spec"].get("taints"))
+            assert {"type": "InternalIP", "address": "127.0.0.1"} in known["status"]["addresses"]
             await asyncio.to_thread(plane.apply, document)
             waiting = await wait_for(plane, ("pod", "waiter"), lambda found: "containerStatuses" in found["status"])
             assert waiting["status"]["phase"] == "Pending"
@@ -132,8 +125,8 @@ def test_a_bound_pod_waits_for_its_secret_runs_and_is_let_go(plane: ControlPlane
     }
 
 
-@REAL
 @pytest.mark.root
+@REAL
 def test_pods_go_on_while_the_api_is_away(plane: ControlPlane, tmp_path: Path) -> None:
     async def run() -> None:
         async with node_of(plane, tmp_path) as node:
@@ -151,16 +144,22 @@ def test_pods_go_on_while_the_api_is_away(plane: ControlPlane, tmp_path: Path) -
     asyncio.run(run())
 
 
-@REAL
 @pytest.mark.root
-def test_a_pod_that_ends_well_has_succeeded_and_is_not_run_again(plane: ControlPlane, tmp_path: Path) -> None:
+@REAL
+def test_a_pod_that_ends_well_is_not_run_again_and_one_that_cannot_run_is_logged_once(
+    plane: ControlPlane, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    volume = {"name": "v", "nfs": {"server": "example.invalid", "path": "/"}}
+
     def has_succeeded(found: dict[str, Any]) -> bool:
         return bool(found["status"].get("phase") == "Succeeded")
 
     async def run() -> None:
         async with node_of(plane, tmp_path / "1"):
+            await asyncio.to_thread(plane.apply, bound("strange", spec={"volumes": [volume]}))
             await asyncio.to_thread(plane.apply, bound("once", "true", spec={"restartPolicy": "Never"}))
             await wait_for(plane, ("pod", "once"), has_succeeded)
+            await asyncio.to_thread(plane.kubectl, "delete", "pod", "strange", "--timeout=30s")
         async with node_of(plane, tmp_path / "2") as node:
             await asyncio.to_thread(plane.apply, bound("other"))
             await wait_for(plane, ("pod", "other"), is_ready)
@@ -169,10 +168,11 @@ def test_a_pod_that_ends_well_has_succeeded_and_is_not_run_again(plane: ControlP
             await asyncio.to_thread(plane.kubectl, "delete", "pod", "other", "once", "--timeout=30s")
 
     asyncio.run(run())
+    assert caplog.text.count("UMB831") == 1
 
 
-@REAL
 @pytest.mark.root
+@REAL
 def test_a_pod_gets_a_token_of_its_service_account(plane: ControlPlane, tmp_path: Path) -> None:
     account: dict[str, object] = {
         "apiVersion": "v1",
@@ -202,37 +202,13 @@ def test_a_pod_gets_a_token_of_its_service_account(plane: ControlPlane, tmp_path
     assert content["kubernetes.io"]["pod"]["name"] == "holder"
 
 
-@REAL
-@pytest.mark.root
-def test_a_pod_that_the_runner_cannot_run_is_logged_once(
-    plane: ControlPlane, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    volume = {"name": "v", "nfs": {"server": "example.invalid", "path": "/"}}
+def test_who_is_deleted_has_the_time_that_was_given() -> None:
+    def grace(seconds: int | None) -> float | None:
+        given = {} if seconds is None else {"deletionGracePeriodSeconds": seconds}
+        return deletion_grace({"metadata": {"deletionTimestamp": "now", **given}})
 
-    async def run() -> None:
-        async with node_of(plane, tmp_path):
-            await asyncio.to_thread(plane.apply, bound("strange", spec={"volumes": [volume]}))
-            await asyncio.to_thread(plane.apply, bound("plain"))
-            await wait_for(plane, ("pod", "plain"), is_ready)
-            await asyncio.to_thread(plane.kubectl, "delete", "pod", "strange", "plain", "--timeout=30s")
-
-    asyncio.run(run())
-    assert caplog.text.count("UMB831") == 1
-
-
-@pytest.mark.parametrize(
-    ("metadata", "expected"),
-    [
-        ({}, None),
-        ({"deletionGracePeriodSeconds": 5}, None),
-        ({"deletionTimestamp": "now", "deletionGracePeriodSeconds": 5}, 5.0),
-        ({"deletionTimestamp": "now", "deletionGracePeriodSeconds": 0}, 0.0),
-        ({"deletionTimestamp": "now", "deletionGracePeriodSeconds": 3600}, 10.0),
-        ({"deletionTimestamp": "now"}, 10.0),
-    ],
-)
-def test_who_is_deleted_has_the_time_that_was_given(metadata: dict[str, Any], expected: float | None) -> None:
-    assert deletion_grace({"metadata": metadata}) == expected
+    assert [deletion_grace({"metadata": one}) for one in ({}, {"deletionGracePeriodSeconds": 5})] == [None, None]
+    assert [grace(seconds) for seconds in (5, 0, 3600, None)] == [5.0, 0.0, 10.0, 10.0]
 
 
 def test_a_status_that_somebody_else_made_wrong_is_noticed() -> None:

@@ -31,15 +31,12 @@ from umbilical.lab.pods.status import stamp
 POD = Pod("p", "ns", "u", (Container("a", "i"),))
 
 
-def test_logs_lie_where_a_kubelet_puts_them_and_secrets_apart() -> None:
+def test_logs_lie_where_a_kubelet_puts_them_and_two_nodes_bear_different_marks() -> None:
     assert Folders().pod_logs(POD) == Path("/var/log/pods/ns_p_u")
     folders = Folders()
     assert folders.secrets not in folders.status_file.parents
     assert folders.status_file == Path("/run/podrunner/status.json")
     assert folders.pod_files(POD).parent == Path("/var/lib/podrunner/pods")
-
-
-def test_containers_of_two_nodes_bear_different_marks() -> None:
     nodes = [Node("a", ("10.91.0.11",), {}), Node("b", ("10.91.0.12",), {})]
     elsewhere = Node("a", ("10.91.0.11",), {}, folders=Folders(run=Path("/elsewhere")))
     marks = {node.owner for node in (*nodes, elsewhere)}
@@ -93,7 +90,7 @@ def test_a_condition_keeps_the_time_of_its_last_change() -> None:
     assert later["images"] == []
 
 
-def test_only_the_taint_of_birth_is_taken_off() -> None:
+def test_only_the_taint_of_birth_is_taken_off_and_a_lease_keeps_its_version() -> None:
     taints = [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}, {"key": "mine", "effect": "NoSchedule"}]
     found: dict[str, Any] = {"metadata": {}, "spec": {"podCIDR": "x", "taints": taints}}
     untainted = without_not_ready(found)
@@ -101,9 +98,6 @@ def test_only_the_taint_of_birth_is_taken_off() -> None:
     assert untainted["spec"] == {"podCIDR": "x", "taints": taints[1:]}
     assert without_not_ready(untainted) is None
     assert without_not_ready({"spec": {}}) is None
-
-
-def test_a_lease_belongs_to_its_node_and_keeps_its_version() -> None:
     fresh = lease_object(NODE, "uid", "now", None)
     assert fresh["metadata"]["namespace"] == "kube-node-lease"
     known = {"metadata": {"name": "master-0", "namespace": "kube-node-lease", "resourceVersion": "7"}}

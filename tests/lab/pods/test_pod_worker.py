@@ -109,9 +109,7 @@ def test_a_host_path_is_the_nodes_own_directory(tmp_path: Path) -> None:
     assert "refused" in output
 
 
-def test_a_pod_waits_for_its_secret_and_sees_the_next_version_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pod_waits_for_its_secret_and_sees_its_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("umbilical.lab.pods.pod_worker.REFRESH_SECONDS", 0.05)
     node, objects = make_node(tmp_path), Objects()
     document = shell_pod(
@@ -211,9 +209,7 @@ def test_on_failure_means_until_success(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_container_that_cannot_start_says_why_in_the_kubelets_words(
-    tmp_path: Path, fields: dict[str, Any], reason: str
-) -> None:
+def test_a_container_that_cannot_start_says_why(tmp_path: Path, fields: dict[str, Any], reason: str) -> None:
     async def see(worker: PodWorker) -> None:
         await until(lambda: getattr(worker.record.containers[0].state, "reason", "") == reason)
         assert phase(worker.record) == "Pending"

@@ -57,7 +57,7 @@ def laid(image: Image, *mounts: Mount) -> dict[str, Piece]:
     return {piece.target: piece for piece in found}
 
 
-def test_a_static_image_holds_its_program_and_harmless_devices_and_nothing_of_the_machine() -> None:
+def test_an_image_holds_its_programs_and_harmless_devices_and_little_of_the_machine() -> None:
     found = laid(STATIC)
     assert found["/usr/bin/etcd"] == Piece(Part.BIND, "/usr/bin/etcd", "/cache/etcd", is_read_only=True)
     assert "/usr" not in found
@@ -65,9 +65,6 @@ def test_a_static_image_holds_its_program_and_harmless_devices_and_nothing_of_th
     devices = {place for place in found if place.startswith("/dev/")}
     assert {"/dev/null", "/dev/urandom", "/dev/shm", "/dev/termination-log"} <= devices
     assert not {"/dev/mem", "/dev/vda", "/dev/kmsg"} & devices
-
-
-def test_a_python_image_holds_the_system_read_only_and_launchers_of_its_own_programs_alone() -> None:
     found = laid(lab_images({})[UMBILICAL])
     assert found["/usr"].is_read_only
     assert found["/etc/host.conf"].is_read_only
@@ -111,23 +108,19 @@ def test_a_plan_that_cannot_be_read_is_told_of(content: bytes) -> None:
 
 
 @pytest.mark.root
-def test_a_mount_that_is_refused_is_told_of_by_name(tmp_path: Path) -> None:
+def test_what_cannot_be_carried_out_is_told_of_by_name(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
-    pieces = (Piece(Part.BIND, "/data", str(tmp_path / "missing")),)
-    code, why = complaint(ContainerPlan(str(tmp_path / "root"), "test", pieces, ("true",)).to_json())
+    missing = (Piece(Part.BIND, "/data", str(tmp_path / "missing")),)
+    code, why = complaint(ContainerPlan(str(tmp_path / "root"), "test", missing, ("true",)).to_json())
     assert code == NOT_STARTED
     assert "missing" in why
     assert list((tmp_path / "root").iterdir()) == []
-
-
-@pytest.mark.root
-def test_a_command_that_is_not_there_is_told_of(tmp_path: Path) -> None:
     pieces = (
         Piece(Part.MEMORY, "/dev"),
         Piece(Part.BIND, "/dev/null", "/dev/null"),
         Piece(Part.BIND, "/proc", "/proc"),
     )
-    code, why = complaint(ContainerPlan(str(tmp_path), "test", pieces, ("no-such-program",)).to_json())
+    code, why = complaint(ContainerPlan(str(tmp_path / "root"), "test", pieces, ("no-such-program",)).to_json())
     assert code == NOT_STARTED
     assert "No such file" in why
 

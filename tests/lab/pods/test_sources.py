@@ -55,23 +55,20 @@ def test_one_bad_file_hurts_no_other_and_of_two_with_one_pod_the_first_counts() 
     assert [pod.uses_node_network for pod in pods.values()] == [False]
 
 
-def test_hidden_files_and_folders_are_passed_over(tmp_path: Path) -> None:
+def test_hidden_files_are_passed_over_and_static_pods_get_nothing_of_the_apis(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_bytes(FILE)
     (tmp_path / ".hidden.yaml").write_bytes(FILE)
     (tmp_path / "folder").mkdir()
     os.symlink("/nowhere", tmp_path / "broken")
     assert read_folder(tmp_path) == {"a.yaml": FILE}
     assert read_folder(tmp_path / "missing") == {}
+    assert asyncio.run(_ask_nobody()) == (None, None)
 
 
 async def _ask_nobody() -> tuple[object, object]:
     (pod,) = StaticPods("n").read({"a": FILE}).values()
     nobody = NoSources()
     return await nobody.values(Kind.SECRET, "a", "b"), await nobody.token(pod, "", 600)
-
-
-def test_static_pods_get_nothing_of_the_apis() -> None:
-    assert asyncio.run(_ask_nobody()) == (None, None)
 
 
 LABELS = {"kubernetes.io/hostname": "node-1"}
@@ -133,16 +130,15 @@ def test_a_node_selector_chooses_nodes_and_other_objects_change_nothing() -> Non
     assert daemons({"kind": "Service", "metadata": {"name": "s"}}, {"kind": 7}, {"no": "kind"})[1] == []
 
 
-@pytest.mark.parametrize(
-    "document",
-    [{"kind": "Secret"}, {"kind": "Secret", "metadata": {"name": "s"}, "data": {"k": "*"}}, {"kind": "DaemonSet"}],
-)
-def test_a_broken_object_is_logged_and_the_rest_is_taken(
-    document: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    _, pods = daemons(document, MINIMAL)
-    assert len(pods) == 1
-    assert "UMB831" in caplog.text
+def test_a_broken_object_is_logged_and_the_rest_is_taken(caplog: pytest.LogCaptureFixture) -> None:
+    for document in (
+        {"kind": "Secret"},
+        {"kind": "Secret", "metadata": {"name": "s"}, "data": {"k": "*"}},
+        {"kind": "DaemonSet"},
+    ):
+        _, pods = daemons(document, MINIMAL)
+        assert len(pods) == 1
+        assert "UMB831" in caplog.text
 
 
 @given(st.lists(json_values(), max_size=3), st.sampled_from(["Pod", "DaemonSet", "Secret", "ConfigMap"]))
@@ -221,7 +217,7 @@ def test_after_a_failure_the_list_is_asked_for_anew_and_pods_stay_meanwhile(
     assert seen[-1] == {"b"}
 
 
-def test_an_answer_to_a_change_of_ours_is_kept_unless_the_pod_is_gone(
+def test_an_answer_to_our_change_is_kept_unless_the_pod_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = [listing("a"), watch_answer(stays_open=True)]

@@ -66,25 +66,20 @@ def condition(status: dict[str, Any], kind: str) -> dict[str, Any]:
     return dict(found)
 
 
-@pytest.mark.parametrize(
-    ("states", "expected"),
-    [
+def test_the_phase_follows_from_all_containers() -> None:
+    cases: list[tuple[tuple[Idle | Running | Ended, Idle | Running | Ended], str]] = [
         ((Idle(), Idle()), "Pending"),
         ((Running(NOW), Idle()), "Pending"),
         ((Running(NOW), Running(NOW)), "Running"),
         ((Running(NOW), Ended(1, NOW, NOW)), "Running"),
         ((Ended(0, NOW, NOW), Ended(0, NOW, NOW)), "Succeeded"),
         ((Ended(0, NOW, NOW), Ended(-9, NOW, NOW)), "Failed"),
-    ],
-)
-def test_the_phase_follows_from_all_containers(states: tuple[Any, Any], expected: str) -> None:
-    found = record()
-    for container, state in zip(found.containers, states, strict=True):
-        container.state = state
-    assert phase(found) == expected
-
-
-def test_a_container_in_its_crash_loop_keeps_the_pod_running() -> None:
+    ]
+    for states, expected in cases:
+        found = record()
+        for container, state in zip(found.containers, states, strict=True):
+            container.state = state
+        assert phase(found) == expected
     found = running()
     found.containers[0].state = Idle("CrashLoopBackOff", "back-off 10s")
     found.containers[0].last = Ended(1, NOW, NOW)
@@ -253,9 +248,12 @@ def answer_to(
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize(
-    ("line", "is_good"),
-    [
+def saying(line: bytes) -> Reply:
+    return lambda _: line + b"\r\n\r\n"
+
+
+def test_a_status_from_200_up_to_399_is_good() -> None:
+    for line, is_good in (
         (b"HTTP/1.1 200 OK", True),
         (b"HTTP/1.0 204 No Content", True),
         (b"HTTP/1.1 302 Found", True),
@@ -265,10 +263,8 @@ def answer_to(
         (b"SSH-2.0-OpenSSH", False),
         (b"HTTP/1.1", False),
         (b"HTTP/1.1 many OK", False),
-    ],
-)
-def test_a_status_from_200_up_to_399_is_good(line: bytes, is_good: bool) -> None:
-    assert answer_to(lambda _: line + b"\r\n\r\n").is_good is is_good
+    ):
+        assert answer_to(saying(line)).is_good is is_good
 
 
 def test_the_request_is_what_a_kubelet_sends() -> None:

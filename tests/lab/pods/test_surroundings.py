@@ -100,17 +100,17 @@ def test_the_pods_user_counts_before_the_images_and_root_may_be_refused() -> Non
             identity(security, image)
 
 
-def test_capabilities_are_added_and_dropped_under_either_name() -> None:
+def test_capabilities_and_names_are_what_the_kernel_takes() -> None:
     assert capabilities(Security()) == DEFAULT_CAPABILITIES
     assert capabilities(Security(dropped=("ALL",))) == ()
     assert capabilities(Security(dropped=("ALL",), added=("CAP_NET_BIND_SERVICE",))) == ("NET_BIND_SERVICE",)
     assert "NET_RAW" not in capabilities(Security(dropped=("net_raw",)))
     assert "SYS_ADMIN" in capabilities(Security(is_privileged=True))
-
-
-def test_a_name_is_as_long_as_the_kernel_takes_it() -> None:
     assert len(hostname(Pod("p" * 200, "ns", "u", ()))) == 63
     assert hostname(Pod("p", "ns", "u", (), hostname="h")) == "h"
+    names = {link_name(f"uid-{number}") for number in range(100)}
+    assert len(names) == 100
+    assert max(map(len, names)) <= 15
 
 
 def test_a_program_is_found_under_its_path_in_the_image_and_one_alone_needs_no_command(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_an_image_that_nobody_has_is_waited_for_as_a_kubelet_would(tmp_path: Pat
     assert waiting.value.reason == "ErrImageNeverPull"
 
 
-def test_variables_come_from_objects_unless_those_are_missing_and_optional(tmp_path: Path) -> None:
+def test_variables_come_from_objects_and_secrets_are_in_no_argument(tmp_path: Path) -> None:
     objects = Objects()
     objects.known[Kind.CONFIG_MAP, "default", "c"] = {"A": b"1", "B": b"x\0y"}
     sources = [{"prefix": "P_", "configMapRef": {"name": "c"}}, {"secretRef": {"name": "none", "optional": True}}]
@@ -137,13 +137,9 @@ def test_variables_come_from_objects_unless_those_are_missing_and_optional(tmp_p
     assert (environment["P_A"], environment["P_B"]) == ("1", "x")
     reference = {"name": "none", "key": "k", "optional": True}
     assert "A" not in plan(tmp_path / "2", env=[{"name": "A", "valueFrom": {"secretKeyRef": reference}}]).environment
-
-
-def test_secrets_are_in_no_argument_that_others_can_see(tmp_path: Path) -> None:
-    objects = Objects()
     objects.known[Kind.SECRET, "default", "s"] = {"k": b"hidden"}
     variables = [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
-    found = plan(tmp_path, objects, env=variables)
+    found = plan(tmp_path / "3", objects, env=variables)
     assert found.environment["A"] == "hidden"
     assert "hidden" not in " ".join(found.command)
 
@@ -197,9 +193,3 @@ def test_no_address_is_taken_twice(moves: list[tuple[bool, int]]) -> None:
             pool.give_back(uid)
             held.pop(uid, None)
         assert len(set(held.values())) == len(held)
-
-
-def test_a_links_name_is_as_short_as_the_kernel_wants_it() -> None:
-    names = {link_name(f"uid-{number}") for number in range(100)}
-    assert len(names) == 100
-    assert max(map(len, names)) <= 15

@@ -30,14 +30,18 @@ def test_a_missing_path_is_made_where_the_type_says_so(tmp_path: Path) -> None:
         provide_path("v", HostPath(str(tmp_path / "b/c"), PathType.FILE_OR_CREATE))
 
 
-@pytest.mark.parametrize(
-    "kind", [PathType.DIRECTORY, PathType.FILE, PathType.SOCKET, PathType.CHARACTER_DEVICE, PathType.BLOCK_DEVICE]
-)
-def test_what_must_be_there_already_is_waited_for(tmp_path: Path, kind: PathType) -> None:
-    with pytest.raises(Waiting) as waiting:
-        provide_path("v", HostPath(str(tmp_path / "a"), kind))
-    assert waiting.value.reason == "ContainerCreating"
-    assert not (tmp_path / "a").exists()
+def test_what_must_be_there_already_is_waited_for(tmp_path: Path) -> None:
+    for kind in (
+        PathType.DIRECTORY,
+        PathType.FILE,
+        PathType.SOCKET,
+        PathType.CHARACTER_DEVICE,
+        PathType.BLOCK_DEVICE,
+    ):
+        with pytest.raises(Waiting) as waiting:
+            provide_path("v", HostPath(str(tmp_path / "a"), kind))
+        assert waiting.value.reason == "ContainerCreating"
+        assert not (tmp_path / "a").exists()
 
 
 def test_a_path_of_the_wrong_kind_is_waited_for_and_the_right_one_taken(tmp_path: Path) -> None:
@@ -67,11 +71,15 @@ def seen(folder: Path) -> dict[str, bytes]:
     return files
 
 
-def test_files_lie_under_their_names_with_their_modes(tmp_path: Path) -> None:
+@pytest.mark.root
+def test_files_lie_under_their_names_with_their_modes_for_whom_they_are(tmp_path: Path) -> None:
     assert write_payload(tmp_path, FILES)
     assert seen(tmp_path) == {"tls.crt": b"certificate", "deep/er/key": b"key"}
     assert stat.S_IMODE((tmp_path / "tls.crt").stat().st_mode) == 0o444
     assert stat.S_IMODE((tmp_path / "deep/er/key").stat().st_mode) == 0o400
+    write_payload(tmp_path / "group", FILES, group=4711)
+    key = (tmp_path / "group/deep/er/key").stat()
+    assert (key.st_gid, stat.S_IMODE(key.st_mode)) == (4711, 0o440)
 
 
 def test_a_new_version_replaces_the_old_one_wholly_and_only_if_it_differs(tmp_path: Path) -> None:
@@ -82,13 +90,6 @@ def test_a_new_version_replaces_the_old_one_wholly_and_only_if_it_differs(tmp_pa
     assert write_payload(tmp_path, {"tls.crt": WrittenFile(b"new", 0o444)})
     assert seen(tmp_path) == {"tls.crt": b"new"}
     assert len([name for name in os.listdir(tmp_path) if name.startswith("..") and name != "..data"]) == 1
-
-
-@pytest.mark.root
-def test_a_group_can_read_what_is_for_it(tmp_path: Path) -> None:
-    write_payload(tmp_path, FILES, group=4711)
-    key = (tmp_path / "deep/er/key").stat()
-    assert (key.st_gid, stat.S_IMODE(key.st_mode)) == (4711, 0o440)
 
 
 NAMES = st.from_regex(r"[a-c]{1,2}(/[a-c]{1,2})?", fullmatch=True)
