@@ -83,7 +83,9 @@ def balanced(lab: Lab) -> Lab:
     return lab
 
 
-def test_building_again_changes_nothing(machines: LabMachines, cluster: Cluster, place: Path) -> None:
+def test_building_again_changes_nothing_and_whoever_enters_reaches_the_balancer(
+    machines: LabMachines, cluster: Cluster, place: Path
+) -> None:
     before = Lab.open(place).processes()
     machines.build(cluster, infrastructure(cluster))
     assert Lab.open(place).processes() == before
@@ -92,9 +94,6 @@ def test_building_again_changes_nothing(machines: LabMachines, cluster: Cluster,
         *("network", "vips", "balancer", "balancer-config", "names", "reverse-names")
     }
     assert [probe for probe in probes if not probe.is_right] == []
-
-
-def test_whoever_enters_reaches_the_balancer(machines: LabMachines, cluster: Cluster, place: Path) -> None:
     assert inside(place, VIP_IS_OPEN, str(cluster.networks.api_vip)).split() == ["reached", "True"]
 
 
@@ -264,7 +263,7 @@ def test_a_nodes_network_is_found_from_outside(lab: Lab) -> None:
     assert f"net:[{seen}]" == lab.exec(NODE, ["readlink", "/proc/self/ns/net"]).text.strip()
 
 
-def test_units_that_ignition_enables_run_and_their_words_are_on_the_node(lab: Lab) -> None:
+def test_units_that_ignition_enables_run_and_another_config_is_refused(lab: Lab) -> None:
     node = LabNode(lab, "master-0")
     node.install(ignition(NAME))
     # containerd is the machine's own: the config enables it and does not bring it.
@@ -272,10 +271,6 @@ def test_units_that_ignition_enables_run_and_their_words_are_on_the_node(lab: La
     wait_until(lambda: b"tick" in lab.read("master-0", f"{JOURNAL}/{UNIT}.log"))
     assert b"cgroupRoot: /umbilical-test-" in lab.read("master-0", DROP_IN)
     assert [one.exit_code for one in lab.processes() if one.name in (UNIT, "containerd")] == [None, None]
-
-
-def test_another_config_is_refused_and_the_machine_left_as_it_is(lab: Lab) -> None:
-    node = LabNode(lab, "master-0")
     node.install(ignition(NAME))
     with pytest.raises(LabError, match="UMB737"):
         node.install(ignition("other.ocp4.example.com"))
@@ -313,7 +308,7 @@ def test_a_first_boot_that_was_killed_is_no_installation_and_is_done_again(lab: 
     assert UMBILICAL in images.split()
 
 
-def test_a_machine_without_power_runs_nothing_and_hears_nothing(lab: Lab) -> None:
+def test_a_machine_without_power_or_with_a_wrong_config_runs_nothing(lab: Lab) -> None:
     node = LabNode(lab, "master-0")
     node.install(ignition(NAME))
     node.shut_down()
@@ -322,10 +317,6 @@ def test_a_machine_without_power_runs_nothing_and_hears_nothing(lab: Lab) -> Non
     assert not lab.describe_network()["nodes"]["master-0"]["is_linked"]
     node.boot()
     assert lab.describe_network()["nodes"]["master-0"]["is_linked"]
-
-
-def test_a_config_that_cannot_be_applied_installs_nothing(lab: Lab) -> None:
-    node = LabNode(lab, "master-0")
     node.clear()
     with pytest.raises(LabError, match="UMB816"):
         node.install(b'{"ignition": {"version": "9.9.9"}}')
@@ -352,7 +343,7 @@ def test_wrong_and_missing_answers_are_told_with_what_is_right(lab: Lab) -> None
     ]
 
 
-def test_new_zones_are_served_and_the_same_ones_change_nothing(lab: Lab) -> None:
+def test_new_zones_are_served_and_a_resolver_that_ends_is_told_with_its_last_words(lab: Lab) -> None:
     resolver = Resolver(lab)
     before = [one.pid for one in lab.processes() if one.name == "coredns"]
     resolver.serve(zones())
@@ -360,9 +351,6 @@ def test_new_zones_are_served_and_the_same_ones_change_nothing(lab: Lab) -> None
     files = {name: content.replace(b"192.168.126.10\n", b"192.168.126.9\n") for name, content in zones().items()}
     resolver.serve(files)
     assert resolver.wrong([Question("api.ocp4.example.com", "192.168.126.9")]) == []
-
-
-def test_a_resolver_that_ends_is_told_with_its_last_words(lab: Lab) -> None:
     with pytest.raises(LabError, match="UMB736 CoreDNS ended") as caught:
         Resolver(lab).serve({"Corefile": b".:53 { nonsense }\n"})
     assert "nonsense" in caught.value.why

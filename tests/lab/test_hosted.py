@@ -82,14 +82,11 @@ def _named_files(part: Part) -> set[str]:
     return {word for word in words if word.startswith("/")}
 
 
-def test_the_rendered_server_finds_every_file_that_it_names(parts: HostedParts) -> None:
+def test_the_rendered_server_and_agent_find_every_file_that_they_name(parts: HostedParts) -> None:
     assert parts.server.command[0] == "proxy-server"
     assert f"--server-count={len(SERVER_NODES)}" in parts.server.command
     assert _named_files(parts.server) <= set(parts.server.files)
     assert f"{names.SERVER_SERVER_DIRECTORY}/tls.crt" in parts.server.files
-
-
-def test_the_rendered_agent_of_the_control_plane_announces_the_aggregated_api_alone(parts: HostedParts) -> None:
     agent = parts.control_plane_agent
     address = hosted_parts.topology().node(API_NODE).address
     assert agent.command[0] == "proxy-agent"

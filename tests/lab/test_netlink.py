@@ -171,15 +171,12 @@ def _listed(name: str) -> str:
     return subprocess.check_output(["nft", "list", "table", "inet", f"umbilical_{name}"], timeout=30, text=True)
 
 
-def test_pods_are_masqueraded_per_family_and_not_among_themselves() -> None:
+def test_texts_of_rules_are_per_family_and_hide_what_they_should() -> None:
     rules = [line.strip() for line in TEXTS["masquerade"].splitlines() if line.endswith("masquerade")]
     assert rules == [
         'oifname "machine0" ip saddr 10.92.1.0/24 ip daddr != 10.92.0.0/16 masquerade',
         'oifname "machine0" ip6 saddr fd92:0:0:1::/64 ip6 daddr != fd92::/48 masquerade',
     ]
-
-
-def test_the_edge_lets_nodes_out_to_what_is_opened_and_hides_them_there() -> None:
     lines = [line.strip().removeprefix("ether daddr 02:00:00:00:00:01 ") for line in TEXTS["edge"].splitlines()]
     assert [line for line in lines if line.endswith("accept")] == [
         "ct direction reply accept",

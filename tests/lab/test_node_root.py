@@ -157,7 +157,7 @@ def test_links_are_followed_as_the_node_would(root: Path) -> None:
         node_files.read(root, "/one")
 
 
-def test_writing_makes_parents_that_everyone_may_enter(root: Path) -> None:
+def test_writing_makes_parents_and_removing_takes_a_link_and_not_what_it_names(root: Path) -> None:
     old = os.umask(0o077)
     try:
         node_files.write(root, "/etc/kubernetes/manifests/etcd.yaml", b"content")
@@ -167,9 +167,6 @@ def test_writing_makes_parents_that_everyone_may_enter(root: Path) -> None:
     assert stat.S_IMODE((root / "etc/kubernetes/manifests/etcd.yaml").stat().st_mode) == 0o600
     node_files.write(root, "/etc/kubernetes/manifests/etcd.yaml", b"changed", 0o644)
     assert node_files.read(root, "/etc/kubernetes/manifests/etcd.yaml") == b"changed"
-
-
-def test_removing_takes_a_link_and_not_what_it_names(root: Path) -> None:
     (root / "a" / "file").write_text("")
     node_files.remove(root, "/link")
     assert not (root / "link").is_symlink()

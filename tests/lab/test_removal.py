@@ -70,12 +70,24 @@ except LabError as fault: print(fault.code, fault.why, list(Path(sys.argv[1]).it
     assert said == "UMB813 its file system is mounted noexec, and a node's own programs lie there []\n"
 
 
-def test_when_the_machine_forbids_it_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_the_machine_forbids_it_or_the_directory_goes_nothing_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def forbid() -> Isolation:
         raise LabError("UMB820", "what", "why", "remedy")
 
     monkeypatch.setattr(isolation, "choose", forbid)
     assert refusal(tmp_path / "lab").code == "UMB820"
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
+    await_keeper = birth._await_keeper
+
+    def lose_directory(directory: LabDirectory, *arguments: object) -> object:
+        removal.remove_content(directory)
+        return await_keeper(directory, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(birth, "_await_keeper", lose_directory)
+    assert refusal(tmp_path / "lab").code == "UMB814"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -95,6 +107,7 @@ def test_a_keeper_that_does_not_come_up_is_told_of(tmp_path: Path, monkeypatch: 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.alone
 def test_what_a_keeper_stumbles_over_is_told_and_nothing_stays(tmp_path: Path) -> None:
     before = machine_picture()
     topology = request(tmp_path).topology
@@ -105,18 +118,6 @@ def test_what_a_keeper_stumbles_over_is_told_and_nothing_stays(tmp_path: Path) -
     assert "bootstrap" in str(refused.value)
     assert list(tmp_path.iterdir()) == []
     assert machine_picture() == before
-
-
-def test_a_directory_that_is_taken_away_meanwhile_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    await_keeper = birth._await_keeper
-
-    def lose_directory(directory: LabDirectory, *arguments: object) -> object:
-        removal.remove_content(directory)
-        return await_keeper(directory, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(birth, "_await_keeper", lose_directory)
-    assert refusal(tmp_path / "lab").code == "UMB814"
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_lab_may_be_told_to_stay_after_all(tmp_path: Path) -> None:
@@ -145,6 +146,7 @@ def assert_gone(path: Path) -> None:
     assert processes_naming(path) == []
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 def test_this_machine_is_the_same_while_a_lab_is_up_and_afterwards(tmp_path: Path, way: Isolation) -> None:
     before = machine_picture()
@@ -165,6 +167,7 @@ def test_programs_are_asked_to_end_before_they_are_made_to(tmp_path: Path) -> No
         assert lab.read("master-0", "/tmp/heard") == b"asked\n"
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 def test_a_lab_whose_keeper_was_killed_is_cleared_up(tmp_path: Path, way: Isolation) -> None:
     before = machine_picture()
@@ -193,6 +196,7 @@ def test_what_a_dead_lab_left_is_no_obstacle_to_the_next(tmp_path: Path) -> None
         assert not lab.exists("master-0", "/etc/old")
 
 
+@pytest.mark.alone
 def test_killed_at_any_moment_of_coming_up_a_lab_leaves_nothing(tmp_path: Path) -> None:
     before = machine_picture()
     whole_seconds = _seconds_to_come_up(tmp_path / "whole")

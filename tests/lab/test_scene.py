@@ -49,13 +49,18 @@ def test_nothing_is_left_to_be_filled_in_and_the_static_pod_lies_where_a_kubelet
         assert parts.files[STATIC_POD].content == parts.files[OWN.server_pod].content
 
 
-def test_server_and_agents_may_be_of_different_makers() -> None:
+def test_a_tunnel_of_different_makers_is_taken_up_again_with_the_same_certificates() -> None:
     parts = make_parts(Cast(server_image=UPSTREAM, agent_image=OURS), ADDRESS, Authority, NOW)
     server = yaml.safe_load(parts.files[STATIC_POD].content)
     (agents,) = (one for one in parts.objects if one["kind"] == "DaemonSet")
     assert server["spec"]["containers"][0]["image"] == UPSTREAM
     assert agents["spec"]["template"]["spec"]["containers"][0]["image"] == OURS
     assert yaml.safe_load(parts.files[OWN.agent_daemon_set].content) == agents
+    cast = Cast()
+    parts = make_parts(cast, ADDRESS, Authority, NOW)
+    again = restore_parts(cast, ADDRESS, Authority, secrets_of(parts), NOW)
+    assert again.certificates == parts.certificates
+    assert [(one.path, one.content) for one in again.files] == [(one.path, one.content) for one in parts.files]
 
 
 def test_kube_apiserver_is_told_the_same_socket_and_protocol_as_the_server() -> None:
@@ -68,14 +73,6 @@ def test_kube_apiserver_is_told_the_same_socket_and_protocol_as_the_server() -> 
     assert cluster["transport"]["uds"]["udsName"] == parts.spec.socket_on_host
     mounts = {mount["mountPath"] for mount in pod["spec"]["containers"][0]["volumeMounts"]}
     assert parts.spec.socket_directory in mounts
-
-
-def test_a_tunnel_is_taken_up_again_with_the_same_certificates() -> None:
-    cast = Cast()
-    parts = make_parts(cast, ADDRESS, Authority, NOW)
-    again = restore_parts(cast, ADDRESS, Authority, secrets_of(parts), NOW)
-    assert again.certificates == parts.certificates
-    assert [(one.path, one.content) for one in again.files] == [(one.path, one.content) for one in parts.files]
 
 
 def test_a_cast_survives_being_written_down() -> None:

@@ -138,9 +138,6 @@ def test_a_wrong_certificate_is_wrong_in_just_its_own_way() -> None:
     assert timedelta(hours=22) < certificate.not_before - datetime.now(UTC) < timedelta(hours=24)
     certificate = broken(MemoryScene().lay(), "wrong-san")
     assert [str(address) for address in certificate.ip_addresses] == ["192.0.2.10"]
-
-
-def test_the_one_from_another_authority_has_the_same_names_and_another_signer() -> None:
     scene = MemoryScene().lay()
     (right,) = read_certificates(scene.memory.files[SERVER])
     wrong = broken(scene, "wrong-ca")

@@ -192,13 +192,10 @@ def test_a_container_without_a_process_is_not_ready_whatever_was_last_heard() ->
     assert not matches(pod, "talk")
 
 
-def test_an_exit_by_a_signal_is_negative() -> None:
+def test_lines_that_were_cut_are_joined_and_an_exit_by_a_signal_is_negative() -> None:
     for code, seen in ((137, -9), (143, -15), (1, 1), (0, 0), (255, 255), (128, 128)):
         status = {"name": "talker", "lastState": {"terminated": {"exitCode": code}}}
         assert only(listed({"containerStatuses": [status]})).containers[0].last_exit == seen
-
-
-def test_lines_that_were_cut_are_joined() -> None:
     content = (
         b"2026-11-15T17:27:50.1Z stdout F one\n"
         b"2026-11-15T17:27:50.2Z stderr P tw\n"
@@ -243,7 +240,9 @@ def test_log_files_are_found_oldest_first(tmp_path: Path) -> None:
     assert find_logs(tmp_path / "nowhere", "lab", "talker", "talker") == []
 
 
-def test_the_configuration_says_what_this_machine_needs() -> None:
+def test_tasks_have_a_pid_while_they_run_and_configuration_fits_the_machine() -> None:
+    shown = "TASK    PID    STATUS    \nabc     286    RUNNING\ndef     0      STOPPED\n"
+    assert containerd.parse_tasks(shown) == {"abc": 286}
     document = tomllib.loads(containerd.config("native", Path("/usr/lib/cni")))
     assert document["root"] == "/var/lib/containerd"
     assert document["grpc"]["address"] == containerd.SOCKET
@@ -253,11 +252,6 @@ def test_the_configuration_says_what_this_machine_needs() -> None:
     assert runtime["disable_apparmor"] is True
     assert runtime["containerd"]["snapshotter"] == "native"
     assert runtime["cni"] == {"bin_dir": "/usr/lib/cni", "conf_dir": "/etc/cni/net.d"}
-
-
-def test_tasks_have_a_pid_while_they_run() -> None:
-    shown = "TASK    PID    STATUS    \nabc     286    RUNNING\ndef     0      STOPPED\n"
-    assert containerd.parse_tasks(shown) == {"abc": 286}
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="0123456789")))
