@@ -107,13 +107,14 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 
 def test_a_state_that_may_not_be_read_or_is_gone_is_told(tmp_path: Path) -> None:
+    (empty := tmp_path / "empty").mkdir()
     directory = LabDirectory(tmp_path)
     directory.state_file.mkdir()
     with pytest.raises(LabError, match="cannot look into") as refused:
         read_state(directory)
     assert refused.value.code == "UMB815"
     with pytest.raises(LabError, match="UMB815"):
-        change_state(LabDirectory(tmp_path / "gone"), lambda state: state)
+        change_state(LabDirectory(empty), lambda state: state)
 
 
 def test_a_state_that_is_not_ours_is_refused() -> None:
