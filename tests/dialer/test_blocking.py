@@ -4,6 +4,7 @@ import hashlib
 import http.client
 import random
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,14 +13,20 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import requests
+import urllib3
 from tests.support.dialer_scene import PATIENCE_SECONDS, settings_for
+from tests.support.https_endpoint import web_server
 from tests.support.in_process import RunningServer, Stage, banner, echo, read_to_end, refused_address
-from tests.support.scripted_frontend import read_head, silent, unix_frontend
+from tests.support.scripted_frontend import answering, read_head, silent, unix_frontend
+from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import TunnelPki
 
 from umbilical.dialer.blocking import BlockingDialer, TunnelSocket
 from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.requests_adapter import TunnelAdapter
 from umbilical.dialer.settings import DialerSettings, TcpServer, UnixServer
+from umbilical.dialer.urllib3_pools import tunnel_pool_manager
 from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.settings import TlsFiles
 
@@ -200,3 +207,121 @@ def test_closing_the_dialer_ends_a_dial_that_another_thread_waits_for(tmp_path: 
         dialer.close()
         with pytest.raises(RuntimeError, match="the dialer is closed"):
             waiting.result(PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def session(stage: Stage) -> Iterator[requests.Session]:
+    server, _ = stage.start_pair(tcp=True)
+    with (
+        BlockingDialer(settings_for(stage.pki, server.frontend)) as dialer,
+        requests.Session() as session,
+    ):
+        session.mount("http://", TunnelAdapter(dialer))
+        session.mount("https://", TunnelAdapter(dialer, pool_maxsize=2))
+        yield session
+
+
+def test_requests_go_through_the_tunnel_and_the_endpoint_is_verified(stage: Stage, session: requests.Session) -> None:
+    authority = stage.pki.authority
+    with web_server() as plain, web_server(authority.server_context(stage.pki.server)) as secure:
+        answer = session.get(f"http://127.0.0.1:{plain}/x", timeout=PATIENCE_SECONDS)
+        assert answer.text == f"GET /x for 127.0.0.1:{plain}"
+        url = f"https://127.0.0.1:{secure}/"
+        with pytest.raises(requests.exceptions.SSLError):
+            session.get(url, timeout=PATIENCE_SECONDS)
+        trusted = str(authority.certificate_file)
+        answer = session.post(url, data=bytes(200_000), timeout=PATIENCE_SECONDS, verify=trusted)
+        assert answer.content == bytes(200_000)
+
+
+def test_proxies_of_the_environment_are_passed_over(session: requests.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    with web_server() as port:
+        assert session.get(f"http://127.0.0.1:{port}/", timeout=PATIENCE_SECONDS).ok
+
+
+def test_a_failed_dial_is_a_connection_error_with_its_cause(session: requests.Session) -> None:
+    with pytest.raises(requests.exceptions.ConnectionError, match="UMB501"):
+        session.get(f"http://127.0.0.1:{free_port()}/", timeout=PATIENCE_SECONDS)
+
+
+@pytest.mark.parametrize(("module", "missing"), [("requests_adapter", "requests"), ("urllib3_pools", "urllib3")])
+def test_without_the_library_one_learns_which(module: str, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(sys.modules):
+        if name.split(".")[0] == missing or name == f"umbilical.dialer.{module}":
+            monkeypatch.setitem(sys.modules, name, sys.modules[name])  # put back at the end
+            del sys.modules[name]
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ModuleNotFoundError, match=f"needs {missing}: pip install"):
+        __import__(f"umbilical.dialer.{module}")
+
+
+@pytest.fixture
+def dialer_pools(stage: Stage) -> Iterator[BlockingDialer]:
+    server, _ = stage.start_pair(tcp=True)
+    with BlockingDialer(settings_for(stage.pki, server.frontend)) as dialer_pools:
+        yield dialer_pools
+
+
+def test_http_and_https_requests_go_through_and_connections_are_kept(
+    stage: Stage, dialer_pools: BlockingDialer
+) -> None:
+    authority = stage.pki.authority
+    with (
+        web_server() as plain,
+        web_server(authority.server_context(stage.pki.server)) as secure,
+        tunnel_pool_manager(dialer_pools, ca_certs=str(authority.certificate_file), timeout=PATIENCE_SECONDS) as pools,
+    ):
+        for _ in range(3):
+            assert pools.request("GET", f"http://127.0.0.1:{plain}/a").data == f"GET /a for 127.0.0.1:{plain}".encode()
+            assert pools.request("GET", f"https://127.0.0.1:{secure}/b").status == 200
+        assert stage.servers[0].gauges().established_connections == 2
+        body = bytes(300_000)
+        assert pools.request("POST", f"https://127.0.0.1:{secure}/", body=body).data == body
+
+
+def test_the_endpoint_s_certificate_is_verified(stage: Stage, dialer_pools: BlockingDialer) -> None:
+    with (
+        web_server(stage.pki.authority.server_context(stage.pki.server)) as port,
+        tunnel_pool_manager(dialer_pools, retries=False, timeout=PATIENCE_SECONDS) as pools,
+        pytest.raises(urllib3.exceptions.SSLError),
+    ):
+        pools.request("GET", f"https://127.0.0.1:{port}/")
+
+
+def test_a_dial_that_fails_is_told_with_its_cause(dialer_pools: BlockingDialer) -> None:
+    with (
+        tunnel_pool_manager(dialer_pools, retries=False) as pools,
+        pytest.raises(urllib3.exceptions.NewConnectionError, match="UMB501 the endpoint refused the connection"),
+    ):
+        pools.request("GET", f"http://127.0.0.1:{free_port()}/")
+
+
+def test_an_endpoint_or_a_server_that_is_silent_is_a_timeout(tmp_path: Path) -> None:
+    reply = b"HTTP/1.1 504 Gateway Timeout\r\n\r\ndial tcp 10.0.0.1:80: i/o timeout"
+    for name, deed, seconds in (("slow", answering(reply), PATIENCE_SECONDS), ("silent", silent, 0.05)):
+        with (
+            unix_frontend(tmp_path / name, deed) as path,
+            BlockingDialer(DialerSettings((UnixServer(path),))) as dialer_pools,
+            tunnel_pool_manager(dialer_pools, retries=False, timeout=seconds) as pools,
+            pytest.raises(urllib3.exceptions.ConnectTimeoutError),
+        ):
+            pools.request("GET", "http://10.0.0.1/")
+
+
+def test_an_ipv6_endpoint_is_asked_for_without_its_brackets(tmp_path: Path) -> None:
+    asked: list[bytes] = []
+
+    def deed(sock: socket.socket) -> None:
+        asked.append(read_head(sock))
+
+    with (
+        unix_frontend(tmp_path / "s", deed) as path,
+        BlockingDialer(DialerSettings((UnixServer(path),))) as dialer_pools,
+        tunnel_pool_manager(dialer_pools, retries=False) as pools,
+        pytest.raises(urllib3.exceptions.NewConnectionError),
+    ):
+        pools.request("GET", "http://[fd00::7]:8080/")
+    assert asked[0].startswith(b"CONNECT [fd00::7]:8080 HTTP/1.1\r\n")

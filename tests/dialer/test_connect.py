@@ -237,9 +237,6 @@ def test_a_server_that_says_nothing_is_given_up() -> None:
     assert "no word on the dial within 0.01 s" in caught.value.text
 
 
-# ---------------------------------------------------------------------- trace
-
-
 def test_a_traced_dial_asks_for_it_and_tells_agent_and_dial_apart() -> None:
     trace = Trace()
     reply = b"HTTP/1.1 200 OK\r\nUmbilical-Agent: node-7\r\nUmbilical-Dial-Seconds: 0\r\n\r\n"

@@ -168,9 +168,6 @@ def test_a_server_without_agents_is_told_by_name(stage: Stage, mode: str, tcp: b
     play(script())
 
 
-# ---------------------------------------------------------------------- several servers
-
-
 class Clock:
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -291,9 +288,6 @@ def test_a_dialer_needs_a_server() -> None:
         Dialer(DialerSettings(()))
 
 
-# ---------------------------------------------------------------------- certificates
-
-
 def test_files_are_judged_at_the_start_and_not_at_the_first_dial(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
     files = TlsFiles(tunnel_pki.client.certificate, tunnel_pki.agent.key, tunnel_pki.authority.certificate_file)
     with pytest.raises(StartupError):
@@ -350,9 +344,6 @@ def test_closing_ends_the_watch_and_no_connection(stage: Stage) -> None:
         await end(streams[1])
 
     play(script())
-
-
-# ---------------------------------------------------------------------- many at once
 
 
 @ways

@@ -1,6 +1,7 @@
 """A layer hands on what comes from below, to a reader or to any protocol that is put in its place."""
 
 import asyncio
+import socket
 import ssl
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from tests.support.https_endpoint import web_server
 from tests.support.in_process import Stage
 from tests.support.tunnel_pki import FolderAuthority
 
+from umbilical.dialer import streams
 from umbilical.dialer.layer import Layer
 
 layered = pytest.mark.parametrize(("mode", "tcp"), [("http-connect", True), ("grpc", False), ("grpc", True)])
@@ -203,3 +205,102 @@ def test_a_handshake_of_a_program_that_fails_is_its_own_error_and_leaves_nothing
         play(script(port))
     server.wait_until_quiet()
     assert unhandled == []
+
+
+def _pair() -> tuple[socket.socket, socket.socket]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.settimeout(60)
+    return ours, theirs
+
+
+async def _half_closed() -> None:
+    ours, theirs = _pair()
+    with theirs:
+        reader, writer = await streams.plain_streams(ours, 1 << 16)
+        theirs.sendall(b"early")
+        writer.write(b"request")
+        writer.write_eof()
+        assert await asyncio.to_thread(theirs.recv, 100) == b"request"
+        assert await asyncio.to_thread(theirs.recv, 100) == b""
+        theirs.sendall(b" and late")
+        theirs.shutdown(socket.SHUT_WR)
+        assert await reader.read() == b"early and late"
+        writer.close()
+        await writer.wait_closed()
+
+
+def test_one_direction_ends_alone() -> None:
+    play(_half_closed())
+
+
+async def _bounded_read() -> None:
+    ours, theirs = _pair()
+    with theirs:
+        reader, writer = await streams.plain_streams(ours, 1 << 16)
+        theirs.setblocking(False)
+        while writer.transport.is_reading():  # type: ignore[attr-defined]
+            try:
+                theirs.send(bytes(1 << 14))
+            except BlockingIOError:
+                pass
+            await asyncio.sleep(0)
+        # One read of asyncio's, 256 KiB, may come on top of what it takes to stop.
+        assert len(reader._buffer) <= (1 << 16) + (256 << 10)  # type: ignore[attr-defined]
+        writer.transport.abort()
+        await asyncio.sleep(0)
+
+
+def test_a_program_that_does_not_read_is_not_read_for() -> None:
+    play(_bounded_read())
+
+
+async def _lingering(taken: bool) -> None:
+    ours, theirs = _pair()
+    _, writer = await streams.plain_streams(ours, 1 << 16)
+    while not writer.transport.get_write_buffer_size():
+        writer.write(bytes(1 << 16))
+    writer.close()
+    writer.close()
+    assert isinstance(writer, streams.EndWriter)
+    timer = writer._end.linger
+    assert timer is not None
+    if taken:
+        size = len(await asyncio.to_thread(_rest, theirs))
+        assert size % (1 << 16) == 0
+    await writer.wait_closed()
+    assert writer._end.linger is None
+    if taken:
+        assert timer.cancelled()
+    theirs.close()
+
+
+def _rest(sock: socket.socket) -> bytes:
+    received = b""
+    while octets := sock.recv(1 << 20):
+        received += octets
+    return received
+
+
+def test_the_last_bytes_of_a_closed_writer_are_delivered() -> None:
+    play(_lingering(taken=True))
+
+
+def test_a_far_end_that_reads_nothing_is_given_up_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "LINGER_SECONDS", 0.01)
+    play(_lingering(taken=False))
+
+
+async def _closed_empty() -> None:
+    ours, theirs = _pair()
+    with theirs:
+        _, writer = await streams.plain_streams(ours, 1 << 16)
+        writer.close()
+        assert isinstance(writer, streams.EndWriter)
+        assert writer._end.linger is None
+        await writer.wait_closed()
+        assert theirs.recv(1) == b""
+
+
+def test_a_writer_with_nothing_to_send_needs_no_timer() -> None:
+    play(_closed_empty())

@@ -7,20 +7,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.data_plane import Diary
 from tests.support.dialer_scene import client_files, end, play
 from tests.support.in_process import Stage, banner
+from tests.support.live_certificates import LiveFiles
 from tests.support.scripted_frontend import answering, silent, tcp_frontend, unix_frontend
 from tests.support.tls_contexts import server_context
 from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki
 
+from umbilical.dialer import trust
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
 from umbilical.dialer.tls_layer import Scratch
-from umbilical.dialer.trace import Trace
+from umbilical.dialer.trace import Hop, Trace
 from umbilical.dialer.trust import watched_context
 from umbilical.dialer.way import Way
+from umbilical.tunnel.errors import StartupError
+from umbilical.tunnel.exposition import Exposition
 from umbilical.tunnel.metrics import CertificateMetrics
+from umbilical.tunnel.settings import TlsFiles
 
 OK = b"HTTP/1.1 200 Connection Established\r\n\r\n"
 
@@ -179,3 +185,100 @@ def test_each_protocol_s_server_tells_a_client_of_the_other_apart(stage: Stage) 
         assert server.frontend.unix_path is not None
         way = way_to(stage.pki, UnixServer(server.frontend.unix_path), protocol=protocol)
         assert failure_of(way).reason is Reason.PROTOCOL
+
+
+def test_hops_come_in_order_and_sum_up() -> None:
+    trace = Trace()
+    trace.begin("unix:/s")
+    trace.passed("connect", 0.25, "unix:/s")
+    trace.passed("dial", 0.5, "10.0.0.1:1")
+    assert trace.hops == [Hop("connect", 0.25, "unix:/s"), Hop("dial", 0.5, "10.0.0.1:1")]
+    assert trace.seconds == 0.75
+    assert (trace.server, trace.passed_over) == ("unix:/s", [])
+
+
+def test_the_next_server_begins_anew_and_leaves_a_line_of_the_last() -> None:
+    trace = Trace()
+    trace.begin("one:1")
+    trace.failed("connect", 0.1, "one:1", "connection refused")
+    trace.begin("two:2")
+    trace.passed("connect", 0.2, "two:2")
+    assert trace.passed_over == ["one:1: connection refused"]
+    assert trace.hops == [Hop("connect", 0.2, "two:2")]
+
+
+SERVERS = (TcpServer("127.0.0.1", 1),)
+
+
+def test_unix_sockets_need_no_files() -> None:
+    settings = DialerSettings((UnixServer(Path("/s")),), TlsFiles(authority=Path("/none")))
+    assert trust.watched_context(settings, CertificateMetrics()) is None
+
+
+def test_the_context_verifies_and_is_no_older_than_tls_1_2(tunnel_pki: TunnelPki) -> None:
+    watched = trust.watched_context(DialerSettings(SERVERS, client_files(tunnel_pki)), CertificateMetrics())
+    assert watched is not None
+    context = watched.context()
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert context.options & ssl.OP_NO_RENEGOTIATION
+
+
+@pytest.mark.parametrize("protocol", Protocol)
+def test_files_that_cannot_be_used_are_told_at_the_start(
+    tunnel_pki: TunnelPki, tmp_path: Path, protocol: Protocol
+) -> None:
+    good = client_files(tunnel_pki)
+    bad = tmp_path / "bad.pem"
+    bad.write_text("nothing of use")
+    for files, code in (
+        (TlsFiles(good.certificate, tunnel_pki.agent.key, good.authority), "UMB020"),
+        (TlsFiles(good.certificate, good.key, bad), "UMB021"),
+        (TlsFiles(good.certificate, tmp_path / "none", good.authority), "UMB022"),
+        (TlsFiles(good.certificate, good.key, None), "UMB022"),
+    ):
+        with pytest.raises(StartupError) as caught:
+            trust.watched_context(DialerSettings(SERVERS, files, protocol), CertificateMetrics())
+        assert caught.value.code == code
+
+
+def test_changed_files_are_used_and_bad_ones_are_not(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
+    live = LiveFiles(tmp_path / "live")
+    live.install(tunnel_pki.client, tunnel_pki.authority)
+    metrics = CertificateMetrics()
+    watched = trust.watched_context(DialerSettings(SERVERS, live.files), metrics)
+    assert watched is not None
+    before = watched.context()
+    assert set(metrics.expiry) == {("client", "certificate"), ("client", "ca")}
+
+    live.key.write_text("half written")
+    watched.look()
+    assert watched.context() is before
+
+    (tmp_path / "other").mkdir()
+    other = FolderAuthority(tmp_path / "other")
+    live.install(other.client("fresh"), other)
+    watched.look()
+    assert watched.context() is not before
+    out = Exposition()
+    metrics.render(out)
+    assert b'umbilical_certificate_reloads_total{role="client",result="success"} 1' in out.render()
+
+
+async def _timers() -> None:
+    clock, wanted, unwanted = trust.AsyncioClock(), Diary(), Diary()
+    before = clock.now
+    cancelled = clock.after(0.0, unwanted)
+    clock.cancel(cancelled)
+    clock.cancel(cancelled)
+    fired = clock.after(0.0, wanted)
+    while not wanted.lines:
+        await asyncio.sleep(0.001)
+    clock.cancel(fired)
+    assert (len(wanted.lines), unwanted.lines) == (1, [])
+    assert clock.now >= before
+
+
+def test_timers_fire_once_unless_cancelled() -> None:
+    play(_timers())

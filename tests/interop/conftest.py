@@ -15,14 +15,16 @@ from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 StartPair = Callable[..., TunnelPair]
 # Whose programs the fault tests run. They are about ours; with upstream's one sees that they catch the faults.
 FAULTY: Final = os.environ.get("UMBILICAL_FAULTS_OF", "ours")
+FAULTY_REAL: Final = pytest.mark.real("ip", *(("proxy-server", "proxy-agent") if FAULTY == "upstream" else ()))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here needs the namespace, and so root."""
+    """Everything here needs the namespace, and so root and `ip`."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.root)
+            item.add_marker(pytest.mark.real("ip"))
 
 
 @pytest.fixture(scope="package", autouse=True)

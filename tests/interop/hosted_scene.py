@@ -135,9 +135,6 @@ def _kubelet_arguments(authority: FolderAuthority, client: Pair) -> list[str]:
     ]
 
 
-# ---------------------------------------------------------------------- objects
-
-
 def item(version: str, kind: str, name: str, namespace: str | None = NAMESPACE, **content: Any) -> Object:
     place = {"namespace": namespace} if namespace else {}
     return {

@@ -50,8 +50,6 @@ class Squad:
         self.members: dict[str, Member] = {}
         """Who serves now, by name; those that leave are not among them."""
 
-    # ------------------------------------------------------------------ members
-
     def start(self) -> None:
         for name in SERVERS:
             self.add_server(name)
@@ -116,8 +114,6 @@ class Squad:
 
     def frontend(self, name: str) -> Frontend:
         return Frontend(MODES[name], unix_path=self._socket(name))
-
-    # ------------------------------------------------------------------ the client
 
     def open_tunnel(self, passage: Passage, address: str) -> Tunnel:
         """Open one through whichever server takes it. Only a dial that nobody has answered goes to the next one.

@@ -184,9 +184,6 @@ def _check_reasons(pair: TunnelPair, unreachable: str) -> None:
     assert all(failure.hop == address for address, failure in failures.items())
 
 
-# ---------------------------------------------------------------------- servers
-
-
 @pytest.fixture(params=["ours", "upstream"])
 def implementation(request: pytest.FixtureRequest) -> str:
     name: str = request.param

@@ -74,9 +74,6 @@ def secure_pages(authority: FolderAuthority) -> Iterator[int]:
         yield port
 
 
-# ---------------------------------------------------------------------- curl
-
-
 def test_curl_gets_a_page_by_a_plain_request(scene: HttpsScene, pages: int) -> None:
     done = curl(["-x", scene.url, "-i", f"http://127.0.0.1:{pages}/"])
     head, _, body = done.stdout.partition(b"\r\n\r\n")
@@ -196,9 +193,6 @@ def test_curl_hears_the_cause_of_a_failed_dial(scene: HttpsScene, host: str, sta
     assert (tunnelled.returncode, tunnelled.stdout) == (56, b"%d" % status), tunnelled.stderr
 
 
-# ---------------------------------------------------------------------- requests, git, openssl, WebSocket
-
-
 def test_requests_keep_their_connection_and_stream_their_bodies(scene: HttpsScene, pages: int) -> None:
     with requests.Session() as session:
         session.trust_env = False
@@ -274,9 +268,6 @@ def test_the_metrics_tell_of_all_this(scene: HttpsScene, pages: int) -> None:
         "umbilical_proxy_tunnel_healthy 1",
     ):
         assert name in text
-
-
-# ---------------------------------------------------------------------- the user's proxy
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import pytest
-from tests.interop.conftest import FAULTY, StartPair
+from tests.interop.conftest import FAULTY, FAULTY_REAL, StartPair
 from tests.interop.endpoints import echo, endpoint, refused_address
 from tests.interop.namespace import BLACKHOLE
 from tests.support.tunnel_client import DialRefused, Frontend, receive_exactly, receive_to_end
 from tests.support.tunnel_pair import Shape, TunnelPair, wait_until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
+pytestmark = [FAULTY_REAL, pytest.mark.timeout(400)]
 
 SERVER_GAUGES: Final = ("established_connections", "pending_backend_dials", "http_connections")
 # Three seconds at the pace of `wait_until`.

@@ -1,15 +1,25 @@
 """What the server's choice among agents asks of agents, held against ours and upstream's."""
 
+import hashlib
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
 import pytest
 from tests.interop.conftest import StartPair
-from tests.interop.endpoints import echo, endpoint
+from tests.interop.endpoints import Recorder, echo, endpoint, pattern
+from tests.support.half_close import half_closing, rest_of
 from tests.support.tunnel_client import DialRefused, receive_exactly
-from tests.support.tunnel_pair import Shape
+from tests.support.tunnel_pair import Shape, TunnelPair, wait_until
+from tests.support.tunnel_pki import FolderAuthority, Pair, TunnelPki
 
 from umbilical.konnectivity.health import PROBE_ADDRESS
 
-pytestmark = pytest.mark.real
-AGENTS = pytest.mark.parametrize("agent", ["ours", "upstream"])
+
+AGENTS = pytest.mark.parametrize("agent", ["ours", pytest.param("upstream", marks=pytest.mark.real("proxy-agent"))])
 
 
 @AGENTS
@@ -34,3 +44,123 @@ def test_networks_that_an_agent_names_lead_to_it(start_pair: StartPair, agent: s
         tunnel.close()
         with pytest.raises(DialRefused, match="No agent available"):
             pair.frontend().open(f"localhost:{address.rpartition(':')[2]}")
+
+
+ROUTED = "--proxy-strategies=destHost,defaultRoute"
+
+
+@pytest.fixture
+def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("rules") / "identities"
+    path.write_text("CN=proxy-agent default-route=true\nCN=konnectivity-agent-control-plane ipv4=127.0.0.1\n")
+    return path
+
+
+@pytest.mark.real("curl")
+@AGENTS
+def test_an_agent_within_its_rules_serves(start_pair: StartPair, rules: Path, agent: str) -> None:
+    pair = start_pair(
+        Shape("ours", agent, "http-connect", "tcp-mtls"),
+        server_flags=[ROUTED, f"--agent-identities={rules}"],
+        agent_flags=["--agent-identifiers=default-route=true"],
+    )
+    with endpoint(echo) as address:
+        assert _status(pair, pair.pki.client, address) == "200"
+
+
+@AGENTS
+def test_a_node_agent_cannot_draw_the_traffic_of_an_aggregated_api_to_itself(
+    start_pair: StartPair, rules: Path, agent: str
+) -> None:
+    pair = start_pair(
+        Shape("ours", agent, "http-connect"),
+        agents=False,
+        server_flags=[ROUTED, f"--agent-identities={rules}"],
+        agent_flags=["--agent-identifiers=default-route=true&ipv4=127.0.0.1"],
+    )
+    pair.agent.start()
+    log = pair.folder / "server-ours.log"
+    wait_until(lambda: "does not allow the identifier ipv4=127.0.0.1" in log.read_text(), "the refusal")
+    assert pair.agent_health("/readyz")[0] != 200
+
+
+@pytest.mark.real("curl")
+@pytest.mark.parametrize("name", ["konnectivity-agent", "konnectivity-agent-control-plane"])
+def test_an_agents_certificate_is_not_accepted_on_the_frontend(
+    start_pair: StartPair, pki: TunnelPki, name: str
+) -> None:
+    pair = start_pair(Shape("ours", "ours", "http-connect", "tcp-mtls"))
+    with endpoint(echo) as address:
+        assert _status(pair, _client(pki.authority, name), address) == "403"
+        assert _status(pair, pair.pki.client, address) == "200"
+
+
+@pytest.mark.real("curl")
+def test_only_named_clients_get_tunnels(start_pair: StartPair, pki: TunnelPki) -> None:
+    pair = start_pair(
+        Shape("ours", "ours", "http-connect", "tcp-mtls"), server_flags=["--frontend-identities=CN=konnectivity-client"]
+    )
+    with endpoint(echo) as address:
+        assert _status(pair, pair.pki.client, address) == "403"
+        assert _status(pair, _client(pki.authority, "konnectivity-client"), address) == "200"
+
+
+def _client(authority: FolderAuthority, name: str) -> Pair:
+    return authority.client(name)
+
+
+def _status(pair: TunnelPair, client: Pair, address: str) -> str:
+    """What the server answers curl's CONNECT."""
+    command = ["curl", "--silent", "--max-time", "30", "-p", "-x", f"https://127.0.0.1:{pair.ports.frontend}"]
+    command += ["--proxy-cacert", str(pair.pki.authority.certificate_file)]
+    command += ["--proxy-cert", str(client.certificate), "--proxy-key", str(client.key)]
+    command += ["-w", "%{http_connect}", "-o", "/dev/null", f"http://{address}/"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, input="")
+    return done.stdout
+
+
+MIB: Final = 1024 * 1024
+
+
+@pytest.fixture(params=["uds", "tcp-mtls"])
+def pair(request: pytest.FixtureRequest, pki: TunnelPki, tmp_path: Path) -> Iterator[TunnelPair]:
+    running = TunnelPair(Shape("ours", "ours", "http-connect", request.param), pki, tmp_path)
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+
+
+def digest_then_answer(sock: socket.socket) -> None:
+    """Read the whole request, which only its end tells, then answer with its digest and twenty mebibytes."""
+    digest = hashlib.sha256()
+    while octets := sock.recv(1 << 16):
+        digest.update(octets)
+    sock.sendall(digest.hexdigest().encode() + pattern(20 * MIB))
+
+
+def test_a_request_that_ends_is_answered_in_full(pair: TunnelPair) -> None:
+    request = pattern(5 * MIB)
+    with endpoint(digest_then_answer) as address, half_closing(pair.frontend(), address) as client:
+        client.sendall(request)
+        client.end()
+        answer = rest_of(client)
+    assert answer == hashlib.sha256(request).hexdigest().encode() + pattern(20 * MIB)
+
+
+def test_an_upload_goes_on_behind_the_end_of_the_answer(pair: TunnelPair) -> None:
+    taken = Recorder()
+
+    def answer_first(sock: socket.socket) -> None:
+        sock.sendall(b"go on")
+        sock.shutdown(socket.SHUT_WR)
+        taken(sock)
+
+    with endpoint(answer_first) as address, half_closing(pair.frontend(), address) as client:
+        assert rest_of(client) == b"go on"
+        sender = threading.Thread(target=client.sendall, args=(bytes(20 * MIB),))
+        sender.start()
+        sender.join(60)
+        client.end()
+        assert taken.ends.get(timeout=60) == 20 * MIB

@@ -160,9 +160,6 @@ def _curl(arguments: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run(command, capture_output=True, timeout=90, check=False)
 
 
-# ---------------------------------------------------------------------- curl
-
-
 @pytest.mark.parametrize("option", ["--socks5", "--socks5-hostname"])
 def test_curl_reaches_an_ipv4_address(scene: Scene, pages: int, option: str) -> None:
     done = _curl([option, f"127.0.0.1:{scene.port}", f"http://127.0.0.1:{pages}/"])
@@ -215,9 +212,6 @@ def test_curl_hears_the_cause_of_a_failed_dial(scene: Scene, host: str, code: in
     done = _curl(["-g", "--socks5-hostname", f"127.0.0.1:{scene.port}", f"http://{host}:{free_port()}/"])
     assert done.returncode == 97, done.stderr
     assert b"(%d)" % code in done.stderr
-
-
-# ---------------------------------------------------------------------- requests, PySocks, git, gRPC
 
 
 def test_requests_reach_names_and_keep_their_connection(scene: Scene, pages: int) -> None:
@@ -296,9 +290,6 @@ def test_the_metrics_tell_of_all_this(scene: Scene, pages: int) -> None:
         "umbilical_proxy_tunnel_healthy 1",
     ):
         assert name in text
-
-
-# ---------------------------------------------------------------------- the tunnel comes and goes
 
 
 def test_it_waits_for_server_and_agent_and_says_what_is_missing(pki: TunnelPki, tmp_path: Path) -> None:

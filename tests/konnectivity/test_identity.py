@@ -1,11 +1,15 @@
 """Rules of identity: what an agent may announce, who may ask for tunnels, and how the rules are written."""
 
+import ipaddress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from umbilical.konnectivity import metadata
 from umbilical.konnectivity.identity import AgentRules, client_refusal, parse_agent_rules, parse_identities
 from umbilical.konnectivity.metadata import AgentIdentifiers, MetadataRefused, parse_agent_identifiers
+from umbilical.konnectivity.networks import NetworkTable, covers, parse_network
 
 NODES = "CN=konnectivity-agent default-route=true"
 CONTROL_PLANE = "CN=konnectivity-agent-control-plane ipv4=172.30.1.5 ipv4=fd02::5 cidr=10.0.0.0/8"
@@ -134,3 +138,287 @@ def test_identities_are_written_with_commas() -> None:
     assert parse_identities("") == ()
     with pytest.raises(ValueError, match="is no identity"):
         parse_identities("CN=a,b")
+
+
+def refusal_of(function: object, *arguments: object) -> str:
+    assert callable(function)
+    with pytest.raises(MetadataRefused) as caught:
+        function(*arguments)
+    return caught.value.text
+
+
+def test_identifiers_accumulate_repeats_in_order() -> None:
+    parsed = metadata.parse_agent_identifiers(
+        "host=a&host=b&ipv4=1.2.3.4&ipv6=%3A%3A1&ipv6=fe80::1&cidr=10.0.0.0/8&default-route=true"
+    )
+    assert parsed == AgentIdentifiers(("1.2.3.4",), ("::1", "fe80::1"), ("a", "b"), ("10.0.0.0/8",), True)
+
+
+def test_empty_identifiers_say_nothing() -> None:
+    assert metadata.parse_agent_identifiers("") == AgentIdentifiers()
+    assert metadata.parse_agent_identifiers("&&") == AgentIdentifiers()
+
+
+@pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
+def test_go_spellings_of_true_make_a_default_route(text: str) -> None:
+    assert metadata.parse_agent_identifiers(f"default-route={text}").default_route
+
+
+@pytest.mark.parametrize("text", ["", "0", "f", "tRUE", "yes", "2"])
+def test_anything_else_is_no_default_route(text: str) -> None:
+    assert not metadata.parse_agent_identifiers(f"default-route={text}").default_route
+
+
+def test_only_the_first_default_route_counts() -> None:
+    assert not metadata.parse_agent_identifiers("default-route=false&default-route=true").default_route
+
+
+def test_plus_is_a_space_and_a_key_without_equals_has_an_empty_value() -> None:
+    assert metadata.parse_agent_identifiers("host=a+b&host").host == ("a b", "")
+
+
+def test_the_server_ignores_unknown_types_and_the_agent_refuses_them() -> None:
+    assert metadata.parse_agent_identifiers("uid=1&host=a") == AgentIdentifiers(host=("a",))
+    assert refusal_of(metadata.check_agent_identifiers, "uid=1&host=a") == "unknown address type: uid"
+    metadata.check_agent_identifiers("host=a&ipv4=x&ipv6=y&cidr=z&default-route=w")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("host=a;host=b", "invalid semicolon separator in query"),
+        ("host=%zz", 'invalid URL escape "%zz"'),
+        ("host=%4", 'invalid URL escape "%4"'),
+        ("%=a", 'invalid URL escape "%"'),
+        ("host=%zz&a;b", "invalid semicolon separator in query"),
+        ("a;b&host=%zz", "invalid semicolon separator in query"),
+        ("host=%zz&host=%yy", 'invalid URL escape "%zz"'),
+        ("&" * 10_000, "number of URL query parameters exceeded limit"),
+    ],
+)
+def test_bad_encoding_is_refused_with_the_words_of_go(text: str, fault: str) -> None:
+    assert refusal_of(metadata.parse_agent_identifiers, text) == f"fail to parse url encoded string: {fault}"
+    assert refusal_of(metadata.check_agent_identifiers, text) == fault
+
+
+@given(st.text())
+def test_any_text_is_parsed_or_lawfully_refused(text: str) -> None:
+    try:
+        metadata.parse_agent_identifiers(text)
+    except MetadataRefused:
+        pass
+
+
+def test_agent_hello_reads_what_our_agent_sends() -> None:
+    hello = metadata.agent_hello(metadata.agent_hello_headers("a1", "host=x", "secret\n"))
+    assert hello == metadata.AgentHello("a1", AgentIdentifiers(host=("x",)), ("Bearer secret\n",), True, True)
+
+
+def test_agent_hello_without_a_token_has_no_authorization() -> None:
+    headers = metadata.agent_hello_headers("a1", "", None)
+    assert metadata.AUTHORIZATION not in dict(headers)
+    assert (metadata.AGENT_IDENTIFIERS, b"") in headers
+
+
+def test_an_upstream_agent_does_not_understand_pause() -> None:
+    hello = metadata.agent_hello([(b"agentid", b"a1"), (b"user-agent", b"grpc-go/1.83.0")])
+    assert hello == metadata.AgentHello("a1", AgentIdentifiers(), (), False)
+
+
+@pytest.mark.parametrize(
+    ("headers", "text"),
+    [
+        ([], "expected one agent ID in the context, got []"),
+        ([(b"agentid", b"a"), (b"agentid", b"b")], "expected one agent ID in the context, got [a b]"),
+        (
+            [(b"agentid", b"a"), (b"agentidentifiers", b"host=x"), (b"agentidentifiers", b"")],
+            "expected at most one set of agent identifiers in the context, got [host=x ]",
+        ),
+        (
+            [(b"agentid", b"a"), (b"agentidentifiers", b";")],
+            "fail to parse url encoded string: invalid semicolon separator in query",
+        ),
+    ],
+)
+def test_agent_hello_refuses_with_the_words_of_upstream(headers: metadata.Headers, text: str) -> None:
+    assert refusal_of(metadata.agent_hello, headers) == text
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([], "Authentication context was not found in metadata"),
+        (["Bearer a", "Bearer b"], "too many (2) tokens are received"),
+        (["bearer a"], 'received token does not have "Bearer " prefix'),
+    ],
+)
+def test_a_bearer_token_is_exactly_one_value_with_the_prefix(values: list[str], text: str) -> None:
+    assert refusal_of(metadata.bearer_token, values) == text
+    assert metadata.bearer_token(["Bearer  x\n"]) == " x\n"
+
+
+def test_server_hello_reads_what_our_server_sends() -> None:
+    assert metadata.server_hello(metadata.server_hello_headers("s1", 3)) == metadata.ServerHello("s1", 3, True, True)
+
+
+def test_an_upstream_server_does_not_understand_pause() -> None:
+    hello = metadata.server_hello([(b"serverid", b"s"), (b"servercount", b"+2")])
+    assert hello == metadata.ServerHello("s", 2, False)
+
+
+@pytest.mark.parametrize(
+    ("headers", "text"),
+    [
+        ([], "expected one server ID in the context, got []"),
+        ([(b"serverid", b"a"), (b"serverid", b"b")], "expected one server ID in the context, got [a b]"),
+        ([(b"serverid", b"a")], "expected one server count, got 0"),
+        (
+            [(b"serverid", b"a"), (b"servercount", b"1"), (b"servercount", b"1")],
+            "expected one server count, got 2",
+        ),
+        ([(b"serverid", b"a"), (b"servercount", b"x")], 'strconv.Atoi: parsing "x": invalid syntax'),
+        ([(b"serverid", b"a"), (b"servercount", b"")], 'strconv.Atoi: parsing "": invalid syntax'),
+        ([(b"serverid", b"a"), (b"servercount", b" 1")], 'strconv.Atoi: parsing " 1": invalid syntax'),
+        (
+            [(b"serverid", b"a"), (b"servercount", b"9223372036854775808")],
+            'strconv.Atoi: parsing "9223372036854775808": value out of range',
+        ),
+    ],
+)
+def test_server_hello_refuses_with_the_words_of_upstream(headers: metadata.Headers, text: str) -> None:
+    assert refusal_of(metadata.server_hello, headers) == text
+
+
+def test_a_negative_server_count_is_read_as_go_reads_it() -> None:
+    assert metadata.server_hello([(b"serverid", b"s"), (b"servercount", b"-4")]).server_count == -4
+
+
+@pytest.mark.parametrize(
+    ("text", "network"),
+    [
+        ("10.0.0.0/8", (4, 8, 10)),
+        ("10.1.2.3/8", (4, 8, 10)),
+        ("0.0.0.0/0", (4, 0, 0)),
+        ("10.0.0.1/32", (4, 32, 0x0A000001)),
+        ("fd00::/8", (6, 8, 0xFD)),
+        ("::/0", (6, 0, 0)),
+        ("::1/128", (6, 128, 1)),
+        ("::ffff:10.0.0.0/104", (4, 8, 10)),
+        ("::ffff:0.0.0.0/96", (4, 0, 0)),
+        ("::ffff:10.0.0.0/95", (6, 95, 0xFFFF >> 1)),
+    ],
+)
+def test_a_network_is_its_version_and_prefix(text: str, network: tuple[int, int, int]) -> None:
+    assert parse_network(text) == network
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "/",
+        "/8",
+        "10.0.0.0",
+        "10.0.0.0/",
+        "10.0.0.0/33",
+        "10.0.0.0/-1",
+        "10.0.0.0/+8",
+        "10.0.0.0/8/8",
+        "10.0.0.0/255.0.0.0",
+        "10.0.0.0/\u0668",
+        "10.0.0/8",
+        "010.0.0.0/8",
+        "fd00::/129",
+        "fd00::/9999999999",
+        "fe80::%eth0/64",
+        "example.com/8",
+        "\u0661.0.0.0/8",
+    ],
+)
+def test_anything_else_is_no_network(text: str) -> None:
+    assert parse_network(text) is None
+
+
+@given(st.text())
+def test_no_text_breaks_the_reader_or_the_search(text: str) -> None:
+    table = NetworkTable()
+    table.group((4, 8, 10))
+    parse_network(text)
+    parse_network(f"{text}/8")
+    table.find(text)
+
+
+V4 = st.builds(
+    lambda number, length: (4, length, number >> (32 - length)), st.integers(0, 2**32 - 1), st.integers(0, 32)
+)
+V6 = st.builds(
+    lambda number, length: (6, length, number >> (128 - length)), st.integers(0, 2**128 - 1), st.integers(0, 128)
+)
+
+
+def as_network(network: tuple[int, int, int]) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    version, length, prefix = network
+    if version == 4:
+        return ipaddress.IPv4Network((prefix << (32 - length), length))
+    return ipaddress.IPv6Network((prefix << (128 - length), length))
+
+
+@given(st.lists(V4 | V6, max_size=30), st.ip_addresses(), st.data())
+def test_the_longest_prefix_that_holds_the_address_is_found(
+    networks: list[tuple[int, int, int]], address: ipaddress.IPv4Address | ipaddress.IPv6Address, data: st.DataObject
+) -> None:
+    is_inside = data.draw(st.booleans())
+    if networks and is_inside:  # else hardly any network would ever hold the address
+        address = data.draw(st.sampled_from([as_network(network)[0] for network in networks]))
+    table = NetworkTable()
+    groups = {network: table.group(network) for network in networks}
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    holding = [network for network in groups if address in as_network(network)]
+    found = table.find(str(address))
+    if holding:
+        assert found is groups[max(holding, key=lambda network: network[1])]
+    else:
+        assert found is None
+
+
+@given(st.lists(V4 | V6, max_size=20))
+def test_networks_without_agents_are_forgotten(networks: list[tuple[int, int, int]]) -> None:
+    table = NetworkTable()
+    for network in networks:
+        table.group(network)
+    assert table.count == len(set(networks))
+    for network in networks * 2:
+        table.forget_if_empty(network)
+    assert table.count == 0
+    assert table.find("10.0.0.1") is None
+
+
+def test_ipv4_in_the_clothes_of_ipv6_is_ipv4_and_no_other_ipv6_network_holds_it() -> None:
+    table = NetworkTable()
+    all_of_six = table.group((6, 0, 0))
+    assert table.find("10.0.0.1") is None
+    assert table.find("::ffff:10.0.0.1") is None
+    ten = table.group((4, 8, 10))
+    assert table.find("::ffff:10.0.0.1") is ten
+    assert table.find("::ffff:a00:1") is ten
+    assert table.find("fe80::1%eth0") is all_of_six
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "holds"),
+    [
+        ("10.0.0.0/8", "10.1.0.0/16", True),
+        ("10.0.0.0/8", "10.0.0.0/8", True),
+        ("10.0.0.0/8", "10.0.0.0/7", False),
+        ("10.0.0.0/8", "11.0.0.0/16", False),
+        ("0.0.0.0/0", "1.2.3.4/32", True),
+        ("::/0", "1.2.3.4/32", False),
+        ("fd00::/8", "fd12::/16", True),
+    ],
+)
+def test_a_network_covers_those_within_it(outer: str, inner: str, holds: bool) -> None:
+    first, second = parse_network(outer), parse_network(inner)
+    assert first is not None
+    assert second is not None
+    assert covers(first, second) is holds

@@ -205,9 +205,6 @@ def test_a_newer_stream_of_an_agent_takes_over_from_one_that_drains() -> None:
     assert chosen(both) == {leaving}
 
 
-# ---------------------------------------------------------------------- the nearest
-
-
 @pytest.mark.parametrize("strategy", ["default", "defaultRoute"])
 def test_the_agent_on_the_destination_itself_is_preferred_however_loaded(strategy: str) -> None:
     near = links.make("a", default_route=True, host=("node1",), ipv4=("10.0.0.1",), ipv6=("fd00::1",))
@@ -243,9 +240,6 @@ def test_nearness_opens_no_strategy_to_an_agent_that_is_not_in_it() -> None:
     ring.add(near)
     ring.add(route)
     assert chosen(ring, "node1:1") == {route}
-
-
-# ---------------------------------------------------------------------- cidr
 
 
 def test_of_several_networks_the_longest_prefix_wins() -> None:
@@ -289,9 +283,6 @@ def test_text_that_is_no_network_is_left_out_and_named_where_it_matters() -> Non
     assert networks.ready_backends() == {"default": 1, "cidr": 1}
     assert networks.unusable_networks(link) == ["10.0.0.0", "everything"]
     assert yard("default").unusable_networks(link) == []
-
-
-# ---------------------------------------------------------------------- coming and going
 
 
 def test_removal_is_by_identity_and_twice_is_harmless() -> None:

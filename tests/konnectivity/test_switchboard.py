@@ -4,16 +4,18 @@ import pytest
 from tests.playbook import said
 from tests.support.switchboard_scene import Scene
 
-from umbilical.konnectivity.commands import CLOSING, ENDED, ESTABLISHED, Tunnel
+from umbilical.konnectivity import commands as orders
+from umbilical.konnectivity.commands import CLOSING, DIALLING, ENDED, ESTABLISHED, PENDING, EndpointConnection, Tunnel
+from umbilical.konnectivity.dial_failure import DialFailure, FailureReason
+from umbilical.konnectivity.metadata import AgentIdentifiers
+from umbilical.konnectivity.routing import AgentLink
 from umbilical.konnectivity.switchboard import CLOSE_ANSWER_SECONDS, LONGEST_ADDRESS, REMEMBERED_ORPHANS
+from umbilical.wire import packets
 
 
 @pytest.fixture
 def scene() -> Scene:
     return Scene()
-
-
-# ---------------------------------------------------------------------- dials
 
 
 def test_a_dial_without_agents_is_refused_and_counted(scene: Scene) -> None:
@@ -84,9 +86,6 @@ def test_an_agent_that_closes_a_dial_ends_it(scene: Scene) -> None:
     assert said(scene.board.agent_cancelled_dial(link, 7)) == []
 
 
-# ---------------------------------------------------------------------- cancelled dials
-
-
 def test_a_client_that_leaves_during_its_dial_cancels_it_at_the_agent_c6(scene: Scene) -> None:
     scene.agent()
     tunnel = scene.dial(7)
@@ -108,9 +107,6 @@ def test_a_client_that_leaves_twice_is_heard_once(scene: Scene) -> None:
     for gone in (dial, tunnel):
         assert scene.close(gone) != []
         assert scene.close(gone) == []
-
-
-# ---------------------------------------------------------------------- tunnels end
 
 
 def test_a_client_that_closes_waits_for_the_agents_answer(scene: Scene) -> None:
@@ -163,9 +159,6 @@ def test_orphans_are_remembered_within_a_bound_p7(scene: Scene) -> None:
     assert len(link.answered_orphans) == REMEMBERED_ORPHANS
     assert scene.board.orphan_data(link, REMEMBERED_ORPHANS + 1) == []
     assert len(scene.board.orphan_data(link, 1)) == 1  # the oldest was forgotten
-
-
-# ---------------------------------------------------------------------- agents come and go
 
 
 def test_two_streams_of_one_agent_id_do_not_cross_c4(scene: Scene) -> None:
@@ -226,9 +219,6 @@ def test_a_draining_agent_that_is_alone_still_serves(scene: Scene) -> None:
     assert scene.dial(1).link is link
 
 
-# ---------------------------------------------------------------------- time
-
-
 def test_a_dial_that_waited_too_long_is_refused_and_cancelled(scene: Scene) -> None:
     scene.agent()
     scene.dial(1, at=10.0)
@@ -276,3 +266,67 @@ def test_a_close_that_the_agent_never_answers_is_given_up_c9(scene: Scene) -> No
     assert told == [f"close connection 1, error '{text}': {text}"]
     assert scene.counts() == (0, 0, 0)
     assert link.connections == {}
+
+
+def test_a_tunnel_begins_as_a_pending_dial_of_its_client() -> None:
+    client = object()
+    tunnel = Tunnel(client, dial_id=7, address="web:443", asked_at=3.5)
+    assert tunnel.client is client
+    assert (tunnel.dial_id, tunnel.address, tunnel.asked_at) == (7, "web:443", 3.5)
+    assert tunnel.state == PENDING
+    assert tunnel.link is None
+    assert tunnel.connection_id == 0
+
+
+def test_a_connection_begins_as_a_dial_of_the_agent() -> None:
+    connection = EndpointConnection(dial_id=7, connection_id=1, network="tcp", address="web:443")
+    assert connection.state == DIALLING
+    assert connection.shell is None
+
+
+def test_states_of_a_tunnel_and_of_a_connection_are_distinct() -> None:
+    assert len({orders.PENDING, orders.ESTABLISHED, orders.CLOSING, orders.ENDED}) == 4
+    assert len({orders.DIALLING, orders.CONNECTED, orders.FLUSHING, orders.GONE}) == 4
+
+
+def test_orders_of_the_server_name_whom_they_concern() -> None:
+    link = AgentLink(1, "a1", AgentIdentifiers())
+    tunnel = Tunnel(None, 7, "web:443", 0.0)
+    told = said(
+        [
+            orders.ToAgent(link, packets.CLOSE_REQ, packets.encode_close_request(9)),
+            orders.RefuseDial(tunnel, DialFailure(FailureReason.NO_AGENT)),
+            orders.OpenTunnel(tunnel),
+            orders.CloseTunnel(tunnel, "oops", "endpoint closed"),
+            orders.CountDialFailure("no_agent"),
+            orders.RetireAgent(link),
+        ]
+    )
+    assert told == [
+        "a1 <- CLOSE_REQ connection=9",
+        "refuse dial 7: No agent available",
+        "open dial 7 as connection 0",
+        "close connection 0, error 'oops': endpoint closed",
+        "count no_agent",
+        "retire a1",
+    ]
+
+
+def test_orders_of_the_agent_name_whom_they_concern() -> None:
+    connection = EndpointConnection(7, 1, "tcp", "web:443")
+    told = said(
+        [
+            orders.ToServer(packets.CLOSE_RSP, packets.encode_close_response("", 1)),
+            orders.StartDial(connection),
+            orders.CancelDial(connection),
+            orders.FlushAndClose(connection),
+            orders.AbortEndpoint(connection),
+        ]
+    )
+    assert told == [
+        "server <- CLOSE_RSP connection=1 error=''",
+        "dial connection 1 tcp web:443",
+        "cancel connection 1",
+        "flush and close connection 1",
+        "abort connection 1",
+    ]

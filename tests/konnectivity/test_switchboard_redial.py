@@ -132,8 +132,6 @@ def test_a_lost_agents_dials_go_even_to_a_sick_one_when_it_is_all_that_is_left(s
     assert scene.gone(first)[1] == "sick <- DIAL_REQ tcp web:443 dial=7"
 
 
-# ---------------------------------------------------------------------- agents that take nothing
-
 STALLED = "its stream takes no packets"
 
 
@@ -217,8 +215,6 @@ def test_silence_means_nothing_where_nobody_waits(scene: Scene) -> None:
     assert said(scene.board.agent_silent(silent, 4.0, 0)) == []
     assert not silent.sick
 
-
-# ---------------------------------------------------------------------- any order of events
 
 KINDS = ["dial", "succeed", "connect", "close", "stall", "silent", "heal", "fail", "gone", "drain", "cancel", "wait"]
 EVENTS = st.lists(

@@ -1,8 +1,14 @@
 """Where the hosted cluster's DNS is found, and found again."""
 
-import pytest
-from tests.proxies.name_scenes import ScriptedServices, TurnedClock, play
+import asyncio
+from collections.abc import Awaitable, Callable
 
+import pytest
+from tests.proxies.name_scenes import ScriptedServices, TurnedClock, pipe, play, until
+
+from umbilical.dialer.opener import Streams
+from umbilical.proxies import dns_connection
+from umbilical.proxies.dns_connection import ConnectionLost, DnsConnection
 from umbilical.proxies.dns_lookup import LookupFailed, Result
 from umbilical.proxies.dns_servers import DnsServers, Server, parse_servers, parse_service
 from umbilical.proxies.service_names import ServiceName
@@ -125,3 +131,203 @@ def test_without_a_kubeconfig_that_is_the_reason() -> None:
     servers = DnsServers((), DNS, None, TurnedClock().now)
     with pytest.raises(LookupFailed, match="no kubeconfig"):
         play(servers.current())
+
+
+class Server:
+    """The far end, by hand."""
+
+    def __init__(self, streams: Streams) -> None:
+        self.reader, self.writer = streams
+
+    async def question(self) -> tuple[int, bytes]:
+        size = int.from_bytes(await self.reader.readexactly(2))
+        message = await self.reader.readexactly(size)
+        return int.from_bytes(message[:2]), message[2:]
+
+    def answer(self, number: int, content: bytes) -> None:
+        message = number.to_bytes(2) + content
+        self.writer.write(len(message).to_bytes(2) + message)
+
+
+def asking(content: bytes) -> Callable[[int], bytes]:
+    return lambda number: number.to_bytes(2) + content
+
+
+def scene(script: Callable[[DnsConnection, Server, asyncio.TaskGroup], Awaitable[None]]) -> None:
+    async def run() -> None:
+        ours, theirs = await pipe()
+        connection = DnsConnection(ours)
+        async with asyncio.TaskGroup() as group:
+            await script(connection, Server(theirs), group)
+        await connection.close()
+        theirs[1].close()
+
+    play(run())
+
+
+def test_answers_find_their_questions_in_any_order() -> None:
+    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+        asked = [group.create_task(connection.ask(asking(bytes([index])))) for index in range(20)]
+        questions = [await server.question() for _ in asked]
+        assert len({number for number, _ in questions}) == 20
+        for number, content in reversed(questions):
+            server.answer(number, b"to " + content)
+        for index, task in enumerate(asked):
+            assert (await task)[2:] == b"to " + bytes([index])
+
+    scene(script)
+
+
+def test_an_answer_may_come_byte_by_byte() -> None:
+    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+        task = group.create_task(connection.ask(asking(b"?")))
+        number, _ = await server.question()
+        message = number.to_bytes(2) + b"slowly"
+        for octet in len(message).to_bytes(2) + message:
+            server.writer.write(bytes([octet]))
+            await server.writer.drain()
+        assert (await task)[2:] == b"slowly"
+
+    scene(script)
+
+
+def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
+    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+        late = group.create_task(connection.ask(asking(b"late")))
+        number, _ = await server.question()
+        late.cancel()
+        await until(late.done)
+        task = group.create_task(connection.ask(asking(b"?")))
+        other, _ = await server.question()
+        server.answer(number, b"too late")
+        server.writer.write(b"\0\0" + b"\0\1x")  # neither has room for an id
+        server.answer(other, b"!")
+        assert (await task)[2:] == b"!"
+        assert connection.is_usable
+
+    scene(script)
+
+
+def test_all_who_wait_hear_of_the_end() -> None:
+    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+        async def ask() -> None:
+            with pytest.raises(ConnectionLost, match="closed the connection"):
+                await connection.ask(asking(b"?"))
+
+        asked = [group.create_task(ask()) for _ in range(3)]
+        for _ in asked:
+            await server.question()
+        server.writer.close()
+        await asyncio.wait(asked)
+        assert not connection.is_usable
+        with pytest.raises(ConnectionLost):
+            await connection.ask(asking(b"?"))
+
+    scene(script)
+
+
+def test_a_retired_connection_serves_who_waits_and_then_ends() -> None:
+    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+        task = group.create_task(connection.ask(asking(b"?")))
+        number, _ = await server.question()
+        connection.retire()
+        assert not connection.is_usable
+        server.answer(number, b"!")
+        assert (await task)[2:] == b"!"
+        assert await server.reader.read() == b""
+
+    scene(script)
+
+
+def test_without_anybody_waiting_it_ends_as_it_is_retired() -> None:
+    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+        connection.retire()
+        assert await server.reader.read() == b""
+
+    scene(script)
+
+
+def test_a_server_that_takes_nothing_gets_no_more_questions() -> None:
+    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+        async def ask() -> None:
+            with pytest.raises(ConnectionLost):
+                await connection.ask(asking(b"x" * 60000))
+
+        server.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        refused: list[str] = []
+        while not refused:
+            group.create_task(ask())
+            await asyncio.sleep(0)
+            try:
+                async with asyncio.timeout(0):
+                    await connection.ask(asking(b"x" * 60000))
+            except TimeoutError:
+                pass
+            except ConnectionLost as error:
+                refused.append(str(error))
+        assert refused == ["the server takes nothing more"]
+        await connection.close()
+
+    scene(script)
+
+
+def test_no_more_questions_than_there_are_numbers_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dns_connection, "MOST_QUESTIONS", 2)
+
+    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+        asked = [group.create_task(connection.ask(asking(b"?"))) for _ in range(2)]
+        numbers = [(await server.question())[0] for _ in asked]
+        with pytest.raises(ConnectionLost, match="no more questions"):
+            await connection.ask(asking(b"?"))
+        for number in numbers:
+            server.answer(number, b"!")
+        await asyncio.wait(asked)
+
+    scene(script)
+
+
+def test_one_that_broke_is_not_asked_again_before_its_reader_has_had_a_turn() -> None:
+    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+        connection._writer.transport.abort()
+        assert not connection.is_usable
+
+    scene(script)
+
+
+def test_one_that_nobody_asks_on_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dns_connection, "IDLE_SECONDS", 0.01)
+
+    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+        asked = group.create_task(connection.ask(asking(b"q")))
+        number, _ = await server.question()
+        assert connection.is_usable
+        server.answer(number, b"a")
+        await asked
+        assert await server.reader.read() == b""
+        assert not connection.is_usable
+
+    scene(script)
+
+
+def test_a_question_in_time_keeps_it() -> None:
+    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+        for _ in range(2):
+            asked = group.create_task(connection.ask(asking(b"q")))
+            number, _ = await server.question()
+            assert connection._idle is None
+            server.answer(number, b"a")
+            await asked
+            assert connection._idle is not None
+
+    scene(script)
+
+
+def test_a_connection_that_nobody_ever_asks_on_is_closed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever had it opened may have given up before it was there."""
+    monkeypatch.setattr(dns_connection, "IDLE_SECONDS", 0.01)
+
+    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+        assert await server.reader.read() == b""
+        await until(lambda: not connection.is_usable)
+
+    scene(script)

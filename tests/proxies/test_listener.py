@@ -163,9 +163,6 @@ def test_a_fault_of_ours_ends_one_connection_and_not_the_listener(caplog: pytest
     assert caplog.text.count("internal error in a connection") == 2
 
 
-# ---------------------------------------------------------------------- exhausted descriptors
-
-
 @contextmanager
 def no_descriptors() -> Iterator[None]:
     """Not one more file can be opened in this process."""
@@ -209,9 +206,6 @@ def test_while_it_rests_it_does_not_spin_and_a_drain_may_begin(
                 assert not proxy.listener.is_listening
 
     play(script())
-
-
-# ---------------------------------------------------------------------- slow clients
 
 
 def test_a_client_that_says_nothing_is_cut_off() -> None:
@@ -279,9 +273,6 @@ def test_a_client_that_floods_before_its_dial_is_done_is_held_back() -> None:
     play(script())
 
 
-# ---------------------------------------------------------------------- leaving
-
-
 def test_who_is_here_when_the_drain_begins_may_finish() -> None:
     async def script() -> None:
         async with endpoint(echo) as port, socks5_proxy(LoopbackOpener()) as proxy:
@@ -347,9 +338,6 @@ def test_closing_cuts_whoever_is_left_and_cancels_their_dials() -> None:
             await proxy.listener.close()
 
     play(script())
-
-
-# ---------------------------------------------------------------------- many
 
 
 @pytest.fixture

@@ -1,10 +1,20 @@
 """NO_PROXY as Go reads it. The table was checked line by line against golang.org/x/net/http/httpproxy v0.55.0."""
 
+import logging
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from umbilical.dialer.settings import DialerSettings
+from umbilical.proxies.environment_proxy import ProxyRules, rules_of_environment
 from umbilical.proxies.no_proxy import NoProxy
+from umbilical.proxies.proxy_connect import ProxyUrl
+from umbilical.proxies.settings import HttpsSettings, ListenerSettings, OutboundSettings
+from umbilical.proxies.user_proxy_rules import LOOK_SECONDS, UserProxyRules, read_rules
+from umbilical.tunnel.errors import StartupError
 
 MATCHES = [
     # A name, itself and what is under it.
@@ -117,3 +127,127 @@ def test_an_address_with_a_port_matches_that_port_alone(address: object, port: i
     always = NoProxy("").matches(text, port)
     assert NoProxy(entry).matches(text, port)
     assert NoProxy(entry).matches(text, other) == (always or port == other)
+
+
+def chosen(environment: dict[str, str], host: str = "ec2.amazonaws.com", port: int = 443) -> str:
+    return str(rules_of_environment(environment).proxy_for("https", host, port) or "")
+
+
+@pytest.mark.parametrize(
+    ("environment", "proxy"),
+    [
+        ({}, ""),
+        ({"HTTPS_PROXY": "http://up.example:3128"}, "http://up.example:3128"),
+        ({"https_proxy": "http://low.example:3128"}, "http://low.example:3128"),
+        ({"HTTPS_PROXY": "http://up.example:1", "https_proxy": "http://low.example:2"}, "http://up.example:1"),
+        ({"HTTPS_PROXY": "", "https_proxy": "http://low.example:2"}, "http://low.example:2"),
+        ({"HTTP_PROXY": "http://plain.example:3128"}, ""),
+        ({"HTTPS_PROXY": "proxy.example:3128"}, "http://proxy.example:3128"),
+        ({"HTTPS_PROXY": "https://proxy.example"}, "https://proxy.example:443"),
+    ],
+)
+def test_upper_case_goes_before_lower_case_and_a_scheme_may_be_missing(environment: dict[str, str], proxy: str) -> None:
+    assert chosen(environment) == proxy
+
+
+@pytest.mark.parametrize("name", ["NO_PROXY", "no_proxy"])
+def test_no_proxy_is_honoured_in_both_spellings(name: str) -> None:
+    environment = {"HTTPS_PROXY": "http://up.example:3128", name: ".amazonaws.com"}
+    assert chosen(environment) == ""
+    assert chosen(environment, "login.microsoftonline.com") == "http://up.example:3128"
+
+
+def test_this_machine_is_never_reached_by_a_proxy() -> None:
+    environment = {"HTTPS_PROXY": "http://up.example:3128"}
+    assert chosen(environment, "localhost") == chosen(environment, "127.0.0.1") == chosen(environment, "::1") == ""
+
+
+def test_a_value_that_is_no_url_means_no_proxy_and_is_told_without_being_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert chosen({"HTTPS_PROXY": "http://me:s3cret@proxy.example:port"}) == ""
+    assert "HTTPS_PROXY cannot be read" in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+def test_a_proxy_of_another_kind_is_refused_at_the_start() -> None:
+    with pytest.raises(StartupError) as caught:
+        chosen({"https_proxy": "socks5://me:s3cret@proxy.example:1080"})
+    assert caught.value.code == "UMB532"
+    assert "s3cret" not in f"{caught.value} {caught.value.next}"
+
+
+def test_each_scheme_has_its_own_proxy_and_both_have_the_same_exceptions() -> None:
+    rules = ProxyRules(ProxyUrl("http", "a", 80), ProxyUrl("http", "b", 80), "foo.com:443")
+    assert [str(rules.proxy_for(scheme, "bar.com", 443)) for scheme in ("http", "https")] == [
+        "http://a:80",
+        "http://b:80",
+    ]
+    assert rules.proxy_for("https", "foo.com", 443) is None
+    assert rules.proxy_for("http", "foo.com", 80) is not None
+    assert rules.proxy_for("ftp", "foo.com", 21) is None
+    assert [proxy.host for proxy in rules.proxies] == ["a", "b"]
+
+
+def settings(**values: Any) -> HttpsSettings:
+    return HttpsSettings(ListenerSettings(()), OutboundSettings(DialerSettings(())), **values)
+
+
+def test_each_scheme_has_its_own_proxy() -> None:
+    rules = read_rules(settings(http_proxy="http://p1:3128", https_proxy="https://u:p%40ss%3Aw@p2"))
+    assert rules.proxy_for("http", "a", 80) == ProxyUrl("http", "p1", 3128)
+    assert rules.proxy_for("https", "a", 443) == ProxyUrl("https", "p2", 443, "u", "p@ss:w")
+
+
+def test_credentials_of_a_file_are_for_urls_that_have_none(tmp_path: Path) -> None:
+    login = tmp_path / "login"
+    login.write_text("user:p@ss:word%41\n")
+    rules = read_rules(settings(http_proxy="http://p1", https_proxy="http://me:mine@p2", proxy_credentials=login))
+    assert rules.proxy_for("http", "a", 80) == ProxyUrl("http", "p1", 80, "user", "p@ss:word%41")
+    assert rules.proxy_for("https", "a", 443) == ProxyUrl("http", "p2", 80, "me", "mine")
+
+
+@pytest.mark.parametrize("content", [b"only-a-password", b"", b":x", b"a:b\nc:d\n", b"\xff:x"])
+def test_a_file_that_cannot_be_used_keeps_it_from_starting_and_is_not_shown(tmp_path: Path, content: bytes) -> None:
+    login = tmp_path / "login"
+    login.write_bytes(content)
+    with pytest.raises(StartupError) as fault:
+        UserProxyRules(settings(http_proxy="http://p", proxy_credentials=login))
+    assert fault.value.code == "UMB548"
+    assert "only-a-password" not in str(fault.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="no-such-file"):
+        UserProxyRules(settings(http_proxy_file=tmp_path / "no-such-file"))
+
+
+def test_an_empty_file_is_no_proxy(tmp_path: Path) -> None:
+    url = tmp_path / "HTTP_PROXY"
+    url.write_text("\n")
+    assert read_rules(settings(http_proxy_file=url)).proxy_for("http", "a", 80) is None
+
+
+def test_a_changed_file_counts_and_a_broken_one_does_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    url, now = tmp_path / "HTTPS_PROXY", 100.0
+    url.write_text("http://u:old@p1:1\n")
+    watched = UserProxyRules(settings(https_proxy_file=url), lambda: now)
+
+    def host() -> str:
+        proxy = watched.rules().proxy_for("https", "a", 443)
+        assert proxy is not None
+        return proxy.host
+
+    assert host() == "p1"
+    url.write_text("http://u:secret@p2.example:1\n")
+    assert host() == "p1"  # nobody has looked yet
+    now += LOOK_SECONDS
+    with caplog.at_level("INFO"):
+        assert host() == "p2.example"
+        url.write_text("socks5://u:secret@p3-is-longer\n")
+        now += LOOK_SECONDS
+        assert host() == "p2.example"
+    assert "http://p2.example:1" in caplog.text
+    assert "UMB532" in caplog.text
+    assert "secret" not in caplog.text

@@ -202,9 +202,6 @@ def test_what_lives_beside_the_proxy_never_enters_the_tunnel_where_its_suffix_is
     play(scenario())
 
 
-# ---------------------------------------------------------------------- resolving alone: HyperShift's matrix (PR 9181)
-
-
 @pytest.mark.parametrize("host", ["idp.corp.example", CONSOLE])
 def test_resolve_hands_a_name_on_that_the_agent_is_to_resolve(host: str) -> None:
     async def script(stage: Scene) -> None:
@@ -273,9 +270,6 @@ def test_resolve_can_be_given_up() -> None:
         assert task.cancelled()
 
     scene(script, Resolution.GUEST)
-
-
-# ---------------------------------------------------------------------- start and end
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,6 @@ def is_left_alone(server: ScriptedServer) -> bool:
     return False
 
 
-# ---------------------------------------------------------------------- several at once
-
-
 def test_an_agent_connects_to_all_its_servers_whatever_count_they_announce_o7(stage: Stage) -> None:
     running = [stage.start_server() for _ in range(3)]
     agent = stage.start_agent(*(server.agent_port for server in running), **RARELY)
@@ -135,9 +132,6 @@ def test_an_address_that_stays_dead_is_told_once_while_another_serves(
     stage.eventually(lambda: caplog.text.count(text) >= 4)
     failures = [record.levelno for record in caplog.records if text in record.getMessage()]
     assert failures.count(logging.WARNING) <= 1
-
-
-# ---------------------------------------------------------------------- names
 
 
 @pytest.fixture
@@ -294,9 +288,6 @@ def test_behind_a_proxy_the_proxy_looks_the_name_up(stage: Stage, monkeypatch: p
     assert asked.startswith(b"CONNECT konnectivity.example:8091 HTTP/1.1\r\n")
 
 
-# ---------------------------------------------------------------------- goodbyes
-
-
 def test_a_server_that_leaves_is_dialled_again_at_once_on_its_own_address_o5(stage: Stage) -> None:
     first, second = ScriptedServer(stage), ScriptedServer(stage)
     agent = stage.start_agent(first.port, second.port, **RARELY)
@@ -354,9 +345,6 @@ def test_a_dial_that_comes_right_behind_a_goodbye_is_served(stage: Stage) -> Non
     connection_id = expect(old, PacketType.DIAL_RSP).dialResponse.connectID
     old.send(packet_messages.data(connection_id, b"served"))
     assert expect(old, PacketType.DATA).data.data == b"served"
-
-
-# ---------------------------------------------------------------------- drain
 
 
 def test_a_drained_agent_tells_every_server_and_dials_none(stage: Stage) -> None:

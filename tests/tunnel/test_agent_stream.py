@@ -33,9 +33,6 @@ def refusal(server: RunningServer, metadata: Metadata, path: str = CONNECT_PATH)
     return stream.trailers["grpc-status"], stream.trailers["grpc-message"]
 
 
-# ---------------------------------------------------------------------- hello
-
-
 def test_the_server_says_hello_before_any_packet(stage: Stage) -> None:
     server = stage.start_server(server_id="s-7", server_count=3)
     agent = ScriptedAgent(server)
@@ -115,9 +112,6 @@ def test_a_handshake_that_does_not_come_ends_the_connection(stage: Stage, monkey
         assert tcp.recv(1) == b""
 
 
-# ---------------------------------------------------------------------- packets out of place
-
-
 def test_data_of_nobodys_connection_is_answered_once_p7(stage: Stage) -> None:
     server = stage.start_server()
     agent = ScriptedAgent(server)
@@ -182,9 +176,6 @@ def test_an_agent_that_closes_a_dial_ends_it(stage: Stage) -> None:
     agent.send(packet_messages.close_dial(agent.next_dial().random))
     with pytest.raises(DialRefused, match=r"^dial closed$"):
         dial.finish()
-
-
-# ---------------------------------------------------------------------- agents that go
 
 
 Leave = Callable[[ScriptedAgent], None]
@@ -255,9 +246,6 @@ def test_open_tunnels_end_with_their_agent_in_connect_mode(stage: Stage) -> None
     agent.close()
     assert receive_exactly(tunnel, 100) == b"last words"
     server.wait_until_quiet()
-
-
-# ---------------------------------------------------------------------- two streams of one agent
 
 
 @pytest.mark.parametrize("same_connection", [True, False])

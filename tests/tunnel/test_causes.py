@@ -1,5 +1,6 @@
 """Every way in which agent and server fail to meet has its code, told by the side that can know it."""
 
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,12 +8,20 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.support.in_process import Stage
+from tests.support import packet_messages
+from tests.support.in_process import Stage, refused_address
 from tests.support.odd_certificates import DAY, OddPki
-from tests.support.scripted_peers import ScriptedAgent, ScriptedServer
+from tests.support.packet_messages import PacketType
+from tests.support.scripted_peers import ScriptedAgent, ScriptedServer, expect, open_proxy_stream
+from tests.support.tunnel_client import DialRefused
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki
 
-from umbilical.tunnel import causes
+from umbilical.konnectivity.commands import TellHealth, TellRedial, Tunnel
+from umbilical.konnectivity.dial_failure import PROBE_ADDRESS
+from umbilical.konnectivity.metadata import AgentIdentifiers
+from umbilical.konnectivity.routing import AgentLink
+from umbilical.tunnel import agent_notices, causes
+from umbilical.tunnel.dial_notices import MAX_KINDS, REPEAT_SECONDS, DialNotices, Hush
 from umbilical.tunnel.settings import TlsFiles
 
 
@@ -38,9 +47,6 @@ def staged(pki: TunnelPki, folder: Path) -> Iterator[Stage]:
         yield stage
     finally:
         stage.stop()
-
-
-# ---------------------------------------------------------------------- the tables
 
 
 @pytest.mark.parametrize(
@@ -101,9 +107,6 @@ def test_an_end_that_was_announced_is_no_fault() -> None:
 
 def test_every_next_step_fits_on_the_line() -> None:
     assert all(0 < len(step) < 130 and "\n" not in step for step in causes.NEXT.values())
-
-
-# ---------------------------------------------------------------------- the agent, on loopback
 
 
 def test_a_port_that_refuses_is_named(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
@@ -184,9 +187,6 @@ def test_the_look_at_a_refused_certificate_happens_once_for_each_reason(
     assert looks == ["UMB322"]
 
 
-# ---------------------------------------------------------------------- the server's word about agents
-
-
 @pytest.mark.parametrize(
     ("make", "server_code", "agent_code", "server_words"),
     [
@@ -249,9 +249,6 @@ def test_who_knocks_again_and_again_is_told_once_in_a_while(stage: Stage, caplog
     assert sum(line.startswith("UMB307") for line in warnings(caplog)) == 1
 
 
-# ---------------------------------------------------------------------- connections that end
-
-
 def test_an_agent_that_dies_is_told_with_a_code(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     server = stage.start_server()
     agent = ScriptedAgent(server)
@@ -301,3 +298,148 @@ def test_a_silent_agent_is_given_up_with_a_code(
     stage.skip(3_601, monkeypatch)
     stage.skip(3_700, monkeypatch)
     assert "keepalive" in wait_for(stage, caplog, "UMB309")
+
+
+@pytest.fixture(autouse=True)
+def everything(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, agent_notices.__name__)
+
+
+def agent(agent_id: str = "a1", key: int = 1) -> AgentLink:
+    return AgentLink(key, agent_id, AgentIdentifiers())
+
+
+def test_a_sick_agent_is_a_warning_with_a_code_and_its_recovery_is_none(caplog: pytest.LogCaptureFixture) -> None:
+    link = agent()
+    link.sick = True
+    agent_notices.tell_health(TellHealth(link, "3 dials in a row got no answer"))
+    link.sick = False
+    agent_notices.tell_health(TellHealth(link, "it answers dials again"))
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", "UMB412 agent is last choice agent=a1 tunnels=0 dials=0: 3 dials in a row got no answer"),
+        ("INFO", "agent is chosen again agent=a1: it answers dials again"),
+    ]
+
+
+def test_a_dial_that_moves_on_says_from_where_to_where_and_why(caplog: pytest.LogCaptureFixture) -> None:
+    tunnel = Tunnel(object(), 7, "web:443", 0.0)
+    tunnel.link = agent("a2", 2)
+    agent_notices.tell_redial(TellRedial(tunnel, agent(), "agent lost: reset"))
+    (record,) = caplog.records
+    assert record.levelname == "DEBUG"
+    text = "dial goes to another agent dial=7 target=web:443 from=a1 to=a2: agent lost: reset"
+    assert record.getMessage() == text
+
+
+def test_text_that_is_no_network_is_quoted_within_bounds(caplog: pytest.LogCaptureFixture) -> None:
+    agent_notices.tell_networks(agent(), ["10/8", "x\n" * 1_000])
+    message = caplog.messages[0]
+    assert message.startswith("UMB413 agent=a1: cidr identifiers that are no networks: '10/8, x\\n")
+    assert len(message) < 600
+    assert "\n" not in message
+
+
+def notices(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name.endswith("dial_notices")]
+
+
+def test_the_same_thing_is_said_once_in_a_while_with_how_often_it_was_kept_back() -> None:
+    hush = Hush(10.0)
+    assert [hush.due("a", 1000.0), hush.due("a", 1001.0), hush.due("a", 1009.9)] == [0, None, None]
+    assert [hush.due("b", 1001.0), hush.due("a", 1010.0), hush.due("a", 1011.0)] == [0, 2, None]
+
+
+def test_the_memory_of_what_was_said_is_bounded() -> None:
+    hush = Hush()
+    for number in range(3 * MAX_KINDS):
+        assert hush.due(str(number), 1000.0) == 0
+    assert len(hush._told) <= MAX_KINDS
+
+
+def test_a_storm_is_a_line_for_each_endpoint_and_a_count(caplog: pytest.LogCaptureFixture) -> None:
+    told = DialNotices()
+    for number in range(100):
+        told.refused("UMB401", "10.0.0.5:443", "a1", "connection refused", 1000.0 + number / 100)
+    told.refused("UMB401", "10.0.0.6:443", "a1", "connection refused", 1002.0)
+    told.refused("UMB401", "10.0.0.5:443", "a1", "connection refused", 1002.0 + REPEAT_SECONDS)
+    assert notices(caplog) == [
+        "UMB401 dial of 10.0.0.5:443 failed agent=a1: connection refused",
+        "UMB401 dial of 10.0.0.6:443 failed agent=a1: connection refused",
+        "UMB401 dial of 10.0.0.5:443 failed agent=a1: connection refused (99 more since the last such line)",
+    ]
+
+
+def test_the_good_answer_to_a_probe_of_our_own_clients_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    notices = DialNotices()
+    notices.refused("UMB401", PROBE_ADDRESS, "a1", "connection refused", 0.0)
+    assert caplog.text == ""
+    notices.refused("UMB406", PROBE_ADDRESS, "a1", "no answer", 0.0)
+    assert "UMB406" in caplog.text
+
+
+def test_without_agents_a_storm_of_dials_anywhere_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    told = DialNotices()
+    for number in range(100):
+        told.refused("UMB301", f"10.0.0.{number}:443", "-", "No agent available", 1000.0)
+    assert len(notices(caplog)) == 1
+
+
+@pytest.mark.parametrize("mode", ["grpc", "http-connect"])
+def test_a_dial_without_any_agent_is_told(stage: Stage, mode: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "umbilical.tunnels")
+    server = stage.start_server(mode)
+    with pytest.raises(DialRefused, match="No agent available"):
+        server.frontend.open("10.0.0.5:443")
+    assert notices(caplog) == ["UMB301 dial of 10.0.0.5:443 failed agent=-: No agent available"]
+    assert 'code=UMB301 end="No agent available"' in caplog.text
+
+
+def test_a_dial_that_no_agent_may_carry_is_told_apart(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    server = stage.start_server(strategies=("destHost",))
+    ScriptedAgent(server, identifiers="host=elsewhere")
+    with pytest.raises(DialRefused, match="No agent available"):
+        server.frontend.open("10.0.0.5:443")
+    assert [line[:6] for line in notices(caplog)] == ["UMB405"]
+
+
+def test_an_endpoint_that_refuses_is_told_by_both_sides(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "umbilical.tunnels")
+    server, _ = stage.start_pair()
+    address = refused_address()
+    with pytest.raises(DialRefused, match="connection refused"):
+        server.frontend.open(address)
+    text = f"dial tcp {address}: connect: connection refused"
+    assert notices(caplog) == [f"UMB401 dial of {address} failed agent=agent-0: {text}"]
+    assert caplog.text.count(f'code=UMB401 end="{text}"') == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        ("dial tcp 10.0.0.5:443: i/o timeout", "UMB402"),
+        ("dial tcp: lookup web: no such host", "UMB404"),
+        ("dial tcp 10.0.0.5:443: connect: no route to host", "UMB401"),
+    ],
+)
+def test_an_agents_error_is_told_under_its_own_code(
+    stage: Stage, error: str, code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = stage.start_server("grpc")
+    agent = ScriptedAgent(server)
+    stream = open_proxy_stream(server)
+    stream.send(packet_messages.dial_request("10.0.0.5:443", 7))
+    dial_id = agent.next_dial().random
+    agent.send(packet_messages.dial_response(dial_id, 0, error))
+    assert expect(stream, PacketType.DIAL_RSP).dialResponse.error == error  # the wire knows no codes
+    assert [line[:6] for line in notices(caplog)] == [code]
+
+
+def test_an_agent_that_is_lost_during_a_dial_is_told(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    server = stage.start_server("grpc")
+    agent = ScriptedAgent(server)
+    stream = open_proxy_stream(server)
+    stream.send(packet_messages.dial_request("10.0.0.5:443", 7))
+    agent.next_dial()
+    agent.channel.close()
+    expect(stream, PacketType.DIAL_RSP)
+    assert [line[:6] for line in notices(caplog)] == ["UMB408"]

@@ -76,9 +76,6 @@ def lines(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == level]
 
 
-# ---------------------------------------------------------------- files that are good
-
-
 def test_files_that_stay_are_read_once(scene: Scene) -> None:
     context = scene.watched.context()
     assert scene.after() is context
@@ -143,9 +140,6 @@ def test_a_change_that_keeps_size_and_date_is_seen(scene: Scene, tmp_path: Path)
     assert scene.shown() == der(scene.first.certificate)
     write(scene.second)
     assert scene.shown() == der(scene.second.certificate)
-
-
-# ---------------------------------------------------------------- files that are not
 
 
 def test_a_certificate_that_came_before_its_key_waits_for_it(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
@@ -228,9 +222,6 @@ def test_files_that_change_while_they_are_read_are_read_again(scene: Scene) -> N
     assert scene.shown() == der(scene.second.certificate)
 
 
-# ---------------------------------------------------------------- whom we trust
-
-
 @VERSIONS
 def test_no_session_from_before_is_resumed_past_a_new_authority(scene: Scene, version: ssl.TLSVersion) -> None:
     client = scene.client(scene.old)
@@ -262,9 +253,6 @@ def test_a_bundle_lets_both_authorities_in(scene: Scene) -> None:
     Ends(scene.after(), scene.client(scene.old))
 
 
-# ---------------------------------------------------------------- when nobody comes
-
-
 def test_files_are_looked_at_without_a_handshake_too(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.watched.start()
     scene.live.install_pair(scene.second)
@@ -285,9 +273,6 @@ def test_files_are_looked_at_without_a_handshake_too(scene: Scene, monkeypatch: 
     skipped += WATCH_SECONDS
     scene.plane.turn(0.0)
     assert scene.reloads() == {("frontend", "success"): 2}
-
-
-# ---------------------------------------------------------------- how long they last
 
 
 def test_the_end_of_each_is_a_metric_and_moves_with_the_files(scene: Scene) -> None:
@@ -316,9 +301,6 @@ def test_of_several_authorities_the_last_to_end_counts(scene: Scene, tmp_path: P
     life = validity.of_file(longer.authority_file)
     assert life is not None
     assert scene.metrics.expiry["frontend", "ca"] == validity.seconds_of(life.not_after)
-
-
-# ---------------------------------------------------------------- who watches what
 
 
 def test_files_that_cannot_be_used_at_the_start_end_it(scene: Scene) -> None:

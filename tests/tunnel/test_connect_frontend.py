@@ -38,9 +38,6 @@ def scripted_tunnel(server: RunningServer, agent: ScriptedAgent, connection_id: 
     return client
 
 
-# ---------------------------------------------------------------------- replies
-
-
 def test_success_is_upstreams_line_and_nothing_else(stage: Stage) -> None:
     server, _ = stage.start_pair()
     client = connect(server, request(stage.endpoint().serve(echo).address))
@@ -170,9 +167,6 @@ def test_a_head_that_does_not_come_ends_the_connection(stage: Stage, monkeypatch
     server.wait_until_quiet()
 
 
-# ---------------------------------------------------------------------- early bytes
-
-
 def test_bytes_that_follow_the_request_early_reach_the_endpoint_first(stage: Stage) -> None:
     server, _ = stage.start_pair()
     endpoint = stage.endpoint()
@@ -198,9 +192,6 @@ def test_a_client_that_ended_its_side_behind_early_bytes_has_them_delivered(stag
     agent.accept_dial(1)
     assert agent.receive(PacketType.DATA).data.data == b"early"
     assert agent.receive(PacketType.CLOSE_REQ).closeRequest.connectID == 1
-
-
-# ---------------------------------------------------------------------- order
 
 
 def test_the_200_line_comes_first_and_alone_c2_c10(stage: Stage) -> None:
@@ -250,9 +241,6 @@ def test_a_server_first_endpoint_never_overtakes_the_200_line_c2(stage: Stage) -
         assert receive(client, len(ESTABLISHED) + 8) == ESTABLISHED + b"BANNER\r\n"
         client.close()
     server.wait_until_quiet()
-
-
-# ---------------------------------------------------------------------- clients that go
 
 
 def test_a_client_that_leaves_during_its_dial_has_it_cancelled_c8(stage: Stage) -> None:

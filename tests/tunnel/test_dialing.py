@@ -34,9 +34,6 @@ def v6(port: int) -> Address:
     return V6, "::1", port
 
 
-# ---------------------------------------------------------------- addresses
-
-
 @pytest.mark.parametrize(("host", "shown"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])
 @pytest.mark.parametrize("network", ["tcp", "own family"])
 def test_an_address_is_connected_to_without_a_lookup(plane: Loop, host: str, shown: str, network: str) -> None:
@@ -167,9 +164,6 @@ def test_whatever_is_no_whole_address_goes_to_the_resolver(plane: Loop, host: st
     assert resolver.asked == [(host, 80)]
 
 
-# ---------------------------------------------------------------- time limit and cancelling
-
-
 def test_a_connect_without_an_answer_times_out_in_the_words_of_go(plane: Loop) -> None:
     port = silent_port()
     before = open_files()
@@ -239,9 +233,6 @@ def test_an_owner_that_breaks_on_success_leaves_no_socket(plane: Loop) -> None:
     where.dial(clumsy, "tcp", f"127.0.0.1:{port}")
     turn_until(plane, lambda: where.under_way() == 0)
     assert open_files() == before
-
-
-# ---------------------------------------------------------------- names
 
 
 def test_a_name_is_looked_up_and_its_address_dialled(plane: Loop) -> None:

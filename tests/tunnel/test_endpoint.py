@@ -55,9 +55,6 @@ def black_hole() -> Iterator[str]:
         yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-# ---------------------------------------------------------------------- bytes
-
-
 def test_data_goes_to_the_endpoint_and_back_and_its_end_is_told_behind_its_bytes(stage: Stage) -> None:
     agent, stream = agent_and_stream(stage)
     endpoint = stage.endpoint()
@@ -141,9 +138,6 @@ def test_packets_to_the_server_are_larger_than_upstreams_four_kib_h5(stage: Stag
         far.sendall(bytes(14 * KIB))
         turn()
     assert len(expect(stream, PacketType.DATA).data.data) == 14 * KIB
-
-
-# ---------------------------------------------------------------------- slow and stuck endpoints
 
 
 @pytest.mark.parametrize("mode", ["http-connect", "grpc"])
@@ -258,9 +252,6 @@ def test_a_paused_endpoint_is_not_read_and_goes_on_after_resume(stage: Stage) ->
 def _control(kind: int, connection_id: int) -> bytes:
     body = bytes((0x08, kind, 0x7A, 2, 0x08, connection_id))
     return b"\0" + len(body).to_bytes(4, "big") + body
-
-
-# ---------------------------------------------------------------------- dials
 
 
 def test_a_cancelled_dial_is_really_cancelled_c6(stage: Stage) -> None:

@@ -18,9 +18,6 @@ from tests.support.tunnel_client import DialRefused, Tunnel, receive_exactly, re
 MODES = pytest.mark.parametrize("mode", ["http-connect", "grpc"])
 
 
-# ---------------------------------------------------------------------- time limits
-
-
 def test_a_grpc_dial_that_the_agent_does_not_answer_times_out(stage: Stage) -> None:
     server = stage.start_server("grpc", dial_timeout_seconds=0.3)
     agent = ScriptedAgent(server)
@@ -131,9 +128,6 @@ def test_a_close_that_the_agent_never_answers_is_given_up_c9(
     stage.skip(61, monkeypatch)  # the first look notes that it waits
     stage.skip(61, monkeypatch)
     server.wait_until_quiet()
-
-
-# ---------------------------------------------------------------------- gauges
 
 
 def _client_closes(_: ScriptedAgent, tunnel: Tunnel) -> None:
@@ -255,9 +249,6 @@ def test_the_agents_gauges_return_to_zero_too_c9(stage: Stage, mode: str) -> Non
     assert server.gauges().connect_streams == 0
 
 
-# ---------------------------------------------------------------------- routing and readiness
-
-
 def test_a_server_is_ready_when_any_strategy_has_an_agent_o1(stage: Stage) -> None:
     """Upstream asks only the first strategy: with destHost first and a default-route agent it is never ready."""
     server = stage.start_server(strategies=("destHost", "defaultRoute"))
@@ -301,9 +292,6 @@ def test_strategies_are_tried_in_their_order_from_end_to_end(stage: Stage) -> No
     dial = server.frontend.dial("other:80")
     plain.send(packet_messages.dial_response(plain.next_dial().random, 2))
     dial.finish()
-
-
-# ---------------------------------------------------------------------- the log
 
 
 @MODES

@@ -128,9 +128,6 @@ def test_a_stream_that_does_not_read_stalls_no_other_stream_of_its_connection_h1
         assert receive_exactly(neighbour, len(b"%d" % number)) == b"%d" % number
 
 
-# ---------------------------------------------------------------------- agents that do not know PAUSE
-
-
 REASON: Final = f"client reads nothing: more than {2 * MIB} bytes waited 5 s"
 
 

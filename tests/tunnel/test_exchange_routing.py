@@ -28,9 +28,6 @@ def dial_to(server: RunningServer, agent: ScriptedAgent, address: str, connectio
     return dial.finish()
 
 
-# ---------------------------------------------------------------------- choice
-
-
 def test_tunnels_spread_evenly_over_agents(stage: Stage) -> None:
     server = stage.start_server()
     agents = [stage.start_agent(server.agent_port) for _ in range(3)]
@@ -66,9 +63,6 @@ def test_networks_that_are_none_are_told_once_and_the_agent_serves(
         server.wait_for_agents(0)
     told = [message for message in caplog.messages if message.startswith("UMB413")]
     assert told == ["UMB413 agent=a: cidr identifiers that are no networks: '10.0.0.0/99'"]
-
-
-# ---------------------------------------------------------------------- agents lost on the way
 
 
 def _is_gone(agent: ScriptedAgent) -> None:
@@ -166,9 +160,6 @@ def test_a_dial_leaves_an_agent_that_takes_no_packets_within_its_time(
     dial_to(server, other, "web:443", 2)  # the stalled one has less to do, and is not asked
     stage.skip(5, monkeypatch)
     stage.eventually(lambda: stalled.key not in server.server.exchange.links)  # a whole dial's time: it is retired
-
-
-# ---------------------------------------------------------------------- agents that are silent
 
 
 def test_a_dial_leaves_an_agent_that_answers_no_ping_long_before_its_time_is_over(

@@ -42,9 +42,6 @@ def close_response(stream: GrpcStream) -> tuple[int, str]:
     return answer.connectID, answer.error
 
 
-# ---------------------------------------------------------------------- the life of a tunnel
-
-
 def test_a_dial_travels_unchanged_and_so_does_its_answer(stage: Stage) -> None:
     server = stage.start_server("grpc")
     agent = ScriptedAgent(server)
@@ -125,9 +122,6 @@ def test_a_network_that_is_not_tcp_is_refused_by_the_agent_p5(stage: Stage, netw
     agent.wait_until_idle()
 
 
-# ---------------------------------------------------------------------- order
-
-
 def _turn_until_packets(turn: Callable[[], None], stream: GrpcStream) -> list[Any]:
     """What the first turn that brought anything has brought."""
     channel = stream.channel
@@ -184,9 +178,6 @@ def test_write_and_close_many_times_and_no_byte_is_missing_c1(stage: Stage) -> N
         tunnel.close()
     server.wait_until_quiet()
     agent.wait_until_idle()
-
-
-# ---------------------------------------------------------------------- packets out of place
 
 
 def test_a_close_before_any_dial_is_answered_and_the_stream_goes_on(stage: Stage) -> None:
@@ -271,9 +262,6 @@ def test_a_packet_without_its_payload_ends_its_stream_and_no_other_p4(stage: Sta
     assert "without its payload" in stream.trailers["grpc-message"]
     neighbour.send(packet_messages.data(1, b"alive"))
     assert agent.receive(PacketType.DATA).data.data == b"alive"
-
-
-# ---------------------------------------------------------------------- clients that go
 
 
 def test_a_cancelled_dial_is_cancelled_at_the_agent_and_its_late_success_closed_c6(stage: Stage) -> None:

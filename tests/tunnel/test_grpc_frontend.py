@@ -1,12 +1,28 @@
 """Connections of gRPC clients: many streams or one, and calls that are none of ours."""
 
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.support import packet_messages
+from tests.support.grpc_channel import GrpcChannel, GrpcStream
 from tests.support.in_process import Stage, echo
+from tests.support.packet_messages import PacketType
 from tests.support.scripted_peers import (
     open_client_channel,
     open_ended,
     open_proxy_stream,
 )
 from tests.support.tunnel_client import PROXY_PATH, GrpcDial, receive_exactly
+
+from umbilical.konnectivity.commands import Tunnel
+from umbilical.konnectivity.dial_failure import DialFailure, FailureReason
+from umbilical.konnectivity.metadata import AgentIdentifiers
+from umbilical.konnectivity.routing import AgentLink
+from umbilical.tunnel.client import Client
+from umbilical.tunnel.proxy_call import CHUNK_BYTES, ProxyCall
 
 
 def test_many_streams_on_one_connection_are_many_tunnels(stage: Stage) -> None:
@@ -62,3 +78,202 @@ def test_a_stream_that_ends_before_it_begins_is_ok_by_trailers_alone(stage: Stag
     stream.wait_for_end()
     assert stream.trailers is not None
     assert (stream.trailers[":status"], stream.trailers["grpc-status"]) == ("200", "0")
+
+
+def test_a_client_takes_every_order_of_the_server_in_silence() -> None:
+    client = Client()
+    tunnel = Tunnel(client, 7, "web:443", 0.0)
+    client.opened(tunnel)
+    client.deliver(memoryview(b"x"))
+    client.pause()
+    client.resume()
+    client.refused(DialFailure(FailureReason.NO_AGENT))
+    client.closed("", "endpoint closed")
+    assert (client.bytes_from_client, client.bytes_to_client) == (0, 0)
+
+
+def test_a_tunnel_leaves_one_line_whoever_reports_again(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "umbilical.tunnels")
+    client = Client()
+    client.tunnel = tunnel = Tunnel(client, 7, "web:443", 10.0)
+    tunnel.link = AgentLink(1, "a1", AgentIdentifiers())
+    tunnel.connection_id = 3
+    client.bytes_from_client, client.bytes_to_client = 5, 9
+    client.report(12.5, "client closed")
+    client.report(13.0, "agent lost")
+    (line,) = caplog.messages
+    assert line == ('tunnel dial=7 connection=3 agent=a1 target=web:443 up=5 down=9 ms=2500 end="client closed"')
+
+
+def test_a_dial_that_no_agent_took_is_told_without_one(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "umbilical.tunnels")
+    client = Client()
+    client.tunnel = Tunnel(client, 7, "web:443", 0.0)
+    client.report(0.0, "No agent available")
+    assert "agent=- target=web:443" in caplog.messages[0]
+
+
+def test_a_client_without_a_tunnel_has_no_story(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "umbilical.tunnels")
+    Client().report(1.0, "client gone")
+    assert caplog.messages == []
+
+
+PATIENT = 60.0
+
+
+class Scene:
+    """A call whose bytes the test moves, and the server's end of it."""
+
+    def __init__(self, window_bytes: int = 1 << 20) -> None:
+        self.ours, theirs = socket.socketpair()
+        self.ours.settimeout(PATIENT)
+        theirs.settimeout(PATIENT)
+        self.received = bytearray()
+        self.call = ProxyCall(b"authority", b"http", b"test", self.received.extend, window_bytes)
+        self.channel = GrpcChannel(theirs, client_side=False)
+
+    def dial(self) -> GrpcStream:
+        self.call.dial("10.0.0.1:443")
+        self.flush()
+        return self.channel.accept(PATIENT)
+
+    def opened(self) -> GrpcStream:
+        stream = self.dial()
+        request = stream.receive(PATIENT)
+        assert request.dialRequest.address == "10.0.0.1:443"
+        assert request.dialRequest.protocol == "tcp"
+        self.channel.respond(stream, ())
+        stream.send(packet_messages.dial_response(request.dialRequest.random, 7))
+        self.read_until(lambda: self.call.answer is not None)
+        return stream
+
+    def flush(self) -> None:
+        connection = self.call.connection
+        while connection.has_pending():
+            while (view := connection.pending()) is not None:
+                self.ours.sendall(view)
+                connection.sent(len(view))
+            connection.after_flush()
+
+    def read_until(self, claim: Callable[[], object]) -> None:
+        while not claim():
+            count = self.ours.recv_into(self.call.connection.receive_room())
+            assert count
+            self.call.received(count)
+            self.flush()
+
+    def window(self, stream: GrpcStream) -> int:
+        """What the server may send, as of all that we have told it."""
+        self.channel.room(stream.stream_id)
+        return self.channel.http2.local_flow_control_window(stream.stream_id)
+
+    def close(self) -> None:
+        self.ours.close()
+        self.channel.close()
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    scene = Scene()
+    yield scene
+    scene.close()
+
+
+def test_a_dial_is_answered_and_bytes_pass(scene: Scene) -> None:
+    stream = scene.opened()
+    assert scene.call.answer is not None
+    assert (scene.call.answer.connection_id, scene.call.answer.error) == (7, "")
+    scene.call.send(b"question")
+    scene.flush()
+    packet = stream.receive(PATIENT)
+    assert (packet.type, packet.data.connectID, packet.data.data) == (PacketType.DATA, 7, b"question")
+    stream.send(packet_messages.data(7, b"answer"))
+    scene.read_until(lambda: scene.received)
+    assert scene.received == b"answer"
+
+
+def test_the_answer_to_another_dial_is_not_ours(scene: Scene) -> None:
+    stream = scene.dial()
+    dial_id = stream.receive(PATIENT).dialRequest.random
+    scene.channel.respond(stream, ())
+    stream.send(packet_messages.dial_response(dial_id ^ 1, 8))
+    stream.send(packet_messages.dial_response(dial_id, 7))
+    scene.read_until(lambda: scene.call.answer is not None)
+    assert scene.call.answer is not None
+    assert scene.call.answer.connection_id == 7
+
+
+def test_a_goodbye_is_said_once_there_is_somebody_to_say_it_to(scene: Scene) -> None:
+    scene.call.say_goodbye()
+    stream = scene.opened()
+    scene.call.say_goodbye()
+    scene.flush()
+    assert stream.receive(PATIENT).type == PacketType.CLOSE_REQ
+    stream.send(packet_messages.close_response(7, ""))
+    scene.read_until(lambda: scene.call.end is not None)
+    assert scene.call.end == ""
+    scene.call.lost()
+    assert scene.call.end == ""
+
+
+def test_what_the_window_does_not_let_through_waits(scene: Scene) -> None:
+    scene.opened()
+    for _ in range(100):
+        if not scene.call.has_room():
+            break
+        scene.call.send(bytes(CHUNK_BYTES))
+    assert not scene.call.has_room()
+
+
+def test_credit_that_is_held_lets_the_server_wait() -> None:
+    small = Scene(window_bytes=65_535)
+    try:
+        stream = small.opened()
+        small.call.hold_credit()
+        for _ in range(2):
+            stream.send(packet_messages.data(7, bytes(16_000)))
+        small.read_until(lambda: len(small.received) == 32_000)
+        window = small.window(stream)
+        assert window < 65_535 - 32_000
+        small.call.release_credit()
+        small.flush()
+        deadline = time.monotonic() + PATIENT
+        while small.window(stream) <= window:
+            small.channel.pump(deadline)
+    finally:
+        small.close()
+
+
+def test_a_server_that_drains_says_goaway_and_lets_the_tunnel_go_on(scene: Scene) -> None:
+    stream = scene.opened()
+    scene.channel.http2.close_connection(last_stream_id=stream.stream_id)
+    data = scene.channel.http2.data_to_send()
+    scene.channel.socket.sendall(data)
+    scene.channel.socket.sendall(_data_frame(stream.stream_id, packet_messages.data(7, b"later").SerializeToString()))
+    scene.read_until(lambda: scene.received)
+    assert scene.received == b"later"
+    assert scene.call.end is None
+
+
+def _data_frame(stream_id: int, message: bytes) -> bytes:
+    """By hand: h2 sends nothing behind a GOAWAY."""
+    body = b"\0" + len(message).to_bytes(4) + message
+    return len(body).to_bytes(3) + b"\0\0" + stream_id.to_bytes(4) + body
+
+
+def test_a_goaway_that_knows_nothing_of_our_stream_ends_it(scene: Scene) -> None:
+    scene.dial()
+    scene.channel.http2.close_connection(last_stream_id=0)
+    scene.channel.socket.sendall(scene.channel.http2.data_to_send())
+    scene.read_until(lambda: scene.call.end is not None)
+    assert scene.call.end is not None
+    assert "connection ended: GOAWAY" in scene.call.end
+
+
+def test_rubbish_ends_the_call(scene: Scene) -> None:
+    stream = scene.opened()
+    stream.send_raw(b"\0\0\0\0\2\xff\xff")
+    scene.read_until(lambda: scene.call.end is not None)
+    assert scene.call.end is not None
+    assert scene.call.end.startswith("rpc error: code = Internal")

@@ -40,9 +40,6 @@ def request(address: str) -> bytes:
     return f"CONNECT {address} HTTP/1.1\r\nHost: h\r\n\r\n".encode()
 
 
-# ---------------------------------------------------------------------- agents
-
-
 def test_an_agent_that_announces_what_it_may_is_let_in(stage: Stage, rules: Path) -> None:
     server = stage.start_server(agent_identities=rules, strategies=STRATEGIES)
     stage.start_agent(server.agent_port, agent_identifiers="default-route=true")
@@ -103,9 +100,6 @@ def test_a_server_does_not_start_on_rules_that_it_cannot_read(tmp_path: Path, te
         AgentGate(path, "")
     assert refused.value.code == "UMB347"
     assert str(path) in refused.value.what
-
-
-# ---------------------------------------------------------------------- clients
 
 
 def test_an_agents_certificate_opens_no_tunnel_although_the_ca_vouches_for_it(

@@ -1,13 +1,24 @@
+"""Tunnels that nobody uses are closed where that is wanted, and those that move a byte are not."""
+
+import socket
+import time
+
 import pytest
 from tests.support.data_plane import HandClock, settle, turn_until
-from tests.support.socket_pairs import unix_pair
+from tests.support.in_process import RunningServer, Stage, echo
+from tests.support.scripted_peers import ScriptedAgent
+from tests.support.socket_pairs import tcp_pair, unix_pair
 from tests.support.transports import REQUEST, Line, Source, connection, is_greeted, joined
+from tests.support.tunnel_client import receive_exactly
 from tests.wire.http2.ends import frame, greeting, split
 
+from umbilical.cli.options import PING_AFTER, PING_ANSWER
+from umbilical.cli.param_types import duration
 from umbilical.tunnel.channel import Channel
 from umbilical.tunnel.keepalive import Heartbeat
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.settings import Keepalive
+from umbilical.tunnel.tcp_facts import round_trip_seconds, tcp_facts
 from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.streams import Stream
@@ -156,3 +167,100 @@ def test_the_native_and_the_grpc_go_times_fit_together() -> None:
     """grpc-go closes on clients that ask more often than every 30 s; its own answer time is 20 s."""
     assert Keepalive().answer_seconds == 20.0
     assert Keepalive().interval_seconds > 30
+
+
+@pytest.mark.parametrize("mode", ["http-connect", "grpc"])
+def test_an_idle_tunnel_is_closed_with_the_cause_and_a_busy_one_stays(
+    stage: Stage, mode: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "umbilical.tunnels")
+    server, agent = stage.start_pair(mode, idle_tunnel_seconds=600.0)
+    address = stage.endpoint().serve(echo).address
+    idle, busy = server.frontend.open(address), server.frontend.open(address)
+    for _ in range(6):  # looks are 150 s apart, and each must be seen to happen
+        busy.send(b"x")
+        assert receive_exactly(busy, 1) == b"x"
+        stage.skip(151, monkeypatch)
+    assert idle.receive(1) == b""
+    assert 'end="idle for 600 s"' in caplog.text
+    busy.send(b"still here")
+    assert receive_exactly(busy, 10) == b"still here"
+    busy.close()
+    idle.close()
+    server.wait_until_quiet()
+    agent.wait_until_idle()
+
+
+def test_without_the_option_nothing_looks(stage: Stage) -> None:
+    server, _ = stage.start_pair()
+    assert server.server._reaper is None
+
+
+OUT_OF_USE_SECONDS = 45
+
+
+class StandingClock:
+    """Moves only when the test says so; the loop gets turns enough to act on it."""
+
+    def __init__(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._stage = stage
+        self._now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: self._now)
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
+        for _ in range(10):  # a ping out, its answer, and both behind what else had to be said
+            self._stage.call(lambda: None)
+            time.sleep(0.001)
+
+
+def agents_of(server: RunningServer) -> list[str]:
+    return server.stage.call(lambda: [link.agent_id for link in server.server.exchange.links.values()])
+
+
+def test_a_dead_agent_is_out_of_use_in_time_and_a_live_one_stays(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No dial is needed to find out. The dead one's socket stays open, and nobody reads from it."""
+    server = stage.start_server(agent_keepalive=Keepalive(duration(PING_AFTER), duration(PING_ANSWER)))
+    ScriptedAgent(server, "dead")
+    stage.start_agent(server.agent_port).wait_until_ready()
+    server.wait_for_agents(2)
+    clock = StandingClock(stage, monkeypatch)
+    seconds = 0
+    while "dead" in agents_of(server):
+        assert seconds < OUT_OF_USE_SECONDS, "still in use"
+        clock.advance(1.0)
+        seconds += 1
+    assert agents_of(server) == ["agent-0"]
+    assert seconds >= duration(PING_AFTER), "it was given up before it was asked"
+
+
+def test_a_healthy_connection_acknowledges_everything() -> None:
+    ours, peer = tcp_pair()
+    for _ in range(3):
+        ours.send(b"hello")
+        peer.recv(5)
+    deadline = time.monotonic() + 10
+    facts = tcp_facts(ours)
+    while facts is not None and facts.unacknowledged and time.monotonic() < deadline:
+        time.sleep(0.01)
+        facts = tcp_facts(ours)
+    assert facts is not None
+    assert (facts.unacknowledged, facts.sent_again) == (0, 0)
+    assert facts.segments_out >= 3
+
+
+def test_other_sockets_have_no_such_facts() -> None:
+    ours, peer = socket.socketpair()
+    with ours, peer:
+        assert tcp_facts(ours) is None
+    assert tcp_facts(ours) is None
+
+
+def test_the_kernel_has_seen_a_round_trip_of_a_tcp_connection_and_of_no_other() -> None:
+    ours, peer = tcp_pair()
+    ours.send(b"hello")
+    peer.recv(5)
+    assert 0 < round_trip_seconds(ours) < 10
+    one, other = socket.socketpair()
+    with one, other:
+        assert round_trip_seconds(one) == 0

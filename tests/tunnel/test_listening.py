@@ -41,9 +41,6 @@ def door(plane: Loop) -> Iterator[Door]:
     door.listener.close()
 
 
-# ---------------------------------------------------------------- accepting
-
-
 def test_connections_are_handed_over_without_blocking(plane: Loop, door: Door) -> None:
     client = door.knock()
     turn_until(plane, lambda: door.came)
@@ -113,9 +110,6 @@ def test_a_handler_that_breaks_does_not_end_the_listening(plane: Loop, caplog: p
     listener.close()
 
 
-# ---------------------------------------------------------------- no free descriptor
-
-
 @contextmanager
 def no_free_descriptor() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -164,9 +158,6 @@ def test_a_listener_that_is_closed_while_it_rests_stays_closed(plane: Loop, door
     assert door.came == []
 
 
-# ---------------------------------------------------------------- TCP
-
-
 def test_an_empty_host_listens_on_both_families() -> None:
     sock = kept(listen_tcp(ListenAddress("", 0), "agents"))
     port = sock.getsockname()[1]
@@ -209,9 +200,6 @@ def test_an_address_of_another_machine_is_refused() -> None:
     with pytest.raises(StartupError) as caught:
         listen_tcp(ListenAddress("192.0.2.1", 0), "clients")
     assert (caught.value.code, caught.value.why) == ("UMB023", "Cannot assign requested address")
-
-
-# ---------------------------------------------------------------- Unix
 
 
 def test_a_unix_socket_is_open_for_owner_and_group_from_the_first_moment(tmp_path: Path) -> None:

@@ -20,9 +20,6 @@ def watch(plane: Loop, sock: socket.socket, diary: Diary, *, writable: bool = Fa
     return diary
 
 
-# ---------------------------------------------------------------- descriptors
-
-
 def test_input_is_told_once_until_more_arrives(plane: Loop, pair: tuple[socket.socket, socket.socket]) -> None:
     ours, peer = pair
     diary = watch(plane, ours, Diary())
@@ -160,9 +157,6 @@ def test_a_reused_descriptor_number_gets_its_own_events(plane: Loop) -> None:
     assert fresh.masks == [IN]
 
 
-# ---------------------------------------------------------------- order within a turn
-
-
 def test_a_turn_serves_events_then_second_looks_then_timers_then_flushes(
     plane: Loop, pair: tuple[socket.socket, socket.socket]
 ) -> None:
@@ -224,9 +218,6 @@ def test_every_turn_has_a_number_and_a_time(plane: Loop) -> None:
     assert plane.now > now
 
 
-# ---------------------------------------------------------------- crashes
-
-
 @pytest.mark.parametrize("place", ["events", "again", "flush", "timer"])
 def test_an_exception_of_one_handler_reaches_that_handler_alone(plane: Loop, place: str) -> None:
     diaries = []
@@ -243,9 +234,6 @@ def test_an_exception_of_one_handler_reaches_that_handler_alone(plane: Loop, pla
     assert [len(diary.crashes) for diary in diaries] == [0, 1, 0]
     assert str(diaries[1].crashes[0]) == f"1 broke in {place}"
     assert all(len(diary.lines) == 4 for diary in diaries)
-
-
-# ---------------------------------------------------------------- timers
 
 
 def test_timers_come_in_the_order_of_their_times_and_once(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,9 +296,6 @@ def test_a_timer_that_sets_itself_again_comes_once_a_turn_even_if_the_clock_goes
     plane.turn(0.0)
     assert diary.lines == ["timer"]
     assert diary.crashes == []
-
-
-# ---------------------------------------------------------------- deadlines
 
 
 def test_deadlines_call_whoever_was_not_discarded_oldest_first(plane: Loop) -> None:

@@ -1,6 +1,10 @@
+import asyncio
+import math
 import os
+import threading
 import time
 from collections.abc import Iterator
+from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given
@@ -11,8 +15,10 @@ from tests.support.tunnel_client import Frontend
 from tests.support.tunnel_pair import Shape, TunnelPair, http_get, wait_until
 from tests.support.tunnel_pki import make_tunnel_pki
 
-from umbilical.tunnel import metrics
+from umbilical.tunnel import metrics, pprof
+from umbilical.tunnel.exposition import Exposition, Histogram, Labels, add, observe
 from umbilical.tunnel.metrics import AgentGauges, AgentMetrics, ServerGauges, ServerMetrics
+from umbilical.tunnel.pprof import Profiler
 from umbilical.wire import packets
 
 SERVER = "konnectivity_network_proxy_server_"
@@ -232,3 +238,149 @@ def test_names_types_and_labels_are_those_of_the_real_agent(upstream: TunnelPair
     agent.endpoint_dial_failed("unknown")
     agent.stream_error("from_agent", "Unavailable", "DATA")
     compared(ours(text, AGENT), ours(agent.render(AgentGauges()), AGENT))
+
+
+@given(st.lists(st.floats(0, 100)))
+def test_a_histogram_counts_every_value_in_its_bucket(values: list[float]) -> None:
+    bounds = (0.1, 1.0, 10.0)
+    histogram = Histogram(bounds)
+    for value in values:
+        histogram.observe(value)
+    cumulative = [sum(histogram.counts[: index + 1]) for index in range(4)]
+    assert cumulative == [sum(value <= bound for value in values) for bound in (*bounds, math.inf)]
+    assert histogram.count == len(values)
+    assert histogram.total == pytest.approx(sum(values))
+
+
+def test_families_come_in_the_order_of_their_names_and_samples_in_that_of_their_labels() -> None:
+    out = Exposition()
+    out.gauge("zebras", "How many.", ("stripes",), {("few",): 2, ("any",): 1.5})
+    out.counter("apes_total", "How many\nby now.", (), {(): 3})
+    assert out.render().decode().splitlines() == [
+        "# HELP apes_total How many\\nby now.",
+        "# TYPE apes_total counter",
+        "apes_total 3",
+        "# HELP zebras How many.",
+        "# TYPE zebras gauge",
+        'zebras{stripes="any"} 1.5',
+        'zebras{stripes="few"} 2',
+    ]
+
+
+def test_a_family_without_a_sample_is_left_out() -> None:
+    out = Exposition()
+    out.gauge("empty", "Nothing.", (), {})
+    out.histogram("unused", "Nothing.", (), {(): Histogram((1.0,))})
+    assert out.render() == b"\n"
+
+
+def test_samples_gather_by_their_labels() -> None:
+    counts: dict[Labels, float] = {}
+    for name in ("a", "b", "a"):
+        add(counts, (name,))
+    assert counts == {("a",): 2, ("b",): 1}
+    seconds: dict[Labels, Histogram] = {}
+    observe(seconds, ("a",), (1.0,), 0.5)
+    observe(seconds, ("a",), (1.0,), 2.0)
+    assert seconds["a",].counts == [1, 1]
+
+
+def take(name: str, seconds: str = "") -> tuple[int, str]:
+    status, body = asyncio.run(Profiler().take(name, seconds))
+    return status, body.decode()
+
+
+class Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.targets: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.targets += [value or "" for name, value in attrs if tag == "a" and name == "href"]
+
+
+def test_every_link_of_the_index_leads_to_a_profile() -> None:
+    status, page = take("")
+    links = Links()
+    links.feed(page)
+    assert status == 200
+    assert len(links.targets) == 3
+    for target in links.targets:
+        name, _, _ = target.partition("?")
+        assert take(name, "0.05")[0] == 200
+
+
+def test_a_busy_thread_shows_in_the_profile() -> None:
+    stop = threading.Event()
+    busy = threading.Thread(target=stop.wait, name="busy", args=(10,))
+    busy.start()
+    try:
+        status, text = take("profile", "2")  # at least one look, also on a machine that is busy elsewhere
+    finally:
+        stop.set()
+        busy.join()
+    assert status == 200
+    folded = [line for line in text.splitlines() if "threading.Event.wait" in line]
+    assert folded
+    assert all(line.rpartition(" ")[2].isdigit() for line in folded)
+
+
+def test_only_one_profile_is_taken_at_a_time() -> None:
+    async def scenario() -> tuple[int, int]:
+        profiler = Profiler()
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(profiler.take("profile", "300"))
+            await asyncio.sleep(0)
+            second = await profiler.take("profile", "0.05")
+            first.cancel()
+        third = await profiler.take("profile", "0.05")
+        return second[0], third[0]
+
+    assert asyncio.run(scenario()) == (500, 200)
+
+
+def test_a_client_that_goes_away_ends_its_profile() -> None:
+    async def scenario() -> tuple[int, bytes]:
+        profiler = Profiler()
+        try:
+            async with asyncio.timeout(0.05):
+                await profiler.take("profile", "300")
+        except TimeoutError:
+            pass
+        return await profiler.take("profile", "0.05")
+
+    # asyncio.run joins the sampling threads, so an endless one would hang here.
+    assert asyncio.run(scenario())[0] == 200
+
+
+def test_stacks_name_threads_and_tasks() -> None:
+    async def wait_named() -> str:
+        async with asyncio.TaskGroup() as group:
+            sleeper = group.create_task(asyncio.sleep(30), name="the-sleeper")
+            await asyncio.sleep(0)
+            text = pprof.stacks()
+            sleeper.cancel()
+        return text
+
+    text = asyncio.run(wait_named())
+    assert "thread MainThread:" in text
+    assert "task the-sleeper" in text
+
+
+def test_objects_are_counted_by_type() -> None:
+    status, text = take("heap")
+    assert status == 200
+    assert "in all" in text.splitlines()[0]
+    assert "builtins.dict" in text
+
+
+def test_what_only_go_can_do_is_refused() -> None:
+    assert take("trace") == (501, "execution traces exist in Go only\n")
+    assert take("symbol") == (200, "num_symbols: 0\n")
+    assert take("nope") == (404, "Unknown profile\n")
+
+
+def test_durations_are_bounded() -> None:
+    assert pprof._duration("5") == 5.0
+    assert pprof._duration("") == pprof._duration("x") == pprof._duration("-1") == pprof._duration("nan") == 30.0
+    assert pprof._duration("1e9") == pprof._duration("inf") == 300.0

@@ -32,9 +32,6 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
         runner.run(limited())
 
 
-# ---------------------------------------------------------------- direct
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_a_server_is_reached_by_address_or_name(host: str) -> None:
     listener, port = listening("::1" if host == "::1" else "127.0.0.1")
@@ -195,9 +192,6 @@ def test_a_long_lived_connection_is_probed_and_does_not_wait_to_fill_packets() -
 @pytest.mark.parametrize(("host", "shown"), [("h", "h:1"), ("10.0.0.1", "10.0.0.1:1"), ("::1", "[::1]:1")])
 def test_hosts_are_shown_with_their_port(host: str, shown: str) -> None:
     assert outbound.display(host, 1) == shown
-
-
-# ---------------------------------------------------------------- which proxy
 
 
 @pytest.mark.parametrize(

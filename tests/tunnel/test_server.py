@@ -40,9 +40,6 @@ def test_bytes_go_both_ways_through_a_server_and_an_agent(stage: Stage, mode: st
     agent.wait_until_idle()
 
 
-# ---------------------------------------------------------------------- tokens
-
-
 class ScriptedAuthenticator:
     """Lets the good token in; the slow one waits for the test; the rest is refused."""
 
@@ -144,9 +141,6 @@ def test_metadata_is_judged_before_the_token(stage: Stage) -> None:
     assert authenticator.asked == []
 
 
-# ---------------------------------------------------------------------- listeners
-
-
 def test_the_unix_socket_is_for_owner_and_group_and_goes_with_the_server(stage: Stage) -> None:
     server = stage.start_server()
     path = server.frontend.unix_path
@@ -223,9 +217,6 @@ def test_a_listener_that_cannot_open_leaves_the_other_closed_too_o11(stage: Stag
     assert stage.watched() == 0
     assert in_the_way.read_text() == "not a socket"
     assert not free.path.exists()
-
-
-# ---------------------------------------------------------------------- leaving
 
 
 @MODES

@@ -37,9 +37,6 @@ def close_answers(packets: list[Any]) -> list[tuple[int, str]]:
     return [(packet.closeResponse.connectID, packet.closeResponse.error) for packet in packets]
 
 
-# ---------------------------------------------------------------------- hello
-
-
 def test_the_agent_introduces_itself_as_upstreams_does(stage: Stage) -> None:
     server = ScriptedServer(stage)
     stage.start_agent(server.port, agent_id="a-7", agent_identifiers="host=x&ipv4=10.0.0.1")
@@ -91,9 +88,6 @@ def test_a_refusal_by_trailers_alone_is_told_with_the_servers_words(
     server.accept()
     agent.wait_until_ready()
     assert "server ended the stream: Unknown: no" in caplog.text
-
-
-# ---------------------------------------------------------------------- packets
 
 
 def test_connections_are_numbered_from_one_and_failed_dials_use_numbers_up(stage: Stage) -> None:
@@ -172,9 +166,6 @@ def test_a_packet_without_its_payload_costs_the_link_and_not_the_agent_p4(stage:
     again = server.accept()
     agent.wait_until_ready()
     assert dial(again, stage.endpoint().address) == 1
-
-
-# ---------------------------------------------------------------------- ends
 
 
 @pytest.mark.parametrize("how", ["stream ended", "stream reset", "connection lost"])

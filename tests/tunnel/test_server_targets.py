@@ -58,9 +58,6 @@ def hosts(targets: list[Target]) -> list[str]:
     return sorted(target.server.host for target in targets)
 
 
-# ---------------------------------------------------------------------- when
-
-
 def test_every_address_is_due_at_once_and_none_twice() -> None:
     book = book_of(ONE, TWO)
     due = book.dials_due(0.0, wants_more=False)
@@ -127,9 +124,6 @@ def test_a_success_makes_the_waits_short_again() -> None:
     assert target.due_at == 12.0
 
 
-# ---------------------------------------------------------------------- how many
-
-
 def test_one_balancer_is_asked_beat_by_beat_while_servers_are_missing() -> None:
     book = book_of(ONE)
     (target,) = book.targets()
@@ -176,9 +170,6 @@ def test_a_dead_address_beside_a_live_one_of_its_name_is_no_hope() -> None:
     assert book.hopes() == 1
     book.failed(dial(target_at(book, "10.0.0.2"), 0.0), 0.0, 0.0)
     assert book.hopes() == 0
-
-
-# ---------------------------------------------------------------------- names
 
 
 def test_a_name_is_looked_up_again_in_time_and_after_a_failed_dial() -> None:
@@ -253,9 +244,6 @@ def test_a_missing_address_whose_server_goes_is_not_dialled_again() -> None:
     book.link_lost("a")
     book.tidy(31.0)
     assert [target.address for target in book.targets()] == [at("10.0.0.2")]
-
-
-# ---------------------------------------------------------------------- leases
 
 
 def test_published_servers_come_and_go_with_their_leases() -> None:

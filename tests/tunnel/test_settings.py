@@ -1,8 +1,15 @@
+"""The tunnel's Protocols are fulfilled by shape: `cluster` imports nothing of the tunnel, and yet fits."""
+
+import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from umbilical.cluster.leases import LeaseCounter, LeasePublisher
+from umbilical.cluster.token_review import TokenReviewer
+from umbilical.tunnel import interfaces
+from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.settings import (
     MIB,
     AgentSettings,
@@ -66,3 +73,43 @@ def test_settings_cannot_be_changed_once_made(value: Any) -> None:
 def test_a_unix_frontend_replaces_a_stale_socket_unless_told_not_to() -> None:
     assert UnixFrontend(Path("proxy.sock")).replace_existing
     assert TcpFrontend(ListenAddress("", 8090), TlsFiles()).tls.authority is None
+
+
+def test_a_startup_error_says_what_why_and_what_next_under_its_code() -> None:
+    error = StartupError("UMB023", "cannot listen on *:8091 for agents", "Address already in use", "see ss -ltnp")
+    assert (error.code, error.what, error.why, error.next) == (
+        "UMB023",
+        "cannot listen on *:8091 for agents",
+        "Address already in use",
+        "see ss -ltnp",
+    )
+
+
+def test_its_text_is_what_and_why_in_one_line() -> None:
+    assert str(StartupError("UMB020", "what failed", "the reason", "the remedy")) == "what failed: the reason"
+
+
+def _methods(kind: type[Any]) -> dict[str, tuple[list[str], bool]]:
+    """By name: the parameters, and whether it is to be awaited."""
+    found = inspect.getmembers(kind, inspect.isfunction)
+    return {
+        name: (list(inspect.signature(method).parameters), inspect.iscoroutinefunction(method))
+        for name, method in found
+        if not name.startswith("_")
+    }
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offered"),
+    [
+        (interfaces.AgentAuthenticator, TokenReviewer),
+        (interfaces.ServerCounter, LeaseCounter),
+        (interfaces.LeasePublisher, LeasePublisher),
+    ],
+)
+def test_the_cluster_room_offers_what_the_tunnel_asks_for(wanted: type[Any], offered: type[Any]) -> None:
+    assert _methods(wanted).items() <= _methods(offered).items()
+
+
+def test_a_refusal_carries_the_text_for_the_agent() -> None:
+    assert str(interfaces.AuthenticationRefused("lookup failed: not valid")) == "lookup failed: not valid"

@@ -44,9 +44,6 @@ def server_refuses(plane: Loop, listener: ssl.SSLContext, dialler: ssl.SSLContex
     return server.lost[0]
 
 
-# ---------------------------------------------------------------- the listener
-
-
 def test_a_listener_with_an_authority_wants_a_client_certificate(plane: Loop, tunnel_pki: TunnelPki) -> None:
     listener = listener_context(server_files(tunnel_pki), POLICY, "h2", "agent")
     server, client = shaken(plane, listener, agent_context(agent_files(tunnel_pki), ()))
@@ -121,9 +118,6 @@ def test_suites_of_tls_1_3_alone_change_nothing(plane: Loop, tunnel_pki: TunnelP
     assert shaken(plane, listener, dialler)[0].version() == "TLSv1.2"
 
 
-# ---------------------------------------------------------------- the agent
-
-
 def test_an_agent_offers_its_own_protocols_before_h2(plane: Loop, tunnel_pki: TunnelPki) -> None:
     listener = listener_context(server_files(tunnel_pki), POLICY, "h2", "agent")
     _, client = shaken(plane, listener, agent_context(agent_files(tunnel_pki), ("konnectivity",)))
@@ -138,9 +132,6 @@ def test_an_agent_verifies_authority_and_name_and_nothing_older_than_tls_1_2(tun
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
     assert context.minimum_version is ssl.TLSVersion.TLSv1_2
     assert len(context.get_ca_certs()) == 1
-
-
-# ---------------------------------------------------------------- files that cannot be used
 
 
 def refusal(files: TlsFiles, *, of_agent: bool = False) -> StartupError:
@@ -216,9 +207,6 @@ def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_a_password(tunnel_p
 def test_an_agent_with_a_broken_pair_is_told_so(tunnel_pki: TunnelPki) -> None:
     files = TlsFiles(tunnel_pki.agent.certificate, tunnel_pki.server.key, tunnel_pki.authority.certificate_file)
     assert refusal(files, of_agent=True).code == "UMB020"
-
-
-# ---------------------------------------------------------------- authorities
 
 
 @pytest.mark.parametrize("text", ["", "no certificate in here\n"])

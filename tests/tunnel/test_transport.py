@@ -43,9 +43,6 @@ def sources(client: Line, streams: list[Stream], payload: bytes = PAYLOAD) -> li
     return [Source(client, stream, payload) for stream in streams]
 
 
-# ---------------------------------------------------------------- carrying
-
-
 def test_both_sides_greet_each_other(plane: Loop) -> None:
     client, server = pair(plane)
     assert (client.reasons, server.reasons) == ([], [])
@@ -127,9 +124,6 @@ def test_two_clients_may_share_one_receive_block(plane: Loop) -> None:
         assert frame(frames.PING, frames.ACK, 0, bytes([number + 1]) * 8) in peer.recv(65_536)
 
 
-# ---------------------------------------------------------------- taking turns
-
-
 @pytest.mark.parametrize("chance", [4_096, 20_480])
 def test_waiting_sources_take_turns_although_each_chance_is_enough_for_few(plane: Loop, chance: int) -> None:
     """Whoever was served goes behind whoever was not, or the first in line would take every chance."""
@@ -203,9 +197,6 @@ def test_a_message_that_found_the_block_full_follows_without_another_event(plane
     assert server.received[stream.stream_id].endswith(message)
 
 
-# ---------------------------------------------------------------- standstill
-
-
 def test_a_peer_that_takes_nothing_leaves_bytes_unsent_and_makes_no_progress(plane: Loop) -> None:
     ours, peer = unix_pair()
     line = Line(plane, Channel(plane, ours), connection(True))
@@ -233,9 +224,6 @@ def test_a_peer_that_takes_nothing_leaves_bytes_unsent_and_makes_no_progress(pla
         return line.progress > before + 3
 
     turn_until(plane, read_on)
-
-
-# ---------------------------------------------------------------- the end
 
 
 def test_the_end_of_the_peer_is_told_once(plane: Loop) -> None:

@@ -3,9 +3,12 @@
 import socket
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
+from tests.support import packet_messages
+from tests.support.grpc_channel import GrpcStream
 from tests.support.half_close import half_closing, rest_of
 from tests.support.in_process import (
     PATIENCE_SECONDS,
@@ -15,7 +18,9 @@ from tests.support.in_process import (
     read_to_end,
     source,
 )
-from tests.support.tunnel_client import SocketTunnel, receive_exactly
+from tests.support.packet_messages import PacketType
+from tests.support.scripted_peers import ScriptedAgent, ScriptedServer, expect
+from tests.support.tunnel_client import ConnectDial, SocketTunnel, receive_exactly
 
 from umbilical.tunnel.settings import Limits
 from umbilical.tunnel.transport import LARGEST_TUNNEL_WINDOW_BYTES, TUNNEL_WINDOW_BYTES
@@ -35,9 +40,6 @@ def own_streams(server: RunningServer) -> list[Any]:
     links = server.server.exchange.links.values()
     streams = [link.shell.transport.connection.streams.values() for link in links]  # type: ignore[attr-defined]
     return [stream for some in streams for stream in some if stream.plain]
-
-
-# ---------------------------------------------------------------------- half-close
 
 
 @FRONTENDS
@@ -107,9 +109,6 @@ def test_a_client_that_is_gone_for_good_does_not_leave_its_endpoint_behind(stage
     agent.wait_until_idle()
 
 
-# ---------------------------------------------------------------------- ends
-
-
 def test_an_endpoint_that_resets_its_connection_ends_the_tunnel_with_the_cause(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -143,9 +142,6 @@ def test_bytes_written_right_before_a_close_all_arrive(stage: Stage, mode: str) 
         far.close()
     server.wait_until_quiet()
     agent.wait_until_idle()
-
-
-# ---------------------------------------------------------------------- windows
 
 
 def test_what_waits_for_a_client_that_never_reads_is_bounded_by_its_window(stage: Stage) -> None:
@@ -219,9 +215,6 @@ def test_a_stuck_reader_is_told_in_the_log_once(stage: Stage, caplog: pytest.Log
     assert "others go on" in caplog.text
 
 
-# ---------------------------------------------------------------------- with others
-
-
 @pytest.mark.parametrize("who", ["server", "agent"])
 @pytest.mark.parametrize("mode", ["http-connect", "grpc"])
 def test_an_end_that_offers_no_streams_is_served_in_upstreams_form(stage: Stage, who: str, mode: str) -> None:
@@ -275,3 +268,106 @@ def test_a_connection_whose_stream_numbers_run_out_gets_a_successor_in_time(stag
     old.close()
     server.wait_for_agents(1)
     agent.wait_until_ready()
+
+
+TUNNEL_PATH: Final = "/umbilical.Tunnel/Carry"
+UNDERSTANDS_STREAMS: Final = ("umbilical-streams", "1")
+NO_ERROR, PROTOCOL_ERROR, CONNECT_ERROR = 0, 1, 10
+
+
+def until(stream: GrpcStream, fact: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not fact():
+        stream.channel.pump(deadline)
+
+
+def carried(stream: GrpcStream) -> bytes:
+    """The plain bytes that have come: no gRPC message ever forms of these."""
+    assert not stream.messages
+    return bytes(stream._partial)
+
+
+def streamed_tunnel(server: RunningServer) -> tuple[ScriptedAgent, GrpcStream, SocketTunnel]:
+    agent = ScriptedAgent(server, metadata=[UNDERSTANDS_STREAMS])
+    assert agent.hello["umbilical-streams"] == "1"
+    dial = ConnectDial(server.frontend.connect(), "10.0.0.1:443")
+    dial_id = agent.next_dial().random
+    stream = agent.channel.open(TUNNEL_PATH)
+    agent.send(packet_messages.dial_response(dial_id, stream.stream_id))
+    return agent, stream, dial.finish()
+
+
+def test_the_server_answers_before_its_bytes_and_ends_both_sides_behind_them(stage: Stage) -> None:
+    server = stage.start_server()
+    agent, stream, tunnel = streamed_tunnel(server)
+    stream.send_raw(b"down")
+    assert receive_exactly(tunnel, 4) == b"down"
+    tunnel.send(b"upwards")
+    until(stream, lambda: carried(stream) == b"upwards")
+    assert stream.response_headers == {":status": "200"}
+    tunnel.close()
+    until(stream, lambda: stream.reset_code is not None)
+    assert stream.reset_code == NO_ERROR
+    assert agent.packets_so_far() == [], "no CLOSE_REQ: the stream has told"
+    server.wait_until_quiet()
+
+
+def test_an_end_of_the_agents_stream_is_an_end_of_one_direction(stage: Stage) -> None:
+    server = stage.start_server()
+    _, stream, tunnel = streamed_tunnel(server)
+    stream.send_raw(b"all there is")
+    stream.finish()
+    assert receive_exactly(tunnel, 1000) == b"all there is"
+    tunnel.send(b"goes on")
+    until(stream, lambda: carried(stream) == b"goes on")
+    tunnel.close()
+    server.wait_until_quiet()
+
+
+def test_payload_before_the_answer_to_its_dial_is_refused(stage: Stage) -> None:
+    server = stage.start_server()
+    agent = ScriptedAgent(server, metadata=[UNDERSTANDS_STREAMS])
+    stray = agent.channel.open(TUNNEL_PATH)
+    stray.send_raw(b"whose am I?")
+    until(stray, lambda: stray.reset_code is not None)
+    assert stray.reset_code == PROTOCOL_ERROR
+    assert not agent.stream.ended
+
+
+def test_the_agent_opens_a_stream_names_it_in_its_answer_and_carries_plain_bytes(stage: Stage) -> None:
+    scripted = ScriptedServer(stage)
+    agent = stage.start_agent(scripted.port)
+    connect = scripted.accept(metadata=[UNDERSTANDS_STREAMS])
+    assert connect.request_headers["umbilical-streams"] == "1"
+    endpoint = stage.endpoint()
+    connect.send(packet_messages.dial_request(endpoint.address, 77))
+    answer = expect(connect, PacketType.DIAL_RSP).dialResponse
+    stream = connect.channel.streams[answer.connectID]
+    assert (answer.random, answer.error) == (77, "")
+    assert stream.request_headers[":path"] == TUNNEL_PATH
+    connect.channel.http2.send_headers(stream.stream_id, [(":status", "200")])
+    stream.send_raw(b"question")
+    stream.finish()
+    far = endpoint.accept()
+    assert read_to_end(far) == b"question"
+    far.sendall(b"answer")
+    far.close()
+    until(stream, lambda: stream.ended)
+    assert (carried(stream), stream.reset_code) == (b"answer", None)
+    agent.wait_until_idle()
+    assert not connect.messages, "no CLOSE_RSP: the stream has told"
+
+
+def test_an_endpoint_that_breaks_off_resets_its_stream(stage: Stage) -> None:
+    scripted = ScriptedServer(stage)
+    agent = stage.start_agent(scripted.port)
+    connect = scripted.accept(metadata=[UNDERSTANDS_STREAMS])
+    endpoint = stage.endpoint()
+    connect.send(packet_messages.dial_request(endpoint.address, 78))
+    stream = connect.channel.streams[expect(connect, PacketType.DIAL_RSP).dialResponse.connectID]
+    far = endpoint.accept()
+    far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    far.close()
+    until(stream, lambda: stream.reset_code is not None)
+    assert stream.reset_code == CONNECT_ERROR
+    agent.wait_until_idle()

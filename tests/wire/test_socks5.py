@@ -4,6 +4,8 @@ import socket
 from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from umbilical.wire import socks5
 from umbilical.wire.errors import MisuseError, ProtocolViolation
@@ -42,9 +44,6 @@ def refusal(handshake: Handshake) -> tuple[str, bytes]:
     return handshake.refusal.kind, handshake.output()
 
 
-# ---------------------------------------------------------------------- greeting, RFC 1928 section 3
-
-
 def test_no_authentication_is_chosen_when_it_is_offered() -> None:
     handshake = played(b"\x05\x03\x02\x01\x00")
     assert handshake.output() == b"\x05\x00"
@@ -80,9 +79,6 @@ def test_another_version_gets_no_answer_at_all(first: bytes) -> None:
 
 def test_all_255_methods_may_be_offered() -> None:
     assert played(b"\x05\xff" + bytes(range(255, 0, -1))[:254] + b"\x00").state == socks5.REQUEST
-
-
-# ---------------------------------------------------------------------- username and password, RFC 1929
 
 
 def test_credentials_wait_for_the_word_of_whoever_knows_them() -> None:
@@ -131,9 +127,6 @@ def test_credentials_of_another_version_get_no_answer() -> None:
 def test_a_verdict_that_nobody_asked_for_is_a_bug_of_ours() -> None:
     with pytest.raises(MisuseError):
         Handshake(True).credentials_are(True)
-
-
-# ---------------------------------------------------------------------- request, RFC 1928 sections 4 and 5
 
 
 def test_an_ipv4_address_is_read() -> None:
@@ -204,9 +197,6 @@ def test_a_request_of_another_version_gets_no_answer() -> None:
     assert handshake.output() == b""
 
 
-# ---------------------------------------------------------------------- pieces
-
-
 def test_everything_may_come_one_byte_at_a_time() -> None:
     handshake = Handshake(True)
     said = b""
@@ -241,9 +231,6 @@ def test_there_is_no_rest_before_the_request() -> None:
         Handshake(False).rest()
 
 
-# ---------------------------------------------------------------------- replies, RFC 1928 section 6
-
-
 def test_a_failure_is_answered_with_an_empty_ipv4_address() -> None:
     assert encode_reply(socks5.CONNECTION_REFUSED) == b"\x05\x05\x00\x01\x00\x00\x00\x00\x00\x00"
 
@@ -269,3 +256,84 @@ def test_a_success_tells_whence_the_connection_goes_out() -> None:
 )
 def test_an_ipv6_address_has_one_text(text: str) -> None:
     assert ipv6_text(socket.inet_pton(socket.AF_INET6, text)) == text
+
+
+_names: Final = st.binary(min_size=0, max_size=255)
+_greetings: Final = st.binary(max_size=8).map(lambda methods: b"\x05" + bytes((len(methods),)) + methods)
+_credentials: Final = st.tuples(_names, _names).map(
+    lambda pair: b"\x01" + bytes((len(pair[0]),)) + pair[0] + bytes((len(pair[1]),)) + pair[1]
+)
+_requests: Final = st.tuples(
+    st.binary(min_size=3, max_size=3), st.sampled_from([1, 3, 4, 9]), st.binary(max_size=64)
+).map(lambda parts: b"\x05" + parts[0][:1] + b"\x00" + bytes((parts[1],)) + parts[2])
+_conversations: Final = st.one_of(
+    st.binary(max_size=600),
+    st.lists(
+        st.one_of(_greetings, _credentials, _requests, st.just(b"\x05\x01\x00\x01\x7f\0\0\1\0\x50")), max_size=4
+    ).map(b"".join),
+    st.tuples(st.sampled_from([b"\x05\x01\x00", b"\x05\x01\x02\x01\x01a\x01b"]), _requests).map(b"".join),
+)
+
+
+def _outcome(pieces: list[bytes], password_needed: bool) -> tuple[int, bytes, str, bytes]:
+    """State, answer, target, and what is left for the endpoint."""
+    handshake, said = Handshake(password_needed), b""
+    state = -1
+    try:
+        for piece in pieces:
+            if handshake.state == socks5.REFUSED:
+                break
+            handshake.feed(piece)
+            if handshake.state == socks5.CHECKING:
+                handshake.credentials_are(handshake.username == handshake.password)
+        state = handshake.state
+    except ProtocolViolation:
+        pass
+    said += handshake.output()
+    request = handshake.request
+    shown = f"{request.host} {request.port}" if request is not None else ""
+    return state, said, shown, handshake.rest() if state == socks5.DIALLING else b""
+
+
+@given(_conversations, st.booleans())
+def test_pieces_mean_what_the_whole_means(data: bytes, password_needed: bool) -> None:
+    whole = _outcome([data], password_needed)
+    single = _outcome([bytes((byte,)) for byte in data], password_needed)
+    assert single == whole
+
+
+@given(_conversations, st.booleans())
+def test_a_target_is_a_plain_word_whatever_was_sent(data: bytes, password_needed: bool) -> None:
+    """It is written into a line of text for the next hop."""
+    handshake = Handshake(password_needed)
+    try:
+        handshake.feed(data)
+    except ProtocolViolation:
+        return
+    if handshake.request is not None:
+        assert handshake.request.host.isascii()
+        assert handshake.request.host.replace(":", "").replace(".", "").replace("-", "").replace("_", "").isalnum() or (
+            set(handshake.request.host) <= set(":.-_")
+        )
+        assert 0 < handshake.request.port < 65536
+
+
+@given(st.lists(st.binary(min_size=1, max_size=64), max_size=200), st.booleans())
+def test_what_waits_for_a_whole_handshake_is_bounded(pieces: list[bytes], password_needed: bool) -> None:
+    handshake = Handshake(password_needed)
+    said = 0
+    for piece in pieces:
+        if handshake.state in (socks5.DIALLING, socks5.REFUSED, socks5.CHECKING):
+            break
+        try:
+            handshake.feed(piece)
+        except ProtocolViolation:
+            break
+        said += len(piece)
+        if handshake.state not in (socks5.DIALLING, socks5.REFUSED):
+            assert said <= socks5.MAX_HANDSHAKE_BYTES + 64
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_the_text_of_an_address_is_that_address(packed: bytes) -> None:
+    assert socket.inet_pton(socket.AF_INET6, ipv6_text(packed)) == packed

@@ -235,9 +235,6 @@ def open_stream(client: Ours, server: Ours) -> tuple[Stream, Stream]:
     return stream, server.stream(stream.stream_id)
 
 
-# ---------------------------------------------------------------- frames by hand
-
-
 def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
     return struct.pack(">I", len(payload))[1:] + bytes((kind, flags)) + struct.pack(">I", stream_id) + payload
 

@@ -1,5 +1,6 @@
 """What one connection does with what it receives."""
 
+import hpack
 import pytest
 from tests.wire.http2.ends import (
     BLOCK,
@@ -10,6 +11,7 @@ from tests.wire.http2.ends import (
     Ours,
     frame,
     goaway_code,
+    greeted_client,
     greeted_server,
     greeting,
     settings_frame,
@@ -19,11 +21,11 @@ from tests.wire.http2.ends import (
 
 from umbilical.wire.buffer import Block, BlockPool
 from umbilical.wire.errors import MisuseError
+from umbilical.wire.grpc import RESPONSE_HEADERS
 from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.connection import Connection, Profile
-
-# ---------------------------------------------------------------- greeting
+from umbilical.wire.http2.headers import encode_headers
 
 
 @pytest.mark.parametrize("octets", [b"GET / HTTP/1.1\r\n", frames.PREFACE[:-1] + b"x", b"\x16\x03\x01"])
@@ -45,9 +47,6 @@ def test_the_first_frame_must_be_settings(first: bytes) -> None:
     server = Ours(False)
     server.give(frames.PREFACE + first)
     assert server.last("failed").text == "the first frame must be SETTINGS"
-
-
-# ---------------------------------------------------------------- credit
 
 
 @pytest.mark.parametrize("padding", [None, 9])
@@ -94,9 +93,6 @@ def test_credit_is_given_in_quarters_of_the_window() -> None:
     assert stream.receive_window == 80_000 - 12_000
 
 
-# ---------------------------------------------------------------- what is lawful
-
-
 @pytest.mark.parametrize("octets", [frame(0xEE, 0xFF, 77, b"grease"), frame(frames.PRIORITY, 0, 9, bytes(5))])
 def test_what_we_do_not_know_or_need_is_ignored(octets: bytes) -> None:
     server = greeted_server(octets, frame(frames.SETTINGS, frames.ACK, 0), settings_frame([(0xAB, 7)]))
@@ -139,9 +135,6 @@ def test_streams_past_the_limit_are_refused_and_others_go_on() -> None:
     assert server.events[-1].stream_id == 5
 
 
-# ---------------------------------------------------------------- misuse by us
-
-
 def test_a_receive_block_must_hold_the_largest_frame() -> None:
     with pytest.raises(MisuseError):
         Connection(False, Profile(frame_bytes=16_384), BlockPool(64, 1), Block(16_384 + 8), shared_block=False)
@@ -151,3 +144,171 @@ def test_a_receive_block_must_hold_the_largest_frame() -> None:
 def test_events_are_numbered_apart() -> None:
     numbers = {http2.NEED_DATA, http2.DATA, http2.HEADERS, http2.RESET, http2.WINDOW_OPENED, http2.GOAWAY}
     assert len(numbers | {http2.PING_ANSWERED, http2.SETTINGS_RECEIVED, http2.FAILED}) == 9
+
+
+@pytest.mark.parametrize(
+    ("octets", "code"),
+    [
+        (frame(frames.DATA, 0, 0, b"x"), frames.PROTOCOL_ERROR),
+        (frame(frames.DATA, 0, 3, b"x"), frames.PROTOCOL_ERROR),
+        (frame(frames.DATA, 0, 2, b"x"), frames.PROTOCOL_ERROR),
+        (frame(frames.DATA, frames.PADDED, 1), frames.PROTOCOL_ERROR),
+        (frame(frames.DATA, frames.PADDED, 1, b"\x03ab"), frames.PROTOCOL_ERROR),
+        (frame(frames.DATA, 0, 1, bytes(16_385)), frames.FRAME_SIZE_ERROR),
+        (frame(frames.HEADERS, frames.END_HEADERS, 0, BLOCK), frames.PROTOCOL_ERROR),
+        (frame(frames.HEADERS, frames.END_HEADERS, 2, BLOCK), frames.PROTOCOL_ERROR),
+        (frame(frames.HEADERS, frames.END_HEADERS, 3, b"\xff\xff\xff"), frames.COMPRESSION_ERROR),
+        (frame(frames.HEADERS, frames.END_HEADERS, 3, b"\xbf"), frames.COMPRESSION_ERROR),
+        (frame(frames.HEADERS, frames.END_HEADERS | frames.HAS_PRIORITY, 3, b"1234"), frames.FRAME_SIZE_ERROR),
+        (frame(frames.CONTINUATION, frames.END_HEADERS, 1, BLOCK), frames.PROTOCOL_ERROR),
+        (frame(frames.HEADERS, 0, 3, BLOCK) + frame(frames.DATA, 0, 1, b"x"), frames.PROTOCOL_ERROR),
+        (frame(frames.HEADERS, 0, 3, BLOCK) + frame(frames.CONTINUATION, 0, 5, b""), frames.PROTOCOL_ERROR),
+        (frame(frames.HEADERS, 0, 3, BLOCK) + frame(0xEE, 0, 0), frames.PROTOCOL_ERROR),
+        (frame(frames.PRIORITY, 0, 0, bytes(5)), frames.PROTOCOL_ERROR),
+        (frame(frames.RST_STREAM, 0, 1, b"123"), frames.FRAME_SIZE_ERROR),
+        (frame(frames.RST_STREAM, 0, 0, b"1234"), frames.PROTOCOL_ERROR),
+        (frame(frames.RST_STREAM, 0, 3, b"1234"), frames.PROTOCOL_ERROR),
+        (frame(frames.SETTINGS, 0, 0, b"12345"), frames.FRAME_SIZE_ERROR),
+        (frame(frames.SETTINGS, frames.ACK, 0, b"123456"), frames.FRAME_SIZE_ERROR),
+        (frame(frames.SETTINGS, 0, 1), frames.PROTOCOL_ERROR),
+        (settings_frame([(frames.ENABLE_PUSH, 2)]), frames.PROTOCOL_ERROR),
+        (settings_frame([(frames.INITIAL_WINDOW_SIZE, 1 << 31)]), frames.FLOW_CONTROL_ERROR),
+        (settings_frame([(frames.MAX_FRAME_SIZE, 16_383)]), frames.PROTOCOL_ERROR),
+        (settings_frame([(frames.MAX_FRAME_SIZE, 1 << 24)]), frames.PROTOCOL_ERROR),
+        (frame(frames.PUSH_PROMISE, frames.END_HEADERS, 1, bytes(4) + BLOCK), frames.PROTOCOL_ERROR),
+        (frame(frames.PING, 0, 0, bytes(7)), frames.FRAME_SIZE_ERROR),
+        (frame(frames.PING, 0, 1, bytes(8)), frames.PROTOCOL_ERROR),
+        (frame(frames.GOAWAY, 0, 0, bytes(7)), frames.FRAME_SIZE_ERROR),
+        (frame(frames.GOAWAY, 0, 1, bytes(8)), frames.PROTOCOL_ERROR),
+        (frame(frames.WINDOW_UPDATE, 0, 0, bytes(3)), frames.FRAME_SIZE_ERROR),
+        (window_update(0, 0), frames.PROTOCOL_ERROR),
+        (window_update(0, 0x7FFFFFFF), frames.FLOW_CONTROL_ERROR),
+        (window_update(3, 1), frames.PROTOCOL_ERROR),
+        (window_update(3, 0), frames.PROTOCOL_ERROR),
+    ],
+)
+def test_a_fault_ends_the_connection_with_the_right_code(octets: bytes, code: int) -> None:
+    server = greeted_server(HEADERS)
+    server.give(octets)
+    assert server.events[-1].name == "failed"
+    assert server.events[-1].code == code
+    assert goaway_code(server.take()) == code
+
+
+def test_after_a_failure_all_input_is_discarded_and_goaway_waits() -> None:
+    server = greeted_server(HEADERS)
+    server.give(frame(frames.DATA, 0, 0, b"x") + HEADERS + frame(frames.PING, 0, 0, bytes(8)))
+    before = list(server.events)
+    assert before[-1].name == "failed"
+    for _ in range(20):
+        server.give(frame(frames.PING, 0, 0, bytes(8)) + b"\xff" * 30_000)
+    assert server.events == before
+    (goaway,) = split(server.take())
+    assert goaway.payload[:4] == (1).to_bytes(4, "big"), "the last stream that we looked at"
+    assert goaway.payload[8:] == b"DATA on idle stream 0"
+
+
+def test_a_growing_initial_window_may_not_overflow_a_streams_window() -> None:
+    server = greeted_server(HEADERS, window_update(1, 0x7FFFFFFF - 65_535))
+    server.give(settings_frame([(frames.INITIAL_WINDOW_SIZE, 65_536)]))
+    assert server.last("failed").code == frames.FLOW_CONTROL_ERROR
+
+
+def test_the_connection_window_may_not_be_overrun() -> None:
+    profile = Profile(stream_window_bytes=1 << 20, connection_window_bytes=65_535)
+    server = Ours(False, profile, gives_credit=False)
+    server.give(greeting() + HEADERS)
+    server.connection._receive_window = 10_000
+    server.give(frame(frames.DATA, 0, 1, bytes(10_001)))
+    assert server.last("failed").code == frames.FLOW_CONTROL_ERROR
+
+
+@pytest.mark.parametrize(
+    ("octets", "code"),
+    [
+        (window_update(1, 0), frames.PROTOCOL_ERROR),
+        (window_update(1, 0x7FFFFFFF), frames.FLOW_CONTROL_ERROR),
+        (frame(frames.PRIORITY, 0, 1, bytes(4)), frames.FRAME_SIZE_ERROR),
+        (frame(frames.HEADERS, frames.END_HEADERS, 1, BLOCK), frames.PROTOCOL_ERROR),
+        (frame(frames.DATA, frames.END_STREAM, 1) + frame(frames.DATA, 0, 1, b"x"), frames.STREAM_CLOSED),
+        (
+            frame(frames.DATA, frames.END_STREAM, 1)
+            + frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, 1, BLOCK),
+            frames.STREAM_CLOSED,
+        ),
+    ],
+)
+def test_a_fault_of_one_stream_resets_it_and_leaves_the_rest(octets: bytes, code: int) -> None:
+    server = greeted_server(HEADERS)
+    server.give(octets)
+    assert (server.events[-1].name, server.events[-1].stream_id, server.events[-1].code) == ("reset", 1, code)
+    assert split(server.take())[-1] == Frame(frames.RST_STREAM, 0, 1, code.to_bytes(4, "big"))
+    server.give(frame(frames.HEADERS, frames.END_HEADERS, 3, BLOCK))
+    assert server.events[-1].name == "headers"
+
+
+def test_a_streams_window_may_not_be_overrun() -> None:
+    server = Ours(False, Profile(stream_window_bytes=65_535), gives_credit=False)
+    server.give(greeting() + HEADERS + frame(frames.DATA, 0, 1, bytes(16_384)) * 4)
+    assert (server.events[-1].name, server.events[-1].code) == ("reset", frames.FLOW_CONTROL_ERROR)
+
+
+@pytest.mark.parametrize("name", [b"Authorization", b"x-Upper"])
+def test_a_header_name_with_capitals_resets_the_stream(name: bytes) -> None:
+    """RFC 9113 section 8.2.1; it would also slip past every comparison with a name."""
+    server = greeted_server()
+    block = encode_headers([*REQUEST, (name, b"value")])
+    server.give(frame(frames.HEADERS, frames.END_HEADERS, 1, block))
+    assert server.names() == ["settings"], "nobody heard of the stream yet"
+    assert split(server.take()) == [Frame(frames.RST_STREAM, 0, 1, frames.PROTOCOL_ERROR.to_bytes(4, "big"))]
+
+
+def test_a_response_with_capitals_resets_the_stream() -> None:
+    client = greeted_client()
+    client.connection.open_stream(REQUEST)
+    block = encode_headers([*RESPONSE_HEADERS, (b"Serverid", b"1")])
+    client.give(frame(frames.HEADERS, frames.END_HEADERS, 1, block))
+    assert (client.events[-1].name, client.events[-1].code) == ("reset", frames.PROTOCOL_ERROR)
+
+
+def test_trailers_must_end_the_stream_even_before_we_answered() -> None:
+    server = greeted_server(HEADERS)
+    server.give(frame(frames.HEADERS, frames.END_HEADERS, 1, BLOCK))
+    assert server.names() == ["settings", "headers", "reset"]
+
+
+def test_frames_on_a_stream_that_we_reset_are_late_not_wrong() -> None:
+    server = greeted_server(HEADERS)
+    server.connection.reset(server.stream(1), frames.CANCEL)
+    server.take()
+    server.give(
+        frame(frames.DATA, 0, 1, b"late")
+        + window_update(1, 5)
+        + window_update(1, 0)
+        + frame(frames.PRIORITY, 0, 1, b"bad")
+        + frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, 1, BLOCK)
+        + frame(frames.RST_STREAM, 0, 1, bytes(4))
+    )
+    assert server.names() == ["settings", "headers"]
+    assert server.take() == b""
+
+
+def test_late_data_still_counts_for_the_connection_window() -> None:
+    server = Ours(False, Profile(connection_window_bytes=100_000, stream_window_bytes=65_535))
+    server.give(greeting() + HEADERS)
+    server.connection.reset(server.stream(1), frames.CANCEL)
+    server.take()
+    server.give(frame(frames.DATA, 0, 1, bytes(16_000)) * 10)
+    granted = sum(int.from_bytes(one.payload, "big") for one in split(server.take()) if one.stream_id == 0)
+    assert 160_000 - 25_000 <= granted <= 160_000
+
+
+def test_trailers_of_a_forgotten_stream_still_feed_the_header_table() -> None:
+    encoder = hpack.Encoder()
+    server = greeted_server(frame(frames.HEADERS, frames.END_HEADERS, 1, encoder.encode(REQUEST)))
+    server.connection.reset(server.stream(1), frames.CANCEL)
+    late = encoder.encode([(b"x-late", b"value")])
+    server.give(frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, 1, late))
+    again = encoder.encode([*REQUEST, (b"x-late", b"value")])
+    server.give(frame(frames.HEADERS, frames.END_HEADERS, 3, again))
+    assert server.last("headers").headers == (*REQUEST, (b"x-late", b"value"))

@@ -51,9 +51,6 @@ def flood(server: Ours, *octets: bytes, times: int = 3_000) -> int:
     return times
 
 
-# ---------------------------------------------------------------- floods
-
-
 def test_rapid_reset_ends_the_connection() -> None:
     server = server_with()
     count = flood(server, *(headers(number) + reset(number) for number in range(1, 8_000, 2)))
@@ -164,9 +161,6 @@ def test_frames_that_say_nothing_leave_nothing_behind() -> None:
     )
     assert flood(server, nothing) == 3_000
     assert server.connection.queued_bytes() == 0
-
-
-# ---------------------------------------------------------------- honest life
 
 
 def test_ten_thousand_answered_then_reset_streams_are_ordinary_life() -> None:

@@ -57,9 +57,6 @@ def send_all(theirs: Theirs, stream_id: int, payload: bytes, other: Ours) -> Non
         pump(theirs, other)
 
 
-# ---------------------------------------------------------------- whole calls
-
-
 @pytest.mark.parametrize("cuts", CUTS.values(), ids=CUTS)
 def test_a_call_from_h2_is_served(cuts: Callable[[], Iterable[int]]) -> None:
     client, server = Theirs(True), Ours(False)
@@ -115,9 +112,6 @@ def test_a_refusal_in_one_header_list_is_read_by_h2() -> None:
     (answered,) = client.of(h2.events.ResponseReceived)
     assert (b"grpc-status", b"2") in list(answered.headers)
     assert client.of(h2.events.StreamEnded)
-
-
-# ---------------------------------------------------------------- flow control
 
 
 @pytest.mark.parametrize("cuts", [CUTS["whole"], CUTS["odd"]], ids=["whole", "odd"])
@@ -265,9 +259,6 @@ def test_h2_accepts_our_padding_rules() -> None:
     assert server.received[1] == sent
 
 
-# ---------------------------------------------------------------- header blocks
-
-
 @pytest.mark.parametrize("size", [10_000, 16_384, 40_000, 60_000])
 def test_large_header_lists_go_both_ways_in_continuation_frames(size: int) -> None:
     many = [(f"x-{number}", "v" * 80) for number in range(size // 120)]
@@ -306,9 +297,6 @@ def test_a_peer_may_choose_its_header_table(size: int) -> None:
         server.connection.finish(server.stream(stream_id), RESPONSE_HEADERS + trailers(OK, ""))
         pump(client, server)
     assert len(client.of(h2.events.ResponseReceived)) == 2
-
-
-# ---------------------------------------------------------------- resets, pings, goodbyes
 
 
 def test_a_reset_by_h2_is_told_and_its_late_data_is_nobodys() -> None:

@@ -1,6 +1,196 @@
-"""The buckets that floods empty and honest life does not."""
+"""Flow control under every order of events, `h2` at the other end: it raises when we overrun a window of its own."""
 
+from typing import Final
+
+import h2.events
+import h2.settings
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.wire.http2.ends import REQUEST, Ours, Theirs, open_stream, our_pair, pump
+from tests.wire.http2.traffic import TUNNELS, Traffic
+
+from umbilical.wire.buffer import Block
+from umbilical.wire.grpc import RESPONSE_HEADERS
+from umbilical.wire.http2 import streams
+from umbilical.wire.http2.connection import Profile
 from umbilical.wire.http2.flow import REFILL_PER_FRAME, Allowance
+from umbilical.wire.http2.inbox import Inbox
+from umbilical.wire.http2.streams import Stream
+from umbilical.wire.tunnel_frames import PlainPrefix
+
+SETTING: Final = h2.settings.SettingCodes
+SIZES = st.sampled_from([1, 100, 5_000, 16_384, 40_000, 100_000])
+WINDOWS = st.sampled_from([0, 1, 700, 16_383, 16_384, 30_000, 65_535, 200_000])
+
+
+class FlowControl(RuleBasedStateMachine):
+    """One stream; both ends send when they like, and give credit and carry bytes in pieces when they like."""
+
+    ours: Ours
+    theirs: Theirs
+    stream: Stream
+    traffic: Traffic
+
+    @initialize(ours_is_client=st.booleans(), window=st.sampled_from([65_535, 100_000, 1 << 20]))
+    def open(self, ours_is_client: bool, window: int) -> None:
+        profile = Profile(stream_window_bytes=window, connection_window_bytes=max(window, 70_000))
+        self.ours = Ours(ours_is_client, profile, gives_credit=False)
+        self.theirs = Theirs(not ours_is_client, gives_credit=False)
+        pump(self.ours, self.theirs)
+        if ours_is_client:
+            self.stream = self.ours.connection.open_stream(REQUEST)
+            pump(self.ours, self.theirs)
+            self.theirs.http2.send_headers(1, RESPONSE_HEADERS)
+        else:
+            self.theirs.http2.send_headers(1, REQUEST)
+            pump(self.ours, self.theirs)
+            self.stream = self.ours.stream(1)
+            self.ours.connection.send_headers(self.stream, RESPONSE_HEADERS)
+        self.traffic = Traffic(self.ours, self.stream)
+        self.sent_by_theirs = b""
+        self.settings_sent_by_theirs = 1
+        self.credited_by_ours = 0
+        self.credited_by_theirs = 0
+
+    @rule(tunnel=st.sampled_from(TUNNELS), size=SIZES)
+    def write_payload(self, tunnel: int, size: int) -> None:
+        self.traffic.payload(tunnel, size)
+
+    @rule(padding=st.sampled_from([0, 0, 0, 500, 20_000, 80_000]))
+    def send_message(self, padding: int) -> None:
+        self.traffic.message(padding)
+
+    @rule(tunnel=st.sampled_from(TUNNELS))
+    def send_ordered(self, tunnel: int) -> None:
+        self.traffic.ordered(tunnel)
+
+    @rule(size=SIZES, padding=st.sampled_from([None, None, 0, 255]))
+    def they_send(self, size: int, padding: int | None) -> None:
+        overhead = 0 if padding is None else padding + 1
+        room = min(self.theirs.http2.local_flow_control_window(1), self.theirs.http2.max_outbound_frame_size) - overhead
+        payload = bytes((len(self.sent_by_theirs) % 251,)) * min(size, room)
+        if payload:
+            self.theirs.http2.send_data(1, payload, pad_length=padding)
+            self.sent_by_theirs += payload
+
+    @rule(window=WINDOWS)
+    def they_change_the_initial_window(self, window: int) -> None:
+        self._they_change(SETTING.INITIAL_WINDOW_SIZE, window)
+
+    @rule(size=st.sampled_from([16_384, 17_000, 60_000]))
+    def they_change_the_frame_size(self, size: int) -> None:
+        self._they_change(SETTING.MAX_FRAME_SIZE, size)
+
+    def _they_change(self, setting: h2.settings.SettingCodes, value: int) -> None:
+        """One change at a time: h2 takes the answer to the first of two for an answer to both."""
+        if len(self.theirs.of(h2.events.SettingsAcknowledged)) == self.settings_sent_by_theirs:
+            self.theirs.http2.update_settings({setting: value})
+            self.settings_sent_by_theirs += 1
+
+    @rule(count=st.sampled_from([1, 9, 1_000, 20_000, 1 << 30]))
+    def carry_from_ours(self, count: int) -> None:
+        self.theirs.give(self.ours.take(count))
+
+    @rule(count=st.sampled_from([1, 9, 1_000, 20_000, 1 << 30]))
+    def carry_from_theirs(self, count: int) -> None:
+        self.ours.give(self.theirs.take(count))
+
+    @rule(count=SIZES)
+    def we_give_credit(self, count: int) -> None:
+        count = min(count, len(self.ours.received.get(1, b"")) - self.credited_by_ours)
+        self.ours.connection.credit(self.stream, count)
+        self.credited_by_ours += count
+
+    @rule(count=SIZES)
+    def they_give_credit(self, count: int) -> None:
+        count = min(count, len(self.theirs.received.get(1, b"")) - self.credited_by_theirs)
+        self.theirs.http2.acknowledge_received_data(count, 1)
+        self.credited_by_theirs += count
+
+    @invariant()
+    def nothing_failed(self) -> None:
+        assert self.ours.connection.failure is None
+        assert "reset" not in self.ours.names()
+        assert self.ours.connection.send_window >= 0
+        assert bytes(self.ours.received.get(1, b"")) == self.sent_by_theirs[: len(self.ours.received.get(1, b""))]
+
+    def teardown(self) -> None:
+        """With credit and windows given at last, every byte that was sent arrives."""
+        if not hasattr(self, "traffic"):
+            return
+        pump(self.ours, self.theirs)
+        self._they_change(SETTING.INITIAL_WINDOW_SIZE, 200_000)
+        while True:
+            before = len(self.theirs.received.get(1, b""))
+            pump(self.ours, self.theirs)
+            self.they_give_credit(1 << 30)
+            self.we_give_credit(1 << 30)
+            pump(self.ours, self.theirs)
+            if len(self.theirs.received.get(1, b"")) == before:
+                break
+        self.nothing_failed()
+        assert bytes(self.ours.received.get(1, b"")) == self.sent_by_theirs
+        self.traffic.assert_arrived(self.theirs.received.get(1, b""))
+        assert not self.ours.connection.has_pending()
+
+
+TestFlowControl = FlowControl.TestCase
+TestFlowControl.settings = settings(max_examples=300, stateful_step_count=50)
+
+
+def test_nothing_overtakes_a_message_that_had_to_wait_and_stands_among_the_payload() -> None:
+    """A part of it may be gone already: a control packet ahead of the rest would be read as its continuation."""
+    state = FlowControl()
+    state.open(ours_is_client=False, window=65_535)
+    for _ in range(3):
+        state.send_message(padding=20_000)
+    state.carry_from_ours(count=1 << 30)
+    state.write_payload(tunnel=1, size=1)
+    state.send_message(padding=20_000)
+    state.they_give_credit(count=40_000)
+    state.carry_from_theirs(count=1_000)
+    state.send_message(padding=0)
+    state.teardown()
+
+
+def test_an_enlarged_window_goes_out_with_the_next_credit() -> None:
+    client, server = our_pair(server_profile=Profile(stream_window_bytes=70_000))
+    stream, ours = open_stream(client, server)
+    server.connection.enlarge(ours, 140_000)
+    server.connection.credit(ours, 0)
+    pump(client, server)
+    assert (ours.window, ours.receive_window, stream.send_window) == (140_000, 140_000, 140_000)
+    server.connection.enlarge(ours, 100_000)
+    assert ours.window == 140_000, "a window never shrinks"
+
+
+def test_one_stream_may_be_credited_by_its_reader_while_another_is_on_arrival() -> None:
+    profile = Profile(stream_window_bytes=70_000, credits_on_arrival=True)
+    client, server = our_pair(server_profile=profile)
+    server.gives_credit = False
+    slow, ours = open_stream(client, server)
+    ours.credited_by_shell = True
+    quick, _ = open_stream(client, server)
+    for stream in (slow, quick):
+        for _ in range(3):
+            client.write(stream, PlainPrefix(stream.stream_id), bytes(16_000))
+            pump(client, server)
+    assert slow.send_window == 70_000 - 3 * 16_000
+    assert quick.send_window > slow.send_window
+    server.connection.credit(ours, 3 * 16_000)
+    pump(client, server)
+    assert slow.send_window == 70_000
+
+
+def test_the_window_of_a_connection_can_be_enlarged_and_is_credited_by_its_new_size() -> None:
+    client, server = our_pair(server_profile=Profile(connection_window_bytes=100_000))
+    open_stream(client, server)
+    server.connection.enlarge_connection(400_000)
+    server.connection.enlarge_connection(50_000)
+    pump(client, server)
+    assert client.connection.send_window == 400_000
 
 
 def spend(allowance: Allowance, count: int, now: float) -> int:
@@ -44,3 +234,91 @@ def test_traffic_never_earns_more_than_the_burst() -> None:
     for _ in range(100):
         allowance.refill()
     assert spend(allowance, 100, 0.0) == 10
+
+
+def test_an_open_stream_goes_both_ways() -> None:
+    stream = Stream(1, 10, 20)
+    assert (stream.stream_id, stream.send_window, stream.receive_window) == (1, 10, 20)
+    assert stream.can_send()
+    assert stream.can_receive()
+
+
+@pytest.mark.parametrize("local_first", [True, False])
+def test_a_stream_is_closed_when_both_ends_are(local_first: bool) -> None:
+    stream = Stream(1, 0, 0)
+    if local_first:
+        stream.end_local()
+        assert (stream.can_send(), stream.can_receive()) == (False, True)
+        stream.end_remote()
+    else:
+        stream.end_remote()
+        assert (stream.can_send(), stream.can_receive()) == (True, False)
+        stream.end_local()
+    assert stream.state == streams.CLOSED
+    assert not stream.can_send()
+    assert not stream.can_receive()
+
+
+def test_ending_a_closed_stream_changes_nothing() -> None:
+    stream = Stream(1, 0, 0)
+    stream.state = streams.CLOSED
+    stream.end_local()
+    stream.end_remote()
+    assert stream.state == streams.CLOSED
+
+
+def receive(inbox: Inbox, octets: bytes) -> None:
+    inbox.room()[: len(octets)] = octets
+    inbox.end += len(octets)
+
+
+def rest(inbox: Inbox) -> bytes:
+    return bytes(inbox.view[inbox.start : inbox.end])
+
+
+def test_what_was_consumed_makes_room_again() -> None:
+    inbox = Inbox(Block(8), shared=False)
+    receive(inbox, b"12345678")
+    assert len(inbox.room()) == 0
+    inbox.start = 8
+    assert len(inbox.room()) == 8
+
+
+def test_an_unfinished_rest_moves_to_the_front_when_room_gets_scarce() -> None:
+    inbox = Inbox(Block(8), shared=False)
+    receive(inbox, b"123456")
+    inbox.start = 4
+    assert len(inbox.room()) == 6
+    assert rest(inbox) == b"56"
+
+
+def test_nothing_is_moved_while_half_the_block_is_free() -> None:
+    inbox = Inbox(Block(8), shared=False)
+    receive(inbox, b"1234")
+    inbox.start = 3
+    assert len(inbox.room()) == 4
+    assert inbox.start == 3
+
+
+def test_settling_leaves_a_block_of_its_own_as_it_is() -> None:
+    inbox = Inbox(Block(8), shared=False)
+    receive(inbox, b"1234")
+    inbox.settle()
+    assert rest(inbox) == b"1234"
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.binary(max_size=6), st.integers(0, 12)), max_size=30))
+def test_connections_that_share_a_block_never_see_each_others_bytes(steps: list[tuple[int, bytes, int]]) -> None:
+    block = Block(64)
+    inboxes = [Inbox(block, shared=True) for _ in range(3)]
+    expected = [b"", b"", b""]
+    for who, octets, consumed in steps:
+        inbox = inboxes[who]
+        if len(expected[who]) + len(octets) > block.size:
+            continue
+        receive(inbox, octets)
+        expected[who] += octets
+        assert rest(inbox) == expected[who]
+        inbox.start += min(consumed, len(expected[who]))
+        expected[who] = expected[who][consumed:]
+        inbox.settle()

@@ -1,10 +1,41 @@
 """Small frames that we send, read back by `hyperframe`, which h2 stands on."""
 
-from hyperframe import frame as reference
-from hypothesis import given
-from hypothesis import strategies as st
+from collections.abc import Iterator
 
-from umbilical.wire.http2 import frames
+import hpack
+import pytest
+from hpack.table import HeaderTable
+from hyperframe import frame as reference
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.wire.http2.ends import (
+    HEADERS,
+    Event,
+    Frame,
+    Ours,
+    frame,
+    greeted_server,
+    greeting,
+    open_stream,
+    our_pair,
+    pump,
+    settings_frame,
+    split,
+)
+
+from umbilical.wire.errors import ProtocolViolation
+from umbilical.wire.grpc import OK, RESPONSE_HEADERS, request_headers, trailers
+from umbilical.wire.http2 import frames, plain_headers
+from umbilical.wire.http2 import headers as module
+from umbilical.wire.http2.frames import COMPRESSION_ERROR, ENHANCE_YOUR_CALM
+from umbilical.wire.http2.headers import (
+    MAX_HEADER_LIST_BYTES,
+    HeaderDecoder,
+    HeaderList,
+    encode_headers,
+    has_capitals,
+)
+from umbilical.wire.http2.plain_headers import STATIC_TABLE, HeaderList
 
 STREAM_ID = st.integers(1, 2**31 - 1)
 U31 = st.integers(0, 2**31 - 1)
@@ -82,3 +113,291 @@ def test_a_header_block_is_cut_into_frames_and_nothing_is_lost(
 def test_numbers_are_read_where_they_stand(octets: bytes) -> None:
     position = len(octets) - 4
     assert frames.parse_u32(octets, position) == int.from_bytes(octets[position:], "big")
+
+
+REQUEST = request_headers(b"/AgentService/Connect", b"server:8091", b"https", b"grpc-go/1.83.0")
+NAMES = st.sampled_from([b":path", b":status", b"content-type", b"agentid", b"x-a", b"x-b", b"user-agent"])
+LISTS = st.lists(st.tuples(NAMES, st.binary(max_size=20)), max_size=8)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered() -> Iterator[None]:
+    HeaderDecoder._first_blocks.clear()
+    module._encode.cache_clear()
+    yield
+    HeaderDecoder._first_blocks.clear()
+
+
+def huffman(headers: HeaderList) -> bytes:
+    """A block for the real decoder that leaves its table alone."""
+    fields = [hpack.NeverIndexedHeaderTuple(name, value) for name, value in headers]
+    return bytes(hpack.Encoder().encode(fields, huffman=True))
+
+
+def encoded(encoder: hpack.Encoder, headers: HeaderList) -> bytes:
+    return encoder.encode(headers)
+
+
+@given(LISTS)
+def test_what_we_encode_is_what_hpack_decodes(headers: HeaderList) -> None:
+    decoded = hpack.Decoder().decode(encode_headers(headers), raw=True)
+    assert [(bytes(name), bytes(value)) for name, value in decoded] == headers
+
+
+@given(st.lists(LISTS, max_size=4))
+def test_our_blocks_leave_the_peers_table_empty(lists: list[HeaderList]) -> None:
+    decoder = hpack.Decoder(max_header_list_size=1 << 20)
+    decoder.header_table_size = 0
+    for headers in lists:
+        decoder.decode(encode_headers(headers), raw=True)
+        assert not decoder.header_table.dynamic_entries
+
+
+def test_equal_lists_are_encoded_once() -> None:
+    assert encode_headers(list(REQUEST)) is encode_headers(list(REQUEST))
+
+
+@pytest.mark.parametrize("name", [b"authorization", b"Authorization"])
+def test_secrets_stay_behind_in_no_cache(name: bytes) -> None:
+    headers = [*REQUEST, (name, b"Bearer secret")]
+    block = encode_headers(headers)
+    assert b"secret" in block, "the test looks for it in vain if it were Huffman-coded"
+    assert module._encode.cache_info().currsize == 0
+    for kind in (block, huffman(headers)):
+        for _ in range(2):
+            assert HeaderDecoder().decode(kind) == headers
+    assert not HeaderDecoder._first_blocks
+
+
+@given(LISTS, LISTS)
+def test_the_second_time_a_first_block_is_seen_it_decodes_to_the_same(first: HeaderList, second: HeaderList) -> None:
+    for _ in range(2):
+        encoder = hpack.Encoder()
+        decoder = HeaderDecoder()
+        assert decoder.decode(encoded(encoder, first)) == first
+        # It uses entries that the first block made, and the third one those of both.
+        assert decoder.decode(encoded(encoder, first + second)) == first + second
+        assert decoder.decode(encoded(encoder, second + first)) == second + first
+
+
+def test_a_remembered_block_is_not_decoded_again_until_a_second_one_comes() -> None:
+    encoder = hpack.Encoder()
+    block = encoded(encoder, REQUEST)
+    HeaderDecoder().decode(block)
+    decoder = HeaderDecoder()
+    decoder.decode(block)
+    assert decoder._decoder is None
+    assert decoder.decode(encoded(encoder, REQUEST)) == REQUEST
+    assert decoder._decoder is not None
+
+
+@given(st.lists(st.tuples(LISTS, st.booleans()), max_size=8))
+def test_blocks_that_come_again_decode_alike_whatever_happened_to_the_table(
+    lists: list[tuple[HeaderList, bool]],
+) -> None:
+    """Each block is judged by a decoder without memory; some change the table, so that old bytes mean something new."""
+    encoder, oracle, decoder = hpack.Encoder(), hpack.Decoder(), HeaderDecoder()
+    for headers, indexed in lists:
+        block = encoded(encoder, headers) if indexed else huffman(headers)
+        for again in (block, block):
+            expected = [(bytes(name), bytes(value)) for name, value in oracle.decode(again, raw=True)]
+            assert decoder.decode(again) == expected
+
+
+def test_a_block_that_leaves_the_table_alone_is_decoded_once() -> None:
+    decoder = HeaderDecoder()
+    decoder.decode(huffman(REQUEST))
+    block = huffman([(b"x-once", b"more")])
+    decoder.decode(block)
+    decoder._decoder = None
+    decoder._replay = b"not a header block at all"
+    assert decoder.decode(block) == [(b"x-once", b"more")]
+
+
+def test_whoever_changes_a_decoded_list_changes_only_his_own() -> None:
+    block = huffman(REQUEST)
+    HeaderDecoder().decode(block).append((b"x-mine", b"1"))
+    HeaderDecoder().decode(block).clear()
+    assert HeaderDecoder().decode(block) == REQUEST
+
+
+def test_large_first_blocks_are_not_remembered() -> None:
+    block = huffman([(b"x-large", bytes(2_000))])
+    HeaderDecoder().decode(block)
+    assert not HeaderDecoder._first_blocks
+
+
+def test_the_memory_for_first_blocks_is_bounded() -> None:
+    for number in range(1_000):
+        HeaderDecoder().decode(huffman([(b"x-number", str(number).encode())]))
+    assert 0 < len(HeaderDecoder._first_blocks) <= 256
+
+
+def test_a_list_past_the_limit_is_refused() -> None:
+    fits = [(b"x", bytes(MAX_HEADER_LIST_BYTES - 33))]
+    assert HeaderDecoder().decode(encode_headers(fits)) == fits
+    with pytest.raises(ProtocolViolation) as refused:
+        HeaderDecoder().decode(encode_headers([(b"x", bytes(MAX_HEADER_LIST_BYTES - 32))]))
+    assert refused.value.code == ENHANCE_YOUR_CALM
+
+
+def test_a_small_block_that_unfolds_into_a_large_list_is_refused() -> None:
+    bomb = hpack.Encoder().encode([(b"x-bomb", b"0" * 4_000)]) + b"\xbe" * 20
+    assert len(bomb) < 4_100
+    with pytest.raises(ProtocolViolation) as refused:
+        HeaderDecoder().decode(bomb)
+    assert refused.value.code == ENHANCE_YOUR_CALM
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        b"\x80",  # index 0
+        b"\xbf",  # an entry that nobody made
+        b"\xff" * 30,  # a number without end
+        b"\x3f\xff\xff\x7f",  # a table larger than we allow
+        b"\x82\x20",  # a table update behind a header
+        b"\x40\x05abc",  # a name cut short
+        b"\x00\x81\xff\x00",  # bad Huffman padding
+    ],
+)
+def test_a_malformed_block_is_the_peers_fault(block: bytes) -> None:
+    with pytest.raises(ProtocolViolation) as refused:
+        HeaderDecoder().decode(block)
+    assert refused.value.code == COMPRESSION_ERROR
+    assert "0x" not in refused.value.message, "where things lie in our memory is nobody's business"
+    assert not HeaderDecoder._first_blocks
+
+
+@given(st.binary(max_size=60))
+def test_garbage_is_decoded_alike_with_and_without_memory(block: bytes) -> None:
+    outcomes: list[HeaderList | int] = []
+    for _ in range(2):
+        try:
+            outcomes.append(HeaderDecoder().decode(block))
+        except ProtocolViolation as violation:
+            outcomes.append(violation.code)
+    assert outcomes[0] == outcomes[1]
+
+
+def test_capitals_are_found_in_names_only() -> None:
+    assert has_capitals([(b"te", b"trailers"), (b"X-Id", b"1")])
+    assert not has_capitals([(b":path", b"/AgentService/Connect"), (b"x-id", b"ID")])
+
+
+NAMES_HEADERS = st.one_of(st.sampled_from([name for name, _ in STATIC_TABLE]), st.binary(min_size=1, max_size=300))
+VALUES = st.one_of(st.sampled_from([value for _, value in STATIC_TABLE]), st.binary(max_size=300))
+LISTS_HEADERS = st.lists(st.tuples(NAMES_HEADERS, VALUES), max_size=12)
+LARGE = 1 << 20
+
+
+def judged(block: bytes) -> tuple[HeaderList | None, bool]:
+    """What the oracle reads, and whether its table is as it was."""
+    decoder = hpack.Decoder(max_header_list_size=LARGE)
+    try:
+        headers = [(bytes(name), bytes(value)) for name, value in decoder.decode(block, raw=True)]
+    except hpack.HPACKError:
+        return None, False
+    untouched = not decoder.header_table.dynamic_entries and decoder.header_table.maxsize == HeaderTable.DEFAULT_SIZE
+    return headers, untouched
+
+
+def test_the_static_table_is_the_oracles() -> None:
+    assert STATIC_TABLE == HeaderTable.STATIC_TABLE
+
+
+@given(LISTS_HEADERS)
+def test_what_is_encoded_comes_back_here_and_at_the_oracle_and_leaves_its_table_alone(headers: HeaderList) -> None:
+    block = plain_headers.encode(headers)
+    assert plain_headers.decode(block, LARGE) == headers
+    assert judged(block) == (headers, True)
+
+
+@given(st.binary(max_size=60))
+@example(b"\x00")
+@example(b"\x0f")
+@example(b"\x10\x7f\xff\xff\xff\xff\xff\x01")
+@example(b"\x80")
+@example(b"\xbe")
+@example(b"\xff\x00")
+def test_whatever_is_read_here_the_oracle_reads_alike(block: bytes) -> None:
+    ours = plain_headers.decode(block, LARGE)
+    if ours is not None:
+        assert judged(block) == (ours, True)
+
+
+@given(LISTS_HEADERS, st.data())
+def test_a_block_that_is_cut_short_is_left_to_the_real_decoder(headers: HeaderList, data: st.DataObject) -> None:
+    block = plain_headers.encode(headers)
+    cut = block[: data.draw(st.integers(0, len(block)))]
+    ours = plain_headers.decode(cut, LARGE)
+    assert ours is None or ours == headers[: len(ours)]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(b"\x82\x3f\xe1\x1f", id="a table size"),
+        pytest.param(b"\x40\x01a\x01b", id="an entry for the dynamic table"),
+        pytest.param(b"\xbe", id="an entry of the dynamic table"),
+        pytest.param(hpack.Encoder().encode([(b"x", b"www.example.com")], huffman=True), id="huffman"),
+    ],
+)
+def test_other_kinds_are_left_to_the_real_decoder(block: bytes) -> None:
+    assert plain_headers.decode(bytes(block), LARGE) is None
+
+
+def test_a_list_that_is_too_large_is_left_to_the_real_decoder_which_refuses_it() -> None:
+    block = plain_headers.encode([(b"name", bytes(100))])
+    assert plain_headers.decode(block, 136) is not None
+    assert plain_headers.decode(block, 135) is None
+
+
+def test_settings_are_acknowledged() -> None:
+    server = Ours(False)
+    server.take()
+    server.give(greeting())
+    assert server.take() == frames.SETTINGS_ACK
+    assert server.names() == ["settings"]
+
+
+def test_a_small_header_table_is_announced_in_every_block() -> None:
+    """A block may wait behind payload while others overtake it, so whichever comes first must say it."""
+    server = greeted_server(settings_frame([(frames.HEADER_TABLE_SIZE, 0)]), HEADERS)
+    server.connection.send_headers(server.stream(1), RESPONSE_HEADERS)
+    server.connection.finish(server.stream(1), trailers(OK, ""))
+    for one in split(server.take()):
+        decoder = hpack.Decoder()
+        decoder.max_allowed_table_size = 0
+        decoder.decode(one.payload)
+
+
+def test_a_ping_is_answered_with_its_payload() -> None:
+    server = greeted_server()
+    server.give(frame(frames.PING, 0, 0, b"abcdefgh"))
+    assert split(server.take()) == [Frame(frames.PING, frames.ACK, 0, b"abcdefgh")]
+    assert server.names() == ["settings"]
+
+
+def test_the_answer_to_our_ping_is_told() -> None:
+    client, server = our_pair()
+    client.connection.ping(b"\x01\x02\x03\x04\x05\x06\x07\x08")
+    pump(client, server)
+    assert client.events[-1] == Event("ping answered", text="0102030405060708")
+
+
+def test_goaway_is_told_with_code_last_stream_and_text() -> None:
+    client, server = our_pair()
+    server.connection.goaway(frames.NO_ERROR, "going")
+    pump(client, server)
+    assert client.events[-1] == Event("goaway", frames.LARGEST_WINDOW_BYTES, code=frames.NO_ERROR, text="going")
+
+
+def test_a_reset_is_told_with_its_code() -> None:
+    client, server = our_pair()
+    stream, _ = open_stream(client, server)
+    client.connection.reset(stream, frames.CANCEL)
+    pump(client, server)
+    assert server.events[-1] == Event("reset", 1, code=frames.CANCEL, text="reset by the peer")
+    assert not client.connection.streams
+    assert not server.connection.streams

@@ -1,0 +1,316 @@
+"""Who is asked, and in which order."""
+
+import asyncio
+import socket
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.proxies.name_scenes import Counts, DnsTunnel, ScriptedServices, TurnedClock, play, until
+from tests.support.dns_server import ScriptedDns
+
+from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.proxies import management_dns
+from umbilical.proxies.dns_lookup import LookupFailed, Result
+from umbilical.proxies.dns_servers import DnsServers
+from umbilical.proxies.guest_dns import GuestDns
+from umbilical.proxies.management_dns import ManagementDns, ask_system
+from umbilical.proxies.resolver import Names
+from umbilical.proxies.service_lookup import ServiceLookup
+from umbilical.proxies.service_names import (
+    ServiceName,
+    absolute_names,
+    is_of_the_cluster,
+    is_of_the_world,
+    parse_service_name,
+)
+
+CONSOLE = ServiceName("monitoring", "console")
+
+
+class Scene:
+    def __init__(self) -> None:
+        clock, counts = TurnedClock(), Counts()
+        self.counts = counts
+        self.dns = ScriptedDns({("idp.corp.example", "A"): ["60", "10.0.0.1"]})
+        self.tunnel = DnsTunnel({"172.30.0.10": self.dns})
+        self.api = ScriptedServices({CONSOLE: ("172.30.9.9",)})
+        servers = DnsServers((("172.30.0.10", 53),), CONSOLE, None, clock.now)
+        self.guest = GuestDns(self.tunnel, servers, "cluster.local", counts, clock.now)
+        self.services = ServiceLookup(self.api, "cluster.local", counts, clock.now)
+        self.management = ManagementDns(counts, self._ask)
+
+    async def _ask(self, host: str) -> list[str]:
+        return ["192.0.2.1"]
+
+
+def resolved(host: str, *, guest: bool = False, services: bool = False, management: bool = False) -> tuple[str, ...]:
+    async def scenario() -> tuple[str, ...]:
+        stage = Scene()
+        names = Names(
+            stage.guest if guest else None,
+            stage.services if services else None,
+            stage.management if management else None,
+        )
+        try:
+            return await names.resolve(host)
+        finally:
+            await names.close()
+            await stage.tunnel.close()
+
+    return play(scenario())
+
+
+@pytest.mark.parametrize("host", ["10.0.0.7", "fd00::7"])
+def test_an_address_is_its_own_whoever_could_be_asked(host: str) -> None:
+    assert resolved(host, guest=True, services=True, management=True) == (host,)
+
+
+def test_with_nobody_to_ask_the_name_goes_to_the_agent() -> None:
+    assert resolved("idp.corp.example") == ("idp.corp.example",)
+
+
+def test_a_service_goes_before_dns() -> None:
+    assert resolved("console.monitoring.svc", services=True, guest=True) == ("172.30.9.9",)
+
+
+def test_what_is_no_service_goes_on_to_guest_dns() -> None:
+    assert resolved("idp.corp.example", services=True, guest=True) == ("10.0.0.1",)
+
+
+def test_guest_dns_has_the_last_word_on_a_name_that_it_does_not_know() -> None:
+    with pytest.raises(DialFailed, match="no such name"):
+        resolved("nowhere.corp.example", guest=True, management=True)
+
+
+def test_without_guest_dns_this_machine_is_asked_behind_services() -> None:
+    assert resolved("idp.corp.example", services=True, management=True) == ("192.0.2.1",)
+    assert resolved("console.monitoring", services=True, management=True) == ("172.30.9.9",)
+
+
+def test_what_was_learnt_can_be_forgotten() -> None:
+    async def scenario() -> None:
+        stage = Scene()
+        names = Names(stage.guest, None, None)
+        await names.resolve("idp.corp.example")
+        stage.dns.zone["idp.corp.example", "A"] = ["60", "10.0.0.2"]
+        assert await names.resolve("idp.corp.example") == ("10.0.0.1",)
+        names.forget("idp.corp.example")
+        assert await names.resolve("idp.corp.example") == ("10.0.0.2",)
+        Names(None, None, None).forget("idp.corp.example")
+        await names.close()
+        await stage.tunnel.close()
+
+    play(scenario())
+
+
+def caused(number: int) -> OSError:
+    """As `look_up` raises it."""
+    error = OSError("lookup name: told so")
+    error.__cause__ = socket.gaierror(number, "told so")
+    return error
+
+
+class Machine:
+    def __init__(self, answer: list[str] | OSError) -> None:
+        self.answer = answer
+        self.asked: list[str] = []
+        self.hold: asyncio.Event | None = None
+
+    async def ask(self, host: str) -> list[str]:
+        self.asked.append(host)
+        if self.hold is not None:
+            await self.hold.wait()
+        if isinstance(self.answer, OSError):
+            raise self.answer
+        return self.answer
+
+
+def test_all_addresses_come_and_none_twice() -> None:
+    async def scenario() -> None:
+        machine, counts = Machine(["10.0.0.1", "fd00::1", "10.0.0.1"]), Counts()
+        names = ManagementDns(counts, machine.ask)
+        assert await names.resolve("idp.corp.example") == ("10.0.0.1", "fd00::1")
+        assert counts.lookups == [("management", "ok")]
+        await names.close()
+
+    play(scenario())
+
+
+@pytest.mark.parametrize("host", ["10.0.0.7", "fd00::7", "::1"])
+def test_an_address_is_never_asked_for(host: str) -> None:
+    async def scenario() -> None:
+        machine, counts = Machine([]), Counts()
+        assert await ManagementDns(counts, machine.ask).resolve(host) == (host,)
+        assert machine.asked == []
+        assert counts.lookups == []
+
+    play(scenario())
+
+
+@pytest.mark.parametrize(
+    ("number", "result"),
+    [
+        (socket.EAI_NONAME, Result.ABSENT),
+        (socket.EAI_NODATA, Result.ABSENT),
+        (socket.EAI_AGAIN, Result.FAILED),
+        (socket.EAI_FAIL, Result.FAILED),
+    ],
+)
+def test_absence_is_told_from_failure(number: int, result: Result) -> None:
+    async def scenario() -> None:
+        counts = Counts()
+        with pytest.raises(LookupFailed) as caught:
+            await ManagementDns(counts, Machine(caused(number)).ask).resolve("name")
+        assert (caught.value.reason, caught.value.result) == (Reason.NAME, result)
+        assert counts.lookups == [("management", result.value)]
+
+    play(scenario())
+
+
+def test_a_resolver_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(management_dns, "LOOKUP_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        machine = Machine([])
+        machine.hold = asyncio.Event()
+        with pytest.raises(LookupFailed) as caught:
+            await ManagementDns(Counts(), machine.ask).resolve("name")
+        assert caught.value.result is Result.TIMEOUT
+
+    play(scenario())
+
+
+def test_one_name_is_one_question_and_many_names_are_no_more_than_there_are_threads_for() -> None:
+    async def scenario() -> None:
+        machine = Machine(["10.0.0.1"])
+        machine.hold = asyncio.Event()
+        names = ManagementDns(Counts(), machine.ask)
+        async with asyncio.TaskGroup() as group:
+            for number in range(100):
+                group.create_task(names.resolve(f"name-{number}"))
+                group.create_task(names.resolve(f"name-{number}"))
+            await until(lambda: len(machine.asked) == management_dns.MOST_AT_ONCE)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert len(machine.asked) == management_dns.MOST_AT_ONCE
+            machine.hold.set()
+        assert len(machine.asked) == 100
+
+    play(scenario())
+
+
+def test_the_machines_own_resolver_knows_this_machine() -> None:
+    async def scenario() -> None:
+        assert set(await ask_system("localhost")) & {"127.0.0.1", "::1"}
+
+    play(scenario())
+
+
+DOMAIN = "cluster.local"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "console.monitoring",
+        "console.monitoring.svc",
+        "console.monitoring.svc.",
+        "console.monitoring.svc.cluster.local",
+        "console.monitoring.svc.cluster.local.",
+        "Console.Monitoring.SVC.Cluster.Local",
+    ],
+)
+def test_a_service_is_known_by_its_short_and_its_full_name(host: str) -> None:
+    assert parse_service_name(host, DOMAIN) == CONSOLE
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "console.monitoring.corp.example",
+        "console.monitoring.cluster.local",
+        "console.monitoring.svc.other.local",
+        "www.console.monitoring.svc",
+        "console",
+        "",
+        ".",
+        "console.",
+        "console.monitoring.",
+        ".monitoring",
+        "console..svc",
+        "con_sole.monitoring",
+        "-console.monitoring",
+        "console/../../x.monitoring",
+        "10.0.0.7",
+        "127.1",
+        "fd00::1",
+        f"{'a' * 64}.monitoring",
+    ],
+)
+def test_any_other_name_is_no_service(host: str) -> None:
+    """HyperShift's proxies take the first two labels of every name for one."""
+    assert parse_service_name(host, DOMAIN) is None
+
+
+def test_the_domain_of_the_cluster_can_be_another() -> None:
+    assert parse_service_name("a.b.svc.k8s.corp.example", "k8s.corp.example.") == ServiceName("b", "a")
+    assert parse_service_name("a.b.svc.cluster.local", "k8s.corp.example") is None
+
+
+@pytest.mark.parametrize(
+    ("host", "asked"),
+    [
+        ("idp.corp.example", ("idp.corp.example",)),
+        ("IDP.corp.example.", ("idp.corp.example",)),
+        ("localhost", ("localhost",)),
+        ("console.monitoring", ("console.monitoring.svc.cluster.local", "console.monitoring")),
+        ("example.com.", ("example.com",)),
+        ("console.monitoring.svc", ("console.monitoring.svc.cluster.local",)),
+        ("db-0.db.store.svc", ("db-0.db.store.svc.cluster.local",)),
+        ("console.monitoring.svc.cluster.local", ("console.monitoring.svc.cluster.local",)),
+    ],
+)
+def test_only_short_names_of_services_get_the_cluster_domain(host: str, asked: tuple[str, ...]) -> None:
+    assert absolute_names(host, DOMAIN) == asked
+
+
+@pytest.mark.parametrize(
+    ("host", "inside"),
+    [
+        ("kubernetes.default.svc", True),
+        ("Kubernetes.Default.SVC.cluster.local.", True),
+        ("etcd-0.cluster.local", True),
+        ("idp.corp.example", False),
+        ("example.com", False),
+        ("svc", False),
+        ("cluster.local.example", False),
+    ],
+)
+def test_names_of_the_cluster_are_told_from_those_of_the_world(host: str, inside: bool) -> None:
+    assert is_of_the_cluster(host, DOMAIN) is inside
+
+
+@given(st.text(max_size=80))
+def test_what_is_found_can_stand_in_a_path_of_the_api(host: str) -> None:
+    found = parse_service_name(host, DOMAIN)
+    if found is not None:
+        assert not set(f"{found.name}{found.namespace}") & set("/.?#% ")
+        assert found.name
+        assert found.namespace
+
+
+@pytest.mark.parametrize("host", ["example.com", "Example.COM.", "console.monitoring", "1.example.com", "0x.example"])
+def test_a_name_of_the_world_means_the_same_to_everybody(host: str) -> None:
+    assert is_of_the_world(host, DOMAIN)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("", ".", "idp", "idp.", "localhost", "a.localhost.", "a.b.svc", "a.b.svc.cluster.local", "10.1", "1.2.3.4."),
+        *("2852039166", "0xa9fea9fe", "a.0X7F", "a..b", ".a.b", "a.b..", "fd00::1", "::ffff:10.0.0.1", "a.b:80"),
+    ],
+)
+def test_short_names_and_addresses_in_disguise_are_none_of_the_world(host: str) -> None:
+    assert not is_of_the_world(host, DOMAIN)
