@@ -5,6 +5,7 @@ A test that needs a program says so by `@pytest.mark.real("proxy-server", "opens
 that is marked `real` may skip, for whatever reason. The report's last lines count the skips by program.
 """
 
+import inspect
 import os
 import re
 import shutil
@@ -59,6 +60,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     missing = [name for name in _programs(item) if _program(name) is None]
     if missing:
         pytest.skip(f"no program {missing[0]}: {_remedy(missing[0])}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    from tests.support.coroutines import play
+
+    play(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}))
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,7 +15,8 @@ from typing import Final
 import pytest
 import requests
 import urllib3
-from tests.support.dialer_scene import PATIENCE_SECONDS, settings_for
+from tests.support.coroutines import PATIENCE_SECONDS
+from tests.support.dialer_scene import settings_for
 from tests.support.https_endpoint import web_server
 from tests.support.in_process import RunningServer, Stage, banner, echo, read_to_end, refused_address
 from tests.support.scripted_frontend import answering, read_head, silent, unix_frontend
@@ -33,7 +34,7 @@ from umbilical.tunnel.settings import TlsFiles
 MIB: Final = 1024 * 1024
 
 
-@pytest.fixture(params=[("http-connect", True), ("http-connect", False), ("grpc", True)], ids=str)
+@pytest.fixture(params=[("http-connect", False), ("grpc", True)], ids=str)
 def server(request: pytest.FixtureRequest, stage: Stage) -> RunningServer:
     mode, tcp = request.param
     running, _ = stage.start_pair(mode, tcp=tcp)
@@ -161,15 +162,6 @@ def test_an_orderly_end_of_nothing_is_no_error() -> None:
         assert sock.recv(0) == b""
         assert sock.recv(1) == b""
         assert sock.recv_into(bytearray(1)) == 0
-
-
-def test_a_dial_may_be_given_less_time_than_the_dialer_has(tmp_path: Path) -> None:
-    with (
-        unix_frontend(tmp_path / "s", silent) as path,
-        BlockingDialer(DialerSettings((UnixServer(path),))) as dialer,
-        pytest.raises(TimeoutError),
-    ):
-        dialer.open("10.0.0.1", 1, 0.05)
 
 
 def test_closing_the_dialer_closes_what_it_opened(stage: Stage, server: RunningServer) -> None:

@@ -6,12 +6,11 @@ import ssl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.dialer_scene import play
+from tests.support.coroutines import play
 
 from umbilical.dialer import connect
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.trace import Trace
-from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.http1 import parse_connect_head
 
 OK = b"HTTP/1.1 200 Connection Established\r\n\r\n"
@@ -90,12 +89,6 @@ def test_what_is_no_host_never_reaches_a_server(host: str) -> None:
 def test_a_port_that_cannot_be_is_a_mistake_of_the_program(port: int) -> None:
     with pytest.raises(ValueError, match="not within"):
         connect.authority_of("a.b", port)
-
-
-@pytest.mark.parametrize("step", [0, 1, 2, 7])
-def test_the_endpoint_s_first_bytes_stay_in_the_reader(step: int) -> None:
-    _, left = play(dialled(OK + b"SSH-2.0-x\r\n\r\nmore\n", step=step))
-    assert left == b"SSH-2.0-x\r\n\r\nmore\n"
 
 
 @given(st.binary(max_size=200), st.integers(1, 50), st.sampled_from([b"\r\n", b"\n"]))
@@ -189,11 +182,6 @@ async def fed(octets: bytes) -> connect.Reply:
     reader = asyncio.StreamReader()
     reader.feed_data(octets)
     return await connect.read_reply(reader)
-
-
-def test_a_server_that_speaks_something_else_is_known_by_its_first_line() -> None:
-    with pytest.raises(ProtocolViolation, match="malformed status line"):
-        play(fed(b"220 mail ready\r\n"))
 
 
 def test_of_two_headers_of_one_name_the_first_counts() -> None:

@@ -11,17 +11,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.support.dialer_scene import (
-    PATIENCE_SECONDS,
-    client_files,
-    dialer_for,
-    echoed,
-    end,
-    failure_at,
-    open_at,
-    play,
-    settings_for,
-)
+from tests.support.coroutines import PATIENCE_SECONDS, play
+from tests.support.dialer_scene import client_files, dialer_for, echoed, end, failure_at, open_at, settings_for
 from tests.support.in_process import Stage, banner, echo, read_to_end, refused_address
 from tests.support.live_certificates import LiveFiles
 from tests.support.scripted_frontend import answering, unix_frontend
@@ -43,26 +34,24 @@ BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\n\r\ndial tcp 10.0.0.1:1: soc
 ways = pytest.mark.parametrize(
     ("mode", "tcp"), [("http-connect", False), ("http-connect", True), ("grpc", False), ("grpc", True)]
 )
+both = pytest.mark.parametrize(("mode", "tcp"), [("http-connect", True), ("grpc", False)])
 
 
 @ways
-def test_bytes_pass_both_ways(stage: Stage, mode: str, tcp: bool) -> None:
+async def test_bytes_pass_both_ways(stage: Stage, mode: str, tcp: bool) -> None:
     server, _ = stage.start_pair(mode, tcp=tcp)
     endpoint = stage.endpoint().serve(echo)
     payload = random.Random(2).randbytes(3 * MIB + 5)
 
-    async def script() -> None:
-        async with dialer_for(stage.pki, server.frontend) as dialer:
-            streams = await open_at(dialer, endpoint.address)
-            assert await echoed(streams, payload) == payload
-            await end(streams[1])
-
-    play(script())
+    async with dialer_for(stage.pki, server.frontend) as dialer:
+        streams = await open_at(dialer, endpoint.address)
+        assert await echoed(streams, payload) == payload
+        await end(streams[1])
     server.wait_until_quiet()
 
 
-@ways
-def test_an_endpoint_that_speaks_first_is_heard(stage: Stage, mode: str, tcp: bool) -> None:
+@both
+async def test_an_endpoint_that_speaks_first_is_heard(stage: Stage, mode: str, tcp: bool) -> None:
     server, _ = stage.start_pair(mode, tcp=tcp)
     endpoint = stage.endpoint().serve(banner)
 
@@ -71,17 +60,14 @@ def test_an_endpoint_that_speaks_first_is_heard(stage: Stage, mode: str, tcp: bo
         assert await reader.readexactly(8) == b"BANNER\r\n"
         await end(writer)
 
-    async def script() -> None:
-        async with dialer_for(stage.pki, server.frontend) as dialer:
-            for _ in range(5):
-                await asyncio.gather(*(one(dialer) for _ in range(20)))
-
-    play(script())
+    async with dialer_for(stage.pki, server.frontend) as dialer:
+        for _ in range(5):
+            await asyncio.gather(*(one(dialer) for _ in range(20)))
     server.wait_until_quiet()
 
 
 @pytest.mark.parametrize("tcp", [False, True])
-def test_the_end_of_our_direction_reaches_the_endpoint_and_its_answer_us(stage: Stage, tcp: bool) -> None:
+async def test_the_end_of_our_direction_reaches_the_endpoint_and_its_answer_us(stage: Stage, tcp: bool) -> None:
     server, _ = stage.start_pair(tcp=tcp)
 
     def digest(sock: socket.socket) -> None:
@@ -90,16 +76,13 @@ def test_the_end_of_our_direction_reaches_the_endpoint_and_its_answer_us(stage: 
 
     endpoint = stage.endpoint().serve(digest)
 
-    async def script() -> None:
-        async with dialer_for(stage.pki, server.frontend) as dialer:
-            reader, writer = await open_at(dialer, endpoint.address)
-            writer.write(b"q" * MIB)
-            await writer.drain()
-            writer.write_eof()
-            assert await reader.read() == hashlib.sha256(b"q" * MIB).digest() + bytes(2 * MIB)
-            await end(writer)
-
-    play(script())
+    async with dialer_for(stage.pki, server.frontend) as dialer:
+        reader, writer = await open_at(dialer, endpoint.address)
+        writer.write(b"q" * MIB)
+        await writer.drain()
+        writer.write_eof()
+        assert await reader.read() == hashlib.sha256(b"q" * MIB).digest() + bytes(2 * MIB)
+        await end(writer)
     server.wait_until_quiet()
 
 
@@ -141,31 +124,25 @@ def test_an_upload_that_stands_still_outlives_the_end_of_the_answer(stage: Stage
     server.wait_until_quiet()
 
 
-@ways
-def test_a_refusal_by_the_endpoint_is_final_and_told_by_name(stage: Stage, mode: str, tcp: bool) -> None:
+@both
+async def test_a_refusal_by_the_endpoint_is_final_and_told_by_name(stage: Stage, mode: str, tcp: bool) -> None:
     server, _ = stage.start_pair(mode, tcp=tcp)
     address = refused_address()
 
-    async def script() -> None:
-        async with dialer_for(stage.pki, server.frontend) as dialer:
-            failure = await failure_at(dialer, address)
-            assert (failure.reason, failure.hop) == (Reason.REFUSED, address)
-            assert failure.text == f"dial tcp {address}: connect: connection refused"
-
-    play(script())
+    async with dialer_for(stage.pki, server.frontend) as dialer:
+        failure = await failure_at(dialer, address)
+        assert (failure.reason, failure.hop) == (Reason.REFUSED, address)
+        assert failure.text == f"dial tcp {address}: connect: connection refused"
 
 
-@ways
-def test_a_server_without_agents_is_told_by_name(stage: Stage, mode: str, tcp: bool) -> None:
+@both
+async def test_a_server_without_agents_is_told_by_name(stage: Stage, mode: str, tcp: bool) -> None:
     server = stage.start_server(mode, tcp=tcp)
 
-    async def script() -> None:
-        async with dialer_for(stage.pki, server.frontend) as dialer:
-            failure = await failure_at(dialer, "10.0.0.1:1")
-            assert failure.reason is Reason.NO_AGENT
-            assert str(server.frontend.unix_path or server.frontend.port) in failure.hop
-
-    play(script())
+    async with dialer_for(stage.pki, server.frontend) as dialer:
+        failure = await failure_at(dialer, "10.0.0.1:1")
+        assert failure.reason is Reason.NO_AGENT
+        assert str(server.frontend.unix_path or server.frontend.port) in failure.hop
 
 
 class Clock:
@@ -234,18 +211,15 @@ def test_the_endpoint_s_verdict_is_final(servers: Servers) -> None:
     assert servers.asked == ["a"]
 
 
-def test_when_no_server_can_the_last_one_s_failure_is_told(servers: Servers, tmp_path: Path) -> None:
+async def test_when_no_server_can_the_last_one_s_failure_is_told(servers: Servers, tmp_path: Path) -> None:
     dead = UnixServer(tmp_path / "dead")
     dialer = Dialer(DialerSettings((servers.start("a", NO_AGENT), dead)))
     trace = Trace()
 
-    async def script() -> None:
-        failure = await failure_at(dialer, "10.0.0.1:1")
-        assert (failure.reason, failure.hop) == (Reason.SERVER, f"unix:{dead.path}")
-        with pytest.raises(type(failure)):
-            await dialer.open("10.0.0.1", 1, trace)
-
-    play(script())
+    failure = await failure_at(dialer, "10.0.0.1:1")
+    assert (failure.reason, failure.hop) == (Reason.SERVER, f"unix:{dead.path}")
+    with pytest.raises(type(failure)):
+        await dialer.open("10.0.0.1", 1, trace)
     assert servers.asked == ["a", "a"]
     assert len(trace.passed_over) == 1
 
@@ -269,17 +243,14 @@ def test_a_server_that_was_set_aside_and_works_again_is_told(
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
-def test_servers_that_all_failed_are_tried_from_the_longest_ago(servers: Servers) -> None:
+async def test_servers_that_all_failed_are_tried_from_the_longest_ago(servers: Servers) -> None:
     clock = Clock()
     three = tuple(servers.start(name, NO_AGENT) for name in "abc")
     dialer = Dialer(DialerSettings(three), now=clock)
 
-    async def script() -> None:
-        for _ in range(2):
-            clock.seconds += 1
-            assert (await failure_at(dialer, "10.0.0.1:1")).reason is Reason.NO_AGENT
-
-    play(script())
+    for _ in range(2):
+        clock.seconds += 1
+        assert (await failure_at(dialer, "10.0.0.1:1")).reason is Reason.NO_AGENT
     assert servers.asked == list("abcabc")
 
 
@@ -294,7 +265,9 @@ def test_files_are_judged_at_the_start_and_not_at_the_first_dial(tunnel_pki: Tun
         Dialer(DialerSettings((TcpServer("127.0.0.1", 1),), files))
 
 
-def test_rotated_certificates_count_for_the_next_dial_and_open_connections_go_on(stage: Stage, tmp_path: Path) -> None:
+async def test_rotated_certificates_count_for_the_next_dial_and_open_connections_go_on(
+    stage: Stage, tmp_path: Path
+) -> None:
     live = LiveFiles(tmp_path / "live")
     (tmp_path / "strange").mkdir()
     stranger = FolderAuthority(tmp_path / "strange")
@@ -307,20 +280,17 @@ def test_rotated_certificates_count_for_the_next_dial_and_open_connections_go_on
         streams[1].write(b"ping")
         assert await streams[0].readexactly(4) == b"ping"
 
-    async def script() -> None:
-        assert (await failure_at(dialer, endpoint.address)).reason is Reason.TLS
-        live.install(stage.pki.client, stage.pki.authority)
-        _look_now(dialer)
-        first = await open_at(dialer, endpoint.address)
-        await talk(first)
-        live.install(stranger.client("nobody"), stage.pki.authority)
-        _look_now(dialer)
-        assert (await failure_at(dialer, endpoint.address)).reason is Reason.TLS
-        await talk(first)
-        await end(first[1])
-        await dialer.close()
-
-    play(script())
+    assert (await failure_at(dialer, endpoint.address)).reason is Reason.TLS
+    live.install(stage.pki.client, stage.pki.authority)
+    _look_now(dialer)
+    first = await open_at(dialer, endpoint.address)
+    await talk(first)
+    live.install(stranger.client("nobody"), stage.pki.authority)
+    _look_now(dialer)
+    assert (await failure_at(dialer, endpoint.address)).reason is Reason.TLS
+    await talk(first)
+    await end(first[1])
+    await dialer.close()
 
 
 def _look_now(dialer: Dialer) -> None:
@@ -329,25 +299,22 @@ def _look_now(dialer: Dialer) -> None:
     dialer._watched.look()
 
 
-def test_closing_ends_the_watch_and_no_connection(stage: Stage) -> None:
+async def test_closing_ends_the_watch_and_no_connection(stage: Stage) -> None:
     server, _ = stage.start_pair(tcp=True)
     endpoint = stage.endpoint().serve(echo)
 
-    async def script() -> None:
-        dialer = Dialer(settings_for(stage.pki, server.frontend, tls=client_files(stage.pki)))
-        streams = await open_at(dialer, endpoint.address)
-        await dialer.close()
-        await dialer.close()
-        assert dialer._watched is not None
-        assert dialer._watched._timer is None
-        assert await echoed(streams, b"still here") == b"still here"
-        await end(streams[1])
-
-    play(script())
+    dialer = Dialer(settings_for(stage.pki, server.frontend, tls=client_files(stage.pki)))
+    streams = await open_at(dialer, endpoint.address)
+    await dialer.close()
+    await dialer.close()
+    assert dialer._watched is not None
+    assert dialer._watched._timer is None
+    assert await echoed(streams, b"still here") == b"still here"
+    await end(streams[1])
 
 
-@ways
-def test_hundreds_of_connections_at_once(stage: Stage, mode: str, tcp: bool) -> None:
+@both
+async def test_hundreds_of_connections_at_once(stage: Stage, mode: str, tcp: bool) -> None:
     server, _ = stage.start_pair(mode, tcp=tcp)
     endpoint = stage.endpoint().serve(echo)
 
@@ -357,9 +324,6 @@ def test_hundreds_of_connections_at_once(stage: Stage, mode: str, tcp: bool) -> 
         assert await echoed(streams, word) == word
         await end(streams[1])
 
-    async def script() -> None:
-        async with dialer_for(stage.pki, server.frontend) as dialer:
-            await asyncio.gather(*(one(dialer, number) for number in range(200)))
-
-    play(script())
+    async with dialer_for(stage.pki, server.frontend) as dialer:
+        await asyncio.gather(*(one(dialer, number) for number in range(200)))
     server.wait_until_quiet()

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.architecture.rooms import TESTS
-from tests.support.dialer_scene import PATIENCE_SECONDS, play
+from tests.support.coroutines import PATIENCE_SECONDS, play
 from tests.support.tunnel_pair import free_port
 
 from umbilical.dialer import reach
 from umbilical.dialer.causes import STATUSES, TEXTS, reason_of_reply, reason_of_stream_end, reason_of_text
-from umbilical.dialer.failure import MAX_TEXT, VERDICTS, DialFailed, Reason, one_line
+from umbilical.dialer.failure import MAX_TEXT, VERDICTS, DialFailed, Reason
 from umbilical.dialer.settings import TcpServer, UnixServer
 from umbilical.konnectivity import dial_failure
 from umbilical.konnectivity.dial_failure import DialFailure, FailureReason
@@ -61,10 +61,6 @@ def test_what_another_side_says_is_one_line_without_commands_for_a_terminal_and_
     assert len(failure.text) <= MAX_TEXT
     assert failure.text.isprintable()
     assert str(failure) == f"10.0.0.1:443: {failure.text}"
-
-
-def test_others_words_stay_in_one_line() -> None:
-    assert one_line("a\r\nb\t c\x1b[31m\x00") == "a b c [31m"
 
 
 SERVERS_OWN = {
@@ -256,11 +252,6 @@ def test_a_listener_whose_queue_is_full_is_not_waited_for() -> None:
             pytest.raises(reach.Unreached, match=r"no connection within 0\.2 s"),
         ):
             reached(TcpServer(*address), 0.2)
-
-
-def test_a_unix_socket_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(reach.Unreached, match=r"^no such file or directory$"):
-        reached(UnixServer(tmp_path / "none"))
 
 
 def test_a_unix_socket_whose_queue_is_full_is_tried_until_there_is_room(tmp_path: Path) -> None:

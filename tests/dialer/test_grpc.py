@@ -3,13 +3,14 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import pytest
 from tests.support import packet_messages
-from tests.support.dialer_scene import PATIENCE_SECONDS, play
+from tests.support.coroutines import PATIENCE_SECONDS, play
 from tests.support.grpc_channel import ChannelClosed, GrpcChannel, GrpcStream
 from tests.support.packet_messages import PacketType
 from tests.support.scripted_frontend import Deed, silent, unix_frontend
@@ -116,7 +117,6 @@ def test_a_dial_that_succeeds_is_one_hop(tmp_path: Path) -> None:
 BUFFER_BYTES: Final = 64 * 1024
 MIB: Final = 1024 * 1024
 Deed = Callable[[GrpcChannel, GrpcStream], None]
-Script = Callable[[Streams], Awaitable[None]]
 
 
 async def opened(path: Path) -> tuple[GrpcLayer, Streams]:
@@ -129,8 +129,9 @@ async def opened(path: Path) -> tuple[GrpcLayer, Streams]:
     return layer, streams
 
 
-def against(path: Path, deed: Deed, script: Script) -> None:
-    """Play a script through a tunnel whose server does one thing once it has answered the dial."""
+@asynccontextmanager
+async def against(path: Path, deed: Deed) -> AsyncIterator[Streams]:
+    """A tunnel whose server does one thing once it has answered the dial."""
 
     def serve(sock: socket.socket) -> None:
         channel = Channel(sock, client_side=False)
@@ -138,21 +139,17 @@ def against(path: Path, deed: Deed, script: Script) -> None:
         request = stream.receive(PATIENCE_SECONDS)
         channel.respond(stream, ())
         stream.send(packet_messages.dial_response(request.dialRequest.random, 7))
-        try:
+        with suppress(ChannelClosed):
             deed(channel, stream)
-        except ChannelClosed:
-            pass
 
-    async def both() -> None:
+    with ExitStack() as frontend:
+        frontend.enter_context(unix_frontend(path, serve))
         layer, streams = await opened(path)
         try:
-            await script(streams)
+            yield streams
         finally:
             layer.abort()
-            await asyncio.sleep(0)
-
-    with unix_frontend(path, serve):
-        play(both())
+            await asyncio.to_thread(frontend.close)  # it waits for the server's thread, which waits for our end
 
 
 def payloads(stream: GrpcStream) -> Iterator[bytes]:
@@ -169,8 +166,8 @@ def echo_until_closed(channel: GrpcChannel, stream: GrpcStream) -> None:
         stream.send(packet_messages.data(7, payload))
 
 
-def test_bytes_pass_and_a_goodbye_is_answered(tmp_path: Path) -> None:
-    async def script(streams: Streams) -> None:
+async def test_bytes_pass_and_a_goodbye_is_answered(tmp_path: Path) -> None:
+    async with against(tmp_path / "s", echo_until_closed) as streams:
         reader, writer = streams
         writer.write(b"x" * 100_000)
         assert await reader.readexactly(100_000) == b"x" * 100_000
@@ -178,37 +175,31 @@ def test_bytes_pass_and_a_goodbye_is_answered(tmp_path: Path) -> None:
         writer.close()
         await writer.wait_closed()
 
-    against(tmp_path / "s", echo_until_closed, script)
 
-
-def test_there_is_no_end_of_one_direction(tmp_path: Path) -> None:
-    async def script(streams: Streams) -> None:
+async def test_there_is_no_end_of_one_direction(tmp_path: Path) -> None:
+    async with against(tmp_path / "s", echo_until_closed) as streams:
         writer = streams[1]
         assert not writer.can_write_eof()
         with pytest.raises(NotImplementedError):
             writer.write_eof()
 
-    against(tmp_path / "s", echo_until_closed, script)
 
-
-def test_the_endpoint_s_end_is_the_end(tmp_path: Path) -> None:
+async def test_the_endpoint_s_end_is_the_end(tmp_path: Path) -> None:
     def deed(channel: GrpcChannel, stream: GrpcStream) -> None:
         stream.send(packet_messages.data(7, b"all there is"))
         stream.send(packet_messages.close_response(7))
         stream.wait_for_end(PATIENCE_SECONDS)
 
-    async def script(streams: Streams) -> None:
+    async with against(tmp_path / "s", deed) as streams:
         reader, writer = streams
         assert await reader.read() == b"all there is"
         await writer.wait_closed()
         assert writer.is_closing()
         writer.write(b"into the void")
 
-    against(tmp_path / "s", deed, script)
-
 
 @pytest.mark.parametrize("how", ["error", "reset", "vanish", "hang up"])
-def test_a_tunnel_that_breaks_is_an_error(tmp_path: Path, how: str) -> None:
+async def test_a_tunnel_that_breaks_is_an_error(tmp_path: Path, how: str) -> None:
     def deed(channel: GrpcChannel, stream: GrpcStream) -> None:
         if how == "error":
             stream.send(packet_messages.close_response(7, "read: connection reset by peer"))
@@ -220,14 +211,12 @@ def test_a_tunnel_that_breaks_is_an_error(tmp_path: Path, how: str) -> None:
             return
         stream.wait_for_end(PATIENCE_SECONDS)
 
-    async def script(streams: Streams) -> None:
+    async with against(tmp_path / "s", deed) as streams:
         with pytest.raises(ConnectionResetError):
             await streams[0].read()
 
-    against(tmp_path / "s", deed, script)
 
-
-def test_a_writer_waits_while_the_server_grants_no_window(tmp_path: Path) -> None:
+async def test_a_writer_waits_while_the_server_grants_no_window(tmp_path: Path) -> None:
     release = threading.Event()
     taken: list[int] = []
     total: list[int] = []
@@ -236,7 +225,7 @@ def test_a_writer_waits_while_the_server_grants_no_window(tmp_path: Path) -> Non
         release.wait(PATIENCE_SECONDS)
         taken.extend(len(payload) for payload in payloads(stream))
 
-    async def script(streams: Streams) -> None:
+    async with against(tmp_path / "s", deed) as streams:
         writer = streams[1]
         draining = None
         written = 0
@@ -252,12 +241,10 @@ def test_a_writer_waits_while_the_server_grants_no_window(tmp_path: Path) -> Non
         writer.close()
         await writer.wait_closed()
         total.append(written)
-
-    against(tmp_path / "s", deed, script)
     assert [sum(taken)] == total
 
 
-def test_a_reader_that_pauses_stops_the_server_but_not_what_goes_up(tmp_path: Path) -> None:
+async def test_a_reader_that_pauses_stops_the_server_but_not_what_goes_up(tmp_path: Path) -> None:
     """Windows and pings come down the same socket: it is read on."""
     sent: list[int] = [0]
     stuck = threading.Event()
@@ -274,7 +261,7 @@ def test_a_reader_that_pauses_stops_the_server_but_not_what_goes_up(tmp_path: Pa
             ups[0] += len(payload)
         stream.wait_for_end(PATIENCE_SECONDS)
 
-    async def script(streams: Streams) -> None:
+    async with against(tmp_path / "s", deed) as streams:
         reader, writer = streams
         assert await asyncio.to_thread(stuck.wait, PATIENCE_SECONDS)
         assert sent[0] <= BUFFER_BYTES + grpc_layer.SMALLEST_WINDOW_BYTES + 8_000
@@ -287,16 +274,17 @@ def test_a_reader_that_pauses_stops_the_server_but_not_what_goes_up(tmp_path: Pa
         writer.close()
         await writer.wait_closed()
 
-    against(tmp_path / "s", deed, script)
 
-
-def test_a_goodbye_without_an_answer_is_not_waited_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_goodbye_without_an_answer_is_not_waited_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(grpc_layer, "FAREWELL_SECONDS", 0.05)
 
     def deed(channel: GrpcChannel, stream: GrpcStream) -> None:
         stream.wait_for_end(PATIENCE_SECONDS)
 
-    async def script(streams: Streams) -> None:
+    ended: list[str] = []
+    async with against(tmp_path / "s", deed) as streams:
         writer = streams[1]
         writer.close()
         writer.close()
@@ -304,14 +292,11 @@ def test_a_goodbye_without_an_answer_is_not_waited_for_long(tmp_path: Path, monk
         assert not ended
         await writer.wait_closed()
         ended.append("without an answer")
-
-    ended: list[str] = []
-    against(tmp_path / "s", deed, script)
     assert ended == ["without an answer"]
 
 
-def test_limits_are_the_program_s_to_set(tmp_path: Path) -> None:
-    async def script(streams: Streams) -> None:
+async def test_limits_are_the_program_s_to_set(tmp_path: Path) -> None:
+    async with against(tmp_path / "s", echo_until_closed) as streams:
         transport = streams[1].transport
         assert transport.get_write_buffer_limits() == (BUFFER_BYTES // 4, BUFFER_BYTES)
         transport.set_write_buffer_limits(100)
@@ -320,5 +305,3 @@ def test_limits_are_the_program_s_to_set(tmp_path: Path) -> None:
         assert transport.get_write_buffer_limits() == (10, 100)
         transport.set_write_buffer_limits()
         assert transport.get_write_buffer_limits() == (16 * 1024, 64 * 1024)
-
-    against(tmp_path / "s", echo_until_closed, script)

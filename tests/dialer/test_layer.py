@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.dialer_scene import dialer_for, open_at, play
+from tests.support.coroutines import play
+from tests.support.dialer_scene import dialer_for, open_at
 from tests.support.https_endpoint import web_server
 from tests.support.in_process import Stage
 from tests.support.tunnel_pki import FolderAuthority

@@ -7,14 +7,14 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Final, cast
 
 import pytest
-from tests.support.dialer_scene import PATIENCE_SECONDS, play
+from tests.support.coroutines import PATIENCE_SECONDS
 from tests.support.half_close import TlsHalf
-from tests.support.scripted_frontend import Deed, silent, tcp_frontend, until_end
+from tests.support.scripted_frontend import Deed, tcp_frontend, until_end
 from tests.support.tls_contexts import VERSIONS, server_context
 from tests.support.tunnel_pki import TunnelPki
 
@@ -43,26 +43,21 @@ async def opened(port: int, context: ssl.SSLContext, session: ssl.SSLSession | N
     return layer, streams
 
 
-def against(
-    pki: TunnelPki,
-    deed: Deed,
-    script: Callable[[Streams], Awaitable[None]],
-    version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,
-) -> None:
-    """Play a script over TLS against a server that does one thing."""
-
-    async def both(port: int) -> None:
-        context = pki.authority.client_context(pki.client)
-        context.maximum_version = version
+@asynccontextmanager
+async def against(
+    pki: TunnelPki, deed: Deed, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+) -> AsyncIterator[Streams]:
+    """Our end of TLS to a server that does one thing."""
+    context = pki.authority.client_context(pki.client)
+    context.maximum_version = version
+    with ExitStack() as frontend:
+        port = frontend.enter_context(tcp_frontend(deed, server_context(pki)))
         layer, streams = await opened(port, context)
         try:
-            await script(streams)
+            yield streams
         finally:
             layer.abort()
-            await asyncio.sleep(0)
-
-    with tcp_frontend(deed, server_context(pki)) as port:
-        play(both(port))
+            await asyncio.to_thread(frontend.close)  # it waits for the server's thread, which waits for our end
 
 
 class ServerHalf(TlsHalf):
@@ -91,17 +86,16 @@ class ServerHalf(TlsHalf):
         self._socket.close()
 
 
-def play_half(pki: TunnelPki, deed: Callable[[ServerHalf], None], script: Callable[[Streams], Awaitable[None]]) -> None:
-    async def both(port: int) -> None:
+@asynccontextmanager
+async def play_half(pki: TunnelPki, deed: Callable[[ServerHalf], None]) -> AsyncIterator[Streams]:
+    with ExitStack() as frontend:
+        port = frontend.enter_context(tcp_frontend(lambda sock: deed(ServerHalf(sock, server_context(pki)))))
         layer, streams = await opened(port, pki.authority.client_context(pki.client))
         try:
-            await script(streams)
+            yield streams
         finally:
             layer.abort()
-            await asyncio.sleep(0)
-
-    with tcp_frontend(lambda sock: deed(ServerHalf(sock, server_context(pki)))) as port:
-        play(both(port))
+            await asyncio.to_thread(frontend.close)
 
 
 def layer_of(streams: Streams) -> TlsLayer:
@@ -119,14 +113,14 @@ def rest_of(half: ServerHalf) -> bytes:
     return received
 
 
-def test_what_comes_behind_the_far_end_s_end_is_not_kept(
+async def test_what_comes_behind_the_far_end_s_end_is_not_kept(
     tunnel_pki: TunnelPki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def deed(half: ServerHalf) -> None:
         assert half.recv(1) == b"!"
         half.flood_behind_the_end(bytes(4 * MIB))
 
-    async def script(streams: Streams) -> None:
+    async with play_half(tunnel_pki, deed) as streams:
         reader, writer = streams
         layer, flooded = layer_of(streams), asyncio.Event()
         end = layer.eof_received
@@ -141,18 +135,16 @@ def test_what_comes_behind_the_far_end_s_end_is_not_kept(
         await flooded.wait()
         assert layer._incoming.pending <= CIPHER_BYTES
 
-    play_half(tunnel_pki, deed, script)
-
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_bytes_pass_both_ways(tunnel_pki: TunnelPki, version: ssl.TLSVersion) -> None:
+async def test_bytes_pass_both_ways(tunnel_pki: TunnelPki, version: ssl.TLSVersion) -> None:
     def echo(sock: socket.socket) -> None:
         while octets := sock.recv(1 << 16):
             sock.sendall(octets)
 
     payload = random.Random(1).randbytes(3 * MIB + 17)
 
-    async def script(streams: Streams) -> None:
+    async with against(tunnel_pki, echo, version) as streams:
         reader, writer = streams
 
         async def send() -> None:
@@ -164,16 +156,14 @@ def test_bytes_pass_both_ways(tunnel_pki: TunnelPki, version: ssl.TLSVersion) ->
             group.create_task(send())
             assert await reader.readexactly(len(payload)) == payload
 
-    against(tunnel_pki, echo, script, version)
 
-
-def test_our_end_is_told_and_the_answer_still_comes(tunnel_pki: TunnelPki) -> None:
+async def test_our_end_is_told_and_the_answer_still_comes(tunnel_pki: TunnelPki) -> None:
     def digest(half: ServerHalf) -> None:
         received = rest_of(half)
         half.sendall(hashlib.sha256(received).digest() + bytes(5 * MIB))
         half.end()
 
-    async def script(streams: Streams) -> None:
+    async with play_half(tunnel_pki, digest) as streams:
         reader, writer = streams
         writer.write(b"x" * MIB)
         assert writer.can_write_eof()
@@ -184,10 +174,8 @@ def test_our_end_is_told_and_the_answer_still_comes(tunnel_pki: TunnelPki) -> No
         answer = await reader.read(-1)
         assert answer == hashlib.sha256(b"x" * MIB).digest() + bytes(5 * MIB)
 
-    play_half(tunnel_pki, digest, script)
 
-
-def test_what_came_before_our_end_is_not_lost_by_it(tunnel_pki: TunnelPki) -> None:
+async def test_what_came_before_our_end_is_not_lost_by_it(tunnel_pki: TunnelPki) -> None:
     """SSL_shutdown throws away a record that it finds: none may be left for it."""
     greeted = threading.Event()
 
@@ -197,7 +185,7 @@ def test_what_came_before_our_end_is_not_lost_by_it(tunnel_pki: TunnelPki) -> No
         half.sendall(rest_of(half))
         half.end()
 
-    async def script(streams: Streams) -> None:
+    async with play_half(tunnel_pki, deed) as streams:
         reader, writer = streams
         transport_of(streams).pause_reading()
         await asyncio.to_thread(greeted.wait, PATIENCE_SECONDS)
@@ -206,10 +194,8 @@ def test_what_came_before_our_end_is_not_lost_by_it(tunnel_pki: TunnelPki) -> No
         transport_of(streams).resume_reading()
         assert await reader.read(-1) == b"g" * 200_000 + b"bye"
 
-    play_half(tunnel_pki, deed, script)
 
-
-def test_the_far_end_s_end_leaves_our_direction_open(tunnel_pki: TunnelPki) -> None:
+async def test_the_far_end_s_end_leaves_our_direction_open(tunnel_pki: TunnelPki) -> None:
     taken: list[bytes] = []
     done = threading.Event()
 
@@ -219,7 +205,7 @@ def test_the_far_end_s_end_leaves_our_direction_open(tunnel_pki: TunnelPki) -> N
         taken.append(rest_of(half))
         done.set()
 
-    async def script(streams: Streams) -> None:
+    async with play_half(tunnel_pki, deed) as streams:
         reader, writer = streams
         assert await reader.read(-1) == b"go on"
         while not layer_of(streams)._incoming.eof:  # its FIN, behind the close_notify
@@ -230,46 +216,29 @@ def test_the_far_end_s_end_leaves_our_direction_open(tunnel_pki: TunnelPki) -> N
         writer.close()
         await writer.wait_closed()
         assert await asyncio.to_thread(done.wait, PATIENCE_SECONDS)
-
-    play_half(tunnel_pki, deed, script)
     assert taken == [b"u" * 2_000_000]
 
 
-def test_an_end_without_close_notify_is_an_error(tunnel_pki: TunnelPki) -> None:
+async def test_a_loss_under_an_open_connection_blames_the_server(tunnel_pki: TunnelPki) -> None:
     def cut(half: ServerHalf) -> None:
         half.sendall(b"half a")
         half.cut()
         half.recv(1)
 
-    async def script(streams: Streams) -> None:
-        with pytest.raises(ssl.SSLError):
-            await streams[0].read(-1)
-
-    play_half(tunnel_pki, cut, script)
-
-
-def test_a_loss_under_an_open_connection_blames_the_server(tunnel_pki: TunnelPki) -> None:
-    def cut(half: ServerHalf) -> None:
-        half.sendall(b"half a")
-        half.cut()
-        half.recv(1)
-
-    async def script(streams: Streams) -> None:
+    async with play_half(tunnel_pki, cut) as streams:
         cast(TlsLayer, streams[1].transport).server = "kas-0:8090"
         with pytest.raises(TunnelLost, match="the tunnel broke: server kas-0:8090: TLS: connection ended without"):
             await streams[0].read(-1)
 
-    play_half(tunnel_pki, cut, script)
 
-
-def test_a_reader_that_pauses_holds_the_sender_back(tunnel_pki: TunnelPki) -> None:
+async def test_a_reader_that_pauses_holds_the_sender_back(tunnel_pki: TunnelPki) -> None:
     sent: list[int] = [0]
 
     def flood(sock: socket.socket) -> None:
         while True:
             sent[0] += sock.send(bytes(1 << 16))
 
-    async def script(streams: Streams) -> None:
+    async with against(tunnel_pki, flood) as streams:
         reader = streams[0]
         while transport_of(streams).is_reading():
             await asyncio.sleep(0.001)
@@ -280,17 +249,15 @@ def test_a_reader_that_pauses_holds_the_sender_back(tunnel_pki: TunnelPki) -> No
             left -= len(await reader.read(1 << 16))
         assert sent[0] > buffered
 
-    against(tunnel_pki, flood, script)
 
-
-def test_a_writer_waits_for_a_far_end_that_reads_nothing(tunnel_pki: TunnelPki) -> None:
+async def test_a_writer_waits_for_a_far_end_that_reads_nothing(tunnel_pki: TunnelPki) -> None:
     release = threading.Event()
 
     def deed(sock: socket.socket) -> None:
         release.wait(PATIENCE_SECONDS)
         until_end(sock)
 
-    async def script(streams: Streams) -> None:
+    async with against(tunnel_pki, deed) as streams:
         writer = streams[1]
         draining = None
         while draining is None or draining.done():
@@ -301,44 +268,8 @@ def test_a_writer_waits_for_a_far_end_that_reads_nothing(tunnel_pki: TunnelPki) 
         release.set()
         await draining
 
-    against(tunnel_pki, deed, script)
 
-
-def test_a_server_of_another_authority_is_refused(tunnel_pki: TunnelPki) -> None:
-    async def script(port: int) -> None:
-        with pytest.raises(ssl.SSLCertVerificationError):
-            await opened(port, ssl.create_default_context())
-
-    with tcp_frontend(silent, server_context(tunnel_pki)) as port:
-        play(script(port))
-
-
-def test_a_server_that_hangs_up_during_the_handshake_is_gone(tunnel_pki: TunnelPki) -> None:
-    def hang_up(sock: socket.socket) -> None:
-        sock.recv(1)
-
-    async def script(port: int) -> None:
-        with pytest.raises(ConnectionError):
-            await opened(port, tunnel_pki.authority.client_context(tunnel_pki.client))
-
-    with tcp_frontend(hang_up) as port:
-        play(script(port))
-
-
-def test_a_client_that_is_not_accepted_learns_it_at_its_first_read(tunnel_pki: TunnelPki) -> None:
-    """With TLS 1.3 the handshake is over for us before the server has judged our certificate."""
-
-    async def script(port: int) -> None:
-        _, (reader, writer) = await opened(port, tunnel_pki.authority.client_context(None))
-        with pytest.raises(ssl.SSLError, match=r"(?i)certificate[ _]required"):
-            await reader.read()
-        writer.transport.abort()
-
-    with tcp_frontend(silent, server_context(tunnel_pki)) as port:
-        play(script(port))
-
-
-def test_what_waits_to_be_read_is_read_when_a_write_fails(tunnel_pki: TunnelPki) -> None:
+async def test_what_waits_to_be_read_is_read_when_a_write_fails(tunnel_pki: TunnelPki) -> None:
     """There may be the alert that says why the far end has reset the connection."""
     gone = threading.Event()
 
@@ -347,7 +278,7 @@ def test_what_waits_to_be_read_is_read_when_a_write_fails(tunnel_pki: TunnelPki)
         half.reset()
         gone.set()
 
-    async def script(streams: Streams) -> None:
+    async with play_half(tunnel_pki, reset) as streams:
         reader, writer = streams
         transport_of(streams).pause_reading()
         assert await asyncio.to_thread(gone.wait, PATIENCE_SECONDS)
@@ -355,36 +286,3 @@ def test_what_waits_to_be_read_is_read_when_a_write_fails(tunnel_pki: TunnelPki)
         with pytest.raises(OSError):
             await writer.wait_closed()
         assert reader._buffer == b"last words"  # type: ignore[attr-defined]
-
-    play_half(tunnel_pki, reset, script)
-
-
-def test_tls_can_be_put_on_top(tunnel_pki: TunnelPki) -> None:
-    """For TLS to the endpoint through a tunnel that is TLS itself: `StreamWriter.start_tls`."""
-
-    def inner(sock: socket.socket) -> None:
-        assert isinstance(sock, ssl.SSLSocket)
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        tls = server_context(tunnel_pki).wrap_bio(incoming, outgoing, server_side=True)
-        done = False
-        while not done:
-            try:
-                tls.do_handshake()
-                tls.write(b"inner " + tls.read(5))
-                done = True
-            except ssl.SSLWantReadError:
-                pass
-            sock.sendall(outgoing.read())
-            if not done:
-                incoming.write(sock.recv(1 << 16))
-        until_end(sock)
-
-    async def script(streams: Streams) -> None:
-        reader, writer = streams
-        context = tunnel_pki.authority.client_context(tunnel_pki.client)
-        await writer.start_tls(context, server_hostname="localhost")
-        writer.write(b"hello")
-        assert await reader.readexactly(11) == b"inner hello"
-        writer.transport.abort()
-
-    against(tunnel_pki, inner, script)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.coroutines import play
 from tests.support.data_plane import Diary
-from tests.support.dialer_scene import client_files, end, play
+from tests.support.dialer_scene import client_files, end
 from tests.support.in_process import Stage, banner
 from tests.support.live_certificates import LiveFiles
 from tests.support.scripted_frontend import answering, silent, tcp_frontend, unix_frontend
@@ -208,11 +209,6 @@ def test_the_next_server_begins_anew_and_leaves_a_line_of_the_last() -> None:
 
 
 SERVERS = (TcpServer("127.0.0.1", 1),)
-
-
-def test_unix_sockets_need_no_files() -> None:
-    settings = DialerSettings((UnixServer(Path("/s")),), TlsFiles(authority=Path("/none")))
-    assert trust.watched_context(settings, CertificateMetrics()) is None
 
 
 def test_the_context_verifies_and_is_no_older_than_tls_1_2(tunnel_pki: TunnelPki) -> None:

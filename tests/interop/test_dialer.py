@@ -11,7 +11,8 @@ from typing import Final
 import pytest
 from tests.interop.conftest import StartPair, print_logs
 from tests.interop.endpoints import echo, endpoint, pattern, refused_address, transfer
-from tests.support.dialer_scene import dialer_for, echoed, end, failure_at, open_at, play, settings_for
+from tests.support.coroutines import play
+from tests.support.dialer_scene import dialer_for, echoed, end, failure_at, open_at, settings_for
 from tests.support.live_certificates import LiveFiles
 from tests.support.no_route import no_route
 from tests.support.tunnel_pair import Shape, TunnelPair, wait_until
@@ -204,7 +205,7 @@ def _dialer(pair: TunnelPair, files: TlsFiles) -> Dialer:
 
 
 @pytest.mark.parametrize("mode", ["http-connect", "grpc"])
-def test_a_certificate_of_another_ca_is_refused_on_either_side(
+async def test_a_certificate_of_another_ca_is_refused_on_either_side(
     start_pair: StartPair, implementation: str, mode: str, tmp_path: Path
 ) -> None:
     pair = start_pair(Shape(implementation, implementation, mode, "tcp-mtls"), agents=False)
@@ -215,36 +216,30 @@ def test_a_certificate_of_another_ca_is_refused_on_either_side(
     distrusted = TlsFiles(theirs.certificate, theirs.key, pair.pki.authority.certificate_file)
     nameless = TlsFiles(authority=pair.pki.authority.certificate_file)
 
-    async def script() -> None:
-        for files in (distrusting, distrusted, nameless):
-            dialer = _dialer(pair, files)
-            failure = await failure_at(dialer, "127.0.0.1:1")
-            await dialer.close()
-            assert failure.reason is Reason.TLS, failure.brief
-            assert failure.hop == f"127.0.0.1:{pair.ports.frontend}"
-
-    play(script())
+    for files in (distrusting, distrusted, nameless):
+        dialer = _dialer(pair, files)
+        failure = await failure_at(dialer, "127.0.0.1:1")
+        await dialer.close()
+        assert failure.reason is Reason.TLS, failure.brief
+        assert failure.hop == f"127.0.0.1:{pair.ports.frontend}"
 
 
 @pytest.mark.parametrize("mode", ["http-connect", "grpc"])
-def test_a_server_that_is_killed_while_it_dials_is_gone_and_named(
+async def test_a_server_that_is_killed_while_it_dials_is_gone_and_named(
     start_pair: StartPair, implementation: str, mode: str
 ) -> None:
     pair = start_pair(Shape(implementation, implementation, mode, "tcp-mtls"))
 
-    async def script() -> None:
-        async with dialer_for(pair.pki, pair.frontend()) as dialer, asyncio.TaskGroup() as group:
-            dial = group.create_task(failure_at(dialer, SILENT))
-            await asyncio.to_thread(
-                wait_until, lambda: pair.server_metric("pending_backend_dials") == 1, "the dial is pending"
-            )
-            pair.server.kill()
-            failure = await dial
-            assert failure.reason is Reason.SERVER, failure.brief
-            assert failure.hop == f"127.0.0.1:{pair.ports.frontend}"
-            assert (await failure_at(dialer, SILENT)).text == "connection refused"
-
-    play(script())
+    async with dialer_for(pair.pki, pair.frontend()) as dialer, asyncio.TaskGroup() as group:
+        dial = group.create_task(failure_at(dialer, SILENT))
+        await asyncio.to_thread(
+            wait_until, lambda: pair.server_metric("pending_backend_dials") == 1, "the dial is pending"
+        )
+        pair.server.kill()
+        failure = await dial
+        assert failure.reason is Reason.SERVER, failure.brief
+        assert failure.hop == f"127.0.0.1:{pair.ports.frontend}"
+        assert (await failure_at(dialer, SILENT)).text == "connection refused"
 
 
 @pytest.mark.parametrize("mode", ["http-connect", "grpc"])

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.proxies.name_scenes import Counts, TurnedClock, play
+from tests.proxies.name_scenes import Counts, TurnedClock
+from tests.support.coroutines import play
 from tests.support.dns_server import Dnsmasq
 from tests.support.tunnel_pair import Daemon, Shape, TunnelPair
 from tests.support.tunnel_pki import make_tunnel_pki
@@ -167,41 +168,35 @@ def scene(
     play(run_script())
 
 
-def test_a_name_of_the_guest_is_reached_by_the_guests_own_dns(guest: Guest) -> None:
-    async def script(stage: Scene) -> None:
+async def test_a_name_of_the_guest_is_reached_by_the_guests_own_dns(guest: Guest) -> None:
+    async with scene(guest) as stage:
         assert await stage.greeting("idp.corp.example") == f"hello from {ALIVE}"
         assert await stage.greeting("alias.corp.example") == f"hello from {ALIVE}"
         assert stage.counts.lookups == [("guest", "ok"), ("guest", "ok")]
 
-    scene(guest, script)
 
-
-def test_a_name_that_does_not_exist_is_told_as_that(guest: Guest) -> None:
-    async def script(stage: Scene) -> None:
+async def test_a_name_that_does_not_exist_is_told_as_that(guest: Guest) -> None:
+    async with scene(guest) as stage:
         failure = await stage.failure("nowhere.corp.example")
         assert isinstance(failure, LookupFailed)
         assert failure.result is Result.ABSENT
         assert stage.outbound.is_tunnel_healthy
 
-    scene(guest, script)
 
-
-def test_an_answer_that_udp_cuts_short_is_whole_over_tcp(guest: Guest) -> None:
+async def test_an_answer_that_udp_cuts_short_is_whole_over_tcp(guest: Guest) -> None:
     many = [f"10.60.{number}.1" for number in range(100)]
     guest.know("many.corp.example", *many)
     assert guest.is_truncated_over_udp("many.corp.example")
 
-    async def script(stage: Scene) -> None:
+    async with scene(guest) as stage:
         assert sorted(await stage.outbound.resolve("many.corp.example")) == sorted(many)
 
-    scene(guest, script)
 
-
-def test_of_several_answers_the_first_may_be_dead(guest: Guest) -> None:
+async def test_of_several_answers_the_first_may_be_dead(guest: Guest) -> None:
     guest.know("one.corp.example", SILENT, ALIVE)
     guest.know("two.corp.example", ALIVE, SILENT)
 
-    async def script(stage: Scene) -> None:
+    async with scene(guest) as stage:
         first = []
         for name in ("one.corp.example", "two.corp.example"):
             addresses = await stage.outbound.resolve(name)
@@ -210,21 +205,17 @@ def test_of_several_answers_the_first_may_be_dead(guest: Guest) -> None:
             assert await stage.greeting(name) == f"hello from {ALIVE}"
         assert SILENT in first
 
-    scene(guest, script)
 
-
-def test_an_answer_lives_as_long_as_the_server_says(guest: Guest) -> None:
+async def test_an_answer_lives_as_long_as_the_server_says(guest: Guest) -> None:
     guest.know("moving.corp.example", "10.60.0.1")
 
-    async def script(stage: Scene) -> None:
+    async with scene(guest) as stage:
         assert await stage.outbound.resolve("moving.corp.example") == ("10.60.0.1",)
         await asyncio.to_thread(guest.know, "moving.corp.example", "10.60.0.2")
         stage.clock.turn(1.9)
         assert await stage.outbound.resolve("moving.corp.example") == ("10.60.0.1",)
         stage.clock.turn(0.1)
         assert await stage.outbound.resolve("moving.corp.example") == ("10.60.0.2",)
-
-    scene(guest, script)
 
 
 def test_a_slow_server_is_waited_for(guest: Guest) -> None:
@@ -257,8 +248,8 @@ def test_a_server_that_hangs_costs_one_try_and_another_answers(guest: Guest) -> 
         guest.first.signal(signal.SIGCONT)
 
 
-def test_a_dead_server_is_passed_over_and_found_again(guest: Guest) -> None:
-    async def script(stage: Scene) -> None:
+async def test_a_dead_server_is_passed_over_and_found_again(guest: Guest) -> None:
+    async with scene(guest) as stage:
         await stage.outbound.resolve("idp.corp.example")
         with stopped(guest.first):
             assert await stage.outbound.resolve("alias.corp.example") == (ALIVE,)
@@ -271,11 +262,9 @@ def test_a_dead_server_is_passed_over_and_found_again(guest: Guest) -> None:
         stage.clock.turn(10)
         assert await stage.outbound.resolve("alias.corp.example") == (ALIVE,)
 
-    scene(guest, script)
 
-
-def test_without_an_agent_the_tunnel_is_the_cause_and_with_one_all_is_well_again(guest: Guest) -> None:
-    async def script(stage: Scene) -> None:
+async def test_without_an_agent_the_tunnel_is_the_cause_and_with_one_all_is_well_again(guest: Guest) -> None:
+    async with scene(guest) as stage:
         await stage.outbound.resolve("idp.corp.example")
         guest.pair.agent.kill()
         failure = await stage.failure("other.corp.example")
@@ -283,8 +272,6 @@ def test_without_an_agent_the_tunnel_is_the_cause_and_with_one_all_is_well_again
         guest.pair.agent.start()
         await stage.ready()
         assert await stage.greeting("idp.corp.example") == f"hello from {ALIVE}"
-
-    scene(guest, script)
 
 
 def test_while_there_is_no_agent_names_of_the_world_leave_the_tunnel_and_then_come_back(guest: Guest) -> None:

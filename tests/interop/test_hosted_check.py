@@ -110,7 +110,6 @@ def test_a_server_that_is_gone_is_named(scene: HostedScene) -> None:
     assert "UMB507" in found["T1"][1]
 
 
-NAMESPACE: Final = "clusters-guest"
 SECONDS_APPLY: Final = 180.0
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 from tests.support.control_plane import PROGRAMS, ControlPlane, control_plane
-from tests.support.daemons import PATIENCE_SECONDS
+from tests.support.coroutines import PATIENCE_SECONDS
 from tests.support.dialling import closed_port, listening
 from tests.support.hosted_queries import SELECTORS
 from tests.support.hosted_specs import hosted_spec

@@ -18,7 +18,6 @@ from tests.support.tunnel_pki import FolderAuthority, Pair, TunnelPki
 
 from umbilical.konnectivity.health import PROBE_ADDRESS
 
-
 AGENTS = pytest.mark.parametrize("agent", ["ours", pytest.param("upstream", marks=pytest.mark.real("proxy-agent"))])
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -18,21 +18,6 @@ from umbilical.proxies.settings import OutboundSettings, Resolution
 PATIENCE_SECONDS: Final = 60.0
 Outcome = Reason | Callable[[], Awaitable[Streams]]
 Result = TypeVar("Result")
-
-
-def play(scenario: Coroutine[Any, Any, Result]) -> Result:
-    """Run to the end, which comes in time, and leaves no task behind."""
-
-    async def bounded() -> Result:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            result = await scenario
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        if left:  # the far end of a connection may need a moment to see that it is over
-            await asyncio.wait(left, timeout=PATIENCE_SECONDS)
-        assert all(task.done() for task in left), f"tasks are left: {left}"
-        return result
-
-    return asyncio.run(bounded())
 
 
 async def until(fact: Callable[[], bool]) -> None:

@@ -1,18 +1,11 @@
 """An Outbound whose whole world is the test's: tunnel, guest DNS behind it, hosted API, this machine's resolver."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import pytest
-from tests.proxies.name_scenes import (
-    Counts,
-    ScriptedServices,
-    ScriptedTunnel,
-    TurnedClock,
-    outbound_settings,
-    pipe,
-    play,
-)
+from tests.proxies.name_scenes import Counts, ScriptedServices, ScriptedTunnel, TurnedClock, outbound_settings, pipe
 from tests.support.dns_server import ScriptedDns
 
 from umbilical.dialer.failure import DialFailed, Reason
@@ -81,16 +74,11 @@ class Scene:
         return self.machine[host]
 
 
-def scene(
-    script: Callable[[Scene], Awaitable[None]],
-    resolution: Resolution,
-    environment: Mapping[str, str] | None = None,
-    **settings: Any,
-) -> None:
-    async def run() -> None:
-        stage = Scene(resolution, environment, **settings)
-        await script(stage)
-        await stage.outbound.close()
-        await stage.close()
-
-    play(run())
+@asynccontextmanager
+async def scene(
+    resolution: Resolution, environment: Mapping[str, str] | None = None, **settings: Any
+) -> AsyncIterator[Scene]:
+    stage = Scene(resolution, environment, **settings)
+    yield stage
+    await stage.outbound.close()
+    await stage.close()

@@ -1,10 +1,12 @@
 """Where the hosted cluster's DNS is found, and found again."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
-from tests.proxies.name_scenes import ScriptedServices, TurnedClock, pipe, play, until
+from tests.proxies.name_scenes import ScriptedServices, TurnedClock, pipe, until
+from tests.support.coroutines import play
 
 from umbilical.dialer.opener import Streams
 from umbilical.proxies import dns_connection
@@ -50,81 +52,58 @@ def test_a_service_is_a_namespace_and_a_name() -> None:
         assert caught.value.code == "UMB535"
 
 
-def test_servers_that_are_given_need_no_api() -> None:
-    servers = DnsServers((("10.0.0.10", 53),), DNS, None, TurnedClock().now)
+async def test_the_service_is_asked_for_once_while_its_servers_answer() -> None:
+    api, clock = ScriptedServices({DNS: ("172.30.0.10", "fd02::a")}), TurnedClock()
+    servers = DnsServers((), DNS, api, clock.now)
+    for _ in range(3):
+        assert await servers.current() == (("172.30.0.10", 53), ("fd02::a", 53))
+        clock.turn(1000)
+    assert api.asked == [DNS]
+
+
+async def test_after_a_failure_it_is_asked_for_again_but_not_all_the_time() -> None:
+    api, clock = ScriptedServices({DNS: ("172.30.0.10",)}), TurnedClock()
+    servers = DnsServers((), DNS, api, clock.now)
+    await servers.current()
+    api.services[DNS] = ("172.30.0.99",)
     servers.doubt()
-    assert play(servers.current()) == (("10.0.0.10", 53),)
+    assert await servers.current() == (("172.30.0.10", 53),), "it was asked for a moment ago"
+    clock.turn(1)
+    assert await servers.current() == (("172.30.0.99", 53),)
+    assert len(api.asked) == 2
 
 
-def test_the_service_is_asked_for_once_while_its_servers_answer() -> None:
-    async def scenario() -> None:
-        api, clock = ScriptedServices({DNS: ("172.30.0.10", "fd02::a")}), TurnedClock()
-        servers = DnsServers((), DNS, api, clock.now)
-        for _ in range(3):
-            assert await servers.current() == (("172.30.0.10", 53), ("fd02::a", 53))
-            clock.turn(1000)
-        assert api.asked == [DNS]
-
-    play(scenario())
+async def test_an_api_that_goes_leaves_what_was_found_in_use() -> None:
+    api, clock = ScriptedServices({DNS: ("172.30.0.10",)}), TurnedClock()
+    servers = DnsServers((), DNS, api, clock.now)
+    await servers.current()
+    api.is_down = True
+    servers.doubt()
+    clock.turn(1)
+    assert await servers.current() == (("172.30.0.10", 53),)
 
 
-def test_after_a_failure_it_is_asked_for_again_but_not_all_the_time() -> None:
-    async def scenario() -> None:
-        api, clock = ScriptedServices({DNS: ("172.30.0.10",)}), TurnedClock()
-        servers = DnsServers((), DNS, api, clock.now)
-        await servers.current()
-        api.services[DNS] = ("172.30.0.99",)
-        servers.doubt()
-        assert await servers.current() == (("172.30.0.10", 53),), "it was asked for a moment ago"
-        clock.turn(1)
-        assert await servers.current() == (("172.30.0.99", 53),)
-        assert len(api.asked) == 2
-
-    play(scenario())
-
-
-def test_an_api_that_goes_leaves_what_was_found_in_use() -> None:
-    async def scenario() -> None:
-        api, clock = ScriptedServices({DNS: ("172.30.0.10",)}), TurnedClock()
-        servers = DnsServers((), DNS, api, clock.now)
-        await servers.current()
-        api.is_down = True
-        servers.doubt()
-        clock.turn(1)
-        assert await servers.current() == (("172.30.0.10", 53),)
-
-    play(scenario())
-
-
-def test_an_api_that_is_not_there_yet_is_waited_for_and_named() -> None:
-    async def scenario() -> None:
-        api, clock = ScriptedServices({DNS: ("172.30.0.10",)}), TurnedClock()
-        api.is_down = True
-        servers = DnsServers((), DNS, api, clock.now)
-        for _ in range(3):
-            with pytest.raises(LookupFailed) as caught:
-                await servers.current()
-            assert caught.value.result is Result.FAILED
-            assert caught.value.hop == "Service openshift-dns/dns-default"
-            assert "UMB603" in caught.value.text
-        assert len(api.asked) == 1
-        api.is_down = False
-        clock.turn(1)
-        assert await servers.current() == (("172.30.0.10", 53),)
-
-    play(scenario())
+async def test_an_api_that_is_not_there_yet_is_waited_for_and_named() -> None:
+    api, clock = ScriptedServices({DNS: ("172.30.0.10",)}), TurnedClock()
+    api.is_down = True
+    servers = DnsServers((), DNS, api, clock.now)
+    for _ in range(3):
+        with pytest.raises(LookupFailed) as caught:
+            await servers.current()
+        assert caught.value.result is Result.FAILED
+        assert caught.value.hop == "Service openshift-dns/dns-default"
+        assert "UMB603" in caught.value.text
+    assert len(api.asked) == 1
+    api.is_down = False
+    clock.turn(1)
+    assert await servers.current() == (("172.30.0.10", 53),)
 
 
 @pytest.mark.parametrize(("addresses", "words"), [(None, "no such Service"), ((), "no ClusterIP")])
-def test_a_service_that_cannot_be_asked_is_told(addresses: tuple[str, ...] | None, words: str) -> None:
-    async def scenario() -> None:
-        servers = DnsServers(
-            (), DNS, ScriptedServices({} if addresses is None else {DNS: addresses}), TurnedClock().now
-        )
-        with pytest.raises(LookupFailed, match=words):
-            await servers.current()
-
-    play(scenario())
+async def test_a_service_that_cannot_be_asked_is_told(addresses: tuple[str, ...] | None, words: str) -> None:
+    servers = DnsServers((), DNS, ScriptedServices({} if addresses is None else {DNS: addresses}), TurnedClock().now)
+    with pytest.raises(LookupFailed, match=words):
+        await servers.current()
 
 
 def test_without_a_kubeconfig_that_is_the_reason() -> None:
@@ -153,20 +132,18 @@ def asking(content: bytes) -> Callable[[int], bytes]:
     return lambda number: number.to_bytes(2) + content
 
 
-def scene(script: Callable[[DnsConnection, Server, asyncio.TaskGroup], Awaitable[None]]) -> None:
-    async def run() -> None:
-        ours, theirs = await pipe()
-        connection = DnsConnection(ours)
-        async with asyncio.TaskGroup() as group:
-            await script(connection, Server(theirs), group)
-        await connection.close()
-        theirs[1].close()
-
-    play(run())
+@asynccontextmanager
+async def scene() -> AsyncIterator[tuple[DnsConnection, Server, asyncio.TaskGroup]]:
+    ours, theirs = await pipe()
+    connection = DnsConnection(ours)
+    async with asyncio.TaskGroup() as group:
+        yield connection, Server(theirs), group
+    await connection.close()
+    theirs[1].close()
 
 
-def test_answers_find_their_questions_in_any_order() -> None:
-    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+async def test_answers_find_their_questions_in_any_order() -> None:
+    async with scene() as (connection, server, group):
         asked = [group.create_task(connection.ask(asking(bytes([index])))) for index in range(20)]
         questions = [await server.question() for _ in asked]
         assert len({number for number, _ in questions}) == 20
@@ -175,11 +152,9 @@ def test_answers_find_their_questions_in_any_order() -> None:
         for index, task in enumerate(asked):
             assert (await task)[2:] == b"to " + bytes([index])
 
-    scene(script)
 
-
-def test_an_answer_may_come_byte_by_byte() -> None:
-    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+async def test_an_answer_may_come_byte_by_byte() -> None:
+    async with scene() as (connection, server, group):
         task = group.create_task(connection.ask(asking(b"?")))
         number, _ = await server.question()
         message = number.to_bytes(2) + b"slowly"
@@ -188,11 +163,9 @@ def test_an_answer_may_come_byte_by_byte() -> None:
             await server.writer.drain()
         assert (await task)[2:] == b"slowly"
 
-    scene(script)
 
-
-def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
-    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+async def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
+    async with scene() as (connection, server, group):
         late = group.create_task(connection.ask(asking(b"late")))
         number, _ = await server.question()
         late.cancel()
@@ -205,11 +178,10 @@ def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
         assert (await task)[2:] == b"!"
         assert connection.is_usable
 
-    scene(script)
 
+async def test_all_who_wait_hear_of_the_end() -> None:
+    async with scene() as (connection, server, group):
 
-def test_all_who_wait_hear_of_the_end() -> None:
-    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
         async def ask() -> None:
             with pytest.raises(ConnectionLost, match="closed the connection"):
                 await connection.ask(asking(b"?"))
@@ -223,11 +195,9 @@ def test_all_who_wait_hear_of_the_end() -> None:
         with pytest.raises(ConnectionLost):
             await connection.ask(asking(b"?"))
 
-    scene(script)
 
-
-def test_a_retired_connection_serves_who_waits_and_then_ends() -> None:
-    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+async def test_a_retired_connection_serves_who_waits_and_then_ends() -> None:
+    async with scene() as (connection, server, group):
         task = group.create_task(connection.ask(asking(b"?")))
         number, _ = await server.question()
         connection.retire()
@@ -236,19 +206,16 @@ def test_a_retired_connection_serves_who_waits_and_then_ends() -> None:
         assert (await task)[2:] == b"!"
         assert await server.reader.read() == b""
 
-    scene(script)
 
-
-def test_without_anybody_waiting_it_ends_as_it_is_retired() -> None:
-    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+async def test_without_anybody_waiting_it_ends_as_it_is_retired() -> None:
+    async with scene() as (connection, server, _group):
         connection.retire()
         assert await server.reader.read() == b""
 
-    scene(script)
 
+async def test_a_server_that_takes_nothing_gets_no_more_questions() -> None:
+    async with scene() as (connection, server, group):
 
-def test_a_server_that_takes_nothing_gets_no_more_questions() -> None:
-    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
         async def ask() -> None:
             with pytest.raises(ConnectionLost):
                 await connection.ask(asking(b"x" * 60000))
@@ -268,13 +235,11 @@ def test_a_server_that_takes_nothing_gets_no_more_questions() -> None:
         assert refused == ["the server takes nothing more"]
         await connection.close()
 
-    scene(script)
 
-
-def test_no_more_questions_than_there_are_numbers_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_more_questions_than_there_are_numbers_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dns_connection, "MOST_QUESTIONS", 2)
 
-    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+    async with scene() as (connection, server, group):
         asked = [group.create_task(connection.ask(asking(b"?"))) for _ in range(2)]
         numbers = [(await server.question())[0] for _ in asked]
         with pytest.raises(ConnectionLost, match="no more questions"):
@@ -283,21 +248,17 @@ def test_no_more_questions_than_there_are_numbers_for(monkeypatch: pytest.Monkey
             server.answer(number, b"!")
         await asyncio.wait(asked)
 
-    scene(script)
 
-
-def test_one_that_broke_is_not_asked_again_before_its_reader_has_had_a_turn() -> None:
-    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+async def test_one_that_broke_is_not_asked_again_before_its_reader_has_had_a_turn() -> None:
+    async with scene() as (connection, _server, _group):
         connection._writer.transport.abort()
         assert not connection.is_usable
 
-    scene(script)
 
-
-def test_one_that_nobody_asks_on_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_nobody_asks_on_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dns_connection, "IDLE_SECONDS", 0.01)
 
-    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+    async with scene() as (connection, server, group):
         asked = group.create_task(connection.ask(asking(b"q")))
         number, _ = await server.question()
         assert connection.is_usable
@@ -306,11 +267,9 @@ def test_one_that_nobody_asks_on_is_closed(monkeypatch: pytest.MonkeyPatch) -> N
         assert await server.reader.read() == b""
         assert not connection.is_usable
 
-    scene(script)
 
-
-def test_a_question_in_time_keeps_it() -> None:
-    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+async def test_a_question_in_time_keeps_it() -> None:
+    async with scene() as (connection, server, group):
         for _ in range(2):
             asked = group.create_task(connection.ask(asking(b"q")))
             number, _ = await server.question()
@@ -319,15 +278,11 @@ def test_a_question_in_time_keeps_it() -> None:
             await asked
             assert connection._idle is not None
 
-    scene(script)
 
-
-def test_a_connection_that_nobody_ever_asks_on_is_closed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_nobody_ever_asks_on_is_closed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever had it opened may have given up before it was there."""
     monkeypatch.setattr(dns_connection, "IDLE_SECONDS", 0.01)
 
-    async def script(connection: DnsConnection, server: Server, group: asyncio.TaskGroup) -> None:
+    async with scene() as (connection, server, _group):
         assert await server.reader.read() == b""
         await until(lambda: not connection.is_usable)
-
-    scene(script)

@@ -2,10 +2,11 @@
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 
 import pytest
-from tests.proxies.name_scenes import TurnedClock, pipe, play, until
+from tests.proxies.name_scenes import TurnedClock, pipe, until
 
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.opener import Streams
@@ -51,12 +52,10 @@ class Endpoints:
         return Race(self.attempt, sleep=self.clock.sleep, **more).run(addresses)
 
 
-def scene(script: Callable[[Endpoints, asyncio.TaskGroup], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with asyncio.TaskGroup() as group:
-            await script(Endpoints(), group)
-
-    play(run())
+@asynccontextmanager
+async def scene() -> AsyncIterator[tuple[Endpoints, asyncio.TaskGroup]]:
+    async with asyncio.TaskGroup() as group:
+        yield Endpoints(), group
 
 
 async def begun(group: asyncio.TaskGroup, work: Awaitable[tuple[str, Streams]]) -> "asyncio.Task[tuple[str, Streams]]":
@@ -81,8 +80,8 @@ def test_ipv4_alone_is_kept(addresses: list[str], kept: tuple[str, ...]) -> None
     assert only_ipv4(addresses) == kept
 
 
-def test_the_next_address_starts_when_its_turn_has_come_and_the_first_to_open_wins() -> None:
-    async def script(endpoints: Endpoints, group: asyncio.TaskGroup) -> None:
+async def test_the_next_address_starts_when_its_turn_has_come_and_the_first_to_open_wins() -> None:
+    async with scene() as (endpoints, group):
         race = await begun(group, endpoints.race(V4))
         await until(lambda: endpoints.tried == V4[:1] and bool(endpoints.clock.sleepers))
         endpoints.clock.turn(0.24)
@@ -98,11 +97,9 @@ def test_the_next_address_starts_when_its_turn_has_come_and_the_first_to_open_wi
         ours[1].close()
         theirs[1].close()
 
-    scene(script)
 
-
-def test_a_failure_lets_the_next_start_at_once() -> None:
-    async def script(endpoints: Endpoints, group: asyncio.TaskGroup) -> None:
+async def test_a_failure_lets_the_next_start_at_once() -> None:
+    async with scene() as (endpoints, group):
         race = await begun(group, endpoints.race(V4))
         for address in V4[:2]:
             await endpoints.reached(address)
@@ -115,11 +112,10 @@ def test_a_failure_lets_the_next_start_at_once() -> None:
         ours[1].close()
         theirs[1].close()
 
-    scene(script)
 
+async def test_when_all_fail_the_one_that_came_farthest_is_told() -> None:
+    async with scene() as (endpoints, group):
 
-def test_when_all_fail_the_one_that_came_farthest_is_told() -> None:
-    async def script(endpoints: Endpoints, group: asyncio.TaskGroup) -> None:
         async def run() -> DialFailed:
             with pytest.raises(DialFailed) as caught:
                 await endpoints.race(V4)
@@ -133,11 +129,9 @@ def test_when_all_fail_the_one_that_came_farthest_is_told() -> None:
         assert (failure.reason, failure.hop) == (Reason.REFUSED, V4[1])
         assert failure.text == "told to be refused (and 2 more addresses failed)"
 
-    scene(script)
 
-
-def test_a_loser_that_opens_in_the_same_moment_is_closed() -> None:
-    async def script(endpoints: Endpoints, group: asyncio.TaskGroup) -> None:
+async def test_a_loser_that_opens_in_the_same_moment_is_closed() -> None:
+    async with scene() as (endpoints, group):
         race = await begun(group, endpoints.race(V4[:2]))
         await until(lambda: bool(endpoints.clock.sleepers))
         endpoints.clock.turn(0.25)
@@ -151,13 +145,11 @@ def test_a_loser_that_opens_in_the_same_moment_is_closed() -> None:
         for _, writer in (ours, theirs, other, others):
             writer.close()
 
-    scene(script)
 
-
-def test_no_more_than_a_few_run_at_once_and_still_all_are_tried() -> None:
+async def test_no_more_than_a_few_run_at_once_and_still_all_are_tried() -> None:
     many = [f"10.0.1.{number}" for number in range(12)]
 
-    async def script(endpoints: Endpoints, group: asyncio.TaskGroup) -> None:
+    async with scene() as (endpoints, group):
         race = await begun(group, endpoints.race(many))
         for count in range(1, happy_eyeballs.MOST_AT_ONCE):
             await endpoints.reached(many[count - 1])
@@ -175,11 +167,9 @@ def test_no_more_than_a_few_run_at_once_and_still_all_are_tried() -> None:
         ours[1].close()
         theirs[1].close()
 
-    scene(script)
 
-
-def test_silence_ends_one_attempt_and_then_all() -> None:
-    async def script(endpoints: Endpoints, group: asyncio.TaskGroup) -> None:
+async def test_silence_ends_one_attempt_and_then_all() -> None:
+    async with scene() as (endpoints, _group):
         with pytest.raises(DialFailed) as caught:
             await endpoints.race(V4[:1], budget_seconds=0.01)
         assert (caught.value.reason, caught.value.hop) == (Reason.TIMEOUT, V4[0])
@@ -188,11 +178,9 @@ def test_silence_ends_one_attempt_and_then_all() -> None:
         assert caught.value.reason is Reason.TIMEOUT
         assert "no answer within 0.01 s" in caught.value.text
 
-    scene(script)
 
-
-def test_who_gives_up_at_the_last_moment_leaves_no_connection_behind() -> None:
-    async def script(endpoints: Endpoints, group: asyncio.TaskGroup) -> None:
+async def test_who_gives_up_at_the_last_moment_leaves_no_connection_behind() -> None:
+    async with scene() as (endpoints, group):
         endpoints.lingers = asyncio.Event()
         race = await begun(group, endpoints.race(V4[:2]))
         await until(lambda: bool(endpoints.clock.sleepers))
@@ -207,18 +195,14 @@ def test_who_gives_up_at_the_last_moment_leaves_no_connection_behind() -> None:
         endpoints.lingers.set()
         theirs[1].close()
 
-    scene(script)
 
-
-def test_who_gives_up_leaves_no_attempt_behind() -> None:
-    async def script(endpoints: Endpoints, group: asyncio.TaskGroup) -> None:
+async def test_who_gives_up_leaves_no_attempt_behind() -> None:
+    async with scene() as (endpoints, group):
         race = await begun(group, endpoints.race(V4))
         await until(lambda: endpoints.tried == V4[:1])
         race.cancel()
         await until(race.done)
         assert endpoints.cut == V4[:1]
-
-    scene(script)
 
 
 def test_every_reason_has_its_rank() -> None:

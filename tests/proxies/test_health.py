@@ -1,17 +1,18 @@
 """Probes' paths, and what readiness rests on."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.proxies.name_scenes import ScriptedTunnel, TurnedClock, pipe, play, until
+from tests.proxies.name_scenes import ScriptedTunnel, TurnedClock, pipe, until
 from tests.support.daemons import get
-from tests.support.proxy_scene import LOOPBACK, LoopbackOpener, PendingOpener, play
+from tests.support.proxy_scene import LOOPBACK, LoopbackOpener, PendingOpener
 
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.opener import Streams
-from umbilical.konnectivity.dial_failure import PROBE_HOST, PROBE_PORT
+from umbilical.konnectivity.dial_failure import PROBE_HOST
 from umbilical.proxies import health
 from umbilical.proxies.health import HealthRoutes, TunnelWatch
 from umbilical.proxies.metrics import ProxyMetrics
@@ -20,24 +21,21 @@ from umbilical.tunnel.admin import HttpListener
 from umbilical.tunnel.settings import ListenAddress
 
 
-def test_probes_get_their_answers() -> None:
+async def test_probes_get_their_answers() -> None:
     why = ["no server yet"]
 
-    async def script() -> None:
-        listener = HttpListener(LOOPBACK, HealthRoutes(lambda: why[0], lambda: b"a_metric 1\n"))
-        await listener.start()
-        where = ListenAddress("127.0.0.1", listener.port)
-        for path in ("/livez", "/healthz"):
-            assert await get(where, path) == (200, "ok")
-        for path in ("/readyz", "/ready"):
-            assert await get(where, path) == (503, "not ready: no server yet\n")
-        why[0] = ""
-        assert await get(where, "/readyz") == (200, "ok")
-        assert await get(where, "/metrics") == (200, "a_metric 1\n")
-        assert (await get(where, "/other"))[0] == 404
-        await listener.stop()
-
-    play(script())
+    listener = HttpListener(LOOPBACK, HealthRoutes(lambda: why[0], lambda: b"a_metric 1\n"))
+    await listener.start()
+    where = ListenAddress("127.0.0.1", listener.port)
+    for path in ("/livez", "/healthz"):
+        assert await get(where, path) == (200, "ok")
+    for path in ("/readyz", "/ready"):
+        assert await get(where, path) == (503, "not ready: no server yet\n")
+    why[0] = ""
+    assert await get(where, "/readyz") == (200, "ok")
+    assert await get(where, "/metrics") == (200, "a_metric 1\n")
+    assert (await get(where, "/other"))[0] == 404
+    await listener.stop()
 
 
 def _failing(reason: Reason) -> LoopbackOpener:
@@ -93,15 +91,12 @@ def test_a_server_that_was_reached_once_is_enough() -> None:
     assert not watch.agent_reached
 
 
-def test_a_look_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_look_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "LOOK_SECONDS", 0.01)
 
-    async def script() -> None:
-        watch = TunnelWatch()
-        assert not await watch.look(PendingOpener())
-        assert "no answer within" in watch.reason
-
-    play(script())
+    watch = TunnelWatch()
+    assert not await watch.look(PendingOpener())
+    assert "no answer within" in watch.reason
 
 
 def _families(metrics: ProxyMetrics) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
@@ -211,72 +206,53 @@ class Scene:
         self.dialer.everything = None
 
 
-def scene(script: Callable[[Scene], Awaitable[None]]) -> None:
-    async def run() -> None:
-        stage = Scene()
-        await script(stage)
-        await stage.health.close()
-        await stage.dialer.close()
-
-    play(run())
-
-
-def test_it_starts_healthy_and_asks_nobody() -> None:
-    async def script(stage: Scene) -> None:
-        await stage.dial()
-        assert stage.health.is_healthy
-        assert stage.probes == 0
-
-    scene(script)
+@asynccontextmanager
+async def scene() -> AsyncIterator[Scene]:
+    stage = Scene()
+    yield stage
+    await stage.health.close()
+    await stage.dialer.close()
 
 
 @pytest.mark.parametrize("reason", [reason for reason in Reason if reason in FAULTS_OF_THE_TUNNEL])
-def test_a_fault_of_the_tunnel_is_looked_into_by_a_probe(reason: Reason) -> None:
-    async def script(stage: Scene) -> None:
+async def test_a_fault_of_the_tunnel_is_looked_into_by_a_probe(reason: Reason) -> None:
+    async with scene() as stage:
         await stage.dial(reason)
         await until(lambda: stage.health.proofs == 1)
         assert stage.probes == 1
         assert stage.health.is_healthy, "one dial failed, and the tunnel works"
 
-    scene(script)
-
 
 @pytest.mark.parametrize("reason", [Reason.REFUSED, Reason.UNREACHABLE, Reason.NAME, Reason.FORBIDDEN])
-def test_a_word_on_the_endpoint_proves_that_words_come_through(reason: Reason) -> None:
-    async def script(stage: Scene) -> None:
+async def test_a_word_on_the_endpoint_proves_that_words_come_through(reason: Reason) -> None:
+    async with scene() as stage:
         await stage.break_it()
         stage.mend()
         await stage.dial(reason)
         assert stage.health.is_healthy
         assert stage.health.broken_by is None
 
-    scene(script)
-
 
 @pytest.mark.parametrize("reason", [Reason.TIMEOUT, Reason.PROTOCOL])
-def test_what_may_be_anybodys_fault_neither_proves_nor_doubts(reason: Reason) -> None:
-    async def script(stage: Scene) -> None:
+async def test_what_may_be_anybodys_fault_neither_proves_nor_doubts(reason: Reason) -> None:
+    async with scene() as stage:
         await stage.dial(reason)
         assert stage.health.proofs == 0
         await asyncio.sleep(0)
         assert stage.probes == 0
 
-    scene(script)
 
-
-def test_it_is_broken_when_the_probe_fails_too_and_says_why() -> None:
-    async def script(stage: Scene) -> None:
+async def test_it_is_broken_when_the_probe_fails_too_and_says_why() -> None:
+    async with scene() as stage:
         stage.dialer.everything = Reason.NO_AGENT
         assert not await stage.health.check(stage.health.proofs)
         assert not stage.health.is_healthy
         assert stage.health.broken_by is not None
         assert stage.health.broken_by.reason is Reason.NO_AGENT
 
-    scene(script)
 
-
-def test_while_it_is_broken_one_probe_at_a_time_follows_another_ever_more_slowly() -> None:
-    async def script(stage: Scene) -> None:
+async def test_while_it_is_broken_one_probe_at_a_time_follows_another_ever_more_slowly() -> None:
+    async with scene() as stage:
         await stage.break_it()
         pauses = []
         for probe in range(1, 9):
@@ -290,45 +266,11 @@ def test_while_it_is_broken_one_probe_at_a_time_follows_another_ever_more_slowly
             await stage.probed(probe + 1)
         assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
 
-    scene(script)
 
-
-def test_too_early_there_is_no_probe() -> None:
-    async def script(stage: Scene) -> None:
-        await stage.break_it()
-        stage.clock.turn(0.99)
-        await asyncio.sleep(0)
-        assert stage.probes == 1
-
-    scene(script)
-
-
-def test_it_recovers_by_itself() -> None:
-    async def script(stage: Scene) -> None:
-        await stage.break_it()
-        stage.mend()
-        stage.clock.turn(1)
-        await until(lambda: stage.health.is_healthy)
-        assert not stage.clock.sleepers
-
-    scene(script)
-
-
-def test_a_dial_that_succeeds_ends_the_probing() -> None:
-    async def script(stage: Scene) -> None:
-        await stage.break_it()
-        stage.mend()
-        await stage.dial()
-        assert stage.health.is_healthy
-        await until(lambda: not stage.clock.sleepers)
-
-    scene(script)
-
-
-def test_after_a_recovery_the_next_failure_is_looked_into_at_once() -> None:
+async def test_after_a_recovery_the_next_failure_is_looked_into_at_once() -> None:
     """The question of before must not stay open for ever: both kinds of lookups failing once blocked HyperShift's."""
 
-    async def script(stage: Scene) -> None:
+    async with scene() as stage:
         await stage.break_it()
         stage.mend()
         await stage.dial()
@@ -337,11 +279,9 @@ def test_after_a_recovery_the_next_failure_is_looked_into_at_once() -> None:
         assert stage.probes == probes + 1
         assert not stage.health.is_healthy
 
-    scene(script)
 
-
-def test_many_who_ask_at_once_wait_for_one_probe() -> None:
-    async def script(stage: Scene) -> None:
+async def test_many_who_ask_at_once_wait_for_one_probe() -> None:
+    async with scene() as stage:
         held = stage.hold_probe()
         async with asyncio.TaskGroup() as group:
             asked = [group.create_task(stage.health.check(0)) for _ in range(50)]
@@ -351,22 +291,18 @@ def test_many_who_ask_at_once_wait_for_one_probe() -> None:
         assert not any(task.result() for task in asked)
         assert stage.probes == 1
 
-    scene(script)
 
-
-def test_a_failure_from_before_the_last_success_says_nothing() -> None:
-    async def script(stage: Scene) -> None:
+async def test_a_failure_from_before_the_last_success_says_nothing() -> None:
+    async with scene() as stage:
         before = stage.health.proofs
         await stage.dial()
         stage.dialer.everything = Reason.SERVER
         assert await stage.health.check(before)
         assert stage.probes == 0
 
-    scene(script)
 
-
-def test_a_probe_that_fails_after_a_success_says_nothing_either() -> None:
-    async def script(stage: Scene) -> None:
+async def test_a_probe_that_fails_after_a_success_says_nothing_either() -> None:
+    async with scene() as stage:
         held = stage.hold_probe()
         async with asyncio.TaskGroup() as group:
             asked = group.create_task(stage.health.check(0))
@@ -376,11 +312,10 @@ def test_a_probe_that_fails_after_a_success_says_nothing_either() -> None:
         held.exception()
         assert asked.result()
 
-    scene(script)
 
+async def test_a_probe_without_an_answer_is_a_failure_and_one_that_connects_is_closed() -> None:
+    async with scene() as stage:
 
-def test_a_probe_without_an_answer_is_a_failure_and_one_that_connects_is_closed() -> None:
-    async def script(stage: Scene) -> None:
         async def never() -> Streams:
             await asyncio.Event().wait()
             raise AssertionError("nobody sets it")
@@ -402,19 +337,11 @@ def test_a_probe_without_an_answer_is_a_failure_and_one_that_connects_is_closed(
         assert await theirs[0].read() == b""
         theirs[1].close()
 
-    scene(script)
 
-
-def test_the_probe_disturbs_nobody() -> None:
-    assert (PROBE_HOST, PROBE_PORT) == ("127.0.0.1", 1)
-
-
-def test_a_dial_that_works_before_the_probe_has_begun_answers_whoever_waits_for_it() -> None:
-    async def script(stage: Scene) -> None:
+async def test_a_dial_that_works_before_the_probe_has_begun_answers_whoever_waits_for_it() -> None:
+    async with scene() as stage:
         waiting = asyncio.get_running_loop().create_task(stage.health.check(stage.health.proofs))
         # Queued behind it: both run in one turn of the loop, and the probe's own first turn comes after them.
         asyncio.get_running_loop().call_soon(stage.health.works)
         assert await asyncio.wait_for(waiting, 60)
         assert stage.probes == 0
-
-    scene(script)

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 from tests.proxies.name_scenes import pipe
-from tests.support.daemons import play
+from tests.support.coroutines import play
 from tests.support.http_scene import Peer, origin
 
 from umbilical.proxies import http_client
@@ -51,20 +51,6 @@ def test_what_was_given_back_is_read_first() -> None:
         await peer.send(b"def")
         peer.end()
         assert await peer.rest() == b"seen"
-
-    play_between(serve, ask)
-
-
-def test_a_head_is_read_and_the_rest_stays() -> None:
-    async def serve(peer: Peer) -> None:
-        client = await client_of(peer)
-        head = await client.read_head(HeadLimits(), 60, 60)
-        assert head is not None
-        await client.write([head.method.encode(), b" ", client.take_rest()])
-
-    async def ask(peer: Peer) -> None:
-        await peer.send(GET + b"rest")
-        assert await peer.rest() == b"GET rest"
 
     play_between(serve, ask)
 
@@ -154,72 +140,63 @@ def test_what_comes_while_a_client_is_watched_is_kept_and_a_reset_is_noticed() -
     play_between(serve, ask)
 
 
-def test_the_last_bytes_of_an_answer_wait_for_a_client_that_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_last_bytes_of_an_answer_wait_for_a_client_that_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "LINGER_SECONDS", 0.01)
 
-    async def script() -> None:
-        ours, theirs = map(Peer, await pipe())
-        ours.writer.transport.set_write_buffer_limits(64 * MIB)
-        client = await client_of(ours)
-        await client.write([bytes(8 * MIB)])
-        assert unsent(ours.writer), "the kernel must not have taken all of it"
+    ours, theirs = map(Peer, await pipe())
+    ours.writer.transport.set_write_buffer_limits(64 * MIB)
+    client = await client_of(ours)
+    await client.write([bytes(8 * MIB)])
+    assert unsent(ours.writer), "the kernel must not have taken all of it"
 
-        async def read_late() -> bytes:
-            while not ours.writer.transport.is_closing():
-                await asyncio.sleep(0.001)
-            return await theirs.rest()
+    async def read_late() -> bytes:
+        while not ours.writer.transport.is_closing():
+            await asyncio.sleep(0.001)
+        return await theirs.rest()
 
-        reading = own_task(read_late())
-        await client.linger()
-        assert not unsent(ours.writer)
-        assert len(await reading) == 8 * MIB
-        theirs.close()
-
-    play(script())
+    reading = own_task(read_late())
+    await client.linger()
+    assert not unsent(ours.writer)
+    assert len(await reading) == 8 * MIB
+    theirs.close()
 
 
-def test_a_client_that_ended_its_side_is_there_while_it_takes_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_ended_its_side_is_there_while_it_takes_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "HALF_CLOSED_SECONDS", 0)
 
-    async def script() -> None:
-        ours, theirs = map(Peer, await pipe())
-        theirs.end()
-        client = await client_of(ours)
-        while not ours.reader.at_eof():
-            await asyncio.sleep(0)
-        watching = own_task(client.until_gone())
-        for _ in range(20):  # each in a turn of the loop, as is each look
-            await client.write([b"x"])
-            await asyncio.sleep(0)
-            assert not watching.done()
-        await watching
-        ours.close()
-        theirs.close()
-
-    play(script())
-
-
-def test_a_client_is_idle_until_the_first_byte_of_its_next_request() -> None:
-    async def script() -> None:
-        ours, theirs = map(Peer, await pipe())
-        client = await client_of(ours)
-
-        def idle() -> bool:
-            return client.is_idle
-
-        assert not idle()
-        reading = own_task(client.read_head(HeadLimits(), 60, 60))
+    ours, theirs = map(Peer, await pipe())
+    theirs.end()
+    client = await client_of(ours)
+    while not ours.reader.at_eof():
         await asyncio.sleep(0)
-        assert idle()
-        ours.reader.feed_data(GET[:5])
-        assert not idle(), "nobody has looked yet, but it is there"
+    watching = own_task(client.until_gone())
+    for _ in range(20):  # each in a turn of the loop, as is each look
+        await client.write([b"x"])
         await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert not idle()
-        await theirs.send(GET[5:])
-        assert await reading is not None
-        assert not idle()
-        ours.close()
-        theirs.close()
+        assert not watching.done()
+    await watching
+    ours.close()
+    theirs.close()
 
-    play(script())
+
+async def test_a_client_is_idle_until_the_first_byte_of_its_next_request() -> None:
+    ours, theirs = map(Peer, await pipe())
+    client = await client_of(ours)
+
+    def idle() -> bool:
+        return client.is_idle
+
+    assert not idle()
+    reading = own_task(client.read_head(HeadLimits(), 60, 60))
+    await asyncio.sleep(0)
+    assert idle()
+    ours.reader.feed_data(GET[:5])
+    assert not idle(), "nobody has looked yet, but it is there"
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not idle()
+    await theirs.send(GET[5:])
+    assert await reading is not None
+    assert not idle()
+    ours.close()
+    theirs.close()

@@ -46,10 +46,6 @@ def test_a_head_is_read_and_values_lose_only_the_whitespace_around_them() -> Non
     assert head.fields == ((b"Host", b"a"), (b"X-One", b"1"), (b"x-two", b""))
 
 
-def test_one_byte_at_a_time_gives_the_same_head() -> None:
-    assert read_bytewise(GOOD) == read(GOOD)
-
-
 def test_what_comes_behind_a_head_is_kept() -> None:
     reader = HeadReader(LIMITS)
     assert reader.feed(GOOD + b"more\n\0") is not None
@@ -124,12 +120,6 @@ def test_it_is_refused_one_byte_at_a_time_too(data: bytes, status: int) -> None:
     with pytest.raises(BadRequest) as refusal:
         read_bytewise(data)
     assert refusal.value.status == status
-
-
-def test_a_client_that_ends_lines_with_lf_alone_is_told_at_once() -> None:
-    """It would wait for the answer and we for the rest."""
-    with pytest.raises(BadRequest):
-        read(b"GET http://a/ HTTP/1.1\n")
 
 
 def test_limits_hold_while_a_head_is_still_coming() -> None:
@@ -267,10 +257,6 @@ FRAMINGS: dict[str, tuple[list[Field], int]] = {
 @pytest.mark.parametrize(("fields", "status"), FRAMINGS.values(), ids=FRAMINGS)
 def test_a_framing_with_a_doubt_is_refused(fields: list[Field], status: int) -> None:
     assert refused_status_body(*fields) == status
-
-
-def test_chunks_in_http10_are_refused() -> None:
-    assert refused_status_body((b"Transfer-Encoding", b"chunked"), is_http10=True) == 400
 
 
 BAD_CHUNKS = {
@@ -424,9 +410,3 @@ def test_an_answers_length_is_not_copied_and_its_upgrade_only_where_it_is_meant(
 def test_trailers_cannot_say_what_heads_say() -> None:
     fields = [(b"Content-Length", b"3"), (b"transfer-encoding", b"chunked"), (b"Host", b"b"), (b"X-Sum", b"1")]
     assert trailer_fields(fields) == [(b"X-Sum", b"1")]
-
-
-def test_a_length_of_nothing_is_not_invented() -> None:
-    request = head_fields(method="GET")
-    fields = request_fields(request, absolute_target("GET", request.target), SizedBody(0))
-    assert [name for name, _ in fields] == [b"Host", b"Via"]

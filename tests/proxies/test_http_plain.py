@@ -6,7 +6,6 @@ import h11
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.daemons import play
 from tests.support.http_scene import Peer, answering, origin, proxying, read_answer
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -14,156 +13,121 @@ GET = b"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n"
 VIA = b"Via: 1.1 umbilical\r\n"
 
 
-def test_requests_of_one_connection_share_one_upstream() -> None:
-    async def script() -> None:
-        async with origin(answering(HELLO, HELLO, HELLO)) as endpoint, proxying({"a": endpoint.port}) as scene:
-            client = await scene.client()
-            for _ in range(3):
-                await client.send(GET)
-                await client.until(b"hello")
-            assert scene.ways.dials == ["a"]
-            assert endpoint.peers[0].seen == 3 * (b"GET / HTTP/1.1\r\nHost: a\r\n" + VIA + b"\r\n")
-            await scene.counts('umbilical_proxy_requests_total{protocol="http",result="ok"} 3')
-
-    play(script())
+async def test_requests_of_one_connection_share_one_upstream() -> None:
+    async with origin(answering(HELLO, HELLO, HELLO)) as endpoint, proxying({"a": endpoint.port}) as scene:
+        client = await scene.client()
+        for _ in range(3):
+            await client.send(GET)
+            await client.until(b"hello")
+        assert scene.ways.dials == ["a"]
+        assert endpoint.peers[0].seen == 3 * (b"GET / HTTP/1.1\r\nHost: a\r\n" + VIA + b"\r\n")
+        await scene.counts('umbilical_proxy_requests_total{protocol="http",result="ok"} 3')
 
 
-def test_pipelined_requests_are_answered_in_their_order() -> None:
-    async def script() -> None:
-        first, second = (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n" + letter for letter in (b"1", b"2"))
-        async with origin(answering(first, second)) as endpoint, proxying({"a": endpoint.port}) as scene:
-            client = await scene.client()
-            await client.send(GET + GET.replace(b"http://a/", b"http://a/2"))
-            assert (await client.until(b"\r\n\r\n1")).endswith(b"1")
-            assert (await client.until(b"\r\n\r\n2")).endswith(b"2")
-
-    play(script())
+async def test_pipelined_requests_are_answered_in_their_order() -> None:
+    first, second = (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n" + letter for letter in (b"1", b"2"))
+    async with origin(answering(first, second)) as endpoint, proxying({"a": endpoint.port}) as scene:
+        client = await scene.client()
+        await client.send(GET + GET.replace(b"http://a/", b"http://a/2"))
+        assert (await client.until(b"\r\n\r\n1")).endswith(b"1")
+        assert (await client.until(b"\r\n\r\n2")).endswith(b"2")
 
 
-def test_another_host_gets_another_connection_and_the_old_one_ends() -> None:
-    async def script() -> None:
-        async with (
-            origin(answering(HELLO)) as one,
-            origin(answering(HELLO)) as two,
-            proxying({"a": one.port, "b": two.port}) as scene,
-        ):
+async def test_another_host_gets_another_connection_and_the_old_one_ends() -> None:
+    async with (
+        origin(answering(HELLO)) as one,
+        origin(answering(HELLO)) as two,
+        proxying({"a": one.port, "b": two.port}) as scene,
+    ):
+        client = await scene.client()
+        await client.send(GET)
+        await client.until(b"hello")
+        await client.send(b"GET http://b/ HTTP/1.1\r\nHost: b\r\n\r\n")
+        await client.until(b"hello")
+        await one.ended(1)
+        assert scene.ways.dials == ["a", "b"]
+
+
+async def test_two_clients_never_share_a_connection() -> None:
+    async with origin(answering(HELLO, HELLO)) as endpoint, proxying({"a": endpoint.port}) as scene:
+        for _ in range(2):
             client = await scene.client()
             await client.send(GET)
             await client.until(b"hello")
-            await client.send(b"GET http://b/ HTTP/1.1\r\nHost: b\r\n\r\n")
+        assert scene.ways.dials == ["a", "a"]
+
+
+async def test_an_upstream_that_ended_in_the_meantime_is_dialled_anew() -> None:
+    async def behave(peer: Peer) -> None:
+        await peer.until()
+        await peer.send(HELLO)
+
+    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
+        client = await scene.client()
+        for round_number in range(1, 4):
+            await client.send(GET)
             await client.until(b"hello")
-            await one.ended(1)
-            assert scene.ways.dials == ["a", "b"]
-
-    play(script())
-
-
-def test_two_clients_never_share_a_connection() -> None:
-    async def script() -> None:
-        async with origin(answering(HELLO, HELLO)) as endpoint, proxying({"a": endpoint.port}) as scene:
-            for _ in range(2):
-                client = await scene.client()
-                await client.send(GET)
-                await client.until(b"hello")
-            assert scene.ways.dials == ["a", "a"]
-
-    play(script())
-
-
-def test_an_upstream_that_ended_in_the_meantime_is_dialled_anew() -> None:
-    async def script() -> None:
-        async def behave(peer: Peer) -> None:
-            await peer.until()
-            await peer.send(HELLO)
-
-        async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-            client = await scene.client()
-            for round_number in range(1, 4):
-                await client.send(GET)
-                await client.until(b"hello")
-                await endpoint.ended(round_number)
-            assert scene.ways.dials == ["a"] * 3
-
-    play(script())
+            await endpoint.ended(round_number)
+        assert scene.ways.dials == ["a"] * 3
 
 
 @pytest.mark.parametrize(("method", "dials"), [(b"GET", 2), (b"POST", 1)])
-def test_a_request_that_met_a_dying_connection_goes_out_again_if_that_does_no_harm(method: bytes, dials: int) -> None:
-    async def script() -> None:
-        connections = 0
+async def test_a_request_that_met_a_dying_connection_goes_out_again_if_that_does_no_harm(
+    method: bytes, dials: int
+) -> None:
+    connections = 0
 
-        async def behave(peer: Peer) -> None:
-            nonlocal connections
-            connections += 1
-            await peer.until()
+    async def behave(peer: Peer) -> None:
+        nonlocal connections
+        connections += 1
+        await peer.until()
+        await peer.send(HELLO)
+        await peer.until()  # the second request arrives, and only then the connection ends
+        if connections > 1:
             await peer.send(HELLO)
-            await peer.until()  # the second request arrives, and only then the connection ends
-            if connections > 1:
-                await peer.send(HELLO)
 
-        async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-            client = await scene.client()
-            await client.send(GET)
+    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
+        client = await scene.client()
+        await client.send(GET)
+        await client.until(b"hello")
+        await client.send(GET.replace(b"GET", method))
+        if dials == 2:
             await client.until(b"hello")
-            await client.send(GET.replace(b"GET", method))
-            if dials == 2:
-                await client.until(b"hello")
-            else:
-                assert (await client.rest()).startswith(b"HTTP/1.1 502 ")
-            assert len(scene.ways.dials) == dials
-
-    play(script())
-
-
-def test_a_body_is_never_sent_twice() -> None:
-    async def script() -> None:
-        async def behave(peer: Peer) -> None:
-            await peer.until()
-            await peer.send(HELLO)
-            await peer.until()
-            await peer.exactly(3)
-
-        async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-            client = await scene.client()
-            await client.send(GET)
-            await client.until(b"hello")
-            await client.send(b"PUT http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
+        else:
             assert (await client.rest()).startswith(b"HTTP/1.1 502 ")
-            assert scene.ways.dials == ["a"]
-
-    play(script())
+        assert len(scene.ways.dials) == dials
 
 
-def test_a_client_that_asked_for_it_is_let_go_after_one_answer() -> None:
-    async def script() -> None:
-        async with origin(answering(HELLO)) as endpoint, proxying({"a": endpoint.port}) as scene:
-            answer = await scene.ask(b"GET http://a/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-            assert b"Connection: close\r\n" in answer
-            await endpoint.ended(1)
+async def test_a_body_is_never_sent_twice() -> None:
+    async def behave(peer: Peer) -> None:
+        await peer.until()
+        await peer.send(HELLO)
+        await peer.until()
+        await peer.exactly(3)
 
-    play(script())
-
-
-def test_a_half_closed_client_still_gets_its_answer() -> None:
-    async def script() -> None:
-        async with origin(answering(HELLO)) as endpoint, proxying({"a": endpoint.port}) as scene:
-            client = await scene.client()
-            await client.send(GET)
-            client.end()
-            assert read_answer(await client.rest()) == b"hello"
-
-    play(script())
+    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
+        client = await scene.client()
+        await client.send(GET)
+        await client.until(b"hello")
+        await client.send(b"PUT http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
+        assert (await client.rest()).startswith(b"HTTP/1.1 502 ")
+        assert scene.ways.dials == ["a"]
 
 
-def test_max_forwards_of_zero_is_answered_here() -> None:
-    async def script() -> None:
-        async with proxying({}) as scene:
-            fields = b"Host: a\r\nMax-Forwards: 0\r\n\r\n"
-            assert (await scene.ask(b"OPTIONS http://a/ HTTP/1.1\r\n" + fields)).startswith(b"HTTP/1.1 200 ")
-            assert (await scene.ask(b"TRACE http://a/ HTTP/1.1\r\n" + fields)).startswith(b"HTTP/1.1 405 ")
-            assert scene.ways.dials == []
+async def test_a_half_closed_client_still_gets_its_answer() -> None:
+    async with origin(answering(HELLO)) as endpoint, proxying({"a": endpoint.port}) as scene:
+        client = await scene.client()
+        await client.send(GET)
+        client.end()
+        assert read_answer(await client.rest()) == b"hello"
 
-    play(script())
+
+async def test_max_forwards_of_zero_is_answered_here() -> None:
+    async with proxying({}) as scene:
+        fields = b"Host: a\r\nMax-Forwards: 0\r\n\r\n"
+        assert (await scene.ask(b"OPTIONS http://a/ HTTP/1.1\r\n" + fields)).startswith(b"HTTP/1.1 200 ")
+        assert (await scene.ask(b"TRACE http://a/ HTTP/1.1\r\n" + fields)).startswith(b"HTTP/1.1 405 ")
+        assert scene.ways.dials == []
 
 
 HEAD = b"POST http://a/ HTTP/1.1\r\nHost: a\r\n"
@@ -195,33 +159,27 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_a_shape_that_smuggles_is_refused_and_not_a_byte_reaches_an_endpoint(shape: bytes) -> None:
-    async def script() -> None:
-        async with origin(answering()) as endpoint, proxying({"a": endpoint.port, "b": endpoint.port}) as scene:
-            answer = await scene.ask(shape)
-            assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-            assert answer.count(b"HTTP/1.1 ") == 1
-            assert scene.ways.dials == []
-
-    play(script())
+async def test_a_shape_that_smuggles_is_refused_and_not_a_byte_reaches_an_endpoint(shape: bytes) -> None:
+    async with origin(answering()) as endpoint, proxying({"a": endpoint.port, "b": endpoint.port}) as scene:
+        answer = await scene.ask(shape)
+        assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        assert answer.count(b"HTTP/1.1 ") == 1
+        assert scene.ways.dials == []
 
 
-def test_the_rest_of_a_body_is_no_request_when_the_answer_came_before_it() -> None:
-    async def script() -> None:
-        async def behave(peer: Peer) -> None:
-            await peer.until()
-            await peer.send(HELLO)
-            await peer.rest()
+async def test_the_rest_of_a_body_is_no_request_when_the_answer_came_before_it() -> None:
+    async def behave(peer: Peer) -> None:
+        await peer.until()
+        await peer.send(HELLO)
+        await peer.rest()
 
-        async with origin(behave) as endpoint, proxying({"a": endpoint.port, "b": endpoint.port}) as scene:
-            client = await scene.client()
-            await client.send(HEAD + b"Content-Length: 1000\r\n\r\nx")
-            await client.until(b"hello")
-            await client.send(b"GET http://b/evil HTTP/1.1\r\nHost: b\r\n\r\n")
-            assert await client.rest() == b""
-            assert scene.ways.dials == ["a"]
-
-    play(script())
+    async with origin(behave) as endpoint, proxying({"a": endpoint.port, "b": endpoint.port}) as scene:
+        client = await scene.client()
+        await client.send(HEAD + b"Content-Length: 1000\r\n\r\nx")
+        await client.until(b"hello")
+        await client.send(b"GET http://b/evil HTTP/1.1\r\nHost: b\r\n\r\n")
+        assert await client.rest() == b""
+        assert scene.ways.dials == ["a"]
 
 
 CHUNK_SHAPES = {
@@ -236,22 +194,19 @@ CHUNK_SHAPES = {
 
 
 @pytest.mark.parametrize("shape", CHUNK_SHAPES.values(), ids=CHUNK_SHAPES)
-def test_chunks_that_smuggle_never_become_a_whole_message(shape: bytes) -> None:
+async def test_chunks_that_smuggle_never_become_a_whole_message(shape: bytes) -> None:
     """What precedes the doubt has gone out; the endpoint must not take it for all, nor the rest for a request."""
 
-    async def script() -> None:
-        async def behave(peer: Peer) -> None:
-            await peer.rest()
+    async def behave(peer: Peer) -> None:
+        await peer.rest()
 
-        async with origin(behave) as endpoint, proxying({"a": endpoint.port, "b": endpoint.port}) as scene:
-            answer = await scene.ask(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + shape)
-            assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-            await endpoint.ended(1)
-            assert len(endpoint.peers) == 1
-            assert b"evil" not in endpoint.peers[0].seen
-            assert not endpoint.peers[0].seen.endswith(b"0\r\n\r\n")
-
-    play(script())
+    async with origin(behave) as endpoint, proxying({"a": endpoint.port, "b": endpoint.port}) as scene:
+        answer = await scene.ask(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + shape)
+        assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        await endpoint.ended(1)
+        assert len(endpoint.peers) == 1
+        assert b"evil" not in endpoint.peers[0].seen
+        assert not endpoint.peers[0].seen.endswith(b"0\r\n\r\n")
 
 
 HARMLESS = {
@@ -279,22 +234,19 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize(("sent", "expected"), HARMLESS.values(), ids=HARMLESS)
-def test_what_has_one_meaning_reaches_the_endpoint_in_its_plainest_form(sent: bytes, expected: bytes) -> None:
-    async def script() -> None:
-        async def behave(peer: Peer) -> None:
-            await peer.exactly(len(expected))
-            await peer.send(HELLO)
-            await peer.rest()
+async def test_what_has_one_meaning_reaches_the_endpoint_in_its_plainest_form(sent: bytes, expected: bytes) -> None:
+    async def behave(peer: Peer) -> None:
+        await peer.exactly(len(expected))
+        await peer.send(HELLO)
+        await peer.rest()
 
-        async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-            client = await scene.client()
-            await client.send(sent)
-            await client.until(b"hello")
-            client.close()
-            await endpoint.ended(1)
-            assert endpoint.peers[0].seen == expected
-
-    play(script())
+    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
+        client = await scene.client()
+        await client.send(sent)
+        await client.until(b"hello")
+        client.close()
+        await endpoint.ended(1)
+        assert endpoint.peers[0].seen == expected
 
 
 _PARTS = st.sampled_from(
@@ -316,28 +268,25 @@ _PARTS = st.sampled_from(
 
 @settings(max_examples=150)
 @given(st.lists(_PARTS, min_size=1, max_size=9).map(b"".join), st.integers(1, 60))
-def test_whatever_a_client_sends_an_endpoint_reads_whole_messages_as_h11_does(data: bytes, step: int) -> None:
+async def test_whatever_a_client_sends_an_endpoint_reads_whole_messages_as_h11_does(data: bytes, step: int) -> None:
     faults: list[str] = []
 
-    async def script() -> None:
-        async def behave(peer: Peer) -> None:
-            try:
-                await serve_by_h11(peer)
-            except h11.RemoteProtocolError as fault:
-                faults.append(str(fault))
+    async def behave(peer: Peer) -> None:
+        try:
+            await serve_by_h11(peer)
+        except h11.RemoteProtocolError as fault:
+            faults.append(str(fault))
 
-        async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-            client = await scene.client()
-            reading = asyncio.ensure_future(client.rest())
-            for at in range(0, len(data), step):
-                await client.send(data[at : at + step])
-            if not client.writer.transport.is_closing():
-                client.end()
-            answer = await reading
-            assert b"HTTP/1.1 502" not in answer, answer
-            client.close()
-
-    play(script())
+    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
+        client = await scene.client()
+        reading = asyncio.ensure_future(client.rest())
+        for at in range(0, len(data), step):
+            await client.send(data[at : at + step])
+        if not client.writer.transport.is_closing():
+            client.end()
+        answer = await reading
+        assert b"HTTP/1.1 502" not in answer, answer
+        client.close()
     assert not faults
 
 

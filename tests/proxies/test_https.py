@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.daemons import play
 from tests.support.http_scene import LoopbackWays, Peer, answering, origin, proxying
 from tests.support.tunnel_pki import FolderAuthority, Pair
 
@@ -38,85 +37,59 @@ async def count_then_answer(peer: Peer) -> None:
     await peer.send(b"%d bytes" % len(data))
 
 
-def test_connect_carries_bytes_both_ways() -> None:
-    async def script() -> None:
-        async with origin(echo) as endpoint, proxying({"a": endpoint.port}) as scene:
+async def test_connect_carries_bytes_both_ways() -> None:
+    async with origin(echo) as endpoint, proxying({"a": endpoint.port}) as scene:
+        client = await scene.client()
+        await client.send(b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n")
+        assert await client.until() == ESTABLISHED
+        await client.send(b"ping")
+        assert await client.exactly(4) == b"ping"
+        await scene.counts('umbilical_proxy_requests_total{protocol="connect",result="ok"} 1')
+
+
+async def test_connect_one_byte_at_a_time() -> None:
+    async with origin(echo) as endpoint, proxying({"a": endpoint.port}) as scene:
+        client = await scene.client()
+        await client.send_bytewise(b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\nX: y\r\n\r\nabc")
+        assert await client.until() == ESTABLISHED
+        assert await client.exactly(3) == b"abc"
+
+
+async def test_the_end_of_one_direction_leaves_the_other_open() -> None:
+    async with origin(count_then_answer) as endpoint, proxying({"a": endpoint.port}) as scene:
+        client = await scene.client()
+        await client.send(b"CONNECT a:1 HTTP/1.1\r\n\r\n" + b"x" * 100_000)
+        client.end()
+        assert await client.rest() == ESTABLISHED + b"100000 bytes"
+
+
+async def test_an_endpoint_that_speaks_first_is_heard_behind_the_200() -> None:
+    async with origin(answering()) as endpoint, proxying({"a": endpoint.port}) as scene:
+
+        async def greet(peer: Peer) -> None:
+            await peer.send(b"220 hello\r\n")
+            await peer.rest()
+
+        async with origin(greet) as greeter:
+            scene.ways.ports["b"] = greeter.port
             client = await scene.client()
-            await client.send(b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n")
-            assert await client.until() == ESTABLISHED
-            await client.send(b"ping")
-            assert await client.exactly(4) == b"ping"
-            await scene.counts('umbilical_proxy_requests_total{protocol="connect",result="ok"} 1')
-
-    play(script())
-
-
-def test_bytes_behind_the_head_reach_the_endpoint() -> None:
-    async def script() -> None:
-        async with origin(echo) as endpoint, proxying({"a": endpoint.port}) as scene:
-            client = await scene.client()
-            await client.send(b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\nearly \r\n\r\n bytes")
-            assert await client.until() == ESTABLISHED
-            assert await client.exactly(16) == b"early \r\n\r\n bytes"
-
-    play(script())
-
-
-def test_connect_one_byte_at_a_time() -> None:
-    async def script() -> None:
-        async with origin(echo) as endpoint, proxying({"a": endpoint.port}) as scene:
-            client = await scene.client()
-            await client.send_bytewise(b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\nX: y\r\n\r\nabc")
-            assert await client.until() == ESTABLISHED
-            assert await client.exactly(3) == b"abc"
-
-    play(script())
-
-
-def test_the_end_of_one_direction_leaves_the_other_open() -> None:
-    async def script() -> None:
-        async with origin(count_then_answer) as endpoint, proxying({"a": endpoint.port}) as scene:
-            client = await scene.client()
-            await client.send(b"CONNECT a:1 HTTP/1.1\r\n\r\n" + b"x" * 100_000)
-            client.end()
-            assert await client.rest() == ESTABLISHED + b"100000 bytes"
-
-    play(script())
-
-
-def test_an_endpoint_that_speaks_first_is_heard_behind_the_200() -> None:
-    async def script() -> None:
-        async with origin(answering()) as endpoint, proxying({"a": endpoint.port}) as scene:
-
-            async def greet(peer: Peer) -> None:
-                await peer.send(b"220 hello\r\n")
-                await peer.rest()
-
-            async with origin(greet) as greeter:
-                scene.ways.ports["b"] = greeter.port
-                client = await scene.client()
-                await client.send(b"CONNECT b:25 HTTP/1.1\r\n\r\n")
-                assert await client.exactly(len(ESTABLISHED) + 11) == ESTABLISHED + b"220 hello\r\n"
-
-    play(script())
+            await client.send(b"CONNECT b:25 HTTP/1.1\r\n\r\n")
+            assert await client.exactly(len(ESTABLISHED) + 11) == ESTABLISHED + b"220 hello\r\n"
 
 
 @pytest.mark.parametrize("reason", list(Reason))
-def test_a_failed_dial_is_answered_by_its_cause(reason: Reason) -> None:
-    async def script() -> None:
-        async with proxying({}) as scene:
-            scene.ways.failures["a"] = reason
-            for request in (b"CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", GET):
-                answer = await scene.ask(request)
-                verdict = VERDICTS[reason]
-                assert answer.startswith(b"HTTP/1.1 %d " % verdict.http_status)
-                lines = answer.partition(b"\r\n\r\n")[2].decode().splitlines()
-                assert lines[0].startswith(f"{verdict.code} no connection to a:")
-                assert lines[1:] == ["  why: agent one: a is broken", f"  next: {verdict.remedy}"]
-            await scene.counts(f'umbilical_proxy_requests_total{{protocol="connect",result="{reason.value}"}} 1')
-            await scene.counts(f'umbilical_proxy_requests_total{{protocol="http",result="{reason.value}"}} 1')
-
-    play(script())
+async def test_a_failed_dial_is_answered_by_its_cause(reason: Reason) -> None:
+    async with proxying({}) as scene:
+        scene.ways.failures["a"] = reason
+        for request in (b"CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", GET):
+            answer = await scene.ask(request)
+            verdict = VERDICTS[reason]
+            assert answer.startswith(b"HTTP/1.1 %d " % verdict.http_status)
+            lines = answer.partition(b"\r\n\r\n")[2].decode().splitlines()
+            assert lines[0].startswith(f"{verdict.code} no connection to a:")
+            assert lines[1:] == ["  why: agent one: a is broken", f"  next: {verdict.remedy}"]
+        await scene.counts(f'umbilical_proxy_requests_total{{protocol="connect",result="{reason.value}"}} 1')
+        await scene.counts(f'umbilical_proxy_requests_total{{protocol="http",result="{reason.value}"}} 1')
 
 
 NOT_SERVED = {
@@ -135,60 +108,38 @@ NOT_SERVED = {
 
 
 @pytest.mark.parametrize(("request_bytes", "status", "words"), NOT_SERVED.values(), ids=NOT_SERVED)
-def test_what_is_not_served_is_told_so_and_dials_nothing(request_bytes: bytes, status: int, words: bytes) -> None:
-    async def script() -> None:
-        async with proxying({}) as scene:
-            client = await scene.client()
-            await client.send(request_bytes)
-            client.end()
-            answer = await client.rest()
-            assert answer.startswith(b"HTTP/1.1 %d " % status)
-            assert words in answer
-            assert b"Connection: close\r\n" in answer
-            assert scene.ways.dials == []
-
-    play(script())
+async def test_what_is_not_served_is_told_so_and_dials_nothing(request_bytes: bytes, status: int, words: bytes) -> None:
+    async with proxying({}) as scene:
+        client = await scene.client()
+        await client.send(request_bytes)
+        client.end()
+        answer = await client.rest()
+        assert answer.startswith(b"HTTP/1.1 %d " % status)
+        assert words in answer
+        assert b"Connection: close\r\n" in answer
+        assert scene.ways.dials == []
 
 
-def test_a_missing_port_can_be_given_a_default() -> None:
-    async def script() -> None:
-        async with origin(echo) as endpoint, proxying({"a": endpoint.port}, default_connect_port=80) as scene:
-            client = await scene.client()
-            await client.send(b"CONNECT a HTTP/1.1\r\nHost: a\r\n\r\n")
-            assert await client.until() == ESTABLISHED
-
-    play(script())
+async def test_a_missing_port_can_be_given_a_default() -> None:
+    async with origin(echo) as endpoint, proxying({"a": endpoint.port}, default_connect_port=80) as scene:
+        client = await scene.client()
+        await client.send(b"CONNECT a HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert await client.until() == ESTABLISHED
 
 
-def test_a_connection_that_says_nothing_is_left_without_a_word() -> None:
-    async def script() -> None:
-        async with proxying({}) as scene:
-            client = await scene.client()
-            client.end()
-            assert await client.rest() == b""
-
-    play(script())
+async def test_a_connection_that_says_nothing_is_left_without_a_word() -> None:
+    async with proxying({}) as scene:
+        client = await scene.client()
+        client.end()
+        assert await client.rest() == b""
 
 
-def test_a_client_that_never_asks_for_anything_is_let_go() -> None:
-    async def script() -> None:
-        async with proxying({}, HttpLimits(keep_alive_seconds=0.05)) as scene:
-            assert await scene.ask(b"") == b""
-
-    play(script())
+async def test_a_client_that_never_asks_for_anything_is_let_go() -> None:
+    async with proxying({}, HttpLimits(keep_alive_seconds=0.05)) as scene:
+        assert await scene.ask(b"") == b""
 
 
-def test_a_head_that_comes_too_slowly_is_given_up() -> None:
-    async def script() -> None:
-        async with proxying({}, handshake_seconds=0.05) as scene:
-            answer = await scene.ask(b"GET http://a/ HTTP/1.1\r\n")
-            assert answer.startswith(b"HTTP/1.1 408 ")
-            assert b"UMB542" in answer
-
-    play(script())
-
-
-def test_slow_clients_are_all_given_up_and_leave_nothing_behind() -> None:
+async def test_slow_clients_are_all_given_up_and_leave_nothing_behind() -> None:
     async def drip(client: Peer) -> bytes:
         reading = asyncio.ensure_future(client.rest())
         await client.send(b"GET http://a/ HTTP/1.1\r\n")
@@ -197,109 +148,78 @@ def test_slow_clients_are_all_given_up_and_leave_nothing_behind() -> None:
             await asyncio.sleep(0.02)
         return await reading
 
-    async def script() -> None:
-        async with proxying({}, handshake_seconds=0.2) as scene:
-            clients = [await scene.client() for _ in range(50)]
-            answers = await asyncio.gather(*(drip(client) for client in clients))
-            assert {answer[:13] for answer in answers if answer} == {b"HTTP/1.1 408 "}
-            assert scene.ways.dials == []
-            for client in clients:
-                client.close()
-            async with asyncio.timeout(60):
-                await scene.listener.until_idle()
-
-    play(script())
+    async with proxying({}, handshake_seconds=0.2) as scene:
+        clients = [await scene.client() for _ in range(50)]
+        answers = await asyncio.gather(*(drip(client) for client in clients))
+        assert {answer[:13] for answer in answers if answer} == {b"HTTP/1.1 408 "}
+        assert scene.ways.dials == []
+        for client in clients:
+            client.close()
+        async with asyncio.timeout(60):
+            await scene.listener.until_idle()
 
 
-def test_floods_of_headers_end_at_the_limits() -> None:
-    async def script() -> None:
-        limits = HttpLimits(head=HeadLimits(head_bytes=1000, line_bytes=500, fields=10))
-        async with proxying({}, limits) as scene:
-            start = b"GET http://a/ HTTP/1.1\r\nHost: a\r\n"
-            assert (await scene.ask(start + b"X: " + b"y" * 2_000_000)).startswith(b"HTTP/1.1 431 ")
-            assert (await scene.ask(start + b"X: y\r\n" * 20 + b"\r\n")).startswith(b"HTTP/1.1 431 ")
-            assert (await scene.ask(b"GET http://a/" + b"x" * 600)).startswith(b"HTTP/1.1 414 ")
-            await scene.counts('umbilical_proxy_requests_total{protocol="http",result="bad-request"} 3')
-
-    play(script())
+async def test_floods_of_headers_end_at_the_limits() -> None:
+    limits = HttpLimits(head=HeadLimits(head_bytes=1000, line_bytes=500, fields=10))
+    async with proxying({}, limits) as scene:
+        start = b"GET http://a/ HTTP/1.1\r\nHost: a\r\n"
+        assert (await scene.ask(start + b"X: " + b"y" * 2_000_000)).startswith(b"HTTP/1.1 431 ")
+        assert (await scene.ask(start + b"X: y\r\n" * 20 + b"\r\n")).startswith(b"HTTP/1.1 431 ")
+        assert (await scene.ask(b"GET http://a/" + b"x" * 600)).startswith(b"HTTP/1.1 414 ")
+        await scene.counts('umbilical_proxy_requests_total{protocol="http",result="bad-request"} 3')
 
 
-def test_an_idle_tunnel_is_closed() -> None:
-    async def script() -> None:
-        async with origin(echo) as endpoint, proxying({"a": endpoint.port}, idle_seconds=0.1) as scene:
-            client = await scene.client()
-            await client.send(b"CONNECT a:1 HTTP/1.1\r\n\r\n")
-            assert await client.rest() == ESTABLISHED
-            await endpoint.ended(1)
-
-    play(script())
+async def test_an_idle_tunnel_is_closed() -> None:
+    async with origin(echo) as endpoint, proxying({"a": endpoint.port}, idle_seconds=0.1) as scene:
+        client = await scene.client()
+        await client.send(b"CONNECT a:1 HTTP/1.1\r\n\r\n")
+        assert await client.rest() == ESTABLISHED
+        await endpoint.ended(1)
 
 
-def test_a_drain_lets_idle_clients_go_and_finishes_what_is_under_way() -> None:
-    async def script() -> None:
-        gate = asyncio.Event()
+async def test_a_drain_lets_idle_clients_go_and_finishes_what_is_under_way() -> None:
+    gate = asyncio.Event()
 
-        async def slow(peer: Peer) -> None:
-            await peer.until()
-            await gate.wait()
-            await peer.send(HELLO)
-            await peer.rest()
+    async def slow(peer: Peer) -> None:
+        await peer.until()
+        await gate.wait()
+        await peer.send(HELLO)
+        await peer.rest()
 
-        async with (
-            origin(answering(HELLO)) as quick,
-            origin(slow) as late,
-            proxying({"a": quick.port, "b": late.port}) as scene,
-        ):
-            idle, busy = await scene.client(), await scene.client()
-            await idle.send(GET)
-            await idle.until(b"hello")
-            await busy.send(b"GET http://b/ HTTP/1.1\r\nHost: b\r\n\r\n")
-            async with asyncio.timeout(60):
-                while not late.peers or not scene.proxy.waiting:
-                    await asyncio.sleep(0.01)
-            scene.listener.stop_accepting()
-            assert await idle.rest() == b""
-            gate.set()
-            assert (await busy.rest()).endswith(b"hello")
-
-    play(script())
+    async with (
+        origin(answering(HELLO)) as quick,
+        origin(slow) as late,
+        proxying({"a": quick.port, "b": late.port}) as scene,
+    ):
+        idle, busy = await scene.client(), await scene.client()
+        await idle.send(GET)
+        await idle.until(b"hello")
+        await busy.send(b"GET http://b/ HTTP/1.1\r\nHost: b\r\n\r\n")
+        async with asyncio.timeout(60):
+            while not late.peers or not scene.proxy.waiting:
+                await asyncio.sleep(0.01)
+        scene.listener.stop_accepting()
+        assert await idle.rest() == b""
+        gate.set()
+        assert (await busy.rest()).endswith(b"hello")
 
 
-def test_a_drain_serves_a_request_that_has_begun_to_come() -> None:
-    async def script() -> None:
-        async with origin(answering(HELLO, HELLO)) as quick, proxying({"a": quick.port}) as scene:
-            client = await scene.client()
-            await client.send(GET)
-            await client.until(b"hello")
-            async with asyncio.timeout(60):
-                while not any(waiting.is_idle for waiting in scene.proxy.waiting):
-                    await asyncio.sleep(0.01)
-                await client.send(GET[:10])
-                while any(waiting.is_idle for waiting in scene.proxy.waiting):
-                    await asyncio.sleep(0.01)
-            scene.listener.stop_accepting()
-            await client.send(GET[10:])
-            answer = await client.rest()
-            assert b"Connection: close" in answer
-            assert answer.endswith(b"hello")
-
-    play(script())
-
-
-def test_two_thousand_tunnels_at_once() -> None:
-    async def script() -> None:
-        async with origin(echo) as endpoint, proxying({"a": endpoint.port}) as scene:
-            clients = []
-            for _ in range(20):  # so that no backlog overflows on its way up
-                batch = await asyncio.gather(*(scene.client() for _ in range(100)))
-                await asyncio.gather(*(peer.send(b"CONNECT a:1 HTTP/1.1\r\n\r\nhi") for peer in batch))
-                clients += batch
-            heads = await asyncio.gather(*(client.until() for client in clients))
-            assert set(heads) == {ESTABLISHED}
-            assert set(await asyncio.gather(*(client.exactly(2) for client in clients))) == {b"hi"}
-            assert scene.listener.open_connections() == 2000
-
-    play(script())
+async def test_a_drain_serves_a_request_that_has_begun_to_come() -> None:
+    async with origin(answering(HELLO, HELLO)) as quick, proxying({"a": quick.port}) as scene:
+        client = await scene.client()
+        await client.send(GET)
+        await client.until(b"hello")
+        async with asyncio.timeout(60):
+            while not any(waiting.is_idle for waiting in scene.proxy.waiting):
+                await asyncio.sleep(0.01)
+            await client.send(GET[:10])
+            while any(waiting.is_idle for waiting in scene.proxy.waiting):
+                await asyncio.sleep(0.01)
+        scene.listener.stop_accepting()
+        await client.send(GET[10:])
+        answer = await client.rest()
+        assert b"Connection: close" in answer
+        assert answer.endswith(b"hello")
 
 
 @pytest.fixture
@@ -330,80 +250,68 @@ async def client_of(listener: Listener, authority: FolderAuthority, pair: Pair |
     return Peer(await asyncio.open_connection(*listener.addresses[0], ssl=context, server_hostname="localhost"))
 
 
-def test_requests_and_tunnels_pass_through_tls(authority: FolderAuthority) -> None:
-    async def script() -> None:
-        files = files_of(authority.serving("proxy"))
-        async with origin(answering(HELLO)) as endpoint, door(files, endpoint.port) as listener:
-            client = await client_of(listener, authority)
-            await client.send(b"GET http://a/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-            assert (await client.rest()).endswith(b"hello")
-            client.close()
-            client = await client_of(listener, authority)
-            await client.send(b"CONNECT a:80 HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n")
-            assert await client.until(b"hello") == ESTABLISHED + HELLO
-            client.close()
-
-    play(script())
+async def test_requests_and_tunnels_pass_through_tls(authority: FolderAuthority) -> None:
+    files = files_of(authority.serving("proxy"))
+    async with origin(answering(HELLO)) as endpoint, door(files, endpoint.port) as listener:
+        client = await client_of(listener, authority)
+        await client.send(b"GET http://a/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        assert (await client.rest()).endswith(b"hello")
+        client.close()
+        client = await client_of(listener, authority)
+        await client.send(b"CONNECT a:80 HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n")
+        assert await client.until(b"hello") == ESTABLISHED + HELLO
+        client.close()
 
 
-def test_the_first_bytes_of_a_handshake_are_never_lost(authority: FolderAuthority) -> None:
+async def test_the_first_bytes_of_a_handshake_are_never_lost(authority: FolderAuthority) -> None:
     """They may be there before the proxy has looked at the connection for the first time."""
 
-    async def script() -> None:
-        files = files_of(authority.serving("proxy"))
-        async with origin(answering()) as endpoint, door(files, endpoint.port) as listener:
-            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-            tls = authority.client_context(None).wrap_bio(incoming, outgoing, server_hostname="localhost")
-            with pytest.raises(ssl.SSLWantReadError):
-                tls.do_handshake()
-            with socket.create_connection(listener.addresses[0], 60) as sock:
-                sock.sendall(outgoing.read())  # all before the loop has turned once
-                sock.setblocking(False)
-                loop = asyncio.get_running_loop()
-                async with asyncio.timeout(60):
-                    while tls.version() is None or tls.cipher() is None:
-                        incoming.write(await loop.sock_recv(sock, 65536))
-                        try:
-                            tls.do_handshake()
-                        except ssl.SSLWantReadError:
-                            continue
-                assert tls.selected_alpn_protocol() is None
-
-    play(script())
-
-
-def test_a_client_without_a_certificate_is_turned_away_where_one_is_asked_for(authority: FolderAuthority) -> None:
-    async def script() -> None:
-        files = files_of(authority.serving("proxy"), authority.certificate_file)
-        async with origin(answering(HELLO)) as endpoint, door(files, endpoint.port) as listener:
-            request = b"GET http://a/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-            stranger = await client_of(listener, authority)
-            await stranger.send(request)
-            with suppress(ssl.SSLError):  # the alert, or the reset behind it: whichever is first
-                assert await stranger.rest() == b""
-            stranger.close()
-            assert endpoint.peers == []
-            friend = await client_of(listener, authority, authority.client("friend"))
-            await friend.send(request)
-            assert (await friend.rest()).endswith(b"hello")
-            friend.close()
-
-    play(script())
-
-
-def test_a_client_that_speaks_no_tls_or_nothing_at_all_is_let_go(authority: FolderAuthority) -> None:
-    async def script() -> None:
-        files = files_of(authority.serving("proxy"))
-        async with origin(answering()) as endpoint, door(files, endpoint.port, handshake_seconds=0.1) as listener:
-            for said in (b"GET http://a/ HTTP/1.1\r\n\r\n", b"", b"\x16\x03"):
-                client = Peer(await asyncio.open_connection(*listener.addresses[0]))
-                await client.send(said)
-                assert b"HTTP" not in await client.rest()
-                client.close()
+    files = files_of(authority.serving("proxy"))
+    async with origin(answering()) as endpoint, door(files, endpoint.port) as listener:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = authority.client_context(None).wrap_bio(incoming, outgoing, server_hostname="localhost")
+        with pytest.raises(ssl.SSLWantReadError):
+            tls.do_handshake()
+        with socket.create_connection(listener.addresses[0], 60) as sock:
+            sock.sendall(outgoing.read())  # all before the loop has turned once
+            sock.setblocking(False)
+            loop = asyncio.get_running_loop()
             async with asyncio.timeout(60):
-                await listener.until_idle()
+                while tls.version() is None or tls.cipher() is None:
+                    incoming.write(await loop.sock_recv(sock, 65536))
+                    try:
+                        tls.do_handshake()
+                    except ssl.SSLWantReadError:
+                        continue
+            assert tls.selected_alpn_protocol() is None
 
-    play(script())
+
+async def test_a_client_without_a_certificate_is_turned_away_where_one_is_asked_for(authority: FolderAuthority) -> None:
+    files = files_of(authority.serving("proxy"), authority.certificate_file)
+    async with origin(answering(HELLO)) as endpoint, door(files, endpoint.port) as listener:
+        request = b"GET http://a/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        stranger = await client_of(listener, authority)
+        await stranger.send(request)
+        with suppress(ssl.SSLError):  # the alert, or the reset behind it: whichever is first
+            assert await stranger.rest() == b""
+        stranger.close()
+        assert endpoint.peers == []
+        friend = await client_of(listener, authority, authority.client("friend"))
+        await friend.send(request)
+        assert (await friend.rest()).endswith(b"hello")
+        friend.close()
+
+
+async def test_a_client_that_speaks_no_tls_or_nothing_at_all_is_let_go(authority: FolderAuthority) -> None:
+    files = files_of(authority.serving("proxy"))
+    async with origin(answering()) as endpoint, door(files, endpoint.port, handshake_seconds=0.1) as listener:
+        for said in (b"GET http://a/ HTTP/1.1\r\n\r\n", b"", b"\x16\x03"):
+            client = Peer(await asyncio.open_connection(*listener.addresses[0]))
+            await client.send(said)
+            assert b"HTTP" not in await client.rest()
+            client.close()
+        async with asyncio.timeout(60):
+            await listener.until_idle()
 
 
 def test_files_that_do_not_fit_keep_it_from_starting(authority: FolderAuthority) -> None:

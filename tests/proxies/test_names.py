@@ -6,7 +6,8 @@ import socket
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.proxies.name_scenes import Counts, DnsTunnel, ScriptedServices, TurnedClock, play, until
+from tests.proxies.name_scenes import Counts, DnsTunnel, ScriptedServices, TurnedClock, until
+from tests.support.coroutines import play
 from tests.support.dns_server import ScriptedDns
 
 from umbilical.dialer.failure import DialFailed, Reason
@@ -61,19 +62,6 @@ def resolved(host: str, *, guest: bool = False, services: bool = False, manageme
     return play(scenario())
 
 
-@pytest.mark.parametrize("host", ["10.0.0.7", "fd00::7"])
-def test_an_address_is_its_own_whoever_could_be_asked(host: str) -> None:
-    assert resolved(host, guest=True, services=True, management=True) == (host,)
-
-
-def test_with_nobody_to_ask_the_name_goes_to_the_agent() -> None:
-    assert resolved("idp.corp.example") == ("idp.corp.example",)
-
-
-def test_a_service_goes_before_dns() -> None:
-    assert resolved("console.monitoring.svc", services=True, guest=True) == ("172.30.9.9",)
-
-
 def test_what_is_no_service_goes_on_to_guest_dns() -> None:
     assert resolved("idp.corp.example", services=True, guest=True) == ("10.0.0.1",)
 
@@ -88,20 +76,17 @@ def test_without_guest_dns_this_machine_is_asked_behind_services() -> None:
     assert resolved("console.monitoring", services=True, management=True) == ("172.30.9.9",)
 
 
-def test_what_was_learnt_can_be_forgotten() -> None:
-    async def scenario() -> None:
-        stage = Scene()
-        names = Names(stage.guest, None, None)
-        await names.resolve("idp.corp.example")
-        stage.dns.zone["idp.corp.example", "A"] = ["60", "10.0.0.2"]
-        assert await names.resolve("idp.corp.example") == ("10.0.0.1",)
-        names.forget("idp.corp.example")
-        assert await names.resolve("idp.corp.example") == ("10.0.0.2",)
-        Names(None, None, None).forget("idp.corp.example")
-        await names.close()
-        await stage.tunnel.close()
-
-    play(scenario())
+async def test_what_was_learnt_can_be_forgotten() -> None:
+    stage = Scene()
+    names = Names(stage.guest, None, None)
+    await names.resolve("idp.corp.example")
+    stage.dns.zone["idp.corp.example", "A"] = ["60", "10.0.0.2"]
+    assert await names.resolve("idp.corp.example") == ("10.0.0.1",)
+    names.forget("idp.corp.example")
+    assert await names.resolve("idp.corp.example") == ("10.0.0.2",)
+    Names(None, None, None).forget("idp.corp.example")
+    await names.close()
+    await stage.tunnel.close()
 
 
 def caused(number: int) -> OSError:
@@ -126,26 +111,12 @@ class Machine:
         return self.answer
 
 
-def test_all_addresses_come_and_none_twice() -> None:
-    async def scenario() -> None:
-        machine, counts = Machine(["10.0.0.1", "fd00::1", "10.0.0.1"]), Counts()
-        names = ManagementDns(counts, machine.ask)
-        assert await names.resolve("idp.corp.example") == ("10.0.0.1", "fd00::1")
-        assert counts.lookups == [("management", "ok")]
-        await names.close()
-
-    play(scenario())
-
-
-@pytest.mark.parametrize("host", ["10.0.0.7", "fd00::7", "::1"])
-def test_an_address_is_never_asked_for(host: str) -> None:
-    async def scenario() -> None:
-        machine, counts = Machine([]), Counts()
-        assert await ManagementDns(counts, machine.ask).resolve(host) == (host,)
-        assert machine.asked == []
-        assert counts.lookups == []
-
-    play(scenario())
+async def test_all_addresses_come_and_none_twice() -> None:
+    machine, counts = Machine(["10.0.0.1", "fd00::1", "10.0.0.1"]), Counts()
+    names = ManagementDns(counts, machine.ask)
+    assert await names.resolve("idp.corp.example") == ("10.0.0.1", "fd00::1")
+    assert counts.lookups == [("management", "ok")]
+    await names.close()
 
 
 @pytest.mark.parametrize(
@@ -157,54 +128,42 @@ def test_an_address_is_never_asked_for(host: str) -> None:
         (socket.EAI_FAIL, Result.FAILED),
     ],
 )
-def test_absence_is_told_from_failure(number: int, result: Result) -> None:
-    async def scenario() -> None:
-        counts = Counts()
-        with pytest.raises(LookupFailed) as caught:
-            await ManagementDns(counts, Machine(caused(number)).ask).resolve("name")
-        assert (caught.value.reason, caught.value.result) == (Reason.NAME, result)
-        assert counts.lookups == [("management", result.value)]
-
-    play(scenario())
+async def test_absence_is_told_from_failure(number: int, result: Result) -> None:
+    counts = Counts()
+    with pytest.raises(LookupFailed) as caught:
+        await ManagementDns(counts, Machine(caused(number)).ask).resolve("name")
+    assert (caught.value.reason, caught.value.result) == (Reason.NAME, result)
+    assert counts.lookups == [("management", result.value)]
 
 
-def test_a_resolver_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_resolver_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(management_dns, "LOOKUP_SECONDS", 0.01)
 
-    async def scenario() -> None:
-        machine = Machine([])
-        machine.hold = asyncio.Event()
-        with pytest.raises(LookupFailed) as caught:
-            await ManagementDns(Counts(), machine.ask).resolve("name")
-        assert caught.value.result is Result.TIMEOUT
-
-    play(scenario())
+    machine = Machine([])
+    machine.hold = asyncio.Event()
+    with pytest.raises(LookupFailed) as caught:
+        await ManagementDns(Counts(), machine.ask).resolve("name")
+    assert caught.value.result is Result.TIMEOUT
 
 
-def test_one_name_is_one_question_and_many_names_are_no_more_than_there_are_threads_for() -> None:
-    async def scenario() -> None:
-        machine = Machine(["10.0.0.1"])
-        machine.hold = asyncio.Event()
-        names = ManagementDns(Counts(), machine.ask)
-        async with asyncio.TaskGroup() as group:
-            for number in range(100):
-                group.create_task(names.resolve(f"name-{number}"))
-                group.create_task(names.resolve(f"name-{number}"))
-            await until(lambda: len(machine.asked) == management_dns.MOST_AT_ONCE)
-            for _ in range(100):
-                await asyncio.sleep(0)
-            assert len(machine.asked) == management_dns.MOST_AT_ONCE
-            machine.hold.set()
-        assert len(machine.asked) == 100
-
-    play(scenario())
+async def test_one_name_is_one_question_and_many_names_are_no_more_than_there_are_threads_for() -> None:
+    machine = Machine(["10.0.0.1"])
+    machine.hold = asyncio.Event()
+    names = ManagementDns(Counts(), machine.ask)
+    async with asyncio.TaskGroup() as group:
+        for number in range(100):
+            group.create_task(names.resolve(f"name-{number}"))
+            group.create_task(names.resolve(f"name-{number}"))
+        await until(lambda: len(machine.asked) == management_dns.MOST_AT_ONCE)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert len(machine.asked) == management_dns.MOST_AT_ONCE
+        machine.hold.set()
+    assert len(machine.asked) == 100
 
 
-def test_the_machines_own_resolver_knows_this_machine() -> None:
-    async def scenario() -> None:
-        assert set(await ask_system("localhost")) & {"127.0.0.1", "::1"}
-
-    play(scenario())
+async def test_the_machines_own_resolver_knows_this_machine() -> None:
+    assert set(await ask_system("localhost")) & {"127.0.0.1", "::1"}
 
 
 DOMAIN = "cluster.local"

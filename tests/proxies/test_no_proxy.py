@@ -157,11 +157,6 @@ def test_no_proxy_is_honoured_in_both_spellings(name: str) -> None:
     assert chosen(environment, "login.microsoftonline.com") == "http://up.example:3128"
 
 
-def test_this_machine_is_never_reached_by_a_proxy() -> None:
-    environment = {"HTTPS_PROXY": "http://up.example:3128"}
-    assert chosen(environment, "localhost") == chosen(environment, "127.0.0.1") == chosen(environment, "::1") == ""
-
-
 def test_a_value_that_is_no_url_means_no_proxy_and_is_told_without_being_shown(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -216,11 +211,6 @@ def test_a_file_that_cannot_be_used_keeps_it_from_starting_and_is_not_shown(tmp_
         UserProxyRules(settings(http_proxy="http://p", proxy_credentials=login))
     assert fault.value.code == "UMB548"
     assert "only-a-password" not in str(fault.value)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StartupError, match="no-such-file"):
-        UserProxyRules(settings(http_proxy_file=tmp_path / "no-such-file"))
 
 
 def test_an_empty_file_is_no_proxy(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.proxies.name_scenes import Counts, ScriptedTunnel, outbound_settings, play
+from tests.proxies.name_scenes import Counts, ScriptedTunnel, outbound_settings
 from tests.proxies.outbound_scenes import DNS_SERVER, Scene, scene
 from tests.proxies.proxy_scenes import ScriptedProxy
 from tests.support.scripted_api import ScriptedApi, json_answer
 
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.proxies.dns_lookup import LookupFailed, Result
+from umbilical.proxies.dns_lookup import LookupFailed
 from umbilical.proxies.outbound import Outbound, make_outbound
 from umbilical.proxies.service_names import ServiceName
 from umbilical.proxies.settings import Resolution
@@ -22,92 +22,68 @@ CONSOLE = "console.monitoring.svc"
 
 
 @pytest.mark.parametrize("host", ["console.example.com", "10.0.0.7", "fd00::7"])
-def test_a_name_that_the_agent_resolves_goes_through_the_tunnel_as_it_is(host: str) -> None:
-    async def script(stage: Scene) -> None:
+async def test_a_name_that_the_agent_resolves_goes_through_the_tunnel_as_it_is(host: str) -> None:
+    async with scene(Resolution.AGENT) as stage:
         await stage.open(host)
         assert stage.dials == [(host, 443)]
         assert stage.counts.dials == [("tunnel", "ok")]
         assert stage.counts.lookups == []
 
-    scene(script, Resolution.AGENT)
-
-
-def test_a_failure_comes_as_the_dialer_told_it_and_is_counted() -> None:
-    async def script(stage: Scene) -> None:
-        stage.tunnel.outcomes["10.0.0.7"] = Reason.REFUSED
-        failure = await stage.failure("10.0.0.7")
-        assert (failure.reason, failure.hop) == (Reason.REFUSED, "10.0.0.7")
-        assert stage.counts.dials == [("tunnel", "refused")]
-
-    scene(script, Resolution.AGENT)
-
 
 @pytest.mark.parametrize("resolution", Resolution)
 @pytest.mark.parametrize("host", ["10.0.0.7", "fd00::7"])
-def test_an_address_is_never_resolved(resolution: Resolution, host: str) -> None:
-    async def script(stage: Scene) -> None:
+async def test_an_address_is_never_resolved(resolution: Resolution, host: str) -> None:
+    async with scene(resolution) as stage:
         await stage.open(host)
         assert stage.dials == [(host, 443)]
         assert stage.counts.lookups == []
         assert stage.asked_machine == []
         assert await stage.outbound.resolve(host) == (host,)
 
-    scene(script, resolution)
-
 
 @pytest.mark.parametrize("resolution", GUESTS)
-def test_guest_dns_gives_the_address_that_goes_through_the_tunnel(resolution: Resolution) -> None:
-    async def script(stage: Scene) -> None:
+async def test_guest_dns_gives_the_address_that_goes_through_the_tunnel(resolution: Resolution) -> None:
+    async with scene(resolution) as stage:
         await stage.open("idp.corp.example")
         assert stage.dials == [DNS_SERVER, ("10.0.0.1", 443)]
         assert stage.asked_machine == []
         await stage.open("idp.corp.example")
         assert stage.counts.lookups[-1] == ("guest", "cached")
 
-    scene(script, resolution)
 
-
-def test_management_dns_gives_the_address_that_goes_through_the_tunnel() -> None:
-    async def script(stage: Scene) -> None:
+async def test_management_dns_gives_the_address_that_goes_through_the_tunnel() -> None:
+    async with scene(Resolution.MANAGEMENT) as stage:
         await stage.open("idp.corp.example")
         assert stage.dials == [("192.0.2.1", 443)]
         assert stage.asked_machine == ["idp.corp.example"]
         assert stage.counts.lookups == [("management", "ok")]
 
-    scene(script, Resolution.MANAGEMENT)
-
 
 @pytest.mark.parametrize("resolution", [Resolution.SERVICE, Resolution.MANAGEMENT, Resolution.GUEST_THEN_MANAGEMENT])
-def test_the_api_goes_before_dns_for_services(resolution: Resolution) -> None:
-    async def script(stage: Scene) -> None:
+async def test_the_api_goes_before_dns_for_services(resolution: Resolution) -> None:
+    async with scene(resolution) as stage:
         await stage.open(CONSOLE)
         assert stage.dials == [("172.30.9.9", 443)]
         assert stage.counts.lookups == [("service", "ok")]
 
-    scene(script, resolution)
 
-
-def test_with_guest_dns_alone_the_api_is_not_asked_for_names() -> None:
-    async def script(stage: Scene) -> None:
+async def test_with_guest_dns_alone_the_api_is_not_asked_for_names() -> None:
+    async with scene(Resolution.GUEST) as stage:
         await stage.open("console.monitoring.svc.cluster.local")
         assert stage.dials[-1] == ("172.30.9.1", 443)
         assert stage.api.asked == []
 
-    scene(script, Resolution.GUEST)
-
 
 @pytest.mark.parametrize("resolution", [Resolution.SERVICE, Resolution.GUEST_THEN_MANAGEMENT])
-def test_an_api_that_is_down_leaves_services_to_dns(resolution: Resolution) -> None:
-    async def script(stage: Scene) -> None:
+async def test_an_api_that_is_down_leaves_services_to_dns(resolution: Resolution) -> None:
+    async with scene(resolution) as stage:
         stage.api.is_down = True
         await stage.open(CONSOLE)
         assert stage.dials[-1] == ("172.30.9.1", 443)
 
-    scene(script, resolution)
 
-
-def test_all_answers_are_tried_and_the_family_that_works_goes_first_from_then_on() -> None:
-    async def script(stage: Scene) -> None:
+async def test_all_answers_are_tried_and_the_family_that_works_goes_first_from_then_on() -> None:
+    async with scene(Resolution.GUEST) as stage:
         stage.tunnel.outcomes.update({"fd00::5": Reason.UNREACHABLE, "10.0.0.5": Reason.REFUSED})
         await stage.open("several.corp.example")
         assert stage.dials[1] == ("fd00::5", 443)
@@ -117,11 +93,9 @@ def test_all_answers_are_tried_and_the_family_that_works_goes_first_from_then_on
         await stage.open("several.corp.example")
         assert [":" in host for host, _ in stage.dials] == [False]
 
-    scene(script, Resolution.GUEST)
 
-
-def test_with_ipv4_preferred_no_other_family_is_dialled_where_there_is_one() -> None:
-    async def script(stage: Scene) -> None:
+async def test_with_ipv4_preferred_no_other_family_is_dialled_where_there_is_one() -> None:
+    async with scene(Resolution.GUEST, prefer_ipv4=True) as stage:
         stage.tunnel.outcomes.update({"10.0.0.5": Reason.REFUSED, "10.0.0.6": Reason.TIMEOUT})
         failure = await stage.failure("several.corp.example")
         assert failure.reason is Reason.REFUSED
@@ -130,146 +104,97 @@ def test_with_ipv4_preferred_no_other_family_is_dialled_where_there_is_one() -> 
         assert await stage.outbound.resolve("six.corp.example") == ("fd00::6",)
         assert await stage.outbound.resolve("fd00::7") == ("fd00::7",)
 
-    scene(script, Resolution.GUEST, prefer_ipv4=True)
 
-
-def test_what_does_not_answer_is_looked_up_again() -> None:
-    async def script(stage: Scene) -> None:
+async def test_what_does_not_answer_is_looked_up_again() -> None:
+    async with scene(Resolution.GUEST) as stage:
         stage.tunnel.outcomes["10.0.0.1"] = Reason.TIMEOUT
         await stage.failure("idp.corp.example")
         stage.dns.zone["idp.corp.example", "A"] = ["60", "10.0.0.2"]
         await stage.open("idp.corp.example")
         assert stage.dials[-1] == ("10.0.0.2", 443)
 
-    scene(script, Resolution.GUEST)
-
-
-def test_a_name_that_does_not_exist_is_told_as_that() -> None:
-    async def script(stage: Scene) -> None:
-        failure = await stage.failure("nowhere.corp.example")
-        assert isinstance(failure, LookupFailed)
-        assert failure.result is Result.ABSENT
-        assert stage.counts.dials == [], "nothing was dialled"
-
-    scene(script, Resolution.GUEST)
-
 
 @pytest.mark.parametrize("resolution", Resolution)
-def test_a_cloud_host_leaves_by_this_machine_through_its_proxy(resolution: Resolution) -> None:
-    async def scenario() -> None:
-        async with ScriptedProxy() as proxy:
-            environment = {"https_proxy": f"http://127.0.0.1:{proxy.port}", "NO_PROXY": "sts.amazonaws.com"}
-            stage = Scene(
-                resolution, environment, direct_suffixes=(".amazonaws.com",), never_direct=("p.amazonaws.com",)
-            )
-            await stage.open("EC2.amazonaws.com", hello=b"")
-            assert stage.dials == []
-            assert proxy.requests[0].startswith("CONNECT EC2.amazonaws.com:443 ")
-            assert stage.counts.dials == [("direct", "ok")]
-            assert await stage.outbound.resolve("ec2.amazonaws.com") == ()
-            await stage.outbound.close()
-            await stage.close()
-
-    play(scenario())
+async def test_a_cloud_host_leaves_by_this_machine_through_its_proxy(resolution: Resolution) -> None:
+    async with ScriptedProxy() as proxy:
+        environment = {"https_proxy": f"http://127.0.0.1:{proxy.port}", "NO_PROXY": "sts.amazonaws.com"}
+        stage = Scene(resolution, environment, direct_suffixes=(".amazonaws.com",), never_direct=("p.amazonaws.com",))
+        await stage.open("EC2.amazonaws.com", hello=b"")
+        assert stage.dials == []
+        assert proxy.requests[0].startswith("CONNECT EC2.amazonaws.com:443 ")
+        assert stage.counts.dials == [("direct", "ok")]
+        assert await stage.outbound.resolve("ec2.amazonaws.com") == ()
+        await stage.outbound.close()
+        await stage.close()
 
 
-def test_a_host_that_is_kept_in_the_tunnel_is_not_direct_and_without_suffixes_none_is() -> None:
-    async def script(stage: Scene) -> None:
-        await stage.open("p.amazonaws.com")
-        assert stage.dials == [("p.amazonaws.com", 443)]
-
-    scene(script, Resolution.AGENT, direct_suffixes=(".amazonaws.com",), never_direct=("p.amazonaws.com",))
-    scene(script, Resolution.AGENT)
+async def test_a_host_that_is_kept_in_the_tunnel_is_not_direct_and_without_suffixes_none_is() -> None:
+    for settings in ({"direct_suffixes": (".amazonaws.com",), "never_direct": ("p.amazonaws.com",)}, {}):
+        async with scene(Resolution.AGENT, **settings) as stage:
+            await stage.open("p.amazonaws.com")
+            assert stage.dials == [("p.amazonaws.com", 443)]
 
 
-def test_what_lives_beside_the_proxy_never_enters_the_tunnel_where_its_suffix_is_given() -> None:
+async def test_what_lives_beside_the_proxy_never_enters_the_tunnel_where_its_suffix_is_given() -> None:
     """etcd and the audit webhook of a hosted control plane are Services of the management cluster."""
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello")
         writer.close()
 
-    async def scenario() -> None:
-        async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
-            stage = Scene(Resolution.GUEST_THEN_MANAGEMENT, direct_suffixes=(".clusters-one.svc",))
-            stage.machine["etcd-client.clusters-one.svc"] = ["127.0.0.1"]
-            await stage.open("etcd-client.clusters-one.svc", server.sockets[0].getsockname()[1])
-            assert stage.asked_machine == ["etcd-client.clusters-one.svc"], "as any program of this machine asks"
-            assert stage.dials == []
-            await stage.outbound.close()
-            await stage.close()
-
-    play(scenario())
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        stage = Scene(Resolution.GUEST_THEN_MANAGEMENT, direct_suffixes=(".clusters-one.svc",))
+        stage.machine["etcd-client.clusters-one.svc"] = ["127.0.0.1"]
+        await stage.open("etcd-client.clusters-one.svc", server.sockets[0].getsockname()[1])
+        assert stage.asked_machine == ["etcd-client.clusters-one.svc"], "as any program of this machine asks"
+        assert stage.dials == []
+        await stage.outbound.close()
+        await stage.close()
 
 
 @pytest.mark.parametrize("host", ["idp.corp.example", CONSOLE])
-def test_resolve_hands_a_name_on_that_the_agent_is_to_resolve(host: str) -> None:
-    async def script(stage: Scene) -> None:
+async def test_resolve_hands_a_name_on_that_the_agent_is_to_resolve(host: str) -> None:
+    async with scene(Resolution.AGENT) as stage:
         assert await stage.outbound.resolve(host) == ()
         assert stage.counts.lookups == []
 
-    scene(script, Resolution.AGENT)
-
 
 @pytest.mark.parametrize("resolution", Resolution)
-def test_resolve_hands_a_cloud_host_on(resolution: Resolution) -> None:
-    async def script(stage: Scene) -> None:
+async def test_resolve_hands_a_cloud_host_on(resolution: Resolution) -> None:
+    async with scene(resolution, direct_suffixes=(".microsoftonline.com",)) as stage:
         assert await stage.outbound.resolve("login.microsoftonline.com") == ()
 
-    scene(script, resolution, direct_suffixes=(".microsoftonline.com",))
 
-
-def test_resolve_takes_a_services_addresses_from_the_api_and_goes_on_when_there_is_none() -> None:
-    async def script(stage: Scene) -> None:
+async def test_resolve_takes_a_services_addresses_from_the_api_and_goes_on_when_there_is_none() -> None:
+    async with scene(Resolution.SERVICE) as stage:
         assert await stage.outbound.resolve(CONSOLE) == ("172.30.9.9",)
         del stage.api.services[ServiceName("monitoring", "console")]
         stage.clock.turn(60)
         assert await stage.outbound.resolve(CONSOLE) == ("172.30.9.1",)
         assert await stage.outbound.resolve("idp") == ("10.0.0.9",), "one label is no Service"
 
-    scene(script, Resolution.SERVICE)
 
-
-def test_resolve_gives_all_answers() -> None:
-    async def script(stage: Scene) -> None:
+async def test_resolve_gives_all_answers() -> None:
+    async with scene(Resolution.GUEST) as stage:
         assert sorted(await stage.outbound.resolve("several.corp.example")) == ["10.0.0.5", "10.0.0.6", "fd00::5"]
-
-    scene(script, Resolution.GUEST)
 
 
 @pytest.mark.parametrize("resolution", GUESTS)
-def test_resolve_fails_when_guest_dns_does_and_asks_nobody_else(resolution: Resolution) -> None:
-    async def script(stage: Scene) -> None:
+async def test_resolve_fails_when_guest_dns_does_and_asks_nobody_else(resolution: Resolution) -> None:
+    async with scene(resolution) as stage:
         stage.dns.zone["idp.corp.example", "rcode"] = ["SERVFAIL"]
         with pytest.raises(LookupFailed):
             await stage.outbound.resolve("idp.corp.example")
         assert stage.asked_machine == []
 
-    scene(script, resolution)
-
 
 @pytest.mark.parametrize("resolution", [Resolution.GUEST, Resolution.SERVICE])
-def test_resolve_fails_with_the_tunnels_reason_where_the_tunnel_is_down(resolution: Resolution) -> None:
-    async def script(stage: Scene) -> None:
+async def test_resolve_fails_with_the_tunnels_reason_where_the_tunnel_is_down(resolution: Resolution) -> None:
+    async with scene(resolution) as stage:
         stage.tunnel.everything = Reason.SERVER
         with pytest.raises(DialFailed) as caught:
             await stage.outbound.resolve("idp.corp.example")
         assert caught.value.reason is Reason.SERVER
-
-    scene(script, resolution)
-
-
-def test_resolve_can_be_given_up() -> None:
-    async def script(stage: Scene) -> None:
-        stage.dns.hold = asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(stage.outbound.resolve("idp.corp.example"))
-            while not stage.dns.asked:
-                await asyncio.sleep(0)
-            task.cancel()
-        assert task.cancelled()
-
-    scene(script, Resolution.GUEST)
 
 
 @pytest.mark.parametrize(
@@ -304,28 +229,20 @@ def test_no_kubeconfig_is_needed_where_nothing_is_resolved_by_it(resolution: Res
     Outbound(outbound_settings(resolution), ScriptedTunnel(), {}, None, Counts())
 
 
-def test_with_a_kubeconfig_the_dns_is_found_by_its_service_and_all_ends_with_the_outbound(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with ScriptedApi(lambda request: json_answer({"spec": {"clusterIPs": [DNS_SERVER[0]]}})) as api:
-            stage = Scene(Resolution.GUEST)
-            await stage.outbound.close()
-            settings = outbound_settings(Resolution.GUEST, kubeconfig=api.write_kubeconfig(tmp_path))
-            outbound = make_outbound(settings, stage.tunnel, {}, stage.counts)
-            assert await outbound.resolve("idp.corp.example") == ("10.0.0.1",)
-            assert [request.path for request in api.requests] == [
-                "/api/v1/namespaces/openshift-dns/services/dns-default"
-            ]
-            await outbound.close()
-            await stage.close()
-
-    play(scenario())
-
-
-def test_it_owns_the_api_that_it_was_given() -> None:
-    async def scenario() -> None:
-        stage = Scene(Resolution.SERVICE)
+async def test_with_a_kubeconfig_the_dns_is_found_by_its_service_and_all_ends_with_the_outbound(tmp_path: Path) -> None:
+    async with ScriptedApi(lambda request: json_answer({"spec": {"clusterIPs": [DNS_SERVER[0]]}})) as api:
+        stage = Scene(Resolution.GUEST)
         await stage.outbound.close()
-        assert stage.api.closed
+        settings = outbound_settings(Resolution.GUEST, kubeconfig=api.write_kubeconfig(tmp_path))
+        outbound = make_outbound(settings, stage.tunnel, {}, stage.counts)
+        assert await outbound.resolve("idp.corp.example") == ("10.0.0.1",)
+        assert [request.path for request in api.requests] == ["/api/v1/namespaces/openshift-dns/services/dns-default"]
+        await outbound.close()
         await stage.close()
 
-    play(scenario())
+
+async def test_it_owns_the_api_that_it_was_given() -> None:
+    stage = Scene(Resolution.SERVICE)
+    await stage.outbound.close()
+    assert stage.api.closed
+    await stage.close()

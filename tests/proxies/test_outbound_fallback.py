@@ -1,11 +1,12 @@
 """When traffic leaves the tunnel, which of it, and when it comes back (docs/decisions/0019-names-and-the-tunnel.md)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.proxies.name_scenes import play, until
+from tests.proxies.name_scenes import until
 from tests.proxies.outbound_scenes import DNS_SERVER, Scene
 from tests.proxies.proxy_scenes import ScriptedProxy
 
@@ -31,29 +32,27 @@ class Outside:
         await self.stage.open(host, self.port)
 
 
-def scene(script: Callable[[Scene, Outside], Awaitable[None]], **settings: Any) -> None:
-    async def run() -> None:
-        stage = Scene(Resolution.GUEST_THEN_MANAGEMENT, **settings)
-        stage.machine = {f"{IDP}.": ["127.0.0.1"], "other.corp.example.": ["127.0.0.1"], f"{CONSOLE}.": ["127.0.0.1"]}
-        outside = Outside(stage, 0)
+@asynccontextmanager
+async def scene(**settings: Any) -> AsyncIterator[tuple[Scene, Outside]]:
+    stage = Scene(Resolution.GUEST_THEN_MANAGEMENT, **settings)
+    stage.machine = {f"{IDP}.": ["127.0.0.1"], "other.corp.example.": ["127.0.0.1"], f"{CONSOLE}.": ["127.0.0.1"]}
+    outside = Outside(stage, 0)
 
-        async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            outside.accepted += 1
-            writer.write(b"hello")
-            writer.close()
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        outside.accepted += 1
+        writer.write(b"hello")
+        writer.close()
 
-        async with await asyncio.start_server(greet, "127.0.0.1", 0, backlog=1000) as server:
-            outside.port = server.sockets[0].getsockname()[1]
-            await script(stage, outside)
-            await stage.outbound.close()
-            await stage.close()
-
-    play(run())
+    async with await asyncio.start_server(greet, "127.0.0.1", 0, backlog=1000) as server:
+        outside.port = server.sockets[0].getsockname()[1]
+        yield stage, outside
+        await stage.outbound.close()
+        await stage.close()
 
 
 @pytest.mark.parametrize("reason", [Reason.SERVER, Reason.TLS, Reason.NO_AGENT, Reason.AGENT_LOST])
-def test_a_tunnel_that_is_down_is_left_for_names_of_the_world(reason: Reason) -> None:
-    async def script(stage: Scene, outside: Outside) -> None:
+async def test_a_tunnel_that_is_down_is_left_for_names_of_the_world(reason: Reason) -> None:
+    async with scene() as (stage, outside):
         stage.tunnel.everything = reason
         await outside.open(IDP)
         assert outside.accepted == 1
@@ -64,13 +63,11 @@ def test_a_tunnel_that_is_down_is_left_for_names_of_the_world(reason: Reason) ->
         await outside.open("other.corp.example")
         assert len(stage.tunnel.dials) == tried, "and known to be down it is not tried for every dial"
 
-    scene(script)
 
-
-def test_a_name_that_the_guest_does_not_know_proves_the_tunnels_health_and_stays_unknown() -> None:
+async def test_a_name_that_the_guest_does_not_know_proves_the_tunnels_health_and_stays_unknown() -> None:
     """HyperShift's proxies take NXDOMAIN for a broken tunnel, and send everything past it for half a minute."""
 
-    async def script(stage: Scene, outside: Outside) -> None:
+    async with scene() as (stage, outside):
         stage.machine["secret.corp.example."] = ["127.0.0.1"]
         failure = await stage.failure("secret.corp.example", outside.port)
         assert isinstance(failure, LookupFailed)
@@ -81,44 +78,36 @@ def test_a_name_that_the_guest_does_not_know_proves_the_tunnels_health_and_stays
         assert outside.accepted == 0
         assert PROBE_HOST not in stage.tunnel.hosts
 
-    scene(script)
-
 
 @pytest.mark.parametrize("code", ["SERVFAIL", "REFUSED"])
-def test_a_dns_server_that_fails_does_not_open_the_tunnel(code: str) -> None:
-    async def script(stage: Scene, outside: Outside) -> None:
+async def test_a_dns_server_that_fails_does_not_open_the_tunnel(code: str) -> None:
+    async with scene() as (stage, outside):
         stage.dns.zone[IDP, "rcode"] = [code]
         assert (await stage.failure(IDP, outside.port)).reason is Reason.NAME
         assert stage.outbound.is_tunnel_healthy
         assert outside.accepted == 0
 
-    scene(script)
 
-
-def test_dns_pods_that_are_all_gone_do_not_open_it_either() -> None:
-    async def script(stage: Scene, outside: Outside) -> None:
+async def test_dns_pods_that_are_all_gone_do_not_open_it_either() -> None:
+    async with scene() as (stage, outside):
         stage.tunnel.outcomes[DNS_SERVER[0]] = Reason.REFUSED
         failure = await stage.failure(IDP, outside.port)
         assert failure.reason is Reason.NAME
         assert stage.outbound.is_tunnel_healthy
         assert outside.accepted == 0
 
-    scene(script)
-
 
 @pytest.mark.parametrize("reason", [Reason.REFUSED, Reason.TIMEOUT, Reason.UNREACHABLE, Reason.FORBIDDEN])
-def test_an_endpoint_that_fails_does_not_open_it(reason: Reason) -> None:
-    async def script(stage: Scene, outside: Outside) -> None:
+async def test_an_endpoint_that_fails_does_not_open_it(reason: Reason) -> None:
+    async with scene() as (stage, outside):
         stage.tunnel.outcomes["10.0.0.1"] = reason
         assert (await stage.failure(IDP, outside.port)).reason is reason
         assert outside.accepted == 0
         assert stage.counts.dials == [("tunnel", reason.value)]
 
-    scene(script)
 
-
-def test_one_agent_that_was_lost_costs_a_second_try_and_nothing_leaves() -> None:
-    async def script(stage: Scene, outside: Outside) -> None:
+async def test_one_agent_that_was_lost_costs_a_second_try_and_nothing_leaves() -> None:
+    async with scene() as (stage, outside):
         lost: list[Reason] = [Reason.AGENT_LOST]
         plain = stage.tunnel.open
 
@@ -134,18 +123,14 @@ def test_one_agent_that_was_lost_costs_a_second_try_and_nothing_leaves() -> None
         assert stage.counts.dials == [("tunnel", "agent-lost"), ("tunnel", "ok")]
         assert outside.accepted == 0
 
-    scene(script)
 
-
-def test_one_endpoint_without_an_agent_is_its_own_misfortune() -> None:
-    async def script(stage: Scene, outside: Outside) -> None:
+async def test_one_endpoint_without_an_agent_is_its_own_misfortune() -> None:
+    async with scene() as (stage, outside):
         stage.tunnel.outcomes["10.0.0.1"] = Reason.NO_AGENT
         assert (await stage.failure(IDP, outside.port)).reason is Reason.NO_AGENT
         assert stage.outbound.is_tunnel_healthy
         assert outside.accepted == 0
         await stage.open("several.corp.example")
-
-    scene(script)
 
 
 @pytest.mark.parametrize(
@@ -168,8 +153,8 @@ def test_one_endpoint_without_an_agent_is_its_own_misfortune() -> None:
         "console.monitoring.svc..",
     ],
 )
-def test_what_has_a_meaning_in_the_cluster_alone_never_leaves_the_tunnel(host: str) -> None:
-    async def script(stage: Scene, outside: Outside) -> None:
+async def test_what_has_a_meaning_in_the_cluster_alone_never_leaves_the_tunnel(host: str) -> None:
+    async with scene() as (stage, outside):
         stage.tunnel.everything = Reason.NO_AGENT
         stage.machine |= {host: ["127.0.0.1"], f"{host}.": ["127.0.0.1"]}
         for _ in range(2):
@@ -178,23 +163,19 @@ def test_what_has_a_meaning_in_the_cluster_alone_never_leaves_the_tunnel(host: s
         assert stage.asked_machine == [f"{IDP}."] * 2
         assert outside.accepted == 2
 
-    scene(script)
 
-
-def test_what_is_never_direct_does_not_leave_a_broken_tunnel_either() -> None:
+async def test_what_is_never_direct_does_not_leave_a_broken_tunnel_either() -> None:
     """The user's proxy is such a host, and would be sent its credentials."""
 
-    async def script(stage: Scene, outside: Outside) -> None:
+    async with scene(never_direct=(IDP.upper(),)) as (stage, outside):
         stage.tunnel.everything = Reason.NO_AGENT
         assert (await stage.failure(f"{IDP}.", outside.port)).reason is Reason.NO_AGENT
         assert stage.asked_machine == []
         assert outside.accepted == 0
 
-    scene(script, never_direct=(IDP.upper(),))
 
-
-def test_a_short_name_is_a_services_where_the_api_says_so_and_else_the_worlds() -> None:
-    async def script(stage: Scene, outside: Outside) -> None:
+async def test_a_short_name_is_a_services_where_the_api_says_so_and_else_the_worlds() -> None:
+    async with scene() as (stage, outside):
         stage.machine["example.com."] = ["127.0.0.1"]
         stage.tunnel.everything = Reason.NO_AGENT
         await outside.open("example.com")
@@ -202,11 +183,9 @@ def test_a_short_name_is_a_services_where_the_api_says_so_and_else_the_worlds() 
         assert stage.dials[-1] == ("172.30.9.9", outside.port), "its ClusterIP was dialled through the tunnel"
         assert f"{CONSOLE}." not in stage.asked_machine
 
-    scene(script)
 
-
-def test_addresses_that_guest_dns_gave_are_not_dialled_past_the_tunnel() -> None:
-    async def script(stage: Scene, outside: Outside) -> None:
+async def test_addresses_that_guest_dns_gave_are_not_dialled_past_the_tunnel() -> None:
+    async with scene() as (stage, outside):
         stage.dns.zone[IDP, "A"] = ["60", "127.0.0.2"]  # would be reached from here
         await stage.open(IDP, outside.port)
         stage.tunnel.everything = Reason.SERVER
@@ -214,13 +193,11 @@ def test_addresses_that_guest_dns_gave_are_not_dialled_past_the_tunnel() -> None
         assert stage.asked_machine == [f"{IDP}."]
         assert outside.accepted == 1
 
-    scene(script)
 
-
-def test_traffic_to_port_53_is_traffic_and_the_resolvers_own_dials_always_take_the_tunnel() -> None:
+async def test_traffic_to_port_53_is_traffic_and_the_resolvers_own_dials_always_take_the_tunnel() -> None:
     """HyperShift's proxies know their own queries by the port, and so take every user's for one."""
 
-    async def script(stage: Scene, outside: Outside) -> None:
+    async with scene() as (stage, _outside):
         stage.tunnel.everything = Reason.SERVER
         stage.machine[f"{IDP}."] = ["127.0.0.9"]
         failure = await stage.failure(IDP, 53)
@@ -232,11 +209,9 @@ def test_traffic_to_port_53_is_traffic_and_the_resolvers_own_dials_always_take_t
         await stage.open(IDP, 53)
         assert stage.dials[-2:] == [DNS_SERVER, ("10.0.0.1", 53)]
 
-    scene(script)
 
-
-def test_it_comes_back_by_itself() -> None:
-    async def script(stage: Scene, outside: Outside) -> None:
+async def test_it_comes_back_by_itself() -> None:
+    async with scene() as (stage, outside):
         stage.tunnel.everything = Reason.SERVER
         await outside.open(IDP)
         stage.tunnel.everything = None
@@ -246,11 +221,9 @@ def test_it_comes_back_by_itself() -> None:
         await stage.open(IDP)
         assert stage.dials[-1] == ("10.0.0.1", 443)
 
-    scene(script)
 
-
-def test_a_dial_that_works_brings_it_back_at_once() -> None:
-    async def script(stage: Scene, outside: Outside) -> None:
+async def test_a_dial_that_works_brings_it_back_at_once() -> None:
+    async with scene() as (stage, outside):
         stage.tunnel.everything = Reason.NO_AGENT
         await outside.open(IDP)
         stage.tunnel.everything = None
@@ -259,11 +232,9 @@ def test_a_dial_that_works_brings_it_back_at_once() -> None:
         await stage.open(IDP)
         assert outside.accepted == 1
 
-    scene(script)
 
-
-def test_both_ways_failing_leaves_nothing_stuck() -> None:
-    async def script(stage: Scene, outside: Outside) -> None:
+async def test_both_ways_failing_leaves_nothing_stuck() -> None:
+    async with scene() as (stage, outside):
         stage.tunnel.everything = Reason.SERVER
         for _ in range(3):
             stage.machine[f"{IDP}."] = ["127.0.0.9"]
@@ -273,23 +244,19 @@ def test_both_ways_failing_leaves_nothing_stuck() -> None:
         await until(lambda: stage.outbound.is_tunnel_healthy)
         await stage.open(IDP)
 
-    scene(script)
 
-
-def test_an_api_that_does_not_say_where_dns_is_asks_for_a_look_at_the_tunnel() -> None:
+async def test_an_api_that_does_not_say_where_dns_is_asks_for_a_look_at_the_tunnel() -> None:
     """API server and tunnel server are one pod: where one is gone the other is."""
 
-    async def script(stage: Scene, outside: Outside) -> None:
+    async with scene(guest_dns=()) as (stage, outside):
         stage.api.is_down = True
         stage.tunnel.everything = Reason.SERVER
         await outside.open(IDP)
         assert outside.accepted == 1
 
-    scene(script, guest_dns=())
 
-
-def test_the_same_with_a_tunnel_that_works_is_a_name_that_cannot_be_resolved() -> None:
-    async def script(stage: Scene, outside: Outside) -> None:
+async def test_the_same_with_a_tunnel_that_works_is_a_name_that_cannot_be_resolved() -> None:
+    async with scene(guest_dns=()) as (stage, outside):
         stage.api.is_down = True
         failure = await stage.failure(IDP, outside.port)
         assert failure.reason is Reason.NAME
@@ -297,58 +264,36 @@ def test_the_same_with_a_tunnel_that_works_is_a_name_that_cannot_be_resolved() -
         assert PROBE_HOST in stage.tunnel.hosts
         assert outside.accepted == 0
 
-    scene(script, guest_dns=())
 
-
-def test_where_this_machine_does_not_know_the_name_either_the_tunnel_is_told_as_the_cause() -> None:
-    async def script(stage: Scene, outside: Outside) -> None:
+async def test_where_this_machine_does_not_know_the_name_either_the_tunnel_is_told_as_the_cause() -> None:
+    async with scene() as (stage, outside):
         stage.machine.clear()
         stage.tunnel.everything = Reason.NO_AGENT
         failure = await stage.failure(IDP, outside.port)
         assert failure.reason is Reason.NO_AGENT
         assert "and without the tunnel: lookup idp.corp.example." in failure.text
 
-    scene(script)
 
-
-def test_past_the_tunnel_the_machines_own_proxy_is_used() -> None:
-    async def scenario() -> None:
-        async with ScriptedProxy() as proxy:
-            environment = {"HTTPS_PROXY": f"http://127.0.0.1:{proxy.port}"}
-            stage = Scene(Resolution.GUEST_THEN_MANAGEMENT, environment)
-            stage.tunnel.everything = Reason.SERVER
-            await stage.open(IDP, hello=b"")
-            assert proxy.requests[0].startswith(f"CONNECT {IDP}:443 ")
-            assert await stage.outbound.resolve(IDP) == (), "the name is handed on"
-            await stage.outbound.close()
-            await stage.close()
-
-    play(scenario())
-
-
-@pytest.mark.parametrize("resolution", [Resolution.AGENT, Resolution.GUEST, Resolution.SERVICE, Resolution.MANAGEMENT])
-def test_no_other_policy_ever_leaves_the_tunnel(resolution: Resolution) -> None:
-    async def scenario() -> None:
-        stage = Scene(resolution)
+async def test_past_the_tunnel_the_machines_own_proxy_is_used() -> None:
+    async with ScriptedProxy() as proxy:
+        environment = {"HTTPS_PROXY": f"http://127.0.0.1:{proxy.port}"}
+        stage = Scene(Resolution.GUEST_THEN_MANAGEMENT, environment)
         stage.tunnel.everything = Reason.SERVER
-        for _ in range(3):
-            assert (await stage.failure(IDP)).reason is Reason.SERVER
-        await until(lambda: not stage.outbound.is_tunnel_healthy)
-        assert (await stage.failure(IDP)).reason is Reason.SERVER
-        assert all(way == "tunnel" for way, _ in stage.counts.dials)
+        await stage.open(IDP, hello=b"")
+        assert proxy.requests[0].startswith(f"CONNECT {IDP}:443 ")
+        assert await stage.outbound.resolve(IDP) == (), "the name is handed on"
         await stage.outbound.close()
         await stage.close()
 
-    play(scenario())
 
-
-def test_many_dials_that_meet_a_broken_tunnel_share_one_probe() -> None:
-    async def script(stage: Scene, outside: Outside) -> None:
-        stage.tunnel.everything = Reason.SERVER
-        async with asyncio.TaskGroup() as group:
-            for _ in range(100):
-                group.create_task(outside.open(IDP))
-        assert stage.tunnel.hosts.count(PROBE_HOST) == 1
-        assert outside.accepted == 100
-
-    scene(script)
+@pytest.mark.parametrize("resolution", [Resolution.AGENT, Resolution.GUEST, Resolution.SERVICE, Resolution.MANAGEMENT])
+async def test_no_other_policy_ever_leaves_the_tunnel(resolution: Resolution) -> None:
+    stage = Scene(resolution)
+    stage.tunnel.everything = Reason.SERVER
+    for _ in range(3):
+        assert (await stage.failure(IDP)).reason is Reason.SERVER
+    await until(lambda: not stage.outbound.is_tunnel_healthy)
+    assert (await stage.failure(IDP)).reason is Reason.SERVER
+    assert all(way == "tunnel" for way, _ in stage.counts.dials)
+    await stage.outbound.close()
+    await stage.close()

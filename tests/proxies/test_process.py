@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.daemons import answers, get, kill_self, play
+from tests.support.coroutines import play
+from tests.support.daemons import answers, get, kill_self
 from tests.support.http_scene import Peer, answering, origin
 from tests.support.proxy_process import TunnelMaker, running
-from tests.support.proxy_scene import ask, connect_request, drop, echo, endpoint, eventually, play, rest_of
+from tests.support.proxy_scene import ask, connect_request, drop, echo, endpoint, eventually, rest_of
 from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import FolderAuthority
 
@@ -55,17 +56,14 @@ async def _client(settings: ListenerSettings) -> Streams:
     return await asyncio.open_connection("127.0.0.1", settings.listen[0].port)
 
 
-def test_it_is_ready_when_a_server_was_reached_and_says_so_in_its_metrics() -> None:
-    async def script() -> None:
-        settings, maker = _settings(), TunnelMaker()
-        async with running(_run(settings, maker), settings.listen[0].port) as task:
-            await answers(_health(settings), "/readyz", 200)
-            await eventually(lambda: ("127.0.0.1", 1) in maker.outlet.asked)
-            assert "umbilical_proxy_tunnel_healthy 1" in (await get(_health(settings), "/metrics"))[1]
-        assert task.result() == 0
-        assert maker.outlet.closed == 2
-
-    play(script())
+async def test_it_is_ready_when_a_server_was_reached_and_says_so_in_its_metrics() -> None:
+    settings, maker = _settings(), TunnelMaker()
+    async with running(_run(settings, maker), settings.listen[0].port) as task:
+        await answers(_health(settings), "/readyz", 200)
+        await eventually(lambda: ("127.0.0.1", 1) in maker.outlet.asked)
+        assert "umbilical_proxy_tunnel_healthy 1" in (await get(_health(settings), "/metrics"))[1]
+    assert task.result() == 0
+    assert maker.outlet.closed == 2
 
 
 def test_it_listens_before_its_files_are_there_and_waits_for_them(
@@ -98,64 +96,52 @@ def test_it_listens_before_its_files_are_there_and_waits_for_them(
     ]
 
 
-def test_files_that_never_come_end_the_process_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_that_never_come_end_the_process_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "FILES_SECONDS", 0.0)
     monkeypatch.setattr(process, "FILES_TRIES", 5)
 
-    async def script() -> None:
-        maker = TunnelMaker(*[MISSING] * 100)
-        with pytest.raises(StartupError, match="no such file"):
-            await _run(_settings(), maker)
-
-    play(script())
+    maker = TunnelMaker(*[MISSING] * 100)
+    with pytest.raises(StartupError, match="no such file"):
+        await _run(_settings(), maker)
 
 
-def test_the_waits_between_looks_for_files_are_bounded() -> None:
+async def test_the_waits_between_looks_for_files_are_bounded() -> None:
     pauses: list[float] = []
 
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    async def script() -> None:
-        late = LateOutlet(TunnelMaker(*[MISSING] * 10_000), ProxyMetrics())
-        with pytest.raises(StartupError):
-            await late.run(sleep)
-
-    play(script())
+    late = LateOutlet(TunnelMaker(*[MISSING] * 10_000), ProxyMetrics())
+    with pytest.raises(StartupError):
+        await late.run(sleep)
     assert pauses == [process.FILES_SECONDS] * process.FILES_TRIES
 
 
-def test_what_will_be_as_wrong_in_an_hour_ends_it_before_it_listens() -> None:
-    async def script() -> None:
-        settings, maker = _settings(), TunnelMaker(WRONG)
-        with pytest.raises(StartupError) as fault:
-            await _run(settings, maker)
-        assert fault.value.code == "UMB537"
-        assert maker.calls == 1
-
-    play(script())
+async def test_what_will_be_as_wrong_in_an_hour_ends_it_before_it_listens() -> None:
+    settings, maker = _settings(), TunnelMaker(WRONG)
+    with pytest.raises(StartupError) as fault:
+        await _run(settings, maker)
+    assert fault.value.code == "UMB537"
+    assert maker.calls == 1
 
 
-def test_after_a_signal_whoever_is_here_may_finish_and_nobody_comes() -> None:
-    async def script() -> None:
-        settings, maker = _settings(), TunnelMaker()
-        async with endpoint(echo) as port, running(_run(settings, maker), settings.listen[0].port) as task:
-            await answers(_health(settings), "/readyz", 200)
-            client = await _client(settings)
-            assert await ask(client, "127.0.0.1", port) == 0
-            kill_self()
-            await answers(_health(settings), "/readyz", 503)
-            assert (await get(_health(settings), "/livez"))[0] == 200
-            assert (await get(_health(settings), "/readyz"))[1] == "not ready: draining\n"
-            with pytest.raises(OSError):
-                await _client(settings)
-            client[1].write(b"still here")
-            assert await client[0].readexactly(10) == b"still here"
-            assert not task.done()
-            await drop(client)
-            assert await asyncio.wait_for(task, 60) == 0
-
-    play(script())
+async def test_after_a_signal_whoever_is_here_may_finish_and_nobody_comes() -> None:
+    settings, maker = _settings(), TunnelMaker()
+    async with endpoint(echo) as port, running(_run(settings, maker), settings.listen[0].port) as task:
+        await answers(_health(settings), "/readyz", 200)
+        client = await _client(settings)
+        assert await ask(client, "127.0.0.1", port) == 0
+        kill_self()
+        await answers(_health(settings), "/readyz", 503)
+        assert (await get(_health(settings), "/livez"))[0] == 200
+        assert (await get(_health(settings), "/readyz"))[1] == "not ready: draining\n"
+        with pytest.raises(OSError):
+            await _client(settings)
+        client[1].write(b"still here")
+        assert await client[0].readexactly(10) == b"still here"
+        assert not task.done()
+        await drop(client)
+        assert await asyncio.wait_for(task, 60) == 0
 
 
 def test_the_patience_of_a_drain_ends(caplog: pytest.LogCaptureFixture) -> None:
@@ -173,34 +159,17 @@ def test_the_patience_of_a_drain_ends(caplog: pytest.LogCaptureFixture) -> None:
     assert "leaving with 1 connections open" in caplog.text
 
 
-def test_a_second_signal_ends_the_patience() -> None:
-    async def script() -> None:
-        settings, maker = _settings(drain_seconds=3600.0), TunnelMaker()
-        async with endpoint(echo) as port, running(_run(settings, maker), settings.listen[0].port) as task:
-            client = await _client(settings)
-            assert await ask(client, "127.0.0.1", port) == 0
-            kill_self()
-            await answers(_health(settings), "/readyz", 503)
-            kill_self()
-            assert await asyncio.wait_for(task, 60) == 1
-            assert await rest_of(client[0]) == b""
-            await drop(client)
-
-    play(script())
-
-
-def test_without_patience_it_leaves_at_once() -> None:
-    async def script() -> None:
-        settings, maker = _settings(drain_seconds=0.0), TunnelMaker()
-        async with endpoint(echo) as port, running(_run(settings, maker), settings.listen[0].port) as task:
-            client = await _client(settings)
-            assert await ask(client, "127.0.0.1", port) == 0
-            kill_self()
-            assert await asyncio.wait_for(task, 60) == 0
-            assert await rest_of(client[0]) == b""
-            await drop(client)
-
-    play(script())
+async def test_a_second_signal_ends_the_patience() -> None:
+    settings, maker = _settings(drain_seconds=3600.0), TunnelMaker()
+    async with endpoint(echo) as port, running(_run(settings, maker), settings.listen[0].port) as task:
+        client = await _client(settings)
+        assert await ask(client, "127.0.0.1", port) == 0
+        kill_self()
+        await answers(_health(settings), "/readyz", 503)
+        kill_self()
+        assert await asyncio.wait_for(task, 60) == 1
+        assert await rest_of(client[0]) == b""
+        await drop(client)
 
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -214,7 +183,7 @@ def settings(port: int, health: int = 0, **values: Any) -> HttpsSettings:
     return HttpsSettings(listener, OUTBOUND, **values)
 
 
-async def ask(port: int, request: bytes, **tls: Any) -> bytes:
+async def told(port: int, request: bytes, **tls: Any) -> bytes:
     client = Peer(await asyncio.open_connection("127.0.0.1", port, **tls))
     await client.send(request)
     answer = await client.rest()
@@ -222,55 +191,46 @@ async def ask(port: int, request: bytes, **tls: Any) -> bytes:
     return answer
 
 
-def test_it_serves_counts_and_is_ready(tmp_path: Path) -> None:
-    async def script() -> None:
-        where, health, maker = free_port(), free_port(), TunnelMaker()
-        async with origin(answering(HELLO)) as endpoint, running(run_https(settings(where, health), maker), where):
-            url = f"http://127.0.0.1:{endpoint.port}/".encode()
-            answer = await ask(where, b"GET " + url + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            assert answer.endswith(b"hello")
-            status, metrics = await get(ListenAddress("127.0.0.1", health), "/metrics")
-            assert status == 200
-            assert 'umbilical_proxy_requests_total{protocol="http",result="ok"} 1' in metrics
-            assert (await get(ListenAddress("127.0.0.1", health), "/livez"))[0] == 200
-
-    play(script())
+async def test_it_serves_counts_and_is_ready(tmp_path: Path) -> None:
+    where, health, maker = free_port(), free_port(), TunnelMaker()
+    async with origin(answering(HELLO)) as endpoint, running(run_https(settings(where, health), maker), where):
+        url = f"http://127.0.0.1:{endpoint.port}/".encode()
+        answer = await told(where, b"GET " + url + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert answer.endswith(b"hello")
+        status, metrics = await get(ListenAddress("127.0.0.1", health), "/metrics")
+        assert status == 200
+        assert 'umbilical_proxy_requests_total{protocol="http",result="ok"} 1' in metrics
+        assert (await get(ListenAddress("127.0.0.1", health), "/livez"))[0] == 200
 
 
-def test_the_users_proxy_is_read_from_a_file_and_reached_through_the_tunnel(tmp_path: Path) -> None:
-    async def script() -> None:
-        where, maker = free_port(), TunnelMaker()
-        maker.outlet.names["proxy.corp"] = "127.0.0.1"
-        async with origin(answering(HELLO)) as proxy:
-            url = tmp_path / "HTTP_PROXY"
-            url.write_text(f"http://user:p%40ss@proxy.corp:{proxy.port}\n")
-            async with running(run_https(settings(where, http_proxy_file=url), maker), where):
-                request = b"GET http://a.example/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-                assert (await ask(where, request)).endswith(b"hello")
-                assert maker.outlet.asked[-1] == ("proxy.corp", proxy.port)
-                assert proxy.peers[0].seen.startswith(b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n")
-                assert b"Proxy-Authorization: Basic dXNlcjpwQHNz\r\n" in proxy.peers[0].seen
-
-    play(script())
+async def test_the_users_proxy_is_read_from_a_file_and_reached_through_the_tunnel(tmp_path: Path) -> None:
+    where, maker = free_port(), TunnelMaker()
+    maker.outlet.names["proxy.corp"] = "127.0.0.1"
+    async with origin(answering(HELLO)) as proxy:
+        url = tmp_path / "HTTP_PROXY"
+        url.write_text(f"http://user:p%40ss@proxy.corp:{proxy.port}\n")
+        async with running(run_https(settings(where, http_proxy_file=url), maker), where):
+            request = b"GET http://a.example/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            assert (await told(where, request)).endswith(b"hello")
+            assert maker.outlet.asked[-1] == ("proxy.corp", proxy.port)
+            assert proxy.peers[0].seen.startswith(b"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n")
+            assert b"Proxy-Authorization: Basic dXNlcjpwQHNz\r\n" in proxy.peers[0].seen
 
 
-def test_it_speaks_tls_with_clients_if_it_has_a_certificate(tmp_path: Path) -> None:
+async def test_it_speaks_tls_with_clients_if_it_has_a_certificate(tmp_path: Path) -> None:
     authority = FolderAuthority(tmp_path, "ca")
     serving = authority.serving("proxy")
 
-    async def script() -> None:
-        where, maker = free_port(), TunnelMaker()
-        tls = TlsFiles(serving.certificate, serving.key)
-        async with (
-            origin(answering(HELLO)) as endpoint,
-            running(run_https(settings(where, listen_tls=tls), maker), where),
-        ):
-            url = f"http://127.0.0.1:{endpoint.port}/".encode()
-            context = authority.client_context(None)
-            request = b"GET " + url + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-            assert (await ask(where, request, ssl=context, server_hostname="localhost")).endswith(b"hello")
-
-    play(script())
+    where, maker = free_port(), TunnelMaker()
+    tls = TlsFiles(serving.certificate, serving.key)
+    async with (
+        origin(answering(HELLO)) as endpoint,
+        running(run_https(settings(where, listen_tls=tls), maker), where),
+    ):
+        url = f"http://127.0.0.1:{endpoint.port}/".encode()
+        context = authority.client_context(None)
+        request = b"GET " + url + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        assert (await told(where, request, ssl=context, server_hostname="localhost")).endswith(b"hello")
 
 
 @pytest.mark.parametrize(
@@ -282,13 +242,10 @@ def test_it_speaks_tls_with_clients_if_it_has_a_certificate(tmp_path: Path) -> N
         ({"proxy_authority": Path("/nowhere/ca")}, "UMB533"),
     ],
 )
-def test_what_cannot_be_used_keeps_it_from_starting(values: dict[str, Any], code: str) -> None:
-    async def script() -> None:
-        with pytest.raises(StartupError) as fault:
-            await run_https(settings(free_port(), **values), TunnelMaker())
-        assert fault.value.code == code
-
-    play(script())
+async def test_what_cannot_be_used_keeps_it_from_starting(values: dict[str, Any], code: str) -> None:
+    with pytest.raises(StartupError) as fault:
+        await run_https(settings(free_port(), **values), TunnelMaker())
+    assert fault.value.code == code
 
 
 def test_a_users_proxy_under_a_clouds_domain_is_still_behind_the_tunnel() -> None:
@@ -303,28 +260,22 @@ def _settings_process(port: int, credentials: Path | None = None) -> Socks5Setti
     return Socks5Settings(listener, outbound, credentials)
 
 
-def test_with_a_file_of_credentials_a_password_is_asked_for(tmp_path: Path) -> None:
+async def test_with_a_file_of_credentials_a_password_is_asked_for(tmp_path: Path) -> None:
     users = tmp_path / "users"
     users.write_text("ann:s3cret\n")
 
-    async def script() -> None:
-        where, maker = free_port(), TunnelMaker()
-        async with endpoint(echo) as port, running(run_socks5(_settings_process(where, users), maker), where):
-            reader, writer = await asyncio.open_connection("127.0.0.1", where)
-            writer.write(b"\x05\x01\x00")
-            assert await rest_of(reader) == b"\x05\xff"
-            await drop((reader, writer))
-            reader, writer = await asyncio.open_connection("127.0.0.1", where)
-            writer.write(b"\x05\x01\x02\x01\x03ann\x06s3cret" + connect_request("127.0.0.1", port) + b"hello")
-            assert (await reader.readexactly(4 + 10 + 5))[-5:] == b"hello"
-            await drop((reader, writer))
-
-    play(script())
+    where, maker = free_port(), TunnelMaker()
+    async with endpoint(echo) as port, running(run_socks5(_settings_process(where, users), maker), where):
+        reader, writer = await asyncio.open_connection("127.0.0.1", where)
+        writer.write(b"\x05\x01\x00")
+        assert await rest_of(reader) == b"\x05\xff"
+        await drop((reader, writer))
+        reader, writer = await asyncio.open_connection("127.0.0.1", where)
+        writer.write(b"\x05\x01\x02\x01\x03ann\x06s3cret" + connect_request("127.0.0.1", port) + b"hello")
+        assert (await reader.readexactly(4 + 10 + 5))[-5:] == b"hello"
+        await drop((reader, writer))
 
 
-def test_a_file_that_cannot_be_used_keeps_it_from_starting(tmp_path: Path) -> None:
-    async def script() -> None:
-        with pytest.raises(StartupError, match="credentials"):
-            await run_socks5(_settings_process(free_port(), tmp_path / "users"), TunnelMaker())
-
-    play(script())
+async def test_a_file_that_cannot_be_used_keeps_it_from_starting(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="credentials"):
+        await run_socks5(_settings_process(free_port(), tmp_path / "users"), TunnelMaker())

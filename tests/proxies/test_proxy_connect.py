@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.proxies.name_scenes import ScriptedTunnel, pipe, play
+from tests.proxies.name_scenes import ScriptedTunnel, pipe
 from tests.proxies.proxy_scenes import ESTABLISHED, ScriptedProxy, tls_in_front_of
+from tests.support.coroutines import play
 from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.dialer import connect as dialer_connect
@@ -94,10 +95,6 @@ def test_a_url_that_cannot_be_used_is_refused_in_three_lines_that_do_not_show_it
     assert "s3cret" not in f"{error.what} {error.why} {error.next}"
 
 
-def test_no_value_is_no_proxy() -> None:
-    assert parse_proxy_url("", "--https-proxy") is None
-
-
 @given(st.text(max_size=60))
 def test_any_text_is_a_proxy_or_is_refused(text: str) -> None:
     try:
@@ -107,32 +104,26 @@ def test_any_text_is_a_proxy_or_is_refused(text: str) -> None:
     assert found is None or (found.host and 0 <= found.port < 65536)
 
 
-def test_the_endpoint_is_asked_for_by_name_with_credentials_and_its_first_bytes_are_kept() -> None:
-    async def scenario() -> None:
-        async with ScriptedProxy(ESTABLISHED + b"220 mail.corp.example\r\n") as proxy:
-            opener = Loopback(proxy.port)
-            target = url("http://me:p%40ss@proxy.example:3128")
-            reader, writer = await connect_through(target, opener, "mail.corp.example", 25, ProxyTls())
-            assert await reader.readline() == b"220 mail.corp.example\r\n"
-            writer.write(b"EHLO")
-            assert await reader.readexactly(4) == b"EHLO"
-            writer.close()
-            assert opener.dials == [("proxy.example", 3128)]
-            (head,) = proxy.requests
-            assert head.startswith("CONNECT mail.corp.example:25 HTTP/1.1\r\nHost: mail.corp.example:25\r\n")
-            assert f"Proxy-Authorization: Basic {base64.b64encode(b'me:p@ss').decode()}\r\n" in head
-
-    play(scenario())
+async def test_the_endpoint_is_asked_for_by_name_with_credentials_and_its_first_bytes_are_kept() -> None:
+    async with ScriptedProxy(ESTABLISHED + b"220 mail.corp.example\r\n") as proxy:
+        opener = Loopback(proxy.port)
+        target = url("http://me:p%40ss@proxy.example:3128")
+        reader, writer = await connect_through(target, opener, "mail.corp.example", 25, ProxyTls())
+        assert await reader.readline() == b"220 mail.corp.example\r\n"
+        writer.write(b"EHLO")
+        assert await reader.readexactly(4) == b"EHLO"
+        writer.close()
+        assert opener.dials == [("proxy.example", 3128)]
+        (head,) = proxy.requests
+        assert head.startswith("CONNECT mail.corp.example:25 HTTP/1.1\r\nHost: mail.corp.example:25\r\n")
+        assert f"Proxy-Authorization: Basic {base64.b64encode(b'me:p@ss').decode()}\r\n" in head
 
 
-def test_without_credentials_none_are_sent_and_an_ipv6_endpoint_stands_in_brackets() -> None:
-    async def scenario() -> None:
-        async with ScriptedProxy() as proxy:
-            _, writer = await connect_through(url("proxy.example"), Loopback(proxy.port), "fd00::1", 443, ProxyTls())
-            writer.close()
-            assert proxy.requests == ["CONNECT [fd00::1]:443 HTTP/1.1\r\nHost: [fd00::1]:443\r\n\r\n"]
-
-    play(scenario())
+async def test_without_credentials_none_are_sent_and_an_ipv6_endpoint_stands_in_brackets() -> None:
+    async with ScriptedProxy() as proxy:
+        _, writer = await connect_through(url("proxy.example"), Loopback(proxy.port), "fd00::1", 443, ProxyTls())
+        writer.close()
+        assert proxy.requests == ["CONNECT [fd00::1]:443 HTTP/1.1\r\nHost: [fd00::1]:443\r\n\r\n"]
 
 
 @pytest.mark.parametrize(
@@ -144,15 +135,12 @@ def test_without_credentials_none_are_sent_and_an_ipv6_endpoint_stands_in_bracke
     ],
     ids=["1.0", "bare-lf", "after-100"],
 )
-def test_any_success_opens_the_tunnel(reply: bytes) -> None:
-    async def scenario() -> None:
-        async with ScriptedProxy(reply) as proxy:
-            reader, writer = await connect_through(url("p.example"), Loopback(proxy.port), "h.example", 443, ProxyTls())
-            writer.write(b"x")
-            assert await reader.readexactly(1) == b"x"
-            writer.close()
-
-    play(scenario())
+async def test_any_success_opens_the_tunnel(reply: bytes) -> None:
+    async with ScriptedProxy(reply) as proxy:
+        reader, writer = await connect_through(url("p.example"), Loopback(proxy.port), "h.example", 443, ProxyTls())
+        writer.write(b"x")
+        assert await reader.readexactly(1) == b"x"
+        writer.close()
 
 
 def refusal(reply: bytes, *, closes: bool = True) -> DialFailed:
@@ -238,25 +226,19 @@ def test_a_proxy_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.Monk
         (Reason.SERVER, Reason.SERVER),
     ],
 )
-def test_a_proxy_that_cannot_be_reached_is_not_mistaken_for_the_endpoint(reason: Reason, told: Reason) -> None:
-    async def scenario() -> None:
-        opener = ScriptedTunnel({"p.example": reason})
-        with pytest.raises(DialFailed) as caught:
-            await connect_through(url("p.example"), opener, "h.example", 443, ProxyTls())
-        assert caught.value.reason is told
-
-    play(scenario())
+async def test_a_proxy_that_cannot_be_reached_is_not_mistaken_for_the_endpoint(reason: Reason, told: Reason) -> None:
+    opener = ScriptedTunnel({"p.example": reason})
+    with pytest.raises(DialFailed) as caught:
+        await connect_through(url("p.example"), opener, "h.example", 443, ProxyTls())
+    assert caught.value.reason is told
 
 
-def test_a_host_that_cannot_stand_in_a_request_is_refused_before_anybody_is_dialled() -> None:
-    async def scenario() -> None:
-        opener = ScriptedTunnel()
-        with pytest.raises(DialFailed) as caught:
-            await connect_through(url("p.example"), opener, "h.example\r\nX: y", 443, ProxyTls())
-        assert caught.value.reason is Reason.NAME
-        assert opener.dials == []
-
-    play(scenario())
+async def test_a_host_that_cannot_stand_in_a_request_is_refused_before_anybody_is_dialled() -> None:
+    opener = ScriptedTunnel()
+    with pytest.raises(DialFailed) as caught:
+        await connect_through(url("p.example"), opener, "h.example\r\nX: y", 443, ProxyTls())
+    assert caught.value.reason is Reason.NAME
+    assert opener.dials == []
 
 
 @pytest.fixture
@@ -268,76 +250,64 @@ def serving(authority: FolderAuthority, *names: str) -> ssl.SSLContext:
     return authority.server_context(authority.serving(f"serving-{names[0]}", names))
 
 
-def test_each_proxy_is_verified_by_the_name_in_its_own_url(authority: FolderAuthority) -> None:
-    async def scenario() -> None:
-        tls = ProxyTls(authority.certificate_file)
-        for name in ("one.example", "two.example", "127.0.0.1"):
-            async with ScriptedProxy(ESTABLISHED + b"early", serving(authority, name)) as proxy:
-                target = url(f"https://me:secret@{name}")
-                reader, writer = await connect_through(target, Loopback(proxy.port), "h.example", 443, tls)
-                assert await reader.readexactly(5) == b"early"
-                writer.write(b"x" * 300_000)
-                assert await reader.readexactly(300_000) == b"x" * 300_000
-                writer.close()
-
-    play(scenario())
-
-
-def test_a_certificate_for_another_name_or_of_another_authority_gets_no_credentials(
-    authority: FolderAuthority, tmp_path: Path
-) -> None:
-    async def scenario() -> None:
-        other = tmp_path / "other"
-        other.mkdir()
-        stranger = FolderAuthority(other)
-        for context in (serving(authority, "two.example"), serving(stranger, "one.example")):
-            async with ScriptedProxy(ESTABLISHED, context) as proxy:
-                with pytest.raises(DialFailed) as caught:
-                    await connect_through(
-                        url("https://me:secret@one.example"),
-                        Loopback(proxy.port),
-                        "h.example",
-                        443,
-                        ProxyTls(authority.certificate_file),
-                    )
-                assert caught.value.reason is Reason.PROXY
-                assert caught.value.text.startswith("TLS: ")
-                assert proxy.requests == []
-
-    play(scenario())
-
-
-def test_without_an_extra_authority_the_systems_are_asked(authority: FolderAuthority) -> None:
-    async def scenario() -> None:
-        async with ScriptedProxy(ESTABLISHED, serving(authority, "one.example")) as proxy:
-            with pytest.raises(DialFailed, match="TLS: "):
-                await connect_through(url("https://one.example"), Loopback(proxy.port), "h.example", 443, ProxyTls())
-
-    play(scenario())
-
-
-def test_tls_to_the_proxy_goes_over_tls_that_is_there_already(authority: FolderAuthority) -> None:
-    """As through a tunnel: its own TLS ends at the server, the proxy's at the proxy."""
-
-    async def scenario() -> None:
-        tls = ProxyTls(authority.certificate_file)
-        inner, outer = serving(authority, "one.example"), serving(authority, "server.example")
-        async with ScriptedProxy(ESTABLISHED + b"early", inner) as proxy, tls_in_front_of(proxy.port, outer) as port:
-
-            async def tunnelled() -> Streams:
-                return await tls.wrap(await connect("127.0.0.1", port), "server.example")
-
-            opener = ScriptedTunnel({"one.example": tunnelled})
-            reader, writer = await connect_through(url("https://one.example"), opener, "h.example", 443, tls)
+async def test_each_proxy_is_verified_by_the_name_in_its_own_url(authority: FolderAuthority) -> None:
+    tls = ProxyTls(authority.certificate_file)
+    for name in ("one.example", "two.example", "127.0.0.1"):
+        async with ScriptedProxy(ESTABLISHED + b"early", serving(authority, name)) as proxy:
+            target = url(f"https://me:secret@{name}")
+            reader, writer = await connect_through(target, Loopback(proxy.port), "h.example", 443, tls)
             assert await reader.readexactly(5) == b"early"
-            writer.write(b"y" * 600_000)
-            assert await reader.readexactly(600_000) == b"y" * 600_000
+            writer.write(b"x" * 300_000)
+            assert await reader.readexactly(300_000) == b"x" * 300_000
             writer.close()
 
-    play(scenario())
+
+async def test_a_certificate_for_another_name_or_of_another_authority_gets_no_credentials(
+    authority: FolderAuthority, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    stranger = FolderAuthority(other)
+    for context in (serving(authority, "two.example"), serving(stranger, "one.example")):
+        async with ScriptedProxy(ESTABLISHED, context) as proxy:
+            with pytest.raises(DialFailed) as caught:
+                await connect_through(
+                    url("https://me:secret@one.example"),
+                    Loopback(proxy.port),
+                    "h.example",
+                    443,
+                    ProxyTls(authority.certificate_file),
+                )
+            assert caught.value.reason is Reason.PROXY
+            assert caught.value.text.startswith("TLS: ")
+            assert proxy.requests == []
 
 
-def test_a_proxy_that_does_not_speak_tls_is_told_so(
+async def test_without_an_extra_authority_the_systems_are_asked(authority: FolderAuthority) -> None:
+    async with ScriptedProxy(ESTABLISHED, serving(authority, "one.example")) as proxy:
+        with pytest.raises(DialFailed, match="TLS: "):
+            await connect_through(url("https://one.example"), Loopback(proxy.port), "h.example", 443, ProxyTls())
+
+
+async def test_tls_to_the_proxy_goes_over_tls_that_is_there_already(authority: FolderAuthority) -> None:
+    """As through a tunnel: its own TLS ends at the server, the proxy's at the proxy."""
+
+    tls = ProxyTls(authority.certificate_file)
+    inner, outer = serving(authority, "one.example"), serving(authority, "server.example")
+    async with ScriptedProxy(ESTABLISHED + b"early", inner) as proxy, tls_in_front_of(proxy.port, outer) as port:
+
+        async def tunnelled() -> Streams:
+            return await tls.wrap(await connect("127.0.0.1", port), "server.example")
+
+        opener = ScriptedTunnel({"one.example": tunnelled})
+        reader, writer = await connect_through(url("https://one.example"), opener, "h.example", 443, tls)
+        assert await reader.readexactly(5) == b"early"
+        writer.write(b"y" * 600_000)
+        assert await reader.readexactly(600_000) == b"y" * 600_000
+        writer.close()
+
+
+async def test_a_proxy_that_does_not_speak_tls_is_told_so(
     authority: FolderAuthority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proxy_connect, "HANDSHAKE_SECONDS", 0.01)
@@ -365,13 +335,10 @@ def test_a_proxy_that_does_not_speak_tls_is_told_so(
         streams[1].close()
         await asyncio.sleep(0)
 
-    async def scenario() -> None:
-        assert "no TLS handshake within" in (await failure(silent)).text
-        monkeypatch.setattr(proxy_connect, "HANDSHAKE_SECONDS", 50.0)
-        assert (await failure(speaks_http)).reason is Reason.PROXY
-        assert (await failure(closes)).reason is Reason.PROXY
-
-    play(scenario())
+    assert "no TLS handshake within" in (await failure(silent)).text
+    monkeypatch.setattr(proxy_connect, "HANDSHAKE_SECONDS", 50.0)
+    assert (await failure(speaks_http)).reason is Reason.PROXY
+    assert (await failure(closes)).reason is Reason.PROXY
 
 
 @pytest.mark.parametrize("content", [None, "no certificate\n"], ids=["missing", "empty"])

@@ -4,13 +4,14 @@ import asyncio
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.proxy_scene import PATIENCE_SECONDS, drop, eventually, play, rest_of
+from tests.support.coroutines import PATIENCE_SECONDS
+from tests.support.proxy_scene import drop, eventually, play, rest_of
 from tests.support.tunnel_pki import make_tunnel_pki
 
 from umbilical.dialer.opener import Streams
@@ -67,14 +68,6 @@ async def _scene(pair: Callable[[], Awaitable[tuple[Streams, Streams]]] = _pair)
         await asyncio.sleep(0)
 
 
-def staged(script: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
-    async def run() -> None:
-        async with _scene() as scene:
-            await script(scene)
-
-    play(run())
-
-
 async def _tcp_pair() -> tuple[Streams, Streams]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         far = socket.create_connection(listening.getsockname())
@@ -88,7 +81,7 @@ def _reset(streams: Streams) -> None:
     streams[1].transport.abort()
 
 
-def test_much_goes_both_ways_at_once() -> None:
+async def test_much_goes_both_ways_at_once() -> None:
     up, down = bytes(range(256)) * 20_000, bytes(range(255, -1, -1)) * 20_000
 
     async def send(streams: Streams, data: bytes) -> None:
@@ -96,7 +89,7 @@ def test_much_goes_both_ways_at_once() -> None:
         streams[1].write_eof()
         await streams[1].drain()
 
-    async def script(scene: Scene) -> None:
+    async with _scene() as scene:
         scene.start()
         async with asyncio.TaskGroup() as group:
             group.create_task(send(scene.client, up))
@@ -108,11 +101,9 @@ def test_much_goes_both_ways_at_once() -> None:
         assert await scene.ending() == Ending(len(up), len(down), "")
         assert (scene.traffic.to_endpoint.total, scene.traffic.to_client.total) == (len(up), len(down))
 
-    staged(script)
 
-
-def test_the_end_of_the_client_is_the_end_of_one_direction_alone() -> None:
-    async def script(scene: Scene) -> None:
+async def test_the_end_of_the_client_is_the_end_of_one_direction_alone() -> None:
+    async with _scene() as scene:
         scene.start()
         scene.client[1].write(b"question")
         scene.client[1].write_eof()
@@ -124,11 +115,9 @@ def test_the_end_of_the_client_is_the_end_of_one_direction_alone() -> None:
         assert await scene.client[0].read() == b", long after"
         assert (await scene.ending()).reason == ""
 
-    staged(script)
 
-
-def test_the_end_of_the_endpoint_is_the_end_of_one_direction_alone() -> None:
-    async def script(scene: Scene) -> None:
+async def test_the_end_of_the_endpoint_is_the_end_of_one_direction_alone() -> None:
+    async with _scene() as scene:
         scene.start()
         scene.endpoint[1].write_eof()
         assert await scene.client[0].read() == b""
@@ -138,11 +127,9 @@ def test_the_end_of_the_endpoint_is_the_end_of_one_direction_alone() -> None:
         assert await scene.endpoint[0].read() == b""
         assert (await scene.ending()).reason == ""
 
-    staged(script)
 
-
-def test_an_end_that_came_before_the_relay_counts() -> None:
-    async def script(scene: Scene) -> None:
+async def test_an_end_that_came_before_the_relay_counts() -> None:
+    async with _scene() as scene:
         scene.client[1].write(b"early")
         scene.client[1].write_eof()
         near = scene.near[0][0]
@@ -152,10 +139,8 @@ def test_an_end_that_came_before_the_relay_counts() -> None:
         scene.endpoint[1].write_eof()
         assert await scene.ending() == Ending(5, 0, "")
 
-    staged(script)
 
-
-def test_a_reset_on_one_side_ends_the_other() -> None:
+async def test_a_reset_on_one_side_ends_the_other() -> None:
     async def script(scene: Scene) -> None:
         scene.start()
         scene.client[1].write(b"x")
@@ -165,18 +150,15 @@ def test_a_reset_on_one_side_ends_the_other() -> None:
         await scene.leave()
         assert (await scene.ending()).reason != ""
 
-    async def run() -> None:
-        async with _scene(_tcp_pair) as scene:
-            await script(scene)
-
-    play(run())
+    async with _scene(_tcp_pair) as scene:
+        await script(scene)
 
 
-def test_what_was_received_before_a_reset_is_delivered() -> None:
+async def test_what_was_received_before_a_reset_is_delivered() -> None:
     """The client reads nothing at first, so that the answer waits inside when the endpoint breaks."""
     answer = b"a" * 3_000_000
 
-    async def script(scene: Scene) -> None:
+    async with _scene() as scene:
         near_endpoint = scene.near[1][0]
         scene.endpoint[1].write(answer)
         await eventually(lambda: len(getattr(near_endpoint, "_buffer", b"")) > 100_000)
@@ -187,34 +169,31 @@ def test_what_was_received_before_a_reset_is_delivered() -> None:
         await scene.leave()
         assert (await scene.ending()).reason == "reset by peer"
 
-    staged(script)
 
-
-def test_what_the_client_has_not_read_yet_survives_the_end_of_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_the_client_has_not_read_yet_survives_the_end_of_the_endpoint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """To close a socket to which the peer still writes resets it, and drops what it was sent and had no room for."""
     monkeypatch.setattr(relay_module, "LINGER_SECONDS", PATIENCE_SECONDS)
     answer = b"a" * 150_000
 
-    async def script() -> None:
-        near, client = await _narrow_pair()
-        near_endpoint, endpoint = await _tcp_pair()
-        client[1].transport.pause_reading()  # type: ignore[attr-defined]
-        traffic = Traffic()
-        task = asyncio.get_running_loop().create_task(relay(near, near_endpoint, RelayLimits(), traffic))
-        endpoint[1].write(answer)
-        await eventually(lambda: traffic.to_client.total == len(answer) and not unsent(near[1]))
-        _reset(endpoint)
-        await eventually(near_endpoint[1].is_closing)
+    near, client = await _narrow_pair()
+    near_endpoint, endpoint = await _tcp_pair()
+    client[1].transport.pause_reading()  # type: ignore[attr-defined]
+    traffic = Traffic()
+    task = asyncio.get_running_loop().create_task(relay(near, near_endpoint, RelayLimits(), traffic))
+    endpoint[1].write(answer)
+    await eventually(lambda: traffic.to_client.total == len(answer) and not unsent(near[1]))
+    _reset(endpoint)
+    await eventually(near_endpoint[1].is_closing)
+    for _ in range(20):
+        client[1].write(b"still sending")
         for _ in range(20):
-            client[1].write(b"still sending")
-            for _ in range(20):
-                await asyncio.sleep(0)
-        client[1].transport.resume_reading()  # type: ignore[attr-defined]
-        assert await rest_of(client[0]) == answer
-        await drop(client)
-        assert (await asyncio.wait_for(task, PATIENCE_SECONDS)).reason != ""
-
-    play(script())
+            await asyncio.sleep(0)
+    client[1].transport.resume_reading()  # type: ignore[attr-defined]
+    assert await rest_of(client[0]) == answer
+    await drop(client)
+    assert (await asyncio.wait_for(task, PATIENCE_SECONDS)).reason != ""
 
 
 async def _narrow_pair() -> tuple[Streams, Streams]:
@@ -228,8 +207,8 @@ async def _narrow_pair() -> tuple[Streams, Streams]:
     return await asyncio.open_connection(sock=near), await asyncio.open_connection(sock=far)
 
 
-def test_a_slow_reader_holds_the_sender_back_and_little_is_kept() -> None:
-    async def script(scene: Scene) -> None:
+async def test_a_slow_reader_holds_the_sender_back_and_little_is_kept() -> None:
+    async with _scene() as scene:
         scene.start(buffer_bytes=65536)
         writer = scene.endpoint[1]
         writer.transport.set_write_buffer_limits(high=0)
@@ -253,18 +232,14 @@ def test_a_slow_reader_holds_the_sender_back_and_little_is_kept() -> None:
         flooding.cancel()
         await asyncio.wait({flooding})
 
-    staged(script)
 
-
-def test_nothing_moves_for_too_long_and_it_is_over() -> None:
-    async def script(scene: Scene) -> None:
+async def test_nothing_moves_for_too_long_and_it_is_over() -> None:
+    async with _scene() as scene:
         scene.start(idle_seconds=0.05)
         assert await rest_of(scene.client[0]) == b""
         await scene.leave()
         assert (await scene.ending()).reason == "idle"
         assert await rest_of(scene.endpoint[0]) == b""
-
-    staged(script)
 
 
 class Clock:
@@ -283,8 +258,8 @@ class Clock:
         await eventually(lambda: self.looks > before + 3)
 
 
-def test_one_byte_now_and_then_keeps_it_alive() -> None:
-    async def script(scene: Scene) -> None:
+async def test_one_byte_now_and_then_keeps_it_alive() -> None:
+    async with _scene() as scene:
         clock = Clock()
         scene.start(clock, idle_seconds=0.01)
         for _ in range(3):
@@ -298,11 +273,9 @@ def test_one_byte_now_and_then_keeps_it_alive() -> None:
         await scene.leave()
         assert (await scene.ending()).reason == "idle"
 
-    staged(script)
 
-
-def test_zero_is_no_limit() -> None:
-    async def script(scene: Scene) -> None:
+async def test_zero_is_no_limit() -> None:
+    async with _scene() as scene:
         clock = Clock()
         scene.start(clock)
         for _ in range(3):
@@ -312,13 +285,11 @@ def test_zero_is_no_limit() -> None:
         assert scene.task is not None
         assert not scene.task.done()
 
-    staged(script)
 
-
-def test_a_peer_that_cannot_half_close_is_not_closed_while_it_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_peer_that_cannot_half_close_is_not_closed_while_it_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay_module, "HALF_CLOSED_SECONDS", 0.2)
 
-    async def script(scene: Scene) -> None:
+    async with _scene() as scene:
         near_endpoint = scene.near[1][1]
         monkeypatch.setattr(near_endpoint.transport, "can_write_eof", lambda: False)
         scene.start()
@@ -330,11 +301,9 @@ def test_a_peer_that_cannot_half_close_is_not_closed_while_it_speaks(monkeypatch
         await scene.leave()
         assert (await scene.ending()).reason == "idle"
 
-    staged(script)
 
-
-def test_cancelled_it_cuts_both() -> None:
-    async def script(scene: Scene) -> None:
+async def test_cancelled_it_cuts_both() -> None:
+    async with _scene() as scene:
         scene.start()
         scene.client[1].write(b"x")
         assert await scene.endpoint[0].readexactly(1) == b"x"
@@ -343,14 +312,12 @@ def test_cancelled_it_cuts_both() -> None:
         assert await rest_of(scene.client[0]) == b""
         assert await rest_of(scene.endpoint[0]) == b""
 
-    staged(script)
 
-
-def test_the_last_bytes_reach_a_slow_but_willing_reader() -> None:
+async def test_the_last_bytes_reach_a_slow_but_willing_reader() -> None:
     """Both sides have ended, and one has yet to read most of it."""
     data = b"z" * 5_000_000
 
-    async def script(scene: Scene) -> None:
+    async with _scene() as scene:
         scene.start(buffer_bytes=8_000_000)
         scene.client[1].write_eof()
         scene.endpoint[1].write(data)
@@ -364,14 +331,16 @@ def test_the_last_bytes_reach_a_slow_but_willing_reader() -> None:
         assert bytes(received) == data
         assert (await scene.ending()).reason == ""
 
-    staged(script)
-
 
 def test_being_held_back_many_times_loses_nothing_and_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
     """asyncio's streams insist on hearing of every pause that they hear the end of."""
     data = bytes(range(256)) * 40_000
 
-    async def script(scene: Scene) -> None:
+    async def script() -> None:
+        async with _scene() as scene:
+            await held_back(scene)
+
+    async def held_back(scene: Scene) -> None:
         scene.start(buffer_bytes=20_000)
         scene.endpoint[1].write(data)
         scene.endpoint[1].write_eof()
@@ -383,14 +352,14 @@ def test_being_held_back_many_times_loses_nothing_and_disturbs_nobody(caplog: py
         scene.client[1].write_eof()
         assert await scene.ending() == Ending(0, len(data), "")
 
-    staged(script)
+    play(script())
     assert caplog.text == ""
 
 
-def test_a_side_that_is_full_before_it_begins_is_waited_for() -> None:
+async def test_a_side_that_is_full_before_it_begins_is_waited_for() -> None:
     early, late = b"e" * 2_000_000, b"l" * 2_000_000
 
-    async def script(scene: Scene) -> None:
+    async with _scene() as scene:
         scene.near[1][1].write(early)
         scene.client[1].write(late)
         scene.client[1].write_eof()
@@ -402,19 +371,15 @@ def test_a_side_that_is_full_before_it_begins_is_waited_for() -> None:
         scene.endpoint[1].write_eof()
         assert await scene.ending() == Ending(len(late), 0, "")
 
-    staged(script)
 
-
-def test_a_side_that_stays_full_before_it_begins_is_idle() -> None:
-    async def script(scene: Scene) -> None:
+async def test_a_side_that_stays_full_before_it_begins_is_idle() -> None:
+    async with _scene() as scene:
         scene.endpoint[1].transport.pause_reading()  # type: ignore[attr-defined]
         scene.near[1][1].write(b"e" * 5_000_000)
         scene.start(idle_seconds=0.05)
         await scene.leave()
         scene.endpoint[1].transport.abort()
         assert (await scene.ending()).reason == "idle"
-
-    staged(script)
 
 
 def test_tls_on_one_side_is_carried_like_any_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -449,30 +414,24 @@ def test_tls_on_one_side_is_carried_like_any_other(tmp_path: Path, caplog: pytes
     assert caplog.text == ""
 
 
-def test_a_reader_that_takes_nothing_does_not_hold_a_closed_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_that_takes_nothing_does_not_hold_a_closed_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay_module, "LAST_BYTES_SECONDS", 0.05)
 
-    async def script() -> None:
-        near, far = await _pair()
-        far[1].transport.pause_reading()  # type: ignore[attr-defined]
-        near[1].write(b"z" * 10_000_000)
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await flush(near[1])
-        assert near[1].transport.is_closing()
-        await drop(far)
-
-    play(script())
+    near, far = await _pair()
+    far[1].transport.pause_reading()  # type: ignore[attr-defined]
+    near[1].write(b"z" * 10_000_000)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await flush(near[1])
+    assert near[1].transport.is_closing()
+    await drop(far)
 
 
-def test_parting_waits_for_the_peer_to_read_before_the_reset_that_unread_input_causes() -> None:
-    async def script() -> None:
-        near, far = await _tcp_pair()
-        far[1].write(b"never read " * 1000)
-        near[1].write(b"goodbye")
-        parting = asyncio.get_running_loop().create_task(part(*near))
-        assert await far[0].read() == b"goodbye"
-        await drop(far)
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await parting
-
-    play(script())
+async def test_parting_waits_for_the_peer_to_read_before_the_reset_that_unread_input_causes() -> None:
+    near, far = await _tcp_pair()
+    far[1].write(b"never read " * 1000)
+    near[1].write(b"goodbye")
+    parting = asyncio.get_running_loop().create_task(part(*near))
+    assert await far[0].read() == b"goodbye"
+    await drop(far)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await parting

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.proxies.name_scenes import Counts, ScriptedServices, TurnedClock, play, until
+from tests.proxies.name_scenes import Counts, ScriptedServices, TurnedClock, until
+from tests.support.coroutines import play
 from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async, status_answer
 
 from umbilical.cluster.errors import ApiRefused, ApiUnreachable, ClusterError
@@ -25,36 +27,23 @@ class Scene:
         self.lookup = ServiceLookup(self.api, "cluster.local", self.counts, self.clock.now)
 
 
-def scene(script: Callable[[Scene], Awaitable[None]]) -> None:
-    async def run() -> None:
-        stage = Scene()
-        await script(stage)
-        await stage.lookup.close()
-
-    play(run())
-
-
-def test_a_service_has_the_addresses_of_both_families() -> None:
-    async def script(stage: Scene) -> None:
-        assert await stage.lookup.find("Console.monitoring.svc.cluster.local.") == BOTH
-        assert stage.api.asked == [CONSOLE]
-        assert stage.counts.lookups == [("service", "ok")]
-
-    scene(script)
+@asynccontextmanager
+async def scene() -> AsyncIterator[Scene]:
+    stage = Scene()
+    yield stage
+    await stage.lookup.close()
 
 
 @pytest.mark.parametrize("host", ["console.monitoring.corp.example", "console", "10.0.0.7", "fd00::1"])
-def test_a_name_that_is_no_services_costs_no_request(host: str) -> None:
-    async def script(stage: Scene) -> None:
+async def test_a_name_that_is_no_services_costs_no_request(host: str) -> None:
+    async with scene() as stage:
         assert await stage.lookup.find(host) == ()
         assert stage.api.asked == []
         assert stage.counts.lookups == []
 
-    scene(script)
 
-
-def test_hits_and_misses_are_kept_for_a_while() -> None:
-    async def script(stage: Scene) -> None:
+async def test_hits_and_misses_are_kept_for_a_while() -> None:
+    async with scene() as stage:
         for _ in range(3):
             assert await stage.lookup.find("console.monitoring") == BOTH
             assert await stage.lookup.find("example.com") == ()
@@ -70,32 +59,28 @@ def test_hits_and_misses_are_kept_for_a_while() -> None:
         assert stage.counts.lookups.count(("service", "cached")) == 5
         assert stage.counts.lookups.count(("service", "nxdomain")) == 1
 
-    scene(script)
 
-
-def test_a_headless_service_goes_on_to_dns() -> None:
-    async def script(stage: Scene) -> None:
+async def test_a_headless_service_goes_on_to_dns() -> None:
+    async with scene() as stage:
         stage.api.services[CONSOLE] = ()
         assert await stage.lookup.find("console.monitoring") == ()
 
-    scene(script)
 
-
-def test_many_connections_to_one_service_make_one_request() -> None:
-    async def script(stage: Scene) -> None:
+async def test_many_connections_to_one_service_make_one_request() -> None:
+    async with scene() as stage:
         stage.api.hold = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(stage.lookup.find("console.monitoring")) for _ in range(500)]
+            asked = [group.create_task(stage.lookup.find("console.monitoring")) for _ in range(100)]
             await until(lambda: len(stage.api.asked) == 1)
             stage.api.hold.set()
         assert all(task.result() == BOTH for task in asked)
         assert len(stage.api.asked) == 1
 
-    scene(script)
 
-
-def test_an_api_that_fails_leaves_names_to_dns_and_is_left_alone_for_a_moment(caplog: pytest.LogCaptureFixture) -> None:
-    async def script(stage: Scene) -> None:
+async def test_an_api_that_fails_leaves_names_to_dns_and_is_left_alone_for_a_moment(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with scene() as stage:
         stage.api.is_down = True
         with caplog.at_level(logging.WARNING):
             for _ in range(3):
@@ -108,18 +93,14 @@ def test_an_api_that_fails_leaves_names_to_dns_and_is_left_alone_for_a_moment(ca
         assert await stage.lookup.find("console.monitoring") == BOTH
         assert stage.counts.lookups == [("service", "failed"), ("service", "ok")]
 
-    scene(script)
 
-
-def test_an_api_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_api_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_lookup, "API_SECONDS", 0.01)
 
-    async def script(stage: Scene) -> None:
+    async with scene() as stage:
         stage.api.hold = asyncio.Event()
         assert await stage.lookup.find("console.monitoring") == ()
         assert stage.counts.lookups == [("service", "timeout")]
-
-    scene(script)
 
 
 @pytest.mark.parametrize(
@@ -162,29 +143,23 @@ def test_the_api_is_asked_for_one_service_and_nothing_else(tmp_path: Path) -> No
     assert run_async(scenario()) == [("GET", f"{stem}/{name}") for name in ("console", "missing", "forbidden")]
 
 
-def test_a_kubeconfig_is_read_when_it_is_needed_and_may_come_late(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with ScriptedApi(lambda request: json_answer({"spec": {"clusterIP": BOTH[0]}})) as api:
-            services = KubernetesServices(tmp_path / "scripted.kubeconfig")
-            with pytest.raises(ClusterError):
-                await services.cluster_ips("monitoring", "console")
-            api.write_kubeconfig(tmp_path)
-            assert await services.cluster_ips("monitoring", "console") == BOTH[:1]
-            await services.close()
-
-    run_async(scenario())
-
-
-def test_an_api_that_is_not_there_is_told_as_that(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with ScriptedApi(lambda request: Answer()) as api:
-            kubeconfig = api.write_kubeconfig(tmp_path)
-        services = KubernetesServices(kubeconfig)
-        with pytest.raises(ApiUnreachable):
+async def test_a_kubeconfig_is_read_when_it_is_needed_and_may_come_late(tmp_path: Path) -> None:
+    async with ScriptedApi(lambda request: json_answer({"spec": {"clusterIP": BOTH[0]}})) as api:
+        services = KubernetesServices(tmp_path / "scripted.kubeconfig")
+        with pytest.raises(ClusterError):
             await services.cluster_ips("monitoring", "console")
+        api.write_kubeconfig(tmp_path)
+        assert await services.cluster_ips("monitoring", "console") == BOTH[:1]
         await services.close()
 
-    run_async(scenario())
+
+async def test_an_api_that_is_not_there_is_told_as_that(tmp_path: Path) -> None:
+    async with ScriptedApi(lambda request: Answer()) as api:
+        kubeconfig = api.write_kubeconfig(tmp_path)
+    services = KubernetesServices(kubeconfig)
+    with pytest.raises(ApiUnreachable):
+        await services.cluster_ips("monitoring", "console")
+    await services.close()
 
 
 def test_what_was_never_asked_has_nothing_to_close(tmp_path: Path) -> None:

@@ -29,72 +29,60 @@ from umbilical.tunnel.errors import StartupError
 ERROR_BYTES = bytes(6)
 
 
-def test_bytes_go_both_ways_and_are_counted() -> None:
-    async def script() -> None:
-        async with endpoint(echo) as port, socks5_proxy(LoopbackOpener()) as proxy:
+async def test_bytes_go_both_ways_and_are_counted() -> None:
+    async with endpoint(echo) as port, socks5_proxy(LoopbackOpener()) as proxy:
+        client = await proxy.connect()
+        assert await ask(client, "127.0.0.1", port) == 0
+        client[1].write(b"hello")
+        assert await client[0].readexactly(5) == b"hello"
+        client[1].write_eof()
+        assert await rest_of(client[0]) == b""
+        await drop(client)
+        await proxy.listener.until_idle()
+        assert proxy.sample('umbilical_proxy_requests_total{protocol="socks5",result="ok"}') == 1
+        assert proxy.sample('umbilical_proxy_bytes_total{direction="to_endpoint"}') == 5
+        assert proxy.sample('umbilical_proxy_bytes_total{direction="to_client"}') == 5
+
+
+async def test_a_success_names_the_address_that_the_connection_leaves_from() -> None:
+    seen: list[tuple[str, int]] = []
+
+    async def remember(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(writer.get_extra_info("peername")[:2])
+        await reader.read()
+
+    async with endpoint(remember) as port, socks5_proxy(LoopbackOpener()) as proxy:
+        reader, writer = await proxy.connect()
+        writer.write(HELLO + connect_request("127.0.0.1", port))
+        reply = (await reader.readexactly(12))[2:]
+        assert reply[:4] == b"\x05\x00\x00\x01"
+        await eventually(lambda: bool(seen))
+        assert seen == [(socket.inet_ntop(socket.AF_INET, reply[4:8]), int.from_bytes(reply[8:], "big"))]
+        await drop((reader, writer))
+
+
+async def test_names_and_both_kinds_of_addresses_reach_the_opener_as_the_client_wrote_them() -> None:
+    opener = LoopbackOpener()
+    opener.names = {"api.my-ns.svc": "127.0.0.1"}
+    async with endpoint(echo) as port, endpoint(echo, "::1") as port6, socks5_proxy(opener) as proxy:
+        for host, where in (("127.0.0.1", port), ("api.my-ns.svc", port), ("::1", port6)):
             client = await proxy.connect()
-            assert await ask(client, "127.0.0.1", port) == 0
-            client[1].write(b"hello")
-            assert await client[0].readexactly(5) == b"hello"
-            client[1].write_eof()
-            assert await rest_of(client[0]) == b""
+            assert await ask(client, host, where) == 0
             await drop(client)
-            await proxy.listener.until_idle()
-            assert proxy.sample('umbilical_proxy_requests_total{protocol="socks5",result="ok"}') == 1
-            assert proxy.sample('umbilical_proxy_bytes_total{direction="to_endpoint"}') == 5
-            assert proxy.sample('umbilical_proxy_bytes_total{direction="to_client"}') == 5
-
-    play(script())
-
-
-def test_a_success_names_the_address_that_the_connection_leaves_from() -> None:
-    async def script() -> None:
-        seen: list[tuple[str, int]] = []
-
-        async def remember(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            seen.append(writer.get_extra_info("peername")[:2])
-            await reader.read()
-
-        async with endpoint(remember) as port, socks5_proxy(LoopbackOpener()) as proxy:
-            reader, writer = await proxy.connect()
-            writer.write(HELLO + connect_request("127.0.0.1", port))
-            reply = (await reader.readexactly(12))[2:]
-            assert reply[:4] == b"\x05\x00\x00\x01"
-            await eventually(lambda: bool(seen))
-            assert seen == [(socket.inet_ntop(socket.AF_INET, reply[4:8]), int.from_bytes(reply[8:], "big"))]
-            await drop((reader, writer))
-
-    play(script())
-
-
-def test_names_and_both_kinds_of_addresses_reach_the_opener_as_the_client_wrote_them() -> None:
-    async def script() -> None:
-        opener = LoopbackOpener()
-        opener.names = {"api.my-ns.svc": "127.0.0.1"}
-        async with endpoint(echo) as port, endpoint(echo, "::1") as port6, socks5_proxy(opener) as proxy:
-            for host, where in (("127.0.0.1", port), ("api.my-ns.svc", port), ("::1", port6)):
-                client = await proxy.connect()
-                assert await ask(client, host, where) == 0
-                await drop(client)
-            assert opener.asked == [("127.0.0.1", port), ("api.my-ns.svc", port), ("::1", port6)]
-
-    play(script())
+        assert opener.asked == [("127.0.0.1", port), ("api.my-ns.svc", port), ("::1", port6)]
 
 
 @pytest.mark.parametrize("reason", list(Reason), ids=lambda reason: reason.value)
-def test_a_failed_dial_is_answered_by_its_cause(reason: Reason) -> None:
-    async def script() -> None:
-        opener = LoopbackOpener()
-        opener.failures["there"] = DialFailed(reason, "there", "as somebody said")
-        async with socks5_proxy(opener) as proxy:
-            reader, writer = await proxy.connect()
-            writer.write(HELLO + connect_request("there", 443))
-            code = VERDICTS[reason].socks_reply
-            assert await rest_of(reader) == b"\x05\x00" + bytes((5, code, 0, 1)) + ERROR_BYTES
-            assert proxy.sample(f'umbilical_proxy_requests_total{{protocol="socks5",result="{reason.value}"}}') == 1
-            await drop((reader, writer))
-
-    play(script())
+async def test_a_failed_dial_is_answered_by_its_cause(reason: Reason) -> None:
+    opener = LoopbackOpener()
+    opener.failures["there"] = DialFailed(reason, "there", "as somebody said")
+    async with socks5_proxy(opener) as proxy:
+        reader, writer = await proxy.connect()
+        writer.write(HELLO + connect_request("there", 443))
+        code = VERDICTS[reason].socks_reply
+        assert await rest_of(reader) == b"\x05\x00" + bytes((5, code, 0, 1)) + ERROR_BYTES
+        assert proxy.sample(f'umbilical_proxy_requests_total{{protocol="socks5",result="{reason.value}"}}') == 1
+        await drop((reader, writer))
 
 
 def test_the_codes_are_not_the_wrong_way_round() -> None:
@@ -108,111 +96,55 @@ def test_the_codes_are_not_the_wrong_way_round() -> None:
     assert {codes[Reason.NO_AGENT], codes[Reason.SERVER], codes[Reason.TLS]} == {1}
 
 
-def test_bind_with_a_name_is_refused_without_a_look_at_the_name() -> None:
-    async def script() -> None:
-        opener = LoopbackOpener()
-        async with socks5_proxy(opener) as proxy:
-            reader, writer = await proxy.connect()
-            writer.write(HELLO + b"\x05\x02" + connect_request("no.such.name", 443)[2:])
-            assert await rest_of(reader) == b"\x05\x00\x05\x07\x00\x01" + ERROR_BYTES
-            assert opener.asked == []
-            assert proxy.sample('umbilical_proxy_requests_total{protocol="socks5",result="unsupported"}') == 1
-            await drop((reader, writer))
-
-    play(script())
+async def test_bind_with_a_name_is_refused_without_a_look_at_the_name() -> None:
+    opener = LoopbackOpener()
+    async with socks5_proxy(opener) as proxy:
+        reader, writer = await proxy.connect()
+        writer.write(HELLO + b"\x05\x02" + connect_request("no.such.name", 443)[2:])
+        assert await rest_of(reader) == b"\x05\x00\x05\x07\x00\x01" + ERROR_BYTES
+        assert opener.asked == []
+        assert proxy.sample('umbilical_proxy_requests_total{protocol="socks5",result="unsupported"}') == 1
+        await drop((reader, writer))
 
 
-def test_who_speaks_another_protocol_is_closed_without_a_word() -> None:
-    async def script() -> None:
-        async with socks5_proxy(LoopbackOpener()) as proxy:
-            reader, writer = await proxy.connect()
-            writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-            assert await rest_of(reader) == b""
-            assert proxy.sample('umbilical_proxy_requests_total{protocol="socks5",result="bad-request"}') == 1
-            await drop((reader, writer))
-
-    play(script())
+async def test_who_speaks_another_protocol_is_closed_without_a_word() -> None:
+    async with socks5_proxy(LoopbackOpener()) as proxy:
+        reader, writer = await proxy.connect()
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert await rest_of(reader) == b""
+        assert proxy.sample('umbilical_proxy_requests_total{protocol="socks5",result="bad-request"}') == 1
+        await drop((reader, writer))
 
 
-def test_bytes_behind_the_request_reach_the_endpoint_first() -> None:
-    async def script() -> None:
-        early = b"early " * 20_000  # more than one read of a handshake takes
-        async with endpoint(echo) as port, socks5_proxy(LoopbackOpener()) as proxy:
-            reader, writer = await proxy.connect()
-            writer.write(HELLO + connect_request("127.0.0.1", port) + early)
-            writer.write(b"and late")
-            writer.write_eof()
-            assert (await rest_of(reader))[12:] == early + b"and late"
-            await drop((reader, writer))
-            await proxy.listener.until_idle()
-            assert proxy.sample('umbilical_proxy_bytes_total{direction="to_endpoint"}') == len(early) + 8
-
-    play(script())
+async def test_bytes_behind_the_request_reach_the_endpoint_first() -> None:
+    early = b"early " * 20_000  # more than one read of a handshake takes
+    async with endpoint(echo) as port, socks5_proxy(LoopbackOpener()) as proxy:
+        reader, writer = await proxy.connect()
+        writer.write(HELLO + connect_request("127.0.0.1", port) + early)
+        writer.write(b"and late")
+        writer.write_eof()
+        assert (await rest_of(reader))[12:] == early + b"and late"
+        await drop((reader, writer))
+        await proxy.listener.until_idle()
+        assert proxy.sample('umbilical_proxy_bytes_total{direction="to_endpoint"}') == len(early) + 8
 
 
-def test_a_client_may_speak_one_byte_at_a_time() -> None:
-    async def script() -> None:
-        async with endpoint(echo) as port, socks5_proxy(LoopbackOpener()) as proxy:
-            reader, writer = await proxy.connect()
-            for byte in HELLO + connect_request("127.0.0.1", port) + b"x":
-                writer.write(bytes((byte,)))
-                await writer.drain()
-                await asyncio.sleep(0)
-            writer.write_eof()
-            assert (await rest_of(reader))[12:] == b"x"
-            await drop((reader, writer))
-
-    play(script())
-
-
-def test_an_endpoint_that_speaks_first_is_heard() -> None:
-    async def banner(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"220 ready\r\n")
-        await reader.read()
-
-    async def script() -> None:
-        async with endpoint(banner) as port, socks5_proxy(LoopbackOpener()) as proxy:
-            client = await proxy.connect()
-            assert await ask(client, "127.0.0.1", port) == 0
-            assert await client[0].readline() == b"220 ready\r\n"
-            await drop(client)
-
-    play(script())
-
-
-def test_a_half_closed_client_still_gets_its_answer() -> None:
-    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        received = await reader.read()
-        writer.write(b"%d bytes" % len(received))
-        await writer.drain()
-
-    async def script() -> None:
-        async with endpoint(count) as port, socks5_proxy(LoopbackOpener()) as proxy:
-            client = await proxy.connect()
-            assert await ask(client, "127.0.0.1", port) == 0
-            client[1].write(b"question")
-            client[1].write_eof()
-            assert await rest_of(client[0]) == b"8 bytes"
-            await drop(client)
-
-    play(script())
+async def test_a_client_may_speak_one_byte_at_a_time() -> None:
+    async with endpoint(echo) as port, socks5_proxy(LoopbackOpener()) as proxy:
+        reader, writer = await proxy.connect()
+        for byte in HELLO + connect_request("127.0.0.1", port) + b"x":
+            writer.write(bytes((byte,)))
+            await writer.drain()
+            await asyncio.sleep(0)
+        writer.write_eof()
+        assert (await rest_of(reader))[12:] == b"x"
+        await drop((reader, writer))
 
 
 def _credentials(folder: Path) -> Credentials:
     path = folder / "users"
     path.write_text("ann:s3cret\n")
     return Credentials(path)
-
-
-def test_a_password_opens_the_door(tmp_path: Path) -> None:
-    async def script() -> None:
-        async with endpoint(echo) as port, socks5_proxy(LoopbackOpener(), _credentials(tmp_path)) as proxy:
-            reader, writer = await proxy.connect()
-            writer.write(b"\x05\x02\x00\x02\x01\x03ann\x06s3cret" + connect_request("127.0.0.1", port))
-            assert await reader.readexactly(6) == b"\x05\x02\x01\x00\x05\x00"
-            await drop((reader, writer))
-
-    play(script())
 
 
 def test_a_wrong_password_does_not_and_is_not_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

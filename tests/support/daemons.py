@@ -3,15 +3,15 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
+from tests.support.coroutines import PATIENCE_SECONDS
 from tests.support.tunnel_client import Frontend
 from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import TunnelPki
 
-from umbilical.tunnel.event_loop import new_event_loop
 from umbilical.tunnel.settings import (
     AgentSettings,
     FrontendMode,
@@ -22,22 +22,7 @@ from umbilical.tunnel.settings import (
     UnixFrontend,
 )
 
-PATIENCE_SECONDS: Final = 60.0
 Result = TypeVar("Result")
-
-
-def play(script: Coroutine[Any, Any, None]) -> None:
-    """Run a test on the programs' event loop; when it ends neither a task nor a handler of signals may be left."""
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(_bounded(script))
-
-
-async def _bounded(script: Coroutine[Any, Any, None]) -> None:
-    async with asyncio.timeout(1.5 * PATIENCE_SECONDS):
-        await script
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    assert not others, f"tasks are left: {others}"
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def server_settings(pki: TunnelPki, folder: Path, **settings: Any) -> ServerSettings:

@@ -1,8 +1,7 @@
 """Dialers for servers that run: in this process or beside it, over a Unix socket or mTLS, in either protocol."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any
 
 from tests.support.tunnel_client import Frontend
 from tests.support.tunnel_pki import TunnelPki
@@ -12,22 +11,6 @@ from umbilical.dialer.failure import DialFailed
 from umbilical.dialer.opener import Opener, Streams
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
 from umbilical.tunnel.settings import TlsFiles
-
-PATIENCE_SECONDS: Final = 60.0
-Result = TypeVar("Result")
-
-
-def play(script: Coroutine[Any, Any, Result]) -> Result:
-    """Run a test's coroutine within bounds; no task may be left when it ends."""
-    return asyncio.run(_bounded(script))
-
-
-async def _bounded(script: Coroutine[Any, Any, Result]) -> Result:
-    async with asyncio.timeout(2 * PATIENCE_SECONDS):
-        result = await script
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    assert not others, f"tasks are left: {others}"
-    return result
 
 
 def server_of(frontend: Frontend) -> UnixServer | TcpServer:

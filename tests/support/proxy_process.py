@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tests.support.coroutines import PATIENCE_SECONDS
 from tests.support.daemons import kill_self
-from tests.support.proxy_scene import PATIENCE_SECONDS, LoopbackOpener, eventually
+from tests.support.proxy_scene import LoopbackOpener, eventually
 
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.process import Tunnel

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
-from tests.support.daemons import PATIENCE_SECONDS, play
+from tests.support.coroutines import PATIENCE_SECONDS, play
 
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.opener import Opener, Streams

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Final
 
 from umbilical.tunnel.admin import HttpListener, Routes
@@ -48,17 +48,11 @@ async def dial(listener: HttpListener) -> Client:
     return Client(*await asyncio.open_connection("127.0.0.1", listener.port))
 
 
-Talk = Callable[[HttpListener], Awaitable[None]]
-
-
-def with_listener(talk: Talk, routes: Routes, max_connections: int = 256) -> None:
-    async def scenario() -> None:
-        listener = HttpListener(LOOPBACK, routes, max_connections)
-        await listener.start()
-        try:
-            await asyncio.wait_for(talk(listener), PATIENCE_SECONDS)
-        finally:
-            await asyncio.wait_for(listener.stop(), PATIENCE_SECONDS)
-        assert len(asyncio.all_tasks()) == 1
-
-    asyncio.run(scenario())
+@contextlib.asynccontextmanager
+async def served(routes: Routes, max_connections: int = 256) -> AsyncIterator[HttpListener]:
+    listener = HttpListener(LOOPBACK, routes, max_connections)
+    await listener.start()
+    try:
+        yield listener
+    finally:
+        await asyncio.wait_for(listener.stop(), PATIENCE_SECONDS)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
 
 import pytest
-from tests.support.raw_http import dial, with_listener
+from tests.support.raw_http import dial, served
 from tests.support.tunnel_pair import Shape, TunnelPair
 from tests.support.tunnel_pki import make_tunnel_pki
 
@@ -151,8 +151,8 @@ def test_profiling_answers_only_when_enabled() -> None:
     assert ask(PROFILING, "/metrics").body == b"up 1\n"
 
 
-def test_requests_follow_each_other_on_one_connection() -> None:
-    async def talk(listener: HttpListener) -> None:
+async def test_requests_follow_each_other_on_one_connection() -> None:
+    async with served(SERVER_HEALTH) as listener:
         client = await dial(listener)
         for _ in range(3):
             await client.send(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
@@ -164,11 +164,9 @@ def test_requests_follow_each_other_on_one_connection() -> None:
         assert (await client.reply())[1] == b"up 1\n"
         await client.close()
 
-    with_listener(talk, SERVER_HEALTH)
 
-
-def test_a_request_may_arrive_one_byte_at_a_time() -> None:
-    async def talk(listener: HttpListener) -> None:
+async def test_a_request_may_arrive_one_byte_at_a_time() -> None:
+    async with served(AGENT_HEALTH) as listener:
         client = await dial(listener)
         for octet in b"GET /readyz?verbose HTTP/1.1\r\nHost: h\r\n\r\n":
             await client.send(bytes([octet]))
@@ -176,11 +174,9 @@ def test_a_request_may_arrive_one_byte_at_a_time() -> None:
         assert (await client.reply())[1] == b"[+]ping ok\n[+]server-connected ok\ncheck passed\n"
         await client.close()
 
-    with_listener(talk, AGENT_HEALTH)
 
-
-def test_head_has_the_length_and_no_body() -> None:
-    async def talk(listener: HttpListener) -> None:
+async def test_head_has_the_length_and_no_body() -> None:
+    async with served(SERVER_HEALTH) as listener:
         client = await dial(listener)
         await client.send(b"HEAD /healthz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
         reply = await client.rest()
@@ -188,17 +184,13 @@ def test_head_has_the_length_and_no_body() -> None:
         assert reply.endswith(b"\r\n\r\n")
         await client.close()
 
-    with_listener(talk, SERVER_HEALTH)
 
-
-def test_an_old_client_gets_its_answer_and_the_end() -> None:
-    async def talk(listener: HttpListener) -> None:
+async def test_an_old_client_gets_its_answer_and_the_end() -> None:
+    async with served(SERVER_HEALTH) as listener:
         client = await dial(listener)
         await client.send(b"GET http://h/healthz HTTP/1.0\r\n\r\n")
         assert (await client.rest()).endswith(b"\r\n\r\nok")
         await client.close()
-
-    with_listener(talk, SERVER_HEALTH)
 
 
 @pytest.mark.parametrize(
@@ -209,18 +201,16 @@ def test_an_old_client_gets_its_answer_and_the_end() -> None:
         (b"GET / HTTP/1.1\r\nHost: h\r\nx: " + b"a" * (1 << 20), b"HTTP/1.1 431 Request Header Fields Too Large\r\n"),
     ],
 )
-def test_what_is_not_http_is_refused(head: bytes, status: bytes) -> None:
-    async def talk(listener: HttpListener) -> None:
+async def test_what_is_not_http_is_refused(head: bytes, status: bytes) -> None:
+    async with served(SERVER_HEALTH) as listener:
         client = await dial(listener)
         await client.send(head)
         assert (await client.rest()).startswith(status)
         await client.close()
 
-    with_listener(talk, SERVER_HEALTH)
 
-
-def test_stop_ends_idle_and_half_heard_clients() -> None:
-    async def talk(listener: HttpListener) -> None:
+async def test_stop_ends_idle_and_half_heard_clients() -> None:
+    async with served(SERVER_HEALTH) as listener:
         idle, half = await dial(listener), await dial(listener)
         await half.send(b"GET /hea")
         await idle.send(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
@@ -234,11 +224,9 @@ def test_stop_ends_idle_and_half_heard_clients() -> None:
         await idle.close()
         await half.close()
 
-    with_listener(talk, SERVER_HEALTH)
 
-
-def test_a_crowd_of_idle_clients_does_not_keep_a_probe_out() -> None:
-    async def talk(listener: HttpListener) -> None:
+async def test_a_crowd_of_idle_clients_does_not_keep_a_probe_out() -> None:
+    async with served(SERVER_HEALTH, max_connections=3) as listener:
         crowd = [await dial(listener) for _ in range(3)]
         for client in crowd:
             await client.send(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
@@ -250,11 +238,9 @@ def test_a_crowd_of_idle_clients_does_not_keep_a_probe_out() -> None:
         for client in (*crowd, probe):
             await client.close()
 
-    with_listener(talk, SERVER_HEALTH, max_connections=3)
 
-
-def test_a_crowd_of_busy_clients_keeps_newcomers_out() -> None:
-    async def talk(listener: HttpListener) -> None:
+async def test_a_crowd_of_busy_clients_keeps_newcomers_out() -> None:
+    async with served(SERVER_HEALTH, max_connections=1) as listener:
         busy = await dial(listener)
         await busy.send(b"GET /healthz HTTP/1.1\r\n")
         while [connection.is_idle for connection in listener._connections.values()] != [False]:
@@ -266,31 +252,15 @@ def test_a_crowd_of_busy_clients_keeps_newcomers_out() -> None:
         await busy.close()
         await newcomer.close()
 
-    with_listener(talk, SERVER_HEALTH, max_connections=1)
 
-
-def test_a_taken_port_is_an_error_at_start() -> None:
-    async def scenario() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            listener = HttpListener(ListenAddress("127.0.0.1", taken.getsockname()[1]), SERVER_HEALTH)
-            with pytest.raises(OSError):
-                await listener.start()
-            await listener.stop()
-
-    asyncio.run(scenario())
-
-
-def test_an_empty_host_listens_on_both_families() -> None:
-    async def scenario() -> None:
-        listener = HttpListener(ListenAddress("", 0), SERVER_HEALTH)
-        await listener.start()
-        for host in ("127.0.0.1", "::1") if socket.has_dualstack_ipv6() else ("127.0.0.1",):
-            _, writer = await asyncio.wait_for(asyncio.open_connection(host, listener.port), 60)
-            writer.close()
-            await writer.wait_closed()
-        await listener.stop()
-
-    asyncio.run(scenario())
+async def test_an_empty_host_listens_on_both_families() -> None:
+    listener = HttpListener(ListenAddress("", 0), SERVER_HEALTH)
+    await listener.start()
+    for host in ("127.0.0.1", "::1") if socket.has_dualstack_ipv6() else ("127.0.0.1",):
+        _, writer = await asyncio.wait_for(asyncio.open_connection(host, listener.port), 60)
+        writer.close()
+        await writer.wait_closed()
+    await listener.stop()
 
 
 @pytest.fixture(scope="module")
@@ -344,8 +314,8 @@ def test_answers_are_those_of_the_real_programs(upstream: TunnelPair, method: st
 ROUTES = ServerHealthRoutes(lambda: True, lambda: b"up 1\n", lambda: 1)
 
 
-def test_a_post_is_answered_and_its_body_skipped() -> None:
-    async def talk(listener: HttpListener) -> None:
+async def test_a_post_is_answered_and_its_body_skipped() -> None:
+    async with served(ROUTES) as listener:
         client = await dial(listener)
         await client.send(b"POST /healthz HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n")
         assert (await client.reply())[1] == b"ok"
@@ -353,11 +323,9 @@ def test_a_post_is_answered_and_its_body_skipped() -> None:
         assert (await client.reply())[1] == b"ok"
         await client.close()
 
-    with_listener(talk, ROUTES)
 
-
-def test_a_huge_body_ends_the_connection() -> None:
-    async def talk(listener: HttpListener) -> None:
+async def test_a_huge_body_ends_the_connection() -> None:
+    async with served(ROUTES) as listener:
         client = await dial(listener)
         await client.send(b"POST /healthz HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n")
         assert (await client.reply())[1] == b"ok"
@@ -365,11 +333,9 @@ def test_a_huge_body_ends_the_connection() -> None:
         assert await client.rest() == b""
         await client.close()
 
-    with_listener(talk, ROUTES)
 
-
-def test_a_body_may_follow_requests_without_one_and_come_in_chunks() -> None:
-    async def talk(listener: HttpListener) -> None:
+async def test_a_body_may_follow_requests_without_one_and_come_in_chunks() -> None:
+    async with served(ROUTES) as listener:
         client = await dial(listener)
         await client.send(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
         assert (await client.reply())[1] == b"ok"
@@ -379,14 +345,10 @@ def test_a_body_may_follow_requests_without_one_and_come_in_chunks() -> None:
         assert (await client.rest()).endswith(b"up 1\n")
         await client.close()
 
-    with_listener(talk, ROUTES)
 
-
-def test_a_body_that_breaks_its_own_rules_ends_the_connection() -> None:
-    async def talk(listener: HttpListener) -> None:
+async def test_a_body_that_breaks_its_own_rules_ends_the_connection() -> None:
+    async with served(ROUTES) as listener:
         client = await dial(listener)
         await client.send(b"POST /healthz HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nnot a size\r\n")
         assert b"ok" in await client.rest()
         await client.close()
-
-    with_listener(talk, ROUTES)

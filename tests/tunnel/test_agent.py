@@ -9,10 +9,9 @@ from typing import Any, Final
 import pytest
 from tests.support import packet_messages
 from tests.support.grpc_channel import GrpcStream
-from tests.support.in_process import PATIENCE_SECONDS, RunningAgent, Stage, echo
+from tests.support.in_process import RunningAgent, Stage, echo
 from tests.support.packet_messages import PacketType
 from tests.support.scripted_peers import ScriptedServer, expect
-from tests.support.tunnel_client import receive_exactly
 
 from umbilical.tunnel.settings import ListenAddress, ServerAddress
 
@@ -31,19 +30,6 @@ class ScriptedCounter:
 
     async def run(self) -> None:
         await asyncio.Event().wait()
-
-
-def test_an_agent_comes_back_after_its_server_was_away(stage: Stage) -> None:
-    server = stage.start_server()
-    agent = stage.start_agent(server.agent_port)
-    agent.wait_until_ready()
-    port = server.agent_port
-    stage.call(server.server.close)
-    stage.eventually(lambda: not agent.agent.is_ready())
-    assert agent.gauges().open_server_connections == 0
-    again = ScriptedServer(stage, port=port)
-    again.accept("again")
-    agent.wait_until_ready()
 
 
 def test_failed_attempts_are_told_and_back_off(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
@@ -85,12 +71,6 @@ def test_a_server_that_says_nothing_is_given_up(stage: Stage, monkeypatch: pytes
     server.accept()
     agent.wait_until_ready()
     silent.wait_for_end()
-
-
-def test_a_foreign_protocol_offered_before_h2_does_no_harm(stage: Stage) -> None:
-    """Upstream's suite starts agents with `--alpn-proto=[]`, which becomes a protocol of that name."""
-    server = stage.start_server()
-    stage.start_agent(server.agent_port, alpn_protocols=("[]",)).wait_until_ready()
 
 
 def test_an_agent_connects_until_it_holds_as_many_servers_as_they_announce(stage: Stage) -> None:
@@ -193,43 +173,6 @@ def test_a_token_file_that_cannot_be_read_is_told_and_tried_again(
     token.write_text("there")
     assert server.accept_call().request_headers["authorization"] == "Bearer there"
     assert "secret" not in caplog.text
-
-
-def test_a_drained_agent_serves_what_comes_and_makes_no_new_connection_o6(stage: Stage) -> None:
-    server, agent = stage.start_pair()
-    endpoint = stage.endpoint().serve(echo)
-    stage.call(agent.agent.drain)
-    tunnel = server.frontend.open(endpoint.address)
-    tunnel.send(b"hello")
-    assert receive_exactly(tunnel, 5) == b"hello"
-    tunnel.close()
-
-
-def test_until_idle_waits_for_tunnels_and_dials_and_then_for_the_linger_o6(stage: Stage) -> None:
-    server = stage.start_server()
-    agent = stage.start_agent(server.agent_port, drain_linger_seconds=0.2)
-    agent.wait_until_ready()
-    server.wait_for_agents()
-    tunnel = server.frontend.open(stage.endpoint().serve(echo).address)
-    stage.call(agent.agent.drain)
-    leaving = asyncio.run_coroutine_threadsafe(agent.agent.until_idle(), stage.loop)
-    time.sleep(0.5)
-    assert not leaving.done()
-    tunnel.close()
-    leaving.result(PATIENCE_SECONDS)
-
-
-def test_a_lost_server_is_not_sought_again_while_draining(stage: Stage) -> None:
-    server = ScriptedServer(stage)
-    agent = stage.start_agent(server.port)
-    stream = server.accept()
-    agent.wait_until_ready()
-    stage.call(agent.agent.drain)
-    expect(stream, PacketType.DRAIN)
-    stream.channel.close()
-    server._listener.settimeout(0.3)
-    with pytest.raises(TimeoutError):
-        server.accept_channel()
 
 
 RARELY: Final[dict[str, Any]] = {"sync_interval_seconds": 3600.0, "sync_interval_cap_seconds": 3600.0}

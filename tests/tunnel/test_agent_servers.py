@@ -106,18 +106,6 @@ def test_two_addresses_of_one_server_hold_the_older_link_and_are_not_dialled_aga
     wait_for(agent, "one", "two")
 
 
-def test_a_balancer_beside_a_server_is_searched_until_the_count_is_reached(stage: Stage) -> None:
-    balancer, direct = ScriptedServer(stage), ScriptedServer(stage)
-    agent = stage.start_agent(balancer.port, direct.port)
-    direct.accept("s1", 3)
-    balancer.accept("s1", 3).wait_for_end()
-    balancer.accept("s2", 3)
-    balancer.accept("s2", 3).wait_for_end()
-    balancer.accept("s3", 3)
-    wait_for(agent, "s1", "s2", "s3")
-    assert is_left_alone(balancer)
-
-
 def test_an_address_that_stays_dead_is_told_once_while_another_serves(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -158,31 +146,6 @@ def two_of_one_name(stage: Stage) -> tuple[ScriptedServer, ScriptedServer]:
 
 def start_named(stage: Stage, port: int, **settings: Any) -> RunningAgent:
     return stage.start_agent(port, servers=(ServerAddress("localhost", port),), **settings)
-
-
-def test_every_address_of_a_name_is_a_server_of_its_own_with_the_certificate_of_the_name_o7(
-    stage: Stage, names: dict[str, list[str]]
-) -> None:
-    one, two = two_of_one_name(stage)
-    names["localhost"] = ["127.0.0.1", "127.0.0.2"]
-    agent = start_named(stage, one.port, **RARELY)
-    one.accept("one")
-    two.accept("two")
-    wait_for(agent, "one", "two")
-
-
-def test_an_address_that_a_name_gains_is_connected_to(
-    stage: Stage, names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, two = two_of_one_name(stage)
-    names["localhost"] = ["127.0.0.1"]
-    agent = start_named(stage, one.port)
-    one.accept("one")
-    wait_for(agent, "one")
-    names["localhost"].append("127.0.0.2")
-    stage.skip(LOOK_AGAIN_SECONDS + 1, monkeypatch)
-    two.accept("two")
-    wait_for(agent, "one", "two")
 
 
 def test_a_server_that_its_name_lost_is_drained_and_left_when_idle_o8(
@@ -301,35 +264,6 @@ def test_a_server_that_leaves_is_dialled_again_at_once_on_its_own_address_o5(sta
     wait_for(agent, "one-again", "two")
     assert agent.gauges().open_endpoint_connections == 1, "its tunnel goes on"
     assert is_left_alone(second)
-
-
-def test_a_server_that_left_and_is_not_back_yet_is_tried_with_back_off(stage: Stage) -> None:
-    first, second = ScriptedServer(stage), ScriptedServer(stage)
-    agent = stage.start_agent(first.port, second.port)
-    old = first.accept("one")
-    second.accept("two")
-    wait_for(agent, "one", "two")
-    first._listener.close()
-    say_goodbye(old)
-    wait_for(agent, "two")
-    stage.eventually(lambda: agent.agent._book.targets()[0].is_failing)
-    ScriptedServer(stage, port=first.port).accept("one-again")
-    wait_for(agent, "one-again", "two")
-
-
-def test_a_link_whose_server_left_ends_with_its_last_tunnel_and_waits_for_no_beat_o5(stage: Stage) -> None:
-    server = ScriptedServer(stage)
-    agent = stage.start_agent(server.port, **RARELY)
-    old = server.accept("one")
-    agent.wait_until_ready()
-    connection_id = dial(old, stage.endpoint().serve(echo).address)
-    stage.call(lambda: long_ago(agent))
-    say_goodbye(old)
-    server.accept("one")
-    old.send(packet_messages.close_request(connection_id))
-    expect(old, PacketType.CLOSE_RSP)
-    old.wait_for_end()
-    assert servers(agent) == ["one"]
 
 
 def test_a_dial_that_comes_right_behind_a_goodbye_is_served(stage: Stage) -> None:

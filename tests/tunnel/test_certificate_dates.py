@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.in_process import RunningServer, Stage, echo
-from tests.support.live_certificates import LiveFiles, der, replace
+from tests.support.live_certificates import LiveFiles, der
+from tests.support.live_certificates import replace as replace_file
 from tests.support.odd_certificates import DAY, OddPki, replace_certificate_file
 from tests.support.tunnel_client import Frontend, Tunnel, receive_exactly
 from tests.support.tunnel_pki import FolderAuthority, Pair, TunnelPki
@@ -50,11 +51,6 @@ def test_a_file_that_holds_no_certificate_has_no_dates(tmp_path: Path, text: str
     path.write_text(text)
     assert validity.of_file(path) is None
     assert validity.of_file(tmp_path / "gone") is None
-
-
-def test_moments_compare_and_show() -> None:
-    assert validity.moment_of(0) == "19700101000000"
-    assert validity.shown("19700101000000") == "1970-01-01T00:00:00Z"
 
 
 @given(st.datetimes(datetime(1950, 1, 1), datetime(9999, 12, 31, 23, 59, 59)))
@@ -151,7 +147,7 @@ class OddLive:
     def __init__(self, plane: Loop, odd: OddPki, pair: Pair) -> None:
         self.plane = plane
         self.live = LiveFiles(odd.folder / "live")
-        replace(self.live.authority, odd.authority_file.read_bytes())
+        replace_file(self.live.authority, odd.authority_file.read_bytes())
         self.install(pair)
         files = self.live.files
         self.metrics = CertificateMetrics()

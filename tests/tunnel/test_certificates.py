@@ -103,14 +103,6 @@ def test_handshakes_of_the_same_second_do_not_look(scene: Scene) -> None:
     assert scene.after(LOOK_SECONDS / 2) is not context
 
 
-def test_a_connection_from_before_goes_on(scene: Scene) -> None:
-    ends = Ends(scene.after(), scene.client())
-    scene.live.install(scene.new.serving("third"), scene.new)
-    assert Ends(scene.after(), scene.client(scene.new)).shown() != ends.shown()
-    assert ends.echo(b"still here") == b"still here"
-    assert ends.shown() == der(scene.first.certificate)
-
-
 def test_a_secret_that_is_mounted_changes_by_one_link(scene: Scene, tmp_path: Path) -> None:
     secret = MountedSecret(tmp_path / "secret")
     authority = scene.old.certificate_file
@@ -242,15 +234,6 @@ def test_a_session_from_before_falls_back_to_a_full_handshake(scene: Scene, vers
     again = Ends(scene.after(), client, first.client.session)
     assert not again.server.session_reused
     assert again.server.getpeercert()
-
-
-def test_a_bundle_lets_both_authorities_in(scene: Scene) -> None:
-    newcomer = scene.client(scene.new)
-    with pytest.raises(ssl.SSLError):
-        Ends(scene.after(), newcomer)
-    scene.live.trust(scene.new, scene.old)
-    Ends(scene.after(), newcomer)
-    Ends(scene.after(), scene.client(scene.old))
 
 
 def test_files_are_looked_at_without_a_handshake_too(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

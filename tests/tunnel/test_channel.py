@@ -5,8 +5,8 @@ import pytest
 from tests.support.data_plane import KIB, Reader, open_files, patterned, settle, turn_until
 from tests.support.socket_pairs import kept, read_to_end, reset, tcp_pair, unix_pair
 
-from umbilical.tunnel.channel import AGAIN, END, LOST, Channel
-from umbilical.tunnel.loop import HANGUP, IN, Loop
+from umbilical.tunnel.channel import AGAIN, LOST, Channel
+from umbilical.tunnel.loop import Loop
 
 BULK = patterned(3_000_000)
 
@@ -222,9 +222,3 @@ def test_the_family_of_a_peer_shows_in_its_name(plane: Loop, host: str, shown: s
     with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as listener:
         client = kept(socket.create_connection((host, listener.getsockname()[1]), timeout=10))
         assert Channel(plane, kept(listener.accept()[0])).peer() == f"{shown}:{client.getsockname()[1]}"
-
-
-def test_masks_and_verdicts_are_told_apart() -> None:
-    assert len({END, AGAIN, LOST}) == 3
-    assert END == 0
-    assert not IN & HANGUP

@@ -56,14 +56,6 @@ def test_both_ends_know_each_other_after_the_handshake(plane: Loop, tunnel_pki: 
     assert (server.opened, client.opened) == (1, 1)
 
 
-def test_a_closed_channel_is_an_end_at_the_other(plane: Loop, tunnel_pki: TunnelPki) -> None:
-    server, client = opened(plane, tunnel_pki)
-    client.write(b"last words")
-    client.channel.close()
-    turn_until(plane, server.is_over)
-    assert (bytes(server.received), server.ended, server.lost) == (b"last words", True, [])
-
-
 def test_an_end_of_sending_leaves_the_other_direction_open(plane: Loop, tunnel_pki: TunnelPki) -> None:
     server, client = opened(plane, tunnel_pki)
     client.channel.end_sending()
@@ -269,11 +261,6 @@ def test_a_server_under_another_name_is_refused(plane: Loop, tunnel_pki: TunnelP
     assert "konnectivity.example" in client_says
 
 
-def test_a_server_under_another_address_is_refused(plane: Loop, tunnel_pki: TunnelPki) -> None:
-    _, client_says = refused(plane, server_context(tunnel_pki), client_context(tunnel_pki), "192.0.2.1")
-    assert client_says.startswith("certificate verification failed: IP address mismatch")
-
-
 def test_a_client_certificate_does_not_serve_as_a_server(plane: Loop, tunnel_pki: TunnelPki) -> None:
     listener = tunnel_pki.authority.server_context(tunnel_pki.agent)
     _, client_says = refused(plane, listener, client_context(tunnel_pki))
@@ -323,15 +310,6 @@ def test_a_server_that_speaks_plainly_is_refused(plane: Loop, tunnel_pki: Tunnel
     peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     turn_until(plane, owner.is_over)
     assert owner.lost == ["TLS: wrong version number"]
-
-
-def test_peers_without_a_common_version_refuse_each_other(plane: Loop, tunnel_pki: TunnelPki) -> None:
-    listener, dialler = server_context(tunnel_pki), client_context(tunnel_pki)
-    listener.minimum_version = ssl.TLSVersion.TLSv1_3
-    dialler.maximum_version = ssl.TLSVersion.TLSv1_2
-    server_says, client_says = refused(plane, listener, dialler)
-    assert server_says == "TLS: unsupported protocol"
-    assert "alert protocol version" in client_says
 
 
 def test_a_refusal_can_be_read_although_the_client_had_spoken_already(plane: Loop, tunnel_pki: TunnelPki) -> None:

@@ -144,12 +144,6 @@ def test_garbage_is_400(stage: Stage, garbage: bytes) -> None:
     server.wait_until_quiet()
 
 
-def test_http_1_0_is_accepted_and_host_is_not_asked_for(stage: Stage) -> None:
-    server, _ = stage.start_pair()
-    client = connect(server, f"CONNECT {stage.endpoint().address} HTTP/1.0\r\n\r\n".encode())
-    assert receive(client, len(ESTABLISHED)) == ESTABLISHED
-
-
 def test_a_head_may_come_byte_by_byte(stage: Stage) -> None:
     server, _ = stage.start_pair()
     client = server.frontend.connect()
@@ -233,16 +227,6 @@ def test_the_end_of_the_endpoint_in_the_same_read_comes_behind_the_200_line_c2(s
     assert read_to_end(client) == ESTABLISHED + b"BANNER\r\n"
 
 
-def test_a_server_first_endpoint_never_overtakes_the_200_line_c2(stage: Stage) -> None:
-    server, _ = stage.start_pair()
-    endpoint = stage.endpoint().serve(banner)
-    for _ in range(50):
-        client = connect(server, request(endpoint.address))
-        assert receive(client, len(ESTABLISHED) + 8) == ESTABLISHED + b"BANNER\r\n"
-        client.close()
-    server.wait_until_quiet()
-
-
 def test_a_client_that_leaves_during_its_dial_has_it_cancelled_c8(stage: Stage) -> None:
     server = stage.start_server()
     agent = ScriptedAgent(server)
@@ -317,18 +301,6 @@ def test_write_and_close_many_times_and_no_byte_is_missing_c1(stage: Stage, tcp:
         far.close()
     server.wait_until_quiet()
     agent.wait_until_idle()
-
-
-def test_the_endpoints_last_bytes_reach_a_client_that_reads_late(stage: Stage) -> None:
-    server, _ = stage.start_pair()
-    endpoint = stage.endpoint()
-    client = connect(server, request(endpoint.address))
-    far = endpoint.accept()
-    far.sendall(bytes(3_000_000))
-    far.close()
-    assert len(read_to_end(client)) == len(ESTABLISHED) + 3_000_000
-    client.close()
-    server.wait_until_quiet()
 
 
 def test_a_client_that_hung_up_while_the_agent_paused_it_does_not_stay_for_ever(

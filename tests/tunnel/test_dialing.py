@@ -1,10 +1,7 @@
-import ctypes
-import resource
 import socket
-import threading
 
 import pytest
-from tests.support.data_plane import Reader, open_files, settle, turn_until
+from tests.support.data_plane import open_files, settle, turn_until
 from tests.support.dialling import (
     Caller,
     ScriptedResolver,
@@ -15,14 +12,13 @@ from tests.support.dialling import (
     listening,
     silent_port,
 )
+from tests.support.file_limits import no_descriptors
 from tests.support.socket_pairs import kept
 
 from umbilical.tunnel import dialing
-from umbilical.tunnel.channel import Channel
 from umbilical.tunnel.dialing import Address
 from umbilical.tunnel.loop import HANGUP, OUT, Loop
 
-CLONE_NEWNET = 0x40000000
 V4, V6 = socket.AF_INET, socket.AF_INET6
 
 
@@ -48,19 +44,6 @@ def test_an_address_is_connected_to_without_a_lookup(plane: Loop, host: str, sho
     assert caller.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     assert not caller.sock.get_inheritable()
     kept(listener.accept()[0])
-
-
-def test_a_dialled_socket_is_taken_over_while_the_loop_watches_it(plane: Loop) -> None:
-    listener, port = listening()
-    caller = ask(plane, desk(plane), f"127.0.0.1:{port}")
-    peer = kept(listener.accept()[0])
-    assert caller.sock is not None
-    reader = Reader()
-    reader.channel = Channel(plane, caller.sock)
-    reader.channel.adopt(reader)
-    peer.send(b"hello")
-    turn_until(plane, lambda: reader.received == b"hello")
-    reader.channel.close()
 
 
 def test_an_endpoint_that_accepts_and_closes_at_once_was_reached(plane: Loop) -> None:
@@ -100,31 +83,11 @@ def test_an_unreachable_network_reads_as_in_go(plane: Loop) -> None:
     assert open_files() == before
 
 
-@pytest.mark.root
-def test_a_network_without_a_route_reads_as_in_go() -> None:
-    texts: list[str] = []
-
-    def inside() -> None:
-        assert ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) == 0
-        plane = Loop()
-        texts.append(failure(plane, desk(plane), "192.0.2.1:443"))
-        plane.close()
-
-    thread = threading.Thread(target=inside)
-    thread.start()
-    thread.join(20)
-    assert texts == ["dial tcp 192.0.2.1:443: connect: network is unreachable"]
-
-
 def test_a_machine_without_free_descriptors_reads_as_in_go(plane: Loop) -> None:
     caller = Caller()
     where = desk(plane)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-    try:
+    with no_descriptors():
         where.dial(caller, "tcp", "127.0.0.1:1")
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert caller.failures == ["dial tcp 127.0.0.1:1: socket: too many open files"]
     assert where.under_way() == 0
 
@@ -209,18 +172,6 @@ def test_a_dial_that_is_cancelled_in_the_turn_of_its_success_leaves_no_socket(pl
     assert open_files() == before
 
 
-def test_a_name_that_is_found_after_the_cancel_is_not_dialled(plane: Loop) -> None:
-    resolver = ScriptedResolver()
-    caller = Caller()
-    dial = desk(plane, resolver).dial(caller, "tcp", "name:80")
-    dial.cancel()
-    before = open_files()
-    resolver.waiting[0].resolved([v4(closed_port())])
-    settle(plane)
-    assert open_files() == before
-    assert not caller.is_over()
-
-
 def test_an_owner_that_breaks_on_success_leaves_no_socket(plane: Loop) -> None:
     def drop() -> None:
         raise RuntimeError("dropped it")
@@ -241,11 +192,6 @@ def test_a_name_is_looked_up_and_its_address_dialled(plane: Loop) -> None:
     caller = ask(plane, desk(plane, resolver), "web:http")
     assert caller.sock is not None
     assert resolver.asked == [("web", 80)]
-
-
-def test_a_name_that_is_not_found_fails_with_the_words_of_the_resolver(plane: Loop) -> None:
-    text = "dial tcp: lookup nowhere on 127.0.0.1:53: no such host"
-    assert failure(plane, desk(plane, ScriptedResolver({"nowhere": text})), "nowhere:80") == text
 
 
 @pytest.mark.parametrize(("network", "family"), [("tcp4", V4), ("tcp6", V6)])

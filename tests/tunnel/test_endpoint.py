@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.support import packet_messages
-from tests.support.grpc_channel import ChannelClosed, GrpcStream
+from tests.support.grpc_channel import GrpcStream
 from tests.support.in_process import PATIENCE_SECONDS, RunningAgent, Stage, echo, read_to_end
 from tests.support.packet_messages import PacketType
 from tests.support.scripted_peers import (
@@ -21,7 +21,6 @@ from tests.support.scripted_peers import (
     framed,
     packets_so_far,
 )
-from tests.support.tunnel_client import Tunnel, receive_exactly
 
 from umbilical.tunnel.settings import Limits
 
@@ -138,29 +137,6 @@ def test_packets_to_the_server_are_larger_than_upstreams_four_kib_h5(stage: Stag
         far.sendall(bytes(14 * KIB))
         turn()
     assert len(expect(stream, PacketType.DATA).data.data) == 14 * KIB
-
-
-@pytest.mark.parametrize("mode", ["http-connect", "grpc"])
-def test_a_stuck_endpoint_does_not_stall_its_neighbour_h2(stage: Stage, mode: str) -> None:
-    server, agent = stage.start_pair(mode)
-    stuck = server.frontend.open(stage.endpoint().address)
-    neighbour = server.frontend.open(stage.endpoint().serve(echo).address)
-    enough = threading.Event()
-    flooding = threading.Thread(target=_send_until, args=(enough, stuck))
-    flooding.start()
-    for number in range(100):
-        neighbour.send(b"%d" % number)
-        assert receive_exactly(neighbour, len(b"%d" % number)) == b"%d" % number
-    neighbour.close()
-    enough.set()
-    agent.stop()  # ends the stuck tunnel, and so the last send
-    flooding.join(PATIENCE_SECONDS)
-
-
-def _send_until(enough: threading.Event, tunnel: Tunnel) -> None:
-    with contextlib.suppress(OSError, ChannelClosed):
-        while not enough.is_set():
-            tunnel.send(bytes(64 * KIB))
 
 
 def test_a_server_that_understands_is_asked_to_pause_and_to_resume(stage: Stage) -> None:

@@ -1,10 +1,8 @@
 import asyncio
-import contextlib
 import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -41,22 +39,12 @@ def our_loop() -> EventLoop:
     return loop
 
 
-def test_the_running_loop_knows_its_data_plane() -> None:
-    async def main() -> None:
-        assert data_plane_of_running_loop() is our_loop().data_plane
-
-    run(main)
+async def test_another_event_loop_has_no_data_plane() -> None:
+    with pytest.raises(AssertionError):
+        data_plane_of_running_loop()
 
 
-def test_another_event_loop_has_no_data_plane() -> None:
-    async def main() -> None:
-        with pytest.raises(AssertionError):
-            data_plane_of_running_loop()
-
-    asyncio.run(main())
-
-
-def test_asyncio_streams_work_beside_a_busy_data_plane() -> None:
+async def test_asyncio_streams_work_beside_a_busy_data_plane() -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while piece := await reader.read(65_536):
             writer.write(piece)
@@ -64,193 +52,142 @@ def test_asyncio_streams_work_beside_a_busy_data_plane() -> None:
         writer.close()
         await writer.wait_closed()
 
-    async def main() -> None:
-        diary = busy(our_loop(), Diary())
-        sent = os.urandom(1_000_000)
-        async with await asyncio.start_server(echo, "127.0.0.1", 0) as server:
-            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-            reading = asyncio.get_running_loop().create_task(reader.readexactly(len(sent)))
-            writer.write(sent)
-            await writer.drain()
-            assert await reading == sent
-            writer.close()
-            await writer.wait_closed()
-        assert diary.lines
-
-    run(main)
+    diary = busy(our_loop(), Diary())
+    sent = os.urandom(1_000_000)
+    async with await asyncio.start_server(echo, "127.0.0.1", 0) as server:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        reading = asyncio.get_running_loop().create_task(reader.readexactly(len(sent)))
+        writer.write(sent)
+        await writer.drain()
+        assert await reading == sent
+        writer.close()
+        await writer.wait_closed()
+    assert diary.lines
 
 
-def test_asyncio_learns_of_a_refused_connect() -> None:
-    async def main() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            address = listener.getsockname()
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection(*address)
-
-    run(main)
+async def test_asyncio_learns_of_a_refused_connect() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(*address)
 
 
-def test_data_plane_descriptors_are_served_while_asyncio_sleeps() -> None:
-    async def main() -> None:
-        ours, peer = unix_pair()
-        diary = Diary()
-        told = asyncio.Event()
-        diary.then = told.set
-        our_loop().data_plane.add(ours.fileno(), diary, False)
-        peer.send(b"x")
-        await told.wait()
-        our_loop().data_plane.remove(ours.fileno())
-
-    run(main)
+async def test_data_plane_descriptors_are_served_while_asyncio_sleeps() -> None:
+    ours, peer = unix_pair()
+    diary = Diary()
+    told = asyncio.Event()
+    diary.then = told.set
+    our_loop().data_plane.add(ours.fileno(), diary, False)
+    peer.send(b"x")
+    await told.wait()
+    our_loop().data_plane.remove(ours.fileno())
 
 
-def test_a_callback_from_inside_a_handler_runs_although_asyncio_had_nothing_to_do() -> None:
-    async def main() -> None:
-        ours, peer = unix_pair()
-        loop = our_loop()
-        called = loop.create_future()
-        diary = Diary()
-        diary.then = lambda: loop.call_soon(called.set_result, "soon")
-        loop.data_plane.add(ours.fileno(), diary, False)
-        peer.send(b"x")
-        assert await called == "soon"
-        loop.data_plane.remove(ours.fileno())
-
-    run(main)
+async def test_a_callback_from_inside_a_handler_runs_although_asyncio_had_nothing_to_do() -> None:
+    ours, peer = unix_pair()
+    loop = our_loop()
+    called = loop.create_future()
+    diary = Diary()
+    diary.then = lambda: loop.call_soon(called.set_result, "soon")
+    loop.data_plane.add(ours.fileno(), diary, False)
+    peer.send(b"x")
+    assert await called == "soon"
+    loop.data_plane.remove(ours.fileno())
 
 
-def test_a_delay_asked_for_inside_a_handler_comes_to_its_end() -> None:
-    async def main() -> None:
-        loop = our_loop()
-        called = asyncio.Event()
-        diary = Diary()
-        diary.then = lambda: loop.call_later(0.01, called.set)
-        loop.data_plane.after(0.0, diary)
-        await called.wait()
-
-    run(main)
+async def test_a_delay_asked_for_inside_a_handler_comes_to_its_end() -> None:
+    loop = our_loop()
+    called = asyncio.Event()
+    diary = Diary()
+    diary.then = lambda: loop.call_later(0.01, called.set)
+    loop.data_plane.after(0.0, diary)
+    await called.wait()
 
 
-def test_asyncio_timers_fire_while_the_data_plane_is_busy() -> None:
-    async def main() -> None:
-        diary = busy(our_loop(), Diary())
-        for _ in range(3):
-            await asyncio.sleep(0.01)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await asyncio.Event().wait()
-        assert len(diary.lines) > 3
-
-    run(main)
-
-
-def test_data_plane_timers_fire_while_asyncio_is_busy() -> None:
-    async def main() -> None:
-        diary = Diary()
-        our_loop().data_plane.after(0.01, diary)
-        while not diary.lines:
-            await asyncio.sleep(0)
-
-    run(main)
-
-
-def test_data_plane_timers_fire_while_asyncio_sleeps_for_longer() -> None:
-    async def main() -> None:
-        diary = Diary()
-        told = asyncio.Event()
-        diary.then = told.set
-        our_loop().data_plane.after(0.01, diary)
-        await told.wait()
-
-    run(main)
-
-
-def test_what_is_touched_in_a_task_is_flushed() -> None:
-    async def main() -> None:
-        diary = Diary()
-        our_loop().data_plane.touch(diary)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert diary.lines == ["flush"]
-
-    run(main)
-
-
-def test_threads_hand_their_results_over() -> None:
-    async def main() -> None:
-        assert await asyncio.to_thread(threading.get_ident) != threading.get_ident()
-        found = await asyncio.get_running_loop().getaddrinfo("127.0.0.1", 80, type=socket.SOCK_STREAM)
-        assert found[0][4] == ("127.0.0.1", 80)
-
-    run(main)
-
-
-def test_a_signal_wakes_a_loop_that_sleeps() -> None:
-    async def main() -> None:
-        told = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGUSR1, told.set)
-        timer = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGUSR1))
-        timer.start()
-        await told.wait()
-        timer.join()
-        assert loop.remove_signal_handler(signal.SIGUSR1)
-
-    run(main)
-
-
-def test_a_watched_descriptor_can_change_from_reading_to_writing_and_be_forgotten() -> None:
-    async def main() -> None:
-        ours, peer = unix_pair()
-        loop = asyncio.get_running_loop()
-        readable, writable = asyncio.Event(), asyncio.Event()
-        loop.add_reader(ours.fileno(), readable.set)
-        loop.add_writer(ours.fileno(), writable.set)
-        await writable.wait()
-        assert not readable.is_set()
-        assert loop.remove_writer(ours.fileno())
-        peer.send(b"x")
-        await readable.wait()
-        assert loop.remove_reader(ours.fileno())
-        assert not loop.remove_reader(ours.fileno())
-
-    run(main)
-
-
-def test_a_hang_up_wakes_reader_and_writer_alike() -> None:
-    async def main() -> None:
-        ours, peer = unix_pair()
-        loop = asyncio.get_running_loop()
-        readable = asyncio.Event()
-        loop.add_reader(ours.fileno(), readable.set)
-        peer.close()
-        await readable.wait()
-        loop.remove_reader(ours.fileno())
-
-    run(main)
-
-
-def test_a_descriptor_that_was_closed_first_can_still_be_forgotten() -> None:
-    async def main() -> None:
-        ours, _ = unix_pair()
-        loop = asyncio.get_running_loop()
-        number = ours.fileno()
-        loop.add_reader(number, int)
-        ours.close()
-        assert loop.remove_reader(number)
-
-    run(main)
-
-
-def test_a_handler_that_breaks_leaves_both_planes_running() -> None:
-    async def main() -> None:
-        broken = Diary("broken")
-        broken.fails_in = "again"
-        our_loop().data_plane.again(broken)
+async def test_asyncio_timers_fire_while_the_data_plane_is_busy() -> None:
+    diary = busy(our_loop(), Diary())
+    for _ in range(3):
         await asyncio.sleep(0.01)
-        assert [str(error) for error in broken.crashes] == ["broken broke in again"]
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await asyncio.Event().wait()
+    assert len(diary.lines) > 3
 
-    run(main)
+
+async def test_data_plane_timers_fire_while_asyncio_is_busy() -> None:
+    diary = Diary()
+    our_loop().data_plane.after(0.01, diary)
+    while not diary.lines:
+        await asyncio.sleep(0)
+
+
+async def test_data_plane_timers_fire_while_asyncio_sleeps_for_longer() -> None:
+    diary = Diary()
+    told = asyncio.Event()
+    diary.then = told.set
+    our_loop().data_plane.after(0.01, diary)
+    await told.wait()
+
+
+async def test_what_is_touched_in_a_task_is_flushed() -> None:
+    diary = Diary()
+    our_loop().data_plane.touch(diary)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert diary.lines == ["flush"]
+
+
+async def test_a_signal_wakes_a_loop_that_sleeps() -> None:
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGUSR1, told.set)
+    timer = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGUSR1))
+    timer.start()
+    await told.wait()
+    timer.join()
+    assert loop.remove_signal_handler(signal.SIGUSR1)
+
+
+async def test_a_watched_descriptor_can_change_from_reading_to_writing_and_be_forgotten() -> None:
+    ours, peer = unix_pair()
+    loop = asyncio.get_running_loop()
+    readable, writable = asyncio.Event(), asyncio.Event()
+    loop.add_reader(ours.fileno(), readable.set)
+    loop.add_writer(ours.fileno(), writable.set)
+    await writable.wait()
+    assert not readable.is_set()
+    assert loop.remove_writer(ours.fileno())
+    peer.send(b"x")
+    await readable.wait()
+    assert loop.remove_reader(ours.fileno())
+    assert not loop.remove_reader(ours.fileno())
+
+
+async def test_a_hang_up_wakes_reader_and_writer_alike() -> None:
+    ours, peer = unix_pair()
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(ours.fileno(), readable.set)
+    peer.close()
+    await readable.wait()
+    loop.remove_reader(ours.fileno())
+
+
+async def test_a_descriptor_that_was_closed_first_can_still_be_forgotten() -> None:
+    ours, _ = unix_pair()
+    loop = asyncio.get_running_loop()
+    number = ours.fileno()
+    loop.add_reader(number, int)
+    ours.close()
+    assert loop.remove_reader(number)
+
+
+async def test_a_handler_that_breaks_leaves_both_planes_running() -> None:
+    broken = Diary("broken")
+    broken.fails_in = "again"
+    our_loop().data_plane.again(broken)
+    await asyncio.sleep(0.01)
+    assert [str(error) for error in broken.crashes] == ["broken broke in again"]
 
 
 def test_a_closed_loop_leaves_no_descriptor_behind() -> None:
@@ -258,16 +195,3 @@ def test_a_closed_loop_leaves_no_descriptor_behind() -> None:
     for _ in range(3):
         run(lambda: asyncio.sleep(0))
     assert len(os.listdir("/proc/self/fd")) == before
-
-
-def test_a_cancelled_sleep_ends_at_once() -> None:
-    async def main() -> None:
-        task = asyncio.get_running_loop().create_task(asyncio.sleep(3600))
-        await asyncio.sleep(0)
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-    started = time.monotonic()
-    run(main)
-    assert time.monotonic() - started < SECONDS

@@ -31,18 +31,6 @@ def test_a_grpc_dial_that_the_agent_does_not_answer_times_out(stage: Stage) -> N
     assert server.gauges().connect_streams == 1  # it was only slow: the agent stays
 
 
-def test_a_connect_dial_that_the_agent_does_not_answer_is_a_504(stage: Stage) -> None:
-    server = stage.start_server(dial_timeout_seconds=0.3)
-    ScriptedAgent(server)
-    client = server.frontend.connect()
-    client.sendall(b"CONNECT web:443 HTTP/1.1\r\n\r\n")
-    assert read_to_end(client) == (
-        b"HTTP/1.1 504 Gateway Timeout\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
-        b"Backend dial timeout: timed out waiting for backend dial\r\n"
-    )
-    server.wait_until_quiet()
-
-
 def _open_without_window(channel: Channel) -> GrpcStream:
     """A Connect stream on which the server may send nothing."""
     channel.http2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 0})
@@ -155,9 +143,12 @@ def _both_close(agent: ScriptedAgent, tunnel: Tunnel) -> None:
     tunnel.abort()
 
 
-@MODES
 @pytest.mark.parametrize(
-    "end", [_client_closes, _endpoint_closes, _endpoint_fails, _agent_goes, _agent_ends_its_stream, _both_close]
+    ("mode", "end"),
+    [
+        *(("http-connect", end) for end in (_client_closes, _endpoint_closes, _agent_goes)),
+        *(("grpc", end) for end in (_client_closes, _endpoint_fails, _agent_ends_its_stream, _both_close)),
+    ],
 )
 def test_gauges_return_to_zero_however_a_tunnel_ends_c9(
     stage: Stage, mode: str, end: Callable[[ScriptedAgent, Tunnel], None]
@@ -311,18 +302,6 @@ def test_a_tunnel_leaves_one_line_in_the_log(stage: Stage, mode: str, caplog: py
     (line,) = [record.getMessage() for record in caplog.records if record.name == "umbilical.tunnels"]
     assert " connection=1 agent=a-1 target=web:443 up=4 down=7 ms=" in line
     assert line.endswith('end="endpoint closed"')
-
-
-@MODES
-def test_a_refused_dial_leaves_one_line_in_the_log(stage: Stage, mode: str, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "umbilical.tunnels")
-    server = stage.start_server(mode)
-    with pytest.raises(DialRefused):
-        server.frontend.open("web:443")
-    server.wait_until_quiet()
-    (line,) = [record.getMessage() for record in caplog.records if record.name == "umbilical.tunnels"]
-    assert " connection=0 agent=- target=web:443 up=0 down=0 " in line
-    assert line.endswith('end="No agent available"')
 
 
 def test_one_agents_bytes_never_reach_another_agents_client(stage: Stage) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support import packet_messages
 from tests.support.grpc_channel import GrpcStream
-from tests.support.in_process import PATIENCE_SECONDS, RunningServer, Stage, read_to_end, refused_address
+from tests.support.in_process import PATIENCE_SECONDS, RunningServer, Stage, read_to_end
 from tests.support.packet_messages import Packet, PacketType
 from tests.support.scripted_peers import (
     Channel,
@@ -18,7 +18,7 @@ from tests.support.scripted_peers import (
     packets_so_far,
     take_packets,
 )
-from tests.support.tunnel_client import GrpcDial, receive_exactly
+from tests.support.tunnel_client import GrpcDial
 
 
 def scripted_tunnel(
@@ -73,19 +73,6 @@ def test_data_goes_both_ways_and_a_close_is_asked_and_answered(stage: Stage) -> 
     server.wait_until_quiet()
 
 
-def test_an_endpoint_that_ends_is_told_behind_its_last_byte(stage: Stage) -> None:
-    server, _ = stage.start_pair("grpc")
-    endpoint = stage.endpoint()
-    tunnel = GrpcDial(open_client_channel(server), endpoint.address).finish()
-    far = endpoint.accept()
-    far.sendall(b"x" * 300_000)
-    far.close()
-    assert receive_exactly(tunnel, 300_001) == b"x" * 300_000
-    assert tunnel.close_error == ""
-    tunnel.close()
-    server.wait_until_quiet()
-
-
 def test_without_an_agent_the_dial_is_refused_and_the_stream_ignored_until_its_end(stage: Stage) -> None:
     server = stage.start_server("grpc")
     stream = open_proxy_stream(server)
@@ -100,15 +87,6 @@ def test_without_an_agent_the_dial_is_refused_and_the_stream_ignored_until_its_e
     assert stream.trailers["grpc-status"] == "0"
     assert server.dial_failures() == {"no_agent": 1}
     server.wait_until_quiet()
-
-
-def test_a_refused_endpoint_is_told_in_gos_words(stage: Stage) -> None:
-    server, _ = stage.start_pair("grpc")
-    stream = open_proxy_stream(server)
-    address = refused_address()
-    stream.send(packet_messages.dial_request(address, 7))
-    answer = expect(stream, PacketType.DIAL_RSP).dialResponse
-    assert answer.error == f"dial tcp {address}: connect: connection refused"
 
 
 @pytest.mark.parametrize("network", ["udp", "unix"])
@@ -248,14 +226,13 @@ def test_packets_of_unknown_types_are_ignored(stage: Stage) -> None:
     expect(stream, PacketType.DIAL_RSP)
 
 
-@pytest.mark.parametrize("kind", [0, 1, 2, 3, 4, 5])
-def test_a_packet_without_its_payload_ends_its_stream_and_no_other_p4(stage: Stage, kind: int) -> None:
+def test_a_packet_without_its_payload_ends_its_stream_and_no_other_p4(stage: Stage) -> None:
     server = stage.start_server("grpc")
     agent = ScriptedAgent(server)
     channel = open_client_channel(server)
     neighbour = scripted_tunnel(server, agent, 1, channel=channel)
     stream = open_proxy_stream(server, channel)
-    stream.send(Packet(type=kind))
+    stream.send(Packet(type=PacketType.DIAL_REQ))
     stream.wait_for_end()
     assert stream.trailers is not None
     assert stream.trailers["grpc-status"] == "3"

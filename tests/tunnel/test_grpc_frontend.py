@@ -41,19 +41,6 @@ def test_many_streams_on_one_connection_are_many_tunnels(stage: Stage) -> None:
     agent.wait_until_idle()
 
 
-def test_one_stream_per_connection_is_served_as_well(stage: Stage) -> None:
-    """As kube-apiserver does today: a connection for every dial."""
-    server, agent = stage.start_pair("grpc")
-    endpoint = stage.endpoint().serve(echo)
-    for number in range(50):
-        tunnel = server.frontend.open(endpoint.address)
-        tunnel.send(b"%d" % number)
-        assert receive_exactly(tunnel, len(b"%d" % number)) == b"%d" % number
-        tunnel.close()
-    server.wait_until_quiet()
-    agent.wait_until_idle()
-
-
 def test_a_message_beyond_four_mib_ends_its_stream(stage: Stage) -> None:
     server = stage.start_server("grpc")
     stream = open_proxy_stream(server)

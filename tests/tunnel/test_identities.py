@@ -40,12 +40,6 @@ def request(address: str) -> bytes:
     return f"CONNECT {address} HTTP/1.1\r\nHost: h\r\n\r\n".encode()
 
 
-def test_an_agent_that_announces_what_it_may_is_let_in(stage: Stage, rules: Path) -> None:
-    server = stage.start_server(agent_identities=rules, strategies=STRATEGIES)
-    stage.start_agent(server.agent_port, agent_identifiers="default-route=true")
-    server.wait_for_agents()
-
-
 def test_an_agent_that_announces_another_address_is_refused_with_the_reason(
     stage: Stage, rules: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

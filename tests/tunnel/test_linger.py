@@ -35,17 +35,6 @@ def test_a_peer_that_was_still_talking_gets_every_byte_and_no_reset(plane: Loop)
     assert len(room) == 0
 
 
-def test_a_plain_close_would_have_destroyed_bytes(plane: Loop) -> None:
-    """The control for the test above: this is the fault that lingering is for."""
-    _, channel, peer = lingering(plane)
-    while channel.send(BULK) > 0:
-        pass
-    peer.send(b"never read")
-    channel.close()
-    with pytest.raises(ConnectionResetError):
-        read_to_end(peer)
-
-
 def test_the_peer_sees_our_end_at_once(plane: Loop) -> None:
     room, channel, peer = lingering(plane)
     channel.send(b"last words")
@@ -54,15 +43,6 @@ def test_the_peer_sees_our_end_at_once(plane: Loop) -> None:
     assert not channel.closed
     assert len(room) == 1
     channel.close()
-
-
-def test_the_end_of_the_peer_closes_at_once(plane: Loop) -> None:
-    room, channel, peer = lingering(plane)
-    room.take(channel)
-    peer.send(BULK[:100])
-    peer.close()
-    turn_until(plane, lambda: channel.closed)
-    assert len(room) == 0
 
 
 def test_a_peer_that_ended_before_is_not_waited_for(plane: Loop) -> None:

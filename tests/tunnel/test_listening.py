@@ -1,15 +1,14 @@
 import logging
 import os
-import resource
 import socket
 import stat
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.support.data_plane import open_files, settle, turn_until
+from tests.support.file_limits import no_descriptors
 from tests.support.socket_pairs import kept, reset
 
 from umbilical.tunnel import listening
@@ -110,16 +109,6 @@ def test_a_handler_that_breaks_does_not_end_the_listening(plane: Loop, caplog: p
     listener.close()
 
 
-@contextmanager
-def no_free_descriptor() -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
 def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
 
@@ -129,7 +118,7 @@ def test_without_a_free_descriptor_the_listener_rests_and_then_serves_who_waited
 ) -> None:
     door.knock()
     door.knock()
-    with no_free_descriptor():
+    with no_descriptors():
         plane.turn(1.0)
     assert door.came == []
     assert complaints(caplog) == ["cannot accept connections: Too many open files; resting"]
@@ -141,7 +130,7 @@ def test_a_resting_listener_does_not_spin(
 ) -> None:
     monkeypatch.setattr(listening, "EXHAUSTED_SECONDS", 3600.0)
     door.knock()
-    with no_free_descriptor():
+    with no_descriptors():
         settle(plane, 50)
     assert len(complaints(caplog)) == 1
     door.listener.on_timer()
@@ -150,7 +139,7 @@ def test_a_resting_listener_does_not_spin(
 
 def test_a_listener_that_is_closed_while_it_rests_stays_closed(plane: Loop, door: Door) -> None:
     door.knock()
-    with no_free_descriptor():
+    with no_descriptors():
         plane.turn(1.0)
     door.listener.close()
     door.listener.on_timer()
@@ -227,15 +216,6 @@ def test_a_unix_socket_is_open_for_owner_and_group_from_the_first_moment(tmp_pat
         watcher.join(10)
     assert stat.S_IMODE(os.lstat(path).st_mode) == 0o770
     assert seen <= {0o770}
-
-
-def test_a_unix_socket_takes_clients(tmp_path: Path) -> None:
-    path = tmp_path / "proxy.sock"
-    server = kept(listen_unix(UnixFrontend(path)))
-    client = kept(socket.socket(socket.AF_UNIX))
-    client.connect(str(path))
-    client.send(b"hello")
-    assert kept(server.accept()[0]).recv(10) == b"hello"
 
 
 def test_a_stale_socket_file_is_replaced_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -272,13 +272,6 @@ def test_a_turn_sleeps_no_longer_than_asked_although_a_timer_is_far(plane: Loop)
     assert diary.lines == []
 
 
-def test_a_timer_may_set_itself_again(plane: Loop) -> None:
-    diary = Diary()
-    diary.then = lambda: plane.after(0.0, diary)
-    plane.after(0.0, diary)
-    turn_until(plane, lambda: len(diary.lines) >= 3)
-
-
 def test_a_timer_that_sets_itself_again_comes_once_a_turn_even_if_the_clock_goes_back(
     plane: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,15 +3,13 @@ import base64
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from tests.support.dialling import closed_port, listening
 from tests.support.socket_pairs import kept
 
 from umbilical.tunnel import outbound
-from umbilical.tunnel.event_loop import new_event_loop
 
 FAR = "konnectivity.example"
 """No name of this machine, so a proxy is asked for it; only our own proxy ever hears the name."""
@@ -21,15 +19,6 @@ FAR = "konnectivity.example"
 def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-
-
-def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def limited() -> None:
-        async with asyncio.timeout(15):
-            await main()
-
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(limited())
 
 
 class Proxy:
@@ -61,53 +50,44 @@ class Proxy:
                 client.sendall(piece.upper())
 
 
-def test_the_proxy_is_asked_and_then_carries_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_proxy_is_asked_and_then_carries_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     proxy = Proxy(b"HTTP/1.1 200 Connection established\r\nX-Proxy: small\r\n\r\nfirst bytes of the server")
 
-    async def main() -> None:
-        with proxy.open() as port:
-            monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
-            sock = kept(await outbound.connect(FAR, 8091))
-            loop = asyncio.get_running_loop()
-            assert await loop.sock_recv(sock, 100) == b"first bytes of the server"
-            await loop.sock_sendall(sock, b"hello")
-            assert await loop.sock_recv(sock, 100) == b"HELLO"
-            sock.close()
-
-    run(main)
+    with proxy.open() as port:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+        sock = kept(await outbound.connect(FAR, 8091))
+        loop = asyncio.get_running_loop()
+        assert await loop.sock_recv(sock, 100) == b"first bytes of the server"
+        await loop.sock_sendall(sock, b"hello")
+        assert await loop.sock_recv(sock, 100) == b"HELLO"
+        sock.close()
     lines = proxy.head.decode().split("\r\n")
     assert lines[0] == f"CONNECT {FAR}:8091 HTTP/1.1"
     assert f"Host: {FAR}:8091" in lines
     assert not any(line.lower().startswith("proxy-authorization") for line in lines)
 
 
-def test_a_server_address_of_version_six_is_asked_for_in_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_address_of_version_six_is_asked_for_in_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
     proxy = Proxy(b"HTTP/1.1 200 OK\r\n\r\n")
 
-    async def main() -> None:
-        with proxy.open() as port:
-            monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
-            (await outbound.connect("2001:db8::1", 8091)).close()
-
-    run(main)
+    with proxy.open() as port:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+        (await outbound.connect("2001:db8::1", 8091)).close()
     assert proxy.head.startswith(b"CONNECT [2001:db8::1]:8091 HTTP/1.1\r\n")
 
 
-def test_credentials_are_sent_and_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_credentials_are_sent_and_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
     proxy = Proxy(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
     encoded = base64.b64encode(b"user:top-secret").decode()
 
-    async def main() -> None:
-        with proxy.open() as port:
-            monkeypatch.setenv("HTTPS_PROXY", f"http://user:top-secret@127.0.0.1:{port}")
-            with pytest.raises(OSError) as caught:
-                await outbound.connect(FAR, 8091)
-        text = str(caught.value)
-        assert text == (f"HTTPS_PROXY 127.0.0.1:{port}: refused CONNECT {FAR}:8091: 407 Proxy Authentication Required")
-        assert "top-secret" not in text
-        assert encoded not in text
-
-    run(main)
+    with proxy.open() as port:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://user:top-secret@127.0.0.1:{port}")
+        with pytest.raises(OSError) as caught:
+            await outbound.connect(FAR, 8091)
+    text = str(caught.value)
+    assert text == (f"HTTPS_PROXY 127.0.0.1:{port}: refused CONNECT {FAR}:8091: 407 Proxy Authentication Required")
+    assert "top-secret" not in text
+    assert encoded not in text
     assert f"Proxy-Authorization: Basic {encoded}\r\n".encode() in proxy.head
 
 
@@ -119,52 +99,40 @@ def test_credentials_are_sent_and_never_told(monkeypatch: pytest.MonkeyPatch) ->
         (b"HTTP/1.1 200 OK\r\n" + b"x" * 70_000, "longer than"),
     ],
 )
-def test_a_proxy_that_refuses_or_babbles_is_an_error_that_names_it(
+async def test_a_proxy_that_refuses_or_babbles_is_an_error_that_names_it(
     monkeypatch: pytest.MonkeyPatch, reply: bytes, words: str
 ) -> None:
-    async def main() -> None:
-        with Proxy(reply).open() as port:
-            monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
-            with pytest.raises(OSError) as caught:
-                await outbound.connect(FAR, 8091)
-            assert str(caught.value).startswith(f"HTTPS_PROXY 127.0.0.1:{port}: ")
-            assert words in str(caught.value)
-
-    run(main)
+    with Proxy(reply).open() as port:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+        with pytest.raises(OSError) as caught:
+            await outbound.connect(FAR, 8091)
+        assert str(caught.value).startswith(f"HTTPS_PROXY 127.0.0.1:{port}: ")
+        assert words in str(caught.value)
 
 
-def test_a_proxy_that_hangs_up_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        with Proxy(b"HTTP/1.1 200", hangs_up=True).open() as port:
-            monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
-            with pytest.raises(OSError, match="closed before it answered CONNECT"):
-                await outbound.connect(FAR, 8091)
-
-    run(main)
+async def test_a_proxy_that_hangs_up_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Proxy(b"HTTP/1.1 200", hangs_up=True).open() as port:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+        with pytest.raises(OSError, match="closed before it answered CONNECT"):
+            await outbound.connect(FAR, 8091)
 
 
-def test_a_proxy_that_is_not_there_is_named_as_the_failing_hop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_that_is_not_there_is_named_as_the_failing_hop(monkeypatch: pytest.MonkeyPatch) -> None:
     port = closed_port()
     monkeypatch.setenv("HTTPS_PROXY", f"http://user:secret@127.0.0.1:{port}")
 
-    async def main() -> None:
-        with pytest.raises(OSError) as caught:
-            await outbound.connect(FAR, 8091)
-        text = str(caught.value)
-        assert text.startswith(f"HTTPS_PROXY 127.0.0.1:{port}: ")
-        assert "Connection refused" in text
-        assert "secret" not in text
-
-    run(main)
+    with pytest.raises(OSError) as caught:
+        await outbound.connect(FAR, 8091)
+    text = str(caught.value)
+    assert text.startswith(f"HTTPS_PROXY 127.0.0.1:{port}: ")
+    assert "Connection refused" in text
+    assert "secret" not in text
 
 
-def test_a_proxy_that_never_answers_is_left_without_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_that_never_answers_is_left_without_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     _, port = listening()
     monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
 
-    async def main() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await outbound.connect(FAR, 8091)
-
-    run(main)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await outbound.connect(FAR, 8091)

@@ -10,17 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.daemons import (
-    PATIENCE_SECONDS,
-    agent_settings,
-    answers,
-    aside,
-    frontend_of,
-    get,
-    kill_self,
-    play,
-    server_settings,
-)
+from tests.support.coroutines import PATIENCE_SECONDS, play
+from tests.support.daemons import agent_settings, answers, aside, frontend_of, get, kill_self, server_settings
 from tests.support.in_process import Stage, echo, listening, refused_address
 from tests.support.tunnel_client import receive_exactly
 from tests.support.tunnel_pki import TunnelPki
@@ -40,33 +31,19 @@ def _routes() -> AgentHealthRoutes:
     return AgentHealthRoutes(lambda: True, lambda: b"")
 
 
-def test_a_port_serves_until_its_owner_leaves() -> None:
-    async def script() -> None:
+async def test_a_port_that_is_taken_says_who_to_ask() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
         async with AsyncExitStack() as stack:
-            listener = await open_http(stack, ListenAddress("127.0.0.1", 0), _routes(), "health")
-            address = ListenAddress("127.0.0.1", listener.port)
-            assert await get(address, "/healthz") == (200, "ok")
-        assert await get(address, "/healthz") == (0, "")
-
-    play(script())
-
-
-def test_a_port_that_is_taken_says_who_to_ask() -> None:
-    async def script() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-            async with AsyncExitStack() as stack:
-                with pytest.raises(StartupError) as caught:
-                    await open_http(stack, ListenAddress("127.0.0.1", port), _routes(), "health")
-        error = caught.value
-        assert (error.code, error.what) == ("UMB023", f"cannot listen on 127.0.0.1:{port} for health")
-        assert error.why.startswith("Address already in use")
-        assert error.next == f"see who holds the port: ss -ltnp 'sport = :{port}'"
-
-    play(script())
+            with pytest.raises(StartupError) as caught:
+                await open_http(stack, ListenAddress("127.0.0.1", port), _routes(), "health")
+    error = caught.value
+    assert (error.code, error.what) == ("UMB023", f"cannot listen on 127.0.0.1:{port} for health")
+    assert error.why.startswith("Address already in use")
+    assert error.next == f"see who holds the port: ss -ltnp 'sport = :{port}'"
 
 
-def test_ending_a_task_waits_for_its_end_and_hides_its_failure() -> None:
+async def test_ending_a_task_waits_for_its_end_and_hides_its_failure() -> None:
     async def stubborn(story: list[str]) -> None:
         try:
             await asyncio.Event().wait()
@@ -80,16 +57,13 @@ def test_ending_a_task_waits_for_its_end_and_hides_its_failure() -> None:
         except asyncio.CancelledError:
             raise OSError("too late to matter") from None
 
-    async def script() -> None:
-        story: list[str] = []
-        first, second = own_task(stubborn(story)), own_task(failing())
-        await asyncio.sleep(0)
-        await end_task(first)
-        assert story == ["cleaned up"]
-        await end_task(second)
-        assert isinstance(second.exception(), OSError)
-
-    play(script())
+    story: list[str] = []
+    first, second = own_task(stubborn(story)), own_task(failing())
+    await asyncio.sleep(0)
+    await end_task(first)
+    assert story == ["cleaned up"]
+    await end_task(second)
+    assert isinstance(second.exception(), OSError)
 
 
 class ScriptedCounter:
@@ -119,53 +93,47 @@ def _nobody() -> int:
     return int(refused_address().rpartition(":")[2])
 
 
-def test_health_answers_before_any_server_or_the_api_is_reached_o10(tunnel_pki: TunnelPki) -> None:
+async def test_health_answers_before_any_server_or_the_api_is_reached_o10(tunnel_pki: TunnelPki) -> None:
     """Upstream waits for its lease cache first, which may itself need the tunnel."""
     settings = agent_settings(tunnel_pki, _nobody(), drain_linger_seconds=0.01)
     counter = ScriptedCounter()
 
-    async def script() -> None:
-        agent = own_task(run_agent(settings, count=counter))
-        await answers(settings.health_listen, "/healthz", 200)
-        status, body = await get(settings.health_listen, "/readyz")
-        assert status == 503
-        assert body == "[+]ping ok\n[-]server-connected failed: no servers connected\n"
-        _, metrics = await get(settings.health_listen, "/metrics")
-        assert "konnectivity_network_proxy_agent_open_server_connections 0" in metrics
-        assert (await get(settings.admin_listen, "/metrics"))[0] == 301
-        kill_self()
-        assert await agent == 0
-        assert await get(settings.health_listen, "/healthz") == (0, "")
-
-    play(script())
+    agent = own_task(run_agent(settings, count=counter))
+    await answers(settings.health_listen, "/healthz", 200)
+    status, body = await get(settings.health_listen, "/readyz")
+    assert status == 503
+    assert body == "[+]ping ok\n[-]server-connected failed: no servers connected\n"
+    _, metrics = await get(settings.health_listen, "/metrics")
+    assert "konnectivity_network_proxy_agent_open_server_connections 0" in metrics
+    assert (await get(settings.admin_listen, "/metrics"))[0] == 301
+    kill_self()
+    assert await agent == 0
+    assert await get(settings.health_listen, "/healthz") == (0, "")
     assert counter.story == ["counting", "stopped"]
 
 
-def test_a_drained_agent_serves_a_new_dial_and_leaves_after_the_linger_o6(
+async def test_a_drained_agent_serves_a_new_dial_and_leaves_after_the_linger_o6(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = stage.start_server()
     settings = agent_settings(stage.pki, server.agent_port, drain_linger_seconds=10.0)
     endpoint = stage.endpoint().serve(echo)
 
-    async def script() -> None:
-        agent = own_task(run_agent(settings))
-        await answers(settings.health_listen, "/readyz", 200)
-        kill_self()
-        await aside(lambda: stage.eventually(lambda: all(link.draining for link in _links(server))))
-        tunnel = await aside(lambda: server.frontend.open(endpoint.address))
-        await aside(lambda: tunnel.send(b"hello"))
-        assert await aside(lambda: receive_exactly(tunnel, 5)) == b"hello"
-        await aside(lambda: stage.skip(11.0, monkeypatch))  # longer than the linger: a tunnel keeps it
-        await asyncio.sleep(0.5)
-        assert not agent.done()
-        assert (await get(settings.health_listen, "/readyz"))[0] == 200
-        await aside(tunnel.close)
-        await aside(server.wait_until_quiet)
-        await aside(lambda: stage.skip(11.0, monkeypatch))
-        assert await asyncio.wait_for(agent, PATIENCE_SECONDS) == 0
-
-    play(script())
+    agent = own_task(run_agent(settings))
+    await answers(settings.health_listen, "/readyz", 200)
+    kill_self()
+    await aside(lambda: stage.eventually(lambda: all(link.draining for link in _links(server))))
+    tunnel = await aside(lambda: server.frontend.open(endpoint.address))
+    await aside(lambda: tunnel.send(b"hello"))
+    assert await aside(lambda: receive_exactly(tunnel, 5)) == b"hello"
+    await aside(lambda: stage.skip(11.0, monkeypatch))  # longer than the linger: a tunnel keeps it
+    await asyncio.sleep(0.5)
+    assert not agent.done()
+    assert (await get(settings.health_listen, "/readyz"))[0] == 200
+    await aside(tunnel.close)
+    await aside(server.wait_until_quiet)
+    await aside(lambda: stage.skip(11.0, monkeypatch))
+    assert await asyncio.wait_for(agent, PATIENCE_SECONDS) == 0
     server.wait_for_agents(0)
 
 
@@ -174,35 +142,20 @@ def _links(server: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_the_agent_at_once_o6(stage: Stage, second: signal.Signals) -> None:
+async def test_a_second_signal_ends_the_agent_at_once_o6(stage: Stage, second: signal.Signals) -> None:
     server = stage.start_server()
     settings = agent_settings(stage.pki, server.agent_port, drain_linger_seconds=1000.0)
     endpoint = stage.endpoint()
 
-    async def script() -> None:
-        agent = own_task(run_agent(settings))
-        await answers(settings.health_listen, "/readyz", 200)
-        tunnel = await aside(lambda: server.frontend.open(endpoint.address))
-        kill_self()
-        await aside(lambda: stage.eventually(lambda: all(link.draining for link in _links(server))))
-        assert not agent.done()
-        kill_self(second)
-        assert await asyncio.wait_for(agent, PATIENCE_SECONDS) == 0
-        assert await aside(lambda: tunnel.receive(1)) == b""
-
-    play(script())
-
-
-def test_a_drained_agent_that_reached_nobody_leaves_too_o6(tunnel_pki: TunnelPki) -> None:
-    settings = agent_settings(tunnel_pki, _nobody(), drain_linger_seconds=0.05)
-
-    async def script() -> None:
-        agent = own_task(run_agent(settings))
-        await answers(settings.health_listen, "/healthz", 200)
-        kill_self()
-        assert await asyncio.wait_for(agent, PATIENCE_SECONDS) == 0
-
-    play(script())
+    agent = own_task(run_agent(settings))
+    await answers(settings.health_listen, "/readyz", 200)
+    tunnel = await aside(lambda: server.frontend.open(endpoint.address))
+    kill_self()
+    await aside(lambda: stage.eventually(lambda: all(link.draining for link in _links(server))))
+    assert not agent.done()
+    kill_self(second)
+    assert await asyncio.wait_for(agent, PATIENCE_SECONDS) == 0
+    assert await aside(lambda: tunnel.receive(1)) == b""
 
 
 def test_startup_failures_leave_nothing_behind_o11(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
@@ -252,22 +205,19 @@ class ScriptedPublisher:
         self.story.append("withdrawn")
 
 
-def test_a_server_serves_and_leaves_on_the_first_signal(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
+async def test_a_server_serves_and_leaves_on_the_first_signal(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
     settings = server_settings(tunnel_pki, tmp_path)
     publisher = ScriptedPublisher()
 
-    async def script() -> None:
-        server = own_task(run_server(settings, None, publish=publisher))
-        await answers(settings.health_listen, "/healthz", 200)
-        assert await get(settings.health_listen, "/readyz") == (500, "no connection to any proxy agent")
-        assert "konnectivity_network_proxy_server_ready_backends" in (await get(settings.admin_listen, "/metrics"))[1]
-        assert publisher.story == ["published"]
-        kill_self()
-        assert await server == 0
-        assert await get(settings.health_listen, "/healthz") == (0, "")
-        assert await get(settings.admin_listen, "/metrics") == (0, "")
-
-    play(script())
+    server = own_task(run_server(settings, None, publish=publisher))
+    await answers(settings.health_listen, "/healthz", 200)
+    assert await get(settings.health_listen, "/readyz") == (500, "no connection to any proxy agent")
+    assert "konnectivity_network_proxy_server_ready_backends" in (await get(settings.admin_listen, "/metrics"))[1]
+    assert publisher.story == ["published"]
+    kill_self()
+    assert await server == 0
+    assert await get(settings.health_listen, "/healthz") == (0, "")
+    assert await get(settings.admin_listen, "/metrics") == (0, "")
     assert publisher.story == ["published", "stopped", "withdrawn"]
     assert not (tmp_path / "frontend.sock").exists()
 
@@ -303,53 +253,49 @@ def _fails_cleanly_process(settings: ServerSettings, taken: ListenAddress) -> No
     assert publisher.story == []
 
 
-def test_a_graceful_leave_is_unready_at_once_and_lets_a_tunnel_end_o5(stage: Stage, tmp_path: Path) -> None:
+async def test_a_graceful_leave_is_unready_at_once_and_lets_a_tunnel_end_o5(stage: Stage, tmp_path: Path) -> None:
     settings = server_settings(stage.pki, tmp_path, graceful_shutdown_seconds=PATIENCE_SECONDS)
 
-    async def script() -> None:
-        server = own_task(run_server(settings, None))
-        stage.start_agent(settings.agent_listen.port)
-        with listening() as endpoint:
-            await answers(settings.health_listen, "/readyz", 200)
-            endpoint.serve(echo)
-            tunnel = await aside(lambda: frontend_of(settings).open(endpoint.address))
-            kill_self()
-            await answers(settings.health_listen, "/readyz", 500)
-            assert (await get(settings.health_listen, "/healthz"))[0] == 200
-            assert not (tmp_path / "frontend.sock").exists()
-            await aside(lambda: tunnel.send(b"still here"))
-            assert await aside(lambda: receive_exactly(tunnel, 10)) == b"still here"
-            assert not server.done()
-            tunnel.close()
-            assert await server == 0
-
-    play(script())
+    server = own_task(run_server(settings, None))
+    stage.start_agent(settings.agent_listen.port)
+    with listening() as endpoint:
+        await answers(settings.health_listen, "/readyz", 200)
+        endpoint.serve(echo)
+        tunnel = await aside(lambda: frontend_of(settings).open(endpoint.address))
+        kill_self()
+        await answers(settings.health_listen, "/readyz", 500)
+        assert (await get(settings.health_listen, "/healthz"))[0] == 200
+        assert not (tmp_path / "frontend.sock").exists()
+        await aside(lambda: tunnel.send(b"still here"))
+        assert await aside(lambda: receive_exactly(tunnel, 10)) == b"still here"
+        assert not server.done()
+        tunnel.close()
+        assert await server == 0
 
 
-def test_a_leaving_server_withdraws_its_lease_before_it_waits_for_its_tunnels(stage: Stage, tmp_path: Path) -> None:
+async def test_a_leaving_server_withdraws_its_lease_before_it_waits_for_its_tunnels(
+    stage: Stage, tmp_path: Path
+) -> None:
     settings = server_settings(stage.pki, tmp_path, graceful_shutdown_seconds=1000.0)
     publisher = ScriptedPublisher()
 
-    async def script() -> None:
-        server = own_task(run_server(settings, None, publish=publisher))
-        stage.start_agent(settings.agent_listen.port)
-        with listening() as endpoint:
-            await answers(settings.health_listen, "/readyz", 200)
-            tunnel = await aside(lambda: frontend_of(settings).open(endpoint.serve(echo).address))
-            kill_self()
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while publisher.story != ["published", "stopped", "withdrawn"]:
-                    await asyncio.sleep(0.01)
-            await aside(lambda: tunnel.send(b"still here"))
-            assert await aside(lambda: receive_exactly(tunnel, 10)) == b"still here"
-            assert not server.done()
-            tunnel.close()
-            assert await server == 0
-
-    play(script())
+    server = own_task(run_server(settings, None, publish=publisher))
+    stage.start_agent(settings.agent_listen.port)
+    with listening() as endpoint:
+        await answers(settings.health_listen, "/readyz", 200)
+        tunnel = await aside(lambda: frontend_of(settings).open(endpoint.serve(echo).address))
+        kill_self()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while publisher.story != ["published", "stopped", "withdrawn"]:
+                await asyncio.sleep(0.01)
+        await aside(lambda: tunnel.send(b"still here"))
+        assert await aside(lambda: receive_exactly(tunnel, 10)) == b"still here"
+        assert not server.done()
+        tunnel.close()
+        assert await server == 0
 
 
-def test_an_api_that_hangs_keeps_nobody_from_hearing_that_the_server_leaves(stage: Stage, tmp_path: Path) -> None:
+async def test_an_api_that_hangs_keeps_nobody_from_hearing_that_the_server_leaves(stage: Stage, tmp_path: Path) -> None:
     settings = server_settings(stage.pki, tmp_path, graceful_shutdown_seconds=1000.0)
     released = asyncio.Event()
 
@@ -360,37 +306,31 @@ def test_an_api_that_hangs_keeps_nobody_from_hearing_that_the_server_leaves(stag
 
     publisher = Hanging()
 
-    async def script() -> None:
-        server = own_task(run_server(settings, None, publish=publisher))
-        agent = stage.start_agent(settings.agent_listen.port)
-        await aside(agent.wait_until_ready)
-        kill_self()
-        await aside(lambda: stage.eventually(lambda: not agent.agent.is_ready()))
-        assert not server.done()
-        released.set()
-        assert await server == 0
-
-    play(script())
+    server = own_task(run_server(settings, None, publish=publisher))
+    agent = stage.start_agent(settings.agent_listen.port)
+    await aside(agent.wait_until_ready)
+    kill_self()
+    await aside(lambda: stage.eventually(lambda: not agent.agent.is_ready()))
+    assert not server.done()
+    released.set()
+    assert await server == 0
     assert publisher.story == ["published", "stopped", "withdrawn"]
 
 
-def test_a_second_signal_ends_the_patience(stage: Stage, tmp_path: Path) -> None:
+async def test_a_second_signal_ends_the_patience(stage: Stage, tmp_path: Path) -> None:
     settings = server_settings(stage.pki, tmp_path, graceful_shutdown_seconds=1000.0)
 
-    async def script() -> None:
-        server = own_task(run_server(settings, None))
-        stage.start_agent(settings.agent_listen.port)
-        with listening() as endpoint:
-            await answers(settings.health_listen, "/readyz", 200)
-            tunnel = await aside(lambda: frontend_of(settings).open(endpoint.address))
-            kill_self()
-            await answers(settings.health_listen, "/readyz", 500)
-            kill_self(signal.SIGINT)
-            assert await server == 1
-            assert await aside(lambda: tunnel.receive(1)) == b""
-            tunnel.close()
-
-    play(script())
+    server = own_task(run_server(settings, None))
+    stage.start_agent(settings.agent_listen.port)
+    with listening() as endpoint:
+        await answers(settings.health_listen, "/readyz", 200)
+        tunnel = await aside(lambda: frontend_of(settings).open(endpoint.address))
+        kill_self()
+        await answers(settings.health_listen, "/readyz", 500)
+        kill_self(signal.SIGINT)
+        assert await server == 1
+        assert await aside(lambda: tunnel.receive(1)) == b""
+        tunnel.close()
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -404,38 +344,29 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_the_first_signal_asks_and_the_second_insists(first: signal.Signals, second: signal.Signals) -> None:
-    async def main() -> None:
-        stop = StopRequests()
-        try:
-            os.kill(os.getpid(), first)
-            await stop.first.wait()
-            assert not stop.second.is_set()
-            os.kill(os.getpid(), second)
-            await stop.second.wait()
-        finally:
-            stop.close()
-
-    run(main)
-
-
-def test_nothing_is_asked_without_a_signal() -> None:
-    async def main() -> None:
-        stop = StopRequests()
-        await asyncio.sleep(0.01)
-        assert not stop.first.is_set()
+async def test_the_first_signal_asks_and_the_second_insists(first: signal.Signals, second: signal.Signals) -> None:
+    stop = StopRequests()
+    try:
+        os.kill(os.getpid(), first)
+        await stop.first.wait()
+        assert not stop.second.is_set()
+        os.kill(os.getpid(), second)
+        await stop.second.wait()
+    finally:
         stop.close()
 
-    run(main)
+
+async def test_nothing_is_asked_without_a_signal() -> None:
+    stop = StopRequests()
+    await asyncio.sleep(0.01)
+    assert not stop.first.is_set()
+    stop.close()
 
 
-def test_closing_gives_the_signals_back() -> None:
+async def test_closing_gives_the_signals_back() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
 
-    async def main() -> None:
-        stop = StopRequests()
-        assert signal.getsignal(signal.SIGTERM) is not before[0]
-        stop.close()
-
-    run(main)
+    stop = StopRequests()
+    assert signal.getsignal(signal.SIGTERM) is not before[0]
+    stop.close()
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == [signal.SIG_DFL, before[1]]

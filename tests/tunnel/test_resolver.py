@@ -47,17 +47,14 @@ async def outcome(resolver: ThreadedResolver, address: str, network: str = "tcp"
     return caller
 
 
-def test_a_name_of_this_machine_is_found_and_dialled() -> None:
+async def test_a_name_of_this_machine_is_found_and_dialled() -> None:
     _, port = listening()
 
-    async def main() -> None:
-        resolver = ThreadedResolver(asyncio.get_running_loop())
-        caller = await outcome(resolver, f"localhost:{port}", "tcp4")
-        assert caller.sock is not None
-        assert caller.sock.getpeername() == ("127.0.0.1", port)
-        resolver.close()
-
-    run(main)
+    resolver = ThreadedResolver(asyncio.get_running_loop())
+    caller = await outcome(resolver, f"localhost:{port}", "tcp4")
+    assert caller.sock is not None
+    assert caller.sock.getpeername() == ("127.0.0.1", port)
+    resolver.close()
 
 
 _IN_A_NAMESPACE = """
@@ -86,17 +83,14 @@ def test_a_name_that_nobody_knows_reads_as_in_go(tmp_path: Path, repository: Pat
 
 
 @pytest.mark.parametrize("host", ["x" * 70 + ".example", "a..b"])
-def test_a_name_that_is_none_fails_without_a_question(host: str) -> None:
-    async def main() -> None:
-        resolver = ThreadedResolver(asyncio.get_running_loop())
-        (text,) = (await outcome(resolver, f"{host}:80")).failures
-        assert text.startswith(f"dial tcp: lookup {host}")
-        resolver.close()
-
-    run(main)
+async def test_a_name_that_is_none_fails_without_a_question(host: str) -> None:
+    resolver = ThreadedResolver(asyncio.get_running_loop())
+    (text,) = (await outcome(resolver, f"{host}:80")).failures
+    assert text.startswith(f"dial tcp: lookup {host}")
+    resolver.close()
 
 
-def test_an_answer_that_comes_after_the_time_limit_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_comes_after_the_time_limit_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
 
     def slow(host: str, port: int) -> list[Address]:
@@ -105,20 +99,17 @@ def test_an_answer_that_comes_after_the_time_limit_is_dropped(monkeypatch: pytes
 
     monkeypatch.setattr(resolver_module, "_look_up", slow)
 
-    async def main() -> None:
-        resolver = ThreadedResolver(asyncio.get_running_loop())
-        caller = await outcome(resolver, "slow:80", seconds=0.05)
-        assert caller.failures == ["dial tcp: lookup slow: i/o timeout"]
-        go_on.set()
-        await asyncio.sleep(0.05)
-        assert caller.sock is None
-        assert len(caller.failures) == 1
-        resolver.close()
-
-    run(main)
+    resolver = ThreadedResolver(asyncio.get_running_loop())
+    caller = await outcome(resolver, "slow:80", seconds=0.05)
+    assert caller.failures == ["dial tcp: lookup slow: i/o timeout"]
+    go_on.set()
+    await asyncio.sleep(0.05)
+    assert caller.sock is None
+    assert len(caller.failures) == 1
+    resolver.close()
 
 
-def test_many_names_are_looked_up_side_by_side_and_more_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_names_are_looked_up_side_by_side_and_more_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     port = listening(backlog=200)[1]
     all_here = threading.Barrier(THREADS + 1)
 
@@ -129,22 +120,19 @@ def test_many_names_are_looked_up_side_by_side_and_more_wait(monkeypatch: pytest
 
     monkeypatch.setattr(resolver_module, "_look_up", meet)
 
-    async def main() -> None:
-        resolver = ThreadedResolver(asyncio.get_running_loop())
-        desk = DialDesk(data_plane_of_running_loop(), resolver, 10.0, 1000)
-        callers = [Caller() for _ in range(THREADS + 20)]
-        for number, caller in enumerate(callers):
-            desk.dial(caller, "tcp", f"{'first' if number < THREADS else 'later'}{number}:{port}")
-        await asyncio.to_thread(all_here.wait, SECONDS)
-        while not all(caller.is_over() for caller in callers):
-            await asyncio.sleep(0.005)
-        assert all(caller.sock is not None for caller in callers)
-        resolver.close()
-
-    run(main)
+    resolver = ThreadedResolver(asyncio.get_running_loop())
+    desk = DialDesk(data_plane_of_running_loop(), resolver, 10.0, 1000)
+    callers = [Caller() for _ in range(THREADS + 20)]
+    for number, caller in enumerate(callers):
+        desk.dial(caller, "tcp", f"{'first' if number < THREADS else 'later'}{number}:{port}")
+    await asyncio.to_thread(all_here.wait, SECONDS)
+    while not all(caller.is_over() for caller in callers):
+        await asyncio.sleep(0.005)
+    assert all(caller.sock is not None for caller in callers)
+    resolver.close()
 
 
-def test_a_dial_that_was_given_up_in_line_costs_no_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_dial_that_was_given_up_in_line_costs_no_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a dead name server would keep every thread busy for dials that nobody waits for."""
     go_on = threading.Event()
     looked_up: list[str] = []
@@ -156,32 +144,26 @@ def test_a_dial_that_was_given_up_in_line_costs_no_lookup(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(resolver_module, "_look_up", slow)
 
-    async def main() -> None:
-        resolver = ThreadedResolver(asyncio.get_running_loop())
-        desk = DialDesk(data_plane_of_running_loop(), resolver, 10.0, 1000)
-        callers = [Caller() for _ in range(THREADS + 20)]
-        dials = [desk.dial(caller, "tcp", f"name{number}:80") for number, caller in enumerate(callers)]
-        for dial in dials[THREADS:]:
-            dial.cancel()
-        go_on.set()
-        while not all(caller.is_over() for caller in callers[:THREADS]):
-            await asyncio.sleep(0.005)
-        resolver.close()
-        assert sorted(looked_up) == sorted(f"name{number}" for number in range(THREADS))
-
-    run(main)
+    resolver = ThreadedResolver(asyncio.get_running_loop())
+    desk = DialDesk(data_plane_of_running_loop(), resolver, 10.0, 1000)
+    callers = [Caller() for _ in range(THREADS + 20)]
+    dials = [desk.dial(caller, "tcp", f"name{number}:80") for number, caller in enumerate(callers)]
+    for dial in dials[THREADS:]:
+        dial.cancel()
+    go_on.set()
+    while not all(caller.is_over() for caller in callers[:THREADS]):
+        await asyncio.sleep(0.005)
+    resolver.close()
+    assert sorted(looked_up) == sorted(f"name{number}" for number in range(THREADS))
 
 
-def test_closing_before_and_after_use_is_harmless() -> None:
-    async def main() -> None:
-        resolver = ThreadedResolver(asyncio.get_running_loop())
-        resolver.close()
-        used = ThreadedResolver(asyncio.get_running_loop())
-        await outcome(used, "localhost:1")
-        used.close()
-        used.close()
-
-    run(main)
+async def test_closing_before_and_after_use_is_harmless() -> None:
+    resolver = ThreadedResolver(asyncio.get_running_loop())
+    resolver.close()
+    used = ThreadedResolver(asyncio.get_running_loop())
+    await outcome(used, "localhost:1")
+    used.close()
+    used.close()
 
 
 _LEAVING = """

@@ -156,12 +156,11 @@ def test_packets_of_unknown_types_are_ignored(stage: Stage) -> None:
     assert packets_so_far(stream) == []
 
 
-@pytest.mark.parametrize("kind", [0, 1, 2, 3, 4, 5, 6])
-def test_a_packet_without_its_payload_costs_the_link_and_not_the_agent_p4(stage: Stage, kind: int) -> None:
+def test_a_packet_without_its_payload_costs_the_link_and_not_the_agent_p4(stage: Stage) -> None:
     server, agent, stream = linked(stage)
     connection_id = dial(stream, stage.endpoint().address)
     assert connection_id == 1
-    stream.send(Packet(type=kind))
+    stream.send(Packet(type=PacketType.DIAL_REQ))
     stream.wait_for_end()
     again = server.accept()
     agent.wait_until_ready()
@@ -202,16 +201,6 @@ def test_a_dial_that_would_succeed_after_its_server_was_lost_leaves_no_socket(st
     stage.call(lambda: agent.resolver.answer(endpoint.address))
     assert stage.call(stage.watched) == before
     assert stage.call(agent.agent.is_idle)
-
-
-def test_drain_is_told_at_once_on_an_idle_stream_and_new_dials_are_served(stage: Stage) -> None:
-    _, agent, stream = linked(stage)
-    stage.call(agent.agent.drain)
-    expect(stream, PacketType.DRAIN)
-    connection_id = dial(stream, stage.endpoint().serve(echo).address)
-    stream.send(packet_messages.data(connection_id, b"still here"))
-    assert expect(stream, PacketType.DATA).data.data == b"still here"
-    assert agent.agent.is_ready()
 
 
 def test_a_goaway_keeps_tunnels_while_a_new_link_opens_o5(stage: Stage) -> None:

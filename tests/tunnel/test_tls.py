@@ -1,4 +1,3 @@
-import shutil
 import ssl
 from functools import partial
 from pathlib import Path
@@ -245,14 +244,3 @@ def test_a_bundle_may_hold_several_authorities_and_keys_and_comments(tunnel_pki:
     ]
     bundle.write_text("".join(parts), encoding="utf-8")
     assert len(agent_context(TlsFiles(authority=bundle), ()).get_ca_certs()) == 2
-
-
-def test_files_are_read_once(plane: Loop, tunnel_pki: TunnelPki, tmp_path: Path) -> None:
-    copies = {}
-    for source in (tunnel_pki.server.certificate, tunnel_pki.server.key, tunnel_pki.authority.certificate_file):
-        copies[source] = tmp_path / source.name
-        shutil.copy(source, copies[source])
-    context = listener_context(TlsFiles(*copies.values()), POLICY, "h2", "agent")
-    for copy in copies.values():
-        copy.unlink()
-    shaken(plane, context, agent_context(agent_files(tunnel_pki), ()))

@@ -43,13 +43,6 @@ def sources(client: Line, streams: list[Stream], payload: bytes = PAYLOAD) -> li
     return [Source(client, stream, payload) for stream in streams]
 
 
-def test_both_sides_greet_each_other(plane: Loop) -> None:
-    client, server = pair(plane)
-    assert (client.reasons, server.reasons) == ([], [])
-    assert not client.has_unsent()
-    assert not server.has_unsent()
-
-
 @pytest.mark.parametrize("window", [1, 100, 5_000, 65_535, 1_000_000])
 def test_nothing_is_lost_whatever_the_window(plane: Loop, window: int) -> None:
     client, server = pair(plane, Profile(stream_window_bytes=window))

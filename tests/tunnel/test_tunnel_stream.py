@@ -97,18 +97,6 @@ def test_a_half_closed_tunnel_in_which_nothing_moves_is_not_kept_for_ever(
     assert "client ended its side, and the other moved nothing for 120 s" in caplog.text
 
 
-def test_a_client_that_is_gone_for_good_does_not_leave_its_endpoint_behind(stage: Stage) -> None:
-    """A Unix socket tells a closed peer from one that only ended its side."""
-    server, agent = stage.start_pair()
-    endpoint = stage.endpoint()
-    tunnel = open_tunnel(server, endpoint.address)
-    far = endpoint.accept()
-    tunnel.close()
-    assert read_to_end(far) == b""
-    server.wait_until_quiet()
-    agent.wait_until_idle()
-
-
 def test_an_endpoint_that_resets_its_connection_ends_the_tunnel_with_the_cause(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -123,25 +111,6 @@ def test_an_endpoint_that_resets_its_connection_ends_the_tunnel_with_the_cause(
     server.wait_until_quiet()
     agent.wait_until_idle()
     assert 'end="endpoint failed (HTTP/2 error 10 from the agent)"' in caplog.text
-
-
-@pytest.mark.parametrize("mode", ["http-connect", "grpc"])
-def test_bytes_written_right_before_a_close_all_arrive(stage: Stage, mode: str) -> None:
-    server, agent = stage.start_pair(mode)
-    endpoint = stage.endpoint()
-    for size in (1, 70_000, 600_000):
-        tunnel = server.frontend.open(endpoint.address)
-        far = endpoint.accept()
-        received: list[bytes] = []
-        reader = threading.Thread(target=lambda far=far, received=received: received.append(read_to_end(far)))
-        reader.start()
-        tunnel.send(bytes(size))
-        tunnel.close()
-        reader.join(PATIENCE_SECONDS)
-        assert received == [bytes(size)]
-        far.close()
-    server.wait_until_quiet()
-    agent.wait_until_idle()
 
 
 def test_what_waits_for_a_client_that_never_reads_is_bounded_by_its_window(stage: Stage) -> None:
@@ -204,17 +173,6 @@ def test_a_window_grows_while_its_reader_keeps_up_with_bulk_and_not_before(stage
     assert TUNNEL_WINDOW_BYTES < windows[1] <= LARGEST_TUNNEL_WINDOW_BYTES
 
 
-def test_a_stuck_reader_is_told_in_the_log_once(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    server, _ = stage.start_pair()
-    open_tunnel(server, stage.endpoint().serve(source(64 * MIB)).address)
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while "UMB403" not in caplog.text:
-        assert time.monotonic() < deadline, "nobody told"
-        time.sleep(0.05)
-    assert "client reads nothing" in caplog.text
-    assert "others go on" in caplog.text
-
-
 @pytest.mark.parametrize("who", ["server", "agent"])
 @pytest.mark.parametrize("mode", ["http-connect", "grpc"])
 def test_an_end_that_offers_no_streams_is_served_in_upstreams_form(stage: Stage, who: str, mode: str) -> None:
@@ -229,19 +187,6 @@ def test_an_end_that_offers_no_streams_is_served_in_upstreams_form(stage: Stage,
     assert stage.call(lambda: own_streams(server)) == []
     tunnel.close()
     server.wait_until_quiet()
-
-
-def test_dials_and_other_tunnels_pass_eight_downloads_that_nobody_reads(stage: Stage) -> None:
-    server, _ = stage.start_pair("grpc")
-    endpoint = stage.endpoint().serve(source(64 * MIB))
-    stuck = [server.frontend.open(endpoint.address) for _ in range(8)]
-    for _ in range(20):
-        tunnel = server.frontend.open(stage.endpoint().serve(echo).address)
-        tunnel.send(b"hello")
-        assert receive_exactly(tunnel, 5) == b"hello"
-        tunnel.close()
-    for tunnel in stuck:
-        tunnel.abort()
 
 
 def test_a_connection_whose_stream_numbers_run_out_gets_a_successor_in_time(stage: Stage) -> None:

@@ -35,7 +35,7 @@ from umbilical.wire.http2.headers import (
     encode_headers,
     has_capitals,
 )
-from umbilical.wire.http2.plain_headers import STATIC_TABLE, HeaderList
+from umbilical.wire.http2.plain_headers import STATIC_TABLE
 
 STREAM_ID = st.integers(1, 2**31 - 1)
 U31 = st.integers(0, 2**31 - 1)
