@@ -116,7 +116,7 @@ def test_a_dial_that_succeeds_is_one_hop(tmp_path: Path) -> None:
 
 BUFFER_BYTES: Final = 64 * 1024
 MIB: Final = 1024 * 1024
-Deed = Callable[[GrpcChannel, GrpcStream], None]
+Answered = Callable[[GrpcChannel, GrpcStream], None]
 
 
 async def opened(path: Path) -> tuple[GrpcLayer, Streams]:
@@ -130,7 +130,7 @@ async def opened(path: Path) -> tuple[GrpcLayer, Streams]:
 
 
 @asynccontextmanager
-async def against(path: Path, deed: Deed) -> AsyncIterator[Streams]:
+async def against(path: Path, deed: Answered) -> AsyncIterator[Streams]:
     """A tunnel whose server does one thing once it has answered the dial."""
 
     def serve(sock: socket.socket) -> None:

@@ -71,6 +71,21 @@ class Pages(http.server.BaseHTTPRequestHandler):
         """The client's side is what the tests read."""
 
 
+def files_of(folder: Path) -> type[http.server.BaseHTTPRequestHandler]:
+    """What a server of plain files makes of a folder."""
+
+    class Files(http.server.SimpleHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments, directory=str(folder))
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """The client's side is what the tests read."""
+
+    return Files
+
+
 class _Server6(http.server.ThreadingHTTPServer):
     address_family = socket.AF_INET6
 

@@ -1,7 +1,6 @@
 """The dialer through real servers and agents, upstream's and ours: bytes, ends, failover, and every reason for real."""
 
 import asyncio
-import hashlib
 import itertools
 import socket
 from collections.abc import Iterator
@@ -27,7 +26,6 @@ from umbilical.tunnel.settings import TlsFiles
 
 pytestmark = pytest.mark.real("proxy-server", "proxy-agent", "ip")
 
-MIB: Final = 1024 * 1024
 EARLY_DIALS: Final = 250
 """In each of four cells of ours."""
 AT_ONCE: Final = 25
@@ -92,51 +90,6 @@ def test_what_an_endpoint_says_first_is_never_lost(pair: TunnelPair) -> None:
     with endpoint(greet) as address:
         ends = play(script(address))
     assert ends <= ({None, Reason.PROTOCOL} if races else {None})
-
-
-def test_twenty_mebibytes_come_through_whole_both_ways(pair: TunnelPair) -> None:
-    size = 20 * MIB
-    payload = pattern(size)
-
-    async def script(address: str) -> None:
-        async with dialer_for(pair.pki, pair.frontend()) as dialer:
-            reader, writer = await open_at(dialer, address)
-            writer.write(b"up %d\n" % size)
-            for start in range(0, size, 1 << 18):
-                writer.write(payload[start : start + (1 << 18)])
-                await writer.drain()
-            assert await reader.readexactly(64) == hashlib.sha256(payload).hexdigest().encode()
-            writer.write(b"down %d\n" % size)
-            assert await reader.readexactly(size) == payload
-            await end(writer)
-
-    with endpoint(transfer) as address:
-        play(script(address))
-
-
-def test_one_direction_ends_alone_between_our_own(pair: TunnelPair) -> None:
-    def digest_then_answer(sock: socket.socket) -> None:
-        digest = hashlib.sha256()
-        while octets := sock.recv(1 << 16):
-            digest.update(octets)
-        sock.sendall(digest.hexdigest().encode() + pattern(5 * MIB))
-
-    async def script(address: str) -> None:
-        async with dialer_for(pair.pki, pair.frontend()) as dialer:
-            reader, writer = await open_at(dialer, address)
-            if not writer.can_write_eof():
-                assert pair.shape.mode == "grpc"
-                await end(writer)
-                return
-            writer.write(pattern(MIB))
-            writer.write_eof()
-            answer = await reader.read()
-            if pair.shape.is_ours_alone:
-                assert answer == hashlib.sha256(pattern(MIB)).hexdigest().encode() + pattern(5 * MIB)
-            await end(writer)
-
-    with endpoint(digest_then_answer) as address:
-        play(script(address))
 
 
 def test_sessions_are_resumed_and_hops_are_told(pair: TunnelPair) -> None:

@@ -53,15 +53,15 @@ def server_alone(start_pair: StartPair, request: pytest.FixtureRequest) -> Tunne
 
 
 @pytest.mark.parametrize("pair", MODES, indirect=True)
-def test_c1_no_byte_is_missing_after_a_thousand_writes_and_closes(pair: TunnelPair) -> None:
+def test_c1_no_byte_is_missing_after_many_writes_and_closes(pair: TunnelPair) -> None:
     recorder = Recorder()
     payload = bytes(WRITE_BYTES)
     with endpoint(recorder) as address:
-        for _ in range(1000):
+        for _ in range(300):
             tunnel = pair.frontend().open(address)
             tunnel.send(payload)
             tunnel.close()
-        received = [recorder.ends.get(timeout=40) for _ in range(1000)]
+        received = [recorder.ends.get(timeout=40) for _ in range(300)]
     assert [count for count in received if count != WRITE_BYTES] == []
 
 
@@ -73,7 +73,7 @@ def _banner_first(sock: socket.socket) -> None:
 @pytest.mark.parametrize("pair", ["http-connect"], indirect=True)
 def test_c2_the_200_line_comes_before_the_banner_of_an_endpoint_that_speaks_first(pair: TunnelPair) -> None:
     with endpoint(_banner_first) as address:
-        for _ in range(200):
+        for _ in range(100):
             raw = SocketTunnel(pair.frontend().connect())
             raw.send(f"CONNECT {address} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             assert receive_exactly(raw, len(OK_HEAD + BANNER)) == OK_HEAD + BANNER
@@ -82,7 +82,7 @@ def test_c2_the_200_line_comes_before_the_banner_of_an_endpoint_that_speaks_firs
 
 def test_c10_the_dial_response_comes_before_the_banner_of_an_endpoint_that_speaks_first(pair: TunnelPair) -> None:
     with endpoint(_banner_first) as address:
-        for _ in range(200):
+        for _ in range(100):
             tunnel = pair.frontend().open(address)
             assert receive_exactly(tunnel, len(BANNER)) == BANNER
             tunnel.close()
@@ -280,17 +280,6 @@ def test_a_reset_by_the_endpoint_ends_the_tunnel_and_nothing_else(pair: TunnelPa
         assert receive_exactly(bystander, 10) == b"still here"
         bystander.close()
     assert pair.agent.is_running()
-
-
-def test_a_second_signal_ends_a_draining_agent_at_once(pair: TunnelPair) -> None:
-    with endpoint(echo) as address:
-        tunnel = pair.frontend().open(address)
-        pair.agent.signal(signal.SIGTERM)
-        tunnel.send(b"draining")
-        assert receive_exactly(tunnel, 8) == b"draining"
-        pair.agent.signal(signal.SIGTERM)
-        assert pair.agent.wait() == 0
-        tunnel.abort()
 
 
 MIB: Final = 1024 * 1024

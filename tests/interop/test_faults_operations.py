@@ -43,12 +43,6 @@ def test_o1_any_configured_strategy_with_an_agent_makes_the_server_ready(start_p
         tunnel.close()
 
 
-def test_a_server_without_agents_is_healthy_and_not_ready(start_pair: StartPair) -> None:
-    pair = start_pair(Shape(FAULTY, FAULTY), agents=False)
-    assert pair.server_health("/healthz") == (200, "ok")
-    assert pair.server_health("/readyz") == (500, "no connection to any proxy agent")
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_o5_a_stopping_server_lets_an_active_tunnel_end(start_pair: StartPair, mode: str) -> None:
     pair = start_pair(Shape(FAULTY, FAULTY, mode, "uds"), server_flags=["--graceful-shutdown-timeout=60s"])
@@ -103,12 +97,6 @@ def test_o6_a_drained_agent_serves_new_dials_and_leaves_after_its_linger(start_p
         time.sleep(4)
         _say(tunnel, b"still here")
         tunnel.close()
-    assert pair.agent.wait() == 0
-
-
-def test_o6_a_drained_agent_without_tunnels_leaves(start_pair: StartPair) -> None:
-    pair = start_pair(Shape(FAULTY, FAULTY, "grpc", "uds"), agent_flags=LINGER)
-    pair.agent.signal(signal.SIGTERM)
     assert pair.agent.wait() == 0
 
 
@@ -177,14 +165,13 @@ def test_o11_a_socket_path_that_cannot_be_bound_is_a_clean_refusal(stopped_pair:
     assert "panic" not in text
 
 
-@pytest.mark.parametrize("flag", ["--health-port", "--admin-port", "--agent-port"])
-def test_o11_a_port_that_is_taken_is_a_clean_refusal(stopped_pair: TunnelPair, flag: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        code, text = _run_server(stopped_pair, f"{flag}={port}")
-    assert code == 1
-    assert "address already in use" in text.lower()
-    assert "Traceback" not in text
+def test_o11_a_port_that_is_taken_is_a_clean_refusal(stopped_pair: TunnelPair) -> None:
+    for flag in ("--health-port", "--admin-port", "--agent-port"):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            code, text = _run_server(stopped_pair, f"{flag}={taken.getsockname()[1]}")
+        assert code == 1
+        assert "address already in use" in text.lower()
+        assert "Traceback" not in text
 
 
 def test_o11_a_bad_lease_label_is_refused_before_any_listener_opens(stopped_pair: TunnelPair) -> None:
@@ -238,131 +225,82 @@ def _expect_end(stream: GrpcStream) -> None:
     assert stream.trailers is None or stream.trailers["grpc-status"] != "0"
 
 
-@pytest.mark.parametrize("octets", _wrong_messages(), ids=bytes.hex)
-def test_p4_a_wrong_message_on_proxy_ends_that_stream_alone(pair: TunnelPair, octets: bytes) -> None:
+def test_p4_a_wrong_message_on_proxy_ends_that_stream_alone(pair: TunnelPair) -> None:
     with endpoint(echo) as address:
         bystander = pair.frontend().open(address)
-        channel = pair.frontend().channel()
-        stream = channel.open(PROXY_PATH)
-        stream.send_raw(octets)
-        _expect_end(stream)
-        channel.close()
-        bystander.send(b"alive")
-        assert receive_exactly(bystander, 5) == b"alive"
+        for octets in _wrong_messages():
+            channel = pair.frontend().channel()
+            stream = channel.open(PROXY_PATH)
+            stream.send_raw(octets)
+            _expect_end(stream)
+            channel.close()
+            _say(bystander, b"alive")
         bystander.close()
     assert pair.server.is_running()
 
 
-@pytest.mark.parametrize("octets", _wrong_messages(), ids=bytes.hex)
-def test_p4_a_wrong_message_on_connect_ends_that_stream_alone(pair: TunnelPair, octets: bytes) -> None:
-    with endpoint(echo) as address, FakeAgent(pair, "wrong", "host=nobody") as agent:
-        bystander = pair.frontend().dial(address)
-        agent.stream.send_raw(octets)
-        _expect_end(agent.stream)
-        # The dial may have been given to the wrong agent; what counts is that the server lives and serves.
-        bystander.abandon()
-        tunnel = pair.frontend().open(address)
-        tunnel.send(b"alive")
-        assert receive_exactly(tunnel, 5) == b"alive"
-        tunnel.close()
+def test_p4_a_wrong_message_on_connect_ends_that_stream_alone(pair: TunnelPair) -> None:
+    for octets in _wrong_messages():
+        with endpoint(echo) as address, FakeAgent(pair, "wrong", "host=nobody") as agent:
+            bystander = pair.frontend().dial(address)
+            agent.stream.send_raw(octets)
+            _expect_end(agent.stream)
+            # The dial may have been given to the wrong agent; what counts is that the server lives and serves.
+            bystander.abandon()
+            tunnel = pair.frontend().open(address)
+            _say(tunnel, b"alive")
+            tunnel.close()
     assert pair.server.is_running()
 
 
-@pytest.mark.parametrize("octets", _wrong_messages(), ids=bytes.hex)
-def test_p4_an_agent_survives_a_wrong_message_and_comes_back(
-    fake_server: FakeServer, start_pair: StartPair, octets: bytes
-) -> None:
+def test_p4_an_agent_survives_a_wrong_message_and_comes_back(fake_server: FakeServer, start_pair: StartPair) -> None:
     pair = _agent_of(fake_server, start_pair)
-    first = fake_server.accept()
-    first.send_raw(octets)
-    _expect_end(first)
-    again = fake_server.accept()
-    again.send(packet_messages.close_request(5))
-    answer = packets_until(again, PacketType.CLOSE_RSP)[-1]
-    assert answer.closeResponse.error == "Unknown connectID"
+    stream = fake_server.accept()
+    for octets in _wrong_messages():
+        stream.send_raw(octets)
+        _expect_end(stream)
+        stream = fake_server.accept()
+        stream.send(packet_messages.close_request(5))
+        answer = packets_until(stream, PacketType.CLOSE_RSP)[-1]
+        assert answer.closeResponse.error == "Unknown connectID"
     assert pair.agent.is_running()
 
 
-@pytest.mark.parametrize("protocol", ["unix", "udp", "unixgram", "ip", ""])
-def test_p5_an_agent_dials_tcp_and_nothing_else(
-    fake_server: FakeServer, start_pair: StartPair, tmp_path: Path, protocol: str
-) -> None:
+def test_p5_an_agent_dials_tcp_and_nothing_else(fake_server: FakeServer, start_pair: StartPair, tmp_path: Path) -> None:
     _agent_of(fake_server, start_pair)
     stream = fake_server.accept()
     path = tmp_path / "private.sock"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
-        stream.send(packet_messages.dial_request(str(path), 11, protocol))
-        answer = packets_until(stream, PacketType.DIAL_RSP)[-1].dialResponse
-        assert (answer.random, answer.connectID) == (11, 0)
-        assert answer.error
+        for protocol in ("unix", "udp", "unixgram", "ip", ""):
+            stream.send(packet_messages.dial_request(str(path), 11, protocol))
+            answer = packets_until(stream, PacketType.DIAL_RSP)[-1].dialResponse
+            assert (answer.random, answer.connectID, bool(answer.error)) == (11, 0, True), protocol
         listener.setblocking(False)
         with pytest.raises(BlockingIOError):
             listener.accept()
 
 
-@pytest.mark.parametrize("protocol", ["tcp", "tcp4"])
-def test_an_agent_dials_what_tcp_names(fake_server: FakeServer, start_pair: StartPair, protocol: str) -> None:
+def test_an_agent_dials_what_tcp_names(fake_server: FakeServer, start_pair: StartPair) -> None:
     _agent_of(fake_server, start_pair)
     stream = fake_server.accept()
     with endpoint(echo) as address:
-        stream.send(packet_messages.dial_request(address, 12, protocol))
-        answer = packets_until(stream, PacketType.DIAL_RSP)[-1].dialResponse
-        assert (answer.random, answer.error) == (12, "")
-        assert answer.connectID >= 1
-        stream.send(packet_messages.data(answer.connectID, b"ping"))
-        assert packets_until(stream, PacketType.DATA)[-1].data.data == b"ping"
+        for protocol in ("tcp", "tcp4"):
+            stream.send(packet_messages.dial_request(address, 12, protocol))
+            answer = packets_until(stream, PacketType.DIAL_RSP)[-1].dialResponse
+            assert (answer.random, answer.error) == (12, "")
+            stream.send(packet_messages.data(answer.connectID, b"ping"))
+            assert packets_until(stream, PacketType.DATA)[-1].data.data == b"ping"
 
 
-@pytest.mark.parametrize(
-    ("address", "error"),
-    [
+def test_an_agent_words_its_refusals_as_go_does(fake_server: FakeServer, start_pair: StartPair) -> None:
+    _agent_of(fake_server, start_pair)
+    stream = fake_server.accept()
+    for address, error in (
         ("127.0.0.1:99999", "dial tcp: address 99999: invalid port"),
         ("foo", "dial tcp: address foo: missing port in address"),
         ("nowhere.invalid:443", "dial tcp: lookup nowhere.invalid on 127.0.0.1:53: no such host"),
-    ],
-)
-def test_an_agent_words_its_refusals_as_go_does(
-    fake_server: FakeServer, start_pair: StartPair, address: str, error: str
-) -> None:
-    _agent_of(fake_server, start_pair)
-    stream = fake_server.accept()
-    stream.send(packet_messages.dial_request(address, 13))
-    assert packets_until(stream, PacketType.DIAL_RSP)[-1].dialResponse.error == error
-
-
-def test_an_agent_answers_for_connections_that_it_does_not_know(fake_server: FakeServer, start_pair: StartPair) -> None:
-    _agent_of(fake_server, start_pair)
-    stream = fake_server.accept()
-    stream.send(packet_messages.data(77, b"nobody"))
-    answer = stream.receive().closeResponse
-    assert (answer.connectID, answer.error) == (77, "unrecognized connectID")
-    stream.send(packet_messages.close_request(78))
-    answer = stream.receive().closeResponse
-    assert (answer.connectID, answer.error) == (78, "Unknown connectID")
-
-
-def test_an_agent_flushes_what_it_was_given_before_it_closes(fake_server: FakeServer, start_pair: StartPair) -> None:
-    _agent_of(fake_server, start_pair)
-    stream = fake_server.accept()
-    recorder = Recorder()
-    with endpoint(recorder) as address:
-        stream.send(packet_messages.dial_request(address, 14))
-        connection_id = packets_until(stream, PacketType.DIAL_RSP)[-1].dialResponse.connectID
-        for _ in range(32):
-            stream.send(packet_messages.data(connection_id, bytes(32768)))
-        stream.send(packet_messages.close_request(connection_id))
-        answer = packets_until(stream, PacketType.CLOSE_RSP)[-1].closeResponse
-        assert (answer.connectID, answer.error) == (connection_id, "")
-        assert recorder.ends.get(timeout=40) == 32 * 32768
-
-
-def test_o10_an_agent_without_a_server_is_healthy_and_not_ready(start_pair: StartPair, pki: TunnelPki) -> None:
-    pair = start_pair(Shape(FAULTY, FAULTY), agents=False, agent_flags=["--proxy-server-port=1"])
-    pair.agent.start()
-    wait_until(lambda: pair.agent_health("/healthz") == (200, "ok"), "the agent is healthy")
-    assert pair.agent_health("/readyz") == (
-        503,
-        "[+]ping ok\n[-]server-connected failed: no servers connected\n",
-    )
+    ):
+        stream.send(packet_messages.dial_request(address, 13))
+        assert packets_until(stream, PacketType.DIAL_RSP)[-1].dialResponse.error == error

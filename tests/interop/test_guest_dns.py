@@ -3,14 +3,13 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from tests.proxies.name_scenes import Counts, TurnedClock
-from tests.support.coroutines import play
 from tests.support.dns_server import Dnsmasq
 from tests.support.tunnel_pair import Daemon, Shape, TunnelPair
 from tests.support.tunnel_pki import make_tunnel_pki
@@ -149,23 +148,17 @@ class Scene:
         return caught.value
 
 
-def scene(
-    guest: Guest,
-    script: Callable[[Scene], Awaitable[None]],
-    patience: DnsPatience = PATIENT,
-    resolution: Resolution = Resolution.GUEST,
-    **settings: Any,
-) -> None:
-    async def run_script() -> None:
-        stage = Scene(guest, patience, resolution, **settings)
-        await stage.ready()
-        try:
-            await script(stage)
-        finally:
-            await stage.outbound.close()
-            await stage.dialer.close()
-
-    play(run_script())
+@asynccontextmanager
+async def scene(
+    guest: Guest, patience: DnsPatience = PATIENT, resolution: Resolution = Resolution.GUEST, **settings: Any
+) -> AsyncIterator[Scene]:
+    stage = Scene(guest, patience, resolution, **settings)
+    await stage.ready()
+    try:
+        yield stage
+    finally:
+        await stage.outbound.close()
+        await stage.dialer.close()
 
 
 async def test_a_name_of_the_guest_is_reached_by_the_guests_own_dns(guest: Guest) -> None:
@@ -218,32 +211,28 @@ async def test_an_answer_lives_as_long_as_the_server_says(guest: Guest) -> None:
         assert await stage.outbound.resolve("moving.corp.example") == ("10.60.0.2",)
 
 
-def test_a_slow_server_is_waited_for(guest: Guest) -> None:
-    async def script(stage: Scene) -> None:
-        await stage.outbound.resolve("idp.corp.example")  # the connection is there
-        guest.first.signal(signal.SIGSTOP)
-        async with asyncio.TaskGroup() as group:
-            lookup = group.create_task(stage.outbound.resolve("alias.corp.example"))
-            await asyncio.sleep(0.3)
-            assert not lookup.done()
-            guest.first.signal(signal.SIGCONT)
-        assert lookup.result() == (ALIVE,)
-
+async def test_a_slow_server_is_waited_for(guest: Guest) -> None:
     try:
-        scene(guest, script, guest_dns=(FIRST,))
+        async with scene(guest, guest_dns=(FIRST,)) as stage:
+            await stage.outbound.resolve("idp.corp.example")  # the connection is there
+            guest.first.signal(signal.SIGSTOP)
+            async with asyncio.TaskGroup() as group:
+                lookup = group.create_task(stage.outbound.resolve("alias.corp.example"))
+                await asyncio.sleep(0.3)
+                assert not lookup.done()
+                guest.first.signal(signal.SIGCONT)
+            assert lookup.result() == (ALIVE,)
     finally:
         guest.first.signal(signal.SIGCONT)
 
 
-def test_a_server_that_hangs_costs_one_try_and_another_answers(guest: Guest) -> None:
-    async def script(stage: Scene) -> None:
-        await stage.outbound.resolve("idp.corp.example")
-        guest.first.signal(signal.SIGSTOP)
-        assert await stage.outbound.resolve("alias.corp.example") == (ALIVE,)
-        guest.first.signal(signal.SIGCONT)
-
+async def test_a_server_that_hangs_costs_one_try_and_another_answers(guest: Guest) -> None:
     try:
-        scene(guest, script, DnsPatience(try_seconds=2.0, lookup_seconds=50.0, grace_seconds=40.0))
+        async with scene(guest, DnsPatience(try_seconds=2.0, lookup_seconds=50.0, grace_seconds=40.0)) as stage:
+            await stage.outbound.resolve("idp.corp.example")
+            guest.first.signal(signal.SIGSTOP)
+            assert await stage.outbound.resolve("alias.corp.example") == (ALIVE,)
+            guest.first.signal(signal.SIGCONT)
     finally:
         guest.first.signal(signal.SIGCONT)
 
@@ -274,27 +263,25 @@ async def test_without_an_agent_the_tunnel_is_the_cause_and_with_one_all_is_well
         assert await stage.greeting("idp.corp.example") == f"hello from {ALIVE}"
 
 
-def test_while_there_is_no_agent_names_of_the_world_leave_the_tunnel_and_then_come_back(guest: Guest) -> None:
+async def test_while_there_is_no_agent_names_of_the_world_leave_the_tunnel_and_then_come_back(guest: Guest) -> None:
     async def outside(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello from outside\n")
         writer.close()
 
-    async def script(stage: Scene) -> None:
-        stage.machine["idp.corp.example."] = ["127.0.0.1"]
-        async with await asyncio.start_server(outside, "127.0.0.1", PORT):
-            assert await stage.greeting("idp.corp.example") == f"hello from {ALIVE}"
-            guest.pair.agent.kill()
-            assert await stage.greeting("idp.corp.example") == "hello from outside"
-            assert (await stage.failure(ALIVE)).reason is Reason.NO_AGENT
-            assert not stage.outbound.is_tunnel_healthy
-            guest.pair.agent.start()
-            await stage.recovered()
-            assert await stage.greeting("idp.corp.example") == f"hello from {ALIVE}"
-        assert stage.counts.dials[0] == ("tunnel", "ok")
-        assert ("direct", "ok") in stage.counts.dials
-
     try:
-        scene(guest, script, resolution=Resolution.GUEST_THEN_MANAGEMENT)
+        async with scene(guest, resolution=Resolution.GUEST_THEN_MANAGEMENT) as stage:
+            stage.machine["idp.corp.example."] = ["127.0.0.1"]
+            async with await asyncio.start_server(outside, "127.0.0.1", PORT):
+                assert await stage.greeting("idp.corp.example") == f"hello from {ALIVE}"
+                guest.pair.agent.kill()
+                assert await stage.greeting("idp.corp.example") == "hello from outside"
+                assert (await stage.failure(ALIVE)).reason is Reason.NO_AGENT
+                assert not stage.outbound.is_tunnel_healthy
+                guest.pair.agent.start()
+                await stage.recovered()
+                assert await stage.greeting("idp.corp.example") == f"hello from {ALIVE}"
+            assert stage.counts.dials[0] == ("tunnel", "ok")
+            assert ("direct", "ok") in stage.counts.dials
     finally:
         if not guest.pair.agent.is_running():
             guest.pair.agent.start()

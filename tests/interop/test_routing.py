@@ -1,17 +1,11 @@
 """What the server's choice among agents asks of agents, held against ours and upstream's."""
 
-import hashlib
-import socket
 import subprocess
-import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 import pytest
 from tests.interop.conftest import StartPair
-from tests.interop.endpoints import Recorder, echo, endpoint, pattern
-from tests.support.half_close import half_closing, rest_of
+from tests.interop.endpoints import echo, endpoint
 from tests.support.tunnel_client import DialRefused, receive_exactly
 from tests.support.tunnel_pair import Shape, TunnelPair, wait_until
 from tests.support.tunnel_pki import FolderAuthority, Pair, TunnelPki
@@ -94,16 +88,6 @@ def test_an_agents_certificate_is_not_accepted_on_the_frontend(
         assert _status(pair, pair.pki.client, address) == "200"
 
 
-@pytest.mark.real("curl")
-def test_only_named_clients_get_tunnels(start_pair: StartPair, pki: TunnelPki) -> None:
-    pair = start_pair(
-        Shape("ours", "ours", "http-connect", "tcp-mtls"), server_flags=["--frontend-identities=CN=konnectivity-client"]
-    )
-    with endpoint(echo) as address:
-        assert _status(pair, pair.pki.client, address) == "403"
-        assert _status(pair, _client(pki.authority, "konnectivity-client"), address) == "200"
-
-
 def _client(authority: FolderAuthority, name: str) -> Pair:
     return authority.client(name)
 
@@ -116,50 +100,3 @@ def _status(pair: TunnelPair, client: Pair, address: str) -> str:
     command += ["-w", "%{http_connect}", "-o", "/dev/null", f"http://{address}/"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, input="")
     return done.stdout
-
-
-MIB: Final = 1024 * 1024
-
-
-@pytest.fixture(params=["uds", "tcp-mtls"])
-def pair(request: pytest.FixtureRequest, pki: TunnelPki, tmp_path: Path) -> Iterator[TunnelPair]:
-    running = TunnelPair(Shape("ours", "ours", "http-connect", request.param), pki, tmp_path)
-    try:
-        running.start()
-        yield running
-    finally:
-        running.stop()
-
-
-def digest_then_answer(sock: socket.socket) -> None:
-    """Read the whole request, which only its end tells, then answer with its digest and twenty mebibytes."""
-    digest = hashlib.sha256()
-    while octets := sock.recv(1 << 16):
-        digest.update(octets)
-    sock.sendall(digest.hexdigest().encode() + pattern(20 * MIB))
-
-
-def test_a_request_that_ends_is_answered_in_full(pair: TunnelPair) -> None:
-    request = pattern(5 * MIB)
-    with endpoint(digest_then_answer) as address, half_closing(pair.frontend(), address) as client:
-        client.sendall(request)
-        client.end()
-        answer = rest_of(client)
-    assert answer == hashlib.sha256(request).hexdigest().encode() + pattern(20 * MIB)
-
-
-def test_an_upload_goes_on_behind_the_end_of_the_answer(pair: TunnelPair) -> None:
-    taken = Recorder()
-
-    def answer_first(sock: socket.socket) -> None:
-        sock.sendall(b"go on")
-        sock.shutdown(socket.SHUT_WR)
-        taken(sock)
-
-    with endpoint(answer_first) as address, half_closing(pair.frontend(), address) as client:
-        assert rest_of(client) == b"go on"
-        sender = threading.Thread(target=client.sendall, args=(bytes(20 * MIB),))
-        sender.start()
-        sender.join(60)
-        client.end()
-        assert taken.ends.get(timeout=60) == 20 * MIB

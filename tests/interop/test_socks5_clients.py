@@ -3,29 +3,26 @@
 curl, requests with PySocks, git and gRPC say what they want in their own ways, and hear the cause in their own words.
 """
 
-import http.server
-import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import requests
 import socks  # type: ignore[import-untyped]
 from tests.interop.fleet import UMBILICAL
+from tests.interop.git_repository import CONTENT, git, make_bare_repository
+from tests.interop.https_scene import BODY, files_of, pages_at
 from tests.interop.namespace import BLACKHOLE
 from tests.support.no_route import ADDRESS, no_route
 from tests.support.tunnel_pair import Daemon, Shape, TunnelPair, free_port, http_get, wait_until
 from tests.support.tunnel_pki import TunnelPki
 
 PROGRAMS: Final = Path(sys.executable).parent
-BODY: Final = b"answer " * 50_000
 SHAPES: Final = [
     pytest.param(Shape("ours", "ours", "http-connect", "tcp-mtls"), id="ours"),
     pytest.param(
@@ -116,42 +113,9 @@ def no_way() -> Iterator[None]:
         yield
 
 
-class _Pages(http.server.BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self._answer(BODY)
-
-    def do_POST(self) -> None:
-        self._answer(self.rfile.read(int(self.headers["Content-Length"])).upper())
-
-    def _answer(self, body: bytes) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """The client's side is what the tests read."""
-
-
-class _Server6(http.server.ThreadingHTTPServer):
-    address_family = socket.AF_INET6
-
-
-@contextmanager
-def _serving(server: http.server.ThreadingHTTPServer) -> Iterator[int]:
-    with server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="pages")
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join(10)
-
-
 @pytest.fixture
 def pages() -> Iterator[int]:
-    with _serving(http.server.ThreadingHTTPServer(("127.0.0.1", free_port()), _Pages)) as port:
+    with pages_at() as port:
         yield port
 
 
@@ -167,15 +131,10 @@ def test_curl_reaches_an_ipv4_address(scene: Scene, pages: int, option: str) -> 
 
 
 def test_curl_reaches_an_ipv6_address(scene: Scene) -> None:
-    with _serving(_Server6(("::1", free_port()), _Pages)) as port:
+    with pages_at("::1") as port:
         for option in ("--socks5", "--socks5-hostname"):
             done = _curl(["-g", option, f"127.0.0.1:{scene.port}", f"http://[::1]:{port}/"])
             assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
-
-
-def test_curl_leaves_a_name_to_the_agent(scene: Scene, pages: int) -> None:
-    done = _curl(["--socks5-hostname", f"127.0.0.1:{scene.port}", f"http://localhost:{pages}/"])
-    assert (done.returncode, done.stdout == BODY) == (0, True), done.stderr
 
 
 def test_curl_sends_and_gets_much(scene: Scene, pages: int, tmp_path: Path) -> None:
@@ -223,16 +182,6 @@ def test_requests_reach_names_and_keep_their_connection(scene: Scene, pages: int
         assert session.post(f"http://127.0.0.1:{pages}/", b"shout", timeout=60).content == b"SHOUT"
 
 
-def test_requests_get_in_with_their_password(scene: Scene, pages: int) -> None:
-    with requests.Session() as session:
-        session.trust_env = False
-        session.proxies = {"http": f"socks5h://ann:s3cret@127.0.0.1:{scene.locked_port}"}
-        assert session.get(f"http://localhost:{pages}/", timeout=60).content == BODY
-        session.proxies = {"http": f"socks5h://ann:wrong@127.0.0.1:{scene.locked_port}"}
-        with pytest.raises(requests.exceptions.ConnectionError, match="authentication failed"):
-            session.get(f"http://localhost:{pages}/x", timeout=60)
-
-
 def test_pysocks_names_the_cause(scene: Scene) -> None:
     """HyperShift's says "host unreachable" for an endpoint that refuses."""
     proxy = {"proxy_type": socks.SOCKS5, "proxy_addr": "127.0.0.1", "proxy_port": scene.port}
@@ -241,34 +190,11 @@ def test_pysocks_names_the_cause(scene: Scene) -> None:
 
 
 def test_git_clones_over_http(scene: Scene, tmp_path: Path) -> None:
-    work, bare, clone = tmp_path / "work", tmp_path / "repository.git", tmp_path / "clone"
-    author = ("-c", "user.name=a", "-c", "user.email=a@example.com")
-    _git("init", "-q", str(work))
-    (work / "file").write_text("content\n" * 10_000)
-    _git("-C", str(work), "add", "file")
-    _git(*author, "-C", str(work), "commit", "-q", "-m", "first")
-    _git("clone", "-q", "--bare", str(work), str(bare))
-    _git("-C", str(bare), "update-server-info")
-
-    class Files(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments, directory=str(tmp_path))
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Git's side is what the test reads."""
-
-    with _serving(http.server.ThreadingHTTPServer(("127.0.0.1", free_port()), Files)) as port:
+    make_bare_repository(tmp_path)
+    with pages_at(handler=files_of(tmp_path)) as port:
         proxy = {"ALL_PROXY": f"socks5h://127.0.0.1:{scene.port}", "NO_PROXY": ""}
-        _git("clone", "-q", f"http://localhost:{port}/repository.git", str(clone), **proxy)
-    assert (clone / "file").read_text() == "content\n" * 10_000
-
-
-def _git(*arguments: str, **environment: str) -> None:
-    inherited = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
-    done = subprocess.run(
-        ["git", *arguments], env=inherited | environment, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
+        git("clone", "-q", f"http://localhost:{port}/repository.git", str(tmp_path / "clone"), **proxy)
+    assert (tmp_path / "clone" / "file").read_text() == CONTENT
 
 
 def test_grpc_speaks_both_ways(scene: Scene) -> None:
@@ -307,7 +233,7 @@ def test_it_waits_for_server_and_agent_and_says_what_is_missing(pki: TunnelPki, 
         stack.callback(lambda: print(daemon.log_tail(), pair.logs()))
         stack.callback(pair.stop)
         stack.callback(daemon.kill)
-        pages = stack.enter_context(_serving(http.server.ThreadingHTTPServer(("127.0.0.1", free_port()), _Pages)))
+        pages = stack.enter_context(pages_at())
         call = ["--socks5-hostname", f"127.0.0.1:{port}", f"http://127.0.0.1:{pages}/"]
         daemon.start()
         wait_until(lambda: http_get(f"http://127.0.0.1:{health}/readyz")[0] == 503, "the proxy lives")

@@ -139,58 +139,6 @@ def test_the_least_loaded_agent_is_chosen_by_dials_and_tunnels_alike() -> None:
     assert chosen(ring) == {busy}
 
 
-def test_an_agent_that_comes_with_tunnels_is_weighed_at_once() -> None:
-    """As after a removal that was taken back."""
-    loaded, idle = links.make("a"), links.make("b")
-    burden(loaded, 3)
-    ring = yard("default")
-    ring.add(loaded)
-    ring.add(idle)
-    assert chosen(ring) == {idle}
-
-
-def test_draining_agents_are_passed_over_however_idle_and_serve_when_all_drain() -> None:
-    agents = [links.make(name) for name in "abc"]
-    ring = yard("default")
-    for agent in agents:
-        ring.add(agent)
-    drain(agents[1])
-    burden(agents[0], 100)
-    burden(agents[2], 100)
-    assert chosen(ring) == {agents[0], agents[2]}
-    drain(agents[0], agents[2])
-    assert chosen(ring) == {agents[1]}
-
-
-def test_a_sick_agent_is_the_very_last_choice() -> None:
-    sick, draining, well = links.make("a"), links.make("b"), links.make("c")
-    ring = yard("default")
-    for link in (sick, draining, well):
-        ring.add(link)
-    sicken(sick)
-    drain(draining)
-    burden(well, 50)
-    burden(draining, 50)
-    assert chosen(ring) == {well}
-    ring.remove(well)
-    assert chosen(ring) == {draining}
-    ring.remove(draining)
-    assert chosen(ring) == {sick}
-
-
-def test_only_the_oldest_stream_of_an_agent_counts() -> None:
-    older, newer, other = links.make("a"), links.make("a"), links.make("b")
-    ring = yard("default")
-    for link in (older, newer, other):
-        ring.add(link)
-    assert ring.ready_backends() == {"default": 2}
-    assert chosen(ring) == {older, other}
-    burden(older, 5)
-    assert chosen(ring) == {other}
-    burden(other, 6)
-    assert chosen(ring) == {older}
-
-
 def test_a_newer_stream_of_an_agent_takes_over_from_one_that_drains() -> None:
     """An agent restarted under its old ID: the one that leaves must not be kept alive by new dials."""
     leaving, successor = links.make("a", host=("h",)), links.make("a", host=("h",))

@@ -112,7 +112,7 @@ def test_without_a_kubeconfig_that_is_the_reason() -> None:
         play(servers.current())
 
 
-class Server:
+class FarEnd:
     """The far end, by hand."""
 
     def __init__(self, streams: Streams) -> None:
@@ -133,11 +133,11 @@ def asking(content: bytes) -> Callable[[int], bytes]:
 
 
 @asynccontextmanager
-async def scene() -> AsyncIterator[tuple[DnsConnection, Server, asyncio.TaskGroup]]:
+async def scene() -> AsyncIterator[tuple[DnsConnection, FarEnd, asyncio.TaskGroup]]:
     ours, theirs = await pipe()
     connection = DnsConnection(ours)
     async with asyncio.TaskGroup() as group:
-        yield connection, Server(theirs), group
+        yield connection, FarEnd(theirs), group
     await connection.close()
     theirs[1].close()
 

@@ -129,7 +129,11 @@ async def test_a_cloud_host_leaves_by_this_machine_through_its_proxy(resolution:
 
 
 async def test_a_host_that_is_kept_in_the_tunnel_is_not_direct_and_without_suffixes_none_is() -> None:
-    for settings in ({"direct_suffixes": (".amazonaws.com",), "never_direct": ("p.amazonaws.com",)}, {}):
+    variants: list[dict[str, Any]] = [
+        {"direct_suffixes": (".amazonaws.com",), "never_direct": ("p.amazonaws.com",)},
+        {},
+    ]
+    for settings in variants:
         async with scene(Resolution.AGENT, **settings) as stage:
             await stage.open("p.amazonaws.com")
             assert stage.dials == [("p.amazonaws.com", 443)]

@@ -364,9 +364,8 @@ async def test_nothing_is_asked_without_a_signal() -> None:
 
 
 async def test_closing_gives_the_signals_back() -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-
     stop = StopRequests()
-    assert signal.getsignal(signal.SIGTERM) is not before[0]
+    assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
     stop.close()
-    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == [signal.SIG_DFL, before[1]]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -38,13 +38,6 @@ def _feed_pieces(reader: MessageReader, *pieces: bytes) -> list[bytes]:
 
 
 @given(MESSAGES)
-def test_messages_fed_at_once_come_out_whole(messages: list[bytes]) -> None:
-    reader = MessageReader()
-    assert _feed(reader, _framed(messages)) == messages
-    assert reader.idle()
-
-
-@given(MESSAGES)
 def test_messages_fed_one_byte_at_a_time_come_out_whole(messages: list[bytes]) -> None:
     reader = MessageReader()
     assert _feed_pieces(reader, *(bytes((byte,)) for byte in _framed(messages))) == messages

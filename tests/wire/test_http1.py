@@ -47,30 +47,30 @@ def test_bytes_behind_the_head_are_preserved() -> None:
     assert head.rest == b"early\n\n"
 
 
-@pytest.mark.parametrize(
-    ("head", "address"),
-    [
-        (b"CONNECT a:1 HTTP/1.1\r\n\r\n", "a:1"),
-        (b"CONNECT a:1 HTTP/1.0\r\n\r\n", "a:1"),
-        (b"CONNECT a:1 HTTP/1.2\r\n\r\n", "a:1"),
-        (b"CONNECT a:1 HTTP/1.1\n\n", "a:1"),
-        (b"CONNECT a:1 HTTP/1.1\nHost: b\r\n\n", "a:1"),
-        (b"CONNECT a:1 HTTP/1.1\r\nHost: b:2\r\n\r\n", "a:1"),
-        (b"CONNECT  HTTP/1.1\r\nHost: b:2\r\n\r\n", "b:2"),
-        (b"CONNECT /path HTTP/1.1\r\nHost: b:2\r\n\r\n", "b:2"),
-        (b"CONNECT ? HTTP/1.1\r\nHost: b:2\r\n\r\n", "b:2"),
-        (b"CONNECT /path HTTP/1.1\r\n\r\n", ""),
-        (b"CONNECT a HTTP/1.1\r\n\r\n", "a"),
-        (b"CONNECT :1 HTTP/1.1\r\n\r\n", ":1"),
-        (b"CONNECT [::1]:1 HTTP/1.1\r\n\r\n", "[::1]:1"),
-        (b"CONNECT [fe80::1%25eth0]:1 HTTP/1.1\r\n\r\n", "[fe80::1%eth0]:1"),
-        (b"CONNECT user@a:1/x?y HTTP/1.1\r\n\r\n", "a:1"),
-        (b"CONNECT a:1 HTTP/1.1\r\nx: y\r\n folded\r\nz:\r\n\r\n", "a:1"),
-        (b"CONNECT a:1 HTTP/1.1\r\nx: \xff\t\r\n\r\n", "a:1"),
-        (b"CONNECT a:1 HTTP/1.1\r\nHost:\r\n\r\n", "a:1"),
-        (b"CONNECT a:1 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", "a:1"),
-    ],
-)
+ADDRESSES = [
+    (b"CONNECT a:1 HTTP/1.1\r\n\r\n", "a:1"),
+    (b"CONNECT a:1 HTTP/1.0\r\n\r\n", "a:1"),
+    (b"CONNECT a:1 HTTP/1.2\r\n\r\n", "a:1"),
+    (b"CONNECT a:1 HTTP/1.1\n\n", "a:1"),
+    (b"CONNECT a:1 HTTP/1.1\nHost: b\r\n\n", "a:1"),
+    (b"CONNECT a:1 HTTP/1.1\r\nHost: b:2\r\n\r\n", "a:1"),
+    (b"CONNECT  HTTP/1.1\r\nHost: b:2\r\n\r\n", "b:2"),
+    (b"CONNECT /path HTTP/1.1\r\nHost: b:2\r\n\r\n", "b:2"),
+    (b"CONNECT ? HTTP/1.1\r\nHost: b:2\r\n\r\n", "b:2"),
+    (b"CONNECT /path HTTP/1.1\r\n\r\n", ""),
+    (b"CONNECT a HTTP/1.1\r\n\r\n", "a"),
+    (b"CONNECT :1 HTTP/1.1\r\n\r\n", ":1"),
+    (b"CONNECT [::1]:1 HTTP/1.1\r\n\r\n", "[::1]:1"),
+    (b"CONNECT [fe80::1%25eth0]:1 HTTP/1.1\r\n\r\n", "[fe80::1%eth0]:1"),
+    (b"CONNECT user@a:1/x?y HTTP/1.1\r\n\r\n", "a:1"),
+    (b"CONNECT a:1 HTTP/1.1\r\nx: y\r\n folded\r\nz:\r\n\r\n", "a:1"),
+    (b"CONNECT a:1 HTTP/1.1\r\nx: \xff\t\r\n\r\n", "a:1"),
+    (b"CONNECT a:1 HTTP/1.1\r\nHost:\r\n\r\n", "a:1"),
+    (b"CONNECT a:1 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", "a:1"),
+]
+
+
+@pytest.mark.parametrize(("head", "address"), ADDRESSES)
 def test_the_target_is_the_address_and_host_only_stands_in(head: bytes, address: str) -> None:
     request = parse(head)
     assert request.address == address
@@ -82,52 +82,52 @@ BAD_REQUEST = (
 )
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
-        b"\x16\x03\x01\r\n\r\n",
-        b"garbage\r\n\r\n",
-        b"\r\nCONNECT a:1 HTTP/1.1\r\n\r\n",
-        b"\r\n\r\n",
-        b"\n\n",
-        b"CO\x01NECT a:1 HTTP/1.1\r\n\r\n",
-        b"CONNECT a:1  HTTP/1.1\r\n\r\n",
-        b"CONNECT a:1 x HTTP/1.1\r\n\r\n",
-        b"CONNECT a:1 HTTP/1.1 \r\n\r\n",
-        b"CONNECT a:1 HTTP/x.1\r\n\r\n",
-        b"CONNECT a:1 HTTP/1\r\n\r\n",
-        b"CONNECT a:1 HTTP/1.1\r\n bad: x\r\n\r\n",
-        b"CONNECT a:1 HTTP/1.1\r\nbad header\r\n\r\n",
-        b"CONNECT a:1 HTTP/1.1\r\n: v\r\n\r\n",
-        b"CONNECT a:1 HTTP/1.1\r\nbad\x01: x\r\n\r\n",
-        b"CONNECT a:1 HTTP/1.1\r\nx: a\x01\r\n\r\n",
-        b"CONNECT a:1 HTTP/1.1\r\nx: a\x00b\r\n\r\n",
-        b"CONNECT a:1 HTTP/1.1\r\nx: y\r\n \x00\r\n\r\n",
-        b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
-        b"CONNECT a:1 HTTP/1.1\r\nContent-Length: x\r\n\r\n",
-        b"CONNECT a:b HTTP/1.1\r\n\r\n",
-        b"CONNECT ::1:1 HTTP/1.1\r\n\r\n",
-        b"CONNECT [::1:1 HTTP/1.1\r\n\r\n",
-        b"CONNECT [::1]1 HTTP/1.1\r\n\r\n",
-        b"CONNECT a%41:1 HTTP/1.1\r\n\r\n",
-        b"CONNECT a\x7f:1 HTTP/1.1\r\n\r\n",
-        b"CONNECT a:1\xff HTTP/1.1\r\n\r\n",
-    ],
-)
+GARBAGE = [
+    b"\x16\x03\x01\r\n\r\n",
+    b"garbage\r\n\r\n",
+    b"\r\nCONNECT a:1 HTTP/1.1\r\n\r\n",
+    b"\r\n\r\n",
+    b"\n\n",
+    b"CO\x01NECT a:1 HTTP/1.1\r\n\r\n",
+    b"CONNECT a:1  HTTP/1.1\r\n\r\n",
+    b"CONNECT a:1 x HTTP/1.1\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1 \r\n\r\n",
+    b"CONNECT a:1 HTTP/x.1\r\n\r\n",
+    b"CONNECT a:1 HTTP/1\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\n bad: x\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nbad header\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\n: v\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nbad\x01: x\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nx: a\x01\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nx: a\x00b\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nx: y\r\n \x00\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    b"CONNECT a:1 HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+    b"CONNECT a:b HTTP/1.1\r\n\r\n",
+    b"CONNECT ::1:1 HTTP/1.1\r\n\r\n",
+    b"CONNECT [::1:1 HTTP/1.1\r\n\r\n",
+    b"CONNECT [::1]1 HTTP/1.1\r\n\r\n",
+    b"CONNECT a%41:1 HTTP/1.1\r\n\r\n",
+    b"CONNECT a\x7f:1 HTTP/1.1\r\n\r\n",
+    b"CONNECT a:1\xff HTTP/1.1\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("head", GARBAGE)
 def test_garbage_gets_the_bare_400_of_go(head: bytes) -> None:
     assert reply_to(head) == BAD_REQUEST
 
 
-@pytest.mark.parametrize(
-    ("head", "status"),
-    [
-        (b"GET / HTTP/1.1\r\n\r\n", b"400 Bad Request: missing required Host header"),
-        (b"CONNECT a:1 HTTP/1.1\r\nHost: a b\r\n\r\n", b"400 Bad Request: malformed Host header"),
-        (b"CONNECT a:1 HTTP/1.1\r\nb a: x\r\n\r\n", b"400 Bad Request: invalid header name"),
-        (b"CONNECT a:1 HTTP/1.1\r\nba : x\r\n\r\n", b"400 Bad Request: invalid header name"),
-        (b"CONNECT a:1 HTTP/2.0\r\n\r\n", b"505 HTTP Version Not Supported: unsupported protocol version"),
-    ],
-)
+NAMED_FAULTS = [
+    (b"GET / HTTP/1.1\r\n\r\n", b"400 Bad Request: missing required Host header"),
+    (b"CONNECT a:1 HTTP/1.1\r\nHost: a b\r\n\r\n", b"400 Bad Request: malformed Host header"),
+    (b"CONNECT a:1 HTTP/1.1\r\nb a: x\r\n\r\n", b"400 Bad Request: invalid header name"),
+    (b"CONNECT a:1 HTTP/1.1\r\nba : x\r\n\r\n", b"400 Bad Request: invalid header name"),
+    (b"CONNECT a:1 HTTP/2.0\r\n\r\n", b"505 HTTP Version Not Supported: unsupported protocol version"),
+]
+
+
+@pytest.mark.parametrize(("head", "status"), NAMED_FAULTS)
 def test_some_faults_are_named_as_go_names_them(head: bytes, status: bytes) -> None:
     head_bytes = b"HTTP/1.1 %s\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n%s"
     assert reply_to(head) == head_bytes % (status, status)
@@ -191,34 +191,34 @@ REFUSAL = (
 BODY = b"this proxy only supports CONNECT passthrough\n"
 
 
-@pytest.mark.parametrize(
-    ("head", "start", "end", "stays_open"),
-    [
-        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 ", b"\r\n" + BODY, True),
-        (b"connect a:1 HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 ", b"\r\n" + BODY, True),
-        (b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 ", b"\r\n", True),
-        (
-            b"GET / HTTP/1.1\r\nHost: x\r\nConnection: TE, Close\r\n\r\n",
-            b"HTTP/1.1 ",
-            b"Connection: close\r\n\r\n" + BODY,
-            False,
-        ),
-        (b"PRI * HTTP/2.0\r\n\r\n", b"HTTP/1.1 ", b"Connection: close\r\n\r\n" + BODY, False),
-        (b"GET / HTTP/1.0\r\n\r\n", b"HTTP/1.0 ", b"\r\n" + BODY, False),
-        (
-            b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
-            b"HTTP/1.0 ",
-            b"Connection: keep-alive\r\n\r\n" + BODY,
-            True,
-        ),
-        (
-            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n",
-            b"HTTP/1.1 ",
-            b"Connection: close\r\n\r\n" + BODY,
-            False,
-        ),
-    ],
-)
+OTHER_METHODS = [
+    (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 ", b"\r\n" + BODY, True),
+    (b"connect a:1 HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 ", b"\r\n" + BODY, True),
+    (b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 ", b"\r\n", True),
+    (
+        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: TE, Close\r\n\r\n",
+        b"HTTP/1.1 ",
+        b"Connection: close\r\n\r\n" + BODY,
+        False,
+    ),
+    (b"PRI * HTTP/2.0\r\n\r\n", b"HTTP/1.1 ", b"Connection: close\r\n\r\n" + BODY, False),
+    (b"GET / HTTP/1.0\r\n\r\n", b"HTTP/1.0 ", b"\r\n" + BODY, False),
+    (
+        b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+        b"HTTP/1.0 ",
+        b"Connection: keep-alive\r\n\r\n" + BODY,
+        True,
+    ),
+    (
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n",
+        b"HTTP/1.1 ",
+        b"Connection: close\r\n\r\n" + BODY,
+        False,
+    ),
+]
+
+
+@pytest.mark.parametrize(("head", "start", "end", "stays_open"), OTHER_METHODS)
 def test_other_methods_get_the_405_of_go(head: bytes, start: bytes, end: bytes, stays_open: bool) -> None:
     request = parse(head)
     expected = start + REFUSAL + DATE + b"\r\nContent-Length: 45\r\n" + end
@@ -378,48 +378,16 @@ def test_the_real_server_accepts_and_refuses_the_same_heads_with_the_same_bytes(
 
 
 HEADS = [
-    KUBE_APISERVER,
-    b"CONNECT a:1 HTTP/1.0\r\n\r\n",
-    b"CONNECT a:1 HTTP/1.2\r\n\r\n",
-    b"CONNECT a:1 HTTP/2.0\r\n\r\n",
-    b"CONNECT a:1 HTTP/1.1\n\n",
+    *(head for head, *_ in (*ADDRESSES, *NAMED_FAULTS, *OTHER_METHODS[:-1])),  # the last one's body never comes
+    *GARBAGE,
     b"CONNECT a:1 HTTP/1.1\r\nx: y\r\n folded\r\n\r\n",
     b"CONNECT a:1 HTTP/1.1\r\nx: \xff\r\n\r\n",
-    b"CONNECT a:1 HTTP/1.1\r\nHost:\r\n\r\n",
-    b"CONNECT  HTTP/1.1\r\nHost: b:2\r\n\r\n",
-    b"CONNECT /path HTTP/1.1\r\n\r\n",
     b"CONNECT /path HTTP/1.1\r\nHost: h/x:1\r\n\r\n",
     b"CONNECT ? HTTP/1.1\r\nHost: h:1\r\n\r\n",
-    b"CONNECT user@a:1/x?y HTTP/1.1\r\n\r\n",
-    b"CONNECT [::1]:1 HTTP/1.1\r\n\r\n",
-    b"CONNECT ::1:1 HTTP/1.1\r\n\r\n",
-    b"CONNECT a:b HTTP/1.1\r\n\r\n",
-    b"CONNECT a%41:1 HTTP/1.1\r\n\r\n",
-    b"CONNECT :1 HTTP/1.1\r\n\r\n",
     b"CONNECT * HTTP/1.1\r\n\r\n",
-    b"CONNECT a:1  HTTP/1.1\r\n\r\n",
-    b"CONNECT a:1 HTTP/1.1 \r\n\r\n",
-    b"CONNECT a:1 HTTP/1.1\r\n bad: x\r\n\r\n",
-    b"CONNECT a:1 HTTP/1.1\r\nbad header\r\n\r\n",
-    b"CONNECT a:1 HTTP/1.1\r\n: v\r\n\r\n",
-    b"CONNECT a:1 HTTP/1.1\r\nb a: x\r\n\r\n",
-    b"CONNECT a:1 HTTP/1.1\r\nx: a\x01\r\n\r\n",
-    b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
-    b"CONNECT a:1 HTTP/1.1\r\nHost: a b\r\n\r\n",
-    b"CONNECT a:1 HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
-    b"CONNECT a:1 HTTP/1.1\r\nContent-Length: x\r\n\r\n",
-    b"\r\nCONNECT a:1 HTTP/1.1\r\n\r\n",
     b"CO\x01NECT a:1 HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"connect a:1 HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-    b"GET / HTTP/1.1\r\n\r\n",
-    b"GET / HTTP/1.0\r\n\r\n",
-    b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
-    b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n",
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    b"garbage\r\n\r\n",
-    b"CONNECT a:1 HTTP/1.1\r\nx: " + b"a" * (1 << 20) + b"\r\n\r\n",
 ]
 
 

@@ -15,7 +15,6 @@ from tests.wire.packet_samples import (
     INT64,
     PAYLOAD,
     PAYLOAD_OF,
-    TEXT,
     UNKNOWN_FIELDS,
     assert_equal,
     decode,
@@ -28,42 +27,6 @@ from umbilical.wire import packets, protobuf
 from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.packet_data import DataPrefix, find_data, padded_length
 from umbilical.wire.packets import Packet
-
-
-@given(TEXT, TEXT, INT64)
-def test_dial_request_is_read_by_protobuf(protocol: str, address: str, dial_id: int) -> None:
-    message = parse(packets.encode_dial_request(protocol, address, dial_id))
-    assert message == reference.dial_request(address, dial_id, protocol)
-
-
-@given(TEXT, INT64, INT64)
-def test_dial_response_is_read_by_protobuf(error: str, connection_id: int, dial_id: int) -> None:
-    message = parse(packets.encode_dial_response(error, connection_id, dial_id))
-    assert message == reference.dial_response(dial_id, connection_id, error)
-
-
-@given(INT64)
-def test_close_request_is_read_by_protobuf(connection_id: int) -> None:
-    assert parse(packets.encode_close_request(connection_id)) == reference.close_request(connection_id)
-
-
-@given(TEXT, INT64)
-def test_close_response_is_read_by_protobuf(error: str, connection_id: int) -> None:
-    assert parse(packets.encode_close_response(error, connection_id)) == reference.close_response(connection_id, error)
-
-
-@given(INT64)
-def test_close_dial_is_read_by_protobuf(dial_id: int) -> None:
-    assert parse(packets.encode_close_dial(dial_id)) == reference.close_dial(dial_id)
-
-
-@given(INT64, PAYLOAD)
-def test_data_is_read_by_protobuf(connection_id: int, payload: bytes) -> None:
-    assert parse(packets.encode_data(connection_id, payload)) == reference.data(connection_id, payload)
-
-
-def test_drain_is_read_by_protobuf() -> None:
-    assert parse(packets.encode_drain()) == reference.Packet(type=packets.DRAIN, drain={})
 
 
 @given(messages())
@@ -357,9 +320,6 @@ def test_the_short_way_to_decode_a_control_packet_agrees_with_protobuf(
     except ProtocolViolation:
         return
     assert_equal(ours, parse(message))
-
-
-INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
 @given(st.integers(1, 2**64 - 1))

@@ -88,15 +88,6 @@ def test_credentials_wait_for_the_word_of_whoever_knows_them() -> None:
     assert handshake.output() == b"\x05\x02"
 
 
-def test_good_credentials_lead_to_the_request() -> None:
-    handshake = played(ENTER, credentials(b"ann", b"s3cret"), password_needed=True)
-    handshake.output()
-    handshake.credentials_are(True)
-    assert handshake.output() == b"\x01\x00"
-    handshake.feed(CONNECT_V4)
-    assert target(handshake) == ("10.128.2.5", 443)
-
-
 def test_bad_credentials_are_told_and_end_it() -> None:
     handshake = played(ENTER, credentials(b"ann", b"wrong") + CONNECT_V4, password_needed=True)
     handshake.output()
@@ -127,10 +118,6 @@ def test_credentials_of_another_version_get_no_answer() -> None:
 def test_a_verdict_that_nobody_asked_for_is_a_bug_of_ours() -> None:
     with pytest.raises(MisuseError):
         Handshake(True).credentials_are(True)
-
-
-def test_an_ipv4_address_is_read() -> None:
-    assert target(played(HELLO, CONNECT_V4)) == ("10.128.2.5", 443)
 
 
 def test_an_ipv6_address_is_read() -> None:

@@ -22,7 +22,6 @@ from tests.wire.http2.ends import (
 from umbilical.wire.buffer import Block, BlockPool
 from umbilical.wire.errors import MisuseError
 from umbilical.wire.grpc import RESPONSE_HEADERS
-from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.connection import Connection, Profile
 from umbilical.wire.http2.headers import encode_headers
@@ -139,11 +138,6 @@ def test_a_receive_block_must_hold_the_largest_frame() -> None:
     with pytest.raises(MisuseError):
         Connection(False, Profile(frame_bytes=16_384), BlockPool(64, 1), Block(16_384 + 8), shared_block=False)
     Connection(False, Profile(frame_bytes=16_384), BlockPool(64, 1), Block(16_384 + 9), shared_block=False)
-
-
-def test_events_are_numbered_apart() -> None:
-    numbers = {http2.NEED_DATA, http2.DATA, http2.HEADERS, http2.RESET, http2.WINDOW_OPENED, http2.GOAWAY}
-    assert len(numbers | {http2.PING_ANSWERED, http2.SETTINGS_RECEIVED, http2.FAILED}) == 9
 
 
 @pytest.mark.parametrize(

@@ -45,18 +45,6 @@ def client_against_h2(profile: Profile | None = None, settings: dict[int, int] |
     return client, server
 
 
-def send_all(theirs: Theirs, stream_id: int, payload: bytes, other: Ours) -> None:
-    """Send by h2 within the windows that we granted."""
-    while payload:
-        room = min(
-            theirs.http2.local_flow_control_window(stream_id), theirs.http2.max_outbound_frame_size, len(payload)
-        )
-        assert room > 0, "our credit did not arrive"
-        theirs.http2.send_data(stream_id, payload[:room])
-        payload = payload[room:]
-        pump(theirs, other)
-
-
 @pytest.mark.parametrize("cuts", CUTS.values(), ids=CUTS)
 def test_a_call_from_h2_is_served(cuts: Callable[[], Iterable[int]]) -> None:
     client, server = Theirs(True), Ours(False)
@@ -112,31 +100,6 @@ def test_a_refusal_in_one_header_list_is_read_by_h2() -> None:
     (answered,) = client.of(h2.events.ResponseReceived)
     assert (b"grpc-status", b"2") in list(answered.headers)
     assert client.of(h2.events.StreamEnded)
-
-
-@pytest.mark.parametrize("cuts", [CUTS["whole"], CUTS["odd"]], ids=["whole", "odd"])
-def test_uploads_by_h2_larger_than_our_windows_arrive(cuts: Callable[[], Iterable[int]]) -> None:
-    client, server = server_against_h2(NARROW)
-    client.http2.send_headers(1, TEXT_REQUEST)
-    pump(client, server, cuts())
-    payload = Random(1).randbytes(400_000)
-    send_all(client, 1, payload, server)
-    assert server.received[1] == payload
-
-
-def test_downloads_to_h2_larger_than_its_windows_arrive() -> None:
-    client, server = server_against_h2()
-    client.http2.send_headers(1, TEXT_REQUEST)
-    pump(client, server)
-    stream = server.stream(1)
-    server.connection.send_headers(stream, RESPONSE_HEADERS)
-    payload = Random(2).randbytes(400_000)
-    for position in range(0, len(payload), 10_000):
-        server.connection.send_message(stream, payload[position : position + 10_000])
-    pump(client, server)
-    assert bytes(client.received[1]) == b"".join(
-        grpc_message(payload[position : position + 10_000]) for position in range(0, len(payload), 10_000)
-    )
 
 
 def test_we_stop_where_the_peers_window_ends_and_go_on_when_it_opens() -> None:

@@ -137,7 +137,7 @@ class FlowControl(RuleBasedStateMachine):
 
 
 TestFlowControl = FlowControl.TestCase
-TestFlowControl.settings = settings(max_examples=300, stateful_step_count=50)
+TestFlowControl.settings = settings(max_examples=120, stateful_step_count=50)
 
 
 def test_nothing_overtakes_a_message_that_had_to_wait_and_stands_among_the_payload() -> None:
@@ -234,13 +234,6 @@ def test_traffic_never_earns_more_than_the_burst() -> None:
     for _ in range(100):
         allowance.refill()
     assert spend(allowance, 100, 0.0) == 10
-
-
-def test_an_open_stream_goes_both_ways() -> None:
-    stream = Stream(1, 10, 20)
-    assert (stream.stream_id, stream.send_window, stream.receive_window) == (1, 10, 20)
-    assert stream.can_send()
-    assert stream.can_receive()
 
 
 @pytest.mark.parametrize("local_first", [True, False])

@@ -96,13 +96,6 @@ def test_control_at_a_boundary_goes_at_once() -> None:
     assert send_all(box) == b"2][3]<two"
 
 
-def test_ordered_frames_go_behind_the_payload_that_is_there() -> None:
-    box, _ = outbox()
-    put(box, b"<", b"payload")
-    assert box.add_ordered(b"(close)")
-    assert send_all(box) == b"<payload(close)"
-
-
 def test_ordered_frames_without_payload_go_the_quick_way() -> None:
     box, _ = outbox()
     assert box.add_ordered(b"(close)")
@@ -213,20 +206,6 @@ def test_a_client_says_preface_settings_and_its_window_before_it_is_asked() -> N
 def test_a_server_limits_streams_and_leaves_a_small_connection_window_alone() -> None:
     (settings,) = split(Ours(False, Profile(max_streams=7, connection_window_bytes=65_535)).take())
     assert dict(frames.parse_settings(settings.payload))[frames.MAX_CONCURRENT_STREAMS] == 7
-
-
-def test_a_call_that_both_sides_ended_leaves_no_stream_behind() -> None:
-    client, server = our_pair()
-    stream, answer = open_stream(client, server)
-    server.connection.send_headers(answer, RESPONSE_HEADERS)
-    server.connection.finish(answer, trailers(OK, ""))
-    pump(client, server)
-    assert client.events[-1] == Event("headers", 1, end_stream=True, headers=((b"grpc-status", b"0"),))
-    client.connection.close_sending(stream)
-    pump(client, server)
-    assert server.events[-1] == Event("data", 1, end_stream=True)
-    assert not client.connection.streams
-    assert not server.connection.streams
 
 
 def test_goaway_with_an_error_names_the_last_stream_that_was_served() -> None:
