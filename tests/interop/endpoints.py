@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from tests.support.joined_server import HttpServer, JoinedThreads
 from tests.support.tunnel_pair import free_port
 
 IDLE_SECONDS: Final = 60.0
 Behaviour = Callable[[socket.socket], None]
 
 
-class _Server(socketserver.ThreadingTCPServer):
+class _Server(JoinedThreads, socketserver.TCPServer):
     allow_reuse_address = True
     daemon_threads = True
     request_queue_size = 1024
@@ -114,7 +115,7 @@ def http_endpoint(body: bytes = b"hello") -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             """Tests read the client's side."""
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", free_port()), Handler) as server:
+    with HttpServer(("127.0.0.1", free_port()), Handler) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="http-endpoint")
         thread.start()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.interop.fleet import UMBILICAL
+from tests.support.joined_server import HttpServer
 from tests.support.tunnel_pair import Daemon, TunnelPair, free_port, http_get, wait_until
 
 BODY: Final = b"answer " * 50_000
@@ -86,7 +87,7 @@ def files_of(folder: Path) -> type[http.server.BaseHTTPRequestHandler]:
     return Files
 
 
-class _Server6(http.server.ThreadingHTTPServer):
+class _Server6(HttpServer):
     address_family = socket.AF_INET6
 
 
@@ -96,9 +97,8 @@ def pages_at(
     tls: ssl.SSLContext | None = None,
     handler: type[http.server.BaseHTTPRequestHandler] = Pages,
 ) -> Iterator[int]:
-    kind = _Server6 if ":" in host else http.server.ThreadingHTTPServer
+    kind = _Server6 if ":" in host else HttpServer
     with kind((host, free_port()), handler) as server:
-        server.daemon_threads = True
         if tls is not None:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="pages")

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 from tests.interop.conftest import StartPair
+from tests.support.joined_server import HttpServer
 from tests.support.tunnel_pair import Shape, TunnelPair, free_port
 from tests.support.tunnel_pki import FolderAuthority, Pair
 from tests.support.web_server import Handler, serving
@@ -61,7 +62,7 @@ class _Metrics(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def _serve(context: ssl.SSLContext | None) -> Iterator[int]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", free_port()), _Metrics) as server:
+    with HttpServer(("127.0.0.1", free_port()), _Metrics) as server:
         if context is not None:
             server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="kubelet")

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.interop.conftest import StartPair
 from tests.interop.endpoints import echo, endpoint
 from tests.interop.fake_peers import CONNECT_PATH, FakeAgent, open_agent_channel
 from tests.support import packet_messages
@@ -237,17 +238,15 @@ def _handshake_and_read(pair: TunnelPair, context: ssl.SSLContext) -> None:
         raise ConnectionError("closed")
 
 
-def test_the_unix_socket_is_for_owner_and_group_and_goes_with_the_server(grpc_server: TunnelPair) -> None:
-    mode = stat.S_IMODE(grpc_server.socket_path.stat().st_mode)
-    assert oct(mode) == "0o770"
-    grpc_server.server.signal(signal.SIGTERM)
-    assert grpc_server.server.wait() == 0
-    assert not grpc_server.socket_path.exists()
-    grpc_server.start_server()
-
-
-def test_a_stale_socket_file_is_replaced(grpc_server: TunnelPair) -> None:
-    grpc_server.server.kill()
-    assert grpc_server.socket_path.exists()
-    grpc_server.start_server()
-    wait_until(grpc_server.server.is_running, "the server runs")
+@pytest.mark.parametrize("implementation", ["ours", "upstream"])
+def test_a_unix_socket_is_for_owner_and_group_replaces_a_stale_one_and_goes_with_the_server(
+    start_pair: StartPair, implementation: str
+) -> None:
+    pair = start_pair(Shape(implementation, implementation, "grpc", "uds"), agents=False)
+    pair.server.kill()
+    assert pair.socket_path.exists()
+    pair.start_server()
+    assert oct(stat.S_IMODE(pair.socket_path.stat().st_mode)) == "0o770"
+    pair.server.signal(signal.SIGTERM)
+    assert pair.server.wait() == 0
+    assert not pair.socket_path.exists()

@@ -366,7 +366,7 @@ async def test_a_websocket_is_carried_with_the_bytes_that_came_early_on_either_s
 
 
 async def test_a_large_body_passes_in_both_directions_without_being_held() -> None:
-    size = 30_000_000
+    size = 8_000_000
 
     async def behave(peer: Peer) -> None:
         await peer.until()

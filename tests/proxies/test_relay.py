@@ -233,15 +233,6 @@ async def test_a_slow_reader_holds_the_sender_back_and_little_is_kept() -> None:
         await asyncio.wait({flooding})
 
 
-async def test_nothing_moves_for_too_long_and_it_is_over() -> None:
-    async with _scene() as scene:
-        scene.start(idle_seconds=0.05)
-        assert await rest_of(scene.client[0]) == b""
-        await scene.leave()
-        assert (await scene.ending()).reason == "idle"
-        assert await rest_of(scene.endpoint[0]) == b""
-
-
 class Clock:
     """Moves when the test says so; `looks` tells how often the relay has asked."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.support.hardway import cluster, identity, payload
+from tests.support.joined_server import HttpServer
 
 from umbilical.assets.hardway.cluster import API_PORT, AddressRange, Cluster, Networks, Profile
 from umbilical.assets.hardway.infrastructure.render import render_infrastructure
@@ -79,7 +80,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class _Server(http.server.ThreadingHTTPServer):
+class _Server(HttpServer):
     daemon_threads = True
     owner: "ApiServer"
 

@@ -9,6 +9,8 @@ from typing import Final
 
 PATIENCE_SECONDS: Final = 60.0
 
+from tests.support.joined_server import HttpServer
+
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -30,7 +32,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """The test's output is for the test."""
 
 
-class _Server(http.server.ThreadingHTTPServer):
+class _Server(HttpServer):
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that goes away in the middle, or does not trust us, is no news here."""
 

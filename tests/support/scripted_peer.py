@@ -30,11 +30,13 @@ def scripted(script: Callable[[socket.socket], None]) -> Iterator[tuple[str, int
         thread = threading.Thread(target=play, args=(listener,), daemon=True)
         thread.start()
         host, port = listener.getsockname()
-        yield host, port
-        over.set()
-        # Wakes whoever waits for another client.
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join(SECONDS)
+        try:
+            yield host, port
+        finally:
+            over.set()
+            # Wakes whoever waits for another client.
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join(SECONDS)
     assert not failures, failures
 
 

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 SECONDS: Final = 60.0
 
+from tests.support.joined_server import HttpServer
+
 
 class Handler(http.server.BaseHTTPRequestHandler):
     """To be subclassed; silent, since the client's side is what a test reads."""
@@ -31,7 +33,7 @@ def serving(
     handler: type[Handler], context: ssl.SSLContext | None = None, host: str = "127.0.0.1", port: int = 0
 ) -> Iterator[int]:
     """Yield the port."""
-    with http.server.ThreadingHTTPServer((host, port), handler) as server:
+    with HttpServer((host, port), handler) as server:
         if context is not None:
             # In the accepting thread a client that says nothing would hold up all others.
             server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)

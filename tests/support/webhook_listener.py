@@ -5,9 +5,10 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
 
+from tests.support.joined_server import HttpServer
 from tests.support.tunnel_pki import FolderAuthority, Pair
 
 DENIAL: Final = "not on my watch"
@@ -45,8 +46,7 @@ def webhook_listener(
         def log_message(self, *arguments: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = HttpServer(("127.0.0.1", 0), Handler)
     context = authority.server_context(pair)
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="webhook")

@@ -249,14 +249,6 @@ def test_who_knocks_again_and_again_is_told_once_in_a_while(stage: Stage, caplog
     assert sum(line.startswith("UMB307") for line in warnings(caplog)) == 1
 
 
-def test_an_agent_that_dies_is_told_with_a_code(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    server = stage.start_server()
-    agent = ScriptedAgent(server)
-    agent.channel.socket.close()
-    line = wait_for(stage, caplog, "UMB302")
-    assert "agent gone agent=scripted tunnels=0 agents=0: " in line
-
-
 def test_an_agent_that_leaves_is_no_warning(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "umbilical")
     server, agent = stage.start_pair()

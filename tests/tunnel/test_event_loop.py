@@ -1,7 +1,6 @@
 import asyncio
 import os
 import signal
-import socket
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -68,13 +67,6 @@ async def test_asyncio_streams_work_beside_a_busy_data_plane() -> None:
     assert diary.lines
 
 
-async def test_asyncio_learns_of_a_refused_connect() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = listener.getsockname()
-    with pytest.raises(ConnectionRefusedError):
-        await asyncio.open_connection(*address)
-
-
 async def test_data_plane_descriptors_are_served_while_asyncio_sleeps() -> None:
     ours, peer = unix_pair()
     diary = Diary()
@@ -122,14 +114,6 @@ async def test_data_plane_timers_fire_while_asyncio_is_busy() -> None:
     our_loop().data_plane.after(0.01, diary)
     while not diary.lines:
         await asyncio.sleep(0)
-
-
-async def test_data_plane_timers_fire_while_asyncio_sleeps_for_longer() -> None:
-    diary = Diary()
-    told = asyncio.Event()
-    diary.then = told.set
-    our_loop().data_plane.after(0.01, diary)
-    await told.wait()
 
 
 async def test_what_is_touched_in_a_task_is_flushed() -> None:

@@ -62,48 +62,6 @@ def test_a_slow_reader_gets_64_mib_whole_and_within_the_bound_h1(stage: Stage, m
     server.wait_until_quiet()
 
 
-@MODES
-def test_a_slow_endpoint_gets_64_mib_whole_and_within_the_bound_h2(stage: Stage, mode: str) -> None:
-    server = stage.start_server(mode)
-    agent = stage.start_agent(server.agent_port, limits=SMALL)
-    agent.wait_until_ready()
-    endpoint = stage.endpoint()
-    tunnel = server.frontend.open(endpoint.address)
-    far = endpoint.accept()
-    sending = threading.Thread(target=_send_bulk, args=(tunnel,))
-    sending.start()
-    received = 0
-    while received < BULK and (chunk := far.recv(MIB)):
-        received += len(chunk)
-        if received % (4 * MIB) < len(chunk):
-            time.sleep(0.005)
-    sending.join(PATIENCE_SECONDS)
-    assert received == BULK
-    tunnel.close()
-    server.wait_until_quiet()
-    agent.wait_until_idle()
-
-
-def _send_bulk(tunnel: Tunnel) -> None:
-    chunk = bytes(MIB)
-    for _ in range(BULK // MIB):
-        tunnel.send(chunk)
-
-
-@MODES
-def test_a_client_that_does_not_read_stalls_no_neighbour_h1(stage: Stage, mode: str) -> None:
-    server, _ = stage.start_pair(mode)
-    idle = server.frontend.open(stage.endpoint().serve(source(BULK)).address)
-    neighbour = server.frontend.open(stage.endpoint().serve(echo).address)
-    for number in range(100):
-        neighbour.send(b"%d" % number)
-        assert receive_exactly(neighbour, len(b"%d" % number)) == b"%d" % number
-    assert server.gauges().established_connections == 2
-    idle.abort()
-    neighbour.close()
-    server.wait_until_quiet()
-
-
 class ReluctantChannel(Channel):
     """Takes the bytes of one stream without giving it credit for more."""
 

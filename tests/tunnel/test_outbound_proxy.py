@@ -35,8 +35,10 @@ class Proxy:
         listener.settimeout(10)
         thread = threading.Thread(target=self._serve, args=(listener,))
         thread.start()
-        yield port
-        thread.join(10)
+        try:
+            yield port
+        finally:
+            thread.join(10)
         assert not thread.is_alive()
 
     def _serve(self, listener: socket.socket) -> None:

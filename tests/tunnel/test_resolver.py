@@ -1,11 +1,9 @@
 import asyncio
-import os
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Coroutine
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +35,14 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
         runner.run(limited())
 
 
+def end(resolver: ThreadedResolver) -> None:
+    """Close it, and wait for its threads, which end with what they are at."""
+    resolver.close()
+    for thread in threading.enumerate():
+        if thread.name.startswith("resolver-"):
+            thread.join(SECONDS)
+
+
 async def outcome(resolver: ThreadedResolver, address: str, network: str = "tcp", seconds: float = 60.0) -> Caller:
     """One dial through the resolver, to its end."""
     desk = DialDesk(data_plane_of_running_loop(), resolver, seconds, 100)
@@ -54,7 +60,7 @@ async def test_a_name_of_this_machine_is_found_and_dialled() -> None:
     caller = await outcome(resolver, f"localhost:{port}", "tcp4")
     assert caller.sock is not None
     assert caller.sock.getpeername() == ("127.0.0.1", port)
-    resolver.close()
+    end(resolver)
 
 
 _IN_A_NAMESPACE = """
@@ -87,7 +93,7 @@ async def test_a_name_that_is_none_fails_without_a_question(host: str) -> None:
     resolver = ThreadedResolver(asyncio.get_running_loop())
     (text,) = (await outcome(resolver, f"{host}:80")).failures
     assert text.startswith(f"dial tcp: lookup {host}")
-    resolver.close()
+    end(resolver)
 
 
 async def test_an_answer_that_comes_after_the_time_limit_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +112,7 @@ async def test_an_answer_that_comes_after_the_time_limit_is_dropped(monkeypatch:
     await asyncio.sleep(0.05)
     assert caller.sock is None
     assert len(caller.failures) == 1
-    resolver.close()
+    end(resolver)
 
 
 async def test_many_names_are_looked_up_side_by_side_and_more_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +135,7 @@ async def test_many_names_are_looked_up_side_by_side_and_more_wait(monkeypatch: 
     while not all(caller.is_over() for caller in callers):
         await asyncio.sleep(0.005)
     assert all(caller.sock is not None for caller in callers)
-    resolver.close()
+    end(resolver)
 
 
 async def test_a_dial_that_was_given_up_in_line_costs_no_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +159,7 @@ async def test_a_dial_that_was_given_up_in_line_costs_no_lookup(monkeypatch: pyt
     go_on.set()
     while not all(caller.is_over() for caller in callers[:THREADS]):
         await asyncio.sleep(0.005)
-    resolver.close()
+    end(resolver)
     assert sorted(looked_up) == sorted(f"name{number}" for number in range(THREADS))
 
 
@@ -163,7 +169,7 @@ async def test_closing_before_and_after_use_is_harmless() -> None:
     used = ThreadedResolver(asyncio.get_running_loop())
     await outcome(used, "localhost:1")
     used.close()
-    used.close()
+    end(used)
 
 
 _LEAVING = """
@@ -261,19 +267,3 @@ def test_an_owner_may_dial_again_when_its_dial_failed(plane: Loop) -> None:
     hanging.cancel()
     turn_until(plane, lambda: len(stubborn.failures) == 50 and waiting.is_over())
     assert where.under_way() == 0
-
-
-def test_a_thousand_dials_leave_no_descriptor(plane: Loop) -> None:
-    listener, port = listening(backlog=2000)
-    before = len(os.listdir("/proc/self/fd"))
-    where = desk(plane, limit=50)
-    for _ in range(10):
-        callers = [Caller() for _ in range(100)]
-        for caller in callers:
-            where.dial(caller, "tcp", f"127.0.0.1:{port}")
-        turn_until(plane, partial(all_over, callers))
-        for caller in callers:
-            assert caller.sock is not None
-            caller.sock.close()
-            listener.accept()[0].close()
-    assert len(os.listdir("/proc/self/fd")) == before

@@ -145,47 +145,40 @@ def refusal(files: TlsFiles, *, of_agent: bool = False) -> StartupError:
     return error
 
 
-def test_a_certificate_that_is_not_there_is_named(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
-    error = refusal(TlsFiles(tmp_path / "gone.crt", tunnel_pki.server.key))
-    assert (error.code, error.what) == ("UMB022", "cannot load the agent key pair")
-    assert error.why == f"open {tmp_path / 'gone.crt'}: no such file or directory"
+def test_files_that_cannot_be_used_are_refused_with_what_is_wrong(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
+    pair, gone, garbage = tunnel_pki.server, tmp_path / "gone.crt", tmp_path / "garbage.pem"
+    garbage.write_text("not PEM at all\n")
+    absent, mismatch = f"open {gone}: no such file or directory", "key values mismatch"
+    authority, ours = tunnel_pki.authority.certificate_file, "cannot load the agent "
+    for files, code, what, why in (
+        (TlsFiles(gone, pair.key), "UMB022", f"{ours}key pair", absent),
+        (TlsFiles(pair.certificate, gone), "UMB022", f"{ours}key pair", absent),
+        (TlsFiles(tmp_path, pair.key), "UMB022", f"{ours}key pair", f"open {tmp_path}: is a directory"),
+        (TlsFiles(), "UMB022", f"{ours}key pair", "open : no such file or directory"),
+        (TlsFiles(pair.certificate, pair.key, gone), "UMB022", f"{ours}CA certificate", absent),
+        (TlsFiles(pair.certificate, tunnel_pki.agent.key), "UMB020", str(pair.certificate), mismatch),
+        (TlsFiles(garbage, pair.key), "UMB020", str(garbage), ""),
+        (TlsFiles(pair.certificate, garbage), "UMB020", str(garbage), ""),
+    ):
+        error = refusal(files)
+        assert error.code == code
+        assert what in error.what
+        assert error.why == (why or error.why)
+    assert str(tunnel_pki.agent.key) in refusal(TlsFiles(pair.certificate, tunnel_pki.agent.key)).next
+    assert refusal(TlsFiles(tunnel_pki.agent.certificate, pair.key, authority), of_agent=True).code == "UMB020"
 
 
-def test_a_key_that_is_not_there_is_named(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
-    error = refusal(TlsFiles(tunnel_pki.server.certificate, tmp_path / "gone.key"))
-    assert (error.code, error.why) == ("UMB022", f"open {tmp_path / 'gone.key'}: no such file or directory")
-
-
-def test_a_folder_in_place_of_a_file_is_named(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
-    error = refusal(TlsFiles(tmp_path, tunnel_pki.server.key))
-    assert (error.code, error.why) == ("UMB022", f"open {tmp_path}: is a directory")
-
-
-def test_a_pair_that_was_not_named_reads_as_in_upstream() -> None:
-    error = refusal(TlsFiles())
-    assert (error.code, error.why) == ("UMB022", "open : no such file or directory")
-
-
-def test_an_authority_that_was_not_named_reads_as_in_upstream() -> None:
+def test_authorities_that_cannot_be_used_are_refused_with_what_is_wrong(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
     error = refusal(TlsFiles(), of_agent=True)
     assert (error.code, error.what) == ("UMB022", "cannot load the server CA certificate")
     assert error.why == "open : no such file or directory"
-
-
-def test_a_key_of_another_certificate_is_refused(tunnel_pki: TunnelPki) -> None:
-    error = refusal(TlsFiles(tunnel_pki.server.certificate, tunnel_pki.agent.key))
-    assert (error.code, error.why) == ("UMB020", "key values mismatch")
-    assert str(tunnel_pki.server.certificate) in error.what
-    assert str(tunnel_pki.agent.key) in error.next
-
-
-@pytest.mark.parametrize("broken", ["certificate", "key"])
-def test_a_pair_that_is_no_pem_is_refused(tunnel_pki: TunnelPki, tmp_path: Path, broken: str) -> None:
-    garbage = tmp_path / "garbage.pem"
-    garbage.write_text("not PEM at all\n")
-    pair = tunnel_pki.server
-    files = TlsFiles(garbage, pair.key) if broken == "certificate" else TlsFiles(pair.certificate, garbage)
-    assert refusal(files).code == "UMB020"
+    path = tmp_path / "ca.crt"
+    block = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    for text in ("", "no certificate in here\n", tunnel_pki.server.key.read_text(), block):
+        path.write_text(text)
+        error = refusal(TlsFiles(authority=path), of_agent=True)
+        assert error.code == "UMB021"
+        assert str(path) in error.what
 
 
 def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_a_password(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
@@ -201,35 +194,6 @@ def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_a_password(tunnel_p
     error = refusal(TlsFiles(tunnel_pki.server.certificate, locked))
     assert error.code == "UMB020"
     assert "encrypted" in error.why
-
-
-def test_an_agent_with_a_broken_pair_is_told_so(tunnel_pki: TunnelPki) -> None:
-    files = TlsFiles(tunnel_pki.agent.certificate, tunnel_pki.server.key, tunnel_pki.authority.certificate_file)
-    assert refusal(files, of_agent=True).code == "UMB020"
-
-
-@pytest.mark.parametrize("text", ["", "no certificate in here\n"])
-def test_an_authority_file_without_a_certificate_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "ca.crt"
-    path.write_text(text)
-    error = refusal(TlsFiles(authority=path), of_agent=True)
-    assert error.code == "UMB021"
-    assert str(path) in error.what
-
-
-def test_an_authority_file_with_only_a_key_in_it_is_refused(tunnel_pki: TunnelPki) -> None:
-    assert refusal(TlsFiles(authority=tunnel_pki.server.key), of_agent=True).code == "UMB021"
-
-
-def test_a_certificate_block_that_holds_none_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "ca.crt"
-    path.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
-    assert refusal(TlsFiles(authority=path), of_agent=True).code == "UMB021"
-
-
-def test_an_authority_of_a_listener_that_is_not_there_is_named(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
-    error = refusal(TlsFiles(tunnel_pki.server.certificate, tunnel_pki.server.key, tmp_path / "gone.crt"))
-    assert (error.code, error.what) == ("UMB022", "cannot load the agent CA certificate")
 
 
 def test_a_bundle_may_hold_several_authorities_and_keys_and_comments(tunnel_pki: TunnelPki, tmp_path: Path) -> None:

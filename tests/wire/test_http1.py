@@ -378,7 +378,9 @@ def test_the_real_server_accepts_and_refuses_the_same_heads_with_the_same_bytes(
 
 
 HEADS = [
-    *(head for head, *_ in (*ADDRESSES, *NAMED_FAULTS, *OTHER_METHODS[:-1])),  # the last one's body never comes
+    *(head for head, _ in ADDRESSES),
+    *(head for head, _ in NAMED_FAULTS),
+    *(head for head, _, _, _ in OTHER_METHODS[:-1]),  # the last one's body never comes
     *GARBAGE,
     b"CONNECT a:1 HTTP/1.1\r\nx: y\r\n folded\r\n\r\n",
     b"CONNECT a:1 HTTP/1.1\r\nx: \xff\r\n\r\n",
