@@ -20,7 +20,6 @@ Behaviour = Callable[[socket.socket], None]
 
 class _Server(JoinedThreads, socketserver.TCPServer):
     allow_reuse_address = True
-    daemon_threads = True
     request_queue_size = 1024
     behaviour: Behaviour
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-PATIENCE_SECONDS: Final = 60.0
-
 from tests.support.joined_server import HttpServer
+
+PATIENCE_SECONDS: Final = 60.0
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-SECONDS: Final = 60.0
-
 from tests.support.joined_server import HttpServer
+
+SECONDS: Final = 60.0
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
