@@ -305,6 +305,7 @@ def test_a_users_proxy_that_wants_a_password_is_told_and_not_asked_of_the_client
     assert b"UMB510" in plain.stdout
     assert b"407" in plain.stdout
     tunnelled = curl(["-x", f"http://127.0.0.1:{port}", "-p", "-v", f"http://{ELSEWHERE}:1/"])
+    scene.daemons["without"].kill()
     assert (tunnelled.returncode, b"response 502" in tunnelled.stderr) == (56, True), tunnelled.stderr
     assert b"Proxy-Authenticate" not in plain.stdout + tunnelled.stderr
 
@@ -319,6 +320,7 @@ def test_a_wrong_password_lets_nothing_through_and_shows_up_nowhere(scene: Https
     plain = curl(["-x", f"http://127.0.0.1:{port}", "-i", f"http://{ELSEWHERE}:1/"])
     assert plain.stdout.startswith(b"HTTP/1.1 401 "), plain.stdout
     tunnelled = curl(["-x", f"http://127.0.0.1:{port}", "-p", "-v", f"http://{ELSEWHERE}:1/"])
+    scene.daemons["wrong"].kill()
     assert tunnelled.returncode == 56
     told = plain.stdout + tunnelled.stderr + (scene.pair.folder / "https-wrong.log").read_bytes()
     for secret in (b"wr0ng", base64.b64encode(b"ann:wr0ng")):
