@@ -6,6 +6,7 @@ import h11
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.coroutines import play
 from tests.support.http_scene import Peer, answering, origin, proxying, read_answer
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -268,7 +269,7 @@ _PARTS = st.sampled_from(
 
 @settings(max_examples=150)
 @given(st.lists(_PARTS, min_size=1, max_size=9).map(b"".join), st.integers(1, 60))
-async def test_whatever_a_client_sends_an_endpoint_reads_whole_messages_as_h11_does(data: bytes, step: int) -> None:
+def test_whatever_a_client_sends_an_endpoint_reads_whole_messages_as_h11_does(data: bytes, step: int) -> None:
     faults: list[str] = []
 
     async def behave(peer: Peer) -> None:
@@ -277,16 +278,19 @@ async def test_whatever_a_client_sends_an_endpoint_reads_whole_messages_as_h11_d
         except h11.RemoteProtocolError as fault:
             faults.append(str(fault))
 
-    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
-        reading = asyncio.ensure_future(client.rest())
-        for at in range(0, len(data), step):
-            await client.send(data[at : at + step])
-        if not client.writer.transport.is_closing():
-            client.end()
-        answer = await reading
-        assert b"HTTP/1.1 502" not in answer, answer
-        client.close()
+    async def script() -> None:
+        async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
+            client = await scene.client()
+            reading = asyncio.ensure_future(client.rest())
+            for at in range(0, len(data), step):
+                await client.send(data[at : at + step])
+            if not client.writer.transport.is_closing():
+                client.end()
+            answer = await reading
+            assert b"HTTP/1.1 502" not in answer, answer
+            client.close()
+
+    play(script())
     assert not faults
 
 
