@@ -3,11 +3,8 @@
 from umbilical.fault import Fault
 
 
-def test_the_message_is_three_lines_with_the_code_first() -> None:
+def test_the_message_is_three_lines_with_the_code_first_and_brief_one_line() -> None:
     fault = Fault("UMB001", "what", "reason", "command")
 
     assert str(fault) == "UMB001 what\n  why: reason\n  next: command"
-
-
-def test_the_brief_form_is_one_line_without_the_remedy() -> None:
     assert Fault("UMB001", "what", "reason", "command").brief == "UMB001 what: reason"

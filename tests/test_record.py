@@ -21,29 +21,20 @@ class NamedPlace(Place):
     double: Callable[[int], int] = _twice
 
 
-def test_fields_are_given_in_order_or_by_name() -> None:
+def test_fields_are_given_in_order_or_by_name_also_to_an_heir() -> None:
     assert Place("a", 1) == Place(port=1, host="a") == Place("a", port=1)
     assert Place("a").port == 80
-
-
-def test_an_heir_has_the_fields_of_its_base_first() -> None:
     assert NamedPlace("a", 1, "b").name == "b"
-
-
-def test_a_function_as_a_default_stays_a_function() -> None:
     assert NamedPlace("a").double(4) == 8
 
 
-@pytest.mark.parametrize("arguments", [(), ("a", 1, 2)], ids=["missing", "too many"])
-def test_a_wrong_number_of_values_is_refused(arguments: tuple[object, ...]) -> None:
-    with pytest.raises(TypeError, match="Place"):
-        Place(*arguments)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("named", [{"host": "b"}, {"hots": "b"}], ids=["twice", "unknown"])
-def test_a_wrong_name_is_refused(named: dict[str, str]) -> None:
-    with pytest.raises(TypeError, match="each once"):
-        Place("a", **named)  # type: ignore[arg-type]
+def test_wrong_values_and_names_are_refused() -> None:
+    for arguments in ((), ("a", 1, 2)):
+        with pytest.raises(TypeError, match="Place"):
+            Place(*arguments)
+    for named in ({"host": "b"}, {"hots": "b"}):
+        with pytest.raises(TypeError, match="each once"):
+            Place("a", **named)  # type: ignore[arg-type]
 
 
 def test_a_record_never_changes() -> None:

@@ -22,13 +22,10 @@ def _mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_file_is_secret_unless_told_otherwise(tmp_path: Path) -> None:
+def test_a_file_is_secret_unless_it_is_public_whatever_the_umask(tmp_path: Path) -> None:
     path = write_file(tmp_path / "key", b"secret")
     assert path.read_bytes() == b"secret"
     assert _mode(path) == 0o600
-
-
-def test_a_public_file_is_readable_by_all_whatever_the_umask(tmp_path: Path) -> None:
     assert _mode(write_public(tmp_path / "crt", b"c")) == 0o644
 
 
@@ -40,18 +37,14 @@ def test_an_existing_file_is_kept_and_nothing_else_is_left_behind(tmp_path: Path
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_overwriting_on_request_replaces_content_and_mode(tmp_path: Path) -> None:
+def test_overwriting_replaces_content_and_mode_and_a_reader_keeps_the_old_file(tmp_path: Path) -> None:
     path = write_public(tmp_path / "f", b"old")
     write_file(path, b"new", overwrite=True)
     assert (path.read_bytes(), _mode(path)) == (b"new", 0o600)
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_reader_of_the_old_file_keeps_it_whole_during_overwriting(tmp_path: Path) -> None:
-    path = write_file(tmp_path / "f", b"old")
     with path.open("rb") as reader:
-        write_file(path, b"new", overwrite=True)
-        assert reader.read() == b"old"
+        write_file(path, b"newer", overwrite=True)
+        assert reader.read() == b"new"
 
 
 def test_a_failed_write_leaves_no_scratch_file(tmp_path: Path) -> None:
@@ -61,12 +54,9 @@ def test_a_failed_write_leaves_no_scratch_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_directories_are_made_with_their_parents_and_exact_mode(tmp_path: Path) -> None:
+def test_directories_are_made_with_exact_mode_and_existing_ones_keep_theirs(tmp_path: Path) -> None:
     path = make_directory(tmp_path / "a" / "b", 0o750)
     assert _mode(path) == _mode(path.parent) == 0o750
-
-
-def test_an_existing_directory_keeps_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     make_directory(tmp_path)
     assert _mode(tmp_path) == 0o755

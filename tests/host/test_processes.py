@@ -1,19 +1,31 @@
-"""Programs are started, watched and stopped for real: small Python scripts play them."""
+"""Processes: started, interrupted, spoken to."""
 
+import contextlib
 import os
 import signal
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from umbilical.host.bash import syntax_complaint
 from umbilical.host.errors import HostError
+from umbilical.host.haproxy import faults, parse_stats
+from umbilical.host.interrupts import SIGNALS, Interrupts
+from umbilical.host.machine_records import BackendServer
 from umbilical.host.processes import Child, children, run, start, stop_pid
 
 SECONDS = 60.0
+
+
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
+
+
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
 
 
@@ -41,11 +53,6 @@ def test_leaving_the_block_stops_the_program(tmp_path: Path) -> None:
     assert child.stop() == -signal.SIGTERM
 
 
-def test_a_program_that_ignores_the_polite_signal_is_killed(tmp_path: Path) -> None:
-    child = _up(_start(STUBBORN, tmp_path))
-    assert child.stop(timeout_seconds=0.2) == -signal.SIGKILL
-
-
 def test_a_program_that_ends_early_is_reported_with_its_last_words(tmp_path: Path) -> None:
     with _start("print('cannot bind'); raise SystemExit(3)", tmp_path) as child, pytest.raises(HostError) as caught:
         child.wait_ready(lambda: False, SECONDS)
@@ -53,15 +60,12 @@ def test_a_program_that_ends_early_is_reported_with_its_last_words(tmp_path: Pat
     assert caught.value.why == "cannot bind"
 
 
-def test_a_program_that_never_gets_ready_is_reported_after_the_timeout(tmp_path: Path) -> None:
+def test_one_that_ends_early_or_runs_on_is_an_error(tmp_path: Path) -> None:
     def refused() -> bool:
         raise ConnectionRefusedError
 
     with _up(_start(SLEEP, tmp_path)) as child, pytest.raises(HostError, match=r"not ready after 0\.1 s"):
         child.wait_ready(refused, 0.1)
-
-
-def test_waiting_for_the_end_of_one_that_runs_on_is_an_error(tmp_path: Path) -> None:
     with _up(_start(SLEEP, tmp_path)) as child, pytest.raises(HostError, match="did not end within"):
         child.wait(0.05)
 
@@ -72,11 +76,6 @@ def test_a_signal_reaches_the_program(tmp_path: Path) -> None:
         assert child.wait(SECONDS) != 0
 
 
-def test_a_missing_program_is_named(tmp_path: Path) -> None:
-    with pytest.raises(HostError, match="UMB803 cannot start no-such-program"):
-        start(["no-such-program"], tmp_path / "log")
-
-
 def test_all_children_are_stopped_last_started_first(tmp_path: Path) -> None:
     with children() as started:
         for name in ("a", "b"):
@@ -85,17 +84,11 @@ def test_all_children_are_stopped_last_started_first(tmp_path: Path) -> None:
     assert [child.is_running for child in started] == [False, False]
 
 
-def test_a_program_runs_to_its_end_and_its_output_is_returned() -> None:
+def test_a_program_runs_to_its_end_or_is_an_error_with_its_words() -> None:
     assert run([sys.executable, "-c", "print(input())"], SECONDS, stdin=b"hello\n") == "hello\n"
-
-
-def test_a_failing_program_is_an_error_with_its_words() -> None:
     with pytest.raises(HostError) as caught:
         run([sys.executable, "-c", "raise SystemExit('no luck')"], SECONDS)
     assert (caught.value.code, caught.value.why) == ("UMB804", "no luck")
-
-
-def test_a_program_without_end_is_an_error() -> None:
     with pytest.raises(HostError, match="no end after"):
         run([sys.executable, "-c", SLEEP], 0.2)
 
@@ -113,8 +106,147 @@ def test_a_process_is_stopped_by_its_pid(
     assert child.wait(SECONDS) == -expected
 
 
-def test_stopping_a_pid_that_is_gone_is_fine() -> None:
+def test_a_process_that_is_gone_or_missing_is_told(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait(SECONDS)
     stop_pid(gone.pid)
     assert not os.path.exists(f"/proc/{gone.pid}")
+    with pytest.raises(HostError, match="UMB803 cannot start no-such-program"):
+        start(["no-such-program"], tmp_path / "log")
+
+
+def _send(number: signal.Signals = signal.SIGINT) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_one_is_heard_and_no_other_disturbs_the_cleaning_up(number: signal.Signals) -> None:
+    events: list[str] = []
+
+    def work() -> None:
+        with Interrupts() as interrupts:
+            try:
+                with interrupts.heard():
+                    _send(number)
+                    events.append("not reached")
+            finally:
+                _send(number)
+                _send()
+                events.append("cleaned")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert events == ["cleaned"]
+
+
+def test_one_that_comes_before_is_remembered_until_somebody_hears() -> None:
+    events: list[str] = []
+
+    def work() -> None:
+        with Interrupts() as interrupts:
+            _send()
+            events.append("made")
+            with interrupts.heard():
+                events.append("not reached")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert events == ["made"]
+
+
+def test_one_that_comes_after_the_work_is_raised_when_all_is_clean() -> None:
+    events: list[str] = []
+
+    def work() -> None:
+        with Interrupts() as interrupts:
+            with interrupts.heard():
+                events.append("worked")
+            _send()
+            events.append("cleaned")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert events == ["worked", "cleaned"]
+
+
+def test_an_error_of_the_work_is_not_hidden_by_a_late_one() -> None:
+    def work() -> None:
+        with Interrupts() as interrupts:
+            try:
+                with interrupts.heard():
+                    raise ValueError("work")
+            finally:
+                _send()
+
+    with pytest.raises(ValueError, match="work"):
+        work()
+
+
+def test_handlers_are_given_back() -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with Interrupts():
+        assert [signal.getsignal(number) for number in SIGNALS] != before
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def test_a_thread_that_has_no_signals_just_works() -> None:
+    done: list[bool] = []
+
+    def work() -> None:
+        with Interrupts() as interrupts, interrupts.heard():
+            done.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(timeout=10)
+    assert done == [True]
+
+
+def test_a_complaint_of_bash_is_one_line_and_nothing_of_the_script_is_run(tmp_path: Path) -> None:
+    assert syntax_complaint(b"if true\nthen\n    echo yes\nfi\n") is None
+    complaint = syntax_complaint(b"if true\nthen\n")
+
+    assert complaint is not None
+    assert "line 3" in complaint
+    assert "\n" not in complaint
+    trace = tmp_path / "trace"
+
+    assert syntax_complaint(f"touch {trace}\n".encode()) is None
+    assert not trace.exists()
+
+
+HEAD = "# pxname,svname,status,check_status\n"
+
+
+def test_servers_are_told_from_frontends_and_are_up_once_checked() -> None:
+    rows = "api,FRONTEND,OPEN,\napi,bootstrap,UP,L7OK\napi,master-0,no check,\napi,BACKEND,UP,\n"
+    assert parse_stats(HEAD + rows) == [
+        BackendServer("api", "bootstrap", True, "L7OK"),
+        BackendServer("api", "master-0", False, ""),
+    ]
+    assert not parse_stats(HEAD + "api,a,UP,INI\n")[0].is_up
+    assert parse_stats(HEAD + "api,a,UP,* L7OK\n")[0].check == "L7OK"
+    assert faults(0, "Configuration file is valid\n") == ""
+    assert faults(1, "") == "it exited with 1"
+
+
+@given(st.text(max_size=200))
+def test_whatever_it_says_is_servers_or_a_told_fault(text: str) -> None:
+    with contextlib.suppress(HostError):
+        assert all(isinstance(one, BackendServer) for one in parse_stats(text))
+
+
+@pytest.mark.real("haproxy")
+def test_a_real_haproxy_warns_and_refuses_in_these_words(tmp_path: Path) -> None:
+    config = tmp_path / "haproxy.cfg"
+    texts = {
+        "defaults\n mode tcp\n timeout client 1s\n timeout server 1s\n timeout connect 1s\n": False,
+        "defaults\n mode tcp\nfrontend x\n bind 127.0.0.1:1\n": True,
+        "defaults\n mode nonsense\n": True,
+    }
+    for text, is_wrong in texts.items():
+        config.write_text(f"{text}frontend f\n bind 127.0.0.1:3\n")
+        command = ["haproxy", "-c", "-f", str(config)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        found = faults(done.returncode, done.stdout + done.stderr)
+        assert bool(found) == is_wrong, done.stderr

@@ -19,32 +19,23 @@ def test_a_local_command_gives_both_outputs_and_its_exit_code() -> None:
     done = LocalRunner().run(["bash", "-c", "cat; echo oops >&2; exit 3"], 10, b"in\n")
     assert (done.exit_code, done.stdout, done.stderr) == (3, "in\n", "oops\n")
     assert not done.succeeded
-
-
-def test_a_local_command_without_input_reads_an_end_at_once() -> None:
     assert LocalRunner().run(["cat"], 10).succeeded
-
-
-def test_output_that_is_no_text_is_no_fault() -> None:
     assert LocalRunner().run(["bash", "-c", r"printf 'a\xff'"], 10).stdout == "a\ufffd"
 
 
-def test_a_program_that_is_missing_is_told() -> None:
+def test_a_program_that_is_missing_or_takes_too_long_is_told() -> None:
     with pytest.raises(HostError) as caught:
         LocalRunner().run(["no-such-program"], 10)
     assert caught.value.code == "UMB803"
-
-
-def test_a_command_that_takes_too_long_is_ended_and_told() -> None:
     with pytest.raises(HostError, match=r"0\.2 s") as caught:
         LocalRunner().run(["sleep", "60"], 0.2)
     assert caught.value.code == "UMB176"
 
 
-@pytest.mark.parametrize(("host", "user"), [("-oProxyCommand=id", "core"), ("", "core"), ("host", "-l"), ("host", "")])
-def test_an_address_that_ssh_could_read_as_an_option_is_refused(host: str, user: str) -> None:
-    with pytest.raises(HostError, match="no SSH address"):
-        SshRunner(host, user)
+def test_an_address_that_ssh_could_read_as_an_option_is_refused() -> None:
+    for host, user in (("-oProxyCommand=id", "core"), ("", "core"), ("host", "-l"), ("host", "")):
+        with pytest.raises(HostError, match="no SSH address"):
+            SshRunner(host, user)
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +48,10 @@ needs_sshd = pytest.mark.real(*PROGRAMS)
 
 
 @needs_sshd
-def test_a_remote_command_gives_both_outputs_and_its_exit_code(sshd: SshDaemon) -> None:
+def test_a_remote_command_gives_both_outputs_and_its_exit_code_and_every_word_arrives(sshd: SshDaemon) -> None:
     with sshd.runner() as runner:
         done = runner.run(["bash", "-c", "cat; echo oops >&2; exit 3"], 20, b"in\n")
     assert (done.exit_code, done.stdout, done.stderr) == (3, "in\n", "oops\n")
-
-
-@needs_sshd
-def test_every_word_arrives_as_it_was_given(sshd: SshDaemon) -> None:
     with sshd.runner() as runner:
         done = runner.run(["printf", "%s\\0", *HOSTILE], 20)
     assert done.stdout.split("\0")[:-1] == HOSTILE

@@ -1,4 +1,4 @@
-"""Our reader against `cryptography`'s, over what both back ends and other authorities write."""
+"""Certificates as bytes: DER, PEM, bundles, and what stands in them."""
 
 import ipaddress
 from datetime import UTC, datetime, timedelta
@@ -11,8 +11,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from umbilical.pki import der
 from umbilical.pki.authority import Authority
-from umbilical.pki.bundle import decode_certificates
+from umbilical.pki.bundle import decode_certificates, decode_key
 from umbilical.pki.certificate import (
     Certificate,
     distinguished_name,
@@ -20,13 +21,186 @@ from umbilical.pki.certificate import (
     read_certificates,
     read_public_key,
 )
-from umbilical.pki.pem import BundleError, certificate_blocks
+from umbilical.pki.der import DerError, Element
+from umbilical.pki.pem import (
+    BundleError,
+    certificate_blocks,
+    encode_blocks,
+    encode_public_key,
+    holds_key,
+    is_encrypted,
+    join_bundle,
+    public_key_block,
+)
 from umbilical.pki.profiles import KeyType, client_profile, server_profile
 
-NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+def element(tag: int, content: bytes) -> Element:
+    return der.elements(bytes([tag, len(content)]) + content)[0]
+
+
+def test_elements_are_parted_with_short_and_long_lengths() -> None:
+    data = b"\x02\x01\x05" + b"\x04\x81\x80" + bytes(128)
+    first, second = der.elements(data)
+    assert (first.tag, first.content, first.encoded) == (der.INTEGER, b"\x05", b"\x02\x01\x05")
+    assert (second.tag, len(second.content), len(second.encoded)) == (der.OCTET_STRING, 128, 131)
+
+
+def test_what_does_not_add_up_is_refused() -> None:
+    odd = {"no length": b"\x02", "too short": b"\x02\x05\x00", "indefinite": b"\x02\x80", "length cut": b"\x02\x82\x01"}
+    odd |= {"length too long": b"\x02\x85\x00\x00\x00\x00\x01x", "tag of many octets": b"\x1f\x81\x00\x00"}
+    for data in odd.values():
+        with pytest.raises(DerError):
+            der.elements(data)
+
+
+def test_exactly_one_element_of_the_right_tag_is_taken() -> None:
+    assert der.only(b"\x30\x00", der.SEQUENCE).content == b""
+    with pytest.raises(DerError, match="2 elements"):
+        der.only(b"\x30\x00\x30\x00", der.SEQUENCE)
+    with pytest.raises(DerError, match="0x31"):
+        der.only(b"\x31\x00", der.SEQUENCE)
+
+
+def test_integers_booleans_and_bit_strings_are_read() -> None:
+    for content, value in ((b"\x00", 0), (b"\x7f", 127), (b"\x00\xff", 255), (b"\xff", -1)):
+        assert der.integer(element(der.INTEGER, content)) == value
+    for content, is_true in ((b"\xff", True), (b"\x01", True), (b"\x00", False), (b"", False)):
+        assert der.boolean(element(der.BOOLEAN, content)) is is_true
+    assert der.bits(element(der.BIT_STRING, b"\x05\xa0")) == b"\xa0"
+    for content in (b"", b"\x08\x00"):
+        with pytest.raises(DerError, match="unused bits"):
+            der.bits(element(der.BIT_STRING, content))
+
+
+def test_object_identifiers_are_spelled_out_or_refused() -> None:
+    for content, value in (
+        (b"\x55\x04\x03", "2.5.4.3"),
+        (b"\x2a\x86\x48\x86\xf7\x0d", "1.2.840.113549"),
+        (b"\x88\x37", "2.999"),
+        (b"\x00", "0.0"),
+    ):
+        assert der.oid(element(der.OBJECT_IDENTIFIER, content)) == value
+    for content in (b"", b"\x55\x84"):
+        with pytest.raises(DerError, match="does not end"):
+            der.oid(element(der.OBJECT_IDENTIFIER, content))
+
+
+def test_times_turn_the_century_where_x509_does_or_are_refused() -> None:
+    for tag, content, value in (
+        (der.UTC_TIME, b"261115131000Z", datetime(2026, 11, 15, 13, 10, tzinfo=UTC)),
+        (der.UTC_TIME, b"491231235959Z", datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC)),
+        (der.UTC_TIME, b"500101000000Z", datetime(1950, 1, 1, tzinfo=UTC)),
+        (der.UTC_TIME, b"520229000000Z", datetime(1952, 2, 29, tzinfo=UTC)),
+        (der.GENERALIZED_TIME, b"20520229000000Z", datetime(2052, 2, 29, tzinfo=UTC)),
+    ):
+        assert der.moment(element(tag, content)) == value
+    for tag, content in ((der.UTC_TIME, b"soon"), (der.UTC_TIME, b"\xff"), (der.INTEGER, b"\x01")):
+        with pytest.raises(DerError):
+            der.moment(element(tag, content))
+
+
+def test_text_is_read_in_its_own_encoding_or_refused() -> None:
+    for tag, content, value in (
+        (0x0C, "ü".encode(), "ü"),
+        (0x13, b"a", "a"),
+        (0x14, b"\xfc", "ü"),
+        (0x1E, b"\x00a", "a"),
+        (0x1C, b"\0\0\0a", "a"),
+    ):
+        assert der.text(element(tag, content)) == value
+    for tag, content in ((0x0C, b"\xff"), (0x02, b"a")):
+        with pytest.raises(DerError):
+            der.text(element(tag, content))
+
+
+@given(st.binary(max_size=400))
+def test_whatever_comes_in_the_elements_are_the_whole_of_it(data: bytes) -> None:
+    try:
+        found = der.elements(data)
+    except DerError:
+        return
+    assert b"".join(one.encoded for one in found) == data
+
+
+AUTHORITY = Authority.create("a", datetime(2026, 1, 1, tzinfo=UTC), timedelta(days=1), KeyType.ECDSA_P256)
+
+
+CERTIFICATE = AUTHORITY.certificate_pem
+
+
+def test_blocks_are_what_the_library_reads_and_writes() -> None:
+    expected = [one.public_bytes(serialization.Encoding.DER) for one in decode_certificates(CERTIFICATE)]
+    assert certificate_blocks(CERTIFICATE) == expected
+    assert encode_blocks(expected) == CERTIFICATE
+
+
+def test_a_public_key_is_written_as_the_library_writes_it() -> None:
+    public = decode_key(AUTHORITY.pair.key).public_key()
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    block = public.public_bytes(serialization.Encoding.DER, form)
+    assert encode_public_key(block) == public.public_bytes(serialization.Encoding.PEM, form)
+    assert public_key_block(encode_public_key(block)) == block
+    with pytest.raises(BundleError, match="no readable public key"):
+        public_key_block(CERTIFICATE)
+
+
+def test_text_around_a_certificate_and_windows_line_ends_do_not_matter() -> None:
+    wrapped = b"subject=CN = a\r\n" + CERTIFICATE.replace(b"\n", b"\r\n") + b"trailing words\r\n"
+    assert certificate_blocks(wrapped) == certificate_blocks(CERTIFICATE)
+
+
+def test_what_holds_no_certificate_is_refused() -> None:
+    for pem in (b"", b"nonsense", CERTIFICATE[:-10], b"-----BEGIN CERTIFICATE-----\nA\n-----END CERTIFICATE-----\n"):
+        with pytest.raises(BundleError, match="no readable certificate"):
+            certificate_blocks(pem)
+
+
+def test_joining_keeps_the_order_and_drops_doubles() -> None:
+    other = Authority.create("b", datetime(2026, 1, 1, tzinfo=UTC), timedelta(days=1), KeyType.ECDSA_P256)
+    assert join_bundle(CERTIFICATE, other.certificate_pem + CERTIFICATE) == CERTIFICATE + other.certificate_pem
+
+
+def test_keys_and_encrypted_keys_are_told_apart() -> None:
+    key = decode_key(AUTHORITY.pair.key)
+    locked = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"secret")
+    )
+    traditional = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.BestAvailableEncryption(b"secret"),
+    )
+    assert [holds_key(pem) for pem in (AUTHORITY.pair.key, locked, traditional, CERTIFICATE)] == [True] * 3 + [False]
+    assert [is_encrypted(pem) for pem in (AUTHORITY.pair.key, locked, traditional)] == [False, True, True]
+
+
+@given(st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=4))
+def test_blocks_survive_the_way_out_and_in(blocks: list[bytes]) -> None:
+    assert certificate_blocks(encode_blocks(blocks)) == blocks
+
+
+@given(st.binary(max_size=200))
+def test_nothing_but_a_bundle_error_comes_of_any_text(content: bytes) -> None:
+    for pem in (content, b"-----BEGIN CERTIFICATE-----" + content + b"-----END CERTIFICATE-----"):
+        try:
+            assert certificate_blocks(pem)
+        except BundleError:
+            continue
+
+
+THEN = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+
 DAY = timedelta(days=1)
+
+
 ADDRESSES = ["api.example.com", "10.0.0.9", "2001:db8::9", "*.apps.example.com"]
+
+
 KEY = ec.generate_private_key(ec.SECP256R1())
+
+
 Key = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 
@@ -45,8 +219,8 @@ def signed(key: Key, *extensions: x509.ExtensionType, days: int = 1, name: x509.
         .subject_name(subject)
         .issuer_name(subject)
         .public_key(key.public_key())
-        .not_valid_before(NOW)
-        .not_valid_after(NOW + timedelta(days=days))
+        .not_valid_before(THEN)
+        .not_valid_after(THEN + timedelta(days=days))
     )
     for extension in extensions:
         builder = builder.add_extension(extension, critical=False)
@@ -55,8 +229,8 @@ def signed(key: Key, *extensions: x509.ExtensionType, days: int = 1, name: x509.
 
 
 def test_facts_are_what_the_library_reads(key_type: KeyType) -> None:
-    authority = Authority.create("signer", NOW, DAY, key_type, ["openshift"])
-    pem = authority.issue(server_profile("konnectivity-server", ADDRESSES, key_type), NOW, DAY).certificate
+    authority = Authority.create("signer", THEN, DAY, key_type, ["openshift"])
+    pem = authority.issue(server_profile("konnectivity-server", ADDRESSES, key_type), THEN, DAY).certificate
     found, expected = read_certificates(pem)[0], decode_certificates(pem)[0]
     names = expected.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     own = expected.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
@@ -73,9 +247,9 @@ def test_facts_are_what_the_library_reads(key_type: KeyType) -> None:
     assert found.encoded == expected.public_bytes(serialization.Encoding.DER)
 
 
-def test_names_uses_and_strength_are_told(key_type: KeyType) -> None:
-    authority = Authority.create("signer", NOW, DAY, key_type, ["openshift"])
-    pem = authority.issue(client_profile("agent", ["group"], key_type), NOW, DAY).certificate
+def test_names_uses_and_strength_are_told_with_what_is_critical(key_type: KeyType) -> None:
+    authority = Authority.create("signer", THEN, DAY, key_type, ["openshift"])
+    pem = authority.issue(client_profile("agent", ["group"], key_type), THEN, DAY).certificate
     leaf, root = read_certificates(pem + authority.certificate_pem)
     assert (leaf.common_name, leaf.issuer_name, leaf.usages) == ("agent", "signer", ("clientAuth",))
     assert distinguished_name(leaf.subject) == "O=group, CN=agent"
@@ -84,13 +258,7 @@ def test_names_uses_and_strength_are_told(key_type: KeyType) -> None:
     assert leaf.key.title == {KeyType.RSA_2048: "RSA 2048", KeyType.ECDSA_P256: "ECDSA P-256"}[key_type]
     assert (leaf.key.is_strong, leaf.is_strongly_signed, leaf.signature_hash) == (True, True, "SHA-256")
     assert leaf.names == ()
-    assert leaf.time_left(NOW) == DAY
-
-
-def test_what_it_may_do_is_read_with_what_is_critical(key_type: KeyType) -> None:
-    authority = Authority.create("signer", NOW, DAY, key_type)
-    pem = authority.issue(client_profile("agent", (), key_type), NOW, DAY).certificate
-    leaf, root = read_certificates(pem + authority.certificate_pem)
+    assert leaf.time_left(THEN) == DAY
     assert root.key_usages == ("digitalSignature", "keyCertSign", "cRLSign")
     assert leaf.key_usages == ("digitalSignature", *(["keyEncipherment"] if key_type is KeyType.RSA_2048 else []))
     assert leaf.critical == root.critical == {"basicConstraints", "keyUsage"}
@@ -108,10 +276,10 @@ def test_every_usage_of_a_key_is_read(flags: tuple[bool, ...]) -> None:
     assert found == tuple(name for name, flag in zip(names, flags, strict=True) if flag)
 
 
-@pytest.mark.parametrize("length", [0, 1, 300])
-def test_a_path_length_is_read(length: int) -> None:
-    found = read_certificate(signed(KEY, x509.BasicConstraints(ca=True, path_length=length)))
-    assert (found.is_authority, found.path_length, found.critical) == (True, length, frozenset())
+def test_a_path_length_is_read() -> None:
+    for length in (0, 1, 300):
+        found = read_certificate(signed(KEY, x509.BasicConstraints(ca=True, path_length=length)))
+        assert (found.is_authority, found.path_length, found.critical) == (True, length, frozenset())
 
 
 def test_a_certificate_without_extensions_is_read() -> None:
@@ -121,42 +289,32 @@ def test_a_certificate_without_extensions_is_read() -> None:
     assert (found.key.title, found.signature_hash) == ("ECDSA P-384", "SHA-384")
 
 
-@pytest.mark.parametrize(
-    ("key", "strong"),
-    [
+def test_keys_that_fips_refuses_are_told_from_those_it_takes() -> None:
+    for key, strong in (
         (rsa.generate_private_key(65537, 1024), False),
         (ec.generate_private_key(ec.SECP256K1()), False),
         (ec.generate_private_key(ec.SECP521R1()), True),
         (ed25519.Ed25519PrivateKey.generate(), False),
-    ],
-    ids=["RSA 1024", "secp256k1", "P-521", "Ed25519"],
-)
-def test_keys_that_fips_refuses_are_told_from_those_it_takes(key: Key, strong: bool) -> None:
-    assert read_certificate(signed(key)).key.is_strong is strong
+    ):
+        assert read_certificate(signed(key)).key.is_strong is strong
 
 
-def test_a_life_past_2049_is_read() -> None:
-    found = read_certificate(signed(ec.generate_private_key(ec.SECP256R1()), days=10_000))
-    assert found.not_after == NOW + timedelta(days=10_000)
-
-
-def test_unknown_uses_and_name_parts_keep_their_numbers() -> None:
+def test_a_life_past_2049_unknown_uses_and_other_names_are_read() -> None:
+    found = read_certificate(signed(KEY, days=10_000))
+    assert found.not_after == THEN + timedelta(days=10_000)
     name = x509.Name([x509.NameAttribute(NameOID.EMAIL_ADDRESS, "a@b")])
     usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING, ExtendedKeyUsageOID.SERVER_AUTH])
-    found = read_certificate(signed(ec.generate_private_key(ec.SECP256R1()), usage, name=name))
+    found = read_certificate(signed(KEY, usage, name=name))
     assert found.usages == ("1.3.6.1.5.5.7.3.3", "serverAuth")
     assert found.common_name == "1.2.840.113549.1.9.1=a@b"
-
-
-def test_alternative_names_of_other_kinds_are_passed_over() -> None:
     names = x509.SubjectAlternativeName(
         [x509.RFC822Name("a@b"), x509.DNSName("n"), x509.IPAddress(ipaddress.ip_address("::1"))]
     )
-    assert read_certificate(signed(ec.generate_private_key(ec.SECP256R1()), names)).names == ("n", "::1")
+    assert read_certificate(signed(KEY, names)).names == ("n", "::1")
 
 
 def test_a_public_key_alone_is_read() -> None:
-    authority = Authority.create("signer", NOW, DAY, KeyType.ECDSA_P256)
+    authority = Authority.create("signer", THEN, DAY, KeyType.ECDSA_P256)
     key = read_certificates(authority.certificate_pem)[0].key
     assert read_public_key(key.encoded) == key
     with pytest.raises(BundleError, match="no readable public key"):
@@ -164,8 +322,8 @@ def test_a_public_key_alone_is_read() -> None:
 
 
 BLOCK = certificate_blocks(
-    Authority.create("s", NOW, DAY, KeyType.ECDSA_P256)
-    .issue(server_profile("x", ADDRESSES, KeyType.ECDSA_P256), NOW, DAY)
+    Authority.create("s", THEN, DAY, KeyType.ECDSA_P256)
+    .issue(server_profile("x", ADDRESSES, KeyType.ECDSA_P256), THEN, DAY)
     .certificate
 )[0]
 

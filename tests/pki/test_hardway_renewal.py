@@ -1,4 +1,4 @@
-"""Certificates of the hard way: made from the table, kept while they are right, made anew with a reason."""
+"""Which certificates of the hard way are made anew, and why."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -13,21 +13,25 @@ from tests.support.tunnel_directories import run_openssl
 
 from umbilical.pki.authority import Authority
 from umbilical.pki.backend import Signer
-from umbilical.pki.certificate import Certificate, read_certificate, read_certificates, read_public_key
+from umbilical.pki.certificate import Certificate, read_certificates, read_public_key
 from umbilical.pki.control_plane_set import Kind
 from umbilical.pki.errors import PkiError
 from umbilical.pki.hardway_names import HardwayNames
 from umbilical.pki.hardway_renewal import Renewal, renew
 from umbilical.pki.hardway_row import Life, Scope
-from umbilical.pki.hardway_set import SIGNERS, Bundle, HardwaySet
+from umbilical.pki.hardway_set import HardwaySet
 from umbilical.pki.hardway_table import rows
 from umbilical.pki.judgement import is_signed_by
 from umbilical.pki.openssl import Openssl
-from umbilical.pki.pem import KeyPair, certificate_blocks, public_key_block
+from umbilical.pki.pem import KeyPair, public_key_block
 from umbilical.pki.profiles import BACKDATE, KeyType
 
 NOW: Final = datetime(2026, 11, 16, 8, 0, tzinfo=UTC)
+
+
 HOUR: Final = timedelta(hours=1)
+
+
 IPV6: Final[dict[str, Any]] = {
     "bootstrap": member("bootstrap", "fd91::100"),
     "masters": (member("master-0", "fd91::101"),),
@@ -71,24 +75,24 @@ def changed(renewal: Renewal) -> dict[str, str]:
     return {change.id: change.why for change in renewal.changes}
 
 
-@pytest.mark.parametrize("scope", [Scope.OPENSHIFT, Scope.KUBERNETES])
-def test_every_row_is_made_as_the_table_says(scope: Scope) -> None:
-    made = first_set(scope)
-    wanted = list(rows(scope, ("bootstrap", "master-0")))
-    assert list(made) == [row.id for row in wanted]
-    for row in wanted:
-        if row.kind is Kind.KEY:
-            continue
-        found = certificate(made, row.id)
-        subject = {("CN", row.common_name), *(("O", group) for group in row.organizations)}
-        assert set(found.subject) == subject
-        assert found.is_authority == (row.kind is Kind.AUTHORITY)
-        assert set(found.usages) == {usage.value for usage in row.usages}
-        assert found.not_before == NOW - BACKDATE
-        assert is_signed_by(found, certificate(made, row.signer or row.id))
-        assert {"basicConstraints", "keyUsage"} == found.critical
-        assert found.key_identifier
-        assert found.path_length is None
+def test_every_row_is_made_as_the_table_says() -> None:
+    for scope in (Scope.OPENSHIFT, Scope.KUBERNETES):
+        made = first_set(scope)
+        wanted = list(rows(scope, ("bootstrap", "master-0")))
+        assert list(made) == [row.id for row in wanted]
+        for row in wanted:
+            if row.kind is Kind.KEY:
+                continue
+            found = certificate(made, row.id)
+            subject = {("CN", row.common_name), *(("O", group) for group in row.organizations)}
+            assert set(found.subject) == subject
+            assert found.is_authority == (row.kind is Kind.AUTHORITY)
+            assert set(found.usages) == {usage.value for usage in row.usages}
+            assert found.not_before == NOW - BACKDATE
+            assert is_signed_by(found, certificate(made, row.signer or row.id))
+            assert {"basicConstraints", "keyUsage"} == found.critical
+            assert found.key_identifier
+            assert found.path_length is None
 
 
 def test_lives_are_the_tables_and_nothing_outlives_its_signer() -> None:
@@ -110,16 +114,11 @@ def test_token_keys_are_rsa_whatever_is_asked_for() -> None:
     assert made["service-account"].key != made["bound-service-account-signing-key"].key
 
 
-def test_bundles_hold_the_signers_and_nothing_twice() -> None:
-    for bundle in Bundle:
-        found = [read_certificate(one).common_name for one in certificate_blocks(first_set().bundle(bundle))]
-        assert found == list(SIGNERS[bundle])
-
-
 def test_what_is_right_stays_byte_for_byte() -> None:
     kept = again(after=HOUR)
     assert kept.changes == ()
     assert pairs(kept.set) == pairs(first_set())
+    assert renew(names(), pairs(first_set()), Terms(), NOW, IdleBackend()).changes == ()
 
 
 class IdleBackend:
@@ -132,17 +131,10 @@ class IdleBackend:
         raise AssertionError("a signer is taken up that has nothing to sign")
 
 
-def test_a_set_that_is_right_needs_no_key_to_be_drawn_or_proved() -> None:
-    assert renew(names(), pairs(first_set()), Terms(), NOW, IdleBackend()).changes == ()
-
-
-def test_what_is_missing_is_made_and_nothing_else() -> None:
+def test_only_what_is_missing_or_has_another_name_is_made_anew() -> None:
     found = again(etcd_client=None)
     assert changed(found) == {"etcd-client": "there was none"}
     assert pairs(found.set) | {"etcd-client": first_set()["etcd-client"]} == pairs(first_set())
-
-
-def test_another_name_makes_those_anew_that_have_it() -> None:
     found = again(names(api_name="api.other.example"))
     assert changed(found) == {"kube-apiserver-lb-server": "its names changed: api.ocp4.example.com, api.other.example"}
 
@@ -171,10 +163,13 @@ def test_a_leaf_that_is_rotated_keeps_its_signer() -> None:
     assert is_signed_by(certificate(found.set, "etcd-client"), certificate(first_set(), "etcd-signer"))
 
 
-def test_what_nobody_knows_cannot_be_rotated() -> None:
+def test_what_nobody_knows_and_lives_that_are_too_short_are_refused() -> None:
     with pytest.raises(PkiError) as failure:
         again(rotate=("etcd-signr",))
     assert failure.value.code == "UMB710"
+    with pytest.raises(PkiError) as failure:
+        renew(names(), {}, Terms(short_hours=4), NOW)
+    assert failure.value.code == "UMB711"
 
 
 def test_what_ends_before_an_installation_may_is_made_anew() -> None:
@@ -191,9 +186,10 @@ def test_age_alone_is_no_reason_where_a_cluster_may_be_running() -> None:
     later = NOW + timedelta(days=4000)
     assert renew(names(), existing, Terms(), later, renew_due=False).changes == ()
     other = names(api_name="api.other.example")
-    assert [one.id for one in renew(other, existing, Terms(), NOW + 47 * HOUR, renew_due=False).changes] == [
-        "kube-apiserver-lb-server"
-    ]
+    changes = renew(other, existing, Terms(), NOW + 47 * HOUR, renew_due=False).changes
+    assert [one.id for one in changes] == ["kube-apiserver-lb-server"]
+    rotated = renew(names(), existing, Terms(), NOW + timedelta(days=4), rotate=("aggregator-signer",), renew_due=False)
+    assert {one.id for one in rotated.changes} == {"aggregator-signer", "aggregator-client"}
 
 
 def test_nothing_is_signed_by_a_signer_that_has_ended() -> None:
@@ -201,12 +197,6 @@ def test_nothing_is_signed_by_a_signer_that_has_ended() -> None:
         renew(names(api_name="x.example"), pairs(first_set()), Terms(), NOW + timedelta(days=4000), renew_due=False)
     assert failure.value.code == "UMB712"
     assert "umbilical stage rotate kube-apiserver-lb-signer" in failure.value.remedy
-
-
-def test_lives_that_are_too_short_for_any_installation_are_refused() -> None:
-    with pytest.raises(PkiError) as failure:
-        renew(names(), {}, Terms(short_hours=4), NOW)
-    assert failure.value.code == "UMB711"
 
 
 def test_a_leaf_that_is_made_late_ends_with_its_signer() -> None:
@@ -222,25 +212,20 @@ def test_another_kind_of_key_makes_everything_anew_but_token_keys() -> None:
     assert set(found.values()) == {"another kind of key is asked for"}
 
 
-@pytest.mark.parametrize(
-    ("row_id", "pair", "why"),
-    [
-        ("etcd_client", lambda made: KeyPair(made["etcd-client"].certificate, made["kubelet-client"].key), "belong"),
-        ("etcd_client", lambda made: KeyPair(b"nothing", made["etcd-client"].key), "no readable certificate"),
-        ("etcd_client", lambda made: made["kubelet-client"], "its subject changed"),
-        ("etcd_signer", lambda made: made["etcd-client"], "it may not sign"),
-        ("etcd_signer", lambda made: made["etcd-metric-signer"], "its subject changed"),
-        ("service_account", lambda made: made["etcd-client"], "no readable public key"),
-        (
-            "service_account",
-            lambda made: replace(made["service-account"], key=made["bound-service-account-signing-key"].key),
-            "the public key is another key's",
-        ),
-    ],
-)
-def test_what_was_spoilt_is_made_anew(row_id: str, pair: Any, why: str) -> None:
-    found = changed(again(**{row_id: pair(first_set())}))
-    assert why in found[row_id.replace("_", "-")]
+def test_what_was_spoilt_is_made_anew() -> None:
+    made = first_set()
+    crossed = replace(made["service-account"], key=made["bound-service-account-signing-key"].key)
+    spoilt: list[tuple[str, Any, str]] = [
+        ("etcd_client", KeyPair(made["etcd-client"].certificate, made["kubelet-client"].key), "belong"),
+        ("etcd_client", KeyPair(b"nothing", made["etcd-client"].key), "no readable certificate"),
+        ("etcd_client", made["kubelet-client"], "its subject changed"),
+        ("etcd_signer", made["etcd-client"], "it may not sign"),
+        ("etcd_signer", made["etcd-metric-signer"], "its subject changed"),
+        ("service_account", made["etcd-client"], "no readable public key"),
+        ("service_account", crossed, "the public key is another key's"),
+    ]
+    for row_id, pair, why in spoilt:
+        assert why in changed(again(**{row_id: pair}))[row_id.replace("_", "-")]
 
 
 def test_a_signer_below_another_is_not_kept() -> None:

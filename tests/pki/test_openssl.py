@@ -1,6 +1,7 @@
-"""The host's `openssl` as a back end: the same certificates as the library's, and keys in pipes only."""
+"""What OpenSSL says of what we sign."""
 
 import ipaddress
+import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.hosted_certificates import hosted_set
 from tests.support.tunnel_directories import openssl_verifies, run_openssl
 
 from umbilical.pki.authority import Authority
@@ -19,13 +21,19 @@ from umbilical.pki.backend import Backend, Signer
 from umbilical.pki.bundle import decode_certificates, decode_key, encode_pair
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.errors import PkiError
+from umbilical.pki.hosted_table import LEAVES, Leaf, Signers, Trust
 from umbilical.pki.openssl import Openssl
 from umbilical.pki.pem import BundleError, KeyPair, holds_key
-from umbilical.pki.profiles import BACKDATE, KeyType, Profile, client_profile, server_profile
+from umbilical.pki.profiles import KeyType, Profile, Usage, client_profile, server_profile
 
 NOW = datetime.now(UTC)
+
+
 DAY = timedelta(days=1)
+
+
 HOSTS = ["api.example.com", "10.0.0.9", "2001:db8::9"]
+
 
 pytestmark = pytest.mark.real("openssl")
 
@@ -110,11 +118,6 @@ def test_the_real_verifier_accepts_both_for_purpose_and_names(
         assert not openssl_verifies(ca, server_file, "-purpose", "sslclient")
         assert not openssl_verifies(ca, agent_file, "-purpose", "sslserver")
         assert not openssl_verifies(ca, server_file, "-verify_ip", "10.0.0.8")
-
-
-def test_certificates_begin_an_hour_ago(openssl: Openssl) -> None:
-    leaf = certificate(openssl.create("s", NOW, DAY, KeyType.ECDSA_P256).issue(client_profile("c"), NOW, DAY))
-    assert leaf.not_valid_before_utc == NOW.replace(microsecond=0) - BACKDATE
 
 
 def test_keys_are_in_no_argument_and_in_no_file(tmp_path: Path) -> None:
@@ -244,3 +247,32 @@ def test_a_user_name_that_is_longer_than_the_standard_allows_is_written_by_both(
         signer_file.write_bytes(signer.pair.certificate)
         leaf_file.write_bytes(made.certificate)
         assert openssl_verifies(signer_file, leaf_file, "-purpose", "sslclient")
+
+
+PURPOSES = {
+    Trust.CLIENTS: "sslserver",
+    Trust.AGENTS: "sslserver",
+    Trust.FRONTEND: "sslclient",
+    Trust.AGENT_LISTENER: "sslclient",
+}
+
+
+def passes(folder: Path, leaf: Leaf, trust: Trust, layout: Signers = Signers.SEPARATE) -> bool:
+    made = hosted_set(layout)
+    (folder / "ca.crt").write_bytes(made.trusted_by(trust))
+    (folder / "leaf.crt").write_bytes(made.leaves[leaf.id].certificate)
+    command = ["openssl", "verify", "-x509_strict", "-CAfile", "ca.crt", "-purpose", PURPOSES[trust], "leaf.crt"]
+    return subprocess.run(command, cwd=folder, capture_output=True, timeout=60, check=False).returncode == 0
+
+
+def test_a_certificate_passes_where_it_is_meant_to_be_shown_and_nowhere_else(tmp_path: Path) -> None:
+    for trust in list(Trust):
+        for leaf in LEAVES:
+            assert passes(tmp_path, leaf, trust) is (leaf.verified_by is trust)
+
+
+def test_a_single_signer_keeps_servers_and_clients_apart_by_their_usage_alone(tmp_path: Path) -> None:
+    for leaf in LEAVES:
+        for trust in Trust:
+            is_right_side = (leaf.usage is Usage.SERVER) == (PURPOSES[trust] == "sslserver")
+            assert passes(tmp_path, leaf, trust, Signers.SINGLE) is is_right_side

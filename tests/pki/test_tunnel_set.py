@@ -48,13 +48,10 @@ def test_a_leaf_never_outlives_its_authority() -> None:
     assert leaf.not_after == authority.certificate.not_after
 
 
-def test_a_name_of_its_own_is_kept() -> None:
+def test_a_leaf_has_the_name_and_a_successor_the_kind_of_key_that_it_had() -> None:
     assert Leaf(Role.AGENT, EC, common_name="edge-7").profile.common_name == "edge-7"
-
-
-@pytest.mark.parametrize("key_type", list(KeyType))
-def test_a_successor_has_the_same_kind_of_key(key_type: KeyType) -> None:
-    assert key_type_of(create_authority(Authority, NOW, DAY, key_type).certificate) is key_type
+    for key_type in list(KeyType):
+        assert key_type_of(create_authority(Authority, NOW, DAY, key_type).certificate) is key_type
 
 
 def test_an_authority_that_exists_is_taken_up_with_its_whole_bundle() -> None:
@@ -99,8 +96,8 @@ def unusable_authorities() -> dict[str, KeyPair]:
     }
 
 
-@pytest.mark.parametrize("why", list(unusable_authorities()))
-def test_an_authority_that_cannot_sign_is_refused_with_the_reason(why: str) -> None:
-    with pytest.raises(PkiError, match=why) as refused:
-        load_authority(Authority, unusable_authorities()[why], NOW)
-    assert refused.value.code == "UMB151"
+def test_an_authority_that_cannot_sign_is_refused_with_the_reason() -> None:
+    for why in list(unusable_authorities()):
+        with pytest.raises(PkiError, match=why) as refused:
+            load_authority(Authority, unusable_authorities()[why], NOW)
+        assert refused.value.code == "UMB151"

@@ -1,4 +1,4 @@
-"""Certificates of a hosted control plane: made, kept, renewed, and handed from signer to signer."""
+"""The certificates of a hosted control plane."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -6,8 +6,12 @@ from datetime import timedelta
 import pytest
 from tests.support.hosted_certificates import NAMES, NOW, hosted_set, renewed, terms
 
+from umbilical.assets.hosted import names
+from umbilical.pki import hosted_table
+from umbilical.pki.authority import Authority
 from umbilical.pki.certificate import Certificate, distinguished_name, read_certificates
 from umbilical.pki.errors import PkiError
+from umbilical.pki.hosted_judgement import leaf_reason, signer_reason
 from umbilical.pki.hosted_set import LAYOUT_FILE, HostedSet, Names, authority_hash
 from umbilical.pki.hosted_table import (
     AGENT,
@@ -16,14 +20,16 @@ from umbilical.pki.hosted_table import (
     CONTROL_PLANE_AGENT,
     LEAVES,
     SERVER,
+    SINGLE_SIGNER,
     Leaf,
     Signers,
     Trust,
     signer_ids,
+    signer_of,
 )
 from umbilical.pki.judgement import is_signed_by
 from umbilical.pki.pem import KeyPair
-from umbilical.pki.profiles import BACKDATE, KeyType
+from umbilical.pki.profiles import BACKDATE, KeyType, Profile, Usage, client_profile, server_profile
 
 DAY = timedelta(days=1)
 
@@ -42,21 +48,21 @@ def without(made: HostedSet, leaf: Leaf, pair: KeyPair | None = None) -> HostedS
     return replace(made, leaves=others if pair is None else {**others, leaf.id: pair})
 
 
-@pytest.mark.parametrize("layout", list(Signers))
-def test_every_certificate_of_the_table_is_made_with_its_subject_usage_and_names(layout: Signers) -> None:
-    made = hosted_set(layout)
-    assert {leaf.id: distinguished_name(certificate(made, leaf).subject) for leaf in LEAVES} == {
-        "konnectivity-server": "O=kubernetes, CN=konnectivity-server-local",
-        "konnectivity-cluster": "O=kubernetes, CN=konnectivity-server",
-        "konnectivity-client": "O=kubernetes, CN=konnectivity-client",
-        "konnectivity-agent": "O=kubernetes, CN=konnectivity-agent",
-        "konnectivity-agent-control-plane": "O=kubernetes, CN=konnectivity-agent-control-plane",
-    }
-    assert certificate(made, SERVER).names == NAMES.frontend
-    assert certificate(made, CLUSTER).names == NAMES.agent_listener
-    for leaf in LEAVES:
-        assert certificate(made, leaf).usages == (leaf.usage.value,)
-        assert is_signed_by(certificate(made, leaf), current(made, leaf.verified_by))
+def test_every_certificate_of_the_table_is_made_with_its_subject_usage_and_names() -> None:
+    for layout in list(Signers):
+        made = hosted_set(layout)
+        assert {leaf.id: distinguished_name(certificate(made, leaf).subject) for leaf in LEAVES} == {
+            "konnectivity-server": "O=kubernetes, CN=konnectivity-server-local",
+            "konnectivity-cluster": "O=kubernetes, CN=konnectivity-server",
+            "konnectivity-client": "O=kubernetes, CN=konnectivity-client",
+            "konnectivity-agent": "O=kubernetes, CN=konnectivity-agent",
+            "konnectivity-agent-control-plane": "O=kubernetes, CN=konnectivity-agent-control-plane",
+        }
+        assert certificate(made, SERVER).names == NAMES.frontend
+        assert certificate(made, CLUSTER).names == NAMES.agent_listener
+        for leaf in LEAVES:
+            assert certificate(made, leaf).usages == (leaf.usage.value,)
+            assert is_signed_by(certificate(made, leaf), current(made, leaf.verified_by))
 
 
 def test_certificates_begin_an_hour_back_for_clocks_that_run_apart() -> None:
@@ -67,36 +73,24 @@ def test_certificates_begin_an_hour_back_for_clocks_that_run_apart() -> None:
     assert current(made, Trust.CLIENTS).not_after == NOW + timedelta(days=3650)
 
 
-def test_what_is_good_is_kept() -> None:
+def test_what_is_good_is_kept_and_survives_its_files() -> None:
     renewal = renewed(hosted_set(), after=30 * DAY)
     assert renewal.changes == ()
     assert renewal.set == hosted_set()
-
-
-def test_a_set_survives_its_files() -> None:
     files = hosted_set().files()
     assert len(files) == 1 + 2 * (4 + 5)
     assert HostedSet.from_files(files) == hosted_set()
-
-
-def test_keys_do_not_slip_into_a_log() -> None:
     assert "PRIVATE" not in repr(hosted_set())
 
 
-@pytest.mark.parametrize("missing", ["konnectivity-server-auth-signer.key", "konnectivity-client-auth-signer.crt"])
-def test_a_directory_without_a_signer_is_refused(missing: str) -> None:
-    files = {name: content for name, content in hosted_set().files().items() if name != missing}
-    with pytest.raises(PkiError, match=f"UMB553(?s:.*)lacks {missing}"):
-        HostedSet.from_files(files)
-
-
-@pytest.mark.parametrize("layout", [b"", b"both", b"\xff"])
-def test_a_directory_of_something_else_is_refused(layout: bytes) -> None:
-    with pytest.raises(PkiError, match="UMB553"):
-        HostedSet.from_files({**hosted_set().files(), LAYOUT_FILE: layout})
-
-
-def test_a_signer_that_is_no_certificate_is_refused() -> None:
+def test_what_is_no_directory_of_ours_is_refused() -> None:
+    for missing in ("konnectivity-server-auth-signer.key", "konnectivity-client-auth-signer.crt"):
+        files = {name: content for name, content in hosted_set().files().items() if name != missing}
+        with pytest.raises(PkiError, match=f"UMB553(?s:.*)lacks {missing}"):
+            HostedSet.from_files(files)
+    for layout in (b"", b"both", b"\xff"):
+        with pytest.raises(PkiError, match="UMB553"):
+            HostedSet.from_files({**hosted_set().files(), LAYOUT_FILE: layout})
     with pytest.raises(PkiError, match="UMB553"):
         HostedSet.from_files({**hosted_set().files(), "konnectivity-client-auth-signer.crt": b"nothing"})
 
@@ -138,14 +132,11 @@ def test_a_certificate_is_signed_anew_when_its_issuer_changed_though_the_names_a
         assert is_signed_by(certificate(renewal.set, leaf), current(other, leaf.verified_by))
 
 
-def test_a_certificate_with_the_key_of_another_is_made_anew() -> None:
+def test_a_certificate_with_anothers_key_or_of_another_role_is_made_anew() -> None:
     wrong = KeyPair(hosted_set().leaves[AGENT.id].certificate, hosted_set().leaves[CLIENT.id].key)
     renewal = renewed(without(hosted_set(), AGENT, wrong))
     assert [change.id for change in renewal.changes] == [AGENT.id]
     assert "does not belong" in renewal.changes[0].why
-
-
-def test_a_certificate_that_another_role_had_is_made_anew() -> None:
     renewal = renewed(without(hosted_set(), CONTROL_PLANE_AGENT, hosted_set().leaves[AGENT.id]))
     assert [(change.id, change.why) for change in renewal.changes] == [(CONTROL_PLANE_AGENT.id, "its subject changed")]
 
@@ -201,14 +192,11 @@ def test_signers_are_not_retired_while_certificates_change() -> None:
         renewed(rotated, retire=True)
 
 
-def test_a_signer_near_its_end_gets_a_successor_beside_it() -> None:
+def test_a_signer_near_its_end_gets_a_successor_and_an_expired_one_is_trusted_no_longer() -> None:
     later = timedelta(days=3650) * 0.7
     renewal = renewed(hosted_set(), after=later)
     assert set(signer_ids(Signers.SEPARATE)) <= {change.id for change in renewal.changes}
     assert len(read_certificates(renewal.set.trusted_by(Trust.AGENTS))) == 2
-
-
-def test_a_signer_that_expired_is_trusted_no_longer() -> None:
     later = timedelta(days=3651)
     made = renewed(hosted_set(), after=later).set
     assert len(read_certificates(made.trusted_by(Trust.AGENTS))) == 1
@@ -231,3 +219,101 @@ def test_an_authority_is_named_by_its_certificate_alone() -> None:
     found = current(hosted_set(), Trust.CLIENTS)
     assert authority_hash(found) == authority_hash(read_certificates(hosted_set().trusted_by(Trust.CLIENTS))[0])
     assert len(authority_hash(found)) == 64
+
+
+def test_the_table_keeps_listeners_and_sides_apart() -> None:
+    assert len({signer_of(trust, Signers.SEPARATE) for trust in Trust}) == 4
+    assert signer_ids(Signers.SEPARATE) == (
+        "konnectivity-server-serving-signer",
+        "konnectivity-cluster-serving-signer",
+        "konnectivity-server-auth-signer",
+        "konnectivity-client-auth-signer",
+    )
+    assert signer_ids(Signers.SINGLE) == (SINGLE_SIGNER,) == ("konnectivity-signer",)
+    agents = {signer_of(leaf.verified_by, Signers.SEPARATE) for leaf in LEAVES if "agent" in leaf.id}
+    assert len(agents) == 1
+    assert signer_of(hosted_table.CLIENT.verified_by, Signers.SEPARATE) not in agents
+    for leaf in LEAVES:
+        dialled = leaf.verified_by in (Trust.CLIENTS, Trust.AGENTS)
+        assert leaf.usage is (Usage.SERVER if dialled else Usage.CLIENT)
+    assert hosted_table.CONTROL_PLANE_AGENT.common_name != hosted_table.AGENT.common_name
+
+
+def test_manifests_know_secrets_and_identities_by_the_same_names() -> None:
+    assert [leaf.id for leaf in LEAVES] == [
+        names.SECRET_SERVER,
+        names.SECRET_CLUSTER,
+        names.SECRET_CLIENT,
+        names.SECRET_AGENT,
+        names.SECRET_CONTROL_PLANE_AGENT,
+    ]
+    assert hosted_table.CLIENT.common_name == names.CN_CLIENT
+    assert hosted_table.AGENT.common_name == names.CN_AGENT
+    assert hosted_table.CONTROL_PLANE_AGENT.common_name == names.CN_CONTROL_PLANE_AGENT
+
+
+EC = KeyType.ECDSA_P256
+
+
+YEAR = timedelta(days=365)
+
+
+SIGNER = Authority.create("signer", NOW, 10 * YEAR, EC)
+
+
+PROFILE = Profile("agent", (Usage.CLIENT,), ("kubernetes",), key_type=EC)
+
+
+PAIR = SIGNER.issue(PROFILE, NOW, YEAR)
+
+
+def first(pair: KeyPair) -> Certificate:
+    return read_certificates(pair.certificate)[0]
+
+
+def reason(
+    pair: KeyPair | None = PAIR, profile: Profile = PROFILE, *, signer: Authority = SIGNER, days: int = 0
+) -> str:
+    return leaf_reason(pair, profile, first(signer.pair), YEAR, 0.33, NOW + timedelta(days=days))
+
+
+def test_a_good_certificate_has_no_reason_and_another_signers_has_one() -> None:
+    assert reason() == ""
+    one, other = (server_profile("server", names, EC) for names in (("a", "10.0.0.1"), ("10.0.0.1", "a")))
+    assert reason(SIGNER.issue(one, NOW, YEAR), other) == ""
+    twin = Authority.create("signer", NOW, 10 * YEAR, EC)
+    assert reason(signer=twin) == "its signer changed"
+
+
+def test_another_wish_is_told() -> None:
+    for profile, why in (
+        (client_profile("another", ("kubernetes",), EC), "its subject changed"),
+        (client_profile("agent", ("others",), EC), "its subject changed"),
+        (Profile("agent", (Usage.SERVER,), ("kubernetes",), key_type=EC), "its usages changed"),
+        (
+            Profile("agent", (Usage.CLIENT,), ("kubernetes",), ("a.example",), key_type=EC),
+            "its names changed: a.example",
+        ),
+        (client_profile("agent", ("kubernetes",)), "another kind of key is asked for"),
+    ):
+        assert reason(profile=profile) == why
+
+
+def test_time_is_told() -> None:
+    for days, why in ((240, ""), (250, "days were left"), (366, "it expired at"), (-1, "it is not valid before")):
+        found = reason(days=days)
+        assert why in found
+        assert bool(found) == bool(why)
+
+
+def test_what_is_missing_or_cannot_be_read_is_told() -> None:
+    assert reason(None) == "there was none"
+    assert "no readable certificate" in reason(KeyPair(b"", PAIR.key))
+    assert "no readable private key" in reason(KeyPair(PAIR.certificate, b"nothing"))
+    assert "does not belong" in reason(KeyPair(PAIR.certificate, SIGNER.pair.key))
+
+
+def test_a_leaf_is_no_signer() -> None:
+    assert signer_reason(PAIR, 0.33, NOW) == "it may not sign"
+    assert signer_reason(SIGNER.pair, 0.33, NOW) == ""
+    assert "days were left" in signer_reason(SIGNER.pair, 0.33, NOW + 7 * YEAR)
