@@ -40,7 +40,7 @@ INTERPRETED_TESTS: Final = (
     "tests/architecture", "tests/assets", "tests/bootstrap", "tests/checks", "tests/cluster", "tests/host",
     "tests/ignition", "tests/lab", "tests/pki",
     "tests/cli/test_bootstrap*.py", "tests/cli/test_firewall*.py", "tests/cli/test_lab*.py", "tests/cli/test_pki*.py",
-    "tests/fuzz/test_verify_mutations.py", "tests/tools/test_bench*.py", "tests/tools/test_environment.py",
+    "tests/fuzz/test_verify_mutations.py", "tests/tools/test_bench*.py",
     "tests/tools/test_peers.py", "tests/tools/test_wheels.py",
 )  # fmt: skip
 BUILD_TIMEOUT_SECONDS: Final = 1800

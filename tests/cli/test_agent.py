@@ -1,11 +1,20 @@
-"""`umbilical agent run`: safe defaults, and what it refuses."""
+"""`umbilical agent` and the flags of upstream that reach its settings."""
 
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
 from tests.cli.native import options_of
+from tests.support.fixture_types import Captured, Patch
 
-from umbilical.cli import agent, main
+from umbilical.bootstrap.node_access import NodeAccess
+from umbilical.cli import agent, klog, main
+from umbilical.cli.agent_flags import agent_flags, check_agent_flags
+from umbilical.cli.node_options import node_access, node_options
+from umbilical.cli.option_checks import OptionRefused
+from umbilical.cli.pflag import FlagError, FlagSet
 from umbilical.tunnel.settings import AgentSettings, Keepalive, ListenAddress, ServerAddress, TlsFiles
 
 
@@ -56,29 +65,25 @@ def test_options_reach_the_settings(pem: Path) -> None:
     assert len(found.agent_id) == 36
 
 
-def test_several_servers_are_taken_in_order_and_each_once(pem: Path) -> None:
+def test_several_servers_are_taken_in_order_each_once_and_with_leases_none_is_needed(pem: Path) -> None:
     found = settings("--server=a:1", "--server=b:2", "--server=a:1", "--ca", str(pem))
     assert found.servers == (ServerAddress("a", 1), ServerAddress("b", 2))
+    assert settings("--count-leases", "--ca", str(pem)).servers == ()
 
 
-def test_the_environment_names_servers_with_spaces_between(pem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_names_servers_with_spaces_between(pem: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("UMBILICAL_AGENT_RUN_SERVER", "a:1 [::1]:2")
     context = agent.run.make_context("run", ["--ca", str(pem)], auto_envvar_prefix="UMBILICAL_AGENT_RUN")
     assert agent.agent_settings(context.params).servers == (ServerAddress("a", 1), ServerAddress("::1", 2))
 
 
-def test_with_leases_no_server_has_to_be_named(pem: Path) -> None:
-    assert settings("--count-leases", "--ca", str(pem)).servers == ()
-
-
-def test_the_environment_names_the_agent(pem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_names_the_agent(pem: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("PROXY_AGENT_ID", "from-environment")
     assert settings("--server=h:1", "--ca", str(pem)).agent_id == "from-environment"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "word"),
-    [
+def test_what_cannot_be_served_is_told_in_three_lines(pem: Path, capfd: Captured) -> None:
+    for arguments, code, word in (
         (("--server=h:1",), "UMB001", "--ca"),
         (("--server=h",), "UMB001", "HOST:PORT"),
         (("--ca=PEM",), "UMB001", "--server"),
@@ -89,14 +94,97 @@ def test_the_environment_names_the_agent(pem: Path, monkeypatch: pytest.MonkeyPa
         (("--server=h:1", "--ca=PEM", "--sync-interval=1m"), "UMB001", "--sync-interval-cap"),
         (("--server=h:1", "--ca=PEM", "--count-leases", "--lease-selector=*x*"), "UMB001", "*x*"),
         (("--server=h:1", "--ca=PEM", "--kubeconfig=/no"), "UMB002", "/no"),
-    ],
-)
-def test_what_cannot_be_served_is_told_in_three_lines(
-    arguments: tuple[str, ...], code: str, word: str, pem: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    status = main.run(["agent", "run", *(argument.replace("PEM", str(pem)) for argument in arguments)])
-    text = capfd.readouterr().err
-    assert status == (2 if code == "UMB001" else 3)
-    assert text.startswith(code)
-    assert len(text.splitlines()) == 3
-    assert word in text
+    ):
+        status = main.run(["agent", "run", *(argument.replace("PEM", str(pem)) for argument in arguments)])
+        text = capfd.readouterr().err
+        assert status == (2 if code == "UMB001" else 3)
+        assert text.startswith(code)
+        assert len(text.splitlines()) == 3
+        assert word in text
+
+
+def flags(*arguments: str) -> FlagSet:
+    parsed = FlagSet("agent", agent_flags(), klog.FLAGS)
+    parsed.parse(arguments)
+    return parsed
+
+
+def test_these_options_are_served() -> None:
+    for arguments in (
+        (),
+        ("--agent-identifiers=host=a&host=b&ipv4=1.2.3.4&ipv6=::1&cidr=10.0.0.0/8&default-route=true",),
+        ("--server-count-source=",),
+        ("--server-count-source=max",),
+        ("--health-server-port=60000", "--admin-server-port=1"),
+        ("--sync-interval=10s", "--sync-interval-cap=10s"),
+        ("--alpn-proto=[]", "--lease-label=k8s-app=konnectivity-server", "--agent-cert=", "--keepalive-time=1h0m0s"),
+        ("--count-server-leases", "--lease-label-selector="),
+    ):
+        check_agent_flags(flags(*arguments))
+
+
+def test_a_broken_rule_is_told_in_the_words_of_upstream() -> None:
+    for arguments, fault in (
+        (("--agent-key=/no",), "error checking agent key /no, got stat /no: no such file or directory"),
+        (("--ca-cert=/no",), "error checking agent CA cert /no, got stat /no: no such file or directory"),
+        (("--proxy-server-port=0",), "proxy server port 0 must be greater than 0"),
+        (("--health-server-port=0",), "health server port 0 must be greater than 0"),
+        (("--admin-server-port=-1",), "admin server port -1 must be greater than 0"),
+        (("--xfr-channel-size=-1",), "channel size -1 must be greater than 0"),
+        (
+            ("--enable-contention-profiling",),
+            "if --enable-contention-profiling is set, --enable-profiling must also be set",
+        ),
+        (("--sync-interval=20s",), "sync interval 20s must be less than sync interval cap 10s"),
+        (
+            ("--service-account-token-path=/no",),
+            "error checking service account token path /no, got stat /no: no such file or directory",
+        ),
+        (("--agent-identifiers=uid=1",), "agent address is invalid: unknown address type: uid"),
+        (("--agent-identifiers=a;b",), "agent address is invalid: invalid semicolon separator in query"),
+        (("--kubeconfig=/no",), 'error checking KubeconfigPath "/no", got stat /no: no such file or directory'),
+        (("--server-count-source=x",), "--server-count-source must be one of '', 'default', 'max', got x"),
+        (("--drain-linger=-1s",), "drain-linger must be >= 0, got -1s"),
+    ):
+        with pytest.raises(OptionRefused) as refusal:
+            check_agent_flags(flags(*arguments))
+        assert str(refusal.value) == fault
+
+
+def test_a_certificate_needs_its_key(tmp_path: Path) -> None:
+    with pytest.raises(OptionRefused, match=r"^cannot have agent key empty when agent cert is set to "):
+        check_agent_flags(flags(f"--agent-cert={tmp_path}"))
+
+
+def test_both_names_of_the_lease_selector_set_the_same_and_refuse_nonsense() -> None:
+    for name in ("lease-label-selector", "lease-label"):
+        assert flags(f"--{name}=a in (b,c)").text("lease-label-selector") == "a in (b,c)"
+        with pytest.raises(FlagError, match=rf'^invalid argument "\*x\*" for "--{name}" flag: '):
+            flags(f"--{name}=*x*")
+
+
+def test_the_environment_names_the_agent_and_a_flag_wins(monkeypatch: Patch) -> None:
+    monkeypatch.setenv("PROXY_AGENT_ID", "from-environment")
+    assert flags().text("agent-id") == "from-environment"
+    assert flags("--agent-id=from-flag").text("agent-id") == "from-flag"
+
+
+@click.command()
+@node_options
+def show(**options: Any) -> None:
+    click.echo(repr(node_access(options)))
+
+
+def test_flags_become_one_value() -> None:
+    for arguments, expected in (
+        ([], NodeAccess()),
+        (
+            ["--ssh-host", "fd00::9", "--ssh-user", "root", "--ssh-key", "k", "--ssh-port", "2222"],
+            NodeAccess("fd00::9", "root", Path("k"), 2222),
+        ),
+    ):
+        assert CliRunner().invoke(show, arguments).output == f"{expected!r}\n"
+
+
+def test_a_port_that_does_not_exist_is_refused() -> None:
+    assert CliRunner().invoke(show, ["--ssh-port", "0"]).exit_code == 2

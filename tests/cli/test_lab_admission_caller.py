@@ -125,9 +125,8 @@ def test_help_says_plainly_that_it_stands_in() -> None:
     assert "Stand in for kube-apiserver" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "stdin", "code", "status"),
-    [
+def test_bad_input_is_three_lines_and_nothing_on_stdout(pki: TunnelPki, tmp_path: Path) -> None:
+    for arguments, stdin, code, status in (
         (("--ca-file", "{ca}"), "{}", "UMB001", 2),
         (("--address", "nowhere", "--ca-file", "{ca}"), "{}", "UMB001", 2),
         (("--address", "127.0.0.1:1", "--ca-file", "{ca}", "--count", "0"), "{}", "UMB001", 2),
@@ -147,17 +146,13 @@ def test_help_says_plainly_that_it_stands_in() -> None:
             "UMB885",
             3,
         ),
-    ],
-)
-def test_bad_input_is_three_lines_and_nothing_on_stdout(
-    pki: TunnelPki, tmp_path: Path, arguments: tuple[str, ...], stdin: str, code: str, status: int
-) -> None:
-    places = {"ca": pki.authority.certificate_file, "key": pki.server.key, "missing": tmp_path / "none"}
-    done = run(*(argument.format(**places) for argument in arguments), stdin=stdin)
+    ):
+        places = {"ca": pki.authority.certificate_file, "key": pki.server.key, "missing": tmp_path / "none"}
+        done = run(*(argument.format(**places) for argument in arguments), stdin=stdin)
 
-    assert (done.returncode, done.stdout) == (status, "")
-    what, why, remedy = done.stderr.splitlines()
-    assert what.startswith(f"{code} ")
-    assert why.startswith("  why: ")
-    assert remedy.startswith("  next: ")
-    assert "PRIVATE KEY" not in done.stderr
+        assert (done.returncode, done.stdout) == (status, "")
+        what, why, remedy = done.stderr.splitlines()
+        assert what.startswith(f"{code} ")
+        assert why.startswith("  why: ")
+        assert remedy.startswith("  next: ")
+        assert "PRIVATE KEY" not in done.stderr

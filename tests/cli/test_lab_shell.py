@@ -18,7 +18,7 @@ from umbilical.lab.isolation import Isolation
 from umbilical.lab.lab import Lab
 
 PROMPT = "root@master-0:/# "
-pytestmark = pytest.mark.real("unshare", "nsenter", "nft", "ps")
+pytestmark = [pytest.mark.real("unshare", "nsenter", "nft", "ps"), pytest.mark.alone]
 
 
 @pytest.fixture(scope="module", params=WAYS, ids=lambda way: way.name)
@@ -39,17 +39,14 @@ def run(lab: Lab, *words: str, stdin: str | None = None) -> "subprocess.Complete
     )
 
 
-def test_a_command_runs_on_the_node_and_its_exit_status_is_ours(lab: Lab) -> None:
+def test_a_command_runs_on_the_node_with_our_input_and_its_exit_status_is_ours(lab: Lab) -> None:
     done = run(lab, "master-0", "--", "sh", "-c", "hostname; id -u; pwd; echo problem >&2; exit 7")
     assert (done.returncode, done.stdout, done.stderr) == (7, "master-0\n0\n/\n", "problem\n")
-
-
-def test_a_command_is_fed_by_our_own_input(lab: Lab) -> None:
     assert run(lab, "master-0", "--", "tr", "a-z", "A-Z", stdin="hello").stdout == "HELLO"
-
-
-def test_options_after_the_node_are_the_commands(lab: Lab) -> None:
     assert run(lab, "master-0", "--", "echo", "--name", "-o", "--help").stdout == "--name -o --help\n"
+    seen = run(lab, "master-0", "--", "env").stdout
+    assert SECRET not in seen
+    assert "HOSTNAME=master-0\n" in seen
 
 
 def test_the_shell_sees_what_other_programs_on_the_node_see(lab: Lab) -> None:
@@ -57,12 +54,6 @@ def test_the_shell_sees_what_other_programs_on_the_node_see(lab: Lab) -> None:
     assert networks == {lab.exec("master-0", ["readlink", "/proc/self/ns/net"]).text}
     assert run(lab, "master-0", "--", "umbilical", "version").returncode == 0
     assert "sleep infinity" in run(lab, "master-0", "--", "ps", "-A", "-o", "args=").stdout
-
-
-def test_nothing_of_the_callers_environment_goes_in_but_the_terminal(lab: Lab) -> None:
-    seen = run(lab, "master-0", "--", "env").stdout
-    assert SECRET not in seen
-    assert "HOSTNAME=master-0\n" in seen
 
 
 def test_a_terminal_is_a_terminal_there(lab: Lab) -> None:
@@ -88,12 +79,11 @@ def test_a_terminal_is_a_terminal_there(lab: Lab) -> None:
         os.close(terminal)
 
 
-def test_an_unknown_node_is_told(lab: Lab, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_node_and_a_lab_that_is_not_up_are_told(
+    lab: Lab, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert main.run(["lab", "shell", "--dir", str(lab.directory.path), "boostrap"]) == 3
     assert capfd.readouterr().err.endswith("next: did you mean bootstrap?\n")
-
-
-def test_a_lab_that_is_not_up_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main.run(["lab", "shell", "--dir", str(tmp_path / "absent"), "bootstrap"]) == 4
     assert capfd.readouterr().err.startswith("UMB815 ")
 

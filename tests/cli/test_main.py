@@ -1,12 +1,23 @@
-"""`umbilical`: finding commands, failing in three lines, loading little."""
+"""The program: its commands, their completion, and how faults are told."""
 
+import json
+import os
+import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
+from tests.support.compiled_unit import is_compiled
+from tests.support.fixture_types import Captured, Patch
 
-from umbilical.cli import main
+from umbilical import __version__
+from umbilical.cli import error_codes, errors, main
+from umbilical.cli.errors import exit_status
+from umbilical.cli.lazy_group import LazyGroup
+from umbilical.hardway.errors import HardwayError, StageTimeout, Unsafe
 
 HEAVY = ("click", "cryptography", "yaml", "lightkube", "httpx2", "uuid", "json", "urllib.request")
 
@@ -27,35 +38,30 @@ def test_every_command_is_a_module_of_its_name() -> None:
         assert command.get_short_help_str()
 
 
-@pytest.mark.parametrize("arguments", [[], ["server"], ["agent"]])
-def test_no_command_shows_the_help_and_is_a_usage_fault(
-    arguments: list[str], capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert main.run(arguments) == 2
-    assert "Usage: umbilical" in capfd.readouterr().err
+def test_help_is_no_fault_and_no_command_is_one(capfd: Captured) -> None:
+    for arguments in ([], ["server"], ["agent"]):
+        assert main.run(arguments) == 2
+        assert "Usage: umbilical" in capfd.readouterr().err
+    for arguments in (["--help"], ["-h"], ["server", "run", "--help"], ["agent", "run", "-h"]):
+        assert main.run(arguments) == 0
+        assert "Usage: umbilical" in capfd.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["server", "run", "--help"], ["agent", "run", "-h"]])
-def test_help_is_no_fault(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    assert main.run(arguments) == 0
-    assert "Usage: umbilical" in capfd.readouterr().out
-
-
-@pytest.mark.parametrize("arguments", [["nope"], ["server", "nope"], ["version", "--nope"], ["server", "run"]])
-def test_wrong_usage_is_told_in_three_lines(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    assert main.run(arguments) == 2
-    lines = capfd.readouterr().err.splitlines()
-    assert lines[0].startswith("UMB001 umbilical")
-    assert lines[1].startswith("  why: ")
-    assert lines[2].startswith("  next: umbilical")
-    assert lines[2].endswith("--help")
+def test_wrong_usage_is_told_in_three_lines(capfd: Captured) -> None:
+    for arguments in (["nope"], ["server", "nope"], ["version", "--nope"], ["server", "run"], ["completion", "tcsh"]):
+        assert main.run(arguments) == 2
+        lines = capfd.readouterr().err.splitlines()
+        assert lines[0].startswith("UMB001 umbilical")
+        assert lines[1].startswith("  why: ")
+        assert lines[2].startswith("  next: umbilical")
+        assert lines[2].endswith("--help")
 
 
 @pytest.mark.parametrize(
     ("raised", "status", "word"), [(KeyboardInterrupt(), 8, ""), (RuntimeError("broken"), 10, "UMB099")]
 )
 def test_interrupts_and_our_own_faults_have_their_statuses(
-    raised: BaseException, status: int, word: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    raised: BaseException, status: int, word: str, monkeypatch: Patch, capfd: Captured
 ) -> None:
     def fail(*arguments: object, **options: object) -> None:
         raise raised
@@ -65,18 +71,123 @@ def test_interrupts_and_our_own_faults_have_their_statuses(
     assert word in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("program", ["proxy_server", "proxy_agent"])
-def test_the_drop_in_programs_load_little(program: str) -> None:
-    modules = loaded(f"import umbilical.cli.{program}")
-    assert not modules & set(HEAVY)
+def test_drop_ins_engines_and_native_commands_load_little() -> None:
+    for program in ("proxy_server", "proxy_agent"):
+        modules = loaded(f"import umbilical.cli.{program}")
+        assert not modules & set(HEAVY)
+    for program, engine in (("proxy_server", "server_process"), ("proxy_agent", "agent_process")):
+        modules = loaded(f"import umbilical.cli.{program}, umbilical.tunnel.{engine}, umbilical.tunnel.event_loop")
+        assert not modules & {"click", "cryptography", "yaml", "lightkube", "httpx2"}
+    run_version = "from umbilical.cli.main import run; run(['version'])"
+    for script in ("import umbilical.cli.main, umbilical.cli.server, umbilical.cli.agent", run_version):
+        assert not loaded(script) & {"cryptography", "yaml", "lightkube", "httpx2"}
 
 
-@pytest.mark.parametrize(("program", "engine"), [("proxy_server", "server_process"), ("proxy_agent", "agent_process")])
-def test_the_engines_load_no_click_no_cryptography_no_kubernetes_client(program: str, engine: str) -> None:
-    modules = loaded(f"import umbilical.cli.{program}, umbilical.tunnel.{engine}, umbilical.tunnel.event_loop")
-    assert not modules & {"click", "cryptography", "yaml", "lightkube", "httpx2"}
+def test_a_command_is_found_in_its_module_or_is_our_own_fault() -> None:
+    group = LazyGroup("tools", modules={"list": "umbilical.cli.lab_list"})
+
+    command = group.get_command(click.Context(group), "list")
+
+    assert command is not None
+    assert command.name == "list"
+    group = LazyGroup("tools", modules={"nothing": "umbilical.cli.version"})
+
+    with pytest.raises(AttributeError):
+        group.get_command(click.Context(group), "nothing")
 
 
-def test_a_native_command_loads_no_kubernetes_client_until_it_needs_one() -> None:
-    modules = loaded("import umbilical.cli.main, umbilical.cli.server, umbilical.cli.agent")
-    assert not modules & {"cryptography", "yaml", "lightkube", "httpx2"}
+PROGRAM = "from umbilical.cli.main import main; main()"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_each_shell_has_its_script_and_bash_takes_its_own(capfd: Captured) -> None:
+    for shell, word in (("bash", "complete -o nosort"), ("zsh", "#compdef umbilical"), ("fish", "complete --no-files")):
+        assert main.run(["completion", shell]) == 0
+        assert word in capfd.readouterr().out
+    main.run(["completion", "bash"])
+    script = capfd.readouterr().out
+    subprocess.run(["bash", "-n"], input=script, text=True, timeout=30, check=True)
+
+
+def test_words_are_completed() -> None:
+    for words, offered in (
+        ("umbilical ser", "server"),
+        ("umbilical server run --lis", "--listen"),
+        ("umbilical server run --mode h", "http-connect"),
+    ):
+        environment = {
+            **os.environ,
+            "_UMBILICAL_COMPLETE": "bash_complete",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split()) - 1),
+        }
+        completed = subprocess.run(
+            [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False, env=environment
+        )
+        assert f"plain,{offered}" in completed.stdout.splitlines()
+
+
+def test_the_answer_tells_the_form_that_runs_and_its_interpreter(capfd: Captured) -> None:
+    form = "compiled" if is_compiled() else "pure"
+    assert main.run(["version"]) == 0
+    line = capfd.readouterr().out
+    assert line.startswith(f"umbilical {__version__} (konnectivity v")
+    assert f", {form}, python 3." in line
+    assert line.endswith(f" at {sys.executable})\n")
+    assert main.run(["version", "-o", "json"]) == 0
+    answer = json.loads(capfd.readouterr().out)
+    assert (answer["apiVersion"], answer["kind"]) == ("umbilical.dev/v1alpha1", "Version")
+    assert (answer["version"], answer["form"]) == (__version__, form)
+    assert answer["interpreter"].endswith(sys.executable)
+
+
+CODE = re.compile(r"\bUMB\d{3}\b")
+
+
+ROW = re.compile(r"^\| (UMB\d{3}) \| (.+?) \| (.+?) \|$", re.M)
+
+
+def documented(repository: Path) -> list[str]:
+    return [row[0] for row in ROW.findall((repository / "docs" / "errors.md").read_text())]
+
+
+def used(repository: Path) -> dict[str, Path]:
+    files = [path for folder in ("src", "tools") for path in (repository / folder).rglob("*.py")]
+    files += [*(repository / "src").rglob("*.sh"), repository / "Makefile"]
+    return {code: path for path in files for code in CODE.findall(path.read_text())}
+
+
+def test_the_exit_status_tells_words_files_and_the_world_apart() -> None:
+    for code, status in (
+        *(("UMB001", 2), ("UMB002", 3), ("UMB023", 4), ("UMB099", 10), ("UMB201", 3), ("UMB202", 4), ("UMB601", 3)),
+        *(("UMB603", 4), ("UMB175", 4), ("UMB820", 4), ("UMB850", 9), ("UMB852", 3)),
+    ):
+        assert errors.exit_status(code) == status
+
+
+def test_a_wait_in_vain_and_what_is_unsafe_tell_so_whatever_their_code() -> None:
+    words = ("what", "why", "next")
+    assert errors.fault_status(StageTimeout("UMB731", *words)) == 9
+    assert errors.fault_status(Unsafe("UMB745", *words)) == 7
+    assert errors.fault_status(HardwayError("UMB723", *words)) == 1
+    assert errors.fault_status(HardwayError("UMB700", *words)) == 3
+
+
+def test_the_tree_and_the_table_have_the_same_codes_in_order_each_once(repository: Path) -> None:
+    table = documented(repository)
+    missing = {code: path.name for code, path in used(repository).items() if code not in table}
+    assert not missing, f"write them into docs/errors.md: {missing}"
+    assert not set(documented(repository)) - set(used(repository))
+    table = documented(repository)
+    assert table == sorted(set(table))
+    written = (repository / "docs" / "errors.md").read_text()
+    assert error_codes.table() == written, "python tools/hardway_docs.py copies it"
+
+
+def test_every_row_is_an_explanation_with_a_remedy_and_an_exit_status() -> None:
+    found = {entry.name: entry for entry in error_codes.entries()}
+    assert len(found) == error_codes.table().count("\n| UMB")
+    pivot = found["UMB745"]
+    assert "P1 to P8" in pivot.what
+    assert "stage retry 13" in pivot.fix
+    assert f"exit status {exit_status('UMB745')}" in pivot.scope

@@ -1,31 +1,49 @@
-"""`umbilical ping`: what a user types, sees and gets as a status, through a real tunnel."""
+"""`umbilical ping` and `umbilical proxy curl` through a tunnel."""
 
+import io
 import json
+import ssl
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
+from tests.cli.native import options_of
 from tests.hosted import conftest as hosted_fixtures
 from tests.hosted.conftest import Tunnel
+from tests.support.fixture_types import Captured, Patch
 from tests.support.in_process import refused_address
-from tests.support.tls_listener import listener, says_nothing
+from tests.support.tls_listener import listener, says_nothing, swallows
 from tests.support.tunnel_files import entrance
 from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import FolderAuthority
+from tests.support.web_server import Handler, serving
 
 from umbilical.cli import ping as command
+from umbilical.cli import ping_text
 from umbilical.cli.main import run
-from umbilical.hosted.trip import Failure, Hop, Trip
+from umbilical.cli.ping_access import access_options, access_request
+from umbilical.dialer.settings import Protocol, TcpServer, UnixServer
+from umbilical.hosted.access import AccessRequest
+from umbilical.hosted.endpoint_tls import TlsFacts
+from umbilical.hosted.trip import Failure, Hop, Trip, summarize
+from umbilical.pki.authority import Authority
+from umbilical.pki.certificate import read_certificates
+from umbilical.pki.profiles import KeyType, server_profile
+from umbilical.tunnel.settings import TlsFiles
 
 tunnel_pki, stage, tunnel = hosted_fixtures.tunnel_pki, hosted_fixtures.stage, hosted_fixtures.tunnel
-Capture = pytest.CaptureFixture[str]
 
 
 def ping(tunnel: Tunnel, *arguments: str) -> int:
     return run(["ping", *entrance(tunnel.access), "-i", "0", "--timeout", "60s", *arguments])
 
 
-def test_a_dial_that_succeeds_is_a_row_with_every_hop(tunnel: Tunnel, capsys: Capture) -> None:
+def test_a_dial_that_succeeds_is_a_row_with_every_hop(tunnel: Tunnel, capsys: Captured) -> None:
     address = tunnel.stage.endpoint().address
     assert ping(tunnel, address, "-c", "2") == 0
     out, err = capsys.readouterr()
@@ -42,7 +60,7 @@ def test_a_dial_that_succeeds_is_a_row_with_every_hop(tunnel: Tunnel, capsys: Ca
     assert err == ""
 
 
-def test_an_endpoint_that_refuses_is_named_with_code_and_next_step(tunnel: Tunnel, capsys: Capture) -> None:
+def test_an_endpoint_that_refuses_is_named_with_code_and_next_step(tunnel: Tunnel, capsys: Captured) -> None:
     address = refused_address()
     assert ping(tunnel, address, "-c", "2") == 4
     out, err = capsys.readouterr()
@@ -55,13 +73,16 @@ def test_an_endpoint_that_refuses_is_named_with_code_and_next_step(tunnel: Tunne
     assert lines[2].startswith("  next: ")
 
 
-def test_the_status_tells_all_some_and_none() -> None:
+def test_the_status_tells_all_some_and_none_and_a_bare_number_is_seconds() -> None:
     failure = Failure("dial", "UMB501", "refused", "what", "why", "next")
     good, bad = Trip(1, ()), Trip(2, (), failure)
     assert [command._status(trips) for trips in ([good, good], [good, bad], [bad, bad])] == [0, 1, 4]
+    assert command.seconds("0.2") == 0.2
+    assert command.seconds("5") == 5.0
+    assert command.seconds("200ms") == 0.2
 
 
-def test_json_has_hops_certificates_and_the_summary(tunnel: Tunnel, capsys: Capture) -> None:
+def test_json_has_hops_certificates_and_the_summary(tunnel: Tunnel, capsys: Captured) -> None:
     assert ping(tunnel, tunnel.stage.endpoint().address, "-c", "3", "-o", "json") == 0
     report = json.loads(capsys.readouterr().out)
     assert report["kind"] == "PingReport"
@@ -74,7 +95,7 @@ def test_json_has_hops_certificates_and_the_summary(tunnel: Tunnel, capsys: Capt
     assert report["endpointTls"] is None
 
 
-def test_json_of_a_failure_names_hop_code_and_reason(tunnel: Tunnel, capsys: Capture) -> None:
+def test_json_of_a_failure_names_hop_code_and_reason(tunnel: Tunnel, capsys: Captured) -> None:
     assert ping(tunnel, refused_address(), "-c", "1", "-o", "json") == 4
     report = json.loads(capsys.readouterr().out)
     failure = report["pings"][0]["failure"]
@@ -83,7 +104,7 @@ def test_json_of_a_failure_names_hop_code_and_reason(tunnel: Tunnel, capsys: Cap
 
 
 def test_the_endpoints_certificate_is_shown_and_said_to_be_unverified(
-    tunnel: Tunnel, tmp_path: Path, capsys: Capture
+    tunnel: Tunnel, tmp_path: Path, capsys: Captured
 ) -> None:
     authority = FolderAuthority(tmp_path, "webhook-ca")
     with listener(says_nothing(authority.server_context(authority.serving("webhook")))) as port:
@@ -101,7 +122,7 @@ def test_the_endpoints_certificate_is_shown_and_said_to_be_unverified(
     assert "not verified" not in line
 
 
-def test_a_server_that_is_not_there_is_the_first_hop(tunnel: Tunnel, capsys: Capture) -> None:
+def test_a_server_that_is_not_there_is_the_first_hop(tunnel: Tunnel, capsys: Captured) -> None:
     tls = tunnel.access.tls
     files = ["--ca", str(tls.authority), "--cert", str(tls.certificate), "--key", str(tls.key)]
     assert run(["ping", "10.0.0.1:80", "--server", f"127.0.0.1:{free_port()}", *files, "-c", "1"]) == 4
@@ -110,9 +131,8 @@ def test_a_server_that_is_not_there_is_the_first_hop(tunnel: Tunnel, capsys: Cap
     assert "UMB507" in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "word"),
-    [
+def test_bad_input_is_refused(capsys: Captured) -> None:
+    for arguments, status, word in (
         (["node"], 2, "is not HOST:PORT"),
         (["node:0"], 2, "names no host or no port"),
         (["node:80"], 3, "UMB573"),
@@ -123,23 +143,15 @@ def test_a_server_that_is_not_there_is_the_first_hop(tunnel: Tunnel, capsys: Cap
         (["node:80", "--namespace", "n"], 2, "--namespace needs --kubeconfig"),
         (["node:80", "--server", "unix:/s", "-c", "0"], 2, "0"),
         (["node:80", "--server", "unix:/s", "-i", "soon"], 2, "soon"),
-    ],
-)
-def test_bad_input_is_refused(arguments: list[str], status: int, word: str, capsys: Capture) -> None:
-    assert run(["ping", *arguments]) == status
-    out, err = capsys.readouterr()
-    assert word in err
-    assert out == ""
+    ):
+        assert run(["ping", *arguments]) == status
+        out, err = capsys.readouterr()
+        assert word in err
+        assert out == ""
 
 
-def test_a_bare_number_is_seconds() -> None:
-    assert command.seconds("0.2") == 0.2
-    assert command.seconds("5") == 5.0
-    assert command.seconds("200ms") == 0.2
-
-
-def test_an_interrupt_before_the_first_answer_is_an_interrupt(
-    tunnel: Tunnel, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+def test_an_interrupt_is_an_interrupt_and_shows_what_there_is(
+    tunnel: Tunnel, monkeypatch: Patch, capsys: Captured
 ) -> None:
     async def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -148,14 +160,277 @@ def test_an_interrupt_before_the_first_answer_is_an_interrupt(
     assert ping(tunnel, "127.0.0.1:1") == 8
     assert capsys.readouterr().out == ""
 
-
-def test_an_interrupt_later_on_shows_what_there_is(
-    tunnel: Tunnel, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    async def interrupted(_way: object, _pace: object, tell: Callable[[Trip], None]) -> None:
+    async def interrupted_later(_way: object, _pace: object, tell: Callable[[Trip], None]) -> None:
         tell(Trip(1, (Hop("connect", 0.001),)))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("umbilical.hosted.ping.ping", interrupted)
+    monkeypatch.setattr("umbilical.hosted.ping.ping", interrupted_later)
     assert ping(tunnel, "127.0.0.1:1") == 8
     assert "1 sent, 1 ok, 0% lost" in capsys.readouterr().out
+
+
+@click.command()
+@access_options
+def probe(**_: Any) -> None:
+    """Take the options and do nothing."""
+
+
+def read(*arguments: str) -> AccessRequest:
+    return access_request(options_of(probe, arguments))
+
+
+def test_files_and_a_server(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("ca", "cert", "key")]
+    for path in files:
+        path.touch()
+    ca, cert, key = map(str, files)
+    request = read("--server", "[::1]:8090", "--server-name", "local", "--ca", ca, "--cert", cert, "--key", key)
+    assert request.server == TcpServer("::1", 8090, "local")
+    assert request.tls == TlsFiles(files[1], files[2], files[0])
+    assert (request.namespace, request.protocol) == (None, Protocol.HTTP_CONNECT)
+
+
+def test_an_entrance_is_a_server_a_socket_or_a_namespace() -> None:
+    request = read("--server", "unix:/run/k.sock", "--protocol", "grpc")
+    assert (request.server, request.protocol) == (UnixServer(Path("/run/k.sock")), Protocol.GRPC)
+    options = options_of(probe, ["-n", "clusters-a", "--kubeconfig", "k"])
+    request = access_request(options, needs_kubelet=True)
+    assert (request.namespace, request.kubeconfig, request.server) == ("clusters-a", Path("k"), None)
+    assert request.needs_kubelet
+    assert read("-n", "a", "--server", "konnectivity-server-local:8090").kubeconfig is None
+
+
+def test_the_environments_kubeconfig_counts_where_none_is_given(monkeypatch: Patch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "one:two")
+    assert read("-n", "clusters-a").kubeconfig == Path("one")
+    assert read("-n", "clusters-a", "--kubeconfig", "k").kubeconfig == Path("k")
+    assert read("--server", "unix:/run/k.sock").kubeconfig is None
+
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+DAY = timedelta(days=1)
+
+
+HOPS = ["connect", "tls", "agent", "dial"]
+
+
+PASSED = (Hop("connect", 0.001), Hop("tls", 0.002), Hop("agent", 0.0001, "a1"), Hop("dial", 0.5))
+
+
+REFUSED = Failure("dial", "UMB501", "refused", "what", "why\x1b[31m", "next")
+
+
+def test_times_have_three_digits() -> None:
+    times = {0.0: "0.00ms", 0.00042: "0.42ms", 0.0123: "12.3ms", 0.5: "500ms", 1.239: "1.24s", 61: "61.00s"}
+    assert {seconds: ping_text.milliseconds(seconds) for seconds in times} == times
+
+
+def test_columns_are_the_hops_that_there_can_be() -> None:
+    assert ping_text.columns(tls=False, unix=False) == HOPS
+    assert ping_text.columns(tls=True, unix=True) == ["connect", "agent", "dial", "endpoint tls"]
+
+
+def test_rows_stand_under_their_header() -> None:
+    header = ping_text.header(HOPS)
+    row = ping_text.row(Trip(1, PASSED), HOPS, unicode=True)
+    for name, cell in (("connect", "1.00ms"), ("dial", "500ms"), ("total", "503ms")):
+        assert header.index(name) + len(name) == row.index(cell) + len(cell)
+    assert row.endswith("ok, agent a1")
+
+
+def test_a_failure_is_a_cross_at_its_hop_and_its_words_cannot_move_the_cursor() -> None:
+    row = ping_text.row(Trip(2, PASSED, REFUSED), HOPS, unicode=True)
+    assert "× 500ms" in row
+    assert "\x1b" not in row
+    assert row.endswith("UMB501 dial, agent a1: why\\x1b[31m")
+    assert "x 500ms" in ping_text.row(Trip(2, PASSED, REFUSED), HOPS, unicode=False)
+    early = Failure("connect", "UMB507", "server", "what", "why", "next")
+    assert ping_text.row(Trip(1, (), early), HOPS, unicode=True).split() == [
+        *("1", "×", "-", "-", "-", "-", "UMB507", "connect:", "why")
+    ]
+
+
+def test_a_server_that_does_not_tell_its_agent_is_said_to() -> None:
+    trip = Trip(1, (Hop("connect", 0.1), Hop("dial", 0.1)))
+    assert ping_text.details([trip], NOW) == ["agent     not told by this server"]
+    assert ping_text.row(trip, HOPS, unicode=True).endswith("ok")
+    assert ping_text.details([Trip(1, (), REFUSED)], NOW) == []
+
+
+def facts(*, is_verified: bool) -> TlsFacts:
+    authority = Authority.create("signer", NOW - DAY, 10 * DAY, KeyType.ECDSA_P256)
+    pair = authority.issue(server_profile("webhook", ["webhook.svc", "10.0.0.1"], KeyType.ECDSA_P256), NOW, DAY)
+    return TlsFacts("TLSv1.3", read_certificates(pair.certificate)[0], is_verified)
+
+
+def test_a_certificate_is_one_line_with_names_issuer_and_end() -> None:
+    assert ping_text.tls_line(facts(is_verified=True), NOW, "x") == (
+        "TLSv1.3, CN=webhook, DNS:webhook.svc, IP:10.0.0.1, signed by signer, expires in 24h00m"
+    )
+    assert ping_text.tls_line(facts(is_verified=False), NOW, "not verified").endswith(", not verified")
+    assert ping_text.tls_line(TlsFacts("TLSv1.2", None, True), NOW, "x") == "TLSv1.2, its certificate cannot be read"
+
+
+def test_the_summary_counts_and_stands_in_columns() -> None:
+    lines = ping_text.summary_lines(summarize([Trip(1, PASSED), Trip(2, PASSED, REFUSED)]), HOPS)
+    assert lines[0] == "2 sent, 1 ok, 50% lost"
+    assert [line.split()[0] for line in lines[1:]] == ["min", "avg", "max"]
+    assert ping_text.summary_lines(summarize([Trip(1, (), REFUSED)]), HOPS) == ["1 sent, 0 ok, 100% lost"]
+
+
+tunnel_pki, stage, tunnel = hosted_fixtures.tunnel_pki, hosted_fixtures.stage, hosted_fixtures.tunnel
+
+
+CaptureBytes = pytest.CaptureFixture[bytes]
+
+
+class Mirror(Handler):
+    """Answers with what it was asked."""
+
+    def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        lines = [f"{self.command} {self.path}", f"type {self.headers.get('Content-Type')}"]
+        lines += [f"token {self.headers.get('Authorization')}", body.decode()]
+        self.answer(404 if self.path == "/missing" else 200, "\n".join(lines).encode() + b"\xff", X_Told="yes")
+
+    do_GET = do_POST = do_PUT = do_HEAD = _answer
+
+
+def mirror(context: ssl.SSLContext | None = None) -> AbstractContextManager[int]:
+    return serving(Mirror, context)
+
+
+def curl(tunnel: Tunnel, *arguments: str) -> int:
+    return run(["proxy", "curl", *entrance(tunnel.access), "--timeout", "60s", *arguments])
+
+
+def test_the_body_is_all_that_is_on_standard_output(tunnel: Tunnel, capfdbinary: CaptureBytes) -> None:
+    with mirror() as port:
+        assert curl(tunnel, f"http://127.0.0.1:{port}/a?b=c") == 0
+    out, err = capfdbinary.readouterr()
+    assert out == b"GET /a?b=c\ntype None\ntoken None\n\xff"
+    assert err == b""
+
+
+def test_data_makes_a_post_and_a_method_wins(
+    tunnel: Tunnel, tmp_path: Path, monkeypatch: Patch, capfdbinary: CaptureBytes
+) -> None:
+    body = tmp_path / "body"
+    body.write_text("from a file")
+    with mirror() as port:
+        url = f"http://127.0.0.1:{port}/"
+        assert curl(tunnel, url, "-d", "x=1") == 0
+        assert curl(tunnel, url, "-X", "PUT", "-H", "Content-Type: text/plain", "-d", f"@{body}") == 0
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"typed")))
+        assert curl(tunnel, url, "-d", "@-") == 0
+    out = capfdbinary.readouterr().out
+    assert b"\ntyped" in out
+    assert b"POST /\ntype application/x-www-form-urlencoded\ntoken None\nx=1" in out
+    assert b"PUT /\ntype text/plain\ntoken None\nfrom a file" in out
+
+
+def test_headers_from_a_file_are_sent_and_their_secrets_not_shown(
+    tunnel: Tunnel, tmp_path: Path, capfdbinary: CaptureBytes
+) -> None:
+    headers = tmp_path / "headers"
+    headers.write_text("Authorization: Bearer sesame\n")
+    with mirror() as port:
+        assert curl(tunnel, f"http://127.0.0.1:{port}/", "-H", f"@{headers}", "-v") == 0
+    out, err = capfdbinary.readouterr()
+    assert b"token Bearer sesame" in out
+    assert b"sesame" not in err
+    assert b"> Authorization: (hidden)" in err
+
+
+def test_heads_are_shown_when_asked_for(tunnel: Tunnel, capfdbinary: CaptureBytes) -> None:
+    with mirror() as port:
+        assert curl(tunnel, f"http://127.0.0.1:{port}/", "-I") == 0
+        head = capfdbinary.readouterr().out
+        assert curl(tunnel, f"http://127.0.0.1:{port}/", "-i") == 0
+        both = capfdbinary.readouterr().out
+    assert head.startswith(b"HTTP/1.0 200 OK\r\n")
+    assert head.endswith(b"\r\n\r\n")
+    assert b"X-Told: yes\r\n" in head
+    assert b"\r\n\r\nGET /\n" in both
+
+
+def test_a_file_takes_the_body_and_a_failure_leaves_it_as_it_was(
+    tunnel: Tunnel, tmp_path: Path, capfdbinary: CaptureBytes
+) -> None:
+    out = tmp_path / "out"
+    out.write_text("older")
+    assert curl(tunnel, f"http://{refused_address()}/", "-o", str(out)) == 4
+    assert out.read_text() == "older"
+    with mirror() as port:
+        assert curl(tunnel, f"http://127.0.0.1:{port}/", "-o", str(out)) == 0
+        assert out.read_bytes().startswith(b"GET /\n")
+        assert curl(tunnel, f"http://127.0.0.1:{port}/", "-o", str(tmp_path / "no" / "out")) == 3
+    captured = capfdbinary.readouterr()
+    assert captured.out == b""
+    assert b"UMB578" in captured.err
+
+
+def test_any_answer_is_good_unless_told_otherwise(tunnel: Tunnel, capfdbinary: CaptureBytes) -> None:
+    with mirror() as port:
+        assert curl(tunnel, f"http://127.0.0.1:{port}/missing") == 0
+        assert curl(tunnel, f"http://127.0.0.1:{port}/missing", "-f") == 1
+        assert curl(tunnel, f"http://127.0.0.1:{port}/", "-f") == 0
+
+
+def test_https_with_both_certificates_and_hops_told(tunnel: Tunnel, tmp_path: Path, capfdbinary: CaptureBytes) -> None:
+    authority = FolderAuthority(tmp_path, "kubelet-ca")
+    context = authority.server_context(authority.serving("kubelet"))
+    context.load_verify_locations(authority.certificate_file)
+    context.verify_mode = ssl.CERT_REQUIRED
+    client = authority.client("kube-apiserver")
+    files = ["--cacert", str(authority.certificate_file)]
+    files += ["--client-cert", str(client.certificate), "--client-key", str(client.key)]
+    with mirror(context) as port:
+        assert curl(tunnel, f"https://127.0.0.1:{port}/metrics", *files, "-v") == 0
+    out, err = capfdbinary.readouterr()
+    assert out.startswith(b"GET /metrics\n")
+    lines = err.decode().splitlines()
+    hops = [line.split()[1] for line in lines if line.startswith("* ") and line[2] != " "]
+    assert hops == ["connect", "tls", "agent", "dial", "endpoint"]
+    assert any("CN=kubelet" in line for line in lines)
+    assert "> GET /metrics HTTP/1.1" in lines
+    assert "< HTTP/1.0 200 OK" in lines
+
+
+def test_an_endpoint_that_is_not_trusted_is_refused_unless_told_otherwise(
+    tunnel: Tunnel, tmp_path: Path, capfdbinary: CaptureBytes
+) -> None:
+    authority = FolderAuthority(tmp_path, "kubelet-ca")
+    with mirror(authority.server_context(authority.serving("kubelet"))) as port:
+        url = f"https://127.0.0.1:{port}/"
+        assert curl(tunnel, url) == 4
+        assert b"UMB574" in capfdbinary.readouterr().err
+        assert curl(tunnel, url, "-k") == 0
+        named = ["--cacert", str(authority.certificate_file), "--endpoint-name", "localhost"]
+        assert curl(tunnel, url, *named) == 0
+
+
+def test_an_endpoint_that_answers_too_late_is_a_timeout(tunnel: Tunnel, capfdbinary: CaptureBytes) -> None:
+    with listener(swallows) as port:
+        assert curl(tunnel, f"http://127.0.0.1:{port}/", "--max-time", "1s") == 9
+    out, err = capfdbinary.readouterr()
+    assert out == b""
+    assert b"UMB576" in err
+
+
+def test_bad_input_of_curl_is_refused(tunnel: Tunnel, capfdbinary: CaptureBytes) -> None:
+    for arguments, status, word in (
+        (["node:80"], 2, b"must begin with http://"),
+        (["http://user:sesame@node/"], 2, b"credentials do not belong"),
+        (["http://node/", "-H", "no header"], 2, b"Name: value"),
+        (["http://node/", "-I", "-d", "x"], 2, b"excludes -d"),
+        (["http://node/", "--kubelet"], 2, b"--kubelet goes with --namespace"),
+        (["http://node/", "-d", "@/no/such/file"], 3, b"/no/such/file"),
+        (["https://node/", "--client-cert", "/dev/null"], 3, b"--client-cert without --client-key"),
+    ):
+        assert curl(tunnel, *arguments) == status
+        out, err = capfdbinary.readouterr()
+        assert word in err
+        assert out == b""

@@ -1,16 +1,33 @@
-"""`umbilical server run`: safe defaults, and what it refuses."""
+"""`umbilical server`, the flags of upstream that reach its settings, and its engines."""
 
+import json
+import signal
+import socket
+import socketserver
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.cli.native import options_of
+from tests.support.fixture_types import Captured, Patch
+from tests.support.tunnel_client import Frontend, receive_exactly
+from tests.support.tunnel_pair import free_port, http_get
+from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 
-from umbilical.cli import engines, main, server
+from umbilical.cli import engines, klog, main, server
+from umbilical.cli.option_checks import OptionRefused
+from umbilical.cli.pflag import FlagSet
+from umbilical.cli.server_flags import TLS_VERSIONS, check_server_flags, server_flags, uses_tokens
+from umbilical.host import processes
 from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.settings import (
+    AgentSettings,
     FrontendMode,
     Keepalive,
     ListenAddress,
+    ServerAddress,
     ServerSettings,
     TcpFrontend,
     TlsFiles,
@@ -33,7 +50,7 @@ def settings(*arguments: str) -> ServerSettings:
     return server.server_settings(options_of(server.run, arguments))
 
 
-def fault(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+def fault(capfd: Captured, *arguments: str) -> tuple[int, str]:
     status = main.run(["server", "run", *arguments])
     return status, capfd.readouterr().err
 
@@ -66,11 +83,7 @@ def test_options_reach_the_settings(pem: Path) -> None:
         9002,
         9003,
     )
-    assert (found.mode, found.strategies, found.server_count) == (
-        FrontendMode.HTTP_CONNECT,
-        ("destHost", "default"),
-        3,
-    )
+    assert (found.mode, found.strategies, found.server_count) == (FrontendMode.HTTP_CONNECT, ("destHost", "default"), 3)
     assert (found.dial_timeout_seconds, found.graceful_shutdown_seconds) == (0.0, 60.0)
     assert found.agent_keepalive == Keepalive(60.0, 5.0)
     assert found.tls_policy.minimum_version == "VersionTLS13"
@@ -78,12 +91,12 @@ def test_options_reach_the_settings(pem: Path) -> None:
     assert len(found.server_id) == 36
 
 
-def test_the_environment_names_the_server(pem: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_names_the_server(pem: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("PROXY_SERVER_ID", "from-environment")
     assert settings("--listen", f"unix:{tmp_path}/k", *agent_files(pem)).server_id == "from-environment"
 
 
-def test_it_refuses_to_accept_any_agent(pem: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_it_refuses_to_accept_any_agent(pem: Path, tmp_path: Path, capfd: Captured) -> None:
     status, text = fault(capfd, "--listen", f"unix:{tmp_path}/k", *agent_files(pem))
     assert status == 3
     assert text.startswith("UMB201 any agent would be accepted\n  why: ")
@@ -91,20 +104,16 @@ def test_it_refuses_to_accept_any_agent(pem: Path, tmp_path: Path, capfd: pytest
     assert not (tmp_path / "k").exists()
 
 
-def test_a_unix_socket_takes_no_tls(pem: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_unix_socket_takes_no_tls_and_needs_its_directory(pem: Path, tmp_path: Path, capfd: Captured) -> None:
     status, text = fault(capfd, "--listen", f"unix:{tmp_path}/k", "--ca", str(pem), *agent_files(pem))
     assert (status, text[:6]) == (3, "UMB004")
-
-
-def test_a_unix_socket_needs_its_directory(pem: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     status, text = fault(capfd, "--listen", f"unix:{tmp_path}/no/k", *agent_files(pem))
     assert (status, text[:6]) == (3, "UMB002")
     assert f"mkdir -p {tmp_path}/no" in text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
+def test_wrong_words_are_usage_faults(pem: Path, capfd: Captured) -> None:
+    for arguments, word in (
         (("--listen=:9000",), "--cert"),
         (("--listen=unix:/tmp/k", "--token-namespace=n"), "--token-service-account"),
         (("--listen=unix:/tmp/k", "--strategies=best"), "best"),
@@ -112,23 +121,15 @@ def test_a_unix_socket_needs_its_directory(pem: Path, tmp_path: Path, capfd: pyt
         (("--listen=unix:/tmp/k", "--token-namespace=n", "--token-service-account=s"), "--token-audience"),
         (
             (
-                "--listen=unix:/tmp/k",
-                "--token-namespace=n",
-                "--token-service-account=s",
-                "--token-audience=a",
-                "--publish-lease",
-                "--lease-labels=x",
+                *("--listen=unix:/tmp/k", "--token-namespace=n", "--token-service-account=s", "--token-audience=a"),
+                *("--publish-lease", "--lease-labels=x"),
             ),
             "invalid label format: x",
         ),
-    ],
-)
-def test_wrong_words_are_usage_faults(
-    arguments: tuple[str, ...], word: str, pem: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    status, text = fault(capfd, *arguments, *agent_files(pem))
-    assert (status, text[:6]) == (2, "UMB001")
-    assert word in text
+    ):
+        status, text = fault(capfd, *arguments, *agent_files(pem))
+        assert (status, text[:6]) == (2, "UMB001")
+        assert word in text
 
 
 def test_an_address_to_publish_goes_into_the_lease_rule(pem: Path) -> None:
@@ -137,22 +138,17 @@ def test_an_address_to_publish_goes_into_the_lease_rule(pem: Path) -> None:
     assert rule == engines.LeaseRule("kube-system", {"k8s-app": "konnectivity-server"}, ("fd00::7", 8091))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "word"),
-    [
+def test_options_that_contradict_each_other_are_told_in_three_lines(pem: Path, tmp_path: Path, capfd: Captured) -> None:
+    for arguments, code, word in (
         (("--agent-identities=/dev/null",), "UMB208", "every agent every dial"),
         (("--advertise=10.0.0.9:8091",), "UMB205", "add --publish-lease"),
         (("--advertise=0.0.0.0:8091", "--publish-lease"), "UMB206", "every interface"),
         (("--advertise=[::]:8091", "--publish-lease"), "UMB206", "every interface"),
-    ],
-)
-def test_options_that_contradict_each_other_are_told_in_three_lines(
-    arguments: tuple[str, ...], code: str, word: str, pem: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    place = f"--listen=unix:{tmp_path}/k"
-    status, text = fault(capfd, place, *agent_files(pem), "--agent-ca", str(pem), *arguments)
-    assert (status, text[:6], len(text.splitlines())) == (3, code, 3)
-    assert word in text
+    ):
+        place = f"--listen=unix:{tmp_path}/k"
+        status, text = fault(capfd, place, *agent_files(pem), "--agent-ca", str(pem), *arguments)
+        assert (status, text[:6], len(text.splitlines())) == (3, code, 3)
+        assert word in text
 
 
 def test_identities_reach_the_settings(pem: Path, tmp_path: Path) -> None:
@@ -165,7 +161,7 @@ def test_identities_reach_the_settings(pem: Path, tmp_path: Path) -> None:
     assert found.frontend_identities == ("CN=a", "URI=spiffe://b")
 
 
-def test_a_frontend_identity_needs_its_kind(pem: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_frontend_identity_needs_its_kind(pem: Path, tmp_path: Path, capfd: Captured) -> None:
     status, text = fault(capfd, f"--listen=unix:{tmp_path}/k", *agent_files(pem), "--frontend-identities=somebody")
     assert (status, text[:6]) == (2, "UMB001")
     assert "CN=konnectivity-client" in text
@@ -177,3 +173,219 @@ def test_three_token_options_make_a_rule() -> None:
     assert server.token_rule(dict.fromkeys(options, "")) is None
     with pytest.raises(StartupError):
         server.token_rule({**options, "token_audience": ""})
+
+
+UDS = ("--uds-name=/tmp/umbilical.sock", "--server-port=0")
+
+
+TOKENS = ("--agent-namespace=n", "--agent-service-account=s", "--authentication-audience=a")
+
+
+def flags(*arguments: str) -> FlagSet:
+    parsed = FlagSet("proxy", server_flags(), klog.FLAGS)
+    parsed.parse(arguments)
+    return parsed
+
+
+def refusal(*arguments: str) -> str:
+    with pytest.raises(OptionRefused) as fault:
+        check_server_flags(flags(*arguments))
+    return str(fault.value)
+
+
+def test_these_options_are_served() -> None:
+    assert not uses_tokens(flags())
+    assert all(uses_tokens(flags(argument)) for argument in TOKENS)
+    for arguments in (
+        UDS,
+        (*UDS, *TOKENS),
+        (*UDS, "--mode=http-connect", "--proxy-strategies=destHost,defaultRoute,default"),
+        (*UDS, "--tls-min-version=VersionTLS10", "--cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
+        (*UDS, "--lease-label=bad"),
+        (*UDS, "--enable-profiling", "--enable-contention-profiling"),
+    ):
+        check_server_flags(flags(*arguments))
+
+
+def test_a_broken_rule_is_told_in_the_words_of_upstream() -> None:
+    for arguments, fault in (
+        ((), "server ca cert must be set when in TCP mode (uds-name is empty)"),
+        (("--mode=x",), "mode must be set to either 'grpc' or 'http-connect' not \"x\""),
+        (("--uds-name=/x",), "server port should be set to 0 not 8090 for UDS"),
+        ((*UDS, "--agent-port=50000"), "please do not try to use ephemeral port 50000 for the agent port"),
+        (
+            (*UDS, "--health-port=80", "--admin-port=50000"),
+            "please do not try to use ephemeral port 50000 for the admin port",
+        ),
+        ((*UDS, "--agent-port=1023"), "please do not try to use reserved port 1023 for the agent port"),
+        ((*UDS, "--admin-port=-1"), "please do not try to use reserved port -1 for the admin port"),
+        ((*UDS, "--health-port=0"), "please do not try to use reserved port 0 for the health port"),
+        (
+            (*UDS, "--enable-contention-profiling"),
+            "if --enable-contention-profiling is set, --enable-profiling must also be set",
+        ),
+        ((*UDS, TOKENS[1]), "--agent-namespace cannot be empty when agent authentication is enabled"),
+        ((*UDS, TOKENS[0]), "--agent-service-account cannot be empty when agent authentication is enabled"),
+        ((*UDS, *TOKENS[:2]), "--authentication-audience cannot be empty when agent authentication is enabled"),
+        ((*UDS, "--kubeconfig=/no"), 'checking KubeconfigPath "/no", got stat /no: no such file or directory'),
+        ((*UDS, "--proxy-strategies="), "ProxyStrategies cannot be empty"),
+        ((*UDS, "--proxy-strategies=,"), "invalid proxy strategies: proxy strategies cannot be empty"),
+        ((*UDS, "--proxy-strategies=best"), "invalid proxy strategies: unknown proxy strategy: best"),
+        ((*UDS, "--xfr-channel-size=0"), "channel size 0 must be greater than 0"),
+        (
+            (*UDS, "--tls-min-version=1.2"),
+            f'unsupported TLS version "1.2", supported values are: {", ".join(TLS_VERSIONS)}',
+        ),
+        (
+            (*UDS, "--cipher-suites=TLS_RSA_WITH_RC4_128_SHA"),
+            "cipher suite TLS_RSA_WITH_RC4_128_SHA not supported, doesn't exist or considered as insecure",
+        ),
+        ((*UDS, "--enable-lease-controller", "--lease-label="), "empty string provided"),
+        ((*UDS, "--enable-lease-controller", "--lease-label=a"), "invalid label format: a"),
+        ((*UDS, "--graceful-shutdown-timeout=-1s"), "graceful-shutdown-timeout must be >= 0, got -1s"),
+        ((*UDS, "--backend-dial-timeout=-90s"), "backend-dial-timeout must be >= 0, got -1m30s"),
+        (
+            (*UDS, "--agent-identities=/dev/null"),
+            "--agent-identities binds nothing with the strategy default; use destHost,defaultRoute",
+        ),
+        (
+            (*UDS, "--agent-identities=/no"),
+            "error checking agent identities /no, got stat /no: no such file or directory",
+        ),
+        ((*UDS, "--frontend-identities=somebody"), "'somebody' is no identity: one of CN=…, O=…, DNS=…, URI=…, SA=…"),
+        (("--server-key=/no",), "error checking server key /no, got stat /no: no such file or directory"),
+        (("--server-ca-cert=/no",), "error checking server CA cert /no, got stat /no: no such file or directory"),
+        (("--cluster-cert=/no",), "error checking cluster cert /no, got stat /no: no such file or directory"),
+        (("--cluster-ca-cert=/no",), "error checking cluster CA cert /no, got stat /no: no such file or directory"),
+    ):
+        assert refusal(*arguments) == fault
+
+
+def test_rules_about_files_that_are_there(tmp_path: Path) -> None:
+    file = tmp_path / "pem"
+    file.touch()
+    assert refusal(f"--server-key={file}") == f'cannot have server cert empty when server key is set to "{file}"'
+    assert refusal(f"--cluster-cert={file}") == f'cannot have cluster key empty when cluster cert is set to "{file}"'
+    pair = (f"--server-key={file}", f"--server-cert={file}")
+    assert refusal(*UDS, *pair) == "server key should not be set for UDS"
+    assert refusal(*UDS, f"--server-ca-cert={file}") == "server ca cert should not be set for UDS"
+    assert refusal(f"--server-ca-cert={file}", "--server-port=50000").startswith("please do not try to use ephemeral")
+    assert refusal(f"--server-ca-cert={file}", "--server-port=80").startswith("please do not try to use reserved")
+    taken = refusal(*UDS, *TOKENS, f"--cluster-ca-cert={file}")
+    assert taken == "--cluster-ca-cert can not be used when agent authentication is enabled"
+
+
+def test_the_environment_names_the_server_and_a_flag_wins(monkeypatch: Patch) -> None:
+    monkeypatch.setenv("PROXY_SERVER_ID", "from-environment")
+    assert flags().text("server-id") == "from-environment"
+    assert flags("--server-id=from-flag").text("server-id") == "from-flag"
+    monkeypatch.setenv("PROXY_SERVER_ID", "")
+    assert len(flags().text("server-id")) == 36
+
+
+PROGRAM = (sys.executable, "-m", "umbilical")
+
+
+PATIENCE = 60.0
+
+
+class Echo(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        while data := self.request.recv(4096):
+            self.request.sendall(data)
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    with socketserver.TCPServer(("127.0.0.1", 0), Echo) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join(PATIENCE)
+
+
+@pytest.fixture
+def pki(tmp_path: Path) -> TunnelPki:
+    return make_tunnel_pki(tmp_path)
+
+
+def server_settings(tmp_path: Path) -> ServerSettings:
+    return ServerSettings("s1", UnixFrontend(tmp_path / "k"), ListenAddress("127.0.0.1", 0), TlsFiles())
+
+
+def agent_settings() -> AgentSettings:
+    return AgentSettings("a1", (ServerAddress("127.0.0.1", 1),), TlsFiles())
+
+
+def test_a_kubeconfig_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
+    for content in (None, "not: [yaml", "apiVersion: v1\nkind: Config\n"):
+        path = tmp_path / "kubeconfig"
+        if content is not None:
+            path.write_text(content)
+        access = engines.KubernetesAccess(path)
+        with pytest.raises(StartupError) as fault:
+            engines.serve(server_settings(tmp_path), access, engines.TokenRule("n", "s", "a"))
+        assert (fault.value.code, fault.value.what) == ("UMB601", "failed to load kubernetes client config")
+        with pytest.raises(StartupError, match=r"^failed to load kubernetes client config: "):
+            engines.attend(agent_settings(), access, engines.LeaseSelection("kube-system", ""))
+
+
+def test_native_server_and_agent_carry_a_tunnel_and_end_in_order(tmp_path: Path, pki: TunnelPki, endpoint: str) -> None:
+    agents, server_health, agent_health = free_port(), free_port(), free_port()
+    server_command = (
+        *(*PROGRAM, "server", "run", "--listen", f"unix:{tmp_path}/k.sock", "--mode=http-connect"),
+        *("--agents", f"127.0.0.1:{agents}", "--agent-cert", pki.server.certificate, "--agent-key", pki.server.key),
+        *("--agent-ca", pki.authority.certificate_file, "--health", f"127.0.0.1:{server_health}"),
+        *("--admin", f"127.0.0.1:{free_port()}", "--log-format=json"),
+    )
+    agent_command = (
+        *(*PROGRAM, "agent", "run", "--server", f"127.0.0.1:{agents}", "--ca", pki.authority.certificate_file),
+        *("--cert", pki.agent.certificate, "--key", pki.agent.key, "--health", f"127.0.0.1:{agent_health}"),
+        *("--admin", f"127.0.0.1:{free_port()}", "--drain-linger=100ms", "--log-format=text"),
+    )
+    with (
+        processes.start(server_command, tmp_path / "server.log", name="server") as server,
+        processes.start(agent_command, tmp_path / "agent.log", name="agent") as agent,
+    ):
+        server.wait_ready(lambda: http_get(f"http://127.0.0.1:{server_health}/readyz")[0] == 200, PATIENCE)
+        agent.wait_ready(lambda: http_get(f"http://127.0.0.1:{agent_health}/readyz")[0] == 200, PATIENCE)
+        tunnel = Frontend("http-connect", tmp_path / "k.sock").open(endpoint)
+        tunnel.send(b"through")
+        assert receive_exactly(tunnel, 7) == b"through"
+        tunnel.close()
+        agent.send_signal(signal.SIGTERM)
+        assert agent.wait(PATIENCE) == 0
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(PATIENCE) == 0
+    lines = [json.loads(line) for line in server.log_text().splitlines()]
+    assert any(line["logger"] == "umbilical.tunnels" and endpoint in line["message"] for line in lines)
+    assert endpoint in agent.log_text()
+    assert not (tmp_path / "k.sock").exists()
+
+
+def test_a_port_that_is_taken_is_a_fault_of_the_world_outside(tmp_path: Path, pki: TunnelPki) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = (
+            *(*PROGRAM, "agent", "run", "--server=127.0.0.1:1", "--ca", pki.authority.certificate_file),
+            *("--health", f"127.0.0.1:{port}"),
+        )
+        with processes.start(command, tmp_path / "log") as child:
+            assert child.wait(PATIENCE) == 4
+    assert f"UMB023 cannot listen on 127.0.0.1:{port} for health" in child.log_text()
+
+
+def test_a_native_failure_at_start_is_three_lines(tmp_path: Path) -> None:
+    for arguments in (
+        ("server", "run", "--listen=unix:TMP/k", "--agent-cert=WRONG", "--agent-key=WRONG", "--agent-ca=WRONG"),
+        ("agent", "run", "--server=127.0.0.1:1", "--ca=WRONG"),
+    ):
+        wrong = tmp_path / "wrong.pem"
+        wrong.write_text("no certificate")
+        words = [word.replace("WRONG", str(wrong)).replace("TMP", str(tmp_path)) for word in arguments]
+        with processes.start([*PROGRAM, *words], tmp_path / "log") as child:
+            assert child.wait(PATIENCE) == 3
+        lines = child.log_text().splitlines()
+        assert lines[-3].startswith("UMB02")
+        assert [line[:7] for line in lines[-2:]] == ["  why: ", "  next:"]

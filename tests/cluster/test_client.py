@@ -1,19 +1,25 @@
-"""Requests and watches: against the real API server, and against one that misbehaves."""
+"""The client of the Kubernetes API: kubeconfig, credentials, pace and calls."""
 
 import asyncio
 import json
 import subprocess
 import sys
+from datetime import UTC
 from pathlib import Path
 
 import pytest
 from tests.support.control_plane import PROGRAMS, ControlPlane
+from tests.support.manual_clock import ManualClock
 from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async, status_answer, watch_answer
 
 from umbilical.cluster.client import MESSAGE_CHARACTERS, ApiClient, Json, make_client
+from umbilical.cluster.clock import Clock
 from umbilical.cluster.errors import ApiRefused, ApiUnreachable, ClusterError
+from umbilical.cluster.rate_limit import RateLimit
 
 real = pytest.mark.real(*PROGRAMS)
+
+
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 
@@ -57,25 +63,19 @@ def test_a_request_carries_query_body_and_who_asks(tmp_path: Path) -> None:
     assert request.headers["accept"] == "application/json"
 
 
-def test_a_kubernetes_status_becomes_a_refusal_with_its_fields(tmp_path: Path) -> None:
+def test_a_refusal_of_the_api_or_of_a_proxy_has_its_fields(tmp_path: Path) -> None:
     with pytest.raises(ApiRefused) as caught:
         _with_answer(status_answer(409, "Conflict", "it changed"), tmp_path)
     assert (caught.value.status, caught.value.reason, caught.value.message) == (409, "Conflict", "it changed")
-
-
-def test_an_error_page_of_a_proxy_becomes_a_refusal_too(tmp_path: Path) -> None:
     with pytest.raises(ApiRefused) as caught:
         _with_answer(Answer(b"<html>" + b"x" * 5000, 502), tmp_path)
     assert (caught.value.status, caught.value.reason, len(caught.value.message)) == (502, "", MESSAGE_CHARACTERS)
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"[]"])
-def test_an_answer_that_is_no_object_is_an_error(content: bytes, tmp_path: Path) -> None:
-    with pytest.raises(ApiUnreachable, match="is this a Kubernetes API"):
-        _with_answer(Answer(content), tmp_path)
-
-
-def test_an_answer_that_never_ends_is_given_up(tmp_path: Path) -> None:
+def test_an_answer_that_is_no_object_or_never_ends_is_an_error(tmp_path: Path) -> None:
+    for content in (b"", b"hello", b"[]"):
+        with pytest.raises(ApiUnreachable, match="is this a Kubernetes API"):
+            _with_answer(Answer(content), tmp_path)
     with pytest.raises(ApiUnreachable):
         _with_answer(Answer(b"{", stays_open=True), tmp_path, request_seconds=0.2)
 
@@ -87,7 +87,7 @@ def test_a_closed_port_is_reported_in_the_systems_own_words(tmp_path: Path) -> N
         async with make_client(config) as client:
             await client.request("GET", "/x")
 
-    with pytest.raises(ApiUnreachable, match="refused"):
+    with pytest.raises(ApiUnreachable, match=r"UMB603 GET /x: the Kubernetes API does not answer(?s:.*)refused"):
         run_async(scenario())
 
 
@@ -97,19 +97,13 @@ def test_watch_events_come_in_order_until_the_server_ends_it(tmp_path: Path) -> 
     assert _watched(watch_answer(first, second), tmp_path) == [first, second]
 
 
-def test_a_watch_that_is_refused_at_the_start_says_why(tmp_path: Path) -> None:
+def test_a_watch_that_is_refused_or_broken_says_why(tmp_path: Path) -> None:
     with pytest.raises(ApiRefused, match="Forbidden"):
         _watched(status_answer(403, "Forbidden"), tmp_path)
-
-
-def test_an_error_event_is_a_refusal(tmp_path: Path) -> None:
     gone: Json = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}
     with pytest.raises(ApiRefused) as caught:
         _watched(watch_answer(gone), tmp_path)
     assert (caught.value.status, caught.value.reason) == (410, "Expired")
-
-
-def test_an_event_without_an_object_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ApiUnreachable, match="without an object"):
         _watched(watch_answer({"type": "ADDED"}), tmp_path)
 
@@ -213,3 +207,73 @@ def test_requests_run_side_by_side(plane: ControlPlane) -> None:
             return await asyncio.gather(*(client.request("GET", "/version") for _ in range(5)))
 
     assert {answer["gitVersion"] for answer in run_async(scenario())} == {"v1.36.3"}
+
+
+async def _acquire(limit: RateLimit, times: int) -> None:
+    for _ in range(times):
+        await limit.acquire()
+
+
+def test_a_burst_passes_at_once_and_then_the_rate_holds() -> None:
+    time = ManualClock()
+    limit = RateLimit(2.0, 3, time.clock())
+    run_async(_acquire(limit, 5))
+    assert time.sleeps == [0.5, 0.5]
+
+
+def test_zero_means_what_it_means_in_client_go_and_a_negative_rate_is_no_limit() -> None:
+    time = ManualClock()
+    limit = RateLimit(0, 0, time.clock())
+    run_async(_acquire(limit, 11))
+    assert time.sleeps == [0.2]
+    time = ManualClock()
+    run_async(_acquire(RateLimit(-1, 1, time.clock()), 100))
+    assert time.sleeps == []
+
+
+def test_a_rest_fills_the_bucket_but_never_past_the_burst() -> None:
+    time = ManualClock()
+    limit = RateLimit(1.0, 2, time.clock())
+    run_async(_acquire(limit, 2))
+    time.seconds += 100
+    run_async(_acquire(limit, 3))
+    assert time.sleeps == [1.0]
+
+
+def test_those_who_wait_are_served_in_order() -> None:
+    served: list[int] = []
+
+    async def scenario() -> None:
+        limit = RateLimit(1.0, 1, ManualClock().clock())
+
+        async def one(number: int) -> None:
+            await limit.acquire()
+            served.append(number)
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(5):
+                tasks.create_task(one(number))
+
+    run_async(scenario())
+    assert served == [0, 1, 2, 3, 4]
+
+
+def test_the_default_clock_is_the_machines_own_in_utc() -> None:
+    clock = Clock()
+    assert clock.now().tzinfo is UTC
+    before = clock.monotonic()
+    asyncio.run(_sleep(clock))
+    assert clock.monotonic() >= before
+    assert 0 <= clock.random() < 1
+
+
+async def _sleep(clock: Clock) -> None:
+    await clock.sleep(0)
+
+
+def test_a_refusal_carries_status_reason_and_message_and_its_remedy_fits() -> None:
+    error = ApiRefused("GET /x", 409, "Conflict", "it changed")
+    assert (error.status, error.reason, error.message, error.why) == (409, "Conflict", "it changed", "it changed")
+    assert str(error).startswith("UMB604 GET /x: HTTP 409 Conflict\n")
+    for status, remedy in ((401, "credentials"), (403, "grant"), (500, "log")):
+        assert remedy in ApiRefused("GET /x", status, "", "m").remedy

@@ -1,8 +1,9 @@
-"""Tokens and kubeconfigs that change under a client: what the next request carries, and what the log says."""
+"""Kubeconfig files and the credentials in them."""
 
 import asyncio
 import json
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.cluster.client import ApiClient, make_client
 from umbilical.cluster.errors import ApiUnreachable, ClusterError
+from umbilical.cluster.kubeconfig import is_loopback, load
 
 FINE = json_answer({"ok": True})
 
@@ -198,3 +200,67 @@ def test_a_token_that_goes_between_look_and_request_is_no_crash(tmp_path: Path) 
 
     with pytest.raises(ApiUnreachable):
         run_async(scenario())
+
+
+GOOD = """
+clusters: [{name: c, cluster: {server: "https://10.0.0.1:6443"}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+"""
+
+
+def _fault(path: Path | None) -> ClusterError:
+    with pytest.raises(ClusterError) as caught:
+        load(path)
+    return caught.value
+
+
+def _write(folder: Path, content: str) -> Path:
+    path = folder / "kubeconfig"
+    path.write_text(content)
+    return path
+
+
+def test_the_current_context_is_taken_also_without_a_user(tmp_path: Path) -> None:
+    config = load(_write(tmp_path, GOOD))
+    assert config.cluster.server == "https://10.0.0.1:6443"
+    assert config.user is not None
+    assert config.user.token == "t"
+    assert load(_write(tmp_path, GOOD.replace(", user: u", ""))).user is not None
+
+
+def test_a_file_that_cannot_be_used_is_named_with_the_reason(tmp_path: Path) -> None:
+    for content, why in (
+        ("]", "while parsing"),
+        ("", "NoneType"),
+        ("{}", "clusters"),
+        (GOOD.replace("current-context: x", ""), "No current context"),
+        (GOOD.replace("current-context: x", "current-context: y"), "Context 'y' not found"),
+        (GOOD.replace("cluster: c,", "cluster: d,"), "'d'"),
+        (GOOD.replace("token: t", "token: 7"), "Expected `str"),
+    ):
+        fault = _fault(_write(tmp_path, content))
+        assert fault.code == "UMB601"
+        assert str(tmp_path) in fault.what
+        assert why in fault.why
+
+
+def test_what_is_needed_is_named_where_there_is_no_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "not found" in _fault(tmp_path / "absent").why
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    fault = _fault(None)
+    assert fault.code == "UMB602"
+    assert "--kubeconfig" in fault.remedy
+    monkeypatch.setitem(sys.modules, "lightkube", None)
+    fault = _fault(None)
+    assert fault.code == "UMB605"
+    assert "umbilical[k8s]" in fault.remedy
+
+
+def test_only_this_machine_is_loopback() -> None:
+    for server, expected in (
+        *(("https://127.0.0.1:6443", True), ("https://127.8.8.8", True), ("https://[::1]:6443", True)),
+        *(("https://localhost:6443", True), ("https://10.0.0.1:6443", False), ("https://api.example", False)),
+    ):
+        assert is_loopback(server) is expected

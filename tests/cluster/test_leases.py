@@ -1,16 +1,17 @@
-"""The publisher on a clock of our own, against an API that fails on purpose."""
+"""Leases of servers: written, counted, and read."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.lease_scenes import LABELS, PATH, at, lease, until
+from tests.cluster.lease_scenes import LABELS, PATH, SELECTOR, at, lease, until
 from tests.support.manual_clock import START, ManualClock
-from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async, status_answer
+from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async, status_answer, watch_answer
 
 from umbilical.cluster.client import ApiClient, Json, make_client
-from umbilical.cluster.leases import LeasePublisher, lease_name, parse_lease
+from umbilical.cluster.leases import LeaseCounter, LeasePublisher, lease_name, parse_lease
 
 OWN_PATH = f"{PATH}/konnectivity-proxy-server-s1"
 
@@ -97,9 +98,8 @@ async def _renew_twice(publisher: LeasePublisher) -> None:
     await publisher.renew()
 
 
-@pytest.mark.parametrize(
-    ("spec", "valid"),
-    [
+def test_a_lease_is_valid_until_its_last_renewal_plus_duration() -> None:
+    for spec, valid in (
         ({"renewTime": at(0), "leaseDurationSeconds": 30}, True),
         ({"renewTime": at(-30), "leaseDurationSeconds": 30}, False),
         ({"renewTime": at(-29.9), "leaseDurationSeconds": 30}, True),
@@ -109,13 +109,11 @@ async def _renew_twice(publisher: LeasePublisher) -> None:
         ({"renewTime": at(0)}, False),
         ({"renewTime": "yesterday", "leaseDurationSeconds": 30}, False),
         (None, False),
-    ],
-)
-def test_a_lease_is_valid_until_its_last_renewal_plus_duration(spec: Json | None, valid: bool) -> None:
-    assert parse_lease({"metadata": {"name": "x"}, "spec": spec}).is_valid(START) is valid
+    ):
+        assert parse_lease({"metadata": {"name": "x"}, "spec": spec}).is_valid(START) is valid
 
 
-def test_the_first_renewal_looks_and_then_creates(tmp_path: Path) -> None:
+def test_the_first_renewal_creates_and_later_ones_write_blindly_over_the_known_copy(tmp_path: Path) -> None:
     scene = _publish(_Publishing(_Store(), ManualClock()), tmp_path, LeasePublisher.renew)
     assert scene.did() == [("GET", OWN_PATH), ("POST", PATH)]
     written = scene.store.leases[lease_name("s1")]
@@ -125,6 +123,8 @@ def test_the_first_renewal_looks_and_then_creates(tmp_path: Path) -> None:
         "leaseDurationSeconds": 30,
         "renewTime": "2026-01-01T00:00:00.000000Z",
     }
+    scene = _publish(_Publishing(_Store(), ManualClock()), tmp_path, _renew_twice)
+    assert scene.did() == [("GET", OWN_PATH), ("POST", PATH), ("PUT", OWN_PATH)]
 
 
 def test_the_address_is_published_with_every_write_and_other_annotations_stay(tmp_path: Path) -> None:
@@ -137,33 +137,22 @@ def test_the_address_is_published_with_every_write_and_other_annotations_stay(tm
     assert parse_lease(written).address == ("fd00::7", 8091)
 
 
-def test_the_address_of_an_earlier_life_is_taken_away(tmp_path: Path) -> None:
-    earlier = lease(lease_name("s1"), -100)
-    earlier["metadata"]["annotations"] = {"umbilical.dev/agent-address": "10.0.0.1:1"}
-    scene = _publish(_Publishing(_Store(earlier), ManualClock()), tmp_path, LeasePublisher.renew)
-    assert parse_lease(scene.store.leases[lease_name("s1")]).address is None
-
-
-@pytest.mark.parametrize("annotations", [None, {}, {"umbilical.dev/agent-address": "no address"}])
-def test_a_lease_without_an_address_is_a_lease_all_the_same(annotations: Json | None) -> None:
-    content = lease("x", 0)
-    content["metadata"]["annotations"] = annotations
-    assert parse_lease(content).address is None
-    assert parse_lease(content).is_valid(START)
-
-
-def test_later_renewals_write_blindly_over_the_known_copy(tmp_path: Path) -> None:
-    scene = _publish(_Publishing(_Store(), ManualClock()), tmp_path, _renew_twice)
-    assert scene.did() == [("GET", OWN_PATH), ("POST", PATH), ("PUT", OWN_PATH)]
+def test_a_lease_without_an_address_is_a_lease_all_the_same() -> None:
+    for annotations in (None, {}, {"umbilical.dev/agent-address": "no address"}):
+        content = lease("x", 0)
+        content["metadata"]["annotations"] = annotations
+        assert parse_lease(content).address is None
+        assert parse_lease(content).is_valid(START)
 
 
 def test_a_lease_of_an_earlier_life_is_taken_over_with_our_labels_and_its_other_content(tmp_path: Path) -> None:
-    earlier = lease(lease_name("s1"), -100, {"k8s-app": "wrong", "team": "a"})
+    earlier = lease(lease_name("s1"), -100, {"k8s-app": "wrong", "team": "a"}, address="10.0.0.1:1")
     scene = _publish(_Publishing(_Store(earlier), ManualClock()), tmp_path, LeasePublisher.renew)
     assert scene.did() == [("GET", OWN_PATH), ("PUT", OWN_PATH)]
     written = scene.store.leases[lease_name("s1")]
     assert written["metadata"]["labels"] == {"k8s-app": "konnectivity-server", "team": "a"}
     assert parse_lease(written).is_valid(START)
+    assert parse_lease(written).address is None, "a server that publishes none takes the earlier one away"
 
 
 def test_a_conflict_is_answered_by_looking_again(tmp_path: Path) -> None:
@@ -232,12 +221,12 @@ def test_only_expired_leases_are_collected_and_with_their_version(tmp_path: Path
     assert (scene.listed, scene.deleted, scene.culled) == ([(200, "", 0.0)], [(200, "", 0.0)], 1)
 
 
-@pytest.mark.parametrize(("status", "reason"), [(409, "Conflict"), (404, "NotFound"), (500, "InternalError")])
-def test_a_deletion_that_fails_is_observed_and_counts_as_nothing(status: int, reason: str, tmp_path: Path) -> None:
-    store = _Store(lease("old", -31))
-    store.faults["DELETE"] = [status_answer(status, reason)]
-    scene = _publish(_Publishing(store, ManualClock()), tmp_path, LeasePublisher.collect)
-    assert (scene.deleted, scene.culled) == ([(status, reason, 0.0)], 0)
+def test_a_deletion_that_fails_is_observed_and_counts_as_nothing(tmp_path: Path) -> None:
+    for status, reason in ((409, "Conflict"), (404, "NotFound"), (500, "InternalError")):
+        store = _Store(lease("old", -31))
+        store.faults["DELETE"] = [status_answer(status, reason)]
+        scene = _publish(_Publishing(store, ManualClock()), tmp_path, LeasePublisher.collect)
+        assert (scene.deleted, scene.culled) == ([(status, reason, 0.0)], 0)
 
 
 def test_withdrawing_deletes_our_lease_and_an_absent_one_is_fine(
@@ -258,3 +247,181 @@ def test_withdrawing_never_raises(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     scene.store.faults["DELETE"] = [status_answer(500, "InternalError")]
     _publish(scene, tmp_path, LeasePublisher.withdraw)
     assert "stays until it expires" in caplog.text
+
+
+class _Counting:
+    """A counter, its API and its clock; lists and watches are answered in the given order, then held open."""
+
+    def __init__(self, lists: list[Answer], watches: list[Answer]) -> None:
+        self.time = ManualClock()
+        self.listed: list[tuple[int, str, float]] = []
+        self.watched: list[tuple[int, str, float]] = []
+        self.news = 0
+        self.api = ScriptedApi(self._answer)
+        self._lists, self._watches = lists, watches
+
+    @asynccontextmanager
+    async def counter(self, folder: Path) -> AsyncIterator[LeaseCounter]:
+        async with self.api, make_client(self.api.write_kubeconfig(folder), qps=-1) as client:
+            yield LeaseCounter(
+                client,
+                "kube-system",
+                SELECTOR,
+                on_list=lambda *seen: self.listed.append(seen),
+                on_watch=lambda *seen: self.watched.append(seen),
+                on_change=self._hear,
+                clock=self.time.clock(),
+            )
+
+    def _hear(self) -> None:
+        self.news += 1
+
+    def _answer(self, request: Request) -> Answer:
+        if "watch" in request.query:
+            return self._watches.pop(0) if self._watches else watch_answer(stays_open=True)
+        return self._lists.pop(0)
+
+
+def _listing(*leases: Json, version: str = "1") -> Answer:
+    return json_answer({"metadata": {"resourceVersion": version}, "items": list(leases)})
+
+
+def _event(kind: str, lease: Json) -> Json:
+    return {"type": kind, "object": lease}
+
+
+def _count(scene: _Counting, folder: Path, settled: Callable[[], bool]) -> int | None:
+    async def scenario() -> int | None:
+        async with scene.counter(folder) as counter:
+            await until(settled, counter.run())
+            return counter.server_count()
+
+    return run_async(scenario())
+
+
+def test_nothing_is_known_before_the_api_was_asked(tmp_path: Path) -> None:
+    async def scenario() -> int | None:
+        async with _Counting([], []).counter(tmp_path) as counter:
+            return counter.server_count()
+
+    assert run_async(scenario()) is None
+
+
+def test_valid_leases_with_matching_labels_are_counted(tmp_path: Path) -> None:
+    leases = [lease("a", 0), lease("b", -10), lease("expired", -31), lease("other", 0, {"k8s-app": "x"})]
+    scene = _Counting([_listing(*leases)], [])
+    assert _count(scene, tmp_path, lambda: bool(scene.watched)) == 2
+    assert (scene.listed, scene.watched) == ([(200, "", 0.0)], [(200, "", 0.0)])
+    assert "labelSelector" not in scene.api.requests[0].query
+
+
+def test_without_a_valid_lease_or_a_list_there_is_the_one_server_that_answers(tmp_path: Path) -> None:
+    scene = _Counting([_listing(lease("expired", -31))], [])
+    assert _count(scene, tmp_path, lambda: bool(scene.watched)) == 1
+    scene = _Counting([status_answer(403, "Forbidden")] * 50, [])
+    assert _count(scene, tmp_path, lambda: bool(scene.listed)) == 1
+    assert scene.listed[0] == (403, "Forbidden", 0.0)
+
+
+def test_events_change_the_count(tmp_path: Path) -> None:
+    events = [
+        _event("ADDED", lease("b", 0, version="2")),
+        _event("ADDED", lease("c", 0, version="3")),
+        _event("DELETED", lease("a", 0, version="4")),
+        _event("MODIFIED", lease("c", 0, {"k8s-app": "x"}, version="5")),
+        _event("ADDED", lease("d", 0, version="6")),
+        _event("BOOKMARK", {"metadata": {"resourceVersion": "9"}}),
+    ]
+    scene = _Counting([_listing(lease("a", 0))], [watch_answer(*events)])
+    assert _count(scene, tmp_path, lambda: len(scene.watched) == 2) == 2
+    # The second watch goes on from the bookmark, without a list in between.
+    assert [request.query.get("resourceVersion") for request in scene.api.requests] == [None, "1", "9"]
+
+
+def test_a_lease_expires_by_the_clock_alone(tmp_path: Path) -> None:
+    scene = _Counting([_listing(lease("a", 0), lease("b", -20))], [])
+
+    async def scenario() -> list[int | None]:
+        async with scene.counter(tmp_path) as counter:
+            await until(lambda: bool(scene.watched), counter.run())
+            before = counter.server_count()
+            scene.time.seconds += 15
+            return [before, counter.server_count()]
+
+    assert run_async(scenario()) == [2, 1]
+
+
+def test_a_version_that_is_too_old_asks_for_a_new_list(tmp_path: Path) -> None:
+    gone: Json = {"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}
+    scene = _Counting([_listing(), _listing(lease("a", 0), lease("b", 0))], [watch_answer(gone)])
+    assert _count(scene, tmp_path, lambda: len(scene.listed) == 2) == 2
+    assert (410, "Expired", 0.0) in scene.watched
+
+
+def test_the_last_good_count_and_addresses_stay_while_the_api_cannot_be_listed(tmp_path: Path) -> None:
+    gone: Json = {"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}
+    failures = [status_answer(500, "InternalError")] * 50
+    scene = _Counting([_listing(lease("a", 0, address="a:1"), lease("b", 0)), *failures], [watch_answer(gone)])
+
+    async def scenario() -> tuple[int | None, object]:
+        async with scene.counter(tmp_path) as counter:
+            await until(lambda: len(scene.listed) > 5, counter.run())
+            return counter.server_count(), counter.published_addresses()
+
+    assert run_async(scenario()) == (2, (("a", 1),))
+    assert scene.time.sleeps[:6] == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 25.6])
+
+
+def test_failed_lists_back_off_to_half_a_minute_and_recover(tmp_path: Path) -> None:
+    failures = [status_answer(500, "InternalError")] * 8
+    scene = _Counting([*failures, _listing(lease("a", 200), lease("b", 200))], [])
+    assert _count(scene, tmp_path, lambda: bool(scene.watched)) == 2
+    assert scene.time.sleeps[-1] == 30.0
+
+
+# ---------------------------------------------------------------------- addresses
+def _addresses(scene: _Counting, folder: Path, settled: Callable[[], bool]) -> tuple[tuple[str, int], ...]:
+    async def scenario() -> tuple[tuple[str, int], ...]:
+        async with scene.counter(folder) as counter:
+            assert counter.published_addresses() == ()
+            await until(settled, counter.run())
+            return counter.published_addresses()
+
+    return run_async(scenario())
+
+
+def test_addresses_are_those_of_matching_leases_in_the_order_of_their_names(tmp_path: Path) -> None:
+    leases = [
+        lease("b", 0, address="[fd00::7]:1"),
+        lease("a", 0, address="10.0.0.9:8091"),
+        lease("c", 0, address="10.0.0.9:8091"),
+        lease("silent", 0),
+        lease("other", 0, {"k8s-app": "x"}, address="10.0.0.66:1"),
+    ]
+    scene = _Counting([_listing(*leases)], [])
+    assert _addresses(scene, tmp_path, lambda: bool(scene.watched)) == (("10.0.0.9", 8091), ("fd00::7", 1))
+
+
+def test_an_expired_lease_keeps_its_address_until_it_is_deleted(tmp_path: Path) -> None:
+    """While the API is out of reach every lease expires, and the addresses are what could bring it back."""
+    deleted = _event("DELETED", lease("b", -31, version="3"))
+    scene = _Counting(
+        [_listing(lease("a", -31, address="a:1"), lease("b", -31, address="b:1"))], [watch_answer(deleted)]
+    )
+    assert _addresses(scene, tmp_path, lambda: len(scene.watched) == 2) == (("a", 1),)
+
+
+def test_every_list_and_every_event_of_a_server_is_news_and_other_leases_are_none(tmp_path: Path) -> None:
+    others = {"k8s-app": "x"}
+    events = [
+        _event("ADDED", lease("b", 0, version="2", address="b:1")),
+        _event("MODIFIED", lease("b", 1, version="3", address="b:2")),
+        _event("MODIFIED", lease("scheduler", 1, others, version="4")),
+        _event("DELETED", lease("scheduler", 1, others, version="5")),
+        _event("DELETED", lease("b", 1, version="6")),
+        _event("MODIFIED", lease("a", 1, others, version="7")),
+        _event("BOOKMARK", {"metadata": {"resourceVersion": "9"}}),
+    ]
+    scene = _Counting([_listing(lease("a", 0))], [watch_answer(*events)])
+    _addresses(scene, tmp_path, lambda: len(scene.watched) == 2)
+    assert scene.news == 1 + 4

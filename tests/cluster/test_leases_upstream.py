@@ -59,17 +59,10 @@ def _upstream(name: str, folder: Path, health_flag: str, arguments: list[str]) -
 def _server_arguments(folder: Path, kubeconfig: Path) -> list[str]:
     serving = FolderAuthority(folder).serving("server")
     return [
-        f"--uds-name={folder / 'frontend.sock'}",
-        "--server-port=0",
-        f"--cluster-cert={serving.certificate}",
-        f"--cluster-key={serving.key}",
-        "--agent-bind-address=127.0.0.1",
-        f"--agent-port={_free_port()}",
-        "--health-bind-address=127.0.0.1",
-        f"--admin-port={_free_port()}",
-        "--server-id=upstream",
-        "--enable-lease-controller",
-        f"--kubeconfig={kubeconfig}",
+        *(f"--uds-name={folder / 'frontend.sock'}", "--server-port=0", f"--cluster-cert={serving.certificate}"),
+        *(f"--cluster-key={serving.key}", "--agent-bind-address=127.0.0.1", f"--agent-port={_free_port()}"),
+        *("--health-bind-address=127.0.0.1", f"--admin-port={_free_port()}", "--server-id=upstream"),
+        *("--enable-lease-controller", f"--kubeconfig={kubeconfig}"),
     ]
 
 
@@ -93,15 +86,10 @@ def test_our_counter_counts_upstreams_server_beside_ours(plane: ControlPlane, tm
 def test_upstreams_agent_counts_our_servers(plane: ControlPlane, tmp_path: Path) -> None:
     authority = FolderAuthority(tmp_path)
     arguments = [
-        f"--ca-cert={authority.certificate_file}",
-        "--proxy-server-host=127.0.0.1",
-        f"--proxy-server-port={_free_port()}",
-        "--health-server-host=127.0.0.1",
-        f"--admin-server-port={_free_port()}",
-        "--count-server-leases",
-        "--sync-interval=100ms",
-        "--sync-interval-cap=100ms",
-        f"--kubeconfig={plane.kubeconfig}",
+        *(f"--ca-cert={authority.certificate_file}", "--proxy-server-host=127.0.0.1"),
+        *(f"--proxy-server-port={_free_port()}", "--health-server-host=127.0.0.1"),
+        *(f"--admin-server-port={_free_port()}", "--count-server-leases", "--sync-interval=100ms"),
+        *("--sync-interval-cap=100ms", f"--kubeconfig={plane.kubeconfig}"),
     ]
 
     async def scenario(port: int) -> None:

@@ -1,5 +1,6 @@
-"""Objects by kind: paths, pages, metadata alone, and deletion of exactly the object that was seen."""
+"""Objects of the Kubernetes API: read, created, applied, discovered."""
 
+import base64
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,11 +10,16 @@ from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async, status_answer
 
 from umbilical.cluster import objects
+from umbilical.cluster.apply import Applier, Change, Document, KindUnknown, read_document
 from umbilical.cluster.client import ApiClient, make_client
+from umbilical.cluster.creation import CreationError, Creator, Outcome, Result
+from umbilical.cluster.discovery import Discovery
 from umbilical.cluster.errors import ApiRefused
-from umbilical.cluster.objects import DAEMON_SET, NAMESPACE, POD, SECRET
+from umbilical.cluster.objects import DAEMON_SET, NAMESPACE, POD, SECRET, Kind
 
 ResultT = TypeVar("ResultT")
+
+
 real = pytest.mark.real(*PROGRAMS)
 
 
@@ -119,3 +125,303 @@ def test_a_dry_run_deletes_nothing_and_a_real_one_does(plane: ControlPlane) -> N
 @real
 def test_text_comes_as_it_is(plane: ControlPlane) -> None:
     assert on_plane(plane, lambda c: c.get_text("/readyz")) == "ok"
+
+
+RESOURCES = {
+    "resources": [
+        {"name": "configmaps", "kind": "ConfigMap", "namespaced": True},
+        {"name": "secrets", "kind": "Secret", "namespaced": True},
+    ]
+}
+
+
+def document(**content: Any) -> Document:
+    found = read_document(content)
+    assert found is not None
+    return found
+
+
+def config_map(name: str, namespace: str = "default", **more: Any) -> Document:
+    return document(apiVersion="v1", kind="ConfigMap", metadata={"name": name, "namespace": namespace}, **more)
+
+
+def gadget_crd(name: str) -> Document:
+    """A kind of its own for each test, with a status subresource."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version: dict[str, Any] = {"name": "v1", "served": True, "storage": True}
+    version |= {"schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}}}
+    return document(
+        apiVersion="apiextensions.k8s.io/v1",
+        kind="CustomResourceDefinition",
+        metadata={"name": f"{name}s.example.com"},
+        spec={
+            "group": "example.com",
+            "names": {"kind": name.capitalize(), "plural": f"{name}s", "singular": name},
+            "scope": "Cluster",
+            "versions": [version],
+        },
+    )
+
+
+def create(documents: list[Document], seconds: float = 60.0) -> Any:
+    async def run(client: ApiClient) -> list[Result]:
+        return await Creator(client).create(documents, seconds)
+
+    return run
+
+
+@real
+def test_an_object_that_comes_before_its_kind_waits_for_it_and_gets_its_status(plane: ControlPlane) -> None:
+    state = {"topology": "HighlyAvailable"}
+    custom = document(apiVersion="example.com/v1", kind="Early", metadata={"name": "one"}, spec={"a": 1}, status=state)
+    results = on_plane(plane, create([custom, gadget_crd("early")]))
+    assert [(str(one.document), one.outcome, one.wrote_status) for one in results] == [
+        ("Early one", Outcome.CREATED, True),
+        ("CustomResourceDefinition earlys.example.com", Outcome.CREATED, False),
+    ]
+    assert plane.kubectl("get", "early", "one", "-o", "jsonpath={.status.topology}") == "HighlyAvailable"
+
+
+@real
+def test_what_exists_is_left_alone_and_a_status_that_it_lacks_is_written(plane: ControlPlane) -> None:
+    on_plane(plane, create([gadget_crd("live")]))
+    plane.kubectl("create", "configmap", "kept", "--from-literal=a=theirs")
+    bare = document(apiVersion="example.com/v1", kind="Live", metadata={"name": "one"})
+    on_plane(plane, create([bare]))
+    wanted = document(apiVersion="example.com/v1", kind="Live", metadata={"name": "one"}, status={"is": "written"})
+    results = on_plane(plane, create([config_map("kept", data={"a": "ours"}), wanted]))
+    assert [(one.outcome, one.wrote_status) for one in results] == [(Outcome.EXISTED, False), (Outcome.EXISTED, True)]
+    assert plane.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}") == "theirs"
+    again = on_plane(plane, create([document(**{**wanted.content, "status": {"is": "other"}})]))
+    assert not again[0].wrote_status
+    assert plane.kubectl("get", "live", "one", "-o", "jsonpath={.status.is}") == "written"
+
+
+@real
+def test_a_namespace_that_comes_later_is_waited_for(plane: ControlPlane) -> None:
+    namespace = document(apiVersion="v1", kind="Namespace", metadata={"name": "later"})
+    results = on_plane(plane, create([config_map("first", "later"), namespace]))
+    assert [one.outcome for one in results] == [Outcome.CREATED, Outcome.CREATED]
+
+
+@real
+def test_what_is_still_missing_at_the_end_is_named_with_the_last_words_of_the_api(plane: ControlPlane) -> None:
+    with pytest.raises(CreationError) as fault:
+        on_plane(plane, create([config_map("a", "nowhere"), config_map("b", "nowhere")], 1.0))
+    assert fault.value.code == "UMB740"
+    assert "ConfigMap nowhere/a" in fault.value.what
+    assert "1 more" in fault.value.what
+    assert '"nowhere" not found' in fault.value.why
+
+
+@real
+def test_an_object_that_stays_invalid_ends_the_waiting(plane: ControlPlane) -> None:
+    wrong = document(
+        apiVersion="v1", kind="Service", metadata={"name": "s", "namespace": "default"}, spec={"ports": []}
+    )
+    with pytest.raises(CreationError) as fault:
+        on_plane(plane, create([wrong], 600.0))
+    assert fault.value.code == "UMB741"
+    assert "spec.ports" in fault.value.why
+
+
+def test_a_request_that_the_api_cannot_read_is_not_repeated(tmp_path: Path) -> None:
+    def answer(request: Request) -> Answer:
+        if request.path == "/api/v1":
+            return json_answer(RESOURCES)
+        return status_answer(404, "NotFound") if request.method == "GET" else status_answer(400, "BadRequest")
+
+    with pytest.raises(CreationError) as fault:
+        scripted(answer, create([config_map("a")]), tmp_path)
+    assert fault.value.code == "UMB741"
+
+
+def test_no_value_of_a_secret_is_told_when_it_is_refused(tmp_path: Path) -> None:
+    value = base64.b64encode(b"a private key").decode()
+    secret = document(
+        apiVersion="v1", kind="Secret", metadata={"name": "s", "namespace": "default"}, data={"tls.key": value}
+    )
+
+    def answer(request: Request) -> Answer:
+        if request.path == "/api/v1":
+            return json_answer(RESOURCES)
+        if request.method == "GET":
+            return status_answer(404, "NotFound")
+        return json_answer({"kind": "Status", "code": 400, "message": f"cannot use {value} here"}, 400)
+
+    with pytest.raises(CreationError) as fault:
+        scripted(answer, create([secret]), tmp_path)
+    assert value not in str(fault.value)
+    assert "(hidden)" in str(fault.value)
+
+
+def test_a_lost_answer_and_a_server_error_are_tried_again(tmp_path: Path) -> None:
+    codes = iter([503, 500, 429])
+    made: list[str] = []
+
+    def answer(request: Request) -> Answer:
+        if request.path == "/api/v1":
+            return json_answer(RESOURCES)
+        if request.method == "GET":
+            return status_answer(404, "NotFound")
+        code = next(codes, None)
+        if code is not None:
+            return status_answer(code, "Busy")
+        made.append(request.path)
+        return json_answer({"metadata": {"name": "a"}})
+
+    told: list[Result] = []
+
+    async def run(client: ApiClient) -> list[Result]:
+        return await Creator(client, told.append).create([config_map("a")], 60.0)
+
+    results, _ = scripted(answer, run, tmp_path)
+    assert made == ["/api/v1/namespaces/default/configmaps"]
+    assert results == told
+
+
+def applied_map(name: str, **values: str) -> Document:
+    return config_map(name, data=values)
+
+
+def test_what_is_no_object_is_read_as_none() -> None:
+    contents: list[Any] = [
+        *(None, "text", [], {}, {"apiVersion": "v1", "kind": "Pod"}),
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {}},
+        {"apiVersion": "v1", "kind": "", "metadata": {"name": "a"}},
+        {"kind": "Pod", "metadata": {"name": "a"}},
+        {"apiVersion": "v1", "kind": 7, "metadata": {"name": "a"}},
+    ]
+    assert [content for content in contents if read_document(content) is not None] == []
+
+
+def test_an_object_is_named_by_kind_place_and_name() -> None:
+    assert str(applied_map("a")) == "ConfigMap default/a"
+    namespace = read_document({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})
+    assert str(namespace) == "Namespace n"
+
+
+@real
+def test_an_object_is_created_then_unchanged_then_changed(plane: ControlPlane) -> None:
+    def apply(document: Document) -> Change:
+        return on_plane(plane, lambda client: Applier(client).apply(document))
+
+    assert apply(applied_map("steps", a="1")) is Change.CREATED
+    assert apply(applied_map("steps", a="1")) is Change.UNCHANGED
+    assert apply(applied_map("steps", a="2")) is Change.CHANGED
+    assert plane.kubectl("get", "configmap", "steps", "-o", "jsonpath={.data.a}") == "2"
+    managers = plane.kubectl("get", "configmap", "steps", "-o", "jsonpath={.metadata.managedFields[*].manager}")
+    assert managers == "umbilical"
+
+
+@real
+def test_a_dry_run_tells_the_same_and_stores_nothing(plane: ControlPlane) -> None:
+    def apply(document: Document, **options: bool) -> Change:
+        return on_plane(plane, lambda client: Applier(client, **options).apply(document))
+
+    assert apply(applied_map("dry", a="1"), dry_run=True) is Change.CREATED
+    assert plane.kubectl("get", "configmap", "dry", "--ignore-not-found") == ""
+    apply(applied_map("dry", a="1"))
+    assert apply(applied_map("dry", a="1"), dry_run=True) is Change.UNCHANGED
+    assert apply(applied_map("dry", a="2"), dry_run=True) is Change.CHANGED
+    assert plane.kubectl("get", "configmap", "dry", "-o", "jsonpath={.data.a}") == "1"
+
+
+@real
+def test_a_field_of_another_manager_is_taken_only_by_force(plane: ControlPlane) -> None:
+    plane.kubectl("create", "configmap", "owned", "--from-literal=a=theirs", "--field-manager=somebody")
+    with pytest.raises(ApiRefused) as refusal:
+        on_plane(plane, lambda client: Applier(client).apply(applied_map("owned", a="ours")))
+    assert refusal.value.status == 409
+    assert "somebody" in refusal.value.message
+    forced = on_plane(plane, lambda client: Applier(client, force=True).apply(applied_map("owned", a="ours")))
+    assert forced is Change.CHANGED
+
+
+@real
+def test_a_kind_that_the_cluster_does_not_serve_is_named(plane: ControlPlane) -> None:
+    for version in ("example.com/v1", "v1"):
+        gadget = document(apiVersion=version, kind="Gadget", metadata={"name": "g", "namespace": "default"})
+        with pytest.raises(KindUnknown) as fault:
+            on_plane(plane, lambda client, gadget=gadget: Applier(client).apply(gadget))  # type: ignore[misc]
+        assert f"Gadget of {version}" in fault.value.why
+
+
+def test_discovery_is_asked_once_per_group_and_parts_of_resources_are_no_kinds(tmp_path: Path) -> None:
+    resources = [
+        {"name": "configmaps", "kind": "ConfigMap", "namespaced": True},
+        {"name": "configmaps/status", "kind": "ConfigMap", "namespaced": False},
+    ]
+
+    def answer(request: Request) -> Answer:
+        return json_answer({"resources": resources} if request.path == "/api/v1" else {"data": {"a": "1"}})
+
+    async def twice(client: Any) -> list[Change]:
+        applier = Applier(client)
+        return [await applier.apply(applied_map(name, a="1")) for name in ("one", "two")]
+
+    changes, requests = scripted(answer, twice, tmp_path)
+    assert changes == [Change.UNCHANGED, Change.UNCHANGED]
+    assert [request.path for request in requests].count("/api/v1") == 1
+    patch = next(request for request in requests if request.method == "PATCH")
+    assert patch.path == "/api/v1/namespaces/default/configmaps/one"
+    assert patch.headers["content-type"] == "application/apply-patch+yaml"
+    assert patch.query == {"fieldManager": "umbilical", "force": "false"}
+
+
+def test_no_value_of_a_secret_is_in_the_message_of_a_refusal(tmp_path: Path) -> None:
+    value = base64.b64encode(b"a private key").decode()
+    place = {"name": "s", "namespace": "default"}
+    texts = {"password": "open sesame", "flag": "true"}
+    refused = document(apiVersion="v1", kind="Secret", metadata=place, data={"tls.key": value}, stringData=texts)
+
+    def answer(request: Request) -> Answer:
+        if request.method == "PATCH":
+            return status_answer(422, "Invalid", f"bad data {value}, bad word open sesame, this is true")
+        if request.path == "/api/v1":
+            return json_answer({"resources": [{"name": "secrets", "kind": "Secret", "namespaced": True}]})
+        return status_answer(404, "NotFound")
+
+    with pytest.raises(ApiRefused) as refusal:
+        scripted(answer, lambda client: Applier(client).apply(refused), tmp_path)
+    assert value not in str(refusal.value)
+    assert "sesame" not in str(refusal.value)
+    assert "this is true" in str(refusal.value)
+
+
+GADGETS = {"resources": [{"name": "gadgets", "kind": "Gadget", "namespaced": False}]}
+
+
+def test_a_kind_is_found_where_its_group_serves_it(tmp_path: Path) -> None:
+    async def find(client: ApiClient) -> list[Kind | None]:
+        discovery = Discovery(client)
+        return [await discovery.find("example.com/v1", kind) for kind in ("Gadget", "Widget")]
+
+    found, requests = scripted(lambda _: json_answer(GADGETS), find, tmp_path)
+    assert found == [Kind("Gadget", "/apis/example.com/v1", "gadgets", is_namespaced=False), None]
+    assert [request.path for request in requests] == ["/apis/example.com/v1"]
+
+
+def test_a_group_that_was_forgotten_is_asked_again(tmp_path: Path) -> None:
+    answers = iter([status_answer(404, "NotFound"), json_answer(GADGETS)])
+
+    def answer(request: Request) -> Answer:
+        return next(answers)
+
+    async def find(client: ApiClient) -> list[bool]:
+        discovery = Discovery(client)
+        seen = [await discovery.find("example.com/v1", "Gadget") is not None for _ in range(2)]
+        discovery.forget("example.com/v1")
+        discovery.forget("never.asked/v1")
+        return [*seen, await discovery.find("example.com/v1", "Gadget") is not None]
+
+    found, _ = scripted(answer, find, tmp_path)
+    assert found == [False, False, True]
+
+
+def test_a_refusal_is_not_taken_for_a_missing_group(tmp_path: Path) -> None:
+    async def find(client: ApiClient) -> Any:
+        return await Discovery(client).find("v1", "Pod")
+
+    with pytest.raises(ApiRefused):
+        scripted(lambda _: status_answer(403, "Forbidden"), find, tmp_path)

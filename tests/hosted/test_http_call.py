@@ -1,16 +1,20 @@
-"""One HTTP exchange: URLs, complete requests, answers in every framing and one byte at a time, and broken ones."""
+"""One HTTP call through the tunnel, and its TLS."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import ssl
+from pathlib import Path
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+from tests.support.tunnel_pki import FolderAuthority
 
+from umbilical.hosted.endpoint_tls import EndpointTls, endpoint_context, read, untrusting, words
 from umbilical.hosted.errors import HostedError
 from umbilical.hosted.http_call import Answer, Call, Exchange, Url, names, parse_url
 from umbilical.hosted.pipe import Pipe
+from umbilical.tunnel.settings import TlsFiles
 
 URL = Url("http", "node", 10250, "/metrics")
 
@@ -60,43 +64,27 @@ def bytewise(text: bytes) -> list[bytes]:
     return [text[n : n + 1] for n in range(len(text))]
 
 
-@pytest.mark.parametrize(
-    ("text", "url", "authority"),
-    [
+def test_urls_are_read() -> None:
+    for text, url, authority in (
         ("http://node", Url("http", "node", 80, "/"), "node"),
         ("https://node:443/a?b=c", Url("https", "node", 443, "/a?b=c"), "node"),
         ("https://10.0.0.1:10250/metrics", Url("https", "10.0.0.1", 10250, "/metrics"), "10.0.0.1:10250"),
         ("https://[fd00::1]:8443/x", Url("https", "fd00::1", 8443, "/x"), "[fd00::1]:8443"),
         ("http://node?q#fragment", Url("http", "node", 80, "/?q"), "node"),
-    ],
-)
-def test_urls_are_read(text: str, url: Url, authority: str) -> None:
-    assert parse_url(text) == url
-    assert url.authority == authority
+    ):
+        assert parse_url(text) == url
+        assert url.authority == authority
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_is_no_url_to_ask_for_is_refused() -> None:
+    for text in (
         *("", "node", "node:80/x", "ftp://node/", "http://", "http://:80/", "http://node:port/", "http://node:99999/"),
-        *(
-            "http://user@node/",
-            "http://user:password@node/",
-            "http://no de/",
-            "http://node/\r\nHost: x",
-            "http://[::1/",
-        ),
-    ],
-)
-def test_what_is_no_url_to_ask_for_is_refused(text: str) -> None:
-    with pytest.raises(ValueError):
-        parse_url(text)
-
-
-def test_a_password_is_not_in_the_refusal() -> None:
-    with pytest.raises(ValueError) as error:
-        parse_url("http://user:sesame@node/")
-    assert "sesame" not in str(error.value)
+        *("http://user@node/", "http://user:password@node/", "http://no de/", "http://[::1/"),
+        "http://node/\r\nHost: x",
+    ):
+        with pytest.raises(ValueError) as error:
+            parse_url(text)
+        assert "password" not in str(error.value)
 
 
 @given(st.text(max_size=60))
@@ -121,54 +109,43 @@ def test_a_request_is_complete_and_given_headers_win() -> None:
     assert names(call.headers) == {"host", "x-more"}
 
 
-@pytest.mark.parametrize("cut", [whole, bytewise])
-@pytest.mark.parametrize(
-    "framed",
-    [
-        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
-        b"HTTP/1.0 200 OK\r\n\r\nhello",
-        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
-    ],
-)
-def test_a_body_comes_whole_however_it_is_framed_and_cut(framed: bytes, cut: Callable[[bytes], list[bytes]]) -> None:
-    answer, body, _ = exchanged(cut(framed))
-    assert (answer.status, body) == (200, b"hello")
+def test_a_body_comes_whole_however_it_is_framed_and_cut() -> None:
+    for cut in (whole, bytewise):
+        for framed in (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
+            b"HTTP/1.0 200 OK\r\n\r\nhello",
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        ):
+            answer, body, _ = exchanged(cut(framed))
+            assert (answer.status, body) == (200, b"hello")
 
 
-def test_a_head_is_shown_as_it_came() -> None:
+def test_the_head_is_shown_as_it_came_and_head_has_no_body() -> None:
     answer, _, _ = exchanged(whole(b"HTTP/1.1 404 Not Found\r\nX-Case: Kept\r\nContent-Length: 0\r\n\r\n"))
     assert answer.head == "HTTP/1.1 404 Not Found\r\nX-Case: Kept\r\nContent-Length: 0\r\n\r\n"
-
-
-def test_the_answer_to_head_has_no_body() -> None:
     answer, body, _ = exchanged(whole(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"), Call("HEAD", URL))
     assert (answer.status, body) == (200, b"")
 
 
-@pytest.mark.parametrize(
-    "chunks",
-    [
+def test_an_answer_that_is_none_or_not_whole_is_told() -> None:
+    for chunks in (
         [],
         [b"SSH-2.0-OpenSSH\r\n"],
         [b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel"],
         [b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel", b"RESET"],
         [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"],
         [b"HTTP/1.1 200 OK\r\nX: " + b"a" * 300_000],
-    ],
-)
-def test_an_answer_that_is_none_or_not_whole_is_told(chunks: list[bytes]) -> None:
-    with pytest.raises(HostedError) as fault:
-        exchanged(chunks)
-    assert fault.value.code == "UMB575"
+    ):
+        with pytest.raises(HostedError) as fault:
+            exchanged(chunks)
+        assert fault.value.code == "UMB575"
 
 
-def test_headers_that_are_none_are_refused_before_anything_is_sent() -> None:
+def test_what_cannot_be_sent_is_told() -> None:
     with pytest.raises(HostedError, match="no HTTP request"):
         exchanged([], Call("GET", URL, (("bad name", "x"),)))
 
-
-def test_a_connection_that_breaks_while_we_write_is_told() -> None:
     async def scenario() -> None:
         await Exchange(ScriptedPipe([], BrokenPipeError(32, "Broken pipe"))).send(Call("GET", URL))
 
@@ -180,3 +157,68 @@ def test_a_connection_that_breaks_while_we_write_is_told() -> None:
 def test_any_bytes_are_an_answer_or_a_fault(octets: bytes) -> None:
     with contextlib.suppress(HostedError):
         exchanged(whole(octets))
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> FolderAuthority:
+    return FolderAuthority(tmp_path)
+
+
+def test_an_authority_alone_is_trusted_and_without_one_the_machines_own(
+    authority: FolderAuthority, tmp_path: Path
+) -> None:
+    context = endpoint_context(EndpointTls(TlsFiles(authority=authority.certificate_file)))
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+    assert len(context.get_ca_certs()) == 1
+    context = endpoint_context(EndpointTls(TlsFiles()))
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.check_hostname
+
+
+def test_nothing_is_verified_when_that_was_asked_for_or_for_a_second_look(authority: FolderAuthority) -> None:
+    for context in (
+        endpoint_context(EndpointTls(TlsFiles(), is_verified=False)),
+        untrusting(endpoint_context(EndpointTls(TlsFiles(authority=authority.certificate_file)))),
+    ):
+        assert context.verify_mode is ssl.CERT_NONE
+        assert not context.check_hostname
+
+
+def test_files_that_cannot_be_used_are_named(authority: FolderAuthority, tmp_path: Path) -> None:
+    first, second = authority.client("first"), authority.client("second")
+    missing = tmp_path / "missing.crt"
+    for files in (
+        TlsFiles(authority=missing),
+        TlsFiles(missing, first.key),
+        TlsFiles(first.certificate, second.key),
+        TlsFiles(authority=first.key),
+    ):
+        with pytest.raises(HostedError) as fault:
+            endpoint_context(EndpointTls(files))
+        assert fault.value.code == "UMB577"
+        assert str(tmp_path) in fault.value.what
+
+
+def test_a_key_with_a_password_is_refused_and_nobody_is_asked(authority: FolderAuthority, tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+
+    locked = tmp_path / "locked.key"
+    key = ec.generate_private_key(ec.SECP256R1())
+    locked.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")))
+    with pytest.raises(HostedError, match="encrypted"):
+        endpoint_context(EndpointTls(TlsFiles(authority.client("somebody").certificate, locked)))
+
+
+def test_errors_are_told_in_words_and_no_certificate_is_none() -> None:
+    for error, said in (
+        (TimeoutError(), "no answer in time"),
+        (ConnectionResetError(104, "Connection reset by peer"), "Connection reset by peer"),
+        (ConnectionError(), "the connection was closed"),
+        (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)"), "wrong version number"),
+    ):
+        assert said in words(error)
+    assert read(None) is None
+    assert read(b"") is None
+    assert read(b"no certificate") is None

@@ -1,4 +1,4 @@
-"""Rendered directories are read whole and in order; what is no manifest is refused, and no Secret is quoted."""
+"""Manifests of a hosted control plane read and judged."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 
 from umbilical.hosted.errors import HostedError
 from umbilical.hosted.manifests import read_manifests
+from umbilical.hosted.network_policy import opens, selecting, selects
 
 
 def item(kind: str, name: str, namespace: str = "clusters-a") -> dict[str, Any]:
@@ -43,26 +44,23 @@ def test_lists_are_opened_and_what_is_kustomizes_own_or_empty_is_left_out(tmp_pa
     assert [document.name for document in read_manifests(tmp_path)] == ["a", "b"]
 
 
-@pytest.mark.parametrize("content", [{"kind": "Secret"}, "a word", ["a list"]])
-def test_what_is_no_object_is_refused(tmp_path: Path, content: Any) -> None:
-    path = write(tmp_path / "odd.yaml", content)
-    with pytest.raises(HostedError) as fault:
+def test_what_is_no_object_is_refused(tmp_path: Path) -> None:
+    for content in ({"kind": "Secret"}, "a word", ["a list"]):
+        path = write(tmp_path / "odd.yaml", content)
+        with pytest.raises(HostedError) as fault:
+            read_manifests(tmp_path)
+        assert fault.value.code == "UMB565"
+        assert str(path) in fault.value.what
+
+
+def test_broken_yaml_is_named_by_line_and_not_quoted_and_an_empty_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HostedError, match="nothing to apply"):
         read_manifests(tmp_path)
-    assert fault.value.code == "UMB565"
-    assert str(path) in fault.value.what
-
-
-def test_broken_yaml_is_named_by_line_and_not_quoted(tmp_path: Path) -> None:
     (tmp_path / "secret.yaml").write_text("kind: Secret\ndata:\n  key: 'a private key\n")
     with pytest.raises(HostedError) as fault:
         read_manifests(tmp_path)
     assert "line" in fault.value.why
     assert "private" not in str(fault.value)
-
-
-def test_an_empty_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(HostedError, match="nothing to apply"):
-        read_manifests(tmp_path)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -72,3 +70,62 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(HostedError):
         read_manifests(tmp_path)
+
+
+LABELS = {"app": "kube-apiserver", "tier": "control-plane"}
+
+
+PORT = {"port": 8091, "protocol": "TCP"}
+
+
+def policy(*rules: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {"spec": {"podSelector": {"matchLabels": {"app": "kube-apiserver"}}, "ingress": list(rules), **spec}}
+
+
+def test_selectors_are_kubernetes_own() -> None:
+    for selector, holds in (
+        ({}, True),
+        ({"matchLabels": {"app": "kube-apiserver"}}, True),
+        ({"matchLabels": {"app": "other"}}, False),
+        ({"matchLabels": {"app": "kube-apiserver", "more": "x"}}, False),
+        ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["kube-apiserver", "x"]}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["x"]}]}, False),
+        ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["x"]}]}, True),
+        ({"matchExpressions": [{"key": "more", "operator": "NotIn", "values": ["x"]}]}, True),
+        ({"matchExpressions": [{"key": "tier", "operator": "Exists"}]}, True),
+        ({"matchExpressions": [{"key": "more", "operator": "Exists"}]}, False),
+        ({"matchExpressions": [{"key": "more", "operator": "DoesNotExist"}]}, True),
+        ({"matchExpressions": [{"key": "app", "operator": "Odd"}]}, False),
+        ("odd", False),
+    ):
+        assert selects(selector, LABELS) is holds
+
+
+def test_only_policies_for_ingress_of_these_pods_close_them() -> None:
+    closing = policy()
+    others = [policy(podSelector={"matchLabels": {"app": "etcd"}}), policy(policyTypes=["Egress"])]
+    assert selecting([*others, closing], LABELS) == [closing]
+    assert selecting([{"spec": {}}], LABELS) == [{"spec": {}}]
+
+
+def test_a_rule_opens_the_port_to_everybody_or_not() -> None:
+    for rule, is_open in (
+        ({"ports": [PORT]}, True),
+        ({}, True),
+        ({"ports": [{"port": 6443, "protocol": "TCP"}]}, False),
+        ({"ports": [{"port": 8091, "protocol": "UDP"}]}, False),
+        ({"ports": [{"port": 8091}]}, True),
+        ({"ports": [{"protocol": "TCP"}]}, True),
+        ({"ports": [{"port": 8000, "endPort": 8100}]}, True),
+        ({"ports": [{"port": 8000, "endPort": 8090}]}, False),
+        ({"ports": [{"port": "agents"}]}, True),
+        ({"ports": [{"port": "clients"}]}, False),
+        ({"ports": [PORT], "from": [{"podSelector": {}}]}, False),
+        ({"ports": [PORT], "from": [{"namespaceSelector": {}}]}, False),
+        ({"ports": [PORT], "from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}, False),
+        ({"ports": [PORT], "from": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]}, True),
+        ({"ports": [PORT], "from": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["10.0.0.0/8"]}}]}, False),
+        ({"ports": [PORT], "from": [{"podSelector": {}}, {"ipBlock": {"cidr": "::/0"}}]}, True),
+    ):
+        assert opens(policy(rule), 8091, {"agents": 8091, "clients": 8090}) is is_open
+    assert not opens(policy(), 8091, {})

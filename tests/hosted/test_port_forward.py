@@ -1,17 +1,22 @@
-"""A forwarded port: kubectl's line is waited for, its words are told when it fails, and it ends with us."""
+"""Access to a namespace: port forwards to its pods."""
 
 import os
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.control_plane import PROGRAMS, ControlPlane
+from tests.support.fixture_types import Patch
 from tests.support.tls_listener import listener, plain_text
 
 import peers
+from umbilical.dialer.settings import Protocol, TcpServer, UnixServer
+from umbilical.hosted.access import Access, AccessRequest, open_access, server_title
 from umbilical.hosted.errors import HostedError
 from umbilical.hosted.port_forward import port_forward
+from umbilical.tunnel.settings import TlsFiles
 
 # Forwards for real, as kubectl does behind the same line; the real one needs a kubelet for it.
 FORWARDER = """#!{python}
@@ -35,7 +40,7 @@ while True:
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def told(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A kubectl on PATH that writes its pid and arguments here."""
     told = tmp_path / "told"
     program = tmp_path / "bin" / "kubectl"
@@ -72,15 +77,12 @@ def test_the_port_leads_there_and_the_child_ends_with_the_block(told: Path, tmp_
     )
 
 
-def test_without_a_program_it_is_said_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_is_missing_or_cannot_run_is_told(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HostedError) as fault, port_forward(tmp_path / "k", "n", "svc/s", 8090, tmp_path / "log"):
         raise AssertionError("there is no port")
     assert fault.value.code == "UMB571"
     assert "--server" in fault.value.remedy
-
-
-def test_a_program_that_cannot_run_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "kubectl").write_text("#!/no/such/interpreter\n")
     (tmp_path / "kubectl").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -90,9 +92,7 @@ def test_a_program_that_cannot_run_is_told(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.real(*PROGRAMS)
-def test_the_real_kubectls_own_words_are_told(
-    plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_real_kubectls_own_words_are_told(plane: ControlPlane, tmp_path: Path, monkeypatch: Patch) -> None:
     kubectl = peers.binary("kubectl")
     assert kubectl is not None
     monkeypatch.setenv("PATH", str(kubectl.parent))
@@ -104,3 +104,92 @@ def test_the_real_kubectls_own_words_are_told(
     assert fault.value.code == "UMB572"
     assert "konnectivity-server-local" in fault.value.why
     assert "not found" in fault.value.why
+
+
+FILES = TlsFiles(Path("c"), Path("k"), Path("ca"))
+
+
+SERVER = TcpServer("server", 8090)
+
+
+def secret(name: str, **data: str) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "clusters-b"}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": data}
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "clusters-b"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+
+
+@pytest.fixture
+def namespace(plane: ControlPlane) -> str:
+    plane.apply(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "clusters-b"}},
+        secret("konnectivity-client", **{"tls.crt": "client certificate", "tls.key": "client key"}),
+        config_map("konnectivity-ca-bundle", **{"ca.crt": "frontend CA"}),
+        secret("kas-kubelet-client-crt", **{"tls.crt": "kubelet certificate", "tls.key": "kubelet key"}),
+        config_map("kubelet-client-ca", **{"ca.crt": "kubelet CA"}),
+    )
+    return "clusters-b"
+
+
+def test_given_files_are_used_as_they_are_and_a_unix_socket_needs_none() -> None:
+    with open_access(AccessRequest(SERVER, FILES, protocol=Protocol.GRPC)) as access:
+        assert access == Access(SERVER, FILES, Protocol.GRPC)
+    settings = access.dialer_settings(7.0)
+    assert (settings.servers, settings.tls, settings.protocol) == ((SERVER,), FILES, Protocol.GRPC)
+    assert (settings.connect_seconds, settings.tls_seconds, settings.reply_seconds) == (7.0, 7.0, 7.0)
+    with open_access(AccessRequest(UnixServer(Path("/run/k.sock")))) as access:
+        assert access.tls == TlsFiles()
+        assert access.title == "unix:/run/k.sock"
+    assert server_title(TcpServer("::1", 8090)) == "[::1]:8090"
+    assert server_title(TcpServer("127.0.0.1", 8090, "konnectivity-server-local")) == (
+        "127.0.0.1:8090 (konnectivity-server-local)"
+    )
+    assert server_title(TcpServer("s", 1, "s")) == "s:1"
+
+
+def test_a_way_that_leads_nowhere_is_refused() -> None:
+    for request_ in (AccessRequest(), AccessRequest(tls=FILES), AccessRequest(SERVER)):
+        with pytest.raises(HostedError) as fault, open_access(request_):
+            raise AssertionError("there is no way")
+        assert fault.value.code == "UMB573"
+
+
+@pytest.mark.real(*PROGRAMS)
+def test_credentials_come_from_the_namespace_and_are_gone_afterwards(plane: ControlPlane, namespace: str) -> None:
+    request = AccessRequest(SERVER, namespace=namespace, kubeconfig=plane.kubeconfig, needs_kubelet=True)
+    with open_access(request) as access:
+        assert access.server == SERVER
+        key, kubelet = access.tls.key, access.kubelet
+        assert key is not None
+        assert key.read_text() == "client key"
+        assert kubelet is not None
+        assert kubelet.authority is not None
+        assert kubelet.authority.read_text() == "kubelet CA"
+    assert not key.parent.exists()
+
+
+@pytest.mark.real(*PROGRAMS)
+def test_given_files_win_over_those_of_the_namespace(plane: ControlPlane, namespace: str) -> None:
+    request = AccessRequest(SERVER, FILES, namespace=namespace, kubeconfig=plane.kubeconfig)
+    with open_access(request) as access:
+        assert access.tls == FILES
+        assert access.kubelet is None
+
+
+@pytest.mark.real(*PROGRAMS)
+def test_without_a_server_a_port_is_forwarded_and_the_name_of_the_service_verified(
+    plane: ControlPlane, namespace: str, told: Path
+) -> None:
+    request = AccessRequest(namespace=namespace, kubeconfig=plane.kubeconfig)
+    with open_access(request) as access:
+        assert isinstance(access.server, TcpServer)
+        assert access.server.host == "127.0.0.1"
+        assert access.server.server_name == "konnectivity-server-local"
+        assert "svc/konnectivity-server-local :8090" in told.read_text()
+    named = AccessRequest(namespace=namespace, kubeconfig=plane.kubeconfig, server_name="frontend")
+    with open_access(named) as access:
+        assert isinstance(access.server, TcpServer)
+        assert access.server.server_name == "frontend"

@@ -1,23 +1,27 @@
-"""The way through a real tunnel: every hop is timed, and the one that breaks is named."""
+"""The way into a hosted cluster: access, credentials, port forwards, pipes."""
 
 import asyncio
+import socket
 import ssl
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from tests.hosted.conftest import Tunnel, access_to
 from tests.support.in_process import Stage, refused_address
-from tests.support.tls_listener import hangs_up, listener, plain_text, says_nothing
+from tests.support.tls_listener import Deed, hangs_up, listener, plain_text, says_nothing, swallows
 from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.dialer.settings import Protocol, TcpServer, UnixServer
 from umbilical.hosted.access import Access
-from umbilical.hosted.endpoint_tls import EndpointTls
+from umbilical.hosted.endpoint_tls import EndpointTls, endpoint_context
 from umbilical.hosted.errors import HostedError
 from umbilical.hosted.ping import Pace, ping
-from umbilical.hosted.trip import Trip
+from umbilical.hosted.pipe import CHUNK_BYTES, Pipe, TlsPipe
+from umbilical.hosted.trip import Failure, Hop, Spread, Trip, distinct_failures, summarize
 from umbilical.hosted.way import Endpoint, Way
 from umbilical.tunnel.settings import TlsFiles
 
@@ -63,12 +67,23 @@ def test_a_unix_socket_has_no_tls_hop(stage: Stage) -> None:
     assert trip.server is None
 
 
-def test_a_server_that_is_not_there_fails_at_the_first_hop(tunnel: Tunnel) -> None:
-    nobody = replace(tunnel.access, server=TcpServer("127.0.0.1", free_port()))
-    (trip,) = trips_to(nobody, "127.0.0.1:1")
+def failed(access: Access, address: str = "127.0.0.1:1", tls: EndpointTls | None = None) -> Failure:
+    (trip,) = trips_to(access, address, tls=tls)
     assert trip.failure is not None
-    assert (trip.failure.hop, trip.failure.code, trip.failure.reason) == ("connect", "UMB507", "server")
-    assert "refused" in trip.failure.why
+    return trip.failure
+
+
+def test_a_server_that_is_away_or_not_ours_or_not_for_us_fails_at_its_own_hop(tunnel: Tunnel) -> None:
+    assert isinstance(tunnel.access.server, TcpServer)
+    failure = failed(replace(tunnel.access, server=TcpServer("127.0.0.1", free_port())))
+    assert (failure.hop, failure.code, failure.reason) == ("connect", "UMB507", "server")
+    assert "refused" in failure.why
+    failure = failed(replace(tunnel.access, server=TcpServer("127.0.0.1", tunnel.access.server.port, "somebody-else")))
+    assert (failure.hop, failure.code) == ("tls", "UMB508")
+    assert "somebody-else" in failure.why
+    # Without a certificate the refusal comes only after the handshake.
+    failure = failed(replace(tunnel.access, tls=TlsFiles(authority=tunnel.access.tls.authority)))
+    assert (failure.hop, failure.code) == ("tls", "UMB508")
 
 
 def test_a_server_of_another_authority_fails_at_tls_and_its_certificate_is_shown(
@@ -85,28 +100,10 @@ def test_a_server_of_another_authority_fails_at_tls_and_its_certificate_is_shown
     assert trip.server.certificate.common_name == "proxy-server"
 
 
-def test_a_server_for_another_name_fails_at_tls(tunnel: Tunnel) -> None:
-    assert isinstance(tunnel.access.server, TcpServer)
-    elsewhere = TcpServer("127.0.0.1", tunnel.access.server.port, "somebody-else")
-    (trip,) = trips_to(replace(tunnel.access, server=elsewhere), "127.0.0.1:1")
-    assert trip.failure is not None
-    assert (trip.failure.hop, trip.failure.code) == ("tls", "UMB508")
-    assert "somebody-else" in trip.failure.why
-
-
-def test_a_client_without_a_certificate_fails_at_tls_though_the_refusal_comes_later(tunnel: Tunnel) -> None:
-    bare = replace(tunnel.access, tls=TlsFiles(authority=tunnel.access.tls.authority))
-    (trip,) = trips_to(bare, "127.0.0.1:1")
-    assert trip.failure is not None
-    assert (trip.failure.hop, trip.failure.code) == ("tls", "UMB508")
-
-
 def test_a_server_without_agents_fails_at_the_dial(stage: Stage) -> None:
     server = stage.start_server(tcp=True)
-    (trip,) = trips_to(access_to(stage, server.frontend.port), "127.0.0.1:1")
-    assert trip.failure is not None
-    assert (trip.failure.hop, trip.failure.code) == ("dial", "UMB505")
-    assert trip.agent is None
+    failure = failed(access_to(stage, server.frontend.port))
+    assert (failure.hop, failure.code) == ("dial", "UMB505")
 
 
 def test_an_endpoint_that_refuses_fails_at_the_dial(tunnel: Tunnel) -> None:
@@ -168,20 +165,14 @@ def test_an_endpoint_of_another_authority_fails_there_and_its_certificate_is_tol
     assert not trip.endpoint.is_verified
 
 
-def test_an_endpoint_that_speaks_no_tls_fails_there(tunnel: Tunnel) -> None:
+def test_an_endpoint_that_speaks_no_tls_or_hangs_up_fails_there(tunnel: Tunnel) -> None:
+    unverified = EndpointTls(TlsFiles(), is_verified=False)
     with listener(plain_text) as port:
-        (trip,) = trips_to(tunnel.access, f"127.0.0.1:{port}", tls=EndpointTls(TlsFiles(), is_verified=False))
-    assert trip.failure is not None
-    assert (trip.failure.hop, trip.failure.code) == ("endpoint tls", "UMB574")
-    assert "speak TLS" in trip.failure.remedy
-    assert trip.hop("dial") is not None
-
-
-def test_an_endpoint_that_closes_in_the_handshake_fails_there(tunnel: Tunnel) -> None:
+        failure = failed(tunnel.access, f"127.0.0.1:{port}", unverified)
+    assert (failure.hop, failure.code) == ("endpoint tls", "UMB574")
+    assert "speak TLS" in failure.remedy
     with listener(lambda client: client.close()) as port:
-        (trip,) = trips_to(tunnel.access, f"127.0.0.1:{port}", tls=EndpointTls(TlsFiles(), is_verified=False))
-    assert trip.failure is not None
-    assert trip.failure.hop == "endpoint tls"
+        assert failed(tunnel.access, f"127.0.0.1:{port}", unverified).hop == "endpoint tls"
 
 
 def test_an_endpoint_that_hangs_up_behind_the_handshake_was_reached(tunnel: Tunnel, tmp_path: Path) -> None:
@@ -213,3 +204,178 @@ def test_an_ipv6_endpoint_is_reached_and_written_in_brackets(tunnel: Tunnel) -> 
         (trip,) = trips_to(tunnel.access, f"::1:{port}")
     assert trip.is_ok, trip.failure
     assert str(Endpoint("::1", port)) == f"[::1]:{port}"
+
+
+REFUSED = Failure("dial", "UMB501", "refused", "what", "why", "next")
+
+
+LOST = Failure("connect", "UMB507", "server", "what", "why", "next")
+
+
+def trip(number: int, connect: float, dial: float, failure: Failure | None = None) -> Trip:
+    return Trip(number, (Hop("connect", connect), Hop("agent", 0.0, "a1"), Hop("dial", dial)), failure)
+
+
+def test_times_are_least_mean_and_most_of_what_did_not_fail() -> None:
+    summary = summarize([trip(1, 1.0, 2.0), trip(2, 3.0, 4.0)])
+    assert summary.hops["connect"] == Spread(1.0, 2.0, 3.0)
+    assert summary.hops["dial"] == Spread(2.0, 3.0, 4.0)
+    assert summary.hops["total"] == Spread(3.0, 5.0, 7.0)
+    assert "endpoint tls" not in summary.hops
+    assert (summary.sent, summary.ok, summary.lost, summary.loss_percent) == (2, 2, 0, 0.0)
+    summary = summarize([trip(1, 1.0, 2.0), trip(2, 3.0, 60.0, REFUSED)])
+    assert summary.hops["dial"] == Spread(2.0, 2.0, 2.0)
+    assert summary.hops["connect"] == Spread(1.0, 2.0, 3.0)
+    assert summary.hops["total"] == Spread(3.0, 3.0, 3.0)
+    assert (summary.lost, summary.loss_percent) == (1, 50.0)
+    summary = summarize([])
+    assert (summary.sent, summary.loss_percent, summary.hops) == (0, 0.0, {})
+
+
+def test_the_agent_is_known_when_told_and_every_failure_is_told_once() -> None:
+    assert trip(1, 1.0, 1.0).agent == "a1"
+    assert Trip(1, (Hop("connect", 1.0), Hop("dial", 1.0))).agent is None
+    assert trip(1, 1.0, 1.0).hop("tls") is None
+    trips = [trip(1, 1.0, 1.0, REFUSED), trip(2, 1.0, 1.0), trip(3, 1.0, 1.0, LOST), trip(4, 1.0, 1.0, REFUSED)]
+    assert distinct_failures(trips) == [REFUSED, LOST]
+
+
+def test_nothing_of_a_ping_stays_open(tunnel: Tunnel) -> None:
+    host, _, port = tunnel.stage.endpoint().address.rpartition(":")
+    asyncio.run(ping(Way(tunnel.access, Endpoint(host, int(port)), SECONDS), Pace(2, 0.0), lambda _: None))
+    tunnel.stage.servers[0].wait_until_quiet()
+    tunnel.stage.agents[0].wait_until_idle()
+
+
+def test_the_next_begins_an_interval_after_the_last_began(tunnel: Tunnel) -> None:
+    loop_times: list[float] = []
+    host, _, port = tunnel.stage.endpoint().address.rpartition(":")
+
+    async def scenario() -> None:
+        def tell(_: Trip) -> None:
+            loop_times.append(asyncio.get_running_loop().time())
+
+        began = asyncio.get_running_loop().time()
+        await ping(Way(tunnel.access, Endpoint(host, int(port)), SECONDS), Pace(2, 0.3), tell)
+        loop_times.insert(0, began)
+
+    asyncio.run(asyncio.wait_for(scenario(), SECONDS))
+    assert loop_times[2] - loop_times[0] >= 0.3
+
+
+ResultT = TypeVar("ResultT")
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> FolderAuthority:
+    return FolderAuthority(tmp_path)
+
+
+def echoes(client: socket.socket) -> None:
+    while octets := client.recv(1 << 16):
+        client.sendall(octets)
+
+
+def over_tls(context: ssl.SSLContext, deed: Deed) -> Deed:
+    def served(client: socket.socket) -> None:
+        with context.wrap_socket(client, server_side=True) as secure:
+            deed(secure)
+            secure.unwrap()
+
+    return served
+
+
+def with_pipe(port: int, make: Callable[..., Pipe], act: Callable[[Pipe], Awaitable[ResultT]]) -> ResultT:
+    async def scenario() -> ResultT:
+        async with asyncio.timeout(SECONDS):
+            pipe = make(await asyncio.open_connection("127.0.0.1", port))
+            try:
+                return await act(pipe)
+            finally:
+                pipe.close()
+
+    return asyncio.run(scenario())
+
+
+async def exchange(pipe: Pipe, size: int) -> bytes:
+    """Send and receive at once, since an echo stops reading when nobody reads it."""
+    received = bytearray()
+
+    async def receive() -> None:
+        while len(received) < size:
+            octets = await pipe.read()
+            assert octets
+            received.extend(octets)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(receive())
+        group.create_task(pipe.write(bytes(range(256)) * (size // 256)))
+    return bytes(received)
+
+
+def test_bytes_go_both_ways_without_tls() -> None:
+    with listener(echoes) as port:
+        assert with_pipe(port, Pipe, lambda pipe: exchange(pipe, 1024)) == bytes(range(256)) * 4
+
+
+def test_bytes_go_both_ways_inside_tls_past_one_chunk(authority: FolderAuthority) -> None:
+    context = endpoint_context(EndpointTls(TlsFiles(authority=authority.certificate_file)))
+    size = 3 * CHUNK_BYTES
+
+    async def act(pipe: Pipe) -> bytes:
+        assert isinstance(pipe, TlsPipe)
+        facts = await pipe.handshake(SECONDS)
+        assert facts.version in ("TLSv1.2", "TLSv1.3")
+        assert facts.is_verified
+        return await exchange(pipe, size)
+
+    server = authority.server_context(authority.serving("echo"))
+    with listener(over_tls(server, echoes)) as port:
+        echoed = with_pipe(port, lambda streams: TlsPipe(streams, context, "127.0.0.1"), act)
+    assert echoed == bytes(range(256)) * (size // 256)
+
+
+def test_the_endpoints_farewell_is_the_end(authority: FolderAuthority) -> None:
+    context = endpoint_context(EndpointTls(TlsFiles(), is_verified=False))
+
+    async def act(pipe: Pipe) -> list[bytes]:
+        assert isinstance(pipe, TlsPipe)
+        await pipe.handshake(SECONDS)
+        return [await pipe.read(), await pipe.read()]
+
+    server = authority.server_context(authority.serving("farewell"))
+    with listener(over_tls(server, lambda client: client.sendall(b"last words"))) as port:
+        assert with_pipe(port, lambda streams: TlsPipe(streams, context, "x"), act) == [b"last words", b""]
+
+
+def test_a_handshake_that_nobody_answers_is_given_up() -> None:
+    context = endpoint_context(EndpointTls(TlsFiles(), is_verified=False))
+
+    async def act(pipe: Pipe) -> None:
+        assert isinstance(pipe, TlsPipe)
+        with pytest.raises(TimeoutError):
+            await pipe.handshake(0.01)
+
+    with listener(swallows) as port:
+        with_pipe(port, lambda streams: TlsPipe(streams, context, "x"), act)
+
+
+def test_an_end_without_a_farewell_is_an_error(authority: FolderAuthority) -> None:
+    context = endpoint_context(EndpointTls(TlsFiles(), is_verified=False))
+
+    def cut(client: socket.socket) -> None:
+        server = authority.server_context(authority.serving("cut"))
+        secure = server.wrap_socket(client, server_side=True)
+        secure.sendall(b"half")
+        secure.close()
+
+    async def act(pipe: Pipe) -> bytes:
+        assert isinstance(pipe, TlsPipe)
+        await pipe.handshake(SECONDS)
+        first = await pipe.read()
+        with pytest.raises(OSError):
+            await pipe.read()
+        return first
+
+    with listener(cut) as port:
+        assert with_pipe(port, lambda streams: TlsPipe(streams, context, "x"), act) == b"half"

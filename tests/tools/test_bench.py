@@ -1,4 +1,4 @@
-"""The bench's options and plan, and short runs of it against real programs."""
+"""The benchmark: its runs and rows."""
 
 import json
 import shutil
@@ -10,11 +10,28 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from tests.support.bench_samples import DOWNLOAD, ECHO, both, rate
 
 import bench
 import bench_report
+import bench_rows
 import peers
-from bench_rows import CROWD, LIMIT, OURS, PAIRS, ROWS, STUCK, TUNNELS, UPSTREAM
+from bench_rows import (
+    BARS,
+    CROWD,
+    LIMIT,
+    OURS,
+    PAIRS,
+    RATES,
+    ROWS,
+    STUCK,
+    TUNNELS,
+    UPSTREAM,
+    Bar,
+    Cpu,
+    Results,
+    Row,
+)
 from bench_run import Plan
 from bench_tunnel import Program
 
@@ -55,19 +72,16 @@ def test_a_row_is_measured_for_the_pairs_that_it_is_for() -> None:
     assert not _options("--rows", "echo").takes(STUCK, OURS)
 
 
-def test_the_limit_is_left_out_where_it_is_not_installed() -> None:
+def test_the_limit_and_the_crowd_are_left_out_where_they_cannot_be_had() -> None:
     assert _options(has_haproxy=False).pairs == TUNNELS
-
-
-def test_another_program_in_our_place_cannot_make_a_crowd() -> None:
     plan = _options("--ours-server", "/old/proxy-server", "--ours-agent", "/old/proxy-agent")
     assert not set(CROWD) & set(plan.rows)
 
 
-@pytest.mark.parametrize("arguments", [("--rows", "nonsense"), ("--rows", "("), ("--pairs", "theirs")])
-def test_a_choice_that_names_nothing_is_refused(arguments: tuple[str, str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        _options(*arguments)
+def test_a_choice_that_names_nothing_is_refused() -> None:
+    for arguments in (("--rows", "nonsense"), ("--rows", "("), ("--pairs", "theirs")):
+        with pytest.raises(SystemExit, match="2"):
+            _options(*arguments)
 
 
 def test_what_go_did_not_build_has_no_go_version() -> None:
@@ -99,17 +113,12 @@ def test_the_interpreter_says_how_it_was_built(monkeypatch: pytest.MonkeyPatch) 
     assert bench.interpreter_build(on_debian=False) == "built with PGO"
 
 
-@pytest.mark.parametrize("option", ["--json", "--markdown", "--svg"])
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(
-    tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert bench.main([f"{option}={tmp_path / 'missing' / 'file'}"]) == 1
-    assert "UMB931 cannot write" in capsys.readouterr().err
-
-
-def test_a_document_without_markers_is_refused_before_anything_is_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for option in ("--json", "--markdown", "--svg"):
+        assert bench.main([f"{option}={tmp_path / 'missing' / 'file'}"]) == 1
+        assert "UMB931 cannot write" in capsys.readouterr().err
     document = tmp_path / "document.md"
     document.write_text("no markers here\n")
     assert bench.main([f"--into={document}"]) == 1
@@ -134,6 +143,7 @@ def _run(repository: Path, *arguments: str) -> tuple[int, str, str]:
     return process.returncode, output, progress
 
 
+@pytest.mark.alone
 @pytest.mark.real("proxy-server", "proxy-agent", "umbilical-load")
 def test_a_short_run_measures_upstream_in_every_kind_of_row(repository: Path, tmp_path: Path) -> None:
     document = tmp_path / "document.md"
@@ -159,6 +169,7 @@ def test_a_short_run_measures_upstream_in_every_kind_of_row(repository: Path, tm
     assert (tmp_path / "b.svg").read_text().startswith("<svg ")
 
 
+@pytest.mark.alone
 @pytest.mark.real("proxy-server", "proxy-agent", "umbilical-load")
 def test_ours_goes_on_beside_tunnels_that_are_stuck_and_with_a_crowd(repository: Path, tmp_path: Path) -> None:
     rows = "--rows=stuck|idle 10000 echo|idle 10000 dial 1$"
@@ -171,6 +182,7 @@ def test_ours_goes_on_beside_tunnels_that_are_stuck_and_with_a_crowd(repository:
     assert medians["idle 10000 dial 1"]["alone"] > 0
 
 
+@pytest.mark.alone
 @pytest.mark.real("haproxy", "proxy-server", "umbilical-load")
 def test_the_limit_is_measured_in_the_bulk_rows(repository: Path, tmp_path: Path) -> None:
     rows = "--rows=connect (echo 1|download 1|upload 8|dial 1)$"
@@ -182,6 +194,7 @@ def test_the_limit_is_measured_in_the_bulk_rows(repository: Path, tmp_path: Path
     assert "HAProxy version" in output
 
 
+@pytest.mark.alone
 @pytest.mark.real("proxy-server", "proxy-agent", "umbilical-load")
 def test_a_pair_that_cannot_start_fails_the_run_and_the_others_are_measured(repository: Path) -> None:
     agent = peers.binary("proxy-agent")
@@ -196,6 +209,7 @@ def test_a_pair_that_cannot_start_fails_the_run_and_the_others_are_measured(repo
     assert "\nhttp-connect echo 1  " in output
 
 
+@pytest.mark.alone
 @pytest.mark.real("proxy-server", "proxy-agent", "umbilical-load")
 def test_an_interrupt_leaves_no_child_behind(repository: Path) -> None:
     long = ("--pure", "--pairs=upstream", "--rows=connect echo 1$", "--seconds=50")
@@ -216,3 +230,94 @@ def _wait_for_children(pid: int, count: int) -> list[str]:
             return children
         time.sleep(0.01)
     raise AssertionError(f"not {count} children after {DEADLINE_SECONDS:g} s")
+
+
+def test_rows_and_bars_are_each_once_and_for_pairs_that_are_measured() -> None:
+    names = {row.name for row in ROWS}
+    assert len(names) == len(ROWS)
+    assert {"http-connect echo 64", "grpc dial 16", "memory grpc tunnels", "start agent"} <= names
+    assert {"echo beside 8 downloads", "echo beside 8 uploads", "stuck 64+64", "idle 10000 dial 16"} <= names
+    assert len({(bar.row, bar.pair, bar.metric) for bar in BARS}) == len(BARS)
+    assert all(bar.row in ROWS and bar.pair in bench_rows.measured_by(bar.row) for bar in BARS)
+
+
+def test_each_row_is_for_the_pairs_that_can_run_it() -> None:
+    assert bench_rows.measured_by(DOWNLOAD) == PAIRS
+    assert bench_rows.measured_by(Row("rate", "http-connect", "dial", 1)) == TUNNELS
+    assert bench_rows.measured_by(STUCK) == (UPSTREAM, OURS)
+    assert bench_rows.measured_by(CROWD[0]) == (OURS,)
+    assert [row.subject for row in RATES if LIMIT in bench_rows.measured_by(row)] == ["http-connect"] * 7
+
+
+def test_the_cost_of_an_operation_is_in_microseconds_of_both_processes() -> None:
+    load = {"ops": 1000.0, "rate": 500.0, "p50_us": 30.0, "p99_us": 80.0, "cpu_seconds": 0.01}
+    sample = bench_rows.rate_sample(ECHO, load, Cpu(server=0.02, agent=0.03, bench=0.01, machine=0.07), 2.0)
+    assert sample["value"] == 500.0
+    assert sample["cost"] == pytest.approx(50.0)
+    assert sample["server"] == pytest.approx(20.0)
+    assert sample["agent"] == pytest.approx(30.0)
+    assert sample["generator"] == pytest.approx(10.0)
+    assert sample["p99_us"] == 80.0
+
+
+def test_the_cost_of_a_transfer_is_in_milliseconds_per_megabyte() -> None:
+    load = {"bytes": 200e6, "mb_per_second": 100.0, "cpu_seconds": 0.1}
+    sample = bench_rows.rate_sample(DOWNLOAD, load, Cpu(0.4, 0.6, 0.1, 1.1), 2.0)
+    assert sample["value"] == 100.0
+    assert sample["cost"] == pytest.approx(5.0)
+    assert sample["generator"] == pytest.approx(0.5)
+    assert "p50_us" not in sample
+
+
+def test_others_are_what_the_machine_used_beside_us_and_nothing_moved_is_no_sample() -> None:
+    assert Cpu(0.5, 0.5, 0.5, 2.5).others_in(2.0) == pytest.approx(0.5)
+    assert Cpu(0.5, 0.5, 0.5, 1.4).others_in(2.0) == 0.0
+    for row in (ECHO, DOWNLOAD):
+        with pytest.raises(ValueError, match="nothing went through"):
+            bench_rows.rate_sample(row, {"ops": 0.0, "cpu_seconds": 0.0}, Cpu(0.0, 0.0, 0.0, 0.0), 2.0)
+
+
+def test_the_ratio_is_that_of_the_medians_where_upstream_ran() -> None:
+    results = both(upstream=[100.0, 50.0, 120.0], ours=[300.0, 200.0, 10.0])
+    assert results.median(ECHO, OURS) == 200.0
+    assert results.ratio(ECHO, OURS) == 2.0
+    assert results.ratio_range(ECHO, OURS) == (10.0 / 120.0, 4.0)
+    results = both(upstream=[100.0], ours=[150.0, 900.0])
+    assert results.ratio_range(ECHO, OURS) == (1.5, 1.5)
+    assert Results().ratio(ECHO, OURS) is None
+    assert Results().ratio_range(ECHO, OURS) is None
+
+
+def test_a_generator_as_costly_as_upstreams_tunnel_is_named() -> None:
+    results = Results()
+    results.add(ECHO, UPSTREAM, 1, rate(100.0, cost=10.0, generator=9.9))
+    results.add(ECHO, OURS, 1, rate(100.0, cost=3.0, generator=10.0))
+    assert bench_rows.generator_bound(results, ECHO) == [OURS]
+
+
+def _bar(row: str, metric: str = "value", pair: str = "ours") -> Bar:
+    (found,) = (bar for bar in BARS if (bar.row.name, bar.metric, bar.pair.name) == (row, metric, pair))
+    return found
+
+
+def test_floors_and_ceilings_are_met_at_their_limit() -> None:
+    for ours, is_met in ((149.0, False), (150.0, True), (151.0, True)):
+        (judgement,) = bench_rows.judge(both([100.0], [ours]), [_bar("http-connect echo 16")])
+        assert judgement.is_met is is_met
+    for ours, is_met in ((84.0, True), (85.0, True), (86.0, False)):
+        results = both([100.0], [ours], Row("memory", "grpc", "idle"))
+        (judgement,) = bench_rows.judge(results, [_bar("memory grpc idle")])
+        assert judgement.is_met is is_met
+
+
+def test_a_bar_against_itself_reads_the_number_and_not_a_ratio_to_upstream() -> None:
+    results = Results()
+    results.add(CROWD[0], OURS, 1, {"value": 7.0, "times_alone": 0.9})
+    (judgement,) = bench_rows.judge(results, [_bar("idle 10000 echo 1", "times_alone")])
+    assert (judgement.measured, judgement.is_met) == (0.9, True)
+
+
+def test_what_was_not_measured_is_not_judged() -> None:
+    results = both([], [150.0])
+    assert [judgement.is_met for judgement in bench_rows.judge(results)] == [None] * 4
+    assert bench_rows.judge(Results()) == []

@@ -16,20 +16,15 @@ def pki(tmp_path: Path) -> Pki:
     return Pki(tmp_path / "pki")
 
 
-def test_rates_and_transfers_are_read_from_their_own_numbers() -> None:
+def test_lines_are_the_medians_of_the_rounds_own_numbers() -> None:
     reading = {"rate": 10.0, "mb_per_second": 20.0}
     assert value(Row("rate", "", "dial", 1), reading) == 10
     assert value(Row("rate", "", "upload", 8), reading) == 20
-
-
-def test_the_ratio_is_the_median_of_the_rounds_ratios() -> None:
     row = Row("rate", "", "dial", 16)
     ours, theirs = [{"rate": rate} for rate in (10.0, 20.0, 90.0)], [{"rate": rate} for rate in (10.0, 10.0, 30.0)]
     assert line("socks5", row, ours, theirs).split() == ["socks5", "requests", "16", "20", "/s", "10", "/s", "2.00"]
-
-
-def test_without_the_other_program_ours_stands_alone() -> None:
     assert line("https", Row("rate", "", "download", 1), [{"mb_per_second": 7.0}], []).split()[-2:] == ["7", "MB/s"]
+    assert {row.test for row in ROWS} == {"dial", "echo", "download", "upload"}
 
 
 def test_each_of_ours_has_a_counterpart_of_its_own_protocol(pki: Pki, tmp_path: Path) -> None:
@@ -38,10 +33,6 @@ def test_each_of_ours_has_a_counterpart_of_its_own_protocol(pki: Pki, tmp_path: 
         assert isinstance(ours, OurProxy)
         theirs = {"ssh -D": SshForward, "tinyproxy": Tinyproxy}[contest.beside](tmp_path / f"theirs-{number}")
         assert ours.entrance[0] == theirs.entrance[0]
-
-
-def test_requests_and_bulk_are_both_asked() -> None:
-    assert {row.test for row in ROWS} == {"dial", "echo", "download", "upload"}
 
 
 @pytest.mark.real("umbilical-load", "tinyproxy")

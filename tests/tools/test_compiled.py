@@ -1,15 +1,19 @@
-"""The compiled unit is what we say it is: whole rooms, and the data path of the tunnel."""
+"""Compiled modules: built, benched, and the environment that they run in."""
 
 import ast
 import importlib
 import os
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from tests.architecture.rooms import Module, modules
 from tests.architecture.test_imports import ARROWS
 
+import bench_compiled
 import compiled
+import environment
 
 
 def _dotted(path: str, source: Path) -> str:
@@ -90,3 +94,86 @@ def _origin(module: Module, base: str) -> str:
     first, _, rest = base.partition(".")
     found = next((name for name in module.imports() if name.rsplit(".", 1)[-1] == first), "")
     return found if rest else found.rpartition(".")[0]
+
+
+# Stands for mypyc: leaves beside the source what a build would, and counts how often it ran.
+BUILD = """
+import os, pathlib, sys
+assert os.environ["UMBILICAL_COMPILE"] == "1"
+assert sys.argv[1:] == ["--quiet", "build_ext", "--inplace"]
+pathlib.Path("src/package/part.so").write_text("built")
+with open(os.environ["BUILDS"], "a") as builds: builds.write("x")
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = tmp_path / "tree"
+    (root / "src" / "package").mkdir(parents=True)
+    (root / "src" / "package" / "part.py").write_text("x = 1\n")
+    (root / "setup.py").write_text(BUILD)
+    monkeypatch.setenv("BUILDS", str(tmp_path / "builds"))
+    return root
+
+
+def _builds(tree: Path) -> int:
+    return len((tree.parent / "builds").read_text())
+
+
+def test_a_source_is_built_once_and_outside_the_tree(tree: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    first = bench_compiled.compiled_source(tree, cache)
+    assert (first / "package" / "part.so").read_text() == "built"
+    assert not (tree / "src" / "package" / "part.so").exists()
+    assert bench_compiled.compiled_source(tree, cache) == first
+    assert _builds(tree) == 1
+    assert list(cache.iterdir()) == [first]
+
+
+def test_an_edit_makes_another_one_and_old_ones_are_forgotten(tree: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    made = []
+    for number in range(bench_compiled.KEPT + 2):
+        (tree / "src" / "package" / "part.py").write_text(f"x = {number}\n")
+        made.append(bench_compiled.compiled_source(tree, cache))
+        age = time.time() - 1000 + number
+        os.utime(made[-1], (age, age))
+    assert len(set(made)) == len(made)
+    kept = set(cache.iterdir())
+    assert made[-1] in kept
+    assert len(kept) <= bench_compiled.KEPT + 1
+
+
+def test_another_interpreter_makes_another_one(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = bench_compiled.key(tree)
+    monkeypatch.setattr(sys, "version", "another")
+    assert bench_compiled.key(tree) != here
+
+
+def test_a_build_that_fails_is_told_and_leaves_nothing(tree: Path, tmp_path: Path) -> None:
+    (tree / "setup.py").write_text("import sys\nsys.exit('part.py:1: error: no such type')\n")
+    with pytest.raises(bench_compiled.BuildFailed, match=r"part\.py:1: error: no such type"):
+        bench_compiled.compiled_source(tree, tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_an_old_python_is_refused_with_the_way_to_name_a_newer_one() -> None:
+    with pytest.raises(environment.EnvironmentRefused) as caught:
+        environment.require_python((3, 9), "/usr/bin/python3")
+    what, why, remedy = str(caught.value).splitlines()
+    assert what == "UMB912 Python 3.9 is too old"
+    assert why.startswith("  why: /usr/bin/python3 runs this")
+    assert remedy == "  next: name a newer one: make setup PYTHON=/path/to/python3.11"
+
+
+def test_pythons_are_accepted_or_refused_with_the_way_out() -> None:
+    for version in ((3, 11), (3, 13)):
+        environment.require_python(version, "python3")
+    with pytest.raises(environment.EnvironmentRefused, match=r"next: apt-get install python3\.11-venv"):
+        environment.require_venv((3, 11), (True, False))
+
+
+def test_a_step_that_fails_shows_its_last_line_and_its_command() -> None:
+    with pytest.raises(environment.EnvironmentRefused) as caught:
+        environment._step("packages", ["sh", "-c", "echo first >&2; echo last >&2; exit 3"])
+    assert str(caught.value).splitlines()[:2] == ["UMB914 setup failed: packages", "  why: last"]

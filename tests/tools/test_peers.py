@@ -144,13 +144,6 @@ def test_a_step_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         peers.build("bench", lambda line: None)
 
 
-def test_build_with_everything_cached_needs_no_go(run: Run) -> None:
-    assert run("build", "--group", "bench").returncode == 0
-    Path(os.environ["XDG_CACHE_HOME"]).parent.joinpath("bin", "go").unlink()
-
-    assert run("build", "--group", "bench", go=None).returncode == 0
-
-
 def test_path_prints_where_a_cached_program_lies_and_fails_otherwise(run: Run, cache: Path) -> None:
     absent = run("path", "umbilical-load")
     run("build", "--group", "bench")
@@ -184,31 +177,27 @@ printf '{{"Dir": "{carrier}", "Sum": "%s"}}' "{pinned}"
 """
 
 
-def test_documents_of_a_module_are_copied_and_found_by_name(run: Run, cache: Path, carrier: Path) -> None:
+def test_documents_of_a_module_and_its_folders_are_copied_whole_and_found_by_name(
+    run: Run, cache: Path, carrier: Path, tmp_path: Path
+) -> None:
     done = run("build", "--group", "crds", go=go_that_downloads(carrier))
     found = run("path", "routes.crd.yaml")
 
     assert done.returncode == 0, done.stderr
     assert Path(found.stdout.strip()).read_text() == "kind: CustomResourceDefinition # routes.crd.yaml\n"
-    assert sorted(path.name for path in (cache / "prometheus-operator-v0.85.0").iterdir()) == [
-        "monitoring.coreos.com_podmonitors.yaml",
-        "monitoring.coreos.com_prometheusrules.yaml",
-        "monitoring.coreos.com_servicemonitors.yaml",
-    ]
+    kinds = ("podmonitors", "prometheusrules", "servicemonitors")
+    names = sorted(path.name for path in (cache / "prometheus-operator-v0.85.0").iterdir())
+    assert names == [f"monitoring.coreos.com_{kind}.yaml" for kind in kinds]
     assert peers.document("routes.crd.yaml") is not None
     assert peers.binary("routes.crd.yaml") is None
-
-
-def test_a_folder_of_a_module_is_copied_whole_and_can_be_written_to(run: Run, cache: Path, carrier: Path) -> None:
-    done = run("build", "--group", "crds", go=go_that_downloads(carrier))
     folder = peers.document("featuregates")
-
-    assert done.returncode == 0, done.stderr
     assert folder is not None
     assert run("path", "featuregates").stdout.strip() == str(folder)
     assert [path.name for path in folder.iterdir()] == ["one.crd.yaml"]
     assert folder.stat().st_mode & 0o200
     assert not list(folder.parent.glob(".copying-*"))
+    (tmp_path / "bin" / "go").unlink()
+    assert run("build", "--group", "crds", go=None).returncode == 0, "what is cached needs no Go"
 
 
 def test_a_file_in_the_place_of_a_folder_is_not_taken_for_it(cache: Path) -> None:
@@ -227,13 +216,6 @@ def test_whoever_is_second_with_a_folder_leaves_the_first_one_s(tmp_path: Path) 
         peers._copy_whole(tmp_path / name, tmp_path / "cached")
 
     assert (tmp_path / "cached" / "one.yaml").read_text() == "first"
-
-
-def test_documents_that_are_cached_need_no_go(run: Run, carrier: Path, tmp_path: Path) -> None:
-    run("build", "--group", "crds", go=go_that_downloads(carrier))
-    (tmp_path / "bin" / "go").unlink()
-
-    assert run("build", "--group", "crds", go=None).returncode == 0
 
 
 def test_a_module_with_another_sum_than_the_pinned_one_is_refused(run: Run, cache: Path, carrier: Path) -> None:

@@ -1,0 +1,294 @@
+"""Logging: the flags of klog, and the loggers of a process."""
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.fixture_types import Captured
+
+from umbilical.cli import klog, log_setup
+from umbilical.cli.log_setup import DescriptorSink, FileSink, JsonForm, KlogForm, LineForm, Route, TextForm
+from umbilical.cli.pflag import FlagError, FlagSet
+
+LOGGER = logging.getLogger("umbilical.x")
+
+
+def install(*arguments: str) -> None:
+    flags = FlagSet("proxy", klog.FLAGS)
+    flags.parse(arguments)
+    klog.install_klog(flags, "proxy-server")
+
+
+def say_everything() -> None:
+    LOGGER.debug("detail")
+    logging.getLogger(log_setup.TUNNEL_LOGGER).info("tunnel")
+    LOGGER.warning("warned")
+    LOGGER.error("failed")
+
+
+def words(text: str) -> list[str]:
+    return [line.rpartition(" ")[2] for line in text.splitlines()]
+
+
+def test_detail_comes_from_five_on(capfd: Captured) -> None:
+    for arguments in ((), ("--v=0",), ("--v=-1",), ("-v4",), ("--log-file=unused",)):
+        install(*arguments)
+        say_everything()
+        assert words(capfd.readouterr().err) == ["tunnel", "warned", "failed"]
+    install("-v", "5")
+    say_everything()
+    assert words(capfd.readouterr().err) == ["detail", "tunnel", "warned", "failed"]
+
+
+def test_a_log_file_takes_everything_and_standard_error_only_errors(tmp_path: Path, capfd: Captured) -> None:
+    install("--logtostderr=false", f"--log-file={tmp_path}/log", "--log-file-max-size=0")
+    say_everything()
+    assert words((tmp_path / "log").read_text()) == ["tunnel", "warned", "failed"]
+    assert words(capfd.readouterr().err) == ["failed"]
+
+
+def test_standard_error_can_have_a_copy(tmp_path: Path, capfd: Captured) -> None:
+    install("--logtostderr=false", f"--log-dir={tmp_path}", "--alsologtostderr", "--alsologtostderrthreshold=WARNING")
+    say_everything()
+    assert words((tmp_path / "proxy-server.log").read_text()) == ["tunnel", "warned", "failed"]
+    assert words(capfd.readouterr().err) == ["warned", "failed"]
+
+
+def test_the_threshold_of_standard_error(capfd: Captured, tmp_path: Path) -> None:
+    install("--legacy-stderr-threshold-behavior=false", "--stderrthreshold=warning")
+    say_everything()
+    assert words(capfd.readouterr().err) == ["warned", "failed"]
+    install("--logtostderr=false", f"--log-file={tmp_path}/log", "--stderrthreshold=9")
+    say_everything()
+    assert capfd.readouterr().err == ""
+    install("--logtostderr=false")
+    say_everything()
+    assert words(capfd.readouterr().err) == ["tunnel", "warned", "failed"]
+    install("--skip-headers")
+    LOGGER.info("only this")
+    assert capfd.readouterr().err == "only this\n"
+
+
+def test_flags_without_effect_are_accepted() -> None:
+    for argument in ("--vmodule=", "--vmodule=server*=5,agent=0,", "--log-backtrace-at=", "--log-backtrace-at=a.go:12"):
+        install(argument, "--one-output")
+
+
+def test_a_wrong_value_is_refused_in_the_words_of_klog() -> None:
+    for argument, fault in (
+        ("--logtostderr=x", '"x" for "--logtostderr" flag: parse error'),
+        ("--log-file-max-size=x", '"x" for "--log-file-max-size" flag: parse error'),
+        (
+            "--log-file-max-size=99999999999999999999",
+            '"99999999999999999999" for "--log-file-max-size" flag: value out of range',
+        ),
+        ("--v=x", '"x" for "-v, --v" flag: strconv.ParseInt: parsing "x": invalid syntax'),
+        ("--v=0x1", '"0x1" for "-v, --v" flag: strconv.ParseInt: parsing "0x1": invalid syntax'),
+        (
+            "--v=2147483648",
+            '"2147483648" for "-v, --v" flag: strconv.ParseInt: parsing "2147483648": value out of range',
+        ),
+        (
+            "--stderrthreshold=foo",
+            '"foo" for "--stderrthreshold" flag: strconv.ParseInt: parsing "foo": invalid syntax',
+        ),
+        ("--vmodule=x", '"x" for "--vmodule" flag: syntax error: expect comma-separated list of filename=N'),
+        ("--vmodule=x=y", '"x=y" for "--vmodule" flag: syntax error: expect comma-separated list of filename=N'),
+        ("--vmodule=x=-1", '"x=-1" for "--vmodule" flag: negative value for vmodule level'),
+        ("--log-backtrace-at=x", '"x" for "--log-backtrace-at" flag: syntax error: expect file.go:234'),
+        ("--log-backtrace-at=a.go:x", '"a.go:x" for "--log-backtrace-at" flag: syntax error: expect file.go:234'),
+        ("--log-backtrace-at=a.go:0", '"a.go:0" for "--log-backtrace-at" flag: negative or zero value for level'),
+    ):
+        with pytest.raises(FlagError) as refusal:
+            install(argument)
+        assert str(refusal.value) == f"invalid argument {fault}"
+
+
+KLOG = re.compile(r"^([IWEF])\d{4} \d\d:\d\d:\d\d\.\d{6} +(\d+) ([^ ]+):(\d+)\] (.*)$")
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def write(self, line: bytes) -> None:
+        assert line.endswith(b"\n")
+        self.lines.append(line[:-1].decode())
+
+
+def kept(form: LineForm, *, debug: bool = False, lowest_level: int = logging.NOTSET) -> list[str]:
+    sink = Kept()
+    log_setup.install(form, [Route(sink, lowest_level)], debug=debug)
+    return sink.lines
+
+
+def tunnel_logger() -> logging.Logger:
+    return logging.getLogger(log_setup.TUNNEL_LOGGER)
+
+
+def test_a_klog_line_has_severity_time_process_and_place() -> None:
+    for level, letter in ((logging.INFO, "I"), (logging.WARNING, "W"), (logging.ERROR, "E"), (logging.CRITICAL, "F")):
+        lines = kept(KlogForm())
+        logging.getLogger("umbilical.x").log(level, "agent=%s", "a1")
+        match = KLOG.match(lines[0])
+        assert match is not None
+        assert match.group(1, 2, 3, 5) == (letter, str(os.getpid()), "test_logging.py", "agent=a1")
+
+
+def test_klog_headers_can_be_left_out_or_carry_the_directory() -> None:
+    lines = kept(KlogForm(headers=False))
+    logging.getLogger("umbilical.x").info("bare")
+    tunnel_logger().info("bare too")
+    assert lines == ["bare", "bare too"]
+    lines = kept(KlogForm(directory=True))
+    logging.getLogger("umbilical.x").info("placed")
+    assert " cli/test_logging.py:" in lines[0]
+
+
+def test_the_next_step_is_told_by_our_own_commands_and_left_out_by_the_drop_in_names() -> None:
+    fault = {"fields": {"code": "UMB311", "next": "start the server"}}
+    for form, told in ((KlogForm(), False), (TextForm(), True), (log_setup.NATIVE_FORMS["klog"](), True)):
+        lines = kept(form)
+        logging.getLogger("umbilical.x").warning("UMB311 refused", extra=fault)
+        assert "UMB311 refused" in lines[0]
+        assert lines[0].endswith("; next: start the server") == told
+    lines = kept(JsonForm())
+    logging.getLogger("umbilical.x").warning("UMB311 refused", extra=fault)
+    line = json.loads(lines[0])
+    assert (line["message"], line["code"], line["next"]) == ("UMB311 refused", "UMB311", "start the server")
+
+
+def test_a_tunnel_line_needs_no_record_and_looks_the_same() -> None:
+    sink = Kept()
+    logger = log_setup.TunnelLogger(log_setup.TUNNEL_LOGGER, logging.INFO)
+    logger.handler = log_setup.LineHandler(KlogForm(), [Route(sink)])
+    logger.info("dial=%d 100%%", 7)
+    logger.info("100% plain")
+    quiet = log_setup.TunnelLogger(log_setup.TUNNEL_LOGGER, logging.WARNING)
+    quiet.handler = logger.handler
+    quiet.info("not written")
+    found = [match.group(1, 3, 5) for line in sink.lines if (match := KLOG.match(line))]
+    assert found == [("I", "tunnels", "dial=7 100%"), ("I", "tunnels", "100% plain")]
+
+
+def test_setup_before_the_engine_gives_the_tunnel_lines_their_short_way() -> None:
+    script = (
+        "import logging; from umbilical.cli import log_setup; log_setup.install_native('text', debug=False); "
+        "import umbilical.tunnel.server_link as engine; print(type(engine.tunnels).__name__)"
+    )
+    completed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert completed.stdout == "TunnelLogger\n"
+
+
+def test_without_setup_a_tunnel_line_reaches_whoever_listens(caplog: pytest.LogCaptureFixture) -> None:
+    log_setup.uninstall(log_setup.install(KlogForm(), [], debug=False))
+    with caplog.at_level(logging.INFO):
+        tunnel_logger().info("dial=7")
+    assert "dial=7" in caplog.text
+
+
+def test_detail_is_written_only_when_asked_for() -> None:
+    lines = kept(KlogForm())
+    logging.getLogger("umbilical.x").debug("detail")
+    assert lines == []
+    lines = kept(KlogForm(), debug=True)
+    logging.getLogger("umbilical.x").debug("detail")
+    assert len(lines) == 1
+
+
+def test_a_text_line_says_when_how_bad_and_who() -> None:
+    lines = kept(TextForm())
+    logging.getLogger("umbilical.tunnel.server").warning("slow")
+    tunnel_logger().info("dial=7")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z WARNING server: slow", lines[0])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO  tunnels: dial=7", lines[1])
+
+
+def test_a_json_line_is_one_object_with_the_fields_of_the_record() -> None:
+    lines = kept(JsonForm())
+    logging.getLogger("umbilical.x").info("said\n%s", "twice", extra={"fields": {"agent": "a1", "message": "hidden"}})
+    tunnel_logger().info("dial=7")
+    tunnel_logger().info("closed", extra={"fields": {"bytes": 5}})
+    first, second, third = (json.loads(line) for line in lines)
+    assert third["bytes"] == 5
+    assert first["message"] == "said\ntwice"
+    assert (first["level"], first["logger"], first["agent"]) == ("info", "umbilical.x", "a1")
+    assert (second["message"], second["logger"]) == ("dial=7", "umbilical.tunnels")
+
+
+def test_an_exception_is_shown_with_its_traceback() -> None:
+    for form in (KlogForm(), TextForm(), JsonForm()):
+        lines = kept(form)
+        try:
+            raise RuntimeError("broken")
+        except RuntimeError:
+            logging.getLogger("umbilical.x").exception("failed")
+        assert "Traceback" in lines[0]
+        assert "RuntimeError: broken" in lines[0]
+
+
+def test_a_route_takes_only_what_is_bad_enough() -> None:
+    lines = kept(KlogForm(), lowest_level=logging.ERROR)
+    logging.getLogger("umbilical.x").warning("not this")
+    tunnel_logger().info("nor this")
+    logging.getLogger("umbilical.x").error("this")
+    assert [line.rpartition(" ")[2] for line in lines] == ["this"]
+
+
+def test_a_message_that_is_not_text_in_utf8_is_written_escaped(tmp_path: Path) -> None:
+    sink = FileSink(tmp_path / "log", max_bytes=0)
+    log_setup.install(KlogForm(headers=False), [Route(sink)], debug=False)
+    logging.getLogger("umbilical.x").info("odd \udcff")
+    sink.close()
+    assert (tmp_path / "log").read_text() == "odd \\udcff\n"
+
+
+def test_a_log_file_grows_over_restarts_and_starts_anew_past_its_limit(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    for text in (b"first\n", b"second\n"):
+        sink = FileSink(path, max_bytes=15)
+        sink.write(text)
+        sink.close()
+    assert path.read_bytes() == b"first\nsecond\n"
+    sink = FileSink(path, max_bytes=15)
+    sink.write(b"third\n")
+    sink.close()
+    assert path.read_bytes() == b"third\n"
+    assert path.stat().st_mode & 0o007 == 0
+
+
+def test_a_line_is_written_whole_or_lost_without_a_word() -> None:
+    reader, writer = os.pipe()
+    try:
+        DescriptorSink(writer).write(b"x" * 1000 + b"\n")
+        assert os.read(reader, 2000) == b"x" * 1000 + b"\n"
+    finally:
+        os.close(reader)
+        os.close(writer)
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        DescriptorSink(writer).write(b"nobody reads\n")
+    finally:
+        os.close(writer)
+
+
+def test_a_message_that_does_not_fit_its_arguments_raises_nothing(capsys: Captured) -> None:
+    lines = kept(KlogForm())
+    logging.getLogger("umbilical.x").info("%d", "no number")
+    assert lines == []
+    assert "Logging error" in capsys.readouterr().err
+
+
+def test_native_commands_log_to_standard_error(capfd: Captured) -> None:
+    for form in ("text", "json", "klog"):
+        log_setup.install_native(form, debug=False)
+        logging.getLogger("umbilical.x").info("hello")
+        captured = capfd.readouterr()
+        assert "hello" in captured.err
+        assert captured.out == ""

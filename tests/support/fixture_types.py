@@ -1,0 +1,6 @@
+"""Short names for the types of pytest's own fixtures."""
+
+import pytest
+
+Captured = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
