@@ -384,7 +384,7 @@ def test_a_stop_ends_the_command_and_starts_none_again(tmp_path: Path) -> None:
         try:
             wait_until(ready.exists, "the command runs")
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 1
+            assert process.wait(60) == 1
         finally:
             os.killpg(process.pid, signal.SIGKILL)
     assert stopped.exists()
