@@ -15,7 +15,7 @@ from bench_haproxy import Relay
 from bench_load import Generator, LoadFailed, Running
 from bench_rows import CROWD, LIMIT, MODES, OURS, STARTS, STUCK, Pair, Results, Row, Sample, measured_by, rate_sample
 from bench_tunnel import Carrier, Pki, Program, Tunnel
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError
 
 # What went through before must have drained from the buffers, or the next row pays for it.
 SETTLE_SECONDS: Final = 0.2

@@ -37,11 +37,13 @@ TEST_SUPPORT: Final = (
 TEST_LEVEL: Final = "1"
 # Rooms that import nothing compiled, and the commands on them: the same code would run a second time.
 INTERPRETED_TESTS: Final = (
-    "tests/architecture", "tests/assets", "tests/bootstrap", "tests/checks", "tests/cluster", "tests/host",
-    "tests/ignition", "tests/lab", "tests/pki",
-    "tests/cli/test_bootstrap*.py", "tests/cli/test_firewall*.py", "tests/cli/test_lab*.py", "tests/cli/test_pki*.py",
-    "tests/fuzz/test_verify_mutations.py", "tests/tools/test_bench*.py",
-    "tests/tools/test_peers.py", "tests/tools/test_wheels.py",
+    "tests/architecture", "tests/bootstrap", "tests/checks", "tests/cluster", "tests/firewall", "tests/hardway",
+    "tests/host", "tests/ignition", "tests/lab", "tests/manifests", "tests/pki", "tests/hosted/objects",
+    "tests/hosted/pki",
+    "tests/cli/bootstrap", "tests/cli/config", "tests/cli/firewall", "tests/cli/lab", "tests/cli/pki",
+    "tests/cli/stage",
+    "tests/fuzz/test_verify_mutations.py", "tests/tools/test_bench*.py", "tests/tools/test_peers.py",
+    "tests/tools/test_wheels.py",
 )  # fmt: skip
 BUILD_TIMEOUT_SECONDS: Final = 1800
 

@@ -1,4 +1,4 @@
-"""Writes what is made from texts of the code: docs/hardway/, a page for each stage, and the package's table of codes.
+"""Writes docs/hardway/ (a page for each stage) and docs/errors.md from the texts beside the code.
 
 `python tools/hardway_docs.py` writes them; a test compares them with what lies there.
 """
@@ -8,22 +8,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from umbilical.assets.hardway.cluster import MachinesKind, Profile
-from umbilical.assets.hardway.config_example import Wish, example
-from umbilical.assets.hardway.config_reading import read_cluster
-from umbilical.assets.hardway.static_pods.removals import PATH as REMOVALS
-from umbilical.assets.hardway.static_pods.removals import write_removals
-from umbilical.assets.tree import Asset
-from umbilical.cli.stage_machines import machines_for, trial_for
-from umbilical.cli.stage_view import PlainLines
+from umbilical import codes
+from umbilical.cli.stage.machines import machines_for, trial_for
+from umbilical.cli.stage.view import PlainLines
+from umbilical.hardway.artifacts.static_pods.removals import PATH as REMOVALS
+from umbilical.hardway.artifacts.static_pods.removals import write_removals
+from umbilical.hardway.config.cluster import MachinesKind, Profile
+from umbilical.hardway.config.example import Wish, example
+from umbilical.hardway.config.reading import read_cluster
 from umbilical.hardway.pages import Book
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages import catalogue
+from umbilical.manifests.tree import Asset
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 PAGES: Final = Path("docs", "hardway")
 CODES: Final = Path("docs", "errors.md")
-CARRIED: Final = Path("src", "umbilical", "cli", "errors.md")
 WISHES: Final = (
     Wish(Profile.KUBERNETES, MachinesKind.LAB, 1, 1),
     Wish(Profile.OPENSHIFT, MachinesKind.LIBVIRT, 1, 1),
@@ -52,7 +52,7 @@ def made(repository: Path = REPOSITORY) -> dict[Path, str]:
     """Make everything, by path in the repository."""
     book = Book(catalogue.stages(), {wish.profile.value: paper_site(wish) for wish in WISHES})
     pages = {PAGES / name: text for name, text in book.files().items()}
-    return {**pages, CARRIED: (repository / CODES).read_text()}
+    return {**pages, CODES: codes.table()}
 
 
 def main() -> int:

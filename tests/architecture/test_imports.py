@@ -9,47 +9,33 @@ import pytest
 from tests.architecture.rooms import PACKAGE, Module, modules
 
 # What each room may import of ours. docs/architecture.md draws the same picture.
+_SHARED: Final = frozenset({"manifests", "ignition", "checks", "cluster", "host", "pki"})
+_CLIENT: Final = frozenset({"dialer", "tunnel", "konnectivity", "wire"})
 ARROWS: Final[dict[str, frozenset[str]]] = {
     "wire": frozenset(),
     "konnectivity": frozenset({"wire"}),
     "tunnel": frozenset({"konnectivity", "wire"}),
     "dialer": frozenset({"tunnel", "konnectivity", "wire"}),
-    "proxies": frozenset({"dialer", "tunnel", "konnectivity", "wire", "cluster"}),
+    "proxies": _CLIENT | {"cluster"},
     "cluster": frozenset(),
     "pki": frozenset(),
     "host": frozenset(),
     "checks": frozenset(),
     "ignition": frozenset(),
-    "assets": frozenset({"ignition", "checks", "pki"}),
-    "bootstrap": frozenset({"assets", "ignition", "checks", "cluster", "host", "pki"}),
-    "hosted": frozenset({"assets", "checks", "cluster", "dialer", "host", "konnectivity", "pki", "tunnel"}),
-    "hardway": frozenset({"assets", "checks", "cluster", "host", "ignition", "pki"}),
-    "lab": frozenset({"assets", "ignition", "checks", "cluster", "host", "pki"}),
-    "cli": frozenset(
-        {
-            "wire",
-            "konnectivity",
-            "tunnel",
-            "dialer",
-            "proxies",
-            "hosted",
-            "cluster",
-            "pki",
-            "host",
-            "checks",
-            "ignition",
-            "assets",
-            "bootstrap",
-            "hardway",
-            "lab",
-        }
-    ),
+    "manifests": frozenset({"pki"}),
+    "bootstrap": _SHARED,
+    "firewall": _SHARED - {"cluster", "pki"},
+    "hosted": (_SHARED - {"ignition"}) | (_CLIENT - {"wire"}),
+    "hardway": _SHARED | {"bootstrap"},
+    "lab": _SHARED | _CLIENT | {"bootstrap", "firewall", "hosted", "hardway"},
+    "cli": _SHARED | _CLIENT | {"proxies", "bootstrap", "firewall", "hosted", "hardway", "lab"},
 }
 # The package's own files: the version, the three lines that lead into `cli`, the pure form of a compiled
-# installation, and two forms that every room may use: that of errors and that of records.
+# installation, and what every room may use: the form of errors, their codes, and that of records.
 DOOR: Final = {
     "__init__.py": frozenset[str](),
     "__main__.py": frozenset({"cli"}),
+    "codes.py": frozenset[str](),
     "fault.py": frozenset[str](),
     "pure.py": frozenset[str](),
     "record.py": frozenset[str](),
@@ -60,8 +46,8 @@ DAEMON_BASE: Final = ("asyncio", "logging", "pathlib", "ssl")
 """What they cannot do without; more than half of a start, and three quarters of its memory."""
 DAEMON_MODULES: Final = frozenset({"bisect", "gc", "hashlib", "http", "queue", "random", "urllib"})
 DAEMONS: Final = (
-    "umbilical.cli.proxy_server, umbilical.tunnel.event_loop, umbilical.tunnel.server_process",
-    "umbilical.cli.proxy_agent, umbilical.tunnel.event_loop, umbilical.tunnel.agent_process",
+    "umbilical.cli.drop_ins.proxy_server, umbilical.tunnel.event_loop, umbilical.tunnel.server_process",
+    "umbilical.cli.drop_ins.proxy_agent, umbilical.tunnel.event_loop, umbilical.tunnel.agent_process",
 )
 
 
@@ -113,7 +99,7 @@ def test_a_daemon_loads_little_of_the_standard_library_beside_asyncio(daemon: st
 
 
 def test_the_names_of_upstream_load_neither_click_nor_what_the_other_commands_need() -> None:
-    for program in ("umbilical.cli.proxy_server", "umbilical.cli.proxy_agent"):
+    for program in ("umbilical.cli.drop_ins.proxy_server", "umbilical.cli.drop_ins.proxy_agent"):
         assert _loaded(program) & {"click", "cryptography", "yaml", "json", "argparse", "platform"} == set()
 
 

@@ -18,10 +18,9 @@ from tests.support.install_directories import SECRET, Directory, config, encoded
 from umbilical.bootstrap import documents
 from umbilical.bootstrap.addresses import addresses_of
 from umbilical.bootstrap.documents import parse_yaml, read_bytes, read_json, read_yaml
-from umbilical.bootstrap.errors import BootstrapError
 from umbilical.bootstrap.install_dir import InstallDir
+from umbilical.fault import BootstrapError, PkiError
 from umbilical.pki.authority import Authority
-from umbilical.pki.errors import PkiError
 from umbilical.pki.profiles import KeyType
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)

@@ -15,11 +15,11 @@ from tests.support.scripted_api import status_answer
 from tests.support.ssh_daemon import PROGRAMS, ssh_daemon
 
 from umbilical.bootstrap.egress_left import EgressLeft, egress_left
-from umbilical.bootstrap.errors import BootstrapError
 from umbilical.bootstrap.leftovers import CONDITIONS, leftovers, why_terminating
 from umbilical.bootstrap.node_cleanup import PATHS, CleanedFile, FileState, clean_node
 from umbilical.bootstrap.teardown_targets import Target
 from umbilical.cluster.objects import DAEMON_SET, NAMESPACE, SECRET
+from umbilical.fault import BootstrapError
 from umbilical.host.ssh import Completed, LocalRunner
 
 SECRET_TARGET = Target(SECRET, "certs", "tunnel", "s", is_going=True)

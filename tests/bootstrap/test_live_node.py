@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from tests.support.install_directories import Directory, encoded
 
 from umbilical.bootstrap import live_node
-from umbilical.bootstrap.errors import BootstrapError
 from umbilical.bootstrap.install_dir import InstallDir
 from umbilical.bootstrap.live_node import NodePaths, NodePorts, ask_node
 from umbilical.bootstrap.node_access import NodeAccess, node_runner
-from umbilical.host.errors import HostError
+from umbilical.fault import BootstrapError, HostError
 from umbilical.host.ssh import Completed, LocalRunner
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType, client_profile, server_profile

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.support.log_bundles import ROOT, BundleBuilder, good_record, tar_of
 
 from umbilical.bootstrap import log_bundle
-from umbilical.bootstrap.errors import BootstrapError
 from umbilical.bootstrap.log_bundle import MAX_NOTES, LogBundle, inner_path, open_bundle
 from umbilical.bootstrap.tar_stream import BLOCK, MAX_EXTENDED_HEADER, TarFault, members
+from umbilical.fault import BootstrapError
 
 
 def contents(bundle: LogBundle) -> dict[str, bytes]:

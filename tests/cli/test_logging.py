@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from tests.support.fixture_types import Captured
 
-from umbilical.cli import klog, log_setup
+from umbilical.cli import log_setup
+from umbilical.cli.drop_ins import klog
+from umbilical.cli.drop_ins.pflag import FlagError, FlagSet
 from umbilical.cli.log_setup import DescriptorSink, FileSink, JsonForm, KlogForm, LineForm, Route, TextForm
-from umbilical.cli.pflag import FlagError, FlagSet
 
 LOGGER = logging.getLogger("umbilical.x")
 

@@ -12,12 +12,12 @@ import click
 import pytest
 from tests.support.compiled_unit import is_compiled
 from tests.support.fixture_types import Captured, Patch
+from umbilical.cli.errors import exit_status
 
 from umbilical import __version__
 from umbilical.cli import error_codes, errors, main
-from umbilical.cli.errors import exit_status
 from umbilical.cli.lazy_group import LazyGroup
-from umbilical.hardway.errors import HardwayError, StageTimeout, Unsafe
+from umbilical.fault import HardwayError, StageTimeout, Unsafe
 
 HEAVY = ("click", "cryptography", "yaml", "lightkube", "httpx2", "uuid", "json", "urllib.request")
 
@@ -84,7 +84,7 @@ def test_drop_ins_engines_and_native_commands_load_little() -> None:
 
 
 def test_a_command_is_found_in_its_module_or_is_our_own_fault() -> None:
-    group = LazyGroup("tools", modules={"list": "umbilical.cli.lab_list"})
+    group = LazyGroup("tools", modules={"list": "umbilical.cli.lab.list"})
 
     command = group.get_command(click.Context(group), "list")
 

@@ -8,15 +8,14 @@ from pathlib import Path
 import click
 import pytest
 
-from umbilical.assets.tree import AssetTree
 from umbilical.cli.option_checks import OptionRefused, check_file, check_pair, optional_path, random_id, stat_fault
 from umbilical.cli.options import check_readable, tls_files
 from umbilical.cli.param_types import SocketPath, address, duration, listen_place, server_address
 from umbilical.cli.progress import HEARTBEAT_SECONDS, ProgressLine
 from umbilical.cli.terminal import has_colour, has_unicode
 from umbilical.cli.tree_files import write_tree
-from umbilical.host.errors import HostError
-from umbilical.tunnel.errors import StartupError
+from umbilical.fault import HostError, StartupError
+from umbilical.manifests.tree import AssetTree
 from umbilical.tunnel.settings import ListenAddress, TlsFiles
 
 

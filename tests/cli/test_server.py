@@ -16,12 +16,13 @@ from tests.support.tunnel_client import Frontend, receive_exactly
 from tests.support.tunnel_pair import free_port, http_get
 from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 
-from umbilical.cli import engines, klog, main, server
+from umbilical.cli import engines, main, server
+from umbilical.cli.drop_ins import klog
+from umbilical.cli.drop_ins.pflag import FlagSet
+from umbilical.cli.drop_ins.server_flags import TLS_VERSIONS, check_server_flags, server_flags, uses_tokens
 from umbilical.cli.option_checks import OptionRefused
-from umbilical.cli.pflag import FlagSet
-from umbilical.cli.server_flags import TLS_VERSIONS, check_server_flags, server_flags, uses_tokens
+from umbilical.fault import StartupError
 from umbilical.host import processes
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.settings import (
     AgentSettings,
     FrontendMode,

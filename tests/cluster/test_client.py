@@ -14,8 +14,8 @@ from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer
 
 from umbilical.cluster.client import MESSAGE_CHARACTERS, ApiClient, Json, make_client
 from umbilical.cluster.clock import Clock
-from umbilical.cluster.errors import ApiRefused, ApiUnreachable, ClusterError
 from umbilical.cluster.rate_limit import RateLimit
+from umbilical.fault import ApiRefused, ApiUnreachable, ClusterError
 
 real = pytest.mark.real(*PROGRAMS)
 

@@ -13,8 +13,8 @@ from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer
 from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.cluster.client import ApiClient, make_client
-from umbilical.cluster.errors import ApiUnreachable, ClusterError
 from umbilical.cluster.kubeconfig import is_loopback, load
+from umbilical.fault import ApiUnreachable, ClusterError
 
 FINE = json_answer({"ok": True})
 

@@ -10,8 +10,8 @@ from tests.support.manual_clock import ManualClock
 from tests.support.scripted_api import run_async
 
 from umbilical.cluster.client import ApiClient, make_client
-from umbilical.cluster.errors import ApiRefused
 from umbilical.cluster.leases import LeaseCounter, LeasePublisher, lease_name
+from umbilical.fault import ApiRefused
 
 pytestmark = pytest.mark.real(*PROGRAMS)
 

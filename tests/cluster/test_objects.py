@@ -14,8 +14,8 @@ from umbilical.cluster.apply import Applier, Change, Document, KindUnknown, read
 from umbilical.cluster.client import ApiClient, make_client
 from umbilical.cluster.creation import CreationError, Creator, Outcome, Result
 from umbilical.cluster.discovery import Discovery
-from umbilical.cluster.errors import ApiRefused
 from umbilical.cluster.objects import DAEMON_SET, NAMESPACE, POD, SECRET, Kind
+from umbilical.fault import ApiRefused
 
 ResultT = TypeVar("ResultT")
 

@@ -28,7 +28,7 @@ from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.requests_adapter import TunnelAdapter
 from umbilical.dialer.settings import DialerSettings, TcpServer, UnixServer
 from umbilical.dialer.urllib3_pools import tunnel_pool_manager
-from umbilical.tunnel.errors import StartupError
+from umbilical.fault import StartupError
 from umbilical.tunnel.settings import TlsFiles
 
 MIB: Final = 1024 * 1024

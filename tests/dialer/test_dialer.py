@@ -22,7 +22,7 @@ from umbilical.dialer.dialer import SET_ASIDE_SECONDS, Dialer
 from umbilical.dialer.failure import Reason
 from umbilical.dialer.settings import DialerSettings, TcpServer, UnixServer
 from umbilical.dialer.trace import Trace
-from umbilical.tunnel.errors import StartupError
+from umbilical.fault import StartupError
 from umbilical.tunnel.settings import TlsFiles
 
 MIB: Final = 1024 * 1024

@@ -24,7 +24,7 @@ from umbilical.dialer.tls_layer import Scratch
 from umbilical.dialer.trace import Hop, Trace
 from umbilical.dialer.trust import watched_context
 from umbilical.dialer.way import Way
-from umbilical.tunnel.errors import StartupError
+from umbilical.fault import StartupError
 from umbilical.tunnel.exposition import Exposition
 from umbilical.tunnel.metrics import CertificateMetrics
 from umbilical.tunnel.settings import TlsFiles

@@ -17,11 +17,11 @@ from tests.support.bootstrap_corpus import CORPUS, Case
 from tests.support.tunnel_specs import tunnel_specs
 from tests.support.verify_subjects import Subject, container, failures, is_caught, subject
 
-from umbilical.assets.bootkube.patch import patch
-from umbilical.assets.spec import Shape, TunnelSpec
-from umbilical.assets.verify.catalogue import CATALOGUE, verify
-from umbilical.assets.verify.facts import BootstrapFacts
-from umbilical.assets.verify.files import ROLES
+from umbilical.bootstrap.patch.patch import patch
+from umbilical.bootstrap.spec import Shape, TunnelSpec
+from umbilical.bootstrap.verify.catalogue import CATALOGUE, verify
+from umbilical.bootstrap.verify.facts import BootstrapFacts
+from umbilical.bootstrap.verify.files import ROLES
 from umbilical.ignition.document import Document
 
 Path = tuple[str | int, ...]

@@ -16,11 +16,11 @@ from tests.support.live_site import live_site, machines_of, naps_of, on_loopback
 from tests.support.signing_requests import PUBLIC, pem
 from tests.support.tls_listener import listener, says_nothing
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.cluster import Node
-from umbilical.assets.tree import Asset
 from umbilical.cluster.csr_policy import CLIENT_SIGNER, SERVING_SIGNER
+from umbilical.fault import HostError, StageTimeout
 from umbilical.hardway import csr_rounds
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.csr_rounds import (
     approve_once,
     approving_sight,
@@ -29,13 +29,12 @@ from umbilical.hardway.csr_rounds import (
     policy,
     registered_sight,
 )
-from umbilical.hardway.errors import StageTimeout
-from umbilical.hardway.machines import Done
+from umbilical.hardway.machines.interface import Done
+from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages.live import started_key
 from umbilical.hardway.waiting import NotYet
-from umbilical.host.errors import HostError
-from umbilical.pki.hardway_set import Bundle
+from umbilical.manifests.tree import Asset
 from umbilical.pki.profiles import KeyType, server_profile
 
 pytestmark = pytest.mark.real(*PROGRAMS)

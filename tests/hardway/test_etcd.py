@@ -12,11 +12,11 @@ from tests.support.labs import wait_until
 from tests.support.real_etcd import RealEtcd
 from tests.support.recording_machines import RecordingMachines
 
-from umbilical.assets.hardway.cluster import Node, Profile, Role
-from umbilical.assets.hardway.static_pods import etcd as subject
-from umbilical.hardway.errors import HardwayError
+from umbilical.fault import HardwayError
+from umbilical.hardway.artifacts.static_pods import etcd as subject
+from umbilical.hardway.config.cluster import Node, Profile, Role
 from umbilical.hardway.etcd import Etcd, client_url, command, in_container, peer_url
-from umbilical.hardway.machines import Done
+from umbilical.hardway.machines.interface import Done
 
 NODE = cluster(Profile.KUBERNETES).masters[0]
 BOOTSTRAP = cluster(Profile.KUBERNETES).bootstrap

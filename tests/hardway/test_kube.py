@@ -20,12 +20,11 @@ from tests.support.scripted_api import Answer, ScriptedApi, run_async
 from umbilical.checks.check import Outcome
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
-from umbilical.cluster.errors import ApiUnreachable, ClusterError
+from umbilical.fault import ApiUnreachable, ClusterError, StageTimeout
 from umbilical.hardway import kube, node_programs
 from umbilical.hardway.api import Api
-from umbilical.hardway.errors import StageTimeout
 from umbilical.hardway.looking import Sight
-from umbilical.hardway.machines import Done
+from umbilical.hardway.machines.interface import Done
 from umbilical.hardway.node_health import LEASES, alive_sight, version_sight
 from umbilical.hardway.node_programs import is_listening, kill
 from umbilical.hardway.node_table import LOOKS_BETWEEN, see_nodes, show

@@ -10,9 +10,9 @@ from tests.support.made_up_stages import EndingStage, MadeUpStage, World, make_s
 from tests.support.recording_machines import RecordingMachines
 
 from umbilical.checks.check import Check, Outcome, Verdict, failed, passed, warned
+from umbilical.fault import HardwayError, StageTimeout
 from umbilical.hardway import judging
 from umbilical.hardway import ledger as ledgers
-from umbilical.hardway.errors import HardwayError, StageTimeout
 from umbilical.hardway.judging import ChecksFailed
 from umbilical.hardway.pipeline import Ending
 from umbilical.hardway.site import Site

@@ -13,10 +13,10 @@ from tests.support.live_site import OPENSHIFT, changing, live_site, machines_of,
 from tests.support.made_up_trial import MadeUpTrial
 from tests.support.pivot_scene import Scene, scene
 
-from umbilical.assets.spec import IpAddress
 from umbilical.hardway.etcd import client_url, peer_url
-from umbilical.hardway.machines import BackendServer, Done
+from umbilical.hardway.machines.interface import BackendServer, Done
 from umbilical.hardway.pivot_conditions import bootstrap_member, conditions, first_that_fails, members
+from umbilical.manifests.values import IpAddress
 
 pytestmark = pytest.mark.real(*PROGRAMS)
 

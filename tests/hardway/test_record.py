@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.support.made_up_stages import Clock, Lines
 
-from umbilical.hardway.errors import HardwayError
+from umbilical.fault import HardwayError
 from umbilical.hardway.journal import Journal, Kind, Tail, read_events
 from umbilical.hardway.ledger import Ledger, Notes, look
 from umbilical.hardway.reporting import Waiting

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umbilical.assets.hardway.inputs import Identity
-from umbilical.hardway.errors import HardwayError
+from umbilical.fault import HardwayError
+from umbilical.hardway.artifacts.inputs import Identity
 from umbilical.hardway.identity import draw_identity, draw_password, forget_identity, keep_identity, read_identity
 from umbilical.hardway.journal import Event, Kind
 from umbilical.hardway.locking import holder, locked

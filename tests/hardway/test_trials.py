@@ -14,16 +14,15 @@ from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.live_site import OPENSHIFT, live_site, machines_of, naps_of, seen_by, switch_on
 from tests.support.made_up_trial import NAMESPACE, WEBHOOK, MadeUpTrial
 
-from umbilical.assets.hardway.static_pods.tunnel import AGENT_PKI
-from umbilical.assets.names import AGENT_NAME, AGENT_SECRET
+from umbilical.bootstrap.names import AGENT_NAME, AGENT_SECRET
 from umbilical.checks.check import Outcome
 from umbilical.cluster import objects
+from umbilical.fault import HardwayError, HostError, StageTimeout
 from umbilical.hardway import kube, tunnel, webhook, workload
-from umbilical.hardway.errors import HardwayError, StageTimeout
-from umbilical.hardway.machines import Done, Power
+from umbilical.hardway.artifacts.static_pods.tunnel import AGENT_PKI
+from umbilical.hardway.machines.interface import Done, Power
 from umbilical.hardway.site import Site
 from umbilical.hardway.waiting import NotYet
-from umbilical.host.errors import HostError
 
 pytestmark = pytest.mark.real(*PROGRAMS)
 PLACE = "bootstrap-konnectivity"

@@ -9,17 +9,17 @@ from tests.support.live_site import machines_of
 from tests.support.made_up_stages import MadeUpStage, World, make_site, pipeline, undoing
 from tests.support.recording_machines import RecordingMachines
 
-from umbilical.assets.hardway.static_pods.removals import PATH, TUNNEL, Removal
-from umbilical.assets.tree import Asset
 from umbilical.cluster import objects
+from umbilical.fault import HardwayError, Unsafe
 from umbilical.hardway import kube
-from umbilical.hardway.errors import HardwayError, Unsafe
-from umbilical.hardway.machines import Done, Power
+from umbilical.hardway.artifacts.static_pods.removals import PATH, TUNNEL, Removal
+from umbilical.hardway.machines.interface import Done, Power
 from umbilical.hardway.removing import removal, remove
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step, Undo
 from umbilical.hardway.state import Status
 from umbilical.hardway.undoing import UNDOERS, touched
+from umbilical.manifests.tree import Asset
 
 DONE = Done(0, b"", b"")
 

@@ -14,9 +14,8 @@ from tests.support.tcp_relay import Relay
 
 from umbilical.checks.check import Outcome
 from umbilical.cluster.client import make_client
-from umbilical.cluster.errors import ApiUnreachable
+from umbilical.fault import ApiUnreachable, StageTimeout
 from umbilical.hardway import watching
-from umbilical.hardway.errors import StageTimeout
 from umbilical.hardway.looking import Look, Sight, see
 from umbilical.hardway.site import Site
 from umbilical.hardway.waiting import NotYet, Signature, wait

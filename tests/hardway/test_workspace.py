@@ -13,19 +13,17 @@ from tests.support import hardway, hardway_config
 from tests.support.hardway_workspace import contents, make_directory, write_release
 from tests.support.made_up_stages import make_site
 
-from umbilical.assets.errors import AssetError
-from umbilical.assets.hardway.certificates import names
-from umbilical.assets.hardway.cluster import Profile, Role
-from umbilical.assets.hardway.diff.part import Change
-from umbilical.assets.hardway.inputs import Inputs
-from umbilical.assets.tree import Asset
+from umbilical.fault import HardwayError, PkiError, RenderError
 from umbilical.hardway import rendering, workspace
-from umbilical.hardway.errors import HardwayError
+from umbilical.hardway.artifacts.certificates import names
+from umbilical.hardway.artifacts.diff.part import Change
+from umbilical.hardway.artifacts.inputs import Inputs
+from umbilical.hardway.config.cluster import Profile, Role
 from umbilical.hardway.identity import read_identity
+from umbilical.hardway.pki.renewal import renew
 from umbilical.hardway.workspace import read_artifacts
 from umbilical.hardway.workspace_kubeconfigs import ADMIN, address_kubeconfig, kubeconfigs
-from umbilical.pki.errors import PkiError
-from umbilical.pki.hardway_renewal import renew
+from umbilical.manifests.tree import Asset
 
 NOW = hardway.NOW
 PROFILES = ["kubernetes", "openshift"]
@@ -44,7 +42,7 @@ def test_a_directory_without_its_file_is_none_of_a_cluster(tmp_path: Path) -> No
 
 def test_a_wrong_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").write_text("nmae: x")
-    with pytest.raises(AssetError) as refused:
+    with pytest.raises(RenderError) as refused:
         workspace.read_config(tmp_path)
     assert (refused.value.code, str(tmp_path) in refused.value.what) == ("UMB700", True)
 
@@ -108,7 +106,7 @@ def test_a_directory_of_ours_that_a_kill_left_half_filled_is_no_release_yet(tmp_
     (tmp_path / "release/release.json").write_bytes(b"{}")
     assert workspace.read_payload(tmp_path, workspace.read_config(tmp_path).cluster) is None
     (tmp_path / "cluster.yaml").write_bytes(hardway_config.content(release__directory="release"))
-    with pytest.raises(AssetError, match="UMB715"):
+    with pytest.raises(RenderError, match="UMB715"):
         workspace.read_payload(tmp_path, workspace.read_config(tmp_path).cluster)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError
 from umbilical.host.files import make_directory, write_file, write_public
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.support.worlds import NOBODY, SCRATCH, World, run_in
 
+from umbilical.fault import HostError
 from umbilical.host import namespaces
-from umbilical.host.errors import HostError
 from umbilical.host.namespaces import CAPABILITIES, Kind, Mount
 from umbilical.host.netns import FOLDER, Namespace, Network, isolated_resolver
 from umbilical.host.processes import run, start

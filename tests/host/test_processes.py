@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from umbilical.fault import HostError
 from umbilical.host.bash import syntax_complaint
-from umbilical.host.errors import HostError
 from umbilical.host.haproxy import faults, parse_stats
 from umbilical.host.interrupts import SIGNALS, Interrupts
 from umbilical.host.machine_records import BackendServer

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.ssh_daemon import PROGRAMS, SshDaemon, ssh_daemon, stand_in_for_sudo
 
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError
 from umbilical.host.ssh import LocalRunner, SshRunner
 
 HOSTILE = ["", "a b", "it's", '"', "$HOME", "`id`", "x;y", "new\nline", "-n", "*", "é", "\\"]

@@ -8,7 +8,7 @@ import pytest
 from tests.support.control_plane import PROGRAMS, ControlPlane
 
 from umbilical.cluster.apply import Document, read_document
-from umbilical.cluster.errors import ClusterError
+from umbilical.fault import ClusterError
 from umbilical.hosted.apply import ApplyOptions, Outcome, Step, apply_documents
 
 pytestmark = pytest.mark.real(*PROGRAMS)

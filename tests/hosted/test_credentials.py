@@ -21,17 +21,16 @@ from tests.support.manual_clock import ManualClock
 from tests.support.scripted_api import Answer, Request, json_answer, run_async, status_answer
 
 import peers
-from umbilical.assets.hosted.render import hosted_objects, management_objects
-from umbilical.assets.hosted.sidecar_access import KUBECONFIG_KEY, TOKEN_SECRET, hosted_access, management_access
-from umbilical.assets.hosted.spec import HostedSpec
 from umbilical.cluster.apply import Document, read_document
 from umbilical.cluster.client import make_client
-from umbilical.cluster.errors import ApiRefused, ClusterError
+from umbilical.fault import ApiRefused, ClusterError, HostedError
 from umbilical.host.files import write_file
 from umbilical.host.processes import start
 from umbilical.hosted.apply import ApplyOptions, Outcome, Step
-from umbilical.hosted.errors import HostedError
 from umbilical.hosted.namespace_credentials import FRONTEND, KUBELET, Purpose, fetch_tls, private_directory
+from umbilical.hosted.objects.render import hosted_objects, management_objects
+from umbilical.hosted.objects.sidecar_access import KUBECONFIG_KEY, TOKEN_SECRET, hosted_access, management_access
+from umbilical.hosted.objects.spec import HostedSpec
 from umbilical.hosted.token_copy import POLL_SECONDS, Patience, TokenCopy, copy_token, has_source, planned_copy
 from umbilical.proxies.service_lookup import KubernetesServices
 from umbilical.tunnel.settings import TlsFiles

@@ -24,8 +24,8 @@ from umbilical.hosted.access import Access
 from umbilical.hosted.facts import HostedFacts, LogRead, ManagementFacts, Node, Probe, ServerHealth
 from umbilical.hosted.gather_hosted import look_at_agent_certificate, look_at_cluster
 from umbilical.hosted.gather_tunnel import probe_dials, probe_intruder, probe_kubelets
+from umbilical.hosted.pki.table import AGENT, CLIENT, SERVER
 from umbilical.pki.authority import Authority
-from umbilical.pki.hosted_table import AGENT, CLIENT, SERVER
 from umbilical.pki.profiles import KeyType, client_profile, server_profile
 from umbilical.tunnel.settings import TlsFiles
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from tests.support.tunnel_pki import FolderAuthority
 
+from umbilical.fault import HostedError
 from umbilical.hosted.endpoint_tls import EndpointTls, endpoint_context, read, untrusting, words
-from umbilical.hosted.errors import HostedError
 from umbilical.hosted.http_call import Answer, Call, Exchange, Url, names, parse_url
 from umbilical.hosted.pipe import Pipe
 from umbilical.tunnel.settings import TlsFiles

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from umbilical.hosted.errors import HostedError
+from umbilical.fault import HostedError
 from umbilical.hosted.manifests import read_manifests
 from umbilical.hosted.network_policy import opens, selecting, selects
 

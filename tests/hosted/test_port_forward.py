@@ -13,8 +13,8 @@ from tests.support.tls_listener import listener, plain_text
 
 import peers
 from umbilical.dialer.settings import Protocol, TcpServer, UnixServer
+from umbilical.fault import HostedError
 from umbilical.hosted.access import Access, AccessRequest, open_access, server_title
-from umbilical.hosted.errors import HostedError
 from umbilical.hosted.port_forward import port_forward
 from umbilical.tunnel.settings import TlsFiles
 

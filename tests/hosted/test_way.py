@@ -16,9 +16,9 @@ from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.dialer.settings import Protocol, TcpServer, UnixServer
+from umbilical.fault import HostedError
 from umbilical.hosted.access import Access
 from umbilical.hosted.endpoint_tls import EndpointTls, endpoint_context
-from umbilical.hosted.errors import HostedError
 from umbilical.hosted.ping import Pace, ping
 from umbilical.hosted.pipe import CHUNK_BYTES, Pipe, TlsPipe
 from umbilical.hosted.trip import Failure, Hop, Spread, Trip, distinct_failures, summarize

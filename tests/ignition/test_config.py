@@ -20,8 +20,8 @@ from tests.ignition.configs import (
 )
 from tests.support.ignition_validate import refusal_of
 
+from umbilical.fault import IgnitionError
 from umbilical.ignition.config import SUPPORTED_VERSIONS, Config, File, check_version, faults, read_config
-from umbilical.ignition.errors import IgnitionError
 
 
 def read(value: dict[str, Any]) -> Config:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.ignition.configs import SCRIPT, SCRIPT_PATH, config, configs, entry, formatted, gzipped_entry, written
 from tests.support.ignition_validate import validate
 
+from umbilical.fault import IgnitionError
 from umbilical.ignition.config import faults
 from umbilical.ignition.document import Document
-from umbilical.ignition.errors import IgnitionError
 
 NEW = SCRIPT + "echo 'né & more'\n".encode()
 ADDED = [entry("/opt/one", b"1"), entry("/opt/two", b"2")]

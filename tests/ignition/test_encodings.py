@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from tests.ignition.configs import JSON_VALUES, formatted
 from tests.support.ignition_validate import refusal_of
 
-from umbilical.fault import Fault
+from umbilical.fault import Fault, IgnitionError
 from umbilical.ignition import json_text, payload
 from umbilical.ignition.data_url import DataUrl, format_data_url, is_data_url, parse_data_url
-from umbilical.ignition.errors import IgnitionError
 from umbilical.ignition.json_text import MAX_DEPTH, decode_text, elements, members, parse_object
 
 MEDIA_TYPES = st.sampled_from(

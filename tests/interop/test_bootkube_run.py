@@ -10,9 +10,9 @@ from tests.support.bootkube_outcome import assert_finished, our_objects
 from tests.support.bootstrap_corpus import Case
 from tests.support.scratch_node import ScratchNode
 
-from umbilical.assets.bootkube.patch import patch, undo
-from umbilical.assets.names import STAGES, STATIC_POD
-from umbilical.assets.spec import Shape, TunnelSpec, for_shape
+from umbilical.bootstrap.names import STAGES, STATIC_POD
+from umbilical.bootstrap.patch.patch import patch, undo
+from umbilical.bootstrap.spec import Shape, TunnelSpec, for_shape
 from umbilical.host.netns import Namespace, Network
 from umbilical.ignition.document import Document
 

@@ -10,11 +10,11 @@ from tests.support.bootstrap_corpus import Case
 from tests.support.log_bundles import JOURNAL, BundleBuilder
 from tests.support.scratch_node import Ended, ScratchNode
 
-from umbilical.assets.bootkube.patch import patch
-from umbilical.assets.spec import Shape, for_shape
 from umbilical.bootstrap.bundle_facts import BundleFacts, gather
 from umbilical.bootstrap.diagnosis import diagnose
 from umbilical.bootstrap.log_bundle import open_bundle
+from umbilical.bootstrap.patch.patch import patch
+from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.bootstrap.verdict import verdict
 from umbilical.checks.check import Outcome
 from umbilical.host.netns import Namespace, Network

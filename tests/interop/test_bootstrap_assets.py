@@ -13,15 +13,15 @@ import yaml
 from tests.support.control_plane import PROGRAMS, ControlPlane, control_plane
 
 import peers
-from umbilical.assets.certificates import Certificates
-from umbilical.assets.manifests.container import PKI_MOUNT
-from umbilical.assets.manifests.egress import egress_selector
-from umbilical.assets.names import OWN, STATIC_POD
-from umbilical.assets.render import KUBE_APISERVER_POD, render, render_kubernetes
-from umbilical.assets.spec import Mode, Shape, TunnelSpec, for_shape
-from umbilical.assets.tree import AssetTree, yaml_bytes
-from umbilical.host.errors import HostError
+from umbilical.bootstrap.certificates import Certificates
+from umbilical.bootstrap.names import OWN, STATIC_POD
+from umbilical.bootstrap.render.container import PKI_MOUNT
+from umbilical.bootstrap.render.egress import egress_selector
+from umbilical.bootstrap.render.render import KUBE_APISERVER_POD, render, render_kubernetes
+from umbilical.bootstrap.spec import Mode, Shape, TunnelSpec, for_shape
+from umbilical.fault import HostError
 from umbilical.host.processes import start
+from umbilical.manifests.tree import AssetTree, yaml_bytes
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType, client_profile, server_profile
 

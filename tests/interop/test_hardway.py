@@ -30,18 +30,18 @@ from tests.support.tunnel_directories import openssl_verifies
 from tests.support.tunnel_pair import wait_until
 
 import peers
-from umbilical.assets.hardway.certificates import anchor, cluster_bundles, cluster_rows, render_certificates
-from umbilical.assets.hardway.cluster import Profile, Switch
-from umbilical.assets.hardway.inputs import Inputs
-from umbilical.assets.hardway.manifests.coredns import coredns
-from umbilical.assets.hardway.manifests.render import render_manifests
-from umbilical.assets.tree import AssetTree
 from umbilical.cluster.apply import Document, read_document
 from umbilical.cluster.creation import Creator, Outcome, Result
+from umbilical.fault import HostError
 from umbilical.hardway.api import Api
-from umbilical.host.errors import HostError
+from umbilical.hardway.artifacts.certificates import anchor, cluster_bundles, cluster_rows, render_certificates
+from umbilical.hardway.artifacts.inputs import Inputs
+from umbilical.hardway.artifacts.manifests.coredns import coredns
+from umbilical.hardway.artifacts.manifests.render import render_manifests
+from umbilical.hardway.config.cluster import Profile, Switch
 from umbilical.host.files import make_directory, write_file
 from umbilical.host.processes import Child, run, start
+from umbilical.manifests.tree import AssetTree
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.chain import chain_trouble
 from umbilical.pki.control_plane_set import Kind

@@ -12,23 +12,22 @@ from tests.support.control_plane import PROGRAMS, ControlPlane, control_plane
 from tests.support.dry_runs import dry_run
 from tests.support.hardway_everything import rendered
 
-from umbilical.assets.hardway import crds
-from umbilical.assets.hardway.cluster import Switch
-from umbilical.assets.hardway.inputs import Inputs
-from umbilical.assets.hardway.lint import catalogue
-from umbilical.assets.hardway.manifests.render import render_manifests
-from umbilical.assets.hardway.nodes import base, first_boot
-from umbilical.assets.tree import AssetTree
 from umbilical.checks.check import Outcome
 from umbilical.cluster.apply import Document, read_document
 from umbilical.cluster.client import ApiClient, Json
 from umbilical.cluster.creation import CreationError, Creator, Result
 from umbilical.cluster.discovery import Discovery
-from umbilical.cluster.errors import ApiRefused
 from umbilical.cluster.objects import Kind
+from umbilical.fault import ApiRefused, HostError
 from umbilical.hardway import operators
 from umbilical.hardway.api import Api
-from umbilical.host.errors import HostError
+from umbilical.hardway.artifacts import crds
+from umbilical.hardway.artifacts.inputs import Inputs
+from umbilical.hardway.artifacts.manifests.render import render_manifests
+from umbilical.hardway.artifacts.nodes import base, first_boot
+from umbilical.hardway.config.cluster import Switch
+from umbilical.hardway.lint import catalogue
+from umbilical.manifests.tree import AssetTree
 
 pytestmark = pytest.mark.real(*PROGRAMS)
 Object = dict[str, Any]

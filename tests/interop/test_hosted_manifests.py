@@ -18,12 +18,14 @@ from tests.support.dry_runs import as_pod, dry_run
 from tests.support.hosted_specs import hosted_spec
 
 import peers
-from umbilical.assets.hosted import names
-from umbilical.assets.hosted.components import COMPONENTS
-from umbilical.assets.hosted.render import Format, render
-from umbilical.assets.hosted.sidecar_access import ACCOUNT, hosted_access
-from umbilical.assets.hosted.sidecars import sidecar_patches
-from umbilical.assets.hosted.spec import (
+from umbilical.cli.hosted.certificates import renewed
+from umbilical.fault import HostError
+from umbilical.hosted.objects import names
+from umbilical.hosted.objects.components import COMPONENTS
+from umbilical.hosted.objects.render import Format, render
+from umbilical.hosted.objects.sidecar_access import ACCOUNT, hosted_access
+from umbilical.hosted.objects.sidecars import sidecar_patches
+from umbilical.hosted.objects.spec import (
     Agents,
     DataPlaneProxy,
     HostedSpec,
@@ -39,12 +41,10 @@ from umbilical.assets.hosted.spec import (
     TlsProfile,
     Workload,
 )
-from umbilical.assets.hosted.spec_example import EXAMPLE
-from umbilical.assets.hosted.spec_reading import read_spec
-from umbilical.assets.tree import AssetTree, yaml_bytes
-from umbilical.cli.hosted_certificates import renewed
-from umbilical.host.errors import HostError
-from umbilical.pki.hosted_set import HostedSet
+from umbilical.hosted.objects.spec_example import EXAMPLE
+from umbilical.hosted.objects.spec_reading import read_spec
+from umbilical.hosted.pki.certificate_set import HostedSet
+from umbilical.manifests.tree import AssetTree, yaml_bytes
 from umbilical.pki.profiles import KeyType
 
 pytestmark = pytest.mark.real(*PROGRAMS)

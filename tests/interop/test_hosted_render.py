@@ -19,8 +19,9 @@ from tests.support.hosted_specs import hosted_spec
 from tests.support.hosted_workloads import as_bytes, container, static_pod
 from tests.support.tunnel_pair import Daemon, free_port, http_get, program, wait_until
 
-from umbilical.assets.hosted.render import render
-from umbilical.assets.hosted.spec import (
+from umbilical.cli.tree_files import write_tree
+from umbilical.hosted.objects.render import render
+from umbilical.hosted.objects.spec import (
     AggregatedApi,
     HostedSpec,
     KubeApiserver,
@@ -30,9 +31,8 @@ from umbilical.assets.hosted.spec import (
     Strategy,
     Workload,
 )
-from umbilical.cli.tree_files import write_tree
-from umbilical.pki.hosted_set import Names
-from umbilical.pki.hosted_table import AGENT, CLIENT, CONTROL_PLANE_AGENT, Leaf, Signers
+from umbilical.hosted.pki.certificate_set import Names
+from umbilical.hosted.pki.table import AGENT, CLIENT, CONTROL_PLANE_AGENT, Leaf, Signers
 
 pytestmark = pytest.mark.real("curl")
 REFUSED = "000"

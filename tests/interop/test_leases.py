@@ -17,7 +17,7 @@ from tests.support.control_plane import PROGRAMS, ControlPlane, control_plane
 from tests.support.tunnel_pair import TunnelPair, http_get, wait_until
 from tests.support.tunnel_pki import TunnelPki
 
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError
 
 pytestmark = pytest.mark.real(*PROGRAMS, "proxy-server", "proxy-agent")
 

@@ -15,11 +15,11 @@ import yaml
 from tests.support.control_plane import PROGRAMS, ControlPlane, control_plane
 from tests.support.tunnel_pair import wait_until
 
-from umbilical.assets.names import OWN
-from umbilical.assets.render import Certificates, render
-from umbilical.assets.spec import Shape, TunnelSpec, for_shape
+from umbilical.bootstrap.names import OWN
+from umbilical.bootstrap.render.render import Certificates, render
+from umbilical.bootstrap.spec import Shape, TunnelSpec, for_shape
 from umbilical.cli.main import run
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType, client_profile, server_profile
 

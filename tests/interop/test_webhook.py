@@ -23,7 +23,7 @@ from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.tunnel_pair import Daemon, program, wait_until
 from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError
 from umbilical.host.netns import Namespace, Network
 
 pytestmark = [pytest.mark.real(*PROGRAMS), pytest.mark.timeout(300)]

@@ -16,12 +16,12 @@ from tests.support import tls_listener
 from tests.support.tunnel_pki import FolderAuthority, Pair
 from tests.support.webhook_listener import DENIAL, Answer, client_context, honest_answer, webhook_listener
 
-from umbilical.assets.manifests.egress import egress_selector
-from umbilical.assets.spec import Mode, Shape, for_shape
+from umbilical.bootstrap.render.egress import egress_selector
+from umbilical.bootstrap.spec import Mode, Shape, for_shape
+from umbilical.fault import LabError
 from umbilical.lab.admission_caller import MAX_ANSWER_BYTES, Unreachable, Verdict, Webhook, judge, summary
 from umbilical.lab.admission_review import AnswerRefused, review_of, verdict_of
 from umbilical.lab.egress_selector import DIRECT, Egress, EgressProtocol, cluster_egress
-from umbilical.lab.errors import LabError
 from umbilical.lab.story import Call
 from umbilical.lab.tls_stream import Below, TlsRefused, TlsStream
 from umbilical.pki.authority import Authority

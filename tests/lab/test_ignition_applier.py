@@ -18,11 +18,10 @@ from tests.ignition.configs import JSON_VALUES, config, configs, entry, gzipped_
 from tests.support.bootstrap_corpus import CORPUS, Case
 from tests.support.tunnel_pair import wait_until
 
+from umbilical.fault import IgnitionError, LabError
 from umbilical.ignition.config import read_config
 from umbilical.ignition.data_url import format_data_url
-from umbilical.ignition.errors import IgnitionError
 from umbilical.lab.bootkube_script import BOOTKUBE_UNIT
-from umbilical.lab.errors import LabError
 from umbilical.lab.ignition_applier import PRESET, Applied, apply_config, main
 from umbilical.lab.unit_runner import Runner, Service, read_service, read_unit, seconds
 

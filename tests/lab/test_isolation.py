@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from umbilical.fault import LabError
 from umbilical.lab import cgroups, isolation
-from umbilical.lab.errors import LabError
 from umbilical.lab.isolation import Isolation
 
 CHOOSE = """
 from umbilical.lab import isolation
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 try: print(isolation.choose().name)
 except LabError as fault: print(fault)
 """

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.labs import UP_PROGRAM, processes_naming, request, running, small, wait_until
 
+from umbilical.fault import LabError
 from umbilical.lab import control, removal
 from umbilical.lab.control import Message, MessageError
-from umbilical.lab.errors import LabError
 from umbilical.lab.keeper_service import Service
 from umbilical.lab.lab import Lab, up
 from umbilical.lab.network import LabNetwork
@@ -246,7 +246,7 @@ def test_when_either_half_of_a_keeper_is_killed_everything_ends(tmp_path: Path) 
 
 _ASK = """
 import sys; from pathlib import Path
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 from umbilical.lab.lab import Lab
 try: Lab.open(Path(sys.argv[1])).exec("master-0", ["sleep", "9876"], timeout_seconds=600)
 except LabError as fault: print(fault.code)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from tests.support.labs import SECRET, WAYS, isolated, request, running, small, wait_until
 
+from umbilical.fault import LabError
 from umbilical.lab import control
 from umbilical.lab.control import Message
-from umbilical.lab.errors import LabError
 from umbilical.lab.isolation import Isolation
 from umbilical.lab.lab import Completed, Lab, down, up
 from umbilical.lab.runner import RunnerKind

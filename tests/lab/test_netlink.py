@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.worlds import SCRATCH, World, run_in
 
+from umbilical.fault import LabError
 from umbilical.host import namespaces
 from umbilical.lab import nft
-from umbilical.lab.errors import LabError
 from umbilical.lab.netlink import Link, Netlink, inside
 from umbilical.lab.topology import Family, plan_topology
 

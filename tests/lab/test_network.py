@@ -12,10 +12,10 @@ import pytest
 from tests.support.lab_wires import PLACES, WORLDS, Wires, dial, listen, talk
 from tests.support.worlds import SCRATCH, World, run_in
 
+from umbilical.fault import LabError
 from umbilical.host import namespaces
 from umbilical.host.namespaces import Kind
 from umbilical.lab import pod_network
-from umbilical.lab.errors import LabError
 from umbilical.lab.netlink import inside
 from umbilical.lab.network import LabNetwork
 from umbilical.lab.topology import Family, plan_topology

@@ -8,9 +8,9 @@ import pytest
 from tests.support.lab_wires import PLACES, PORT, SECONDS, SILENT_SECONDS, WORLDS, Place, Wires, dial, listen, talk
 from tests.support.worlds import World, run_in
 
+from umbilical.fault import LabError
 from umbilical.host import namespaces
 from umbilical.lab import nft
-from umbilical.lab.errors import LabError
 from umbilical.lab.network import MACHINE_LINK
 from umbilical.lab.topology import Family
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from umbilical.fault import LabError
 from umbilical.lab import node_processes
-from umbilical.lab.errors import LabError
 from umbilical.lab.node_processes import Output, Program
 
 LIMIT = 100_000

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from umbilical.fault import LabError
 from umbilical.lab import node_files, node_root
-from umbilical.lab.errors import LabError
 from umbilical.lab.rooted import MAX_LINKS, Root, parts_of
 
 

@@ -15,11 +15,11 @@ from tests.support.control_plane_specs import control_plane_set, control_plane_s
 from tests.support.static_processes import StaticProcesses
 from tests.support.tunnel_pair import wait_until
 
-from umbilical.assets.control_plane import render_control_plane
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError
 from umbilical.host.files import write_file
 from umbilical.host.netns import Namespace, Network
 from umbilical.host.processes import Child, start
+from umbilical.lab.control_plane import render_control_plane
 from umbilical.lab.images import lab_images
 from umbilical.lab.objects import (
     API_SERVICE,

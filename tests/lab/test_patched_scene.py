@@ -11,18 +11,18 @@ import yaml
 from tests.support.ignition_validate import validate
 from tests.support.lab_config import lab_config, lab_topology
 
-from umbilical.assets.bootkube.anchors import find_anchors
-from umbilical.assets.bootkube.cluster_facts import cluster_facts
-from umbilical.assets.bootkube.release_line import release_line
-from umbilical.assets.names import OWN
+from umbilical.bootstrap.names import OWN
+from umbilical.bootstrap.patch.anchors import find_anchors
+from umbilical.bootstrap.patch.cluster_facts import cluster_facts
+from umbilical.bootstrap.patch.release_line import release_line
 from umbilical.cli.main import run as umbilical
+from umbilical.fault import LabError
 from umbilical.host.bash import syntax_complaint
 from umbilical.ignition.config import faults, read_config
 from umbilical.lab import patched_scene, release_payload
 from umbilical.lab.bootkube_script import CLUSTER_GATHER, RELEASE_IMAGE, SERVICE_RECORD, VERIFY_URLS, bootkube_script
 from umbilical.lab.bootstrap_config import IMAGES_FILE, PAYLOAD
 from umbilical.lab.cast import UPSTREAM, Cast
-from umbilical.lab.errors import LabError
 from umbilical.lab.ignition_applier import apply_config
 from umbilical.lab.kubernetes_scene import Plane
 from umbilical.lab.lab import Completed, ProcessStatus

@@ -18,12 +18,11 @@ from tests.support.labs import WAYS, isolated, running, wait_until
 from tests.support.pod_nodes import make_node, shell_pod, until
 
 import peers
-from umbilical.assets.names import STATIC_POD
-from umbilical.assets.spec import Shape
-from umbilical.assets.tree import yaml_bytes
+from umbilical.bootstrap.names import STATIC_POD
+from umbilical.bootstrap.spec import Shape
+from umbilical.fault import LabError
 from umbilical.lab import images, podrunner
 from umbilical.lab.cast import OURS, UPSTREAM, Cast
-from umbilical.lab.errors import LabError
 from umbilical.lab.isolation import Isolation
 from umbilical.lab.lab import Lab
 from umbilical.lab.podrunner import PodRunner, main
@@ -33,6 +32,7 @@ from umbilical.lab.process_runner import NAME, ProcessRunner, command, is_called
 from umbilical.lab.runner import ContainerStatus, PodStatus, RunnerKind
 from umbilical.lab.topology import Node, Role
 from umbilical.lab.tunnel_parts import TunnelParts, make_parts
+from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.authority import Authority
 
 UP = ContainerStatus("agent", "localhost/umbilical:lab", pid=7, restarts=0, is_ready=True)

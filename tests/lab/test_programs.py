@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from umbilical.fault import LabError
 from umbilical.lab import binaries
-from umbilical.lab.errors import LabError
 from umbilical.lab.images import KONNECTIVITY, TUNNEL, UMBILICAL, distinct, from_json, lab_images, to_json
 from umbilical.lab.launchers import OWN_PROGRAMS, fill, launcher
 
@@ -136,7 +136,7 @@ def test_a_folder_is_filled_with_scripts_and_links(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {*OWN_PROGRAMS, "kubectl"}
     assert (tmp_path / "kubectl").readlink() == Path("/opt/kubectl-v1")
     assert stat.S_IMODE((tmp_path / "proxy-server").stat().st_mode) == 0o755
-    assert "umbilical.cli.proxy_server" in (tmp_path / "proxy-server").read_text()
+    assert "umbilical.cli.drop_ins.proxy_server" in (tmp_path / "proxy-server").read_text()
 
 
 def test_a_launcher_runs_with_its_arguments_and_passes_the_exit_code_on(tmp_path: Path) -> None:

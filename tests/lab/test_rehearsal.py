@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.support.labs import running
 
-from umbilical.lab.errors import LabError
-from umbilical.lab.hosted_topology import plan_hosted
+from umbilical.fault import LabError
+from umbilical.lab.hosted.topology import plan_hosted
 from umbilical.lab.lab import Lab
 from umbilical.lab.lab import down as take_down
 from umbilical.lab.lookup import hint, load

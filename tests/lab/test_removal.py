@@ -23,8 +23,8 @@ from tests.support.labs import (
     wait_until,
 )
 
+from umbilical.fault import LabError
 from umbilical.lab import birth, cgroups, isolation, removal
-from umbilical.lab.errors import LabError
 from umbilical.lab.isolation import Isolation
 from umbilical.lab.lab import Lab, down, up
 from umbilical.lab.paths import LabDirectory, default_directory
@@ -56,7 +56,7 @@ def test_a_file_system_without_programs_is_refused_and_left_as_it_was(tmp_path: 
     program = """
 import sys; from pathlib import Path
 from tests.support.labs import request
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 from umbilical.lab.lab import up
 try: up(request(Path(sys.argv[1]) / "lab"))
 except LabError as fault: print(fault.code, fault.why, list(Path(sys.argv[1]).iterdir()))
@@ -315,7 +315,7 @@ def test_control_groups_go_with_the_lab(tmp_path: Path) -> None:
 
 _DOWN = """
 import sys; from pathlib import Path
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 from umbilical.lab.lab import down
 try: down(Path(sys.argv[1]))
 except LabError as fault: print(fault.code, fault.why)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.told_stories import AGENTS, HOSTILE, NODES, broken_story, mended_story, whole_story
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 from umbilical.lab.moments import Turn, decisive
 from umbilical.lab.report import render, write_report
 from umbilical.lab.report_timeline import WIDTH as TIMELINE_WIDTH

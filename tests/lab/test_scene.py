@@ -12,11 +12,11 @@ import pytest
 import yaml
 from tests.support.labs import running
 
-from umbilical.assets.manifests import placeholders
-from umbilical.assets.names import OWN, STATIC_POD
-from umbilical.assets.spec import Mode, Shape
+from umbilical.bootstrap.names import OWN, STATIC_POD
+from umbilical.bootstrap.render import placeholders
+from umbilical.bootstrap.spec import Mode, Shape
+from umbilical.fault import LabError
 from umbilical.lab.cast import OURS, UPSTREAM, Cast
-from umbilical.lab.errors import LabError
 from umbilical.lab.kubernetes_scene import KubernetesScene, Plane
 from umbilical.lab.lab import Completed, Lab
 from umbilical.lab.scene import BOOTSTRAP, COUNTER, counting_rules

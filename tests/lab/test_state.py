@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.labs import small
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 from umbilical.lab.paths import CONTENT, LAB_NAME, LabDirectory, default_directory, labs_root, list_labs, tidy_name
 from umbilical.lab.runner import RunnerKind
 from umbilical.lab.state import LabState, change_state, read_state, start_time, write_state

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.tunnel_directories import ADDRESS, make_directory, make_files, new_authority
 
+from umbilical.fault import PkiError
 from umbilical.pki.authority import Authority
 from umbilical.pki.directory import look_at, read_certificate_file
-from umbilical.pki.errors import PkiError
 from umbilical.pki.install_state import root_authority_from_state
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from tests.support.hosted_certificates import hosted_set
 from tests.support.tunnel_directories import openssl_verifies, run_openssl
 
+from umbilical.fault import PkiError
+from umbilical.hosted.pki.table import LEAVES, Leaf, Signers, Trust
 from umbilical.pki.authority import Authority
 from umbilical.pki.backend import Backend, Signer
 from umbilical.pki.bundle import decode_certificates, decode_key, encode_pair
 from umbilical.pki.certificate import read_certificates
-from umbilical.pki.errors import PkiError
-from umbilical.pki.hosted_table import LEAVES, Leaf, Signers, Trust
 from umbilical.pki.openssl import Openssl
 from umbilical.pki.pem import BundleError, KeyPair, holds_key
 from umbilical.pki.profiles import KeyType, Profile, Usage, client_profile, server_profile

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from hypothesis import given
 from hypothesis import strategies as st
 
+from umbilical.fault import PkiError
 from umbilical.host.processes import run
 from umbilical.pki.addresses import usable_address, usable_addresses
 from umbilical.pki.authority import BACKDATE, Authority
@@ -28,7 +29,6 @@ from umbilical.pki.control_plane_set import (
     first_addresses,
     make_control_plane_set,
 )
-from umbilical.pki.errors import PkiError
 from umbilical.pki.openssl import Openssl
 from umbilical.pki.pem import public_key_block
 from umbilical.pki.profiles import KeyType, Usage, client_profile, server_profile, split_names

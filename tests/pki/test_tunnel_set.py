@@ -8,10 +8,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
+from umbilical.fault import PkiError
 from umbilical.pki.authority import Authority
 from umbilical.pki.bundle import decode_key, encode_pair
 from umbilical.pki.certificate import distinguished_name, read_certificates
-from umbilical.pki.errors import PkiError
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType, client_profile
 from umbilical.pki.tunnel_set import DAY, Leaf, Role, create_authority, issue_set, key_type_of, load_authority

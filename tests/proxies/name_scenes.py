@@ -8,10 +8,10 @@ from typing import Any, Final, TypeVar
 
 from tests.support.dns_server import ScriptedDns
 
-from umbilical.cluster.errors import ApiUnreachable
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.opener import Streams
 from umbilical.dialer.settings import DialerSettings, UnixServer
+from umbilical.fault import ApiUnreachable
 from umbilical.proxies.service_names import ServiceName
 from umbilical.proxies.settings import OutboundSettings, Resolution
 

@@ -9,12 +9,12 @@ from tests.proxies.name_scenes import ScriptedServices, TurnedClock, pipe, until
 from tests.support.coroutines import play
 
 from umbilical.dialer.opener import Streams
+from umbilical.fault import StartupError
 from umbilical.proxies import dns_connection
 from umbilical.proxies.dns_connection import ConnectionLost, DnsConnection
 from umbilical.proxies.dns_lookup import LookupFailed, Result
 from umbilical.proxies.dns_servers import DnsServers, Server, parse_servers, parse_service
 from umbilical.proxies.service_names import ServiceName
-from umbilical.tunnel.errors import StartupError
 
 DNS = ServiceName("openshift-dns", "dns-default")
 

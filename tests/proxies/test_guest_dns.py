@@ -9,12 +9,12 @@ from tests.proxies.name_scenes import Counts, DnsTunnel, ScriptedServices, Turne
 from tests.support.dns_server import Change, ScriptedDns, Zone, cut_short, of_another_name
 
 from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.fault import StartupError
 from umbilical.proxies import guest_dns
 from umbilical.proxies.dns_lookup import LookupFailed, Result
 from umbilical.proxies.dns_servers import DnsServers
 from umbilical.proxies.guest_dns import DnsPatience, GuestDns
 from umbilical.proxies.service_names import ServiceName
-from umbilical.tunnel.errors import StartupError
 
 FIRST, SECOND = "172.30.0.10", "172.30.0.11"
 DNS = ServiceName("openshift-dns", "dns-default")

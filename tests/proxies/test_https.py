@@ -13,13 +13,13 @@ from tests.support.http_scene import LoopbackWays, Peer, answering, origin, prox
 from tests.support.tunnel_pki import FolderAuthority, Pair
 
 from umbilical.dialer.failure import VERDICTS, Reason
+from umbilical.fault import StartupError
 from umbilical.proxies.http_head import HeadLimits
 from umbilical.proxies.https import HttpLimits, HttpProxy
 from umbilical.proxies.https_tls import TlsDoor
 from umbilical.proxies.listener import Listener
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.settings import ListenerSettings
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.settings import ListenAddress, TlsFiles
 
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"

@@ -27,11 +27,11 @@ from tests.support.proxy_scene import (
 from tests.support.tunnel_pair import free_port
 
 from umbilical.dialer.opener import Streams
+from umbilical.fault import StartupError
 from umbilical.proxies import listener as listener_module
 from umbilical.proxies.listener import Listener
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.settings import ListenerSettings
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.listening import listen_tcp
 from umbilical.tunnel.settings import ListenAddress
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from umbilical.dialer.settings import DialerSettings
+from umbilical.fault import StartupError
 from umbilical.proxies.environment_proxy import ProxyRules, rules_of_environment
 from umbilical.proxies.no_proxy import NoProxy
 from umbilical.proxies.proxy_connect import ProxyUrl
 from umbilical.proxies.settings import HttpsSettings, ListenerSettings, OutboundSettings
 from umbilical.proxies.user_proxy_rules import LOOK_SECONDS, UserProxyRules, read_rules
-from umbilical.tunnel.errors import StartupError
 
 MATCHES = [
     # A name, itself and what is under it.
@@ -170,7 +170,7 @@ def test_a_proxy_of_another_kind_is_refused_at_the_start() -> None:
     with pytest.raises(StartupError) as caught:
         chosen({"https_proxy": "socks5://me:s3cret@proxy.example:1080"})
     assert caught.value.code == "UMB532"
-    assert "s3cret" not in f"{caught.value} {caught.value.next}"
+    assert "s3cret" not in f"{caught.value} {caught.value.remedy}"
 
 
 def test_each_scheme_has_its_own_proxy_and_both_have_the_same_exceptions() -> None:

@@ -15,6 +15,7 @@ from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.dialer.opener import Opener, Streams
 from umbilical.dialer.settings import DialerSettings, UnixServer
+from umbilical.fault import StartupError
 from umbilical.proxies import process
 from umbilical.proxies.environment_proxy import ProxyRules
 from umbilical.proxies.https_process import run_https, through_tunnel
@@ -24,7 +25,6 @@ from umbilical.proxies.proxy_connect import ProxyUrl
 from umbilical.proxies.settings import HttpsSettings, ListenerSettings, OutboundSettings, Socks5Settings
 from umbilical.proxies.socks5 import Socks5
 from umbilical.proxies.socks5_process import run_socks5
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.settings import ListenAddress, TlsFiles
 
 MISSING = StartupError("UMB022", "cannot load the CA", "open ca.crt: no such file or directory", "give it")

@@ -17,10 +17,10 @@ from tests.support.tunnel_pki import FolderAuthority
 from umbilical.dialer import connect as dialer_connect
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.opener import Streams
+from umbilical.fault import StartupError
 from umbilical.proxies import proxy_connect
 from umbilical.proxies.direct import connect
 from umbilical.proxies.proxy_connect import ProxyTls, ProxyUrl, connect_through, parse_proxy_url
-from umbilical.tunnel.errors import StartupError
 
 
 class Loopback:
@@ -92,7 +92,7 @@ def test_a_url_that_cannot_be_used_is_refused_in_three_lines_that_do_not_show_it
     error = caught.value
     assert error.code == code
     assert error.what.startswith("--https-proxy ")
-    assert "s3cret" not in f"{error.what} {error.why} {error.next}"
+    assert "s3cret" not in f"{error.what} {error.why} {error.remedy}"
 
 
 @given(st.text(max_size=60))

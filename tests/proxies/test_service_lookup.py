@@ -12,7 +12,7 @@ from tests.proxies.name_scenes import Counts, ScriptedServices, TurnedClock, unt
 from tests.support.coroutines import play
 from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async, status_answer
 
-from umbilical.cluster.errors import ApiRefused, ApiUnreachable, ClusterError
+from umbilical.fault import ApiRefused, ApiUnreachable, ClusterError
 from umbilical.proxies import service_lookup
 from umbilical.proxies.service_lookup import KubernetesServices, ServiceLookup, addresses_of
 from umbilical.proxies.service_names import ServiceName

@@ -21,11 +21,11 @@ from tests.support.ignition_validate import validate
 from tests.support.scratch_node import ScratchNode
 from tests.support.tunnel_specs import fitting, tunnel_specs
 
-from umbilical.assets.bootkube.patch import patch, undo
-from umbilical.assets.names import STAGES
-from umbilical.assets.spec import Shape, TunnelSpec, for_shape
-from umbilical.assets.verify.catalogue import verify
-from umbilical.assets.verify.facts import BootstrapFacts
+from umbilical.bootstrap.names import STAGES
+from umbilical.bootstrap.patch.patch import patch, undo
+from umbilical.bootstrap.spec import Shape, TunnelSpec, for_shape
+from umbilical.bootstrap.verify.catalogue import verify
+from umbilical.bootstrap.verify.facts import BootstrapFacts
 from umbilical.checks.check import Outcome
 from umbilical.host.netns import Namespace, Network
 from umbilical.ignition.document import Document

@@ -9,7 +9,7 @@ from umbilical.cluster import objects
 from umbilical.cluster.apply import Applier, Document, read_document
 from umbilical.cluster.client import ApiClient
 from umbilical.cluster.discovery import Discovery
-from umbilical.cluster.errors import ApiRefused
+from umbilical.fault import ApiRefused
 from umbilical.hardway.api import Api
 
 ResultT = TypeVar("ResultT")

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from tests.support.bootkube_node import AT_CREATION, BootkubeNode
 
-from umbilical.assets.names import OWN, STAGES, STATIC_POD
+from umbilical.bootstrap.names import OWN, STAGES, STATIC_POD
 
 
 def assert_finished(node: BootkubeNode, address: str) -> None:

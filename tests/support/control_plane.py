@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Final
 
 import peers
-from umbilical.assets.kubeconfigs import kubeconfig
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError
 from umbilical.host.files import make_directory, write_file, write_public
 from umbilical.host.netns import Namespace
 from umbilical.host.processes import Child, run, start
+from umbilical.manifests.kubeconfigs import kubeconfig
 from umbilical.pki.authority import Authority
 from umbilical.pki.bundle import KeyPair
 from umbilical.pki.profiles import KeyType, Profile, client_profile, server_profile

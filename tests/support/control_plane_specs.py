@@ -4,7 +4,7 @@ import ipaddress
 from datetime import UTC, datetime
 from typing import Any
 
-from umbilical.assets.control_plane_spec import ControlPlaneSpec, Images
+from umbilical.manifests.control_plane_spec import ControlPlaneSpec, Images
 from umbilical.pki.control_plane_set import (
     ControlPlaneNames,
     ControlPlaneSet,

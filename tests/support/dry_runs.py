@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.support.control_plane import ControlPlane
 
-from umbilical.assets.tree import yaml_bytes
+from umbilical.manifests.tree import yaml_bytes
 
 Object = dict[str, Any]
 

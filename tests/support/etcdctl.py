@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from umbilical.hardway.machines import Done
+from umbilical.hardway.machines.interface import Done
 
 
 @dataclass(frozen=True)

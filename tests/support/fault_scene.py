@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from umbilical.assets.names import AGENT_NAME, SERVER_NAME
+from umbilical.bootstrap.names import AGENT_NAME, SERVER_NAME
+from umbilical.fault import LabError
 from umbilical.lab import scenes
 from umbilical.lab.cast import Cast
-from umbilical.lab.errors import LabError
 from umbilical.lab.faults import registry
 from umbilical.lab.faults.fault import Fault, Speaker
 from umbilical.lab.lab import Completed, Lab, ProcessStatus

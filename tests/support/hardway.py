@@ -8,8 +8,9 @@ from typing import Any, Final
 from tests.support import release_names
 from tests.support.release_directory import release_payload
 
-from umbilical.assets.hardway.certificates import names
-from umbilical.assets.hardway.cluster import (
+from umbilical.hardway.artifacts.certificates import names
+from umbilical.hardway.artifacts.inputs import Identity, Inputs, Payload
+from umbilical.hardway.config.cluster import (
     Access,
     AddressRange,
     Cluster,
@@ -23,13 +24,12 @@ from umbilical.assets.hardway.cluster import (
     Role,
     Terms,
 )
-from umbilical.assets.hardway.inputs import Identity, Inputs, Payload
-from umbilical.assets.spec import IpNetwork
+from umbilical.hardway.pki.certificate_set import HardwaySet
+from umbilical.hardway.pki.renewal import renew
+from umbilical.hardway.pki.table import TABLE
+from umbilical.manifests.values import IpNetwork
 from umbilical.pki.authority import Authority
 from umbilical.pki.control_plane_set import Kind, bare_key
-from umbilical.pki.hardway_renewal import renew
-from umbilical.pki.hardway_set import HardwaySet
-from umbilical.pki.hardway_table import TABLE
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import yaml
 
-from umbilical.assets.hardway.config_keys import API_VERSION, KIND
+from umbilical.hardway.config.keys import API_VERSION, KIND
 
 
 def document(profile: str = "openshift", **changes: Any) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from hypothesis import strategies
 from hypothesis.strategies import DrawFn
 from tests.support.hardway import RELEASE_IMAGE, SSH_KEY, VERSION
 
-from umbilical.assets.hardway.cluster import Cluster, Profile
-from umbilical.assets.hardway.config_reading import read_cluster
-from umbilical.assets.spec import IpNetwork
+from umbilical.hardway.config.cluster import Cluster, Profile
+from umbilical.hardway.config.reading import read_cluster
+from umbilical.manifests.values import IpNetwork
 
 _LABEL: Final = strategies.from_regex(r"[a-z]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True)
 _LAST: Final = 100

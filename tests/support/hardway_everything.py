@@ -8,9 +8,9 @@ from tests.support.hardway_lint import Subject, subject
 from tests.support.hardway_nodes import machine_config_base
 from tests.support.release_directory import release_payload
 
-from umbilical.assets.hardway.cluster import Cluster, MachinesKind, Profile, Role, Switch
-from umbilical.assets.hardway.graph import render
-from umbilical.assets.hardway.inputs import Inputs
+from umbilical.hardway.artifacts.graph import render
+from umbilical.hardway.artifacts.inputs import Inputs
+from umbilical.hardway.config.cluster import Cluster, MachinesKind, Profile, Role, Switch
 
 
 def inputs(of: Cluster, now: datetime = hardway.NOW, *, is_based: bool = True) -> Inputs:

@@ -16,12 +16,12 @@ from typing import Any, Final
 from tests.support.hardway import cluster, identity, payload
 from tests.support.joined_server import HttpServer
 
-from umbilical.assets.hardway.cluster import API_PORT, AddressRange, Cluster, Networks, Profile
-from umbilical.assets.hardway.infrastructure.render import render_infrastructure
-from umbilical.assets.hardway.inputs import Inputs
-from umbilical.assets.tree import AssetTree
+from umbilical.hardway.artifacts.infrastructure.render import render_infrastructure
+from umbilical.hardway.artifacts.inputs import Inputs
+from umbilical.hardway.config.cluster import API_PORT, AddressRange, Cluster, Networks, Profile
+from umbilical.hardway.pki.certificate_set import SIGNERS, Bundle, HardwaySet
+from umbilical.manifests.tree import AssetTree
 from umbilical.pki.authority import Authority
-from umbilical.pki.hardway_set import SIGNERS, Bundle, HardwaySet
 from umbilical.pki.profiles import KeyType, server_profile
 
 _LIFE: Final = timedelta(days=1)

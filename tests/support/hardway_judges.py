@@ -11,7 +11,7 @@ from tests.support.hardway_everything import inputs, rendered
 from tests.support.hardway_lint import Sample, Subject, copied
 
 import peers
-from umbilical.assets.hardway.cluster import Profile
+from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.judges.bench import Bench, on_path, open_bench
 
 

@@ -12,12 +12,12 @@ from typing import Any, Final
 from tests.support import hardway
 from tests.support.labs import machine_picture
 
-from umbilical.assets.hardway.cluster import Cluster, Profile
-from umbilical.assets.hardway.infrastructure.render import render_infrastructure
-from umbilical.assets.hardway.inputs import Inputs
-from umbilical.assets.tree import AssetTree
+from umbilical.hardway.artifacts.infrastructure.render import render_infrastructure
+from umbilical.hardway.artifacts.inputs import Inputs
+from umbilical.hardway.config.cluster import Cluster, Profile
 from umbilical.lab import cgroups
-from umbilical.lab.hardway_machines import LabMachines
+from umbilical.lab.hardway.machines import LabMachines
+from umbilical.manifests.tree import AssetTree
 
 PROGRAMS: Final = (
     "unshare",
@@ -38,7 +38,7 @@ UNIT: Final = "clock.service"
 _ENTER: Final = """
 import sys
 from pathlib import Path
-from umbilical.lab.hardway_machines import LabMachines
+from umbilical.lab.hardway.machines import LabMachines
 machines = LabMachines(Path(sys.argv[1]), "test")
 machines.enter()
 """

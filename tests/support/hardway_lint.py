@@ -1,6 +1,6 @@
 """Rendered clusters as the lint sees them, and single changes to them: what a rule must notice.
 
-Every module `tests/assets/hardway/lint/test_<topic>_rules.py` has a table `SAMPLES: Final[dict[str, Sample]]` beside
+Every module `tests/hardway/lint/test_<topic>_rules.py` has a table `SAMPLES: Final[dict[str, Sample]]` beside
 its own tests: for each id of its rules at least one change after which that rule fires. A second sample of one rule
 has more words in its key: `"PKI-02"`, `"PKI-02 without localhost"`. `test_catalogue.py` runs all samples, each
 against its own rule, on trees in which everything is switched on (tunnel, kube-proxy, 3 masters, 2 workers), one for
@@ -15,13 +15,13 @@ from typing import Any, Final
 import yaml
 from tests.support.hardway import NOW
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.cluster import Cluster
-from umbilical.assets.hardway.lint.catalogue import RULES
-from umbilical.assets.hardway.lint.facts import Facts
-from umbilical.assets.tree import Asset, AssetTree
 from umbilical.checks.check import Outcome, Verdict
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.config.cluster import Cluster
+from umbilical.hardway.lint.catalogue import RULES
+from umbilical.hardway.lint.facts import Facts
 from umbilical.ignition.document import Document
+from umbilical.manifests.tree import Asset, AssetTree
 
 _RULES: Final = {rule.id: rule for rule in RULES}
 

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 from tests.support.hardway_lint import Sample, Subject
 
-from umbilical.assets.hardway import layout
+from umbilical.hardway.artifacts import layout
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

@@ -3,8 +3,8 @@
 from ipaddress import ip_address
 from typing import Any
 
-from umbilical.pki.hardway_names import HardwayNames, Member
-from umbilical.pki.hardway_row import Scope
+from umbilical.hardway.pki.names import HardwayNames, Member
+from umbilical.hardway.pki.row import Scope
 
 
 def member(id_: str, address: str) -> Member:

@@ -9,17 +9,17 @@ from typing import Any, Final
 from tests.support import hardway
 from tests.support.hardway_lint import Subject
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.certificates import render_certificates
-from umbilical.assets.hardway.cluster import Profile, Role, Switch
-from umbilical.assets.hardway.inputs import Inputs, NodeBase
-from umbilical.assets.hardway.kubeconfigs import render_kubeconfigs
-from umbilical.assets.hardway.nodes.render import render_nodes
-from umbilical.assets.hardway.static_pods.render import render_static_pods
-from umbilical.assets.tree import AssetTree
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.certificates import render_certificates
+from umbilical.hardway.artifacts.inputs import Inputs, NodeBase
+from umbilical.hardway.artifacts.kubeconfigs import render_kubeconfigs
+from umbilical.hardway.artifacts.nodes.render import render_nodes
+from umbilical.hardway.artifacts.static_pods.render import render_static_pods
+from umbilical.hardway.config.cluster import Profile, Role, Switch
 from umbilical.ignition.config import Config, read_config
 from umbilical.ignition.data_url import format_data_url
 from umbilical.ignition.document import Document
+from umbilical.manifests.tree import AssetTree
 
 SHAPES: Final = ((3, 2), (1, 0))
 """Masters and workers."""
@@ -157,7 +157,7 @@ def edit_config(node_id: str, change: Callable[[dict[str, Any]], object]) -> Cal
     return sample
 
 
-GOLDEN: Final = Path(__file__).parent.parent / "assets/hardway/nodes/golden"
+GOLDEN: Final = Path(__file__).parent.parent / "hardway/artifacts/nodes/golden"
 _OF_OTHERS: Final = ("#!/", "BEGIN", "certificate-authority-data", "kind: Pod", "kind: EgressSelector")
 
 

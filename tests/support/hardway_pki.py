@@ -14,15 +14,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from tests.support import hardway
 from tests.support.hardway_lint import Subject
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.certificates import render_certificates
-from umbilical.assets.hardway.cluster import Profile as ClusterProfile
-from umbilical.assets.hardway.cluster import Switch
-from umbilical.assets.hardway.kubeconfigs import render_kubeconfigs
-from umbilical.assets.hardway.manifests.render import render_manifests
-from umbilical.assets.hardway.nodes.render import render_nodes
-from umbilical.assets.hardway.static_pods.render import render_static_pods
-from umbilical.assets.tree import AssetTree
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.certificates import render_certificates
+from umbilical.hardway.artifacts.kubeconfigs import render_kubeconfigs
+from umbilical.hardway.artifacts.manifests.render import render_manifests
+from umbilical.hardway.artifacts.nodes.render import render_nodes
+from umbilical.hardway.artifacts.static_pods.render import render_static_pods
+from umbilical.hardway.config.cluster import Profile as ClusterProfile
+from umbilical.hardway.config.cluster import Switch
+from umbilical.manifests.tree import AssetTree
 from umbilical.pki.authority import Authority
 from umbilical.pki.bundle import decode_certificates, decode_own_key, encode_pair
 from umbilical.pki.certificate import Certificate, read_certificates

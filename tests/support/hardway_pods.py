@@ -6,11 +6,11 @@ from typing import Any
 import yaml
 from tests.support import hardway
 
-from umbilical.assets.hardway.cluster import Profile, Switch
-from umbilical.assets.hardway.inputs import Inputs
-from umbilical.assets.hardway.static_pods.render import render_static_pods
-from umbilical.assets.hardway.static_pods.seat import Seat
-from umbilical.assets.tree import AssetTree
+from umbilical.hardway.artifacts.inputs import Inputs
+from umbilical.hardway.artifacts.static_pods.render import render_static_pods
+from umbilical.hardway.artifacts.static_pods.seat import Seat
+from umbilical.hardway.config.cluster import Profile, Switch
+from umbilical.manifests.tree import AssetTree
 
 
 @cache

@@ -9,13 +9,13 @@ from typing import Any
 import yaml
 from tests.support.static_processes import peer
 
-from umbilical.assets.hardway.cluster import Node
-from umbilical.assets.hardway.inputs import Inputs
-from umbilical.assets.hardway.static_pods.paths import files_needed
-from umbilical.assets.tree import Asset, AssetTree
+from umbilical.hardway.artifacts.inputs import Inputs
+from umbilical.hardway.artifacts.static_pods.paths import files_needed
+from umbilical.hardway.config.cluster import Node
 from umbilical.host.files import make_directory, write_file
 from umbilical.host.netns import Namespace
 from umbilical.host.processes import Child, start
+from umbilical.manifests.tree import Asset, AssetTree
 
 
 def lay_node(root: Path, inputs: Inputs, node: Node, *trees: AssetTree) -> None:

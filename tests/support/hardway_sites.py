@@ -10,9 +10,9 @@ from tests.support.hardway_workspace import make_directory
 from tests.support.made_up_stages import Lines
 from tests.support.recording_machines import RecordingMachines
 
-from umbilical.assets.hardway.cluster import Profile
 from umbilical.hardway import rendering
-from umbilical.hardway.machines import Survey
+from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.machines.interface import Survey
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages.s01_prerequisites import PROGRAMS
 

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final
 
+from umbilical.hosted.pki.certificate_set import HostedSet, Names, Renewal, Terms, renew
+from umbilical.hosted.pki.table import Signers
 from umbilical.pki.authority import Authority
-from umbilical.pki.hosted_set import HostedSet, Names, Renewal, Terms, renew
-from umbilical.pki.hosted_table import Signers
 from umbilical.pki.profiles import KeyType
 
 NOW: Final = datetime.now(UTC).replace(microsecond=0)

@@ -6,9 +6,9 @@ from typing import Final
 from tests.support.hosted_specs import hosted_spec
 from tests.support.promql import selectors
 
-from umbilical.assets.hosted.alerts import hosted_rules, rules
-from umbilical.assets.hosted.dashboard import model
-from umbilical.assets.hosted.spec import Agents
+from umbilical.hosted.objects.alerts import hosted_rules, rules
+from umbilical.hosted.objects.dashboard import model
+from umbilical.hosted.objects.spec import Agents
 
 
 def _expressions() -> Iterator[str]:

@@ -3,16 +3,8 @@
 import ipaddress
 from typing import Any
 
-from umbilical.assets.hosted import names
-from umbilical.assets.hosted.spec import (
-    AggregatedApi,
-    ApiGroup,
-    HostedSpec,
-    Images,
-    Networks,
-    Publishing,
-    Strategy,
-)
+from umbilical.hosted.objects import names
+from umbilical.hosted.objects.spec import AggregatedApi, ApiGroup, HostedSpec, Images, Networks, Publishing, Strategy
 
 IMAGE = "registry.example/umbilical:1"
 

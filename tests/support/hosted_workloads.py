@@ -3,7 +3,7 @@
 import copy
 from typing import Any, Final
 
-from umbilical.assets.tree import yaml_bytes
+from umbilical.manifests.tree import yaml_bytes
 
 _CONTAINER: Final[dict[str, Any]] = {
     "name": "kube-apiserver",

@@ -14,14 +14,14 @@ from tests.support.hardway_everything import usual
 from tests.support.made_up_stages import Lines
 from tests.support.recording_machines import RecordingMachines
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.cluster import Cluster, Profile
-from umbilical.assets.tree import Asset
-from umbilical.hardway.machines import BackendServer, Done, Power
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.config.cluster import Cluster, Profile
+from umbilical.hardway.machines.interface import BackendServer, Done, Power
 from umbilical.hardway.node_programs import PORTS
+from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
+from umbilical.manifests.tree import Asset
 from umbilical.pki.certificate import read_certificates
-from umbilical.pki.hardway_set import Bundle
 
 FAR = datetime(2030, 1, 1, tzinfo=UTC)
 KUBERNETES = Profile.KUBERNETES

@@ -9,8 +9,8 @@ from typing import Any
 from tests.support import hardway
 from tests.support.recording_machines import RecordingMachines
 
-from umbilical.assets.hardway.cluster import Profile
 from umbilical.checks.check import Check, Verdict, failed, passed
+from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.ledger import Ledger
 from umbilical.hardway.pipeline import Ask, Pipeline
 from umbilical.hardway.reporting import Waiting

@@ -10,7 +10,7 @@ from tests.support import api_stock
 from tests.support.tunnel_pki import FolderAuthority
 from tests.support.webhook_listener import webhook_listener
 
-from umbilical.lab.hardway_trial import LabTrial
+from umbilical.lab.hardway.trial import LabTrial
 
 NAMESPACE: Final = "trial-of-a-test"
 WEBHOOK: Final = "verdict.test.umbilical.dev"

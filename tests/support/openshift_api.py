@@ -13,9 +13,9 @@ from tests.support import hardway
 from tests.support.release_directory import release_files
 
 import peers
-from umbilical.assets.hardway import crds
-from umbilical.assets.hardway.inputs import Inputs, Payload
-from umbilical.assets.hardway.release import read_release
+from umbilical.hardway.artifacts import crds
+from umbilical.hardway.artifacts.inputs import Inputs, Payload
+from umbilical.hardway.artifacts.release import read_release
 
 FEATURE_GATE: Final = "featureGate-"
 

@@ -11,9 +11,9 @@ from tests.support.etcdctl import Etcdctl, Row
 from tests.support.live_site import StaticPods, live_site, machines_of, switch_on
 from tests.support.made_up_trial import MadeUpTrial
 
-from umbilical.assets.hardway.cluster import Node
+from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.etcd import BOOTSTRAP_MEMBER, peer_url
-from umbilical.hardway.machines import Done
+from umbilical.hardway.machines.interface import Done
 from umbilical.hardway.node_programs import PORTS
 from umbilical.hardway.pivot_conditions import CONTROLLERS
 from umbilical.hardway.site import Site

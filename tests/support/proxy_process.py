@@ -9,9 +9,9 @@ from tests.support.coroutines import PATIENCE_SECONDS
 from tests.support.daemons import kill_self
 from tests.support.proxy_scene import LoopbackOpener, eventually
 
+from umbilical.fault import StartupError
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.process import Tunnel
-from umbilical.tunnel.errors import StartupError
 
 
 class LoopbackOutlet(LoopbackOpener):

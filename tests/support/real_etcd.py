@@ -14,10 +14,10 @@ from tests.support.live_site import on_loopback
 from tests.support.recording_machines import RecordingMachines
 
 import peers
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.cluster import Node, Profile
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.config.cluster import Node, Profile
 from umbilical.hardway.etcd import client_url, peer_url
-from umbilical.hardway.machines import Done
+from umbilical.hardway.machines.interface import Done
 from umbilical.host.files import write_file
 from umbilical.host.processes import start
 from umbilical.pki.authority import Authority

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from umbilical.assets.hardway.cluster import Cluster
 from umbilical.fault import Fault
-from umbilical.hardway.machines import BackendServer, Done, Power, Probe, Survey
+from umbilical.hardway.config.cluster import Cluster
+from umbilical.hardway.machines.interface import BackendServer, Done, Power, Probe, Survey
 
 Responder = Callable[[str, tuple[str, ...], bytes], Done | None]
 """Node, command and standard input -> an answer, or None where it is somebody else's."""

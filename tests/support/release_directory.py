@@ -11,8 +11,8 @@ from typing import Any, Final
 import yaml
 from tests.support import release_names
 
-from umbilical.assets.hardway.inputs import Payload
-from umbilical.assets.hardway.release import INFO, read_release
+from umbilical.hardway.artifacts.inputs import Payload
+from umbilical.hardway.artifacts.release import INFO, read_release
 
 Object = dict[str, Any]
 PROFILES: Final = ("ibm-cloud-managed", "self-managed-high-availability")

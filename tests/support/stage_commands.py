@@ -7,8 +7,9 @@ import pytest
 from tests.support import hardway_config
 from tests.support.made_up_stages import UNMARK, MadeUpStage, World, make_site
 
-from umbilical.assets.hardway.topic import Topic, TopicKind
-from umbilical.cli import main, stage_show, stage_status, stage_work
+from umbilical.cli import main
+from umbilical.cli.stage import show, status, work
+from umbilical.hardway.explain.topic import Topic, TopicKind
 from umbilical.hardway.reporting import Reporter
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages import catalogue
@@ -28,7 +29,7 @@ class Commands:
         monkeypatch.setattr(catalogue, "stages", lambda: tuple(self.stages))
         monkeypatch.setattr(catalogue, "undoers", lambda: {**UNDOERS, UNMARK: self.world.unmark})
         monkeypatch.setattr(catalogue, "topics", lambda: tuple(_topic(stage) for stage in self.stages))
-        for module in (stage_show, stage_status, stage_work):
+        for module in (show, status, work):
             monkeypatch.setattr(module, "load_site", self._site)
 
     def __call__(self, *arguments: str) -> int:

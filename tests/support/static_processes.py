@@ -11,12 +11,12 @@ import yaml
 from tests.support.control_plane import KUBECTL_SECONDS, READY_SECONDS
 
 import peers
-from umbilical.assets.control_plane import ADMIN_KUBECONFIG
-from umbilical.assets.tree import AssetTree
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError
 from umbilical.host.files import make_directory, write_file
 from umbilical.host.netns import Namespace
 from umbilical.host.processes import Child, run, start
+from umbilical.lab.control_plane import ADMIN_KUBECONFIG
+from umbilical.manifests.tree import AssetTree
 
 MANIFESTS: Final = "/etc/kubernetes/manifests/"
 _ROOTED: Final = ("/etc/", "/var/")

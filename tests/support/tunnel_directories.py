@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from umbilical.cli.pki_files import write_directory
+from umbilical.cli.pki.files import write_directory
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType
 from umbilical.pki.tunnel_set import DAY, Leaf, Role, TunnelAuthority, create_authority, issue_set

@@ -11,15 +11,15 @@ import yaml
 from tests.support.bootkube_script import Native
 from tests.support.bootstrap_corpus import bootstrap_config
 
-from umbilical.assets.bootkube.patch import patch
-from umbilical.assets.names import BOOTKUBE, NATIVE, OWN, Names
-from umbilical.assets.spec import Shape, for_shape
-from umbilical.assets.tree import yaml_bytes
-from umbilical.assets.verify.catalogue import CATALOGUE, verify
-from umbilical.assets.verify.facts import BootstrapFacts
+from umbilical.bootstrap.names import BOOTKUBE, NATIVE, OWN, Names
+from umbilical.bootstrap.patch.patch import patch
+from umbilical.bootstrap.spec import Shape, for_shape
+from umbilical.bootstrap.verify.catalogue import CATALOGUE, verify
+from umbilical.bootstrap.verify.facts import BootstrapFacts
 from umbilical.checks.check import Finding, Outcome
 from umbilical.ignition.config import read_config
 from umbilical.ignition.document import Document
+from umbilical.manifests.tree import yaml_bytes
 
 NAMES: Final = ("native", "patched", "seed", "beside-native")
 RULES: Final = {rule.id: rule for rule in CATALOGUE}

@@ -14,9 +14,9 @@ from tests.support.live_certificates import Ends, LiveFiles, MountedSecret, der,
 from tests.support.odd_certificates import OddPki
 from tests.support.tunnel_pki import FolderAuthority, Pair
 
+from umbilical.fault import StartupError
 from umbilical.tunnel import certificates, tls, validity
 from umbilical.tunnel.certificates import LOOK_SECONDS, RETRY_SECONDS, WATCH_SECONDS, Use, WatchedContext
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.metrics import CertificateMetrics
 from umbilical.tunnel.settings import ListenAddress, ServerSettings, TcpFrontend, TlsFiles, TlsPolicy, UnixFrontend

@@ -11,8 +11,8 @@ from tests.support.grpc_channel import GrpcChannel
 from tests.support.in_process import RunningServer, Stage, echo, read_to_end
 from tests.support.tunnel_pki import Pair
 
+from umbilical.fault import StartupError
 from umbilical.konnectivity.metadata import AgentIdentifiers
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.identities import AgentGate, proved_by
 from umbilical.tunnel.settings import TlsFiles
 

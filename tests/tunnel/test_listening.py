@@ -11,8 +11,8 @@ from tests.support.data_plane import open_files, settle, turn_until
 from tests.support.file_limits import no_descriptors
 from tests.support.socket_pairs import kept, reset
 
+from umbilical.fault import StartupError
 from umbilical.tunnel import listening
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.listening import MOST_ACCEPTS_PER_TURN, Listener, listen_tcp, listen_unix
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.settings import ListenAddress, UnixFrontend
@@ -174,7 +174,7 @@ def test_a_port_that_is_taken_is_named_with_its_purpose_and_a_remedy() -> None:
     error = caught.value
     assert (error.code, error.what) == ("UMB023", f"cannot listen on 127.0.0.1:{port} for agents")
     assert error.why == "Address already in use"
-    assert f":{port}" in error.next
+    assert f":{port}" in error.remedy
     assert open_files() == before
 
 
@@ -275,7 +275,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(StartupError) as caught:
         listen_unix(UnixFrontend(path))
     assert (caught.value.code, caught.value.why) == ("UMB024", "No such file or directory")
-    assert str(path.parent) in caught.value.next
+    assert str(path.parent) in caught.value.remedy
 
 
 def test_a_path_that_is_too_long_is_told(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from tests.support.in_process import Stage, echo, listening, refused_address
 from tests.support.tunnel_client import receive_exactly
 from tests.support.tunnel_pki import TunnelPki
 
+from umbilical.fault import StartupError
 from umbilical.tunnel.admin import AgentHealthRoutes
 from umbilical.tunnel.agent_process import run_agent
 from umbilical.tunnel.daemon import end_task, open_http, own_task
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.event_loop import new_event_loop
 from umbilical.tunnel.metrics import AgentMetrics, ServerMetrics
 from umbilical.tunnel.server_process import run_server
@@ -40,7 +40,7 @@ async def test_a_port_that_is_taken_says_who_to_ask() -> None:
     error = caught.value
     assert (error.code, error.what) == ("UMB023", f"cannot listen on 127.0.0.1:{port} for health")
     assert error.why.startswith("Address already in use")
-    assert error.next == f"see who holds the port: ss -ltnp 'sport = :{port}'"
+    assert error.remedy == f"see who holds the port: ss -ltnp 'sport = :{port}'"
 
 
 async def test_ending_a_task_waits_for_its_end_and_hides_its_failure() -> None:

@@ -19,7 +19,7 @@ from tests.support.scripted_peers import (
 )
 from tests.support.tunnel_client import ConnectDial, receive_exactly
 
-from umbilical.tunnel.errors import StartupError
+from umbilical.fault import StartupError
 from umbilical.tunnel.interfaces import AuthenticationRefused
 from umbilical.tunnel.server import Server
 from umbilical.tunnel.settings import FrontendMode, ListenAddress, ServerSettings, TlsFiles, UnixFrontend

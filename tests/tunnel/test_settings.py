@@ -8,8 +8,8 @@ import pytest
 
 from umbilical.cluster.leases import LeaseCounter, LeasePublisher
 from umbilical.cluster.token_review import TokenReviewer
+from umbilical.fault import StartupError
 from umbilical.tunnel import interfaces
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.settings import (
     MIB,
     AgentSettings,

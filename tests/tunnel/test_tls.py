@@ -7,8 +7,8 @@ from cryptography.hazmat.primitives import serialization
 from tests.support.data_plane import Reader, tls_pair, turn_until
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki
 
+from umbilical.fault import StartupError
 from umbilical.tunnel.channel import TlsChannel
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.settings import TlsFiles, TlsPolicy
 from umbilical.tunnel.tls import agent_context, listener_context
@@ -140,7 +140,7 @@ def refusal(files: TlsFiles, *, of_agent: bool = False) -> StartupError:
     error = caught.value
     assert error.what
     assert error.why
-    assert error.next
+    assert error.remedy
     assert "PRIVATE KEY" not in str(error)
     return error
 
@@ -164,7 +164,7 @@ def test_files_that_cannot_be_used_are_refused_with_what_is_wrong(tunnel_pki: Tu
         assert error.code == code
         assert what in error.what
         assert error.why == (why or error.why)
-    assert str(tunnel_pki.agent.key) in refusal(TlsFiles(pair.certificate, tunnel_pki.agent.key)).next
+    assert str(tunnel_pki.agent.key) in refusal(TlsFiles(pair.certificate, tunnel_pki.agent.key)).remedy
     assert refusal(TlsFiles(tunnel_pki.agent.certificate, pair.key, authority), of_agent=True).code == "UMB020"
 
 

@@ -1,5 +1,6 @@
-"""THE INTEGRATOR AT WORK: install directories, bootstrap nodes over SSH, the API, log bundles.
+"""THE BOOTSTRAP INTEGRATOR: the tunnel in an installer's output, from a typed spec to its effect.
 
-Gathers facts and carries out what `assets` decided. May import `assets`, `ignition`, `checks`, `cluster`, `host` and
-`pki`.
+`spec`, `names`, `render/`, `patch/`, `shell/` and `verify/` are pure: files in, files out. The rest acts: install
+directories, nodes over SSH, teardown by the API, log bundles. May import `manifests`, `ignition`, `checks`, `cluster`,
+`host` and `pki`.
 """

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from umbilical.assets.spec import IpAddress
 from umbilical.bootstrap.documents import Document, broken
-from umbilical.bootstrap.errors import BootstrapError
+from umbilical.fault import BootstrapError
+from umbilical.manifests.values import IpAddress
 
 # Their installers open SSH from outside by a public address of the machine, so that an internal one would not answer.
 NEEDS_EXTERNAL: Final = frozenset({"aws", "gcp"})

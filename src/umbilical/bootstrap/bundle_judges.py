@@ -7,10 +7,10 @@ import ipaddress
 from collections.abc import Callable
 from typing import Final
 
-from umbilical.assets.names import STAGES
 from umbilical.bootstrap.bundle_facts import BOOTKUBE, BundleFacts
 from umbilical.bootstrap.line_search import quotable
 from umbilical.bootstrap.log_signatures import Kind
+from umbilical.bootstrap.names import STAGES
 from umbilical.bootstrap.service_record import ServiceRecord, State
 from umbilical.bootstrap.verdict import shown_stage, shown_time, verdict
 from umbilical.checks.check import Outcome, Verdict, failed, passed, skipped, warned

@@ -8,7 +8,6 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Final
 
-from umbilical.assets.names import STAGES
 from umbilical.bootstrap.bundle_facts import BundleFacts
 from umbilical.bootstrap.bundle_judges import (
     address_found,
@@ -22,6 +21,7 @@ from umbilical.bootstrap.bundle_judges import (
     seen,
 )
 from umbilical.bootstrap.log_signatures import Kind
+from umbilical.bootstrap.names import STAGES
 from umbilical.bootstrap.verdict import verdict
 from umbilical.checks.check import Check, Finding, Outcome, judge
 

@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 from typing import Any, Final
 
-from umbilical.bootstrap.errors import BootstrapError
+from umbilical.fault import BootstrapError
 
 Document = dict[str, Any]
 

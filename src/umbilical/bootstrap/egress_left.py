@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.errors import ApiRefused
 from umbilical.cluster.objects import CONFIG_MAP, OPENSHIFT_KUBE_APISERVER, POD
+from umbilical.fault import ApiRefused
 
 ARGUMENT: Final = "egress-selector-config-file"
 OPENSHIFT_NAMESPACE: Final = "openshift-kube-apiserver"

@@ -16,11 +16,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from umbilical.assets.spec import IpNetwork
 from umbilical.bootstrap.addresses import SSH_HOST, BootstrapAddresses, addresses_of
 from umbilical.bootstrap.documents import Document, broken, parse_yaml, read_bytes, read_json, read_yaml
-from umbilical.bootstrap.errors import BootstrapError
+from umbilical.fault import BootstrapError
 from umbilical.host.files import write_file
+from umbilical.manifests.values import IpNetwork
 from umbilical.pki.install_state import ROOT_AUTHORITY, root_authority_from_state
 from umbilical.pki.pem import KeyPair
 

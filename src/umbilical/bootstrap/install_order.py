@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from umbilical.bootstrap.documents import read_bytes
-from umbilical.ignition.errors import IgnitionError
+from umbilical.fault import IgnitionError
 
 if TYPE_CHECKING:
     from umbilical.bootstrap.install_dir import InstallDir

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from typing import Final
 
-from umbilical.assets.names import AGENT_NAME
+from umbilical.bootstrap.names import AGENT_NAME
 from umbilical.bootstrap.teardown_targets import Target
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.errors import ApiRefused
 from umbilical.cluster.objects import DAEMON_SET, NAMESPACE, POD
+from umbilical.fault import ApiRefused
 
 # What the namespace controller writes down, in the order in which it helps; each with what to look at.
 CONDITIONS: Final = {

@@ -7,16 +7,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from umbilical.assets.names import STAGES
-from umbilical.assets.spec import IpAddress
 from umbilical.bootstrap import live_cluster, live_node
 from umbilical.bootstrap.live_cluster import ClusterAnswers
 from umbilical.bootstrap.live_node import NodeAnswers, NodePaths, NodePorts
+from umbilical.bootstrap.names import STAGES
 from umbilical.checks.check import Check, Finding, Verdict, failed, judge, passed, skipped, warned
 from umbilical.cluster import objects
-from umbilical.cluster.errors import ClusterError
-from umbilical.host.errors import HostError
+from umbilical.fault import ClusterError, HostError
 from umbilical.host.ssh import Runner
+from umbilical.manifests.values import IpAddress
 
 # Less than this is left: the installation may not be over before the tunnel is.
 SHORT: Final = timedelta(minutes=30)

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from umbilical.assets.names import AGENT_NAME
+from umbilical.bootstrap.names import AGENT_NAME
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.errors import ApiRefused, ClusterError
+from umbilical.fault import ApiRefused, ClusterError
 
 # One agent that answers shows the whole way; a big cluster's hundred would only take time.
 MAX_PODS_ASKED: Final = 3

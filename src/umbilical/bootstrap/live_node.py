@@ -9,10 +9,11 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Final
 
-from umbilical.assets.names import NATIVE, OWN, SERVER_NAME
-from umbilical.assets.spec import BOOTSTRAP_CONFIGS_ON_HOST, SOCKET_NAME, IpAddress
-from umbilical.host.errors import HostError
+from umbilical.bootstrap.names import NATIVE, OWN, SERVER_NAME
+from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST, SOCKET_NAME
+from umbilical.fault import HostError
 from umbilical.host.ssh import Completed, Runner
+from umbilical.manifests.values import IpAddress
 
 QUESTION_SECONDS: Final = 15.0
 CURL_SECONDS: Final = 5

@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, BinaryIO, Final, cast
 
-from umbilical.bootstrap.errors import BootstrapError
 from umbilical.bootstrap.tar_stream import BLOCK, Readable, TarFault, members
 from umbilical.checks.report import printable
+from umbilical.fault import BootstrapError
 
 # A bundle of a failed installation has some hundred files and unpacks to at most a few hundred megabytes.
 MAX_FILES: Final = 100_000

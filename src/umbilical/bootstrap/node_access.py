@@ -5,8 +5,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from umbilical.bootstrap.errors import BootstrapError
 from umbilical.bootstrap.install_dir import InstallDir
+from umbilical.fault import BootstrapError
 from umbilical.host.ssh import SSH_PORT, SshRunner
 
 

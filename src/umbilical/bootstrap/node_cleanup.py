@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from umbilical.assets.names import NATIVE, OWN, STATIC_POD
-from umbilical.assets.render import KUBERNETES_DIRECTORY
-from umbilical.assets.spec import Shape, for_shape
-from umbilical.bootstrap.errors import BootstrapError
+from umbilical.bootstrap.names import NATIVE, OWN, STATIC_POD
+from umbilical.bootstrap.render.render import KUBERNETES_DIRECTORY
+from umbilical.bootstrap.spec import Shape, for_shape
+from umbilical.fault import BootstrapError
 from umbilical.host.ssh import Runner
 
 CLEANUP_SECONDS: Final = 60.0

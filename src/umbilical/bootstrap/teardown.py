@@ -11,14 +11,12 @@ from enum import Enum
 from typing import Final
 
 from umbilical.bootstrap.egress_left import ARGUMENT, EgressLeft, egress_left
-from umbilical.bootstrap.errors import BootstrapError
 from umbilical.bootstrap.leftovers import leftovers
 from umbilical.bootstrap.teardown_targets import LABEL, Choice, Target, find_targets
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
 from umbilical.cluster.clock import Clock
-from umbilical.cluster.errors import ApiRefused, ApiUnreachable, ClusterError
-from umbilical.fault import Fault
+from umbilical.fault import ApiRefused, ApiUnreachable, BootstrapError, ClusterError, Fault
 
 POLL_SECONDS: Final = 2.0
 CANNOT_LOOK: Final = "UMB607"

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from umbilical.assets.names import AGENT_NAME, AGENT_SECRET, BOOTSTRAP_ONLY
-from umbilical.assets.spec import Shape, for_shape
+from umbilical.bootstrap.names import AGENT_NAME, AGENT_SECRET, BOOTSTRAP_ONLY
+from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.errors import ApiRefused
 from umbilical.cluster.objects import DAEMON_SET, NAMESPACE, SECRET, Kind
+from umbilical.fault import ApiRefused
 
 # The order of deletion: agents before the key they use, and the namespace when nothing of value is left in it.
 ORDER: Final = (DAEMON_SET, SECRET, NAMESPACE)

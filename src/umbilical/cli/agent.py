@@ -9,8 +9,8 @@ from umbilical.cli.option_checks import random_id
 from umbilical.cli.options import check_readable, keepalive, missing_option, shared_options, start_logging, tls_files
 from umbilical.cli.param_types import FILE, address, duration, server_address
 from umbilical.cluster.labels import SelectorError, parse_selector
+from umbilical.fault import StartupError
 from umbilical.konnectivity.metadata import MetadataRefused, check_agent_identifiers
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.settings import AgentSettings, Limits, ServerAddress
 
 _DIALS: Final = Limits().concurrent_dials

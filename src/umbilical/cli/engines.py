@@ -5,8 +5,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from umbilical.fault import StartupError
 from umbilical.record import Record
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.interfaces import AuthenticationRefused
 from umbilical.tunnel.settings import AgentSettings, ServerSettings
 
@@ -138,7 +138,7 @@ async def _attend(settings: AgentSettings, kubernetes: KubernetesAccess, leases:
 
 def _client(kubernetes: KubernetesAccess) -> "ApiClient":
     from umbilical.cluster.client import make_client
-    from umbilical.cluster.errors import ClusterError
+    from umbilical.fault import ClusterError
 
     try:
         return make_client(kubernetes.kubeconfig, qps=kubernetes.requests_per_second, burst=kubernetes.burst)

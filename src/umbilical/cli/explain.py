@@ -9,7 +9,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from umbilical.assets.hardway.explain.entry import Entry
+    from umbilical.hardway.explain.entry import Entry
 
 
 # Flags of other programs are what is asked for: only ours are taken as options.
@@ -47,7 +47,7 @@ def explain(asked: tuple[str, ...], folder: Path | None, lists: bool, output: st
 
 
 def _chosen(asked: str, folder: Path | None) -> "list[Entry]":
-    from umbilical.assets.hardway.explain import filling, lookup
+    from umbilical.hardway.explain import filling, lookup
 
     everything = _everything()
     found = lookup.find(everything, asked)
@@ -62,14 +62,25 @@ def _chosen(asked: str, folder: Path | None) -> "list[Entry]":
 
 
 def _everything() -> "list[Entry]":
-    from umbilical.cli import error_codes
+    from umbilical.codes import codes
     from umbilical.hardway import explaining
+    from umbilical.hardway.explain.entry import Entry, EntryKind
 
-    return [*explaining.entries(), *error_codes.entries()]
+    explained = [
+        Entry(
+            EntryKind.CODE,
+            row.code,
+            row.meaning,
+            scope=f"{row.heading[0].lower()}{row.heading[1:]}; exit status {row.exit_status}",
+            fix=row.remedy,
+        )
+        for row in codes().values()
+    ]
+    return [*explaining.entries(), *explained]
 
 
 def _unknown(asked: str, close: "Sequence[str]") -> Exception:
-    from umbilical.hardway.errors import HardwayError
+    from umbilical.fault import HardwayError
 
     why = f"the nearest names are {', '.join(close)}" if close else "no name is near it"
     remedy = f"umbilical explain {shlex.quote(close[0])}" if close else "umbilical explain --list"
@@ -77,7 +88,7 @@ def _unknown(asked: str, close: "Sequence[str]") -> Exception:
 
 
 def _form(entries: "Sequence[Entry]", output: str) -> str:
-    from umbilical.assets.hardway.explain import forms
+    from umbilical.hardway.explain import forms
 
     write = {"text": forms.as_text, "json": forms.as_json, "markdown": forms.as_markdown}
     return write[output](entries)

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from umbilical.cli.go_values import quote
-from umbilical.cli.pflag import FlagSet
+from umbilical.cli.drop_ins.go_values import quote
+from umbilical.cli.drop_ins.pflag import FlagSet
 
 DEFAULT_KUBERNETES_CONTENT_TYPE: Final = "application/vnd.kubernetes.protobuf"
 

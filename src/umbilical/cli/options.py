@@ -9,7 +9,7 @@ import click
 
 from umbilical.cli import log_setup
 from umbilical.cli.param_types import FILE, duration
-from umbilical.tunnel.errors import StartupError
+from umbilical.fault import StartupError
 from umbilical.tunnel.settings import Keepalive, TlsFiles
 
 Command = Callable[..., Any]

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from umbilical.cli import go_values
+from umbilical.cli.drop_ins import go_values
 from umbilical.tunnel.settings import ListenAddress, ServerAddress
 
 _LAST_PORT: Final = 65535

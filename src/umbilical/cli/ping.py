@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from umbilical.cli import ping_text
-from umbilical.cli.errors import FINDINGS, INFRASTRUCTURE, INTERRUPTED
 from umbilical.cli.options import tls_files
 from umbilical.cli.param_types import FILE, duration, server_address
 from umbilical.cli.ping_access import access_options, access_request
 from umbilical.cli.terminal import has_unicode
+from umbilical.codes import FINDINGS, INFRASTRUCTURE, INTERRUPTED
 from umbilical.dialer.settings import UnixServer
 from umbilical.tunnel.settings import ServerAddress
 

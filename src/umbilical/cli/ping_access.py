@@ -8,7 +8,7 @@ import click
 
 from umbilical.cli.options import Command, tls_files
 from umbilical.cli.param_types import FILE
-from umbilical.cli.proxy_options import server_place
+from umbilical.cli.proxy.options import server_place
 from umbilical.dialer.settings import Protocol, TcpServer, UnixServer
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from umbilical.checks.report import API_VERSION, printable
-from umbilical.cli.pki_text import alternative_names, as_value, expiry
+from umbilical.cli.pki.text import alternative_names, as_value, expiry
 from umbilical.hosted.endpoint_tls import TlsFacts
 from umbilical.hosted.trip import HOPS, TOTAL, Failure, Summary, Trip, summarize
 

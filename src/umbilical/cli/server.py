@@ -11,9 +11,9 @@ from umbilical.cli.option_checks import random_id
 from umbilical.cli.options import check_readable, keepalive, missing_option, shared_options, start_logging, tls_files
 from umbilical.cli.param_types import FILE, SocketPath, address, duration, listen_place, server_address
 from umbilical.cluster.labels import LabelError, parse_labels
+from umbilical.fault import StartupError
 from umbilical.konnectivity.identity import parse_identities
 from umbilical.konnectivity.routing import parse_strategies
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.settings import (
     FrontendMode,
     ListenAddress,

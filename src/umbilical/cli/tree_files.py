@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from umbilical.assets.tree import AssetTree
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError
 from umbilical.host.staging import place_of, write_all
+from umbilical.manifests.tree import AssetTree
 
 
 def write_tree(tree: AssetTree, folder: Path, *, overwrite: bool) -> None:

@@ -11,8 +11,8 @@ from typing import Any, Final
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
 from umbilical.cluster.discovery import Discovery
-from umbilical.cluster.errors import ApiRefused, ClusterError
 from umbilical.cluster.objects import Kind
+from umbilical.fault import ApiRefused, ClusterError
 
 FIELD_MANAGER: Final = "umbilical"
 # JSON is YAML too; the API takes patches of this kind under no other name.

@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from umbilical.cluster.credentials import Credentials
-from umbilical.cluster.errors import ApiRefused, ApiUnreachable
 from umbilical.cluster.rate_limit import RateLimit
+from umbilical.fault import ApiRefused, ApiUnreachable
 
 if TYPE_CHECKING:
     import httpx2

@@ -15,8 +15,8 @@ from umbilical.cluster import objects
 from umbilical.cluster.apply import Document, KindUnknown, without_secrets
 from umbilical.cluster.client import ApiClient, Json
 from umbilical.cluster.discovery import Discovery
-from umbilical.cluster.errors import ApiRefused, ApiUnreachable, ClusterError
 from umbilical.cluster.objects import Kind
+from umbilical.fault import ApiRefused, ApiUnreachable, ClusterError
 
 ROUND_SECONDS: Final = 0.2
 CRD: Final = "CustomResourceDefinition"

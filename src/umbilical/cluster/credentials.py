@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from umbilical.cluster.errors import ClusterError
 from umbilical.cluster.kubeconfig import is_loopback, load
+from umbilical.fault import ClusterError
 
 if TYPE_CHECKING:
     import httpx2

@@ -19,8 +19,8 @@ from umbilical.cluster.csr_policy import (
     is_pending,
 )
 from umbilical.cluster.csr_request import RequestError, read_request
-from umbilical.cluster.errors import ApiRefused
 from umbilical.cluster.objects import Kind
+from umbilical.fault import ApiRefused
 
 KIND: Final = Kind(
     "CertificateSigningRequest", "/apis/certificates.k8s.io/v1", "certificatesigningrequests", is_namespaced=False

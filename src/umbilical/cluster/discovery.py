@@ -2,8 +2,8 @@
 
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
-from umbilical.cluster.errors import ApiRefused
 from umbilical.cluster.objects import Kind
+from umbilical.fault import ApiRefused
 
 
 class Discovery:

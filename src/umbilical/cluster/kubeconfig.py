@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from umbilical.cluster.errors import ClusterError
+from umbilical.fault import ClusterError
 
 if TYPE_CHECKING:
     from lightkube import KubeConfig

@@ -13,9 +13,9 @@ from typing import Final
 
 from umbilical.cluster.client import ApiClient, Json
 from umbilical.cluster.clock import Clock
-from umbilical.cluster.errors import ApiRefused, ClusterError
 from umbilical.cluster.labels import Labels, Selector, format_labels
 from umbilical.cluster.published_address import ANNOTATION, format_address, parse_address
+from umbilical.fault import ApiRefused, ClusterError
 
 log: Final = logging.getLogger(__name__)
 

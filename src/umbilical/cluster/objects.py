@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.errors import ApiRefused
+from umbilical.fault import ApiRefused
 
 # Any of these kinds comes in dozens; a list that never ends is a broken server's.
 PAGE: Final = 250

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.errors import ApiRefused, ClusterError
+from umbilical.fault import ApiRefused, ClusterError
 
 log: Final = logging.getLogger(__name__)
 

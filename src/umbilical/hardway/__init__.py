@@ -1,6 +1,6 @@
-"""The hard way: builds a cluster stage by stage, as one would by hand, and can be asked at any time how far it is.
+"""THE HARD WAY: builds a cluster stage by stage, as one would by hand, and shows at any time how far it is.
 
-"Kubernetes The Hard Way" is what people call it when no installer hides the work. The artifacts come from `assets`;
-this room writes them, moves machines through `machines.Machines`, talks to the API and keeps the record. It never
-imports a kind of machines: `cli` introduces the lab's or libvirt's.
+`config/`, `artifacts/`, `lint/` and `explain/` are pure: one typed file in, explained and judged files out. The rest
+writes them, moves machines through `machines.interface`, talks to the API and keeps the record. It never imports the
+lab's machines: `cli` introduces them. May import `bootstrap` and what stands under the subjects.
 """

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from umbilical.cluster.client import ApiClient, make_client
-from umbilical.cluster.errors import ApiUnreachable
+from umbilical.fault import ApiUnreachable
 
 Result = TypeVar("Result")
 

@@ -10,18 +10,18 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.cluster import Node
 from umbilical.cluster import csr
 from umbilical.cluster.csr_policy import EVERYBODY, ExpectedNode, Policy
 from umbilical.hardway import kube
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.looking import Look, Sight
 from umbilical.hardway.pivot_conditions import KUBELET_PAIR
+from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages.live import started_key
 from umbilical.hardway.waiting import NotYet, Signature
 from umbilical.pki.certificate import read_certificates
-from umbilical.pki.hardway_set import Bundle
 
 KUBELET_PORT: Final = 10250
 DIAL_SECONDS: Final = 10.0

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.cluster import Node, Role
-from umbilical.assets.hardway.static_pods.etcd import client_url, peer_url
-from umbilical.hardway.errors import HardwayError
-from umbilical.hardway.machines import Done, Machines
+from umbilical.fault import HardwayError
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.static_pods.etcd import client_url, peer_url
+from umbilical.hardway.config.cluster import Node, Role
+from umbilical.hardway.machines.interface import Done, Machines
 
 __all__ = ["BOOTSTRAP_MEMBER", "Etcd", "Member", "Status", "client_url", "command", "in_container", "peer_url"]
 

@@ -3,10 +3,10 @@
 from functools import cache
 from typing import Final
 
-from umbilical.assets.hardway.explain import library
-from umbilical.assets.hardway.explain.entry import Entry, EntryKind, from_topic, sentence
-from umbilical.assets.hardway.infrastructure.places import SERVICE_PLACES
 from umbilical.checks.check import Check
+from umbilical.hardway.artifacts.infrastructure.places import SERVICE_PLACES
+from umbilical.hardway.explain import library
+from umbilical.hardway.explain.entry import Entry, EntryKind, from_topic, sentence
 from umbilical.hardway.judges.bench import Bench
 from umbilical.hardway.judges.catalogue import JUDGES
 from umbilical.hardway.lessons.catalogue import entries as lessons

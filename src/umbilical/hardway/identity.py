@@ -6,8 +6,8 @@ import uuid
 from pathlib import Path
 from typing import Final
 
-from umbilical.assets.hardway.inputs import Identity
-from umbilical.hardway.errors import HardwayError
+from umbilical.fault import HardwayError
+from umbilical.hardway.artifacts.inputs import Identity
 from umbilical.hardway.ledger import RECORD
 from umbilical.host.files import make_directory, write_file
 

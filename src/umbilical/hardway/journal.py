@@ -13,7 +13,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
-from umbilical.hardway.errors import HardwayError
+from umbilical.fault import HardwayError
 
 JOURNAL: Final = "events.jsonl"
 _ENVELOPE: Final = ("number", "at", "event")

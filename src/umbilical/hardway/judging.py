@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from umbilical.checks.check import Check, Finding, Outcome, Verdict, failed
-from umbilical.fault import Fault
-from umbilical.hardway.errors import HardwayError
+from umbilical.fault import Fault, HardwayError
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage
 

@@ -2,14 +2,14 @@
 
 from typing import Any, Final
 
-from umbilical.assets.hardway.cluster import Node
-from umbilical.assets.spec import IpAddress
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.errors import ApiRefused
 from umbilical.cluster.objects import Kind
+from umbilical.fault import ApiRefused
+from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.site import Site
 from umbilical.hardway.waiting import NotYet
+from umbilical.manifests.values import IpAddress
 
 NODE: Final = Kind("Node", "/api/v1", "nodes", is_namespaced=False)
 LEASE: Final = Kind("Lease", "/apis/coordination.k8s.io/v1", "leases")

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from umbilical.hardway.errors import HardwayError
+from umbilical.fault import HardwayError
 from umbilical.hardway.journal import JOURNAL, TELLING, Journal, Kind, read_events
 from umbilical.hardway.state import STATE, State, read_state
 from umbilical.host.files import make_directory, write_file

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from umbilical.hardway.errors import HardwayError
+from umbilical.fault import HardwayError
 from umbilical.hardway.ledger import RECORD
 from umbilical.host.files import make_directory
 

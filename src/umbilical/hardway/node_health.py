@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from umbilical.assets.hardway.cluster import Node
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
 from umbilical.hardway import kube
+from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.looking import Sight
 from umbilical.hardway.site import Site
 from umbilical.hardway.waiting import NotYet

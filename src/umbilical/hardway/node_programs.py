@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from umbilical.hardway.machines import Machines
+from umbilical.hardway.machines.interface import Machines
 
 PORTS: Final = {
     "etcd": 2379,

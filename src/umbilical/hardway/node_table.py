@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from umbilical.assets.hardway.cluster import Node
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
 from umbilical.fault import Fault
 from umbilical.hardway import kube
+from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.looking import Look, Sight
 from umbilical.hardway.site import Site
 from umbilical.hardway.waiting import NotYet

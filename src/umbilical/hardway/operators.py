@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import yaml
 
-from umbilical.assets.hardway.crds import is_included
 from umbilical.cluster import objects
 from umbilical.cluster.client import Json
 from umbilical.cluster.objects import Kind
 from umbilical.hardway import kube
+from umbilical.hardway.artifacts.crds import is_included
 from umbilical.hardway.looking import Sight
 from umbilical.hardway.site import Site
 from umbilical.hardway.waiting import NotYet

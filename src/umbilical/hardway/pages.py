@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from umbilical.assets.hardway.explain.entry import Entry, EntryKind, sentence
-from umbilical.assets.hardway.explain.forms import body, prose
-from umbilical.assets.hardway.explain.rule_lines import stage_of
 from umbilical.hardway import explaining
+from umbilical.hardway.explain.entry import Entry, EntryKind, sentence
+from umbilical.hardway.explain.forms import body, prose
+from umbilical.hardway.explain.rule_lines import stage_of
 from umbilical.hardway.lessons.catalogue import LESSONS
 from umbilical.hardway.lessons.lesson import Lesson
 from umbilical.hardway.site import Site

@@ -11,9 +11,8 @@ from enum import Enum
 from typing import Any, Final
 
 from umbilical.checks.check import Finding, has_failed
-from umbilical.fault import Fault
+from umbilical.fault import Fault, HardwayError
 from umbilical.hardway import judging
-from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.journal import Kind
 from umbilical.hardway.ledger import Ledger, Notes
 from umbilical.hardway.site import Site

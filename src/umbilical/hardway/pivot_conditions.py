@@ -5,20 +5,20 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.cluster import API_PORT, Node
-from umbilical.assets.hardway.infrastructure.haproxy import API_SERVICE
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
 from umbilical.fault import Fault
 from umbilical.hardway import kube, operators, webhook
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.infrastructure.haproxy import API_SERVICE
+from umbilical.hardway.config.cluster import API_PORT, Node
 from umbilical.hardway.etcd import BOOTSTRAP_MEMBER, Etcd, Member, client_url, peer_url
 from umbilical.hardway.looking import Sight
 from umbilical.hardway.node_programs import is_listening
+from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
 from umbilical.hardway.waiting import NotYet
 from umbilical.pki.certificate import read_certificates
-from umbilical.pki.hardway_set import Bundle
 
 KUBELET_PAIR: Final = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 CONTROLLERS: Final = ("kube-controller-manager", "kube-scheduler")

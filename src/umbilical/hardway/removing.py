@@ -1,10 +1,10 @@
 """Taking away what was there for a while only: as the artifact says that the lint has read, and no other way."""
 
-from umbilical.assets.hardway.static_pods.removals import PATH, Removal, read_removals
 from umbilical.cluster import objects
-from umbilical.hardway.errors import HardwayError
+from umbilical.fault import HardwayError
+from umbilical.hardway.artifacts.static_pods.removals import PATH, Removal, read_removals
 from umbilical.hardway.kube import delete_if_there
-from umbilical.hardway.machines import Power
+from umbilical.hardway.machines.interface import Power
 from umbilical.hardway.site import Site
 
 

@@ -9,19 +9,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from umbilical.assets.hardway import graph
-from umbilical.assets.hardway.certificates import names
-from umbilical.assets.hardway.cluster import Cluster
-from umbilical.assets.hardway.diff.part import Part
-from umbilical.assets.hardway.diff.trees import compare_trees
-from umbilical.assets.hardway.inputs import Inputs, Payload
-from umbilical.assets.tree import Asset
 from umbilical.hardway import workspace
+from umbilical.hardway.artifacts import graph
+from umbilical.hardway.artifacts.certificates import names
+from umbilical.hardway.artifacts.diff.part import Part
+from umbilical.hardway.artifacts.diff.trees import compare_trees
+from umbilical.hardway.artifacts.inputs import Inputs, Payload
+from umbilical.hardway.config.cluster import Cluster
 from umbilical.hardway.identity import draw_identity, keep_identity, read_identity
+from umbilical.hardway.pki.renewal import Change, Renewal, renew
 from umbilical.hardway.stages.artifact_files import SWEPT
+from umbilical.manifests.tree import Asset
 from umbilical.pki.authority import Authority
 from umbilical.pki.backend import Backend
-from umbilical.pki.hardway_renewal import Change, Renewal, renew
 
 NO_PAYLOAD: Final = Payload("", "", {})
 NOT_MADE: Final = "not made yet"

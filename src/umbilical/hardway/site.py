@@ -7,13 +7,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from umbilical.assets.hardway.cluster import Cluster
-from umbilical.assets.spec import IpAddress
-from umbilical.assets.tree import Asset
 from umbilical.hardway.api import Api
-from umbilical.hardway.machines import Machines
+from umbilical.hardway.config.cluster import Cluster
+from umbilical.hardway.machines.interface import Machines
 from umbilical.hardway.reporting import Reporter
 from umbilical.hardway.trial import Trial
+from umbilical.manifests.tree import Asset
+from umbilical.manifests.values import IpAddress
 
 
 @dataclass

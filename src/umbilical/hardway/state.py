@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
-from umbilical.hardway.errors import HardwayError
+from umbilical.fault import HardwayError
 from umbilical.hardway.journal import Event, Kind
 from umbilical.hardway.stage import NEVER, Undo
 

@@ -3,13 +3,13 @@
 import base64
 from typing import Any, Final
 
-from umbilical.assets.hardway.static_pods.removals import TUNNEL
-from umbilical.assets.hardway.static_pods.tunnel import AGENT_PKI
-from umbilical.assets.hardway.tunnel import KUBERNETES_NAMESPACE
-from umbilical.assets.names import AGENT_NAME, AGENT_SECRET
-from umbilical.assets.spec import Shape, for_shape
+from umbilical.bootstrap.names import AGENT_NAME, AGENT_SECRET
+from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.cluster import objects
 from umbilical.cluster.apply import Applier, read_document
+from umbilical.hardway.artifacts.static_pods.removals import TUNNEL
+from umbilical.hardway.artifacts.static_pods.tunnel import AGENT_PKI
+from umbilical.hardway.artifacts.tunnel import KUBERNETES_NAMESPACE
 from umbilical.hardway.looking import Sight
 from umbilical.hardway.removing import removal, remove
 from umbilical.hardway.site import Site

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from umbilical.fault import Fault
-from umbilical.hardway.errors import HardwayError, Unsafe
+from umbilical.fault import Fault, HardwayError, Unsafe
 from umbilical.hardway.journal import Kind
 from umbilical.hardway.judging import FIRST_ON_MACHINES
 from umbilical.hardway.ledger import RECORD, Ledger, Notes

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from umbilical.hardway.errors import StageTimeout
+from umbilical.fault import StageTimeout
 from umbilical.hardway.reporting import Reporter, Waiting
 
 Result = TypeVar("Result")

@@ -5,7 +5,7 @@ from typing import Final
 
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.errors import ApiRefused, ClusterError
+from umbilical.fault import ApiRefused, ClusterError
 
 NAMESPACE: Final = "kube-system"
 NAME: Final = "umbilical-pivot"

@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 from typing import Final
 
-from umbilical.assets.hardway.cluster import Node
-from umbilical.assets.spec import IpAddress
 from umbilical.cluster import objects
 from umbilical.cluster.apply import Applier, read_document
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.errors import ApiRefused
 from umbilical.cluster.objects import Kind
+from umbilical.fault import ApiRefused
 from umbilical.hardway import kube
+from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.looking import Sight, see
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step
 from umbilical.hardway.trial import Trial
 from umbilical.hardway.waiting import NotYet, Signature
+from umbilical.manifests.values import IpAddress
 
 POD_SECONDS: Final = 600.0
 CALL_SECONDS: Final = 300.0

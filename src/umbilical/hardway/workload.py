@@ -8,13 +8,12 @@ from typing import Final
 from umbilical.cluster import objects
 from umbilical.cluster.apply import Applier, read_document
 from umbilical.cluster.client import ApiClient, Json
+from umbilical.fault import HardwayError, HostError
 from umbilical.hardway import kube
-from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.looking import Sight
 from umbilical.hardway.site import Site
 from umbilical.hardway.waiting import NotYet, Signature
 from umbilical.hardway.webhook import CONFIGURATION, trial_of
-from umbilical.host.errors import HostError
 from umbilical.host.processes import Child, run, start
 
 REPLICAS: Final = 2

@@ -5,20 +5,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from umbilical.assets.errors import AssetError
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.cluster import Cluster, Role
-from umbilical.assets.hardway.config_reading import Resolved, read_cluster
-from umbilical.assets.hardway.inputs import NodeBase, Payload
-from umbilical.assets.hardway.machine_config.commands import RENDERED, WORK
-from umbilical.assets.hardway.machine_config.rendered import FILE as RENDERED_FILE
-from umbilical.assets.hardway.machine_config.rendered import read_bases
-from umbilical.assets.hardway.release import METADATA, Command, read_release, release_commands, upstream_payload
-from umbilical.assets.tree import Asset
-from umbilical.hardway.errors import HardwayError
+from umbilical.fault import HardwayError, RenderError
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.inputs import NodeBase, Payload
+from umbilical.hardway.artifacts.machine_config.commands import RENDERED, WORK
+from umbilical.hardway.artifacts.machine_config.rendered import FILE as RENDERED_FILE
+from umbilical.hardway.artifacts.machine_config.rendered import read_bases
+from umbilical.hardway.artifacts.release import METADATA, Command, read_release, release_commands, upstream_payload
+from umbilical.hardway.config.cluster import Cluster, Role
+from umbilical.hardway.config.reading import Resolved, read_cluster
 from umbilical.hardway.undoing import ARTIFACTS
 from umbilical.host.files import make_directory
 from umbilical.host.staging import write_all
+from umbilical.manifests.tree import Asset
 from umbilical.pki.pem import KeyPair
 
 CONFIG: Final = "cluster.yaml"
@@ -35,7 +34,7 @@ def read_config(folder: Path) -> Resolved:
 
     Raises:
         HardwayError: UMB701, there is none.
-        AssetError: UMB700, it cannot be used.
+        RenderError: UMB700, it cannot be used.
     """
     path = folder / CONFIG
     try:
@@ -45,8 +44,8 @@ def read_config(folder: Path) -> Resolved:
         raise HardwayError("UMB701", f"{path} cannot be read", error.strerror or str(error), remedy) from None
     try:
         return read_cluster(content)
-    except AssetError as error:
-        raise AssetError(error.code, f"{path}: {error.what}", error.why, error.remedy) from None
+    except RenderError as error:
+        raise RenderError(error.code, f"{path}: {error.what}", error.why, error.remedy) from None
 
 
 def read_artifacts(folder: Path) -> dict[str, Asset]:
@@ -108,7 +107,7 @@ def read_payload(folder: Path, cluster: Cluster) -> Payload | None:
 
     Raises:
         HardwayError: UMB714, the directory cannot be read, or it is none of a release.
-        AssetError: UMB715 to UMB719, it holds no release that can be used.
+        RenderError: UMB715 to UMB719, it holds no release that can be used.
     """
     if not cluster.is_openshift:
         return upstream_payload(cluster.release)
@@ -123,7 +122,7 @@ def read_node_bases(folder: Path) -> dict[Role, NodeBase]:
     """Read the machine configs that were rendered; none of them: the built-in base.
 
     Raises:
-        AssetError: UMB718, there are some, and they cannot be used.
+        RenderError: UMB718, there are some, and they cannot be used.
     """
     root = folder / ARTIFACTS / _WORK / RENDERED
     files = {path.name: _read(path) for path in sorted(_files(root)) if RENDERED_FILE.fullmatch(path.name)}

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from umbilical.assets.hardway.cluster import API_PORT
-from umbilical.assets.hardway.inputs import Inputs
-from umbilical.assets.kubeconfigs import kubeconfig
-from umbilical.assets.spec import IpAddress
-from umbilical.assets.tree import yaml_bytes
+from umbilical.hardway.artifacts.inputs import Inputs
+from umbilical.hardway.config.cluster import API_PORT
 from umbilical.hardway.ledger import RECORD
+from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.host.files import make_directory, write_file
-from umbilical.pki.hardway_set import Bundle
+from umbilical.manifests.kubeconfigs import kubeconfig
+from umbilical.manifests.tree import yaml_bytes
+from umbilical.manifests.values import IpAddress
 
 ADMIN: Final = "admin-kubeconfig-client"
 

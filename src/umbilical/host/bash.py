@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError
 from umbilical.host.processes import run
 
 # Milliseconds for a script of any size; a bash that takes longer hangs.

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError
 
 SECRET_MODE: Final = 0o600
 PUBLIC_MODE: Final = 0o644

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError
 from umbilical.host.machine_records import BackendServer
 
 UNCHECKED: Final = "INI"

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError
 from umbilical.host.processes import run
 
 FOLDER: Final = Path("/run/netns")

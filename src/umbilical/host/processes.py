@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError
 
 STOP_SECONDS: Final = 10.0
 POLL_SECONDS: Final = 0.05

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol
 
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError
 
 CONNECT_SECONDS: Final = 10
 # What ssh(1) exits with when it failed itself; the remote command's own status is passed on otherwise.

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from umbilical.assets.hosted.names import FRONTEND_PORT, SERVER_LOCAL
 from umbilical.cluster.client import make_client
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
-from umbilical.hosted.errors import HostedError
+from umbilical.fault import HostedError
 from umbilical.hosted.namespace_credentials import FRONTEND, KUBELET, fetch_tls, private_directory
+from umbilical.hosted.objects.names import FRONTEND_PORT, SERVER_LOCAL
 from umbilical.hosted.port_forward import port_forward
 from umbilical.tunnel.settings import TlsFiles
 

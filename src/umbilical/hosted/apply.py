@@ -10,7 +10,7 @@ from pathlib import Path
 
 from umbilical.cluster.apply import Applier, Change, Document, KindUnknown
 from umbilical.cluster.client import make_client
-from umbilical.cluster.errors import ApiRefused
+from umbilical.fault import ApiRefused
 from umbilical.hosted.access import BURST, REQUESTS_PER_SECOND
 
 

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeVar
 
-from umbilical.assets.hosted import names
 from umbilical.checks.check import Finding, judge
 from umbilical.dialer.settings import TcpServer
 from umbilical.fault import Fault
@@ -17,6 +16,7 @@ from umbilical.hosted.check_rules import CATALOGUE
 from umbilical.hosted.clusters import CheckOptions, Clusters, ask_clusters
 from umbilical.hosted.facts import Facts, HostedFacts, ManagementFacts, Probe, Unknown
 from umbilical.hosted.namespace_credentials import private_directory
+from umbilical.hosted.objects import names
 from umbilical.hosted.port_forward import port_forward
 from umbilical.tunnel.settings import TlsFiles
 

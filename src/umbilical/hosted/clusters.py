@@ -5,15 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from umbilical.assets.hosted import names
 from umbilical.cluster.client import ApiClient, Json, make_client
-from umbilical.cluster.errors import ClusterError
 from umbilical.dialer.settings import TcpServer, UnixServer
+from umbilical.fault import ClusterError, HostedError
 from umbilical.hosted import gather_hosted, gather_management, health
 from umbilical.hosted.access import BURST, NO_FILES, REQUESTS_PER_SECOND
-from umbilical.hosted.errors import HostedError
 from umbilical.hosted.facts import CertificateFact, HostedFacts, ManagementFacts, ServerHealth, Unknown
 from umbilical.hosted.namespace_credentials import FRONTEND, KUBELET, fetch_pair, fetch_tls
+from umbilical.hosted.objects import names
 from umbilical.tunnel.settings import ServerAddress, TlsFiles
 
 NO_MANAGEMENT: Final = Unknown("no --management-kubeconfig with --namespace was given")

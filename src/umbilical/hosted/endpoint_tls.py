@@ -5,7 +5,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from umbilical.hosted.errors import HostedError
+from umbilical.fault import HostedError
 from umbilical.pki.certificate import Certificate, read_certificate
 from umbilical.pki.pem import BundleError
 from umbilical.tunnel.settings import TlsFiles

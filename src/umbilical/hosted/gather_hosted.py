@@ -3,14 +3,14 @@
 import asyncio
 from typing import Final
 
-from umbilical.assets.hosted import names
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.errors import ClusterError
 from umbilical.cluster.objects import DAEMON_SET, POD, SECRET, Kind
+from umbilical.fault import ClusterError
 from umbilical.hosted.facts import CertificateFact, HostedFacts, LogRead, Node
 from umbilical.hosted.gather_management import authorities, certificate_fact, pod_name
-from umbilical.pki.hosted_table import AGENT
+from umbilical.hosted.objects import names
+from umbilical.hosted.pki.table import AGENT
 
 NODE: Final = Kind("Node", "/api/v1", "nodes", is_namespaced=False)
 KUBELET_PORT: Final = 10250

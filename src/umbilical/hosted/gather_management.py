@@ -5,14 +5,14 @@ import binascii
 from collections.abc import Iterable
 from typing import Final
 
-from umbilical.assets.hosted import names
-from umbilical.assets.hosted.kube_apiserver_manifest import flag_value
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
 from umbilical.cluster.objects import CONFIG_MAP, POD, SECRET, Kind
 from umbilical.hosted.facts import CertificateFact, ManagementFacts
+from umbilical.hosted.objects import names
+from umbilical.hosted.objects.kube_apiserver_manifest import flag_value
+from umbilical.hosted.pki.table import AGENT, CLIENT, CLUSTER, CONTROL_PLANE_AGENT, SERVER, Leaf, Trust
 from umbilical.pki.certificate import Certificate, read_certificates
-from umbilical.pki.hosted_table import AGENT, CLIENT, CLUSTER, CONTROL_PLANE_AGENT, SERVER, Leaf, Trust
 from umbilical.pki.pem import BundleError
 
 SERVICE: Final = Kind("Service", "/api/v1", "services")

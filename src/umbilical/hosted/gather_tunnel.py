@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from umbilical.fault import HostedError
 from umbilical.hosted.access import Access
 from umbilical.hosted.endpoint_tls import EndpointTls
-from umbilical.hosted.errors import HostedError
 from umbilical.hosted.facts import Probe
 from umbilical.hosted.http_call import Call, Exchange, Url
 from umbilical.hosted.trip import Trip

@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from umbilical.cluster.client import ApiClient
-from umbilical.cluster.errors import ClusterError
 from umbilical.cluster.objects import POD
 from umbilical.dialer.reach import words_of
-from umbilical.hosted.errors import HostedError
+from umbilical.fault import ClusterError, HostedError
 from umbilical.hosted.facts import ServerHealth
 from umbilical.hosted.http_call import Call, Exchange, Url
 from umbilical.hosted.pipe import Pipe

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 import h11
 
+from umbilical.fault import HostedError
 from umbilical.hosted.endpoint_tls import words
-from umbilical.hosted.errors import HostedError
 from umbilical.hosted.pipe import Pipe
 
 Header = tuple[str, str]

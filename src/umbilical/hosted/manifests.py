@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from umbilical.cluster.apply import Document, read_document
-from umbilical.hosted.errors import HostedError
+from umbilical.fault import HostedError
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 # Whom others lean on comes first: a pod must not start before its rights, keys and settings are there.

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from umbilical.assets.hosted import names
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
 from umbilical.cluster.objects import CONFIG_MAP, SECRET, Kind
+from umbilical.fault import HostedError
 from umbilical.host.files import write_file
 from umbilical.host.interrupts import Interrupts
-from umbilical.hosted.errors import HostedError
+from umbilical.hosted.objects import names
 from umbilical.tunnel.settings import TlsFiles
 
 KUBELET_SECRET: Final = "kas-kubelet-client-crt"

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from umbilical.host.errors import HostError
+from umbilical.fault import HostedError, HostError
 from umbilical.host.processes import Child, start
-from umbilical.hosted.errors import HostedError
 
 READY_SECONDS: Final = 30.0
 PROGRAMS: Final = ("kubectl", "oc")

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from umbilical.assets.hosted import names
-from umbilical.assets.hosted.sidecar_access import ACCOUNT, KUBECONFIG_MAP, TOKEN_SECRET
-from umbilical.assets.objects import manifest
 from umbilical.cluster import objects
 from umbilical.cluster.apply import Document
 from umbilical.cluster.client import Json, make_client
 from umbilical.cluster.clock import Clock
-from umbilical.cluster.errors import ApiRefused
 from umbilical.cluster.objects import SECRET
+from umbilical.fault import ApiRefused
 from umbilical.hosted.access import BURST, REQUESTS_PER_SECOND
 from umbilical.hosted.apply import ApplyOptions, Outcome, Step, apply_documents, refusal_words
+from umbilical.hosted.objects import names
+from umbilical.hosted.objects.sidecar_access import ACCOUNT, KUBECONFIG_MAP, TOKEN_SECRET
+from umbilical.manifests.objects import manifest
 
 SOURCE: Final = f"Secret {names.HOSTED_NAMESPACE}/{TOKEN_SECRET}"
 KEYS: Final = ("token", "ca.crt")

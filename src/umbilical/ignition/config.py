@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from umbilical.fault import IgnitionError
 from umbilical.ignition.data_url import is_data_url, parse_data_url
-from umbilical.ignition.errors import IgnitionError
 from umbilical.ignition.json_text import decode_text, not_ignition, parse_object
 from umbilical.ignition.payload import gunzip, hash_like
 from umbilical.ignition.structure import structure_faults

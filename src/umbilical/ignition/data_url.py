@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from umbilical.ignition.errors import IgnitionError
+from umbilical.fault import IgnitionError
 
 TEXT_MEDIA_TYPE: Final = "text/plain;charset=utf-8"
 """What the installer writes for everything that looks like text."""

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from umbilical.fault import IgnitionError
 from umbilical.ignition.config import Config, file_of, objects
-from umbilical.ignition.errors import IgnitionError
 from umbilical.ignition.secrets import is_secret_field, is_secret_file
 
 Kind = Literal["file", "unit", "field"]

@@ -4,7 +4,7 @@ import re
 from json import JSONDecoder
 from typing import Any, Final, NamedTuple
 
-from umbilical.ignition.errors import IgnitionError
+from umbilical.fault import IgnitionError
 
 # An installer's config is 0.3 to 5 MB; the rest is room for embedded images, and an end for accidents.
 MAX_CONFIG_BYTES: Final = 64 << 20

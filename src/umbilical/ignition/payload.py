@@ -4,7 +4,7 @@ import hashlib
 import zlib
 from typing import Final
 
-from umbilical.ignition.errors import IgnitionError
+from umbilical.fault import IgnitionError
 
 # A kilobyte of gzip can grow to a megabyte.
 MAX_FILE_BYTES: Final = 64 << 20

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from umbilical.fault import IgnitionError
 from umbilical.ignition.data_url import parse_data_url
-from umbilical.ignition.errors import IgnitionError
 
 MAX_MODE: Final = 0o7777
 _NODE_KINDS: Final = ("directories", "files", "links")

@@ -2,5 +2,5 @@
 
 `keeper` is the one process that holds a lab's namespaces; when it ends, the kernel takes everything with it. All
 else runs outside and asks it: `lab.Lab` is its face. Scenarios tell a story, faults break one thing and mend it.
-May import `pki`, `assets`, `ignition`, `cluster`, `host` and `checks`; commands of ours are run as users run them.
+May use every subject; commands of ours are run as users run them.
 """

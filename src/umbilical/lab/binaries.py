@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 
 CONTROL_PLANE: Final = ("etcd", "kube-apiserver", "kubectl")
 KUBERNETES: Final = (*CONTROL_PLANE, "kube-controller-manager", "kube-scheduler")

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from umbilical.fault import LabError
 from umbilical.host.files import make_directory
 from umbilical.lab import removal
-from umbilical.lab.errors import LabError
 from umbilical.lab.isolation import Isolation, find_program, search_path
 from umbilical.lab.paths import LOCK, LabDirectory
 from umbilical.lab.state import LabState, start_time, write_state

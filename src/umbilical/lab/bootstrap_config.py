@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from umbilical.assets.tree import AssetTree
 from umbilical.ignition.data_url import format_data_url
 from umbilical.lab.bootkube_script import (
     BOOTKUBE_UNIT,
@@ -22,6 +21,7 @@ from umbilical.lab.bootkube_script import (
     bootkube_script,
 )
 from umbilical.lab.topology import IpNetwork, Topology
+from umbilical.manifests.tree import AssetTree
 
 STATIC_PODS: Final = "/etc/kubernetes/manifests/"
 PAYLOAD: Final = "/opt/openshift/lab-payload"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from umbilical.assets.spec import Shape
+from umbilical.bootstrap.spec import Shape
 from umbilical.lab.images import KONNECTIVITY, UMBILICAL
 
 OURS: Final = UMBILICAL

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 
 ROOT: Final = Path("/sys/fs/cgroup")
 PREFIX: Final = "umbilical-"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 from umbilical.lab.paths import LabDirectory
 
 MAX_LINE_BYTES: Final = 1 << 20

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeGuard
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 
 VERSIONS: Final = ("apiserver.k8s.io/v1beta1", "apiserver.k8s.io/v1alpha1")
 KIND: Final = "EgressSelectorConfiguration"

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from umbilical.fault import IgnitionError, LabError
 from umbilical.ignition.config import Config, File, Unit, check_version, faults, file_of, objects, read_config
 from umbilical.ignition.data_url import is_data_url
-from umbilical.ignition.errors import IgnitionError
-from umbilical.lab.errors import LabError
 from umbilical.lab.rooted import Root, parts_of
 
 UNITS: Final = "/etc/systemd/system"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 from umbilical.lab.isolation import find_program
 
 UMBILICAL: Final = "localhost/umbilical:lab"
@@ -20,8 +20,8 @@ COMPANIONS: Final = {"etcd": ("etcdctl",)}
 LINKED: Final = {"kube-proxy": ("nft",)}
 """The same for programs of this machine that are not static: they come with their libraries."""
 PYTHON_PROGRAMS: Final = {
-    "proxy-server": "umbilical.cli.proxy_server",
-    "proxy-agent": "umbilical.cli.proxy_agent",
+    "proxy-server": "umbilical.cli.drop_ins.proxy_server",
+    "proxy-agent": "umbilical.cli.drop_ins.proxy_agent",
     "lab-service": "umbilical.lab.service_program",
     "lab-fetch": "umbilical.lab.fetch",
 }

@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 
 # The first with mount_setattr: what a node sees of this machine is made read-only by it, in a user namespace too.
 OLDEST_KERNEL: Final = (5, 12)

@@ -18,12 +18,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, NoReturn
 
+from umbilical.fault import LabError
 from umbilical.host import namespaces
 from umbilical.host.files import make_directory
 from umbilical.host.namespaces import Mount
 from umbilical.lab import launchers, node_root, removal
 from umbilical.lab.birth import STAY
-from umbilical.lab.errors import LabError
 from umbilical.lab.keeper_service import Service
 from umbilical.lab.network import LabNetwork
 from umbilical.lab.paths import LabDirectory

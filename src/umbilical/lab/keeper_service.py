@@ -6,9 +6,9 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from umbilical.fault import LabError
 from umbilical.lab import control, node_processes, node_root
 from umbilical.lab.control import Message, MessageError
-from umbilical.lab.errors import LabError
 from umbilical.lab.isolation import find_program
 from umbilical.lab.network import LabNetwork
 from umbilical.lab.node_processes import Background, Program

@@ -6,7 +6,13 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from umbilical.assets.control_plane import (
+from umbilical.bootstrap.names import AGENT_NAME, AGENT_SECRET
+from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH
+from umbilical.bootstrap.render.render import KUBE_APISERVER_POD
+from umbilical.bootstrap.spec import Shape
+from umbilical.fault import LabError
+from umbilical.lab import objects
+from umbilical.lab.control_plane import (
     ADMIN_KUBECONFIG,
     KUBELET_KUBECONFIG,
     ControlPlaneSpec,
@@ -15,12 +21,6 @@ from umbilical.assets.control_plane import (
     render_control_plane,
     url,
 )
-from umbilical.assets.manifests.kube_apiserver import EGRESS_PATH
-from umbilical.assets.names import AGENT_NAME, AGENT_SECRET
-from umbilical.assets.render import KUBE_APISERVER_POD
-from umbilical.assets.spec import Shape
-from umbilical.lab import objects
-from umbilical.lab.errors import LabError
 from umbilical.lab.runner import MANIFESTS
 from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
 from umbilical.lab.story import Call

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import umbilical
+from umbilical.fault import LabError
 from umbilical.lab import birth, control, isolation, node_files, removal
 from umbilical.lab.control import Message
-from umbilical.lab.errors import LabError
 from umbilical.lab.paths import LabDirectory, list_labs, tidy_name
 from umbilical.lab.runner import Runner, RunnerKind
 from umbilical.lab.state import LabState, change_state, read_state

@@ -10,10 +10,10 @@ from umbilical.host.files import write_file
 
 OWN_PROGRAMS: Final = {
     "umbilical": "umbilical.cli.main",
-    "proxy-server": "umbilical.cli.proxy_server",
-    "proxy-agent": "umbilical.cli.proxy_agent",
+    "proxy-server": "umbilical.cli.drop_ins.proxy_server",
+    "proxy-agent": "umbilical.cli.drop_ins.proxy_agent",
     "lab-service": "umbilical.lab.service_program",
-    "lab-admission-caller": "umbilical.cli.lab_admission_caller",
+    "lab-admission-caller": "umbilical.cli.lab.admission_caller",
 }
 """Name -> the module whose `main` it runs."""
 PROGRAM_MODE: Final = 0o755

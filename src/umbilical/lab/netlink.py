@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
+from umbilical.fault import LabError
 from umbilical.host import namespaces
-from umbilical.lab.errors import LabError
 from umbilical.lab.topology import IpAddress, IpInterface, IpNetwork
 
 Result = TypeVar("Result")

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from umbilical.fault import LabError
 from umbilical.host import namespaces
 from umbilical.lab import nft
-from umbilical.lab.errors import LabError
 from umbilical.lab.netlink import Netlink, create_namespace, inside
 from umbilical.lab.topology import IpAddress, IpNetwork, Management, Node, Topology
 

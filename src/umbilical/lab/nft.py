@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError, LabError
 from umbilical.host.processes import run
-from umbilical.lab.errors import LabError
 from umbilical.lab.netlink import MODULES_REMEDY
 from umbilical.lab.topology import IpAddress, IpNetwork
 

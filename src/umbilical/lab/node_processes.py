@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 
 STOP_SECONDS: Final = 5.0
 # A child that stays behind may hold its parent's output open for ever.

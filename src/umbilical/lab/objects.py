@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from umbilical.assets.manifests.container import UNPRIVILEGED
 from umbilical.lab.images import UMBILICAL
 from umbilical.lab.service_answers import GROUP, LETTER_GROUP, VERDICT_LABEL, VERSION
 from umbilical.lab.topology import Role, Topology
+from umbilical.manifests.static_pod import UNPRIVILEGED
 from umbilical.pki.authority import Authority
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType, server_profile

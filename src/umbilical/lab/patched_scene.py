@@ -14,22 +14,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from umbilical.assets.control_plane import (
+from umbilical.bootstrap.names import OWN, STAGES
+from umbilical.bootstrap.render.render import KUBE_APISERVER_POD
+from umbilical.bootstrap.shell.scripts import IMAGE_IN_PAYLOAD
+from umbilical.fault import LabError
+from umbilical.host.files import write_file
+from umbilical.lab.bootstrap_config import Kubeconfigs, bootstrap_config
+from umbilical.lab.cast import UPSTREAM
+from umbilical.lab.control_plane import (
     ADMIN_KUBECONFIG,
     KUBELET_KUBECONFIG,
     kubelet_node_assets,
     render_control_plane,
     url,
 )
-from umbilical.assets.kubeconfigs import kubeconfig
-from umbilical.assets.names import OWN, STAGES
-from umbilical.assets.render import KUBE_APISERVER_POD
-from umbilical.assets.shell.scripts import IMAGE_IN_PAYLOAD
-from umbilical.assets.tree import yaml_bytes
-from umbilical.host.files import write_file
-from umbilical.lab.bootstrap_config import Kubeconfigs, bootstrap_config
-from umbilical.lab.cast import UPSTREAM
-from umbilical.lab.errors import LabError
 from umbilical.lab.isolation import find_program
 from umbilical.lab.kubernetes_scene import API_PORT, CONTROLLERS, READY_SECONDS, KubernetesScene, Plane
 from umbilical.lab.launchers import launcher
@@ -39,6 +37,8 @@ from umbilical.lab.runner import PodStatus
 from umbilical.lab.scene import BOOTSTRAP
 from umbilical.lab.tunnel_parts import make_parts
 from umbilical.lab.waiting import NotYet
+from umbilical.manifests.kubeconfigs import kubeconfig
+from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.authority import Authority
 from umbilical.pki.control_plane_set import ControlPlaneNames, make_control_plane_set
 from umbilical.pki.profiles import KeyType

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 
 DEFAULT_NAME: Final = "lab"
 # It names a directory and cgroups.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from umbilical.fault import LabError
 from umbilical.host import namespaces
-from umbilical.lab.errors import LabError
 from umbilical.lab.netlink import NAME_LENGTH, Netlink, create_namespace, inside
 from umbilical.lab.network import DEFAULT_ROUTES, POD_BRIDGE
 from umbilical.lab.topology import IpAddress, IpInterface

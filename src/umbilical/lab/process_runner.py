@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from umbilical.fault import LabError
 from umbilical.lab import images
-from umbilical.lab.errors import LabError
 from umbilical.lab.runner import ContainerStatus, PodStatus, RunnerKind
 from umbilical.lab.topology import Node, Role
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from umbilical.fault import LabError
 from umbilical.lab import lab as labs
 from umbilical.lab.binaries import KUBERNETES, find
 from umbilical.lab.cast import Cast
-from umbilical.lab.errors import LabError
 from umbilical.lab.kubelet.needs import check_needs
 from umbilical.lab.lab import Lab, UpRequest
 from umbilical.lab.paths import LabDirectory

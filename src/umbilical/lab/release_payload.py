@@ -19,10 +19,10 @@ from typing import Any, Final
 
 import yaml
 
-from umbilical.assets.control_plane_spec import ETCD_CLIENT_PORT, key_path, public_path
-from umbilical.assets.manifests.override import EGRESS_FLAG
-from umbilical.assets.spec import BOOTSTRAP_CONFIGS_IN_POD, BOOTSTRAP_CONFIGS_ON_HOST
+from umbilical.bootstrap.render.override import EGRESS_FLAG
+from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_IN_POD, BOOTSTRAP_CONFIGS_ON_HOST
 from umbilical.lab.bootstrap_config import IMAGES_FILE, PAYLOAD
+from umbilical.manifests.control_plane_spec import ETCD_CLIENT_PORT, key_path, public_path
 
 ASSETS: Final = "/assets/"
 INSTALL: Final = "/opt/openshift/"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 from umbilical.lab.paths import CONTENT, LOCK, STATE, LabDirectory, labs_root
 from umbilical.lab.state import LabState, read_state
 

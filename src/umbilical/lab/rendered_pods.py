@@ -9,7 +9,7 @@ import posixpath
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 
 Object = Mapping[str, Any]
 

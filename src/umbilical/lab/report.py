@@ -9,9 +9,8 @@ from typing import Final
 
 from umbilical import __version__
 from umbilical.checks.report import printable
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError, LabError
 from umbilical.host.files import make_directory, write_public
-from umbilical.lab.errors import LabError
 from umbilical.lab.moments import Moment, Turn, decisive
 from umbilical.lab.report_style import STYLE
 from umbilical.lab.report_timeline import length, timeline

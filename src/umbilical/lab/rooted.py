@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 
 DIRECTORY_MODE: Final = 0o755
 MAX_LINKS: Final = 40

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from umbilical.assets.manifests.kube_apiserver import EGRESS_PATH
-from umbilical.assets.names import AGENT_NAME, OWN, SERVER_NAME, STATIC_POD
-from umbilical.assets.tree import AssetTree
+from umbilical.bootstrap.names import AGENT_NAME, OWN, SERVER_NAME, STATIC_POD
+from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH
+from umbilical.fault import LabError
 from umbilical.host.files import write_file
 from umbilical.lab.cast import Cast
-from umbilical.lab.errors import LabError
 from umbilical.lab.runner import PodStatus, Runner
 from umbilical.lab.story import Call, Story
 from umbilical.lab.topology import Node
 from umbilical.lab.tunnel_parts import TunnelParts, make_parts, restore_parts, secrets_of
 from umbilical.lab.waiting import NotYet, wait
+from umbilical.manifests.tree import AssetTree
 from umbilical.pki.authority import Authority
 
 if TYPE_CHECKING:

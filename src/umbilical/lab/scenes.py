@@ -3,8 +3,8 @@
 import json
 from typing import TYPE_CHECKING
 
+from umbilical.fault import LabError
 from umbilical.lab.cast import Cast
-from umbilical.lab.errors import LabError
 from umbilical.lab.scene import Scene
 from umbilical.lab.story import Story
 

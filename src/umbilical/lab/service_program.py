@@ -21,8 +21,8 @@ from http import HTTPStatus
 from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
+from umbilical.fault import LabError
 from umbilical.lab import service_answers
-from umbilical.lab.errors import LabError
 from umbilical.lab.service_answers import BadQuestion
 
 # kube-apiserver takes no larger body itself (its MaxRequestBodyBytes), and a review carries two objects at most.

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import yaml
 
-from umbilical.assets.manifests.kube_apiserver import EGRESS_DIRECTORY
-from umbilical.assets.tree import yaml_bytes
+from umbilical.bootstrap.render.kube_apiserver import EGRESS_DIRECTORY
 from umbilical.lab.topology import IpAddress, Topology
+from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.authority import Authority
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType

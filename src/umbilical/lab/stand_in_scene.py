@@ -8,15 +8,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from umbilical.assets.manifests.kube_apiserver import EGRESS_PATH
-from umbilical.assets.names import OWN, STATIC_POD
-from umbilical.assets.tree import yaml_bytes
+from umbilical.bootstrap.names import OWN, STATIC_POD
+from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH
+from umbilical.fault import LabError
 from umbilical.lab import objects
-from umbilical.lab.errors import LabError
 from umbilical.lab.runner import RunnerKind
 from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
 from umbilical.lab.story import Call
 from umbilical.lab.waiting import NotYet
+from umbilical.manifests.tree import yaml_bytes
 
 CALLER: Final = "lab-admission-caller"
 DAEMONS: Final = "/etc/kubernetes/daemons"

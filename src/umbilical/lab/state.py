@@ -10,8 +10,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Final
 
+from umbilical.fault import LabError
 from umbilical.host.files import write_file
-from umbilical.lab.errors import LabError
 from umbilical.lab.paths import LabDirectory
 from umbilical.lab.runner import RunnerKind
 from umbilical.lab.topology import Topology

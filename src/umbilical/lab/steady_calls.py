@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from umbilical.cluster.client import make_client
-from umbilical.cluster.errors import ClusterError
+from umbilical.fault import ClusterError
 
 UNLIMITED: Final = -1.0
 REST_SECONDS: Final = 0.05

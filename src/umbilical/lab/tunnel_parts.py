@@ -12,14 +12,14 @@ from typing import Any, Final
 
 import yaml
 
-from umbilical.assets.certificates import Certificates
-from umbilical.assets.manifests.egress import egress_selector
-from umbilical.assets.manifests.kube_apiserver import read_static_pod, with_egress_selector
-from umbilical.assets.names import OWN, STATIC_POD
-from umbilical.assets.render import render
-from umbilical.assets.spec import BOOTSTRAP_CONFIGS_ON_HOST, Shape, TunnelSpec, for_shape
-from umbilical.assets.tree import AssetTree, yaml_bytes
+from umbilical.bootstrap.certificates import Certificates
+from umbilical.bootstrap.names import OWN, STATIC_POD
+from umbilical.bootstrap.render.egress import egress_selector
+from umbilical.bootstrap.render.kube_apiserver import read_static_pod, with_egress_selector
+from umbilical.bootstrap.render.render import render
+from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST, Shape, TunnelSpec, for_shape
 from umbilical.lab.cast import Cast
+from umbilical.manifests.tree import AssetTree, yaml_bytes
 from umbilical.pki.backend import Backend
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 
 POLL_SECONDS: Final = 0.3
 Seen = TypeVar("Seen")

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from umbilical.pki.errors import PkiError
+from umbilical.fault import PkiError
 
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _NAME: Final = re.compile(rf"(\*\.)?({_LABEL}\.)*{_LABEL}")

@@ -5,7 +5,7 @@ import binascii
 import json
 from typing import Any, Final
 
-from umbilical.pki.errors import PkiError
+from umbilical.fault import PkiError
 from umbilical.pki.pem import KeyPair
 
 ROOT_AUTHORITY: Final = "*tls.RootCA"

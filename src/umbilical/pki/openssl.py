@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from umbilical.fault import PkiError
 from umbilical.pki.certificate import Certificate, PublicKey, read_certificates, read_public_key
-from umbilical.pki.errors import PkiError
 from umbilical.pki.pem import BundleError, KeyPair, certificate_blocks, encode_blocks, public_key_block
 from umbilical.pki.profiles import BACKDATE, MAX_COMMON_NAME, NOT_ITS_KEY, KeyType, Profile
 

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
 
+from umbilical.fault import PkiError
 from umbilical.pki.backend import Backend, Signer
 from umbilical.pki.certificate import Certificate, read_certificates
-from umbilical.pki.errors import PkiError
 from umbilical.pki.pem import BundleError, KeyPair, is_encrypted
 from umbilical.pki.profiles import KeyType, Profile, client_profile, server_profile
 

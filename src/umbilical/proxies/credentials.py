@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from umbilical.tunnel.errors import StartupError
+from umbilical.fault import StartupError
 
 logger = logging.getLogger(__name__)
 

@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from umbilical.cluster.errors import ClusterError
+from umbilical.fault import ClusterError, StartupError
 from umbilical.proxies.dns_lookup import LookupFailed, Result
 from umbilical.proxies.service_lookup import HostedServices
 from umbilical.proxies.service_names import ServiceName
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.outbound import is_literal
 
 PORT: Final = 53

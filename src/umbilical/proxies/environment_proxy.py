@@ -4,9 +4,9 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from umbilical.fault import StartupError
 from umbilical.proxies.no_proxy import NoProxy
 from umbilical.proxies.proxy_connect import UNREADABLE, ProxyUrl, parse_proxy_url
-from umbilical.tunnel.errors import StartupError
 
 log: Final = logging.getLogger(__name__)
 

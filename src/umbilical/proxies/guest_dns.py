@@ -10,6 +10,7 @@ from typing import Final
 
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.opener import Opener
+from umbilical.fault import StartupError
 from umbilical.proxies.dns_cache import Cache
 from umbilical.proxies.dns_connection import ConnectionLost, DnsConnection
 from umbilical.proxies.dns_lookup import LookupFailed, LookupObserver, Result, Way
@@ -20,7 +21,6 @@ from umbilical.proxies.service_names import absolute_names
 from umbilical.proxies.tunnel_health import FAULTS_OF_THE_TUNNEL
 from umbilical.record import Record
 from umbilical.tunnel.daemon import own_task
-from umbilical.tunnel.errors import StartupError
 
 ROUNDS: Final = 2
 """How often each server is asked before a lookup fails; the second time on a fresh connection."""

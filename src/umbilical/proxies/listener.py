@@ -11,10 +11,10 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
+from umbilical.fault import StartupError
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.relay import cut, part
 from umbilical.proxies.settings import ListenerSettings
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.listening import EXHAUSTED_SECONDS, MOST_ACCEPTS_PER_TURN, listen_tcp
 from umbilical.tunnel.settings import ListenAddress
 

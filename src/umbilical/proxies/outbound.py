@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from umbilical.dialer.failure import DialFailed
 from umbilical.dialer.opener import Opener, Streams
+from umbilical.fault import StartupError
 from umbilical.proxies.direct import Direct, DirectHosts
 from umbilical.proxies.dns_lookup import LookupFailed, LookupObserver
 from umbilical.proxies.dns_servers import DnsServers, parse_servers, parse_service
@@ -24,7 +25,6 @@ from umbilical.proxies.service_names import is_of_the_world
 from umbilical.proxies.settings import OutboundSettings, Resolution
 from umbilical.proxies.tunnel_health import FAULTS_OF_THE_TUNNEL, TunnelHealth, WatchedTunnel
 from umbilical.record import Record
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.outbound import is_literal
 
 TUNNEL: Final = "tunnel"

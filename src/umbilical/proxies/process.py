@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.opener import Opener, Streams
+from umbilical.fault import StartupError
 from umbilical.proxies.health import HealthRoutes, TunnelWatch
 from umbilical.proxies.listener import Listener, Service
 from umbilical.proxies.metrics import ProxyMetrics
@@ -16,7 +17,6 @@ from umbilical.proxies.settings import ListenerSettings, OutboundSettings
 from umbilical.record import Record
 from umbilical.tunnel.causes import log_fields
 from umbilical.tunnel.daemon import end_task, open_http, own_task
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.signals import StopRequests
 
 logger = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class LateOutlet:
             if fault.code not in WAITED_FOR:
                 raise
             if str(fault) != str(self._fault):
-                logger.warning("%s waiting: %s", fault.code, fault, extra=log_fields(fault.code, fault.next))
+                logger.warning("%s waiting: %s", fault.code, fault, extra=log_fields(fault.code, fault.remedy))
             self._fault = fault
             self.watch.reason = str(fault)
             return False

@@ -12,9 +12,9 @@ from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.opener import Opener, Streams
 from umbilical.dialer.streams import layered_streams
 from umbilical.dialer.tls_layer import Scratch, TlsLayer
+from umbilical.fault import StartupError
 from umbilical.record import Record
 from umbilical.tunnel.channel import tls_reason
-from umbilical.tunnel.errors import StartupError
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from umbilical.cluster.errors import ApiRefused, ClusterError
+from umbilical.fault import ApiRefused, ClusterError
 from umbilical.proxies.dns_cache import Cache
 from umbilical.proxies.dns_lookup import LookupObserver, Result, Way
 from umbilical.proxies.dns_sharing import SharedWork
@@ -36,7 +36,7 @@ class HostedServices(Protocol):
     async def cluster_ips(self, namespace: str, name: str) -> tuple[str, ...] | None:
         """All ClusterIPs; none for a headless Service or an ExternalName; None: there is no such Service.
 
-        Raises umbilical.cluster.errors.ClusterError.
+        Raises umbilical.fault.ClusterError.
         """
         ...
 

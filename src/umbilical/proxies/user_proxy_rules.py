@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from umbilical.fault import StartupError
 from umbilical.proxies.environment_proxy import ProxyRules
 from umbilical.proxies.proxy_connect import ProxyUrl, parse_proxy_url
 from umbilical.proxies.settings import HttpsSettings
-from umbilical.tunnel.errors import StartupError
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
+from umbilical.fault import StartupError
 from umbilical.tunnel import causes, tls, validity
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.loop import Handler, Loop, Timer
 from umbilical.tunnel.metrics import CertificateMetrics
 from umbilical.tunnel.settings import AgentSettings, ServerSettings, TcpFrontend, TlsFiles
@@ -192,7 +192,7 @@ class WatchedContext(Handler):
         self._told = True
         self._metrics.reloaded(self._use.role, "failure")
         text = "%s changed files are not used, the certificates from before stay role=%s: %s"
-        fields = causes.log_fields(self._use.code, error.next)
+        fields = causes.log_fields(self._use.code, error.remedy)
         logger.warning(text, self._use.code, self._use.role, self._reason, extra=fields)
 
     def _take(self, fresh: Loaded) -> None:

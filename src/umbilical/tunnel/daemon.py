@@ -5,8 +5,8 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
+from umbilical.fault import StartupError
 from umbilical.tunnel.admin import HttpListener, Routes
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.settings import ListenAddress
 
 

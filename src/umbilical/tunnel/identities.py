@@ -9,10 +9,10 @@ import ssl
 from pathlib import Path
 from typing import Any, Final
 
+from umbilical.fault import StartupError
 from umbilical.konnectivity.identity import AgentRules, client_refusal, parse_agent_rules
 from umbilical.konnectivity.metadata import AgentIdentifiers
 from umbilical.tunnel import causes
-from umbilical.tunnel.errors import StartupError
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from umbilical.fault import StartupError
 from umbilical.tunnel import causes
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.loop import Handler, Loop
 from umbilical.tunnel.settings import ListenAddress, UnixFrontend
 

@@ -8,8 +8,8 @@ import ssl
 import time
 from typing import Final
 
+from umbilical.fault import StartupError
 from umbilical.tunnel import outbound, validity
-from umbilical.tunnel.errors import StartupError
 from umbilical.tunnel.settings import AgentSettings, ServerAddress
 from umbilical.tunnel.tls import agent_context
 

@@ -4,7 +4,7 @@ import ssl
 from pathlib import Path
 from typing import Final
 
-from umbilical.tunnel.errors import StartupError
+from umbilical.fault import StartupError
 from umbilical.tunnel.settings import TlsFiles, TlsPolicy
 
 _VERSIONS: Final = {

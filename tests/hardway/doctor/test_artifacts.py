@@ -15,7 +15,7 @@ from umbilical.hardway.doctor.artifacts import judged
 from umbilical.hardway.doctor.diagnosis import Diagnosis, hinted, lesson_live, lesson_of
 from umbilical.hardway.doctor.examination import signatures
 from umbilical.hardway.doctor.record import examine_record
-from umbilical.hardway.machines import BackendServer
+from umbilical.hardway.machines.interface import BackendServer
 from umbilical.hardway.stages import catalogue
 from umbilical.hardway.state import StageRecord, State, Status
 from umbilical.hardway.waiting import Signature

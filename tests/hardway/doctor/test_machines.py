@@ -17,7 +17,7 @@ from umbilical.fault import Fault
 from umbilical.hardway import kube
 from umbilical.hardway.doctor import machines as doctor
 from umbilical.hardway.doctor.machines import requests_signal
-from umbilical.hardway.machines import BackendServer, Power, Probe
+from umbilical.hardway.machines.interface import BackendServer, Power, Probe
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages import catalogue
 from umbilical.hardway.stages.live import started_key

@@ -13,13 +13,11 @@ from tests.support.hardway_judges import after, bench, current, find
 from tests.support.hardway_lint import Subject
 from tests.support.hardway_pki import reissue
 
-from umbilical.assets.hardway.cluster import Profile
-from umbilical.assets.hardway.infrastructure.places import HAPROXY_FINAL
-from umbilical.assets.hardway.lint.facts import Unreadable
-from umbilical.assets.names import BOOTKUBE
-from umbilical.assets.tree import Asset
+from umbilical.bootstrap.names import BOOTKUBE
 from umbilical.checks.check import Outcome
 from umbilical.checks.report import group_of
+from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_FINAL
+from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.judges.balancer import balancer_faults
 from umbilical.hardway.judges.bench import Bench, judge_by, on_path, open_bench
 from umbilical.hardway.judges.catalogue import GROUP, JUDGES, ask_judges
@@ -29,6 +27,8 @@ from umbilical.hardway.judges.exposure import exposed, secret_files
 from umbilical.hardway.judges.ignition import ignition_faults
 from umbilical.hardway.judges.objects import lost, object_faults
 from umbilical.hardway.judges.scripts import scripts, style_faults, syntax_faults
+from umbilical.hardway.lint.facts import Unreadable
+from umbilical.manifests.tree import Asset
 from umbilical.pki.profiles import Usage
 
 JSON = strategies.recursive(

@@ -8,7 +8,7 @@ from tests.support import hardway
 from tests.support.hardway_everything import everything, usual
 from tests.support.hardway_lint import changed
 
-from umbilical.assets.hardway.cluster import Profile
+from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.lessons.catalogue import LESSONS
 from umbilical.hardway.lessons.desk import Desk, NotThere
 from umbilical.pki.certificate import Certificate, read_certificates

@@ -10,19 +10,18 @@ from tests.support.hardway_patients import examined, make_patient, site_of
 from tests.support.hardway_workspace import contents, make_directory
 from tests.support.recording_machines import RecordingMachines
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.cluster import Profile
-from umbilical.assets.hardway.lint.catalogue import RULES
-from umbilical.assets.hardway.lint.facts import Facts
-from umbilical.fault import Fault
+from umbilical.fault import Fault, HardwayError
 from umbilical.hardway import workspace
-from umbilical.hardway.errors import HardwayError
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.lessons import catalogue, sitting
 from umbilical.hardway.lessons.catalogue import LESSONS
 from umbilical.hardway.lessons.desk import Desk, NotThere
 from umbilical.hardway.lessons.lesson import Lesson
 from umbilical.hardway.lessons.sitting import find_lesson
-from umbilical.hardway.machines import BackendServer
+from umbilical.hardway.lint.catalogue import RULES
+from umbilical.hardway.lint.facts import Facts
+from umbilical.hardway.machines.interface import BackendServer
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.profiles import Usage
 

@@ -13,22 +13,22 @@ from tests.support.hardway_sites import make_site
 from tests.support.labs import wait_until
 from tests.support.live_site import live_site, machines_of
 
-from umbilical.assets.hardway.cluster import Profile
-from umbilical.assets.hardway.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
-from umbilical.assets.hardway.infrastructure.render import render_infrastructure
-from umbilical.assets.hardway.inputs import Inputs
-from umbilical.assets.tree import AssetTree
+from umbilical.fault import HardwayError
+from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
+from umbilical.hardway.artifacts.infrastructure.render import render_infrastructure
+from umbilical.hardway.artifacts.inputs import Inputs
+from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.doctor.machines import are_up, balancer_signal
-from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.lessons import live, sitting
 from umbilical.hardway.lessons.live import ASIDE
 from umbilical.hardway.lessons.sitting import find_lesson
-from umbilical.hardway.machines import BackendServer, Done
+from umbilical.hardway.machines.interface import BackendServer, Done
 from umbilical.hardway.site import Site
 from umbilical.hardway.state import State
-from umbilical.lab.hardway_machines import LabMachines
-from umbilical.lab.hardway_topology import HOST
+from umbilical.lab.hardway.machines import LabMachines
+from umbilical.lab.hardway.topology import HOST
 from umbilical.lab.lab import Lab
+from umbilical.manifests.tree import AssetTree
 from umbilical.pki.pem import KeyPair
 
 WATCHED = "/etc/kubernetes/manifests/kube-proxy.yaml"

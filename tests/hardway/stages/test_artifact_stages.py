@@ -9,11 +9,10 @@ from tests.support.hardway_sites import make_site
 from tests.support.made_up_stages import Lines
 from tests.support.made_up_stages import make_site as made_up_site
 
-from umbilical.assets.hardway.lint.catalogue import RULES
-from umbilical.assets.tree import Asset
 from umbilical.checks.check import Outcome, has_failed
 from umbilical.checks.report import group_of
 from umbilical.hardway import judging
+from umbilical.hardway.lint.catalogue import RULES
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Producing, Undo
 from umbilical.hardway.stages import artifact_files, catalogue
@@ -23,6 +22,7 @@ from umbilical.hardway.stages.s03_understand import STAGE as UNDERSTAND
 from umbilical.hardway.stages.s03_understand import lines
 from umbilical.hardway.stages.s05_pki import STAGE as PKI
 from umbilical.hardway.stages.s07_manifests import STAGE as MANIFESTS
+from umbilical.manifests.tree import Asset
 
 WRITING = [stage for stage in catalogue.stages() if 5 <= stage.number <= 8]
 

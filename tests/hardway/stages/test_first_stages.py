@@ -13,13 +13,12 @@ from tests.support.hardway_workspace import make_directory
 from tests.support.made_up_stages import Clock, Lines
 from tests.support.recording_machines import RecordingMachines
 
-from umbilical.assets.hardway.cluster import Access, Profile
-from umbilical.assets.tree import Asset
 from umbilical.checks.check import Finding, Outcome
+from umbilical.fault import HardwayError, HostError
 from umbilical.hardway import judging
-from umbilical.hardway.errors import HardwayError
+from umbilical.hardway.config.cluster import Access, Profile
 from umbilical.hardway.ledger import Ledger
-from umbilical.hardway.machines import Probe, Survey
+from umbilical.hardway.machines.interface import Probe, Survey
 from umbilical.hardway.pipeline import Pipeline
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Rerendering, Undo
@@ -28,7 +27,7 @@ from umbilical.hardway.stages.s02_infrastructure import STAGE as INFRASTRUCTURE
 from umbilical.hardway.stages.s04_release import STAGE as RELEASE
 from umbilical.hardway.stages.s04_release import UNDOERS, extracting_steps, images, render_command
 from umbilical.hardway.state import Status
-from umbilical.host.errors import HostError
+from umbilical.manifests.tree import Asset
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ core@example"  # a public key
 PODMAN = """#!/bin/bash

@@ -16,15 +16,14 @@ from tests.support.made_up_trial import NAMESPACE, WEBHOOK, MadeUpTrial
 from tests.support.openshift_kinds import pool, settled, version
 from tests.support.pivot_scene import joined
 
-from umbilical.assets.hardway.static_pods import removals
-from umbilical.assets.hardway.static_pods.kube_proxy import PROGRAM
-from umbilical.assets.tree import Asset
 from umbilical.checks.check import Outcome
 from umbilical.cluster import objects
+from umbilical.fault import HardwayError, StageTimeout
 from umbilical.hardway import kube, watching
-from umbilical.hardway.errors import HardwayError, StageTimeout
+from umbilical.hardway.artifacts.static_pods import removals
+from umbilical.hardway.artifacts.static_pods.kube_proxy import PROGRAM
 from umbilical.hardway.etcd import client_url
-from umbilical.hardway.machines import Done, Power
+from umbilical.hardway.machines.interface import Done, Power
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import NEVER, Step
 from umbilical.hardway.stages import s17_verification
@@ -33,6 +32,7 @@ from umbilical.hardway.stages.s16_convergence import STAGE as CONVERGENCE
 from umbilical.hardway.stages.s16_convergence import dns_sight, proxies_sight
 from umbilical.hardway.stages.s17_verification import STAGE as VERIFICATION
 from umbilical.hardway.stages.s17_verification import etcd_sight, nodes_sight, pods_sight
+from umbilical.manifests.tree import Asset
 
 pytestmark = pytest.mark.real(*PROGRAMS)
 

@@ -13,18 +13,16 @@ from tests.support.live_site import OPENSHIFT, live_site, machines_of, naps_of, 
 from tests.support.made_up_trial import MadeUpTrial
 from tests.support.pivot_scene import joined
 
-from umbilical.assets.hardway.static_pods.tunnel import AGENT_PKI
-from umbilical.assets.hardway.topic import TopicKind
-from umbilical.assets.names import AGENT_SECRET
-from umbilical.assets.spec import IpAddress
-from umbilical.assets.tree import Asset
+from umbilical.bootstrap.names import AGENT_SECRET
 from umbilical.checks.check import Outcome
 from umbilical.cluster import objects
+from umbilical.fault import HardwayError, StageTimeout, Unsafe
 from umbilical.hardway import kube
-from umbilical.hardway.errors import HardwayError, StageTimeout, Unsafe
+from umbilical.hardway.artifacts.static_pods.tunnel import AGENT_PKI
 from umbilical.hardway.etcd import client_url, peer_url
+from umbilical.hardway.explain.topic import TopicKind
 from umbilical.hardway.looking import Sight
-from umbilical.hardway.machines import Done
+from umbilical.hardway.machines.interface import Done
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Superseded, Undo
 from umbilical.hardway.stages import s10_bootstrap
@@ -36,6 +34,8 @@ from umbilical.hardway.stages.s10_bootstrap import documents, etcd_sight, no_nod
 from umbilical.hardway.stages.s11_masters import STAGE as MASTERS
 from umbilical.hardway.stages.s11_masters import labelled_sight, role_labels, service_sight
 from umbilical.hardway.stages.s14_workers import STAGE as WORKERS
+from umbilical.manifests.tree import Asset
+from umbilical.manifests.values import IpAddress
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType
 

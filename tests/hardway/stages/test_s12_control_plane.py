@@ -13,11 +13,11 @@ from tests.support.live_site import OPENSHIFT, StaticPods, live_site, machines_o
 from tests.support.openshift_kinds import reporting, revisions
 from tests.support.recording_machines import RecordingMachines
 
-from umbilical.assets.hardway import layout
 from umbilical.checks.check import Outcome
-from umbilical.hardway.errors import HardwayError, StageTimeout
+from umbilical.fault import HardwayError, StageTimeout
+from umbilical.hardway.artifacts import layout
 from umbilical.hardway.etcd import BOOTSTRAP_MEMBER, client_url, peer_url
-from umbilical.hardway.machines import Done
+from umbilical.hardway.machines.interface import Done
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step
 from umbilical.hardway.stages import s12_control_plane

@@ -13,14 +13,14 @@ from tests.support.made_up_trial import MadeUpTrial
 from tests.support.openshift_kinds import reporting
 from tests.support.pivot_scene import SNAPSHOT, Scene, lease, scene
 
-from umbilical.assets.hardway.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL, machine_places
 from umbilical.checks.check import Outcome
 from umbilical.cluster import objects
+from umbilical.fault import HardwayError, StageTimeout, Unsafe
 from umbilical.hardway import kube
-from umbilical.hardway.errors import HardwayError, StageTimeout, Unsafe
+from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL, machine_places
 from umbilical.hardway.ledger import Ledger
 from umbilical.hardway.looking import Sight
-from umbilical.hardway.machines import Done, Power
+from umbilical.hardway.machines.interface import Done, Power
 from umbilical.hardway.pipeline import Pipeline
 from umbilical.hardway.pivot_conditions import conditions, is_past
 from umbilical.hardway.prober import Prober

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from tests.support.fault_scene import MemoryLab, MemoryScene
 
-from umbilical.assets.names import OWN, STATIC_POD
-from umbilical.lab.errors import LabError
+from umbilical.bootstrap.names import OWN, STATIC_POD
+from umbilical.fault import LabError
 from umbilical.lab.faults import registry
 from umbilical.lab.faults.certificates import restart_server
 from umbilical.lab.faults.endless_source import Source

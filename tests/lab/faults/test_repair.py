@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from tests.support.fault_scene import MemoryScene, fault
 
-from umbilical.assets.names import AGENT_NAME, SERVER_NAME
+from umbilical.bootstrap.names import AGENT_NAME, SERVER_NAME
+from umbilical.fault import LabError
 from umbilical.lab.cast import UPSTREAM, Cast
-from umbilical.lab.errors import LabError
 from umbilical.lab.faults import calls, registry, repair, telling
 from umbilical.lab.faults.calls import Calls
 from umbilical.lab.faults.fault import Fault, Speaker

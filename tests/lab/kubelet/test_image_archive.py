@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.labs import wait_until
 
-from umbilical.host.errors import HostError
-from umbilical.lab.errors import LabError
+from umbilical.fault import HostError, LabError
 from umbilical.lab.images import PYTHON_PROGRAMS, UNPRIVILEGED, Image, lab_images
 from umbilical.lab.kubelet import archives, pause
 from umbilical.lab.kubelet import python_root as python_roots

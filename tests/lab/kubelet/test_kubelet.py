@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 from umbilical.lab.kubelet import cni, containerd, kubelet_config, needs
 from umbilical.lab.kubelet.needs import CNI_PLUGINS, check_needs, find_cni
 from umbilical.lab.kubelet.pod_list import find_logs, matches, parse_answer, parse_log, read_pods

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.labs import running
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 from umbilical.lab.images import Image
 from umbilical.lab.kubelet import archives, containerd, node_images
 from umbilical.lab.kubelet.image_store import KEPT, ImageStore

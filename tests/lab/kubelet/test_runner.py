@@ -9,8 +9,8 @@ import pytest
 import yaml
 from tests.support.labs import machine_picture, running, wait_until
 
+from umbilical.fault import LabError
 from umbilical.lab import binaries, cgroups
-from umbilical.lab.errors import LabError
 from umbilical.lab.images import UMBILICAL
 from umbilical.lab.kubelet import containerd, node_runtime
 from umbilical.lab.kubelet.kubelet_config import KERNEL_SETTINGS

@@ -15,7 +15,7 @@ import pytest
 from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.pod_nodes import make_node, shell_pod, until
 
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError
 from umbilical.lab.podrunner import PodRunner
 from umbilical.lab.pods.api_sync import contradicts, deletion_grace
 from umbilical.lab.pods.node import Node

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.manifests import MINIMAL, changed, json_values, with_container
 
-from umbilical.assets.names import OWN
-from umbilical.assets.render import render
-from umbilical.assets.spec import Shape, for_shape
+from umbilical.bootstrap.names import OWN
+from umbilical.bootstrap.render.render import render
+from umbilical.bootstrap.spec import Shape, for_shape
+from umbilical.fault import PodError
 from umbilical.lab.pods.documents import MAX_DEPTH, MAX_DOCUMENTS, read_documents
-from umbilical.lab.pods.errors import PodError
 from umbilical.lab.pods.fields import Fields
 from umbilical.lab.pods.manifest import pod, read_static_pod
 from umbilical.lab.pods.spec import (

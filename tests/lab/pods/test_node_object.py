@@ -11,9 +11,9 @@ import pytest
 from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async, status_answer
 
 from umbilical.cluster.client import make_client
+from umbilical.fault import Waiting
 from umbilical.lab.pods import node_keeper
 from umbilical.lab.pods.api_objects import ApiObjects, token_request
-from umbilical.lab.pods.errors import Waiting
 from umbilical.lab.pods.node import Folders, Node
 from umbilical.lab.pods.node_keeper import NodeKeeper, this_machine
 from umbilical.lab.pods.node_object import (

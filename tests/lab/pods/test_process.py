@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.pod_nodes import Objects, make_node, shell_pod, until
 
+from umbilical.fault import PodError
 from umbilical.lab.images import PYTHON_PROGRAMS, UMBILICAL, Image, lab_images
 from umbilical.lab.pods.container_init import NOT_STARTED, lay, place_in
 from umbilical.lab.pods.container_plan import ContainerPlan, Part, Piece, from_json
 from umbilical.lab.pods.container_root import LAUNCHERS, pieces
-from umbilical.lab.pods.errors import PodError
 from umbilical.lab.pods.manifest import pod
 from umbilical.lab.pods.process import ContainerProcess, launch, left_by, members
 from umbilical.lab.pods.spec import Container, Mount
@@ -70,7 +70,7 @@ def test_an_image_holds_its_programs_and_harmless_devices_and_little_of_the_mach
     assert found["/etc/host.conf"].is_read_only
     launchers = {target for target, piece in found.items() if piece.part is Part.FILE}
     assert launchers == {f"{LAUNCHERS}/{name}" for name in PYTHON_PROGRAMS}
-    assert "umbilical.cli.proxy_server" in found[f"{LAUNCHERS}/proxy-server"].source
+    assert "umbilical.cli.drop_ins.proxy_server" in found[f"{LAUNCHERS}/proxy-server"].source
     order = list(found)
     assert order.index("/usr") < order.index(LAUNCHERS) < order.index(f"{LAUNCHERS}/proxy-server")
 

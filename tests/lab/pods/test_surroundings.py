@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.support.manifests import MINIMAL, with_container
 from tests.support.pod_nodes import Objects, make_node
 
+from umbilical.fault import PodError, Waiting
 from umbilical.lab.images import Image
 from umbilical.lab.pods.container_plan import ContainerPlan
 from umbilical.lab.pods.environment import expand, expand_all, pod_field
-from umbilical.lab.pods.errors import PodError, Waiting
 from umbilical.lab.pods.manifest import pod
 from umbilical.lab.pods.node import Node
 from umbilical.lab.pods.pod_networks import AddressPool, PodNetworks, link_name
@@ -75,7 +75,7 @@ def test_a_user_exists_where_the_map_has_it_and_groups_can_be_set_where_the_kern
 
 ONE = Image("localhost/etcd:lab", {"etcd": Path("/x/etcd")})
 TWO = Image("localhost/konnectivity:lab", {"a": Path("/x/a"), "b": Path("/x/b")}, user=(65532, 0))
-OWN = Image("localhost/umbilical:lab", modules={"proxy-agent": "umbilical.cli.proxy_agent"})
+OWN = Image("localhost/umbilical:lab", modules={"proxy-agent": "umbilical.cli.drop_ins.proxy_agent"})
 
 
 def plan(folder: Path, objects: Objects | None = None, **container: Any) -> ContainerPlan:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.manifests import MINIMAL, changed
 from tests.support.pod_nodes import Objects, make_node
 
-from umbilical.lab.pods.errors import Waiting
+from umbilical.fault import Waiting
 from umbilical.lab.pods.host_paths import provide as provide_path
 from umbilical.lab.pods.manifest import pod
 from umbilical.lab.pods.payload import WrittenFile, write_payload

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
+from umbilical.fault import LabError
 from umbilical.lab.cast import UPSTREAM
-from umbilical.lab.errors import LabError
 from umbilical.lab.held_streams import Told
 from umbilical.lab.kubernetes_scene import KubernetesScene
 from umbilical.lab.lab import Completed

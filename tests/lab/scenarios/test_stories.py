@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from tests.support.lab_stories import KUBERNETES, SECONDS, evidence, tell
 
-from umbilical.assets.names import STAGES
-from umbilical.lab.hosted_parts import CLIENT_NODE, topology
-from umbilical.lab.hosted_parts import SERVER_NODES as HOSTED_SERVER_NODES
+from umbilical.bootstrap.names import STAGES
+from umbilical.lab.hosted.parts import CLIENT_NODE, topology
+from umbilical.lab.hosted.parts import SERVER_NODES as HOSTED_SERVER_NODES
 from umbilical.lab.patched_scene import NEEDED
 from umbilical.lab.runner import RunnerKind
 from umbilical.lab.scenarios.ha import SERVER_NODES

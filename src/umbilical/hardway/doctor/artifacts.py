@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from umbilical.assets.hardway.explain.rule_lines import stage_of
-from umbilical.assets.hardway.lint.catalogue import RULES, judge
-from umbilical.assets.hardway.lint.facts import Facts
-from umbilical.assets.tree import Asset
 from umbilical.checks.check import Finding, Outcome
 from umbilical.hardway.doctor.diagnosis import Diagnosis, lesson_of
+from umbilical.hardway.explain.rule_lines import stage_of
 from umbilical.hardway.judges.exposure import exposed
+from umbilical.hardway.lint.catalogue import RULES, judge
+from umbilical.hardway.lint.facts import Facts
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages.artifact_files import SWEPT
+from umbilical.manifests.tree import Asset
 
 MAX_NAMED: Final = 3
 HOP: Final = "artifacts"

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from umbilical.assets.tree import Asset
 from umbilical.hardway import webhook, workload
 from umbilical.hardway.csr_rounds import SIGNATURES as REQUESTS
 from umbilical.hardway.doctor import machines
@@ -14,6 +13,7 @@ from umbilical.hardway.stage import Stage
 from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.state import State
 from umbilical.hardway.waiting import Signature
+from umbilical.manifests.tree import Asset
 
 
 def examine(

@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.cluster import Node, Role
 from umbilical.checks.check import Finding, Outcome
 from umbilical.cluster import csr, objects
 from umbilical.cluster.client import ApiClient
 from umbilical.cluster.csr_policy import Decision, World, decide, is_pending
 from umbilical.fault import Fault
 from umbilical.hardway import csr_rounds, judging, kube, pipeline
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.config.cluster import Node, Role
 from umbilical.hardway.doctor.diagnosis import Diagnosis, hinted, lesson_live
-from umbilical.hardway.machines import BackendServer, Power
+from umbilical.hardway.machines.interface import BackendServer, Power
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage
 from umbilical.hardway.state import State, Status

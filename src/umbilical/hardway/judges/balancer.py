@@ -3,7 +3,7 @@
 import re
 from pathlib import PurePosixPath
 
-from umbilical.assets.hardway.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
+from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
 from umbilical.hardway.judges.bench import Bench
 from umbilical.host.files import write_file
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from umbilical.assets.hardway.lint.facts import Facts, Unreadable
 from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
+from umbilical.hardway.lint.facts import Facts, Unreadable
 from umbilical.host.files import make_directory, write_file
 
 PROGRAM_SECONDS: Final = 120.0

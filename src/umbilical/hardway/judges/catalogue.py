@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from umbilical.assets.hardway.lint.facts import Facts
 from umbilical.checks.check import Check, Finding, judge
 from umbilical.hardway.judges.balancer import balancer_faults
 from umbilical.hardway.judges.bench import Bench, Lookup, judge_by, on_path, open_bench
@@ -12,6 +11,7 @@ from umbilical.hardway.judges.ignition import PROGRAM as IGNITION_VALIDATE
 from umbilical.hardway.judges.ignition import ignition_faults
 from umbilical.hardway.judges.objects import object_faults
 from umbilical.hardway.judges.scripts import style_faults, syntax_faults
+from umbilical.hardway.lint.facts import Facts
 
 GROUP: Final = "EXT"
 HEADING: Final = "What other programs say"

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from typing import Final
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.certificates import anchor, cluster_rows
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.certificates import anchor, cluster_rows
 from umbilical.hardway.judges.bench import Bench
 from umbilical.pki.profiles import Usage
 

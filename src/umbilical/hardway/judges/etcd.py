@@ -10,11 +10,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from umbilical.assets.hardway import layout
+from umbilical.fault import HostError
+from umbilical.hardway.artifacts import layout
 from umbilical.hardway.judges.bench import Bench
-from umbilical.host.errors import HostError
+from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.host.processes import Child, run, start
-from umbilical.pki.hardway_set import Bundle
 
 START_SECONDS: Final = 60.0
 """For a machine that is busy with other things; usually it is one."""

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from umbilical.assets.hardway.cluster import Cluster
-from umbilical.assets.tree import SECRET_MODE, Asset
+from umbilical.hardway.config.cluster import Cluster
 from umbilical.hardway.identity import FILE as IDENTITY
 from umbilical.hardway.ledger import RECORD
 from umbilical.hardway.undoing import ARTIFACTS
+from umbilical.manifests.tree import SECRET_MODE, Asset
 
 SECONDS: Final = 60.0
 _NOTHING_IGNORED: Final = 1

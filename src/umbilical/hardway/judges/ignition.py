@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.cluster import Node
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.judges.bench import Bench
 
 PROGRAM: Final = "ignition-validate"

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from umbilical.assets.hardway import layout
+from umbilical.hardway.artifacts import layout
 from umbilical.hardway.judges.bench import Bench, Said
 
 FOLDERS: Final = (layout.MANIFESTS, layout.STATIC_PODS, layout.LATE_STATIC_PODS)

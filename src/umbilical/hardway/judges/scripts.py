@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
-from umbilical.assets.hardway.lint.facts import Unreadable
+from umbilical.fault import IgnitionError
 from umbilical.hardway.judges.bench import Bench
+from umbilical.hardway.lint.facts import Unreadable
 from umbilical.host.bash import syntax_complaint
-from umbilical.ignition.errors import IgnitionError
 
 _SHEBANGS: Final = (b"#!/bin/bash", b"#!/usr/bin/bash", b"#!/usr/bin/env bash", b"#!/bin/sh")
 

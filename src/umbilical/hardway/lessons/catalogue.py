@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from umbilical.assets.hardway.explain.entry import Entry, EntryKind
+from umbilical.hardway.explain.entry import Entry, EntryKind
 from umbilical.hardway.lessons import certificate_lessons, manifest_lessons, node_lessons
 from umbilical.hardway.lessons.lesson import Lesson
 

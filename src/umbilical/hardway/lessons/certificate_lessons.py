@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from umbilical.assets.hardway.lint.rule import BOTH
 from umbilical.hardway.lessons.desk import Desk
 from umbilical.hardway.lessons.lesson import Lesson
+from umbilical.hardway.lint.rule import BOTH
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.profiles import Usage
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.cluster import Cluster
-from umbilical.assets.tree import Asset
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.config.cluster import Cluster
 from umbilical.ignition.document import Document
+from umbilical.manifests.tree import Asset
 from umbilical.pki.authority import Authority
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.pem import KeyPair

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from umbilical.assets.hardway.cluster import Profile
+from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.lessons.desk import Desk
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.cluster import Cluster
-from umbilical.assets.hardway.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
-from umbilical.hardway.errors import HardwayError
+from umbilical.fault import HardwayError
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
+from umbilical.hardway.config.cluster import Cluster
 from umbilical.hardway.lessons.lesson import Live
 from umbilical.hardway.site import Site
 

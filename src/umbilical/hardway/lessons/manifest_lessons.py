@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from umbilical.assets.hardway.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
-from umbilical.assets.hardway.lint.rule import BOTH, OPENSHIFT
+from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
 from umbilical.hardway.lessons import live
 from umbilical.hardway.lessons.desk import Desk, NotThere
 from umbilical.hardway.lessons.lesson import Lesson
+from umbilical.hardway.lint.rule import BOTH, OPENSHIFT
 
 _API: Final = "kube-apiserver-bootstrap.yaml"
 _CVO: Final = "cvo-bootstrap.yaml"

@@ -3,15 +3,15 @@
 import copy
 from typing import Any, Final
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.lint.rule import BOTH, KUBERNETES, OPENSHIFT
-from umbilical.assets.hardway.nodes.base import API_SERVER_ENV
-from umbilical.assets.hardway.nodes.container_runtime import PAUSE_DROP_IN
-from umbilical.assets.hardway.nodes.network import HOSTNAME
-from umbilical.assets.names import BOOTKUBE
+from umbilical.bootstrap.names import BOOTKUBE
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.nodes.base import API_SERVER_ENV
+from umbilical.hardway.artifacts.nodes.container_runtime import PAUSE_DROP_IN
+from umbilical.hardway.artifacts.nodes.network import HOSTNAME
 from umbilical.hardway.lessons import live
 from umbilical.hardway.lessons.desk import Desk, NotThere
 from umbilical.hardway.lessons.lesson import Lesson
+from umbilical.hardway.lint.rule import BOTH, KUBERNETES, OPENSHIFT
 
 KUBE_PROXY: Final = "kube-proxy.yaml"
 

@@ -13,12 +13,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from umbilical.assets.hardway.cluster import Cluster
-from umbilical.assets.tree import Asset
-from umbilical.fault import Fault
+from umbilical.fault import Fault, HardwayError
 from umbilical.hardway import workspace
+from umbilical.hardway.config.cluster import Cluster
 from umbilical.hardway.doctor.machines import are_up
-from umbilical.hardway.errors import HardwayError
 from umbilical.hardway.ledger import RECORD
 from umbilical.hardway.lessons.catalogue import LESSONS
 from umbilical.hardway.lessons.desk import Desk, NotThere
@@ -26,6 +24,7 @@ from umbilical.hardway.lessons.lesson import Lesson, Live
 from umbilical.hardway.site import Site
 from umbilical.host.files import make_directory, write_file
 from umbilical.host.staging import write_all
+from umbilical.manifests.tree import Asset
 
 MARKER: Final = "lesson.json"
 KEPT: Final = "lesson"

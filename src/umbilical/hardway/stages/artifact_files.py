@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import Final
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.graph import asset_hash
 from umbilical.checks.check import Check, Verdict, failed, passed, skipped
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.graph import asset_hash
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step, Undo
 from umbilical.hardway.undoing import ARTIFACTS, REMOVE_FILES

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from umbilical.assets.hardway.graph import RECIPES
 from umbilical.checks.check import Check
+from umbilical.hardway.artifacts.graph import RECIPES
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step
 from umbilical.hardway.stages import artifact_files

@@ -8,9 +8,9 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Final
 
-from umbilical.assets.hardway.topic import Topic
 from umbilical.hardway import stages as room
 from umbilical.hardway import undoing
+from umbilical.hardway.explain.topic import Topic
 from umbilical.hardway.stage import Stage
 
 _STAGE: Final = re.compile(r"s\d\d_\w+")

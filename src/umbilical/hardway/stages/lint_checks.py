@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from umbilical.assets.hardway.lint.catalogue import RULES
-from umbilical.assets.hardway.lint.facts import Facts
-from umbilical.assets.hardway.lint.rule import Rule
 from umbilical.checks.check import Check, Verdict
 from umbilical.checks.report import group_of
 from umbilical.hardway.judges.exposure import exposed
+from umbilical.hardway.lint.catalogue import RULES
+from umbilical.hardway.lint.facts import Facts
+from umbilical.hardway.lint.rule import Rule
 from umbilical.hardway.site import Site
 
 

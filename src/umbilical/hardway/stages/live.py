@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from umbilical.assets.hardway.cluster import Node
-from umbilical.assets.hardway.layout import TLS, ignition
-from umbilical.assets.hardway.topic import Topic
 from umbilical.checks.check import Check
-from umbilical.hardway.errors import Unsafe
+from umbilical.fault import Unsafe
+from umbilical.hardway.artifacts.layout import TLS, ignition
+from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.explain.topic import Topic
 from umbilical.hardway.looking import Sight
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step, Undo

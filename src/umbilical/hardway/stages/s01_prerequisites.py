@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from umbilical.assets.hardway.cluster import Cluster, MachinesKind, Profile
-from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
-from umbilical.hardway.machines import Survey
+from umbilical.fault import HostError
+from umbilical.hardway.config.cluster import Cluster, MachinesKind, Profile
+from umbilical.hardway.explain.topic import Topic, TopicKind
+from umbilical.hardway.machines.interface import Survey
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step
 from umbilical.hardway.stages.lint_checks import lint_checks
 from umbilical.host import processes
-from umbilical.host.errors import HostError
 
 PROGRAMS: Final[Mapping[Profile, tuple[str, ...]]] = {
     Profile.OPENSHIFT: ("podman", "oc", "openssl", "virsh", "qemu-img", "coreos-installer", "haproxy", "ssh"),

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from umbilical.assets.hardway.layout import INFRASTRUCTURE
-from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.checks.check import Check, failed, passed
 from umbilical.fault import Fault
-from umbilical.hardway.machines import Probe
+from umbilical.hardway.artifacts.layout import INFRASTRUCTURE
+from umbilical.hardway.explain.topic import Topic, TopicKind
+from umbilical.hardway.machines.interface import Probe
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step, Undo
 from umbilical.hardway.stages import artifact_files

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from umbilical.assets.hardway.graph import RECIPES, in_order
-from umbilical.assets.hardway.recipe import Recipe
-from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.checks.check import Check, Verdict, failed, passed
+from umbilical.hardway.artifacts.graph import RECIPES, in_order
+from umbilical.hardway.artifacts.recipe import Recipe
+from umbilical.hardway.explain.topic import Topic, TopicKind
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step
 

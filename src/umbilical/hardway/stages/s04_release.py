@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import yaml
 
-from umbilical.assets.errors import AssetError
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.machine_config import commands
-from umbilical.assets.hardway.release import Command, release_commands
-from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
+from umbilical.fault import RenderError
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.machine_config import commands
+from umbilical.hardway.artifacts.release import Command, release_commands
+from umbilical.hardway.explain.topic import Topic, TopicKind
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step, Undo
 from umbilical.hardway.stages import artifact_files
@@ -118,7 +118,7 @@ def _judge_rendered(site: Site) -> Verdict:
         return skipped("upstream has no machine configs: nodes have a base of our own")
     try:
         bases = read_node_bases(site.folder)
-    except AssetError as error:
+    except RenderError as error:
         return failed(error.why)
     if bases:
         return passed(", ".join(base.name for base in bases.values()))

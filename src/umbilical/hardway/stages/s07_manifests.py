@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from umbilical.assets.hardway.topic import Topic, TopicKind
+from umbilical.hardway.explain.topic import Topic, TopicKind
 from umbilical.hardway.stage import Stage
 from umbilical.hardway.stages.artifact_stage import ArtifactStage
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from umbilical.assets.hardway.topic import Topic, TopicKind
+from umbilical.hardway.explain.topic import Topic, TopicKind
 from umbilical.hardway.looking import Sight
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step

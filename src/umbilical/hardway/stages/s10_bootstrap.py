@@ -6,16 +6,16 @@ from typing import Any, Final
 
 import yaml
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.cluster import objects
 from umbilical.cluster.apply import Document, read_document
 from umbilical.cluster.client import ApiClient
 from umbilical.cluster.creation import Creator, Result
 from umbilical.cluster.discovery import Discovery
+from umbilical.fault import HardwayError
 from umbilical.hardway import kube, tunnel
-from umbilical.hardway.errors import HardwayError
+from umbilical.hardway.artifacts import layout
 from umbilical.hardway.etcd import Etcd, client_url
+from umbilical.hardway.explain.topic import Topic, TopicKind
 from umbilical.hardway.looking import Sight, see
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step

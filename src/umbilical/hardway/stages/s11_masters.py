@@ -4,19 +4,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.cluster import Node
-from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.hardway import kube, tunnel, webhook
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.csr_rounds import approving_sight, registered_sight
+from umbilical.hardway.explain.topic import Topic, TopicKind
 from umbilical.hardway.looking import Sight, see
 from umbilical.hardway.node_table import see_nodes
 from umbilical.hardway.pivot_conditions import is_handed_over
+from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step
 from umbilical.hardway.stages.live import LiveStage, install_step, installed_sight
 from umbilical.hardway.waiting import NotYet, Signature
-from umbilical.pki.hardway_set import Bundle
 
 REGISTER_SECONDS: Final = 1200.0
 SERVICES_SECONDS: Final = 600.0

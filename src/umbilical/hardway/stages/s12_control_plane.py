@@ -7,13 +7,12 @@ this stage only watches.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.cluster import Node
-from umbilical.assets.hardway.topic import Topic, TopicKind
-from umbilical.fault import Fault
+from umbilical.fault import Fault, HardwayError
 from umbilical.hardway import kube, operators
-from umbilical.hardway.errors import HardwayError
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.etcd import Etcd, Member, client_url, peer_url
+from umbilical.hardway.explain.topic import Topic, TopicKind
 from umbilical.hardway.looking import Sight, see
 from umbilical.hardway.node_programs import is_listening
 from umbilical.hardway.node_table import see_nodes

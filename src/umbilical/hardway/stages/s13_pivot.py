@@ -7,21 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.cluster import API_PORT
-from umbilical.assets.hardway.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
-from umbilical.assets.hardway.static_pods.kube_scheduler import OPENSHIFT_NAMESPACE
-from umbilical.assets.hardway.topic import Topic, TopicKind
-from umbilical.assets.manifests.scheduler import PROGRAM as SCHEDULER
 from umbilical.cluster import objects
 from umbilical.cluster.apply import Applier, read_document
 from umbilical.cluster.client import make_client
-from umbilical.fault import Fault
+from umbilical.fault import Fault, HardwayError, Unsafe
 from umbilical.hardway import kube, operators, tunnel
-from umbilical.hardway.errors import HardwayError, Unsafe
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
+from umbilical.hardway.artifacts.static_pods.kube_scheduler import OPENSHIFT_NAMESPACE
+from umbilical.hardway.config.cluster import API_PORT
 from umbilical.hardway.etcd import Etcd, Member, client_url
+from umbilical.hardway.explain.topic import Topic, TopicKind
 from umbilical.hardway.looking import Sight, see
-from umbilical.hardway.machines import Power
+from umbilical.hardway.machines.interface import Power
 from umbilical.hardway.node_programs import is_listening
 from umbilical.hardway.pivot_conditions import (
     CONTROLLERS,
@@ -31,6 +29,7 @@ from umbilical.hardway.pivot_conditions import (
     is_past,
     members,
 )
+from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.prober import Prober, Tally, Target
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import NEVER, Step, Undo
@@ -38,7 +37,7 @@ from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.undoing import Undoer
 from umbilical.hardway.waiting import NotYet, wait
 from umbilical.host.files import write_file
-from umbilical.pki.hardway_set import Bundle
+from umbilical.manifests.scheduler import PROGRAM as SCHEDULER
 
 BETWEEN_LOOKS_SECONDS: Final = 10.0
 CONDITIONS_SECONDS: Final = 900.0

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
-from umbilical.assets.hardway.cluster import Node
-from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.cluster import objects
 from umbilical.hardway import kube
+from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.csr_rounds import approving_sight, registered_sight
+from umbilical.hardway.explain.topic import Topic, TopicKind
 from umbilical.hardway.looking import Sight
 from umbilical.hardway.node_health import alive_sight, version_sight
 from umbilical.hardway.node_table import see_nodes

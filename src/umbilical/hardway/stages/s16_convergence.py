@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
-from umbilical.assets.hardway.static_pods.kube_proxy import PROGRAM as KUBE_PROXY
-from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.cluster import objects
 from umbilical.hardway import kube, operators
+from umbilical.hardway.artifacts.static_pods.kube_proxy import PROGRAM as KUBE_PROXY
+from umbilical.hardway.explain.topic import Topic, TopicKind
 from umbilical.hardway.looking import Sight, see
 from umbilical.hardway.node_table import see_nodes
 from umbilical.hardway.removing import removal, remove

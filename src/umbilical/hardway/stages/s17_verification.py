@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from umbilical.assets.hardway import layout
-from umbilical.assets.hardway.cluster import Node
-from umbilical.assets.hardway.topic import Topic, TopicKind
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
+from umbilical.fault import HardwayError
 from umbilical.hardway import kube, watching, webhook, workload
-from umbilical.hardway.errors import HardwayError
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.etcd import Etcd, client_url
+from umbilical.hardway.explain.topic import Topic, TopicKind
 from umbilical.hardway.looking import Sight, see
-from umbilical.hardway.machines import Power
+from umbilical.hardway.machines.interface import Power
 from umbilical.hardway.node_programs import kill
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import NEVER, Step, Undo

@@ -4,7 +4,7 @@ import threading
 from types import TracebackType
 from typing import Final
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 from umbilical.lab.faults.fault import Fault, Memory, Speaker
 from umbilical.lab.scene import Scene, Verdict
 from umbilical.lab.story import Call

@@ -10,13 +10,13 @@ from typing import Final
 
 import yaml
 
-from umbilical.assets.names import OWN, STATIC_POD
-from umbilical.assets.tree import yaml_bytes
+from umbilical.bootstrap.names import OWN, STATIC_POD
 from umbilical.lab.faults.fault import Fault, Memory, Speaker
 from umbilical.lab.faults.pods import server_pid
 from umbilical.lab.scene import BOOTSTRAP, SERVER_SECONDS, Scene
 from umbilical.lab.tunnel_parts import TunnelParts, render_parts
 from umbilical.lab.waiting import NotYet
+from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.authority import Authority
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType

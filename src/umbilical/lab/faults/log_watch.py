@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from umbilical.assets.names import AGENT_NAME, SERVER_NAME
+from umbilical.bootstrap.names import AGENT_NAME, SERVER_NAME
 from umbilical.lab.faults.fault import Speaker
 from umbilical.lab.scene import BOOTSTRAP, Scene
 

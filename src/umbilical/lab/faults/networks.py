@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from umbilical.assets.names import OWN
-from umbilical.assets.shell.scripts import library
-from umbilical.assets.spec import Shape, for_shape
+from umbilical.bootstrap.names import OWN
+from umbilical.bootstrap.shell.scripts import library
+from umbilical.bootstrap.spec import Shape, for_shape
+from umbilical.fault import LabError
 from umbilical.lab import nft
-from umbilical.lab.errors import LabError
 from umbilical.lab.faults.certificates import restart_server
 from umbilical.lab.faults.fault import Fault, Memory, Speaker
 from umbilical.lab.network import MACHINE_LINK

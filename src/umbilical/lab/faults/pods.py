@@ -3,8 +3,8 @@
 import signal
 from typing import Final
 
-from umbilical.assets.names import AGENT_NAME, SERVER_NAME
-from umbilical.lab.errors import LabError
+from umbilical.bootstrap.names import AGENT_NAME, SERVER_NAME
+from umbilical.fault import LabError
 from umbilical.lab.faults.fault import Fault, Memory, Speaker
 from umbilical.lab.scene import BOOTSTRAP, Scene
 

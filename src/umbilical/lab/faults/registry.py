@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from umbilical.fault import LabError
 from umbilical.lab import lookup
-from umbilical.lab.errors import LabError
 from umbilical.lab.faults.fault import Fault
 
 _MODULES: Final = {

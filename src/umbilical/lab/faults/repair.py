@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from umbilical.fault import LabError
 from umbilical.lab.cast import OURS
-from umbilical.lab.errors import LabError
 from umbilical.lab.faults import registry
 from umbilical.lab.faults.calls import Calls
 from umbilical.lab.faults.fault import Fault, Memory, Speaker

@@ -3,8 +3,8 @@
 import sys
 from typing import Final
 
-from umbilical.assets.names import SERVER_NAME, STATIC_POD
-from umbilical.assets.spec import Mode
+from umbilical.bootstrap.names import SERVER_NAME, STATIC_POD
+from umbilical.bootstrap.spec import Mode
 from umbilical.lab.faults.certificates import wait_for_another_server
 from umbilical.lab.faults.endless_source import READY
 from umbilical.lab.faults.fault import Fault, Memory, Speaker
@@ -50,7 +50,7 @@ def _read_nothing(scene: Scene) -> Memory:
     scene.lab.start(node.name, SOURCE, source)
     scene.wait("the source", lambda: _look_for_source(scene, node.name), SOURCE_SECONDS)
     mode = "grpc" if scene.tunnel.spec.mode is Mode.GRPC else "http-connect"
-    reader = [sys.executable, "-m", "umbilical.cli.lab_slow_reader", mode, scene.tunnel.spec.socket_on_host]
+    reader = [sys.executable, "-m", "umbilical.cli.lab.slow_reader", mode, scene.tunnel.spec.socket_on_host]
     scene.lab.start(BOOTSTRAP, READER, [*reader, f"{address}:{SOURCE_PORT}"])
     return {"node": node.name}
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from umbilical.fault import LabError
 from umbilical.host.files import make_directory
-from umbilical.lab.errors import LabError
 from umbilical.lab.images import PROGRAMS_DIRECTORY, Image
 from umbilical.lab.kubelet import pause
 from umbilical.lab.kubelet.image_archive import (

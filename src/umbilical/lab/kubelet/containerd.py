@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 from umbilical.lab.kubelet import pause
 from umbilical.lab.waiting import NotYet, wait
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 from umbilical.lab.kubelet import pause
 
 PACKAGES: Final = {"containerd": "containerd", "ctr": "containerd", "runc": "runc"}

@@ -8,7 +8,7 @@ import platform
 import struct
 from typing import Final
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 
 REFERENCE: Final = "localhost/pause:1"
 PROGRAM: Final = "pause"

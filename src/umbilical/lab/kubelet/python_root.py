@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from umbilical.host.errors import HostError
+from umbilical.fault import HostError, LabError
 from umbilical.host.processes import run
-from umbilical.lab.errors import LabError
 
 SITE: Final = "usr/lib/python3/dist-packages"
 """Where Debian's Python looks for what is installed."""

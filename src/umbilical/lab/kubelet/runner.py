@@ -3,7 +3,7 @@
 import signal
 from typing import TYPE_CHECKING, Any, Final
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError
 from umbilical.lab.kubelet import cni, containerd, kubelet_config, node_runtime, pod_list
 from umbilical.lab.kubelet.needs import check_needs
 from umbilical.lab.runner import MANIFESTS, PodStatus, RunnerKind

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from umbilical.cluster.client import ApiClient
-from umbilical.cluster.errors import ApiRefused, ClusterError
 from umbilical.cluster.objects import CONFIG_MAP, SECRET
 from umbilical.cluster.objects import Kind as ApiKind
+from umbilical.fault import ApiRefused, ClusterError, Waiting
 from umbilical.lab.pods.daemons import values
-from umbilical.lab.pods.errors import Waiting
 from umbilical.lab.pods.fields import Fields
 from umbilical.lab.pods.spec import Kind, Pod
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from umbilical.cluster.client import ApiClient, make_client
-from umbilical.cluster.errors import ApiRefused, ClusterError
 from umbilical.cluster.objects import POD
+from umbilical.fault import ApiRefused, ClusterError, PodError
 from umbilical.lab.pods.api_objects import ApiObjects
-from umbilical.lab.pods.errors import PodError
 from umbilical.lab.pods.manifest import pod as read_pod
 from umbilical.lab.pods.node import GRACE_CAP_SECONDS, Node, Sources
 from umbilical.lab.pods.node_keeper import NodeKeeper, this_machine

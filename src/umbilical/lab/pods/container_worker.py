@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
+from umbilical.fault import PodError, Waiting
 from umbilical.lab.pods.back_off import BackOff
-from umbilical.lab.pods.errors import PodError, Waiting
 from umbilical.lab.pods.node import Changed
 from umbilical.lab.pods.probes import Answer, Target, ask
 from umbilical.lab.pods.process import ContainerProcess, launch

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from umbilical.fault import PodError
 from umbilical.lab.pods.documents import read_documents
-from umbilical.lab.pods.errors import PodError
 from umbilical.lab.pods.fields import Fields
 from umbilical.lab.pods.manifest import pod_of
 from umbilical.lab.pods.spec import Kind, Pod

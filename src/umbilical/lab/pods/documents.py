@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import yaml
 
-from umbilical.lab.pods.errors import PodError
+from umbilical.fault import PodError
 
 # etcd takes no object above 1.5 MiB; a manifest longer than that is something else.
 MAX_BYTES: Final = 1 << 20

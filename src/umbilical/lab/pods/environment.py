@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from umbilical.lab.pods.errors import PodError
+from umbilical.fault import PodError
 from umbilical.lab.pods.spec import Pod
 
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([^()]*)\)")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from umbilical.lab.pods.errors import PodError
+from umbilical.fault import PodError
 
 
 class Fields:

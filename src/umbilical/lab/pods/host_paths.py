@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from umbilical.lab.pods.errors import Waiting
+from umbilical.fault import Waiting
 from umbilical.lab.pods.spec import HostPath, PathType
 
 DIRECTORY_MODE: Final = 0o755

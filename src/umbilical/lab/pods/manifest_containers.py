@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from umbilical.lab.pods.errors import PodError
+from umbilical.fault import PodError
 from umbilical.lab.pods.fields import Fields
 from umbilical.lab.pods.spec import (
     AllOf,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from umbilical.cluster.client import ApiClient
-from umbilical.cluster.errors import ApiRefused, ClusterError
+from umbilical.fault import ApiRefused, ClusterError
 from umbilical.lab.pods import node_object
 from umbilical.lab.pods.node import Node
 from umbilical.lab.pods.node_object import LEASE_NAMESPACE, Machine

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Callable
 from pathlib import Path
 
-from umbilical.lab.pods.errors import Waiting
+from umbilical.fault import Waiting
 from umbilical.lab.pods.node import IpNetwork, Node
 from umbilical.lab.pods.spec import Pod
 

@@ -5,7 +5,7 @@ import logging
 from typing import Any, Final
 
 from umbilical.cluster.client import ApiClient
-from umbilical.cluster.errors import ClusterError
+from umbilical.fault import ClusterError
 from umbilical.lab.pods.node import Changed
 
 log: Final = logging.getLogger(__name__)

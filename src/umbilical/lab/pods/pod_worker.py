@@ -6,9 +6,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from umbilical.lab.errors import LabError
+from umbilical.fault import LabError, Waiting
 from umbilical.lab.pods.container_worker import ContainerWorker
-from umbilical.lab.pods.errors import Waiting
 from umbilical.lab.pods.node import GRACE_CAP_SECONDS, Changed, Node, Sources
 from umbilical.lab.pods.pod_networks import PodNetworks
 from umbilical.lab.pods.records import PodRecord, record_of

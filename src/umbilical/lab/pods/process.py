@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from umbilical.fault import PodError
 from umbilical.lab.pods.container_plan import ContainerPlan
-from umbilical.lab.pods.errors import PodError
 
 INIT: Final = "umbilical.lab.pods.container_init"
 # Mounts take milliseconds. Whatever hangs longer (a hostPath on a dead file server) will not get better.

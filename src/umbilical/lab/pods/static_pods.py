@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from umbilical.lab.pods.errors import PodError
+from umbilical.fault import PodError
 from umbilical.lab.pods.manifest import read_static_pod
 from umbilical.lab.pods.spec import Kind, Pod
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from umbilical.fault import PodError, Waiting
 from umbilical.lab.images import PROGRAMS_DIRECTORY, Image
 from umbilical.lab.pods import container_root
 from umbilical.lab.pods.container_plan import ContainerPlan
 from umbilical.lab.pods.environment import expand, expand_all, pod_field
-from umbilical.lab.pods.errors import PodError, Waiting
 from umbilical.lab.pods.node import Node, Sources
 from umbilical.lab.pods.spec import AllOf, Container, FieldOf, KeyOf, Kind, Pod, Security
 

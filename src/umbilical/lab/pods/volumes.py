@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from umbilical.fault import Waiting
 from umbilical.host import namespaces
 from umbilical.lab.pods.environment import pod_field
-from umbilical.lab.pods.errors import Waiting
 from umbilical.lab.pods.host_paths import provide
 from umbilical.lab.pods.node import Node, Sources
 from umbilical.lab.pods.payload import WrittenFile, own_by_group, write_payload

@@ -12,13 +12,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from umbilical.assets.control_plane import ADMIN_KUBECONFIG, url
-from umbilical.assets.manifests.kube_apiserver import EGRESS_PATH, read_static_pod, with_egress_selector
-from umbilical.assets.render import KUBE_APISERVER_POD
-from umbilical.assets.spec import BOOTSTRAP_CONFIGS_ON_HOST, Mode, Shape, for_shape
-from umbilical.assets.tree import yaml_bytes
+from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH, read_static_pod, with_egress_selector
+from umbilical.bootstrap.render.render import KUBE_APISERVER_POD
+from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST, Mode, Shape, for_shape
+from umbilical.fault import LabError
 from umbilical.lab import nft, objects, several_servers
-from umbilical.lab.errors import LabError
+from umbilical.lab.control_plane import ADMIN_KUBECONFIG, url
 from umbilical.lab.kubernetes_scene import API_PORT, READY_SECONDS, KubernetesScene
 from umbilical.lab.lab import ProcessStatus
 from umbilical.lab.scenarios.scenario import Scenario
@@ -27,6 +26,7 @@ from umbilical.lab.scenarios.webhook_through_tunnel import start_cluster
 from umbilical.lab.scene import AGENTS_SECONDS, BOOTSTRAP, SERVER_SECONDS, Scene
 from umbilical.lab.story import Call
 from umbilical.lab.waiting import NotYet
+from umbilical.manifests.tree import yaml_bytes
 
 SERVER_NODES: Final = ("master-0", "master-1", "master-2")
 SERVER: Final = "server"

@@ -10,14 +10,15 @@ import sys
 from dataclasses import replace
 from typing import Any, Final
 
-from umbilical.assets.hosted import names
-from umbilical.assets.manifests.kube_apiserver import EGRESS_PATH, read_static_pod, with_egress_selector
-from umbilical.assets.render import KUBE_APISERVER_POD
-from umbilical.assets.spec import BOOTSTRAP_CONFIGS_ON_HOST, Mode, Shape, for_shape
-from umbilical.assets.tree import yaml_bytes
-from umbilical.lab import hosted_parts, objects
-from umbilical.lab.hosted_parts import API_NODE, CLIENT_NODE, SERVER_NODES
-from umbilical.lab.hosted_stage import AGENT_NAME, DNS, HTTPS, SERVER, SOCKS, HostedStage, complaint
+from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH, read_static_pod, with_egress_selector
+from umbilical.bootstrap.render.render import KUBE_APISERVER_POD
+from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST, Mode, Shape, for_shape
+from umbilical.hosted.objects import names
+from umbilical.hosted.pki.table import CLIENT, Trust
+from umbilical.lab import objects
+from umbilical.lab.hosted import parts
+from umbilical.lab.hosted.parts import API_NODE, CLIENT_NODE, SERVER_NODES
+from umbilical.lab.hosted.stage import AGENT_NAME, DNS, HTTPS, SERVER, SOCKS, HostedStage, complaint
 from umbilical.lab.kubernetes_scene import READY_SECONDS
 from umbilical.lab.runner import RunnerKind
 from umbilical.lab.scenarios.aggregated_api import greetings, wait_for_availability
@@ -29,7 +30,7 @@ from umbilical.lab.scene import BOOTSTRAP, GONE_SECONDS, Scene
 from umbilical.lab.several_servers import client_files, egress_file
 from umbilical.lab.story import Call
 from umbilical.lab.waiting import NotYet
-from umbilical.pki.hosted_table import CLIENT, Trust
+from umbilical.manifests.tree import yaml_bytes
 
 API: Final = "api"
 
@@ -88,7 +89,7 @@ def _lay_tunnel(stage: HostedStage) -> None:
         workers = tuple(node.name for node in stage.topology.members)
         stage.start_node_agents()
         stage.wait_for_agents(workers)
-        place = f"{hosted_parts.PUBLISHED}:{names.AGENT_PORT}"
+        place = f"{parts.PUBLISHED}:{names.AGENT_PORT}"
         story.saw(f"{', '.join(workers)} by {place}: each connected to {len(SERVER_NODES)} servers")
         story.shows(agents=workers)
         story.figures["agents"] = str(len(workers))
@@ -156,7 +157,7 @@ def _check_callers(stage: HostedStage, wanted: tuple[str, ...]) -> None:
 def _show_proxies(stage: HostedStage, service: objects.Service, address: str) -> None:
     story = stage.story
     with story.step("both proxies, with names of the cluster's own DNS"):
-        stage.lab.write(CLIENT_NODE, hosted_parts.SERVICE_AUTHORITY, service.authority)
+        stage.lab.write(CLIENT_NODE, parts.SERVICE_AUTHORITY, service.authority)
         story.saw(stage.start_proxies(address))
     with story.step("curl through either"):
         for title, command in _curls().items():
@@ -166,9 +167,9 @@ def _show_proxies(stage: HostedStage, service: objects.Service, address: str) ->
 
 def _curls() -> dict[str, list[str]]:
     """A client of its own make for each way, and a name that nobody has."""
-    name, quiet = hosted_parts.SERVICE_NAME, ["curl", "--silent", "--show-error", "--max-time", "30", "--noproxy", ""]
-    trust = ["--cacert", hosted_parts.SERVICE_AUTHORITY]
-    socks, https = f"127.0.0.1:{hosted_parts.SOCKS_PORT}", f"http://127.0.0.1:{hosted_parts.HTTPS_PORT}"
+    name, quiet = parts.SERVICE_NAME, ["curl", "--silent", "--show-error", "--max-time", "30", "--noproxy", ""]
+    trust = ["--cacert", parts.SERVICE_AUTHORITY]
+    socks, https = f"127.0.0.1:{parts.SOCKS_PORT}", f"http://127.0.0.1:{parts.HTTPS_PORT}"
     told = ["--output", "/dev/null", "--write-out", "%{http_code} from %{remote_ip}"]
     return {
         "--socks5-hostname": [
@@ -234,7 +235,7 @@ def _parts(stage: HostedStage) -> list[tuple[str, str]]:
 
 
 def _check_ports(stage: HostedStage, node: str) -> None:
-    ports = (names.FRONTEND_PORT, names.AGENT_PORT, names.HEALTH_PORT, hosted_parts.SOCKS_PORT, hosted_parts.HTTPS_PORT)
+    ports = (names.FRONTEND_PORT, names.AGENT_PORT, names.HEALTH_PORT, parts.SOCKS_PORT, parts.HTTPS_PORT)
     wanted = " or ".join(f"sport = :{port}" for port in ports)
     open_ports = stage.lab.exec(node, ["ss", "-Hltn", f"( {wanted} )"]).text.strip()
     if open_ports:
@@ -248,6 +249,6 @@ SCENARIOS: Final = (
         tell,
         end,
         runners=(RunnerKind.PROCESS,),
-        plan=hosted_parts.topology,
+        plan=parts.topology,
     ),
 )

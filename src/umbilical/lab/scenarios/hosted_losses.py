@@ -12,18 +12,19 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from umbilical.assets.control_plane import ADMIN_KUBECONFIG
-from umbilical.lab import hosted_parts, objects
+from umbilical.hosted.pki.table import CLIENT
+from umbilical.hosted.pki.table import SERVER as SERVER_LEAF
+from umbilical.lab import objects
+from umbilical.lab.control_plane import ADMIN_KUBECONFIG
 from umbilical.lab.held_streams import Moment, Told, read_told
-from umbilical.lab.hosted_parts import CLIENT_NODE, SERVER_NODES
-from umbilical.lab.hosted_stage import HTTPS, SERVER, SERVERS, SOCKS, HostedStage, complaint
+from umbilical.lab.hosted import parts
+from umbilical.lab.hosted.parts import CLIENT_NODE, SERVER_NODES
+from umbilical.lab.hosted.stage import HTTPS, SERVER, SERVERS, SOCKS, HostedStage, complaint
 from umbilical.lab.proxied_calls import ProxiedCall
 from umbilical.lab.proxy_client import Kind, Way
 from umbilical.lab.scene import BOOTSTRAP
 from umbilical.lab.story import Call
 from umbilical.lab.waiting import NotYet
-from umbilical.pki.hosted_table import CLIENT
-from umbilical.pki.hosted_table import SERVER as SERVER_LEAF
 
 KILLED, STOPPED, SPARED = SERVER_NODES
 """The first of the HTTPS proxy's servers, the first of the SOCKS proxy's, and the one that both can fall back to."""
@@ -39,7 +40,7 @@ HELD_EACH: Final = 4
 
 
 def lose_nothing(stage: HostedStage) -> None:
-    story, ways = stage.story, hosted_parts.ways()
+    story, ways = stage.story, parts.ways()
     with story.step("calls begin, one after the other without end, through kube-apiserver and both proxies"):
         wanted = json.dumps(objects.judged("allow"))
         program = [sys.executable, "-m", "umbilical.lab.steady_calls", ADMIN_KUBECONFIG, WEBHOOK_STOP, wanted]
@@ -59,7 +60,7 @@ def lose_nothing(stage: HostedStage) -> None:
 
 
 def _replace_server(stage: HostedStage) -> None:
-    story, ways = stage.story, hosted_parts.ways()
+    story, ways = stage.story, parts.ways()
     stage.lead_kube_apiserver([node for node in SERVER_NODES if node != STOPPED])
     asked = stage.signal(STOPPED, SERVER, signal.SIGTERM)
     code = stage.wait_until_gone(STOPPED, SERVER)
@@ -106,7 +107,7 @@ def _check_no_failure(stage: HostedStage, calls: Sequence[ProxiedCall]) -> None:
     failed = [call for call in calls if call.failure]
     if failed:
         raise complaint(f"{len(failed)} of {len(calls)} calls through proxies failed", _words(failed[0]))
-    for way in hosted_parts.ways():
+    for way in parts.ways():
         seconds = [call.seconds for call in calls if call.way == way]
         stage.story.saw(f"{way}: {len(seconds)} calls, 0 failed, the slowest in {max(seconds):.2f} s")
     stage.story.figures["calls through proxies"] = str(len(calls))
@@ -117,7 +118,7 @@ def _check_no_failure(stage: HostedStage, calls: Sequence[ProxiedCall]) -> None:
 
 
 def lose_one_server(stage: HostedStage) -> None:
-    story, ways = stage.story, hosted_parts.ways()
+    story, ways = stage.story, parts.ways()
     doomed, spared = _held_ways()
     with story.step("streams stay open through two servers, and calls begin again"):
         stage.start_callers("held_streams", HELD, {**doomed, **spared})
@@ -145,7 +146,7 @@ def lose_one_server(stage: HostedStage) -> None:
 
 def _held_ways() -> tuple[dict[str, Way], dict[str, Way]]:
     """Those through the HTTPS proxy, whose server will be killed, and those through the SOCKS proxy."""
-    named = {f"{name}-{number}": way for name, way in hosted_parts.ways().items() for number in range(HELD_EACH)}
+    named = {f"{name}-{number}": way for name, way in parts.ways().items() for number in range(HELD_EACH)}
     spared = {name: way for name, way in named.items() if way.kind is Kind.SOCKS5}
     return {name: way for name, way in named.items() if name not in spared}, spared
 

@@ -8,17 +8,17 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from umbilical.assets.control_plane import ADMIN_KUBECONFIG
-from umbilical.assets.manifests.container import UNPRIVILEGED
-from umbilical.assets.names import SERVER_NAME
+from umbilical.bootstrap.names import SERVER_NAME
+from umbilical.fault import LabError
 from umbilical.lab import objects
-from umbilical.lab.errors import LabError
+from umbilical.lab.control_plane import ADMIN_KUBECONFIG
 from umbilical.lab.images import UMBILICAL
 from umbilical.lab.runner import RunnerKind
 from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.scenarios.webhook_through_tunnel import lay_tunnel
 from umbilical.lab.scene import BOOTSTRAP, Scene
 from umbilical.lab.waiting import NotYet
+from umbilical.manifests.static_pod import UNPRIVILEGED
 
 if TYPE_CHECKING:
     from umbilical.lab.kubernetes_scene import KubernetesScene

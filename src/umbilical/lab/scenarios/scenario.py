@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from umbilical.assets.spec import Shape
+from umbilical.bootstrap.spec import Shape
 from umbilical.lab.cast import Cast
 from umbilical.lab.runner import RunnerKind
 from umbilical.lab.scene import Scene

@@ -8,7 +8,7 @@ import statistics
 from dataclasses import replace
 from typing import Final
 
-from umbilical.assets.spec import Shape
+from umbilical.bootstrap.spec import Shape
 from umbilical.lab.cast import OURS, UPSTREAM, Cast
 from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.scene import Scene, Verdict

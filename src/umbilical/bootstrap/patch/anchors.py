@@ -1,0 +1,147 @@
+"""The lines of bootkube.sh that an edit holds on to: counted in every release from 4.12 on, and there exactly once.
+
+A script that has one of them twice, not at all, or in another order is one that nobody has looked at: it is refused.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+from typing import Final
+
+from umbilical.fault import RenderError
+
+PLAN_COMMAND: Final = "umbilical bootstrap plan --show-anchors FILE"
+SHOWN_LINES: Final = 5
+
+
+class Anchor(Enum):
+    """What stands there; in the order of the script."""
+
+    LIBRARIES = "A1"
+    APISERVER_STAGE = "A2"
+    RENDER_COMMAND = "A3"
+    CONFIG_COPY = "A4"
+    CLUSTER_BOOTSTRAP = "A5"
+    END = "A6"
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """How an anchor's line looks. Where it may stand in a block, its indentation is free."""
+
+    text: str
+    """For people: the line, or how it begins."""
+    is_beginning: bool = False
+    is_indented: bool = False
+
+    def matches(self, line: str) -> bool:
+        return self._fits(line.lstrip(" \t") if self.is_indented else line)
+
+    def resembles(self, line: str) -> bool:
+        """Tell whether the line would match, were it not for its indentation."""
+        return self._fits(line.strip())
+
+    def _fits(self, line: str) -> bool:
+        return line.startswith(self.text) if self.is_beginning else line == self.text
+
+
+PATTERNS: Final[dict[Anchor, tuple[Pattern, ...]]] = {
+    Anchor.LIBRARIES: (
+        Pattern(". /usr/local/bin/bootstrap-verify-api-server-urls.sh"),
+        # 4.11 and older have no such library.
+        Pattern(". /usr/local/bin/release-image.sh"),
+    ),
+    Anchor.APISERVER_STAGE: (Pattern("if [ ! -f kube-apiserver-bootstrap.done ]"),),
+    Anchor.RENDER_COMMAND: (Pattern("/usr/bin/cluster-kube-apiserver-operator render \\", is_indented=True),),
+    Anchor.CONFIG_COPY: (
+        Pattern(
+            "cp kube-apiserver-bootstrap/config /etc/kubernetes/bootstrap-configs/kube-apiserver-config.yaml",
+            is_indented=True,
+        ),
+    ),
+    Anchor.CLUSTER_BOOTSTRAP: (
+        Pattern('REQUIRED_PODS="openshift', is_beginning=True),
+        Pattern('echo "Starting cluster-bootstrap..."'),
+    ),
+    Anchor.END: (Pattern("touch /opt/openshift/.bootkube.done"),),
+}
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """Where an anchor was found."""
+
+    anchor: Anchor
+    index: int
+    """Of the line, from 0."""
+    line: str
+
+    @property
+    def indent(self) -> str:
+        return self.line[: len(self.line) - len(self.line.lstrip(" \t"))]
+
+
+@dataclass(frozen=True)
+class Search:
+    """What was seen of one anchor, whether or not it can be used."""
+
+    anchor: Anchor
+    pattern: Pattern
+    matches: tuple[int, ...]
+    lookalikes: tuple[int, ...]
+    """Lines that differ by indentation alone."""
+
+
+def search(lines: Sequence[str]) -> list[Search]:
+    """Look for every anchor, the first spelling that is seen at all counts."""
+    return [_search_one(anchor, lines) for anchor in Anchor]
+
+
+def find_anchors(lines: Sequence[str]) -> dict[Anchor, Sighting]:
+    """Find every anchor.
+
+    Raises:
+        RenderError: one is not there exactly once, or they do not follow each other as they should.
+    """
+    found = {}
+    for seen in search(lines):
+        if len(seen.matches) != 1:
+            raise _not_once(seen, lines)
+        index = seen.matches[0]
+        found[seen.anchor] = Sighting(seen.anchor, index, lines[index])
+    _check_order(list(found.values()))
+    return found
+
+
+def _search_one(anchor: Anchor, lines: Sequence[str]) -> Search:
+    # A spelling that is seen with another indentation was moved, not dropped: no fallback then.
+    attempts = [_attempt(anchor, pattern, lines) for pattern in PATTERNS[anchor]]
+    return next((attempt for attempt in attempts if attempt.matches or attempt.lookalikes), attempts[0])
+
+
+def _attempt(anchor: Anchor, pattern: Pattern, lines: Sequence[str]) -> Search:
+    alike = [index for index, line in enumerate(lines) if pattern.resembles(line)]
+    matches = tuple(index for index in alike if pattern.matches(lines[index]))
+    return Search(anchor, pattern, matches, tuple(index for index in alike if index not in matches))
+
+
+def _check_order(sightings: Sequence[Sighting]) -> None:
+    for earlier, later in pairwise(sightings):
+        if earlier.index >= later.index:
+            raise _not_recognised(
+                f"anchor {later.anchor.value} stands before {earlier.anchor.value}",
+                f"line {later.index + 1} is {later.line.strip()!r}, line {earlier.index + 1} {earlier.line.strip()!r}",
+            )
+
+
+def _not_once(seen: Search, lines: Sequence[str]) -> RenderError:
+    every = sorted((*seen.matches, *seen.lookalikes))
+    shown = "; ".join(f"line {index + 1}: {lines[index]!r}" for index in every[:SHOWN_LINES]) or "no line is like it"
+    wanted = f"{seen.pattern.text}..." if seen.pattern.is_beginning else seen.pattern.text
+    what = f"anchor {seen.anchor.value} is there {len(seen.matches)} times, not once"
+    return _not_recognised(what, f"looked for {wanted!r}; {shown}")
+
+
+def _not_recognised(what: str, why: str) -> RenderError:
+    return RenderError("UMB121", f"bootkube.sh is not recognised: {what}", why, PLAN_COMMAND)

@@ -1,0 +1,111 @@
+"""What is put into bootkube.sh, where, and how it is taken out again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from umbilical.bootstrap.names import EGRESS_FILE, OWN
+from umbilical.bootstrap.patch.anchors import Anchor, Sighting, find_anchors
+from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST
+from umbilical.fault import RenderError
+
+OVERRIDE_FLAG: Final = "--config-override-files"
+
+
+@dataclass(frozen=True)
+class Insertion:
+    """Whole lines of ours in the script."""
+
+    anchor: Anchor
+    index: int
+    """Of the line of the original before which they stand, from 0."""
+    text: str
+    """With the line break of each line."""
+
+    @property
+    def line_count(self) -> int:
+        return self.text.count("\n")
+
+
+REASONS: Final = {
+    Anchor.LIBRARIES: "source the tunnel's functions",
+    Anchor.APISERVER_STAGE: "certificates and the server, before kube-apiserver is rendered",
+    Anchor.RENDER_COMMAND: "kube-apiserver is told of its egress file",
+    Anchor.CONFIG_COPY: "the egress file, beside kube-apiserver's configuration",
+    Anchor.CLUSTER_BOOTSTRAP: "the agents' manifests, right before they are created",
+    Anchor.END: "delete the agents and stop the server, last of all",
+}
+
+
+def insertions(script: str) -> list[Insertion]:
+    """Plan the edits of an unpatched script.
+
+    Raises:
+        RenderError: an anchor is not where it should be.
+    """
+    lines = script.split("\n")
+    return [_insertion(sighting, lines) for sighting in find_anchors(lines).values()]
+
+
+def insert(script: str, planned: Sequence[Insertion]) -> str:
+    lines = script.split("\n")
+    for insertion in sorted(planned, key=lambda planned: planned.index, reverse=True):
+        lines[insertion.index : insertion.index] = insertion.text.removesuffix("\n").split("\n")
+    return "\n".join(lines)
+
+
+def remove(script: str, texts: Sequence[str]) -> str:
+    """Take our lines out, wherever they stand now.
+
+    Raises:
+        RenderError: one of them is not there exactly once.
+    """
+    lines = script.split("\n")
+    for text in texts:
+        block = text.removesuffix("\n").split("\n")
+        starts = [index for index in range(len(lines)) if lines[index : index + len(block)] == block]
+        if len(starts) != 1:
+            raise _edited_since(block[0], len(starts))
+        del lines[starts[0] : starts[0] + len(block)]
+    return "\n".join(lines)
+
+
+def _edited_since(line: str, count: int) -> RenderError:
+    return RenderError(
+        "UMB129",
+        "the patch in bootkube.sh cannot be taken out",
+        f"its line {line.strip()!r} is there {count} times, not once: the script was edited after it was patched",
+        "make the installer write the config again, or edit bootkube.sh by hand",
+    )
+
+
+def _insertion(sighting: Sighting, lines: Sequence[str]) -> Insertion:
+    match sighting.anchor:
+        case Anchor.LIBRARIES:
+            return _after(sighting, f". {OWN.library}")
+        case Anchor.APISERVER_STAGE:
+            return _before(sighting, OWN.setup_function, sighting.index)
+        case Anchor.RENDER_COMMAND:
+            # First flag, not last: which one is last differs between releases.
+            return _after(sighting, f"{OVERRIDE_FLAG}={OWN.override_in_render_container} \\")
+        case Anchor.CONFIG_COPY:
+            return _after(sighting, f"cp {OWN.egress} {BOOTSTRAP_CONFIGS_ON_HOST}/{EGRESS_FILE}")
+        case Anchor.CLUSTER_BOOTSTRAP:
+            return _before(sighting, OWN.manifests_function, sighting.index)
+        case Anchor.END:
+            return _before(sighting, OWN.cleanup_function, _above_comment(sighting.index, lines))
+
+
+def _after(sighting: Sighting, line: str) -> Insertion:
+    return Insertion(sighting.anchor, sighting.index + 1, f"{sighting.indent}{line}\n")
+
+
+def _before(sighting: Sighting, call: str, index: int) -> Insertion:
+    return Insertion(sighting.anchor, index, f"{call}\n\n")
+
+
+def _above_comment(index: int, lines: Sequence[str]) -> int:
+    """The comment belongs to the line below it, so our call goes above both."""
+    while index > 0 and lines[index - 1].startswith("#"):
+        index -= 1
+    return index

@@ -1,0 +1,1 @@
+"""Every file of the tunnel from one spec: egress file, override, static pod, agents; pure."""

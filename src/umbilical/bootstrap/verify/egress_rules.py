@@ -1,0 +1,190 @@
+"""C1 to C4: kube-apiserver's side of the tunnel, and that both ends mean the same socket and protocol."""
+
+import posixpath
+from collections.abc import Iterator
+from typing import Any, Final
+
+from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_IN_POD, BOOTSTRAP_CONFIGS_ON_HOST, Mode
+from umbilical.bootstrap.verify.documents import dig, is_within, mappings, shown, unexpected_keys
+from umbilical.bootstrap.verify.facts import BootstrapFacts
+from umbilical.bootstrap.verify.rule import Rule, bootkube, files, rule, tunnel
+
+SELECTIONS: Final = ("cluster", "controlplane", "etcd")
+EGRESS_FLAG: Final = "egress-selector-config-file"
+_EGRESS_KIND: Final = ("apiserver.k8s.io/v1beta1", "EgressSelectorConfiguration")
+_OVERRIDE_KIND: Final = ("kubecontrolplane.config.openshift.io/v1", "KubeAPIServerConfig")
+_FIX: Final = "patch the installer's original file again: umbilical bootstrap patch FILE"
+
+
+def connections(facts: BootstrapFacts) -> dict[str, Any]:
+    """Return the egress selector's connections by name; of two of one name, the first."""
+    found: dict[str, Any] = {}
+    for selection in mappings(dig(facts.egress.value, "egressSelections")):
+        name = selection.get("name")
+        if isinstance(name, str):
+            found.setdefault(name, selection.get("connection"))
+    return found
+
+
+def socket_in_kube_apiserver(facts: BootstrapFacts) -> str | None:
+    path = dig(connections(facts).get("cluster"), "transport", "uds", "udsName")
+    return path if isinstance(path, str) else None
+
+
+def copied_egress_file(facts: BootstrapFacts) -> str | None:
+    """Return where bootkube.sh copies the egress selector to."""
+    commands = facts.bootkube.main if facts.bootkube else ()
+    copies = [command.words for command in commands if command.words[:1] == ("cp",) and len(command.words) >= 3]
+    return next((words[-1] for words in copies if words[-2] == facts.names.egress), None)
+
+
+def _egress(facts: BootstrapFacts) -> Iterator[str]:
+    value = facts.egress.value
+    if not isinstance(value, dict):
+        yield facts.egress.fault or f"it is {shown(value)}"
+        return
+    if (value.get("apiVersion"), value.get("kind")) != _EGRESS_KIND:
+        yield f"it is {shown(value.get('apiVersion'))} {shown(value.get('kind'))}, not {' '.join(_EGRESS_KIND)}"
+    yield from (f"unknown key {key}" for key in unexpected_keys(value, ("apiVersion", "kind", "egressSelections")))
+    selections = value.get("egressSelections")
+    names = [selection.get("name") for selection in mappings(selections)]
+    is_whole = isinstance(selections, list) and len(names) == len(selections)
+    if not is_whole or sorted(map(shown, names)) != sorted(map(shown, SELECTIONS)):
+        yield f"it selects {', '.join(map(shown, names)) or 'nothing'}, not each of {', '.join(SELECTIONS)} once"
+    for selection in mappings(selections):
+        yield from _selection_faults(selection, facts.found_mode)
+
+
+def _selection_faults(selection: dict[Any, Any], mode: Mode) -> Iterator[str]:
+    name, connection = selection.get("name"), selection.get("connection")
+    yield from (f"{shown(name)}: unknown key {key}" for key in unexpected_keys(selection, ("name", "connection")))
+    if not isinstance(connection, dict):
+        yield f"{shown(name)} has no connection"
+        return
+    wanted = mode.proxy_protocol if name == "cluster" else "Direct"
+    allowed = ("proxyProtocol", "transport") if name == "cluster" else ("proxyProtocol",)
+    yield from (f"{shown(name)}: {key} does not belong there" for key in unexpected_keys(connection, allowed))
+    if connection.get("proxyProtocol") != wanted:
+        yield f"{shown(name)} has proxyProtocol {shown(connection.get('proxyProtocol'))}, not {wanted}"
+    if name == "cluster":
+        yield from _transport_faults(connection.get("transport"))
+
+
+def _transport_faults(transport: Any) -> Iterator[str]:
+    uds = dig(transport, "uds")
+    if not isinstance(transport, dict) or list(transport) != ["uds"] or not isinstance(uds, dict):
+        yield "the transport of cluster is not uds alone"
+    elif list(uds) != ["udsName"] or not isinstance(uds["udsName"], str) or not uds["udsName"].startswith("/"):
+        yield f"the socket of cluster is {shown(uds.get('udsName'))}, no absolute path, or is not alone"
+
+
+def _override(facts: BootstrapFacts) -> Iterator[str]:
+    value = facts.override.value
+    if not isinstance(value, dict):
+        yield facts.override.fault or f"it is {shown(value)}"
+        return
+    if (value.get("apiVersion"), value.get("kind")) not in (_OVERRIDE_KIND, (None, None)):
+        yield f"it is {shown(value.get('apiVersion'))} {shown(value.get('kind'))}, not {' '.join(_OVERRIDE_KIND)}"
+    yield from (f"unknown key {key}" for key in unexpected_keys(value, ("apiVersion", "kind", "apiServerArguments")))
+    arguments = value.get("apiServerArguments")
+    if not isinstance(arguments, dict) or list(arguments) != [EGRESS_FLAG]:
+        yield f"apiServerArguments is not {EGRESS_FLAG} alone"
+        return
+    paths = arguments[EGRESS_FLAG]
+    if not isinstance(paths, list) or len(paths) != 1 or not isinstance(paths[0], str):
+        yield f"{EGRESS_FLAG} is {shown(paths)}, not a list of one path"
+        return
+    yield from _egress_path_faults(facts, paths[0])
+    if "{{" in (facts.text(facts.names.override) or ""):
+        yield "it holds {{, and the operator runs it through a template engine"
+
+
+def _egress_path_faults(facts: BootstrapFacts, path: str) -> Iterator[str]:
+    if posixpath.dirname(path) != BOOTSTRAP_CONFIGS_IN_POD:
+        yield f"{EGRESS_FLAG} is {shown(path)}; kube-apiserver's pod sees the file in {BOOTSTRAP_CONFIGS_IN_POD}"
+    copied = copied_egress_file(facts)
+    if copied is not None and posixpath.basename(copied) != posixpath.basename(path):
+        yield f"bootkube.sh copies the file as {posixpath.basename(copied)}, the flag names {posixpath.basename(path)}"
+
+
+def _socket(facts: BootstrapFacts) -> Iterator[str]:
+    inside = socket_in_kube_apiserver(facts)
+    served = facts.server.flags.values.get("--uds-name", "")
+    if inside is None or not is_within(inside, BOOTSTRAP_CONFIGS_IN_POD) or _has_dots(inside):
+        yield f"kube-apiserver's pod sees {BOOTSTRAP_CONFIGS_IN_POD}, and the egress selector says {shown(inside)}"
+        return
+    mount = facts.server.mount_of(served)
+    on_host = mount.on_host(served) if mount and not _has_dots(served) else None
+    if mount is None or on_host is None:
+        yield f"--uds-name={served} lies on no hostPath of the server's pod"
+        return
+    if mount.is_read_only:
+        yield f"the server's mount {mount.path} is read-only"
+    wanted = posixpath.join(BOOTSTRAP_CONFIGS_ON_HOST, posixpath.relpath(inside, BOOTSTRAP_CONFIGS_IN_POD))
+    if on_host != wanted:
+        yield f"the server listens on {on_host} of the host, kube-apiserver dials {wanted}"
+    yield from _host_type_faults(mount.host_path, mount.host_type)
+
+
+def _has_dots(path: str) -> bool:
+    return any(part in (".", "..") for part in path.split("/"))
+
+
+def _host_type_faults(path: str | None, kind: str | None) -> Iterator[str]:
+    # bootkube.sh makes the one directory; anything below it must be made by the kubelet.
+    allowed = ("DirectoryOrCreate",) if path != BOOTSTRAP_CONFIGS_ON_HOST else ("DirectoryOrCreate", "Directory", None)
+    if kind not in allowed:
+        yield f"the hostPath {path} is of type {shown(kind)}, not {allowed[0]}"
+
+
+def _protocol(facts: BootstrapFacts) -> Iterator[str]:
+    protocol = dig(connections(facts).get("cluster"), "proxyProtocol")
+    said = facts.server.flags.values.get("--mode", "")
+    modes = {mode.value: mode.proxy_protocol for mode in Mode}
+    if said not in modes:
+        yield f"the server's --mode is {shown(said)}, not one of {', '.join(modes)}"
+    elif modes[said] != protocol:
+        yield f"the server speaks --mode={said}, kube-apiserver {shown(protocol)}"
+    elif facts.mode is not None and facts.mode.value != said:
+        yield f"the server's --mode is {said}, not {facts.mode.value} as asked for"
+
+
+EGRESS_RULES: Final[tuple[Rule, ...]] = (
+    rule(
+        "C1",
+        "the egress selector sends the cluster through the socket, and control plane and etcd directly",
+        "kube-apiserver decodes the file strictly and exits at anything it does not know",
+        _FIX,
+        _egress,
+        tunnel,
+        files("egress"),
+    ),
+    rule(
+        "C2",
+        "the override sets the one flag, to the file as kube-apiserver's pod sees it",
+        "a wrong kind fails the render, a wrong key is ignored and leaves the tunnel unused, a wrong path ends the API",
+        _FIX,
+        _override,
+        tunnel,
+        files("override"),
+        bootkube,
+    ),
+    rule(
+        "C3",
+        "server and kube-apiserver mean the same socket",
+        "one host directory has two names in two pods; with the wrong one every call fails with 'no such file'",
+        _FIX,
+        _socket,
+        tunnel,
+        files("egress", "server_pod"),
+    ),
+    rule(
+        "C4",
+        "server and kube-apiserver speak the same protocol",
+        "a gRPC client at a CONNECT server gets nothing but protocol errors, and the other way round",
+        _FIX,
+        _protocol,
+        tunnel,
+        files("egress", "server_pod"),
+    ),
+)

@@ -1,0 +1,161 @@
+"""X: what installations fail by besides: the wrong profile, half a patch, refused pods, missing programs."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from umbilical.bootstrap.names import OWN, RECEIPT
+from umbilical.bootstrap.patch.profile import Profile
+from umbilical.bootstrap.verify.documents import dig, mappings, shown
+from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapFacts
+from umbilical.bootstrap.verify.files import ROLES
+from umbilical.bootstrap.verify.rule import Doubt, Rule, files, rule, tunnel
+from umbilical.bootstrap.verify.shell_script import Script
+
+# Of bash itself, of coreutils and their like, and what a bootstrap node of RHCOS has besides.
+_KNOWN: Final = frozenset(
+    {
+        ".", ":", "[", "[[", "break", "builtin", "cd", "command", "continue", "declare", "echo", "eval", "exec", "exit",
+        "export", "false", "let", "local", "mapfile", "printf", "pwd", "read", "readonly", "return", "set", "shift",
+        "shopt", "source", "test", "trap", "true", "type", "ulimit", "umask", "unset", "wait",
+        "awk", "base64", "basename", "bash", "cat", "chmod", "chown", "cmp", "cp", "crictl", "curl", "cut", "date",
+        "diff", "dirname", "env", "find", "flock", "grep", "gzip", "head", "hostname", "id", "install", "ip",
+        "journalctl", "jq", "kill", "ln", "logger", "ls", "mkdir", "mktemp", "mv", "oc", "openssl", "podman",
+        "readlink", "realpath", "restorecon", "rm", "rmdir", "sed", "seq", "sha256sum", "sha512sum", "sleep", "sort",
+        "ss", "stat", "sync", "systemctl", "tail", "tar", "tee", "timeout", "touch", "tr", "uname", "uniq", "wc",
+        "xargs",
+    }
+)  # fmt: skip
+_MISSING: Final = frozenset(
+    {
+        "dig", "envsubst", "gettext", "host", "kubectl", "nc", "ncat", "netcat", "nslookup", "perl", "python",
+        "python3", "yq",
+    }
+)  # fmt: skip
+# What bootkube.sh's own libraries define.
+_PROVIDED: Final = frozenset(
+    {"image_for", "record_service_stage_start", "record_service_stage_success", "record_service_stage_failure"}
+)
+_HOST_FLAGS: Final = ("hostPID", "hostIPC")
+
+
+def _expected_profile(facts: BootstrapFacts) -> Iterator[str]:
+    if facts.profile is not None and facts.found_profile is not facts.profile:
+        yield f"the profile is {facts.found_profile.value}, not {facts.profile.value}"
+
+
+def _needs_expectation(facts: BootstrapFacts) -> str | None:
+    return None if facts.profile is not None else f"no profile was asked for (it is {facts.found_profile.value})"
+
+
+def _leftovers(facts: BootstrapFacts) -> Iterator[str]:
+    assert facts.config is not None
+    if facts.found_profile is Profile.PATCHED:
+        return
+    ours = {RECEIPT, *(getattr(OWN, role) for role in ROLES)}
+    yield from (f"{file.path} is there" for file in facts.config.files if file.path in ours)
+    functions = (OWN.setup_function, OWN.manifests_function, OWN.cleanup_function)
+    for command in facts.bootkube.commands if facts.bootkube else ():
+        if command.program in functions or OWN.library in command.words:
+            yield f"line {command.line} of bootkube.sh: {' '.join(command.words)}"
+
+
+def _security(facts: BootstrapFacts) -> Iterator[str]:
+    pod = facts.agent
+    for name in _HOST_FLAGS:
+        if pod.spec.get(name):
+            yield f"the agents ask for {name}"
+    for volume in mappings(pod.spec.get("volumes")):
+        if "hostPath" in volume:
+            yield f"the agents mount {shown(dig(volume, 'hostPath', 'path'))} of the host"
+    contexts = (pod.spec.get("securityContext"), pod.container.get("securityContext"))
+    yield from _privileges(contexts)
+    asked = [name for name in ("runAsUser", "runAsGroup", "fsGroup") if _said(contexts, name) is not None]
+    if asked and facts.agent_namespace != KUBE_SYSTEM:
+        yield f"the agents ask for a {asked[0]}, which the restricted SCC hands out itself"
+    # The installer's own pods leave it to the SCC; in a namespace that enforces `restricted`, ours must say it.
+    if facts.found_profile is Profile.PATCHED:
+        yield from _restrictions(contexts)
+
+
+def _privileges(contexts: tuple[Any, ...]) -> Iterator[str]:
+    if _said(contexts, "privileged") is True:
+        yield "the agents ask to be privileged"
+    if _said(contexts, "runAsUser") == 0:
+        yield "the agents ask to be root"
+    if _said(contexts, "allowPrivilegeEscalation") is True:
+        yield "the agents ask for privilege escalation"
+    if _said(contexts, "capabilities", "add"):
+        yield "the agents ask for capabilities"
+
+
+def _restrictions(contexts: tuple[Any, ...]) -> Iterator[str]:
+    if _said(contexts, "runAsNonRoot") is not True:
+        yield "runAsNonRoot is not true"
+    if _said(contexts, "allowPrivilegeEscalation") is not False:
+        yield "allowPrivilegeEscalation is not false"
+    if _said(contexts, "capabilities", "drop") != ["ALL"]:
+        yield "not all capabilities are dropped"
+    if _said(contexts, "seccompProfile", "type") != "RuntimeDefault":
+        yield "seccompProfile is not RuntimeDefault"
+
+
+def _said(contexts: tuple[Any, ...], *keys: str) -> Any:
+    """Return what the container says, or else the pod."""
+    pod, container = (dig(context, *keys) for context in contexts)
+    return pod if container is None else container
+
+
+def _programs(facts: BootstrapFacts) -> Iterator[str]:
+    names = facts.names
+    for path, script in ((names.library, facts.library), (names.certificate_script, facts.certificate_script)):
+        assert script is not None
+        defined = {*script.functions, *_PROVIDED, names.certificate_script}
+        for line, program in sorted(_called(script)):
+            if program in _MISSING:
+                yield f"{path} line {line}: {program} is not on RHCOS"
+            elif program not in _KNOWN and program not in defined and "$" not in program:
+                yield Doubt(f"{path} line {line}: {shown(program)} may not be on RHCOS")
+
+
+def _called(script: Script) -> set[tuple[int, str]]:
+    called = {(command.line, command.program) for command in script.commands if command.program}
+    # A program that another one is told to start: `timeout 60 envsubst`, `quietly openssl`.
+    told = {(command.line, word) for command in script.commands for word in command.words[1:3] if word in _MISSING}
+    return {(line, program.removeprefix("/usr/bin/")) for line, program in called | told}
+
+
+EXTRAS: Final[tuple[Rule, ...]] = (
+    rule(
+        "X1",
+        "the file has the profile that was asked for",
+        "an unpatched file installs a cluster without the tunnel, and says nothing",
+        "umbilical bootstrap plan FILE shows what it is and what a patch would change",
+        _expected_profile,
+        _needs_expectation,
+    ),
+    rule(
+        "X2",
+        "nothing of ours is left in a file that is not patched",
+        "half a patch calls functions that are not there, or leaves files that the next patch stumbles over",
+        "make the installer write the file again: openshift-install create ignition-configs",
+        _leftovers,
+    ),
+    rule(
+        "X3",
+        "the agents ask for nothing that restricted SCC and Pod Security refuse",
+        "pods that are refused never come: the DaemonSet stays at 0, and nothing else says why",
+        "patch the installer's original file again: umbilical bootstrap patch FILE",
+        _security,
+        tunnel,
+        files("agent_daemon_set"),
+    ),
+    rule(
+        "X4",
+        "the scripts use only programs that a bare RHCOS has",
+        "a stage that calls a missing program fails every five seconds; envsubst did that in the field",
+        "use bash, coreutils, sed, jq, ip, openssl and oc",
+        _programs,
+        tunnel,
+        files("library", "certificate_script"),
+    ),
+)

@@ -1,0 +1,172 @@
+"""What is known of one bootstrap.ign: the config, the scripts and manifests of the tunnel, and which tunnel it is.
+
+Everything is read when it is asked for, once. What cannot be read is None here, and a finding elsewhere.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from umbilical.bootstrap.names import BOOTKUBE, NATIVE, OWN, Names
+from umbilical.bootstrap.patch.cluster_facts import ClusterFacts, cluster_facts
+from umbilical.bootstrap.patch.profile import Profile, profile_of
+from umbilical.bootstrap.spec import Mode, Shape
+from umbilical.bootstrap.verify.documents import Document, Pod, dig, parse_yaml
+from umbilical.bootstrap.verify.shell_script import Script
+from umbilical.fault import IgnitionError
+from umbilical.ignition.config import Config, File, read_config
+from umbilical.ignition.data_url import is_data_url
+
+KUBE_SYSTEM: Final = "kube-system"
+# How many of the four signs of the seed shape must be seen: one that was changed by mistake must not change the shape.
+SIGNS_OF_SEED: Final = 3
+
+
+@dataclass(frozen=True)
+class BootstrapFacts:
+    """`shape`, `mode` and `platform` are found in the content where they are not given."""
+
+    content: bytes
+    platform: str | None = None
+    shape: Shape | None = None
+    mode: Mode | None = None
+    profile: Profile | None = None
+    """What the caller expects; another one is a finding."""
+    bash_syntax: Callable[[bytes], str | None] | None = None
+    """Runs `bash -n` on a script and returns its complaint."""
+    now: float | None = None
+    """Seconds since 1970, for the expiry clock."""
+
+    @cached_property
+    def _read(self) -> tuple[Config | None, str]:
+        try:
+            return read_config(self.content), ""
+        except IgnitionError as fault:
+            return None, fault.why
+
+    @property
+    def config(self) -> Config | None:
+        return self._read[0]
+
+    @property
+    def config_fault(self) -> str:
+        return self._read[1]
+
+    @cached_property
+    def contents(self) -> dict[int, bytes | IgnitionError]:
+        """Return the decoded content of every file that carries one, or what keeps it from being read; by index."""
+        files = self.config.files if self.config else ()
+        return {index: _content(file) for index, file in enumerate(files) if is_data_url(file.source or "")}
+
+    @cached_property
+    def found_profile(self) -> Profile:
+        return profile_of(self.config) if self.config else Profile.NONE
+
+    @property
+    def has_tunnel(self) -> bool:
+        return self.found_profile in (Profile.NATIVE_ON, Profile.PATCHED)
+
+    @property
+    def names(self) -> Names:
+        return OWN if self.found_profile is Profile.PATCHED else NATIVE
+
+    @cached_property
+    def cluster(self) -> ClusterFacts:
+        return cluster_facts(self.config) if self.config else ClusterFacts()
+
+    @property
+    def found_platform(self) -> str | None:
+        return self.platform or self.cluster.platform
+
+    def text(self, path: str) -> str | None:
+        """Decode a file; None if it is missing, cannot be read, or is there more than once."""
+        files = self.config.files_at(path) if self.config else []
+        try:
+            return files[0].text() if len(files) == 1 else None
+        except IgnitionError:
+            return None
+
+    @cached_property
+    def bootkube(self) -> Script | None:
+        return self._script(BOOTKUBE)
+
+    @cached_property
+    def library(self) -> Script | None:
+        return self._script(self.names.library)
+
+    @cached_property
+    def certificate_script(self) -> Script | None:
+        return self._script(self.names.certificate_script)
+
+    @cached_property
+    def egress(self) -> Document:
+        return self._document(self.names.egress)
+
+    @cached_property
+    def override(self) -> Document:
+        return self._document(self.names.override)
+
+    @cached_property
+    def server_pod(self) -> Document:
+        return self._document(self.names.server_pod)
+
+    @cached_property
+    def namespace(self) -> Document:
+        return self._document(self.names.namespace)
+
+    @cached_property
+    def agent_secret(self) -> Document:
+        return self._document(self.names.agent_secret)
+
+    @cached_property
+    def agent_daemon_set(self) -> Document:
+        return self._document(self.names.agent_daemon_set)
+
+    @cached_property
+    def server(self) -> Pod:
+        return Pod(dig(self.server_pod.value, "spec"))
+
+    @cached_property
+    def agent(self) -> Pod:
+        return Pod(dig(self.agent_daemon_set.value, "spec", "template", "spec"))
+
+    @property
+    def agent_namespace(self) -> str | None:
+        value = dig(self.agent_daemon_set.value, "metadata", "namespace")
+        return value if isinstance(value, str) else None
+
+    @cached_property
+    def found_shape(self) -> Shape:
+        if self.shape is not None:
+            return self.shape
+        signs = (
+            self.agent_namespace == KUBE_SYSTEM,
+            self.agent.spec.get("hostNetwork") is True,
+            self.text(self.names.namespace) is None,
+            # On OpenShift an SCC hands the user out; the seed shape's namespace is exempt and must name one.
+            dig(self.agent.spec, "securityContext", "runAsUser") is not None,
+        )
+        return Shape.SEED if signs.count(True) >= SIGNS_OF_SEED else Shape.OPENSHIFT
+
+    @cached_property
+    def found_mode(self) -> Mode:
+        if self.mode is not None:
+            return self.mode
+        said = self.server.flags.values.get("--mode")
+        return Mode.HTTP_CONNECT if said == Mode.HTTP_CONNECT.value else Mode.GRPC
+
+    def _script(self, path: str) -> Script | None:
+        text = self.text(path)
+        return Script(text) if text is not None else None
+
+    def _document(self, path: str) -> Document:
+        text = self.text(path)
+        return parse_yaml(text) if text is not None else Document()
+
+
+def _content(file: File) -> bytes | IgnitionError:
+    try:
+        return file.content()
+    except IgnitionError as fault:
+        return fault

@@ -1,0 +1,259 @@
+"""S: the file as an Ignition config of an installer, whatever it does about the tunnel."""
+
+import posixpath
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from umbilical.bootstrap.names import BOOTKUBE, RELEASE_IMAGE, SERVICE_RECORD
+from umbilical.bootstrap.patch.size_limit import LIMIT_BYTES, SECRET_PLATFORMS, WARNING_BYTES
+from umbilical.bootstrap.verify.documents import dig, mappings, shown
+from umbilical.bootstrap.verify.facts import BootstrapFacts
+from umbilical.bootstrap.verify.rule import Doubt, Rule, bootkube, rule
+from umbilical.checks.check import Check, Verdict, failed, passed
+from umbilical.fault import IgnitionError
+from umbilical.ignition.config import Config, file_of
+from umbilical.ignition.data_url import is_data_url
+from umbilical.ignition.structure import structure_faults
+
+VERSION: Final = re.compile(r"3\.[0-5]\.0")
+MAX_MODE: Final = 0o7777
+UNIT: Final = "bootkube.service"
+WARNING_SECONDS: Final = 6 * 3600
+FAILURE_SECONDS: Final = 30 * 60
+AGAIN: Final = "make the installer write the file again: openshift-install create ignition-configs"
+
+
+def _version(facts: BootstrapFacts) -> Verdict:
+    if facts.config is None:
+        return failed(facts.config_fault)
+    if not VERSION.fullmatch(facts.config.version):
+        return failed(f"ignition.version is {shown(facts.config.version)}, not 3.0.0 to 3.5.0")
+    return passed(facts.config.version)
+
+
+def _pointer(facts: BootstrapFacts) -> Iterator[str]:
+    if _config(facts).is_pointer:
+        yield "ignition.config names another config (replace or merge)"
+
+
+def _paths(facts: BootstrapFacts) -> Iterator[str]:
+    seen: set[str] = set()
+    for kind in ("files", "directories", "links"):
+        for entry in mappings(dig(_config(facts).value, "storage", kind)):
+            path = entry.get("path")
+            if not isinstance(path, str) or not path.startswith("/"):
+                yield f"{shown(path)} is no absolute path"
+                continue
+            clean = posixpath.normpath(path)
+            if clean in seen:
+                yield f"{shown(path)} is there twice"
+            seen.add(clean)
+
+
+def _modes(facts: BootstrapFacts) -> Iterator[str]:
+    for kind in ("files", "directories"):
+        for entry in mappings(dig(_config(facts).value, "storage", kind)):
+            mode = entry.get("mode")
+            is_integer = isinstance(mode, int) and not isinstance(mode, bool)
+            if mode is not None and not (is_integer and 0 <= mode <= MAX_MODE):
+                yield f"{shown(entry.get('path'))} has mode {shown(mode)}"
+
+
+def _data_urls(facts: BootstrapFacts) -> Iterator[str]:
+    files = _config(facts).files
+    for index, content in facts.contents.items():
+        if isinstance(content, IgnitionError):
+            yield f"{files[index].path}: {content.why}"
+    for entry in mappings(dig(_config(facts).value, "storage", "files")):
+        for resource in mappings(entry.get("append")):
+            yield from _appended_faults(entry, resource)
+
+
+def _appended_faults(entry: dict[Any, Any], resource: dict[Any, Any]) -> Iterator[str]:
+    file = file_of({"path": entry.get("path"), "contents": resource})
+    if is_data_url(file.source or ""):
+        try:
+            file.content()
+        except IgnitionError as fault:
+            yield f"{file.path}: append: {fault.why}"
+
+
+def _size(facts: BootstrapFacts) -> Iterator[str]:
+    size = len(facts.content)
+    if size > LIMIT_BYTES:
+        yield f"{size} bytes, {facts.found_platform} carries {LIMIT_BYTES}"
+    elif size > WARNING_BYTES:
+        yield Doubt(f"{size} bytes of {LIMIT_BYTES}")
+
+
+def _needs_secret(facts: BootstrapFacts) -> str | None:
+    platform = facts.found_platform
+    if platform is None:
+        return "the platform is not known; give --platform"
+    return None if platform in SECRET_PLATFORMS else f"{platform} does not carry the file in a Secret"
+
+
+def _scripts(facts: BootstrapFacts) -> Iterator[str]:
+    for path in (BOOTKUBE, RELEASE_IMAGE, SERVICE_RECORD):
+        count = len(_config(facts).files_at(path))
+        if count != 1:
+            yield f"{path} is there {count} times"
+
+
+def _unit(facts: BootstrapFacts) -> Iterator[str]:
+    units = [unit for unit in _config(facts).units if unit.name == UNIT]
+    if len(units) != 1:
+        yield f"{UNIT} is there {len(units)} times"
+        return
+    if units[0].mask:
+        yield f"{UNIT} is masked"
+    lines = [line.strip() for line in (units[0].contents or "").splitlines()]
+    if f"ExecStart={BOOTKUBE}" not in lines:
+        yield f"{UNIT} does not start {BOOTKUBE}"
+
+
+def _in_place(facts: BootstrapFacts) -> Iterator[str]:
+    assert facts.bootkube is not None
+    for command in facts.bootkube.commands:
+        if "BOOTSTRAP_INPLACE=true" in command.assignments:
+            yield f"line {command.line} of bootkube.sh: BOOTSTRAP_INPLACE=true"
+
+
+def _expiry(facts: BootstrapFacts) -> Iterator[str]:
+    assert facts.now is not None
+    for path, not_after in _certificates(facts):
+        left = not_after - facts.now
+        if left < FAILURE_SECONDS:
+            yield f"{path}: {_clock(left)}"
+        elif left < WARNING_SECONDS:
+            yield Doubt(f"{path}: {_clock(left)}")
+
+
+def _certificates(facts: BootstrapFacts) -> Iterator[tuple[str, float]]:
+    """Yield the end of life of every certificate that the installer looks at when it loads the file."""
+    from umbilical.pki.certificate import read_certificates
+    from umbilical.pki.pem import BundleError
+
+    files = _config(facts).files
+    for index, content in facts.contents.items():
+        path = files[index].path
+        if path.endswith(".crt") and isinstance(content, bytes):
+            try:
+                certificates = read_certificates(content)
+            except BundleError:
+                continue
+            yield path, min(certificate.not_after.timestamp() for certificate in certificates)
+
+
+def _needs_clock(facts: BootstrapFacts) -> str | None:
+    if facts.now is None:
+        return "nobody said what time it is"
+    return None if any(_certificates(facts)) else "there is no certificate in it"
+
+
+def time_left(facts: BootstrapFacts) -> str | None:
+    """Tell how long the first certificate to end has left; None where nobody can know."""
+    if facts.config is None or facts.now is None:
+        return None
+    ends = [end for _, end in _certificates(facts)]
+    return _clock(min(ends) - facts.now) if ends else None
+
+
+def _clock(seconds_left: float) -> str:
+    minutes = int(abs(seconds_left) // 60)
+    span = f"{minutes // 60}h{minutes % 60:02}m"
+    return f"{span} left" if seconds_left >= 0 else f"expired {span} ago"
+
+
+def _acceptable(facts: BootstrapFacts) -> Iterator[str]:
+    yield from structure_faults(_config(facts).value)
+
+
+def _config(facts: BootstrapFacts) -> Config:
+    assert facts.config is not None
+    return facts.config
+
+
+STRUCTURE: Final[tuple[Rule, ...]] = (
+    Check(
+        "S1",
+        "the file is an Ignition config of version 3.0 to 3.5",
+        "Ignition refuses anything else, and the machine does not boot past its first stage",
+        AGAIN,
+        _version,
+    ),
+    rule(
+        "S2",
+        "the config is the real one, not a pointer to it",
+        "what is checked or patched here would be replaced at boot by what the pointer leads to",
+        "give the bootstrap.ign that is uploaded, not the shim that fetches it",
+        _pointer,
+    ),
+    rule(
+        "S3",
+        "every path is absolute and there once",
+        "Ignition refuses the whole config, and the bootstrap machine never starts",
+        "remove the second entry of that path",
+        _paths,
+    ),
+    rule(
+        "S4",
+        "every mode is an integer from 0 to 4095",
+        "Ignition refuses the whole config; modes are decimal in JSON, so 0555 is written 365",
+        "write the mode in decimal",
+        _modes,
+    ),
+    rule(
+        "S5",
+        "every embedded file can be decoded, and its hash is right",
+        "Ignition stops at boot when it cannot decode a file or when a hash differs",
+        AGAIN,
+        _data_urls,
+    ),
+    rule(
+        "S6",
+        "the file fits into the Secret that carries it",
+        "the installer's local API server refuses a Secret of more than 1 MiB, and no bootstrap machine is made",
+        "take extra manifests out of openshift/ and create them after the installation",
+        _size,
+        _needs_secret,
+    ),
+    rule(
+        "S7",
+        "bootkube.sh, release-image.sh and the service record are there once each",
+        "without them it is no bootstrap config, and the tunnel's stages have nothing to run in",
+        "give the installer's bootstrap.ign; master.ign and worker.ign do not have them",
+        _scripts,
+    ),
+    rule(
+        "S8",
+        "the unit bootkube.service is there and starts bootkube.sh",
+        "nothing would run the script, and the installation waits for an API until it times out",
+        AGAIN,
+        _unit,
+    ),
+    rule(
+        "S9",
+        "the installation is not bootstrap-in-place",
+        "no node joins while the bootstrap kube-apiserver runs, so no agent could connect",
+        "nothing is to be done: single-node installations need no tunnel",
+        _in_place,
+        bootkube,
+    ),
+    rule(
+        "S10",
+        "the installer's certificates outlive the installation",
+        "they live for a day; the installer refuses to load the file once one has expired, and kube-apiserver to start",
+        AGAIN,
+        _expiry,
+        _needs_clock,
+    ),
+    rule(
+        "S11",
+        "Ignition would accept files and units at boot",
+        "Ignition refuses the whole config at the first rule that it breaks",
+        AGAIN,
+        _acceptable,
+    ),
+)

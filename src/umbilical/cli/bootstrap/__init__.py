@@ -1,0 +1,1 @@
+"""`umbilical bootstrap`: the tunnel in an installer's output. One module for each command."""

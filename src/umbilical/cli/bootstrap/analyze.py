@@ -1,0 +1,46 @@
+"""`umbilical bootstrap analyze`: why a bootstrap failed, from a log bundle alone."""
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from umbilical.cli.terminal import has_colour, has_unicode
+from umbilical.codes import FINDINGS
+
+_KIND: Final = "BundleAnalysis"
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path), metavar="FILE|DIR")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "junit"]), default="table", help="How to print.")
+def analyze(path: Path, output: str) -> int:
+    """Find the stage that fails and its cause in a log bundle, its directory, or a copy of /var/log/openshift."""
+    from umbilical.bootstrap.bundle_facts import gather
+    from umbilical.bootstrap.diagnosis import diagnose
+    from umbilical.bootstrap.log_bundle import no_bundle, open_bundle
+    from umbilical.bootstrap.verdict import verdict
+    from umbilical.checks.check import has_failed
+    from umbilical.checks.report import as_json, as_junit, as_table
+
+    bundle = open_bundle(path)
+    facts = gather(bundle)
+    if not facts.files:
+        why = "; ".join(["nothing in it is known: neither service records nor logs of a bootstrap node", *facts.notes])
+        raise no_bundle(bundle.path, why)
+    told, findings = verdict(facts), diagnose(facts)
+    if output == "json":
+        details = {"bundle": facts.name, "verdict": told.as_value(), "notes": facts.notes}
+        click.echo(as_json(findings, _KIND, details), nl=False)
+    elif output == "junit":
+        # Character references, so that it can be written whatever the terminal's encoding is.
+        click.echo(as_junit(findings, "bootstrap-analyze").encode("ascii", "xmlcharrefreplace"), nl=False)
+    else:
+        head = [f"{facts.name}: {told.sentence}", *(f"  incomplete: {note}" for note in facts.notes), "", ""]
+        click.echo(_writable("\n".join(head)) + as_table(findings, has_colour(), has_unicode()), nl=False, color=True)
+    return FINDINGS if has_failed(findings) else 0
+
+
+def _writable(text: str) -> str:
+    """Names in a bundle may hold any letter; the terminal may not."""
+    return text if has_unicode() else text.encode("ascii", "backslashreplace").decode()

@@ -1,0 +1,128 @@
+"""`umbilical bootstrap plan`: what a patch would change and why. Writes nothing."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from umbilical.cli.bootstrap.authority import authority_options, refuse_authority
+from umbilical.cli.bootstrap.file import BootstrapFile, kibibytes, print_warnings, read_source, source_options
+from umbilical.cli.bootstrap.options import spec_from, spec_options
+
+if TYPE_CHECKING:
+    from umbilical.bootstrap.patch.plan import Plan
+
+ORDER: Final = (
+    "Order: create manifests, edit them, create ignition-configs, patch, create cluster; nothing in between, or the",
+    "installer discards the patched file. Its certificates live for 24 hours from create ignition-configs.",
+)
+
+
+@click.command()
+@source_options
+@click.option("--platform", metavar="NAME", help="Whose limits and firewall count; else what the config says.")
+@click.option("--show-anchors", is_flag=True, help="Show where the edits hold on to bootkube.sh, even if refused.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="How to print.")
+@authority_options
+@spec_options
+def plan(
+    file: Path | None,
+    directory: Path | None,
+    platform: str | None,
+    show_anchors: bool,
+    output: str,
+    **options: Any,
+) -> None:
+    """Show what `patch` would change in FILE (or the bootstrap.ign of --dir) and why; nothing is written."""
+    from umbilical.bootstrap.patch.patch import patch
+
+    spec = spec_from(refuse_authority(options))
+    source = read_source(file, directory)
+    if show_anchors:
+        # Before anything can be refused: a refusal is what they are asked for. Not among the data of a JSON plan.
+        for line in _anchor_lines(source):
+            click.echo(line, err=output == "json")
+    planned = patch(source.document(), spec, platform or source.platform()).plan
+    if output == "json":
+        from umbilical.bootstrap.patch.plan import plan_value
+
+        click.echo(json.dumps(plan_value(planned), indent=2))
+    else:
+        for line in _plan_lines(planned, source):
+            click.echo(line)
+    print_warnings(source)
+
+
+def needed_port(planned: "Plan", source: BootstrapFile) -> list[str]:
+    """Say which way must be open, and who can write the rule down."""
+    where = f" on {planned.platform}" if planned.platform else ""
+    return [
+        f"Needs TCP {planned.spec.agent_port} from every node to the bootstrap node{where}",
+        f"  next: umbilical firewall render {' '.join(_firewall_options(planned, source))}",
+    ]
+
+
+def _firewall_options(planned: "Plan", source: BootstrapFile) -> Iterator[str]:
+    from umbilical.bootstrap.spec import TunnelSpec
+
+    if source.install_dir is not None:
+        yield f"--dir {source.install_dir.path}"
+        if _is_in_manifests(planned.platform):
+            # The manifests, which it would change by itself, are read no more once there is a bootstrap.ign.
+            yield "-o cli"
+    else:
+        yield f"--platform {planned.platform or 'NAME'}"
+        yield from (f"--machine-network {network}" for network in planned.spec.machine_networks)
+    if planned.spec.agent_port != TunnelSpec.agent_port:
+        yield f"--port {planned.spec.agent_port}"
+
+
+def _is_in_manifests(name: str | None) -> bool:
+    from umbilical.firewall.platforms.catalogue import PLATFORMS
+
+    platform = PLATFORMS.get(name or "")
+    return platform is not None and platform.edit is not None
+
+
+def _plan_lines(planned: "Plan", source: BootstrapFile) -> Iterator[str]:
+    width = max((len(change.path) for change in planned.changes), default=0)
+    for change in planned.changes:
+        count = f"({change.lines})"
+        yield f"{change.sign} {change.path:{width}}  {count:17} {change.why}"
+    yield from _insertion_lines(planned)
+    if planned.changes:
+        yield ""
+    counts = f"{planned.count('+')} to add, {planned.count('~')} to change, {planned.count('-')} to remove"
+    yield (
+        f"Plan: {counts};"
+        f" {kibibytes(planned.size_before)} -> {kibibytes(planned.size_after)}; bootkube.sh as in {planned.release}"
+    )
+    yield from (f"Note: {note}" for note in planned.notes())
+    yield f"Agents dial {planned.address}"
+    yield from needed_port(planned, source)
+    yield from ORDER
+
+
+def _insertion_lines(planned: "Plan") -> Iterator[str]:
+    from umbilical.bootstrap.patch.edits import REASONS
+
+    for insertion in planned.insertions:
+        yield f"    {insertion.anchor.value} at line {insertion.index + 1}: {REASONS[insertion.anchor]}"
+        yield f"      + {insertion.text.strip()}"
+
+
+def _anchor_lines(source: BootstrapFile) -> Iterator[str]:
+    from umbilical.bootstrap.names import BOOTKUBE
+    from umbilical.bootstrap.patch.anchors import search
+    from umbilical.bootstrap.patch.receipt import sha256
+
+    for script in source.document().config.files_at(BOOTKUBE):
+        text = script.text()
+        lines = text.split("\n")
+        yield f"{BOOTKUBE}: {len(lines)} lines, sha256 {sha256(text.encode())}"
+        for seen in search(lines):
+            places = ", ".join(f"line {index + 1}" for index in seen.matches) or "not found"
+            alike = "".join(f", alike but indented: line {index + 1}" for index in seen.lookalikes)
+            yield f"  {seen.anchor.value}  {places}{alike}: {seen.pattern.text}"

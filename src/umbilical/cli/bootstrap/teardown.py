@@ -1,0 +1,228 @@
+"""`umbilical bootstrap teardown`: the tunnel's objects out of the cluster, its keys off the bootstrap machine."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from umbilical.cli.bootstrap.node_options import DIRECTORY, node_access, node_options
+from umbilical.cli.param_types import FILE, duration
+from umbilical.codes import CONFIGURATION, FINDINGS, INFRASTRUCTURE, TIMED_OUT
+from umbilical.fault import Fault
+
+if TYPE_CHECKING:
+    from umbilical.bootstrap.install_dir import InstallDir
+    from umbilical.bootstrap.node_cleanup import CleanedFile
+    from umbilical.bootstrap.teardown import Progress, Report
+
+API_VERSION: Final = "umbilical.dev/v1alpha1"
+
+
+@dataclass
+class Outcome:
+    """Both parts together: what was found and what became of it."""
+
+    rows: list[tuple[str, str, str]] = field(default_factory=list)
+    """Of objects: name, state, detail."""
+    files: list[tuple[str, str, str]] = field(default_factory=list)
+    warnings: list[Fault] = field(default_factory=list)
+    statuses: set[int] = field(default_factory=set)
+
+    @property
+    def exit_status(self) -> int:
+        """What kept us from looking counts most, then time that is over, then something that is left."""
+        order = (INFRASTRUCTURE, CONFIGURATION, TIMED_OUT, FINDINGS)
+        return next((status for status in order if status in self.statuses), 0)
+
+
+@click.command()
+@click.option("--kubeconfig", type=FILE, help="Whose cluster to clean; else auth/kubeconfig of --dir.")
+@click.option("--dir", "directory", type=DIRECTORY, help="The install directory: kubeconfig, machine and SSH key.")
+@click.option(
+    "--shape",
+    type=click.Choice(["openshift", "seed", "auto"]),
+    default="auto",
+    show_default=True,
+    help="Where to look; seed takes the objects in kube-system by name, the others need the label.",
+)
+@click.option("--namespace", "-n", metavar="NAME", help="Namespace of the agents; the shape decides.")
+@click.option(
+    "--dry-run",
+    type=click.Choice(["none", "client", "server"]),
+    default="none",
+    show_default=True,
+    help="Change nothing: client lists what would go, server has the API check it.",
+)
+@click.option("--timeout", type=duration, default="5m", show_default=True, help="How long to follow the deletion.")
+@click.option("--no-wait", is_flag=True, help="Ask for the deletion and leave.")
+@click.option("--local", is_flag=True, help="This is the bootstrap machine: remove static pod, socket and keys here.")
+@click.option("--root", type=DIRECTORY, default=Path("/"), help="With --local: where its file system is mounted.")
+@click.option("--no-node", is_flag=True, help="Leave the bootstrap machine alone, for instance because it is gone.")
+@node_options
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="How to print.")
+def teardown(**options: Any) -> int:
+    """Remove the tunnel: its labelled objects in the cluster, and static pod, socket and keys on the machine.
+
+    Nothing without the label openshift.io/bootstrap-only=true is deleted, unless --shape seed names it.
+    """
+    _check(options)
+    directory = _install_dir(options["directory"])
+    outcome = Outcome()
+    kubeconfig = options["kubeconfig"] or (directory.kubeconfig if directory else None)
+    if kubeconfig is not None:
+        _clean_cluster(kubeconfig, options, outcome)
+    _clean_machine(directory, options, outcome)
+    _print(outcome, options)
+    return outcome.exit_status
+
+
+def _check(options: dict[str, Any]) -> None:
+    if options["local"] and (options["ssh_host"] or options["no_node"]):
+        raise click.UsageError("--local excludes --ssh-host and --no-node")
+    if options["root"] != Path("/") and not options["local"]:
+        raise click.UsageError("--root goes with --local")
+    if not any(options[name] for name in ("kubeconfig", "directory", "local", "ssh_host")):
+        raise click.UsageError("name what to clean: --kubeconfig or --dir, --local or --ssh-host")
+
+
+def _install_dir(path: Path | None) -> "InstallDir | None":
+    from umbilical.bootstrap.install_dir import InstallDir
+
+    return None if path is None else InstallDir(path)
+
+
+def _clean_cluster(kubeconfig: Path, options: dict[str, Any], outcome: Outcome) -> None:
+    import asyncio
+
+    from umbilical.fault import ClusterError
+
+    try:
+        report = asyncio.run(_torn_down(kubeconfig, options))
+    except ClusterError as fault:
+        _warn(outcome, fault, fault.exit_status)
+        return
+    outcome.rows += [(step.subject, step.state.value, step.detail) for step in report.steps]
+    outcome.warnings += report.warnings
+    if report.timed_out:
+        outcome.statuses.add(TIMED_OUT)
+    if not report.is_complete:
+        outcome.statuses.add(FINDINGS)
+
+
+async def _torn_down(kubeconfig: Path, options: dict[str, Any]) -> "Report":
+    from umbilical.bootstrap.teardown import DryRun, TeardownOptions, tear_down
+    from umbilical.bootstrap.teardown_targets import Choice
+    from umbilical.cli.progress import ProgressLine
+    from umbilical.cluster.client import make_client
+    from umbilical.cluster.clock import Clock
+
+    wishes = TeardownOptions(
+        Choice(options["shape"]),
+        options["namespace"],
+        DryRun(options["dry_run"]),
+        0.0 if options["no_wait"] else options["timeout"],
+    )
+    async with make_client(kubeconfig) as client:
+        with ProgressLine() as line:
+            return await tear_down(client, wishes, Clock(), lambda progress: line.show(_waiting(progress)))
+
+
+def _waiting(progress: "Progress") -> str:
+    until = progress.deadline.astimezone().strftime("%H:%M:%S %Z")
+    held = ", ".join(f"{name} ({why})" for name, why in progress.remaining.items())
+    return _printable(f"waiting until {until} for {held}")
+
+
+def _clean_machine(directory: "InstallDir | None", options: dict[str, Any], outcome: Outcome) -> None:
+    from umbilical.fault import BootstrapError, HostError
+
+    try:
+        cleaned = _cleaned_files(directory, options)
+    except BootstrapError as fault:
+        if fault.code == "UMB172" and not options["ssh_host"]:
+            # Older installers and several platforms leave no trace of the machine; then it was not asked for either.
+            click.echo(f"the bootstrap machine is left alone: {fault.why}", err=True)
+            return
+        _warn(outcome, fault, FINDINGS)
+        return
+    except HostError as fault:
+        remedy = f"{fault.remedy}; if the machine is gone: --no-node"
+        _warn(outcome, BootstrapError("UMB610", fault.what, fault.why, remedy), FINDINGS)
+        return
+    outcome.files += [(file.path, file.state.value, file.detail) for file in cleaned]
+    _judge_files(cleaned, outcome)
+
+
+def _cleaned_files(directory: "InstallDir | None", options: dict[str, Any]) -> "list[CleanedFile]":
+    from umbilical.bootstrap.node_access import node_runner
+    from umbilical.bootstrap.node_cleanup import clean_node
+    from umbilical.host.ssh import LocalRunner
+
+    is_dry = options["dry_run"] != "none"
+    if options["no_node"]:
+        return []
+    if options["local"]:
+        return clean_node(LocalRunner(), str(options["root"]), dry_run=is_dry)
+    with node_runner(node_access(options), directory) as runner:
+        return [] if runner is None else clean_node(runner, dry_run=is_dry)
+
+
+def _judge_files(cleaned: "list[CleanedFile]", outcome: Outcome) -> None:
+    from umbilical.bootstrap.node_cleanup import FileState
+    from umbilical.fault import BootstrapError
+
+    bad = [file for file in cleaned if file.state is FileState.FAILED]
+    if bad:
+        why = "; ".join(f"{file.path}: {file.detail}" for file in bad)
+        remedy = "remove them by hand: they are the keys of the tunnel"
+        fault = BootstrapError("UMB610", "files on the bootstrap machine are not removed", why, remedy)
+        _warn(outcome, fault, FINDINGS)
+
+
+def _warn(outcome: Outcome, fault: Fault, status: int) -> None:
+    outcome.warnings.append(fault)
+    outcome.statuses.add(status)
+
+
+def _print(outcome: Outcome, options: dict[str, Any]) -> None:
+    if options["output"] == "json":
+        click.echo(json.dumps(_as_value(outcome, options), indent=2))
+    else:
+        for line in _table(outcome):
+            click.echo(line)
+    for warning in outcome.warnings:
+        click.echo("\n".join(_printable(line) for line in warning.three_lines.split("\n")), err=True)
+    if not outcome.rows and not outcome.files and not outcome.warnings:
+        click.echo("nothing to do: no trace of the tunnel was found", err=True)
+
+
+def _table(outcome: Outcome) -> Iterator[str]:
+    rows = [*outcome.rows, *outcome.files]
+    width = max((len(name) for name, _, _ in rows), default=0)
+    for name, state, detail in rows:
+        yield _printable(f"{name:{width}}  {state:18}  {detail}".rstrip())
+
+
+def _as_value(outcome: Outcome, options: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "TeardownReport",
+        "dryRun": options["dry_run"],
+        "objects": [{"object": name, "state": state, "detail": detail} for name, state, detail in outcome.rows],
+        "files": [{"path": path, "state": state, "detail": detail} for path, state, detail in outcome.files],
+        "warnings": [
+            {"code": fault.code, "what": fault.what, "why": fault.why, "next": fault.remedy}
+            for fault in outcome.warnings
+        ],
+        "timedOut": TIMED_OUT in outcome.statuses,
+    }
+
+
+def _printable(text: str) -> str:
+    """Messages of a cluster may hold anything; a terminal is to show them, not to obey them."""
+    from umbilical.checks.report import printable
+
+    return printable(text)

@@ -1,0 +1,27 @@
+"""`umbilical bootstrap undo`: takes our tunnel out of a bootstrap.ign again."""
+
+from pathlib import Path
+
+import click
+
+from umbilical.cli.bootstrap.file import read_source, source_options, target_of, target_options, write_result
+
+
+@click.command()
+@source_options
+@target_options
+def undo(file: Path | None, directory: Path | None, out: Path | None, in_place: bool) -> None:
+    """Take the tunnel out of FILE (or the bootstrap.ign of --dir) again, byte for byte as it was before `patch`."""
+    from umbilical.bootstrap.patch.patch import undo as undone
+    from umbilical.bootstrap.patch.receipt import find_receipt
+
+    source = read_source(file, directory)
+    target = target_of(source, out, in_place)
+    document = source.document()
+    restored = undone(document)
+    write_result(source, target, restored.content)
+    if find_receipt(document.config).restores(restored.content):
+        click.echo(f"wrote {target}: byte for byte as it was before the patch", err=True)
+    else:
+        what = "the tunnel is out; the file was changed or formatted anew since the patch, and the rest is as found"
+        click.echo(f"wrote {target}: {what}", err=True)

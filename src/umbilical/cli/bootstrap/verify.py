@@ -1,0 +1,275 @@
+"""`umbilical bootstrap verify`: every check on a bootstrap.ign, or on the running tunnel with --live."""
+
+import re
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from umbilical.cli.bootstrap.file import BootstrapFile, kibibytes, print_warnings, read_source, source_options
+from umbilical.cli.check_choice import apply_options, chosen, refuse_emptiness, report_options, which_options
+from umbilical.cli.options import Command
+from umbilical.cli.param_types import FILE
+from umbilical.cli.terminal import has_colour, has_unicode
+from umbilical.codes import FINDINGS
+from umbilical.host.bash import syntax_complaint
+
+if TYPE_CHECKING:
+    from umbilical.bootstrap.install_dir import InstallDir
+    from umbilical.bootstrap.live import LiveOptions
+    from umbilical.bootstrap.verify.facts import BootstrapFacts
+    from umbilical.checks.check import Check, Finding
+
+PROFILES: Final = ("native-on", "native-off", "patched", "none")
+SHAPES: Final = ("openshift", "seed")
+MODES: Final = ("grpc", "http-connect")
+LIVE_HEADING: Final = "The running tunnel"
+
+
+_WHAT: Final = (
+    click.option("--expect", type=click.Choice(PROFILES), help="Fail when the file has another profile."),
+    click.option("--shape", type=click.Choice(SHAPES), help="Which tunnel it must be; else found in the file."),
+    click.option("--mode", type=click.Choice(MODES), help="How kube-apiserver must ask; else found in the file."),
+    click.option("--platform", metavar="NAME", help="Whose limits count; else what the directory or the file says."),
+)
+_WHICH: Final = (
+    *which_options("S1,C3"),
+    click.option("--list", "lists", is_flag=True, help="List the checks and stop."),
+    click.option("--explain", metavar="ID", help="Tell what one check is for, and stop."),
+)
+_LIVE: Final = (
+    click.option("--live", is_flag=True, help="Check the running tunnel, over SSH and the Kubernetes API."),
+    click.option("--ssh-host", "--host", metavar="ADDRESS", help="The bootstrap machine; else found by --dir."),
+    click.option("--ssh-user", metavar="NAME", default="core", show_default=True, help="Who to be there."),
+    click.option("--ssh-key", type=FILE, help="Key for it; else the installer's own, found by --dir."),
+    click.option("--ssh-port", type=click.IntRange(1, 65535), default=22, show_default=True, help="Its SSH port."),
+    click.option("--kubeconfig", type=FILE, help="For the agents; else auth/kubeconfig of --dir."),
+    click.option("--namespace", metavar="NAME", help="Of the agents; else what the file or the shape says."),
+)
+
+
+def _options(command: Command) -> Command:
+    return apply_options(command, (*_WHAT, *_WHICH, *_LIVE, *report_options()))
+
+
+@click.command()
+@source_options
+@_options
+def verify(
+    file: Path | None,
+    directory: Path | None,
+    only: tuple[re.Pattern[str], ...],
+    skip: tuple[re.Pattern[str], ...],
+    output: str,
+    fail_on: str,
+    **options: Any,
+) -> int:
+    """Check the tunnel in FILE (or the bootstrap.ign of --dir), or with --live the one that runs."""
+    if options["lists"]:
+        click.echo(_listed(chosen(_all_checks(), only, skip), output), nl=False)
+        return 0
+    if options["explain"]:
+        click.echo(_explained(options["explain"]), nl=False)
+        return 0
+    if options["live"]:
+        findings = _live_findings(file, directory, options)
+        heading, kind, details = "", "LiveReport", {}
+    else:
+        source = read_source(file, directory)
+        facts = _facts(source, options)
+        findings = _file_findings(facts, only, skip)
+        heading, kind, details = _heading(source, facts), "BootstrapReport", _details(source, facts)
+        print_warnings(source)
+        _hint(facts)
+    findings = chosen(findings, only, skip)
+    refuse_emptiness(findings)
+    # click would take colours out of a pipe, even where FORCE_COLOR asks for them.
+    click.echo(_report(findings, output, heading, kind, details), nl=False, color=has_colour())
+    return _status(findings, fail_on)
+
+
+def _facts(source: BootstrapFile, options: dict[str, Any]) -> "BootstrapFacts":
+    from umbilical.bootstrap.patch.profile import Profile
+    from umbilical.bootstrap.spec import Mode, Shape
+    from umbilical.bootstrap.verify.facts import BootstrapFacts
+
+    return BootstrapFacts(
+        source.content,
+        platform=options["platform"] or source.platform(),
+        shape=Shape(options["shape"]) if options["shape"] else None,
+        mode=Mode(options["mode"]) if options["mode"] else None,
+        profile=Profile(options["expect"]) if options["expect"] else None,
+        bash_syntax=syntax_complaint if shutil.which("bash") else None,
+        now=time.time(),
+    )
+
+
+def _file_findings(
+    facts: "BootstrapFacts", only: Sequence[re.Pattern[str]], skip: Sequence[re.Pattern[str]]
+) -> "list[Finding]":
+    from umbilical.bootstrap.verify.catalogue import CATALOGUE
+    from umbilical.bootstrap.verify.catalogue import verify as judged
+
+    return judged(facts, tuple(chosen(CATALOGUE, only, skip)))
+
+
+def _live_findings(file: Path | None, directory: Path | None, options: dict[str, Any]) -> "list[Finding]":
+    from umbilical.bootstrap.install_dir import InstallDir
+    from umbilical.bootstrap.live import live_findings
+    from umbilical.bootstrap.node_access import NodeAccess, node_runner
+
+    install_dir = InstallDir(directory) if directory is not None else None
+    if install_dir is None and options["ssh_host"] is None and options["kubeconfig"] is None:
+        raise click.UsageError("--live needs to know where: --dir DIR, --ssh-host ADDRESS or --kubeconfig FILE")
+    access = NodeAccess(options["ssh_host"], options["ssh_user"], options["ssh_key"], options["ssh_port"])
+    expected = _expected(file, install_dir, options)
+    with node_runner(access, install_dir) as runner:
+        from dataclasses import replace
+
+        return live_findings(replace(expected, runner=runner))
+
+
+def _expected(file: Path | None, install_dir: "InstallDir | None", options: dict[str, Any]) -> "LiveOptions":
+    """Gather what the running tunnel must be like: from FILE where one is named, else the defaults."""
+    from umbilical.bootstrap.live import LiveOptions
+    from umbilical.bootstrap.live_node import NodePaths, NodePorts
+    from umbilical.bootstrap.spec import Shape, for_shape
+
+    facts = _facts(read_source(file, None), {**options, "expect": None}) if file is not None else None
+    shape = Shape(options["shape"]) if options["shape"] else facts.found_shape if facts else Shape.OPENSHIFT
+    flags = facts.server.flags if facts else None
+    usual = for_shape(shape)
+    return LiveOptions(
+        kubeconfig=options["kubeconfig"] or _kubeconfig_of(install_dir),
+        namespace=options["namespace"] or (facts.agent_namespace if facts else None) or usual.namespace,
+        node_ips=_node_ips(install_dir, options),
+        ports=NodePorts(
+            *((flags.integer(name) if flags else None) or port for name, port in _PORTS.items()),
+        ),
+        agent_health_port=(facts.agent.flags.integer("--health-server-port") if facts else None) or usual.health_port,
+        paths=NodePaths(socket=(flags.values.get("--uds-name") if flags else None) or usual.socket_on_host),
+    )
+
+
+_PORTS: Final = {"--agent-port": 8091, "--health-port": 2041, "--admin-port": 8095}
+
+
+def _kubeconfig_of(install_dir: "InstallDir | None") -> Path | None:
+    path = install_dir.kubeconfig if install_dir is not None else None
+    return path if path is not None and path.is_file() else None
+
+
+def _node_ips(install_dir: "InstallDir | None", options: dict[str, Any]) -> tuple[Any, ...]:
+    """Take the machine's internal addresses, which only Cluster API installers leave in the directory."""
+    from umbilical.fault import BootstrapError
+
+    if install_dir is None:
+        return ()
+    try:
+        return install_dir.bootstrap_addresses().internal
+    except BootstrapError:
+        if options["ssh_host"] is None:
+            raise
+        return ()
+
+
+def _all_checks() -> "list[Check[Any]]":
+    from umbilical.bootstrap.live import CHECKS
+    from umbilical.bootstrap.verify.catalogue import CATALOGUE
+
+    return [*CATALOGUE, *CHECKS]
+
+
+def _headings() -> dict[str, str]:
+    from umbilical.bootstrap.verify.catalogue import GROUPS
+
+    return {**GROUPS, "L": LIVE_HEADING}
+
+
+def _report(findings: "list[Finding]", output: str, heading: str, kind: str, details: dict[str, Any]) -> str:
+    from umbilical.checks.report import as_json, as_junit, as_table
+
+    if output == "json":
+        return as_json(findings, kind, details)
+    if output == "junit":
+        return as_junit(findings, "bootstrap.verify")
+    return heading + as_table(findings, has_colour(), has_unicode(), _headings())
+
+
+def _heading(source: BootstrapFile, facts: "BootstrapFacts") -> str:
+    """Say what was looked at, in a line, and how long its certificates live."""
+    from umbilical.bootstrap.verify.structure import time_left
+    from umbilical.checks.report import printable
+
+    if facts.config is None:
+        return f"{printable(str(source.path))}\n\n"
+    said = [f"profile {facts.found_profile.value}"]
+    if facts.has_tunnel:
+        said += [f"shape {facts.found_shape.value}", f"mode {facts.found_mode.value}"]
+    said += [f"platform {facts.found_platform or 'unknown'}", kibibytes(len(source.content))]
+    left = time_left(facts)
+    said += [f"certificates: {left}"] if left else []
+    return printable(f"{source.path}: {', '.join(said)}") + "\n\n"
+
+
+def _hint(facts: "BootstrapFacts") -> None:
+    """Say it aloud when there was little to check: a report without failures looks like a tunnel that works."""
+    if facts.config is not None and not facts.has_tunnel and facts.profile is None:
+        said = f"there is no tunnel to check in it (profile {facts.found_profile.value})"
+        click.echo(f"note: {said}; --expect patched or native-on makes that a failure", err=True)
+
+
+def _details(source: BootstrapFile, facts: "BootstrapFacts") -> dict[str, Any]:
+    is_there = facts.has_tunnel
+    return {
+        "file": str(source.path),
+        "profile": facts.found_profile.value if facts.config is not None else None,
+        "shape": facts.found_shape.value if is_there else None,
+        "mode": facts.found_mode.value if is_there else None,
+        "platform": facts.found_platform,
+        "bytes": len(source.content),
+    }
+
+
+def _listed(checks: "list[Check[Any]]", output: str) -> str:
+    from umbilical.bootstrap.verify.catalogue import FIRST_PLAN
+    from umbilical.checks.report import API_VERSION, group_of
+
+    if output == "json":
+        import json
+
+        plan = [{"item": item, "title": title, "checks": list(ids)} for item, (title, ids) in FIRST_PLAN.items()]
+        listed = [{"id": check.id, "title": check.title, "why": check.why, "fix": check.fix} for check in checks]
+        value = {"apiVersion": API_VERSION, "kind": "CheckList", "checks": listed, "firstPlan": plan}
+        return json.dumps(value, indent=2) + "\n"
+    lines: list[str] = []
+    for check in checks:
+        heading = _headings()[group_of(check.id)]
+        lines += ["", heading] if heading not in lines else []
+        lines.append(f"{check.id:4} {check.title}")
+    lines += ["", "The first plan's checklist (task 2.6) is covered by"]
+    lines += [f"{item:<4} {title}: {', '.join(ids)}" for item, (title, ids) in FIRST_PLAN.items()]
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _explained(identifier: str) -> str:
+    from umbilical.bootstrap.verify.catalogue import FIRST_PLAN
+
+    found = [check for check in _all_checks() if check.id.lower() == identifier.lower()]
+    if not found:
+        raise click.UsageError(f"there is no check {identifier!r}; --list shows their ids")
+    check = found[0]
+    lines = [f"{check.id} {check.title}", f"  why: {check.why}", f"  fix: {check.fix}"]
+    plan = [f"{item} ({title})" for item, (title, ids) in FIRST_PLAN.items() if check.id in ids]
+    lines += [f"  covers of the first plan's checklist: {', '.join(plan)}"] if plan else []
+    return "\n".join(lines) + "\n"
+
+
+def _status(findings: "Iterable[Finding]", fail_on: str) -> int:
+    from umbilical.checks.check import Outcome
+
+    bad = (Outcome.FAILED, Outcome.WARNED) if fail_on == "warn" else (Outcome.FAILED,)
+    return FINDINGS if any(finding.outcome in bad for finding in findings) else 0

@@ -1,0 +1,1 @@
+"""`umbilical config`: a cluster's config file. One module for each command."""

@@ -1,0 +1,59 @@
+"""`umbilical config view`: every value of a cluster, also those that its file does not say."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from umbilical.cli.stage.options import directory_option
+
+if TYPE_CHECKING:
+    from umbilical.hardway.config.origins import Value
+
+
+@click.command()
+@directory_option
+@click.option("--origin", "has_origin", is_flag=True, help="Say of each value whether it was given or follows.")
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True, help="Form."
+)
+def view(folder: Path, has_origin: bool, output: str) -> None:
+    """Show what cluster.yaml comes to: given values, defaults, and what is computed from others."""
+    from umbilical.hardway.config.origins import nested
+    from umbilical.hardway.workspace import read_config
+
+    values = read_config(folder).values
+    if output == "table":
+        for line in _table(values, has_origin=has_origin):
+            click.echo(line)
+        return
+    told: Any = [_entry(one) for one in values] if has_origin else nested(values)
+    click.echo(json.dumps(told, indent=2) if output == "json" else _yaml(told), nl=output == "json")
+
+
+def _table(values: "Sequence[Value]", *, has_origin: bool) -> Iterator[str]:
+    rows = [(one.path, _shown(one.plain), one.origin.value, one.source) for one in values]
+    heads = ("key", "value", "origin", "from")
+    count = 4 if has_origin else 2
+    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(count)]
+    for row in (heads, *rows):
+        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=False)).rstrip()
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _entry(value: "Value") -> dict[str, Any]:
+    told = {"path": value.path, "value": value.plain, "origin": value.origin.value}
+    return {**told, "from": value.source} if value.source else told
+
+
+def _yaml(told: Any) -> str:
+    from umbilical.manifests.tree import yaml_bytes
+
+    return yaml_bytes(told).decode()

@@ -1,0 +1,155 @@
+"""klog's flags as upstream's programs take them, and what they do to our log lines.
+
+`v` below 5 writes one line per tunnel, from 5 on also detail. Files that klog would split by severity are one file
+here; `vmodule`, `log-backtrace-at`, `one-output` and `skip-log-headers` are read, checked and have no effect.
+"""
+
+import logging
+from pathlib import Path
+from typing import Final
+
+from umbilical.cli.drop_ins import go_values
+from umbilical.cli.drop_ins.go_values import ValueSyntaxError
+from umbilical.cli.drop_ins.pflag import BOOL, STRING, Flag, FlagSet, FlagValue, Kind
+from umbilical.cli.log_setup import (
+    STANDARD_ERROR,
+    DescriptorSink,
+    FileSink,
+    KlogForm,
+    LineHandler,
+    Route,
+    install,
+)
+
+DEFAULT_VERBOSITY: Final = 4
+"""What upstream's programs set before they read their arguments."""
+DEBUG_VERBOSITY: Final = 5
+OPTIONS_VERBOSITY: Final = 1
+"""From here on the options are listed at start."""
+_MEGABYTE: Final = 1024 * 1024
+_SEVERITIES: Final = ("INFO", "WARNING", "ERROR", "FATAL")
+_LEVELS: Final = (logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
+_MODULE_SYNTAX: Final = "syntax error: expect comma-separated list of filename=N"
+_TRACE_SYNTAX: Final = "syntax error: expect file.go:234"
+
+
+def _parse_flag_bool(text: str) -> bool:
+    """Go's flag package, which klog uses, hides what strconv said."""
+    try:
+        return go_values.parse_bool(text)
+    except ValueSyntaxError:
+        raise ValueSyntaxError("parse error") from None
+
+
+def _parse_flag_uint(text: str) -> int:
+    try:
+        return go_values.parse_uint(text)
+    except ValueSyntaxError as fault:
+        reason = "value out of range" if "out of range" in str(fault) else "parse error"
+        raise ValueSyntaxError(reason) from None
+
+
+def _parse_verbosity(text: str) -> int:
+    return go_values.parse_int(text, base=10, bits=32)
+
+
+def _parse_severity(text: str) -> int:
+    if text.upper() in _SEVERITIES:
+        return _SEVERITIES.index(text.upper())
+    return go_values.parse_int(text, base=10, bits=32)
+
+
+def _parse_module_spec(text: str) -> str:
+    for pattern in filter(None, text.split(",")):
+        name, equals, level = pattern.partition("=")
+        if not (name and equals and level) or "=" in level:
+            raise ValueSyntaxError(_MODULE_SYNTAX)
+        try:
+            number = go_values.parse_int(level, base=10, bits=32)
+        except ValueSyntaxError:
+            raise ValueSyntaxError(_MODULE_SYNTAX) from None
+        if number < 0:
+            raise ValueSyntaxError("negative value for vmodule level")
+    return text
+
+
+def _parse_trace_location(text: str) -> str:
+    if text == "":
+        return ":0"
+    file, colon, line = text.partition(":")
+    if not colon or ":" in line or "." not in file:
+        raise ValueSyntaxError(_TRACE_SYNTAX)
+    try:
+        number = go_values.parse_int(line, base=10)
+    except ValueSyntaxError:
+        raise ValueSyntaxError(_TRACE_SYNTAX) from None
+    if number <= 0:
+        raise ValueSyntaxError("negative or zero value for level")
+    return text
+
+
+def _plain(value: FlagValue) -> str:
+    return str(value)
+
+
+_SWITCH: Final = Kind("", _parse_flag_bool, BOOL.show, bare="true")
+_SIZE: Final = Kind("uint", _parse_flag_uint, _plain)
+_VERBOSITY: Final = Kind("Level", _parse_verbosity, _plain)
+_SEVERITY: Final = Kind("severity", _parse_severity, _plain)
+_MODULE_SPEC: Final = Kind("moduleSpec", _parse_module_spec, _plain)
+_TRACE_LOCATION: Final = Kind("traceLocation", _parse_trace_location, _plain)
+
+FLAGS: Final = (
+    Flag("v", _VERBOSITY, DEFAULT_VERBOSITY, "how much to log: below 5 one line per tunnel, from 5 on detail"),
+    Flag("logtostderr", _SWITCH, True, "log to standard error and to no file"),
+    Flag("alsologtostderr", _SWITCH, False, "log to standard error besides a file"),
+    Flag("alsologtostderrthreshold", _SEVERITY, 0, "lowest severity that --alsologtostderr copies"),
+    Flag("stderrthreshold", _SEVERITY, 2, "lowest severity that reaches standard error when logging to a file"),
+    Flag(
+        "legacy-stderr-threshold-behavior",
+        _SWITCH,
+        True,
+        "if false, --stderrthreshold also counts with --logtostderr",
+    ),
+    Flag("log-dir", STRING, "", "directory of the log file, with --logtostderr=false"),
+    Flag("log-file", STRING, "", "the log file, with --logtostderr=false"),
+    Flag("log-file-max-size", _SIZE, 1800, "megabytes after which the log file starts anew; 0 is never"),
+    Flag("skip-headers", _SWITCH, False, "log messages without time, process and place"),
+    Flag("add-dir-header", _SWITCH, False, "show the directory of the source file too"),
+    Flag("skip-log-headers", _SWITCH, False, "accepted; log files have no header here"),
+    Flag("one-output", _SWITCH, False, "accepted; all severities share one file here"),
+    Flag("vmodule", _MODULE_SPEC, "", "accepted; without effect"),
+    Flag("log-backtrace-at", _TRACE_LOCATION, ":0", "accepted; without effect"),
+)
+
+
+def install_klog(flags: FlagSet, program: str) -> LineHandler:
+    """Set logging up as the flags ask. Raises OSError when the log file cannot be opened."""
+    form = KlogForm(headers=not flags.switch("skip-headers"), directory=flags.switch("add-dir-header"))
+    return install(form, _routes(flags, program), debug=flags.number("v") >= DEBUG_VERBOSITY)
+
+
+def _routes(flags: FlagSet, program: str) -> list[Route]:
+    standard_error = DescriptorSink(STANDARD_ERROR)
+    path = _log_file(flags, program)
+    if flags.switch("logtostderr"):
+        legacy = flags.switch("legacy-stderr-threshold-behavior")
+        return [Route(standard_error, logging.NOTSET if legacy else _level(flags.number("stderrthreshold")))]
+    if path is None:
+        return [Route(standard_error)]
+    threshold = "alsologtostderrthreshold" if flags.switch("alsologtostderr") else "stderrthreshold"
+    file = FileSink(path, flags.number("log-file-max-size") * _MEGABYTE)
+    return [Route(standard_error, _level(flags.number(threshold))), Route(file)]
+
+
+def _log_file(flags: FlagSet, program: str) -> Path | None:
+    if flags.text("log-file"):
+        return Path(flags.text("log-file"))
+    return Path(flags.text("log-dir")) / f"{program}.log" if flags.text("log-dir") else None
+
+
+def _level(severity: int) -> int:
+    """Detail lines are info to klog, so severity 0 lets them through."""
+    if severity <= 0:
+        return logging.NOTSET
+    return _LEVELS[severity] if severity < len(_LEVELS) else logging.CRITICAL + 1

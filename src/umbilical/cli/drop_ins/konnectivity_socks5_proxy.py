@@ -1,0 +1,78 @@
+"""`konnectivity-socks5-proxy`: our SOCKS5 proxy under HyperShift's name and flags."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from umbilical.cli import engines
+from umbilical.cli.drop_ins import drop_in
+from umbilical.cli.drop_ins.pflag import BOOL, Flag, FlagSet
+from umbilical.cli.drop_ins.proxy_flags import SHARED_FLAGS, check_shared_flags, listener_settings, outbound_settings
+from umbilical.proxies.settings import Resolution, Socks5Settings
+
+FLAGS: Final = (
+    *SHARED_FLAGS,
+    Flag(
+        "resolve-from-guest-cluster-dns",
+        BOOL,
+        False,
+        "accepted; the hosted cluster's DNS is asked in any case, unless the resolver is disabled",
+    ),
+    Flag(
+        "resolve-from-management-cluster-dns",
+        BOOL,
+        False,
+        "with --resolve-from-guest-cluster-dns: while the tunnel does not work, ask this machine's resolver instead",
+    ),
+    Flag("disable-resolver", BOOL, False, "send names through the tunnel as they are; wins over the two above"),
+)
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    return drop_in.run(SOCKS5_PROXY, arguments)
+
+
+def start(flags: FlagSet) -> int:
+    settings = socks5_settings(flags)
+    from umbilical.proxies.socks5_process import run_socks5
+
+    return engines.run_until_done(run_socks5(settings))
+
+
+def socks5_settings(flags: FlagSet, environment: Mapping[str, str] = os.environ) -> Socks5Settings:
+    outbound = outbound_settings(flags, resolution_of(flags), environment)
+    return Socks5Settings(listener_settings(flags), outbound)
+
+
+def resolution_of(flags: FlagSet) -> Resolution:
+    """HyperShift's booleans as one word.
+
+    Without any it would ask the management cluster's DNS and dial the answer through the tunnel, which is the wrong
+    view of every name that both clusters know: we ask the hosted cluster. The management flag alone does nothing there
+    either.
+    """
+    if flags.switch("disable-resolver"):
+        return Resolution.AGENT
+    if flags.switch("resolve-from-guest-cluster-dns") and flags.switch("resolve-from-management-cluster-dns"):
+        return Resolution.GUEST_THEN_MANAGEMENT
+    return Resolution.SERVICE
+
+
+def _flags() -> Sequence[Flag]:
+    return FLAGS
+
+
+SOCKS5_PROXY: Final = drop_in.DropIn(
+    program="konnectivity-socks5-proxy",
+    command="konnectivity-socks5-proxy",
+    about="A SOCKS5 proxy whose connections leave by the agents of a hosted cluster.",
+    refusal_prefix="",
+    flags=_flags,
+    check=check_shared_flags,
+    start=start,
+)

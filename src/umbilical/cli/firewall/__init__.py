@@ -1,0 +1,1 @@
+"""`umbilical firewall`: the port for agents. One module for each command."""

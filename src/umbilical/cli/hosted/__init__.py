@@ -1,0 +1,1 @@
+"""`umbilical hosted`: hosted control planes. One module for each command."""

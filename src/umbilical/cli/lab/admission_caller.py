@@ -1,0 +1,194 @@
+"""`lab-admission-caller`: stands in for kube-apiserver on a bootstrap node that has none.
+
+It is run by the lab and by curious users; of `umbilical` itself it is no command.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from umbilical.cli.param_types import FILE, duration, server_address
+from umbilical.codes import CONFIGURATION, INTERRUPTED, USAGE
+from umbilical.fault import LabError
+
+if TYPE_CHECKING:
+    from umbilical.lab.admission_caller import Webhook
+    from umbilical.lab.egress_selector import Egress
+    from umbilical.tunnel.blocking_dial import Stream
+
+PROGRAM: Final = "lab-admission-caller"
+MAX_CALLS: Final = 1000
+MAX_TIMEOUT_SECONDS: Final = 30.0
+"""kube-apiserver takes no webhook that asks for more."""
+MAX_OBJECT_BYTES: Final = 1 << 20
+"""etcd would not take a larger one."""
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    try:
+        caller.main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
+    except LabError as fault:
+        click.echo(str(fault), err=True)
+        return CONFIGURATION
+    except click.ClickException as fault:
+        click.echo(
+            f"UMB001 {PROGRAM}: wrong usage\n  why: {fault.format_message()}\n  next: {PROGRAM} --help", err=True
+        )
+        return USAGE
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    return 0
+
+
+def _label(text: str) -> str:
+    """Read a name of Kubernetes' (RFC 1123)."""
+    if len(text) > 63 or not re.fullmatch("[a-z0-9]([a-z0-9-]*[a-z0-9])?", text):
+        raise click.BadParameter(f"{text!r} is no name: lower-case letters, digits and -")
+    return text
+
+
+def _path(text: str) -> str:
+    if not re.fullmatch("/[!-~]*", text):
+        raise click.BadParameter(f"{text!r} is no path of a URL")
+    return text
+
+
+def _timeout(text: str) -> float:
+    seconds = duration(text)
+    if not 0 < seconds <= MAX_TIMEOUT_SECONDS:
+        raise click.BadParameter(f"{text} is not within {MAX_TIMEOUT_SECONDS:g}s")
+    return seconds
+
+
+@click.command(context_settings={"max_content_width": 110, "help_option_names": ["-h", "--help"]})
+@click.option(
+    "--egress-selector-config-file", "egress_file", type=FILE, help="As kube-apiserver's; without it: direct."
+)
+@click.option("--address", required=True, metavar="HOST:PORT", help="The webhook's endpoint: a pod's address and port.")
+@click.option(
+    "--service",
+    type=_label,
+    metavar="NAME",
+    default="webhook",
+    show_default=True,
+    help="The Service that the webhook is known by.",
+)
+@click.option("--namespace", type=_label, metavar="NAME", default="lab", show_default=True, help="Of that Service.")
+@click.option(
+    "--path",
+    type=_path,
+    metavar="PATH",
+    default="/validate",
+    show_default=True,
+    help="Where the webhook takes reviews.",
+)
+@click.option("--webhook", "name", metavar="NAME", help="Its name in messages; SERVICE.NAMESPACE.svc if not given.")
+@click.option("--ca-file", required=True, type=FILE, help="The authority of the webhook's certificate (caBundle).")
+@click.option("--object", "object_file", default="-", metavar="FILE", help="What to create, as JSON; - is stdin.")
+@click.option(
+    "--timeout",
+    type=_timeout,
+    metavar="DURATION",
+    default="5s",
+    show_default=True,
+    help="Of one call, as timeoutSeconds.",
+)
+@click.option("--count", type=click.IntRange(1, MAX_CALLS), default=1, show_default=True, help="Calls in a row.")
+def caller(
+    egress_file: Path | None,
+    address: str,
+    service: str,
+    namespace: str,
+    path: str,
+    name: str | None,
+    ca_file: Path,
+    object_file: str,
+    timeout: float,
+    count: int,
+) -> None:
+    """Stand in for kube-apiserver: ask an admission webhook for its verdict on an object.
+
+    The way into the cluster is taken from the same EgressSelectorConfiguration that kube-apiserver reads, and each
+    call is a real AdmissionReview over TLS on a connection of its own. The verdict is one JSON object on stdout.
+    """
+    from umbilical.lab.admission_caller import Webhook, judge, summary
+
+    server_address(address)
+    egress = _egress(egress_file)
+    context = _context(ca_file)
+    value = _object(object_file)
+    webhook = Webhook(name or f"{service}.{namespace}.svc", service, namespace, path, address, timeout_seconds=timeout)
+    verdicts = [judge(webhook, context, value, partial(_dial, egress)) for _ in range(count)]
+    click.echo(json.dumps({**summary(verdicts), "egress": egress.protocol.value, "webhook": _facts(webhook)}))
+
+
+def _facts(webhook: "Webhook") -> dict[str, str]:
+    return {"name": webhook.name, "url": webhook.url, "address": webhook.address}
+
+
+def _egress(path: Path | None) -> "Egress":
+    from umbilical.lab.egress_selector import DIRECT, cluster_egress
+
+    return DIRECT if path is None else cluster_egress(_read(path, "UMB885", "the egress selector"), str(path))
+
+
+def _context(ca_file: Path) -> Any:
+    import ssl
+
+    text = _read(ca_file, "UMB886", "the webhook's authority").decode("utf-8", "replace")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(cadata=text)
+    except (ssl.SSLError, ValueError):
+        why = "it holds no certificate in PEM"
+        raise LabError("UMB886", f"{ca_file} cannot be used", why, "give the file that caBundle holds") from None
+    return context
+
+
+def _object(source: str) -> dict[str, Any]:
+    content = (
+        sys.stdin.buffer.read(MAX_OBJECT_BYTES + 1) if source == "-" else _read(Path(source), "UMB887", "the object")
+    )
+    why = f"it has more than {MAX_OBJECT_BYTES} bytes" if len(content) > MAX_OBJECT_BYTES else "it is no JSON object"
+    try:
+        value = json.loads(content) if len(content) <= MAX_OBJECT_BYTES else None
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict) or not isinstance(value.get("metadata", {}), dict):
+        where = "stdin" if source == "-" else source
+        raise LabError("UMB887", f"{where}: nothing that could be created", why, "give an object as `kubectl -o json`")
+    return value
+
+
+def _read(path: Path, code: str, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise LabError(code, f"{what} cannot be read: {path}", error.strerror or str(error), f"ls -l {path}") from None
+
+
+def _dial(egress: "Egress", address: str, seconds: float) -> "Stream":
+    from umbilical.lab.admission_caller import Unreachable
+    from umbilical.lab.egress_selector import EgressProtocol
+    from umbilical.tunnel.blocking_dial import Deadline, DialRefused, dial_connect, dial_direct
+    from umbilical.tunnel.blocking_grpc import dial_grpc
+
+    deadline = Deadline(seconds)
+    try:
+        if egress.protocol is EgressProtocol.GRPC:
+            return dial_grpc(egress.socket, address, deadline)
+        if egress.protocol is EgressProtocol.HTTP_CONNECT:
+            return dial_connect(egress.socket, address, deadline)
+        return dial_direct(address, deadline)
+    except DialRefused as refusal:
+        raise Unreachable(str(refusal)) from None

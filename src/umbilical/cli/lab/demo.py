@@ -1,0 +1,101 @@
+"""`umbilical lab demo`: the whole story in a lab of its own, told in the terminal and written into one HTML file."""
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from umbilical.cli.lab.options import bin_dir_option
+
+if TYPE_CHECKING:
+    from umbilical.lab.rehearsal import Rehearsal
+
+SCENARIO: Final = "webhook-through-tunnel"
+TITLE: Final = "A webhook through the tunnel"
+LAB_NAME: Final = "demo"
+REPORT: Final = Path("out/demo/report.html")
+_FILE: Final = click.Path(path_type=Path)
+# A program that is missing, or cannot run here: then another one can stand in for it.
+_NO_KUBERNETES: Final = ("UMB824", "UMB825")
+
+
+@click.command()
+@click.option("--keep", is_flag=True, help="Stop before the cut and leave the lab up, for `lab shell` and `lab break`.")
+@click.option("--fault", metavar="NAME", help="Show this fault instead; `umbilical lab list` names them.")
+@click.option(
+    "--stand-in/--real",
+    "stand_in",
+    default=None,
+    help="Without Kubernetes, or only with it; else it is used where its programs are found.",
+)
+@click.option("--report", type=_FILE, metavar="FILE", help=f"Where the HTML report goes.  [default: {REPORT}]")
+@bin_dir_option
+def demo(keep: bool, fault: str | None, stand_in: bool | None, report: Path | None, bin_dir: Path | None) -> None:
+    """Show the whole story on this machine: blocked, tunnelled, cut; nothing stays behind."""
+    from umbilical.cli.lab import telling
+
+    place = _report_place(report)
+    rehearsal = _rehearsal(keep, fault, stand_in, bin_dir)
+    story, lab = telling.tell(rehearsal, TITLE if fault is None else f"A fault: {fault}", place)
+    telling.close(story, telling.write(story, place, rehearsal))
+    if rehearsal.stand_in:
+        _tell_of_stand_in()
+    if lab is not None:
+        telling.tell_kept(f"--name {LAB_NAME}", has_tunnel=True)
+
+
+def _report_place(asked: Path | None) -> Path:
+    """Say where the report goes: a scratch directory, when this one cannot be written to."""
+    from umbilical.cli.lab.telling import check_report, may_write
+
+    if asked is not None:
+        return check_report(asked)
+    return REPORT if may_write(REPORT) else Path(tempfile.mkdtemp(prefix="umbilical-demo-")) / REPORT.name
+
+
+def _rehearsal(keep: bool, fault: str | None, stand_in: bool | None, bin_dir: Path | None) -> "Rehearsal":
+    from dataclasses import replace
+
+    from umbilical.lab.faults import registry as faults
+    from umbilical.lab.paths import default_directory
+    from umbilical.lab.rehearsal import Rehearsal
+    from umbilical.lab.runner import RunnerKind
+    from umbilical.lab.scenarios import registry as scenarios
+
+    if fault is not None:
+        faults.find(fault)
+    wanted = Rehearsal(
+        scenarios.find(SCENARIO),
+        RunnerKind.PROCESS,
+        keep=keep,
+        directory=default_directory(LAB_NAME) if keep else None,
+        name=LAB_NAME,
+        fault=fault,
+        bin_dir=bin_dir,
+    )
+    if stand_in is None:
+        return replace(wanted, stand_in=not _has_kubernetes(wanted))
+    return replace(wanted, stand_in=stand_in)
+
+
+def _has_kubernetes(wanted: "Rehearsal") -> bool:
+    """Look for its programs. Somebody who names a directory wants to hear what is wrong with it."""
+    from umbilical.fault import LabError
+    from umbilical.lab.rehearsal import binaries
+
+    try:
+        binaries(wanted)
+    except LabError as error:
+        if wanted.bin_dir is not None or error.code not in _NO_KUBERNETES:
+            raise
+        click.echo(f"No Kubernetes here: {error.what}")
+        click.echo("A caller of Umbilical's own stands in for kube-apiserver.\n")
+        return False
+    return True
+
+
+def _tell_of_stand_in() -> None:
+    click.echo("\nkube-apiserver was played by a stand-in: a caller of Umbilical's own that reads the same egress")
+    click.echo("selector, dials through the same socket and sends a real AdmissionReview over TLS.")
+    click.echo("With the real one, built from source (needs Go, some minutes):  make demo-real")

@@ -1,0 +1,264 @@
+"""Who tells a story in the terminal: a live view with a picture, or plain lines where output is no terminal."""
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final, Literal, TextIO
+
+import click
+
+from umbilical.checks.report import printable
+from umbilical.cli.terminal import has_colour, has_unicode
+from umbilical.lab.story import Call, Outcome, Picture, Step, Story, Teller
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.text import Text
+
+REAL_CALLER: Final = "kube-apiserver"
+STAND_IN: Final = "stand-in"
+# Times at the far edge of a wide terminal are hard to match with their titles.
+MOST_COLUMNS: Final = 100
+# Picture, running step and its evidence; a live view that is higher than the terminal flickers.
+LEAST_LINES: Final = 20
+MOST_EVIDENCE: Final = 8
+RUNNING_EVIDENCE: Final = 3
+REFRESH_PER_SECOND: Final = 10
+# Steps follow each other at once; what takes longer than this between them is worth a word.
+PATIENCE_SECONDS: Final = 0.4
+_DUMB: Final = ("dumb", "unknown")
+_INDENT: Final = " " * 10
+
+
+@contextmanager
+def choose_view(title: str, *, is_stand_in: bool = False) -> Iterator[Teller]:
+    """Give who tells this story here; the terminal is as before when it ends, however it ends."""
+    caller = STAND_IN if is_stand_in else REAL_CALLER
+    if not _is_lively():
+        yield PlainLines(title, sys.stdout, caller)
+        return
+    with LiveView(title, caller) as view:
+        yield view
+
+
+def _is_lively() -> bool:
+    # The library of the live view comes with the extra `lab`; a story can be told without it.
+    return sys.stdout.isatty() and os.environ.get("TERM", "") not in _DUMB and find_spec("rich") is not None
+
+
+def summary(story: Story, more: Mapping[str, str] | None = None) -> str:
+    """The closing lines: every figure, how long it took, and what else there is to say."""
+    rows = {name: printable(value) for name, value in story.figures.items()}
+    done = sum(step.outcome is Outcome.DONE for step in story.steps)
+    rows["steps"] = f"{done} of {len(story.steps)} as told, in {_end(story):.1f} s"
+    rows.update({name: printable(value) for name, value in (more or {}).items()})
+    width = max(len(name) for name in rows) + 3
+    text = "".join(f"  {_styled(f'{name:<{width}}', dim=True)}{value}\n" for name, value in rows.items())
+    return text if has_unicode() else _ascii(text)
+
+
+def _end(story: Story) -> float:
+    return max((step.ended_seconds or step.started_seconds for step in story.steps), default=0.0)
+
+
+def _styled(text: str, **style: str | bool) -> str:
+    # Each keyword of click's has a type of its own, which a mapping cannot tell.
+    return click.style(text, **style) if has_colour() else text  # type: ignore[arg-type]
+
+
+def _ascii(text: str) -> str:
+    return text.encode("ascii", "backslashreplace").decode()
+
+
+def _shown(text: str) -> list[str]:
+    """Evidence is text of other programs: a terminal is to show it, not to obey it."""
+    lines = [printable(line) for line in text.splitlines()]
+    return lines if has_unicode() else [_ascii(line) for line in lines]
+
+
+def _all_shown(step: Step) -> list[str]:
+    return [line for piece in tuple(step.evidence) for line in _shown(piece)]
+
+
+class PlainLines:
+    """One line per event, each out at once; for logs and pipes."""
+
+    def __init__(self, title: str, stream: TextIO | None = None, caller: str = REAL_CALLER) -> None:
+        self._stream = stream or sys.stdout
+        self._caller = caller
+        self._picture = Picture()
+        self._say(_styled(title, bold=True))
+
+    def began(self, step: Step) -> None:
+        self._say(f"{step.started_seconds:6.1f} s  {' '.join(_shown(step.title))}")
+
+    def saw(self, step: Step, evidence: str) -> None:
+        for line in _shown(evidence):
+            self._say(_INDENT + _styled(line, dim=True))
+
+    def ended(self, step: Step) -> None:
+        if step.outcome is Outcome.DONE:
+            self._say(_INDENT + _styled("✓" if has_unicode() else "ok", fg="green") + f" {step.seconds:.1f} s")
+        else:
+            sign = "✗ failed" if has_unicode() else "FAILED"
+            self._say(_INDENT + _styled(sign, fg="red") + f" after {step.seconds:.1f} s")
+
+    def shows(self, picture: Picture) -> None:
+        before, self._picture = self._picture, picture
+        if picture.call not in (before.call, Call.NONE):
+            self._call("bootstrap", picture.call)
+        if picture.production_call not in (before.production_call, Call.NONE):
+            self._call("production", picture.production_call)
+
+    def _call(self, who: str, call: Call) -> None:
+        self._say(f"{_INDENT}call of the {who} {self._caller}: {call.value}")
+
+    def _say(self, line: str) -> None:
+        self._stream.write(f"{line}\n")
+        self._stream.flush()
+
+
+class LiveView:
+    """Finished steps go up the screen and stay there; below them the running one, and the picture as it is now."""
+
+    def __init__(self, title: str, caller: str = REAL_CALLER, clock: Callable[[], float] = time.monotonic) -> None:
+        from rich.live import Live
+        from rich.spinner import Spinner
+
+        from umbilical.cli.lab import story_picture
+
+        self._drawing = story_picture
+        self._glyphs = story_picture.UNICODE if has_unicode() else story_picture.ASCII
+        self._sign_width = max(2, len(self._glyphs.failed))
+        self._under_title = (0, 1, 0, self._sign_width + 2)
+        self._title, self._caller, self._clock = title, caller, clock
+        self._picture = Picture()
+        self._step: Step | None = None
+        self._since = clock()
+        self._is_over = False
+        self._calls: list[tuple[bool, Call]] = []
+        self._spinner = Spinner("dots" if has_unicode() else "line", style="blue")
+        self._console = _console()
+        self._live = Live(
+            console=self._console, get_renderable=self._frame, refresh_per_second=REFRESH_PER_SECOND, auto_refresh=True
+        )
+
+    def __enter__(self) -> "LiveView":
+        self._console.print(f"\n{self._title}\n", style="bold")
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over = True
+        self._live.stop()
+
+    def began(self, step: Step) -> None:
+        self._since = self._clock()
+        self._calls = []
+        self._step = step
+
+    def saw(self, step: Step, evidence: str) -> None:
+        """Nothing to do: the next frame reads it from the step."""
+
+    def ended(self, step: Step) -> None:
+        self._step, self._since = None, self._clock()
+        # Buffered, so that the step never stands on the screen twice: told above, and still running below.
+        with self._console:
+            self._console.print(self._told(step), *self._ways(), sep="\n")
+            self._live.refresh()
+
+    def shows(self, picture: Picture) -> None:
+        before, self._picture = self._picture, picture
+        if picture.call is not before.call:
+            self._calls.append((picture.server, picture.call))
+        if picture.production_call is not before.production_call:
+            self._calls.append((False, picture.production_call))
+
+    def _frame(self) -> "RenderableType":
+        from rich.console import Group
+        from rich.text import Text
+
+        parts = [] if self._is_over else [self._now(self._step)]
+        if self._has_room():
+            ways = self._drawing.ways(self._picture, self._caller, self._glyphs)
+            parts += [Text(), self._drawing.draw(self._picture, self._caller, self._glyphs), *ways]
+        return Group(*parts)
+
+    def _now(self, step: Step | None) -> "RenderableType":
+        """What runs: its title and time, and the last things seen, a line each so that the picture stands still."""
+        from rich.console import Group
+        from rich.text import Text
+
+        if step is None:
+            idle = "tidying up" if self._picture.nodes else "getting ready"
+            return self._row(self._spinner, Text(idle if self._clock() - self._since > PATIENCE_SECONDS else ""), None)
+        seen = _all_shown(step)[-RUNNING_EVIDENCE:]
+        return Group(self._head(step, self._clock() - self._since), *self._indented(seen, is_whole=False))
+
+    def _has_room(self) -> bool:
+        size = shutil.get_terminal_size()
+        return bool(self._picture.nodes) and size.columns >= self._drawing.COLUMNS and size.lines >= LEAST_LINES
+
+    def _told(self, step: Step) -> "RenderableType":
+        from rich.console import Group
+
+        lines = _all_shown(step)
+        kept = lines[:MOST_EVIDENCE]
+        if len(lines) > len(kept):
+            kept.append(f"and {len(lines) - len(kept)} lines more")
+        return Group(self._head(step, step.seconds), *self._indented(kept, is_whole=True))
+
+    def _head(self, step: Step, seconds: float) -> "RenderableType":
+        from rich.text import Text
+
+        title = Text(" ".join(_shown(step.title)), "bold red" if step.outcome is Outcome.FAILED else "")
+        return self._row(self._sign(step), title, seconds)
+
+    def _indented(self, lines: list[str], *, is_whole: bool) -> "list[RenderableType]":
+        from rich.padding import Padding
+        from rich.text import Text
+
+        overflow: Literal["fold", "crop"] = "fold" if is_whole else "crop"
+        texts = (Text(line, "dim", overflow=overflow, no_wrap=not is_whole) for line in lines)
+        return [Padding(text, self._under_title) for text in texts]
+
+    def _ways(self) -> "list[RenderableType]":
+        """What the calls of the step have shown, kept beside it when the picture below goes on."""
+        from rich.padding import Padding
+
+        ways = [
+            self._drawing.way(call, self._caller, through=is_through, glyphs=self._glyphs)
+            for is_through, call in self._calls
+            if call is not Call.NONE
+        ]
+        return [Padding(way, self._under_title) for way in ways]
+
+    def _sign(self, step: Step) -> "RenderableType":
+        from rich.text import Text
+
+        if step.outcome is Outcome.RUNNING:
+            return self._spinner
+        if step.outcome is Outcome.DONE:
+            return Text(self._glyphs.done, "bold green")
+        return Text(self._glyphs.failed, "bold red")
+
+    def _row(self, sign: "RenderableType", title: "Text", seconds: float | None) -> "RenderableType":
+        from rich.table import Table
+
+        grid = Table.grid(expand=False, padding=(0, 1))
+        columns = min(self._console.width, MOST_COLUMNS)
+        grid.add_column(width=self._sign_width, justify="right")
+        grid.add_column(width=max(columns - self._sign_width - 10, 20), overflow="fold")
+        grid.add_column(width=7, justify="right", no_wrap=True, style="dim")
+        grid.add_row(sign, title, "" if seconds is None else f"{seconds:.1f} s")
+        return grid
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    return Console(no_color=not has_colour(), highlight=False, markup=False, emoji=False, soft_wrap=False)

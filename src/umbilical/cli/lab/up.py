@@ -1,0 +1,109 @@
+"""`umbilical lab up`: networks and nodes on this machine, and on each node what runs pods."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from umbilical.cli.lab.options import bin_dir_option, chosen_directory, chosen_name, lab_options
+
+if TYPE_CHECKING:
+    from umbilical.lab.lab import Lab, UpRequest
+    from umbilical.lab.topology import Topology
+
+
+@click.command()
+@lab_options
+@click.option("--masters", type=click.IntRange(min=1), default=3, show_default=True, help="Control-plane nodes.")
+@click.option("--workers", type=click.IntRange(min=0), default=2, show_default=True, help="Other nodes.")
+@click.option(
+    "--family",
+    type=click.Choice(["ipv4", "ipv6", "dual"]),
+    default="ipv4",
+    show_default=True,
+    help="Which addresses nodes and pods have.",
+)
+@click.option(
+    "--machine-network", metavar="CIDR[,CIDR]", help="The nodes' network.  [default: 10.91.0.0/24, fd91::/64]"
+)
+@click.option("--pod-network", metavar="CIDR[,CIDR]", help="Cut into one per node.  [default: 10.92.0.0/16, fd92::/48]")
+@click.option("--service-network", metavar="CIDR[,CIDR]", help="For Services.  [default: 10.93.0.0/16, fd93::/112]")
+@click.option(
+    "--runner",
+    type=click.Choice(["process", "kubelet"]),
+    default="process",
+    show_default=True,
+    help="Who runs pods: a runner of our own, or the real kubelet and containerd (needs root).",
+)
+@click.option("--bare", is_flag=True, help="Networks and nodes only: start nothing that runs pods.")
+@bin_dir_option
+def up(name: str, directory: Path | None, runner: str, bare: bool, bin_dir: Path | None, **networks: Any) -> None:
+    """Bring a lab up: nodes, and networks between them.
+
+    A bootstrap node, masters and workers. Static pods laid into a node's /etc/kubernetes/manifests run there.
+    """
+    from umbilical.cli.progress import ProgressLine
+    from umbilical.lab.lab import UpRequest
+    from umbilical.lab.runner import RunnerKind
+
+    kind = RunnerKind(runner)
+    request = UpRequest(
+        directory=chosen_directory(name, directory),
+        name=chosen_name(name, directory),
+        topology=_topology(networks),
+        runner=kind,
+        binaries=_binaries(is_kubelet=kind is RunnerKind.KUBELET and not bare, bin_dir=bin_dir),
+        with_parent=True,
+    )
+    with ProgressLine() as progress:
+        lab = _bring_up(request, progress.show, bare=bare)
+    _tell(lab, "" if directory is None and name == "lab" else _same_lab(name, directory))
+    # The last thing of all: killed or interrupted before, we leave nothing.
+    lab.stay()
+
+
+def _topology(networks: Mapping[str, Any]) -> "Topology":
+    from umbilical.lab.topology import Family, plan_topology
+
+    return plan_topology(**{**networks, "family": Family(networks["family"])})
+
+
+def _binaries(*, is_kubelet: bool, bin_dir: Path | None) -> dict[str, Path]:
+    """Find what the runner needs, or it is told; of the rest, what there is."""
+    from umbilical.lab import binaries
+
+    needed = binaries.find(binaries.KUBELET, bin_dir) if is_kubelet else {}
+    others = [*binaries.KUBELET, *binaries.KONNECTIVITY]
+    found = [name for name in others if name not in needed and binaries.locate(name, bin_dir) is not None]
+    return {**binaries.find(found, bin_dir), **needed}
+
+
+def _bring_up(request: "UpRequest", show: Any, *, bare: bool) -> "Lab":
+    """Bring it up whole or not at all: what fails half-way, or is interrupted, is taken down again."""
+    from umbilical.lab.lab import up as bring_up
+
+    show("making networks and nodes")
+    lab = bring_up(request)
+    try:
+        for node in () if bare else request.topology.nodes:
+            show(f"starting what runs pods on {node.name}")
+            lab.runner.start(lab, node.name, None)
+    except BaseException:
+        show("taking the lab down again")
+        lab.down()
+        raise
+    return lab
+
+
+def _same_lab(name: str, directory: Path | None) -> str:
+    return f" --name {name}" if directory is None else f" --dir {directory}"
+
+
+def _tell(lab: "Lab", option: str) -> None:
+    how = "without root, in a user namespace" if lab.state.is_rootless else "as root"
+    networks = ", ".join(str(network) for network in lab.topology.machine_networks)
+    click.echo(f"{lab.state.name} is up: {len(lab.topology.nodes)} nodes on {networks}, {how}")
+    click.echo(f"in {lab.directory.path}")
+    for command in ("status", "shell bootstrap", "down"):
+        click.echo(f"  umbilical lab {command}{option}")

@@ -1,0 +1,1 @@
+"""`umbilical pki`: certificates. One module for each command."""

@@ -1,0 +1,246 @@
+"""`umbilical proxy curl`: one HTTP request through the tunnel, with curl's options where they mean the same."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from io import FileIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from umbilical.cli.options import Command, check_readable, tls_files
+from umbilical.cli.param_types import FILE, duration
+from umbilical.cli.ping_access import access_options, access_request
+from umbilical.codes import FINDINGS
+from umbilical.tunnel.settings import TlsFiles
+
+if TYPE_CHECKING:
+    from umbilical.hosted.access import Access
+    from umbilical.hosted.endpoint_tls import EndpointTls
+    from umbilical.hosted.http_call import Call, Exchange, Header, Url
+    from umbilical.hosted.trip import Trip
+    from umbilical.hosted.way import Way
+
+FORM: Final = "application/x-www-form-urlencoded"
+_HIDDEN: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
+
+_ENDPOINT: Final = (
+    click.option("--cacert", type=FILE, help="CA of the endpoint's certificate; else this machine's own."),
+    click.option("--client-cert", type=FILE, help="A certificate to show to the endpoint."),
+    click.option("--client-key", type=FILE, help="Its key."),
+    click.option("--endpoint-name", default="", metavar="NAME", help="Whom its certificate must be for."),
+    click.option("-k", "--insecure", is_flag=True, help="Do not verify the endpoint's certificate."),
+    click.option("--kubelet", is_flag=True, help="With --namespace: its credentials for kubelets."),
+)
+_REQUEST: Final = (
+    click.option("-X", "--request", "method", metavar="METHOD", help="Other than GET, or POST with -d."),
+    click.option("-H", "--header", "headers", multiple=True, metavar="HEADER|@FILE", help="Further header lines."),
+    click.option("-d", "--data", metavar="DATA|@FILE", help="A body to send; @- is standard input."),
+    click.option("-I", "--head", is_flag=True, help="Ask for the head alone, and show it."),
+)
+_OUTPUT: Final = (
+    click.option("-i", "--include", is_flag=True, help="Show the answer's head before the body."),
+    click.option("-o", "--out", type=FILE, help="Write the body to this file."),
+    click.option("-f", "--fail", is_flag=True, help="Exit with 1 when the status is 400 or more."),
+    click.option("-v", "--verbose", is_flag=True, help="Tell of hops and heads on standard error."),
+    click.option("--timeout", type=duration, default="10s", show_default=True, help="For every hop of the way."),
+    click.option("--max-time", type=duration, default="5m", show_default=True, help="For everything together."),
+)
+
+
+def _curl_options(command: Command) -> Command:
+    for option in reversed((*_REQUEST, *_ENDPOINT, *_OUTPUT)):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("url", metavar="URL")
+@_curl_options
+@access_options
+def curl(url: str, **options: Any) -> int:
+    """Request URL through the tunnel and print the answer's body.
+
+    A name in URL is resolved by the agent. The status is 0 for any answer, unless -f is given.
+    """
+    from umbilical.hosted.access import open_access
+
+    if options["kubelet"] and options["namespace"] is None:
+        raise click.UsageError("--kubelet goes with --namespace, which has the credentials")
+    call = _call(_url(url), options)
+    files = tls_files("client-", options["client_cert"], options["client_key"], options["cacert"])
+    request = access_request(options, needs_kubelet=options["kubelet"])
+    with open_access(request) as access:
+        try:
+            return asyncio.run(_bounded(access, call, _endpoint_tls(access, files, options), options))
+        except BrokenPipeError:
+            return _nobody_reads()
+
+
+def _url(text: str) -> "Url":
+    from umbilical.hosted.http_call import parse_url
+
+    try:
+        return parse_url(text)
+    except ValueError as error:
+        raise click.UsageError(f"{text!r} is no URL to ask for: {error}") from None
+
+
+def _call(url: "Url", options: dict[str, Any]) -> "Call":
+    from umbilical.hosted.http_call import Call, names
+
+    headers = [header for text in options["headers"] for header in _headers(text)]
+    body = _body(options["data"])
+    if body is not None and "content-type" not in names(headers):
+        headers.append(("Content-Type", FORM))
+    if options["head"] and body is not None:
+        raise click.UsageError("-I sends no body, so it excludes -d")
+    method = options["method"] or ("HEAD" if options["head"] else "GET" if body is None else "POST")
+    return Call(method, url, tuple(headers), body or b"")
+
+
+def _headers(text: str) -> "list[Header]":
+    """Read `Name: value`, or a file of such lines: what is secret is better kept out of the list of processes."""
+    lines = _read(text[1:]).decode("latin-1").splitlines() if text.startswith("@") else [text]
+    headers = []
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip():
+            raise click.UsageError("a header is written as 'Name: value'")
+        headers.append((name.strip(), value.strip()))
+    return headers
+
+
+def _body(data: str | None) -> bytes | None:
+    if data is None:
+        return None
+    return _read(data[1:]) if data.startswith("@") else data.encode()
+
+
+def _read(name: str) -> bytes:
+    if name == "-":
+        return sys.stdin.buffer.read()
+    check_readable(Path(name))
+    return Path(name).read_bytes()
+
+
+def _endpoint_tls(access: "Access", given: TlsFiles, options: dict[str, Any]) -> "EndpointTls":
+    """Take what was given; what was not, from the namespace if kubelets' credentials were asked for."""
+    from umbilical.hosted.endpoint_tls import EndpointTls
+
+    kubelet = access.kubelet or TlsFiles()
+    pair = given if given.certificate is not None else kubelet
+    files = TlsFiles(pair.certificate, pair.key, given.authority or kubelet.authority)
+    return EndpointTls(files, options["endpoint_name"], is_verified=not options["insecure"])
+
+
+async def _bounded(access: "Access", call: "Call", tls: "EndpointTls", options: dict[str, Any]) -> int:
+    from umbilical.fault import HostedError
+    from umbilical.hosted.way import Endpoint, Way
+
+    url, limit = call.url, options["max_time"]
+    endpoint = Endpoint(url.host, url.port, tls if url.scheme == "https" else None)
+    try:
+        async with asyncio.timeout(limit), Way(access, endpoint, max(options["timeout"], 0.001)) as way:
+            return await _requested(way, call, options)
+    except TimeoutError:
+        why = f"it was not over after {limit:g} s"
+        raise HostedError(
+            "UMB576", f"{call.method} {endpoint}: no whole answer in time", why, "--max-time 1h"
+        ) from None
+
+
+async def _requested(way: "Way", call: "Call", options: dict[str, Any]) -> int:
+    from umbilical.fault import HostedError
+    from umbilical.hosted.http_call import Exchange
+
+    trip, pipe = await way.open()
+    if options["verbose"]:
+        _tell_hops(trip)
+    if pipe is None:
+        failure = trip.failure
+        assert failure is not None
+        raise HostedError(failure.code, failure.what, failure.why, failure.remedy)
+    try:
+        return await _exchanged(Exchange(pipe), call, options)
+    finally:
+        pipe.close()
+
+
+async def _exchanged(exchange: "Exchange", call: "Call", options: dict[str, Any]) -> int:
+    if options["verbose"]:
+        _tell_lines(">", [f"{call.method} {call.url.path} HTTP/1.1", f"Host: {call.url.authority}"])
+        _tell_lines(">", [f"{name}: {_shown(name, value)}" for name, value in call.headers])
+    await exchange.send(call)
+    answer = await exchange.answer()
+    if options["verbose"]:
+        _tell_lines("<", answer.head.split("\r\n")[:-2])
+    # Opened only now: a request that fails leaves an older file as it was.
+    with _sink(options["out"]) as write:
+        if options["include"] or options["head"]:
+            write(answer.head.encode("latin-1"))
+        async for octets in exchange.body():
+            write(octets)
+    return FINDINGS if options["fail"] and answer.status >= 400 else 0
+
+
+@contextmanager
+def _sink(path: Path | None) -> Iterator[Callable[[bytes], None]]:
+    """Yield what writes the body, at once and not when a buffer is full."""
+    from umbilical.fault import HostedError
+
+    if path is None:
+        yield _write_out
+        return
+    try:
+        with path.open("wb", buffering=0) as stream:
+            yield lambda octets: _write_all(stream, octets)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise HostedError("UMB578", f"cannot write {path}", why, f"ls -ld {path.parent}; df {path.parent}") from None
+
+
+def _write_out(octets: bytes) -> None:
+    stream = sys.stdout.buffer
+    stream.write(octets)
+    stream.flush()
+
+
+def _write_all(stream: FileIO, octets: bytes) -> None:
+    view = memoryview(octets)
+    while view:
+        view = view[stream.write(view) :]
+
+
+def _nobody_reads() -> int:
+    """Whoever read our output has seen enough (`| head`): Python must not complain about it on its way out."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _tell_hops(trip: "Trip") -> None:
+    from umbilical.cli.ping_text import milliseconds, tls_line
+
+    now = datetime.now(UTC)
+    failed = trip.failure.hop if trip.failure is not None else ""
+    for hop in trip.hops:
+        verdict = "failed" if hop.name == failed else hop.detail
+        _tell_lines("*", [f"{hop.name:<13}{milliseconds(hop.seconds):>8}  {verdict}"])
+        facts = {"tls": trip.server, "endpoint tls": trip.endpoint}.get(hop.name)
+        if facts is not None:
+            _tell_lines("*", [f"{'':<13}{'':>8}  {tls_line(facts, now, 'not verified')}"])
+
+
+def _tell_lines(mark: str, lines: list[str]) -> None:
+    from umbilical.checks.report import printable
+
+    for line in lines:
+        click.echo(printable(f"{mark} {line}"), err=True)
+
+
+def _shown(name: str, value: str) -> str:
+    return "(hidden)" if name.lower() in _HIDDEN else value

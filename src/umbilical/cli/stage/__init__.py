@@ -1,0 +1,1 @@
+"""`umbilical stage`: a cluster the hard way. One module for each command."""

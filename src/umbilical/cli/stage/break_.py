@@ -1,0 +1,122 @@
+"""`umbilical stage break`: one of the faults that others met, put in on purpose and for the reader to find."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from umbilical.cli.stage.options import directory_option, load_site, utc_now
+
+if TYPE_CHECKING:
+    from umbilical.hardway.lessons.lesson import Lesson
+    from umbilical.hardway.lessons.sitting import Sitting
+
+
+@click.command(name="break")
+@click.argument("name", required=False, metavar="[LESSON]")
+@directory_option
+@click.option("--list", "lists", is_flag=True, help="List the lessons: what one sees, not what is wrong.")
+@click.option("--live", "is_live", is_flag=True, help="Break the running machines, not the artifacts.")
+@click.option("--mend", "mends", is_flag=True, help="Put everything back and say what it was.")
+def break_(name: str | None, folder: Path, lists: bool, is_live: bool, mends: bool) -> None:
+    """Break a cluster by LESSON, so that you can find out why.
+
+    The fault goes into files below artifacts/, or with --live into machines that run. `umbilical stage doctor`
+    recognises it, `umbilical explain LESSON` tells the answer, and --mend puts everything back.
+    """
+    if lists:
+        click.echo(_listed(), nl=False)
+    elif mends:
+        _mend(name, folder)
+    elif name is None:
+        raise click.UsageError("name a lesson; --list shows them")
+    else:
+        _break(name, folder, is_live=is_live)
+
+
+def _break(name: str, folder: Path, *, is_live: bool) -> None:
+    from umbilical.cli.stage.view import choose_view
+    from umbilical.hardway import workspace
+    from umbilical.hardway.lessons import sitting
+    from umbilical.hardway.locking import locked
+
+    lesson = sitting.find_lesson(name)
+    cluster = workspace.read_config(folder).cluster
+    with locked(folder, _command(), utc_now().isoformat(timespec="seconds")):
+        if is_live:
+            with choose_view(plain=True) as screen:
+                sitting.spoil_machines(load_site(folder, screen), lesson)
+        else:
+            sitting.spoil_artifacts(folder, cluster, lesson, utc_now())
+    click.echo(_told(lesson, folder, is_live=is_live), nl=False)
+
+
+def _mend(name: str | None, folder: Path) -> None:
+    from umbilical.hardway.lessons import sitting
+    from umbilical.hardway.locking import locked
+
+    with locked(folder, _command(), utc_now().isoformat(timespec="seconds")):
+        under_way = sitting.current(folder)
+        if under_way is None or (name is not None and name != under_way.lesson.id):
+            raise _not_under_way(name, under_way)
+        done = _mend_it(folder, under_way)
+    lesson = under_way.lesson
+    fault = lesson.live.fault if under_way.is_live and lesson.live is not None else lesson.fault
+    click.echo(f"{lesson.id}: {done}\n  it was: {fault}\n  for good: {lesson.mending}")
+
+
+def _mend_it(folder: Path, under_way: "Sitting") -> str:
+    from umbilical.cli.stage.view import choose_view
+    from umbilical.hardway.lessons import sitting
+
+    if under_way.is_live:
+        with choose_view(plain=True) as screen:
+            are_there = sitting.mend_machines(load_site(folder, screen), under_way)
+        return "the machines are as before" if are_there else "its machines are gone, and the fault with them"
+    mended = sitting.mend_artifacts(folder, under_way)
+    others = len(under_way.left) - len(mended)
+    return f"{len(mended)} files put back" + (f", {others} had been mended already" if others else "")
+
+
+def _not_under_way(name: str | None, under_way: "Sitting | None") -> Exception:
+    from umbilical.fault import HardwayError
+
+    if under_way is None:
+        why, remedy = "no lesson is under way in this directory", "umbilical stage break --list"
+    else:
+        why, remedy = f"the lesson under way is {under_way.lesson.id}", "umbilical stage break --mend"
+    return HardwayError("UMB752", f"there is nothing to mend{f' of {name}' if name else ''}", why, remedy)
+
+
+def _told(lesson: "Lesson", folder: Path, *, is_live: bool) -> str:
+    place = "the running machines" if is_live else "the files below artifacts/"
+    where = f"--dir {shlex.quote(str(folder))}"
+    looks = ("status",) if is_live else ("plan", "lint")
+    lines = [
+        f"{lesson.id}: something in {place} is wrong now. What one sees:",
+        click.wrap_text(lesson.story, 100, "  ", "  "),
+        "",
+        f"  find it        {'; '.join(f'umbilical stage {one} {where}' for one in looks)}",
+        f"  ask            umbilical stage doctor {where}",
+        f"  the answer     umbilical explain {lesson.id}",
+        f"  put it back    umbilical stage break --mend {where}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _listed() -> str:
+    from umbilical.hardway.lessons.catalogue import LESSONS
+
+    return "\n".join(map(_line, LESSONS)) + "\n"
+
+
+def _line(lesson: "Lesson") -> str:
+    profiles = ", ".join(sorted(profile.value for profile in lesson.profiles))
+    live = ", --live" if lesson.live is not None else ""
+    return f"{lesson.id}  ({profiles}{live})\n{click.wrap_text(lesson.story, 100, '  ', '  ')}"
+
+
+def _command() -> str:
+    return shlex.join(["umbilical", *sys.argv[1:]])

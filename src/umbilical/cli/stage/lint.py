@@ -1,0 +1,172 @@
+"""`umbilical stage lint`: every rule over the artifacts of a cluster, and what other programs say of them."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from umbilical.cli.check_choice import apply_options, chosen, refuse_emptiness, report_options, which_options
+from umbilical.cli.stage.options import directory_option, utc_now
+from umbilical.cli.terminal import has_colour, has_unicode
+from umbilical.codes import FINDINGS
+
+if TYPE_CHECKING:
+    from umbilical.checks.check import Finding
+    from umbilical.hardway.lint.facts import Facts
+    from umbilical.hardway.rendering import Rendered
+
+AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
+
+NO_RELEASE: Final = "the release is not extracted yet: umbilical stage run 04"
+INDEPENDENT: Final = frozenset({"CFG-01", "CFG-02", "CFG-03", "CFG-04", "CFG-07", "HA", "LV"})
+"""Rules and groups that look at nothing of a release."""
+
+
+def _which(command: AnyCommand) -> AnyCommand:
+    return apply_options(command, which_options("PKI-01,HA-02"))
+
+
+def _reporting(command: AnyCommand) -> AnyCommand:
+    return apply_options(command, report_options())
+
+
+@click.command()
+@directory_option
+@_which
+@click.option("--judges/--no-judges", default=True, show_default=True, help="Ask other programs too, where they are.")
+@click.option(
+    "--bin-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Look for those programs here first; then in the cache of `make peers`, then on PATH.",
+)
+@click.option("--list", "lists", is_flag=True, help="List the rules and stop.")
+@_reporting
+def lint(
+    folder: Path,
+    only: tuple[re.Pattern[str], ...],
+    skip: tuple[re.Pattern[str], ...],
+    judges: bool,
+    bin_dir: Path | None,
+    lists: bool,
+    output: str,
+    fail_on: str,
+) -> int:
+    """Judge the artifacts in DIR by rules that each know a trap; status 1 when one fails.
+
+    A file that lies in artifacts/ is judged as it lies there, one that does not as it would be written. Nothing is
+    written, and no cluster is asked.
+    """
+    if lists:
+        click.echo(_listed(only, skip), nl=False)
+        return 0
+    from umbilical.hardway import rendering
+
+    rendered = rendering.render(folder, utc_now())
+    facts = _facts(folder, rendered)
+    findings = _by_rules(facts, rendered, only, skip)
+    if judges:
+        findings += _by_judges(facts, rendered, bin_dir, only, skip)
+    refuse_emptiness(findings)
+    _tell(rendered, folder)
+    click.echo(_report(findings, output, facts), nl=False, color=has_colour())
+    return _status(findings, fail_on)
+
+
+def _facts(folder: Path, rendered: "Rendered") -> "Facts":
+    """What lies there wins over what would be: faults of files that somebody changed are wanted."""
+    from umbilical.hardway.judges.exposure import exposed
+    from umbilical.hardway.lint.facts import Facts
+
+    assets = {**{asset.path: asset for asset in rendered.made.tree}, **rendered.on_disk}
+    secrets = exposed(folder, rendered.cluster, assets)
+    return Facts(rendered.cluster, assets, utc_now(), rendered.has_tunnel, secrets)
+
+
+def _by_rules(
+    facts: "Facts", rendered: "Rendered", only: Sequence[re.Pattern[str]], skip: Sequence[re.Pattern[str]]
+) -> "list[Finding]":
+    from umbilical.hardway.lint.catalogue import RULES, judge
+
+    rules = [rule for rule in chosen(RULES, only, skip) if rendered.cluster.profile in rule.profiles]
+    findings = judge(facts, rules)
+    return findings if rendered.has_release else [_without_release(finding) for finding in findings]
+
+
+def _by_judges(
+    facts: "Facts",
+    rendered: "Rendered",
+    bin_dir: Path | None,
+    only: Sequence[re.Pattern[str]],
+    skip: Sequence[re.Pattern[str]],
+) -> "list[Finding]":
+    from umbilical.hardway.judges.catalogue import JUDGES, ask_judges
+    from umbilical.lab.binaries import locate
+
+    findings = ask_judges(facts, lambda name: locate(name, bin_dir), tuple(chosen(JUDGES, only, skip)))
+    return findings if rendered.has_release else [_without_release(finding) for finding in findings]
+
+
+def _without_release(finding: "Finding") -> "Finding":
+    """What is not clean without the files of a release cannot be judged yet."""
+    from dataclasses import replace
+
+    from umbilical.checks.check import Outcome
+    from umbilical.checks.report import group_of
+
+    is_independent = not INDEPENDENT.isdisjoint((finding.id, group_of(finding.id)))
+    if is_independent or finding.outcome not in (Outcome.FAILED, Outcome.WARNED):
+        return finding
+    return replace(finding, outcome=Outcome.SKIPPED, evidence=NO_RELEASE)
+
+
+def _tell(rendered: "Rendered", folder: Path) -> None:
+    """Say what was judged where that is not plain."""
+    tree = rendered.made.tree
+    missing = sum(asset.path not in rendered.on_disk for asset in tree)
+    changed = [asset.path for asset in tree if rendered.on_disk.get(asset.path, asset) != asset]
+    if missing:
+        click.echo(f"note: {missing} of {len(tree)} files are not written yet, and judged as they would be", err=True)
+    if changed:
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        told = f"{changed[0]}{more} differ from what the config renders"
+        click.echo(f"note: {told}; umbilical stage plan --dir {folder} shows how", err=True)
+
+
+def _report(findings: "list[Finding]", output: str, facts: "Facts") -> str:
+    from umbilical.checks.report import as_json, as_junit, as_table
+
+    if output == "json":
+        return as_json(findings, "LintReport", {"cluster": facts.cluster.name, "profile": facts.cluster.profile.value})
+    if output == "junit":
+        return as_junit(findings, "stage.lint")
+    return as_table(findings, has_colour(), has_unicode(), _headings())
+
+
+def _headings() -> dict[str, str]:
+    from umbilical.hardway.judges.catalogue import GROUP, HEADING
+    from umbilical.hardway.lint.catalogue import GROUPS
+
+    return {**GROUPS, GROUP: HEADING}
+
+
+def _listed(only: Sequence[re.Pattern[str]], skip: Sequence[re.Pattern[str]]) -> str:
+    from umbilical.checks.report import group_of
+    from umbilical.hardway.judges.catalogue import JUDGES
+    from umbilical.hardway.lint.catalogue import RULES
+
+    lines: list[str] = []
+    headings = _headings()
+    for check in chosen([*(rule.check for rule in RULES), *JUDGES], only, skip):
+        heading = headings.pop(group_of(check.id), None)
+        lines += ["", heading] if heading else []
+        lines.append(f"{check.id:7} {check.title}")
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _status(findings: "Sequence[Finding]", fail_on: str) -> int:
+    from umbilical.checks.check import Outcome
+
+    bad = (Outcome.FAILED, Outcome.WARNED) if fail_on == "warn" else (Outcome.FAILED,)
+    return FINDINGS if any(finding.outcome in bad for finding in findings) else 0

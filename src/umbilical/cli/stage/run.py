@@ -1,0 +1,120 @@
+"""`umbilical stage run`: stages in order, each until its checks pass."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from umbilical.cli.stage.options import directory_option
+from umbilical.cli.stage.range import StageRange, bounds
+
+if TYPE_CHECKING:
+    from umbilical.cli.stage.work import Work
+    from umbilical.hardway.pipeline import Pipeline
+
+
+@click.command()
+@click.argument("chosen", type=StageRange(), required=False, metavar="[FROM..TO|N]")
+@directory_option
+@click.option("--only", is_flag=True, help="Of N, this stage alone and not all up to it.")
+@click.option("--step", "stepwise", is_flag=True, help="Show each step with its command, and ask before it.")
+@click.option(
+    "--allow-reissue",
+    "reissue",
+    multiple=True,
+    metavar="NODE",
+    help="Let this node have a first certificate a second time; by its name, as in `kubectl get nodes`.",
+)
+@click.option(
+    "-y", "--yes", is_flag=True, help="Run stages again on machines that are installed, where other inputs ask for it."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "junit"]),
+    default="table",
+    show_default=True,
+    help="Form of the report on stdout; what happens is told on stderr.",
+)
+@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write the checks here as JUnit too.")
+def run(
+    chosen: tuple[int | None, int | None] | None,
+    folder: Path,
+    only: bool,
+    stepwise: bool,
+    reissue: tuple[str, ...],
+    yes: bool,
+    output: str,
+    junit: Path | None,
+) -> None:
+    """Run stages: all, those up to N, or those FROM..TO. What is done and unchanged is checked and skipped.
+
+    A run that ended on its way, by a fault or a kill, is resumed by saying the same again. The status is 1 when a
+    check fails, 9 when a wait was in vain, 7 when going on would be unsafe, 8 after an interrupt.
+    """
+    from umbilical.cli.stage.work import Asking, working
+    from umbilical.hardway.stages import catalogue
+
+    if stepwise and (yes or not sys.stdin.isatty()):
+        raise click.UsageError("--step asks before every step: it needs a terminal, and goes without --yes")
+    first, last = bounds(chosen, catalogue.stages())
+    if only:
+        first = _only(chosen, last)
+    with working(folder, plain=stepwise) as work:
+        work.site.reissue = frozenset(reissue)
+        if not yes:
+            refuse_stale(work, first, last)
+        execute(work, work.pipeline(Asking(work.site) if stepwise else None), first, last, output=output, junit=junit)
+
+
+def refuse_stale(work: "Work", first: int, last: int) -> None:
+    """Ask before stages run again on machines that are installed: the cluster on them may be in use.
+
+    Raises:
+        Unsafe: nobody is there to be asked (UMB726).
+        Abort: the answer was no.
+    """
+    from umbilical.fault import Unsafe
+    from umbilical.hardway.judging import FIRST_ON_MACHINES
+    from umbilical.hardway.pipeline import stale
+    from umbilical.hardway.stages import catalogue
+
+    reasons = stale(catalogue.stages(), work.site, work.ledger.state)
+    chosen = [number for number in reasons if max(first, FIRST_ON_MACHINES) <= number <= last]
+    if not chosen:
+        return
+    told = f"stage {chosen[0]:02} would run again on machines that are installed"
+    if not sys.stdin.isatty():
+        remedy = "see what changed: umbilical stage plan; then give --yes, or take the change back"
+        raise Unsafe("UMB726", told, reasons[chosen[0]], remedy)
+    click.confirm(f"{told} ({reasons[chosen[0]]}): go on?", abort=True, err=True)
+
+
+def execute(
+    work: "Work", pipeline: "Pipeline", first: int, last: int, *, force: bool = False, output: str, junit: Path | None
+) -> None:
+    """Run, and report however it ends."""
+    try:
+        pipeline.run(first, last, force=force)
+    finally:
+        _report(pipeline, output, junit)
+
+
+def _only(chosen: tuple[int | None, int | None] | None, last: int) -> int:
+    if chosen is None or (chosen[0] is not None and chosen[0] != chosen[1]):
+        raise click.UsageError("--only goes with the number of one stage")
+    return last
+
+
+def _report(pipeline: "Pipeline", output: str, junit: Path | None) -> None:
+    from umbilical.cli.stage import report
+
+    if junit is not None:
+        report.write_junit(junit, report.run_junit(pipeline.results))
+    if output == "json":
+        click.echo(report.run_json(pipeline.results), nl=False)
+    elif output == "junit":
+        click.echo(report.run_junit(pipeline.results), nl=False)
+    elif pipeline.results:
+        click.echo(report.run_table(pipeline.results), nl=False)

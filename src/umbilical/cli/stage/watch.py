@@ -1,0 +1,90 @@
+"""`umbilical stage watch`: follow a run from another terminal; reads the journal and touches nothing."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from umbilical.cli.stage.options import check_cluster, directory_option
+
+if TYPE_CHECKING:
+    from umbilical.cli.stage.view import Screen
+    from umbilical.hardway.journal import Event
+
+POLL_SECONDS: Final = 0.5
+_ENDINGS: Final = {
+    "stage-done": "done",
+    "stage-skipped": "skipped",
+    "stage-failed": "failed",
+    "stage-interrupted": "interrupted",
+    "stage-undone": "undone",
+}
+
+
+@click.command()
+@directory_option
+@click.option("--once", is_flag=True, help="Tell what has happened so far and stop.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form.")
+def watch(folder: Path, once: bool, output: str) -> None:
+    """Tell what happens to a cluster as it happens, from the last run on. Ctrl-C ends it, and not the run."""
+    from umbilical.cli.stage.view import choose_view
+    from umbilical.hardway.stages import catalogue
+
+    check_cluster(folder)
+    titles = {stage.number: stage.title for stage in catalogue.stages()}
+    with choose_view(plain=once or output == "json") as screen:
+        for event in follow(folder, forever=not once):
+            if output == "json":
+                click.echo(event.to_line(), nl=False)
+            else:
+                tell(event, screen, titles)
+
+
+def follow(folder: Path, *, forever: bool, sleep: Callable[[float], None] = time.sleep) -> "Iterator[Event]":
+    """Give the events since the last run began, and then those that come."""
+    from umbilical.hardway.journal import JOURNAL, Kind, Tail
+    from umbilical.hardway.ledger import RECORD
+
+    tail = Tail(folder / RECORD / JOURNAL)
+    events = tail.new()
+    starts = [index for index, event in enumerate(events) if event.kind == Kind.RUN_BEGAN.value]
+    yield from events[starts[-1] if starts else 0 :]
+    while forever:
+        sleep(POLL_SECONDS)
+        yield from tail.new()
+
+
+def tell(event: "Event", screen: "Screen", titles: Mapping[int, str]) -> None:
+    """Tell one event as the run itself tells it."""
+    from umbilical.hardway.journal import Kind
+    from umbilical.hardway.reporting import Waiting
+
+    values = event.values
+    if event.kind == Kind.STAGE_BEGAN.value:
+        screen.stage(event.stage, titles.get(event.stage, ""))
+    elif event.kind == Kind.STEP_BEGAN.value:
+        screen.step(values["title"], values["command"])
+    elif event.kind == Kind.UNDO_BEGAN.value:
+        screen.step(f"undo: {values['name']}", "")
+    elif event.kind == Kind.SAW.value:
+        screen.saw(values["text"])
+    elif event.kind == Kind.WAITING.value:
+        times = (values["elapsed_seconds"], values["timeout_seconds"])
+        screen.waiting(Waiting(values["what"], values["seen"], *times, tuple(values["hints"])))
+    elif event.kind == Kind.TABLE.value:
+        cells = {(row, signal): text for row, signal, text in values["cells"]}
+        screen.table(values["rows"], values["signals"], cells)
+    elif event.kind in _ENDINGS:
+        _tell_end(event, screen)
+
+
+def _tell_end(event: "Event", screen: "Screen") -> None:
+    failure = event.values.get("failure")
+    if failure is not None:
+        screen.saw(f"{failure['code']} {failure['what']}\n  why: {failure['why']}\n  next: {failure['next']}")
+    if event.kind == "stage-skipped":
+        screen.line(f"stage {event.stage:02} skipped: {event.values['reason']}")
+    else:
+        screen.ended(event.stage, _ENDINGS[event.kind], event.values.get("seconds", 0.0))

@@ -1,0 +1,174 @@
+"""A platform's rule in the form that the user asked for, or the reason why there is no such form."""
+
+import json
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final
+
+from umbilical.fault import RenderError
+from umbilical.firewall.forms import capi, cloud_cli, firewalld, nftables
+from umbilical.firewall.forms.terraform import terraform_text
+from umbilical.firewall.platforms.platform import ManifestEdit, Platform, Rule
+from umbilical.firewall.platforms.request import Request
+
+API_VERSION: Final = "umbilical.dev/v1alpha1"
+
+
+class Form(Enum):
+    CLI = "cli"
+    TERRAFORM = "terraform"
+    CAPI = "capi"
+    NFTABLES = "nftables"
+    FIREWALLD = "firewalld"
+    JSON = "json"
+
+
+def forms(platform: Platform) -> tuple[Form, ...]:
+    """Name the forms that a platform's rule has."""
+    has = {
+        Form.CLI: platform.commands is not None,
+        Form.TERRAFORM: platform.blocks is not None,
+        Form.CAPI: platform.edit is not None,
+        Form.NFTABLES: platform.is_host_filtered,
+        Form.FIREWALLD: platform.is_host_filtered,
+        Form.JSON: True,
+    }
+    return tuple(form for form in Form if has[form])
+
+
+def render(platform: Platform, request: Request, form: Form, *, closing: bool = False) -> str:
+    """Write the rule down; with `closing`, what takes it away.
+
+    Raises:
+        RenderError: the platform has no such form, or something is missing that it needs.
+    """
+    if form not in forms(platform):
+        raise _no_form(platform, form, platform.why_no_edit if form is Form.CAPI else _why_not(platform))
+    return _RENDERERS[form](platform, request, closing)
+
+
+def manifest_edit(platform: Platform, request: Request) -> ManifestEdit:
+    """Return the edit of the platform's Cluster API manifest.
+
+    Raises:
+        RenderError: the platform has none, or its installer had none in this release.
+    """
+    if platform.edit is None:
+        raise _no_form(platform, Form.CAPI, platform.why_no_edit)
+    since = platform.edit_since
+    if request.release is not None and since is not None and request.release < since:
+        why = f"its installer uses Terraform before {since}: make the rule while the install runs"
+        raise _no_form(platform, Form.CAPI, why)
+    return platform.edit(request)
+
+
+def as_value(platform: Platform, request: Request) -> dict[str, Any]:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "FirewallRules",
+        "platform": platform.name,
+        "infraId": request.infra_id,
+        "rules": [_rule_value(rule) for rule in platform.rules(request)],
+        **_facts(platform),
+    }
+
+
+def describe(platform: Platform) -> dict[str, Any]:
+    """Tell what is known of a platform before any cluster is named."""
+    return {
+        "platform": platform.name,
+        "rule": platform.rule,
+        "source": platform.source,
+        "target": platform.target,
+        **_facts(platform),
+        "forms": [form.value for form in forms(platform)],
+    }
+
+
+def _facts(platform: Platform) -> dict[str, Any]:
+    removals = [{"releases": each.releases, "by": each.by.value, "remark": each.remark} for each in platform.removals]
+    return {
+        "madeBy": platform.made_by,
+        "removals": removals,
+        "leaks": platform.leaks,
+        "remarks": list(platform.remarks),
+    }
+
+
+def _rule_value(rule: Rule) -> dict[str, Any]:
+    places = [{"kind": place.kind.value, "value": place.value} for place in rule.sources]
+    value = {
+        "name": rule.name,
+        "protocol": rule.protocol,
+        "port": rule.port,
+        "sources": places,
+        "target": {"kind": rule.target.kind.value, "value": rule.target.value},
+        "description": rule.description,
+    }
+    return value if rule.priority is None else {**value, "priority": rule.priority}
+
+
+def _cli(platform: Platform, request: Request, closing: bool) -> str:
+    assert platform.commands is not None
+    return cloud_cli.script(platform.commands(request), _comments(platform, request, closing), closing=closing)
+
+
+def _terraform(platform: Platform, request: Request, closing: bool) -> str:
+    assert platform.blocks is not None
+    if closing:
+        why = "Terraform takes away what is no longer in its configuration"
+        raise RenderError("UMB161", "no Terraform form closes a port", why, "run `terraform destroy`, or drop the file")
+    head = "".join(f"# {line}\n" for line in _comments(platform, request, closing))
+    return f"{head}\n{terraform_text(platform.blocks(request))}"
+
+
+def _capi(platform: Platform, request: Request, closing: bool) -> str:
+    if closing:
+        why = "a part of a manifest says what is to be, not what is to go"
+        raise RenderError("UMB161", "-o capi closes a port only in a manifest", why, "add --dir INSTALL_DIR")
+    return capi.snippet(manifest_edit(platform, request))
+
+
+def _nftables(platform: Platform, request: Request, closing: bool) -> str:
+    comments = _comments(platform, request, closing)
+    return nftables.teardown(comments) if closing else nftables.ruleset(platform.rules(request), comments)
+
+
+def _firewalld(platform: Platform, request: Request, closing: bool) -> str:
+    return firewalld.script(platform.rules(request), _comments(platform, request, closing), closing=closing)
+
+
+def _json(platform: Platform, request: Request, closing: bool) -> str:
+    if closing:
+        why = "it lists rules, not actions"
+        raise RenderError("UMB161", "no JSON form closes a port", why, "use -o cli, nftables or firewalld with --close")
+    return json.dumps(as_value(platform, request), indent=2) + "\n"
+
+
+_RENDERERS: Final[dict[Form, Callable[[Platform, Request, bool], str]]] = {
+    Form.CLI: _cli,
+    Form.TERRAFORM: _terraform,
+    Form.CAPI: _capi,
+    Form.NFTABLES: _nftables,
+    Form.FIREWALLD: _firewalld,
+    Form.JSON: _json,
+}
+
+
+def _comments(platform: Platform, request: Request, closing: bool) -> tuple[str, ...]:
+    if closing:
+        return (f"{platform.name}: close TCP {request.port} to the bootstrap machine again",)
+    way = f"{platform.name}: TCP {request.port} from {platform.source} to {platform.target}"
+    again = "To be taken away after `openshift-install wait-for bootstrap-complete`"
+    return (way.replace("<infra-id>", request.infra_id), again)
+
+
+def _why_not(platform: Platform) -> str:
+    if platform.is_host_filtered:
+        return "there is no cloud whose program or provider could make the rule"
+    return "the cloud filters before the host does: RHCOS itself lets everything in"
+
+
+def _no_form(platform: Platform, form: Form, why: str) -> RenderError:
+    known = ", ".join(each.value for each in forms(platform) if each is not form)
+    return RenderError("UMB161", f"{platform.name} has no form {form.value}", why, f"use -o with one of: {known}")

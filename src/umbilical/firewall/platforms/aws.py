@@ -1,0 +1,145 @@
+"""AWS: agents come from the cluster's two security groups to the control plane's, which the bootstrap shares."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from umbilical.firewall.platforms.platform import (
+    Block,
+    Command,
+    Commands,
+    ManifestEdit,
+    Place,
+    PlaceKind,
+    Platform,
+    Reference,
+    Removal,
+    Remover,
+    Rule,
+    Variable,
+)
+from umbilical.firewall.platforms.request import NATIVE_SINCE, Release, Request
+
+DESCRIPTION: Final = "Bootstrap Konnectivity"
+# Installers 4.16 to 4.22 know nothing of the rule above, but with the bootstrap machine they drop every rule that is
+# described like this, whatever its port.
+SWEPT_DESCRIPTION: Final = "Bootstrap SSH Access"
+ROLES: Final = ("controlplane", "node")
+REVOKED: Final = (
+    "While the installer runs (4.16 and later), its Cluster API provider revokes rules of its groups that its manifest "
+    "does not have: use -o capi there, and the CLI or Terraform for groups of your own"
+)
+
+
+def description(request: Request) -> str:
+    is_native = request.release is not None and request.release >= NATIVE_SINCE
+    return DESCRIPTION if is_native else SWEPT_DESCRIPTION
+
+
+def rules(request: Request) -> tuple[Rule, ...]:
+    sources = tuple(Place(PlaceKind.GROUP, name) for name in group_names(request))
+    text = description(request)
+    return (Rule(text, request.port, sources, sources[0], text),)
+
+
+def group_names(request: Request) -> tuple[str, str]:
+    """Name the control plane's group and the workers', as Cluster API tags them, or Terraform did before."""
+    if request.is_before(4, 16):
+        return request.cluster("-master-sg"), request.cluster("-worker-sg")
+    return request.cluster("-controlplane"), request.cluster("-node")
+
+
+def commands(request: Request) -> Commands:
+    control_plane, node = group_names(request)
+    prepare = (_group_id("control_plane", control_plane), _group_id("node", node))
+    return group_commands(request, prepare)
+
+
+def group_commands(request: Request, prepare: tuple[Command, ...] = ()) -> Commands:
+    """Open and close by the ids in the shell variables `control_plane` and `node`."""
+    group = Variable("control_plane")
+    port = ("--protocol", "tcp", "--port", str(request.port))
+    opening, closing = [], []
+    for source in ("control_plane", "node"):
+        place = ("--group-id", group, *port, "--source-group", Variable(source))
+        tag = f"ResourceType=security-group-rule,Tags=[{{Key=Name,Value={DESCRIPTION}}}]"
+        opening.append(Command(("aws", "ec2", "authorize-security-group-ingress", *place, "--tag-specifications", tag)))
+        closing.append(Command(("aws", "ec2", "revoke-security-group-ingress", *place)))
+    query = f"SecurityGroupRules[?FromPort==`{request.port}` && IsEgress==`false`]"
+    listing = ("aws", "ec2", "describe-security-group-rules", "--filters", Variable("control_plane", _GROUP_FILTER))
+    show = Command((*listing, "--query", query, "--output", "table"))
+    return Commands(prepare=prepare, open=tuple(opening), close=tuple(closing), show=(show,))
+
+
+def blocks(request: Request) -> tuple[Block, ...]:
+    groups = zip(("control_plane", "node"), group_names(request), strict=True)
+    found = tuple(Block("data", ("aws_security_group", label), {"tags": {"Name": name}}) for label, name in groups)
+    ids = {label: Reference(f"data.aws_security_group.{label}.id") for label in ("control_plane", "node")}
+    return (*found, *ingress_blocks(request, ids))
+
+
+def ingress_blocks(request: Request, ids: Mapping[str, Reference]) -> tuple[Block, ...]:
+    return tuple(
+        Block(
+            "resource",
+            ("aws_vpc_security_group_ingress_rule", f"konnectivity_from_{label}"),
+            {
+                "description": DESCRIPTION,
+                "security_group_id": ids["control_plane"],
+                "referenced_security_group_id": ids[label],
+                "ip_protocol": "tcp",
+                "from_port": request.port,
+                "to_port": request.port,
+            },
+        )
+        for label in ("control_plane", "node")
+    )
+
+
+def edit(request: Request) -> ManifestEdit:
+    item = {
+        "description": description(request),
+        "fromPort": request.port,
+        "protocol": "tcp",
+        "sourceSecurityGroupRoles": list(ROLES),
+        "toPort": request.port,
+    }
+
+    def opens(rule: Mapping[str, Any]) -> bool:
+        return rule.get("protocol") == "tcp" and rule.get("fromPort") == rule.get("toPort") == request.port
+
+    path = ("spec", "network", "additionalControlPlaneIngressRules")
+    return ManifestEdit("02_infra-cluster.yaml", "AWSCluster", path, (item,), opens)
+
+
+_GROUP_FILTER: Final = "Name=group-id,Values="
+
+
+def _group_id(variable: str, name: str) -> Command:
+    words = ("aws", "ec2", "describe-security-groups", "--filters", f"Name=tag:Name,Values={name}")
+    return Command((*words, "--query", "SecurityGroups[0].GroupId", "--output", "text"), into=variable)
+
+
+PLATFORM: Final = Platform(
+    name="aws",
+    rule=DESCRIPTION,
+    source="security groups of roles controlplane, node",
+    target="control-plane security group",
+    made_by="the installer, in 02_infra-cluster.yaml",
+    removals=(
+        Removal("4.23 and later", Remover.INSTALLER, "it waits for that up to 15 minutes"),
+        Removal(
+            "4.16 to 4.22",
+            Remover.INSTALLER,
+            f"because -o capi describes the rule as {SWEPT_DESCRIPTION!r}; under any other description it stays",
+        ),
+        Removal("4.14 and 4.15", Remover.USER, "made by the CLI while the install runs; remove it by the CLI"),
+    ),
+    remarks=(REVOKED,),
+    names_nodes=True,
+    rules=rules,
+    commands=commands,
+    leftovers=commands,
+    blocks=blocks,
+    edit=edit,
+    edit_since=Release(4, 16),
+)

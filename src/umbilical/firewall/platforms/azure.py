@@ -1,0 +1,165 @@
+"""Azure: one network security group on every subnet, whose default rules let the virtual network in already."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from umbilical.firewall.platforms.platform import (
+    Block,
+    Command,
+    Commands,
+    ManifestEdit,
+    Place,
+    PlaceKind,
+    Platform,
+    Removal,
+    Remover,
+    Rule,
+    Word,
+)
+from umbilical.firewall.platforms.platform import Each as _Each
+from umbilical.firewall.platforms.request import Release, Request
+
+RULE: Final = "konnectivity_in"
+# As the installer numbers them: 230 for the one rule, from 100 in steps of ten for one rule per network.
+PRIORITY: Final = 230
+FIRST_PRIORITY: Final = 100
+PRIORITY_STEP: Final = 10
+VIRTUAL_NETWORK: Final = Place(PlaceKind.SERVICE_TAG, "VirtualNetwork")
+DEFAULT_RULE: Final = (
+    "The default rule AllowVnetInBound lets nodes in already: a rule is needed only behind denies of your own"
+)
+
+
+def rules(request: Request) -> tuple[Rule, ...]:
+    """One rule for the whole virtual network, or one per network where those are known, as the installer names them."""
+    target = Place(PlaceKind.GROUP, request.cluster("-nsg"))
+    text = "Konnectivity agents to the bootstrap machine"
+    if not request.networks:
+        return (Rule(RULE, request.port, (VIRTUAL_NETWORK,), target, text, PRIORITY),)
+    found, count = [], {4: 0, 6: 0}
+    for position, network in enumerate(request.networks):
+        name = f"{RULE}_ipv{network.version}_{count[network.version]:02d}"
+        count[network.version] += 1
+        place = Place(PlaceKind.NETWORK, str(network))
+        priority = FIRST_PRIORITY + position * PRIORITY_STEP
+        found.append(Rule(name, request.port, (place,), target, text, priority))
+    return tuple(found)
+
+
+def commands(request: Request) -> Commands:
+    place = ("--resource-group", request.cluster("-rg"), "--nsg-name", request.cluster("-nsg"))
+    return rule_commands(request, place)
+
+
+def leftovers(request: Request) -> Commands:
+    return leftover_commands(("--resource-group", request.cluster("-rg"), "--nsg-name", request.cluster("-nsg")))
+
+
+def leftover_commands(place: tuple[Word, ...]) -> Commands:
+    """By the name's end: the rule's own, the numbered ones, and the name under which the installer looks for it."""
+    query = f"[?contains(name, '{RULE}')]"
+    listing = ("az", "network", "nsg", "rule", "list", *place, "--query")
+    delete = ("xargs", "-r", "-n", "1", "az", "network", "nsg", "rule", "delete", *place, "--name")
+    return Commands(
+        close=(Command((*listing, f"{query}.name", "--output", "tsv"), pipe=(delete,)),),
+        show=(Command((*listing, query, "--output", "table")),),
+    )
+
+
+def rule_commands(request: Request, place: tuple[Word, ...]) -> Commands:
+    wanted = rules(request)
+    return Commands(
+        open=tuple(Command(("az", "network", "nsg", "rule", "create", *place, *_options(rule))) for rule in wanted),
+        close=tuple(
+            Command(("az", "network", "nsg", "rule", "delete", *place, "--name", rule.name)) for rule in wanted
+        ),
+    )
+
+
+def blocks(request: Request) -> tuple[Block, ...]:
+    return rule_blocks(request, request.cluster("-rg"))
+
+
+def rule_blocks(request: Request, resource_group: Any) -> tuple[Block, ...]:
+    return tuple(_block(rule, resource_group) for rule in rules(request))
+
+
+def edit(request: Request) -> ManifestEdit:
+    items = tuple(_item(rule) for rule in rules(request))
+
+    def opens(rule: Mapping[str, Any]) -> bool:
+        return rule.get("destinationPorts") == str(request.port) and rule.get("direction") == "Inbound"
+
+    path = ("spec", "networkSpec", "subnets", _Each.ELEMENT, "securityGroup", "securityRules")
+    return ManifestEdit("02_azure-cluster.yaml", "AzureCluster", path, items, opens)
+
+
+def _options(rule: Rule) -> tuple[str, ...]:
+    return (
+        *("--name", rule.name, "--priority", str(rule.priority), "--direction", "Inbound", "--access", "Allow"),
+        *("--protocol", "Tcp", "--source-address-prefixes", rule.sources[0].value, "--source-port-ranges", "*"),
+        *("--destination-address-prefixes", "*", "--destination-port-ranges", str(rule.port)),
+        *("--description", rule.description),
+    )
+
+
+def _block(rule: Rule, resource_group: Any) -> Block:
+    attributes = {
+        "name": rule.name,
+        "description": rule.description,
+        "resource_group_name": resource_group,
+        "network_security_group_name": rule.target.value,
+        "priority": rule.priority,
+        "direction": "Inbound",
+        "access": "Allow",
+        "protocol": "Tcp",
+        "source_address_prefix": rule.sources[0].value,
+        "source_port_range": "*",
+        "destination_address_prefix": "*",
+        "destination_port_range": str(rule.port),
+    }
+    return Block("resource", ("azurerm_network_security_rule", rule.name), attributes)
+
+
+def _item(rule: Rule) -> dict[str, Any]:
+    return {
+        "action": "Allow",
+        "description": rule.description,
+        "destination": "*",
+        "destinationPorts": str(rule.port),
+        "direction": "Inbound",
+        "name": rule.name,
+        "priority": rule.priority,
+        "protocol": "Tcp",
+        "source": rule.sources[0].value,
+        "sourcePorts": "*",
+    }
+
+
+PLATFORM: Final = Platform(
+    name="azure",
+    rule=RULE,
+    source="virtual network, or machine networks",
+    target="network security group <infra-id>-nsg",
+    made_by="the installer, in 02_azure-cluster.yaml, from anywhere where the API is public",
+    removals=(
+        Removal(
+            "4.23 and later",
+            Remover.NOBODY,
+            "the installer looks for <infra-id>_konnectivity_in, and the rule is called konnectivity_in "
+            "(read in its source, not reproduced)",
+        ),
+        Removal("4.14 to 4.22", Remover.USER, "the installer does not know the rule"),
+    ),
+    remarks=(
+        DEFAULT_RULE,
+        "In a virtual network of your own the installer touches no group of yours: allow the port there by hand",
+        "A policy that refuses rules from any source lets these pass: none has one",
+    ),
+    rules=rules,
+    commands=commands,
+    leftovers=leftovers,
+    blocks=blocks,
+    edit=edit,
+    edit_since=Release(4, 17),
+)

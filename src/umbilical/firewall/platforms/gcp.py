@@ -1,0 +1,90 @@
+"""Google Cloud: a firewall rule of its own between network tags, made by the installer's code and not by a manifest."""
+
+from typing import Any, Final
+
+from umbilical.firewall.platforms.platform import (
+    Block,
+    Command,
+    Commands,
+    Place,
+    PlaceKind,
+    Platform,
+    Reference,
+    Removal,
+    Remover,
+    Rule,
+    Word,
+)
+from umbilical.firewall.platforms.request import Request
+
+RULE_SUFFIX: Final = "-bootstrap-in-konnectivity"
+
+
+def rules(request: Request) -> tuple[Rule, ...]:
+    # Terraform tagged the control plane `-master` before Cluster API took over.
+    control_plane = "-master" if request.is_before(4, 17) else "-control-plane"
+    return tagged_rules(request, ("-worker", control_plane), control_plane)
+
+
+def tagged_rules(request: Request, sources: tuple[str, ...], target: str) -> tuple[Rule, ...]:
+    places = tuple(Place(PlaceKind.TAG, request.cluster(suffix)) for suffix in sources)
+    text = "Konnectivity agents to the bootstrap machine"
+    name = request.cluster(RULE_SUFFIX)
+    return (Rule(name, request.port, places, Place(PlaceKind.TAG, request.cluster(target)), text),)
+
+
+def commands(request: Request) -> Commands:
+    return rule_commands(rules(request)[0], request.cluster("-network"))
+
+
+def rule_commands(rule: Rule, network: Word) -> Commands:
+    tags = ",".join(place.value for place in rule.sources)
+    create: tuple[Word, ...] = (
+        *("gcloud", "compute", "firewall-rules", "create", rule.name, "--network", network),
+        *("--direction", "INGRESS", "--allow", f"tcp:{rule.port}"),
+        *("--source-tags", tags, "--target-tags", rule.target.value, "--description", rule.description),
+    )
+    listing = ("gcloud", "compute", "firewall-rules", "list", "--filter", f"name={rule.name}")
+    delete = ("gcloud", "compute", "firewall-rules", "delete", rule.name, "--quiet")
+    return Commands(open=(Command(create),), close=(Command(delete),), show=(Command(listing),))
+
+
+def blocks(request: Request) -> tuple[Block, ...]:
+    return (rule_block(rules(request)[0], request.cluster("-network")),)
+
+
+def rule_block(rule: Rule, network: str | Reference) -> Block:
+    attributes: dict[str, Any] = {
+        "name": rule.name,
+        "description": rule.description,
+        "network": network,
+        "direction": "INGRESS",
+        "source_tags": [place.value for place in rule.sources],
+        "target_tags": [rule.target.value],
+    }
+    allow = Block("allow", (), {"protocol": "tcp", "ports": [str(rule.port)]})
+    return Block("resource", ("google_compute_firewall", "konnectivity"), attributes, (allow,))
+
+
+PLATFORM: Final = Platform(
+    name="gcp",
+    rule=f"<infra-id>{RULE_SUFFIX}",
+    source="tags <infra-id>-worker, -control-plane",
+    target="tag <infra-id>-control-plane",
+    made_by="the installer's code, in the network's project",
+    removals=(
+        Removal("4.23 and later", Remover.INSTALLER, "not where firewall rules are Unmanaged"),
+        Removal("4.14 to 4.22", Remover.USER, "the installer does not know the rule"),
+    ),
+    remarks=(
+        "4.17 and later: until the bootstrap goes, allow-<infra-id>-cluster lets control-plane machines in already",
+        "Workers are not let in by that; one control-plane agent is enough for the tunnel",
+        "In a shared network that rule is not made, and the firewall belongs to the host project: add --project there",
+    ),
+    names_nodes=True,
+    rules=rules,
+    commands=commands,
+    leftovers=commands,
+    blocks=blocks,
+    why_no_edit="the installer makes firewall rules in its own code; no manifest in cluster-api/ has them",
+)

@@ -1,0 +1,10 @@
+"""Nutanix: the installer makes machines and no firewall rules; a Flow policy between them is the site's own."""
+
+from typing import Final
+
+from umbilical.firewall.platforms.own_network import own_network
+
+PLATFORM: Final = own_network(
+    "nutanix",
+    "A Flow security policy needs a rule of its own: TCP to the port, nodes to the bootstrap machine",
+)

@@ -1,0 +1,128 @@
+"""OpenStack: one rule per machine network, in the bootstrap machine's group where there is one, else the masters'."""
+
+from typing import Final
+
+from umbilical.fault import RenderError
+from umbilical.firewall.platforms.platform import (
+    Block,
+    Command,
+    Commands,
+    Place,
+    PlaceKind,
+    Platform,
+    Reference,
+    Removal,
+    Remover,
+    Rule,
+)
+from umbilical.firewall.platforms.request import Request
+
+BOOTSTRAP_GROUP: Final = "-bootstrap"
+MASTER_GROUP: Final = "-master"
+DESCRIPTION: Final = "konnectivity"
+
+
+def rules(request: Request) -> tuple[Rule, ...]:
+    if request.release is None:
+        why = "from 4.21 on the bootstrap machine has a security group of its own, before it shares the masters'"
+        raise RenderError("UMB160", "openstack: which release is installed?", why, "add --release 4.NN")
+    suffix = MASTER_GROUP if request.is_before(4, 21) else BOOTSTRAP_GROUP
+    return group_rules(request, request.cluster(suffix), "openstack")
+
+
+def group_rules(request: Request, group: str, platform: str) -> tuple[Rule, ...]:
+    target = Place(PlaceKind.GROUP, group)
+    networks = request.named_networks(platform)
+    places = [Place(PlaceKind.NETWORK, str(network)) for network in networks]
+    return tuple(Rule(group, request.port, (place,), target, DESCRIPTION) for place in places)
+
+
+def commands(request: Request) -> Commands:
+    return group_commands(rules(request))
+
+
+def leftovers(request: Request) -> Commands:
+    """The bootstrap's own group by its tags, as the installer finds it, and the rule in the masters' group."""
+    tags = f"openshiftClusterID={request.cluster()},openshiftRole=bootstrap"
+    groups = ("openstack", "security", "group", "list", "--tags", tags, "-f", "value", "-c", "ID")
+    rule = rule_leftovers(request.cluster(MASTER_GROUP), request.port)
+    delete = ("xargs", "-r", "openstack", "security", "group", "delete")
+    return Commands(
+        close=(Command(groups, pipe=(delete,)), *rule.close),
+        show=(Command((*groups, "-c", "Name")), *rule.show),
+    )
+
+
+def group_commands(wanted: tuple[Rule, ...]) -> Commands:
+    made = rule_leftovers(wanted[0].target.value, wanted[0].port)
+    return Commands(open=tuple(Command(_create(rule)) for rule in wanted), close=made.close, show=made.show)
+
+
+def rule_leftovers(group: str, port: int) -> Commands:
+    """Neutron's rules have no names: they are found by their port."""
+    listing = ("openstack", "security", "group", "rule", "list", group, "--ingress", "--protocol", "tcp", "-f", "json")
+    chosen = f'.[] | select(."Port Range" == "{port}:{port}")'
+    delete = ("xargs", "-r", "openstack", "security", "group", "rule", "delete")
+    return Commands(
+        close=(Command(listing, pipe=(("jq", "-r", f"{chosen} | .ID"), delete)),),
+        show=(Command(listing, pipe=(("jq", chosen),)),),
+    )
+
+
+def blocks(request: Request) -> tuple[Block, ...]:
+    return group_blocks(rules(request))
+
+
+def group_blocks(wanted: tuple[Rule, ...]) -> tuple[Block, ...]:
+    group = Block("data", ("openstack_networking_secgroup_v2", "target"), {"name": wanted[0].target.value})
+    return (group, *(_block(count, rule) for count, rule in enumerate(wanted)))
+
+
+def _create(rule: Rule) -> tuple[str, ...]:
+    network = rule.sources[0].value
+    return (
+        *("openstack", "security", "group", "rule", "create", "--ingress", "--ethertype", _ether_type(network)),
+        *("--protocol", "tcp", "--dst-port", str(rule.port), "--remote-ip", network),
+        *("--description", rule.description, rule.target.value),
+    )
+
+
+def _block(count: int, rule: Rule) -> Block:
+    network = rule.sources[0].value
+    attributes = {
+        "description": rule.description,
+        "direction": "ingress",
+        "ethertype": _ether_type(network),
+        "protocol": "tcp",
+        "port_range_min": rule.port,
+        "port_range_max": rule.port,
+        "remote_ip_prefix": network,
+        "security_group_id": Reference("data.openstack_networking_secgroup_v2.target.id"),
+    }
+    return Block("resource", ("openstack_networking_secgroup_rule_v2", f"konnectivity_{count}"), attributes)
+
+
+def _ether_type(network: str) -> str:
+    return "IPv6" if ":" in network else "IPv4"
+
+
+PLATFORM: Final = Platform(
+    name="openstack",
+    rule=f"<infra-id>{BOOTSTRAP_GROUP}",
+    source="machine networks",
+    target=f"security group <infra-id>{BOOTSTRAP_GROUP}; <infra-id>{MASTER_GROUP} up to 4.20",
+    made_by="the installer's code",
+    removals=(
+        Removal("4.21 and later", Remover.INSTALLER, "the whole group goes, found by its tags"),
+        Removal("4.14 to 4.20", Remover.USER, "the rule is in the masters' group, which stays"),
+    ),
+    remarks=(
+        "4.21 and 4.22: the group is there once the install runs; add the rule by the CLI then",
+        "PowerVC: the group is not deleted with the bootstrap machine",
+    ),
+    rules=rules,
+    commands=commands,
+    leftovers=leftovers,
+    blocks=blocks,
+    why_no_edit="the installer makes the groups in its own code; no manifest in cluster-api/ has their rules",
+)

@@ -1,0 +1,47 @@
+"""What platforms have in common where nobody but the user's own network stands between nodes and bootstrap machine."""
+
+from typing import Final
+
+from umbilical.firewall.forms.nftables import TABLE
+from umbilical.firewall.platforms.platform import (
+    BOOTSTRAP_HOST,
+    Command,
+    Commands,
+    Place,
+    PlaceKind,
+    Platform,
+    Removal,
+    Remover,
+    Rule,
+)
+from umbilical.firewall.platforms.request import Request
+
+WHY_NO_EDIT: Final = "the installer makes no firewall rules on this platform"
+BY_HAND: Final = Removal("all", Remover.USER, "whoever opened it closes it after `wait-for bootstrap-complete`")
+
+
+def leftovers(_: Request) -> Commands:
+    """Rules under firewalld end by themselves; a table of ours lives until it is deleted or the machine goes."""
+    family, name = TABLE.split()
+    table = ("table", family, name)
+    return Commands(close=(Command(("nft", "delete", *table)),), show=(Command(("nft", "list", *table)),))
+
+
+def own_network(name: str, *remarks: str) -> Platform:
+    def rules(request: Request) -> tuple[Rule, ...]:
+        places = tuple(Place(PlaceKind.NETWORK, str(network)) for network in request.named_networks(name))
+        return (Rule("konnectivity", request.port, places, BOOTSTRAP_HOST, "Konnectivity agents"),)
+
+    return Platform(
+        name=name,
+        rule="-",
+        source="machine networks, or nodes' addresses",
+        target="the bootstrap machine",
+        made_by="nobody: your network must let it through",
+        removals=(BY_HAND,),
+        remarks=(*remarks, "Behind a NAT the source is the address after translation"),
+        rules=rules,
+        leftovers=leftovers,
+        why_no_edit=WHY_NO_EDIT,
+        is_host_filtered=True,
+    )

@@ -1,0 +1,213 @@
+"""One look at a server's port for agents from where we run: does TCP get through, and what does TLS say there.
+
+Two handshakes. The first shows no certificate and trusts anybody, to see what is there and who would be let in; the
+second, where files were given, does what an agent does.
+"""
+
+import errno
+import socket
+import ssl
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+
+from umbilical.fault import BootstrapError
+
+# HTTP/2's connection preface and an empty SETTINGS frame (RFC 9113 §3.4): what makes any server for agents answer.
+GREETING: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+# Servers speak first, or send their alert, within a round trip; only a silent one is greeted.
+PATIENCE_SECONDS: Final = 1.0
+# A TLS 1.2 server refuses a missing certificate in the handshake, a TLS 1.3 server after it (RFC 8446 §4.4.2.4).
+CERTIFICATE_ALERTS: Final = ("CERTIFICATE_REQUIRED", "HANDSHAKE_FAILURE", "BAD_CERTIFICATE")
+
+
+class TcpState(Enum):
+    OPEN = "open"
+    REFUSED = "refused"
+    TIMED_OUT = "timed out"
+    NO_ROUTE = "no route"
+    NAME_NOT_FOUND = "name not found"
+    FAILED = "failed"
+
+
+class Answer(Enum):
+    """How the server took what we showed it."""
+
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    SILENT = "no answer"
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """As an agent has them; each may be missing, the last two only together."""
+
+    authority: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+@dataclass(frozen=True)
+class Tcp:
+    state: TcpState
+    address: str
+    """Where the name led to; empty if nowhere."""
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Handshake:
+    answer: Answer
+    detail: str
+    version: str = ""
+    certificate: x509.Certificate | None = None
+
+
+@dataclass(frozen=True)
+class Sight:
+    """All that was seen, and when."""
+
+    host: str
+    port: int
+    now: datetime
+    tcp: Tcp
+    stranger: Handshake | None = None
+    """Without a certificate; None where TCP did not get through."""
+    agent: Handshake | None = None
+    """With the files; None where none were given."""
+    files: TlsFiles = TlsFiles()
+
+
+def probe(host: str, port: int, files: TlsFiles, timeout_seconds: float, now: datetime) -> Sight:
+    """Try the port.
+
+    Raises:
+        BootstrapError: the TLS files cannot be used.
+    """
+    verifying = _agent_context(files)
+    tcp = try_tcp(host, port, timeout_seconds)
+    if tcp.state is not TcpState.OPEN:
+        return Sight(host, port, now, tcp, files=files)
+    stranger = shake_hands(tcp.address, port, host, _stranger_context(), timeout_seconds)
+    agent = None if verifying is None else shake_hands(tcp.address, port, host, verifying, timeout_seconds)
+    return Sight(host, port, now, tcp, stranger, agent, files)
+
+
+def try_tcp(host: str, port: int, timeout_seconds: float) -> Tcp:
+    """Connect to the first of the name's addresses that takes it; tell of the last one otherwise."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError) as error:
+        return Tcp(TcpState.NAME_NOT_FOUND, "", str(error))
+    last = Tcp(TcpState.FAILED, "", "the name has no address")
+    for family, kind, protocol, _, place in found:
+        last = _connect(family, kind, protocol, place, timeout_seconds)
+        if last.state is TcpState.OPEN:
+            break
+    return last
+
+
+def shake_hands(address: str, port: int, host: str, context: ssl.SSLContext, timeout_seconds: float) -> Handshake:
+    """Do one TLS handshake, and find out whether the server goes on afterwards."""
+    try:
+        with (
+            socket.create_connection((address, port), timeout_seconds) as plain,
+            context.wrap_socket(plain, server_hostname=host) as secure,
+        ):
+            return _after_handshake(secure, timeout_seconds)
+    except TimeoutError:
+        return Handshake(Answer.SILENT, f"no TLS answer within {timeout_seconds:g} s")
+    except OSError as error:
+        return Handshake(Answer.REFUSED, _reason(error))
+
+
+def asks_for_certificate(handshake: Handshake) -> bool:
+    """Whether a refusal was for want of a certificate, and not for some other cause."""
+    return handshake.answer is Answer.REFUSED and any(alert in handshake.detail for alert in CERTIFICATE_ALERTS)
+
+
+def _connect(family: int, kind: int, protocol: int, place: tuple[object, ...], timeout_seconds: float) -> Tcp:
+    address = str(place[0])
+    try:
+        with socket.socket(family, kind, protocol) as trial:
+            trial.settimeout(timeout_seconds)
+            trial.connect(place)
+    except OSError as error:
+        return Tcp(_state_of(error), address, error.strerror or str(error))
+    return Tcp(TcpState.OPEN, address)
+
+
+def _state_of(error: OSError) -> TcpState:
+    if isinstance(error, ConnectionRefusedError):
+        return TcpState.REFUSED
+    if isinstance(error, TimeoutError):
+        return TcpState.TIMED_OUT
+    if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+        return TcpState.NO_ROUTE
+    return TcpState.FAILED
+
+
+def _after_handshake(secure: ssl.SSLSocket, timeout_seconds: float) -> Handshake:
+    encoded = secure.getpeercert(binary_form=True)
+    certificate = x509.load_der_x509_certificate(encoded) if encoded else None
+    version = secure.version() or ""
+    deadline = time.monotonic() + timeout_seconds
+    try:
+        heard = _hear(secure, min(PATIENCE_SECONDS, timeout_seconds))
+        if heard is None:
+            secure.sendall(GREETING)
+            heard = _hear(secure, max(deadline - time.monotonic(), PATIENCE_SECONDS))
+    except OSError as error:
+        return Handshake(Answer.REFUSED, _reason(error), version, certificate)
+    if heard is None:
+        return Handshake(Answer.SILENT, "it says nothing after the handshake", version, certificate)
+    if not heard:
+        return Handshake(Answer.REFUSED, "it closed the connection after the handshake", version, certificate)
+    return Handshake(Answer.ACCEPTED, "", version, certificate)
+
+
+def _hear(secure: ssl.SSLSocket, seconds: float) -> bytes | None:
+    secure.settimeout(seconds)
+    try:
+        return secure.recv(64)
+    except TimeoutError:
+        return None
+
+
+def _stranger_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
+def _agent_context(files: TlsFiles) -> ssl.SSLContext | None:
+    if files == TlsFiles():
+        return None
+    context = _stranger_context()
+    try:
+        if files.authority is not None:
+            context.load_verify_locations(files.authority)
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.check_hostname = True
+        if files.certificate is not None:
+            context.load_cert_chain(files.certificate, files.key)
+    except OSError as error:
+        named = ", ".join(str(path) for path in (files.authority, files.certificate, files.key) if path is not None)
+        remedy = "umbilical pki verify says what is wrong with a directory of them"
+        raise BootstrapError("UMB166", f"cannot use {named}", _reason(error), remedy) from None
+    return context
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    if isinstance(error, ssl.SSLError):
+        return error.reason or str(error)
+    return error.strerror or str(error)

@@ -1,0 +1,187 @@
+"""What a look at the port has to show before agents can work with it, as checks."""
+
+import ipaddress
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from cryptography import x509
+
+from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
+from umbilical.firewall.probe import Answer, Handshake, Sight, TcpState, asks_for_certificate
+
+# An installation takes about three quarters of an hour; a certificate with less than this left may not see its end.
+SHORT: Final = timedelta(hours=1)
+_TCP_FIXES: Final = {
+    TcpState.REFUSED: "nothing listens there yet, or a filter rejects: look at the bootstrap machine with `ss -ltn`",
+    TcpState.TIMED_OUT: "packets vanish, as behind a closed security group: umbilical firewall render",
+    TcpState.NO_ROUTE: "this machine has no way to that network: `ip route get ADDRESS`",
+    TcpState.NAME_NOT_FOUND: "give the bootstrap machine's internal address instead of a name",
+    TcpState.FAILED: "look at the error above",
+}
+
+
+def names_of(certificate: x509.Certificate) -> list[str]:
+    """List the alternative names: what agents compare with the address that they dial."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return [*names.get_values_for_type(x509.DNSName), *(str(ip) for ip in names.get_values_for_type(x509.IPAddress))]
+
+
+def _reached(sight: Sight) -> Verdict:
+    place = f"{sight.host} ({sight.tcp.address})" if sight.tcp.address not in ("", sight.host) else sight.host
+    if sight.tcp.state is TcpState.OPEN:
+        return passed(f"{place} port {sight.port} is open")
+    detail = f": {sight.tcp.detail}" if sight.tcp.detail else ""
+    return failed(f"{place} port {sight.port}: {sight.tcp.state.value}{detail}; {_TCP_FIXES[sight.tcp.state]}")
+
+
+def _speaks_tls(sight: Sight, stranger: Handshake) -> Verdict:
+    if stranger.certificate is not None:
+        return passed(stranger.version)
+    # A TLS 1.2 server that wants a certificate ends the handshake before ours has ended: it does speak TLS.
+    if asks_for_certificate(stranger) or (sight.agent is not None and sight.agent.certificate is not None):
+        return passed("it refused the handshake without a certificate")
+    return failed(stranger.detail)
+
+
+def _names_the_host(sight: Sight, certificate: x509.Certificate) -> Verdict:
+    names = names_of(certificate)
+    shown = ", ".join(names) or "no names at all"
+    if _covers(names, sight.host):
+        return passed(shown)
+    return failed(f"the certificate is for {shown}; agents that dial {sight.host} refuse it")
+
+
+def _is_valid_now(sight: Sight, certificate: x509.Certificate) -> Verdict:
+    start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if sight.now < start:
+        return failed(f"valid from {start:%Y-%m-%d %H:%M} UTC on; here it is {sight.now:%Y-%m-%d %H:%M}")
+    if sight.now > end:
+        return failed(f"expired at {end:%Y-%m-%d %H:%M} UTC; here it is {sight.now:%Y-%m-%d %H:%M}")
+    left = end - sight.now
+    told = f"{int(left.total_seconds()) // 3600} h {int(left.total_seconds()) % 3600 // 60} min left"
+    return warned(told) if left < SHORT else passed(told)
+
+
+def _demands_certificates(_: Sight, stranger: Handshake) -> Verdict:
+    if stranger.certificate is None and not asks_for_certificate(stranger):
+        return skipped("there was no handshake to judge by")
+    if stranger.answer is Answer.ACCEPTED:
+        return failed("a connection without a certificate was let in")
+    if stranger.answer is Answer.SILENT:
+        return warned(f"not known: {stranger.detail}")
+    return passed(f"without a certificate: {stranger.detail}")
+
+
+def _is_vouched_for(sight: Sight) -> Verdict:
+    if sight.files.authority is None:
+        return skipped("no --ca")
+    if sight.agent is None:
+        return skipped("TCP did not get through")
+    if sight.agent.certificate is not None:
+        return passed(f"{sight.files.authority} vouches for it")
+    return failed(sight.agent.detail)
+
+
+def _takes_our_certificate(sight: Sight) -> Verdict:
+    if sight.files.certificate is None:
+        return skipped("no --cert")
+    if sight.agent is None:
+        return skipped("TCP did not get through")
+    if sight.agent.answer is Answer.ACCEPTED:
+        return passed(f"{sight.files.certificate} was accepted")
+    if sight.agent.answer is Answer.SILENT:
+        return warned(f"not known: {sight.agent.detail}")
+    return failed(sight.agent.detail)
+
+
+def _covers(names: list[str], host: str) -> bool:
+    try:
+        return any(ipaddress.ip_address(host) == _address(name) for name in names)
+    except ValueError:
+        return any(_matches(name.lower(), host.lower().rstrip(".")) for name in names)
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
+def _matches(name: str, host: str) -> bool:
+    """A wildcard stands for the first label alone: RFC 6125 §6.4.3."""
+    return name == host or (name.startswith("*.") and host.partition(".")[2] == name[2:])
+
+
+def _with_tls(judge: Callable[[Sight, Handshake], Verdict]) -> Callable[[Sight], Verdict]:
+    def verdict(sight: Sight) -> Verdict:
+        return skipped("TCP did not get through") if sight.stranger is None else judge(sight, sight.stranger)
+
+    return verdict
+
+
+def _with_certificate(judge: Callable[[Sight, x509.Certificate], Verdict]) -> Callable[[Sight], Verdict]:
+    def verdict(sight: Sight) -> Verdict:
+        for handshake in (sight.stranger, sight.agent):
+            if handshake is not None and handshake.certificate is not None:
+                return judge(sight, handshake.certificate)
+        return skipped("no certificate was seen")
+
+    return verdict
+
+
+CHECKS: Final[tuple[Check[Sight], ...]] = (
+    Check(
+        "FW1",
+        "the port can be reached by TCP",
+        "agents dial it from every node; closed, no webhook in a pod is reached and bootstrapping stalls",
+        "umbilical firewall list names the rule that your platform needs",
+        _reached,
+    ),
+    Check(
+        "FW2",
+        "TLS answers there",
+        "something other than a server for agents listens, or something between them ends connections",
+        "see what listens: `ss -ltnp` on the bootstrap machine",
+        _with_tls(_speaks_tls),
+    ),
+    Check(
+        "FW3",
+        "the certificate is for this address",
+        "agents compare it with the address that they were told to dial, and give up",
+        "issue it for that address: umbilical pki issue, or patch with --node-ip",
+        _with_certificate(_names_the_host),
+    ),
+    Check(
+        "FW4",
+        "the certificate is valid, for a while yet",
+        "the tunnel's certificates live one day; an installation that takes longer loses its agents",
+        "renew it: umbilical pki rotate; or begin again with fresh Ignition configs",
+        _with_certificate(_is_valid_now),
+    ),
+    Check(
+        "FW5",
+        "a client without a certificate is turned away",
+        "whoever reaches the port would be taken for an agent and get clients' traffic (CVE-2026-16242)",
+        "start the server with --cluster-ca-cert (umbilical server run: --agent-ca)",
+        _with_tls(_demands_certificates),
+    ),
+    Check(
+        "FW6",
+        "the CA vouches for the server",
+        "agents trust this CA alone",
+        "compare the CA of the agents' Secret with the one that signed the server's certificate",
+        _is_vouched_for,
+    ),
+    Check(
+        "FW7",
+        "the server accepts our certificate",
+        "agents with it would be turned away",
+        "umbilical pki verify on the directory; compare the CA with the server's --cluster-ca-cert",
+        _takes_our_certificate,
+    ),
+)

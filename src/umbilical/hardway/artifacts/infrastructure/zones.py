@@ -1,0 +1,78 @@
+"""The cluster's names as zone files, and the Corefile of a CoreDNS that serves them."""
+
+import ipaddress
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+from umbilical.hardway.artifacts.infrastructure.names import (
+    ETCD_PEER_PORT,
+    ETCD_SERVICE,
+    SRV_PRIORITY,
+    SRV_WEIGHT,
+    etcd_names,
+    host_records,
+)
+from umbilical.hardway.config.cluster import Cluster
+from umbilical.manifests.values import IpAddress, IpNetwork
+
+TTL_SECONDS: Final = 60
+DNS_PORT: Final = 53
+_COREFILE: Final = """\
+.:{port} {{
+    bind {address}
+    errors
+    # Zones are looked for beside this file; a new serial is noticed without a restart.
+    file cluster.zone {domain} {{
+        reload 10s
+    }}
+    file reverse.zone {reverse} {{
+        reload 10s
+    }}
+}}
+"""
+
+
+def corefile(cluster: Cluster, port: int = DNS_PORT) -> bytes:
+    reverse = reverse_zone_name(cluster.networks.machine)
+    text = _COREFILE.format(port=port, address=cluster.networks.dns, domain=cluster.domain, reverse=reverse)
+    return text.encode()
+
+
+def cluster_zone(cluster: Cluster) -> bytes:
+    """API, nodes, etcd's SRV records, and every name below apps."""
+    lines = [_address(name, record.address) for record in host_records(cluster) for name in record.names]
+    lines.append(_address(f"*.{cluster.apps_domain}", cluster.networks.ingress_vip))
+    service = f"_{ETCD_SERVICE}._tcp.{cluster.domain}."
+    value = f"IN SRV {SRV_PRIORITY} {SRV_WEIGHT} {ETCD_PEER_PORT}"
+    lines += [f"{service} {value} {target}." for target in etcd_names(cluster)]
+    return _zone(cluster, cluster.domain, lines)
+
+
+def reverse_zone(cluster: Cluster) -> bytes:
+    lines = [f"{record.address.reverse_pointer}. IN PTR {record.names[0]}." for record in host_records(cluster)]
+    return _zone(cluster, reverse_zone_name(cluster.networks.machine), lines)
+
+
+def reverse_zone_name(network: IpNetwork) -> str:
+    """Return the smallest zone that has all addresses of a network: reverse names know whole octets or nibbles."""
+    bits = 8 if network.version == 4 else 4
+    labels = ipaddress.ip_address(network.network_address).reverse_pointer.split(".")
+    length = network.prefixlen // bits
+    root = labels[-2:]
+    return ".".join(labels[:-2][len(labels) - 2 - length :] + root)
+
+
+def _address(name: str, address: IpAddress) -> str:
+    return f"{name}. IN {'A' if address.version == 4 else 'AAAA'} {address}"
+
+
+def _zone(cluster: Cluster, origin: str, lines: Sequence[str]) -> bytes:
+    server = f"ns.{cluster.domain}"
+    glue = [_address(server, cluster.networks.dns)] if origin == cluster.domain else []
+    body = [f"{origin}. IN NS {server}.", *glue, *lines]
+    # The serial follows from the content: CoreDNS reads a zone again when it differs.
+    serial = zlib.crc32("\n".join(body).encode())
+    mailbox = f"hostmaster.{cluster.domain}"
+    start = f"{origin}. IN SOA {server}. {mailbox}. {serial} 3600 600 86400 {TTL_SECONDS}"
+    return "\n".join((f"$TTL {TTL_SECONDS}", start, *body, "")).encode()

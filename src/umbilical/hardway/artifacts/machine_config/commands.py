@@ -1,0 +1,215 @@
+"""The three containers that render machine configs, each flag with its reason, and the script that runs them.
+
+One version goes into all of them: a controller that was not told it looks for gates of `0.0.1-snapshot` and stops.
+"""
+
+import shlex
+from dataclasses import dataclass
+from typing import Final
+
+from umbilical.hardway.artifacts.inputs import Payload
+from umbilical.hardway.explain.topic import Flag, Topic, TopicKind
+
+STAGE: Final = 4
+SCRIPT: Final = "render.sh"
+WORK: Final = "work"
+"""Below the script's directory; made anew by each run, so that inputs stay as they were rendered."""
+ASSETS: Final = "/assets"
+"""The work directory as containers see it."""
+RENDERED: Final = "mcc-output/machine-configs"
+PULL_SECRET_FILE: Final = "openshift-config-secret-pull-secret.yaml"
+FEATURE_GATE_FILE: Final = "99_feature-gate.yaml"
+
+
+@dataclass(frozen=True)
+class Step:
+    title: str
+    image: str
+    """Tag of the release."""
+    options: tuple[str, ...]
+    """Of podman."""
+    arguments: tuple[str, ...]
+    """Before the flags."""
+    flags: tuple[Flag, ...]
+    readers: str
+    without: str
+
+
+def steps(payload: Payload) -> tuple[Step, ...]:
+    version = Flag(
+        "payload-version",
+        payload.version,
+        "The version whose gates are looked up in the FeatureGate's status; the same in all three commands.",
+        'The controller looks for its built-in 0.0.1-snapshot and stops: "missing desired version".',
+    )
+    return (_config_api(version), _operator(payload, version), _controller(version))
+
+
+def script(payload: Payload) -> bytes:
+    commands = "\n".join(_lines(payload.images[step.image], step) for step in steps(payload)[:2])
+    controller = steps(payload)[2]
+    text = _SCRIPT.format(
+        work=WORK,
+        commands=commands,
+        controller=_lines(payload.images[controller.image], controller),
+        rendered=RENDERED,
+    )
+    return text.encode()
+
+
+def _config_api(version: Flag) -> Step:
+    return Step(
+        "fill in the FeatureGate, and choose definitions",
+        "cluster-config-api",
+        ("--net=none", "--user", "0"),
+        ("/usr/bin/render",),
+        (
+            Flag("asset-output-dir", f"{ASSETS}/api-bootstrap", "Where the chosen definitions go."),
+            Flag(
+                "rendered-manifest-dir",
+                f"{ASSETS}/manifests",
+                "Where the FeatureGate lies that gets its status.",
+                "The FeatureGate stays without the release's own list of gates.",
+            ),
+            Flag(
+                "cluster-profile",
+                "self-managed-high-availability",
+                "Which variants of definitions and gates are meant.",
+                "Definitions for clusters of other kinds are chosen too.",
+            ),
+            version,
+        ),
+        "The machine-config controller reads the FeatureGate.",
+        'The controller says "no featuregate found", or misses the version in its status.',
+    )
+
+
+def _operator(payload: Payload, version: Flag) -> Step:
+    manifests = f"{ASSETS}/manifests"
+    return Step(
+        "make the controller's configuration and the pools",
+        "machine-config-operator",
+        ("--net=none", "--user", "0"),
+        ("bootstrap",),
+        (
+            Flag("root-ca", f"{ASSETS}/tls/root-ca.crt", "By whom nodes know the machine config server."),
+            Flag(
+                "kube-ca",
+                f"{ASSETS}/tls/kube-apiserver-complete-client-ca-bundle.crt",
+                "Becomes /etc/kubernetes/kubelet-ca.crt: whose clients kubelets believe.",
+                "Kubelets have no client authority, and do not start.",
+            ),
+            Flag("config-file", f"{manifests}/cluster-config.yaml", "How many replicas, which networks."),
+            Flag("dest-dir", f"{ASSETS}/mco-bootstrap", "Where the results go."),
+            Flag("pull-secret", f"{manifests}/{PULL_SECRET_FILE}", "Goes onto every node."),
+            Flag(
+                "release-image",
+                payload.image,
+                "By digest: it becomes part of what every node is compared with.",
+                "With a tag, the operator in the cluster renders another configuration than the nodes have.",
+            ),
+            Flag(
+                "image-references",
+                f"{ASSETS}/image-references",
+                "Which images templates name.",
+                "The program ends at once and names the image that it cannot find.",
+            ),
+            version,
+            Flag("infra-config-file", f"{manifests}/cluster-infrastructure-02-config.yml", "Platform and topologies."),
+            Flag("network-config-file", f"{manifests}/cluster-network-02-config.yml", "Which network plugin."),
+            Flag("dns-config-file", f"{manifests}/cluster-dns-02-config.yml", "The cluster's domain."),
+            Flag("proxy-config-file", f"{manifests}/cluster-proxy-01-config.yaml", "What goes through a proxy."),
+        ),
+        "The machine-config controller.",
+        'The controller says "no controllerconfig found".',
+    )
+
+
+def _controller(version: Flag) -> Step:
+    return Step(
+        "merge all machine configs of a pool into one",
+        "machine-config-operator",
+        ("--net=none", "--user", "0", "--entrypoint", "/usr/bin/machine-config-controller"),
+        ("bootstrap",),
+        (
+            Flag(
+                "manifest-dir", f"{ASSETS}/mcc-input", "Configuration, pools, gates, and machine configs of one's own."
+            ),
+            Flag("dest-dir", f"{ASSETS}/mcc-output", "Where rendered-master-... and rendered-worker-... go."),
+            Flag(
+                "pull-secret",
+                f"{ASSETS}/mcc-input/machineconfigcontroller-pull-secret",
+                "Written by the step before, without an ending.",
+            ),
+            version,
+        ),
+        "Whoever makes nodes' Ignition files: spec.config.raw is the base that each is merged onto.",
+        "There is no base, and nodes lack some eighty files and units.",
+    )
+
+
+def _lines(image: str, step: Step) -> str:
+    flags = " \\\n".join(f"    {shlex.quote(str(one))}" for one in step.flags)
+    told = " ".join(step.arguments)
+    options = " ".join(step.options)
+    head = f'podman run --rm {options} -v "$work:{ASSETS}:z" {shlex.quote(image)} {told} \\\n'
+    return f"# {step.title[0].upper()}{step.title[1:]}.\n{head}{flags}\n"
+
+
+_SCRIPT: Final = """\
+#!/usr/bin/env bash
+# Renders the machine configs of masters and workers with the release's own programs, into
+# {work}/{rendered}. podman finds the way into registries by $REGISTRY_AUTH_FILE.
+set -euo pipefail
+
+here=$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)
+work=$here/{work}
+
+rm -rf -- "$here/{work}"
+mkdir -m 0700 -- "$work"
+cp -R -- "$here/tls" "$here/manifests" "$here/image-references" "$work/"
+
+{commands}
+mkdir -- "$work/mcc-input"
+cp -- "$work"/mco-bootstrap/bootstrap/manifests/* "$work/mcc-input/"
+cp -- "$work"/manifests/* "$work/image-references" "$work/mcc-input/"
+
+{controller}
+for pool in master worker; do
+  compgen -G "$work/{rendered}/rendered-$pool-*.yaml" || {{
+    echo "no rendered-$pool-*.yaml in $work/{rendered}" >&2
+    exit 1
+  }}
+done
+"""
+
+_EXAMPLE: Final = Payload("VERSION", "RELEASE@sha256:DIGEST", {})
+_COMPILED_IN: Final = "It looks at a path that is compiled into it, where nothing lies here, and ends."
+
+
+def _flag_topics() -> tuple[Topic, ...]:
+    """One for each name; some steps share one."""
+    found: dict[str, Topic] = {}
+    for step in steps(_EXAMPLE):
+        program = f"{step.image} ({step.title})"
+        by_hand = f"podman run --rm IMAGE {' '.join(step.arguments)} --help"
+        for flag in step.flags:
+            words = (flag.why, program, flag.without or _COMPILED_IN, by_hand, "bootkube.sh gives the same flag.")
+            found.setdefault(flag.name, Topic(TopicKind.FLAG, f"--{flag.name}", STAGE, *words))
+    return tuple(found.values())
+
+
+TOPICS: Final = (
+    Topic(
+        TopicKind.FILE,
+        SCRIPT,
+        STAGE,
+        "Runs three containers of the release, one after the other: FeatureGate, controller configuration, machine "
+        "configs. All are told the same version.",
+        "Stage 04; what it makes is the base of every node's Ignition file.",
+        "Nodes are built on our own small base, and the machine-config daemon finds them different from its pool.",
+        f"cat artifacts/machine-config/{SCRIPT}; ls artifacts/machine-config/{WORK}/{RENDERED}",
+        "bootkube.sh runs the same three containers on the bootstrap node.",
+    ),
+    *_flag_topics(),
+)

@@ -1,0 +1,132 @@
+"""Every key of a cluster's file, with its kind and its explanation: what is read, the schema and the example share it.
+
+`[]` in a path stands for the entries of a list.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from umbilical.hardway.config.cluster import MachinesKind, Profile
+from umbilical.hardway.config.kinds import ADDRESS, NETWORK, ON_OFF, Choice, Constant, Kind, Number, Text, Texts
+from umbilical.manifests.values import IMAGE, LABEL
+from umbilical.pki.profiles import KeyType
+
+API_VERSION: Final = "umbilical.dev/v1alpha1"
+KIND: Final = "HardwayCluster"
+
+# etcd loses speed with each member, and nine vote already more slowly than anybody wants.
+MAX_MASTERS: Final = 9
+MAX_WORKERS: Final = 500
+
+_LABEL: Final = Text(LABEL.pattern, "a DNS label is needed: a-z, 0-9 and hyphens, at most 63")
+_DOMAIN: Final = Text(rf"({LABEL.pattern}\.)*{LABEL.pattern}", "a domain in small letters is needed")
+_IMAGE: Final = Text(IMAGE.pattern, "an image reference is needed: letters, digits and . _ : / @ -")
+_VERSION: Final = Text(r"v?[0-9]+\.[0-9]+\.[0-9]+[-+.0-9A-Za-z]*", "a version like 4.18.0 is needed; put it in quotes")
+_TAG: Final = Text(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", "an image's tag is needed")
+_PATH: Final = Text(r"[^\x00-\x1f]+", "a path is needed")
+# These go into scripts and XML as they are.
+_PLAIN_PATH: Final = Text(r"(/[A-Za-z0-9._-]+)+", "an absolute path without blanks is needed")
+_FILE_NAME: Final = Text(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a file name without blanks and slashes is needed")
+_INTERFACE: Final = Text(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}", "a network interface's name is needed, at most 15 letters")
+_MAC: Final = Text(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", "a MAC address like 52:54:00:12:34:56 is needed, in small letters")
+_SSH_KEYS: Final = Texts(
+    r"(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)|sk-(ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com)"
+    r" [A-Za-z0-9+/]+={0,2}( [^\x00-\x1f]*)?",
+    "a public key as in ~/.ssh/id_ed25519.pub is needed",
+)
+_PORT: Final = Number(1, 65535)
+_HOURS: Final = Number(1, 24 * 365)
+
+
+@dataclass(frozen=True)
+class Key:
+    path: str
+    kind: Kind
+    about: str
+    """One sentence or two, without the default: that is computed."""
+    only: Profile | MachinesKind | None = None
+    """For which profile, or which machines, it means something; elsewhere it is refused."""
+    is_needed: bool = False
+
+
+KEYS: Final[tuple[Key, ...]] = (
+    Key("apiVersion", Constant(API_VERSION), "The version of this format.", is_needed=True),
+    Key("kind", Constant(KIND), "What this file describes.", is_needed=True),
+    Key("profile", Choice(Profile), "openshift: RHCOS and a release image. kubernetes: upstream programs.", None, True),
+    Key("machines", Choice(MachinesKind), "lab: network namespaces of this machine. libvirt: virtual machines."),
+    Key("name", _LABEL, "The cluster's name, the first part of its domain."),
+    Key("baseDomain", _DOMAIN, "The domain below which the cluster has its own: NAME.BASEDOMAIN."),
+    Key(
+        "konnectivity",
+        ON_OFF,
+        "The tunnel by which the bootstrap apiserver reaches pods. auto: where the payload brings its programs.",
+    ),
+    Key("kubeProxy", ON_OFF, "kube-proxy on every node. auto: where no network operator implements services."),
+    Key("release.image", _IMAGE, "The release image, by digest.", Profile.OPENSHIFT),
+    Key(
+        "release.directory",
+        _PATH,
+        "Where the release is extracted already (oc adm release extract --to), named from this file.",
+        Profile.OPENSHIFT,
+    ),
+    Key("release.version", _VERSION, "The version that is wanted; another one in the release is refused."),
+    Key("release.repository", _IMAGE, "Where the programs' images are: REPOSITORY/PROGRAM:TAG.", Profile.KUBERNETES),
+    Key("release.tag", _TAG, "Of the programs' images.", Profile.KUBERNETES),
+    Key("networks.machine", NETWORK, "In which the machines are; the three networks must not overlap."),
+    Key("networks.pods", NETWORK, "Addresses of pods."),
+    Key("networks.hostPrefix", Number(1, 128), "How large a piece of the pod network each node gets."),
+    Key("networks.services", NETWORK, "Addresses of Services; the first one is kube-apiserver's."),
+    Key("networks.gateway", ADDRESS, "The machines' way out."),
+    Key("networks.dns", ADDRESS, "The machines' resolver."),
+    Key("networks.apiVip", ADDRESS, "The load balancer's address for api and api-int."),
+    Key("networks.ingressVip", ADDRESS, "The load balancer's address for *.apps."),
+    Key("networks.dhcp.first", ADDRESS, "The first address that is given out.", MachinesKind.LIBVIRT),
+    Key("networks.dhcp.last", ADDRESS, "The last address that is given out.", MachinesKind.LIBVIRT),
+    *(
+        Key(f"nodes.bootstrap.{name}", kind, about)
+        for name, kind, about in (
+            ("address", ADDRESS, "Of the machine that begins and is removed in stage 13."),
+            ("mac", _MAC, "Of the card that gets the address; needed where a machine has several."),
+            ("interface", _INTERFACE, "Its name, as an alternative to the MAC address."),
+        )
+    ),
+    *(
+        Key(f"nodes.{group}.{name}", kind, about)
+        for group, counted in (("masters", Number(1, MAX_MASTERS)), ("workers", Number(0, MAX_WORKERS)))
+        for name, kind, about in (
+            ("count", counted, f"How many {group}."),
+            ("firstAddress", ADDRESS, "The others follow it."),
+            ("machines[].address", ADDRESS, "Of this machine, instead of the one that would follow."),
+            ("machines[].mac", _MAC, "Of the card that gets the address."),
+            ("machines[].interface", _INTERFACE, "The card's name."),
+        )
+    ),
+    Key("access.sshKeys", _SSH_KEYS, "Public keys that the user core is entered with."),
+    Key("access.sshKeyFile", _PATH, "The private key by which the pipeline enters nodes; only ssh reads it."),
+    Key("access.pullSecretFile", _PATH, "Credentials for image registries, a JSON file, named from this file."),
+    *(
+        Key(f"sizes.{role}.{name}", kind, about, MachinesKind.LIBVIRT)
+        for role in ("bootstrap", "master", "worker")
+        for name, kind, about in (
+            ("cpus", Number(1, 256), "Virtual processors."),
+            ("memoryMiB", Number(1024, 1 << 22), "Memory."),
+            ("diskGiB", Number(10, 1 << 16), "Disk."),
+        )
+    ),
+    *(
+        Key(f"libvirt.{name}", kind, about, MachinesKind.LIBVIRT)
+        for name, kind, about in (
+            ("network", _LABEL, "The network's name in libvirt."),
+            ("pool", _LABEL, "The storage pool's name in libvirt."),
+            ("poolDirectory", _PLAIN_PATH, "Where the pool lies; qemu may read nothing elsewhere."),
+            ("bridge", _INTERFACE, "The network's bridge on this host."),
+            ("uplink", _INTERFACE, "This host's interface to the world, for masquerading."),
+            ("iso", _FILE_NAME, "The RHCOS live image, a file of the pool directory."),
+            ("ignitionPort", _PORT, "Where Ignition files are served while machines are installed."),
+            ("statsPort", _PORT, "Where HAProxy shows its page."),
+        )
+    ),
+    Key("certificates.keyType", Choice(KeyType), "Of every key but those that sign service account tokens."),
+    Key("certificates.shortHours", _HOURS, "Life of what an installer gives one day."),
+    Key("certificates.budgetHours", _HOURS, "How long an installation may take; no certificate may end before that."),
+)

@@ -1,0 +1,294 @@
+"""A cluster from what the user gave: defaults where nothing is said, the rest computed, each with its origin.
+
+Judges only what cannot be represented: whether a cluster makes sense is asked by the lint (CFG rules).
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from umbilical.hardway.config.cluster import (
+    DNS_NUMBER,
+    Access,
+    AddressRange,
+    Cluster,
+    Libvirt,
+    MachineSize,
+    MachinesKind,
+    Networks,
+    Node,
+    Profile,
+    ReleaseSource,
+    Role,
+    Switch,
+    Terms,
+)
+from umbilical.hardway.config.defaults import (
+    BASE_DOMAIN,
+    HOST_PREFIX,
+    LAB_HOST_PREFIX,
+    LAB_NAME,
+    LAB_REPOSITORY,
+    LAB_TAG,
+    MACHINE_NETWORK,
+    NAME,
+    NUMBERS,
+    POD_NETWORK,
+    RELEASE_IMAGE,
+    RELEASE_VERSION,
+    SERVICE_NETWORK,
+    SIZES,
+    UPSTREAM_VERSION,
+    Place,
+)
+from umbilical.hardway.config.origins import Origins
+from umbilical.manifests.values import IpAddress, IpNetwork
+
+_GROUPS: Final = ((Role.MASTER, "masters", 3), (Role.WORKER, "workers", 2))
+
+
+class Unaddressable(Exception):
+    """Nothing can be put here by default; says what has to be given."""
+
+
+class Resolver:
+    """Notes problems and goes on, so that all are told at once."""
+
+    def __init__(self, origins: Origins) -> None:
+        self.origins = origins
+        self.problems: list[str] = []
+        take = origins.take
+        self.profile = take("profile", Profile.OPENSHIFT)
+        is_openshift = self.profile is Profile.OPENSHIFT
+        self.machines = take("machines", MachinesKind.LIBVIRT if is_openshift else MachinesKind.LAB, "profile")
+        self._is_lab = self.machines is MachinesKind.LAB
+
+    def cluster(self) -> Cluster:
+        take = self.origins.take
+        if self._is_lab and self.profile is Profile.OPENSHIFT:
+            self.problems.append("machines lab: RHCOS does not run in namespaces; the profile openshift needs libvirt")
+        name = take("name", LAB_NAME if self._is_lab else NAME)
+        base = take("baseDomain", BASE_DOMAIN)
+        domain = self.origins.derive("domain", f"{name}.{base}", "name, baseDomain")
+        networks = self._networks()
+        cluster = Cluster(
+            profile=self.profile,
+            name=name,
+            base_domain=base,
+            networks=networks,
+            nodes=self._nodes(domain, networks),
+            release=self._release(),
+            machines=self.machines,
+            access=self._access(),
+            libvirt=None if self._is_lab else self._libvirt(name),
+            sizes={} if self._is_lab else {role: self._size(role) for role in Role},
+            konnectivity=take("konnectivity", Switch.AUTO),
+            kube_proxy=take("kubeProxy", Switch.AUTO),
+            terms=self._terms(),
+        )
+        self._derived(cluster)
+        return cluster
+
+    def _networks(self) -> Networks:
+        take = self.origins.take
+        machine = take("networks.machine", MACHINE_NETWORK)
+        services = take("networks.services", SERVICE_NETWORK)
+        networks = Networks(
+            machine=machine,
+            pods=take("networks.pods", POD_NETWORK),
+            services=services,
+            host_prefix=take("networks.hostPrefix", LAB_HOST_PREFIX if self._is_lab else HOST_PREFIX, "machines"),
+            gateway=self._numbered("networks.gateway", machine, Place.GATEWAY),
+            dns=self._numbered("networks.dns", machine, Place.LAB_HOST if self._is_lab else Place.GATEWAY),
+            api_vip=self._numbered("networks.apiVip", machine, Place.API_VIP),
+            ingress_vip=self._numbered("networks.ingressVip", machine, Place.INGRESS_VIP),
+            dhcp=self._dhcp(machine),
+        )
+        for key, other in (("pods", networks.pods), ("services", services)):
+            if other.version != machine.version:
+                self.problems.append(f"networks.{key} {other} is of another address family than networks.machine")
+        if services.num_addresses <= DNS_NUMBER:
+            self.problems.append(f"networks.services {services} is too small: its address {DNS_NUMBER} is the resolver")
+        return networks
+
+    def _dhcp(self, machine: IpNetwork) -> AddressRange | None:
+        """Installed systems need none, and in the lab there is no live system before."""
+        if self._is_lab:
+            return None
+        first = self._numbered("networks.dhcp.first", machine, Place.DHCP_FIRST)
+        return AddressRange(first, self._numbered("networks.dhcp.last", machine, Place.DHCP_LAST))
+
+    def _numbered(
+        self, path: str, network: IpNetwork, place: Place, offset: int = 0, *, given_as: str = "", source: str = ""
+    ) -> IpAddress:
+        """Take an address, by default the one of this number in the machine network."""
+        if self.origins.is_given(given_as or path):
+            address = self.origins.take(path, network[0], given_as=given_as)
+        else:
+            try:
+                address = _member(network, NUMBERS[place] + offset)
+            except Unaddressable as error:
+                self.problems.append(f"{error}; give {given_as or path}")
+                return network[0]
+            self.origins.take(path, address, source or f"networks.machine, number {NUMBERS[place] + offset}")
+        if address.version != network.version:
+            self.problems.append(f"{given_as or path} {address} is of another address family than networks.machine")
+        return address
+
+    def _nodes(self, domain: str, networks: Networks) -> tuple[Node, ...]:
+        bootstrap = self._node("bootstrap", Role.BOOTSTRAP, domain, "nodes.bootstrap", networks, None)
+        members: list[tuple[str, Role, str, int]] = []
+        counts = {group: self._count(group, usual) for _, group, usual in _GROUPS}
+        for role, group, _ in _GROUPS:
+            members += [
+                (f"{role.value}-{index}", role, f"nodes.{group}.machines[{index}]", index)
+                for index in range(counts[group])
+            ]
+        pieces = self._pod_networks(networks, len(members))
+        nodes = [bootstrap]
+        for number, (node_id, role, path, index) in enumerate(members):
+            piece = pieces[number] if number < len(pieces) else None
+            nodes.append(self._node(node_id, role, domain, path, networks, piece, index))
+        return tuple(nodes)
+
+    def _count(self, group: str, usual: int) -> int:
+        path = f"nodes.{group}"
+        listed = sum(1 for _ in self._listed(path))
+        count = self.origins.take(f"{path}.count", listed or usual, f"{path}.machines" if listed else "")
+        if listed > count:
+            self.problems.append(f"{path}.machines has {listed} entries, and {path}.count is {count}")
+        return count
+
+    def _listed(self, path: str) -> Iterator[int]:
+        index = 0
+        while self.origins.is_given(f"{path}.machines[{index}]"):
+            yield index
+            index += 1
+
+    def _pod_networks(self, networks: Networks, count: int) -> list[IpNetwork]:
+        """Cut the pod network, where no network operator does."""
+        if self.profile is Profile.OPENSHIFT:
+            return []
+        pods, prefix = networks.pods, networks.host_prefix
+        what = f"networks.hostPrefix {prefix} does not cut networks.pods {pods} into pieces"
+        if not pods.prefixlen < prefix <= pods.max_prefixlen:
+            self.problems.append(what)
+            return []
+        pieces: list[IpNetwork] = list(islice(pods.subnets(new_prefix=prefix), count))
+        if len(pieces) < count:
+            self.problems.append(f"{what} for {count} nodes: there are {len(pieces)}")
+        return pieces
+
+    def _node(
+        self,
+        node_id: str,
+        role: Role,
+        domain: str,
+        given: str,
+        networks: Networks,
+        piece: IpNetwork | None,
+        index: int = 0,
+    ) -> Node:
+        path = f"node.{node_id}"
+        derive = self.origins.derive
+        if piece is not None:
+            derive(f"{path}.podNetwork", piece, "networks.pods, networks.hostPrefix")
+        return Node(
+            id=node_id,
+            role=role,
+            address=self._node_address(path, role, given, networks.machine, index),
+            name=derive(f"{path}.name", f"{node_id}.{domain}", "domain"),
+            pod_network=piece,
+            mac=self._if_given(f"{path}.mac", f"{given}.mac"),
+            interface=self._if_given(f"{path}.interface", f"{given}.interface"),
+        )
+
+    def _if_given(self, path: str, given: str) -> str:
+        """Take what most clusters do not have, so that views are not full of nothing."""
+        return self.origins.take(path, "", given_as=given) if self.origins.is_given(given) else ""
+
+    def _node_address(self, path: str, role: Role, given: str, machine: IpNetwork, index: int) -> IpAddress:
+        path, given = f"{path}.address", f"{given}.address"
+        first_path = f"{given.split('.machines', maxsplit=1)[0]}.firstAddress"
+        if self.origins.is_given(given) or not self.origins.is_given(first_path):
+            return self._numbered(path, machine, Place[role.name], index, given_as=given)
+        first = self.origins.take(first_path, machine[0])
+        if first.version != machine.version:
+            self.problems.append(f"{first_path} {first} is of another address family than networks.machine")
+            return first
+        try:
+            return self.origins.derive(path, first + index, first_path)
+        except ValueError:
+            self.problems.append(f"{first_path} {first}: no address follows for {path.split('.')[1]}")
+            return first
+
+    def _release(self) -> ReleaseSource:
+        take = self.origins.take
+        if self.profile is Profile.KUBERNETES:
+            return ReleaseSource(
+                version=take("release.version", UPSTREAM_VERSION),
+                repository=take("release.repository", LAB_REPOSITORY),
+                tag=take("release.tag", LAB_TAG),
+            )
+        is_default = not (self.origins.is_given("release.image") or self.origins.is_given("release.directory"))
+        return ReleaseSource(
+            image=take("release.image", RELEASE_IMAGE if is_default else ""),
+            directory=take("release.directory", ""),
+            version=take("release.version", RELEASE_VERSION if is_default else ""),
+        )
+
+    def _access(self) -> Access:
+        take = self.origins.take
+        return Access(
+            take("access.sshKeys", ()),
+            take("access.pullSecretFile", "pull-secret.json" if self.profile is Profile.OPENSHIFT else "", "profile"),
+            take("access.sshKeyFile", ""),
+        )
+
+    def _libvirt(self, name: str) -> Libvirt:
+        take = self.origins.take
+        pool = take("libvirt.pool", name, "name")
+        return Libvirt(
+            network=take("libvirt.network", name, "name"),
+            pool=pool,
+            pool_directory=take("libvirt.poolDirectory", f"/var/lib/libvirt/images/{pool}", "libvirt.pool"),
+            bridge=take("libvirt.bridge", f"virbr-{name}", "name"),
+            uplink=take("libvirt.uplink", "eth0"),
+            iso=take("libvirt.iso", "rhcos-live.iso"),
+            ignition_port=take("libvirt.ignitionPort", Libvirt.ignition_port),
+            stats_port=take("libvirt.statsPort", Libvirt.stats_port),
+        )
+
+    def _size(self, role: Role) -> MachineSize:
+        path, usual = f"sizes.{role.value}", SIZES[role]
+        take = self.origins.take
+        return MachineSize(
+            take(f"{path}.cpus", usual.cpus),
+            take(f"{path}.memoryMiB", usual.memory_mib),
+            take(f"{path}.diskGiB", usual.disk_gib),
+        )
+
+    def _terms(self) -> Terms:
+        take = self.origins.take
+        return Terms(
+            take("certificates.keyType", Terms.key_type),
+            take("certificates.shortHours", Terms.short_hours),
+            take("certificates.budgetHours", Terms.budget_hours),
+        )
+
+    def _derived(self, cluster: Cluster) -> None:
+        derive = self.origins.derive
+        derive("apiUrl", cluster.api_url, "domain")
+        derive("internalApiUrl", cluster.internal_api_url, "domain")
+        derive("appsDomain", cluster.apps_domain, "domain")
+        if cluster.networks.services.num_addresses > DNS_NUMBER:
+            derive("serviceIp", cluster.service_ip, "networks.services, number 1")
+            derive("clusterDnsIp", cluster.dns_ip, f"networks.services, number {DNS_NUMBER}")
+        derive("hasKubeProxy", cluster.has_kube_proxy, "kubeProxy, profile")
+
+
+def _member(network: IpNetwork, number: int) -> IpAddress:
+    # The last one of an IPv4 network is its broadcast address.
+    if number >= network.num_addresses - (network.version == 4):
+        raise Unaddressable(f"networks.machine {network} has no address number {number}")
+    return network[number]

@@ -1,0 +1,68 @@
+"""From what a user types to explanations: names, paths, flags with or without dashes, numbers; or the nearest names."""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import Final
+
+from umbilical.hardway.explain.entry import Entry, EntryKind
+
+MAX_NEAREST: Final = 3
+_SIGNS: Final = {"NODE": "[a-z0-9.-]+", "-N.": r"-[0-9]+\.", "*": ".+"}
+"""What stands for something else in names."""
+_SPLIT: Final = re.compile(r"(NODE|-N\.|\*)")
+
+
+def find(entries: Sequence[Entry], asked: str) -> list[Entry]:
+    """Return all that the first fitting form of a name means; nothing if no form fits."""
+    for form in forms(asked):
+        found = [entry for entry in entries if _means(entry, form)]
+        if found:
+            return _narrowed(found, asked)
+    return []
+
+
+def forms(asked: str) -> Iterator[str]:
+    """List what may be meant, the most exact first: as it was typed, the end of a path, the last word."""
+    words = asked.strip().split()
+    if not words:
+        return
+    yield " ".join(words)
+    last = words[-1].partition("=")[0] if words[-1].startswith("-") else words[-1]
+    yield last
+    parts = [part for part in last.split("/") if part]
+    for start in range(1, len(parts)):
+        yield "/".join(parts[start:])
+
+
+def nearest(entries: Iterable[Entry], asked: str) -> list[str]:
+    """Name what it looks like."""
+    known: dict[str, str] = {}
+    for entry in entries:
+        for name in (entry.name, *entry.aliases):
+            known.setdefault(name.lower(), entry.name)
+    forms_of = list(forms(asked)) or [asked]
+    close = difflib.get_close_matches(forms_of[-1].lower(), known, n=2 * MAX_NEAREST, cutoff=0.5)
+    return list(dict.fromkeys(known[name] for name in close))[:MAX_NEAREST]
+
+
+def _means(entry: Entry, form: str) -> bool:
+    return any(_pattern(name).fullmatch(form) for name in (entry.name, *entry.aliases))
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    pieces = (_SIGNS.get(piece) or re.escape(piece) for piece in _SPLIT.split(name))
+    return re.compile("".join(pieces), re.IGNORECASE)
+
+
+def _narrowed(found: list[Entry], asked: str) -> list[Entry]:
+    """Of several flags take those of the program that was named; exact names go before those with signs."""
+    words = asked.split()
+    if len(words) > 1:
+        program = words[0]
+        named = [one for one in found if program in re.split(r"[,\s]+", one.readers)]
+        found = named or found
+    exact = [one for one in found if asked.lower() in (one.name.lower(), *(name.lower() for name in one.aliases))]
+    return exact or sorted(found, key=lambda one: one.kind is EntryKind.LESSON)

@@ -1,0 +1,71 @@
+"""All rules of the lint, in the order in which they are told."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from umbilical.checks import check
+from umbilical.checks.check import Finding
+from umbilical.checks.report import group_of
+from umbilical.hardway.lint import (
+    config_rules,
+    crd_rules,
+    handoff_rules,
+    ignition_rules,
+    infrastructure_rules,
+    kubeconfig_rules,
+    machine_config_rules,
+    manifest_rules,
+    node_rules,
+    object_rules,
+    pki_rules,
+    pod_rules,
+)
+from umbilical.hardway.lint.facts import Facts
+from umbilical.hardway.lint.rule import Rule
+
+ORDER: Final = (
+    *("CFG", "PKI", "KC", "BK", "CRIO", "SE", "CVO", "CRD", "FG", "KP", "AU", "INF", "NET", "CC", "EE", "ETC", "DNS"),
+    *("ING", "MAN", "HO", "MCO", "IGN", "HA", "LV", "KN"),
+)
+GROUPS: Final = {
+    "CFG": "The config",
+    "PKI": "Certificates",
+    "KC": "Kubeconfigs",
+    "BK": "The bootstrap node",
+    "CVO": "Version operator, CRDs and FeatureGate",
+    "KP": "Services before there is a network",
+    "INF": "What operators read",
+    "MAN": "All objects",
+    "MCO": "Machine config",
+    "IGN": "Ignition",
+    "HA": "Load balancer",
+    "LV": "Virtual machines and names",
+    "KN": "The tunnel",
+}
+"""Headings; a group without one goes on under that of the group before it."""
+
+_MODULES: Final = (
+    config_rules.RULES,
+    crd_rules.RULES,
+    handoff_rules.RULES,
+    ignition_rules.RULES,
+    infrastructure_rules.RULES,
+    kubeconfig_rules.RULES,
+    machine_config_rules.RULES,
+    manifest_rules.RULES,
+    node_rules.RULES,
+    object_rules.RULES,
+    pki_rules.RULES,
+    pod_rules.RULES,
+)
+
+
+def _place(rule: Rule) -> tuple[int, str]:
+    return ORDER.index(group_of(rule.id)), rule.id
+
+
+RULES: Final[tuple[Rule, ...]] = tuple(sorted((rule for rules in _MODULES for rule in rules), key=_place))
+
+
+def judge(facts: Facts, rules: Iterable[Rule] = RULES) -> list[Finding]:
+    return check.judge((rule.check for rule in rules), facts)

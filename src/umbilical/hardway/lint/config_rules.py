@@ -1,0 +1,191 @@
+"""Rules about the config itself: names that DNS takes, networks that do not overlap, one name for one node."""
+
+import re
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Final
+
+from umbilical.hardway.config.cluster import Role
+from umbilical.hardway.lint.facts import Facts
+from umbilical.hardway.lint.node_names import name_faults
+from umbilical.hardway.lint.rule import BOTH, OPENSHIFT, Doubt, Rule, Severity, rule
+from umbilical.manifests.values import IpAddress
+
+LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+"""RFC 1123."""
+MAX_INTERFACE: Final = 15
+"""IFNAMSIZ of Linux, without its final zero."""
+MAX_NAME: Final = 63
+"""Of a label's value, which a node's name becomes (kubernetes.io/hostname)."""
+MAX_DOMAIN: Final = 253
+MASTER_COUNTS: Final = (1, 3, 5)
+MAX_PODS: Final = {True: 250, False: 110}
+"""By default, on a node of OpenShift and of Kubernetes."""
+TAKEN: Final = 3
+"""Addresses of a node's piece that no pod gets: its own, the bridge's, and the last."""
+
+
+def _names(facts: Facts) -> Iterator[str]:
+    cluster = facts.cluster
+    if not LABEL.fullmatch(cluster.name):
+        yield f"name {cluster.name!r} is no DNS label"
+    labels = cluster.base_domain.split(".")
+    if not all(LABEL.fullmatch(label) for label in labels) or len(cluster.domain) > MAX_DOMAIN:
+        yield f"baseDomain {cluster.base_domain!r} is no DNS name"
+    if cluster.libvirt is not None and not 0 < len(cluster.libvirt.bridge) <= MAX_INTERFACE:
+        yield f"the bridge {cluster.libvirt.bridge} has more than the {MAX_INTERFACE} characters of an interface's name"
+    for node in cluster.nodes:
+        if len(node.name) > MAX_NAME:
+            yield f"{node.name} is longer than the {MAX_NAME} characters that a node's name may have as a label"
+
+
+def _networks(facts: Facts) -> Iterator[str]:
+    networks = facts.cluster.networks
+    ranges = (("machine", networks.machine), ("pods", networks.pods), ("services", networks.services))
+    for (name, one), (other_name, other) in combinations(ranges, 2):
+        if one.version == other.version and one.overlaps(other):
+            yield f"networks.{name} {one} and networks.{other_name} {other} overlap"
+    yield from _places(facts)
+    yield from _dynamic(facts)
+
+
+def _fixed(facts: Facts) -> list[tuple[str, IpAddress]]:
+    networks = facts.cluster.networks
+    vips = [("networks.apiVip", networks.api_vip), ("networks.ingressVip", networks.ingress_vip)]
+    nodes = [(node.id, node.address) for node in facts.cluster.nodes]
+    return [("networks.gateway", networks.gateway), *vips, *nodes]
+
+
+def _places(facts: Facts) -> Iterator[str]:
+    """Look for two who live at one address, and for those outside."""
+    networks = facts.cluster.networks
+    owners: dict[IpAddress, str] = {}
+    for name, address in _fixed(facts):
+        if address not in networks.machine:
+            yield f"{name} {address} is outside networks.machine {networks.machine}"
+        elif networks.machine.version == 4 and address in (networks.machine[0], networks.machine[-1]):
+            yield f"{name} {address} is the network's own or its broadcast address"
+        if address in owners:
+            yield f"{name} and {owners[address]} have the same address {address}"
+        owners.setdefault(address, name)
+    # The gateway may resolve names; whoever else does must not be a node or a VIP.
+    owner = owners.get(networks.dns)
+    if owner is not None and networks.dns != networks.gateway:
+        yield f"networks.dns and {owner} have the same address {networks.dns}"
+
+
+def _dynamic(facts: Facts) -> Iterator[str]:
+    networks, pool = facts.cluster.networks, facts.cluster.networks.dhcp
+    if pool is None:
+        return
+    if pool.first not in networks.machine or pool.last not in networks.machine or int(pool.first) > int(pool.last):
+        yield f"networks.dhcp {pool.first} to {pool.last} is no range of networks.machine {networks.machine}"
+    for name, address in _fixed(facts):
+        if int(pool.first) <= int(address) <= int(pool.last):
+            yield f"{name} {address} is in the range of networks.dhcp, which may give it to somebody else"
+
+
+def _pieces(facts: Facts) -> Iterator[str]:
+    cluster, networks = facts.cluster, facts.cluster.networks
+    pods, prefix = networks.pods, networks.host_prefix
+    if not pods.prefixlen < prefix <= pods.max_prefixlen:
+        yield f"networks.hostPrefix {prefix} cuts no pieces from networks.pods {pods}"
+        return
+    room, wanted = 2 ** (pods.max_prefixlen - prefix) - TAKEN, MAX_PODS[cluster.is_openshift]
+    if room < wanted:
+        yield f"networks.hostPrefix {prefix} has room for {max(room, 0)} pods, and a node may have {wanted}"
+    count = 2 ** (prefix - pods.prefixlen)
+    if count < len(cluster.members):
+        yield f"networks.pods {pods} has {count} pieces of /{prefix}, for {len(cluster.members)} nodes"
+    given = [node.pod_network for node in cluster.members if node.pod_network is not None]
+    for piece in given:
+        if piece.network_address not in pods or piece.prefixlen < pods.prefixlen:
+            yield f"the piece {piece} is not of networks.pods {pods}"
+    if len(set(given)) < len(given):
+        yield "two nodes have the same piece of the pod network"
+
+
+def _counts(facts: Facts) -> Iterator[str]:
+    bootstraps = [node.id for node in facts.cluster.nodes if node.role is Role.BOOTSTRAP]
+    if len(bootstraps) != 1:
+        yield f"there are {len(bootstraps)} bootstrap nodes"
+    count = len(facts.cluster.masters)
+    if count in MASTER_COUNTS:
+        return
+    told = f"{count} masters: of etcd's members more than half must be there; {', '.join(map(str, MASTER_COUNTS))} are"
+    if count and count % 2 == 0:
+        yield Doubt(f"{told} supported, and an even number survives no more losses than one less")
+    else:
+        yield f"{told} supported"
+
+
+def _exposed(facts: Facts) -> Iterator[str]:
+    for path in facts.exposed or ():
+        yield f"{path} is in a git work tree and not ignored"
+
+
+def _disk(facts: Facts) -> str | None:
+    return "nobody looked at a disk" if facts.exposed is None else None
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    rule(
+        "CFG-01",
+        Severity.ERROR,
+        BOTH,
+        "names are such that DNS, Linux and Kubernetes take them",
+        "A bridge of 16 characters cannot be made, a name with an underscore is in no certificate, and a node whose "
+        "name is longer than 63 characters cannot register: its name is a label too.",
+        "change name, baseDomain or libvirt.bridge in cluster.yaml",
+        _names,
+    ),
+    rule(
+        "CFG-02",
+        Severity.ERROR,
+        BOTH,
+        "networks do not overlap, and nobody lives where another does",
+        "Where two networks overlap packets go to the wrong one; an address in the DHCP range is given away again to a "
+        "live system; a VIP on a node is answered by two.",
+        "change networks or nodes in cluster.yaml; `umbilical config view --origin` shows every address",
+        _networks,
+    ),
+    rule(
+        "CFG-03",
+        Severity.ERROR,
+        BOTH,
+        "the pod network has a piece for every node, and each piece enough addresses",
+        "A node without a piece stays NotReady; on one with too small a piece pods wait for an address for ever.",
+        "change networks.pods or networks.hostPrefix in cluster.yaml",
+        _pieces,
+    ),
+    rule(
+        "CFG-04",
+        Severity.ERROR,
+        OPENSHIFT,
+        "there is one bootstrap node, and an odd number of masters",
+        "etcd needs more than half of its members: the fourth master adds risk and no safety. The etcd operator knows "
+        "topologies of 1, 3 and 5.",
+        "change nodes.masters.count in cluster.yaml",
+        _counts,
+    ),
+    rule(
+        "CFG-06",
+        Severity.ERROR,
+        BOTH,
+        "a node has one name everywhere",
+        "Host name, Node object, signing requests, certificates, DNS and load balancer go by one name. Where one "
+        "differs, the node's request is refused, or its etcd is not believed.",
+        "render anew: umbilical stage run 02..08",
+        name_faults,
+    ),
+    rule(
+        "CFG-07",
+        Severity.ERROR,
+        BOTH,
+        "git does not see keys, kubeconfigs or the pull secret",
+        "What is committed once stays in the history; the administrator's key is the whole cluster.",
+        "printf '%s\\n' artifacts .umbilical pull-secret.json >> .gitignore; git rm -r --cached artifacts",
+        _exposed,
+        _disk,
+    ),
+)

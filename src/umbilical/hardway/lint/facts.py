@@ -1,0 +1,110 @@
+"""What rules look at: the bytes of a rendered tree, decoded on demand. Never what rendered them."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import yaml
+
+from umbilical.fault import IgnitionError
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.config.cluster import Cluster, Node
+from umbilical.ignition.config import Config, read_config
+from umbilical.manifests.tree import Asset
+from umbilical.pki.certificate import Certificate, Moment, read_certificates
+from umbilical.pki.pem import BundleError
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Unreadable(Exception):
+    """An artifact that a rule needs is missing or is not what its name says."""
+
+
+class Facts:
+    def __init__(
+        self,
+        cluster: Cluster,
+        assets: Mapping[str, Asset],
+        now: Moment,
+        has_tunnel: bool,
+        exposed: tuple[str, ...] | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.assets = assets
+        """By path below artifacts/."""
+        self.now = now
+        self.has_tunnel = has_tunnel
+        self.exposed = exposed
+        """Secret files of the cluster's directory that git would take; None where nobody looked at a disk."""
+        self._documents: dict[str, list[dict[str, Any]]] = {}
+        self._configs: dict[str, Config] = {}
+
+    def content(self, path: str) -> bytes:
+        """Return an artifact's bytes.
+
+        Raises:
+            Unreadable: it is not there.
+        """
+        if path not in self.assets:
+            raise Unreadable(f"{path} is missing")
+        return self.assets[path].content
+
+    def text(self, path: str) -> str:
+        return self.content(path).decode(errors="replace")
+
+    def below(self, folder: str) -> Iterator[Asset]:
+        """List the artifacts of a directory, in order of their paths."""
+        return (self.assets[path] for path in sorted(self.assets) if path.startswith(f"{folder}/"))
+
+    def documents(self, path: str) -> list[dict[str, Any]]:
+        """Read an artifact as YAML documents, all of them mappings."""
+        if path not in self._documents:
+            try:
+                found = list(yaml.load_all(self.content(path), _Loader))
+            except (yaml.YAMLError, ValueError, RecursionError) as error:
+                raise Unreadable(f"{path} is not YAML: {str(error).splitlines()[0]}") from None
+            if not all(isinstance(one, dict) for one in found):
+                raise Unreadable(f"{path} holds something that is no object")
+            self._documents[path] = found
+        return self._documents[path]
+
+    def document(self, path: str) -> dict[str, Any]:
+        found = self.documents(path)
+        if len(found) != 1:
+            raise Unreadable(f"{path} holds {len(found)} documents, one is expected")
+        return found[0]
+
+    @cached_property
+    def manifests(self) -> list[tuple[str, dict[str, Any]]]:
+        """Every object that is applied, with its path, in the order in which it is."""
+        return [(asset.path, one) for asset in self.below(layout.MANIFESTS) for one in self.documents(asset.path)]
+
+    def ignition(self, node: Node) -> Config:
+        path = layout.ignition(node)
+        if path not in self._configs:
+            try:
+                self._configs[path] = read_config(self.content(path))
+            except IgnitionError as error:
+                raise Unreadable(f"{path}: {error.why}") from None
+        return self._configs[path]
+
+    def node_file(self, node: Node, path: str) -> bytes:
+        """Return the content of a file that a node's Ignition writes."""
+        file = self.ignition(node).file(path)
+        if file is None:
+            raise Unreadable(f"{layout.ignition(node)} does not write {path}")
+        try:
+            return file.content()
+        except IgnitionError as error:
+            raise Unreadable(f"{layout.ignition(node)}: {path}: {error.why}") from None
+
+    def certificate(self, row_id: str) -> Certificate:
+        """Return the first certificate of a row of the PKI table."""
+        return self.certificates(layout.certificate(row_id))[0]
+
+    def certificates(self, path: str) -> list[Certificate]:
+        try:
+            return list(read_certificates(self.content(path)))
+        except BundleError as error:
+            raise Unreadable(f"{path}: {error}") from None

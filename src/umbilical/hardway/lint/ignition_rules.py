@@ -1,0 +1,250 @@
+"""Rules about the Ignition configs themselves: whether a machine boots from them, and as the node that it is to be."""
+
+import configparser
+import json
+import posixpath
+from collections.abc import Iterator
+from typing import Any, Final
+
+from umbilical.bootstrap.verify.documents import dig
+from umbilical.fault import IgnitionError
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.config.cluster import Node, Role
+from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.node_paths import missing_paths
+from umbilical.hardway.lint.pod_copies import copy_faults
+from umbilical.hardway.lint.rule import BOTH, OPENSHIFT, Rule, Severity, rule
+from umbilical.hardway.pki.certificate_set import Bundle
+from umbilical.ignition.config import File, faults
+from umbilical.manifests.tree import SECRET_MODE
+from umbilical.pki.pem import holds_key
+
+KEYFILES: Final = "/etc/NetworkManager/system-connections"
+HOSTNAME: Final = "/etc/hostname"
+NODE_ANNOTATIONS: Final = "/etc/machine-config-daemon/node-annotations.json"
+CONTENT: Final = "/etc/mcs-machine-config-content.json"
+ENCAPSULATED: Final = "/etc/ignition-machine-config-encapsulated.json"
+ANNOTATION: Final = "machineconfiguration.openshift.io"
+MAX_BYTES: Final = 4 << 20
+_KEY_IN_KUBECONFIG: Final = b"client-key-data:"
+
+
+def _each(facts: Facts, judge: Any, nodes: tuple[Node, ...] | None = None) -> Iterator[str]:
+    for node in facts.cluster.nodes if nodes is None else nodes:
+        yield from (f"{layout.ignition(node)}: {fault}" for fault in judge(facts, node))
+
+
+def _sound(facts: Facts) -> Iterator[str]:
+    return _each(facts, lambda facts, node: faults(facts.ignition(node)))
+
+
+def _modes(facts: Facts) -> Iterator[str]:
+    return _each(facts, _mode_faults)
+
+
+def _mode_faults(facts: Facts, node: Node) -> Iterator[str]:
+    for file in facts.ignition(node).files:
+        secret = _secret(file)
+        if secret is not None and file.mode != SECRET_MODE:
+            mode = "no mode" if file.mode is None else f"mode 0{file.mode:o}"
+            yield f"{file.path} is {secret} and has {mode}, not 0{SECRET_MODE:o}"
+
+
+def _secret(file: File) -> str | None:
+    """Say why a file must be root's alone, by what it holds rather than by its name."""
+    if posixpath.dirname(file.path) == KEYFILES:
+        return "a keyfile"
+    if file.path == layout.PULL_SECRET:
+        return "the pull secret"
+    try:
+        content = file.content()
+    except IgnitionError:
+        return None
+    if holds_key(content):
+        return "a key"
+    return "a kubeconfig" if _KEY_IN_KUBECONFIG in content else None
+
+
+def _identity(facts: Facts) -> Iterator[str]:
+    return _each(facts, _identity_faults)
+
+
+def _identity_faults(facts: Facts, node: Node) -> Iterator[str]:
+    name = facts.node_file(node, HOSTNAME).decode(errors="replace").strip()
+    if name != node.name:
+        yield f"{HOSTNAME} says {name!r}, not {node.name!r}"
+    family = "ipv4" if node.address.version == 4 else "ipv6"
+    keyfile = _keyfile(facts, node)
+    settings = keyfile[family] if keyfile.has_section(family) else {}
+    address = settings.get("address1", "none")
+    wanted = f"{node.address}/{facts.cluster.networks.machine.prefixlen}"
+    if address.partition(",")[0] != wanted or settings.get("method") != "manual":
+        yield f"the keyfile gives the address {address}, not {wanted}"
+    if settings.get("gateway") != str(facts.cluster.networks.gateway):
+        yield f"the keyfile's gateway is {settings.get('gateway', 'none')}, not {facts.cluster.networks.gateway}"
+    yield from _route_faults(facts, node, {value for key, value in settings.items() if key.startswith("route")})
+
+
+def _route_faults(facts: Facts, node: Node, routes: set[str]) -> Iterator[str]:
+    if node.role is Role.BOOTSTRAP:
+        return
+    for other in facts.cluster.members:
+        route = f"{other.pod_network},{other.address}"
+        if other.id != node.id and other.pod_network is not None and route not in routes:
+            yield f"the keyfile has no route {route} to the pods of {other.id}"
+
+
+def _keyfile(facts: Facts, node: Node) -> configparser.RawConfigParser:
+    found = [file.path for file in facts.ignition(node).files if posixpath.dirname(file.path) == KEYFILES]
+    if len(found) != 1:
+        raise Unreadable(f"{layout.ignition(node)} writes {len(found)} NetworkManager keyfiles, one is expected")
+    parser = configparser.RawConfigParser(delimiters=("=",), strict=False)
+    try:
+        parser.read_string(facts.node_file(node, found[0]).decode())
+    except (configparser.Error, ValueError):
+        raise Unreadable(f"{layout.ignition(node)}: {found[0]} is no keyfile") from None
+    return parser
+
+
+def _first_boot(facts: Facts) -> Iterator[str]:
+    return _each(facts, _first_boot_faults, facts.cluster.members)
+
+
+def _first_boot_faults(facts: Facts, node: Node) -> Iterator[str]:
+    """Look for what the machine-config server would have added."""
+    config = facts.ignition(node)
+    needed = (layout.KUBELET_CLIENT_CA, layout.BOOTSTRAP_KUBECONFIG, NODE_ANNOTATIONS, CONTENT, ENCAPSULATED)
+    missing = [path for path in needed if config.file(path) is None]
+    if missing:
+        yield from (f"{path} is not written" for path in missing)
+        return
+    bundle = facts.content(layout.bundle(Bundle.CLIENT_CA.value))
+    if facts.node_file(node, layout.KUBELET_CLIENT_CA) != bundle:
+        yield f"{layout.KUBELET_CLIENT_CA} is not the bundle of those whose clients kubelets believe"
+    if config.files[-1].path != ENCAPSULATED:
+        yield f"{ENCAPSULATED} is not the last of the files"
+    yield from _name_faults(facts, node)
+
+
+def _name_faults(facts: Facts, node: Node) -> Iterator[str]:
+    name = dig(_json(facts, node, CONTENT), "metadata", "name")
+    prefix = f"rendered-{node.role.value}-"
+    if not str(name).startswith(prefix):
+        yield f"{CONTENT} holds {name}, not a {prefix}..."
+    annotations = _json(facts, node, NODE_ANNOTATIONS)
+    for key in ("currentConfig", "desiredConfig"):
+        if annotations.get(f"{ANNOTATION}/{key}") != name:
+            yield f"{NODE_ANNOTATIONS}: {key} is {annotations.get(f'{ANNOTATION}/{key}')}, not {name}"
+    if annotations.get(f"{ANNOTATION}/state") != "Done":
+        yield f"{NODE_ANNOTATIONS}: the state is not Done"
+    encapsulated = _json(facts, node, ENCAPSULATED)
+    if dig(encapsulated, "metadata", "name") != name:
+        yield f"{ENCAPSULATED} holds {dig(encapsulated, 'metadata', 'name')}, not {name}"
+    if set(dig(encapsulated, "spec", "config") or {}) != {"ignition"}:
+        yield f"{ENCAPSULATED} carries files, which Ignition has written already"
+
+
+def _paths(facts: Facts) -> Iterator[str]:
+    yield from _each(facts, lambda facts, node: (one.words for one in missing_paths(facts.ignition(node))))
+    yield from _each(facts, copy_faults)
+
+
+def _sizes(facts: Facts) -> Iterator[str]:
+    for node in facts.cluster.nodes:
+        size = len(facts.content(layout.ignition(node)))
+        if size > MAX_BYTES:
+            yield f"{layout.ignition(node)} has {size} bytes, more than {MAX_BYTES}"
+
+
+def _units(facts: Facts) -> Iterator[str]:
+    return _each(facts, _unit_faults)
+
+
+def _unit_faults(facts: Facts, node: Node) -> Iterator[str]:
+    units = {unit.name: unit for unit in facts.ignition(node).units}
+    wanted = ["kubelet.service", *(["bootkube.service"] if node.role is Role.BOOTSTRAP else [])]
+    for name in wanted:
+        unit = units.get(name)
+        if unit is None or not unit.contents:
+            yield f"there is no {name}"
+        elif not unit.enabled or unit.mask:
+            yield f"{name} is not enabled"
+
+
+def _json(facts: Facts, node: Node, path: str) -> dict[str, Any]:
+    try:
+        value = json.loads(facts.node_file(node, path))
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise Unreadable(f"{layout.ignition(node)}: {path} is no JSON object")
+    return value
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    rule(
+        "IGN-01",
+        Severity.ERROR,
+        BOTH,
+        "Ignition takes every config",
+        "It validates before it writes a byte: a path that stands twice, in the base and in what was added, and the "
+        "machine does not boot.",
+        "merge by path, replacing or appending; `ignition-validate NODE.ign` says what else is wrong",
+        _sound,
+    ),
+    rule(
+        "IGN-02",
+        Severity.ERROR,
+        BOTH,
+        "secrets on nodes are root's alone",
+        "NetworkManager passes over a keyfile that others can read, and keys that others can read are everybody's.",
+        "mode 384 (0600) for keyfiles, keys, kubeconfigs and the pull secret",
+        _modes,
+    ),
+    rule(
+        "IGN-03",
+        Severity.ERROR,
+        BOTH,
+        "every node gets the address and the name that the config gives it",
+        "Certificates, CSR policy, load balancer and DNS know it by these; by another one it is a stranger.",
+        f"{HOSTNAME} and the keyfile from the same place as everything else; routes to other members' pods with them",
+        _identity,
+    ),
+    rule(
+        "IGN-04",
+        Severity.ERROR,
+        OPENSHIFT,
+        "members have what the machine-config server would have added",
+        "kubelet.conf names kubelet-ca.crt and the kubelet ends without it; without the annotations the machine-config "
+        "daemon does not know its config, and without the encapsulated one it never updates the OS.",
+        "add the five files, all of them for one rendered MachineConfig, the encapsulated one last",
+        _first_boot,
+    ),
+    rule(
+        "IGN-05",
+        Severity.ERROR,
+        BOTH,
+        "whatever is read on a node is there",
+        "A static pod whose file is missing crashes in a loop, and nothing but its log says why.",
+        "write the file by the same Ignition, mount its directory, or make the volume DirectoryOrCreate",
+        _paths,
+    ),
+    rule(
+        "IGN-06",
+        Severity.WARNING,
+        BOTH,
+        "configs are small enough to be handed out",
+        "Large ones take long to fetch, and some ways to hand them over have a limit.",
+        "leave objects out that can be applied through the API; compress large files (`compression: gzip`)",
+        _sizes,
+    ),
+    rule(
+        "IGN-07",
+        Severity.ERROR,
+        BOTH,
+        "what starts everything else is enabled",
+        "A unit that is only written does nothing: the machine boots, and then silence.",
+        "enabled: true for kubelet.service, and for bootkube.service on the bootstrap node",
+        _units,
+    ),
+)

@@ -1,0 +1,123 @@
+"""Rules about kubeconfigs: all of them are there, know the API by its certificate, and are known to it."""
+
+import posixpath
+from collections.abc import Iterator
+from typing import Final
+
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.kubeconfigs import cluster_kubeconfigs
+from umbilical.hardway.config.cluster import API_PORT
+from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.grants import identity
+from umbilical.hardway.lint.kubeconfig_reading import Reading, read
+from umbilical.hardway.lint.programs import (
+    CONTROLLER_MANAGER,
+    KUBE_APISERVER,
+    SCHEDULER,
+    VERSION_OPERATOR,
+    Program,
+    programs,
+)
+from umbilical.hardway.lint.rule import BOTH, Rule, Severity, rule
+from umbilical.hardway.lint.serving import ServingPairs, serving_pairs
+from umbilical.manifests.tree import SECRET_MODE
+from umbilical.pki.certificate import Certificate, read_certificates
+from umbilical.pki.chain import chain_trouble
+from umbilical.pki.judgement import pair_trouble
+from umbilical.pki.pem import BundleError
+from umbilical.pki.profiles import Usage
+
+LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+# Kubeconfigs are read by people too, who call the administrator so.
+_SHORT_NAMES: Final = {"admin": "system:admin"}
+
+
+def _faults(facts: Facts) -> Iterator[str]:
+    wanted = {layout.kubeconfig(one.name) for one in cluster_kubeconfigs(facts.cluster)}
+    there = {asset.path for asset in facts.below(layout.AUTH) if asset.path.endswith(".kubeconfig")}
+    yield from (f"{path} is missing" for path in sorted(wanted - there))
+    yield from (f"{path} is not one of the declared ones" for path in sorted(there - wanted))
+    servers = serving_pairs(facts)
+    trusted = [facts.certificates(one.file("client-ca-file")) for one in programs(facts, KUBE_APISERVER)]
+    for path in sorted(there & wanted):
+        found = read(facts, path)
+        if facts.assets[path].mode != SECRET_MODE:
+            yield f"{path} has mode {facts.assets[path].mode:04o}, and holds a key"
+        yield from (f"{path}: {trouble}" for trouble in _server_troubles(facts, found, servers))
+        yield from (f"{path}: {trouble}" for trouble in _client_troubles(facts, found, trusted))
+
+
+def _server_troubles(facts: Facts, found: Reading, servers: list[ServingPairs]) -> Iterator[str]:
+    if found.port != API_PORT:
+        yield f"it asks port {found.port}, and the API has {API_PORT}"
+    authority = _certificates(found.path, found.authority)
+    for server in servers:
+        shown = server.shown_for(found.host)
+        if not shown.covers(found.host):
+            yield f"{found.host} is not in {shown.path}, which it will be shown"
+        trouble = chain_trouble(shown.certificate, authority, Usage.SERVER, facts.now)
+        if trouble:
+            yield f"its authority does not verify {shown.path}: {trouble}"
+
+
+def _client_troubles(facts: Facts, found: Reading, trusted: list[list[Certificate]]) -> Iterator[str]:
+    trouble = pair_trouble(found.pair)
+    if trouble:
+        yield trouble
+        return
+    certificate = _certificates(found.path, found.pair.certificate)[0]
+    wanted = _SHORT_NAMES.get(found.user, found.user)
+    if identity(certificate).user != wanted:
+        yield f"its user is {found.user}, and its certificate says {certificate.common_name}"
+    for bundle in trusted:
+        refusal = chain_trouble(certificate, bundle, Usage.CLIENT, facts.now)
+        if refusal:
+            yield f"kube-apiserver will not know its user: {refusal}"
+
+
+def _localities(facts: Facts) -> Iterator[str]:
+    for program in _own_clients(facts):
+        for flag in ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"):
+            for path in program.values(flag):
+                found = read(facts, program.artifact(path))
+                if found.host not in LOCAL:
+                    yield f"{program.path} has --{flag}={posixpath.basename(path)}, which asks {found.host}"
+
+
+def _own_clients(facts: Facts) -> Iterator[Program]:
+    """List what must ask the kube-apiserver beside it."""
+    yield from programs(facts, CONTROLLER_MANAGER)
+    yield from programs(facts, SCHEDULER)
+    if facts.cluster.is_openshift:
+        yield from programs(facts, VERSION_OPERATOR)
+
+
+def _certificates(path: str, pem: bytes) -> list[Certificate]:
+    try:
+        return read_certificates(pem)
+    except BundleError as error:
+        raise Unreadable(f"{path}: {error}") from None
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    rule(
+        "KC-01",
+        Severity.ERROR,
+        BOTH,
+        "all kubeconfigs are there, reach the API by a name in its certificate, and are believed by it",
+        "A kubeconfig fails in the hands of whoever uses it, often hours later: x509 on one side, Unauthorized on the "
+        "other.",
+        "umbilical stage plan: they are made from the certificates",
+        _faults,
+    ),
+    rule(
+        "KC-02",
+        Severity.ERROR,
+        BOTH,
+        "controller-manager, scheduler and version operator ask the kube-apiserver beside them",
+        "Through the load balancer they need one that is up before they are, and reach any: on the bootstrap node "
+        "nothing begins.",
+        "use a kubeconfig whose server is https://localhost:6443",
+        _localities,
+    ),
+)

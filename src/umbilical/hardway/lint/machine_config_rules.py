@@ -1,0 +1,143 @@
+"""Rules about the machine-config commands and their inputs, and about images: all by digest."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.lint.applied import text
+from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.release_facts import (
+    REFERENCES,
+    SCRIPT,
+    container_images,
+    podman_commands,
+    references,
+    release_version,
+    value_of,
+)
+from umbilical.hardway.lint.rule import OPENSHIFT, Rule, Severity, rule
+
+BY_DIGEST: Final = re.compile(r"\S+@sha256:[0-9a-f]{64}")
+CONTROLLER: Final = "machine-config-controller"
+MANIFESTS: Final = f"{layout.MACHINE_CONFIG}/manifests"
+OUTPUT: Final = f"{layout.MACHINE_CONFIG}/work/mcc-output/machine-configs"
+POOLS: Final = ("master", "worker")
+TEMPLATE_IMAGES: Final = (
+    *("machine-config-operator", "keepalived-ipfailover", "coredns", "baremetal-runtimecfg", "oauth-proxy"),
+    *("kube-rbac-proxy", "pod", "haproxy-router"),
+)
+"""Tags without which the machine-config operator ends at once."""
+_MOUNT: Final = "/assets/"
+_MADE: Final = ("mco-bootstrap", "mcc-input", "mcc-output", "api-bootstrap")
+
+
+def _images(facts: Facts) -> Iterator[str]:
+    for path, image in container_images(facts):
+        if not BY_DIGEST.fullmatch(image):
+            yield f"{path}: image {image} is not named by digest"
+    for name, image in references(facts):
+        if not BY_DIGEST.fullmatch(image):
+            yield f"{REFERENCES}: {name} is {image}, not named by digest"
+    for command in podman_commands(facts):
+        if not any(BY_DIGEST.fullmatch(word) for word in command if not word.startswith("-")):
+            yield f"{SCRIPT}: a container whose image is not named by digest"
+    told = [value_of(command, "release-image") for command in podman_commands(facts)]
+    if not any(BY_DIGEST.fullmatch(image) for image in told):
+        yield f"{SCRIPT}: the release's digest is not recorded in --release-image"
+
+
+def _operator(facts: Facts) -> tuple[int, list[str]]:
+    for place, command in enumerate(podman_commands(facts)):
+        if "bootstrap" in command and value_of(command, "release-image"):
+            return place, command
+    raise Unreadable(f"{SCRIPT} does not run the machine-config operator")
+
+
+def _controller(facts: Facts) -> tuple[int, list[str]]:
+    for place, command in enumerate(podman_commands(facts)):
+        if "bootstrap" in command and value_of(command, "entrypoint").endswith(CONTROLLER):
+            return place, command
+    raise Unreadable(f"{SCRIPT} does not run the {CONTROLLER}")
+
+
+def _commands(facts: Facts) -> Iterator[str]:
+    (first, operator), (second, controller) = _operator(facts), _controller(facts)
+    if first > second:
+        yield f"{SCRIPT}: the {CONTROLLER} runs before the operator, whose results it reads"
+    version = release_version(facts)
+    for name, command in (("the operator", operator), (f"the {CONTROLLER}", controller)):
+        told = value_of(command, "payload-version")
+        if told != version:
+            yield f"{SCRIPT}: {name} is told --payload-version {told or 'nothing'}, the release is {version}"
+    for pool in POOLS if any(facts.below(OUTPUT)) else ():
+        if not any(f"/rendered-{pool}-" in asset.path for asset in facts.below(OUTPUT)):
+            yield f"{OUTPUT} has no rendered-{pool}-*.yaml"
+
+
+def _inputs(facts: Facts) -> Iterator[str]:
+    _, operator = _operator(facts)
+    for word in operator:
+        _, _, path = word.partition(f"={_MOUNT}")
+        if path and path.split("/")[0] not in _MADE and f"{layout.MACHINE_CONFIG}/{path}" not in facts.assets:
+            yield f"{SCRIPT} names {_MOUNT}{path}, and {layout.MACHINE_CONFIG}/{path} is missing"
+    kinds = {text(one, "kind") for asset in facts.below(MANIFESTS) for one in facts.documents(asset.path)}
+    yield from (
+        f"{MANIFESTS} holds no {kind}" for kind in ("FeatureGate", "Infrastructure", "Secret") if kind not in kinds
+    )
+    tags = dict(references(facts))
+    yield from (f"{REFERENCES} lacks {tag}" for tag in TEMPLATE_IMAGES if tag not in tags)
+    yield from _copies(facts)
+
+
+def _copies(facts: Facts) -> Iterator[str]:
+    """See that the controller's input directory gets all of its parts before it runs."""
+    _, controller = _controller(facts)
+    folder = value_of(controller, "manifest-dir").removeprefix(_MOUNT)
+    secret = value_of(controller, "pull-secret").removeprefix(_MOUNT)
+    if not folder or not secret.startswith(f"{folder}/"):
+        yield f"{SCRIPT}: the {CONTROLLER} has no manifest directory, or its pull secret lies elsewhere"
+    head = facts.text(SCRIPT).partition(CONTROLLER)[0]
+    copied = " ".join(line for line in head.splitlines() if line.startswith("cp ") and line.endswith(f'/{folder}/"'))
+    parts = {
+        "mco-bootstrap/bootstrap/manifests/*": "ControllerConfig, pools and pull secret",
+        "/manifests/*": "FeatureGate and the cluster's configuration",
+        "image-references": "the images",
+    }
+    for part, what in parts.items():
+        # The operator's manifests end like ours.
+        words = [word for word in copied.replace('"', "").split() if word.endswith(part)]
+        if not words or (part == "/manifests/*" and all("mco-bootstrap" in word for word in words)):
+            yield f"{SCRIPT} does not copy {part} ({what}) into {folder}"
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    rule(
+        "CFG-05",
+        Severity.ERROR,
+        OPENSHIFT,
+        "every image is named by digest, the release's too",
+        "A tag may mean another image tomorrow; and the version operator reports another desired image than the one "
+        "that it runs.",
+        "take images from image-references, and name the release by digest",
+        _images,
+    ),
+    rule(
+        "MCO-01",
+        Severity.ERROR,
+        OPENSHIFT,
+        "operator and controller of machine configs both run, with the version of the release",
+        "The controller alone finds no ControllerConfig; without the version it looks for gates of 0.0.1-snapshot.",
+        "run the operator's bootstrap, then the controller's, both with --payload-version",
+        _commands,
+    ),
+    rule(
+        "MCO-02",
+        Severity.ERROR,
+        OPENSHIFT,
+        "the machine-config controller finds all that it reads",
+        'It ends with "no controllerconfig found" or "no featuregate found", or names the file that is missing.',
+        "copy the operator's manifests, the cluster's manifests and image-references into its manifest directory",
+        _inputs,
+    ),
+)

@@ -1,0 +1,279 @@
+"""Rules about certificates and keys: what a server must be called, whom everybody must know, how long it lasts."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.certificates import cluster_rows
+from umbilical.hardway.config.cluster import Node
+from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.grants import MASTERS, identity, may_use, roles_of
+from umbilical.hardway.lint.programs import ETCD, KUBE_APISERVER, programs
+from umbilical.hardway.lint.rule import BOTH, Doubt, Rule, Severity, rule
+from umbilical.hardway.lint.serving import serving_pairs
+from umbilical.hardway.lint.token_keys import token_key_faults
+from umbilical.hardway.lint.trust import chain_faults
+from umbilical.hardway.lint.tunnel_address import tunnel_address_faults
+from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE, Asset
+from umbilical.pki.certificate import Certificate, read_certificates
+from umbilical.pki.chain import authority_trouble, identifier_trouble
+from umbilical.pki.control_plane_set import Kind
+from umbilical.pki.judgement import is_signed_by, key_trouble, pair_trouble
+from umbilical.pki.pem import BundleError, KeyPair
+from umbilical.pki.profiles import Usage
+
+NODE_BOOTSTRAPPER: Final = "system:node-bootstrapper"
+_SERVICE_ENDINGS: Final = ("", ".default", ".default.svc", ".default.svc.cluster.local")
+
+
+def _control_plane(facts: Facts) -> tuple[Node, ...]:
+    return (facts.cluster.bootstrap, *facts.cluster.masters)
+
+
+def _etcd_usages(facts: Facts) -> Iterator[str]:
+    made = {
+        layout.certificate(f"etcd-{kind}-{node.id}") for node in _control_plane(facts) for kind in ("serving", "peer")
+    }
+    used = {program.file(flag) for program in programs(facts, ETCD) for flag in ("cert-file", "peer-cert-file")}
+    for path in sorted(made | used):
+        missing = {usage.value for usage in Usage} - set(facts.certificates(path)[0].usages)
+        if missing:
+            yield f"{path} lacks {', '.join(sorted(missing))}"
+
+
+def _api_names(facts: Facts) -> Iterator[str]:
+    wanted = _wanted_api_names(facts)
+    for pairs in serving_pairs(facts):
+        for name in wanted:
+            shown = pairs.shown_for(name)
+            if not shown.covers(name):
+                yield f"{pairs.program.path} shows {shown.path} to whoever dials {name}, which is not in it"
+
+
+def _wanted_api_names(facts: Facts) -> list[str]:
+    cluster = facts.cluster
+    services = ("kubernetes", "openshift") if cluster.is_openshift else ("kubernetes",)
+    names = ["localhost", "127.0.0.1", "::1", cluster.api_name, cluster.internal_api_name]
+    names += [f"{service}{ending}" for service in services for ending in _SERVICE_ENDINGS]
+    addresses = [cluster.networks.api_vip, cluster.service_ip, *(node.address for node in _control_plane(facts))]
+    return names + [str(address) for address in addresses]
+
+
+def _path_lengths(facts: Facts) -> Iterator[str]:
+    found = dict(_all_certificates(facts))
+    authorities = {path: one for path, one in found.items() if one.is_authority}
+    for path, one in authorities.items():
+        for above in authorities.values():
+            if not one.is_self_issued and above.path_length == 0 and is_signed_by(one, above):
+                yield f"{path} is an authority below {above.common_name}, whose path length is 0"
+
+
+def _proxy_names(facts: Facts) -> Iterator[str]:
+    for server in programs(facts, KUBE_APISERVER):
+        allowed = server.pod.flag("requestheader-allowed-names").split(",")
+        name = facts.certificates(server.file("proxy-client-cert-file"))[0].common_name
+        if name not in allowed:
+            yield f"{server.path} allows {', '.join(allowed)}, and its own proxy client is {name}"
+
+
+def _kubelet_access(facts: Facts) -> Iterator[str]:
+    for server in programs(facts, KUBE_APISERVER):
+        path = server.file("kubelet-client-certificate")
+        who = identity(facts.certificates(path)[0])
+        if not may_use(facts, who, "nodes/proxy", ("get", "create")):
+            yield f"no ClusterRoleBinding lets {who.user} ({path}) get and create nodes/proxy"
+
+
+def _identities(facts: Facts) -> Iterator[str]:
+    for row_id, name, group in (
+        ("admin-kubeconfig-client", "system:admin", MASTERS),
+        ("kube-control-plane-kube-controller-manager-client", "system:kube-controller-manager", ""),
+        ("kube-control-plane-kube-scheduler-client", "system:kube-scheduler", ""),
+    ):
+        who = identity(facts.certificate(row_id))
+        if who.user != name:
+            yield f"{layout.certificate(row_id)} is {who.user}, not {name}"
+        if group and group not in who.groups:
+            yield f"{layout.certificate(row_id)} is not in {group}"
+    newcomer = identity(facts.certificate("kubelet-client"))
+    if NODE_BOOTSTRAPPER not in roles_of(facts, newcomer):
+        yield f"no ClusterRoleBinding binds {newcomer.user} to {NODE_BOOTSTRAPPER}"
+
+
+def _forms(facts: Facts) -> Iterator[str]:
+    for asset in facts.below(layout.TLS):
+        wanted = SECRET_MODE if asset.path.endswith(".key") else PUBLIC_MODE
+        if asset.mode != wanted:
+            yield f"{asset.path} has mode {asset.mode:04o}, not {wanted:04o}"
+    for row in cluster_rows(facts.cluster):
+        pair = KeyPair(facts.content(f"{layout.TLS}/{row.public_file}"), facts.content(layout.key(row.id)))
+        trouble = key_trouble(pair) if row.kind is Kind.KEY else pair_trouble(pair)
+        if not trouble and row.kind is not Kind.KEY:
+            trouble = _form_trouble(read_certificates(pair.certificate)[0], row.kind)
+        if trouble:
+            yield f"{row.id}: {trouble}"
+    yield from _repeated_serials(facts)
+
+
+def _form_trouble(certificate: Certificate, kind: Kind) -> str:
+    if kind is Kind.LEAF and certificate.is_authority:
+        return "it is an authority, and only serves or asks"
+    if "keyUsage" not in certificate.critical or not certificate.key_usages:
+        return "it has no critical keyUsage"
+    if "basicConstraints" not in certificate.critical:
+        return "it has no critical basicConstraints"
+    return identifier_trouble(certificate) or (authority_trouble(certificate) if kind is Kind.AUTHORITY else "")
+
+
+def _repeated_serials(facts: Facts) -> Iterator[str]:
+    serials = Counter((one.issuer, one.serial) for _, one in _all_certificates(facts))
+    for (issuer, serial), count in serials.items():
+        if count > 1:
+            yield f"{count} certificates of {dict(issuer).get('CN')} have the serial {serial:x}"
+
+
+def _lives(facts: Facts) -> Iterator[str]:
+    budget = facts.cluster.terms.budget_hours
+    certificates = dict(_all_certificates(facts))
+    for path, one in certificates.items():
+        hours = one.time_left(facts.now).total_seconds() / 3600
+        if hours <= budget:
+            yield f"{path} ends at {one.not_after:%Y-%m-%d %H:%M} UTC, and an installation may take {budget} h"
+        if one.not_before > facts.now:
+            yield f"{path} is not valid before {one.not_before:%Y-%m-%d %H:%M} UTC"
+    for row in cluster_rows(facts.cluster):
+        leaf, signer = certificates.get(layout.certificate(row.id)), certificates.get(layout.certificate(row.signer))
+        if leaf and signer and signer.not_after < leaf.not_after:
+            yield Doubt(f"{layout.certificate(row.id)} outlives its signer {row.signer}")
+
+
+def _peer_addresses(facts: Facts) -> Iterator[str]:
+    for node in _control_plane(facts):
+        path = layout.certificate(f"etcd-peer-{node.id}")
+        if node.address not in facts.certificates(path)[0].ip_addresses:
+            yield f"{path} has not the address {node.address} of {node.id}"
+    yield from tunnel_address_faults(facts)
+
+
+def _all_certificates(facts: Facts) -> Iterator[tuple[str, Certificate]]:
+    """List the certificates of the table's files; bundles hold the same ones again."""
+    for asset in facts.below(layout.TLS):
+        if asset.path.endswith(".crt") and not asset.path.startswith(f"{layout.BUNDLES}/"):
+            yield asset.path, _first(asset)
+
+
+def _first(asset: Asset) -> Certificate:
+    try:
+        return read_certificates(asset.content)[0]
+    except BundleError as error:
+        raise Unreadable(f"{asset.path}: {error}") from None
+
+
+_ROTATE: Final = "umbilical stage rotate NAME"
+
+RULES: Final[tuple[Rule, ...]] = (
+    rule(
+        "PKI-01",
+        Severity.ERROR,
+        BOTH,
+        "etcd's certificates are a server's and a client's",
+        "etcd dials its own client port with its serving certificate. With serverAuth alone it logs `certificate "
+        "specifies an incompatible key usage` each second and etcdctl calls it unhealthy, while /health says true.",
+        _ROTATE,
+        _etcd_usages,
+    ),
+    rule(
+        "PKI-02",
+        Severity.ERROR,
+        BOTH,
+        "kube-apiserver is certified under every name and address that it is dialled by",
+        "Whoever dials a name that is not in the certificate refuses it: the version operator (localhost), pods (the "
+        "first address of the service network), kubelets (api-int), probes (a node's address).",
+        "umbilical stage plan: names follow from the config; see --tls-sni-cert-key for who is shown what",
+        _api_names,
+    ),
+    rule(
+        "PKI-03",
+        Severity.ERROR,
+        BOTH,
+        "each certificate verifies with what will check it, for what it is used",
+        "Go takes an intermediate as an anchor, OpenSSL and Python do not: what works for kubectl fails for curl.",
+        "openssl verify -x509_strict -purpose sslserver -CAfile BUNDLE CERTIFICATE",
+        chain_faults,
+    ),
+    rule(
+        "PKI-04",
+        Severity.ERROR,
+        BOTH,
+        "no authority stands below one whose path length is 0",
+        "Everything that it signs is refused: path length constraint exceeded.",
+        "let every signer sign itself",
+        _path_lengths,
+    ),
+    rule(
+        "PKI-05",
+        Severity.ERROR,
+        BOTH,
+        "the proxy client's name is among the allowed ones",
+        "Aggregated API servers do not believe kube-apiserver who is asking, and answer Unauthorized.",
+        "set --requestheader-allowed-names to the common name of --proxy-client-cert-file",
+        _proxy_names,
+    ),
+    rule(
+        "PKI-06",
+        Severity.ERROR,
+        BOTH,
+        "kube-apiserver may use nodes/proxy",
+        "kubectl logs and exec end in Forbidden (user=system:kube-apiserver, resource=nodes, subresource=proxy).",
+        "bind its user to system:kubelet-api-admin, or to a role of its own",
+        _kubelet_access,
+    ),
+    rule(
+        "PKI-07",
+        Severity.ERROR,
+        BOTH,
+        "administrator, controller-manager, scheduler and new nodes are who roles say",
+        "Kubernetes reads users and groups from certificates: a letter amiss is Forbidden, and nodes file no request.",
+        _ROTATE,
+        _identities,
+    ),
+    rule(
+        "PKI-08",
+        Severity.ERROR,
+        BOTH,
+        "keys are secret and fit their certificates, which say all that strict readers want",
+        "A key that others may read is no secret; Python 3.13 refuses certificates without key identifiers, critical "
+        "constraints or usage.",
+        _ROTATE,
+        _forms,
+    ),
+    rule(
+        "PKI-09",
+        Severity.ERROR,
+        BOTH,
+        "nothing ends while an installation may still be under way",
+        "Some certificates live two days. One that ends half-way stops the cluster where nobody looks.",
+        "umbilical stage rotate --due",
+        _lives,
+    ),
+    rule(
+        "PKI-11",
+        Severity.ERROR,
+        BOTH,
+        "kube-apiserver can check every token that is signed, and signs with a key of its own",
+        "Tokens of a key whose public half it does not have are Unauthorized: every pod, or every controller. One key "
+        "for both kinds of tokens cannot be rotated for one of them, and OpenShift's operators take over two.",
+        "give each signing key's .pub to --service-account-key-file",
+        token_key_faults,
+    ),
+    rule(
+        "PKI-12",
+        Severity.ERROR,
+        BOTH,
+        "peers of etcd and agents of the tunnel find the address that they dial in the certificate",
+        "A member is refused by its peers, agents never connect: certificate is valid for ..., not the address.",
+        _ROTATE,
+        _peer_addresses,
+    ),
+)

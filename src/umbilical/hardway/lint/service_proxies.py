@@ -1,0 +1,105 @@
+"""Who makes cluster IPs work on each node: kube-proxy with its rights, or a network plugin; and how it goes again."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from umbilical.bootstrap.verify.documents import dig
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.static_pods.removals import CONVERGENCE_STAGE, PATH, Removal, read_removals
+from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.grants import Identity, identity, roles_of
+from umbilical.hardway.lint.kubeconfig_reading import read
+from umbilical.hardway.lint.pods import StaticPod, program_pods, static_pods
+from umbilical.hardway.lint.release_facts import references
+from umbilical.pki.certificate import read_certificates
+from umbilical.pki.pem import BundleError
+
+KUBE_PROXY: Final = "kube-proxy"
+ROLE: Final = "system:node-proxier"
+BUILT_IN_USER: Final = "system:kube-proxy"
+"""Bound to the role by kube-apiserver itself."""
+PLUGINS_WITH_SERVICES: Final = ("OVNKubernetes", "OpenShiftSDN")
+
+
+def pod_faults(facts: Facts) -> Iterator[str]:
+    """KP-01."""
+    others = {pod.pod.container.get("image") for pod in static_pods(facts) if not _is_proxy(pod)}
+    is_openshift = facts.cluster.is_openshift
+    wanted = dict(references(facts)).get(KUBE_PROXY) if is_openshift else None
+    for pod in program_pods(facts, KUBE_PROXY):
+        image = pod.pod.container.get("image")
+        if is_openshift and image != wanted:
+            yield f"{pod.path}: its image is {image}, not the release's {KUBE_PROXY}"
+        if image in others:
+            yield f"{pod.path}: its image {image} is that of another program, whose entrypoint is not {KUBE_PROXY}"
+        if dig(pod.pod.container, "securityContext", "privileged") is not True:
+            yield f"{pod.path}: it is not privileged, so it cannot write rules"
+        if pod.spec.get("hostNetwork") is not True:
+            yield f"{pod.path}: it is not in the host's network, so its rules are nobody's"
+
+
+def right_faults(facts: Facts) -> Iterator[str]:
+    """KP-02."""
+    for pod in program_pods(facts, KUBE_PROXY):
+        who = _user(facts, pod)
+        if not (who.user == BUILT_IN_USER or who.is_almighty or ROLE in roles_of(facts, who)):
+            yield f"{pod.path}: its kubeconfig is {who.user}'s, and no ClusterRoleBinding gives that user {ROLE}"
+
+
+def coverage_faults(facts: Facts) -> Iterator[str]:
+    """KP-03."""
+    if facts.cluster.is_openshift and not facts.cluster.has_kube_proxy:
+        yield from _plugin_faults(facts)
+        return
+    needing = facts.cluster.masters if facts.cluster.is_openshift else facts.cluster.members
+    for node in needing:
+        if not any(not pod.is_late for pod in program_pods(facts, KUBE_PROXY, node)):
+            yield f"{node.id} has no {KUBE_PROXY} that starts with its kubelet, and nothing else implements services"
+
+
+def removal_faults(facts: Facts) -> Iterator[str]:
+    """KP-04."""
+    step = removal(facts, KUBE_PROXY)
+    if step is None:
+        yield f"{PATH} has no step that removes {KUBE_PROXY}"
+        return
+    if step.stage < CONVERGENCE_STAGE or not step.after:
+        yield f"{KUBE_PROXY} is removed in stage {step.stage}, before the network operator has taken over"
+    cleaning = {node for node, words in step.commands if words[-1:] == ("--cleanup",)}
+    for pod in program_pods(facts, KUBE_PROXY):
+        if (pod.node.id, f"{layout.NODE_MANIFESTS}/{pod.file}") not in step.files:
+            yield f"nobody removes {pod.file} from {pod.node.id}"
+        if pod.node.id not in cleaning:
+            yield f"nobody runs {KUBE_PROXY} --cleanup on {pod.node.id}, so its rules stay"
+
+
+def removal(facts: Facts, what: str) -> Removal | None:
+    try:
+        return next((step for step in read_removals(facts.content(PATH)) if step.what == what), None)
+    except ValueError as error:
+        raise Unreadable(f"{PATH}: {error}") from None
+
+
+def _is_proxy(pod: StaticPod) -> bool:
+    return bool(pod.pod.container.get("name") == KUBE_PROXY)
+
+
+def _plugin_faults(facts: Facts) -> Iterator[str]:
+    networks = [one for _, one in facts.manifests if one.get("kind") == "Network"]
+    types = {dig(one, "spec", "networkType") or dig(one, "spec", "defaultNetwork", "type") for one in networks}
+    if not types or not types <= set(PLUGINS_WITH_SERVICES):
+        shown = ", ".join(sorted(map(str, types))) or "none"
+        yield f"there is no {KUBE_PROXY}, and the network plugin ({shown}) is not known to implement services"
+
+
+def _user(facts: Facts, pod: StaticPod) -> Identity:
+    """Find out whose kubeconfig lies on the node."""
+    path = pod.on_host(pod.flag("kubeconfig"))
+    content = facts.node_file(pod.node, path)
+    found = [asset.path for asset in facts.below(layout.AUTH) if asset.content == content]
+    if not found:
+        raise Unreadable(f"{layout.ignition(pod.node)}: {path} is none of the cluster's kubeconfigs")
+    try:
+        return identity(read_certificates(read(facts, found[0]).pair.certificate)[0])
+    except BundleError as error:
+        raise Unreadable(f"{found[0]}: {error}") from None

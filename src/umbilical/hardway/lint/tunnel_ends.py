@@ -1,0 +1,127 @@
+"""Whether both ends of the tunnel mean the same socket, port, certificate and end of it all."""
+
+import posixpath
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from umbilical.bootstrap.names import AGENT_NAME, BOOTKUBE, SERVER_NAME
+from umbilical.bootstrap.render.override import EGRESS_FLAG
+from umbilical.bootstrap.spec import Mode
+from umbilical.bootstrap.verify.documents import dig, mappings, parse_flags, shown
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.static_pods.removals import AFTER_MEMBER_REMOVAL, PATH, PIVOT_STAGE, TUNNEL
+from umbilical.hardway.artifacts.static_pods.seat import CONFIG_FOLDER
+from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.pods import StaticPod, program_pod
+from umbilical.hardway.lint.service_proxies import removal
+from umbilical.hardway.lint.tunnel_address import tunnel_address_faults
+
+KUBE_APISERVER: Final = "kube-apiserver"
+DIRECT: Final = ("controlplane", "etcd")
+_HOURS: Final = re.compile(rf"{re.escape(layout.TUNNEL_PKI)} (?P<hours>\d+)\s*$", re.MULTILINE)
+
+
+def socket_faults(facts: Facts) -> Iterator[str]:
+    """KN-01."""
+    server = _server(facts)
+    listening = server.on_host(server.flag("uds-name"))
+    inside = dig(_connections(facts).get("cluster"), "transport", "uds", "udsName")
+    if not isinstance(inside, str):
+        yield f"the egress selector has no socket for the cluster, but {shown(inside)}"
+        return
+    dialled = _kube_apiserver(facts).on_host(inside)
+    if listening != dialled:
+        yield f"the server listens on {listening} of the host, kube-apiserver dials {dialled}"
+
+
+def protocol_faults(facts: Facts) -> Iterator[str]:
+    """KN-02."""
+    found = _connections(facts)
+    if sorted(found) != sorted(("cluster", *DIRECT)):
+        yield f"it selects {', '.join(sorted(found)) or 'nothing'}, not cluster, {' and '.join(DIRECT)}"
+    for name, connection in found.items():
+        wanted = "Direct" if name in DIRECT else Mode.GRPC.proxy_protocol
+        if dig(connection, "proxyProtocol") != wanted:
+            yield f"{name} has proxyProtocol {shown(dig(connection, 'proxyProtocol'))}, not {wanted}"
+    mode = _server(facts).flag("mode")
+    if mode != Mode.GRPC.value:
+        yield f"the server speaks {mode}, kube-apiserver {Mode.GRPC.value}"
+
+
+def agent_faults(facts: Facts) -> Iterator[str]:
+    """KN-03."""
+    path, agents = _agents(facts)
+    flags = parse_flags(dig(agents, "spec", "template", "spec", "containers", 0) or {}).values
+    served = _server(facts).flag("agent-port")
+    port = flags.get("--proxy-server-port")
+    if port != served:
+        yield f"{path}: agents dial port {shown(port)}, the server listens for them on {served}"
+    if "--proxy-server-host" not in flags:
+        yield f"{path}: agents are not told whom to dial"
+    yield from tunnel_address_faults(facts)
+
+
+def cleanup_faults(facts: Facts) -> Iterator[str]:
+    """KN-04."""
+    step = removal(facts, TUNNEL)
+    if step is None:
+        yield f"{PATH} has no step that removes the tunnel"
+        return
+    namespace = dig(_agents(facts)[1], "metadata", "namespace")
+    if step.namespace != namespace:
+        yield f"namespace {step.namespace or 'none'} is deleted, and the agents are in {shown(namespace)}"
+    file = f"{layout.NODE_MANIFESTS}/{_server(facts).file}"
+    if (facts.cluster.bootstrap.id, file) not in step.files:
+        yield f"nobody removes {file} from the bootstrap node"
+    if step.stage != PIVOT_STAGE or step.after != AFTER_MEMBER_REMOVAL:
+        yield f"it is done in stage {step.stage} after `{step.after}`: masters may still need the tunnel then"
+
+
+def master_faults(facts: Facts) -> Iterator[str]:
+    """KN-05."""
+    folders = [f"{folder}/{node.id}" for node in facts.cluster.masters for folder in _POD_FOLDERS]
+    for folder in (*folders, layout.MANIFESTS):
+        for asset in facts.below(folder):
+            if EGRESS_FLAG.encode() in asset.content:
+                yield f"{asset.path} has {EGRESS_FLAG}, and a master has neither the socket nor need of it"
+
+
+def lifetime_faults(facts: Facts) -> Iterator[str]:
+    """KN-06."""
+    script = facts.node_file(facts.cluster.bootstrap, BOOTKUBE).decode(errors="replace")
+    found = _HOURS.search(script)
+    if found is None:
+        raise Unreadable(f"{BOOTKUBE} does not say how long the tunnel's certificates live")
+    hours, budget = int(found["hours"]), facts.cluster.terms.budget_hours
+    if hours <= budget:
+        yield f"the tunnel's certificates live {hours} h, and an installation may take {budget} h"
+
+
+_POD_FOLDERS: Final = (layout.STATIC_PODS, layout.LATE_STATIC_PODS)
+
+
+def _server(facts: Facts) -> StaticPod:
+    return program_pod(facts, SERVER_NAME, facts.cluster.bootstrap)
+
+
+def _kube_apiserver(facts: Facts) -> StaticPod:
+    return program_pod(facts, KUBE_APISERVER, facts.cluster.bootstrap)
+
+
+def _agents(facts: Facts) -> tuple[str, dict[str, Any]]:
+    for path, one in facts.manifests:
+        if one.get("kind") == "DaemonSet" and dig(one, "metadata", "name") == AGENT_NAME:
+            return path, one
+    raise Unreadable(f"no manifest has the DaemonSet {AGENT_NAME}")
+
+
+def _connections(facts: Facts) -> dict[str, Any]:
+    """Read the file that kube-apiserver's flag leads to, through its mount."""
+    pod = _kube_apiserver(facts)
+    path = pod.on_host(pod.flag(EGRESS_FLAG))
+    if posixpath.dirname(path) != layout.NODE_CONFIGS:
+        raise Unreadable(f"{pod.path}: --{EGRESS_FLAG} leads to {path}, and configs lie in {layout.NODE_CONFIGS}")
+    file = layout.static_pod(pod.node, f"{CONFIG_FOLDER}/{posixpath.basename(path)}")
+    selections = mappings(facts.document(file).get("egressSelections"))
+    return {str(one.get("name")): one.get("connection") for one in selections}

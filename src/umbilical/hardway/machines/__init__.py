@@ -1,0 +1,1 @@
+"""Machines as the stages need them: the interface, and libvirt's."""

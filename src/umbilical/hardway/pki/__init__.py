@@ -1,0 +1,1 @@
+"""The certificates of the hard way: one table, made, renewed, named."""

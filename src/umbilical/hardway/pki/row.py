@@ -1,0 +1,99 @@
+"""How a row of the hard way's certificate table is written: who it is for, who signs it, how long, and why."""
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from umbilical.hardway.pki.certificate_set import Bundle
+from umbilical.pki.control_plane_set import NODE, Kind
+from umbilical.pki.profiles import Usage
+
+SERVER: Final = (Usage.SERVER,)
+CLIENT: Final = (Usage.CLIENT,)
+BOTH: Final = (Usage.SERVER, Usage.CLIENT)
+APISERVER: Final = ("system:kube-apiserver", "kube-master")
+PROXY: Final = ("system:kube-apiserver-proxy", "kube-master")
+SERVER_CA: Final = Bundle.SERVER_CA.value
+CLIENT_CA: Final = Bundle.CLIENT_CA.value
+
+
+class Scope(Enum):
+    """Clusters of which kind have it."""
+
+    BOTH = "both"
+    OPENSHIFT = "openshift"
+    KUBERNETES = "kubernetes"
+
+
+class Life(Enum):
+    TEN_YEARS = 3650
+    FIVE_YEARS = 1825
+    THREE_YEARS = 1095
+    YEAR = 365
+    SHORT = 0
+    """As the terms say. In OpenShift an operator replaces it before; in the kubernetes profile nobody does."""
+
+
+class Names(Enum):
+    """By which names a server is reached."""
+
+    NONE = "none"
+    LOCALHOST = "localhost"
+    SERVICE = "service"
+    """From inside, and by any address: who dials an address says no name, and gets this certificate."""
+    LOAD_BALANCER = "load-balancer"
+    INTERNAL_LOAD_BALANCER = "internal-load-balancer"
+    MACHINE_CONFIG = "machine-config"
+    BOOTSTRAP = "bootstrap"
+    ETCD = "etcd"
+
+
+@dataclass(frozen=True)
+class Words:
+    """How a row is explained."""
+
+    what: str
+    readers: str
+    without: str
+    installer: str
+
+
+@dataclass(frozen=True)
+class Row:
+    id: str
+    """Its files are called so, in `tls/`."""
+    kind: Kind
+    common_name: str
+    words: Words
+    organizations: tuple[str, ...] = ()
+    signer: str = ""
+    """The id of an authority; empty: itself."""
+    usages: tuple[Usage, ...] = ()
+    names: Names = Names.NONE
+    life: Life = Life.TEN_YEARS
+    scope: Scope = Scope.BOTH
+    verified_by: tuple[str, ...] = ()
+    """Who checks it does so with these, each alone: bundles, or the certificate of a signer."""
+    node: str = ""
+    """Whose it is, once a row for each node has been put in its place."""
+
+    @property
+    def public_file(self) -> str:
+        return f"{self.id}.{'pub' if self.kind is Kind.KEY else 'crt'}"
+
+    @property
+    def key_file(self) -> str:
+        return f"{self.id}.key"
+
+    def for_node(self, node: str) -> "Row":
+        return replace(
+            self, id=self.id.replace(NODE, node), common_name=self.common_name.replace(NODE, node), node=node
+        )
+
+
+def signer(id_: str, life: Life, words: Words, scope: Scope = Scope.BOTH) -> Row:
+    return Row(id_, Kind.AUTHORITY, id_, words, life=life, scope=scope)
+
+
+def client(id_: str, signed_by: str, life: Life, name: str, groups: tuple[str, ...], words: Words, trust: str) -> Row:
+    return Row(id_, Kind.LEAF, name, words, groups, signed_by, CLIENT, life=life, verified_by=(trust,))

@@ -1,0 +1,267 @@
+"""What to be woken for, as a PrometheusRule: each alert with a severity, a sentence and a place in docs/alerts.md.
+
+Every expression looks at one namespace alone, since one Prometheus may watch many control planes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from umbilical.hosted.objects import monitoring_names as metric
+from umbilical.hosted.objects import names
+from umbilical.hosted.objects.monitoring import API_VERSION, hosted_monitors
+from umbilical.hosted.objects.objects import metadata
+from umbilical.hosted.objects.spec import HostedSpec
+from umbilical.manifests.objects import Object, manifest
+
+RUNBOOK: Final = "docs/alerts.md"
+_DAY: Final = 24 * 3600
+WARN_DAYS: Final = 14
+URGENT_DAYS: Final = 2
+"""Certificates are renewed with a third of their life left: what is this old was missed, or not put in place."""
+MAX_FAILED_DIALS: Final = 0.2
+MIN_FAILURES_PER_SECOND: Final = 0.05
+"""Below it, one client that asks for a dead endpoint would be a large part of all dials."""
+TUNNEL_REASONS: Final = "no-agent|agent-lost|server|tls|protocol"
+"""Of failed dials of proxies: the tunnel's own, and no endpoint's."""
+
+
+class Severity(Enum):
+    CRITICAL = "critical"
+    """Calls fail now, or will soon."""
+    WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Alert:
+    name: str
+    minutes: int
+    """How long it must be so."""
+    severity: Severity
+    expression: str
+    summary: str
+    description: str
+
+    @property
+    def runbook(self) -> str:
+        return f"{RUNBOOK}#{self.name.lower()}"
+
+
+def rules(spec: HostedSpec) -> list[Object]:
+    """The rules for the management cluster: servers, the control-plane agent and proxies."""
+    if not spec.monitoring.enabled:
+        return []
+    scope = f'namespace="{spec.namespace}"'
+    groups = {
+        "umbilical-servers": server_alerts(scope, spec.replicas),
+        "umbilical-certificates": certificate_alerts(scope),
+    }
+    if spec.known_addresses:
+        groups["umbilical-aggregated-apis"] = aggregation_alerts(scope)
+        groups["umbilical-agents"] = agent_alerts(scope)
+    if spec.components:
+        groups["umbilical-proxies"] = proxy_alerts(scope)
+    return [_rule(spec, spec.namespace, groups)]
+
+
+def hosted_rules(spec: HostedSpec) -> list[Object]:
+    """The rules for the hosted cluster: agents on nodes, where somebody reads their metrics."""
+    if not hosted_monitors(spec):
+        return []
+    scope = f'namespace="{names.HOSTED_NAMESPACE}"'
+    groups = {"umbilical-agents": agent_alerts(scope), "umbilical-certificates": certificate_alerts(scope)}
+    return [_rule(spec, names.HOSTED_NAMESPACE, groups)]
+
+
+def server_alerts(scope: str, servers: int) -> tuple[Alert, ...]:
+    nodes = f"{metric.READY_BACKENDS}{{{scope}, {metric.DEFAULT_ROUTE}}}"
+    failed = f'sum by (namespace, pod) (rate({metric.DIAL_FAILURES}{{{scope}, reason!="frontend_close"}}[5m]))'
+    sent = f"sum by (namespace, pod) (rate({metric.SERVER_PACKETS}{{{scope}, {metric.DIALS_SENT}}}[5m]))"
+    answered = f"sum by (namespace, pod) (rate({metric.SERVER_PACKETS}{{{scope}, {metric.DIALS_ANSWERED}}}[5m]))"
+    return (
+        Alert(
+            "UmbilicalServerHasNoAgents",
+            5,
+            Severity.CRITICAL,
+            f"{nodes} == 0",
+            "No agent of a node is connected to a server.",
+            "The server in pod {{ $labels.namespace }}/{{ $labels.pod }} has no agent on any node. Logs, exec and "
+            "webhooks that kube-apiserver sends through it fail.",
+        ),
+        Alert(
+            "UmbilicalServerHasFewerAgents",
+            15,
+            Severity.WARNING,
+            f"{nodes} < on (namespace) group_left () max by (namespace) ({nodes})",
+            "A server has fewer agents than another one.",
+            "The server in pod {{ $labels.namespace }}/{{ $labels.pod }} has {{ $value }} agents, and another server "
+            "has more. Some agents do not find it, and endpoints on their nodes are further away.",
+        ),
+        Alert(
+            "UmbilicalServersMissing",
+            10,
+            Severity.WARNING,
+            f"(count({nodes}) or vector(0)) < {servers}",
+            "Fewer servers show metrics than kube-apiserver has replicas.",
+            f"{{{{ $value }}}} of {servers} servers show metrics. The others do not run, or cannot be reached by "
+            "Prometheus on their health port.",
+        ),
+        Alert(
+            "UmbilicalDialsFail",
+            10,
+            Severity.WARNING,
+            f"{failed} / {sent} > {MAX_FAILED_DIALS} and {failed} > {MIN_FAILURES_PER_SECOND}",
+            "Many dials through a server fail.",
+            "{{ $value | humanizePercentage }} of the dials through {{ $labels.namespace }}/{{ $labels.pod }} fail.",
+        ),
+        Alert(
+            "UmbilicalDialsStalled",
+            5,
+            Severity.CRITICAL,
+            f"{metric.PENDING_DIALS}{{{scope}}} > 0 unless on (namespace, pod) {answered} > 0",
+            "Dials wait, and no agent answers any.",
+            "{{ $value }} dials wait in pod {{ $labels.namespace }}/{{ $labels.pod }}, and for five minutes no agent "
+            "has answered one.",
+        ),
+    )
+
+
+def aggregation_alerts(scope: str) -> tuple[Alert, ...]:
+    return (
+        Alert(
+            "UmbilicalControlPlaneAgentMissing",
+            5,
+            Severity.CRITICAL,
+            f"{metric.READY_BACKENDS}{{{scope}, {metric.DEST_HOST}}} == 0",
+            "No control-plane agent is connected to a server.",
+            "The server in pod {{ $labels.namespace }}/{{ $labels.pod }} knows no agent for the aggregated APIs: "
+            "their calls go to agents on nodes, which cannot reach them.",
+        ),
+    )
+
+
+def agent_alerts(scope: str) -> tuple[Alert, ...]:
+    connected, known = f"{metric.OPEN_SERVERS}{{{scope}}}", f"{metric.KNOWN_SERVERS}{{{scope}}}"
+    return (
+        Alert(
+            "UmbilicalAgentDisconnected",
+            5,
+            Severity.CRITICAL,
+            f"{connected} == 0",
+            "An agent is connected to no server.",
+            "The agent in pod {{ $labels.namespace }}/{{ $labels.pod }} has no connection to any server.",
+        ),
+        Alert(
+            "UmbilicalAgentMissesServers",
+            15,
+            Severity.WARNING,
+            f"{connected} < {known}",
+            "An agent is connected to fewer servers than there are.",
+            "The agent in pod {{ $labels.namespace }}/{{ $labels.pod }} is connected to {{ $value }} servers, and "
+            "knows of more.",
+        ),
+    )
+
+
+def certificate_alerts(scope: str) -> tuple[Alert, ...]:
+    left = f"{metric.CERTIFICATE_EXPIRY}{{{scope}}} - time()"
+    failed = f'{metric.CERTIFICATE_RELOADS}{{{scope}, result="failure"}}'
+    where = "{{ $labels.role }} ({{ $labels.file }}) in pod {{ $labels.namespace }}/{{ $labels.pod }}"
+    return (
+        Alert(
+            "UmbilicalCertificateExpiresSoon",
+            60,
+            Severity.WARNING,
+            f"{left} < {WARN_DAYS * _DAY} and {left} >= {URGENT_DAYS * _DAY}",
+            f"A certificate in use ends within {WARN_DAYS} days.",
+            f"The certificate of {where} ends in {{{{ $value | humanizeDuration }}}}.",
+        ),
+        Alert(
+            "UmbilicalCertificateExpires",
+            5,
+            Severity.CRITICAL,
+            f"{left} < {URGENT_DAYS * _DAY}",
+            f"A certificate in use ends within {URGENT_DAYS} days, or has ended.",
+            f"The certificate of {where} ends in {{{{ $value | humanizeDuration }}}}. After that no new connection "
+            "is made with it.",
+        ),
+        Alert(
+            "UmbilicalCertificateNotReloaded",
+            0,
+            Severity.WARNING,
+            # A counter that begins with 1 has not increased in Prometheus' eyes: its first sample counts as well.
+            f"({failed} - {failed} offset 30m) > 0 or ({failed} unless {failed} offset 30m)",
+            "Changed certificate files could not be put in use.",
+            f"The files of {where.replace(' ({{ $labels.file }})', '')} changed and are not used; the certificates "
+            "from before stay. The program's log says why.",
+        ),
+    )
+
+
+def proxy_alerts(scope: str) -> tuple[Alert, ...]:
+    where = "container {{ $labels.container }} of pod {{ $labels.namespace }}/{{ $labels.pod }}"
+    by = "sum by (namespace, pod, container)"
+    broken = f'{by} (rate({metric.PROXY_DIALS}{{{scope}, way="tunnel", result=~"{TUNNEL_REASONS}"}}[5m]))'
+    dials = f'{by} (rate({metric.PROXY_DIALS}{{{scope}, way="tunnel"}}[5m]))'
+    lost = f'{by} (rate({metric.PROXY_LOOKUPS}{{{scope}, result=~"timeout|failed"}}[5m]))'
+    lookups = f'{by} (rate({metric.PROXY_LOOKUPS}{{{scope}, result!="cached"}}[5m]))'
+    return (
+        Alert(
+            "UmbilicalProxyNotReady",
+            5,
+            Severity.CRITICAL,
+            f"{metric.PROXY_HEALTHY}{{{scope}}} == 0",
+            "A proxy reaches no server of the tunnel.",
+            f"The proxy in {where} reaches no server. What its pod sends to the data plane fails.",
+        ),
+        Alert(
+            "UmbilicalProxyRefuses",
+            5,
+            Severity.WARNING,
+            f'{by} (rate({metric.PROXY_REFUSED}{{{scope}, reason="limit"}}[5m])) > 0',
+            "A proxy closes connections unheard: it has as many as it may have.",
+            f"The proxy in {where} is at its limit of connections.",
+        ),
+        Alert(
+            "UmbilicalProxyDialsFail",
+            10,
+            Severity.WARNING,
+            f"{broken} / {dials} > {MAX_FAILED_DIALS}",
+            "Dials of a proxy fail because of the tunnel.",
+            f"{{{{ $value | humanizePercentage }}}} of the dials of the proxy in {where} fail before any endpoint "
+            "is reached.",
+        ),
+        Alert(
+            "UmbilicalProxyLookupsFail",
+            10,
+            Severity.WARNING,
+            f"{lost} / {lookups} > {MAX_FAILED_DIALS}",
+            "Names cannot be looked up through the tunnel.",
+            f"{{{{ $value | humanizePercentage }}}} of the lookups of the proxy in {where} get no answer. Names that "
+            "do not exist are not counted.",
+        ),
+    )
+
+
+def _rule(spec: HostedSpec, namespace: str, groups: dict[str, tuple[Alert, ...]]) -> Object:
+    listed = [{"name": name, "rules": _entries(spec, alerts)} for name, alerts in groups.items()]
+    return manifest(API_VERSION, "PrometheusRule", metadata(spec, "umbilical", namespace), spec={"groups": listed})
+
+
+def _entries(spec: HostedSpec, alerts: Sequence[Alert]) -> list[Object]:
+    return [
+        {
+            "alert": alert.name,
+            "expr": alert.expression,
+            "for": f"{alert.minutes}m",
+            "labels": {"severity": alert.severity.value, "hosted_cluster": spec.name},
+            "annotations": {
+                "summary": alert.summary,
+                "description": alert.description,
+                # Where a monitoring stack shows links, its owner puts the place of these documents in front.
+                "runbook": alert.runbook,
+            },
+        }
+        for alert in alerts
+    ]

@@ -1,0 +1,229 @@
+"""A Grafana dashboard over servers, agents and proxies, as a ConfigMap that Grafana's sidecar takes for one."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from umbilical.hosted.objects import monitoring_names as metric
+from umbilical.hosted.objects.objects import metadata
+from umbilical.hosted.objects.spec import HostedSpec
+from umbilical.manifests.objects import Object, config_map
+
+DISCOVERY_LABEL: Final = ("grafana_dashboard", "1")
+"""By which Grafana's usual sidecar finds ConfigMaps that are dashboards."""
+NAME: Final = "umbilical-dashboard"
+FILE: Final = "umbilical.json"
+_SCHEMA_VERSION: Final = 39
+"""Of Grafana 10.4; newer ones read it."""
+_SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
+_SCOPE: Final = 'namespace=~"$namespace"'
+_PER_POD: Final = "{{pod}}"
+_WIDTH: Final = 8
+_HEIGHT: Final = 8
+_COLUMNS: Final = 24
+
+
+@dataclass(frozen=True)
+class Query:
+    expression: str
+    legend: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    unit: str
+    """As Grafana spells it."""
+    queries: tuple[Query, ...]
+    description: str = ""
+
+
+def dashboard(spec: HostedSpec) -> list[Object]:
+    if not spec.monitoring.enabled:
+        return []
+    head = metadata(spec, NAME, spec.namespace, dict([DISCOVERY_LABEL]))
+    return [config_map(head, {FILE: json.dumps(model(spec), indent=1) + "\n"})]
+
+
+def model(spec: HostedSpec) -> Object:
+    """The dashboard as Grafana stores it."""
+    return {
+        "uid": "umbilical-hosted",
+        "title": "Umbilical: tunnel of hosted control planes",
+        "tags": ["umbilical", "konnectivity"],
+        "schemaVersion": _SCHEMA_VERSION,
+        "editable": True,
+        "time": {"from": "now-3h", "to": "now"},
+        "refresh": "30s",
+        "templating": {"list": [_data_source(), _namespaces(spec)]},
+        "panels": list(_laid_out(ROWS)),
+    }
+
+
+def _rate(name: str, labels: str = "", by: str = "pod") -> str:
+    return f"sum by ({by}) (rate({name}{{{_scoped(labels)}}}[$__rate_interval]))"
+
+
+def _gauge(name: str, labels: str = "") -> str:
+    return f"{name}{{{_scoped(labels)}}}"
+
+
+def _slowest(name: str, by: str = "pod") -> str:
+    return f"histogram_quantile(0.99, sum by ({by}, le) (rate({name}_bucket{{{_SCOPE}}}[$__rate_interval])))"
+
+
+def _scoped(labels: str) -> str:
+    return f"{_SCOPE}, {labels}" if labels else _SCOPE
+
+
+_SERVERS: Final = (
+    Panel(
+        "Agents per server",
+        "short",
+        (
+            Query(_gauge(metric.READY_BACKENDS, metric.DEFAULT_ROUTE), "{{pod}}: nodes"),
+            Query(_gauge(metric.READY_BACKENDS, metric.DEST_HOST), "{{pod}}: control-plane addresses"),
+        ),
+        "All servers should have the same number; a line below the others is a server that agents do not find.",
+    ),
+    Panel("Dials", "ops", (Query(_rate(metric.SERVER_PACKETS, metric.DIALS_SENT), _PER_POD),)),
+    Panel(
+        "Failed dials",
+        "ops",
+        (Query(_rate(metric.DIAL_FAILURES, by="reason"), "{{reason}}"),),
+        "error_response is an endpoint's doing; no_agent, backend_close and backend_dial_timeout are the tunnel's.",
+    ),
+    Panel("Time of a dial, 99 of 100", "s", (Query(_slowest(metric.SERVER_DIAL_SECONDS), _PER_POD),)),
+    Panel(
+        "Open tunnels, and dials that wait",
+        "short",
+        (
+            Query(_gauge(metric.ESTABLISHED), "{{pod}}: open"),
+            Query(_gauge(metric.PENDING_DIALS), "{{pod}}: waiting"),
+            Query(_gauge(metric.HTTP_CONNECTIONS), "{{pod}}: clients"),
+        ),
+    ),
+    Panel("Broken streams", "ops", (Query(_rate(metric.SERVER_STREAM_ERRORS, by="pod, code"), "{{pod}}: {{code}}"),)),
+)
+_AGENTS: Final = (
+    Panel(
+        "Servers that agents are connected to",
+        "short",
+        (Query(_gauge(metric.OPEN_SERVERS), _PER_POD), Query(_gauge(metric.KNOWN_SERVERS), "{{pod}}: known")),
+        "Agents on the host's network show their metrics on their node's loopback alone and are not here.",
+    ),
+    Panel("Connections to endpoints", "short", (Query(_gauge(metric.OPEN_ENDPOINTS), _PER_POD),)),
+    Panel(
+        "Dials of endpoints, 99 of 100, and failures",
+        "s",
+        (
+            Query(_slowest(metric.ENDPOINT_DIAL_SECONDS), _PER_POD),
+            Query(_rate(metric.ENDPOINT_DIAL_FAILURES, by="pod, reason"), "{{pod}}: {{reason}} per second"),
+        ),
+    ),
+)
+_PROXIES: Final = (
+    Panel("Proxies that reach a server", "short", (Query(_gauge(metric.PROXY_HEALTHY), "{{pod}}/{{container}}"),)),
+    Panel(
+        "Requests",
+        "ops",
+        (Query(_rate(metric.PROXY_REQUESTS, by="protocol, result"), "{{protocol}}: {{result}}"),),
+    ),
+    Panel("Dials by way", "ops", (Query(_rate(metric.PROXY_DIALS, by="way, result"), "{{way}}: {{result}}"),)),
+    Panel("Time of a dial, 99 of 100", "s", (Query(_slowest(metric.PROXY_DIAL_SECONDS, "way"), "{{way}}"),)),
+    Panel("Lookups", "ops", (Query(_rate(metric.PROXY_LOOKUPS, by="way, result"), "{{way}}: {{result}}"),)),
+    Panel(
+        "Clients, and those turned away",
+        "short",
+        (
+            Query(_gauge(metric.PROXY_CONNECTIONS), "{{pod}}/{{container}}"),
+            Query(_rate(metric.PROXY_REFUSED, by="pod, reason"), "{{pod}}: {{reason}} per second"),
+        ),
+    ),
+    Panel("Traffic", "Bps", (Query(_rate(metric.PROXY_BYTES, by="pod, direction"), "{{pod}}: {{direction}}"),)),
+)
+_PROCESSES: Final = (
+    Panel(
+        "Days until certificates end",
+        "d",
+        (Query(f"({_gauge(metric.CERTIFICATE_EXPIRY)} - time()) / 86400", "{{pod}}: {{role}} {{file}}"),),
+    ),
+    Panel(
+        "Certificates put in use",
+        "short",
+        (
+            Query(
+                f"sum by (pod, role, result) (increase({_gauge(metric.CERTIFICATE_RELOADS)}[$__rate_interval]))",
+                "{{pod}}: {{role}} {{result}}",
+            ),
+        ),
+    ),
+    Panel(
+        "Memory and CPU",
+        "bytes",
+        (
+            Query(f"{_gauge(metric.MEMORY)} and on (namespace, pod, instance) {metric.BUILD}", "{{pod}}"),
+            Query(
+                f"rate({_gauge(metric.CPU)}[$__rate_interval]) and on (namespace, pod, instance) {metric.BUILD}",
+                "{{pod}}: cores",
+            ),
+        ),
+    ),
+)
+ROWS: Final = {"Servers": _SERVERS, "Agents": _AGENTS, "Proxies": _PROXIES, "Certificates and processes": _PROCESSES}
+
+
+def _laid_out(rows: dict[str, tuple[Panel, ...]]) -> Iterator[Object]:
+    number, top = 1, 0
+    for title, panels in rows.items():
+        yield {"id": number, "type": "row", "title": title, "collapsed": False, "gridPos": _place(top, 0, 1, _COLUMNS)}
+        number, top = number + 1, top + 1
+        for index, panel in enumerate(panels):
+            line, column = divmod(index * _WIDTH, _COLUMNS)
+            yield _panel(panel, number, _place(top + line * _HEIGHT, column, _HEIGHT, _WIDTH))
+            number += 1
+        top += -(-len(panels) * _WIDTH // _COLUMNS) * _HEIGHT
+
+
+def _panel(panel: Panel, number: int, place: dict[str, int]) -> Object:
+    return {
+        "id": number,
+        "type": "timeseries",
+        "title": panel.title,
+        "description": panel.description,
+        "datasource": dict(_SOURCE),
+        "gridPos": place,
+        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
+        "targets": _targets(panel.queries),
+    }
+
+
+def _targets(queries: Sequence[Query]) -> list[Object]:
+    return [
+        {"refId": chr(ord("A") + number), "expr": query.expression, "legendFormat": query.legend}
+        for number, query in enumerate(queries)
+    ]
+
+
+def _place(top: int, left: int, height: int, width: int) -> dict[str, int]:
+    return {"x": left, "y": top, "h": height, "w": width}
+
+
+def _data_source() -> Object:
+    return {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
+
+
+def _namespaces(spec: HostedSpec) -> Object:
+    """Every control plane that this Prometheus knows; ours first."""
+    return {
+        "name": "namespace",
+        "type": "query",
+        "datasource": dict(_SOURCE),
+        "query": f"label_values({metric.READY_BACKENDS}, namespace)",
+        "refresh": 2,
+        "multi": True,
+        "includeAll": True,
+        "current": {"text": spec.namespace, "value": spec.namespace},
+    }

@@ -1,0 +1,53 @@
+"""The plain forms that all manifests here have in common: metadata with our labels, volumes, probes."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from umbilical.hosted.objects.spec import HostedSpec
+from umbilical.manifests.objects import Object
+
+UNPRIVILEGED: Final[Mapping[str, Any]] = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+}
+KEY_MODE: Final = 0o640
+"""Of mounted keys: owner and the pod's group."""
+PUBLIC_MODE: Final = 0o644
+
+
+def metadata(
+    spec: HostedSpec,
+    name: str,
+    namespace: str,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> Object:
+    found: Object = {"name": name, "namespace": namespace, "labels": {**(labels or {}), **spec.labels}}
+    return {**found, "annotations": dict(annotations)} if annotations else found
+
+
+def secret_volume(name: str, secret_name: str) -> Object:
+    return {"name": name, "secret": {"secretName": secret_name, "defaultMode": KEY_MODE}}
+
+
+def config_map_volume(name: str, config_map_name: str, items: Mapping[str, str] | None = None) -> Object:
+    """With `items`, the only keys that are seen, and the file names under which they are."""
+    source: Object = {"name": config_map_name, "defaultMode": PUBLIC_MODE}
+    if items:
+        source["items"] = [{"key": key, "path": path} for key, path in items.items()]
+    return {"name": name, "configMap": source}
+
+
+def mount(name: str, path: str) -> Object:
+    return {"name": name, "mountPath": path, "readOnly": True}
+
+
+def probe(path: str, port: int, host: str = "", **timing: int) -> Object:
+    action: Object = {"path": path, "port": port, "scheme": "HTTP"}
+    return {"httpGet": {**action, "host": host} if host else action, **timing}
+
+
+def requests(cpu: str, memory: str) -> Object:
+    """No limits: a throttled tunnel stalls everything that goes through it."""
+    return {"requests": {"cpu": cpu, "memory": memory}}

@@ -1,0 +1,157 @@
+"""From a spec and its certificates to the objects of both clusters, as files: one for each object."""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final
+
+from umbilical.hosted.objects import kustomize, names
+from umbilical.hosted.objects.accounts import hosted_accounts, management_accounts, namespace_labels
+from umbilical.hosted.objects.agent_daemon_set import agent_daemon_set
+from umbilical.hosted.objects.aggregated_apis import aggregated_apis
+from umbilical.hosted.objects.alerts import hosted_rules, rules
+from umbilical.hosted.objects.certificates import fingerprint, hosted_certificates, management_certificates
+from umbilical.hosted.objects.control_plane_agent import control_plane_agent
+from umbilical.hosted.objects.dashboard import dashboard
+from umbilical.hosted.objects.egress_selector import egress_config_map
+from umbilical.hosted.objects.identities import identities_config_map
+from umbilical.hosted.objects.kube_apiserver_manifest import read_manifest
+from umbilical.hosted.objects.monitoring import hosted_monitors, monitors
+from umbilical.hosted.objects.network_policies import network_policies
+from umbilical.hosted.objects.proxy_secret import management_proxy_secret, proxy_secret
+from umbilical.hosted.objects.server_patch import flag_patch, patched, strategic_patch
+from umbilical.hosted.objects.services import routes, services
+from umbilical.hosted.objects.sidecar_access import access_notes, hosted_access, management_access
+from umbilical.hosted.objects.sidecars import sidecar_patches
+from umbilical.hosted.objects.spec import HostedSpec, Workload
+from umbilical.hosted.objects.static_pod_files import add_static_files
+from umbilical.hosted.pki.certificate_set import HostedSet
+from umbilical.hosted.pki.table import AGENT, CONTROL_PLANE_AGENT
+from umbilical.manifests.objects import Object
+from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE, AssetTree, yaml_bytes
+
+MANAGEMENT: Final = "management"
+HOSTED: Final = "hosted"
+NODE: Final = "node"
+"""Files of a node with a static pod, below this as their root."""
+PATCHES: Final = f"{MANAGEMENT}/patches"
+STATIC_POD: Final = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+# No ending of YAML: these are no objects, and whoever applies a whole directory must not try.
+_PATCH: Final = ".patch"
+
+
+class Format(Enum):
+    FILES = "files"
+    KUSTOMIZE = "kustomize"
+
+
+def render(
+    spec: HostedSpec, certificates: HostedSet, kube_apiserver: bytes | None = None, form: Format = Format.FILES
+) -> AssetTree:
+    """Render everything; `kube_apiserver` is its manifest, which is patched if it is given.
+
+    Raises:
+        RenderError: the manifest cannot be used.
+    """
+    tree = AssetTree()
+    _add_objects(tree, MANAGEMENT, management_objects(spec, certificates))
+    _add_objects(tree, HOSTED, hosted_objects(spec, certificates))
+    patches = _add_kube_apiserver(tree, spec, certificates, kube_apiserver) | _add_sidecars(tree, spec)
+    if form is Format.KUSTOMIZE:
+        _add_kustomizations(tree, patches)
+    return tree
+
+
+def management_objects(spec: HostedSpec, certificates: HostedSet) -> list[Object]:
+    """Return what the control-plane namespace gets, beside kube-apiserver itself."""
+    return [
+        *management_accounts(spec),
+        *management_certificates(spec, certificates),
+        *(proxy_secret(spec, spec.namespace) if spec.components else []),
+        *management_proxy_secret(spec),
+        *management_access(spec),
+        egress_config_map(spec),
+        *([identities_config_map(spec)] if spec.is_ours else []),
+        *services(spec),
+        *routes(spec),
+        *network_policies(spec),
+        *control_plane_agent(spec, fingerprint(certificates, CONTROL_PLANE_AGENT)),
+        *monitors(spec),
+        *rules(spec),
+        *dashboard(spec),
+    ]
+
+
+def hosted_objects(spec: HostedSpec, certificates: HostedSet) -> list[Object]:
+    """Return what the hosted cluster gets."""
+    return [
+        *namespace_labels(spec),
+        *hosted_accounts(spec),
+        *hosted_certificates(spec, certificates),
+        *proxy_secret(spec, names.HOSTED_NAMESPACE),
+        *hosted_access(spec),
+        agent_daemon_set(spec, fingerprint(certificates, AGENT)),
+        *aggregated_apis(spec),
+        *hosted_monitors(spec),
+        *hosted_rules(spec),
+    ]
+
+
+def notes(spec: HostedSpec) -> list[str]:
+    """Tell what is left out until more is known, and what cannot be rendered."""
+    return [*_unknown_addresses(spec), *access_notes(spec)]
+
+
+def _unknown_addresses(spec: HostedSpec) -> list[str]:
+    unknown = [api.service for api in spec.aggregated_apis if not api.addresses]
+    if not unknown:
+        return []
+    left_out = "their objects and identifiers" if spec.known_addresses else "they and the control-plane agent"
+    remedy = "give addresses, or --management-kubeconfig"
+    return [f"addresses of {', '.join(unknown)} are not known, so that {left_out} are left out: {remedy}"]
+
+
+def _add_objects(tree: AssetTree, folder: str, objects: Iterable[Object]) -> None:
+    for one in objects:
+        kind, name = one["kind"], one["metadata"]["name"]
+        mode = SECRET_MODE if kind == "Secret" else PUBLIC_MODE
+        tree.add_yaml(f"{folder}/{kind.lower()}-{name}.yaml", one, mode)
+
+
+def _add_kube_apiserver(
+    tree: AssetTree, spec: HostedSpec, certificates: HostedSet, content: bytes | None
+) -> dict[str, Object]:
+    """Add its manifest, or patches for it; return targets of patches by file name."""
+    manifest = None if content is None else read_manifest(content, spec)
+    if manifest is not None and spec.kube_apiserver.workload is Workload.STATIC_POD:
+        add_static_files(tree, NODE, spec, certificates)
+        tree.add_yaml(f"{NODE}{STATIC_POD}", patched(manifest, spec))
+        return {}
+    if manifest is not None:
+        _add_objects(tree, MANAGEMENT, [patched(manifest, spec)])
+        return {}
+    name, flags = spec.kube_apiserver.name, flag_patch(spec)
+    # Flags first: their place is counted before the other patch puts the server among the containers.
+    targets = _add_patch(tree, f"{name}-flags", flags, name) if flags else {}
+    return targets | _add_patch(tree, name, strategic_patch(spec), name)
+
+
+def _add_sidecars(tree: AssetTree, spec: HostedSpec) -> dict[str, Object]:
+    targets: dict[str, Object] = {}
+    for name, patch in sidecar_patches(spec).items():
+        targets |= _add_patch(tree, name, patch, name)
+    return targets
+
+
+def _add_patch(tree: AssetTree, file: str, patch: Object | list[Object], deployment: str) -> dict[str, Object]:
+    """Add a patch; return whom it is for, by its file name."""
+    tree.add(f"{PATCHES}/{file}{_PATCH}", yaml_bytes(patch), PUBLIC_MODE)
+    return {f"{file}{_PATCH}": kustomize.deployment(deployment)}
+
+
+def _add_kustomizations(tree: AssetTree, patches: dict[str, Object]) -> None:
+    for folder in (MANAGEMENT, HOSTED):
+        below = [asset.path.removeprefix(f"{folder}/") for asset in tree if asset.path.startswith(f"{folder}/")]
+        files = [path for path in below if "/" not in path]
+        tree.add_yaml(f"{folder}/{kustomize.FILE}", kustomize.base(files), PUBLIC_MODE)
+    if patches:
+        tree.add_yaml(f"{PATCHES}/{kustomize.FILE}", kustomize.component(patches), PUBLIC_MODE)

@@ -1,0 +1,164 @@
+"""Patches that give components their proxies: one per Deployment, merged by names, so that kustomize applies them too.
+
+Beside HyperShift's containers these listen on loopback, have probes and metrics, and hold no right in the hosted
+cluster but to get Services, and none where no name is resolved.
+"""
+
+from typing import Final
+
+from umbilical.hosted.objects import names, no_proxy_list
+from umbilical.hosted.objects.components import HEALTH_PORTS, Component, Names, Proxy, ProxyKind, chosen
+from umbilical.hosted.objects.monitoring import PROXY_LABEL
+from umbilical.hosted.objects.objects import UNPRIVILEGED, config_map_volume, mount, probe, requests, secret_volume
+from umbilical.hosted.objects.sidecar_access import (
+    KUBECONFIG_DIRECTORY,
+    KUBECONFIG_KEY,
+    kubeconfig_volume,
+    needs_access,
+)
+from umbilical.hosted.objects.spec import HostedSpec
+from umbilical.manifests.objects import Object, manifest
+
+PROGRAMS: Final = {
+    ProxyKind.SOCKS5: "/usr/bin/konnectivity-socks5-proxy",
+    ProxyKind.HTTPS: "/usr/bin/konnectivity-https-proxy",
+}
+LOOPBACK: Final = "127.0.0.1"
+USER_PROXY_DIRECTORY: Final = "/etc/konnectivity/data-plane-proxy"
+"""The user's proxy as files: in arguments or variables its password would be in the pod's manifest."""
+TRUSTED_CA_DIRECTORY: Final = "/etc/konnectivity/data-plane-proxy-ca"
+TRUSTED_CA_KEY: Final = "ca-bundle.crt"
+_CA_VOLUME: Final = "konnectivity-proxy-ca"
+_CLIENT_VOLUME: Final = "konnectivity-proxy-client"
+_KUBECONFIG_VOLUME: Final = "konnectivity-proxy-kubeconfig"
+_USER_PROXY_VOLUME: Final = "konnectivity-data-plane-proxy"
+_TRUSTED_CA_VOLUME: Final = "konnectivity-data-plane-proxy-ca"
+
+
+def sidecar_patches(spec: HostedSpec) -> dict[str, Object]:
+    """The patch of each chosen component's Deployment, by its name."""
+    return {component.name: _patch(spec, component) for component in chosen(spec)}
+
+
+def _patch(spec: HostedSpec, component: Component) -> Object:
+    template = {
+        "metadata": {"labels": dict([PROXY_LABEL])},
+        "spec": {
+            "containers": [
+                *_main_container(spec, component),
+                *(proxy_container(spec, proxy) for proxy in component.proxies),
+            ],
+            "volumes": _volumes(spec, component),
+        },
+    }
+    head = {"name": component.name, "namespace": spec.namespace}
+    return manifest("apps/v1", "Deployment", head, spec={"template": template})
+
+
+def _main_container(spec: HostedSpec, component: Component) -> list[Object]:
+    """Nothing where the component's code knows its proxy's address by itself."""
+    if not component.variables:
+        return []
+    variables = {**component.environment(), "NO_PROXY": no_proxy_list.for_component(spec, component.no_proxy)}
+    return [{"name": component.name, "env": [{"name": key, "value": value} for key, value in variables.items()]}]
+
+
+def proxy_container(spec: HostedSpec, proxy: Proxy) -> Object:
+    port = HEALTH_PORTS[proxy.kind]
+    container: Object = {
+        "name": proxy.container_name,
+        "image": spec.images.proxy,
+        "imagePullPolicy": "IfNotPresent",
+        "command": [PROGRAMS[proxy.kind]],
+        "args": proxy_flags(spec, proxy),
+        "ports": [{"name": f"{proxy.kind.value}-health", "containerPort": port, "protocol": "TCP"}],
+        "livenessProbe": probe("/livez", port, periodSeconds=30, timeoutSeconds=5, failureThreshold=6),
+        # Ready once a server was reached, and from then on: a proxy that waits must not take its component away.
+        "readinessProbe": probe("/readyz", port, periodSeconds=5, timeoutSeconds=5, failureThreshold=3),
+        "resources": requests("10m", "50Mi"),
+        "securityContext": dict(UNPRIVILEGED),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": _mounts(spec, proxy),
+    }
+    if proxy.to_cloud_apis and spec.management_proxy.is_set:
+        container["envFrom"] = [{"secretRef": {"name": names.MANAGEMENT_PROXY_SECRET}}]
+    if needs_access(proxy):
+        container["env"] = [{"name": "KUBECONFIG", "value": f"{KUBECONFIG_DIRECTORY}/{KUBECONFIG_KEY}"}]
+    return container
+
+
+def proxy_flags(spec: HostedSpec, proxy: Proxy) -> list[str]:
+    client = names.PROXY_CLIENT_DIRECTORY
+    return [
+        f"--konnectivity-hostname={names.SERVER_LOCAL}",
+        f"--konnectivity-port={names.FRONTEND_PORT}",
+        f"--ca-cert-path={names.PROXY_CA_DIRECTORY}/{names.CA_KEY}",
+        f"--tls-cert-path={client}/tls.crt",
+        f"--tls-key-path={client}/tls.key",
+        f"--serving-port={proxy.port}",
+        # HyperShift's listen on every interface, and whoever reaches the pod is in the customer's network.
+        f"--bind-address={LOOPBACK}",
+        f"--health-port={HEALTH_PORTS[proxy.kind]}",
+        *(["--connect-directly-to-cloud-apis=true"] if proxy.to_cloud_apis else []),
+        *(["--prefer-ipv4=true"] if _is_ipv4(spec) else []),
+        *(_socks5_flags(proxy) if proxy.kind is ProxyKind.SOCKS5 else _https_flags(spec)),
+    ]
+
+
+def _socks5_flags(proxy: Proxy) -> list[str]:
+    match proxy.names:
+        case Names.AGENT:
+            return ["--disable-resolver=true"]
+        case Names.GUEST:
+            return ["--resolve-from-guest-cluster-dns=true"]
+        case Names.GUEST_THEN_MANAGEMENT:
+            return ["--resolve-from-guest-cluster-dns=true", "--resolve-from-management-cluster-dns=true"]
+
+
+def _https_flags(spec: HostedSpec) -> list[str]:
+    if not spec.proxy.is_set:
+        return []
+    return [
+        *([f"--http-proxy-file={USER_PROXY_DIRECTORY}/HTTP_PROXY"] if spec.proxy.http else []),
+        *([f"--https-proxy-file={USER_PROXY_DIRECTORY}/HTTPS_PROXY"] if spec.proxy.https else []),
+        f"--no-proxy={no_proxy_list.for_user_proxy(spec)}",
+        *([f"--proxy-ca-path={TRUSTED_CA_DIRECTORY}/{TRUSTED_CA_KEY}"] if spec.proxy.trusted_ca else []),
+    ]
+
+
+def _is_ipv4(spec: HostedSpec) -> bool:
+    """Where Services have no IPv6, what a name's IPv6 address leads to is not there either (OCPBUGS-86843)."""
+    return bool(spec.networks.service) and all(network.version == 4 for network in spec.networks.service)
+
+
+def _mounts(spec: HostedSpec, proxy: Proxy) -> list[Object]:
+    return [
+        mount(_CLIENT_VOLUME, names.PROXY_CLIENT_DIRECTORY),
+        mount(_CA_VOLUME, names.PROXY_CA_DIRECTORY),
+        *([mount(_KUBECONFIG_VOLUME, KUBECONFIG_DIRECTORY)] if needs_access(proxy) else []),
+        *([mount(_USER_PROXY_VOLUME, USER_PROXY_DIRECTORY)] if _asks_user_proxy(spec, proxy) else []),
+        *([mount(_TRUSTED_CA_VOLUME, TRUSTED_CA_DIRECTORY)] if _trusts_more(spec, proxy) else []),
+    ]
+
+
+def _volumes(spec: HostedSpec, component: Component) -> list[Object]:
+    proxies = component.proxies
+    found = [
+        secret_volume(_CLIENT_VOLUME, names.SECRET_CLIENT),
+        config_map_volume(_CA_VOLUME, names.CA_BUNDLE, {names.CA_KEY: names.CA_KEY}),
+    ]
+    if any(needs_access(proxy) for proxy in proxies):
+        found.append(kubeconfig_volume(_KUBECONFIG_VOLUME))
+    if any(_asks_user_proxy(spec, proxy) for proxy in proxies):
+        found.append(secret_volume(_USER_PROXY_VOLUME, names.PROXY_SECRET))
+    if any(_trusts_more(spec, proxy) for proxy in proxies):
+        found.append(config_map_volume(_TRUSTED_CA_VOLUME, spec.proxy.trusted_ca, {TRUSTED_CA_KEY: TRUSTED_CA_KEY}))
+    return found
+
+
+def _asks_user_proxy(spec: HostedSpec, proxy: Proxy) -> bool:
+    return proxy.kind is ProxyKind.HTTPS and spec.proxy.is_set
+
+
+def _trusts_more(spec: HostedSpec, proxy: Proxy) -> bool:
+    return _asks_user_proxy(spec, proxy) and bool(spec.proxy.trusted_ca)

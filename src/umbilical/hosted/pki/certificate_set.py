@@ -1,0 +1,278 @@
+"""The certificates of a hosted control plane's tunnel: made, kept as files, renewed, and handed from signer to signer.
+
+A signer that goes is trusted for as long as its successor needs to become known: first everybody trusts both, then
+certificates are signed anew, then the old one leaves. Each of these is one call of `renew`.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from umbilical.fault import PkiError
+from umbilical.hosted.pki.judgement import leaf_reason, signer_reason
+from umbilical.hosted.pki.table import (
+    AGENT,
+    CLUSTER,
+    LEAVES,
+    ORGANIZATION,
+    SERVER,
+    Leaf,
+    Signers,
+    Trust,
+    signer_ids,
+    signer_of,
+)
+from umbilical.pki.addresses import usable_addresses
+from umbilical.pki.backend import Backend, Signer
+from umbilical.pki.certificate import Certificate, read_certificates
+from umbilical.pki.judgement import is_signed_by
+from umbilical.pki.pem import BundleError, KeyPair, encode_blocks, join_bundle
+from umbilical.pki.profiles import KeyType, Profile, split_names
+
+__all__ = ["AGENT", "Change", "HostedSet", "Names", "Renewal", "SignerState", "Terms", "authority_hash", "renew"]
+
+ROTATED: Final = "a successor was asked for"
+LAYOUT_FILE: Final = "layout"
+"""Says which signers of a directory count: those of a layout that was left stay until somebody removes them."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """By which the two listeners are reached."""
+
+    frontend: tuple[str, ...]
+    agent_listener: tuple[str, ...]
+
+    def of(self, leaf: Leaf) -> tuple[str, ...]:
+        return {SERVER.id: self.frontend, CLUSTER.id: self.agent_listener}.get(leaf.id, ())
+
+
+@dataclass(frozen=True)
+class Terms:
+    signers: Signers = Signers.SEPARATE
+    key_type: KeyType = KeyType.RSA_2048
+    authority_lifetime: timedelta = timedelta(days=3650)
+    lifetime: timedelta = timedelta(days=365)
+    renewal_share: float = 0.33
+    """What is left of a life when it is renewed, from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class SignerState:
+    pair: KeyPair
+    """The one that signs."""
+    bundle: bytes
+    """All that are trusted in its place, itself first."""
+
+
+@dataclass(frozen=True)
+class HostedSet:
+    layout: Signers
+    signers: Mapping[str, SignerState] = field(repr=False)
+    leaves: Mapping[str, KeyPair] = field(repr=False)
+
+    def signer_for(self, trust: Trust) -> SignerState:
+        return self.signers[signer_of(trust, self.layout)]
+
+    def trusted_by(self, trust: Trust) -> bytes:
+        """Return the PEM bundle by which this one knows others."""
+        return self.signer_for(trust).bundle
+
+    def issuer_of(self, leaf: Leaf) -> Certificate:
+        """Find who signed it: during an overlap that need not be the signer that signs now."""
+        certificate = read_certificates(self.leaves[leaf.id].certificate)[0]
+        candidates = read_certificates(self.trusted_by(leaf.verified_by))
+        return next((one for one in candidates if is_signed_by(certificate, one)), candidates[0])
+
+    def files(self) -> dict[str, bytes]:
+        """Return what is to be kept, by file name: everything a later renewal needs."""
+        found = {LAYOUT_FILE: f"{self.layout.value}\n".encode()}
+        for id_, state in self.signers.items():
+            found |= {f"{id_}.crt": state.bundle, f"{id_}.key": state.pair.key}
+        for id_, pair in self.leaves.items():
+            found |= {f"{id_}.crt": pair.certificate, f"{id_}.key": pair.key}
+        return found
+
+    @classmethod
+    def from_files(cls, files: Mapping[str, bytes]) -> "HostedSet":
+        """Take up what `files` gave. Certificates that are missing are made by the next renewal.
+
+        Raises:
+            PkiError: it is no such directory, or a signer or its key is missing.
+        """
+        layout = _layout(files)
+        missing = [
+            f"{id_}.{end}" for id_ in signer_ids(layout) for end in ("crt", "key") if f"{id_}.{end}" not in files
+        ]
+        if missing:
+            raise _unusable(f"it lacks {', '.join(missing)}")
+        signers = {id_: _signer_state(id_, files[f"{id_}.crt"], files[f"{id_}.key"]) for id_ in signer_ids(layout)}
+        leaves = {
+            leaf.id: KeyPair(files[f"{leaf.id}.crt"], files[f"{leaf.id}.key"])
+            for leaf in LEAVES
+            if f"{leaf.id}.crt" in files and f"{leaf.id}.key" in files
+        }
+        return cls(layout, signers, leaves)
+
+
+@dataclass(frozen=True)
+class Change:
+    id: str
+    why: str
+    is_new: bool = True
+    """Whether it was made; else only what is trusted beside it changed."""
+
+
+@dataclass(frozen=True)
+class Renewal:
+    set: HostedSet
+    changes: tuple[Change, ...]
+    """What was made, and for which reason; empty where everything was kept."""
+
+
+def authority_hash(certificate: Certificate) -> str:
+    """Name an authority by the SHA-256 of its certificate, as `openssl x509 -fingerprint -sha256` does."""
+    return hashlib.sha256(certificate.encoded).hexdigest()
+
+
+def renew(
+    existing: HostedSet | None,
+    names: Names,
+    terms: Terms,
+    now: datetime,
+    backend: Backend,
+    *,
+    rotate: bool = False,
+    retire: bool = False,
+) -> Renewal:
+    """Make what is missing, or no longer right; everything else stays as it is.
+
+    With `rotate` every signer gets a successor, and certificates stay: nobody trusts the successor yet. The next call
+    signs them anew. With `retire` signers that no longer sign lose their trust.
+
+    Raises:
+        PkiError: a name can be in no certificate, or a signer is to be retired whose certificates are still in use.
+    """
+    profiles = {leaf.id: _profile(leaf, names, terms.key_type) for leaf in LEAVES}
+    work = _Renewal(existing, terms, now, backend)
+    for id_ in signer_ids(terms.signers):
+        work.renew_signer(id_, rotate=rotate)
+    for leaf in LEAVES:
+        work.renew_leaf(leaf, profiles[leaf.id])
+    if retire:
+        work.retire()
+    return work.result()
+
+
+class _Renewal:
+    def __init__(self, existing: HostedSet | None, terms: Terms, now: datetime, backend: Backend) -> None:
+        self._existing = existing
+        self._terms = terms
+        self._now = now.replace(microsecond=0)
+        self._backend = backend
+        self._signers: dict[str, SignerState] = {}
+        self._signing: dict[str, Signer] = {}
+        """Who signs in this call: the predecessor, as long as nobody trusts the successor."""
+        self._leaves: dict[str, KeyPair] = {}
+        self._changes: list[Change] = []
+
+    def renew_signer(self, id_: str, *, rotate: bool) -> None:
+        old = self._predecessor(id_)
+        is_same = self._existing is not None and id_ in self._existing.signers
+        reason = self._signer_reason(old, is_same=is_same, rotate=rotate)
+        if old is not None and not reason:
+            self._signers[id_] = SignerState(old.pair, self._still_valid(old.bundle))
+            self._signing[id_] = self._backend.load(old.pair)
+            return
+        made = self._create(id_)
+        self._changes.append(Change(id_, reason))
+        kept = [] if old is None else [self._still_valid(self._predecessors_bundle(id_))]
+        self._signers[id_] = SignerState(made.pair, join_bundle(made.pair.certificate, *filter(None, kept)))
+        self._signing[id_] = made if old is None or not self._can_sign(old) else self._backend.load(old.pair)
+
+    def renew_leaf(self, leaf: Leaf, profile: Profile) -> None:
+        id_ = signer_of(leaf.verified_by, self._terms.signers)
+        signer = read_certificates(self._signing[id_].pair.certificate)[0]
+        lifetime = min(self._terms.lifetime, signer.time_left(self._now))
+        old = None if self._existing is None else self._existing.leaves.get(leaf.id)
+        reason = leaf_reason(old, profile, signer, self._terms.lifetime, self._terms.renewal_share, self._now)
+        if old is not None and not reason:
+            self._leaves[leaf.id] = old
+            return
+        self._changes.append(Change(leaf.id, reason))
+        self._leaves[leaf.id] = self._signing[id_].issue(profile, self._now, lifetime)
+
+    def retire(self) -> None:
+        if self._changes:
+            changed = ", ".join(change.id for change in self._changes)
+            why = f"{changed} changed just now, and whoever still shows or trusts the old ones would be refused"
+            remedy = "render without --retire-signers, apply that everywhere, then retire"
+            raise PkiError("UMB554", "old signers cannot be retired yet", why, remedy)
+        for id_, state in self._signers.items():
+            if len(read_certificates(state.bundle)) > 1:
+                self._changes.append(Change(id_, "signers before it are trusted no longer", is_new=False))
+            self._signers[id_] = SignerState(state.pair, state.pair.certificate)
+
+    def result(self) -> Renewal:
+        return Renewal(HostedSet(self._terms.signers, self._signers, self._leaves), tuple(self._changes))
+
+    def _trusts(self, id_: str) -> list[Trust]:
+        return [trust for trust in Trust if signer_of(trust, self._terms.signers) == id_]
+
+    def _predecessor(self, id_: str) -> SignerState | None:
+        """Find the signer in whose place this one stands, in a set of another layout as well."""
+        if self._existing is None:
+            return None
+        return self._existing.signers.get(id_) or self._existing.signer_for(self._trusts(id_)[0])
+
+    def _predecessors_bundle(self, id_: str) -> bytes:
+        assert self._existing is not None
+        return join_bundle(*(self._existing.trusted_by(trust) for trust in self._trusts(id_)))
+
+    def _signer_reason(self, old: SignerState | None, *, is_same: bool, rotate: bool) -> str:
+        if old is None:
+            return "there was none"
+        if not is_same:
+            return f"the layout is {self._terms.signers.value} now"
+        if rotate:
+            return ROTATED
+        return signer_reason(old.pair, self._terms.renewal_share, self._now)
+
+    def _can_sign(self, old: SignerState) -> bool:
+        """Tell whether it may sign for one more round."""
+        return signer_reason(old.pair, 0.0, self._now) == ""
+
+    def _still_valid(self, bundle: bytes) -> bytes:
+        return encode_blocks(one.encoded for one in read_certificates(bundle) if one.not_after > self._now)
+
+    def _create(self, id_: str) -> Signer:
+        terms = self._terms
+        return self._backend.create(id_, self._now, terms.authority_lifetime, terms.key_type, (ORGANIZATION,))
+
+
+def _profile(leaf: Leaf, names: Names, key_type: KeyType) -> Profile:
+    dns_names, addresses = split_names(usable_addresses(names.of(leaf)))
+    return Profile(leaf.common_name, (leaf.usage,), (ORGANIZATION,), dns_names, addresses, key_type)
+
+
+def _layout(files: Mapping[str, bytes]) -> Signers:
+    try:
+        return Signers(files.get(LAYOUT_FILE, b"").decode().strip())
+    except ValueError:
+        raise _unusable(f"its file {LAYOUT_FILE} does not say separate or single") from None
+
+
+def _signer_state(id_: str, bundle: bytes, key: bytes) -> SignerState:
+    """Take the first certificate of a bundle as the one that signs."""
+    try:
+        first = read_certificates(bundle)[0]
+    except BundleError as error:
+        raise _unusable(f"{id_}.crt: {error}") from None
+    return SignerState(KeyPair(encode_blocks([first.encoded]), key), bundle)
+
+
+def _unusable(why: str) -> PkiError:
+    remedy = "restore it from where it was kept; an empty or new directory gets everything anew"
+    return PkiError("UMB553", "the directory of certificates cannot be taken up", why, remedy)

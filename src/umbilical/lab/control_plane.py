@@ -1,0 +1,71 @@
+"""From a spec and a set of certificates to the files of a node: a control plane's, or a kubelet's."""
+
+import posixpath
+from collections.abc import Iterable
+from typing import Final
+
+from umbilical.bootstrap.render.render import KUBE_APISERVER_POD
+from umbilical.manifests import controller_manager, scheduler
+from umbilical.manifests.control_plane_spec import KUBECONFIG_DIRECTORY, PKI_DIRECTORY, ControlPlaneSpec, Images, url
+from umbilical.manifests.controller_manager import controller_manager_pod
+from umbilical.manifests.etcd import etcd_pod
+from umbilical.manifests.kube_apiserver_pod import kube_apiserver_pod
+from umbilical.manifests.kubeconfigs import kubeconfig
+from umbilical.manifests.scheduler import scheduler_pod
+from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE, AssetTree
+from umbilical.pki.control_plane_set import Consumer, ControlPlaneSet, PkiFile
+
+__all__ = ["ControlPlaneSpec", "Images", "kubelet_node_assets", "render_control_plane", "url"]
+
+ADMIN_KUBECONFIG: Final = posixpath.join(KUBECONFIG_DIRECTORY, "admin.kubeconfig")
+KUBELET_KUBECONFIG: Final = posixpath.join(KUBECONFIG_DIRECTORY, "kubelet.kubeconfig")
+_AUTHORITY: Final = "kubernetes-ca"
+_MANIFESTS: Final = posixpath.dirname(KUBE_APISERVER_POD)
+
+
+def render_control_plane(spec: ControlPlaneSpec, certificates: ControlPlaneSet) -> AssetTree:
+    """Render what stands on one node. Manifests come last: a kubelet that watches starts them as they appear."""
+    tree = AssetTree()
+    _add_pki(tree, certificates.files(*_consumers(spec)))
+    _add_kubeconfig(tree, ADMIN_KUBECONFIG, "admin", spec.local_url, certificates, "admin")
+    if spec.has_controllers:
+        for path, user in ((controller_manager.KUBECONFIG, "controller-manager"), (scheduler.KUBECONFIG, "scheduler")):
+            _add_kubeconfig(tree, path, user, spec.local_url, certificates, user)
+    if spec.has_etcd:
+        tree.add_yaml(f"{_MANIFESTS}/etcd.yaml", etcd_pod(spec))
+    tree.add_yaml(KUBE_APISERVER_POD, kube_apiserver_pod(spec))
+    if spec.has_controllers:
+        tree.add_yaml(f"{_MANIFESTS}/{controller_manager.PROGRAM}.yaml", controller_manager_pod(spec))
+        tree.add_yaml(f"{_MANIFESTS}/{scheduler.PROGRAM}.yaml", scheduler_pod(spec))
+    return tree
+
+
+def kubelet_node_assets(node: str, server_url: str, certificates: ControlPlaneSet) -> AssetTree:
+    """Render what a kubelet needs to join and to be asked for logs: `kubelet.crt`, its key, the CA, a kubeconfig."""
+    tree = AssetTree()
+    _add_pki(tree, certificates.files(Consumer.KUBELET, node=node))
+    user = f"system:node:{node}"
+    _add_kubeconfig(tree, KUBELET_KUBECONFIG, user, server_url, certificates, f"kubelet-client:{node}")
+    return tree
+
+
+def _consumers(spec: ControlPlaneSpec) -> list[Consumer]:
+    consumers = [Consumer.KUBE_APISERVER]
+    if spec.has_etcd:
+        consumers.append(Consumer.ETCD)
+    if spec.has_controllers:
+        consumers += [Consumer.CONTROLLER_MANAGER, Consumer.SCHEDULER]
+    return consumers
+
+
+def _add_pki(tree: AssetTree, files: Iterable[PkiFile]) -> None:
+    for file in files:
+        mode = SECRET_MODE if file.is_secret else PUBLIC_MODE
+        tree.add(posixpath.join(PKI_DIRECTORY, file.path), file.content, mode)
+
+
+def _add_kubeconfig(
+    tree: AssetTree, path: str, user: str, server_url: str, certificates: ControlPlaneSet, pair_id: str
+) -> None:
+    authority = certificates[_AUTHORITY].certificate
+    tree.add_yaml(path, kubeconfig(user, server_url, authority, certificates[pair_id]))

@@ -1,0 +1,1 @@
+"""Machines for the hard way, in namespaces: fulfils `hardway.machines.interface` and `hardway.trial`."""

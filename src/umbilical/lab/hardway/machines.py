@@ -1,0 +1,192 @@
+"""Machines of the hard way in a lab: network namespaces with the real kubelet, and the twin of a host beside them.
+
+It fulfils what `hardway` asks of machines without knowing of it. Needs root. The lab's keeper outlives the pipeline,
+so that a killed run finds its machines again.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from umbilical.fault import LabError
+from umbilical.hardway.artifacts.infrastructure.places import COREFILE, HAPROXY_BOOTSTRAP
+from umbilical.hardway.artifacts.layout import INFRASTRUCTURE
+from umbilical.hardway.config.cluster import Cluster
+from umbilical.host import namespaces
+from umbilical.host.machine_records import BackendServer, Done, Power, Probe, Survey
+from umbilical.lab import binaries
+from umbilical.lab import lab as labs
+from umbilical.lab.hardway import power as hardway_power
+from umbilical.lab.hardway.balancer import Balancer
+from umbilical.lab.hardway.inspection import inspect
+from umbilical.lab.hardway.names import Resolver
+from umbilical.lab.hardway.node import HOSTS, LabNode
+from umbilical.lab.hardway.topology import HOST, topology_of
+from umbilical.lab.isolation import find_program
+from umbilical.lab.kubelet.needs import CNI_PACKAGE, check_needs, find_cni
+from umbilical.lab.lab import Lab, UpRequest
+from umbilical.lab.network import MACHINE_LINK
+from umbilical.lab.paths import LabDirectory
+from umbilical.lab.runner import RunnerKind
+from umbilical.lab.state import read_state
+
+PEERS: Final = (*binaries.KUBELET, "etcdctl", "coredns")
+SYSTEM: Final = ("containerd", "ctr", "runc", "ip", "nft", "haproxy", "nsenter", "openssl", "curl")
+MIB: Final = 1 << 20
+GIB: Final = 1 << 30
+
+
+class LabMachines:
+    """Every call finds the lab anew by its directory: a run may have been killed, or another one may look on."""
+
+    def __init__(self, directory: Path, name: str, bin_dir: Path | None = None) -> None:
+        self._directory = directory
+        self._name = name
+        self._bin_dir = bin_dir
+        self._home: int | None = None
+
+    @property
+    def kind(self) -> str:
+        return "lab"
+
+    def survey(self, cluster: Cluster) -> Survey:
+        place = next(folder for folder in (self._directory, *self._directory.parents) if folder.exists())
+        programs = {name: str(binaries.locate(name, self._bin_dir) or "") for name in PEERS}
+        programs |= {name: find_program(name) or "" for name in SYSTEM}
+        programs[CNI_PACKAGE] = str(find_cni() or "")
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MIB
+        notes = () if os.geteuid() == 0 else ("not root: control groups and container mounts belong to root",)
+        free = shutil.disk_usage(place).free // GIB
+        return Survey(os.cpu_count() or 1, memory, free, programs, notes)
+
+    def build(self, cluster: Cluster, infrastructure: Mapping[str, bytes]) -> None:
+        """Make the lab, its twin of a host, balancer and resolver; or mend what of it is missing.
+
+        Raises:
+            LabError: this machine cannot have it, or a lab of another topology is there (UMB737).
+        """
+        lab = self._open() or self._make(cluster)
+        if lab.topology != topology_of(cluster):
+            why = "its nodes or networks differ from the config's"
+            raise LabError("UMB737", f"another lab is in {self._directory}", why, "umbilical stage destroy")
+        for node in cluster.nodes:
+            # A machine that is off answers nobody; its kernel would refuse connections for it.
+            if LabNode(lab, node.id).power is not Power.ON:
+                lab.set_link(node.id, False)
+        self._furnish_host(lab, cluster)
+        balancer = Balancer(lab)
+        balancer.lay(_named(infrastructure, INFRASTRUCTURE, ".crt"))
+        balancer.begin(infrastructure[HAPROXY_BOOTSTRAP])
+        Resolver(lab).serve(_named(infrastructure, os.path.dirname(COREFILE)))
+
+    def inspect(self, cluster: Cluster) -> list[Probe]:
+        lab = self._open()
+        if lab is None:
+            return [Probe("lab", False, f"no lab is up in {self._directory}", "umbilical stage run 02")]
+        return inspect(lab, cluster)
+
+    def enter(self) -> None:
+        """Go to the host's twin: sockets made from here on, and programs started, are there. Once is enough."""
+        path = hardway_power.network_namespace(self._lab(), HOST)
+        if self._home is None:
+            self._home = os.open(namespaces.THREAD_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
+        namespaces.enter(path, namespaces.Kind.NETWORK)
+
+    def power(self, node_id: str) -> Power:
+        lab = self._open()
+        return Power.ABSENT if lab is None else LabNode(lab, node_id).power
+
+    def install(self, node_id: str, ignition: bytes) -> None:
+        LabNode(self._lab(), node_id).install(ignition)
+
+    def is_installed(self, node_id: str, ignition: bytes) -> bool:
+        lab = self._open()
+        return lab is not None and LabNode(lab, node_id).has(ignition)
+
+    def start(self, node_id: str) -> None:
+        node = LabNode(self._lab(), node_id)
+        if node.power is Power.ABSENT:
+            why = "nothing is installed on it"
+            raise LabError("UMB738", f"{node_id} cannot be started", why, "umbilical stage run 09")
+        node.boot()
+
+    def stop(self, node_id: str) -> None:
+        lab = self._open()
+        if lab is not None and LabNode(lab, node_id).power is not Power.ABSENT:
+            LabNode(lab, node_id).shut_down()
+
+    def remove(self, node_id: str) -> None:
+        lab = self._open()
+        if lab is not None:
+            LabNode(lab, node_id).clear()
+
+    def run(
+        self, node_id: str, command: Sequence[str], *, stdin: bytes | None = None, timeout_seconds: float = 60.0
+    ) -> Done:
+        """Run a program on a node that is on.
+
+        Raises:
+            LabError: it is off (UMB738), or the program has no end in time (UMB816).
+        """
+        lab = self._lab()
+        if LabNode(lab, node_id).power is not Power.ON:
+            why = "nobody answers there"
+            raise LabError("UMB738", f"{node_id} is not on", why, "umbilical stage status")
+        done = lab.exec(node_id, command, stdin=stdin, timeout_seconds=timeout_seconds)
+        return Done(done.exit_code, done.stdout, done.stderr)
+
+    def read(self, node_id: str, path: str) -> bytes | None:
+        try:
+            return self._lab().read(node_id, path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def write(self, node_id: str, path: str, content: bytes, mode: int = 0o600) -> None:
+        self._lab().write(node_id, path, content, mode)
+
+    def set_balancer(self, config: bytes) -> None:
+        Balancer(self._lab()).use(config)
+
+    def balancer(self) -> list[BackendServer]:
+        return Balancer(self._lab()).servers()
+
+    def destroy(self) -> None:
+        """Take the lab down and come back from where `enter` led."""
+        if self._home is not None:
+            namespaces.enter(self._home, namespaces.Kind.NETWORK)
+            os.close(self._home)
+            self._home = None
+        labs.down(self._directory)
+
+    def _open(self) -> Lab | None:
+        """Find the lab; None if there is none, or only what a machine that was switched off left of one."""
+        state = read_state(LabDirectory(self._directory))
+        return Lab.open(self._directory) if state is not None and state.is_alive() else None
+
+    def _lab(self) -> Lab:
+        return Lab.open(self._directory)
+
+    def _make(self, cluster: Cluster) -> Lab:
+        found = binaries.find(PEERS, self._bin_dir)
+        check_needs(found)
+        request = UpRequest(self._directory, self._name, topology_of(cluster), RunnerKind.KUBELET, found)
+        return labs.up(request)
+
+    def _furnish_host(self, lab: Lab, cluster: Cluster) -> None:
+        networks = cluster.networks
+        for vip in dict.fromkeys((networks.api_vip, networks.ingress_vip)):
+            address = f"{vip}/{networks.machine.prefixlen}"
+            lab.exec(HOST, ["ip", "address", "replace", address, "dev", MACHINE_LINK]).check()
+        lab.write(HOST, "/etc/hosts", HOSTS.encode(), 0o644)
+        lab.write(HOST, "/etc/resolv.conf", f"nameserver {networks.dns}\n".encode(), 0o644)
+
+
+def _named(files: Mapping[str, bytes], folder: str, ending: str = "") -> dict[str, bytes]:
+    """Pick the files that lie directly in a folder, by their names there."""
+    return {
+        os.path.basename(path): content
+        for path, content in files.items()
+        if os.path.dirname(path) == folder and path.endswith(ending)
+    }

@@ -1,0 +1,205 @@
+"""One machine of a hard-way lab: its first boot from Ignition, later boots, its end, and a disk as new.
+
+What a real machine has and a node of a lab has not is stood in for: systemd by `unit_runner`, NetworkManager by the
+lab's own links and the resolver that the keyfile names, the operating system by this machine's.
+"""
+
+import configparser
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from umbilical.fault import LabError
+from umbilical.hardway.artifacts import layout
+from umbilical.host.files import make_directory
+from umbilical.host.machine_records import Power
+from umbilical.lab import node_files, node_root
+from umbilical.lab.hardway import power as hardway_power
+from umbilical.lab.ignition_applier import PRESET, UNITS
+from umbilical.lab.kubelet import containerd, kubelet_config, node_runtime
+from umbilical.lab.node_files import locate
+
+if TYPE_CHECKING:
+    from umbilical.lab.lab import Lab
+
+RESULT: Final = "/etc/.ignition-result.json"
+"""Ignition leaves it on every machine that it has set up."""
+BOOTED: Final = "/run/booted"
+"""Written when a boot has come to its end; what is in /run does not outlive the machine's power."""
+FIRST_BOOT: Final = "/var/lib/first-boot-complete"
+DROP_IN: Final = f"{layout.KUBELET_CONFIG_DROP_INS}/90-machine.conf"
+KEYFILES: Final = "/etc/NetworkManager/system-connections"
+HOSTS: Final = "127.0.0.1 localhost\n::1 localhost ip6-localhost\n"
+APPLY_SECONDS: Final = 120.0
+JOURNAL: Final = "/var/log/units"
+"""<unit>.log: what units print. systemd would keep it in its journal."""
+
+
+class LabNode:
+    def __init__(self, lab: "Lab", name: str) -> None:
+        self._lab = lab
+        self.name = lab.topology.node(name).name
+
+    @property
+    def power(self) -> Power:
+        """What runs half-way, in a boot or a shutdown that was killed, counts as on: OFF promises that nothing does."""
+        if self.installed_hash() is None:
+            return Power.ABSENT
+        is_on = self._lab.exists(self.name, BOOTED) or bool(self._running())
+        return Power.ON if is_on else Power.OFF
+
+    def installed_hash(self) -> str | None:
+        """Return the hash of the config that the machine was set up with; None: it is new, or half set up."""
+        if not self._lab.exists(self.name, RESULT):
+            return None
+        return str(json.loads(self._lab.read(self.name, RESULT))["configHash"])
+
+    def has(self, ignition: bytes) -> bool:
+        """Tell whether it was set up with this config, and has come to the end of its first boot."""
+        return self.installed_hash() == config_hash(ignition) and self._lab.exists(self.name, FIRST_BOOT)
+
+    def install(self, ignition: bytes) -> None:
+        """Set a new machine up and boot it.
+
+        Raises:
+            LabError: it has another config already (UMB737), or this one cannot be applied.
+        """
+        present = self.installed_hash()
+        if present is None:
+            self.clear()
+            self._apply(ignition)
+        elif present != config_hash(ignition):
+            why = "another Ignition config was installed, and a machine takes its first one only"
+            remedy = "delete the machine with what is on it first: umbilical stage rollback"
+            raise LabError("UMB737", f"{self.name} is set up already", why, remedy)
+        self.boot()
+
+    def boot(self) -> None:
+        """Start the machine with what is on its disk; from the beginning if an earlier boot was killed."""
+        if self._lab.exists(self.name, BOOTED) and containerd.PROCESS in self._running():
+            return
+        self.shut_down()
+        self._lab.set_link(self.name, True)
+        self._take_identity()
+        group = node_runtime.make_group(self._lab, self.name)
+        self._lab.write(self.name, DROP_IN, kubelet_config.machine_drop_in(group), 0o644)
+        node_runtime.start_containerd(self._lab, self.name)
+        for unit in self.enabled_units():
+            self.start_unit(unit)
+        self._lab.write(self.name, FIRST_BOOT, b"", 0o644)
+        self._lab.write(self.name, BOOTED, b"", 0o644)
+
+    def shut_down(self) -> None:
+        """Pull the plug: also of one whose boot was killed half-way."""
+        hardway_power.end_everything(self._lab, self.name)
+        hardway_power.forget_runtime_state(self._lab, self.name)
+        self._lab.set_link(self.name, False)
+
+    def clear(self) -> None:
+        """Power it off and give it a disk as new."""
+        self.shut_down()
+        # First of all: a machine with half a disk is none.
+        self._lab.remove(self.name, RESULT)
+        root = self._lab.directory.node_root(self.name)
+        with tempfile.TemporaryDirectory(dir=self._lab.directory.run) as scratch:
+            fresh = Path(scratch, "root")
+            binaries = list(self._lab.state.binaries.values())
+            shared = node_root.shared_directories(binaries)
+            node_root.build(fresh, self.name, HOSTS, self._lab.directory.bin, binaries, shared)
+            restore(root, fresh, hardway_power.mount_points(self._lab, self.name))
+
+    def enabled_units(self) -> list[str]:
+        """List what Ignition enabled and the machine has; others (a container runtime) are the machine's own."""
+        preset = self._lab.read(self.name, PRESET).decode() if self._lab.exists(self.name, PRESET) else ""
+        words = [line.split() for line in preset.splitlines()]
+        names = [name for verb, name in (pair for pair in words if len(pair) == 2) if verb == "enable"]
+        return [name for name in names if self._lab.exists(self.name, f"{UNITS}/{name}")]
+
+    def start_unit(self, unit: str) -> None:
+        if node_runtime.is_running(self._lab, self.name, unit):
+            return
+        self._share_log(unit)
+        self._lab.start(self.name, unit, [sys.executable, "-m", "umbilical.lab.unit_runner", unit])
+
+    def _running(self) -> set[str]:
+        return {one.name for one in self._lab.processes() if one.node == self.name and one.exit_code is None}
+
+    def _apply(self, ignition: bytes) -> None:
+        # A machine has no name before its config gives it one.
+        self._lab.remove(self.name, "/etc/hostname")
+        applier = [sys.executable, "-m", "umbilical.lab.ignition_applier", "/"]
+        self._lab.exec(self.name, applier, stdin=ignition, timeout_seconds=APPLY_SECONDS).check()
+        result = {"userConfigProvided": True, "configHash": config_hash(ignition)}
+        self._lab.write(self.name, RESULT, json.dumps(result).encode(), 0o644)
+
+    def _take_identity(self) -> None:
+        """Name the machine and its resolver, as systemd and NetworkManager do from the same files."""
+        if self._lab.exists(self.name, "/etc/hostname"):
+            name = self._lab.read(self.name, "/etc/hostname").decode().strip()
+            self._lab.exec(self.name, ["hostname", name]).check()
+        folder = locate(self._lab.directory.node_root(self.name), KEYFILES)
+        keyfiles = [path.read_text(errors="replace") for path in sorted(folder.glob("*.nmconnection"))]
+        resolvers = [server for text in keyfiles for server in name_servers(text)]
+        content = "".join(f"nameserver {server}\n" for server in resolvers)
+        self._lab.write(self.name, "/etc/resolv.conf", content.encode(), 0o644)
+
+    def _share_log(self, unit: str) -> None:
+        """Show a unit's log on the node too: one file with two names."""
+        log = self._lab.directory.log_file(self.name, unit)
+        place = node_files.locate(self._lab.directory.node_root(self.name), f"{JOURNAL}/{unit}.log")
+        make_directory(place.parent, 0o755)
+        log.touch(0o600)
+        place.unlink(missing_ok=True)
+        place.hardlink_to(log)
+
+
+def config_hash(ignition: bytes) -> str:
+    return hashlib.sha256(ignition).hexdigest()
+
+
+def name_servers(keyfile: str) -> list[str]:
+    """Read the resolvers of a NetworkManager keyfile; one that cannot be read has none."""
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(keyfile)
+    except configparser.Error:
+        return []
+    values = [parser.get(section, "dns", fallback="") for section in ("ipv4", "ipv6")]
+    return [server.strip() for value in values for server in value.split(";") if server.strip()]
+
+
+def restore(root: Path, fresh: Path, mounted: Iterable[str]) -> None:
+    """Make a root like a fresh one, but for places where the node has something mounted: those are not its disk.
+
+    From outside they are empty directories, and removing one would take the mount away from the node.
+    """
+    kept = {str(parent) for point in mounted for parent in (Path(point), *Path(point).parents)}
+    for folder, folders, files in os.walk(root):
+        here = Path("/", os.path.relpath(folder, root))
+        alien = [name for name in (*folders, *files) if not os.path.lexists(fresh / here.relative_to("/") / name)]
+        for name in alien:
+            if str(here / name) not in kept:
+                _delete(Path(folder, name))
+        folders[:] = [name for name in folders if name not in alien]
+    _copy_files(fresh / "etc", root / "etc")
+
+
+def _copy_files(source: Path, target: Path) -> None:
+    for path in source.rglob("*"):
+        place = target / path.relative_to(source)
+        if path.is_file() and not path.is_symlink():
+            place.unlink(missing_ok=True)
+            shutil.copy2(path, place)
+
+
+def _delete(place: Path) -> None:
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    else:
+        place.unlink()

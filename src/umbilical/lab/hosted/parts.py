@@ -1,0 +1,214 @@
+"""The parts of a hosted control plane in a lab: who is where, what is rendered for it, and which commands run.
+
+Certificates and objects are those of `umbilical hosted render`, with a signer for each listener.
+"""
+
+import base64
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from umbilical.hosted.objects import names
+from umbilical.hosted.objects.render import hosted_objects, management_objects
+from umbilical.hosted.objects.server_patch import strategic_patch
+from umbilical.hosted.objects.spec import (
+    Agents,
+    AggregatedApi,
+    ApiGroup,
+    HostedSpec,
+    Images,
+    Monitoring,
+    Networks,
+    Publishing,
+    Strategy,
+)
+from umbilical.hosted.pki.certificate_set import HostedSet, Names, Terms, renew
+from umbilical.hosted.pki.table import Leaf
+from umbilical.lab.hosted.topology import plan_hosted
+from umbilical.lab.images import UMBILICAL
+from umbilical.lab.kubernetes_scene import API_PORT
+from umbilical.lab.objects import LIFETIME, NAME, NAMESPACE, PLAIN_PORT, PORT, SERVICE_PORT
+from umbilical.lab.proxy_client import Kind, Way
+from umbilical.lab.rendered_pods import command, container, find, mounted_files
+from umbilical.lab.service_answers import GROUP, VERSION
+from umbilical.lab.topology import Topology
+from umbilical.pki.authority import Authority
+from umbilical.pki.pem import KeyPair
+from umbilical.pki.profiles import KeyType, server_profile
+from umbilical.pki.tunnel_set import DAY
+
+SERVER_NODES: Final = ("management-0", "management-1", "management-2")
+CLIENT_NODE: Final = "management-3"
+"""Has the agent of the control plane, both proxies and those who use them."""
+API_NODE: Final = "management-4"
+"""Serves the aggregated API."""
+API_NAME: Final = "lab-api"
+API_FOLDER: Final = "/etc/lab-api"
+DNS_NODE: Final = "worker-1"
+PUBLISHED: Final = "konnectivity.lab.example"
+"""Under this name nodes find the servers; as with load balancers of clouds, it has several addresses."""
+SERVICE_NAME: Final = f"{NAME}.{NAMESPACE}.svc.cluster.local"
+"""Known to the hosted cluster's own DNS, and to nobody else."""
+SERVICE_AUTHORITY: Final = "/etc/lab-service/ca.crt"
+SOCKS_PORT: Final = 1080
+HTTPS_PORT: Final = 3128
+SOCKS_HEALTH_PORT: Final = 2042
+HTTPS_HEALTH_PORT: Final = 2043
+DNS_PORT: Final = 53
+
+
+@dataclass(frozen=True)
+class Part:
+    """A program of the control plane, with the files that it wants on its node."""
+
+    command: list[str]
+    files: dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class Api:
+    """The aggregated API's own certificates; they have nothing to do with the tunnel's."""
+
+    authority: bytes
+    pair: KeyPair
+
+    @property
+    def part(self) -> Part:
+        files = {f"{API_FOLDER}/tls.crt": self.pair.certificate, f"{API_FOLDER}/tls.key": self.pair.key}
+        pair = ["--certificate", f"{API_FOLDER}/tls.crt", "--key", f"{API_FOLDER}/tls.key"]
+        # kube-apiserver would keep connections to it, and each keeps a server that leaves for a minute or more.
+        how = ["--listen", f":{SERVICE_PORT}", "--node-name", API_NODE, "--close-connections"]
+        return Part(["lab-service", *how, *pair], files)
+
+
+@dataclass(frozen=True)
+class HostedParts:
+    spec: HostedSpec
+    pki: HostedSet
+    api: Api
+
+    @property
+    def management_objects(self) -> list[dict[str, Any]]:
+        return management_objects(self.spec, self.pki)
+
+    @property
+    def agent_objects(self) -> list[dict[str, Any]]:
+        """What the hosted cluster gets for its nodes."""
+        return [one for one in self._hosted_objects if not _is_of_api(one)]
+
+    @property
+    def api_objects(self) -> list[dict[str, Any]]:
+        """What the hosted cluster gets for the aggregated API."""
+        return [one for one in self._hosted_objects if _is_of_api(one)]
+
+    @property
+    def _hosted_objects(self) -> list[dict[str, Any]]:
+        return hosted_objects(self.spec, self.pki)
+
+    @property
+    def server(self) -> Part:
+        """The sidecar, as it is patched into a kube-apiserver's Deployment."""
+        return self._part(strategic_patch(self.spec)["spec"]["template"]["spec"], names.SERVER)
+
+    @property
+    def control_plane_agent(self) -> Part:
+        deployment = find(self.management_objects, "Deployment", names.AGENT)
+        return self._part(deployment["spec"]["template"]["spec"], names.AGENT)
+
+    def _part(self, pod: Mapping[str, Any], name: str) -> Part:
+        of = container(pod, name)
+        return Part(command(of), mounted_files(pod, of, self.management_objects))
+
+    @property
+    def proxy_files(self) -> dict[str, bytes]:
+        """What is mounted into sidecars."""
+        ca = find(self.management_objects, "ConfigMap", names.CA_BUNDLE)["data"][names.CA_KEY]
+        pair = find(self.management_objects, "Secret", names.SECRET_CLIENT)["data"]
+        files = {f"{names.PROXY_CLIENT_DIRECTORY}/{name}": base64.b64decode(text) for name, text in pair.items()}
+        return {f"{names.PROXY_CA_DIRECTORY}/{names.CA_KEY}": ca.encode(), **files}
+
+    def renewed(self, leaf: Leaf, now: datetime) -> "HostedParts":
+        """Replace one certificate and its key."""
+        others = {id_: pair for id_, pair in self.pki.leaves.items() if id_ != leaf.id}
+        rest = dataclasses.replace(self.pki, leaves=others)
+        return dataclasses.replace(self, pki=_renew(self.spec, rest, now))
+
+
+def topology() -> Topology:
+    openings = {API_PORT: ("bootstrap",), names.AGENT_PORT: SERVER_NODES}
+    return plan_hosted(management=5, workers=2, openings=openings)
+
+
+def make_parts(lab: Topology, now: datetime) -> HostedParts:
+    """Make all certificates, and the spec that everything is rendered from."""
+    authority = Authority.create("lab-api-ca", now, LIFETIME, KeyType.ECDSA_P256)
+    called = [f"{API_NAME}.{names.AGGREGATED_NAMESPACE}.svc"]
+    pair = authority.issue(server_profile(API_NAME, called, KeyType.ECDSA_P256), now, LIFETIME)
+    api = Api(authority.certificate_pem, pair)
+    spec = _spec(lab, api)
+    return HostedParts(spec, _renew(spec, None, now), api)
+
+
+def _spec(lab: Topology, api: Api) -> HostedSpec:
+    address = lab.node(API_NODE).addresses[0].ip
+    return HostedSpec(
+        name="lab",
+        namespace="clusters-lab",
+        images=Images(UMBILICAL, UMBILICAL, UMBILICAL),
+        publishing=Publishing(Strategy.LOAD_BALANCER, PUBLISHED, names.AGENT_PORT),
+        networks=Networks(lab.pod_networks, lab.service_networks, lab.machine_networks),
+        replicas=len(SERVER_NODES),
+        agents=Agents(control_plane_replicas=1),
+        aggregated_apis=(AggregatedApi(API_NAME, (address,), (ApiGroup(GROUP, VERSION),)),),
+        aggregated_authority=api.authority.decode(),
+        # Their kinds are unknown to a plain kube-apiserver.
+        monitoring=Monitoring(enabled=False),
+    )
+
+
+def _renew(spec: HostedSpec, existing: HostedSet | None, now: datetime) -> HostedSet:
+    places = Names(spec.frontend_names, spec.agent_listener_names)
+    terms = Terms(key_type=KeyType.ECDSA_P256, authority_lifetime=DAY, lifetime=DAY)
+    return renew(existing, places, terms, now, Authority).set
+
+
+def _is_of_api(one: Mapping[str, Any]) -> bool:
+    return bool(one["kind"] == "APIService" or one["metadata"].get("namespace") == names.AGGREGATED_NAMESPACE)
+
+
+# ---------------------------------------------------------------------- commands
+
+
+def proxy_command(kind: str, listen: int, health: int, servers: Sequence[str], resolving: Sequence[str]) -> list[str]:
+    """`kind` is socks5 or https. Servers are tried in the order given."""
+    pair = names.PROXY_CLIENT_DIRECTORY
+    tried = [word for address in servers for word in ("--server", f"{address}:{names.FRONTEND_PORT}")]
+    return [
+        *("umbilical", "proxy", kind, "--listen", f"127.0.0.1:{listen}", "--health", f"127.0.0.1:{health}", *tried),
+        *("--server-name", names.SERVER_LOCAL, "--ca", f"{names.PROXY_CA_DIRECTORY}/{names.CA_KEY}"),
+        *("--cert", f"{pair}/tls.crt", "--key", f"{pair}/tls.key", *resolving),
+    ]
+
+
+def dns_command(address: str, answers: Mapping[str, str]) -> list[str]:
+    """A DNS server that knows these names; all others do not exist."""
+    records = [f"--host-record={name},{answer}" for name, answer in answers.items()]
+    return [
+        # No user and no group: in a user namespace nobody may become somebody else.
+        *("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user="),
+        *("--group=", f"--port={DNS_PORT}", f"--listen-address={address}", "--bind-interfaces", "--pid-file="),
+        *("--log-facility=-", "--local=/./", *records),
+    ]
+
+
+def ways() -> dict[str, Way]:
+    """How the service in the pod is called through either proxy, by its name."""
+    socks, https, authority = ("127.0.0.1", SOCKS_PORT), ("127.0.0.1", HTTPS_PORT), Path(SERVICE_AUTHORITY)
+    return {
+        "socks5": Way(Kind.SOCKS5, socks, SERVICE_NAME, PORT, authority),
+        "connect": Way(Kind.CONNECT, https, SERVICE_NAME, PORT, authority),
+        "plain": Way(Kind.PLAIN, https, SERVICE_NAME, PLAIN_PORT),
+    }

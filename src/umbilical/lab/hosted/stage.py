@@ -1,0 +1,238 @@
+"""What the story of a hosted control plane does on its stage: starts and ends its parts, and looks at them.
+
+Every look says what is seen instead when it waits in vain, and so names the part that is at fault.
+"""
+
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final, TypeVar
+
+from umbilical.fault import LabError
+from umbilical.hosted.objects import names
+from umbilical.lab import nft
+from umbilical.lab.hosted import parts
+from umbilical.lab.hosted.parts import CLIENT_NODE, DNS_NODE, SERVER_NODES, Part
+from umbilical.lab.hosted.topology import front_address
+from umbilical.lab.kubernetes_scene import KubernetesScene
+from umbilical.lab.lab import ProcessStatus
+from umbilical.lab.proxied_calls import ProxiedCall, read_calls, write_ways
+from umbilical.lab.proxy_client import Way
+from umbilical.lab.scene import AGENTS_SECONDS, BOOTSTRAP, SERVER_SECONDS
+from umbilical.lab.waiting import NotYet
+
+SERVER: Final = "server"
+AGENT_NAME: Final = "agent"
+DNS: Final = "dns"
+CALLS: Final = "calls"
+FRONT: Final = "front"
+HOSTS: Final = "/etc/hosts"
+LEAVE_SECONDS: Final = 60.0
+REMEDY: Final = "umbilical lab run --keep hosted, then look at the logs of servers, agents and proxies"
+# Prints the moment before it acts: on the clock that all processes of a machine share.
+_SIGNAL: Final = "import os,sys,time; print(time.monotonic()); os.kill(int(sys.argv[1]), int(sys.argv[2]))"
+_SAMPLE: Final = re.compile(r"^(?P<name>\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)$", re.MULTILINE)
+Seen = TypeVar("Seen")
+
+
+@dataclass(frozen=True)
+class Program:
+    """One that the story started, where its metrics are, and what it is called in a sentence."""
+
+    node: str
+    name: str
+    metrics_port: int
+
+    @property
+    def title(self) -> str:
+        return f"the {self.name} on {self.node}"
+
+
+SOCKS: Final = Program(CLIENT_NODE, "socks5", parts.SOCKS_HEALTH_PORT)
+HTTPS: Final = Program(CLIENT_NODE, "https", parts.HTTPS_HEALTH_PORT)
+SERVERS: Final = {node: Program(node, SERVER, names.ADMIN_PORT) for node in SERVER_NODES}
+
+
+class HostedStage:
+    def __init__(self, scene: KubernetesScene) -> None:
+        self.scene = scene
+        self.lab = scene.lab
+        self.story = scene.story
+        self.topology = scene.lab.topology
+        self.parts = parts.make_parts(self.topology, datetime.now(UTC))
+
+    def write(self, node: str, files: Mapping[str, bytes]) -> None:
+        for path, content in files.items():
+            self.lab.write(node, path, content)
+
+    # ------------------------------------------------------------------ parts
+
+    def start(self, node: str, name: str, part: Part) -> None:
+        self.write(node, part.files)
+        self.lab.start(node, name, part.command)
+
+    def start_servers(self) -> None:
+        for node in SERVER_NODES:
+            self.start(node, SERVER, self.parts.server)
+        for node in SERVER_NODES:
+            self.scene.wait(f"the server on {node}", partial(self._look_at_port, node), SERVER_SECONDS)
+
+    def start_node_agents(self) -> None:
+        for member in self.topology.members:
+            self._name_servers(member.name, parts.PUBLISHED)
+        self.scene.apply(*self.parts.agent_objects)
+
+    def start_control_plane_agent(self) -> None:
+        self._name_servers(CLIENT_NODE, names.SERVER)
+        self.start(CLIENT_NODE, AGENT_NAME, self.parts.control_plane_agent)
+
+    def _name_servers(self, node: str, name: str) -> None:
+        for server in SERVER_NODES:
+            self._add_host(node, self.topology.node(server).address, name)
+
+    def start_proxies(self, service_address: str) -> str:
+        """Start both, each with another first server; say who turns names into addresses for them."""
+        self.write(CLIENT_NODE, self.parts.proxy_files)
+        words, resolving = self._start_dns(service_address)
+        first, second, third = (self.topology.node(node).address for node in SERVER_NODES)
+        for program, port, servers in (
+            (HTTPS, parts.HTTPS_PORT, (first, second, third)),
+            (SOCKS, parts.SOCKS_PORT, (second, third, first)),
+        ):
+            command = parts.proxy_command(program.name, port, program.metrics_port, servers, resolving)
+            self.lab.start(program.node, program.name, command)
+        for program in (HTTPS, SOCKS):
+            self.scene.wait(program.title, partial(self._look_ready, program), SERVER_SECONDS)
+        return words
+
+    def _start_dns(self, service_address: str) -> tuple[str, list[str]]:
+        address = self.topology.node(DNS_NODE).address
+        if shutil.which("dnsmasq", path="/usr/sbin:/usr/bin:/sbin:/bin") is None:
+            for member in self.topology.members:
+                self._add_host(member.name, service_address, parts.SERVICE_NAME)
+            return "no dnsmasq here: agents resolve names, by their nodes' hosts file", ["--resolve", "agent"]
+        command = parts.dns_command(address, {parts.SERVICE_NAME: service_address})
+        self.lab.start(DNS_NODE, DNS, command)
+        self.wait("the cluster's DNS", self._look_at_dns)
+        words = f"dnsmasq on {DNS_NODE} ({address}) is the cluster's DNS, asked through the tunnel"
+        return words, ["--resolve", "guest", "--guest-dns", address]
+
+    def _look_at_dns(self) -> None:
+        if not self.lab.exec(DNS_NODE, ["ss", "-Hltn", f"sport = :{parts.DNS_PORT}"]).text.strip():
+            raise NotYet(f"it does not listen; its last words: {self._last_words(DNS_NODE, DNS)}")
+
+    def lead_kube_apiserver(self, servers: Sequence[str]) -> None:
+        """Be the Service in front of the servers, with its name: new connections of kube-apiserver go to these."""
+        front = front_address(self.topology)
+        targets = [self.topology.node(server).addresses[0].ip for server in servers]
+        self.lab.add_rules(BOOTSTRAP, FRONT, nft.spread(front, names.FRONTEND_PORT, targets))
+        self._add_host(BOOTSTRAP, str(front), names.SERVER_LOCAL)
+
+    def _add_host(self, node: str, address: str, name: str) -> None:
+        line, known = f"{address} {name}", self.lab.read(node, HOSTS).decode()
+        if line not in known.splitlines():
+            self.lab.write(node, HOSTS, f"{known.rstrip()}\n{line}\n".encode(), 0o644)
+
+    # ------------------------------------------------------------------ looks
+
+    def wait_for_agents(self, nodes: Sequence[str], servers: int = len(SERVER_NODES)) -> None:
+        """Wait until each of these agents has so many servers."""
+
+        def look() -> None:
+            held = {node: self._servers_of(node) for node in nodes}
+            if set(held.values()) != {servers}:
+                raise NotYet(", ".join(f"{node}'s agent has {count} servers" for node, count in held.items()))
+
+        self.scene.wait(f"every agent to have {servers} servers", look, AGENTS_SECONDS)
+
+    def metric(self, program: Program, name: str, *labels: str) -> float:
+        """Add up a metric's values whose labels hold all of these texts.
+
+        Raises:
+            NotYet: the program does not answer.
+        """
+        text = self.scene.fetch(program.node, f"http://127.0.0.1:{program.metrics_port}/metrics")
+        if text is None:
+            raise NotYet(f"{program.title} does not tell its metrics")
+        samples = [one for one in _SAMPLE.finditer(text) if one["name"] == name]
+        return sum(float(one["value"]) for one in samples if all(label in (one["labels"] or "") for label in labels))
+
+    def open_tunnels(self, node: str) -> int:
+        return int(self.metric(SERVERS[node], "konnectivity_network_proxy_server_established_connections"))
+
+    def process(self, node: str, name: str) -> ProcessStatus:
+        return [row for row in self.lab.processes() if (row.node, row.name) == (node, name)][-1]
+
+    def signal(self, node: str, name: str, number: int) -> float:
+        """Send a signal, and return the moment just before."""
+        pid = self.process(node, name).pid
+        done = self.lab.exec(node, [sys.executable, "-c", _SIGNAL, str(pid), str(number)]).check()
+        return float(done.text)
+
+    def wait_until_gone(self, node: str, name: str) -> int:
+        """Wait for a program's end, and return its exit code."""
+
+        def look() -> int:
+            code = self.process(node, name).exit_code
+            if code is None:
+                raise NotYet(f"the {name} on {node} still runs")
+            return code
+
+        return self.scene.wait(f"the {name} on {node} to leave", look, LEAVE_SECONDS)
+
+    def _servers_of(self, node: str) -> int:
+        text = self.scene.fetch(node, f"http://127.0.0.1:{names.HEALTH_PORT}/metrics") or ""
+        gauge = "konnectivity_network_proxy_agent_open_server_connections"
+        return int(sum(float(one["value"]) for one in _SAMPLE.finditer(text) if one["name"] == gauge))
+
+    def _look_at_port(self, node: str) -> None:
+        if self.scene.fetch(node, f"http://127.0.0.1:{names.HEALTH_PORT}/healthz") is None:
+            raise NotYet("its health port does not answer")
+
+    def _look_ready(self, program: Program) -> None:
+        if self.scene.fetch(program.node, f"http://127.0.0.1:{program.metrics_port}/readyz") is None:
+            raise NotYet(f"it is not ready; its last words: {self._last_words(program.node, program.name)}")
+
+    def _last_words(self, node: str, name: str) -> str:
+        return " ".join(self.lab.log(node, name).strip().splitlines()[-1:]) or "none"
+
+    # ------------------------------------------------------------------ callers
+
+    def start_callers(self, module: str, name: str, ways: Mapping[str, Way]) -> None:
+        """Run `umbilical.lab.MODULE` under a name of its own; its lines are in its log."""
+        program = [sys.executable, "-m", f"umbilical.lab.{module}", _stop_file(name), write_ways(ways)]
+        self.lab.start(CLIENT_NODE, name, program)
+
+    def stop_callers(self, name: str) -> None:
+        self.lab.write(CLIENT_NODE, _stop_file(name), b"")
+        self.wait_until_gone(CLIENT_NODE, name)
+
+    def calls(self, name: str) -> list[ProxiedCall]:
+        return read_calls(self.lab.log(CLIENT_NODE, name))
+
+    def wait_for_calls(self, name: str, ways: Mapping[str, Way], since: float) -> None:
+        """Wait until through each way a call was answered that began after a moment."""
+
+        def look() -> None:
+            after = [call for call in self.calls(name) if call.began > since]
+            missing = [way for way in ways if not any(call.way == way and not call.failure for call in after)]
+            if missing:
+                failures = [f"{call.way}: {call.failure}" for call in after if call.failure][-1:]
+                raise NotYet(f"no call through {', '.join(missing)} was answered; {' '.join(failures)}")
+
+        self.scene.wait("calls through every way", look, SERVER_SECONDS)
+
+    def wait(self, what: str, look: Callable[[], Seen], seconds: float = SERVER_SECONDS) -> Seen:
+        return self.scene.wait(what, look, seconds)
+
+
+def _stop_file(name: str) -> str:
+    return f"/run/{name}.stop"
+
+
+def complaint(what: str, why: str) -> LabError:
+    return LabError("UMB858", what, why, REMEDY)

@@ -1,0 +1,114 @@
+"""The one input of a control plane's files on one node: addresses, networks, images, and what stands there."""
+
+import ipaddress
+import posixpath
+from dataclasses import dataclass
+from typing import Final
+
+from umbilical.fault import RenderError
+from umbilical.manifests.values import IpAddress, IpNetwork
+from umbilical.pki.control_plane_set import KUBERNETES, Row
+
+PKI_DIRECTORY: Final = "/etc/kubernetes/pki"
+KUBECONFIG_DIRECTORY: Final = "/etc/kubernetes"
+ETCD_DATA: Final = "/var/lib/etcd"
+ETCD_CLIENT_PORT: Final = 2379
+ETCD_PEER_PORT: Final = 2380
+_ROWS: Final = {row.id: row for row in KUBERNETES}
+
+
+@dataclass(frozen=True)
+class Images:
+    etcd: str
+    kube_apiserver: str
+    controller_manager: str
+    scheduler: str
+
+    @classmethod
+    def tagged(cls, repository: str, tag: str) -> "Images":
+        """Name the four images by their programs: REPOSITORY/kube-apiserver:TAG."""
+        programs = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+        return cls(*(f"{repository}/{program}:{tag}" for program in programs))
+
+
+@dataclass(frozen=True)
+class ControlPlaneSpec:
+    node_name: str
+    node_ip: IpAddress
+    """By which other nodes reach this one; its family is the API's first."""
+    service_networks: tuple[IpNetwork, ...]
+    pod_networks: tuple[IpNetwork, ...]
+    images: Images
+    etcd_urls: tuple[str, ...] = ()
+    """Empty: the etcd on this node."""
+    has_etcd: bool = True
+    has_controllers: bool = True
+    """Controller-manager and scheduler."""
+    api_port: int = 6443
+    node_prefixes: tuple[int, ...] = ()
+    """How large a pod network the controller-manager cuts for each node, one number for each pod network. Empty:
+    nodes come with theirs, because whoever made the routes has chosen already."""
+    is_throwaway: bool = False
+    """Lives for minutes: etcd does not wait for the disk, and nothing is drained when it stops."""
+
+    def __post_init__(self) -> None:
+        _check_families(self)
+        if not (self.has_etcd or self.etcd_urls):
+            raise _unusable("no etcd", "kube-apiserver has none to keep its objects in", "give etcd_urls")
+        if self.node_prefixes and len(self.node_prefixes) != len(self.pod_networks):
+            why = f"there are {len(self.pod_networks)} pod networks and {len(self.node_prefixes)} prefixes"
+            raise _unusable("node prefixes", why, "give one for each pod network, or none")
+
+    @property
+    def every_address(self) -> str:
+        """What to bind to; the IPv6 one takes IPv4 as well."""
+        families = {self.node_ip.version, *(network.version for network in self.service_networks)}
+        return "::" if 6 in families else "0.0.0.0"
+
+    @property
+    def local_url(self) -> str:
+        return f"https://localhost:{self.api_port}"
+
+    @property
+    def api_url(self) -> str:
+        """For other nodes."""
+        return url(self.node_ip, self.api_port)
+
+    @property
+    def etcd_servers(self) -> tuple[str, ...]:
+        return self.etcd_urls or (f"https://localhost:{ETCD_CLIENT_PORT}",)
+
+
+def url(address: IpAddress | str, port: int) -> str:
+    """Write an address as a URL, IPv6 in brackets."""
+    host = ipaddress.ip_address(address)
+    return f"https://[{host}]:{port}" if host.version == 6 else f"https://{host}:{port}"
+
+
+def public_path(row_id: str) -> str:
+    """Return where a certificate (or public key) of the table lies on a node."""
+    return posixpath.join(PKI_DIRECTORY, _ROWS[row_id].public_file)
+
+
+def key_path(row_id: str) -> str:
+    return posixpath.join(PKI_DIRECTORY, _ROWS[row_id].key_file)
+
+
+def row(row_id: str) -> Row:
+    return _ROWS[row_id]
+
+
+def _check_families(spec: ControlPlaneSpec) -> None:
+    for what, networks in (("service", spec.service_networks), ("pod", spec.pod_networks)):
+        families = [network.version for network in networks]
+        if not networks or len(set(families)) != len(families):
+            why = f"{', '.join(map(str, networks)) or 'none'} is given; one of each IP family at most, and one at least"
+            raise _unusable(f"{what} networks", why, "give one, or two of different families")
+    if spec.service_networks[0].version != spec.node_ip.version:
+        # kube-apiserver refuses to start: it puts its address into the endpoints of a service of the first range.
+        why = f"the node is {spec.node_ip}, the first service network {spec.service_networks[0]}"
+        raise _unusable("service networks", why, "put the network of the node's family first")
+
+
+def _unusable(field: str, why: str, remedy: str) -> RenderError:
+    return RenderError("UMB119", f"{field} cannot be used for a control plane", why, remedy)

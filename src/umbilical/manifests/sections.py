@@ -1,0 +1,224 @@
+"""A mapping of a YAML file, read key by key: what is wrong is noted and reading goes on, so all is told at once."""
+
+import difflib
+import ipaddress
+import re
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from umbilical.manifests.values import IpAddress, IpNetwork
+
+Choice = TypeVar("Choice", bound=Enum)
+Value = TypeVar("Value")
+_SHOWN: Final = 60
+"""Characters of a wrong value that are repeated to the user."""
+
+
+class Section:
+    """Each method takes one key; `finish` tells of those that nobody took."""
+
+    def __init__(self, value: object, path: str, problems: list[str]) -> None:
+        self.path = path
+        self.problems = problems
+        self._taken: list[str] = []
+        self._values: dict[str, Any] = self._mapping(value)
+
+    def _mapping(self, value: object) -> dict[str, Any]:
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self.problems.append(f"{self.path or 'the file'} is no mapping of keys to values")
+            return {}
+        strange = [key for key in value if not isinstance(key, str)]
+        self.problems.extend(f"{self.path or 'the file'}: key {_shown(key)} is no text" for key in strange)
+        return {key: one for key, one in value.items() if isinstance(key, str)}
+
+    def has(self, key: str) -> bool:
+        return self._values.get(key) is not None
+
+    def take(self, key: str) -> Any:
+        """Take a value as it is; None where there is none."""
+        self._taken.append(key)
+        return self._values.get(key)
+
+    def section(self, key: str) -> "Section":
+        return Section(self.take(key), self._name(key), self.problems)
+
+    def sections(self, key: str) -> list["Section"]:
+        entries = self._list(key)
+        return [Section(one, f"{self._name(key)}[{number}]", self.problems) for number, one in enumerate(entries)]
+
+    def text(self, key: str, default: str | None = None, *, rule: str = r"[^\x00-\x1f]+", hint: str = "") -> str:
+        """Take a text. `default` None: it has to be there."""
+        value = self.take(key)
+        if value is None:
+            return self._missing(key, default, "")
+        if not isinstance(value, str) or not re.fullmatch(rule, value):
+            self._wrong(key, value, hint or "a text is needed; put it in quotes")
+            return default or ""
+        return value
+
+    def secret(self, key: str, rule: str, hint: str) -> str:
+        """Take a text that must not be repeated, not even when it is wrong."""
+        value = self.take(key)
+        if value is None:
+            return ""
+        if not isinstance(value, str) or not re.fullmatch(rule, value):
+            self.problems.append(f"{self._name(key)}: {hint}")
+            return ""
+        return value
+
+    def number(self, key: str, default: int | None, allowed: range) -> int:
+        value = self.take(key)
+        if value is None:
+            return self._missing(key, default, allowed.start)
+        if isinstance(value, bool) or not isinstance(value, int) or value not in allowed:
+            self._wrong(key, value, f"a number from {allowed.start} to {allowed.stop - 1} is needed")
+            return allowed.start
+        return value
+
+    def switch(self, key: str, default: bool) -> bool:
+        value = self.take(key)
+        if value is None or isinstance(value, bool):
+            return default if value is None else value
+        self._wrong(key, value, "true or false is needed")
+        return default
+
+    def choice(self, key: str, default: Choice) -> Choice:
+        return self._chosen(key, type(default), default)
+
+    def required_choice(self, key: str, kind: type[Choice]) -> Choice:
+        if not self.has(key):
+            self.problems.append(f"{self._name(key)} is needed: {_either(one.value for one in kind)}")
+        return self._chosen(key, kind, next(iter(kind)))
+
+    def texts(self, key: str, default: tuple[str, ...] = (), *, rule: str = r"\S+", hint: str = "") -> tuple[str, ...]:
+        def read(value: object) -> str:
+            if not isinstance(value, str) or not re.fullmatch(rule, value):
+                raise ValueError(hint or "a text is needed; put it in quotes")
+            return value
+
+        return self._each(key, read) if self.has(key) else self._untouched(key, default)
+
+    def network(self, key: str) -> IpNetwork | None:
+        return self._one(key, _network)
+
+    def address(self, key: str) -> IpAddress | None:
+        return self._one(key, _address)
+
+    def networks(self, key: str) -> tuple[IpNetwork, ...]:
+        return self._each(key, _network)
+
+    def addresses(self, key: str) -> tuple[IpAddress, ...]:
+        return self._each(key, _address)
+
+    def ports(self, key: str, default: tuple[int, ...]) -> tuple[int, ...]:
+        found = self._each(key, _port)
+        return found if self.has(key) else default
+
+    def labels(self, key: str, default: dict[str, str]) -> dict[str, str]:
+        value = self.take(key)
+        if value is None:
+            return dict(default)
+        if (
+            not isinstance(value, dict)
+            or not value
+            or not all(isinstance(one, str) for pair in value.items() for one in pair)
+        ):
+            self._wrong(key, value, "labels are needed, texts to texts")
+            return dict(default)
+        return dict(value)
+
+    def finish(self) -> None:
+        """Refuse every key that was not asked for, with the nearest one that is known."""
+        for key in self._values:
+            if key in self._taken:
+                continue
+            near = difflib.get_close_matches(key, self._taken, n=1)
+            advice = f"did you mean {near[0]}?" if near else f"there are: {', '.join(self._taken)}"
+            self.problems.append(f"{self._name(key)} is unknown; {advice}")
+
+    def _chosen(self, key: str, kind: type[Choice], default: Choice) -> Choice:
+        value = self.take(key)
+        if value is None:
+            return default
+        for one in kind:
+            if one.value == value:
+                return one
+        self._wrong(key, value, f"{_either(one.value for one in kind)} is needed")
+        return default
+
+    def _one(self, key: str, read: Callable[[object], Value]) -> Value | None:
+        """Take one value; None where there is none, or a wrong one."""
+        value = self.take(key)
+        try:
+            return None if value is None else read(value)
+        except ValueError as error:
+            self._wrong(key, value, str(error))
+            return None
+
+    def _each(self, key: str, read: Callable[[object], Value]) -> tuple[Value, ...]:
+        found: list[Value] = []
+        for number, entry in enumerate(self._list(key)):
+            try:
+                found.append(read(entry))
+            except ValueError as error:
+                self._wrong(f"{key}[{number}]", entry, str(error))
+        return tuple(found)
+
+    def _list(self, key: str) -> list[Any]:
+        value = self.take(key)
+        if value is None or isinstance(value, list):
+            return value or []
+        self._wrong(key, value, "a list is needed")
+        return []
+
+    def _untouched(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        self.take(key)
+        return default
+
+    def _missing(self, key: str, default: Value | None, placeholder: Value) -> Value:
+        if default is not None:
+            return default
+        self.problems.append(f"{self._name(key)} is needed")
+        return placeholder
+
+    def _wrong(self, key: str, value: object, hint: str) -> None:
+        self.problems.append(f"{self._name(key)} {_shown(value)}: {hint}")
+
+    def _name(self, key: str) -> str:
+        return f"{self.path}.{key}" if self.path else key
+
+
+def _network(value: object) -> IpNetwork:
+    if not isinstance(value, str):
+        raise ValueError("a network like 10.0.0.0/16 is needed")
+    try:
+        return ipaddress.ip_network(value)
+    except ValueError:
+        raise ValueError("a network like 10.0.0.0/16 is needed, without bits behind its length") from None
+
+
+def _address(value: object) -> IpAddress:
+    if not isinstance(value, str) or "%" in value:
+        raise ValueError("an IP address is needed")
+    try:
+        return ipaddress.ip_address(value)
+    except ValueError:
+        raise ValueError("an IP address is needed") from None
+
+
+def _port(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value not in range(1, 65536):
+        raise ValueError("a port is needed")
+    return value
+
+
+def _either(values: Iterable[object]) -> str:
+    return " or ".join(str(value) for value in values)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,136 @@
+"""What the static pods of a control plane have in common: the host's network, no privilege, files of the host.
+
+Each runs as root without a single capability: as owner it reads keys of mode 0600, and overrides nobody's permissions.
+Those that change the host itself say so.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+UNPRIVILEGED: Final = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+}
+
+
+NAMESPACE: Final = "kube-system"
+
+
+@dataclass(frozen=True)
+class HostFile:
+    """A file or directory of the host, seen in the pod under the same path unless another is said."""
+
+    name: str
+    path: str
+    kind: str = "File"
+    """A hostPath type of Kubernetes'."""
+    is_writable: bool = False
+    mount_path: str = ""
+
+
+@dataclass(frozen=True)
+class Component:
+    name: str
+    """Of the pod, its container and its program."""
+    image: str
+    flags: tuple[str, ...]
+    files: tuple[HostFile, ...]
+    probes: dict[str, dict[str, Any]]
+    cpu: str
+    memory: str
+    grace_seconds: int
+    command: tuple[str, ...] | None = None
+    """None: the program by its name. Empty: what the image begins with."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    scratch: tuple[str, ...] = ()
+    """Directories that it writes to and nobody reads later."""
+    is_privileged: bool = False
+
+
+@dataclass(frozen=True)
+class Place:
+    """How a pod is called; by default like its program, in kube-system."""
+
+    name: str = ""
+    namespace: str = NAMESPACE
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Beyond those that all have."""
+
+
+def static_pod(component: Component, *others: Component, place: Place | None = None) -> dict[str, Any]:
+    """`others` are further containers; the pod's grace is the first one's."""
+    place = place or Place()
+    containers = (component, *others)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": place.name or component.name,
+            "namespace": place.namespace,
+            "labels": {"component": component.name, "tier": "control-plane", **place.labels},
+        },
+        "spec": {
+            "hostNetwork": True,
+            "priorityClassName": "system-node-critical",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": component.grace_seconds,
+            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [_container(one) for one in containers],
+            "volumes": _volumes(containers),
+        },
+    }
+
+
+def probe(scheme: str, host: str, port: int, path: str, *, period: int, failures: int, timeout: int) -> dict[str, Any]:
+    """`host` is named, because some listen on loopback alone and the kubelet would ask at the node's address."""
+    return {
+        "httpGet": {"scheme": scheme, "host": host, "port": port, "path": path},
+        "periodSeconds": period,
+        "failureThreshold": failures,
+        "timeoutSeconds": timeout,
+    }
+
+
+def _container(component: Component) -> dict[str, Any]:
+    # By the image's PATH: images put their programs into different directories.
+    command = [component.name] if component.command is None else list(component.command)
+    environment = [{"name": name, "value": value} for name, value in component.environment.items()]
+    return {
+        "name": component.name,
+        "image": component.image,
+        "imagePullPolicy": "IfNotPresent",
+        **({"command": command} if command else {}),
+        "args": list(component.flags),
+        **({"env": environment} if environment else {}),
+        **component.probes,
+        "resources": {"requests": {"cpu": component.cpu, "memory": component.memory}},
+        "securityContext": {"privileged": True} if component.is_privileged else {**UNPRIVILEGED, "runAsUser": 0},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [*_mounts(component.files), *_scratch_mounts(component.scratch)],
+    }
+
+
+def _mounts(files: Sequence[HostFile]) -> list[dict[str, Any]]:
+    return [
+        {"name": file.name, "mountPath": file.mount_path or file.path, "readOnly": not file.is_writable}
+        for file in files
+    ]
+
+
+def _scratch_mounts(paths: Sequence[str]) -> list[dict[str, Any]]:
+    return [{"name": _scratch_name(path), "mountPath": path} for path in paths]
+
+
+def _volumes(containers: Sequence[Component]) -> list[dict[str, Any]]:
+    files = [file for one in containers for file in one.files]
+    hosts = [{"name": file.name, "hostPath": {"path": file.path, "type": file.kind}} for file in files]
+    scratch = [{"name": _scratch_name(path), "emptyDir": {}} for one in containers for path in one.scratch]
+    # What two containers share is one volume.
+    return list({volume["name"]: volume for volume in [*hosts, *scratch]}.values())
+
+
+def _scratch_name(path: str) -> str:
+    return path.strip("/").replace("/", "-")

@@ -1,0 +1,71 @@
+"""A tree of files that are to be: path, bytes and mode; and the one place where YAML is written."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+
+from umbilical.fault import RenderError
+
+SECRET_MODE: Final = 0o600
+SCRIPT_MODE: Final = 0o555
+PUBLIC_MODE: Final = 0o644
+
+
+@dataclass(frozen=True)
+class Asset:
+    """One file. Its content stays out of `repr`: it may be a key."""
+
+    path: str
+    content: bytes = field(repr=False)
+    mode: int
+
+
+class AssetTree:
+    """Files by absolute path on the node they are for, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._assets: dict[str, Asset] = {}
+
+    def add(self, path: str, content: bytes, mode: int = SECRET_MODE) -> None:
+        """Put a file in its place.
+
+        Raises:
+            RenderError: something is there already; nothing is ever overwritten silently.
+        """
+        if path in self._assets:
+            why = "two parts of the spec ask for the same path"
+            raise RenderError("UMB111", f"{path} would be written twice", why, "give one of them another name")
+        self._assets[path] = Asset(path, content, mode)
+
+    def add_yaml(self, path: str, value: Mapping[str, Any], mode: int = SECRET_MODE) -> None:
+        self.add(path, yaml_bytes(value), mode)
+
+    def __iter__(self) -> Iterator[Asset]:
+        return iter(self._assets.values())
+
+    def __len__(self) -> int:
+        return len(self._assets)
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._assets
+
+    def __getitem__(self, path: str) -> Asset:
+        return self._assets[path]
+
+
+class _Dumper(yaml.SafeDumper):
+    """Block style, lists set in under their key, no aliases: as people write manifests by hand."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        return super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def yaml_bytes(value: Mapping[str, Any] | Sequence[Any]) -> bytes:
+    """Write one YAML document. Keys stay in the order given, so that metadata comes before spec."""
+    text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=False, width=4096)
+    return text.encode()

@@ -1,0 +1,414 @@
+"""`umbilical bootstrap patch`, `plan`, `undo` and `diff` as a user runs them."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.bootkube_script import bootkube_script
+from tests.support.bootstrap_corpus import bootstrap_config
+from tests.support.fixture_types import Captured, Patch
+from tests.support.install_directories import Directory
+from umbilical.cli.errors import CONFIGURATION, USAGE
+
+from umbilical.bootstrap.patch.edits import REASONS
+from umbilical.bootstrap.patch.patch import patch, undo
+from umbilical.bootstrap.patch.plan import PURPOSES
+from umbilical.bootstrap.patch.profile import Profile, profile_of
+from umbilical.bootstrap.spec import Shape, for_shape
+from umbilical.cli import main
+from umbilical.cli.main import run
+from umbilical.ignition.data_url import format_data_url
+from umbilical.ignition.document import Document
+
+SPEC = for_shape(Shape.OPENSHIFT)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "bootstrap.ign"
+    path.write_bytes(bootstrap_config("4.18"))
+    path.chmod(0o640)
+    return path
+
+
+def test_a_patch_goes_to_a_new_file_with_the_mode_of_the_old(config: Path, capsys: Captured) -> None:
+    before = config.read_bytes()
+    out = config.parent / "patched.ign"
+    assert run(["bootstrap", "patch", str(config), "--out", str(out)]) == 0
+    assert out.read_bytes() == patch(Document(before), SPEC).document.content
+    assert out.stat().st_mode & 0o777 == 0o640
+    assert config.read_bytes() == before
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "bootkube.sh of 4.18 recognised" in captured.err
+    assert "9 files added, 1 changed" in captured.err
+    assert re.search(r"verified  \d+ KiB -> \d+ KiB", captured.err)
+    assert f"wrote {out}" in captured.err
+
+
+def test_a_patch_in_place_replaces_the_file_and_keeps_its_mode(config: Path) -> None:
+    before = config.read_bytes()
+    assert run(["bootstrap", "patch", str(config), "--in-place"]) == 0
+    assert undo(Document(config.read_bytes())).content == before
+    assert config.stat().st_mode & 0o777 == 0o640
+    assert [path.name for path in config.parent.iterdir()] == ["bootstrap.ign"]
+
+
+def test_a_second_patch_says_that_nothing_changes_and_leaves_the_file_alone(config: Path, capsys: Captured) -> None:
+    assert run(["bootstrap", "patch", str(config), "--in-place"]) == 0
+    inode = config.stat().st_ino
+    capsys.readouterr()
+    assert run(["bootstrap", "patch", str(config), "--in-place"]) == 0
+    assert config.stat().st_ino == inode
+    assert f"{config} is as it should be" in capsys.readouterr().err
+
+
+def test_an_install_directory_is_patched_where_the_installer_reads_it(tmp_path: Path) -> None:
+    Directory(tmp_path).metadata()
+    path = tmp_path / "bootstrap.ign"
+    path.write_bytes(bootstrap_config("4.18"))
+    assert run(["bootstrap", "patch", "--dir", str(tmp_path)]) == 0
+    assert profile_of(Document(path.read_bytes()).config) is Profile.PATCHED
+
+
+def test_a_link_stays_a_link_and_what_it_points_to_is_patched(config: Path) -> None:
+    link = config.parent / "link.ign"
+    link.symlink_to(config)
+    assert run(["bootstrap", "patch", str(link), "--in-place"]) == 0
+    assert link.is_symlink()
+    assert profile_of(Document(config.read_bytes()).config) is Profile.PATCHED
+
+
+@pytest.mark.parametrize(
+    ("shape", "mode", "address"),
+    [("openshift", "http-connect", "auto"), ("openshift", "grpc", "10.0.0.9"), ("seed", "grpc", "auto")],
+)
+def test_shapes_modes_and_addresses_pass_their_own_verification(
+    config: Path, shape: str, mode: str, address: str
+) -> None:
+    options = ["--shape", shape, "--mode", mode, "--node-ip", address]
+    assert run(["bootstrap", "patch", str(config), "--in-place", *options]) == 0
+
+
+def test_without_a_target_nothing_happens(config: Path, capsys: Captured) -> None:
+    before = config.read_bytes()
+    assert run(["bootstrap", "patch", str(config)]) == USAGE
+    assert "--out NEWFILE, or --in-place" in capsys.readouterr().err
+    assert config.read_bytes() == before
+
+
+def test_an_existing_file_is_not_overwritten(config: Path, capsys: Captured) -> None:
+    out = config.parent / "other"
+    out.write_text("precious")
+    assert run(["bootstrap", "patch", str(config), "--out", str(out)]) == CONFIGURATION
+    assert capsys.readouterr().err.startswith("UMB801 ")
+    assert out.read_text() == "precious"
+
+
+def test_what_cannot_be_patched_is_refused_in_three_lines_and_not_touched(config: Path, capsys: Captured) -> None:
+    for content, code in (
+        (bootstrap_config(pointer=True), "UMB122"),
+        (bootstrap_config(in_place=True), "UMB123"),
+        (bootstrap_config("5.0", native="on"), "UMB124"),
+        (bootstrap_config(script=bootkube_script("4.18").replace("kube-apiserver-bootstrap.done ]", "x ]")), "UMB121"),
+        (bootstrap_config(version="3.9.0"), "UMB141"),
+        (b"not json", "UMB140"),
+        (b"", "UMB140"),
+    ):
+        config.write_bytes(content)
+        assert run(["bootstrap", "patch", str(config), "--in-place"]) == CONFIGURATION
+        error = capsys.readouterr().err
+        assert error.startswith(f"{code} ")
+        assert [line[:7] for line in error.splitlines()[1:]] == ["  why: ", "  next:"]
+        assert config.read_bytes() == content
+
+
+def test_a_foreign_authority_is_refused_with_the_reason(config: Path, capsys: Captured) -> None:
+    before = config.read_bytes()
+    assert run(["bootstrap", "patch", str(config), "--in-place", "--from-install-state"]) == CONFIGURATION
+    error = capsys.readouterr().err
+    assert error.startswith("UMB130 ")
+    assert "never reaches the node" in error
+    assert "certificate of one day" in error
+    assert config.read_bytes() == before
+
+
+def test_what_failed_before_the_patch_is_warned_of_and_not_blamed_on_it(config: Path, capsys: Captured) -> None:
+    document = Document(config.read_bytes()).without_files(["/usr/local/bin/bootstrap-service-record.sh"])
+    config.write_bytes(document.content)
+    assert run(["bootstrap", "patch", str(config), "--in-place"]) == 0
+    assert "(before the patch, too)" in capsys.readouterr().err
+
+
+def test_a_script_that_bash_refuses_once_patched_is_not_written(
+    config: Path, tmp_path: Path, monkeypatch: Patch, capsys: Captured
+) -> None:
+    """A bash that takes the installer's script and not ours: what a fault of ours would look like."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    picky = folder / "bash"
+    picky.write_text("#!/bin/sh\nif grep -q umbilical_setup; then echo 'line 1: no' >&2; exit 2; fi\n")
+    picky.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    before = config.read_bytes()
+    assert run(["bootstrap", "patch", str(config), "--in-place"]) == CONFIGURATION
+    error = capsys.readouterr().err
+    assert error.startswith("UMB132 ")
+    assert "line 1: no" in error
+    assert config.read_bytes() == before
+
+
+def test_without_bash_the_patch_is_made_and_the_missing_check_told(
+    config: Path, tmp_path: Path, monkeypatch: Patch, capsys: Captured
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    assert shutil.which("bash") is None
+    assert run(["bootstrap", "patch", str(config), "--in-place"]) == 0
+    assert "there is no bash here" in capsys.readouterr().err
+
+
+def test_a_plan_shows_every_change_with_its_reason_and_writes_nothing(config: Path, capsys: Captured) -> None:
+    before = config.read_bytes()
+    assert run(["bootstrap", "plan", str(config)]) == 0
+    shown = capsys.readouterr().out
+    for path, why in PURPOSES.items():
+        assert f"+ {path} " in shown
+        assert why in shown
+    assert "~ /usr/local/bin/bootkube.sh " in shown
+    assert all(reason in shown for reason in REASONS.values())
+    assert "Plan: 9 to add, 1 to change, 0 to remove; " in shown
+    assert re.search(r"; \d+ KiB -> \d+ KiB; bootkube.sh as in 4", shown)
+    assert config.read_bytes() == before
+    assert list(config.parent.iterdir()) == [config]
+
+
+def test_a_plan_tells_the_port_the_order_and_the_day(config: Path, capsys: Captured) -> None:
+    assert run(["bootstrap", "plan", str(config), "--agent-port", "9123"]) == 0
+    shown = capsys.readouterr().out
+    assert "Needs TCP 9123 from every node to the bootstrap node on aws" in shown
+    assert "umbilical firewall render --platform aws --machine-network 10.0.0.0/16 --port 9123\n" in shown
+    steps = ["create manifests", "create ignition-configs", "patch", "create cluster"]
+    order = shown[shown.index("Order:") :]
+    assert sorted(steps, key=order.index) == steps
+    assert "24 hours" in order
+
+
+def test_a_plan_names_the_gates_where_the_built_in_tunnel_is_off(tmp_path: Path, capsys: Captured) -> None:
+    path = tmp_path / "bootstrap.ign"
+    path.write_bytes(bootstrap_config("5.0", native="off"))
+    assert run(["bootstrap", "plan", str(path)]) == 0
+    assert "CRDCompatibilityRequirementOperator or ClusterAPIMachineManagement" in capsys.readouterr().out
+
+
+def test_a_plan_as_json_is_one_object_on_standard_output(config: Path, capsys: Captured) -> None:
+    assert run(["bootstrap", "plan", str(config), "-o", "json", "--show-anchors"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["kind"] == "BootstrapPlan"
+    assert "  A1  line 11: " in captured.err
+
+
+def test_anchors_are_shown_even_where_the_patch_is_refused(tmp_path: Path, capsys: Captured) -> None:
+    lines = bootkube_script("4.18").replace("touch /opt/openshift/.bootkube", "  touch /opt/openshift/.bootkube")
+    path = tmp_path / "bootstrap.ign"
+    path.write_bytes(bootstrap_config(script=lines))
+    assert run(["bootstrap", "plan", str(path), "--show-anchors"]) == CONFIGURATION
+    captured = capsys.readouterr()
+    assert "sha256 " in captured.out
+    assert "  A6  not found, alike but indented: line 391: touch /opt/openshift/.bootkube.done" in captured.out
+    assert captured.err.startswith("UMB121 bootkube.sh is not recognised: anchor A6 is there 0 times")
+
+
+def test_an_install_directory_gives_file_platform_and_warnings(tmp_path: Path, capsys: Captured) -> None:
+    Directory(tmp_path).metadata(aws=None, vsphere={})
+    (tmp_path / "bootstrap.ign").write_bytes(bootstrap_config("4.18"))
+    (tmp_path / "install-config.yaml").write_text("platform: {vsphere: {}}\n")
+    assert run(["bootstrap", "plan", "--dir", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    assert "on vsphere" in captured.out
+    assert f"umbilical firewall render --dir {tmp_path}\n" in captured.out
+    assert "warning: install-config.yaml is newer than bootstrap.ign" in captured.err
+
+
+def test_the_firewall_command_that_is_offered_works_where_the_manifests_are_read_no_more(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    Directory(tmp_path).metadata(aws={})
+    (tmp_path / "bootstrap.ign").write_bytes(bootstrap_config("4.18"))
+    assert run(["bootstrap", "plan", "--dir", str(tmp_path)]) == 0
+    offered = re.search(r"next: umbilical (firewall render .*)", capsys.readouterr().out)
+    assert offered is not None
+    assert run(shlex.split(offered[1])) == 0
+    assert "8091" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("options", [["--from-install-state"]])
+def test_a_plan_refuses_a_foreign_authority_as_the_patch_does(
+    config: Path, options: list[str], capsys: Captured
+) -> None:
+    assert run(["bootstrap", "plan", str(config), *options]) == CONFIGURATION
+    assert capsys.readouterr().err.startswith(f"UMB130 a patch cannot sign with an existing CA ({options[0]}")
+
+
+@pytest.fixture
+def patched(config: Path) -> Path:
+    assert run(["bootstrap", "patch", str(config), "--in-place"]) == 0
+    return config
+
+
+def test_undo_restores_the_file_and_its_mode_and_says_so(patched: Path, capsys: Captured) -> None:
+    assert run(["bootstrap", "undo", str(patched), "--in-place"]) == 0
+    assert patched.read_bytes() == bootstrap_config("4.18")
+    assert patched.stat().st_mode & 0o777 == 0o640
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "byte for byte as it was before the patch" in captured.err
+
+
+def test_undo_goes_to_another_file_or_into_an_install_directory(patched: Path) -> None:
+    before = patched.read_bytes()
+    out = patched.parent / "original.ign"
+    assert run(["bootstrap", "undo", str(patched), "--out", str(out)]) == 0
+    assert out.read_bytes() == bootstrap_config("4.18")
+    assert patched.read_bytes() == before
+    assert run(["bootstrap", "undo", "--dir", str(patched.parent)]) == 0
+    assert patched.read_bytes() == bootstrap_config("4.18")
+
+
+def test_undo_of_a_file_that_was_marshalled_anew_says_that_the_rest_is_as_found(
+    patched: Path, capsys: Captured
+) -> None:
+    patched.write_text(json.dumps(json.loads(patched.read_bytes()), indent=1))
+    assert run(["bootstrap", "undo", str(patched), "--in-place"]) == 0
+    assert "the rest is as found" in capsys.readouterr().err
+    assert json.loads(patched.read_bytes()) == json.loads(bootstrap_config("4.18"))
+
+
+def test_undo_of_a_file_that_is_not_patched_is_refused(tmp_path: Path, capsys: Captured) -> None:
+    path = tmp_path / "bootstrap.ign"
+    path.write_bytes(bootstrap_config("4.18"))
+    assert run(["bootstrap", "undo", str(path), "--in-place"]) == CONFIGURATION
+    assert capsys.readouterr().err.startswith("UMB128 this config is not patched\n")
+
+
+KEY = "-----BEGIN PRIVATE KEY-----\nMIIsecretsecret\n"
+
+
+def compared(script: str = "echo one\n", mode: int = 365, key: str = KEY, **sections: Any) -> dict[str, Any]:
+    files = [
+        {"path": "/usr/local/bin/bootkube.sh", "mode": mode, "contents": {"source": format_data_url(script.encode())}},
+        {"path": "/opt/openshift/tls/ca.pem", "contents": {"source": format_data_url(key.encode())}},
+    ]
+    return {"ignition": {"version": "3.2.0"}, "storage": {"files": files}} | sections
+
+
+class Ran:
+    """A run of the command and what it printed."""
+
+    def __init__(self, status: int, out: str, err: str) -> None:
+        self.status, self.out, self.err = status, out, err
+
+
+@pytest.fixture
+def diff(tmp_path: Path, capfd: Captured) -> Any:
+    def run(old: Any, new: Any, *options: str) -> Ran:
+        paths = []
+        for name, value in (("old.ign", old), ("new.ign", new)):
+            paths.append(tmp_path / name)
+            paths[-1].write_bytes(value if isinstance(value, bytes) else json.dumps(value).encode())
+        status = main.run(["bootstrap", "diff", *map(str, paths), *options])
+        captured = capfd.readouterr()
+        return Ran(status, captured.out, captured.err)
+
+    return run
+
+
+def test_the_same_config_gives_zero_whatever_its_formatting(diff: Any) -> None:
+    ran = diff(compared(), compared())
+    assert (ran.status, ran.out, ran.err) == (0, "", "the same, byte for byte\n")
+    ran = diff(compared(), json.dumps(compared(), indent=2).encode())
+    assert (ran.status, ran.out) == (0, "")
+    assert "only the formatting" in ran.err
+
+
+def test_a_changed_script_is_shown_line_by_line_or_counted(diff: Any) -> None:
+    ran = diff(compared(), compared("set -e\necho one\n", mode=420))
+    assert ran.status == 1
+    title, mode, contents, *lines = ran.out.splitlines()
+    assert title == "~ file /usr/local/bin/bootkube.sh"
+    assert mode == "    mode: 0555 -> 0644"
+    assert contents.startswith("    contents: 9 bytes sha256:")
+    assert contents.endswith(", lines +1 -0")
+    assert lines == ["    @@ -1 +1,2 @@", "    +set -e", "     echo one"]
+    assert ran.err == "0 added, 0 removed, 1 changed\n"
+    ran = diff(compared(), compared("set -e\necho one\n"), "--stat")
+    assert ran.status == 1
+    assert ran.out.splitlines()[-1].endswith(", lines +1 -0")
+    assert "set -e" not in ran.out
+
+
+def test_secrets_are_not_shown_unless_asked_for(diff: Any) -> None:
+    for output in ("table", "json"):
+        changed = compared(key=KEY.replace("MII", "MIJ"))
+        hidden = diff(compared(), changed, "-o", output)
+        shown = diff(compared(), changed, "-o", output, "--show-secrets")
+        assert (hidden.status, shown.status) == (1, 1)
+        assert "secretsecret" not in hidden.out + hidden.err
+        assert "+MIJsecretsecret" in shown.out
+        assert "/opt/openshift/tls/ca.pem" in hidden.out
+        old, new = (compared(passwd={"users": [{"name": "core", "passwordHash": f"$6${each}"}]}) for each in "ab")
+        assert "$6$" not in diff(old, new, "-o", output).out
+        assert "$6$b" in diff(old, new, "-o", output, "--show-secrets").out
+
+
+def test_units_and_other_fields_are_shown(diff: Any) -> None:
+    unit = {"name": "a.service", "enabled": True}
+    ran = diff(compared(), compared(systemd={"units": [unit]}, passwd={"users": [{"name": "core"}]}))
+    assert ran.out.splitlines() == ["+ unit a.service", "    enabled: true", '+ passwd.users: [{"name": "core"}]']
+    assert ran.err == "2 added, 0 removed, 0 changed\n"
+
+
+def test_a_program_gets_json_also_when_nothing_differs(diff: Any) -> None:
+    ran = diff(compared(), compared("echo two\n"), "-o", "json")
+    answer = json.loads(ran.out)
+    (difference,) = answer["differences"]
+    assert (answer["kind"], difference["kind"], difference["change"]) == ("BootstrapDiff", "file", "changed")
+    (content,) = difference["contents"]
+    assert content["lines"][-2:] == ["-echo one", "+echo two"]
+    assert (content["old"]["bytes"], len(content["new"]["sha256"]), ran.err) == (9, 64, "")
+    ran = diff(compared(), compared(), "-o", "json")
+    assert (ran.status, json.loads(ran.out)["differences"]) == (0, [])
+
+
+def test_a_terminal_does_not_obey_what_a_config_says(diff: Any) -> None:
+    ran = diff(compared("a\n"), compared("\x1b[2Jb\n") | {"\x1b[2J": "\x1b[2J\ud800"})
+    assert ran.status == 1
+    assert "\x1b" not in ran.out
+    assert "\\x1b[2J" in ran.out
+    assert "not text" in ran.out
+
+
+def test_a_long_value_is_cut(diff: Any) -> None:
+    ran = diff(compared(x="a"), compared(x="b" * 10_000))
+    assert len(ran.out) < 300
+    assert ran.out.endswith("...\n")
+
+
+def test_what_is_no_config_is_an_error_that_names_the_file(diff: Any) -> None:
+    ran = diff(compared(), b"\xef\xbb\xbf{}")
+    assert ran.status == 3
+    assert ran.out == ""
+    first, why, _ = ran.err.splitlines()
+    assert first.startswith("UMB140 ")
+    assert "new.ign" in first
+    assert "byte order mark" in why
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, capfd: Captured) -> None:
+    for absent in (tmp_path / "absent.ign", tmp_path):
+        assert main.run(["bootstrap", "diff", str(absent), str(absent)]) == 3
+        assert capfd.readouterr().err.startswith(f"UMB002 cannot read {absent}")

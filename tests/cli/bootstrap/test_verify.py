@@ -1,0 +1,296 @@
+"""`umbilical bootstrap verify`, and how its checks are chosen."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import click
+import pytest
+from tests.support.bootstrap_corpus import bootstrap_config
+from tests.support.fixture_types import Captured, Patch
+from tests.support.install_directories import Directory
+from tests.support.verify_subjects import Subject, subject
+
+from umbilical.bootstrap.verify.catalogue import CATALOGUE
+from umbilical.cli import main
+from umbilical.cli.check_choice import chosen, selection
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: Captured, monkeypatch: Patch) -> Run:
+    for name in ("FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def verify(*arguments: object, content: bytes | None = None) -> tuple[int, str, str]:
+        words = [str(argument) for argument in arguments]
+        if content is not None:
+            path = tmp_path / "bootstrap.ign"
+            path.write_bytes(content)
+            words.insert(0, str(path))
+        status = main.run(["bootstrap", "verify", *words])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return verify
+
+
+def broken() -> bytes:
+    """A tunnel whose agents dial a port that nobody listens on."""
+    return (
+        subject("patched").replaced("agent_daemon_set", "--proxy-server-port=8091", "--proxy-server-port=8092").content
+    )
+
+
+def test_a_tunnel_that_is_right_is_told_with_what_it_is(run: Run) -> None:
+    status, out, err = run(content=subject("patched").content)
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert "profile patched, shape openshift, mode grpc, platform aws" in lines[0]
+    assert re.search(r"certificates: \d+h\d\dm left", lines[0])
+    assert lines[2] == "Structure of the config"
+    assert lines[-1].startswith(f"Result √ {len(CATALOGUE)} checks:")
+
+
+def test_a_failure_is_told_with_its_evidence_and_a_way_out(run: Run) -> None:
+    status, out, _ = run(content=broken())
+    assert status == 1
+    lines = out.splitlines()
+    place = next(index for index, line in enumerate(lines) if line.startswith("× C6"))
+    assert "agents dial port '8092', the server listens for them on '8091'" in lines[place + 1]
+    assert lines[place + 3].startswith("    fix: ")
+
+
+def test_what_is_no_config_is_a_finding_and_no_crash(run: Run) -> None:
+    status, out, err = run(content=b"nonsense")
+    assert (status, err) == (1, "")
+    assert "× S1" in out
+
+
+def test_json_says_what_was_judged(run: Run) -> None:
+    status, out, _ = run("-o", "json", content=subject("seed").content)
+    value = json.loads(out)
+    assert status == 0
+    assert (value["kind"], value["profile"], value["shape"], value["mode"]) == (
+        "BootstrapReport",
+        "patched",
+        "seed",
+        "http-connect",
+    )
+    assert value["summary"]["failed"] == 0
+    assert {finding["id"] for finding in value["findings"]} == {check.id for check in CATALOGUE}
+
+
+def test_junit_has_a_case_for_every_check(run: Run) -> None:
+    status, out, _ = run("-o", "junit", content=broken())
+    root = ElementTree.fromstring(out)
+    assert status == 1
+    assert len(list(root.iter("testcase"))) == len(CATALOGUE)
+    assert [str(failure.get("type")) for failure in root.iter("failure")] == ["C6"]
+
+
+def ids(out: str) -> list[str]:
+    return [finding["id"] for finding in json.loads(out)["findings"]]
+
+
+def test_checks_are_picked_and_none_left_is_a_mistake(run: Run) -> None:
+    status, out, _ = run("--only", "X", "--skip", "X2", "-o", "json", content=subject("patched").content)
+    assert (status, ids(out)) == (0, ["X1", "X3", "X4"])
+    status, out, err = run("--only", "C", "--skip", "C1.*,C[2-9]", content=subject("patched").content)
+    assert (status, out) == (2, "")
+    assert "no check is left" in err
+
+
+def test_failures_left_out_warnings_and_expectations_decide_the_status(run: Run) -> None:
+    assert run("--skip", "C6", content=broken())[0] == 0
+    assert run("--only", "!C6", content=broken())[0] == 0
+    for expected, status in (("patched", 0), ("native-on", 1), ("native-off", 1), ("none", 1)):
+        assert run("--expect", expected, content=subject("patched").content)[0] == status
+    edited = subject("patched").with_text("/usr/local/bin/empty.sh", "# x\n").content
+    assert run(content=edited)[0] == 0
+    assert run("--fail-on", "warn", content=edited)[0] == 1
+
+
+def test_a_broken_pattern_is_wrong_usage(run: Run) -> None:
+    for text in ("S(", "!["):
+        with pytest.raises(click.BadParameter, match="neither ids"):
+            selection(text)
+        assert run("--only", text, content=b"{}")[0] == 2
+
+
+def test_a_file_without_a_tunnel_passes_and_says_so(run: Run) -> None:
+    status, out, err = run(content=bootstrap_config("4.18"))
+    assert status == 0
+    assert "profile none" in out.splitlines()[0]
+    assert "there is no tunnel to check" in err
+    assert "--expect" in err
+    assert run("--expect", "none", content=bootstrap_config("4.18"))[2] == ""
+
+
+def test_shape_mode_and_platform_can_be_demanded(run: Run) -> None:
+    content = subject("patched").content
+    assert run("--shape", "openshift", "--mode", "grpc", content=content)[0] == 0
+    assert run("--shape", "seed", content=content)[0] == 1
+    assert run("--mode", "http-connect", content=content)[0] == 1
+    big = bootstrap_config("4.18", padding_bytes=900_000)
+    assert run("--platform", "vsphere", content=big)[0] == 1
+    assert run("--platform", "gcp", content=big)[0] == 0
+
+
+def test_the_list_shows_every_check_and_the_first_plans_items_also_as_data(run: Run) -> None:
+    status, out, _ = run("--list")
+    assert status == 0
+    lines = out.splitlines()
+    assert all(any(line.startswith(f"{check.id} ") for line in lines) for check in CATALOGUE)
+    assert any(line.startswith("L5 ") for line in lines)
+    assert "task 2.6" in out
+    assert lines[-1].endswith(": B3")
+    value = json.loads(run("--list", "-o", "json", "--only", "B")[1])
+    assert [check["id"] for check in value["checks"]] == [f"B{number}" for number in range(1, 12)]
+    assert value["firstPlan"][4] == {"item": 5, "title": value["firstPlan"][4]["title"], "checks": ["B3"]}
+
+
+def test_a_check_explains_itself_and_an_unknown_one_is_wrong_usage(run: Run) -> None:
+    status, out, _ = run("--explain", "b3")
+    assert status == 0
+    assert out.startswith("B3 ")
+    assert "  why: " in out
+    assert "first plan's checklist: 5" in out
+    assert run("--explain", "Q7")[0] == 2
+
+
+def test_a_file_or_a_directory_must_be_named(run: Run, tmp_path: Path) -> None:
+    assert run()[0] == 2
+    assert run(tmp_path / "absent.ign")[0] == 3
+
+
+def test_an_install_directory_names_file_and_platform(run: Run, tmp_path: Path) -> None:
+    Directory(tmp_path).metadata(aws=None, gcp={"region": "x"})
+    (tmp_path / "bootstrap.ign").write_bytes(subject("patched").content)
+    status, out, _ = run("--dir", tmp_path)
+    assert status == 0
+    assert "platform gcp" in out.splitlines()[0]
+
+
+def test_colour_follows_the_environment(run: Run, monkeypatch: Patch) -> None:
+    assert "\x1b" not in run(content=broken())[1]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[31m×" in run(content=broken())[1]
+
+
+def test_without_bash_the_syntax_is_skipped(run: Run, monkeypatch: Patch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    out = run("--only", "B8", "-o", "json", content=subject("patched").content)[1]
+    assert json.loads(out)["findings"][0]["outcome"] == "skipped"
+
+
+def test_bashs_own_words_are_the_evidence(run: Run) -> None:
+    patched = subject("patched")
+    content = patched.with_text("library", patched.text("library") + "fi\n").content
+    out = run("--only", "B8", content=content)[1]
+    assert "syntax error" in out
+
+
+def test_a_running_tunnel_needs_to_be_somewhere(run: Run) -> None:
+    status, _, err = run("--live")
+    assert status == 2
+    assert "--ssh-host" in err
+
+
+# Stands in for the ssh program: what it is given is known to arrive (tests/host/test_ssh.py), and no machine answers.
+FAKE_SSH = """#!/bin/sh
+echo "$@" >>"$LOG"
+exit 255
+"""
+
+
+@pytest.fixture
+def ssh_log(tmp_path: Path, monkeypatch: Patch) -> Path:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "ssh").write_text(FAKE_SSH)
+    (folder / "ssh").chmod(0o755)
+    log = tmp_path / "ssh.log"
+    log.touch()
+    monkeypatch.setenv("LOG", str(log))
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return log
+
+
+def outcomes(out: str) -> dict[str, str]:
+    value = json.loads(out)
+    assert value["kind"] == "LiveReport"
+    return {finding["id"]: finding["outcome"] for finding in value["findings"]}
+
+
+def test_a_machine_that_does_not_answer_is_a_finding(run: Run, ssh_log: Path) -> None:
+    status, out, _ = run("--live", "--ssh-host", "192.0.2.7", "--ssh-user", "me", "--ssh-port", "2022", "-o", "json")
+    assert status == 1
+    found = outcomes(out)
+    assert found["L1"] == "failed"
+    assert found["L11"] == "skipped"
+    said = ssh_log.read_text()
+    assert "192.0.2.7" in said
+    assert "me" in said
+    assert "2022" in said
+
+
+def test_the_directory_names_machine_and_key(run: Run, ssh_log: Path, tmp_path: Path) -> None:
+    import base64
+
+    key = base64.b64encode(b"-----BEGIN OPENSSH PRIVATE KEY-----\nx\n").decode()
+    folder = tmp_path / "install"
+    folder.mkdir()
+    directory = Directory(folder).install_config().metadata().state(tls_BootstrapSSHKeyPair={"Priv": key, "Pub": ""})
+    directory.machine(("ExternalIP", "198.51.100.4"), ("InternalIP", "10.0.0.9"))
+    status, out, err = run("--live", "--dir", folder, "-o", "json", "--only", "L1,L2")
+    assert (status, err) == (1, "")
+    assert outcomes(out) == {"L1": "failed", "L2": "skipped"}
+    assert "198.51.100.4" in ssh_log.read_text()
+    assert "OPENSSH" not in ssh_log.read_text() + out
+
+
+def test_a_file_tells_what_the_running_tunnel_must_be_like(tmp_path: Path) -> None:
+    from umbilical.cli.bootstrap.verify import _expected
+
+    moved = subject("seed").replaced("server_pod", "--agent-port=8091", "--agent-port=8191")
+    path = tmp_path / "seed.ign"
+    path.write_bytes(moved.content)
+    options: dict[str, Any] = dict.fromkeys(("shape", "mode", "platform", "namespace", "kubeconfig", "ssh_host"))
+    expected = _expected(path, None, options)
+    assert (expected.ports.agent, expected.ports.health, expected.namespace) == (8191, 2041, "kube-system")
+    assert expected.paths.socket == "/etc/kubernetes/bootstrap-configs/konnectivity-server.socket"
+    assert _expected(None, None, options).namespace == "openshift-bootstrap-konnectivity"
+    assert _expected(None, None, {**options, "namespace": "mine"}).namespace == "mine"
+
+
+def test_a_subject_is_what_the_user_gave(run: Run) -> None:
+    hostile = Subject(subject("patched").content).entry("/usr/local/bin/empty.sh", path="/x\x1b[2J")
+    _, out, _ = run(content=hostile.content)
+    assert "\x1b" not in out
+
+
+@dataclass(frozen=True)
+class Item:
+    id: str
+
+
+ITEMS = [Item(name) for name in ("CFG-01", "CFG-02", "PKI-01", "PKI-12")]
+
+
+def _ids(only: tuple[str, ...] = (), skip: tuple[str, ...] = ()) -> list[str]:
+    return [item.id for item in chosen(ITEMS, [selection(one) for one in only], [selection(one) for one in skip])]
+
+
+def test_ids_groups_and_patterns() -> None:
+    for only, skip, taken in (
+        *(((), (), [item.id for item in ITEMS]), (("cfg-01",), (), ["CFG-01"]), (("PKI",), (), ["PKI-01", "PKI-12"])),
+        *((("CFG-01,PKI-1.",), (), ["CFG-01", "PKI-12"]), ((), ("CFG", "PKI-12"), ["PKI-01"])),
+        *((("!CFG",), (), ["PKI-01", "PKI-12"]), (("CFG", "!CFG-02"), (), ["CFG-01"])),
+    ):
+        assert _ids(only, skip) == taken

@@ -1,0 +1,310 @@
+"""`umbilical lab demo`: the story as a user sees it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.fixture_types import Captured, Patch
+from tests.support.in_process import PATIENCE_SECONDS, Stage, source
+from tests.support.told_stories import Narrator, until_answered
+from tests.support.tunnel_pki import make_tunnel_pki
+from umbilical.cli.errors import CONFIGURATION, INFRASTRUCTURE, INTERRUPTED, TIMED_OUT
+
+from umbilical.cli.lab import slow_reader
+from umbilical.cli.main import run
+from umbilical.fault import LabError
+from umbilical.lab import rehearsal
+from umbilical.lab.rehearsal import Rehearsal
+from umbilical.lab.story import Story
+from umbilical.tunnel.settings import UnixFrontend
+
+Told = Callable[[Rehearsal, Story], Any]
+Play = Callable[[Told], list[Rehearsal]]
+
+
+@pytest.fixture
+def told(monkeypatch: Patch, tmp_path: Path) -> Play:
+    """Play a written story in place of a lab, on a machine without Kubernetes; return what was asked for."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    asked: list[Rehearsal] = []
+
+    def play(tell: Told) -> list[Rehearsal]:
+        def rehearse(wanted: Rehearsal, story: Story) -> Any:
+            asked.append(wanted)
+            return tell(wanted, story)
+
+        monkeypatch.setattr(rehearsal, "rehearse", rehearse)
+        return asked
+
+    return play
+
+
+def _tell(_: Rehearsal, story: Story) -> None:
+    narrator = Narrator("", None)
+    narrator.story = story
+    until_answered(narrator)
+
+
+def _tell_and_keep(_: Rehearsal, story: Story) -> Any:
+    _tell(_, story)
+    return object()
+
+
+def _fail(_: Rehearsal, story: Story) -> None:
+    with story.step("a server that never comes"):
+        raise LabError("UMB850", "waited in vain for the server", "no such pod", "umbilical lab status")
+
+
+def _refuse(_: Rehearsal, story: Story) -> None:
+    raise LabError("UMB820", "no permission for namespaces", "EPERM", "sysctl")
+
+
+def _interrupt(_: Rehearsal, story: Story) -> None:
+    with story.step("a step"):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_without_kubernetes_it_says_plainly_who_stands_in(told: Play, capsys: Captured, tmp_path: Path) -> None:
+    asked = told(_tell)
+    assert run(["lab", "demo"]) == 0
+    out = capsys.readouterr().out
+    assert asked[0].stand_in
+    assert out.startswith("No Kubernetes here: a needed program is missing: etcd, kube-apiserver, kubectl")
+    assert "A caller of Umbilical's own stands in for kube-apiserver." in out
+    assert "kube-apiserver was played by a stand-in" in out
+    assert "make demo-real" in out
+    assert "stood in for kube-apiserver" in (tmp_path / "out/demo/report.html").read_text()
+
+
+def test_it_closes_with_the_figures_and_the_report(told: Play, capsys: Captured) -> None:
+    told(_tell)
+    run(["lab", "demo", "--stand-in"])
+    rows = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    figures = [["agents", "5"], ["calls", "50"], ["bytes", "1,204,331"], ["p50", "6.1 ms"]]
+    assert [row for row in figures if row in rows] == figures
+    assert ["report", "out/demo/report.html"] in rows
+
+
+def test_with_real_it_insists(told: Play, capsys: Captured) -> None:
+    asked = told(_tell)
+    assert run(["lab", "demo", "--real"]) == 0
+    assert [wanted.stand_in for wanted in asked] == [False]
+    assert "stand-in" not in capsys.readouterr().out
+
+
+def test_a_directory_of_programs_that_lacks_them_is_no_reason_for_a_stand_in(
+    told: Play, capsys: Captured, tmp_path: Path
+) -> None:
+    asked = told(_tell)
+    assert run(["lab", "demo", "--bin-dir", str(tmp_path)]) == INFRASTRUCTURE
+    assert capsys.readouterr().err.startswith("UMB824")
+    assert asked == []
+
+
+def test_a_kept_lab_has_a_name_and_its_commands_are_told(
+    told: Play, capsys: Captured, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    asked = told(_tell_and_keep)
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / ".venv/bin/umbilical")])
+    assert run(["lab", "demo", "--keep"]) == 0
+    assert asked[0].keep
+    assert asked[0].directory == tmp_path / "state/umbilical/labs/demo"
+    out = capsys.readouterr().out
+    assert "  .venv/bin/umbilical lab shell --name demo bootstrap\n" in out
+    assert "lab break --name demo agent-kill\n" in out
+
+
+def test_a_kept_lab_that_still_has_its_tunnel_can_be_broken(told: Play, capsys: Captured) -> None:
+    told(_tell_and_keep)
+    assert run(["lab", "demo", "--keep", "--fault", "agent-kill"]) == 0
+    assert "lab break --name demo agent-kill" in capsys.readouterr().out
+
+
+def test_a_lab_that_is_not_kept_lies_in_a_scratch_directory_that_goes_with_it(
+    told: Play, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    asked = told(_tell)
+    run(["lab", "demo"])
+    assert (asked[0].keep, asked[0].fault) == (False, None)
+    assert asked[0].directory is not None
+    assert asked[0].directory.is_relative_to(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_fault_is_asked_for_by_its_name_and_an_unknown_one_refused(told: Play, capsys: Captured) -> None:
+    asked = told(_tell)
+    assert run(["lab", "demo", "--fault", "agent-kil"]) == CONFIGURATION
+    assert "did you mean agent-kill?" in capsys.readouterr().err
+    assert asked == []
+    assert run(["lab", "demo", "--fault", "agent-kill"]) == 0
+    assert asked[0].fault == "agent-kill"
+    assert "A fault: agent-kill" in capsys.readouterr().out
+
+
+def test_a_story_that_fails_is_reported_with_its_failed_step(told: Play, capsys: Captured, tmp_path: Path) -> None:
+    told(_fail)
+    assert run(["lab", "demo"]) == TIMED_OUT
+    captured = capsys.readouterr()
+    assert captured.err.startswith("UMB850 waited in vain for the server\n  why: no such pod\n  next: ")
+    assert "what was seen until then: out/demo/report.html" in captured.out
+    assert "Failed</span> at step 1" in (tmp_path / "out/demo/report.html").read_text()
+
+
+def test_a_story_that_cannot_begin_leaves_nothing(told: Play, tmp_path: Path) -> None:
+    told(_refuse)
+    assert run(["lab", "demo"]) == INFRASTRUCTURE
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_leaves_nothing_and_the_handlers_as_they_were(told: Play, tmp_path: Path) -> None:
+    told(_interrupt)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    assert run(["lab", "demo"]) == INTERRUPTED
+    assert list(tmp_path.iterdir()) == []
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_anything_happens(
+    told: Play, capsys: Captured, tmp_path: Path
+) -> None:
+    asked = told(_tell)
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path, tmp_path / "file" / "report.html"):
+        assert run(["lab", "demo", "--report", str(place)]) == CONFIGURATION
+        assert capsys.readouterr().err.startswith("UMB870")
+    assert asked == []
+
+
+def test_where_nothing_can_be_written_the_report_goes_to_a_scratch_directory(
+    told: Play, capsys: Captured, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    told(_tell)
+    (tmp_path / "out").write_text("in the way of the default place")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert run(["lab", "demo"]) == 0
+    (report,) = tmp_path.glob("umbilical-demo-*/report.html")
+    assert str(report) in capsys.readouterr().out
+
+
+PROGRAMS = ("unshare", "nft")
+
+
+SECONDS = 100.0
+
+
+STEP = re.compile(r"^ +\d+\.\d s  (.*)$")
+
+
+def _start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    folder.joinpath("scratch").mkdir()
+    wishes = {"TMPDIR": str(folder / "scratch"), "XDG_STATE_HOME": str(folder / "state"), "PYTHONIOENCODING": "utf-8"}
+    environment = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "NO_COLOR")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "umbilical", "lab", "demo", "--stand-in", *arguments],
+        cwd=folder,
+        env={**environment, **wishes},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    process = _start(tmp_path)
+    yield process
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+    process.communicate(timeout=SECONDS)
+
+
+def _keepers(folder: Path) -> list[str]:
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if os.access(path, os.R_OK)]
+    return [line.decode() for line in lines if str(folder).encode() in line]
+
+
+def _left(folder: Path) -> list[Path]:
+    return list((folder / "scratch").iterdir())
+
+
+@pytest.mark.alone
+@pytest.mark.real(*PROGRAMS)
+def test_the_stand_in_tells_the_whole_story_and_leaves_a_report_only(
+    started: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    out, err = started.communicate(timeout=SECONDS)
+    assert started.returncode == 0, out + err
+    steps = [match[1] for line in out.splitlines() if (match := STEP.match(line))]
+    assert steps[0] == "6 nodes and their networks"
+    assert "network is unreachable" in out
+    assert "the webhook in the cluster says no" in out
+    assert re.search(r"^  agents +5$", out, re.MULTILINE)
+    assert re.search(r"^  p50 +\d+\.\d ms$", out, re.MULTILINE)
+    assert "✗" not in out
+    assert "make demo-real" in out
+    page = (tmp_path / "out" / "demo" / "report.html").read_text()
+    assert page.count("<figure>") == 4
+    assert _left(tmp_path) == []
+    assert _keepers(tmp_path) == []
+
+
+@pytest.mark.alone
+@pytest.mark.real(*PROGRAMS)
+@pytest.mark.parametrize("until", ["A webhook", "6 nodes", "the server's static pod", "the cut"])
+def test_an_interrupt_at_any_moment_leaves_nothing_behind(
+    started: subprocess.Popen[str], until: str, tmp_path: Path
+) -> None:
+    assert started.stdout is not None
+    for line in started.stdout:
+        if until in line:
+            break
+    # A terminal sends it to everybody in the foreground, and people press it twice.
+    os.killpg(started.pid, signal.SIGINT)
+    os.killpg(started.pid, signal.SIGINT)
+    out, err = started.communicate(timeout=SECONDS)
+    assert started.returncode == 8, out + err
+    assert _left(tmp_path) == []
+    assert _keepers(tmp_path) == []
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("mode", ["grpc", "http-connect"])
+def test_a_tunnel_is_opened_and_nothing_is_read_from_it(mode: str, tmp_path: Path, capsys: Captured) -> None:
+    stage = Stage(make_tunnel_pki(tmp_path), tmp_path)
+    try:
+        server, _ = stage.start_pair(mode)
+        assert isinstance(server.settings.frontend, UnixFrontend)
+        path = str(server.settings.frontend.path)
+        endpoint = stage.endpoint().serve(source(64 << 20))
+        hold, statuses = threading.Event(), list[int]()
+        arguments = [mode, path, endpoint.address]
+        reader = threading.Thread(target=lambda: statuses.append(slow_reader.main(arguments, hold)))
+        reader.start()
+        stage.eventually(lambda: server.server.exchange.board.established_count() == 1)
+        hold.set()
+        reader.join(PATIENCE_SECONDS)
+        assert statuses == [0]
+        assert "nobody reads it" in capsys.readouterr().out
+        server.wait_until_quiet()
+    finally:
+        stage.stop()
+
+
+def test_a_dial_that_fails_is_told(tmp_path: Path, capsys: Captured) -> None:
+    assert slow_reader.main(["grpc", str(tmp_path / "gone.sock"), "10.0.0.5:443"]) == 1
+    assert "no tunnel to 10.0.0.5:443: " in capsys.readouterr().err

@@ -1,0 +1,360 @@
+"""`umbilical stage run`, `retry`, `rollback` and `destroy`: ranges, exit statuses, the lock, what is undone."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.fixture_types import Captured, Patch
+from tests.support.hardway_workspace import make_directory
+from tests.support.made_up_stages import MadeUpStage, World, make_site
+from tests.support.stage_commands import Commands
+
+from umbilical.cli import main
+from umbilical.cli.stage import work
+from umbilical.cli.stage.range import StageRange, bounds, find_stage
+from umbilical.cli.stage.work import Asking, confirm, going_back, working
+from umbilical.fault import HardwayError, StageTimeout, Unsafe
+from umbilical.hardway.artifacts.inputs import Identity
+from umbilical.hardway.identity import keep_identity
+from umbilical.hardway.locking import holder
+from umbilical.hardway.reporting import Reporter
+from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Step
+
+
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: Patch) -> Commands:
+    return Commands(tmp_path, monkeypatch)
+
+
+def test_all_stages_are_run_and_skipped_the_second_time(commands: Commands, capsys: Captured) -> None:
+    assert commands("run") == 0
+    assert commands.world.acts == ["a", "b", "c", "d"]
+    assert capsys.readouterr().out == "3 stages: 3 done\n"
+    assert commands("run") == 0
+    assert capsys.readouterr().out == "3 stages: 3 skipped\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "acts"),
+    [(("2",), "abc"), (("..2",), "abc"), (("1..1",), "a"), (("1", "--only"), "a"), (("1..",), "abcd")],
+)
+def test_a_range_says_which(commands: Commands, arguments: tuple[str, ...], acts: str) -> None:
+    assert commands("run", *arguments) == 0
+    assert commands.world.acts == list(acts)
+
+
+def test_wrong_words_are_wrong_usage(commands: Commands) -> None:
+    for arguments in (("3..1",), ("9",), ("x",), ("1..2", "--only"), ("--only",), ("--step",)):
+        assert commands("run", *arguments) == 2
+        assert commands.world.acts == []
+
+
+def _raising(fault: Exception) -> Callable[[str], None]:
+    def act(name: str) -> None:
+        raise fault
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        (StageTimeout("UMB725", "waited in vain", "saw nothing", "wait"), 9),
+        (Unsafe("UMB745", "the pivot is not safe", "P4 does not hold", "mend it"), 7),
+        (HardwayError("UMB700", "the file cannot be used", "why", "next"), 3),
+        (HardwayError("UMB730", "virsh failed", "no socket", "start it"), 4),
+        (KeyboardInterrupt(), 8),
+        (ZeroDivisionError(), 10),
+    ],
+)
+def test_the_exit_status_tells_what_kind_of_failure_it_was(
+    commands: Commands, fault: Exception, status: int, capsys: Captured
+) -> None:
+    commands.stages[1].before_act = _raising(fault)
+    assert commands("run") == status
+    shown = capsys.readouterr()
+    assert "interrupted" in shown.out if status == 8 else "1 failed" in shown.out
+
+
+def test_a_check_that_fails_is_told_in_three_lines_with_status_1(commands: Commands, capsys: Captured) -> None:
+    commands.stages[1].before_act = lambda name: commands.world.marks.clear()
+    assert commands("run") == 1
+    assert capsys.readouterr().err.splitlines()[-3:] == [
+        "UMB723 stage 02 made-up-2: MARK-b does not hold: b is there",
+        "  why: b is missing",
+        "  next: touch b",
+    ]
+
+
+def test_a_stage_before_its_turn_is_wrong_usage(commands: Commands, capsys: Captured) -> None:
+    assert commands("run", "3", "--only") == 2
+    assert "next: umbilical stage run 2..3" in capsys.readouterr().err
+
+
+def test_the_report_as_json(commands: Commands, capsys: Captured) -> None:
+    commands.stages[2].before_act = _raising(StageTimeout("UMB725", "what", "why", "next"))
+    assert commands("run", "-o", "json") == 9
+    shown = capsys.readouterr()
+    assert "01 leave the marks of 1" in shown.err, "progress goes to stderr alone"
+    report = json.loads(shown.out)
+    assert report["kind"] == "StageRun"
+    endings = [(stage["number"], stage["ending"]) for stage in report["stages"]]
+    assert endings == [(1, "done"), (2, "done"), (3, "failed")]
+    assert report["stages"][0]["checks"] == [{"id": "MARK-a", "outcome": "passed", "evidence": ""}]
+    assert report["stages"][2]["failure"]["code"] == "UMB725"
+
+
+def test_the_report_as_junit_on_stdout_and_in_a_file(commands: Commands, capsys: Captured) -> None:
+    commands.stages[1].before_act = lambda name: commands.world.marks.clear()
+    file = commands.folder / "report.xml"
+    assert commands("run", "-o", "junit", "--junit", str(file)) == 1
+    shown = capsys.readouterr().out
+    assert file.read_text() == shown
+    suite = ElementTree.fromstring(shown)
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
+
+
+def test_who_may_have_a_certificate_again_is_told_to_the_site(commands: Commands) -> None:
+    seen: list[frozenset[str]] = []
+
+    class Looking(MadeUpStage):
+        def steps(self, site: Site) -> Sequence[Step]:
+            seen.append(site.reissue)
+            return []
+
+    commands.stages = [Looking(1, commands.world)]
+    assert commands("run", "1", "--allow-reissue", "master-0.example.com") == 0
+    assert seen == [frozenset({"master-0.example.com"})]
+
+
+def test_machines_that_are_installed_are_not_run_over_by_the_way(commands: Commands, capsys: Captured) -> None:
+    commands.stages = [*commands.stages, MadeUpStage(9, commands.world, ("boot",), needs=(3,))]
+    assert commands("run") == 0
+    commands.stages[1].input = "two"
+    commands.world.acts.clear()
+    assert commands("run") == 7
+    shown = capsys.readouterr().err
+    assert "UMB726 stage 09 would run again on machines that are installed\n  why: stage 03 is stale" in shown
+    assert commands.world.acts == []
+    assert commands("run", "3") == 0
+    assert commands("run", "--yes") == 0
+    assert commands.world.acts == ["b", "c", "d", "boot"]
+
+
+def test_the_real_stages_write_their_artifacts(tmp_path: Path, capsys: Captured) -> None:
+    """Those that need no machine: 03, 04, 05 and 06 of the kubernetes profile."""
+    folder = make_directory(tmp_path / "c")
+    command = ["stage", "run", "3..6", "--dir", str(folder)]
+    assert main.run(command) == 0
+    assert capsys.readouterr().out == "4 stages: 4 done\n"
+    assert (folder / "artifacts" / "auth" / "admin.kubeconfig").is_file()
+    assert main.run(command) == 0
+    assert capsys.readouterr().out == "4 stages: 4 skipped\n"
+    text = "".join(path.read_text() for path in (folder / ".umbilical").iterdir() if path.suffix in (".json", ".jsonl"))
+    assert "PRIVATE KEY" not in text
+    assert main.run(["stage", "rollback", "5", "--yes", "--dir", str(folder)]) == 0
+    assert not (folder / "artifacts" / "tls").exists()
+
+
+def test_a_real_process_that_is_asked_to_end_leaves_a_record_to_go_on_from(tmp_path: Path) -> None:
+    folder = make_directory(tmp_path / "c")
+    command = [sys.executable, "-m", "umbilical", "stage", "run", "3..6", "--dir", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    process.stderr.readline()
+    os.kill(process.pid, signal.SIGTERM)
+    process.communicate(timeout=120)
+    # It may have got through before the signal came, or be on its way out.
+    assert process.returncode in (8, 0, -signal.SIGTERM)
+    assert main.run(["stage", "run", "3..6", "--dir", str(folder)]) == 0
+
+
+STAGES = [MadeUpStage(number, World()) for number in range(1, 18)]
+
+
+def test_what_is_open_is_filled_in() -> None:
+    ranges = {"5..8": (5, 8), "05..08": (5, 8), "5..": (5, 17), "..8": (1, 8), "8": (1, 8), "1..1": (1, 1)}
+    assert {text: bounds(StageRange().convert(text, None, None), STAGES) for text in ranges} == ranges
+    assert bounds(None, STAGES) == (1, 17)
+
+
+def test_stages_are_found_by_number_and_by_name_or_refused() -> None:
+    for text in ("8..5", "0..3", "18", "5..99"):
+        with pytest.raises(click.UsageError):
+            bounds(StageRange().convert(text, None, None), STAGES)
+    assert find_stage("05", STAGES).number == find_stage("5", STAGES).number == find_stage("made-up-5", STAGES).number
+    with pytest.raises(click.UsageError, match="there is no stage 99"):
+        find_stage("99", STAGES)
+
+
+@given(st.text(max_size=8))
+def test_whatever_is_written_is_a_range_or_wrong_usage(text: str) -> None:
+    try:
+        first, last = StageRange().convert(text, None, None)
+    except click.UsageError:
+        return
+    assert first is not None or last is not None
+
+
+def test_the_stage_that_failed_is_done_again_and_no_other(commands: Commands) -> None:
+    def stumble(name: str) -> None:
+        raise HardwayError("UMB730", "what", "why", "next")
+
+    commands.stages[1].before_act = stumble
+    commands("run")
+    commands.stages[1].before_act = lambda name: None
+    commands.world.acts.clear()
+    assert commands("retry") == 0
+    assert commands.world.acts == ["b", "c"]
+
+
+def test_a_stage_that_is_done_is_done_again_when_it_is_named_only(commands: Commands, capsys: Captured) -> None:
+    commands("run", "1")
+    assert commands("retry") == 2
+    assert "no stage failed" in capsys.readouterr().err
+    commands("run")
+    commands.world.acts.clear()
+    assert commands("retry", "2") == 0
+    assert commands.world.acts == ["b", "c"]
+
+
+def test_a_stage_and_the_later_ones_are_undone(commands: Commands, capsys: Captured) -> None:
+    commands("run")
+    capsys.readouterr()
+    assert commands("rollback", "2", "--yes") == 0
+    assert capsys.readouterr().out == "03 undone\n02 undone\n"
+    assert set(commands.world.marks) == {"a"}
+
+
+def test_nobody_is_there_to_be_asked(commands: Commands, capsys: Captured) -> None:
+    commands("run")
+    for arguments in (("rollback", "2"), ("destroy",)):
+        assert commands(*arguments) == 2
+        assert "--yes" in capsys.readouterr().err
+    assert set(commands.world.marks) == {"a", "b", "c", "d"}
+
+
+def test_over_a_point_of_no_return_it_is_unsafe(commands: Commands, capsys: Captured) -> None:
+    commands.stages[2].never = "d"
+    commands("run")
+    assert commands("rollback", "1", "--yes") == 7
+    assert "UMB727" in capsys.readouterr().err
+    assert set(commands.world.marks) == {"a", "b", "c", "d"}
+
+
+def test_where_nothing_was_done_nothing_is_undone(commands: Commands, capsys: Captured) -> None:
+    commands("run", "1")
+    capsys.readouterr()
+    assert commands("rollback", "3", "--yes") == 0
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "nothing to undo" in shown.err
+
+
+def test_everything_is_undone_also_after_a_point_of_no_return_and_twice_is_fine(
+    commands: Commands, capsys: Captured
+) -> None:
+    commands.stages[2].never = "d"
+    commands("run")
+    capsys.readouterr()
+    assert commands("destroy", "--yes") == 0
+    assert capsys.readouterr().out == "03 undone\n02 undone\n01 undone\n"
+    assert set(commands.world.marks) == {"d"}
+    acts = list(commands.world.acts)
+    assert commands("destroy", "--yes") == 0
+    assert commands.world.acts == acts
+    assert "nothing to destroy" in capsys.readouterr().err
+
+
+def test_no_password_outlives_the_cluster(commands: Commands) -> None:
+    commands("run")
+    for _ in range(2):
+        kept = keep_identity(commands.folder, Identity("an-id", "lab-x5x5x", "a-password", "a-hash"))
+        assert commands("destroy", "--yes") == 0
+        assert not kept.exists()
+
+
+def test_the_lock_is_held_as_long_as_the_work_lasts(commands: Commands) -> None:
+    with working(commands.folder):
+        assert holder(commands.folder) is not None
+    assert holder(commands.folder) is None
+
+
+def test_whoever_goes_back_loads_before_the_lock_so_that_no_keys_are_made(
+    commands: Commands, monkeypatch: Patch
+) -> None:
+    seen: list[bool] = []
+
+    def load(folder: Path, reporter: Reporter) -> Site:
+        seen.append(holder(folder) is not None)
+        return make_site(folder, reporter=reporter)
+
+    monkeypatch.setattr(work, "load_site", load)
+    with going_back(commands.folder):
+        assert holder(commands.folder) is not None
+    with working(commands.folder):
+        pass
+    assert seen == [False, True]
+
+
+def test_a_second_one_is_refused(commands: Commands, capsys: Captured) -> None:
+    with working(commands.folder), pytest.raises(HardwayError, match="UMB720"), going_back(commands.folder):
+        pass
+    with working(commands.folder):
+        assert commands("run") == 4
+    assert "UMB720" in capsys.readouterr().err
+    assert commands.world.acts == []
+
+
+@pytest.mark.parametrize("content", [None, b"nmae: x\n"])
+def test_a_directory_that_is_no_clusters_gets_no_record(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "cluster.yaml").write_bytes(content)
+    before = sorted(tmp_path.iterdir())
+    assert main.run(["stage", "run", "--dir", str(tmp_path)]) == 3
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_yes_is_an_answer_no_ends_it_and_no_terminal_is_none(monkeypatch: Patch) -> None:
+    confirm("sure?", yes=True)
+    with pytest.raises(click.UsageError):
+        confirm("sure?", yes=False)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda text: "n")
+    with pytest.raises(click.Abort):
+        confirm("sure?", yes=False)
+
+
+def test_each_stage_is_explained_once_and_each_step_asked_for(
+    commands: Commands, monkeypatch: Patch, capsys: Captured
+) -> None:
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda text: "y")
+    ask = Asking()
+    assert ask(commands.stages[0], Step("leave a", "touch a", lambda: None))
+    shown = capsys.readouterr().err
+    assert "01 leave the marks of 1\nwhat       What it is.\n" in shown
+    assert "  leave a\n    $ touch a\n" in shown
+    assert ask(commands.stages[0], Step("leave b", "touch b", lambda: None))
+    assert "What it is." not in capsys.readouterr().err
+
+
+def test_what_should_be_so_after_a_stage_is_told_before_its_steps(
+    commands: Commands, monkeypatch: Patch, capsys: Captured
+) -> None:
+    monkeypatch.setattr("click.termui.visible_prompt_func", lambda text: "y")
+    site = make_site(commands.folder)
+    stage = commands.stages[0]
+    assert Asking(site)(stage, Step("leave a", "touch a", lambda: None))
+    claims = [check.title for check in stage.checks(site)]
+    assert claims
+    assert f"then       this should be so:\n           - {claims[0]}\n" in capsys.readouterr().err

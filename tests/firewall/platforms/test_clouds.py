@@ -1,0 +1,169 @@
+"""What is particular to each cloud: names, groups and sources of the rule, and what its forms leave open."""
+
+import pytest
+
+from umbilical.fault import RenderError
+from umbilical.firewall.platforms import (
+    aws,
+    aws_upi,
+    azure,
+    azure_upi,
+    gcp,
+    gcp_upi,
+    ibmcloud,
+    openstack,
+    openstack_upi,
+    powervs,
+)
+from umbilical.firewall.platforms.platform import Command, Named, Reference, Variable
+from umbilical.firewall.platforms.request import Release, Request, parse_network
+
+CI = Request("ci")
+
+
+def request(*networks: str, release: Release | None = None) -> Request:
+    return Request("ci", networks=tuple(parse_network(text) for text in networks), release=release)
+
+
+def test_aws_installers_sweep_the_rule_by_a_description_that_they_know() -> None:
+    for release in (None, Release(4, 16), Release(4, 22)):
+        assert aws.edit(Request("ci", release=release)).items[0]["description"] == "Bootstrap SSH Access"
+    assert aws.edit(Request("ci", release=Release(4, 23))).items[0]["description"] == "Bootstrap Konnectivity"
+    assert aws.rules(Request("ci", release=Release(5, 1)))[0].description == "Bootstrap Konnectivity"
+
+
+def test_the_manifest_of_aws_names_roles_and_one_port() -> None:
+    item = aws.edit(Request("ci", 9191)).items[0]
+    assert item["sourceSecurityGroupRoles"] == ["controlplane", "node"]
+    assert (item["fromPort"], item["toPort"], item["protocol"]) == (9191, 9191, "tcp")
+
+
+def test_a_rule_for_the_port_is_recognised_whatever_it_is_called() -> None:
+    opens = aws.edit(CI).opens
+    assert opens({"protocol": "tcp", "fromPort": 8091, "toPort": 8091, "description": "mine"})
+    assert not opens({"protocol": "udp", "fromPort": 8091, "toPort": 8091})
+    assert not opens({"protocol": "tcp", "fromPort": 22, "toPort": 22, "description": "Bootstrap SSH Access"})
+    opens = azure.edit(CI).opens
+    assert opens({"destinationPorts": "8091", "direction": "Inbound"})
+    assert not opens({"destinationPorts": "8091", "direction": "Outbound"})
+    assert not opens({"destinationPorts": "6443", "direction": "Inbound"})
+    opens = ibmcloud.edit(CI).opens
+    assert opens(ibmcloud.edit(CI).items[0])
+    assert not opens({"action": "allow", "destination": {}})
+
+
+def test_groups_and_tags_of_terraform_installers_have_other_names() -> None:
+    assert aws.group_names(request(release=Release(4, 15))) == ("ci-master-sg", "ci-worker-sg")
+    assert aws.group_names(request(release=Release(4, 16))) == ("ci-controlplane", "ci-node")
+    rule = gcp.rules(request(release=Release(4, 16)))[0]
+    assert ([place.value for place in rule.sources], rule.target.value) == (["ci-worker", "ci-master"], "ci-master")
+
+
+def test_closing_names_the_same_rule_as_opening() -> None:
+    def permission(command: Command) -> tuple[object, ...]:
+        return command.words[3 : command.words.index("--source-group") + 2]
+
+    made = aws.commands(CI)
+    assert [permission(command) for command in made.open] == [permission(command) for command in made.close]
+    assert len({permission(command) for command in made.open}) == 2
+    made = gcp.commands(CI)
+    assert made.open[0].words[4] == made.close[0].words[4] == "ci-bootstrap-in-konnectivity"
+
+
+def test_aws_by_hand_asks_for_both_groups_and_looks_nothing_up() -> None:
+    commands = aws_upi.commands(CI)
+    assert [need.variable for need in commands.needs] == ["control_plane", "node"]
+    assert commands.prepare == ()
+    assert {block.kind for block in aws_upi.blocks(CI)} == {"variable", "resource"}
+    sources = aws_upi.rules(CI)[0].sources
+    assert [place.value for place in sources] == ["MasterSecurityGroupId", "WorkerSecurityGroupId"]
+
+
+def test_azure_lets_the_virtual_network_in_or_each_known_network_by_a_numbered_rule() -> None:
+    (rule,) = azure.rules(CI)
+    assert (rule.name, rule.priority, rule.sources[0].value) == ("konnectivity_in", 230, "VirtualNetwork")
+    made = azure.rules(request("10.0.0.0/16", "fd00::/64", "10.1.0.0/16"))
+    assert [(rule.name, rule.priority, rule.sources[0].value) for rule in made] == [
+        ("konnectivity_in_ipv4_00", 100, "10.0.0.0/16"),
+        ("konnectivity_in_ipv6_00", 110, "fd00::/64"),
+        ("konnectivity_in_ipv4_01", 120, "10.1.0.0/16"),
+    ]
+
+
+def test_no_form_of_azures_rule_has_any_source() -> None:
+    for asked in (CI, request("10.0.0.0/16", "fd00::/64")):
+        assert "*" not in {item["source"] for item in azure.edit(asked).items}
+        for command in azure.commands(asked).open:
+            words = [str(word) for word in command.words]
+            assert words[words.index("--source-address-prefixes") + 1] != "*"
+
+
+def test_leftovers_of_azure_are_found_under_the_name_that_the_installer_misses_too() -> None:
+    shown = " ".join(str(word) for word in azure.leftovers(CI).show[0].words)
+    # konnectivity_in and ci_konnectivity_in both contain it.
+    assert "contains(name, 'konnectivity_in')" in shown
+
+
+def test_azure_by_hand_asks_for_the_resource_group() -> None:
+    for made in (azure_upi.commands(CI), azure_upi.leftovers(CI)):
+        assert [need.variable for need in made.needs] == ["resource_group"]
+        assert Variable("resource_group") in made.close[0].words
+    declared, rule = azure_upi.blocks(CI)
+    assert declared.kind == "variable"
+    assert (rule.attributes or {})["resource_group_name"] == Reference("var.resource_group")
+
+
+def test_google_cloud_by_hand_opens_the_bootstrap_machine_alone_and_asks_for_the_network() -> None:
+    rule = gcp_upi.rules(CI)[0]
+    assert ([place.value for place in rule.sources], rule.target.value) == (["ci-worker", "ci-master"], "ci-bootstrap")
+    assert [need.variable for need in gcp_upi.commands(CI).needs] == ["network"]
+    assert gcp_upi.blocks(CI)[0].labels == ("network",)
+
+
+def test_ibm_clouds_rule_lets_the_cluster_into_the_bootstrap_machines_own_group() -> None:
+    edit = ibmcloud.edit(CI)
+    assert ibmcloud.rules(CI)[0].target.value == "ci-security-group-bootstrap"
+    assert Named("ci-security-group-bootstrap") in edit.path
+    remotes = edit.items[0]["source"]["remotes"]
+    assert remotes == [{"remoteType": "sg", "securityGroupName": "ci-sg-cluster-wide"}]
+
+
+def test_openstacks_bootstrap_machine_has_its_own_group_from_4_21_on() -> None:
+    for minor, group in ((20, "ci-master"), (21, "ci-bootstrap"), (22, "ci-bootstrap")):
+        made = openstack.rules(request("10.0.0.0/16", release=Release(4, minor)))
+        assert {rule.target.value for rule in made} == {group}, minor
+    with pytest.raises(RenderError, match="--release"):
+        openstack.rules(request("10.0.0.0/16"))
+
+
+def test_each_network_of_openstack_has_its_rule_and_its_family() -> None:
+    asked = request("10.0.0.0/16", "fd00::/64", release=Release(4, 21))
+    families = [block.attributes["ethertype"] for block in openstack.blocks(asked)[1:] if block.attributes]
+    assert families == ["IPv4", "IPv6"]
+    assert [command.words[7] for command in openstack.commands(asked).open] == families
+
+
+def test_leftovers_of_openstack_are_looked_for_in_both_groups_by_the_installers_tags() -> None:
+    words = [" ".join(str(word) for word in command.words) for command in openstack.leftovers(CI).show]
+    assert "openshiftClusterID=ci,openshiftRole=bootstrap" in words[0]
+    assert "ci-master" in words[1]
+
+
+def test_openstack_by_hand_opens_the_masters_group() -> None:
+    asked = request("10.0.0.0/16")
+    assert openstack_upi.rules(asked)[0].target.value == "ci-master"
+    assert openstack_upi.commands(asked).open[0].words[-1] == "ci-master"
+    assert openstack_upi.blocks(asked)[0].attributes == {"name": "ci-master"}
+    assert "ci-master" in openstack_upi.leftovers(asked).show[0].words
+
+
+def test_powervs_is_as_narrow_as_each_form_allows() -> None:
+    addresses = [{"remoteType": "address", "address": text} for text in ("10.0.0.4", "10.0.0.5")]
+    assert powervs.edit(request("10.0.0.4", "10.0.0.5")).items[0]["source"]["remotes"] == addresses
+    for networks in ((), ("10.0.0.0/24",), ("fd00::1",)):
+        assert powervs.edit(request(*networks)).items[0]["source"]["remotes"] == [{"remoteType": "any"}]
+    network = request("10.0.0.0/24")
+    assert "10.0.0.0/24" in powervs.commands(network).open[0].words
+    assert (powervs.blocks(network)[-1].attributes or {})["remote"] == "10.0.0.0/24"
+    with pytest.raises(RenderError, match="UMB162"):
+        powervs.commands(CI)

@@ -1,0 +1,298 @@
+"""Probing the port for agents: how it answers, and what is made of it."""
+
+import socket
+import ssl
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from tests.support import tls_listener
+from tests.support.tls_contexts import VERSIONS, server_context
+from tests.support.tls_listener import listener
+from tests.support.tunnel_pair import Shape, TunnelPair
+from tests.support.tunnel_pki import FolderAuthority, TunnelPki, make_tunnel_pki
+
+from umbilical.checks.check import Finding, Outcome, judge
+from umbilical.fault import BootstrapError
+from umbilical.firewall.probe import (
+    Answer,
+    Handshake,
+    Sight,
+    Tcp,
+    TcpState,
+    TlsFiles,
+    asks_for_certificate,
+    probe,
+    try_tcp,
+)
+from umbilical.firewall.probe_checks import CHECKS, names_of
+from umbilical.pki.authority import Authority
+from umbilical.pki.profiles import KeyType, server_profile
+
+NOW = datetime.now(UTC)
+HOST = "127.0.0.1"
+NO_FILES = TlsFiles()
+Manner = Callable[[ssl.SSLContext], tls_listener.Deed]
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> TunnelPki:
+    return make_tunnel_pki(tmp_path_factory.mktemp("pki"), ("127.0.0.1", "::1", "localhost"))
+
+
+def _files(pki: TunnelPki) -> TlsFiles:
+    return TlsFiles(pki.authority.certificate_file, pki.agent.certificate, pki.agent.key)
+
+
+def _look(port: int, files: TlsFiles = NO_FILES, host: str = HOST, timeout: float = 10.0) -> Sight:
+    return probe(host, port, files, timeout, NOW)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("manner", [tls_listener.speaks_first, tls_listener.answers])
+def test_a_server_that_wants_certificates_turns_strangers_away_and_takes_agents(
+    pki: TunnelPki, version: ssl.TLSVersion, manner: Manner
+) -> None:
+    context = server_context(pki)
+    context.minimum_version = context.maximum_version = version
+    with listener(manner(context)) as port:
+        sight = _look(port, _files(pki))
+    assert sight.tcp.state is TcpState.OPEN
+    assert sight.stranger is not None
+    assert asks_for_certificate(sight.stranger), sight.stranger
+    assert sight.agent is not None
+    assert sight.agent.answer is Answer.ACCEPTED
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("manner", [tls_listener.speaks_first, tls_listener.answers])
+def test_a_server_that_lets_strangers_in_is_seen_through(
+    pki: TunnelPki, version: ssl.TLSVersion, manner: Manner
+) -> None:
+    context = server_context(pki, asks_certificate=False)
+    context.minimum_version = context.maximum_version = version
+    with listener(manner(context)) as port:
+        sight = _look(port)
+    assert sight.stranger is not None
+    assert sight.stranger.answer is Answer.ACCEPTED
+    assert sight.stranger.certificate is not None
+    assert sight.agent is None
+
+
+def test_our_own_server_demands_certificates_and_takes_an_agents(pki: TunnelPki, tmp_path: Path) -> None:
+    pair = TunnelPair(Shape(), pki, tmp_path)
+    try:
+        pair.start_server()
+        sight = _look(pair.ports.agent, _files(pki))
+    finally:
+        pair.stop()
+    assert sight.stranger is not None
+    assert asks_for_certificate(sight.stranger), sight.stranger
+    assert sight.agent is not None
+    assert sight.agent.answer is Answer.ACCEPTED, sight.agent
+
+
+def test_a_server_of_another_authority_is_not_vouched_for(pki: TunnelPki, tmp_path: Path) -> None:
+    other = FolderAuthority(tmp_path, "other")
+    with listener(tls_listener.speaks_first(server_context(pki, asks_certificate=False))) as port:
+        sight = _look(port, TlsFiles(other.certificate_file))
+    assert sight.agent is not None
+    assert sight.agent.answer is Answer.REFUSED
+    assert sight.agent.certificate is None
+    assert "certificate" in sight.agent.detail
+
+
+def test_a_certificate_of_another_authority_is_turned_away(pki: TunnelPki, tmp_path: Path) -> None:
+    stranger = FolderAuthority(tmp_path, "other").client("intruder")
+    files = TlsFiles(pki.authority.certificate_file, stranger.certificate, stranger.key)
+    with listener(tls_listener.speaks_first(server_context(pki))) as port:
+        sight = _look(port, files)
+    assert sight.agent is not None
+    assert sight.agent.answer is Answer.REFUSED
+
+
+def test_something_that_is_no_tls_is_told_as_such() -> None:
+    with listener(tls_listener.plain_text) as port:
+        sight = _look(port)
+    assert sight.stranger is not None
+    assert (sight.stranger.answer, sight.stranger.certificate) == (Answer.REFUSED, None)
+    assert not asks_for_certificate(sight.stranger)
+
+
+def test_silence_ends_at_the_timeout(pki: TunnelPki) -> None:
+    with listener(tls_listener.swallows) as port:
+        before_handshake = _look(port, timeout=0.3).stranger
+    with listener(tls_listener.says_nothing(server_context(pki, asks_certificate=False))) as port:
+        after_handshake = _look(port, timeout=0.3).stranger
+    assert before_handshake is not None
+    assert after_handshake is not None
+    assert before_handshake.answer is after_handshake.answer is Answer.SILENT
+    assert after_handshake.certificate is not None
+
+
+def test_a_server_that_hangs_up_is_told_as_such(pki: TunnelPki) -> None:
+    with listener(tls_listener.hangs_up(server_context(pki, asks_certificate=False))) as port:
+        sight = _look(port)
+    assert sight.stranger is not None
+    assert sight.stranger.answer is Answer.REFUSED
+
+
+def test_ipv6_is_dialled_by_its_plain_address(pki: TunnelPki) -> None:
+    with listener(tls_listener.speaks_first(server_context(pki)), "::1") as port:
+        sight = _look(port, _files(pki), host="::1")
+    assert sight.agent is not None
+    assert sight.agent.answer is Answer.ACCEPTED
+
+
+def test_a_name_is_followed_to_the_address_that_answers(pki: TunnelPki) -> None:
+    """localhost is both ::1 and 127.0.0.1 on many machines, and only one of them listens here."""
+    with listener(tls_listener.speaks_first(server_context(pki))) as port:
+        sight = _look(port, _files(pki), host="localhost")
+    assert (sight.tcp.state, sight.tcp.address) == (TcpState.OPEN, "127.0.0.1")
+    assert sight.agent is not None
+    assert sight.agent.answer is Answer.ACCEPTED
+
+
+def test_nothing_that_listens_is_a_refusal() -> None:
+    with socket.socket() as unused:
+        unused.bind((HOST, 0))
+        assert try_tcp(HOST, unused.getsockname()[1], 5).state is TcpState.REFUSED
+
+
+def test_a_name_that_cannot_exist_is_not_found() -> None:
+    for host in ("a..b", "x" * 64):
+        assert try_tcp(host, 8091, 5).state is TcpState.NAME_NOT_FOUND
+
+
+def test_files_that_cannot_be_used_are_a_fault_before_anything_is_dialled(pki: TunnelPki, tmp_path: Path) -> None:
+    garbage = tmp_path / "garbage.pem"
+    garbage.write_text("no certificate")
+    wrong = (
+        TlsFiles(garbage),
+        TlsFiles(certificate=pki.agent.certificate, key=pki.server.key),
+        TlsFiles(certificate=garbage, key=pki.agent.key),
+    )
+    for files in wrong:
+        with pytest.raises(BootstrapError, match="UMB166"):
+            probe(HOST, 1, files, 1, NOW)
+
+
+PROBE_CHECKS_NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+DAY = timedelta(days=1)
+OPEN = Tcp(TcpState.OPEN, "10.0.0.9")
+DEMANDED = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+
+
+def _certificate(*hosts: str, now: datetime = PROBE_CHECKS_NOW, lifetime: timedelta = DAY) -> x509.Certificate:
+    authority = Authority.create("ca", now, lifetime, KeyType.ECDSA_P256)
+    issued = authority.issue(server_profile("server", hosts, KeyType.ECDSA_P256), now, lifetime)
+    return x509.load_pem_x509_certificate(issued.certificate)
+
+
+def _turned_away(certificate: x509.Certificate | None) -> Handshake:
+    return Handshake(Answer.REFUSED, DEMANDED, "TLSv1.3", certificate)
+
+
+def _findings(sight: Sight) -> dict[str, Finding]:
+    return {finding.id: finding for finding in judge(CHECKS, sight)}
+
+
+def _outcomes(sight: Sight) -> dict[str, Outcome]:
+    return {name: finding.outcome for name, finding in _findings(sight).items()}
+
+
+def test_a_server_as_it_should_be_passes_all() -> None:
+    certificate = _certificate("10.0.0.9")
+    agent = Handshake(Answer.ACCEPTED, "", "TLSv1.3", certificate)
+    files = TlsFiles(Path("ca.crt"), Path("tls.crt"), Path("tls.key"))
+    sight = Sight("10.0.0.9", 8091, PROBE_CHECKS_NOW, OPEN, _turned_away(certificate), agent, files)
+    assert set(_outcomes(sight).values()) == {Outcome.PASSED}
+
+
+@pytest.mark.parametrize("state", [state for state in TcpState if state is not TcpState.OPEN])
+def test_a_port_that_is_not_open_fails_once_and_leaves_the_rest_unasked(state: TcpState) -> None:
+    findings = _findings(Sight("10.0.0.9", 8091, PROBE_CHECKS_NOW, Tcp(state, "10.0.0.9", "why")))
+    assert findings.pop("FW1").outcome is Outcome.FAILED
+    assert {finding.outcome for finding in findings.values()} == {Outcome.SKIPPED}
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "outcome"),
+    [
+        ("10.0.0.9", ("10.0.0.9",), Outcome.PASSED),
+        ("10.0.0.9", ("10.0.0.8",), Outcome.FAILED),
+        ("fd00:0::9", ("fd00::9",), Outcome.PASSED),
+        ("10.0.0.9", ("api.example",), Outcome.FAILED),
+        ("API-int.example.", ("api-int.example",), Outcome.PASSED),
+        ("a.example", ("*.example",), Outcome.PASSED),
+        ("a.b.example", ("*.example",), Outcome.FAILED),
+        ("example", ("10.0.0.9",), Outcome.FAILED),
+    ],
+)
+def test_the_certificate_must_be_for_what_agents_dial(host: str, names: tuple[str, ...], outcome: Outcome) -> None:
+    sight = Sight(host, 8091, PROBE_CHECKS_NOW, OPEN, _turned_away(_certificate(*names)))
+    assert _outcomes(sight)["FW3"] is outcome
+
+
+@pytest.mark.parametrize(
+    ("moment", "outcome"),
+    [
+        (PROBE_CHECKS_NOW, Outcome.PASSED),
+        (PROBE_CHECKS_NOW + DAY - timedelta(minutes=30), Outcome.WARNED),
+        (PROBE_CHECKS_NOW + DAY + timedelta(seconds=1), Outcome.FAILED),
+        (PROBE_CHECKS_NOW - timedelta(hours=2), Outcome.FAILED),
+    ],
+)
+def test_time_left_is_judged_by_the_clock_of_the_probe(moment: datetime, outcome: Outcome) -> None:
+    sight = Sight("10.0.0.9", 8091, moment, OPEN, _turned_away(_certificate("10.0.0.9")))
+    assert _outcomes(sight)["FW4"] is outcome
+
+
+def test_a_stranger_who_is_let_in_is_the_known_hole() -> None:
+    stranger = Handshake(Answer.ACCEPTED, "", "TLSv1.3", _certificate("10.0.0.9"))
+    finding = _findings(Sight("10.0.0.9", 8091, PROBE_CHECKS_NOW, OPEN, stranger))["FW5"]
+    assert finding.outcome is Outcome.FAILED
+    assert "CVE-2026-16242" in finding.why
+
+
+def test_silence_after_the_handshake_is_not_taken_for_safety() -> None:
+    stranger = Handshake(Answer.SILENT, "it says nothing", "TLSv1.3", _certificate("10.0.0.9"))
+    assert _outcomes(Sight("10.0.0.9", 8091, PROBE_CHECKS_NOW, OPEN, stranger))["FW5"] is Outcome.WARNED
+
+
+def test_where_no_tls_is_spoken_nothing_is_said_about_certificates() -> None:
+    outcomes = _outcomes(
+        Sight("10.0.0.9", 8091, PROBE_CHECKS_NOW, OPEN, Handshake(Answer.REFUSED, "WRONG_VERSION_NUMBER"))
+    )
+    assert outcomes["FW2"] is Outcome.FAILED
+    assert {outcomes[name] for name in ("FW3", "FW4", "FW5")} == {Outcome.SKIPPED}
+
+
+def test_a_handshake_refused_for_want_of_a_certificate_is_tls_all_the_same() -> None:
+    """TLS 1.2 servers do so: then the certificate is seen by the agent's handshake alone."""
+    agent = Handshake(Answer.ACCEPTED, "", "TLSv1.2", _certificate("10.0.0.9"))
+    stranger = Handshake(Answer.REFUSED, "SSLV3_ALERT_HANDSHAKE_FAILURE")
+    outcomes = _outcomes(Sight("10.0.0.9", 8091, PROBE_CHECKS_NOW, OPEN, stranger, agent, TlsFiles(Path("ca"))))
+    assert [outcomes[name] for name in ("FW2", "FW3", "FW5", "FW6")] == [Outcome.PASSED] * 4
+
+
+@pytest.mark.parametrize(
+    ("agent", "outcome"),
+    [
+        (Handshake(Answer.REFUSED, "UNKNOWN_CA"), Outcome.FAILED),
+        (Handshake(Answer.SILENT, "it says nothing"), Outcome.WARNED),
+    ],
+)
+def test_our_own_certificate_must_be_taken(agent: Handshake, outcome: Outcome) -> None:
+    files = TlsFiles(Path("ca.crt"), Path("tls.crt"), Path("tls.key"))
+    sight = Sight("10.0.0.9", 8091, PROBE_CHECKS_NOW, OPEN, _turned_away(_certificate("10.0.0.9")), agent, files)
+    outcomes = _outcomes(sight)
+    assert outcomes["FW7"] is outcome
+    assert outcomes["FW6"] is Outcome.FAILED
+
+
+def test_a_certificate_without_alternative_names_has_none() -> None:
+    assert names_of(_certificate()) == []
+    assert names_of(_certificate("b.example", "::1")) == ["b.example", "::1"]

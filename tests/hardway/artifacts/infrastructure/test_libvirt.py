@@ -1,0 +1,82 @@
+"""libvirt's network and virtual machines: addresses, names, disks, boot order, and texts that XML can carry."""
+
+from dataclasses import replace
+from typing import Any
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, SubElement
+
+from tests.support.hardway import cluster
+
+from umbilical.hardway.artifacts.infrastructure.libvirt_domain import domain_xml
+from umbilical.hardway.artifacts.infrastructure.libvirt_network import network_xml
+from umbilical.hardway.artifacts.infrastructure.xml_text import xml_bytes
+from umbilical.hardway.config.cluster import Cluster
+
+
+def _root(**changes: Any) -> tuple[Cluster, ElementTree.Element]:
+    of = cluster(**changes)
+    assert of.libvirt is not None
+    return of, ElementTree.fromstring(network_xml(of, of.libvirt))
+
+
+def _attributes(root: ElementTree.Element, path: str) -> dict[str, str]:
+    found = root.find(path)
+    assert found is not None
+    return found.attrib
+
+
+def test_the_network_is_masqueraded_behind_its_bridge() -> None:
+    _, root = _root()
+    assert _attributes(root, "forward") == {"mode": "nat"}
+    assert _attributes(root, "bridge") == {"name": "virbr-ocp4", "stp": "on", "delay": "0"}
+    assert _attributes(root, "ip") == {"family": "ipv4", "address": "192.168.126.1", "prefix": "24"}
+
+
+def test_live_systems_get_addresses_and_only_if_there_is_a_range() -> None:
+    of, root = _root()
+    assert _attributes(root, "ip/dhcp/range") == {"start": "192.168.126.200", "end": "192.168.126.254"}
+    _, without = _root(networks=replace(of.networks, dhcp=None))
+    assert without.find("ip/dhcp") is None
+
+
+def test_every_node_is_found_by_its_full_name_which_comes_first() -> None:
+    of, root = _root()
+    hosts = {host.attrib["ip"]: [name.text for name in host] for host in root.findall("dns/host")}
+    assert {str(node.address): node.name for node in of.nodes}.items() <= {
+        address: names[0] for address, names in hosts.items()
+    }.items()
+    assert hosts["192.168.126.10"] == [of.api_name, of.internal_api_name]
+
+
+def test_there_is_a_record_for_each_member_of_etcd() -> None:
+    _, root = _root()
+    assert [srv.attrib["target"] for srv in root.findall("dns/srv")] == [
+        f"etcd-{index}.ocp4.example.com" for index in range(3)
+    ]
+
+
+def _machine(node_id: str) -> ElementTree.Element:
+    of = cluster()
+    assert of.libvirt is not None
+    return ElementTree.fromstring(domain_xml(of, of.libvirt, of.node(node_id)))
+
+
+def test_a_machine_is_as_large_as_its_role_asks() -> None:
+    assert [_machine(node).findtext("memory") for node in ("master-0", "worker-0")] == ["16384", "8192"]
+    assert _machine("worker-0").findtext("vcpu") == "4"
+
+
+def test_the_live_system_cannot_be_written() -> None:
+    assert _machine("bootstrap").find("devices/disk[@device='cdrom']/readonly") is not None
+
+
+def test_the_card_is_on_the_clusters_network() -> None:
+    source = _machine("bootstrap").find("devices/interface/source")
+    assert source is not None
+    assert source.attrib == {"network": "ocp4"}
+
+
+def test_each_element_has_its_line_and_text_is_escaped() -> None:
+    root = Element("a")
+    SubElement(root, "b", c='"').text = "<d>"
+    assert xml_bytes(root) == b'<a>\n  <b c="&quot;">&lt;d&gt;</b>\n</a>\n'

@@ -1,0 +1,279 @@
+"""What nodes get: base, network, kubelet, container runtime, static pods and the first boot."""
+
+import configparser
+import ipaddress
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.support import hardway
+from tests.support.hardway_nodes import (
+    BASE_SCRIPT,
+    SHAPES,
+    content,
+    earlier,
+    golden,
+    golden_file,
+    inputs,
+    machine_config_base,
+    node_config,
+    nodes,
+)
+from tests.support.ignition_validate import validate
+
+from umbilical.fault import RenderError
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.nodes.base import base_of, builtin_base
+from umbilical.hardway.artifacts.nodes.container_runtime import CONFLIST, add_pause_image, add_pod_network
+from umbilical.hardway.artifacts.nodes.first_boot import (
+    CONTENT,
+    ENCAPSULATED,
+    NODE_ANNOTATIONS,
+    add_first_boot,
+    encapsulated,
+)
+from umbilical.hardway.artifacts.nodes.kubelet import KUBELET, UNIT, taint_of, unit
+from umbilical.hardway.artifacts.nodes.network import HOSTNAME, keyfile, pod_routes
+from umbilical.hardway.artifacts.nodes.parts import Parts
+from umbilical.hardway.artifacts.nodes.pod_files import add_artifact, add_pods
+from umbilical.hardway.artifacts.nodes.render import size_report
+from umbilical.hardway.artifacts.nodes.topics import TOPICS
+from umbilical.hardway.artifacts.static_pods.paths import files_needed
+from umbilical.hardway.artifacts.static_pods.seat import Seat
+from umbilical.hardway.config.cluster import Cluster, Node, Profile, Role
+from umbilical.hardway.explain.topic import TopicKind
+from umbilical.hardway.lint.unit_text import Command, commands
+from umbilical.hardway.pki.certificate_set import Bundle
+from umbilical.ignition.config import faults, read_config
+from umbilical.manifests.tree import AssetTree
+
+each_profile = pytest.mark.parametrize("profile", list(Profile), ids=lambda one: one.value)
+BASE = machine_config_base(Role.MASTER)
+FILES = {topic.name: topic for topic in TOPICS if topic.kind is TopicKind.FILE}
+
+
+def test_a_given_base_is_taken() -> None:
+    given = inputs(Profile.OPENSHIFT, is_based=True)
+    node = given.cluster.node("worker-0")
+    assert base_of(given, node) is given.bases[Role.WORKER]
+    assert base_of(inputs(Profile.OPENSHIFT), node).name == builtin_base(inputs(Profile.OPENSHIFT), node).name
+
+
+def test_in_openshift_the_built_in_base_is_of_a_role() -> None:
+    given = inputs(Profile.OPENSHIFT)
+    first, second, worker = (
+        builtin_base(given, given.cluster.node(one)) for one in ("master-0", "master-1", "worker-0")
+    )
+    assert first == second
+    assert first.name.startswith("rendered-master-")
+    assert worker.name.startswith("rendered-worker-")
+    machine_config = json.loads(first.machine_config)
+    assert machine_config["metadata"]["name"] == first.name
+    assert machine_config["spec"]["config"] == json.loads(first.config)
+
+
+def test_it_may_be_entered_by_the_keys_of_the_config() -> None:
+    users = node_config("bootstrap", Profile.OPENSHIFT).value["passwd"]["users"]
+    assert users == [{"name": "core", "sshAuthorizedKeys": [hardway.SSH_KEY]}]
+
+
+@each_profile
+def test_a_member_has_its_name_its_first_identity_and_whom_to_believe(profile: Profile) -> None:
+    config = node_config("worker-1", profile)
+    assert content(config, HOSTNAME) == "worker-1.ocp4.example.com\n"
+    bundle = inputs(profile).certificates.bundle(Bundle.CLIENT_CA)
+    assert content(config, layout.KUBELET_CLIENT_CA).encode() == bundle
+    kubeconfig = config.file(layout.BOOTSTRAP_KUBECONFIG)
+    assert kubeconfig is not None
+    assert kubeconfig.mode == 0o600
+    assert "https://api-int.ocp4.example.com:6443" in kubeconfig.text()
+
+
+def test_the_base_of_a_rendered_machine_config_is_kept_and_nothing_stands_twice() -> None:
+    """The log that all this began with appended blindly, and the pull secret's path stood twice."""
+    config = node_config("master-0", Profile.OPENSHIFT, is_based=True)
+    assert faults(config) == []
+    assert config.version == "3.5.0"
+    assert len(config.files_at(layout.PULL_SECRET)) == 1
+    assert content(config, BASE_SCRIPT) == "#!/bin/bash\nexit 0\n"
+    assert [unit.name for unit in config.units] == ["kubelet.service", "ovs-configuration.service"]
+    assert "10-mco-default-env.conf" in config.units[0].dropins
+    (user,) = config.value["passwd"]["users"]
+    assert user["sshAuthorizedKeys"] == ["ssh-ed25519 BASE base@example", hardway.SSH_KEY]
+
+
+@pytest.mark.parametrize("is_based", [True, False], ids=["based", "built-in"])
+def test_members_of_openshift_know_the_rendered_config_they_are_made_from(is_based: bool) -> None:
+    config = node_config("worker-0", Profile.OPENSHIFT, is_based=is_based)
+    name = json.loads(content(config, CONTENT))["metadata"]["name"]
+    assert json.loads(content(config, NODE_ANNOTATIONS))["machineconfiguration.openshift.io/currentConfig"] == name
+    assert (name == machine_config_base(Role.WORKER).name) == is_based
+    assert config.files[-1].path == ENCAPSULATED
+
+
+def read(cluster: Cluster, node: Node) -> configparser.RawConfigParser:
+    parser = configparser.RawConfigParser(delimiters=("=",))
+    parser.read_string(keyfile(cluster, node).decode())
+    return parser
+
+
+def test_a_card_is_chosen_by_its_address_or_its_name() -> None:
+    cluster = hardway.cluster()
+    node = replace(cluster.node("worker-0"), mac="52:54:00:12:34:56", interface="enp1s0")
+    parser = read(cluster, node)
+    assert parser["ethernet"]["mac-address"] == "52:54:00:12:34:56"
+    assert parser["connection"]["interface-name"] == "enp1s0"
+
+
+def test_a_node_with_an_address_of_ipv6_has_no_other() -> None:
+    cluster = hardway.cluster()
+    networks = replace(
+        cluster.networks,
+        machine=ipaddress.ip_network("fd00::/64"),
+        gateway=ipaddress.ip_address("fd00::1"),
+        dns=ipaddress.ip_address("fd00::1"),
+    )
+    node = replace(cluster.node("master-0"), address=ipaddress.ip_address("fd00::5"))
+    parser = read(replace(cluster, networks=networks), node)
+    assert parser["ipv6"]["address1"] == "fd00::5/64"
+    assert parser["ipv4"]["method"] == "disabled"
+
+
+def test_members_of_the_kubernetes_profile_have_a_route_to_the_pods_of_every_other() -> None:
+    cluster = hardway.cluster(Profile.KUBERNETES, 1, 2)
+    routes = dict(pod_routes(cluster, cluster.node("worker-0")))
+    assert routes == {"10.128.0.0/23": "192.168.126.101", "10.128.4.0/23": "192.168.126.111"}
+    ipv4 = read(cluster, cluster.node("worker-0"))["ipv4"]
+    assert [ipv4["route1"], ipv4["route2"]] == [f"{way},{hop}" for way, hop in routes.items()]
+
+
+def seat(profile: Profile, node: str, workers: int = 2) -> Seat:
+    given = inputs(profile, 3 if workers else 1, workers)
+    return Seat(given, given.cluster.node(node))
+
+
+def command(profile: Profile, node: str, workers: int = 2) -> Command:
+    config = node_config(node, profile, 3 if workers else 1, workers)
+    (found,) = [one for one in config.units if one.name == UNIT]
+    (written,) = commands(found)
+    return written
+
+
+def test_a_role_of_openshift_has_one_unit_for_all_its_nodes() -> None:
+    first, second = (unit(seat(Profile.OPENSHIFT, node)) for node in ("master-0", "master-1"))
+    assert first == second
+    flags = command(Profile.OPENSHIFT, "master-0").flags
+    assert "node-role.kubernetes.io/master=" in flags["node-labels"]
+    assert flags["register-with-taints"] == "node-role.kubernetes.io/master=:NoSchedule"
+
+
+@each_profile
+def test_workers_and_lonely_masters_have_no_taint(profile: Profile) -> None:
+    assert "register-with-taints" not in command(profile, "worker-0").flags
+    assert "register-with-taints" not in command(profile, "master-0", workers=0).flags
+    alone = inputs(profile, 1, 0).cluster
+    assert taint_of(alone, alone.masters[0]) is None
+
+
+def test_a_release_without_one_is_refused() -> None:
+    given = inputs(Profile.OPENSHIFT)
+    poor = replace(given, payload=replace(given.payload, images={}))
+    with pytest.raises(RenderError, match="pod"):
+        add_pause_image(Parts(), Seat(poor, poor.cluster.bootstrap))
+
+
+def test_a_node_without_a_piece_gets_no_network_from_us() -> None:
+    parts = Parts()
+    add_pod_network(parts, hardway.cluster(Profile.OPENSHIFT).node("master-1"))
+    assert len(parts.files) == 0
+    given = replace(
+        hardway.cluster(Profile.OPENSHIFT).node("master-1"), pod_network=ipaddress.ip_network("10.1.0.0/24")
+    )
+    add_pod_network(parts, given)
+    assert CONFLIST in parts.files
+
+
+@each_profile
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_pod_and_all_that_it_reads_lies_where_it_looks(profile: Profile, shape: tuple[int, int]) -> None:
+    given = inputs(profile, *shape)
+    made = earlier(given)
+    for node in given.cluster.nodes:
+        parts = Parts()
+        add_pods(parts, given, node, made)
+        laid = {asset.path: asset.content for asset in parts.files}
+        assert laid == {path: made[artifact].content for path, artifact in files_needed(given, node).items()}
+
+
+def test_two_may_want_the_same_file() -> None:
+    made = AssetTree()
+    made.add("tls/a.crt", b"a", 0o644)
+    parts = Parts()
+    for _ in range(2):
+        add_artifact(parts, "/etc/a.crt", "tls/a.crt", made)
+    assert [asset.path for asset in parts.files] == ["/etc/a.crt"]
+
+
+def test_all_three_speak_of_the_same_rendered_config() -> None:
+    parts = Parts()
+    add_first_boot(parts, BASE)
+    annotations = json.loads(parts.files[NODE_ANNOTATIONS].content)
+    assert annotations == {
+        "machineconfiguration.openshift.io/currentConfig": BASE.name,
+        "machineconfiguration.openshift.io/desiredConfig": BASE.name,
+        "machineconfiguration.openshift.io/firstPivotConfig": BASE.name,
+        "machineconfiguration.openshift.io/state": "Done",
+    }
+    assert parts.files[CONTENT].content == BASE.machine_config
+    assert json.loads(parts.last[ENCAPSULATED].content)["metadata"]["name"] == BASE.name
+
+
+def test_the_encapsulated_one_keeps_what_ignition_cannot_do() -> None:
+    spec = encapsulated(BASE)["spec"]
+    assert spec["config"] == {"ignition": {"version": "3.5.0"}}
+    assert spec["kernelArguments"] == ["quiet"]
+    assert spec["osImageURL"].startswith("quay.io/os@sha256:")
+
+
+@each_profile
+def test_the_decoded_content_is_as_recorded(profile: Profile) -> None:
+    """After a wanted change: `python -m tests.support.hardway_nodes`, and read the difference."""
+    assert golden(profile) == golden_file(profile).read_text()
+
+
+@pytest.mark.real("ignition-validate")
+def test_ignition_itself_takes_every_config_on_the_built_in_base_and_on_a_rendered_one() -> None:
+    for tree in (nodes(Profile.KUBERNETES), nodes(Profile.OPENSHIFT), nodes(Profile.OPENSHIFT, is_based=True)):
+        for asset in tree:
+            validate(asset.content)
+
+
+@each_profile
+def test_the_report_of_sizes_begins_with_the_largest_and_leaves_nothing_out(profile: Profile) -> None:
+    config = read_config(nodes(profile)["ignition/bootstrap.ign"].content)
+    report = list(size_report(config))
+    assert {size.path for size in report} == {file.path for file in config.files}
+    assert report == sorted(report, key=lambda size: -size.bytes_carried)
+    assert sum(size.bytes_carried for size in report) < len(nodes(profile)["ignition/bootstrap.ign"].content) < 200_000
+
+
+def test_every_flag_of_the_kubelet_is_told_about() -> None:
+    flags = [topic.name for topic in TOPICS if topic.kind is TopicKind.FLAG]
+    assert flags == [f"kubelet --{row.name}" for row in KUBELET.flags]
+
+
+@pytest.mark.real("jq")
+@pytest.mark.parametrize("name", ["hostname", "kubelet.conf", "mcs-machine-config-content.json"])
+def test_the_line_to_type_shows_the_file(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "artifacts/ignition"
+    folder.mkdir(parents=True)
+    (folder / "master-0.ign").write_bytes(nodes(Profile.OPENSHIFT)["ignition/master-0.ign"].content)
+    line = FILES[name].by_hand.replace("NODE.ign", "master-0.ign")
+    bash = shutil.which("bash")
+    assert bash is not None
+    done = subprocess.run([bash, "-c", line], cwd=tmp_path, capture_output=True, timeout=30, check=False)
+    (file,) = [one for one in node_config("master-0", Profile.OPENSHIFT).files if one.path.endswith(f"/{name}")]
+    assert (done.stdout, done.stderr) == (file.content(), b"")

@@ -1,0 +1,247 @@
+"""Keys of a cluster's file: their kinds, defaults, schema and the example that explains them."""
+
+import re
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support import hardway, hardway_config
+from tests.support.manifests import json_values
+
+from umbilical.fault import RenderError
+from umbilical.hardway.config.cluster import MachinesKind, Profile, Switch
+from umbilical.hardway.config.defaults import MACHINE_NETWORK, NUMBERS, Place
+from umbilical.hardway.config.example import Wish, example
+from umbilical.hardway.config.keys import KEYS, MAX_MASTERS, Key
+from umbilical.hardway.config.kinds import ADDRESS, NETWORK, ON_OFF, Choice, Constant, Kind, Number, Text, Texts
+from umbilical.hardway.config.reading import read_cluster
+from umbilical.hardway.config.schema import schema
+from umbilical.manifests.sections import Section
+
+BY_NAME: dict[str, Any] = {
+    **dict.fromkeys(("gateway", "dns", "apiVip", "ingressVip", "first", "last"), "192.168.126.60"),
+    **dict.fromkeys(("address", "firstAddress"), "192.168.126.60"),
+    "mac": "52:54:00:00:00:01",
+    "interface": "enp1s0",
+    "bridge": "virbr-x",
+    "uplink": "eno1",
+    "count": 3,
+    "cpus": 8,
+    "memoryMiB": 8192,
+    "diskGiB": 60,
+    "ignitionPort": 8081,
+    "statsPort": 9001,
+    "network": "one",
+    "pool": "one",
+    "shortHours": 30,
+    "budgetHours": 5,
+}
+BOTH, NEITHER = (True, True), (False, False)
+VALIDATOR = jsonschema.Draft202012Validator(schema())
+OPTIONAL = [key for key in KEYS if not key.is_needed]
+KINDS: list[Kind] = [
+    *(Text("[a-z]+", "letters"), Texts("[a-z]+", "letters"), Number(1, 9), Choice(Profile), ON_OFF, Constant("v1")),
+]
+LAB = Wish(Profile.KUBERNETES, MachinesKind.LAB, 1, 1)
+OPENSHIFT = Wish(Profile.OPENSHIFT, MachinesKind.LIBVIRT, 3, 2)
+UPSTREAM = Wish(Profile.KUBERNETES, MachinesKind.LIBVIRT, 3, 0)
+WISHES = [LAB, OPENSHIFT, UPSTREAM]
+SAMPLES: dict[str, Any] = {
+    "machines": "libvirt",
+    "name": "one",
+    "baseDomain": "example.org",
+    "konnectivity": True,
+    "kubeProxy": "off",
+    "release.image": "quay.io/x@sha256:00",
+    "release.directory": "release",
+    "release.version": "4.18.1",
+    "release.repository": "registry.example.com/kubernetes",
+    "release.tag": "v1.36.3",
+    "networks.machine": "192.168.127.0/24",
+    "networks.pods": "10.132.0.0/14",
+    "networks.hostPrefix": 25,
+    "networks.services": "172.31.0.0/16",
+    "access.sshKeys": [hardway.SSH_KEY],
+    "access.sshKeyFile": "~/.ssh/id_ed25519",
+    "access.pullSecretFile": "pull-secret.json",
+    "libvirt.poolDirectory": "/srv/pool",
+    "libvirt.iso": "live.iso",
+    "certificates.keyType": "ecdsa-p256",
+}
+
+
+def sample(key: Key) -> Any:
+    return SAMPLES[key.path] if key.path in SAMPLES else BY_NAME[key.path.rpartition(".")[2]]
+
+
+def home(key: Key) -> str:
+    return "kubernetes" if key.only is Profile.KUBERNETES else "openshift"
+
+
+def with_key(key: Key, name: str | None = None, profile: str | None = None) -> dict[str, Any]:
+    """A file that says this one key, perhaps under another name."""
+    path = key.path if name is None else f"{key.path.rpartition('.')[0]}.{name}".lstrip(".")
+    value = sample(key)
+    if "[]." in path:
+        path, _, last = path.partition("[].")
+        value = [{last: value}]
+    return hardway_config.document(profile or home(key), **{path.replace(".", "__"): value})
+
+
+def taken(document: dict[str, Any]) -> tuple[bool, bool]:
+    """Whether the schema and whether the reader takes a document."""
+    is_valid = bool(VALIDATOR.is_valid(document))
+    try:
+        read_cluster(yaml.safe_dump(document).encode())
+    except RenderError:
+        return is_valid, False
+    return is_valid, True
+
+
+def read(kind: Kind, value: Any) -> tuple[Any, list[str]]:
+    section = Section({"key": value}, "", [])
+    return kind.read(section, "key"), section.problems
+
+
+def test_it_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+def test_schema_and_reader_accept_every_key_of_the_table() -> None:
+    assert [key.path for key in OPTIONAL if taken(with_key(key)) != BOTH] == []
+
+
+def test_schema_and_reader_refuse_a_key_beside_every_key() -> None:
+    assert [key.path for key in OPTIONAL if taken(with_key(key, "unheardOf")) != NEITHER] == []
+
+
+def test_schema_and_reader_refuse_a_key_where_it_means_nothing() -> None:
+    for key in [key for key in KEYS if key.only is not None]:
+        document = with_key(key, profile="openshift" if key.only is Profile.KUBERNETES else "kubernetes")
+        assert taken(document) == NEITHER, key.path
+        if key.only is MachinesKind.LIBVIRT:
+            assert taken({**document, "machines": "libvirt"}) == BOTH, key.path
+
+
+def test_schema_and_reader_miss_what_is_needed() -> None:
+    document = hardway_config.document()
+    for path in [key.path for key in KEYS if key.is_needed]:
+        assert taken({name: value for name, value in document.items() if name != path}) == NEITHER, path
+
+
+def test_schema_and_reader_refuse_wrong_values() -> None:
+    wrong: tuple[dict[str, Any], ...] = (
+        *({"name": "A"}, {"name": 5}, {"networks__hostPrefix": 129}, {"nodes__masters__count": "3"}),
+        *({"konnectivity": "maybe"}, {"access__sshKeys": "x"}, {"libvirt__uplink": "a b"}, {"nodes": []}),
+        *({"networks__machine": "10.0.0.0"}, {"kind": "Pod"}, {"profile": "lab"}, {"nodes__workers__machines": {}}),
+    )
+    assert [one for one in wrong if taken(hardway_config.document(**one)) != NEITHER] == []
+
+
+def test_schema_and_reader_take_nothing_for_absence() -> None:
+    for path in ("networks", "networks__dhcp", "nodes__masters__machines", "name"):
+        nothing: dict[str, Any] = {path: None}
+        assert taken(hardway_config.document("openshift", **nothing)) == BOTH, path
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "meant"),
+    [
+        (KINDS[0], "abc", "abc"),
+        (KINDS[1], ["a", "b"], ("a", "b")),
+        (KINDS[2], 9, 9),
+        (KINDS[3], "kubernetes", Profile.KUBERNETES),
+        (ON_OFF, True, Switch.ON),
+        (ON_OFF, "auto", Switch.AUTO),
+        (KINDS[5], "v1", "v1"),
+    ],
+)
+def test_right_values_are_read(kind: Kind, value: Any, meant: Any) -> None:
+    assert read(kind, value) == (meant, [])
+
+
+def test_addresses_and_networks_are_read() -> None:
+    assert [str(read(ADDRESS, "10.0.0.1")[0]), str(read(NETWORK, "10.0.0.0/8")[0])] == ["10.0.0.1", "10.0.0.0/8"]
+    assert read(ADDRESS, "10.0.0")[1]
+    assert read(NETWORK, "10.0.0.1/8")[1]
+
+
+def test_a_wrong_switch_is_named_by_its_path() -> None:
+    section = Section({"key": "maybe"}, "above", [])
+    ON_OFF.read(section, "key")
+    assert section.problems == ["above.key 'maybe': auto or on or off is needed"]
+
+
+@given(kind=st.sampled_from(KINDS), value=json_values())
+@settings(max_examples=200, deadline=None)
+def test_a_kind_and_its_schema_agree_on_any_value(kind: Kind, value: Any) -> None:
+    # Absence is the key's matter; JSON takes 3.0 for an integer; Python's $ overlooks a line break.
+    if value is None or (isinstance(value, float) and value.is_integer()) or "\n" in repr(value).replace("\\n", "\n"):
+        return
+    _, problems = read(kind, value)
+    assert (not problems) == jsonschema.Draft202012Validator(kind.schema).is_valid(value)
+
+
+def test_every_key_is_explained_in_a_sentence() -> None:
+    for key in KEYS:
+        assert re.fullmatch(r"[^\n]{4,110}\.", key.about), key.path
+
+
+def test_keys_are_spelled_as_kubernetes_does() -> None:
+    for key in KEYS:
+        assert re.fullmatch(r"([a-z][A-Za-z]*(\[\])?\.)*[a-z][A-Za-z]*", key.path)
+
+
+def test_every_place_has_a_number_of_its_own_in_the_network() -> None:
+    numbers = [NUMBERS[place] for place in Place]
+    assert len(set(numbers)) == len(numbers)
+    assert max(numbers) < MACHINE_NETWORK.num_addresses - 1
+
+
+def test_masters_end_before_workers_begin() -> None:
+    assert NUMBERS[Place.MASTER] + MAX_MASTERS <= NUMBERS[Place.WORKER]
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_it_is_a_valid_file_of_that_cluster(wish: Wish) -> None:
+    content = example(wish)
+    cluster = read_cluster(content).cluster
+    assert (cluster.profile, cluster.machines) == (wish.profile, wish.machines)
+    assert (len(cluster.masters), len(cluster.workers)) == (wish.masters, wish.workers)
+    jsonschema.validate(yaml.safe_load(content), schema())
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_every_key_that_means_something_is_explained(wish: Wish) -> None:
+    text = example(wish).decode()
+    for key in KEYS:
+        is_meant = key.only in (None, wish.profile, wish.machines)
+        if "[]" not in key.path and not (key.path == "nodes.workers.firstAddress" and not wish.workers):
+            assert (f"{key.path.rpartition('.')[2]}: " in text) or not is_meant, key.path
+        if is_meant and "[]" not in key.path:
+            assert f"# {key.about}" in text
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_what_its_comments_show_holds_already(wish: Wish) -> None:
+    text = example(wish).decode()
+    samples = r"(\s*)# ((?:sshKeys|sshKeyFile|directory|mac|interface|pullSecretFile|  - \{|machines)\b.*)"
+    kept = [line for line in text.splitlines() if not re.fullmatch(samples, line) and "#   -" not in line]
+    bare = "\n".join(re.sub(r"^(\s*)# ([a-zA-Z]+: \S.*)$", r"\1\2", line) for line in kept)
+    # Explanations have a colon too; they begin with a word that is no key.
+    bare = "\n".join(line for line in bare.splitlines() if not re.match(r"(lab|openshift): ", line))
+    assert read_cluster(bare.encode()).cluster == read_cluster(text.encode()).cluster
+
+
+def test_keys_and_names_can_be_given() -> None:
+    wish = Wish(Profile.KUBERNETES, MachinesKind.LAB, 1, 1, "mine", (hardway.SSH_KEY,))
+    cluster = read_cluster(example(wish)).cluster
+    assert (cluster.name, cluster.access.ssh_keys) == ("mine", (hardway.SSH_KEY,))
+
+
+def test_a_cluster_that_cannot_be_is_refused() -> None:
+    with pytest.raises(RenderError, match="RHCOS does not run in namespaces"):
+        example(Wish(Profile.OPENSHIFT, MachinesKind.LAB, 3, 2))

@@ -1,0 +1,313 @@
+"""Artifacts as rules read them: files, objects, kubeconfigs, the release, the host's files and the load balancer."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import hypothesis
+import pytest
+from hypothesis import given, strategies
+from hypothesis import strategies as st
+from tests.support import hardway
+from tests.support.hardway import NOW, cluster
+from tests.support.hardway_everything import everything, usual
+from tests.support.hardway_infrastructure import infrastructure
+from tests.support.hardway_lint import Subject, changed, subject
+from tests.support.hardway_pki import certificate
+
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.infrastructure.places import HOST_PLAN, NETWORK, ZONE
+from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.lint.applied import applied, dig, entries, find, mapping, need, text
+from umbilical.hardway.lint.balancer_text import read_balancer
+from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.host_facts import (
+    balancers,
+    deeds,
+    domains,
+    host_plan,
+    is_below,
+    libvirt,
+    xml,
+    zone_records,
+)
+from umbilical.hardway.lint.kubeconfig_reading import read
+from umbilical.hardway.lint.release_facts import (
+    container_images,
+    podman_commands,
+    references,
+    release_version,
+    value_of,
+)
+from umbilical.manifests.tree import Asset
+from umbilical.pki.certificate import read_certificates
+
+OF = cluster(Profile.KUBERNETES, 1, 1)
+FACTS = usual(Profile.OPENSHIFT).facts()
+ADMIN: Final = layout.kubeconfig("admin")
+TEXT = """\
+# before everything
+global
+    maxconn 10
+defaults
+    default-server inter 2s check
+listen api
+    bind 10.0.0.1:6443   # the API
+    bind [fd00::1]:6443
+    server a 10.0.0.2:6443 check-ssl verify none
+frontend web
+    bind :80
+    default_backend web
+backend web
+    default-server fall 2
+    server b 10.0.0.3:80 port 1936
+    server broken
+listen stats
+    bind :9000
+    stats enable
+"""
+
+
+@pytest.fixture(scope="module")
+def facts() -> Facts:
+    return usual(Profile.KUBERNETES, 1, 1).facts()
+
+
+def holding(**contents: bytes) -> Facts:
+    """Artifacts whose paths have `__` for a slash and end with .yaml."""
+    paths = {f"{name.replace('__', '/')}.yaml": content for name, content in contents.items()}
+    return Facts(OF, {path: Asset(path, content, 0o600) for path, content in paths.items()}, NOW, True)
+
+
+def test_what_is_missing_is_named(facts: Facts) -> None:
+    with pytest.raises(Unreadable, match=r"^tls/nobody.crt is missing$"):
+        facts.certificate("nobody")
+
+
+def test_documents_are_read_once_and_all_of_them_are_objects() -> None:
+    facts = holding(two=b"a: 1\n---\nb: 2\n", one=b"a: 1\n", lists=b"- 1\n", broken=b"a: [\n")
+    assert facts.documents("two.yaml") == [{"a": 1}, {"b": 2}]
+    assert facts.documents("two.yaml") is facts.documents("two.yaml")
+    assert facts.document("one.yaml") == {"a": 1}
+    for path, words in (("two", "2 documents"), ("lists", "no object"), ("broken", "is not YAML")):
+        with pytest.raises(Unreadable, match=words):
+            facts.document(f"{path}.yaml")
+
+
+def test_manifests_come_in_the_order_in_which_they_are_applied() -> None:
+    facts = holding(manifests__b=b"n: 3\n", manifests__a=b"n: 1\n---\nn: 2\n", manifests_not=b"n: 4\n")
+    assert [(path, one["n"]) for path, one in facts.manifests] == [
+        ("manifests/a.yaml", 1),
+        ("manifests/a.yaml", 2),
+        ("manifests/b.yaml", 3),
+    ]
+
+
+def test_a_directory_is_listed_in_order_and_its_name_must_be_whole() -> None:
+    facts = holding(tls__b=b"", tls__a=b"", tlsx__c=b"")
+    assert [asset.path for asset in facts.below("tls")] == ["tls/a.yaml", "tls/b.yaml"]
+
+
+def test_a_nodes_files_are_decoded(facts: Facts) -> None:
+    node = facts.cluster.masters[0]
+    assert facts.node_file(node, "/etc/hostname").decode().strip() == node.name
+    assert facts.ignition(node) is facts.ignition(node)
+    with pytest.raises(Unreadable, match="does not write /etc/nothing"):
+        facts.node_file(node, "/etc/nothing")
+
+
+def test_certificates_are_read(facts: Facts) -> None:
+    assert facts.certificate("etcd-signer").common_name == facts.certificates("tls/etcd-signer.crt")[0].common_name
+    with pytest.raises(Unreadable):
+        facts.certificates("tls/etcd-signer.key")
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_unreadable(content: bytes) -> None:
+    asset = Asset("x", content, 0o600)
+    node = OF.masters[0]
+    facts = Facts(OF, {"x": asset, f"ignition/{node.id}.ign": asset, "manifests/x.yaml": asset}, NOW, True)
+    for reading in (
+        lambda: facts.documents("x"),
+        lambda: facts.document("x"),
+        lambda: facts.certificates("x"),
+        lambda: facts.ignition(node),
+        lambda: facts.manifests,
+        lambda: facts.node_file(node, "/etc/hostname"),
+    ):
+        with suppress(Unreadable):
+            reading()
+    assert facts.text("x") is not None
+
+
+def test_values_are_reached_by_keys_and_places() -> None:
+    value = {"a": [{"b": "c"}]}
+    assert dig(value, "a", 0, "b") == "c"
+    assert dig(value, "a", 1, "b") is None
+    assert (text(value, "a", 0, "b"), text(value, "a")) == ("c", "")
+    assert (entries(value, "a"), entries(value, "x")) == ([{"b": "c"}], [])
+    assert (mapping(value, "a", 0), mapping(value, "a")) == ({"b": "c"}, {})
+
+
+def test_objects_have_places_in_the_order_of_file_names() -> None:
+    found = applied(FACTS)
+    assert [one.place for one in found] == list(range(len(found)))
+    assert [one.path for one in found] == sorted(one.path for one in found)
+    assert found[0].kind == "Namespace"
+
+
+def test_an_object_is_found_by_group_and_name() -> None:
+    found = need(FACTS, "Network", "cluster", group="operator.openshift.io")
+    assert (found.version, str(found)) == ("v1", "Network cluster")
+    assert find(FACTS, "Network", "cluster") is None
+    secret = need(FACTS, "Secret", "etcd-signer", "openshift-etcd")
+    assert str(secret) == "Secret openshift-etcd/etcd-signer"
+
+
+def test_what_is_not_applied_is_named() -> None:
+    with pytest.raises(Unreadable, match=r"no Secret a/b \(c\) is applied"):
+        need(FACTS, "Secret", "b", "a", "c")
+
+
+@given(
+    st.recursive(
+        st.none() | st.text(max_size=3), lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=3), inner)
+    )
+)
+def test_digging_in_anything_never_fails(value: object) -> None:
+    for path in (("a",), (0,), ("a", 0, "b")):
+        found = dig(value, *path)
+        assert mapping(value, *path) == (found if isinstance(found, dict) else {})
+        assert isinstance(entries(value, *path), list)
+        assert isinstance(text(value, *path), str)
+
+
+def test_server_user_and_certificate_are_found() -> None:
+    found = read(everything(Profile.OPENSHIFT).facts(), ADMIN)
+    assert (found.user, found.host, found.port) == ("admin", "api.ocp4.example.com", 6443)
+    wanted = certificate(everything(Profile.OPENSHIFT), "admin-kubeconfig-client")
+    assert read_certificates(found.pair.certificate)[0] == wanted
+    assert len(read_certificates(found.authority)) == 3
+
+
+def test_the_key_stays_out_of_what_is_printed() -> None:
+    assert "PRIVATE" not in repr(read(everything(Profile.OPENSHIFT).facts(), ADMIN))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda one: one.pop("clusters"), "no such entry in clusters"),
+        (lambda one: one.update(users="x"), "no such entry in users"),
+        (lambda one: one.update({"current-context": ["admin"]}), "no such entry in contexts"),
+        (lambda one: one["contexts"][0].update(context=None), "no such entry in clusters"),
+        (lambda one: one["clusters"][0]["cluster"].update({"certificate-authority-data": "%"}), "is not base64"),
+        (lambda one: one["clusters"][0]["cluster"].update(server="https://[::1"), "is no https URL"),
+        (lambda one: one["clusters"][0]["cluster"].update(server=None), "is no https URL"),
+        (lambda one: one["contexts"][0].update(name="x") or one.update({"current-context": "x"}), "not called like"),
+    ],
+)
+def test_what_a_client_could_not_read_is_told(change: Callable[[dict[str, Any]], object], why: str) -> None:
+    broken = changed(everything(Profile.KUBERNETES), lambda subject: subject.edit(ADMIN, change))
+    with pytest.raises(Unreadable, match=why):
+        read(broken.facts(), ADMIN)
+
+
+def openshift() -> Facts:
+    return everything(Profile.OPENSHIFT).facts()
+
+
+def test_version_and_images_are_those_of_the_release() -> None:
+    assert release_version(openshift()) == hardway.VERSION
+    assert dict(references(openshift())) == dict(hardway.payload().images)
+
+
+def test_the_scripts_containers_are_read_word_by_word() -> None:
+    commands = podman_commands(openshift())
+    assert len(commands) == 3
+    assert value_of(commands[2], "entrypoint") == "/usr/bin/machine-config-controller"
+    assert value_of(commands[2], "payload-version") == hardway.VERSION
+    assert value_of(commands[2], "nothing") == ""
+
+
+def test_images_of_static_and_of_applied_pods_are_found() -> None:
+    paths = {path for path, _ in container_images(openshift())}
+    assert {"manifests/08-tunnel.yaml", "static-pods/bootstrap/etcd-bootstrap.yaml"} <= paths
+
+
+def test_a_table_that_is_no_json_is_unreadable() -> None:
+    seen = changed(everything(Profile.OPENSHIFT), lambda tree: tree.write("machine-config/image-references", b"["))
+    with pytest.raises(Unreadable, match="is not JSON"):
+        release_version(seen.facts())
+
+
+def _subject(profile: Profile = Profile.OPENSHIFT) -> Subject:
+    of = cluster(profile)
+    return subject(of, infrastructure(of))
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"actions": [1]}', b'{"actions": [{"id": "x", "do": "y"}]}'])
+def test_a_plan_of_another_shape_is_refused(content: bytes) -> None:
+    tree = _subject()
+    tree.write(HOST_PLAN, content)
+    with pytest.raises(Unreadable, match="host-plan"):
+        host_plan(tree.facts())
+
+
+def test_xml_that_is_none_is_refused() -> None:
+    tree = _subject()
+    tree.write(NETWORK, b"<a>")
+    with pytest.raises(Unreadable, match="is not XML"):
+        xml(tree.facts(), NETWORK)
+
+
+def test_all_of_it_is_found_in_what_is_rendered() -> None:
+    facts = _subject().facts()
+    assert len(domains(facts)) == 6
+    assert len(balancers(facts)) == 2
+    assert "ip address replace 192.168.126.10/32 dev virbr-ocp4" in deeds(facts)
+    assert ("api.ocp4.example.com", "A", "192.168.126.10") in zone_records(facts, ZONE)
+
+
+def test_only_virtual_machines_have_a_host() -> None:
+    assert libvirt(_subject().facts()) is None
+    assert libvirt(_subject(Profile.KUBERNETES).facts())
+
+
+@pytest.mark.parametrize(
+    ("path", "is_inside"),
+    [("/pool/a", True), ("/pool/b/../a", True), ("/pool/../a", False), ("/poolish/a", False), ("", False)],
+)
+def test_what_leaves_a_folder_by_a_detour_is_not_below_it(path: str, is_inside: bool) -> None:
+    assert is_below(path, "/pool/") is is_inside
+
+
+def test_servers_have_what_is_said_of_all() -> None:
+    balancer = read_balancer(TEXT)
+    (web,) = balancer.backend_at(80)
+    (server,) = balancer.servers(web)
+    assert server.words == ("inter", "2s", "check", "fall", "2", "port", "1936")
+    assert (server.is_checked, server.check_port, server.port) == (True, 1936, 80)
+    assert not server.is_asked_over_tls
+
+
+def test_a_listen_section_is_front_and_back_in_one() -> None:
+    balancer = read_balancer(TEXT)
+    (api,) = balancer.backend_at(6443)
+    assert [server.name for server in balancer.servers(api)] == ["a"]
+    assert balancer.servers(api)[0].is_asked_over_tls
+
+
+def test_every_socket_is_listed_but_those_of_the_statistics() -> None:
+    found = [(address, port) for _, address, port in read_balancer(TEXT).binds()]
+    assert found == [("10.0.0.1", 6443), ("fd00::1", 6443), ("", 80)]
+
+
+@hypothesis.given(strategies.lists(strategies.sampled_from([*TEXT.split(), "\n", "#", ":", "\x00"]), max_size=60))
+def test_any_text_is_read(words: list[str]) -> None:
+    balancer = read_balancer(" ".join(words))
+    for section in balancer.sections:
+        for server in balancer.servers(section):
+            assert server.check_port >= 0
+    balancer.binds()
+    balancer.backend_at(80)

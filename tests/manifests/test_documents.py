@@ -1,0 +1,272 @@
+"""Trees of files, YAML documents, objects, and values that are read key by key."""
+
+import base64
+import ipaddress
+from contextlib import suppress
+from enum import Enum
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.manifests import json_values
+
+from umbilical.fault import RenderError
+from umbilical.manifests.documents import MAX_BYTES, MAX_DEPTH, DocumentError, read_document
+from umbilical.manifests.objects import config_map, manifest, secret
+from umbilical.manifests.sections import Section
+from umbilical.manifests.tree import SECRET_MODE, AssetTree, yaml_bytes
+
+
+def test_a_file_is_secret_unless_it_is_said_to_be_public() -> None:
+    tree = AssetTree()
+    tree.add("/a", b"content")
+
+    assert tree["/a"].mode == SECRET_MODE
+
+
+def test_nothing_is_overwritten_silently() -> None:
+    tree = AssetTree()
+    tree.add("/a", b"first")
+
+    with pytest.raises(RenderError) as caught:
+        tree.add("/a", b"second")
+    assert caught.value.code == "UMB111"
+    assert tree["/a"].content == b"first"
+
+
+def test_files_keep_the_order_in_which_they_were_added() -> None:
+    tree = AssetTree()
+    for path in ("/z", "/a", "/m"):
+        tree.add(path, b"")
+
+    assert [asset.path for asset in tree] == ["/z", "/a", "/m"]
+    assert len(tree) == 3
+    assert "/m" in tree
+
+
+def test_content_stays_out_of_repr() -> None:
+    tree = AssetTree()
+    tree.add("/key", b"-----BEGIN PRIVATE KEY-----")
+
+    assert "PRIVATE" not in repr(tree["/key"])
+
+
+def test_yaml_keeps_the_order_of_keys_and_sets_lists_in() -> None:
+    assert yaml_bytes({"kind": "Pod", "apiVersion": "v1", "items": ["a"]}) == (
+        b"kind: Pod\napiVersion: v1\nitems:\n  - a\n"
+    )
+
+
+def test_yaml_has_no_anchors_for_values_that_occur_twice() -> None:
+    labels = {"app": "x"}
+
+    assert b"&" not in yaml_bytes({"selector": labels, "template": labels})
+
+
+def test_a_long_argument_stays_on_its_line() -> None:
+    argument = "--agent-identifiers=" + "host=a b&" * 40
+
+    assert yaml_bytes({"args": [argument]}).count(b"\n") == 2
+
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.text(min_size=1), TREES, max_size=4))
+def test_what_is_written_is_read_back(value: dict[str, object]) -> None:
+    assert yaml.safe_load(yaml_bytes(value)) == value
+
+
+def test_a_document_is_read_as_it_is() -> None:
+    assert read_document(b"a: 1\nb: [x, {c: null}]\n") == {"a": 1, "b": ["x", {"c": None}]}
+
+
+def test_what_can_be_read_in_two_ways_or_without_end_is_refused() -> None:
+    for content, why in (
+        (b"a: &x [1]\nb: *x\n", "aliases"),
+        (b"a: 1\nb: 2\na: 3\n", "the key a twice"),
+        (b"x: {a: 1, a: 2}\n", "the key a twice"),
+        (b"a: 1\n---\nb: 2\n", "not one YAML document"),
+        (b"a: [1\n", "not one YAML document: .*line 2"),
+        (b"\xff\xfe\xfd", "not one YAML document"),
+        (b"a: !!python/object:os.system x\n", "not one YAML document"),
+        (b"[" * (MAX_DEPTH + 1), f"deeper than {MAX_DEPTH}"),
+        (b"#" * (MAX_BYTES + 1), "bytes"),
+    ):
+        with pytest.raises(DocumentError, match=why):
+            read_document(content)
+
+
+@given(json_values())
+def test_whatever_yaml_writes_is_read_back(value: Any) -> None:
+    assert read_document(yaml.safe_dump(value).encode()) == value
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(content: bytes) -> None:
+    with suppress(DocumentError):
+        read_document(content)
+
+
+def test_a_secrets_values_are_encoded_and_it_is_opaque_unless_told_otherwise() -> None:
+    found = secret({"name": "a"}, {"tls.key": b"\x00key"})
+    assert (found["kind"], found["type"]) == ("Secret", "Opaque")
+    assert base64.b64decode(found["data"]["tls.key"]) == b"\x00key"
+    assert secret({"name": "a"}, {}, "kubernetes.io/tls")["type"] == "kubernetes.io/tls"
+
+
+def test_a_config_maps_values_stay_text() -> None:
+    assert config_map({"name": "a"}, {"k": "v"})["data"] == {"k": "v"}
+
+
+def test_a_manifest_has_its_parts_in_the_usual_order() -> None:
+    assert list(manifest("v1", "Thing", {"name": "a"}, spec={})) == ["apiVersion", "kind", "metadata", "spec"]
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+def section(value: object) -> Section:
+    return Section(value, "", [])
+
+
+def test_values_are_taken_by_their_kind() -> None:
+    found = section(
+        {"t": "a", "n": 3, "s": True, "c": "blue", "l": ["x", "y"], "w": ["10.0.0.0/8", "fd00::/8"], "a": ["10.0.0.1"]}
+        | {"p": [1, 65535], "m": {"app": "x"}}
+    )
+    assert found.text("t") == "a"
+    assert found.number("n", None, range(5)) == 3
+    assert found.switch("s", default=False) is True
+    assert found.choice("c", Colour.RED) is Colour.BLUE
+    assert found.texts("l") == ("x", "y")
+    assert [str(one) for one in found.networks("w")] == ["10.0.0.0/8", "fd00::/8"]
+    assert found.addresses("a") == (ipaddress.ip_address("10.0.0.1"),)
+    assert found.ports("p", (6443,)) == (1, 65535)
+    assert found.labels("m", {}) == {"app": "x"}
+    found.finish()
+    assert found.problems == []
+
+
+def test_what_is_not_there_has_its_default() -> None:
+    found = section(None)
+    assert found.text("t", "d") == "d"
+    assert found.number("n", 2, range(5)) == 2
+    assert found.switch("s", default=True) is True
+    assert found.choice("c", Colour.RED) is Colour.RED
+    assert found.texts("l", ("x",)) == ("x",)
+    assert found.ports("p", (6443,)) == (6443,)
+    assert found.labels("m", {"app": "x"}) == {"app": "x"}
+    assert found.sections("x") == []
+    assert found.problems == []
+
+
+def test_what_must_be_there_is_missed() -> None:
+    found = section({})
+    found.text("t")
+    found.number("n", None, range(1, 5))
+    found.required_choice("c", Colour)
+    assert found.problems == ["t is needed", "n is needed", "c is needed: red or blue"]
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({"text": 1}, "text 1: a text is needed"),
+        ({"number": True}, "number True: a number from 1 to 4"),
+        ({"number": 5}, "number 5: a number from 1 to 4"),
+        ({"number": "3"}, "number '3': a number"),
+        ({"switch": "yes"}, "switch 'yes': true or false"),
+        ({"choice": "green"}, "choice 'green': red or blue is needed"),
+        ({"choice": ["red"]}, "choice ['red']: red or blue is needed"),
+        ({"texts": "x"}, "texts 'x': a list is needed"),
+        ({"texts": ["x", 2]}, "texts[1] 2: a text"),
+        ({"networks": ["10.0.0.1/8"]}, "networks[0] '10.0.0.1/8': a network"),
+        ({"networks": [5]}, "networks[0] 5: a network"),
+        ({"addresses": ["fe80::1%eth0"]}, "addresses[0] 'fe80::1%eth0': an IP address"),
+        ({"ports": [0]}, "ports[0] 0: a port"),
+        ({"labels": {"a": 1}}, "labels {'a': 1}: labels are needed"),
+        ({"labels": {}}, "labels {}: labels are needed"),
+        ({"below": []}, "below is no mapping"),
+    ],
+)
+def test_a_wrong_value_is_shown_with_what_is_needed(value: dict[str, Any], problem: str) -> None:
+    found = section(value)
+    _read_all(found)
+    assert len(found.problems) == 1
+    assert found.problems[0].startswith(problem)
+
+
+def _read_all(found: Section) -> None:
+    found.text("text", "")
+    found.number("number", 1, range(1, 5))
+    found.switch("switch", default=True)
+    found.choice("choice", Colour.RED)
+    found.texts("texts")
+    found.networks("networks")
+    found.addresses("addresses")
+    found.ports("ports", ())
+    found.labels("labels", {})
+    found.secret("secret", "[a-z]+", "letters are needed")
+    found.section("below").finish()
+    for one in found.sections("list"):
+        one.finish()
+    found.finish()
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_name() -> None:
+    found = section({"numbr": 3, "zzz": 1})
+    found.number("number", 1, range(5))
+    found.finish()
+    assert found.problems == ["numbr is unknown; did you mean number?", "zzz is unknown; there are: number"]
+
+
+def test_a_problem_names_its_place() -> None:
+    found = section({"list": [{"text": "a"}, {"text": 2, "txt": "b"}]})
+    for one in found.sections("list"):
+        one.text("text")
+        one.finish()
+    assert [problem.split()[0] for problem in found.problems] == ["list[1].text", "list[1].txt"]
+
+
+def test_a_secret_is_never_repeated() -> None:
+    found = section({"url": "http://user:hunter2@proxy bad"})
+    found.secret("url", r"https?://\S+", "a URL is needed")
+    assert found.problems == ["url: a URL is needed"]
+
+
+def test_a_long_value_is_cut() -> None:
+    found = section({"t": ["x" * 500]})
+    found.text("t")
+    assert len(found.problems[0]) < 150
+
+
+@given(json_values())
+def test_any_value_is_read_to_the_end(value: Any) -> None:
+    names = ("text", "number", "labels", "below", "list", "secret")
+    for found in (section(value), section(dict.fromkeys(names, value))):
+        _read_all(found)
+        assert all(problem and len(problem) < 1000 for problem in found.problems)
+    assert section(value).problems or value is None or isinstance(value, dict)
+
+
+def test_one_network_and_one_address_are_taken_as_they_are() -> None:
+    found = section({"w": "10.0.0.0/8", "a": "fd00::1"})
+    assert found.network("w") == ipaddress.ip_network("10.0.0.0/8")
+    assert found.address("a") == ipaddress.ip_address("fd00::1")
+    assert found.network("none") is None
+    assert found.problems == []
+
+
+def test_what_is_no_network_and_no_address_is_told() -> None:
+    found = section({"w": "10.0.0.1/8", "a": 5})
+    assert (found.network("w"), found.address("a")) == (None, None)
+    assert [problem.split(" ")[0] for problem in found.problems] == ["w", "a"]
