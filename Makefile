@@ -3,7 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+# The demo needs a fraction of what development needs, and pip is most of its time.
+READY := $(VENV)/.ready-dev
+READY_LAB := $(VENV)/.ready-lab
 PYTEST := $(BIN)/python -m pytest
 SUITE := $(BIN)/python tools/suite.py
 PEERS_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/umbilical/peers
@@ -26,11 +28,11 @@ help: ## say what each command does
 
 setup: $(READY) ## make .venv with everything that development needs (Python 3.11 or newer, nothing else)
 
-$(READY): pyproject.toml setup.py tools/environment.py
+$(READY) $(READY_LAB): pyproject.toml setup.py tools/environment.py
 	@command -v $(PYTHON) >/dev/null || { printf '%s\n' 'UMB911 no Python' \
 	  '  why: there is no program `$(PYTHON)` on PATH' \
 	  '  next: install Python 3.11 or newer (Debian: apt-get install python3 python3-venv), or: make PYTHON=/path/to/python3.11' >&2; exit 1; }
-	@$(PYTHON) tools/environment.py $(VENV)
+	@$(PYTHON) tools/environment.py $(VENV) $(patsubst .ready-%,%,$(@F))
 
 check: setup ## lint, format, types and the rules of the house; changes nothing
 	$(BIN)/ruff check .
@@ -54,10 +56,10 @@ bench: setup ## our tunnel beside upstream's and our proxies beside ssh -D and t
 	  $$python tools/bench_bootstrap.py $(BENCH_ARGS) && $$python tools/bench_hardway.py $(BENCH_ARGS) && \
 	  $$python tools/bench_proxies.py $(BENCH_ARGS)
 
-demo: setup ## a cluster being born on this machine: blocked, tunnelled, cut; told live, with a report; no root needed
+demo: $(READY_LAB) ## a cluster being born on this machine: blocked, tunnelled, cut; told live, with a report; no root needed
 	@$(BIN)/umbilical lab demo $(DEMO_ARGS)
 
-demo-real: setup ## the same with Kubernetes' own programs or not at all; builds them first
+demo-real: $(READY_LAB) ## the same with Kubernetes' own programs or not at all; builds them first
 	$(PYTHON) tools/peers.py build --group kubernetes
 	@$(BIN)/umbilical lab demo --real $(DEMO_ARGS)
 

@@ -1,10 +1,13 @@
-"""Make `.venv` and install into it what development needs; name the remedy where that cannot work.
+"""Make `.venv` and install one of the extras into it; name the remedy where that cannot work.
 
-Runs under whatever `python3` there is: the standard library only, and no syntax that an old one refuses.
+`python3 tools/environment.py [FOLDER [EXTRA]]`: `lab` is what `make demo` needs, `dev` (the default) is everything. A
+file in the folder says which extra is there: `.ready-lab`, `.ready-dev`. Runs under whatever `python3` there is: the
+standard library only, and no syntax that an old one refuses.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import shutil
 import subprocess
@@ -15,6 +18,8 @@ from typing import Final
 OLDEST: Final = (3, 11)
 ROOT: Final = Path(__file__).resolve().parent.parent
 INSTALL_TIMEOUT_SECONDS: Final = 1200
+INCLUDED: Final = {"lab": ("lab",), "dev": ("lab", "dev")}
+"""Extra -> the extras that are there once it is installed."""
 
 
 class EnvironmentRefused(Exception):
@@ -45,8 +50,8 @@ def require_venv(version: tuple[int, ...], available: tuple[bool, ...]) -> None:
         )
 
 
-def make(folder: Path) -> None:
-    """Make the environment, or mend the one that is there.
+def make(folder: Path, extra: str = "dev") -> None:
+    """Make the environment, or mend the one that is there; what another extra brought stays.
 
     Raises:
         EnvironmentRefused: Python is too old or incomplete, or a package could not be installed.
@@ -59,8 +64,9 @@ def make(folder: Path) -> None:
     if not _runs(python):
         shutil.rmtree(folder, ignore_errors=True)
         _step("a virtual environment", [sys.executable, "-m", "venv", str(folder)])
-    _step("packages", [str(python), "-m", "pip", "install", "--quiet", "--editable", f"{ROOT}[dev]"])
-    (folder / ".ready").touch()
+    _step(f"packages ({extra})", [str(python), "-m", "pip", "install", "--quiet", "--editable", f"{ROOT}[{extra}]"])
+    for included in INCLUDED[extra]:
+        (folder / f".ready-{included}").touch()
 
 
 def _runs(python: Path) -> bool:
@@ -87,8 +93,12 @@ def _step(what: str, command: list[str]) -> None:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description="Make a virtual environment with what Umbilical needs.")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(".venv"))
+    parser.add_argument("extra", nargs="?", choices=sorted(INCLUDED), default="dev")
+    options = parser.parse_args()
     try:
-        make(Path(sys.argv[1] if len(sys.argv) > 1 else ".venv").resolve())
+        make(options.folder.resolve(), options.extra)
     except EnvironmentRefused as error:
         print(error, file=sys.stderr)
         return 1

@@ -16,9 +16,8 @@ from tests.support.worlds import SCRATCH, World, run_in
 
 from umbilical.fault import LabError
 from umbilical.host import namespaces
-from umbilical.lab import nft
+from umbilical.lab import nft, packet_filter
 from umbilical.lab.netlink import Link, Netlink, inside
-from umbilical.lab.topology import Family, plan_topology
 
 WORLDS = pytest.mark.parametrize("world", list(World), ids=lambda world: world.value)
 NETWORK = ipaddress.ip_network("10.7.0.0/24")
@@ -151,14 +150,7 @@ def test_without_permission_the_remedy_is_a_namespace_of_ones_own() -> None:
     assert run_in(World.ROOT, body) == "run it in a network namespace of your own: `umbilical lab up` makes one"
 
 
-MASTER = plan_topology(family=Family.DUAL).node("master-1")
-PODS = plan_topology(family=Family.DUAL).pod_networks
-NODES = plan_topology(family=Family.DUAL).machine_networks
-OPENINGS = [(ipaddress.ip_address("192.168.91.10"), 6443), (ipaddress.ip_address("fd94::11"), 8091)]
 TEXTS = {
-    "masquerade": nft.masquerade(MASTER.pod_networks, PODS, "machine0"),
-    "refuse_transit": nft.refuse_transit("02:00:00:00:00:01"),
-    "edge": nft.edge("02:00:00:00:00:01", "02:00:00:00:00:02", NODES, OPENINGS),
     "block_tcp_port": nft.block_tcp_port(8091),
     "lose_at_random": nft.lose_at_random(30, "machine0"),
     "drop_ipv4": nft.drop_address(ipaddress.ip_address("10.91.0.10")),
@@ -169,24 +161,6 @@ FRONTS = {4: ipaddress.ip_address("10.91.0.200"), 6: ipaddress.ip_address("fd91:
 
 def _listed(name: str) -> str:
     return subprocess.check_output(["nft", "list", "table", "inet", f"umbilical_{name}"], timeout=30, text=True)
-
-
-def test_texts_of_rules_are_per_family_and_hide_what_they_should() -> None:
-    rules = [line.strip() for line in TEXTS["masquerade"].splitlines() if line.endswith("masquerade")]
-    assert rules == [
-        'oifname "machine0" ip saddr 10.92.1.0/24 ip daddr != 10.92.0.0/16 masquerade',
-        'oifname "machine0" ip6 saddr fd92:0:0:1::/64 ip6 daddr != fd92::/48 masquerade',
-    ]
-    lines = [line.strip().removeprefix("ether daddr 02:00:00:00:00:01 ") for line in TEXTS["edge"].splitlines()]
-    assert [line for line in lines if line.endswith("accept")] == [
-        "ct direction reply accept",
-        "ip daddr 192.168.91.10 tcp dport 6443 accept",
-        "ip6 daddr fd94::11 tcp dport 8091 accept",
-    ]
-    assert [line for line in lines if line.endswith("masquerade")] == [
-        "ip saddr 10.91.0.0/24 ip daddr 192.168.91.10 tcp dport 6443 masquerade",
-        "ip6 saddr fd91::/64 ip6 daddr fd94::11 tcp dport 8091 masquerade",
-    ]
 
 
 @pytest.mark.root
@@ -212,33 +186,16 @@ def test_every_text_is_loaded_with_all_its_rules(world: World) -> None:
     def body() -> None:
         for name, text in TEXTS.items():
             nft.load(name, text)
-            rules = [
-                line for line in text.splitlines() if line.endswith(("drop", "masquerade", "unreachable", "no-route"))
-            ]
-            verdicts = ("drop", "masquerade", "net-unreachable", "no-route")
-            kept = [line for line in _listed(name).splitlines() if line.endswith(verdicts)]
+            rules = [line for line in text.splitlines() if line.endswith("drop")]
+            kept = [line for line in _listed(name).splitlines() if line.endswith("drop")]
             assert rules
             assert len(kept) == len(rules)
-        assert nft.loaded() == sorted(TEXTS)
+        assert packet_filter.loaded() == sorted(TEXTS)
         for name in TEXTS:
-            nft.unload(name)
-        assert nft.loaded() == []
+            packet_filter.unload(name)
+        assert packet_filter.loaded() == []
 
     run_in(world, body)
-
-
-@pytest.mark.root
-@pytest.mark.real("nft")
-def test_tables_of_others_are_neither_listed_nor_touched() -> None:
-    def body() -> None:
-        subprocess.run(["nft", "add", "table", "inet", "kube-proxy"], check=True, timeout=30)
-        nft.load("mine", "")
-        nft.unload("mine")
-        assert nft.loaded() == []
-        tables = subprocess.check_output(["nft", "list", "tables"], timeout=30, text=True)
-        assert tables == "table inet kube-proxy\n"
-
-    run_in(World.ROOT, body)
 
 
 @pytest.mark.root

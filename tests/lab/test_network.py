@@ -151,17 +151,25 @@ def test_the_description_is_what_the_kernel_says(world: World) -> None:
     }
 
 
-def test_without_nft_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_is_not_there_is_named_with_its_nearest() -> None:
+    network = LabNetwork(plan_topology(), Path("/nowhere"))
+    with pytest.raises(LabError) as caught:
+        network.namespace("master-9")
+    assert caught.value.code == "UMB812"
+
+
+def test_networks_are_made_without_the_program_nft(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr("umbilical.lab.nft.SYSTEM_FOLDERS", ())
 
-    def body() -> list[str]:
-        with pytest.raises(LabError, match="UMB822") as caught:
-            LabNetwork(plan_topology(), SCRATCH / "netns").build()
-        assert caught.value.remedy == "install the package nftables"
-        return os.listdir(SCRATCH)
+    def body() -> str:
+        network = LabNetwork(plan_topology(), SCRATCH / "netns")
+        network.build()
+        with pytest.raises(LabError) as caught:
+            network.add_rules("bootstrap", "mine", "")
+        return f"{caught.value.code}: {caught.value.remedy}"
 
-    assert run_in(World.ROOT, body) == []
+    assert run_in(World.ROOT, body) == "UMB822: install the package nftables"
 
 
 def test_a_lab_where_one_stands_already_is_refused() -> None:

@@ -19,7 +19,7 @@ from umbilical.fault import LabError
 from umbilical.lab.cast import OURS, UPSTREAM, Cast
 from umbilical.lab.kubernetes_scene import KubernetesScene, Plane
 from umbilical.lab.lab import Completed, Lab
-from umbilical.lab.scene import BOOTSTRAP, COUNTER, counting_rules
+from umbilical.lab.scene import BOOTSTRAP, COUNTER
 from umbilical.lab.scenes import load_scene, make_scene
 from umbilical.lab.stand_in_scene import StandInScene
 from umbilical.lab.story import Call, Story
@@ -200,7 +200,7 @@ def test_nothing_played_is_taken_up_and_what_lies_on_the_node_is_left_over(lab: 
 @pytest.mark.real("unshare", "nsenter", "nft", "ss")
 def test_bytes_on_the_agents_port_are_counted_in_both_directions(lab: Lab) -> None:
     scene = make_scene(lab, Cast(is_stand_in=True), Story("first"))
-    lab.add_rules(BOOTSTRAP, COUNTER, counting_rules(8091))
+    lab.count_port(BOOTSTRAP, COUNTER, 8091)
     try:
         assert scene.tunnel_bytes() == 0
         lab.exec(BOOTSTRAP, [sys.executable, "-c", _TALK]).check()

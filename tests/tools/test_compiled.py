@@ -177,3 +177,15 @@ def test_a_step_that_fails_shows_its_last_line_and_its_command() -> None:
     with pytest.raises(environment.EnvironmentRefused) as caught:
         environment._step("packages", ["sh", "-c", "echo first >&2; echo last >&2; exit 3"])
     assert str(caught.value).splitlines()[:2] == ["UMB914 setup failed: packages", "  why: last"]
+
+
+@pytest.mark.parametrize(("extra", "stamps"), [("lab", {".ready-lab"}), ("dev", {".ready-dev", ".ready-lab"})])
+def test_an_extra_is_installed_and_stamped_with_those_that_it_includes(
+    extra: str, stamps: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(environment, "_runs", lambda python: True)
+    monkeypatch.setattr(environment, "_step", lambda what, command: commands.append(command))
+    environment.make(tmp_path, extra)
+    assert [command[-1] for command in commands] == [f"{environment.ROOT}[{extra}]"]
+    assert {path.name for path in tmp_path.iterdir()} == stamps

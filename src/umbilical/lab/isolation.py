@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -19,11 +19,11 @@ from umbilical.fault import LabError
 
 # The first with mount_setattr: what a node sees of this machine is made read-only by it, in a user namespace too.
 OLDEST_KERNEL: Final = (5, 12)
-NEEDED_PROGRAMS: Final = {"unshare": "util-linux", "nsenter": "util-linux", "nft": "nftables", "ss": "iproute2"}
-"""Program -> the package that brings it, by the same name in Debian and (but for ss: iproute) in Fedora."""
+NEEDED_PROGRAMS: Final = {"unshare": "util-linux", "nsenter": "util-linux"}
+"""Program -> the package that brings it, by the same name in Debian and in Fedora; essential in both."""
 NEEDED_LIBRARIES: Final = ("pyroute2", "lightkube")
 PROGRAM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""An ordinary user's PATH often lacks sbin, where nft is."""
+"""An ordinary user's PATH often lacks sbin, where administrators' programs are."""
 TRIAL_SECONDS: Final = 20.0
 _NAMESPACES: Final = ("--mount", "--net", "--pid", "--fork", "--kill-child=SIGKILL", "--propagation", "private")
 _USER: Final = ("--user", "--map-root-user")
@@ -87,11 +87,16 @@ def check_kernel(release: str) -> None:
         raise LabError("UMB821", "the kernel is too old for a lab", why, "boot a newer kernel, or use another machine")
 
 
-def check_programs() -> None:
-    missing = [name for name in NEEDED_PROGRAMS if find_program(name) is None]
+def check_programs(needed: Mapping[str, str] = NEEDED_PROGRAMS, who: str = "the lab") -> None:
+    """Refuse where one of the programs is missing; `needed` has the package that brings each.
+
+    Raises:
+        LabError: UMB822.
+    """
+    missing = [name for name in needed if find_program(name) is None]
     if missing:
-        packages = " ".join(dict.fromkeys(NEEDED_PROGRAMS[name] for name in missing))
-        what = f"a program that the lab needs is missing: {', '.join(missing)}"
+        packages = " ".join(dict.fromkeys(needed[name] for name in missing))
+        what = f"a program that {who} needs is missing: {', '.join(missing)}"
         remedy = f"sudo apt install {packages} (Fedora: sudo dnf install {packages})"
         raise LabError("UMB822", what, f"looked in {search_path()}", remedy)
 

@@ -45,6 +45,7 @@ class Service:
             "anchors": self._tell_anchors,
             "network": self._change_network,
             "describe": self._describe,
+            "counted": self._counted,
         }
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -118,6 +119,7 @@ class Service:
             "set_link": self._network.set_link,
             "set_default_route": self._network.set_default_route,
             "add_rules": self._network.add_rules,
+            "count_port": self._network.count_port,
             "remove_rules": self._network.remove_rules,
         }
         async with self._network_turn:
@@ -127,6 +129,11 @@ class Service:
     async def _describe(self, _: Mapping[str, Any], __: bytes) -> Message:
         async with self._network_turn:
             return Message({"network": await asyncio.to_thread(self._network.describe)})
+
+    async def _counted(self, arguments: Mapping[str, Any], _: bytes) -> Message:
+        counted = self._network.counted_bytes
+        async with self._network_turn:
+            return Message({"bytes": await asyncio.to_thread(counted, arguments["node"], arguments["name"])})
 
     def _program(self, arguments: Mapping[str, Any]) -> Program:
         node = self._topology.node(arguments["node"]).name

@@ -180,6 +180,13 @@ class Lab:
     def remove_rules(self, node: str, name: str) -> None:
         self._change_network("remove_rules", node, name)
 
+    def count_port(self, node: str, name: str, port: int) -> None:
+        """Begin to count the bytes of a TCP port of a node, under a name; `remove_rules` ends it."""
+        self._change_network("count_port", node, name, port)
+
+    def counted_bytes(self, node: str, name: str) -> int:
+        return int(self._ask("counted", {"node": node, "name": name}).fields["bytes"])
+
     def describe_network(self) -> dict[str, Any]:
         network = self._ask("describe", {}).fields["network"]
         assert isinstance(network, dict)

@@ -13,7 +13,7 @@ from typing import Final
 
 from umbilical.fault import LabError
 from umbilical.host import namespaces
-from umbilical.lab import nft
+from umbilical.lab import nft, packet_filter
 from umbilical.lab.netlink import Netlink, create_namespace, inside
 from umbilical.lab.topology import IpAddress, IpNetwork, Management, Node, Topology
 
@@ -69,9 +69,8 @@ class LabNetwork:
         """Make all namespaces, links, addresses, routes and rules.
 
         Raises:
-            LabError: the machine refuses something, or `nft` is missing; the latter before anything is made.
+            LabError: the machine refuses something.
         """
-        nft.program()
         self._folder.mkdir(parents=True, exist_ok=True)
         self._create(self._folder / SWITCH, self._switch_settings())
         for node in self._topology.nodes:
@@ -100,13 +99,21 @@ class LabNetwork:
         """Load the inside of a table (see `umbilical.lab.nft`) under a name, in place of what had that name.
 
         Raises:
-            LabError: nft refuses it; nothing has changed then.
+            LabError: there is no `nft` (UMB822), or it refuses the rules; nothing has changed then.
         """
         namespaces.in_network(self.namespace(node), lambda: nft.load(name, ruleset))
 
     def remove_rules(self, node: str, name: str) -> None:
         """Remove what `add_rules` loaded. Rules that are not there are fine."""
-        namespaces.in_network(self.namespace(node), lambda: nft.unload(name))
+        namespaces.in_network(self.namespace(node), lambda: packet_filter.unload(name))
+
+    def count_port(self, node: str, name: str, port: int) -> None:
+        """Count the bytes that come to a TCP port of a node and leave from it, under a name; `remove_rules` ends it."""
+        namespaces.in_network(self.namespace(node), lambda: packet_filter.load(name, packet_filter.count_port(port)))
+
+    def counted_bytes(self, node: str, name: str) -> int:
+        """Return what was counted since `count_port`; 0 where nothing counts."""
+        return namespaces.in_network(self.namespace(node), lambda: packet_filter.counted_bytes(name))
 
     def describe(self) -> dict[str, object]:
         """Say how things are now, as the kernel tells it, in values that JSON knows."""
@@ -139,8 +146,9 @@ class LabNetwork:
             netlink.join_bridge(_port(node), bridge)
             netlink.set_link(_port(node), up=True)
         # One table: what any of them refuses is refused.
-        alone = nft.refuse_transit(SWITCH_HARDWARE_ADDRESS)
-        nft.load(TRANSIT_RULES, alone if management is None else _edge(management, topology.machine_networks))
+        alone = packet_filter.refuse_transit(SWITCH_HARDWARE_ADDRESS)
+        chains = alone if management is None else _edge(management, topology.machine_networks)
+        packet_filter.load(TRANSIT_RULES, chains)
 
     def _furnish(self, node: Node) -> None:
         inside(self._folder / node.name, lambda netlink: self._furnish_node(netlink, node))
@@ -161,7 +169,8 @@ class LabNetwork:
         for other in self._topology.nodes:
             if other.name != node.name:
                 _route_to_pods(netlink, other)
-        nft.load(POD_RULES, nft.masquerade(node.pod_networks, self._topology.pod_networks, MACHINE_LINK))
+        chains = packet_filter.masquerade(node.pod_networks, self._topology.pod_networks, MACHINE_LINK)
+        packet_filter.load(POD_RULES, chains)
 
     def _forget_neighbours(self) -> None:
         """Let nobody be told "no route to host" by a question that was asked while the cable was cut."""
@@ -171,7 +180,7 @@ class LabNetwork:
     def _describe(self, node: Node) -> dict[str, object]:
         path = self._folder / node.name
         seen = inside(path, _look)
-        rules = [name for name in namespaces.in_network(path, nft.loaded) if name != POD_RULES]
+        rules = [name for name in namespaces.in_network(path, packet_filter.loaded) if name != POD_RULES]
         return {
             "namespace": str(path),
             "pod_networks": [str(network) for network in node.pod_networks],
@@ -185,9 +194,9 @@ def _port(node: Node) -> str:
     return f"to-{node.name}"
 
 
-def _edge(management: Management, outside: Sequence[IpNetwork]) -> str:
+def _edge(management: Management, outside: Sequence[IpNetwork]) -> list[packet_filter.Chain]:
     openings = [(each.address, each.port) for each in management.openings]
-    return nft.edge(SWITCH_HARDWARE_ADDRESS, MANAGEMENT_HARDWARE_ADDRESS, outside, openings)
+    return packet_filter.edge(SWITCH_HARDWARE_ADDRESS, MANAGEMENT_HARDWARE_ADDRESS, outside, openings)
 
 
 def _add_bridge(

@@ -10,6 +10,7 @@ from umbilical.fault import LabError
 from umbilical.lab import lab as labs
 from umbilical.lab.binaries import KUBERNETES, find
 from umbilical.lab.cast import Cast
+from umbilical.lab.isolation import check_programs
 from umbilical.lab.kubelet.needs import check_needs
 from umbilical.lab.lab import Lab, UpRequest
 from umbilical.lab.paths import LabDirectory
@@ -173,3 +174,4 @@ def _check(rehearsal: Rehearsal) -> None:
         raise LabError(
             "UMB853", f"scenario {scenario.name} cannot be told this way", why, "make peers GROUP=kubernetes"
         )
+    check_programs(scenario.system_programs, f"scenario {scenario.name}")

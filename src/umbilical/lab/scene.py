@@ -16,6 +16,7 @@ from umbilical.bootstrap.names import AGENT_NAME, OWN, SERVER_NAME, STATIC_POD
 from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH
 from umbilical.fault import LabError
 from umbilical.host.files import write_file
+from umbilical.lab import listeners
 from umbilical.lab.cast import Cast
 from umbilical.lab.runner import PodStatus, Runner
 from umbilical.lab.story import Call, Story
@@ -130,7 +131,7 @@ class Scene(ABC):
         found = [f"pod {pod.name} on {pod.node}" for pod in self._tunnel_pods()]
         spec = self.tunnel.spec
         found += [path for path in (STATIC_POD, spec.socket_on_host, OWN.pki_directory) if self._is_there(path)]
-        if self.lab.exec(BOOTSTRAP, ["ss", "-Hltn", f"sport = :{spec.agent_port}"]).text.strip():
+        if listeners_on(self.lab, BOOTSTRAP, spec.agent_port):
             found.append(f"port {spec.agent_port} is open")
         return found
 
@@ -157,7 +158,7 @@ class Scene(ABC):
     def start_server(self) -> PodStatus:
         """Lay the tunnel's files onto the bootstrap node, where the static pod is found, and wait for the server."""
         parts = self.tunnel
-        self.lab.add_rules(BOOTSTRAP, COUNTER, counting_rules(parts.spec.agent_port))
+        self.lab.count_port(BOOTSTRAP, COUNTER, parts.spec.agent_port)
         self.lay_files(BOOTSTRAP, parts.files)
         self.lab.write(BOOTSTRAP, EGRESS_PATH, parts.egress_file)
         return self.wait("the server's pod", self._look_at_server, SERVER_SECONDS)
@@ -174,10 +175,10 @@ class Scene(ABC):
 
         def look() -> str:
             socket = self.lab.exec(BOOTSTRAP, ["ls", "-l", path])
-            listening = self.lab.exec(BOOTSTRAP, ["ss", "-Hltn", f"sport = :{port}"])
-            if socket.exit_code != 0 or not listening.text.strip():
+            listening = listeners_on(self.lab, BOOTSTRAP, port)
+            if socket.exit_code != 0 or not listening:
                 raise NotYet(f"socket {path}: {'there' if socket.exit_code == 0 else 'missing'}, port {port} closed")
-            return f"{' '.join(socket.text.split())}; {' '.join(listening.text.split())}"
+            return f"{' '.join(socket.text.split())}; LISTEN {' '.join(listening)}"
 
         return self.wait("the server's socket and port", look, SERVER_SECONDS)
 
@@ -210,9 +211,7 @@ class Scene(ABC):
 
     def tunnel_bytes(self) -> int:
         """Return what went over the agents' port in both directions, as the kernel counted it."""
-        shown = self.lab.exec(BOOTSTRAP, ["nft", "-j", "list", "counters"]).check()
-        entries = [entry.get("counter") or {} for entry in json.loads(shown.text)["nftables"]]
-        return sum(int(entry["bytes"]) for entry in entries if str(entry.get("name", "")).startswith("agents_"))
+        return self.lab.counted_bytes(BOOTSTRAP, COUNTER)
 
     def fetch(self, node: str, url: str) -> str | None:
         """GET from inside a node; None unless the answer is a good one."""
@@ -260,17 +259,6 @@ class Scene(ABC):
         return pod
 
 
-def counting_rules(port: int) -> str:
-    """Count the tunnel's own traffic on the bootstrap node, for the summary."""
-    return f"""
-    counter agents_in {{ }}
-    counter agents_out {{ }}
-    chain input {{
-        type filter hook input priority filter; policy accept;
-        tcp dport {port} counter name agents_in
-    }}
-    chain output {{
-        type filter hook output priority filter; policy accept;
-        tcp sport {port} counter name agents_out
-    }}
-"""
+def listeners_on(lab: "Lab", node: str, *ports: int) -> list[str]:
+    """Return who listens on a node on any of these TCP ports, as ADDRESS:PORT."""
+    return listeners.on_ports(lab.exec(node, listeners.COMMAND).text, ports)

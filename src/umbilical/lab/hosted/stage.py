@@ -22,7 +22,7 @@ from umbilical.lab.kubernetes_scene import KubernetesScene
 from umbilical.lab.lab import ProcessStatus
 from umbilical.lab.proxied_calls import ProxiedCall, read_calls, write_ways
 from umbilical.lab.proxy_client import Way
-from umbilical.lab.scene import AGENTS_SECONDS, BOOTSTRAP, SERVER_SECONDS
+from umbilical.lab.scene import AGENTS_SECONDS, BOOTSTRAP, SERVER_SECONDS, listeners_on
 from umbilical.lab.waiting import NotYet
 
 SERVER: Final = "server"
@@ -122,7 +122,7 @@ class HostedStage:
         return words, ["--resolve", "guest", "--guest-dns", address]
 
     def _look_at_dns(self) -> None:
-        if not self.lab.exec(DNS_NODE, ["ss", "-Hltn", f"sport = :{parts.DNS_PORT}"]).text.strip():
+        if not listeners_on(self.lab, DNS_NODE, parts.DNS_PORT):
             raise NotYet(f"it does not listen; its last words: {self._last_words(DNS_NODE, DNS)}")
 
     def lead_kube_apiserver(self, servers: Sequence[str]) -> None:

@@ -244,5 +244,10 @@ def _process(scene: KubernetesScene, node: str, name: str) -> ProcessStatus:
 
 
 SCENARIOS: Final = (
-    Scenario("ha", "three servers found by leases, replaced one by one while webhooks are called: no call fails", tell),
+    Scenario(
+        "ha",
+        "three servers found by leases, replaced one by one while webhooks are called: no call fails",
+        tell,
+        system_programs={"nft": "nftables"},
+    ),
 )

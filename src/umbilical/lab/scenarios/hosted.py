@@ -26,7 +26,7 @@ from umbilical.lab.scenarios.hosted_losses import KILLED, lose_nothing, lose_one
 from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.scenarios.service_stage import real
 from umbilical.lab.scenarios.webhook_through_tunnel import start_cluster
-from umbilical.lab.scene import BOOTSTRAP, GONE_SECONDS, Scene
+from umbilical.lab.scene import BOOTSTRAP, GONE_SECONDS, Scene, listeners_on
 from umbilical.lab.several_servers import client_files, egress_file
 from umbilical.lab.story import Call
 from umbilical.lab.waiting import NotYet
@@ -236,10 +236,9 @@ def _parts(stage: HostedStage) -> list[tuple[str, str]]:
 
 def _check_ports(stage: HostedStage, node: str) -> None:
     ports = (names.FRONTEND_PORT, names.AGENT_PORT, names.HEALTH_PORT, parts.SOCKS_PORT, parts.HTTPS_PORT)
-    wanted = " or ".join(f"sport = :{port}" for port in ports)
-    open_ports = stage.lab.exec(node, ["ss", "-Hltn", f"( {wanted} )"]).text.strip()
+    open_ports = listeners_on(stage.lab, node, *ports)
     if open_ports:
-        raise complaint(f"a port is still open on {node}", open_ports)
+        raise complaint(f"a port is still open on {node}", ", ".join(open_ports))
 
 
 SCENARIOS: Final = (
@@ -250,5 +249,6 @@ SCENARIOS: Final = (
         end,
         runners=(RunnerKind.PROCESS,),
         plan=parts.topology,
+        system_programs={"nft": "nftables", "curl": "curl"},
     ),
 )

@@ -1,6 +1,6 @@
 """What a scenario is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from umbilical.bootstrap.spec import Shape
@@ -27,6 +27,8 @@ class Scenario:
     """Whether it can be told without Kubernetes."""
     programs: tuple[str, ...] = ()
     """Beyond Kubernetes' own."""
+    system_programs: Mapping[str, str] = field(default_factory=dict)
+    """Programs of this machine that only this scenario runs -> the package that brings each."""
     masters: int = 3
     workers: int = 2
     plan: Callable[[], Topology] | None = None
