@@ -12,11 +12,11 @@ import click
 import pytest
 from tests.support.compiled_unit import is_compiled
 from tests.support.fixture_types import Captured, Patch
-from umbilical.cli.errors import exit_status
 
 from umbilical import __version__
 from umbilical.cli import error_codes, errors, main
 from umbilical.cli.lazy_group import LazyGroup
+from umbilical.codes import exit_status
 from umbilical.fault import HardwayError, StageTimeout, Unsafe
 
 HEAVY = ("click", "cryptography", "yaml", "lightkube", "httpx2", "uuid", "json", "urllib.request")

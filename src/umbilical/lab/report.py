@@ -35,7 +35,11 @@ _CAPTIONS: Final = {
     Turn.BROKEN: "A fault is shown: the call does not reach the webhook.",
     Turn.CUT: "The tunnel is taken away, with all that belonged to it.",
 }
-
+_ON_LOOPBACK: Final = {
+    **_CAPTIONS,
+    Turn.WITHOUT: "The caller is told to use a tunnel that is not there: its call to the webhook fails.",
+    Turn.ALLOWED: "The same call enters the server by its socket, and one of the agents dials the webhook.",
+}
 _PRODUCTION: Final = {
     Turn.WITHOUT: "A production kube-apiserver on a master needs no tunnel.",
     Turn.CUT: "Production goes on without it.",
@@ -73,6 +77,8 @@ def render(story: Story, now: datetime, *, is_stand_in: bool = False) -> str:
 
 def _head(story: Story, now: datetime, is_stand_in: bool) -> str:
     notice = f'<p class="notice">{_STAND_IN_NOTICE}</p>' if is_stand_in else ""
+    if story.not_shown:
+        notice += f'<p class="notice">Not shown: {_words(story.not_shown)}.</p>'
     return (
         f'<header>\n<p class="eyebrow">Umbilical {escape(__version__)} · {now:%Y-%m-%d %H:%M} UTC</p>\n'
         f"<h1>{escape(printable(story.title))}</h1>\n<p>{_verdict(story)}</p>\n{notice}{_figures(story)}\n</header>"
@@ -114,7 +120,8 @@ def _figure(moment: Moment, story: Story, caller: str) -> str:
 
 
 def _caption(moment: Moment) -> str:
-    said = _CAPTIONS[moment.turn]
+    captions = _ON_LOOPBACK if moment.picture.on_loopback else _CAPTIONS
+    said = captions[moment.turn]
     is_answered = moment.picture.production_call in (Call.ALLOWED, Call.DENIED)
     return f"{said} {_PRODUCTION[moment.turn]}" if is_answered and moment.turn in _PRODUCTION else said
 

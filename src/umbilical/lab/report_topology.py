@@ -151,7 +151,7 @@ def _rail(shown: Picture, places: dict[str, float]) -> str:
     label = text(
         0,
         0,
-        "pod network",
+        "loopback" if shown.on_loopback else "pod network",
         "note",
         text_anchor="middle",
         transform=f"translate({_RAIL + 11:g} {_middle(ys):g}) rotate(90)",
@@ -185,7 +185,7 @@ def _direct(shown: Picture, places: dict[str, float]) -> str:
     y = _TOP + 26.5
     x = 222.0
     if shown.call is not Call.UNREACHABLE:
-        return text(_GAP_MIDDLE, y + 4, "no route", "note", text_anchor="middle")
+        return text(_GAP_MIDDLE, y + 4, shown.gap, "note", text_anchor="middle")
     cross = path(_CROSS, "way unreachable", transform=f"translate({x:g} {y:g})")
     stub = line(_BOOTSTRAP_RIGHT - 11, y, x - 10, y, "way unreachable dashed")
-    return element("g", stub, cross, text(_GAP_MIDDLE, y + 24, "no route", "note unreachable", text_anchor="middle"))
+    return element("g", stub, cross, text(_GAP_MIDDLE, y + 24, shown.gap, "note unreachable", text_anchor="middle"))

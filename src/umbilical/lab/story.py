@@ -55,6 +55,13 @@ class Picture:
     """The node that the webhook's pod runs on."""
     call: Call = Call.NONE
     production_call: Call = Call.NONE
+    on_loopback: bool = False
+    """There are no networks: nothing is missing between the nodes but the tunnel."""
+
+    @property
+    def gap(self) -> str:
+        """What keeps a call without the tunnel from the webhook."""
+        return "no tunnel" if self.on_loopback else "no route"
 
 
 class Teller(Protocol):
@@ -83,6 +90,8 @@ class Story:
         self.steps: list[Step] = []
         self.figures: dict[str, str] = {}
         """The closing summary: agents, calls, bytes, p50, in the order in which they were set."""
+        self.not_shown = ""
+        """What this machine does not let the story show; for the report."""
         self.picture = Picture()
         self.pictures: list[tuple[float, Picture]] = []
         self._teller: Teller = teller or Silence()

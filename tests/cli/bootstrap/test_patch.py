@@ -13,7 +13,6 @@ from tests.support.bootkube_script import bootkube_script
 from tests.support.bootstrap_corpus import bootstrap_config
 from tests.support.fixture_types import Captured, Patch
 from tests.support.install_directories import Directory
-from umbilical.cli.errors import CONFIGURATION, USAGE
 
 from umbilical.bootstrap.patch.edits import REASONS
 from umbilical.bootstrap.patch.patch import patch, undo
@@ -22,6 +21,7 @@ from umbilical.bootstrap.patch.profile import Profile, profile_of
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.cli import main
 from umbilical.cli.main import run
+from umbilical.codes import CONFIGURATION, USAGE
 from umbilical.ignition.data_url import format_data_url
 from umbilical.ignition.document import Document
 

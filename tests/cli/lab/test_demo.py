@@ -15,12 +15,12 @@ from tests.support.fixture_types import Captured, Patch
 from tests.support.in_process import PATIENCE_SECONDS, Stage, source
 from tests.support.told_stories import Narrator, until_answered
 from tests.support.tunnel_pki import make_tunnel_pki
-from umbilical.cli.errors import CONFIGURATION, INFRASTRUCTURE, INTERRUPTED, TIMED_OUT
 
 from umbilical.cli.lab import slow_reader
 from umbilical.cli.main import run
+from umbilical.codes import CONFIGURATION, INFRASTRUCTURE, INTERRUPTED, TIMED_OUT
 from umbilical.fault import LabError
-from umbilical.lab import rehearsal
+from umbilical.lab import isolation, rehearsal
 from umbilical.lab.rehearsal import Rehearsal
 from umbilical.lab.story import Story
 from umbilical.tunnel.settings import UnixFrontend
@@ -36,6 +36,7 @@ def told(monkeypatch: Patch, tmp_path: Path) -> Play:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(isolation, "choose", lambda: isolation.Isolation.ROOT)
     for name in ("FORCE_COLOR", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     asked: list[Rehearsal] = []

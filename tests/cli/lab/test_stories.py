@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tests.support.fault_scene import MemoryScene, fault, open_everywhere
 from tests.support.fixture_types import Captured, Patch
-from umbilical.cli.errors import USAGE
 
 from umbilical.cli import main
 from umbilical.cli.lab.options import chosen_directory, chosen_name
 from umbilical.cli.lab.telling import check_report, play, tell_kept
+from umbilical.codes import USAGE
 from umbilical.fault import LabError
 from umbilical.lab import rehearsal
 from umbilical.lab.faults import registry as faults

@@ -18,6 +18,8 @@ REPORT: Final = Path("out/demo/report.html")
 _FILE: Final = click.Path(path_type=Path)
 # A program that is missing, or cannot run here: then another one can stand in for it.
 _NO_KUBERNETES: Final = ("UMB824", "UMB825")
+# No permission, an old kernel, no programs for it.
+_NO_NAMESPACES: Final = ("UMB820", "UMB821", "UMB822")
 
 
 @click.command()
@@ -36,13 +38,38 @@ def demo(keep: bool, fault: str | None, stand_in: bool | None, report: Path | No
     from umbilical.cli.lab import telling
 
     place = _report_place(report)
+    if fault is None and not keep and stand_in is not False and bin_dir is None and _is_on_loopback(place):
+        return
     rehearsal = _rehearsal(keep, fault, stand_in, bin_dir)
     story, lab = telling.tell(rehearsal, TITLE if fault is None else f"A fault: {fault}", place)
-    telling.close(story, telling.write(story, place, rehearsal))
+    telling.close(story, telling.write(story, place, is_stand_in=rehearsal.stand_in))
     if rehearsal.stand_in:
         _tell_of_stand_in()
     if lab is not None:
         telling.tell_kept(f"--name {LAB_NAME}", has_tunnel=True)
+
+
+def _is_on_loopback(place: Path) -> bool:
+    """Where this machine gives no namespaces, tell the story on loopback and say first what it cannot show."""
+    from umbilical.cli.lab import telling
+    from umbilical.fault import LabError
+    from umbilical.lab import isolation, loopback
+
+    try:
+        isolation.choose()
+        return False
+    except LabError as error:
+        if error.code not in _NO_NAMESPACES:
+            raise
+        refusal = error
+    why = " ".join(f"{refusal.what}: {refusal.why}".split())
+    click.echo(f"No namespaces here ({why}), so this runs on loopback and does not show {loopback.NOT_SHOWN}.")
+    click.echo(f"To see all of it: {refusal.remedy}")
+    click.echo("A caller of Umbilical's own stands in for kube-apiserver.\n")
+    story = telling.tell_on_loopback(f"{TITLE}, on loopback", place)
+    telling.close(story, telling.write(story, place, is_stand_in=True))
+    click.echo(f"\nOn loopback, since there are no namespaces here. Not shown: {loopback.NOT_SHOWN}.")
+    return True
 
 
 def _report_place(asked: Path | None) -> Path:

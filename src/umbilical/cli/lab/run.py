@@ -48,7 +48,7 @@ def run(
         bin_dir=bin_dir,
     )
     story, lab = telling.tell(rehearsal, scenario.name, report)
-    telling.close(story, report and telling.write(story, report, rehearsal))
+    telling.close(story, report and telling.write(story, report, is_stand_in=rehearsal.stand_in))
     if lab is not None:
         where = f"--dir {directory}" if directory else f"--name {lab_name}"
         is_cut = scenario.end is not None and not keep

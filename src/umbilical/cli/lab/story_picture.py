@@ -143,5 +143,5 @@ def _gap(number: int, shown: Picture, glyphs: Glyphs) -> Text:
 
 def _no_way(shown: Picture, glyphs: Glyphs) -> Text:
     if shown.call is not Call.UNREACHABLE:
-        return Text("   no route", FAINT)
-    return Text(f"{glyphs.dash * 3}{glyphs.cross} no route", "red")
+        return Text(f"   {shown.gap}", FAINT)
+    return Text(f"{glyphs.dash * 3}{glyphs.cross} {shown.gap}", "red")

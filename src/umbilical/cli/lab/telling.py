@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,23 +24,51 @@ def tell(rehearsal: "Rehearsal", title: str, report: Path | None) -> "tuple[Stor
     Raises:
         Fault: the lab cannot be, or a step did not come out as told.
     """
+    lab: Lab | None = None
+
+    def told(story: "Story") -> None:
+        nonlocal lab
+        lab = play(rehearsal, story)
+
+    return _tell(told, title, report, is_stand_in=rehearsal.stand_in), lab
+
+
+def tell_on_loopback(title: str, report: Path) -> "Story":
+    """Tell the demo's story without a lab; an interrupt at any moment leaves nothing.
+
+    Raises:
+        Fault: a step did not come out as told.
+    """
+    from umbilical.host.interrupts import Interrupts
+    from umbilical.lab import loopback
+
+    def told(story: "Story") -> None:
+        story.not_shown = loopback.NOT_SHOWN
+        scratch = tempfile.TemporaryDirectory(prefix="umbilical-")
+        with Interrupts() as interrupts, scratch as folder, interrupts.heard():
+            loopback.tell(story, Path(folder))
+
+    return _tell(told, title, report, is_stand_in=True)
+
+
+def _tell(told: Callable[["Story"], None], title: str, report: Path | None, *, is_stand_in: bool) -> "Story":
     from umbilical.cli.lab.story_view import choose_view
     from umbilical.lab.story import Story
 
     story = Story(title)
     try:
-        with choose_view(title, is_stand_in=rehearsal.stand_in) as teller:
+        with choose_view(title, is_stand_in=is_stand_in) as teller:
             story = Story(title, teller)
-            lab = play(rehearsal, story)
+            told(story)
     except KeyboardInterrupt:
-        click.echo("\ninterrupted: the lab is taken down, nothing is left of it")
+        click.echo("\ninterrupted: all of it is taken down, nothing is left")
         raise
     except Exception:
         # One that never began is not worth a report.
         if story.steps and report is not None:
-            click.echo(f"\nwhat was seen until then: {write(story, report, rehearsal)}\n")
+            click.echo(f"\nwhat was seen until then: {write(story, report, is_stand_in=is_stand_in)}\n")
         raise
-    return story, lab
+    return story
 
 
 def play(wanted: "Rehearsal", story: "Story") -> "Lab | None":
@@ -87,10 +116,10 @@ def may_write(path: Path) -> bool:
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
 
 
-def write(story: "Story", report: Path, rehearsal: "Rehearsal") -> Path:
+def write(story: "Story", report: Path, *, is_stand_in: bool) -> Path:
     from umbilical.lab.report import write_report
 
-    return write_report(story, report, is_stand_in=rehearsal.stand_in)
+    return write_report(story, report, is_stand_in=is_stand_in)
 
 
 def close(story: "Story", report: Path | None) -> None:

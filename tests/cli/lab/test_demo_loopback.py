@@ -1,0 +1,81 @@
+"""`umbilical lab demo` where there are no namespaces: what it says first, what it refuses, and that it ends well."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from umbilical.cli.main import run
+from umbilical.codes import INFRASTRUCTURE, INTERRUPTED
+from umbilical.fault import LabError
+from umbilical.lab import isolation, loopback
+from umbilical.lab.story import Call, Story
+
+REASON = "unshare: unshare failed: Operation not permitted"
+
+
+@pytest.fixture(autouse=True)
+def _no_namespaces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse() -> isolation.Isolation:
+        raise LabError("UMB820", "no permission to make the lab's namespaces", REASON, "sudo sysctl something=1")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(isolation, "choose", refuse)
+
+
+def _tell(story: Story, folder: Path) -> None:
+    with story.step("a call"):
+        story.shows(nodes=("bootstrap", "worker-0"), apiserver=True, on_loopback=True)
+        story.saw("no such file or directory")
+        story.shows(call=Call.UNREACHABLE)
+
+
+def test_the_first_line_says_what_could_not_be_had_and_what_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(loopback, "tell", _tell)
+    assert run(["lab", "demo"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(
+        f"No namespaces here (no permission to make the lab's namespaces: {REASON}), so this runs"
+    )
+    assert lines[0].endswith(f"on loopback and does not show {loopback.NOT_SHOWN}.")
+    assert lines[1] == "To see all of it: sudo sysctl something=1"
+    report = (tmp_path / "out/demo/report.html").read_text()
+    assert "Not shown: that the bootstrap node is blocked without the tunnel" in report
+    assert "has no route to the pod network" not in report
+    assert "no route" not in report
+    assert "told to use a tunnel that is not there" in report
+
+
+@pytest.mark.parametrize("options", [["--keep"], ["--fault", "agent-kill"], ["--real"]])
+def test_what_only_a_lab_can_show_is_refused(
+    options: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(request: object) -> None:
+        raise LabError("UMB820", "no permission to make the lab's namespaces", REASON, "sudo sysctl something=1")
+
+    monkeypatch.setattr(loopback, "tell", _tell)
+    monkeypatch.setattr("umbilical.lab.lab.up", refuse)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("umbilical.lab.rehearsal.binaries", lambda wanted: {})
+    assert run(["lab", "demo", *options]) == INFRASTRUCTURE
+
+
+def test_a_missing_python_package_is_an_error_and_no_reason_for_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> isolation.Isolation:
+        raise LabError("UMB826", "a Python package is missing", "it is not found", "pip install 'umbilical[lab]'")
+
+    monkeypatch.setattr(isolation, "choose", refuse)
+    assert run(["lab", "demo"]) == INFRASTRUCTURE
+
+
+def test_an_interrupt_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupt(story: Story, folder: Path) -> None:
+        (folder / "a key").write_text("secret")
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(loopback, "tell", interrupt)
+    assert run(["lab", "demo"]) == INTERRUPTED
+    assert list(tmp_path.iterdir()) == []
