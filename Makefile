@@ -17,11 +17,13 @@ ARGS ?=
 ONLY ?= not soak
 # More for the demo: make demo DEMO_ARGS="--fault agent-kill"
 DEMO_ARGS ?=
+# Parts of the proof on a bare machine: make fresh FRESH_ARGS=--demo
+FRESH_ARGS ?=
 # More for the bench: make bench BENCH_ARGS=--smoke
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check docs test peers test-real bench demo demo-real soak compiled wheels clean clean-peers
+.PHONY: help setup check docs test peers test-real bench demo demo-real fresh soak compiled wheels clean clean-peers
 
 help: ## say what each command does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,8 +65,12 @@ demo-real: $(READY_LAB) ## the same with Kubernetes' own programs or not at all;
 	$(PYTHON) tools/peers.py build --group kubernetes
 	@$(BIN)/umbilical lab demo --real $(DEMO_ARGS)
 
+fresh: ## both commands of the README on a bare Debian with Python and make: root, user, no namespaces; needs root [FRESH_ARGS=--demo]
+	$(PYTHON) tools/fresh.py $(FRESH_ARGS)
+
 soak: setup ## the long forms of the tests that look for leaks and drift, minutes each
 	UMBILICAL_SOAK=1 $(PYTEST) -m soak --timeout=1800 $(ARGS)
+	$(MAKE) fresh
 
 compiled: setup ## the suite once more, with the data path compiled by mypyc in a scratch copy
 	$(BIN)/python tools/compiled.py $(ARGS)

@@ -10,7 +10,7 @@ from tests.support.worlds import World, run_in
 
 from umbilical.fault import LabError
 from umbilical.host import namespaces
-from umbilical.lab import nft
+from umbilical.lab import nft, packet_filter
 from umbilical.lab.network import MACHINE_LINK
 from umbilical.lab.topology import Family
 
@@ -178,7 +178,7 @@ def test_rules_take_the_place_of_old_ones_of_their_name_and_go_without_the_other
         wires.network.add_rules("master-0", "two", nft.block_tcp_port(2))
         for _ in range(2):
             wires.network.remove_rules("master-0", "one")
-        assert namespaces.in_network(wires.network.namespace("master-0"), nft.loaded) == ["pods", "two"]
+        assert namespaces.in_network(wires.network.namespace("master-0"), packet_filter.loaded) == ["pods", "two"]
         bootstrap, pod = wires.node("bootstrap"), wires.pod("master-0")
         wires.network.add_rules("master-0", "port", nft.block_tcp_port(PORT))
         with listen(bootstrap, 4):

@@ -1,0 +1,151 @@
+"""What `make fresh` takes from this machine, what it judges, and what it says when it cannot begin."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import fresh
+
+SOURCES = """\
+Types: deb
+# http://snapshot.example.org/archive/debian/20250520T000000Z
+URIs: http://mirror.example.org/debian
+Suites: bookworm bookworm-updates
+"""
+
+
+def test_without_root_it_is_refused_with_the_command() -> None:
+    fresh.require_root(0)
+    with pytest.raises(fresh.FreshError) as caught:
+        fresh.require_root(1000)
+    assert str(caught.value).splitlines()[0] == "UMB916 make fresh needs root"
+    assert str(caught.value).splitlines()[2] == "  next: sudo make fresh"
+
+
+def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(fresh.FreshError) as caught:
+        fresh.require_program("mmdebstrap")
+    assert str(caught.value).splitlines() == [
+        "UMB917 make fresh needs mmdebstrap",
+        "  why: there is no program `mmdebstrap` on PATH",
+        "  next: apt-get install mmdebstrap, then again",
+    ]
+
+
+def test_a_root_file_system_in_the_cache_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "/nowhere")
+    fresh.base_file().parent.mkdir(parents=True)
+    fresh.base_file().touch()
+    assert fresh.make_base(lambda line: None) == fresh.base_file()
+    assert fresh.base_file().is_relative_to(tmp_path / "umbilical" / "peers")
+
+
+def test_other_packages_are_another_root_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fresh.base_file()
+    monkeypatch.setattr(fresh, "PACKAGES", (*fresh.PACKAGES, "git"))
+    assert fresh.base_file() != before
+
+
+def test_one_that_cannot_be_made_is_told_and_nothing_of_it_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "mmdebstrap"
+    program.write_text("#!/bin/sh\necho 'E: no archive' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(fresh.FreshError) as caught:
+        fresh.make_base(lambda line: None)
+    assert caught.value.code == "UMB918"
+    assert "  why: E: no archive" in str(caught.value)
+    assert list(fresh.base_file().parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("sources.list.d/debian.sources", SOURCES, "http://mirror.example.org/debian"),
+        ("sources.list", "deb [signed-by=/k] https://m.example.org/debian/ sid main", "https://m.example.org/debian/"),
+        ("sources.list.d/other.list", "deb https://m.example.org/apt stable main", fresh.MIRROR),
+        ("sources.list.d/old.list.disabled", "deb https://m.example.org/debian sid main", fresh.MIRROR),
+    ],
+)
+def test_the_archive_is_the_one_that_apt_uses_here(tmp_path: Path, name: str, text: str, expected: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(text)
+    assert fresh.debian_archive(tmp_path) == expected
+
+
+def test_only_what_tells_pip_where_packages_are_is_passed_on() -> None:
+    environment = {
+        "PIP_CERT": "/c",
+        "https_proxy": "p",
+        "NO_PROXY": "n",
+        "SSL_CERT_FILE": "/s",
+        "HOME": "/h",
+        "TOKEN": "t",
+    }
+    assert fresh.pip_environment(environment) == {
+        "PIP_CERT": "/c",
+        "https_proxy": "p",
+        "NO_PROXY": "n",
+        "SSL_CERT_FILE": "/s",
+    }
+
+
+def test_paths_in_settings_are_shown_inside_each_once(tmp_path: Path) -> None:
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / "ca.crt").touch()
+    (tmp_path / "other").touch()
+    values = [f"file://{tmp_path}/wheels", f"{tmp_path}/wheels/ca.crt", f"{tmp_path}/other:/nowhere", "http://x/y", "/"]
+    assert fresh.named_paths(values) == [f"{tmp_path}/other", f"{tmp_path}/wheels"]
+
+
+@pytest.mark.real("git")
+def test_a_copy_has_what_a_clone_has_and_what_is_not_committed_yet(tmp_path: Path) -> None:
+    tree, target = tmp_path / "tree", tmp_path / "target"
+    tree.mkdir()
+    for name in ("kept", "new", "ignored", "gone"):
+        (tree / name).write_text(name)
+    (tree / ".gitignore").write_text("ignored\n")
+    for words in (["init", "--quiet"], ["add", "kept", "gone"]):
+        subprocess.run(["git", "-C", str(tree), *words], check=True, timeout=30)
+    (tree / "gone").unlink()
+    fresh.copy_tree(tree, target, tree.stat().st_uid)
+    assert sorted(path.name for path in target.iterdir()) == [".gitignore", "kept", "new"]
+
+
+@pytest.mark.parametrize(
+    ("status", "output", "seconds", "refusal"),
+    [
+        (0, "blocked and cut", 1.0, None),
+        (2, "one\nmake: *** Error 2\n\n", 1.0, "it exited with 2: make: *** Error 2"),
+        (-signal.SIGKILL, "blocked", 10.0, "no end after 10 s"),
+        (-signal.SIGKILL, "", 1.0, "it exited with -9: no output"),
+        (0, "blocked", 1.0, "its output does not hold 'cut'"),
+        (0, "blocked and cut on loopback", 1.0, "its output holds 'on loopback'"),
+    ],
+)
+def test_a_part_is_judged_by_its_end_and_by_what_it_printed(
+    status: int, output: str, seconds: float, refusal: str | None
+) -> None:
+    part = fresh.Part("a part", "/root", 0, ("make",), 10.0, ("blocked", "cut"), ("on loopback",))
+    assert fresh.judge(part, status, output, seconds) == refusal
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ([], ["demo as root", "demo as a user", "demo without namespaces", "test as root"]),
+        (["--demo"], ["demo as root", "demo as a user", "demo without namespaces"]),
+        (["--test"], ["test as root"]),
+        (["--only", "demo as a user"], ["demo as a user"]),
+    ],
+)
+def test_parts_can_be_chosen(words: list[str], names: list[str]) -> None:
+    options = fresh._parser().parse_args(words)
+    assert [part.name for part in fresh.chosen_parts(options)] == names
