@@ -365,6 +365,7 @@ def _fail_inside(network: Network) -> Path:
         return path
 
 
+@pytest.mark.real("ip")
 def test_a_namespace_has_its_loopback_and_nothing_else(network: Network) -> None:
     namespace = network.create("alone")
     links = run(namespace.command("ip", "-brief", "link"), SECONDS).splitlines()
@@ -373,6 +374,7 @@ def test_a_namespace_has_its_loopback_and_nothing_else(network: Network) -> None
     assert "Network is unreachable" in _python(namespace, CONNECT, "192.0.2.1", "1", "5")
 
 
+@pytest.mark.real("ip")
 def test_two_namespaces_are_joined_until_the_link_is_cut(network: Network) -> None:
     left, right = network.create("left"), network.create("right")
     near, far = network.link(left, "10.91.1.1/24", right, "10.91.1.2/24")
@@ -385,12 +387,14 @@ def test_two_namespaces_are_joined_until_the_link_is_cut(network: Network) -> No
     assert far in run(right.command("ip", "-brief", "link"), SECONDS)
 
 
+@pytest.mark.real("ip")
 def test_ipv6_works_at_once(network: Network) -> None:
     left, right = network.create("left"), network.create("right")
     network.link(left, "fd00:91::1/64", right, "fd00:91::2/64")
     assert "ConnectionRefusedError" in _python(left, CONNECT, "fd00:91::2", "1", "10")
 
 
+@pytest.mark.real("ip")
 def test_a_route_leads_through_a_neighbour(network: Network) -> None:
     left, right = network.create("left"), network.create("right")
     network.link(left, "10.91.1.1/24", right, "10.91.1.2/24")
@@ -398,18 +402,21 @@ def test_a_route_leads_through_a_neighbour(network: Network) -> None:
     assert "via 10.91.1.2" in run(left.command("ip", "route", "get", "10.92.3.4"), SECONDS)
 
 
+@pytest.mark.real("ip")
 def test_a_swallowed_address_never_answers(network: Network) -> None:
     namespace = network.create("swallow")
     network.swallow(namespace)
     assert _python(namespace, CONNECT, "198.18.0.254", "1234", "0.5").startswith("TimeoutError")
 
 
+@pytest.mark.real("ip")
 def test_everything_is_gone_after_the_block_even_after_an_error() -> None:
     network = Network("umbtest")
     path = _fail_inside(network)
     assert not path.exists()
 
 
+@pytest.mark.real("ip")
 def test_names_are_unique_within_the_process_and_carry_its_pid(network: Network) -> None:
     with Network("umbtest") as other:
         first, second = network.create("same"), other.create("same")
@@ -417,6 +424,7 @@ def test_names_are_unique_within_the_process_and_carry_its_pid(network: Network)
     assert f"-{os.getpid()}-" in first.name
 
 
+@pytest.mark.real("ip")
 def test_what_a_killed_run_left_behind_is_swept() -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait(SECONDS)
@@ -426,6 +434,7 @@ def test_what_a_killed_run_left_behind_is_swept() -> None:
         assert not (FOLDER / orphan).exists()
 
 
+@pytest.mark.real("ip")
 def test_a_program_in_a_namespace_keeps_its_pid(network: Network, tmp_path: Path) -> None:
     namespace = network.create("pid")
     script = "import os; print(os.getpid())"
@@ -435,6 +444,7 @@ def test_a_program_in_a_namespace_keeps_its_pid(network: Network, tmp_path: Path
 
 
 @pytest.mark.parametrize("options", ["", "options use-vc\n"], ids=["udp", "tcp"])
+@pytest.mark.real("ip")
 def test_a_private_resolver_answers_no_such_name(
     network: Network, tmp_path: Path, repository: Path, options: str
 ) -> None:
@@ -449,11 +459,13 @@ def test_a_private_resolver_answers_no_such_name(
     assert Path("/etc/resolv.conf").read_text() != resolv_conf.read_text()
 
 
+@pytest.mark.real("ip")
 def test_a_step_that_fails_is_an_error_with_the_programs_own_words() -> None:
     with pytest.raises(HostError, match="UMB804 ip failed"):
         Network("umbtest").create("x" * 300)
 
 
+@pytest.mark.real("ip")
 def test_without_the_right_to_make_one_the_remedy_is_named() -> None:
     powerless = ["setpriv", "--bounding-set=-sys_admin,-net_admin", "--inh-caps=-all", "--"]
     script = "from umbilical.host.netns import Network\nNetwork('umbtest').create('x')"

@@ -7,7 +7,6 @@ is NXDOMAIN. Threads and programs that are started inside inherit all of it.
 import ctypes
 import os
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.support import nxdomain
+from tests.support import kernel_routes, nxdomain
 
 CLONE_NEWNS: Final = 0x00020000
 CLONE_NEWNET: Final = 0x40000000
@@ -57,16 +56,7 @@ def _await_single_thread() -> None:
 
 def build_network() -> None:
     """Bring loopback up and make a default route whose packets vanish."""
-    for command in (
-        "link set lo up",
-        "link add hole0 type veth peer name hole1",
-        "link set hole0 up",
-        "link set hole1 up",
-        "address add 198.18.0.1/24 dev hole0",
-        f"neighbour add {BLACKHOLE} lladdr 02:00:00:00:00:fe dev hole0 nud permanent",
-        f"route add default via {BLACKHOLE}",
-    ):
-        subprocess.run(["ip", *command.split()], check=True, timeout=10)
+    kernel_routes.swallow(BLACKHOLE, "198.18.0.1/24")
     # Upstream's suite takes ephemeral ports for its listeners and refuses those above 49151.
     Path("/proc/sys/net/ipv4/ip_local_port_range").write_text("32768 49151")
 

@@ -1,12 +1,12 @@
 """A proxy run as its container would be: by the arguments of the rendered patch, behind a real server and agent."""
 
 import socket
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.support import kernel_routes
 from tests.support.control_plane import PROGRAMS, ControlPlane, control_plane
 from tests.support.coroutines import PATIENCE_SECONDS
 from tests.support.dialling import closed_port, listening
@@ -149,14 +149,13 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         "metadata": {"name": "catalog", "namespace": "default"},
         "spec": {"clusterIP": CLUSTER_IP, "ports": [{"port": 50051}]},
     }
-    address = ["ip", "address", "add", f"{CLUSTER_IP}/32", "dev", "lo"]
     with control_plane(tmp_path_factory.mktemp("plane")) as plane:
         plane.apply(service, *hosted_access(hosted_spec()))
-        subprocess.run(address, check=True, timeout=60)
+        kernel_routes.add_to_loopback(CLUSTER_IP)
         try:
             yield plane
         finally:
-            subprocess.run(["del" if word == "add" else word for word in address], check=True, timeout=60)
+            kernel_routes.remove_from_loopback(CLUSTER_IP)
 
 
 @pytest.mark.real(*PROGRAMS, "ip")

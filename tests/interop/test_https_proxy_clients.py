@@ -17,6 +17,7 @@ from tests.interop.git_repository import CONTENT, git, make_bare_repository
 from tests.interop.https_scene import BODY, ELSEWHERE, HttpsScene, Tinyproxy, curl, files_of, pages_at
 from tests.interop.namespace import BLACKHOLE
 from tests.interop.websocket_peers import WebSocket, websocket_server
+from tests.support import kernel_routes
 from tests.support.no_route import ADDRESS, no_route
 from tests.support.tunnel_pair import Shape, TunnelPair, free_port, wait_until
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki
@@ -47,11 +48,10 @@ def scene(
 @pytest.fixture(scope="module")
 def network() -> Iterator[None]:
     """An address that is not loopback, and one that this namespace has no way to."""
-    words = [ELSEWHERE + "/32", "dev", "lo"]
-    subprocess.run(["ip", "addr", "add", *words], check=True, timeout=10)
+    kernel_routes.add_to_loopback(ELSEWHERE)
     with no_route():
         yield
-    subprocess.run(["ip", "addr", "del", *words], check=True, timeout=10)
+    kernel_routes.remove_from_loopback(ELSEWHERE)
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from umbilical.lab.pods import pod_worker
 from umbilical.lab.pods.node import Node as RunnerNode
 from umbilical.lab.process_runner import NAME, ProcessRunner, command, is_called, parse_status
 from umbilical.lab.runner import ContainerStatus, PodStatus, RunnerKind
+from umbilical.lab.scene import listeners_on
 from umbilical.lab.topology import Node, Role
 from umbilical.lab.tunnel_parts import TunnelParts, make_parts
 from umbilical.manifests.tree import yaml_bytes
@@ -301,7 +302,7 @@ def test_a_removed_file_stops_its_pod_and_a_changed_one_starts_it_anew(lab: Lab)
     wait_until(lambda: starts(lab) == before + 1, seconds=60)
     lab.remove("bootstrap", STATIC_POD)
     wait_until(lambda: lab.runner.pods(lab, "bootstrap") == [], seconds=60)
-    assert lab.exec("bootstrap", ["sh", "-c", "ss -Hltn sport = :8091"]).text == ""
+    assert listeners_on(lab, "bootstrap", 8091) == []
     assert starts(lab) == before + 1
     with pytest.raises(LabError, match="UMB837"):
         lab.runner.signal(lab, "bootstrap", SERVER, SERVER, signal.SIGTERM)

@@ -204,6 +204,7 @@ def test_a_config_that_makes_no_sense_fails_also_without_a_release(tmp_path: Pat
     assert "have the same address 192.168.126.100" in capsys.readouterr().out
 
 
+@pytest.mark.real("git")
 def test_secrets_that_git_would_take_fail(tmp_path: Path, capsys: Captured) -> None:
     folder = make_directory(tmp_path / "c")
     subprocess.run(["git", "-C", tmp_path, "init", "-q"], check=True, timeout=60)

@@ -321,6 +321,7 @@ def test_without_git_nothing_is_exposed(tmp_path: Path) -> None:
     assert exposed(tmp_path, cluster(), ASSETS) == ()
 
 
+@pytest.mark.real("git")
 def test_below_a_work_tree_everything_is_until_it_is_ignored(repository_folder: Path) -> None:
     folder = repository_folder / "clusters" / "one"
     folder.mkdir(parents=True)
@@ -331,6 +332,7 @@ def test_below_a_work_tree_everything_is_until_it_is_ignored(repository_folder: 
     assert exposed(folder, cluster(), ASSETS) == ()
 
 
+@pytest.mark.real("git")
 def test_what_is_tracked_already_is_exposed_whatever_is_ignored(repository_folder: Path) -> None:
     (repository_folder / "artifacts" / "tls").mkdir(parents=True)
     (repository_folder / "artifacts" / "tls" / "admin.key").write_text("")

@@ -180,6 +180,7 @@ def test_they_judge_the_site_that_they_were_made_for(tmp_path: Path) -> None:
     assert outcomes["KC-01"] is Outcome.FAILED
 
 
+@pytest.mark.real("git")
 def test_the_first_stage_looks_whether_git_would_take_a_secret(tmp_path: Path) -> None:
     site = make_site(tmp_path)
     (check,) = [one for one in STAGE.checks(site) if one.id == "CFG-07"]
