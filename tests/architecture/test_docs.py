@@ -62,7 +62,8 @@ def test_every_command_for_people_is_in_the_readme() -> None:
 
 def test_every_test_that_a_document_names_exists() -> None:
     files = list((REPOSITORY / "tests").rglob("test_*.py"))
-    functions = {name for path in files for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)}
+    texts = [path.read_text() for path in files]
+    functions = {name for text in texts for name in re.findall(r"^(?:async )?def (test_\w+)", text, re.MULTILINE)}
     known = functions | {path.stem for path in files}
     named = {_name(document): set(NAMED_TEST.findall(document.read_text())) for document in DOCUMENTS}
     assert {name: tests - known for name, tests in named.items() if tests - known} == {}
