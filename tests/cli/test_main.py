@@ -2,22 +2,18 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import click
 import pytest
 from tests.support.compiled_unit import is_compiled
 from tests.support.fixture_types import Captured, Patch
 
-from umbilical import __version__
-from umbilical.cli import error_codes, errors, main
+from umbilical import __version__, codes
+from umbilical.cli import main
 from umbilical.cli.lazy_group import LazyGroup
-from umbilical.codes import exit_status
-from umbilical.fault import HardwayError, StageTimeout, Unsafe
 
 HEAVY = ("click", "cryptography", "yaml", "lightkube", "httpx2", "uuid", "json", "urllib.request")
 
@@ -73,10 +69,10 @@ def test_interrupts_and_our_own_faults_have_their_statuses(
 
 def test_drop_ins_engines_and_native_commands_load_little() -> None:
     for program in ("proxy_server", "proxy_agent"):
-        modules = loaded(f"import umbilical.cli.{program}")
+        modules = loaded(f"import umbilical.cli.drop_ins.{program}")
         assert not modules & set(HEAVY)
     for program, engine in (("proxy_server", "server_process"), ("proxy_agent", "agent_process")):
-        modules = loaded(f"import umbilical.cli.{program}, umbilical.tunnel.{engine}, umbilical.tunnel.event_loop")
+        modules = loaded(f"import umbilical.cli.drop_ins.{program}, umbilical.tunnel.{engine}, umbilical.tunnel.event_loop")
         assert not modules & {"click", "cryptography", "yaml", "lightkube", "httpx2"}
     run_version = "from umbilical.cli.main import run; run(['version'])"
     for script in ("import umbilical.cli.main, umbilical.cli.server, umbilical.cli.agent", run_version):
@@ -141,53 +137,12 @@ def test_the_answer_tells_the_form_that_runs_and_its_interpreter(capfd: Captured
     assert answer["interpreter"].endswith(sys.executable)
 
 
-CODE = re.compile(r"\bUMB\d{3}\b")
-
-
-ROW = re.compile(r"^\| (UMB\d{3}) \| (.+?) \| (.+?) \|$", re.M)
-
-
-def documented(repository: Path) -> list[str]:
-    return [row[0] for row in ROW.findall((repository / "docs" / "errors.md").read_text())]
-
-
-def used(repository: Path) -> dict[str, Path]:
-    files = [path for folder in ("src", "tools") for path in (repository / folder).rglob("*.py")]
-    files += [*(repository / "src").rglob("*.sh"), repository / "Makefile"]
-    return {code: path for path in files for code in CODE.findall(path.read_text())}
-
-
-def test_the_exit_status_tells_words_files_and_the_world_apart() -> None:
-    for code, status in (
-        *(("UMB001", 2), ("UMB002", 3), ("UMB023", 4), ("UMB099", 10), ("UMB201", 3), ("UMB202", 4), ("UMB601", 3)),
-        *(("UMB603", 4), ("UMB175", 4), ("UMB820", 4), ("UMB850", 9), ("UMB852", 3)),
-    ):
-        assert errors.exit_status(code) == status
-
-
-def test_a_wait_in_vain_and_what_is_unsafe_tell_so_whatever_their_code() -> None:
-    words = ("what", "why", "next")
-    assert errors.fault_status(StageTimeout("UMB731", *words)) == 9
-    assert errors.fault_status(Unsafe("UMB745", *words)) == 7
-    assert errors.fault_status(HardwayError("UMB723", *words)) == 1
-    assert errors.fault_status(HardwayError("UMB700", *words)) == 3
-
-
-def test_the_tree_and_the_table_have_the_same_codes_in_order_each_once(repository: Path) -> None:
-    table = documented(repository)
-    missing = {code: path.name for code, path in used(repository).items() if code not in table}
-    assert not missing, f"write them into docs/errors.md: {missing}"
-    assert not set(documented(repository)) - set(used(repository))
-    table = documented(repository)
-    assert table == sorted(set(table))
-    written = (repository / "docs" / "errors.md").read_text()
-    assert error_codes.table() == written, "python tools/hardway_docs.py copies it"
-
-
-def test_every_row_is_an_explanation_with_a_remedy_and_an_exit_status() -> None:
-    found = {entry.name: entry for entry in error_codes.entries()}
-    assert len(found) == error_codes.table().count("\n| UMB")
-    pivot = found["UMB745"]
-    assert "P1 to P8" in pivot.what
-    assert "stage retry 13" in pivot.fix
-    assert f"exit status {exit_status('UMB745')}" in pivot.scope
+def test_every_code_is_explained_with_its_remedy_and_its_exit_status(capfd: Captured) -> None:
+    assert main.run(["explain", "--list"]) == 0
+    listed = capfd.readouterr().out.split()
+    assert [code for code in codes.codes() if code not in listed] == []
+    assert main.run(["explain", "UMB745"]) == 0
+    told = capfd.readouterr().out
+    assert "P1 to P8" in told
+    assert "stage retry 13" in told
+    assert f"exit status {codes.UNSAFE}" in told

@@ -144,7 +144,7 @@ def test_an_unknown_flag_is_told_as_pflag_tells_it(capsys: pytest.CaptureFixture
 def test_it_starts_with_the_standard_library_alone(proxy: str) -> None:
     """A sidecar per pod: what is loaded at the start is what each of them weighs."""
     modules = (
-        f"umbilical.cli.konnectivity_{proxy}_proxy, umbilical.tunnel.event_loop, umbilical.proxies.{proxy}_process, "
+        f"umbilical.cli.drop_ins.konnectivity_{proxy}_proxy, umbilical.tunnel.event_loop, umbilical.proxies.{proxy}_process, "
         "umbilical.dialer.dialer, umbilical.proxies.outbound"
     )
     loaded = _loaded(modules)

@@ -27,7 +27,7 @@ def upstream(program: str, *arguments: str) -> "subprocess.CompletedProcess[str]
 
 
 def ours(program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    module = f"umbilical.cli.{program.replace('-', '_')}"
+    module = f"umbilical.cli.drop_ins.{program.replace('-', '_')}"
     return _run([sys.executable, "-c", f"from {module} import main; main()", *arguments])
 
 
