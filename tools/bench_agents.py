@@ -10,9 +10,8 @@ import sys
 from collections.abc import Sequence
 
 from umbilical.cli.drop_ins import klog
-from umbilical.cli.drop_ins.agent_flags import agent_flags
 from umbilical.cli.drop_ins.pflag import FlagSet
-from umbilical.cli.drop_ins.proxy_agent import agent_settings
+from umbilical.cli.drop_ins.proxy_agent import agent_flags, agent_settings
 from umbilical.tunnel.agent_process import run_agent
 from umbilical.tunnel.event_loop import new_event_loop
 from umbilical.tunnel.settings import AgentSettings

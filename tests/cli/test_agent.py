@@ -13,9 +13,9 @@ from umbilical.bootstrap.node_access import NodeAccess
 from umbilical.cli import agent, main
 from umbilical.cli.bootstrap.node_options import node_access, node_options
 from umbilical.cli.drop_ins import klog
-from umbilical.cli.drop_ins.agent_flags import agent_flags, check_agent_flags
+from umbilical.cli.drop_ins.drop_in import OptionRefused
 from umbilical.cli.drop_ins.pflag import FlagError, FlagSet
-from umbilical.cli.option_checks import OptionRefused
+from umbilical.cli.drop_ins.proxy_agent import agent_flags, check_agent_flags
 from umbilical.tunnel.settings import AgentSettings, Keepalive, ListenAddress, ServerAddress, TlsFiles
 
 

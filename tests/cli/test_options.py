@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from umbilical.cli.option_checks import OptionRefused, check_file, check_pair, optional_path, random_id, stat_fault
-from umbilical.cli.options import check_readable, tls_files
-from umbilical.cli.param_types import SocketPath, address, duration, listen_place, server_address
+from umbilical.cli.drop_ins.drop_in import OptionRefused, check_file, check_pair, optional_path, random_id, stat_fault
+from umbilical.cli.options import SocketPath, address, check_readable, duration, listen_place, server_address, tls_files
 from umbilical.cli.progress import HEARTBEAT_SECONDS, ProgressLine
 from umbilical.cli.terminal import has_colour, has_unicode
 from umbilical.cli.tree_files import write_tree

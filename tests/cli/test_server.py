@@ -18,9 +18,9 @@ from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 
 from umbilical.cli import engines, main, server
 from umbilical.cli.drop_ins import klog
+from umbilical.cli.drop_ins.drop_in import OptionRefused
 from umbilical.cli.drop_ins.pflag import FlagSet
-from umbilical.cli.drop_ins.server_flags import TLS_VERSIONS, check_server_flags, server_flags, uses_tokens
-from umbilical.cli.option_checks import OptionRefused
+from umbilical.cli.drop_ins.proxy_server import TLS_VERSIONS, check_server_flags, server_flags, uses_tokens
 from umbilical.fault import StartupError
 from umbilical.host import processes
 from umbilical.tunnel.settings import (

@@ -12,8 +12,7 @@ from tests.support.transports import REQUEST, Line, Source, connection, is_greet
 from tests.support.tunnel_client import receive_exactly
 from tests.wire.http2.ends import frame, greeting, split
 
-from umbilical.cli.options import PING_AFTER, PING_ANSWER
-from umbilical.cli.param_types import duration
+from umbilical.cli.options import PING_AFTER, PING_ANSWER, duration
 from umbilical.tunnel.channel import Channel
 from umbilical.tunnel.keepalive import Heartbeat
 from umbilical.tunnel.loop import Loop

@@ -5,9 +5,19 @@ from typing import Any, Final
 import click
 
 from umbilical.cli import engines
-from umbilical.cli.option_checks import random_id
-from umbilical.cli.options import check_readable, keepalive, missing_option, shared_options, start_logging, tls_files
-from umbilical.cli.param_types import FILE, address, duration, server_address
+from umbilical.cli.drop_ins.drop_in import random_id
+from umbilical.cli.options import (
+    FILE,
+    address,
+    check_readable,
+    duration,
+    keepalive,
+    missing_option,
+    server_address,
+    shared_options,
+    start_logging,
+    tls_files,
+)
 from umbilical.cluster.labels import SelectorError, parse_selector
 from umbilical.fault import StartupError
 from umbilical.konnectivity.metadata import MetadataRefused, check_agent_identifiers

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from umbilical.cli import ping_text
-from umbilical.cli.options import tls_files
-from umbilical.cli.param_types import FILE, duration, server_address
+from umbilical.cli.options import FILE, duration, server_address, tls_files
 from umbilical.cli.ping_access import access_options, access_request
 from umbilical.cli.terminal import has_unicode
 from umbilical.codes import FINDINGS, INFRASTRUCTURE, INTERRUPTED

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.cli.options import Command, tls_files
-from umbilical.cli.param_types import FILE
+from umbilical.cli.options import FILE, Command, tls_files
 from umbilical.cli.proxy.options import server_place
 from umbilical.dialer.settings import Protocol, TcpServer, UnixServer
 

@@ -7,9 +7,21 @@ from typing import Any, Final
 import click
 
 from umbilical.cli import engines
-from umbilical.cli.option_checks import random_id
-from umbilical.cli.options import check_readable, keepalive, missing_option, shared_options, start_logging, tls_files
-from umbilical.cli.param_types import FILE, SocketPath, address, duration, listen_place, server_address
+from umbilical.cli.drop_ins.drop_in import random_id
+from umbilical.cli.options import (
+    FILE,
+    SocketPath,
+    address,
+    check_readable,
+    duration,
+    keepalive,
+    listen_place,
+    missing_option,
+    server_address,
+    shared_options,
+    start_logging,
+    tls_files,
+)
 from umbilical.cluster.labels import LabelError, parse_labels
 from umbilical.fault import StartupError
 from umbilical.konnectivity.identity import parse_identities

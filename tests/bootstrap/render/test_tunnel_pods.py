@@ -19,9 +19,9 @@ from umbilical.bootstrap.render.override import kube_apiserver_override
 from umbilical.bootstrap.render.server_pod import server_pod
 from umbilical.bootstrap.spec import Mode, Resources, Shape, TunnelSpec, for_shape
 from umbilical.cli.drop_ins import klog
-from umbilical.cli.drop_ins.agent_flags import agent_flags, check_agent_flags
 from umbilical.cli.drop_ins.pflag import FlagSet
-from umbilical.cli.drop_ins.server_flags import check_server_flags, server_flags
+from umbilical.cli.drop_ins.proxy_agent import agent_flags, check_agent_flags
+from umbilical.cli.drop_ins.proxy_server import check_server_flags, server_flags
 from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.bundle import KeyPair
 

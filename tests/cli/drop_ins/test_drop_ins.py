@@ -11,10 +11,10 @@ from tests.cli.drop_ins.upstream import Outcome, help_flags, ours, outcome, upst
 from tests.support.fixture_types import Captured
 
 from umbilical.cli.drop_ins import drop_in, klog, proxy_agent, proxy_server
-from umbilical.cli.drop_ins.agent_flags import agent_flags
+from umbilical.cli.drop_ins.drop_in import OptionRefused
 from umbilical.cli.drop_ins.pflag import BOOL, STRING, Flag, FlagSet
-from umbilical.cli.drop_ins.server_flags import server_flags
-from umbilical.cli.option_checks import OptionRefused
+from umbilical.cli.drop_ins.proxy_agent import agent_flags
+from umbilical.cli.drop_ins.proxy_server import server_flags
 from umbilical.fault import StartupError
 from umbilical.tunnel.settings import (
     AgentSettings,

@@ -14,6 +14,7 @@ import pytest
 from tests.support.tunnel_pair import free_port, http_get, wait_until
 
 from umbilical.cli.drop_ins import klog
+from umbilical.cli.drop_ins.drop_in import OptionRefused
 from umbilical.cli.drop_ins.konnectivity_https_proxy import FLAGS as HTTPS_FLAGS
 from umbilical.cli.drop_ins.konnectivity_https_proxy import check_flags, https_settings
 from umbilical.cli.drop_ins.konnectivity_https_proxy import run as run_https
@@ -27,7 +28,6 @@ from umbilical.cli.drop_ins.proxy_flags import (
     hosted_kubeconfig,
     listener_settings,
 )
-from umbilical.cli.option_checks import OptionRefused
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer
 from umbilical.proxies.direct import CLOUD_SUFFIXES
 from umbilical.proxies.settings import HttpsSettings, ListenerSettings, Resolution, Socks5Settings

@@ -7,9 +7,9 @@ from typing import Any
 from tests.support.hosted_specs import hosted_spec
 
 from umbilical.cli.drop_ins import klog
-from umbilical.cli.drop_ins.agent_flags import agent_flags as table
-from umbilical.cli.drop_ins.agent_flags import check_agent_flags
 from umbilical.cli.drop_ins.pflag import FlagSet
+from umbilical.cli.drop_ins.proxy_agent import agent_flags as table
+from umbilical.cli.drop_ins.proxy_agent import check_agent_flags
 from umbilical.hosted.objects import names
 from umbilical.hosted.objects.accounts import hosted_accounts, management_accounts, namespace_labels
 from umbilical.hosted.objects.agent_daemon_set import agent_daemon_set

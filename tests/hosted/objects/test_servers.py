@@ -9,7 +9,7 @@ from tests.support.hosted_specs import hosted_spec
 
 from umbilical.cli.drop_ins import klog
 from umbilical.cli.drop_ins.pflag import FlagSet
-from umbilical.cli.drop_ins.server_flags import server_flags as table
+from umbilical.cli.drop_ins.proxy_server import server_flags as table
 from umbilical.hosted.objects.egress_selector import egress_config_map, egress_selector
 from umbilical.hosted.objects.network_policies import network_policies
 from umbilical.hosted.objects.server_sidecar import (

@@ -8,8 +8,7 @@ import click
 
 from umbilical.bootstrap.certificates import Certificates
 from umbilical.bootstrap.spec import TunnelSpec
-from umbilical.cli.options import Command
-from umbilical.cli.param_types import FILE
+from umbilical.cli.options import FILE, Command
 from umbilical.cli.pki.files import read_bytes
 from umbilical.fault import Fault
 from umbilical.manifests.values import IpAddress

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.cli.options import Command
-from umbilical.cli.param_types import FILE
+from umbilical.cli.options import FILE, Command
 from umbilical.fault import Fault
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.cli.options import Command
-from umbilical.cli.param_types import FILE
+from umbilical.cli.options import FILE, Command
 
 if TYPE_CHECKING:
     from umbilical.bootstrap.node_access import NodeAccess

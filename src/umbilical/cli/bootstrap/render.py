@@ -8,8 +8,7 @@ import click
 
 from umbilical.cli.bootstrap.certificates import certificate_options, certificates_from, wants_certificates
 from umbilical.cli.bootstrap.options import spec_from, spec_options
-from umbilical.cli.options import check_readable
-from umbilical.cli.param_types import FILE
+from umbilical.cli.options import FILE, check_readable
 
 if TYPE_CHECKING:
     from umbilical.bootstrap.certificates import Certificates

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from umbilical.cli.bootstrap.node_options import DIRECTORY, node_access, node_options
-from umbilical.cli.param_types import FILE, duration
+from umbilical.cli.options import FILE, duration
 from umbilical.codes import CONFIGURATION, FINDINGS, INFRASTRUCTURE, TIMED_OUT
 from umbilical.fault import Fault
 

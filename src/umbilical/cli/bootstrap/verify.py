@@ -11,8 +11,7 @@ import click
 
 from umbilical.cli.bootstrap.file import BootstrapFile, kibibytes, print_warnings, read_source, source_options
 from umbilical.cli.check_choice import apply_options, chosen, refuse_emptiness, report_options, which_options
-from umbilical.cli.options import Command
-from umbilical.cli.param_types import FILE
+from umbilical.cli.options import FILE, Command
 from umbilical.cli.terminal import has_colour, has_unicode
 from umbilical.codes import FINDINGS
 from umbilical.host.bash import syntax_complaint

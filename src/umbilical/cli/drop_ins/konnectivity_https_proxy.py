@@ -7,9 +7,9 @@ from typing import Final
 
 from umbilical.cli import engines
 from umbilical.cli.drop_ins import drop_in
+from umbilical.cli.drop_ins.drop_in import OptionRefused, optional_path
 from umbilical.cli.drop_ins.pflag import BOOL, STRING, Flag, FlagSet, FlagValue, Kind
 from umbilical.cli.drop_ins.proxy_flags import SHARED_FLAGS, check_shared_flags, listener_settings, outbound_settings
-from umbilical.cli.option_checks import OptionRefused, optional_path
 from umbilical.proxies.settings import HttpsSettings, Resolution
 
 ENVIRONMENT_PREFIX: Final = "KONNECTIVITY_"

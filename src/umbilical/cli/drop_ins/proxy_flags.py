@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from umbilical.cli.drop_ins import go_values
+from umbilical.cli.drop_ins.drop_in import OptionRefused
 from umbilical.cli.drop_ins.go_values import ValueSyntaxError, quote
 from umbilical.cli.drop_ins.pflag import BOOL, STRING, STRING_SLICE, Flag, FlagSet, Kind
-from umbilical.cli.option_checks import OptionRefused
 from umbilical.dialer.settings import DialerSettings, TcpServer
 from umbilical.proxies.settings import LOOPBACK, ListenerSettings, OutboundSettings, Resolution
 from umbilical.tunnel.settings import ListenAddress, TlsFiles

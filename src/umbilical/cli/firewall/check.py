@@ -6,8 +6,7 @@ from typing import Final
 
 import click
 
-from umbilical.cli.options import tls_files
-from umbilical.cli.param_types import FILE, duration
+from umbilical.cli.options import FILE, duration, tls_files
 from umbilical.cli.terminal import has_colour, has_unicode
 from umbilical.codes import FINDINGS
 from umbilical.firewall.platforms.request import DEFAULT_PORT

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.cli.param_types import FILE
+from umbilical.cli.options import FILE
 from umbilical.fault import BootstrapError
 from umbilical.firewall.forms.render import Form, forms, manifest_edit
 from umbilical.firewall.forms.render import render as rule_text

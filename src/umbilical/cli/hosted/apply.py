@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.cli.param_types import FILE, duration
+from umbilical.cli.options import FILE, duration
 from umbilical.codes import FINDINGS
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.cli.param_types import FILE
+from umbilical.cli.options import FILE
 from umbilical.cli.pki.options import FOLDER, backend_option
 from umbilical.fault import Fault
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.cli.param_types import FILE, duration, server_address
+from umbilical.cli.options import FILE, duration, server_address
 from umbilical.codes import CONFIGURATION, INTERRUPTED, USAGE
 from umbilical.fault import LabError
 

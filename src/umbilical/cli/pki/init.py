@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from umbilical.cli.param_types import FILE
+from umbilical.cli.options import FILE
 from umbilical.cli.pki.backends import chosen_backend
 from umbilical.cli.pki.files import read_bytes, refuse_existing, write_directory
 from umbilical.cli.pki.options import (

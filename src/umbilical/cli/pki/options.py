@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import click
 
-from umbilical.cli.options import Command
-from umbilical.cli.param_types import FILE, duration
+from umbilical.cli.options import FILE, Command, duration
 from umbilical.cli.pki.backends import AUTO, CRYPTOGRAPHY, OPENSSL
 from umbilical.cli.pki.files import read_bytes
 from umbilical.pki.pem import KeyPair

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.cli.options import Command, check_readable, tls_files
-from umbilical.cli.param_types import FILE, duration
+from umbilical.cli.options import FILE, Command, check_readable, duration, tls_files
 from umbilical.cli.ping_access import access_options, access_request
 from umbilical.codes import FINDINGS
 from umbilical.tunnel.settings import TlsFiles

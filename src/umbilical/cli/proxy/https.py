@@ -6,8 +6,7 @@ import click
 from click.core import ParameterSource
 
 from umbilical.cli.engines import run_until_done
-from umbilical.cli.options import check_readable, start_logging, tls_files
-from umbilical.cli.param_types import FILE
+from umbilical.cli.options import FILE, check_readable, start_logging, tls_files
 from umbilical.cli.proxy.options import listener_settings, outbound_settings, proxy_options
 from umbilical.fault import StartupError
 from umbilical.proxies.settings import HttpsSettings

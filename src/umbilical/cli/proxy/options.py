@@ -6,8 +6,16 @@ from typing import Any, Final
 
 import click
 
-from umbilical.cli.options import LOGGING, check_readable, missing_option
-from umbilical.cli.param_types import FILE, SocketPath, address, duration, listen_place
+from umbilical.cli.options import (
+    FILE,
+    LOGGING,
+    SocketPath,
+    address,
+    check_readable,
+    duration,
+    listen_place,
+    missing_option,
+)
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
 from umbilical.fault import StartupError
 from umbilical.proxies.direct import CLOUD_SUFFIXES

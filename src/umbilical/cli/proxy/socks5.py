@@ -6,8 +6,7 @@ from typing import Any, Final
 import click
 
 from umbilical.cli.engines import run_until_done
-from umbilical.cli.options import start_logging
-from umbilical.cli.param_types import FILE
+from umbilical.cli.options import FILE, start_logging
 from umbilical.cli.proxy.options import listener_settings, outbound_settings, proxy_options
 from umbilical.proxies.settings import Socks5Settings
 

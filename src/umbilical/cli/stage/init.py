@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from umbilical.cli.param_types import FILE
+from umbilical.cli.options import FILE
 from umbilical.cli.stage.options import directory_option
 from umbilical.fault import Fault
 
