@@ -1,4 +1,4 @@
-"""Writes docs/hardway/ (a page for each stage) and docs/errors.md from the texts beside the code.
+"""Writes docs/hardway/ (a page for each stage), docs/errors.md and docs/flags.md from the texts beside the code.
 
 `python tools/hardway_docs.py` writes them; a test compares them with what lies there.
 """
@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import flag_docs
 from umbilical import codes
 from umbilical.cli.stage.machines import machines_for, trial_for
 from umbilical.cli.stage.view import PlainLines
@@ -52,7 +53,7 @@ def made(repository: Path = REPOSITORY) -> dict[Path, str]:
     """Make everything, by path in the repository."""
     book = Book(catalogue.stages(), {wish.profile.value: paper_site(wish) for wish in WISHES})
     pages = {PAGES / name: text for name, text in book.files().items()}
-    return {**pages, CODES: codes.table()}
+    return {**pages, CODES: codes.table(), flag_docs.PAGE: flag_docs.page()}
 
 
 def main() -> int:

@@ -72,7 +72,9 @@ def test_drop_ins_engines_and_native_commands_load_little() -> None:
         modules = loaded(f"import umbilical.cli.drop_ins.{program}")
         assert not modules & set(HEAVY)
     for program, engine in (("proxy_server", "server_process"), ("proxy_agent", "agent_process")):
-        modules = loaded(f"import umbilical.cli.drop_ins.{program}, umbilical.tunnel.{engine}, umbilical.tunnel.event_loop")
+        modules = loaded(
+            f"import umbilical.cli.drop_ins.{program}, umbilical.tunnel.{engine}, umbilical.tunnel.event_loop"
+        )
         assert not modules & {"click", "cryptography", "yaml", "lightkube", "httpx2"}
     run_version = "from umbilical.cli.main import run; run(['version'])"
     for script in ("import umbilical.cli.main, umbilical.cli.server, umbilical.cli.agent", run_version):

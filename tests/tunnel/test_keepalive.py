@@ -12,11 +12,11 @@ from tests.support.transports import REQUEST, Line, Source, connection, is_greet
 from tests.support.tunnel_client import receive_exactly
 from tests.wire.http2.ends import frame, greeting, split
 
-from umbilical.cli.options import PING_AFTER, PING_ANSWER, duration
+from umbilical.cli.options import duration
 from umbilical.tunnel.channel import Channel
 from umbilical.tunnel.keepalive import Heartbeat
 from umbilical.tunnel.loop import Loop
-from umbilical.tunnel.settings import Keepalive
+from umbilical.tunnel.settings import PING_AFTER, PING_ANSWER, Keepalive
 from umbilical.tunnel.tcp_facts import round_trip_seconds, tcp_facts
 from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames

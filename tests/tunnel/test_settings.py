@@ -40,7 +40,7 @@ def test_a_server_starts_with_the_defaults_of_upstream() -> None:
 
 
 def test_an_agent_starts_with_the_defaults_of_upstream() -> None:
-    assert (AGENT.sync_interval_seconds, AGENT.sync_interval_cap_seconds, AGENT.probe_interval_seconds) == (1, 10, 1)
+    assert (AGENT.sync_interval_seconds, AGENT.sync_interval_cap_seconds) == (1, 10)
     assert (AGENT.dial_timeout_seconds, AGENT.drain_linger_seconds) == (5.0, 5.0)
     assert AGENT.health_listen == ListenAddress("", 8093)
     assert AGENT.admin_listen == ListenAddress("127.0.0.1", 8094)

@@ -1,29 +1,23 @@
 """`umbilical agent run`: the agent with our own flags and safe defaults."""
 
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from umbilical.cli import engines
-from umbilical.cli.drop_ins.drop_in import random_id
 from umbilical.cli.options import (
-    FILE,
-    address,
     check_readable,
-    duration,
-    keepalive,
     missing_option,
-    server_address,
-    shared_options,
+    native_values,
+    settings_options,
     start_logging,
     tls_files,
 )
 from umbilical.cluster.labels import SelectorError, parse_selector
 from umbilical.fault import StartupError
 from umbilical.konnectivity.metadata import MetadataRefused, check_agent_identifiers
-from umbilical.tunnel.settings import AgentSettings, Limits, ServerAddress
-
-_DIALS: Final = Limits().concurrent_dials
+from umbilical.tunnel.setting_rows import assemble
+from umbilical.tunnel.settings import AGENT, AgentSettings, ServerAddress
 
 
 @click.group()
@@ -32,58 +26,7 @@ def agent() -> None:
 
 
 @agent.command()
-@click.option(
-    "--server",
-    type=server_address,
-    metavar="HOST:PORT",
-    multiple=True,
-    help="A server, or what leads to several; repeatable. A name stands for all its addresses.",
-)
-@click.option("--ca", type=FILE, required=True, help="CA of the server's certificate.")
-@click.option("--cert", type=FILE, help="This agent's certificate.")
-@click.option("--key", type=FILE, help="Its key.")
-@click.option("--token-file", type=FILE, help="Service account token to show to the server; read at every connect.")
-@click.option("--id", "agent_id", envvar="PROXY_AGENT_ID", help="This agent's id; random if not given.")
-@click.option("--identifiers", default="", help="What it can reach: ipv4=1.2.3.4&host=a&default-route=true.")
-@click.option("--alpn", multiple=True, help="Offer this protocol in the TLS handshake before h2.")
-@click.option(
-    "--health",
-    type=address,
-    metavar="HOST:PORT",
-    default=":8093",
-    show_default=True,
-    help="Health, readiness and metrics.",
-)
-@click.option(
-    "--admin", type=address, metavar="HOST:PORT", default="127.0.0.1:8094", show_default=True, help="Profiles."
-)
-@click.option(
-    "--sync-interval", type=duration, default="1s", show_default=True, help="First wait between looks for servers."
-)
-@click.option(
-    "--sync-interval-cap", type=duration, default="10s", show_default=True, help="Longest wait after failures."
-)
-@click.option("--probe-interval", type=duration, default="1s", show_default=True, help="Between looks at a connection.")
-@click.option("--sync-forever", is_flag=True, help="Keep looking although all known servers are connected.")
-@click.option("--dial-timeout", type=duration, default="5s", show_default=True, help="For a name lookup and a connect.")
-@click.option("--max-dials", type=click.IntRange(min=1), default=_DIALS, show_default=True, help="At the same time.")
-@click.option(
-    "--drain-linger",
-    type=duration,
-    default="5s",
-    show_default=True,
-    help="After SIGTERM, leave once nothing has happened this long.",
-)
-@click.option("--count-leases", is_flag=True, help="Count servers by their leases, and connect where these say.")
-@click.option(
-    "--count-source",
-    type=click.Choice(["default", "max"]),
-    default="default",
-    show_default=True,
-    help="Leases if they are counted, else servers' word; or the larger of both.",
-)
-@click.option("--lease-selector", default="k8s-app=konnectivity-server", show_default=True, help="Which are servers'.")
-@shared_options
+@settings_options(AGENT)
 def run(**options: Any) -> int:
     """Connect to every server and open connections on their word, until SIGTERM."""
     settings = agent_settings(options)
@@ -97,26 +40,11 @@ def agent_settings(options: dict[str, Any]) -> AgentSettings:
     check_readable(options["token_file"])
     _check_identifiers(options["identifiers"])
     _check_intervals(options["sync_interval"], options["sync_interval_cap"])
-    return AgentSettings(
-        agent_id=options["agent_id"] or random_id(),
-        servers=_servers(options),
-        tls=tls_files("", options["cert"], options["key"], options["ca"]),
-        agent_identifiers=options["identifiers"],
-        alpn_protocols=tuple(options["alpn"]),
-        sync_interval_seconds=options["sync_interval"],
-        sync_interval_cap_seconds=options["sync_interval_cap"],
-        probe_interval_seconds=options["probe_interval"],
-        sync_forever=options["sync_forever"],
-        server_count_source=options["count_source"],
-        keepalive=keepalive(options),
-        token_path=options["token_file"],
-        dial_timeout_seconds=options["dial_timeout"],
-        drain_linger_seconds=options["drain_linger"],
-        health_listen=options["health"],
-        admin_listen=options["admin"],
-        enable_profiling=options["profiling"],
-        limits=Limits(concurrent_dials=options["max_dials"]),
-    )
+    values = native_values(AGENT, options) | {
+        "servers": _servers(options),
+        "tls": tls_files("", options["cert"], options["key"], options["ca"]),
+    }
+    return assemble(AgentSettings, values)
 
 
 def _servers(options: dict[str, Any]) -> tuple[ServerAddress, ...]:

@@ -1,4 +1,7 @@
-"""Options that several of our own commands share, the kinds of values they take, and checks of files they name."""
+"""Options of our own commands: those of the daemons from their settings tables, the kinds of values, checks of files.
+
+Every kind of value is a plain function that reads text.
+"""
 
 import os
 from collections.abc import Callable
@@ -10,12 +13,16 @@ import click
 
 from umbilical.cli import log_setup
 from umbilical.cli.drop_ins import go_values
+from umbilical.cli.drop_ins.drop_in import random_id
+from umbilical.dialer.settings import TcpServer, UnixServer
 from umbilical.fault import StartupError
-from umbilical.tunnel.settings import Keepalive, ListenAddress, ServerAddress, TlsFiles
+from umbilical.tunnel.setting_rows import REPEATABLE, Setting, Table, Value
+from umbilical.tunnel.settings import ListenAddress, ServerAddress, TlsFiles
 
 _LAST_PORT: Final = 65535
 _UNIX: Final = "unix:"
 
+Command = Callable[..., Any]
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -63,64 +70,79 @@ def listen_place(text: str) -> SocketPath | ListenAddress:
     return SocketPath(Path(text[len(_UNIX) :]))
 
 
-Command = Callable[..., Any]
-PING_AFTER: Final = "31s"
-"""The shortest silence after which grpc-go's servers tolerate a ping (30 s), with a second to spare."""
-PING_ANSWER: Final = "10s"
-
-LOGGING: Final = (
-    click.option(
-        "--log-format",
-        type=click.Choice(["text", "json", "klog"]),
-        default="text",
-        show_default=True,
-        help="Log lines.",
-    ),
-    click.option(
-        "--log-level",
-        type=click.Choice(["info", "debug"]),
-        default="info",
-        show_default=True,
-        help="info is one line per tunnel.",
-    ),
-)
-_SHARED: Final = (
-    click.option(
-        "--keepalive",
-        type=duration,
-        default=PING_AFTER,
-        show_default=True,
-        help="Ping the other side after this silence.",
-    ),
-    click.option(
-        "--keepalive-answer",
-        type=duration,
-        default=PING_ANSWER,
-        show_default=True,
-        help="Give a connection up when a ping stays unanswered this long.",
-    ),
-    click.option("--kubeconfig", type=FILE, help="How to reach the apiserver; without it, as a pod in the cluster."),
-    click.option("--lease-namespace", default="kube-system", show_default=True, help="Namespace of servers' leases."),
-    click.option("--profiling", is_flag=True, help="Serve profiles on the admin address."),
-    *LOGGING,
-)
+def server_place(text: str) -> UnixServer | TcpServer:
+    """Read `unix:PATH` or `HOST:PORT` of a server to connect to."""
+    place = listen_place(text)
+    if isinstance(place, SocketPath):
+        return UnixServer(place.path)
+    server = server_address(text)
+    return TcpServer(server.host, server.port)
 
 
-def shared_options(command: Command) -> Command:
-    for option in reversed(_SHARED):
-        command = option(command)
-    return command
+_TEXTS: Final = (Value.TEXT, Value.SECRET, Value.SELECTOR)
+_TYPES: Final[dict[Value, tuple[Any, str | None]]] = {
+    **dict.fromkeys((*_TEXTS, Value.ID, Value.ITEMS), (str, None)),
+    Value.FILE: (FILE, None),
+    Value.COUNT: (click.IntRange(min=1), None),
+    Value.SECONDS: (duration, None),
+    **dict.fromkeys((Value.LISTEN, Value.LISTENERS), (address, "HOST:PORT")),
+    **dict.fromkeys((Value.SERVER, Value.SERVERS), (server_address, "HOST:PORT")),
+    Value.PLACE: (listen_place, "unix:PATH|HOST:PORT"),
+    Value.TARGETS: (server_place, "HOST:PORT|unix:PATH"),
+}
+"""How click reads each kind of value, and what help calls it."""
+
+
+def settings_options(table: Table) -> Callable[[Command], Command]:
+    """The native options of a table: required ones first, each once although two settings share it."""
+    rows = {row.native: row for row in reversed(table) if row.native}.values()
+    ordered = sorted(rows, key=lambda row: row.required)  # click shows what decorates last first
+
+    def decorate(command: Command) -> Command:
+        for row in ordered:
+            command = _option(row)(command)
+        return command
+
+    return decorate
+
+
+def _option(row: Setting) -> Callable[[Command], Command]:
+    if row.kind is Value.SWITCH:
+        return click.option(row.native, is_flag=True, help=row.help)
+    kind, metavar = _TYPES[row.kind]
+    many = row.kind in REPEATABLE
+    # click takes an absent default and a default of None for two different things.
+    has_default = (row.kind in _TEXTS and not row.choices) or (row.default and not many)
+    default: dict[str, Any] = {"default": row.default} if has_default else {}
+    return click.option(
+        row.native,
+        row.parameter,
+        type=click.Choice(row.choices) if row.choices else kind,
+        metavar=row.metavar or metavar,
+        # The default of a repeatable option is made by the command, which sees then whether one was given.
+        show_default=(many and row.default) or bool(row.default),
+        multiple=many,
+        required=row.required,
+        envvar=row.environment if row.kind is Value.ID else None,
+        help=row.help,
+        **default,
+    )
+
+
+def native_values(table: Table, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options' values by the paths of their settings; an id that was not given is drawn here."""
+    rows = [row for row in table if row.native and row.field]
+    drawn = {row.field: random_id() for row in rows if row.kind is Value.ID and not options[row.parameter]}
+    return {row.field: options[row.parameter] for row in rows} | drawn
 
 
 def start_logging(log_format: str, log_level: str) -> None:
     log_setup.install_native(log_format, debug=log_level == "debug")
 
 
-def keepalive(options: dict[str, Any]) -> Keepalive:
-    return Keepalive(options["keepalive"], options["keepalive_answer"])
-
-
-def tls_files(prefix: str, certificate: Path | None, key: Path | None, authority: Path | None) -> TlsFiles:
+def tls_files(
+    prefix: str, certificate: Path | None, key: Path | None, authority: Path | None, *, may_come_later: bool = False
+) -> TlsFiles:
     """Check what can be checked before anything starts: pairs are whole, files can be read."""
     if (certificate is None) != (key is None):
         given, missing = ("key", "cert") if certificate is None else ("cert", "key")
@@ -130,7 +152,7 @@ def tls_files(prefix: str, certificate: Path | None, key: Path | None, authority
             "a certificate and its key are used together or not at all",
             f"add --{prefix}{missing} FILE",
         )
-    for path in (certificate, key, authority):
+    for path in () if may_come_later else (certificate, key, authority):
         check_readable(path)
     return TlsFiles(certificate, key, authority)
 

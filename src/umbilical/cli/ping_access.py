@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.cli.options import FILE, Command, tls_files
-from umbilical.cli.proxy.options import server_place
+from umbilical.cli.options import FILE, Command, server_place, tls_files
 from umbilical.dialer.settings import Protocol, TcpServer, UnixServer
 
 if TYPE_CHECKING:

@@ -7,18 +7,12 @@ from typing import Any, Final
 import click
 
 from umbilical.cli import engines
-from umbilical.cli.drop_ins.drop_in import random_id
 from umbilical.cli.options import (
-    FILE,
     SocketPath,
-    address,
     check_readable,
-    duration,
-    keepalive,
-    listen_place,
     missing_option,
-    server_address,
-    shared_options,
+    native_values,
+    settings_options,
     start_logging,
     tls_files,
 )
@@ -26,14 +20,8 @@ from umbilical.cluster.labels import LabelError, parse_labels
 from umbilical.fault import StartupError
 from umbilical.konnectivity.identity import parse_identities
 from umbilical.konnectivity.routing import parse_strategies
-from umbilical.tunnel.settings import (
-    FrontendMode,
-    ListenAddress,
-    ServerSettings,
-    TcpFrontend,
-    TlsPolicy,
-    UnixFrontend,
-)
+from umbilical.tunnel.setting_rows import assemble
+from umbilical.tunnel.settings import SERVER, FrontendMode, ListenAddress, ServerSettings, TcpFrontend, UnixFrontend
 
 _COMMAND: Final = "server run"
 _EVERY_INTERFACE: Final = ("0.0.0.0", "::")
@@ -45,66 +33,7 @@ def server() -> None:
 
 
 @server.command()
-@click.option(
-    "--listen",
-    type=listen_place,
-    metavar="unix:PATH|HOST:PORT",
-    required=True,
-    help="Where clients connect: a Unix socket, or TCP with mTLS.",
-)
-@click.option("--cert", type=FILE, help="Certificate for clients over TCP.")
-@click.option("--key", type=FILE, help="Its key.")
-@click.option("--ca", type=FILE, help="CA of client certificates over TCP.")
-@click.option(
-    "--mode",
-    type=click.Choice([mode.value for mode in FrontendMode]),
-    default="grpc",
-    show_default=True,
-    help="How clients ask.",
-)
-@click.option(
-    "--agents", type=address, metavar="HOST:PORT", default=":8091", show_default=True, help="Where agents connect."
-)
-@click.option("--agent-cert", type=FILE, required=True, help="Certificate for agents.")
-@click.option("--agent-key", type=FILE, required=True, help="Its key.")
-@click.option("--agent-ca", type=FILE, help="CA of agents' certificates.")
-@click.option("--token-namespace", default="", help="Namespace of the agents' service account.")
-@click.option("--token-service-account", default="", help="Name of the agents' service account.")
-@click.option("--token-audience", default="", help="Audience that agents' tokens must have.")
-@click.option("--agent-identities", type=FILE, help="Rules: which certificate or token may announce which identifiers.")
-@click.option(
-    "--frontend-identities", default="", help="Who may ask for tunnels over TCP: CN=…,URI=…; not given: all but agents."
-)
-@click.option(
-    "--strategies", default="default", show_default=True, help="In order: default, destHost, defaultRoute, cidr."
-)
-@click.option("--id", "server_id", envvar="PROXY_SERVER_ID", help="This server's id; random if not given.")
-@click.option("--count", type=click.IntRange(min=1), default=1, show_default=True, help="How many servers there are.")
-@click.option(
-    "--health", type=address, metavar="HOST:PORT", default=":8092", show_default=True, help="Health and readiness."
-)
-@click.option(
-    "--admin", type=address, metavar="HOST:PORT", default="127.0.0.1:8095", show_default=True, help="Metrics."
-)
-@click.option(
-    "--dial-timeout", type=duration, default="10s", show_default=True, help="For an agent's answer; 0 is none."
-)
-@click.option(
-    "--graceful-shutdown", type=duration, default="30s", show_default=True, help="For tunnels to end at SIGTERM."
-)
-@click.option(
-    "--idle-tunnel-timeout", type=duration, default="0", show_default=True, help="Close idle tunnels; 0 is never."
-)
-@click.option("--tls-min-version", type=click.Choice(["VersionTLS12", "VersionTLS13"]), default="VersionTLS12")
-@click.option("--publish-lease", is_flag=True, help="Let agents count servers by leases.")
-@click.option("--lease-labels", default="k8s-app=konnectivity-server", show_default=True, help="Labels of the lease.")
-@click.option(
-    "--advertise",
-    type=server_address,
-    metavar="HOST:PORT",
-    help="Publish in the lease where agents reach this very server.",
-)
-@shared_options
+@settings_options(SERVER)
 def run(**options: Any) -> int:
     """Serve tunnels until SIGTERM."""
     settings = server_settings(options)
@@ -121,27 +50,15 @@ def server_settings(options: dict[str, Any]) -> ServerSettings:
     strategies = _strategies(options["strategies"])
     check_bindings(options["agent_identities"], strategies)
     tokens = token_rule(options)
-    return ServerSettings(
-        server_id=options["server_id"] or random_id(),
-        frontend=_frontend(options["listen"], options["cert"], options["key"], options["ca"]),
-        agent_listen=options["agents"],
-        agent_tls=tls_files("agent-", options["agent_cert"], options["agent_key"], options["agent_ca"]),
-        mode=FrontendMode(options["mode"]),
-        server_count=options["count"],
-        strategies=strategies,
-        tls_policy=TlsPolicy(options["tls_min_version"]),
-        agent_keepalive=keepalive(options),
-        frontend_keepalive=keepalive(options),
-        dial_timeout_seconds=options["dial_timeout"],
-        idle_tunnel_seconds=options["idle_tunnel_timeout"],
-        graceful_shutdown_seconds=options["graceful_shutdown"],
-        agent_identities=options["agent_identities"],
-        token_identity=tokens.identity if tokens is not None else "",
-        frontend_identities=_identities(options["frontend_identities"]),
-        health_listen=options["health"],
-        admin_listen=options["admin"],
-        enable_profiling=options["profiling"],
-    )
+    values = native_values(SERVER, options) | {
+        "frontend": _frontend(options["listen"], options["cert"], options["key"], options["ca"]),
+        "agent_tls": tls_files("agent-", options["agent_cert"], options["agent_key"], options["agent_ca"]),
+        "mode": FrontendMode(options["mode"]),
+        "strategies": strategies,
+        "token_identity": tokens.identity if tokens is not None else "",
+        "frontend_identities": _identities(options["frontend_identities"]),
+    }
+    return assemble(ServerSettings, values)
 
 
 def check_bindings(rules: Path | None, strategies: tuple[str, ...]) -> None:

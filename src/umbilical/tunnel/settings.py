@@ -1,6 +1,6 @@
-"""What a server and an agent can be told, once parsed and validated: frozen values, units in the names.
+"""The settings of a server and an agent: frozen values, units in the names, and one table each of all that sets them.
 
-One declaration per knob. How a flag spells it is `cli`'s business.
+A new setting is a field here and its row below; flags, help and docs/flags.md follow from the row.
 """
 
 from enum import Enum
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from umbilical.record import Record
+from umbilical.tunnel.setting_rows import Setting, Table, Upstream, Value
 
 MIB: Final = 1024 * 1024
 
@@ -61,8 +62,7 @@ class TlsPolicy(Record):
 
 class Keepalive(Record):
     interval_seconds: float = 3600.0
-    """A PING after this much silence. Upstream's default is an hour; the native commands use 31 s, which is
-    the shortest that grpc-go's enforcement (30 s) tolerates from a client."""
+    """A PING after this much silence."""
     answer_seconds: float = 20.0
     """The connection is dead when a PING stays unanswered this long (grpc-go's default)."""
 
@@ -90,14 +90,11 @@ class ServerSettings(Record):
     mode: FrontendMode = FrontendMode.GRPC
     server_count: int = 1
     strategies: tuple[str, ...] = ("default",)
-    """Any of default, destHost, defaultRoute, cidr, tried in this order."""
     tls_policy: TlsPolicy = TlsPolicy()
     agent_keepalive: Keepalive = Keepalive()
     frontend_keepalive: Keepalive = Keepalive()
     dial_timeout_seconds: float = 0.0
-    """0: wait for the agent's answer as long as the client does (upstream's default)."""
     idle_tunnel_seconds: float = 0.0
-    """A tunnel in which no byte has moved for so long is closed; 0: none is."""
     graceful_shutdown_seconds: float = 0.0
     """0: stop at once. More: unready first, stop accepting, wait this long for tunnels to end, then close."""
     health_listen: ListenAddress = ListenAddress("", 8092)
@@ -119,21 +116,229 @@ class AgentSettings(Record):
     tls: TlsFiles
     agent_identifiers: str = ""
     alpn_protocols: tuple[str, ...] = ()
-    """Offered before `h2`."""
     sync_interval_seconds: float = 1.0
     sync_interval_cap_seconds: float = 10.0
-    probe_interval_seconds: float = 1.0
     sync_forever: bool = False
     server_count_source: str = "default"
-    """default: leases if they are counted, else what servers announce. max: the larger of both."""
     keepalive: Keepalive = Keepalive()
     token_path: Path | None = None
     """Read again at every connect; sent as it is."""
     dial_timeout_seconds: float = 5.0
-    """Covers name lookup and connect; upstream's constant."""
     drain_linger_seconds: float = 5.0
-    """After SIGTERM the agent leaves once neither tunnel nor dial has existed for this long."""
     health_listen: ListenAddress = ListenAddress("", 8093)
     admin_listen: ListenAddress = ListenAddress("127.0.0.1", 8094)
     enable_profiling: bool = False
     limits: Limits = Limits()
+
+
+UPSTREAM: Final = "Upstream's default."
+PING_AFTER: Final = "31s"
+PING_ANSWER: Final = "10s"
+_NO_EFFECT: Final = "Accepted without effect: "
+_IN_BYTES: Final = _NO_EFFECT + "buffers are bounded in bytes here."
+_ANY: Final = " Empty: every interface."
+_ALWAYS_ON: Final = "This behavior is now thread safe and always on. This flag will be removed in a future release."
+_SERVERS_LABEL: Final = "k8s-app=konnectivity-server"
+_CONTENT_TYPE: Final = Setting(
+    "", Value.TEXT, default="application/vnd.kubernetes.protobuf", upstream="kube-api-content-type",
+    help=_NO_EFFECT + "requests to the Kubernetes API are JSON.", why=UPSTREAM,
+)  # fmt: skip
+_CONTENTION: Final = Setting(
+    "", Value.SWITCH, upstream="enable-contention-profiling", help="Accepted with --enable-profiling, without effect."
+)
+_PROFILING: Final = Setting(
+    "enable_profiling", Value.SWITCH, "--profiling", upstream="enable-profiling",
+    help="Serve profiles on the admin address.",
+)  # fmt: skip
+_ANSWER_WHY: Final = "A dead peer is noticed within 41 s; upstream has 20 s and no flag."
+_PING_WHY: Final = (
+    "The shortest silence after which servers of grpc-go tolerate a ping (30 s), and a second; upstream: an hour."
+)
+LOGGING: Final[Table] = (
+    Setting("log.format", Value.TEXT, "--log-format", "text", help="Form of the log lines on standard error.",
+            why="Easiest to read.", choices=("text", "json", "klog")),
+    Setting("log.level", Value.TEXT, "--log-level", "info", choices=("info", "debug"),
+            help="Detail of the log: info is one line per tunnel.", why="Enough to follow every tunnel."),
+)  # fmt: skip
+
+SERVER: Final[Table] = (
+    Setting("frontend.tls.certificate", Value.FILE, "--cert", upstream="server-cert",
+            help="Server certificate for clients that connect over TCP."),
+    Setting("frontend.tls.key", Value.FILE, "--key", upstream="server-key",
+            help="Private key of the server certificate for clients."),
+    Setting("frontend.tls.authority", Value.FILE, "--ca", upstream="server-ca-cert",
+            help="CA of client certificates; required for clients over TCP."),
+    Setting("agent_tls.certificate", Value.FILE, "--agent-cert", upstream="cluster-cert", required=True,
+            help="Server certificate for agents."),
+    Setting("agent_tls.key", Value.FILE, "--agent-key", upstream="cluster-key", required=True,
+            help="Private key of the server certificate for agents."),
+    Setting("agent_tls.authority", Value.FILE, "--agent-ca", upstream="cluster-ca-cert",
+            help="CA of agents' certificates; without it agents need no certificate."),
+    Setting("mode", Value.TEXT, "--mode", "grpc", upstream="mode", choices=("grpc", "http-connect"),
+            help="Protocol of clients: grpc or http-connect.", why=UPSTREAM),
+    Setting("frontend.address", Value.PLACE, "--listen", required=True,
+            help="Address for clients: a Unix socket, or TCP with mutual TLS.",
+            upstream=(
+                Upstream("uds-name", Value.TEXT, help="Unix socket for clients; excludes the TCP listener."),
+                Upstream("delete-existing-uds-file", Value.SWITCH, "true",
+                     "Delete a file in the place of the Unix socket before listening."),
+                Upstream("server-port", Value.COUNT, "8090", "TCP port for clients; 0 with a Unix socket."),
+                Upstream("server-bind-address", Value.TEXT, help="Address of the TCP port for clients." + _ANY),
+            )),
+    Setting("agent_listen", Value.LISTEN, "--agents", ":8091", help="Address for agents.", why=UPSTREAM,
+            upstream=(
+                Upstream("agent-port", Value.COUNT, "8091", "Port for agents."),
+                Upstream("agent-bind-address", Value.TEXT, "", "Address of the port for agents." + _ANY),
+            )),
+    Setting("admin_listen", Value.LISTEN, "--admin", "127.0.0.1:8095", help="Address for metrics and profiles.",
+            why=UPSTREAM,
+            upstream=(
+                Upstream("admin-port", Value.COUNT, "8095", "Port for metrics and profiles."),
+                Upstream("admin-bind-address", Value.TEXT, "127.0.0.1", "Address of the admin port." + _ANY),
+            )),
+    Setting("health_listen", Value.LISTEN, "--health", ":8092", help="Address for health, readiness and metrics.",
+            why=UPSTREAM,
+            upstream=(
+                Upstream("health-port", Value.COUNT, "8092", "Port for health, readiness and metrics."),
+                Upstream("health-bind-address", Value.TEXT, "", "Address of the health port." + _ANY),
+            )),
+    Setting("agent_keepalive.interval_seconds", Value.SECONDS, "--keepalive", PING_AFTER, why=_PING_WHY,
+            help="Ping an agent, or a client in grpc mode, after this silence.",
+            upstream=(Upstream("keepalive-time", default="1h", help="Ping an agent after this silence."),)),
+    Setting("frontend_keepalive.interval_seconds", Value.SECONDS, "--keepalive", PING_AFTER, why=_PING_WHY,
+            help="Ping a client in grpc mode after this silence.",
+            upstream=(Upstream("frontend-keepalive-time", default="1h"),)),
+    Setting("agent_keepalive.answer_seconds", Value.SECONDS, "--keepalive-answer", PING_ANSWER, why=_ANSWER_WHY,
+            help="Close a connection whose ping is unanswered for this long."),
+    Setting("frontend_keepalive.answer_seconds", Value.SECONDS, "--keepalive-answer", PING_ANSWER, why=_ANSWER_WHY,
+            help="Close a connection whose ping is unanswered for this long."),
+    _PROFILING,
+    _CONTENTION,
+    Setting("server_id", Value.ID, "--id", upstream="server-id", environment="PROXY_SERVER_ID",
+            help="Identifier of this server; a random UUID if neither this nor PROXY_SERVER_ID is set."),
+    Setting("server_count", Value.COUNT, "--count", "1", upstream="server-count",
+            help="Number of servers that agents should connect to.", why=UPSTREAM),
+    Setting("tokens.namespace", Value.TEXT, "--token-namespace", upstream="agent-namespace",
+            help="Namespace of the agents' service account; enables token checks."),
+    Setting("tokens.service_account", Value.TEXT, "--token-service-account", upstream="agent-service-account",
+            help="Name of the agents' service account."),
+    Setting("tokens.audience", Value.TEXT, "--token-audience", upstream="authentication-audience",
+            help="Audience that agents' tokens must have."),
+    Setting("kubernetes.kubeconfig", Value.FILE, "--kubeconfig", upstream="kubeconfig",
+            help="Kubeconfig of the cluster for token reviews and leases; without it, the pod's service account."),
+    Setting("kubernetes.requests_per_second", Value.FRACTION, default="0", upstream="kubeconfig-qps",
+            help="Maximum requests per second to the Kubernetes API; 0: the client's default.", why=UPSTREAM),
+    Setting("kubernetes.burst", Value.COUNT, default="0", upstream="kubeconfig-burst",
+            help="Maximum burst of requests to the Kubernetes API; 0: the client's default.", why=UPSTREAM),
+    _CONTENT_TYPE,
+    Setting("strategies", Value.TEXT, "--strategies", "default", upstream="proxy-strategies",
+            help="Strategies that choose an agent, in order: default, destHost, defaultRoute, cidr.", why=UPSTREAM),
+    Setting("tls_policy.cipher_suites", Value.ITEMS, upstream="cipher-suites",
+            help="Cipher suites for TLS 1.2, by their Go names; empty: the default list."),
+    Setting("tls_policy.minimum_version", Value.TEXT, "--tls-min-version", "VersionTLS12",
+            choices=("VersionTLS12", "VersionTLS13"), help="Minimum TLS version of all listeners.", why=UPSTREAM,
+            upstream=(Upstream("tls-min-version", default="",
+                           help="Minimum TLS version: VersionTLS10 to VersionTLS13; empty: VersionTLS12."),)),
+    Setting("", Value.COUNT, default="10", upstream="xfr-channel-size", help=_IN_BYTES, why=UPSTREAM),
+    Setting("lease", Value.SWITCH, "--publish-lease", upstream="enable-lease-controller",
+            help="Publish this server's lease, by which agents count servers, and delete expired ones."),
+    Setting("lease.namespace", Value.TEXT, "--lease-namespace", "kube-system", upstream="lease-namespace",
+            help="Namespace of the servers' leases.", why=UPSTREAM),
+    Setting("lease.labels", Value.TEXT, "--lease-labels", _SERVERS_LABEL, upstream="lease-label",
+            help="Labels of this server's lease.", why=UPSTREAM),
+    Setting("lease.address", Value.SERVER, "--advertise",
+            help="Address of this server to publish in its lease, for agents to connect to directly."),
+    Setting("graceful_shutdown_seconds", Value.SECONDS, "--graceful-shutdown", "30s",
+            help="How long tunnels may take to end after SIGTERM; 0: close them at once.",
+            why="The default of terminationGracePeriodSeconds; upstream: 0.",
+            upstream=(Upstream("graceful-shutdown-timeout", default="0"),)),
+    Setting("dial_timeout_seconds", Value.SECONDS, "--dial-timeout", "10s",
+            help="How long to wait for an agent to answer a dial; 0: no limit.",
+            why="Twice the agent's own limit; upstream: 0.", upstream=(Upstream("backend-dial-timeout", default="0"),)),
+    Setting("idle_tunnel_seconds", Value.SECONDS, "--idle-tunnel-timeout", "0",
+            help="Close a tunnel in which no byte has moved for this long; 0: never.",
+            why="Upstream closes no idle tunnel, and a watch may be silent for long."),
+    Setting("agent_identities", Value.FILE, "--agent-identities", upstream="agent-identities",
+            help="File of rules: which certificate or token may announce which identifiers."),
+    Setting("frontend_identities", Value.TEXT, "--frontend-identities",
+            help="Clients that may open tunnels over TCP: CN=…,URI=…; "
+            "empty: all but agents.", upstream=(Upstream("frontend-identities", Value.ITEMS),)),
+    Setting("", Value.SWITCH, help=_ALWAYS_ON,
+            upstream=(Upstream("warn-on-channel-limit", default="true", deprecated=_ALWAYS_ON),)),
+    *LOGGING,
+)  # fmt: skip
+
+AGENT: Final[Table] = (
+    Setting("tls.certificate", Value.FILE, "--cert", upstream="agent-cert", help="Certificate of this agent."),
+    Setting("tls.key", Value.FILE, "--key", upstream="agent-key", help="Private key of this agent's certificate."),
+    Setting("tls.authority", Value.FILE, "--ca", required=True, help="CA of the servers' certificates.",
+            upstream=(Upstream("ca-cert", help="CA of the servers' certificates; required."),)),
+    Setting("servers", Value.SERVERS, "--server",
+            help="Address of a server, or of a load balancer before several; repeatable. "
+            "Every address of a name is connected to.",
+            upstream=(
+                Upstream("proxy-server-host", Value.TEXT, "127.0.0.1",
+                     "Name or address of a server, or of a load balancer before several."),
+                Upstream("proxy-server-port", Value.COUNT, "8091", "The servers' port for agents."),
+            )),
+    Setting("alpn_protocols", Value.ITEMS, "--alpn", upstream="alpn-proto",
+            help="Protocols to offer in the TLS handshake before h2; repeatable."),
+    Setting("health_listen", Value.LISTEN, "--health", ":8093", help="Address for health, readiness and metrics.",
+            why=UPSTREAM,
+            upstream=(
+                Upstream("health-server-host", Value.TEXT, "", "Address of the health port." + _ANY),
+                Upstream("health-server-port", Value.COUNT, "8093", "Port for health, readiness and metrics."),
+            )),
+    Setting("admin_listen", Value.LISTEN, "--admin", "127.0.0.1:8094", help="Address for profiles.", why=UPSTREAM,
+            upstream=(
+                Upstream("admin-server-port", Value.COUNT, "8094", "Port for profiles."),
+                Upstream("admin-bind-address", Value.TEXT, "127.0.0.1", "Address of the admin port." + _ANY),
+            )),
+    _PROFILING,
+    _CONTENTION,
+    Setting("agent_id", Value.ID, "--id", upstream="agent-id", environment="PROXY_AGENT_ID",
+            help="Identifier of this agent; a random UUID if neither this nor PROXY_AGENT_ID is set."),
+    Setting("agent_identifiers", Value.TEXT, "--identifiers", upstream="agent-identifiers",
+            help="Destinations that this agent can reach, e.g. ipv4=1.2.3.4&host=a&default-route=true."),
+    Setting("sync_interval_seconds", Value.SECONDS, "--sync-interval", "1s", upstream="sync-interval",
+            help="First interval between attempts to connect to further servers.", why=UPSTREAM),
+    Setting("sync_interval_cap_seconds", Value.SECONDS, "--sync-interval-cap", "10s", upstream="sync-interval-cap",
+            help="Longest interval between attempts to connect, after failures.", why=UPSTREAM),
+    Setting("", Value.SECONDS, "--probe-interval", "1s", upstream="probe-interval", why=UPSTREAM,
+            help=_NO_EFFECT + "a closed connection is noticed at once, a silent one by pings."),
+    Setting("keepalive.interval_seconds", Value.SECONDS, "--keepalive", PING_AFTER, why=_PING_WHY,
+            help="Ping a server after this silence.", upstream=(Upstream("keepalive-time", default="1h"),)),
+    Setting("keepalive.answer_seconds", Value.SECONDS, "--keepalive-answer", PING_ANSWER, why=_ANSWER_WHY,
+            help="Close a connection whose ping is unanswered for this long."),
+    Setting("token_path", Value.FILE, "--token-file", upstream="service-account-token-path",
+            help="File with the service account token for the server; read again at every connect."),
+    Setting("", Value.SWITCH, upstream="warn-on-channel-limit", help=_IN_BYTES),
+    Setting("sync_forever", Value.SWITCH, "--sync-forever", upstream="sync-forever",
+            help="Keep looking for servers although all known ones are connected."),
+    Setting("", Value.COUNT, default="150", upstream="xfr-channel-size", help=_IN_BYTES, why=UPSTREAM),
+    Setting("leases", Value.SWITCH, "--count-leases", upstream="count-server-leases",
+            help="Count servers by their leases, and connect to the addresses that leases publish."),
+    Setting("leases.namespace", Value.TEXT, "--lease-namespace", "kube-system", upstream="lease-namespace",
+            help="Namespace of the servers' leases.", why=UPSTREAM),
+    Setting("leases.selector", Value.SELECTOR, "--lease-selector", _SERVERS_LABEL, why=UPSTREAM,
+            help="Label selector for the servers' leases; empty: all leases.",
+            upstream=(
+                Upstream("lease-label-selector"),
+                Upstream("lease-label", help="Older name of --lease-label-selector.", alias_of="lease-label-selector"),
+            )),
+    Setting("server_count_source", Value.TEXT, "--count-source", "default", upstream="server-count-source",
+            choices=("default", "max"), why=UPSTREAM,
+            help="Number of servers to connect to: default (leases if counted, else as servers announce) or max of "
+            "both."),
+    Setting("kubernetes.kubeconfig", Value.FILE, "--kubeconfig", upstream="kubeconfig",
+            help="Kubeconfig of the cluster that has the leases; without it, the pod's service account."),
+    _CONTENT_TYPE,
+    Setting("drain_linger_seconds", Value.SECONDS, "--drain-linger", "5s", upstream="drain-linger",
+            help="After SIGTERM, exit once no tunnel or dial has existed for this long.",
+            why="Time for a server's last dials to arrive; upstream never exits by itself."),
+    Setting("dial_timeout_seconds", Value.SECONDS, "--dial-timeout", "5s",
+            help="Timeout for name lookup and connect.", why="Upstream's constant."),
+    Setting("limits.concurrent_dials", Value.COUNT, "--max-dials", "1024", help="Maximum concurrent dials.",
+            why="Far above what an API server dials at once; upstream has no limit."),
+    *LOGGING,
+)  # fmt: skip

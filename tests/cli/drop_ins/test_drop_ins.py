@@ -270,8 +270,7 @@ def test_every_flag_of_an_agent_with_an_effect_reaches_the_settings() -> None:
     assert settings.health_listen == ListenAddress("10.0.0.1", 9001)
     assert settings.admin_listen == ListenAddress("10.0.0.2", 9002)
     assert settings.agent_identifiers == "default-route=true"
-    intervals = (settings.sync_interval_seconds, settings.sync_interval_cap_seconds, settings.probe_interval_seconds)
-    assert intervals == (0.1, 1.0, 0.2)
+    assert (settings.sync_interval_seconds, settings.sync_interval_cap_seconds) == (0.1, 1.0)
     assert settings.keepalive.interval_seconds == 10.0, "the floor of grpc-go's clients"
     assert settings.token_path == Path("/token")
     assert (settings.drain_linger_seconds, settings.server_count_source) == (1.0, "max")

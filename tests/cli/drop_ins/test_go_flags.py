@@ -16,7 +16,7 @@ from umbilical.cli.drop_ins.pflag import (
     INT,
     STRING,
     STRING_SLICE,
-    UINT,
+    UINT32,
     Flag,
     FlagError,
     FlagSet,
@@ -25,7 +25,7 @@ from umbilical.cli.drop_ins.pflag import (
 TABLE = (
     Flag("name", STRING, "nobody", "who"),
     Flag("port", INT, 8090, "where"),
-    Flag("size", UINT, 0, "how much"),
+    Flag("size", UINT32, 0, "how much"),
     Flag("rate", FLOAT, 0.0, "how often"),
     Flag("wait", DURATION, 10**9, "how long"),
     Flag("fast", BOOL, False, "hurry"),

@@ -20,14 +20,7 @@ from umbilical.cli.drop_ins.konnectivity_https_proxy import check_flags, https_s
 from umbilical.cli.drop_ins.konnectivity_https_proxy import run as run_https
 from umbilical.cli.drop_ins.konnectivity_socks5_proxy import FLAGS, run, socks5_settings
 from umbilical.cli.drop_ins.pflag import FlagError, FlagSet
-from umbilical.cli.drop_ins.proxy_flags import (
-    SHARED_FLAGS,
-    check_shared_flags,
-    dialer_settings,
-    direct_suffixes,
-    hosted_kubeconfig,
-    listener_settings,
-)
+from umbilical.cli.drop_ins.proxy_flags import check_shared_flags, hosted_kubeconfig
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer
 from umbilical.proxies.direct import CLOUD_SUFFIXES
 from umbilical.proxies.settings import HttpsSettings, ListenerSettings, Resolution, Socks5Settings
@@ -35,29 +28,29 @@ from umbilical.tunnel.settings import ListenAddress, TlsFiles
 
 
 def flags(*arguments: str) -> FlagSet:
-    parsed = FlagSet("test", SHARED_FLAGS)
+    parsed = FlagSet("test", FLAGS)
     parsed.parse(arguments)
     return parsed
 
 
 def test_loopback_is_the_default_and_every_interface_for_whoever_asks() -> None:
     both = (ListenAddress("127.0.0.1", 8090), ListenAddress("::1", 8090))
-    assert listener_settings(flags()) == ListenerSettings(both, ipv6_if_there=True)
-    found = listener_settings(flags("--bind-address=::", "--serving-port=8092", "--health-port=9000"))
+    assert settings().listener == ListenerSettings(both, ipv6_if_there=True)
+    found = settings("--bind-address=::", "--serving-port=8092", "--health-port=9000").listener
     assert found.listen == (ListenAddress("::", 8092),)
     assert not found.ipv6_if_there
     assert found.health == ListenAddress("", 9000)
-    assert direct_suffixes(flags()) == ()
-    assert direct_suffixes(flags("--connect-directly-to-cloud-apis")) == CLOUD_SUFFIXES
+    assert settings().outbound.direct_suffixes == ()
+    assert settings("--connect-directly-to-cloud-apis").outbound.direct_suffixes == CLOUD_SUFFIXES
     assert hosted_kubeconfig({}) is None
     assert hosted_kubeconfig({"KUBECONFIG": ""}) is None
     assert hosted_kubeconfig({"KUBECONFIG": "/a:/b"}) == Path("/a")
 
 
 def test_the_server_is_known_by_its_host_and_shown_our_certificate() -> None:
-    found = dialer_settings(
-        flags("--konnectivity-hostname=k", "--konnectivity-port=9", "--ca-cert-path=/c", "--tls-key-path=/k")
-    )
+    found = settings(
+        *("--konnectivity-hostname=k", "--konnectivity-port=9", "--ca-cert-path=/c", "--tls-key-path=/k")
+    ).outbound.dialer
     files = TlsFiles(Path("/etc/konnectivity/proxy-client/tls.crt"), Path("/k"), Path("/c"))
     assert found == DialerSettings((TcpServer("k", 9),), files, Protocol.HTTP_CONNECT)
 
@@ -144,8 +137,8 @@ def test_an_unknown_flag_is_told_as_pflag_tells_it(capsys: pytest.CaptureFixture
 def test_it_starts_with_the_standard_library_alone(proxy: str) -> None:
     """A sidecar per pod: what is loaded at the start is what each of them weighs."""
     modules = (
-        f"umbilical.cli.drop_ins.konnectivity_{proxy}_proxy, umbilical.tunnel.event_loop, umbilical.proxies.{proxy}_process, "
-        "umbilical.dialer.dialer, umbilical.proxies.outbound"
+        f"umbilical.cli.drop_ins.konnectivity_{proxy}_proxy, umbilical.proxies.{proxy}_process, "
+        "umbilical.tunnel.event_loop, umbilical.dialer.dialer, umbilical.proxies.outbound"
     )
     loaded = _loaded(modules)
     assert loaded - _loaded("sys") - sys.stdlib_module_names - {"umbilical"} == set()
@@ -228,7 +221,8 @@ def test_all_eleven_flags_are_there_with_hypershifts_defaults() -> None:
     given = {flag.name: flag.default for flag in HTTPS_FLAGS}
     assert set(given) == set(HTTPS_HYPERSHIFTS) | OURS
     assert {name: given[name] for name in HTTPS_HYPERSHIFTS} == HTTPS_HYPERSHIFTS
-    assert all(given[flag.name] == flag.default for flag in SHARED_FLAGS), "and so are those of both proxies"
+    shared = {flag.name: flag.default for flag in FLAGS if flag.name in HTTPS_HYPERSHIFTS}
+    assert shared == {name: given[name] for name in shared}, "and so are those of both proxies"
     assert (given["bind-address"], given["health-port"]) == (("127.0.0.1", "::1"), 0)
 
 

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -17,8 +16,8 @@ from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import make_tunnel_pki
 
 from umbilical.cli import main
+from umbilical.cli.options import server_place
 from umbilical.cli.proxy import https, socks5
-from umbilical.cli.proxy.options import listener_settings, loopback, outbound_settings, proxy_options, server_place
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
 from umbilical.fault import StartupError
 from umbilical.proxies.direct import CLOUD_SUFFIXES
@@ -100,8 +99,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 def test_defaults_of_socks5_are_safe() -> None:
     options = options_of(socks5.socks5, ["--server=unix:/run/k.sock"])
-    credentials = options.pop("credentials_file")
-    assert socks5.socks5_settings(options, credentials) == Socks5Settings(
+    assert socks5.socks5_settings(options) == Socks5Settings(
         ListenerSettings((ListenAddress("127.0.0.1", 1080), ListenAddress("::1", 1080)), ipv6_if_there=True),
         OutboundSettings(DialerSettings((UnixServer(Path("/run/k.sock")),)), Resolution.AGENT),
     )
@@ -135,7 +133,7 @@ def test_names_are_asked_of_the_guests_dns_through_the_tunnel_and_no_kubeconfig_
         arguments = [f"--server=unix:{server.frontend.unix_path}", f"--listen=127.0.0.1:{place}"]
         arguments += [f"--resolve={resolve}", f"--guest-dns=127.0.0.1:{dns_port}"]
         options = options_of(socks5.socks5, arguments)
-        settings = socks5.socks5_settings(options, options.pop("credentials_file"))
+        settings = socks5.socks5_settings(options)
         async with dns, endpoint(echo) as port, running(run_socks5(settings), place):
             reader, writer = await asyncio.open_connection("127.0.0.1", place)
             assert await ask((reader, writer), "idp.corp.example", port) == 0
@@ -148,23 +146,21 @@ def test_names_are_asked_of_the_guests_dns_through_the_tunnel_and_no_kubeconfig_
     assert ("idp.corp.example", "A") in zone.asked
 
 
-@click.command()
-@proxy_options(1080)
-def command(**_: Any) -> None:
-    """Stands for either."""
+def proxy(*arguments: str) -> Socks5Settings:
+    return socks5.socks5_settings(options_of(socks5.socks5, arguments))
 
 
 def listener(*arguments: str) -> ListenerSettings:
-    return listener_settings(options_of(command, ("--server=unix:/s", *arguments)), 1080)
+    return proxy(SERVER, *arguments).listener
 
 
 def outbound(*arguments: str) -> OutboundSettings:
-    return outbound_settings(options_of(command, arguments), "proxy socks5")
+    return proxy(*arguments).outbound
 
 
 def test_both_loopbacks_are_the_default_and_ipv6_may_be_missing() -> None:
-    assert listener() == ListenerSettings(loopback(1080), ipv6_if_there=True)
-    assert loopback(1080) == (ListenAddress("127.0.0.1", 1080), ListenAddress("::1", 1080))
+    both = (ListenAddress("127.0.0.1", 1080), ListenAddress("::1", 1080))
+    assert listener() == ListenerSettings(both, ipv6_if_there=True)
     found = listener("--listen=[::1]:9", "--listen=:8", "--listen=[::1]:9")
     assert found.listen == (ListenAddress("::1", 9), ListenAddress("", 8))
     assert not found.ipv6_if_there

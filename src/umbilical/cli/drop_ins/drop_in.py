@@ -1,4 +1,4 @@
-"""What `proxy-server` and `proxy-agent` share: read flags, list them, check them, start; and fail as upstream does.
+"""What the drop-in programs share: their flags from the settings tables, checks in upstream's words, start and failure.
 
 A failure is `Error: …` and the usage on standard error, then the same text as a klog line, and exit status 1.
 """
@@ -8,19 +8,90 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from umbilical.cli.drop_ins import klog
-from umbilical.cli.drop_ins.go_values import quote
-from umbilical.cli.drop_ins.pflag import HELP, Flag, FlagError, FlagSet
+from umbilical.cli.drop_ins.go_values import parse_duration, quote
+from umbilical.cli.drop_ins.pflag import (
+    BOOL,
+    DURATION,
+    FLOAT,
+    HELP,
+    INT,
+    SECRET,
+    SELECTOR,
+    STRING,
+    STRING_SLICE,
+    UINT32,
+    Flag,
+    FlagError,
+    FlagSet,
+    FlagValue,
+)
 from umbilical.fault import StartupError
 from umbilical.record import Record
+from umbilical.tunnel.setting_rows import Setting, Table, Upstream, Value
+from umbilical.tunnel.settings import ListenAddress, ServerAddress
 
-DEFAULT_KUBERNETES_CONTENT_TYPE: Final = "application/vnd.kubernetes.protobuf"
+_KINDS: Final = {
+    **dict.fromkeys((Value.TEXT, Value.ID, Value.FILE), STRING),
+    Value.SECRET: SECRET,
+    Value.SELECTOR: SELECTOR,
+    Value.SWITCH: BOOL,
+    Value.COUNT: INT,
+    Value.PORT: UINT32,
+    Value.FRACTION: FLOAT,
+    Value.SECONDS: DURATION,
+    Value.ITEMS: STRING_SLICE,
+}
+_PROGRAMS_OWN: Final = (Value.PLACE, Value.TARGETS, Value.LISTENERS)
+"""Several flags make the value, and each program knows how."""
 
 
 class OptionRefused(Exception):
     """An option or a combination of options cannot be served; the message is upstream's, without its prefix."""
+
+
+def flags_of(table: Table) -> tuple[Flag, ...]:
+    """Return upstream's flags, in the table's order; an id is drawn here unless the environment names it."""
+    return tuple(_flag(row, flag) for row in table for flag in row.flags)
+
+
+def _flag(row: Setting, flag: Upstream) -> Flag:
+    kind = flag.kind or row.kind
+    default: FlagValue = row.default if flag.default is None else flag.default
+    match kind:
+        case Value.ID:
+            default = os.environ.get(row.environment) or random_id()
+        case Value.SWITCH:
+            default = default == "true"
+        case Value.COUNT | Value.PORT:
+            default = int(str(default))
+        case Value.FRACTION:
+            default = float(str(default))
+        case Value.SECONDS:
+            default = parse_duration(str(default))
+        case Value.ITEMS:
+            default = tuple(str(default).split(",")) if default else ()
+    help_text = flag.help or row.help
+    return Flag(flag.name, _KINDS[kind], default, help_text, deprecated=flag.deprecated, alias_of=flag.alias_of)
+
+
+def values_of(table: Table, flags: FlagSet) -> dict[str, Any]:
+    """Return the values of the flags by the paths of their settings."""
+    rows = (row for row in table if row.field and row.flags and row.kind not in _PROGRAMS_OWN)
+    return {row.field: _value(row, flags) for row in rows}
+
+
+def _value(row: Setting, flags: FlagSet) -> object:
+    names = {flag.kind or row.kind: flag.name for flag in reversed(row.flags)}
+    if Value.COUNT in names and Value.TEXT in names:
+        host, port = flags.text(names[Value.TEXT]), flags.number(names[Value.COUNT])
+        return ListenAddress(host, port) if row.kind is Value.LISTEN else (ServerAddress(host, port),)
+    (kind, name), *_ = names.items()
+    if kind is Value.FILE:
+        return optional_path(flags.text(name))
+    return flags.seconds(name) if kind is Value.SECONDS else flags.value(name)
 
 
 def stat_fault(path: str) -> str | None:

@@ -100,26 +100,26 @@ _MODULE_SPEC: Final = Kind("moduleSpec", _parse_module_spec, _plain)
 _TRACE_LOCATION: Final = Kind("traceLocation", _parse_trace_location, _plain)
 
 FLAGS: Final = (
-    Flag("v", _VERBOSITY, DEFAULT_VERBOSITY, "how much to log: below 5 one line per tunnel, from 5 on detail"),
-    Flag("logtostderr", _SWITCH, True, "log to standard error and to no file"),
-    Flag("alsologtostderr", _SWITCH, False, "log to standard error besides a file"),
-    Flag("alsologtostderrthreshold", _SEVERITY, 0, "lowest severity that --alsologtostderr copies"),
-    Flag("stderrthreshold", _SEVERITY, 2, "lowest severity that reaches standard error when logging to a file"),
+    Flag("v", _VERBOSITY, DEFAULT_VERBOSITY, "Detail of the log: below 5 one line per tunnel, from 5 on more."),
+    Flag("logtostderr", _SWITCH, True, "Log to standard error and to no file."),
+    Flag("alsologtostderr", _SWITCH, False, "Log to standard error besides a file."),
+    Flag("alsologtostderrthreshold", _SEVERITY, 0, "Lowest severity that --alsologtostderr copies."),
+    Flag("stderrthreshold", _SEVERITY, 2, "Lowest severity that reaches standard error when logging to a file."),
     Flag(
         "legacy-stderr-threshold-behavior",
         _SWITCH,
         True,
-        "if false, --stderrthreshold also counts with --logtostderr",
+        "If false, --stderrthreshold also counts with --logtostderr.",
     ),
-    Flag("log-dir", STRING, "", "directory of the log file, with --logtostderr=false"),
-    Flag("log-file", STRING, "", "the log file, with --logtostderr=false"),
-    Flag("log-file-max-size", _SIZE, 1800, "megabytes after which the log file starts anew; 0 is never"),
-    Flag("skip-headers", _SWITCH, False, "log messages without time, process and place"),
-    Flag("add-dir-header", _SWITCH, False, "show the directory of the source file too"),
-    Flag("skip-log-headers", _SWITCH, False, "accepted; log files have no header here"),
-    Flag("one-output", _SWITCH, False, "accepted; all severities share one file here"),
-    Flag("vmodule", _MODULE_SPEC, "", "accepted; without effect"),
-    Flag("log-backtrace-at", _TRACE_LOCATION, ":0", "accepted; without effect"),
+    Flag("log-dir", STRING, "", "Directory of the log file, with --logtostderr=false."),
+    Flag("log-file", STRING, "", "Log file, with --logtostderr=false."),
+    Flag("log-file-max-size", _SIZE, 1800, "Size in megabytes at which the log file starts anew; 0: never."),
+    Flag("skip-headers", _SWITCH, False, "Log messages without time, process and source line."),
+    Flag("add-dir-header", _SWITCH, False, "Show the directory of the source file too."),
+    Flag("skip-log-headers", _SWITCH, False, "Accepted without effect: log files have no header here."),
+    Flag("one-output", _SWITCH, False, "Accepted without effect: all severities share one file here."),
+    Flag("vmodule", _MODULE_SPEC, "", "Accepted without effect."),
+    Flag("log-backtrace-at", _TRACE_LOCATION, ":0", "Accepted without effect."),
 )
 
 

@@ -7,26 +7,12 @@ from typing import Final
 
 from umbilical.cli import engines
 from umbilical.cli.drop_ins import drop_in
-from umbilical.cli.drop_ins.pflag import BOOL, Flag, FlagSet
-from umbilical.cli.drop_ins.proxy_flags import SHARED_FLAGS, check_shared_flags, listener_settings, outbound_settings
-from umbilical.proxies.settings import Resolution, Socks5Settings
+from umbilical.cli.drop_ins.pflag import FlagSet
+from umbilical.cli.drop_ins.proxy_flags import check_shared_flags, proxy_values
+from umbilical.proxies.settings import SOCKS5, Resolution, Socks5Settings
+from umbilical.tunnel.setting_rows import assemble
 
-FLAGS: Final = (
-    *SHARED_FLAGS,
-    Flag(
-        "resolve-from-guest-cluster-dns",
-        BOOL,
-        False,
-        "accepted; the hosted cluster's DNS is asked in any case, unless the resolver is disabled",
-    ),
-    Flag(
-        "resolve-from-management-cluster-dns",
-        BOOL,
-        False,
-        "with --resolve-from-guest-cluster-dns: while the tunnel does not work, ask this machine's resolver instead",
-    ),
-    Flag("disable-resolver", BOOL, False, "send names through the tunnel as they are; wins over the two above"),
-)
+FLAGS: Final = drop_in.flags_of(SOCKS5)
 
 
 def main() -> None:
@@ -45,8 +31,7 @@ def start(flags: FlagSet) -> int:
 
 
 def socks5_settings(flags: FlagSet, environment: Mapping[str, str] = os.environ) -> Socks5Settings:
-    outbound = outbound_settings(flags, resolution_of(flags), environment)
-    return Socks5Settings(listener_settings(flags), outbound)
+    return assemble(Socks5Settings, proxy_values(SOCKS5, flags, resolution_of(flags), environment))
 
 
 def resolution_of(flags: FlagSet) -> Resolution:
@@ -63,16 +48,12 @@ def resolution_of(flags: FlagSet) -> Resolution:
     return Resolution.SERVICE
 
 
-def _flags() -> Sequence[Flag]:
-    return FLAGS
-
-
 SOCKS5_PROXY: Final = drop_in.DropIn(
     program="konnectivity-socks5-proxy",
     command="konnectivity-socks5-proxy",
     about="A SOCKS5 proxy whose connections leave by the agents of a hosted cluster.",
     refusal_prefix="",
-    flags=_flags,
+    flags=lambda: FLAGS,
     check=check_shared_flags,
     start=start,
 )

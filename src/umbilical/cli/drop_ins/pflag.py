@@ -65,11 +65,35 @@ def _show_list(value: FlagValue) -> str:
     return "[" + ",".join(cast("tuple[str, ...]", value)) + "]"
 
 
+def _hidden(value: FlagValue) -> str:
+    return '"(hidden)"' if value else '""'
+
+
+def _parse_uint32(text: str) -> int:
+    value = go_values.parse_uint(text)
+    if value >= 1 << 32:
+        raise ValueSyntaxError(f"strconv.ParseUint: parsing {quote(text)}: value out of range")
+    return value
+
+
+def _parse_selector(text: str) -> str:
+    from umbilical.cluster.labels import SelectorError, parse_selector
+
+    try:
+        parse_selector(text)
+    except SelectorError as fault:
+        raise ValueSyntaxError(str(fault)) from None
+    return text
+
+
 BOOL: Final = Kind("", go_values.parse_bool, _show_switch, bare="true")
 STRING: Final = Kind("string", str, _show_text)
 INT: Final = Kind("int", go_values.parse_int, str)
-UINT: Final = Kind("uint", go_values.parse_uint, str)
 FLOAT: Final = Kind("float32", go_values.parse_float32, _show_float)
+UINT32: Final = Kind("uint32", _parse_uint32, str)
+SECRET: Final = Kind("string", str, _hidden)
+"""A URL that may hold a password: the list of options in the log does not show it."""
+SELECTOR: Final = Kind("string", _parse_selector, _show_text)
 DURATION: Final = Kind("duration", go_values.parse_duration, _show_duration)
 STRING_SLICE: Final = Kind("strings", go_values.parse_csv, _show_list, accumulates=True)
 
@@ -106,6 +130,9 @@ class FlagSet:
 
     def changed(self, name: str) -> bool:
         return name in self._changed
+
+    def value(self, name: str) -> FlagValue:
+        return self._values[name]
 
     def switch(self, name: str) -> bool:
         return cast(bool, self._values[name])

@@ -1,44 +1,39 @@
-"""`proxy-server`: our server under upstream's name and flags."""
+"""`proxy-server`: our server under upstream's name and flags, and upstream's rules about them."""
 
 import logging
-import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from umbilical.cli import engines
 from umbilical.cli.drop_ins import drop_in
 from umbilical.cli.drop_ins.drop_in import (
-    DEFAULT_KUBERNETES_CONTENT_TYPE,
     OptionRefused,
     check_channel_size,
     check_file,
     check_pair,
     check_profiling,
     optional_path,
-    random_id,
     stat_fault,
 )
 from umbilical.cli.drop_ins.go_values import format_duration, quote
-from umbilical.cli.drop_ins.pflag import BOOL, DURATION, FLOAT, INT, STRING, STRING_SLICE, Flag, FlagSet
+from umbilical.cli.drop_ins.pflag import Flag, FlagSet
 from umbilical.cluster.labels import LabelError, parse_labels
 from umbilical.konnectivity.identity import check_identity
 from umbilical.konnectivity.routing import parse_strategies
+from umbilical.tunnel.setting_rows import assemble
 from umbilical.tunnel.settings import (
+    SERVER,
     FrontendMode,
-    Keepalive,
     ListenAddress,
     ServerSettings,
     TcpFrontend,
     TlsFiles,
-    TlsPolicy,
     UnixFrontend,
 )
 
-HOUR: Final = 3600 * 1_000_000_000
 _LAST_REGISTERED_PORT: Final = 49151
 _LAST_RESERVED_PORT: Final = 1023
-_ALWAYS_ON: Final = "This behavior is now thread safe and always on. This flag will be removed in a future release."
 TLS_VERSIONS: Final = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
 _EXCHANGES: Final = (
     "AES_128_CBC_SHA",
@@ -56,56 +51,7 @@ TOKEN_FLAGS: Final = ("agent-namespace", "agent-service-account", "authenticatio
 
 
 def server_flags() -> tuple[Flag, ...]:
-    """Return the table; the server's id is drawn here unless the environment names it."""
-    server_id = os.environ.get("PROXY_SERVER_ID") or random_id()
-    return (
-        Flag("server-cert", STRING, "", "certificate of the TCP listener for clients"),
-        Flag("server-key", STRING, "", "key of the TCP listener for clients"),
-        Flag("server-ca-cert", STRING, "", "CA of client certificates; required unless --uds-name is given"),
-        Flag("cluster-cert", STRING, "", "certificate of the listener for agents"),
-        Flag("cluster-key", STRING, "", "key of the listener for agents"),
-        Flag("cluster-ca-cert", STRING, "", "CA of agents' certificates; without it no certificate is asked for"),
-        Flag("mode", STRING, "grpc", "how clients ask for tunnels: grpc or http-connect"),
-        Flag("uds-name", STRING, "", "Unix socket for clients; excludes the TCP listener"),
-        Flag("delete-existing-uds-file", BOOL, True, "remove a file in the place of the Unix socket first"),
-        Flag("server-port", INT, 8090, "TCP port for clients; 0 with a Unix socket"),
-        Flag("server-bind-address", STRING, "", "address of the TCP listener for clients; empty is every interface"),
-        Flag("agent-port", INT, 8091, "port for agents"),
-        Flag("agent-bind-address", STRING, "", "address of the listener for agents; empty is every interface"),
-        Flag("admin-port", INT, 8095, "port for metrics and profiles"),
-        Flag("admin-bind-address", STRING, "127.0.0.1", "address of the admin listener; empty is every interface"),
-        Flag("health-port", INT, 8092, "port for health and readiness"),
-        Flag("health-bind-address", STRING, "", "address of the health listener; empty is every interface"),
-        Flag("keepalive-time", DURATION, HOUR, "silence after which an agent is pinged"),
-        Flag("frontend-keepalive-time", DURATION, HOUR, "silence after which a client in grpc mode is pinged"),
-        Flag("enable-profiling", BOOL, False, "serve profiles on the admin port"),
-        Flag("enable-contention-profiling", BOOL, False, "accepted with --enable-profiling; without effect"),
-        Flag("server-id", STRING, server_id, "this server's id; PROXY_SERVER_ID sets it too"),
-        Flag("server-count", INT, 1, "how many servers agents should look for"),
-        Flag("agent-namespace", STRING, "", "namespace of the agents' service account; turns token checks on"),
-        Flag("agent-service-account", STRING, "", "name of the agents' service account"),
-        Flag("authentication-audience", STRING, "", "audience that agents' tokens must have"),
-        Flag("kubeconfig", STRING, "", "how to reach the apiserver for tokens and leases; empty is in-cluster"),
-        Flag("kubeconfig-qps", FLOAT, 0.0, "requests per second to the apiserver; 0 is the client's default"),
-        Flag("kubeconfig-burst", INT, 0, "burst of requests to the apiserver; 0 is the client's default"),
-        Flag("kube-api-content-type", STRING, DEFAULT_KUBERNETES_CONTENT_TYPE, "accepted; JSON is spoken"),
-        Flag("proxy-strategies", STRING, "default", "in this order: default, destHost, defaultRoute, cidr"),
-        Flag("cipher-suites", STRING_SLICE, (), "Go names of the suites for TLS 1.2; empty is the default list"),
-        Flag("tls-min-version", STRING, "", "VersionTLS10 to VersionTLS13; empty is VersionTLS12"),
-        Flag("xfr-channel-size", INT, 10, "accepted; buffers are bounded in bytes here"),
-        Flag("enable-lease-controller", BOOL, False, "publish this server's lease and collect expired ones"),
-        Flag("lease-namespace", STRING, "kube-system", "namespace of the leases"),
-        Flag("lease-label", STRING, "k8s-app=konnectivity-server", "labels of the leases"),
-        Flag("graceful-shutdown-timeout", DURATION, 0, "how long to let tunnels end at shutdown; 0 stops at once"),
-        Flag("backend-dial-timeout", DURATION, 0, "how long an agent may take to answer a dial; 0 is for ever"),
-        Flag(
-            "agent-identities", STRING, "", "file of rules: which certificate or token may announce which identifiers"
-        ),
-        Flag(
-            "frontend-identities", STRING_SLICE, (), "who may ask for tunnels over TCP: CN=…; empty is all but agents"
-        ),
-        Flag("warn-on-channel-limit", BOOL, True, _ALWAYS_ON, deprecated=_ALWAYS_ON),
-    )
+    return drop_in.flags_of(SERVER)
 
 
 def check_server_flags(flags: FlagSet) -> None:
@@ -229,13 +175,10 @@ def start(flags: FlagSet) -> int:
     settings = server_settings(flags)
     labels = _lease_labels(flags)
     warn(flags)
-    kubernetes = engines.KubernetesAccess(
-        optional_path(flags.text("kubeconfig")), flags.fraction("kubeconfig-qps"), flags.number("kubeconfig-burst")
-    )
-    tokens = _token_rule(flags)
-    publishing = flags.switch("enable-lease-controller")
-    lease = engines.LeaseRule(flags.text("lease-namespace"), labels) if publishing else None
-    return engines.serve(settings, kubernetes, tokens, lease)
+    values = drop_in.values_of(SERVER, flags)
+    kubernetes = assemble(engines.KubernetesAccess, values, "kubernetes.")
+    lease = engines.LeaseRule(values["lease.namespace"], labels) if values["lease"] else None
+    return engines.serve(settings, kubernetes, _token_rule(flags), lease)
 
 
 def server_settings(flags: FlagSet) -> ServerSettings:
@@ -245,55 +188,29 @@ def server_settings(flags: FlagSet) -> ServerSettings:
     if not flags.text("cluster-cert"):
         raise OptionRefused(f"failed to run the agent server: {_NO_CERTIFICATE}")
     tokens = _token_rule(flags)
-    return ServerSettings(
-        server_id=flags.text("server-id"),
-        frontend=_frontend(flags),
-        agent_listen=_listen(flags, "agent"),
-        agent_tls=_tls_files(flags, "cluster"),
-        mode=FrontendMode(flags.text("mode")),
-        server_count=flags.number("server-count"),
-        strategies=parse_strategies(flags.text("proxy-strategies")),
-        tls_policy=TlsPolicy(flags.text("tls-min-version") or "VersionTLS12", flags.items("cipher-suites")),
-        agent_keepalive=_keepalive(flags.seconds("keepalive-time")),
-        frontend_keepalive=_keepalive(flags.seconds("frontend-keepalive-time")),
-        dial_timeout_seconds=flags.seconds("backend-dial-timeout"),
-        graceful_shutdown_seconds=flags.seconds("graceful-shutdown-timeout"),
-        agent_identities=optional_path(flags.text("agent-identities")),
-        token_identity=tokens.identity if tokens is not None else "",
-        frontend_identities=flags.items("frontend-identities"),
-        health_listen=_listen(flags, "health"),
-        admin_listen=_listen(flags, "admin"),
-        enable_profiling=flags.switch("enable-profiling"),
-    )
+    values = drop_in.values_of(SERVER, flags)
+    values |= {
+        "frontend": _frontend(flags, values),
+        "mode": FrontendMode(values["mode"]),
+        "strategies": parse_strategies(values["strategies"]),
+        "tls_policy.minimum_version": values["tls_policy.minimum_version"] or "VersionTLS12",
+        "token_identity": tokens.identity if tokens is not None else "",
+    }
+    for path in ("agent_keepalive.interval_seconds", "frontend_keepalive.interval_seconds"):
+        values[path] = max(values[path], GRPC_SHORTEST_PING_SECONDS) if values[path] > 0 else GRPC_DEFAULT_PING_SECONDS
+    return assemble(ServerSettings, values)
 
 
 def _token_rule(flags: FlagSet) -> engines.TokenRule | None:
     return engines.TokenRule(*(flags.text(name) for name in TOKEN_FLAGS)) if uses_tokens(flags) else None
 
 
-def _frontend(flags: FlagSet) -> UnixFrontend | TcpFrontend:
+def _frontend(flags: FlagSet, values: dict[str, Any]) -> UnixFrontend | TcpFrontend:
     path = optional_path(flags.text("uds-name"))
     if path is not None:
         return UnixFrontend(path, replace_existing=flags.switch("delete-existing-uds-file"))
-    return TcpFrontend(_listen(flags, "server"), _tls_files(flags, "server"))
-
-
-def _listen(flags: FlagSet, name: str) -> ListenAddress:
-    return ListenAddress(flags.text(f"{name}-bind-address"), flags.number(f"{name}-port"))
-
-
-def _tls_files(flags: FlagSet, owner: str) -> TlsFiles:
-    return TlsFiles(
-        certificate=optional_path(flags.text(f"{owner}-cert")),
-        key=optional_path(flags.text(f"{owner}-key")),
-        authority=optional_path(flags.text(f"{owner}-ca-cert")),
-    )
-
-
-def _keepalive(seconds: float) -> Keepalive:
-    if seconds <= 0:
-        return Keepalive(GRPC_DEFAULT_PING_SECONDS)
-    return Keepalive(max(seconds, GRPC_SHORTEST_PING_SECONDS))
+    address = ListenAddress(flags.text("server-bind-address"), flags.number("server-port"))
+    return TcpFrontend(address, assemble(TlsFiles, values, "frontend.tls."))
 
 
 def _lease_labels(flags: FlagSet) -> dict[str, str]:
@@ -310,12 +227,9 @@ def warn(flags: FlagSet) -> None:
         _log.warning("--tls-min-version=%s is below TLS 1.2 and is considered insecure (RFC 8996)", version)
     if not flags.text("cluster-ca-cert") and not uses_tokens(flags):
         _log.warning("ANY AGENT IS ACCEPTED: neither --cluster-ca-cert nor token authentication is set.")
-        _log.warning("Whoever reaches port %d can receive what clients send (CVE-2026-16242).", _agent_port(flags))
+        port = flags.number("agent-port")
+        _log.warning("Whoever reaches port %d can receive what clients send (CVE-2026-16242).", port)
         _log.warning("Set --cluster-ca-cert, or --agent-namespace, --agent-service-account and the audience.")
-
-
-def _agent_port(flags: FlagSet) -> int:
-    return flags.number("agent-port")
 
 
 PROXY_SERVER: Final = drop_in.DropIn(

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.cli.options import FILE, Command, duration, server_address, tls_files
-from umbilical.cli.proxy.options import server_place
+from umbilical.cli.options import FILE, Command, duration, server_address, server_place, tls_files
 from umbilical.cli.terminal import has_colour, has_unicode
 from umbilical.codes import FINDINGS, INFRASTRUCTURE
 from umbilical.dialer.settings import TcpServer
