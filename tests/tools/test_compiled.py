@@ -56,7 +56,8 @@ def _has_heirs(path: Path, unit: set[str]) -> bool:
 
 def test_the_rooms_whose_tests_run_once_have_no_arrow_to_compiled_code() -> None:
     compiled_rooms = {*compiled.COMPILED_ROOMS, "tunnel"}
-    rooms = {pattern.removeprefix("tests/") for pattern in compiled.INTERPRETED_TESTS} & set(ARROWS)
+    # The lab starts the tunnel as users do; only programs of its own dial through it, and real labs run those.
+    rooms = {pattern.removeprefix("tests/") for pattern in compiled.INTERPRETED_TESTS} & (set(ARROWS) - {"lab"})
     assert rooms
     assert {room: ARROWS[room] & compiled_rooms for room in rooms if ARROWS[room] & compiled_rooms} == {}
 

@@ -200,7 +200,7 @@ def test_a_reader_that_never_reads_is_started_and_ended_with_its_source() -> Non
     source, reader = scene.memory.did
     assert source.startswith("worker-0& ")
     assert source.endswith("umbilical.lab.faults.endless_source 10.91.0.21 7777")
-    assert reader.endswith(f"lab_slow_reader grpc {scene.tunnel.spec.socket_on_host} 10.91.0.21:7777")
+    assert reader.endswith(f"umbilical.cli.lab.slow_reader grpc {scene.tunnel.spec.socket_on_host} 10.91.0.21:7777")
     fault.mend(scene, memory)
     assert scene.memory.did[2:] == ["stop worker-0/endless-source", "stop bootstrap/slow-reader"]
     fault.mend(scene, memory)

@@ -250,7 +250,7 @@ def test_our_programs_run_from_their_image_as_nobody_in_particular(root: PythonR
 def test_only_sources_are_taken_over() -> None:
     entries = list(archives._own_entries({"x": "umbilical.x"}, "/usr/bin/python3.11"))
     paths = {entry.path for entry in entries}
-    assert "usr/lib/python3/dist-packages/umbilical/cli/proxy_agent.py" in paths
+    assert "usr/lib/python3/dist-packages/umbilical/cli/drop_ins/proxy_agent.py" in paths
     assert "usr/lib/python3/dist-packages/hpack/__init__.py" in paths
     assert not any(path.endswith((".so", ".pyc")) for path in paths)
     (script,) = [entry for entry in entries if entry.path == "usr/bin/x"]
