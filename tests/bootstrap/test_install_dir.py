@@ -15,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.install_directories import SECRET, Directory, config, encoded
 
-from umbilical.bootstrap import documents
-from umbilical.bootstrap.addresses import addresses_of
-from umbilical.bootstrap.documents import parse_yaml, read_bytes, read_json, read_yaml
+from umbilical.bootstrap import install_files
 from umbilical.bootstrap.install_dir import InstallDir
+from umbilical.bootstrap.install_files import addresses_of, parse_yaml, read_bytes, read_json, read_yaml
 from umbilical.fault import BootstrapError, PkiError
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType
@@ -267,7 +266,7 @@ def test_a_pipe_is_refused_instead_of_waited_on(tmp_path: Path) -> None:
 
 
 def test_a_file_past_the_bound_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "MAX_BYTES", 3)
+    monkeypatch.setattr(install_files, "MAX_BYTES", 3)
     (tmp_path / "a").write_text("{}  ")
     with pytest.raises(BootstrapError, match="4 bytes"):
         read_bytes(tmp_path / "a")

@@ -14,13 +14,12 @@ from tests.support.object_store import ObjectStore, thing, with_client
 from tests.support.scripted_api import status_answer
 from tests.support.ssh_daemon import PROGRAMS, ssh_daemon
 
-from umbilical.bootstrap.egress_left import EgressLeft, egress_left
-from umbilical.bootstrap.leftovers import CONDITIONS, leftovers, why_terminating
-from umbilical.bootstrap.node_cleanup import PATHS, CleanedFile, FileState, clean_node
-from umbilical.bootstrap.teardown_targets import Target
+from umbilical.bootstrap.node_access import PATHS, CleanedFile, FileState, clean_node
+from umbilical.bootstrap.teardown import EgressLeft, egress_left
+from umbilical.bootstrap.teardown_targets import CONDITIONS, Target, leftovers, why_terminating
 from umbilical.cluster.objects import DAEMON_SET, NAMESPACE, SECRET
 from umbilical.fault import BootstrapError
-from umbilical.host.ssh import Completed, LocalRunner
+from umbilical.host.commands import Completed, LocalRunner
 
 SECRET_TARGET = Target(SECRET, "certs", "tunnel", "s", is_going=True)
 AGENTS = Target(DAEMON_SET, "agent", "tunnel", "d", is_going=True)

@@ -19,14 +19,21 @@ from tests.support.tunnel_pki import make_tunnel_pki
 
 from umbilical.bootstrap.install_dir import InstallDir
 from umbilical.bootstrap.live import CHECKS, LiveFacts, LiveOptions, live_findings
-from umbilical.bootstrap.live_cluster import ClusterAnswers, ask_cluster, pods_in_trouble, server_host
-from umbilical.bootstrap.live_node import NodeAnswers, NodePaths, NodePorts
+from umbilical.bootstrap.live_facts import (
+    ClusterAnswers,
+    NodeAnswers,
+    NodePaths,
+    NodePorts,
+    ask_cluster,
+    pods_in_trouble,
+    server_host,
+)
 from umbilical.bootstrap.names import STAGES
 from umbilical.bootstrap.node_access import NodeAccess, node_runner
 from umbilical.checks.check import Finding, Outcome, judge
 from umbilical.cluster.client import make_client
 from umbilical.fault import HostError
-from umbilical.host.ssh import Completed, LocalRunner, Runner
+from umbilical.host.commands import Completed, LocalRunner, Runner
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType, server_profile
 

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.install_directories import Directory, encoded
 
-from umbilical.bootstrap import live_node
+from umbilical.bootstrap import live_facts
 from umbilical.bootstrap.install_dir import InstallDir
-from umbilical.bootstrap.live_node import NodePaths, NodePorts, ask_node
+from umbilical.bootstrap.live_facts import NodePaths, NodePorts, ask_node
 from umbilical.bootstrap.node_access import NodeAccess, node_runner
 from umbilical.fault import BootstrapError, HostError
-from umbilical.host.ssh import Completed, LocalRunner
+from umbilical.host.commands import Completed, LocalRunner
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType, client_profile, server_profile
 
@@ -69,18 +69,18 @@ def test_questions_are_answered_by_a_machine_below_another_root(
     answers = ask_node(LocalRunner(), paths, NodePorts(1, 2, 3))
     assert answers.socket.stdout == "socket\n"
     assert answers.listeners.succeeded
-    assert live_node.server_certificate(answers.certificate) is not None
+    assert live_facts.server_certificate(answers.certificate) is not None
     assert "PRIVATE" not in answers.certificate.stdout
-    assert live_node.found_node_ip(answers.node_ip) == ip_address("10.0.0.9")
-    assert "Connection refused" in live_node.trouble(answers.health) or "connect" in live_node.trouble(answers.health)
-    assert "No such file" in live_node.trouble(answers.service_record)
+    assert live_facts.found_node_ip(answers.node_ip) == ip_address("10.0.0.9")
+    assert "Connection refused" in live_facts.trouble(answers.health) or "connect" in live_facts.trouble(answers.health)
+    assert "No such file" in live_facts.trouble(answers.service_record)
 
 
 @pytest.mark.parametrize(
     ("port", "addresses"), [(8091, ["*"]), (8095, ["127.0.0.1"]), (2041, ["[::]"]), (9978, ["[::1]%lo"]), (80, [])]
 )
 def test_listeners_are_found_by_their_port(port: int, addresses: list[str]) -> None:
-    assert live_node.listening_addresses(said(LISTENERS), port) == addresses
+    assert live_facts.listening_addresses(said(LISTENERS), port) == addresses
 
 
 def test_loopback_is_told_from_the_rest() -> None:
@@ -91,7 +91,7 @@ def test_loopback_is_told_from_the_rest() -> None:
         ("[::]", False),
         ("10.0.0.9", False),
     ):
-        assert live_node.is_loopback(address) is expected
+        assert live_facts.is_loopback(address) is expected
 
 
 def test_backends_are_counted_under_both_names() -> None:
@@ -102,7 +102,7 @@ def test_backends_are_counted_under_both_names() -> None:
         ("other 7\n", None),
         ("", None),
     ):
-        assert live_node.ready_backends(said(text)) == count
+        assert live_facts.ready_backends(said(text)) == count
 
 
 def test_the_egress_argument_is_found() -> None:
@@ -114,25 +114,25 @@ def test_the_egress_argument_is_found() -> None:
         ("[", None),
         ("", None),
     ):
-        assert live_node.egress_file(said(text)) == path
+        assert live_facts.egress_file(said(text)) == path
 
 
 def test_a_certificate_tells_addresses_and_end() -> None:
     authority = Authority.create("ca", NOW, timedelta(days=1), KeyType.ECDSA_P256)
     profile = server_profile("s", ["10.0.0.9", "fd00::9", "name"], KeyType.ECDSA_P256)
-    found = live_node.server_certificate(said(authority.issue(profile, NOW, timedelta(hours=1)).certificate.decode()))
+    found = live_facts.server_certificate(said(authority.issue(profile, NOW, timedelta(hours=1)).certificate.decode()))
     assert found is not None
     assert found.addresses == (ip_address("10.0.0.9"), ip_address("fd00::9"))
     assert found.ends == NOW + timedelta(hours=1)
     nameless = authority.issue(client_profile("a", key_type=KeyType.ECDSA_P256), NOW, timedelta(hours=1))
-    without = live_node.server_certificate(said(nameless.certificate.decode()))
+    without = live_facts.server_certificate(said(nameless.certificate.decode()))
     assert without is not None
     assert without.addresses == ()
 
 
 def test_containers_are_counted() -> None:
     for text, count in (('{"containers": [{}]}', 1), ('{"containers": []}', 0), ("[]", None), ("x", None)):
-        assert live_node.running_containers(said(text)) == count
+        assert live_facts.running_containers(said(text)) == count
 
 
 def test_the_last_end_of_a_stage_counts() -> None:
@@ -146,29 +146,29 @@ def test_the_last_end_of_a_stage_counts() -> None:
         {"phase": "stage end", "stage": "foreign", "result": "failure"},
     ]
     stages = ("certs", "pod", "cleanup")
-    results = live_node.stage_results(said(json.dumps(entries)), stages)
+    results = live_facts.stage_results(said(json.dumps(entries)), stages)
     assert results == {"certs": "failure: two", "pod": "success", "cleanup": "open"}
     again = {"phase": "stage end", "stage": "certs", "result": "success"}
-    assert (live_node.stage_results(said(json.dumps([*entries, again])), stages) or {})["certs"] == "success"
-    assert live_node.stage_results(said("{}"), stages) is None
+    assert (live_facts.stage_results(said(json.dumps([*entries, again])), stages) or {})["certs"] == "success"
+    assert live_facts.stage_results(said("{}"), stages) is None
 
 
 def test_trouble_is_the_last_thing_that_was_said() -> None:
-    assert live_node.trouble(Completed(1, "", "a\nb\n")) == "b"
-    assert live_node.trouble(Completed(7, "", "")) == "exit status 7"
+    assert live_facts.trouble(Completed(1, "", "a\nb\n")) == "b"
+    assert live_facts.trouble(Completed(7, "", "")) == "exit status 7"
 
 
 @given(st.text())
 def test_no_answer_however_odd_is_a_crash(text: str) -> None:
     answer = said(text)
-    live_node.listening_addresses(answer, 8091)
-    live_node.ready_backends(answer)
-    live_node.egress_file(answer)
-    live_node.server_certificate(answer)
-    live_node.running_containers(answer)
-    live_node.stage_results(answer, ("a",))
-    live_node.found_node_ip(answer)
-    assert live_node.trouble(answer)
+    live_facts.listening_addresses(answer, 8091)
+    live_facts.ready_backends(answer)
+    live_facts.egress_file(answer)
+    live_facts.server_certificate(answer)
+    live_facts.running_containers(answer)
+    live_facts.stage_results(answer, ("a",))
+    live_facts.found_node_ip(answer)
+    assert live_facts.trouble(answer)
 
 
 KEY = b"-----BEGIN OPENSSH PRIVATE KEY-----\nonly a test\n"

@@ -11,7 +11,7 @@ from umbilical.bootstrap.certificates import Certificates, fingerprint
 from umbilical.bootstrap.names import NATIVE, OWN, RECEIPT
 from umbilical.bootstrap.spec import Mode, Resources, Shape, for_shape
 from umbilical.fault import RenderError
-from umbilical.pki.bundle import KeyPair
+from umbilical.pki.pem import KeyPair
 
 
 def test_the_openshift_shape_is_what_the_installer_landed() -> None:

@@ -11,7 +11,7 @@ from tests.support.scripted_api import Answer, status_answer
 
 from umbilical.bootstrap.teardown import DryRun, Progress, Report, State, TeardownOptions, tear_down
 from umbilical.bootstrap.teardown_targets import Choice, Found, find_targets
-from umbilical.cluster.clock import Clock
+from umbilical.cluster.client import Clock
 from umbilical.fault import ApiUnreachable
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)

@@ -30,7 +30,7 @@ from umbilical.cli.ping_access import access_options, access_request
 from umbilical.dialer.settings import Protocol, TcpServer, UnixServer
 from umbilical.hosted.access import AccessRequest
 from umbilical.hosted.endpoint_tls import TlsFacts
-from umbilical.hosted.trip import Failure, Hop, Trip, summarize
+from umbilical.hosted.way import Failure, Hop, Trip, summarize
 from umbilical.pki.authority import Authority
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.profiles import KeyType, server_profile
@@ -156,7 +156,7 @@ def test_an_interrupt_is_an_interrupt_and_shows_what_there_is(
     async def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("umbilical.hosted.ping.ping", interrupted)
+    monkeypatch.setattr("umbilical.hosted.way.ping", interrupted)
     assert ping(tunnel, "127.0.0.1:1") == 8
     assert capsys.readouterr().out == ""
 
@@ -164,7 +164,7 @@ def test_an_interrupt_is_an_interrupt_and_shows_what_there_is(
         tell(Trip(1, (Hop("connect", 0.001),)))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("umbilical.hosted.ping.ping", interrupted_later)
+    monkeypatch.setattr("umbilical.hosted.way.ping", interrupted_later)
     assert ping(tunnel, "127.0.0.1:1") == 8
     assert "1 sent, 1 ok, 0% lost" in capsys.readouterr().out
 

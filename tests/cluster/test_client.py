@@ -12,9 +12,7 @@ from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.manual_clock import ManualClock
 from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async, status_answer, watch_answer
 
-from umbilical.cluster.client import MESSAGE_CHARACTERS, ApiClient, Json, make_client
-from umbilical.cluster.clock import Clock
-from umbilical.cluster.rate_limit import RateLimit
+from umbilical.cluster.client import MESSAGE_CHARACTERS, ApiClient, Clock, Json, RateLimit, make_client
 from umbilical.fault import ApiRefused, ApiUnreachable, ClusterError
 
 real = pytest.mark.real(*PROGRAMS)

@@ -13,7 +13,7 @@ from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer
 from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.cluster.client import ApiClient, make_client
-from umbilical.cluster.kubeconfig import is_loopback, load
+from umbilical.cluster.credentials import is_loopback, load
 from umbilical.fault import ApiUnreachable, ClusterError
 
 FINE = json_answer({"ok": True})

@@ -17,15 +17,17 @@ from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.signing_requests import PUBLIC, csr, pem
 
 from umbilical.cluster.client import ApiClient
-from umbilical.cluster.csr import KIND, Round, approve_pending
-from umbilical.cluster.csr_policy import (
+from umbilical.cluster.csr import (
     CLIENT_SIGNER,
+    KIND,
     SERVING_SIGNER,
     Decision,
     ExpectedNode,
     Policy,
+    Round,
     World,
     approval,
+    approve_pending,
     decide,
     is_pending,
 )

@@ -10,8 +10,7 @@ from tests.support.scripted_api import run_async
 
 from umbilical.cluster.client import ApiClient, Json, make_client
 from umbilical.cluster.labels import LabelError, Selector, SelectorError, format_labels, parse_labels, parse_selector
-from umbilical.cluster.leases import leases_path
-from umbilical.cluster.published_address import format_address, parse_address
+from umbilical.cluster.leases import format_address, leases_path, parse_address
 from umbilical.fault import ApiRefused
 
 real = pytest.mark.real(*PROGRAMS)

@@ -10,11 +10,19 @@ from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async, status_answer
 
 from umbilical.cluster import objects
-from umbilical.cluster.apply import Applier, Change, Document, KindUnknown, read_document
+from umbilical.cluster.apply import (
+    Applier,
+    Change,
+    CreationError,
+    Creator,
+    Document,
+    KindUnknown,
+    Outcome,
+    Result,
+    read_document,
+)
 from umbilical.cluster.client import ApiClient, make_client
-from umbilical.cluster.creation import CreationError, Creator, Outcome, Result
-from umbilical.cluster.discovery import Discovery
-from umbilical.cluster.objects import DAEMON_SET, NAMESPACE, POD, SECRET, Kind
+from umbilical.cluster.objects import DAEMON_SET, NAMESPACE, POD, SECRET, Discovery, Kind
 from umbilical.fault import ApiRefused
 
 ResultT = TypeVar("ResultT")

@@ -16,7 +16,7 @@ from tests.support.live_site import live_site, machines_of, naps_of, on_loopback
 from tests.support.signing_requests import PUBLIC, pem
 from tests.support.tls_listener import listener, says_nothing
 
-from umbilical.cluster.csr_policy import CLIENT_SIGNER, SERVING_SIGNER
+from umbilical.cluster.csr import CLIENT_SIGNER, SERVING_SIGNER
 from umbilical.fault import HostError, StageTimeout
 from umbilical.hardway import csr_rounds
 from umbilical.hardway.artifacts import layout

@@ -16,7 +16,7 @@ from tests.support.pivot_scene import Scene, scene
 from umbilical.hardway.etcd import client_url, peer_url
 from umbilical.hardway.machines.interface import BackendServer, Done
 from umbilical.hardway.pivot_conditions import bootstrap_member, conditions, first_that_fails, members
-from umbilical.manifests.values import IpAddress
+from umbilical.manifests.objects import IpAddress
 
 pytestmark = pytest.mark.real(*PROGRAMS)
 

@@ -14,11 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from umbilical.fault import HostError
-from umbilical.host.bash import syntax_complaint
-from umbilical.host.haproxy import faults, parse_stats
-from umbilical.host.interrupts import SIGNALS, Interrupts
+from umbilical.host.commands import faults, parse_stats, syntax_complaint
 from umbilical.host.machine_records import BackendServer
-from umbilical.host.processes import Child, children, run, start, stop_pid
+from umbilical.host.processes import SIGNALS, Child, Interrupts, children, run, start, stop_pid
 
 SECONDS = 60.0
 

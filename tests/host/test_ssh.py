@@ -10,7 +10,7 @@ import pytest
 from tests.support.ssh_daemon import PROGRAMS, SshDaemon, ssh_daemon, stand_in_for_sudo
 
 from umbilical.fault import HostError
-from umbilical.host.ssh import LocalRunner, SshRunner
+from umbilical.host.commands import LocalRunner, SshRunner
 
 HOSTILE = ["", "a b", "it's", '"', "$HOME", "`id`", "x;y", "new\nline", "-n", "*", "é", "\\"]
 

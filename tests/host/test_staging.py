@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from umbilical.host.files import write_all
 from umbilical.host.machine_records import Done
-from umbilical.host.staging import write_all
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from umbilical.hosted.clusters import (
     ask_clusters,
 )
 from umbilical.hosted.facts import HostedFacts, ManagementFacts, ServerHealth, Unknown
-from umbilical.hosted.health import connected_agents, directly, proxy_health, server_health, through_api
+from umbilical.hosted.servers import connected_agents, directly, proxy_health, server_health, through_api
 from umbilical.tunnel.settings import ServerAddress, TlsFiles
 
 SECONDS = 60.0

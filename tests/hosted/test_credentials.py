@@ -26,12 +26,21 @@ from umbilical.cluster.client import make_client
 from umbilical.fault import ApiRefused, ClusterError, HostedError
 from umbilical.host.files import write_file
 from umbilical.host.processes import start
-from umbilical.hosted.apply import ApplyOptions, Outcome, Step
-from umbilical.hosted.namespace_credentials import FRONTEND, KUBELET, Purpose, fetch_tls, private_directory
+from umbilical.hosted.access import FRONTEND, KUBELET, Purpose, fetch_tls, private_directory
+from umbilical.hosted.apply import (
+    POLL_SECONDS,
+    ApplyOptions,
+    Outcome,
+    Patience,
+    Step,
+    TokenCopy,
+    copy_token,
+    has_source,
+    planned_copy,
+)
 from umbilical.hosted.objects.render import hosted_objects, management_objects
-from umbilical.hosted.objects.sidecar_access import KUBECONFIG_KEY, TOKEN_SECRET, hosted_access, management_access
+from umbilical.hosted.objects.sidecars import KUBECONFIG_KEY, TOKEN_SECRET, hosted_access, management_access
 from umbilical.hosted.objects.spec import HostedSpec
-from umbilical.hosted.token_copy import POLL_SECONDS, Patience, TokenCopy, copy_token, has_source, planned_copy
 from umbilical.proxies.service_lookup import KubernetesServices
 from umbilical.tunnel.settings import TlsFiles
 
@@ -73,7 +82,7 @@ def test_a_private_directory_is_ours_alone_and_goes_whatever_happens() -> None:
 def test_it_goes_when_the_program_is_asked_to_end() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         script = (
-            "import time; from umbilical.hosted.namespace_credentials import private_directory\n"
+            "import time; from umbilical.hosted.access import private_directory\n"
             "with private_directory() as folder:\n"
             "    (folder / 'key').write_text('a key')\n"
             "    print(folder, flush=True)\n"

@@ -19,12 +19,12 @@ from tests.support.tls_listener import listener, says_nothing
 from tests.support.tunnel_pki import FolderAuthority
 from tests.support.web_server import Handler, serving
 
-from umbilical.hosted import gather_management as gather
+from umbilical.hosted import clusters as gather
 from umbilical.hosted.access import Access
+from umbilical.hosted.clusters import look_at_agent_certificate, look_at_cluster
 from umbilical.hosted.facts import HostedFacts, LogRead, ManagementFacts, Node, Probe, ServerHealth
-from umbilical.hosted.gather_hosted import look_at_agent_certificate, look_at_cluster
-from umbilical.hosted.gather_tunnel import probe_dials, probe_intruder, probe_kubelets
 from umbilical.hosted.pki.table import AGENT, CLIENT, SERVER
+from umbilical.hosted.servers import probe_dials, probe_intruder, probe_kubelets
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType, client_profile, server_profile
 from umbilical.tunnel.settings import TlsFiles

@@ -12,8 +12,7 @@ from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.fault import HostedError
 from umbilical.hosted.endpoint_tls import EndpointTls, endpoint_context, read, untrusting, words
-from umbilical.hosted.http_call import Answer, Call, Exchange, Url, names, parse_url
-from umbilical.hosted.pipe import Pipe
+from umbilical.hosted.http_call import Answer, Call, Exchange, Pipe, Url, names, parse_url
 from umbilical.tunnel.settings import TlsFiles
 
 URL = Url("http", "node", 10250, "/metrics")

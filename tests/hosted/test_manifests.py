@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from umbilical.fault import HostedError
-from umbilical.hosted.manifests import read_manifests
+from umbilical.hosted.apply import read_manifests
 from umbilical.hosted.network_policy import opens, selecting, selects
 
 

@@ -14,8 +14,7 @@ from tests.support.tls_listener import listener, plain_text
 import peers
 from umbilical.dialer.settings import Protocol, TcpServer, UnixServer
 from umbilical.fault import HostedError
-from umbilical.hosted.access import Access, AccessRequest, open_access, server_title
-from umbilical.hosted.port_forward import port_forward
+from umbilical.hosted.access import Access, AccessRequest, open_access, port_forward, server_title
 from umbilical.tunnel.settings import TlsFiles
 
 # Forwards for real, as kubectl does behind the same line; the real one needs a kubelet for it.

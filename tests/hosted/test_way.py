@@ -19,10 +19,8 @@ from umbilical.dialer.settings import Protocol, TcpServer, UnixServer
 from umbilical.fault import HostedError
 from umbilical.hosted.access import Access
 from umbilical.hosted.endpoint_tls import EndpointTls, endpoint_context
-from umbilical.hosted.ping import Pace, ping
-from umbilical.hosted.pipe import CHUNK_BYTES, Pipe, TlsPipe
-from umbilical.hosted.trip import Failure, Hop, Spread, Trip, distinct_failures, summarize
-from umbilical.hosted.way import Endpoint, Way
+from umbilical.hosted.http_call import CHUNK_BYTES, Pipe, TlsPipe
+from umbilical.hosted.way import Endpoint, Failure, Hop, Pace, Spread, Trip, Way, distinct_failures, ping, summarize
 from umbilical.tunnel.settings import TlsFiles
 
 SECONDS = 60.0

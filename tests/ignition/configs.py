@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from umbilical.ignition.data_url import DataUrl, format_data_url
-from umbilical.ignition.payload import gzip
+from umbilical.ignition.data_url import DataUrl, format_data_url, gzip
 
 SCRIPT: Final = b'#!/bin/bash\nset -euo pipefail\necho "stage one" && sleep 1\n'
 SCRIPT_PATH: Final = "/usr/local/bin/bootkube.sh"

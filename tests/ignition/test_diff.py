@@ -10,8 +10,7 @@ from tests.ignition.configs import SCRIPT, SCRIPT_PATH, config, configs, entry, 
 
 from umbilical.ignition.config import read_config
 from umbilical.ignition.data_url import DataUrl
-from umbilical.ignition.diff import ContentChange, Difference, FieldChange, compare
-from umbilical.ignition.secrets import is_secret_field, is_secret_file
+from umbilical.ignition.diff import ContentChange, Difference, FieldChange, compare, is_secret_field, is_secret_file
 
 UNIT = {"name": "a.service", "enabled": True, "contents": "[Unit]\nA=b\n"}
 

@@ -13,7 +13,7 @@ from tests.ignition.configs import JSON_VALUES, formatted
 from tests.support.ignition_validate import refusal_of
 
 from umbilical.fault import Fault, IgnitionError
-from umbilical.ignition import json_text, payload
+from umbilical.ignition import data_url, json_text
 from umbilical.ignition.data_url import DataUrl, format_data_url, is_data_url, parse_data_url
 from umbilical.ignition.json_text import MAX_DEPTH, decode_text, elements, members, parse_object
 
@@ -167,17 +167,17 @@ def test_a_remote_source_is_no_data_url() -> None:
 
 @given(st.binary(max_size=500))
 def test_gzip_is_read_by_the_standard_library_and_the_other_way_round(content: bytes) -> None:
-    assert standard_gzip.decompress(payload.gzip(content)) == content
-    assert payload.gunzip(standard_gzip.compress(content)) == content
+    assert standard_gzip.decompress(data_url.gzip(content)) == content
+    assert data_url.gunzip(standard_gzip.compress(content)) == content
 
 
 def test_gzip_of_the_same_content_has_no_time_and_no_name_in_it() -> None:
-    assert payload.gzip(b"x") == payload.gzip(b"x")
-    assert payload.gzip(b"x")[:10] == b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff"
+    assert data_url.gzip(b"x") == data_url.gzip(b"x")
+    assert data_url.gzip(b"x")[:10] == b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff"
 
 
 def test_several_members_are_one_content() -> None:
-    assert payload.gunzip(payload.gzip(b"one ") + payload.gzip(b"two")) == b"one two"
+    assert data_url.gunzip(data_url.gzip(b"one ") + data_url.gzip(b"two")) == b"one two"
 
 
 @pytest.mark.parametrize(
@@ -185,44 +185,44 @@ def test_several_members_are_one_content() -> None:
     [
         b"",
         b"plain",
-        payload.gzip(b"content")[:-1],
-        payload.gzip(b"content")[:-8] + bytes(8),
-        payload.gzip(b"content") + b"trailing",
+        data_url.gzip(b"content")[:-1],
+        data_url.gzip(b"content")[:-8] + bytes(8),
+        data_url.gzip(b"content") + b"trailing",
         zlib.compress(b"zlib is not gzip"),
     ],
 )
 def test_a_broken_payload_is_refused(broken: bytes) -> None:
     with pytest.raises(IgnitionError, match="UMB142"):
-        payload.gunzip(broken)
+        data_url.gunzip(broken)
 
 
 def test_a_payload_that_grows_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payload, "MAX_FILE_BYTES", 1000)
-    assert payload.gunzip(payload.gzip(bytes(1000))) == bytes(1000)
-    for bomb in (payload.gzip(bytes(1001)), payload.gzip(bytes(600)) * 2):
+    monkeypatch.setattr(data_url, "MAX_FILE_BYTES", 1000)
+    assert data_url.gunzip(data_url.gzip(bytes(1000))) == bytes(1000)
+    for bomb in (data_url.gzip(bytes(1001)), data_url.gzip(bytes(600)) * 2):
         with pytest.raises(IgnitionError, match="grows past 1000 bytes"):
-            payload.gunzip(bomb)
+            data_url.gunzip(bomb)
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_decompressed_or_refused(content: bytes) -> None:
     for candidate in (content, b"\x1f\x8b\x08" + content):
         with suppress(IgnitionError):
-            assert payload.gunzip(candidate) == standard_gzip.decompress(candidate)
+            assert data_url.gunzip(candidate) == standard_gzip.decompress(candidate)
 
 
 def test_a_hash_is_of_the_kind_that_was_there() -> None:
     assert (
-        payload.hash_like("sha256-00", b"")
+        data_url.hash_like("sha256-00", b"")
         == f"sha256-{'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'}"
     )
-    assert len(payload.hash_like("sha512-", b"")) == len("sha512-") + 128
+    assert len(data_url.hash_like("sha512-", b"")) == len("sha512-") + 128
 
 
 def test_a_hash_of_another_kind_cannot_be_checked() -> None:
     for pattern in ("", "md5-00", "SHA256-00", "sha1"):
         with pytest.raises(IgnitionError, match="is not known"):
-            payload.hash_like(pattern, b"")
+            data_url.hash_like(pattern, b"")
 
 
 @given(st.dictionaries(st.text(max_size=4), JSON_VALUES, max_size=4), st.data())

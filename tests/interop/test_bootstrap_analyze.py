@@ -10,12 +10,12 @@ from tests.support.bootstrap_corpus import Case
 from tests.support.log_bundles import JOURNAL, BundleBuilder
 from tests.support.scratch_node import Ended, ScratchNode
 
-from umbilical.bootstrap.bundle_facts import BundleFacts, gather
-from umbilical.bootstrap.diagnosis import diagnose
-from umbilical.bootstrap.log_bundle import open_bundle
+from umbilical.bootstrap.analyze.diagnosis import diagnose
+from umbilical.bootstrap.analyze.facts import BundleFacts, gather
+from umbilical.bootstrap.analyze.judges import verdict
+from umbilical.bootstrap.analyze.log_bundle import open_bundle
 from umbilical.bootstrap.patch.patch import patch
 from umbilical.bootstrap.spec import Shape, for_shape
-from umbilical.bootstrap.verdict import verdict
 from umbilical.checks.check import Outcome
 from umbilical.host.netns import Namespace, Network
 from umbilical.ignition.document import Document

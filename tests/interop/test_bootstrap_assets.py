@@ -15,8 +15,8 @@ from tests.support.control_plane import PROGRAMS, ControlPlane, control_plane
 import peers
 from umbilical.bootstrap.certificates import Certificates
 from umbilical.bootstrap.names import OWN, STATIC_POD
-from umbilical.bootstrap.render.container import PKI_MOUNT
-from umbilical.bootstrap.render.egress import egress_selector
+from umbilical.bootstrap.render.kube_apiserver import egress_selector
+from umbilical.bootstrap.render.objects import PKI_MOUNT
 from umbilical.bootstrap.render.render import KUBE_APISERVER_POD, render, render_kubernetes
 from umbilical.bootstrap.spec import Mode, Shape, TunnelSpec, for_shape
 from umbilical.fault import HostError

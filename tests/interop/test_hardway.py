@@ -30,8 +30,7 @@ from tests.support.tunnel_directories import openssl_verifies
 from tests.support.tunnel_pair import wait_until
 
 import peers
-from umbilical.cluster.apply import Document, read_document
-from umbilical.cluster.creation import Creator, Outcome, Result
+from umbilical.cluster.apply import Creator, Document, Outcome, Result, read_document
 from umbilical.fault import HostError
 from umbilical.hardway.api import Api
 from umbilical.hardway.artifacts.certificates import anchor, cluster_bundles, cluster_rows, render_certificates
@@ -43,8 +42,8 @@ from umbilical.host.files import make_directory, write_file
 from umbilical.host.processes import Child, run, start
 from umbilical.manifests.tree import AssetTree
 from umbilical.pki.certificate import read_certificates
-from umbilical.pki.chain import chain_trouble
 from umbilical.pki.control_plane_set import Kind
+from umbilical.pki.judgement import chain_trouble
 from umbilical.pki.profiles import Usage
 
 Object = dict[str, Any]

@@ -13,11 +13,9 @@ from tests.support.dry_runs import dry_run
 from tests.support.hardway_everything import rendered
 
 from umbilical.checks.check import Outcome
-from umbilical.cluster.apply import Document, read_document
+from umbilical.cluster.apply import CreationError, Creator, Document, Result, read_document
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.creation import CreationError, Creator, Result
-from umbilical.cluster.discovery import Discovery
-from umbilical.cluster.objects import Kind
+from umbilical.cluster.objects import Discovery, Kind
 from umbilical.fault import ApiRefused, HostError
 from umbilical.hardway import operators
 from umbilical.hardway.api import Api

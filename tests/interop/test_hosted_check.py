@@ -12,7 +12,7 @@ from tests.interop.hosted_scene import NAMESPACE, NODE, HostedScene, hosted_scen
 from tests.support.control_plane import PROGRAMS, ControlPlane, control_plane
 from tests.support.tunnel_pair import wait_until
 
-from umbilical.hosted.objects.spec_example import EXAMPLE
+from umbilical.hosted.objects.spec_reading import EXAMPLE
 
 PROGRAM: Final = str(Path(sys.executable).parent / "umbilical")
 SECONDS: Final = 240.0

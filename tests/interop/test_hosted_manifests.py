@@ -23,8 +23,7 @@ from umbilical.fault import HostError
 from umbilical.hosted.objects import names
 from umbilical.hosted.objects.components import COMPONENTS
 from umbilical.hosted.objects.render import Format, render
-from umbilical.hosted.objects.sidecar_access import ACCOUNT, hosted_access
-from umbilical.hosted.objects.sidecars import sidecar_patches
+from umbilical.hosted.objects.sidecars import ACCOUNT, hosted_access, sidecar_patches
 from umbilical.hosted.objects.spec import (
     Agents,
     DataPlaneProxy,
@@ -41,8 +40,7 @@ from umbilical.hosted.objects.spec import (
     TlsProfile,
     Workload,
 )
-from umbilical.hosted.objects.spec_example import EXAMPLE
-from umbilical.hosted.objects.spec_reading import read_spec
+from umbilical.hosted.objects.spec_reading import EXAMPLE, read_spec
 from umbilical.hosted.pki.certificate_set import HostedSet
 from umbilical.manifests.tree import AssetTree, yaml_bytes
 from umbilical.pki.profiles import KeyType

@@ -16,14 +16,14 @@ from tests.support.promql import label_names
 from tests.support.tunnel_pair import Daemon, Shape, TunnelPair, free_port, http_get, program, wait_until
 
 from umbilical.hosted.objects.components import COMPONENTS
-from umbilical.hosted.objects.sidecar_access import (
+from umbilical.hosted.objects.sidecars import (
     ACCOUNT,
     KUBECONFIG_DIRECTORY,
     KUBECONFIG_KEY,
     hosted_access,
     management_access,
+    proxy_container,
 )
-from umbilical.hosted.objects.sidecars import proxy_container
 
 RESOLVES_NOTHING: Final = "cluster-network-operator"
 RESOLVES_SERVICES: Final = "olm-operator"

@@ -16,7 +16,7 @@ from tests.support import tls_listener
 from tests.support.tunnel_pki import FolderAuthority, Pair
 from tests.support.webhook_listener import DENIAL, Answer, client_context, honest_answer, webhook_listener
 
-from umbilical.bootstrap.render.egress import egress_selector
+from umbilical.bootstrap.render.kube_apiserver import egress_selector
 from umbilical.bootstrap.spec import Mode, Shape, for_shape
 from umbilical.fault import LabError
 from umbilical.lab.admission_caller import MAX_ANSWER_BYTES, Unreachable, Verdict, Webhook, judge, summary

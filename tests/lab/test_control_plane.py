@@ -15,7 +15,7 @@ from umbilical.bootstrap.certificates import Certificates
 from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH
 from umbilical.bootstrap.render.render import KUBE_APISERVER_POD, render_kubernetes
 from umbilical.bootstrap.spec import Shape, for_shape
-from umbilical.cluster.kubeconfig import load
+from umbilical.cluster.credentials import load
 from umbilical.fault import RenderError
 from umbilical.lab.control_plane import (
     ADMIN_KUBECONFIG,
@@ -23,9 +23,8 @@ from umbilical.lab.control_plane import (
     kubelet_node_assets,
     render_control_plane,
 )
-from umbilical.manifests.cni import bridge_conflist
 from umbilical.manifests.control_plane_spec import Images, key_path, public_path, row, url
-from umbilical.manifests.kubeconfigs import kubeconfig
+from umbilical.manifests.objects import bridge_conflist, kubeconfig
 from umbilical.manifests.tree import AssetTree, yaml_bytes
 from umbilical.pki.control_plane_set import ControlPlaneSet, NodeNames
 from umbilical.pki.pem import KeyPair

@@ -12,12 +12,11 @@ from tests.support.ignition_validate import validate
 from tests.support.lab_config import lab_config, lab_topology
 
 from umbilical.bootstrap.names import OWN
-from umbilical.bootstrap.patch.anchors import find_anchors
-from umbilical.bootstrap.patch.cluster_facts import cluster_facts
-from umbilical.bootstrap.patch.release_line import release_line
+from umbilical.bootstrap.patch.anchors import find_anchors, release_line
+from umbilical.bootstrap.patch.config_facts import cluster_facts
 from umbilical.cli.main import run as umbilical
 from umbilical.fault import LabError
-from umbilical.host.bash import syntax_complaint
+from umbilical.host.commands import syntax_complaint
 from umbilical.ignition.config import faults, read_config
 from umbilical.lab import patched_scene, release_payload
 from umbilical.lab.bootkube_script import CLUSTER_GATHER, RELEASE_IMAGE, SERVICE_RECORD, VERIFY_URLS, bootkube_script

@@ -13,7 +13,7 @@ import yaml
 from tests.support.labs import running
 
 from umbilical.bootstrap.names import OWN, STATIC_POD
-from umbilical.bootstrap.render import placeholders
+from umbilical.bootstrap.render import objects
 from umbilical.bootstrap.spec import Mode, Shape
 from umbilical.fault import LabError
 from umbilical.lab.cast import OURS, UPSTREAM, Cast
@@ -45,7 +45,7 @@ def test_nothing_is_left_to_be_filled_in_and_the_static_pod_lies_where_a_kubelet
     for shape in (Shape.OPENSHIFT, Shape.SEED):
         parts = make_parts(Cast(shape), ADDRESS, Authority, NOW)
         texts = [asset.content.decode() for asset in parts.files if asset.path.endswith(".yaml")]
-        assert [name for name in placeholders.ALL if any(name in text for text in texts)] == []
+        assert [name for name in objects.ALL if any(name in text for text in texts)] == []
         assert parts.files[STATIC_POD].content == parts.files[OWN.server_pod].content
 
 

@@ -6,10 +6,14 @@ import pytest
 from tests.support.control_plane_specs import DUAL, control_plane_spec
 
 from umbilical.bootstrap.render.kube_apiserver import read_static_pod
-from umbilical.manifests.controller_manager import controller_manager_pod
-from umbilical.manifests.etcd import etcd_pod, member_name
-from umbilical.manifests.kube_apiserver_pod import kube_apiserver_pod
-from umbilical.manifests.scheduler import KUBECONFIG, scheduler_pod
+from umbilical.manifests.control_plane_pods import (
+    SCHEDULER_KUBECONFIG,
+    controller_manager_pod,
+    etcd_pod,
+    kube_apiserver_pod,
+    member_name,
+    scheduler_pod,
+)
 from umbilical.manifests.static_pod import Component, HostFile, Place, static_pod
 from umbilical.manifests.tree import yaml_bytes
 
@@ -153,7 +157,7 @@ def _flags(pod: dict[str, Any]) -> dict[str, str]:
         ),
         # One that is thrown away outlives a restart of kube-apiserver.
         (controller_manager_pod(control_plane_spec(is_throwaway=True)), {"--leader-elect-renew-deadline": "50s"}),
-        (scheduler_pod(control_plane_spec()), {"--kubeconfig": KUBECONFIG}),
+        (scheduler_pod(control_plane_spec()), {"--kubeconfig": SCHEDULER_KUBECONFIG}),
     ],
 )
 def test_flags_follow_the_spec(pod: dict[str, Any], flags: dict[str, str]) -> None:
@@ -193,4 +197,4 @@ def test_controllers_are_probed_where_they_listen_and_the_scheduler_has_no_key_b
         assert _flags(pod)["--secure-port"] == str(asked["port"])
         assert _flags(pod)["--bind-address"] == asked["host"]
     volumes = scheduler_pod(control_plane_spec())["spec"]["volumes"]
-    assert [volume["hostPath"]["path"] for volume in volumes] == [KUBECONFIG]
+    assert [volume["hostPath"]["path"] for volume in volumes] == [SCHEDULER_KUBECONFIG]

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from tests.support.manifests import json_values
 
 from umbilical.fault import RenderError
-from umbilical.manifests.documents import MAX_BYTES, MAX_DEPTH, DocumentError, read_document
 from umbilical.manifests.objects import config_map, manifest, secret
-from umbilical.manifests.sections import Section
+from umbilical.manifests.sections import MAX_BYTES, MAX_DEPTH, DocumentError, Section, read_document
 from umbilical.manifests.tree import SECRET_MODE, AssetTree, yaml_bytes
 
 

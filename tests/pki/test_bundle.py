@@ -6,16 +6,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from umbilical.pki.authority import Authority
-from umbilical.pki.bundle import (
-    BundleError,
-    decode_certificates,
-    decode_key,
-    decode_own_key,
-    encode_key,
-    public_half,
-)
+from umbilical.pki.authority import Authority, decode_certificates, decode_key, decode_own_key, encode_key, public_half
 from umbilical.pki.certificate import read_certificates
+from umbilical.pki.pem import BundleError
 from umbilical.pki.profiles import KeyType
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Certificates as bytes: DER, PEM, bundles, and what stands in them."""
+"""Certificates as bytes: PEM, bundles, and what stands in them."""
 
 import ipaddress
 from datetime import UTC, datetime, timedelta
@@ -11,9 +11,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from umbilical.pki import der
-from umbilical.pki.authority import Authority
-from umbilical.pki.bundle import decode_certificates, decode_key
+from umbilical.pki.authority import Authority, decode_certificates, decode_key
 from umbilical.pki.certificate import (
     Certificate,
     distinguished_name,
@@ -21,7 +19,6 @@ from umbilical.pki.certificate import (
     read_certificates,
     read_public_key,
 )
-from umbilical.pki.der import DerError, Element
 from umbilical.pki.pem import (
     BundleError,
     certificate_blocks,
@@ -33,95 +30,6 @@ from umbilical.pki.pem import (
     public_key_block,
 )
 from umbilical.pki.profiles import KeyType, client_profile, server_profile
-
-
-def element(tag: int, content: bytes) -> Element:
-    return der.elements(bytes([tag, len(content)]) + content)[0]
-
-
-def test_elements_are_parted_with_short_and_long_lengths() -> None:
-    data = b"\x02\x01\x05" + b"\x04\x81\x80" + bytes(128)
-    first, second = der.elements(data)
-    assert (first.tag, first.content, first.encoded) == (der.INTEGER, b"\x05", b"\x02\x01\x05")
-    assert (second.tag, len(second.content), len(second.encoded)) == (der.OCTET_STRING, 128, 131)
-
-
-def test_what_does_not_add_up_is_refused() -> None:
-    odd = {"no length": b"\x02", "too short": b"\x02\x05\x00", "indefinite": b"\x02\x80", "length cut": b"\x02\x82\x01"}
-    odd |= {"length too long": b"\x02\x85\x00\x00\x00\x00\x01x", "tag of many octets": b"\x1f\x81\x00\x00"}
-    for data in odd.values():
-        with pytest.raises(DerError):
-            der.elements(data)
-
-
-def test_exactly_one_element_of_the_right_tag_is_taken() -> None:
-    assert der.only(b"\x30\x00", der.SEQUENCE).content == b""
-    with pytest.raises(DerError, match="2 elements"):
-        der.only(b"\x30\x00\x30\x00", der.SEQUENCE)
-    with pytest.raises(DerError, match="0x31"):
-        der.only(b"\x31\x00", der.SEQUENCE)
-
-
-def test_integers_booleans_and_bit_strings_are_read() -> None:
-    for content, value in ((b"\x00", 0), (b"\x7f", 127), (b"\x00\xff", 255), (b"\xff", -1)):
-        assert der.integer(element(der.INTEGER, content)) == value
-    for content, is_true in ((b"\xff", True), (b"\x01", True), (b"\x00", False), (b"", False)):
-        assert der.boolean(element(der.BOOLEAN, content)) is is_true
-    assert der.bits(element(der.BIT_STRING, b"\x05\xa0")) == b"\xa0"
-    for content in (b"", b"\x08\x00"):
-        with pytest.raises(DerError, match="unused bits"):
-            der.bits(element(der.BIT_STRING, content))
-
-
-def test_object_identifiers_are_spelled_out_or_refused() -> None:
-    for content, value in (
-        (b"\x55\x04\x03", "2.5.4.3"),
-        (b"\x2a\x86\x48\x86\xf7\x0d", "1.2.840.113549"),
-        (b"\x88\x37", "2.999"),
-        (b"\x00", "0.0"),
-    ):
-        assert der.oid(element(der.OBJECT_IDENTIFIER, content)) == value
-    for content in (b"", b"\x55\x84"):
-        with pytest.raises(DerError, match="does not end"):
-            der.oid(element(der.OBJECT_IDENTIFIER, content))
-
-
-def test_times_turn_the_century_where_x509_does_or_are_refused() -> None:
-    for tag, content, value in (
-        (der.UTC_TIME, b"261115131000Z", datetime(2026, 11, 15, 13, 10, tzinfo=UTC)),
-        (der.UTC_TIME, b"491231235959Z", datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC)),
-        (der.UTC_TIME, b"500101000000Z", datetime(1950, 1, 1, tzinfo=UTC)),
-        (der.UTC_TIME, b"520229000000Z", datetime(1952, 2, 29, tzinfo=UTC)),
-        (der.GENERALIZED_TIME, b"20520229000000Z", datetime(2052, 2, 29, tzinfo=UTC)),
-    ):
-        assert der.moment(element(tag, content)) == value
-    for tag, content in ((der.UTC_TIME, b"soon"), (der.UTC_TIME, b"\xff"), (der.INTEGER, b"\x01")):
-        with pytest.raises(DerError):
-            der.moment(element(tag, content))
-
-
-def test_text_is_read_in_its_own_encoding_or_refused() -> None:
-    for tag, content, value in (
-        (0x0C, "ü".encode(), "ü"),
-        (0x13, b"a", "a"),
-        (0x14, b"\xfc", "ü"),
-        (0x1E, b"\x00a", "a"),
-        (0x1C, b"\0\0\0a", "a"),
-    ):
-        assert der.text(element(tag, content)) == value
-    for tag, content in ((0x0C, b"\xff"), (0x02, b"a")):
-        with pytest.raises(DerError):
-            der.text(element(tag, content))
-
-
-@given(st.binary(max_size=400))
-def test_whatever_comes_in_the_elements_are_the_whole_of_it(data: bytes) -> None:
-    try:
-        found = der.elements(data)
-    except DerError:
-        return
-    assert b"".join(one.encoded for one in found) == data
-
 
 AUTHORITY = Authority.create("a", datetime(2026, 1, 1, tzinfo=UTC), timedelta(days=1), KeyType.ECDSA_P256)
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.tunnel_directories import ADDRESS, make_directory, make_files, new_authority
 
+from umbilical.bootstrap.install_files import root_authority_from_state
 from umbilical.fault import PkiError
 from umbilical.pki.authority import Authority
 from umbilical.pki.directory import look_at, read_certificate_file
-from umbilical.pki.install_state import root_authority_from_state
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType
 from umbilical.pki.tunnel_set import Role

@@ -12,12 +12,14 @@ from tests.support.hardway_pki import Forgery
 from tests.support.hosted_certificates import NOW
 from tests.support.tunnel_directories import ADDRESS, make_files, new_authority, now, openssl_verifies
 
-from umbilical.pki.authority import Authority
-from umbilical.pki.bundle import decode_key
+from umbilical.pki.authority import Authority, decode_key
 from umbilical.pki.certificate import Certificate, read_certificates
-from umbilical.pki.chain import authority_trouble, chain_trouble, identifier_trouble
 from umbilical.pki.control_plane_set import bare_key
+from umbilical.pki.directory import PairFiles, belongs, connect, walk_client_chain, walk_server_chain
 from umbilical.pki.judgement import (
+    authority_trouble,
+    chain_trouble,
+    identifier_trouble,
     is_signed_by,
     key_trouble,
     key_type_reason,
@@ -27,7 +29,6 @@ from umbilical.pki.judgement import (
 )
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType, Profile, Usage, client_profile
-from umbilical.pki.rehearsal import PairFiles, belongs, connect, walk_client_chain, walk_server_chain
 
 THEN: Final = datetime.now(UTC).replace(microsecond=0)
 

@@ -18,13 +18,11 @@ from tests.support.tunnel_directories import openssl_verifies, run_openssl
 
 from umbilical.fault import PkiError
 from umbilical.hosted.pki.table import LEAVES, Leaf, Signers, Trust
-from umbilical.pki.authority import Authority
-from umbilical.pki.backend import Backend, Signer
-from umbilical.pki.bundle import decode_certificates, decode_key, encode_pair
+from umbilical.pki.authority import Authority, decode_certificates, decode_key, encode_pair
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.openssl import Openssl
 from umbilical.pki.pem import BundleError, KeyPair, holds_key
-from umbilical.pki.profiles import KeyType, Profile, Usage, client_profile, server_profile
+from umbilical.pki.profiles import Backend, KeyType, Profile, Signer, Usage, client_profile, server_profile
 
 NOW = datetime.now(UTC)
 

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from umbilical.fault import PkiError
 from umbilical.host.processes import run
-from umbilical.pki.addresses import usable_address, usable_addresses
-from umbilical.pki.authority import BACKDATE, Authority
-from umbilical.pki.bundle import KeyPair, decode_certificates, decode_key
+from umbilical.pki.authority import Authority, decode_certificates, decode_key
 from umbilical.pki.certificate import Certificate, distinguished_name, read_certificates
 from umbilical.pki.control_plane_set import (
     KUBERNETES,
@@ -30,8 +28,17 @@ from umbilical.pki.control_plane_set import (
     make_control_plane_set,
 )
 from umbilical.pki.openssl import Openssl
-from umbilical.pki.pem import public_key_block
-from umbilical.pki.profiles import KeyType, Usage, client_profile, server_profile, split_names
+from umbilical.pki.pem import KeyPair, public_key_block
+from umbilical.pki.profiles import (
+    BACKDATE,
+    KeyType,
+    Usage,
+    client_profile,
+    server_profile,
+    split_names,
+    usable_address,
+    usable_addresses,
+)
 
 NOW = datetime.now(UTC)
 

@@ -9,8 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 from umbilical.fault import PkiError
-from umbilical.pki.authority import Authority
-from umbilical.pki.bundle import decode_key, encode_pair
+from umbilical.pki.authority import Authority, decode_key, encode_pair
 from umbilical.pki.certificate import distinguished_name, read_certificates
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType, client_profile

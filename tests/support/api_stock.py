@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from umbilical.cluster import objects
 from umbilical.cluster.apply import Applier, Document, read_document
 from umbilical.cluster.client import ApiClient
-from umbilical.cluster.discovery import Discovery
+from umbilical.cluster.objects import Discovery
 from umbilical.fault import ApiRefused
 from umbilical.hardway.api import Api
 

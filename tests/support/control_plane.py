@@ -19,9 +19,9 @@ from umbilical.fault import HostError
 from umbilical.host.files import make_directory, write_file, write_public
 from umbilical.host.netns import Namespace
 from umbilical.host.processes import Child, run, start
-from umbilical.manifests.kubeconfigs import kubeconfig
+from umbilical.manifests.objects import kubeconfig
 from umbilical.pki.authority import Authority
-from umbilical.pki.bundle import KeyPair
+from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType, Profile, client_profile, server_profile
 
 PROGRAMS: Final = ("etcd", "kube-apiserver", "kubectl")

@@ -27,7 +27,7 @@ from umbilical.hardway.config.cluster import (
 from umbilical.hardway.pki.certificate_set import HardwaySet
 from umbilical.hardway.pki.renewal import renew
 from umbilical.hardway.pki.table import TABLE
-from umbilical.manifests.values import IpNetwork
+from umbilical.manifests.objects import IpNetwork
 from umbilical.pki.authority import Authority
 from umbilical.pki.control_plane_set import Kind, bare_key
 from umbilical.pki.pem import KeyPair

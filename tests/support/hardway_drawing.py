@@ -10,7 +10,7 @@ from tests.support.hardway import RELEASE_IMAGE, SSH_KEY, VERSION
 
 from umbilical.hardway.config.cluster import Cluster, Profile
 from umbilical.hardway.config.reading import read_cluster
-from umbilical.manifests.values import IpNetwork
+from umbilical.manifests.objects import IpNetwork
 
 _LABEL: Final = strategies.from_regex(r"[a-z]([a-z0-9-]{0,6}[a-z0-9])?", fullmatch=True)
 _LAST: Final = 100

@@ -23,8 +23,7 @@ from umbilical.hardway.artifacts.static_pods.render import render_static_pods
 from umbilical.hardway.config.cluster import Profile as ClusterProfile
 from umbilical.hardway.config.cluster import Switch
 from umbilical.manifests.tree import AssetTree
-from umbilical.pki.authority import Authority
-from umbilical.pki.bundle import decode_certificates, decode_own_key, encode_pair
+from umbilical.pki.authority import Authority, decode_certificates, decode_own_key, encode_pair
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType, Profile, Usage

@@ -3,7 +3,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from umbilical.cluster.clock import Clock
+from umbilical.cluster.client import Clock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

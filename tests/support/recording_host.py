@@ -4,8 +4,8 @@ import shlex
 from collections.abc import Sequence
 
 from umbilical.hardway.machines.libvirt.host import WRITE
+from umbilical.host.commands import Completed
 from umbilical.host.machine_records import Done
-from umbilical.host.ssh import Completed
 
 OK = Done(0, b"", b"")
 NO = Done(1, b"", b"error: not found")

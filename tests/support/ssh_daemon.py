@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from umbilical.host.commands import SshRunner
 from umbilical.host.processes import run, start
-from umbilical.host.ssh import SshRunner
 
 PROGRAMS: Final = ("sshd", "ssh", "ssh-keygen")
 

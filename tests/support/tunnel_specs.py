@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from umbilical.bootstrap.patch.cluster_facts import cluster_facts
+from umbilical.bootstrap.patch.config_facts import cluster_facts
 from umbilical.bootstrap.spec import (
     BOOTSTRAP_CONFIGS_ON_HOST,
     KUBERNETES_SOCKET_DIRECTORY,
@@ -17,7 +17,7 @@ from umbilical.bootstrap.spec import (
     for_shape,
 )
 from umbilical.ignition.config import Config
-from umbilical.manifests.values import PORT_RANGE, RESERVED_PORTS, IpAddress, IpNetwork
+from umbilical.manifests.objects import PORT_RANGE, RESERVED_PORTS, IpAddress, IpNetwork
 
 _PORTS = st.integers(PORT_RANGE.start, PORT_RANGE.stop - 1).filter(lambda port: port not in RESERVED_PORTS)
 _NAMESPACES = st.from_regex(r"umbilical-[a-z0-9]{1,20}", fullmatch=True)

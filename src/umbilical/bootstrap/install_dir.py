@@ -1,4 +1,5 @@
-"""The directory that `openshift-install --dir` works in, read only: configs, platform, networks, addresses, keys.
+"""The directory that `openshift-install --dir` works in, read only: configs, platform, networks, addresses, keys, and
+warnings about the order of the installer's steps.
 
 The installer consumes what it was given, so that the same fact lies in a file at first and in the state file later.
 """
@@ -11,18 +12,31 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from umbilical.bootstrap.addresses import SSH_HOST, BootstrapAddresses, addresses_of
-from umbilical.bootstrap.documents import Document, broken, parse_yaml, read_bytes, read_json, read_yaml
-from umbilical.fault import BootstrapError
+from umbilical.bootstrap.install_files import (
+    ROOT_AUTHORITY,
+    SSH_HOST,
+    BootstrapAddresses,
+    Document,
+    addresses_of,
+    broken,
+    parse_yaml,
+    read_bytes,
+    read_json,
+    read_yaml,
+    root_authority_from_state,
+)
+from umbilical.fault import BootstrapError, IgnitionError
 from umbilical.host.files import write_file
-from umbilical.manifests.values import IpNetwork
-from umbilical.pki.install_state import ROOT_AUTHORITY, root_authority_from_state
+from umbilical.manifests.objects import IpNetwork
 from umbilical.pki.pem import KeyPair
+
+if TYPE_CHECKING:
+    from umbilical.ignition.config import Config
 
 # The installer's own order; `none` and `external` write no key.
 PLATFORMS: Final = (
@@ -34,6 +48,13 @@ MACHINE_PREFIX: Final = "Machine-openshift-cluster-api-guests-"
 # Of platforms and infrastructure: they become parts of paths and of commands.
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 IGNITION_FILES: Final = ("bootstrap.ign", "master.ign", "worker.ign")
+# The installer's own bootstrap certificates are made for a day, counted from `create ignition-configs`.
+USABLE: Final = timedelta(hours=24)
+# An installation takes about an hour; what ends sooner than this may end within it.
+SHORT: Final = timedelta(hours=3)
+# What `create ignition-configs` is made from. It consumes them, so one that lies here was put back or edited since.
+PARENTS: Final = ("install-config.yaml", "manifests", "openshift")
+MADE_TOGETHER: Final = (*IGNITION_FILES, "metadata.json")
 
 
 @dataclass(frozen=True)
@@ -178,10 +199,13 @@ class InstallDir:
         return root_authority_from_state(content)
 
     def warnings(self, now: datetime) -> list[str]:
-        """Tell, in a line each, why `create cluster` may discard or refuse the bootstrap.ign that lies here."""
-        from umbilical.bootstrap.install_order import warnings
-
-        return warnings(self, now)
+        """Tell, in a line each, why `create cluster` may discard or refuse the bootstrap.ign that lies here: its steps'
+        order, and the day that its certificates last."""
+        ignition = self.path / "bootstrap.ign"
+        if not ignition.is_file():
+            return list(_without_ignition(self))
+        made = _time_made(self.path)
+        return [*_order(self.path, made), *_age(made, now), *_expiry(ignition, now)]
 
     def _remembered_config(self) -> Document | None:
         asset = self._from_state("*installconfig.InstallConfig")
@@ -237,3 +261,85 @@ def _decoded(text: str, origin: Path) -> bytes:
 def _no_machine(why: str) -> BootstrapError:
     what = "the bootstrap machine's address is not known"
     return BootstrapError("UMB172", what, f"{why}; only Cluster API installers leave one", SSH_HOST)
+
+
+def _without_ignition(directory: InstallDir) -> Iterator[str]:
+    if directory.has_ignition_configs:
+        yield "bootstrap.ign is gone: `create cluster` consumed it, and changes no longer reach the bootstrap machine"
+    elif any((directory.path / name).exists() for name in PARENTS):
+        yield "`create ignition-configs` has not run: finish the edits of manifests first, then run it, then patch"
+
+
+def _time_made(folder: Path) -> datetime:
+    """Tell when `create ignition-configs` ran: a patch renews bootstrap.ign, so the oldest of its files counts."""
+    present = [folder / name for name in MADE_TOGETHER if (folder / name).is_file()]
+    return datetime.fromtimestamp(min(path.stat().st_mtime for path in present), UTC)
+
+
+def _order(folder: Path, made: datetime) -> Iterator[str]:
+    for name in PARENTS:
+        path = folder / name
+        if not path.exists():
+            continue
+        if _newest(path) > made:
+            what = f"{name} is newer than bootstrap.ign: `create cluster` would make bootstrap.ign anew and discard"
+            yield f"{what} every change in it; run `create ignition-configs` again, then patch"
+        else:
+            what = f"{name} lies beside bootstrap.ign: if it differs from what bootstrap.ign was made of,"
+            yield f"{what} `create cluster` discards the patch; move it away"
+
+
+def _newest(path: Path) -> datetime:
+    # One level is enough: the installer reads manifests from the top of their directory only.
+    files = [item for item in path.iterdir() if item.is_file()] if path.is_dir() else []
+    return datetime.fromtimestamp(max(item.stat().st_mtime for item in (*files, path)), UTC)
+
+
+def _age(made: datetime, now: datetime) -> Iterator[str]:
+    if now - made > USABLE:
+        hours = int((now - made).total_seconds() // 3600)
+        what = f"the Ignition configs were made {hours} hours ago and are good for {USABLE // timedelta(hours=1)}"
+        yield f"{what}: make them anew with `create ignition-configs`"
+
+
+def _expiry(ignition: Path, now: datetime) -> Iterator[str]:
+    ends = sorted(_certificate_ends(ignition))
+    if not ends:
+        return
+    end, path = ends[0]
+    shown = f"{path} in bootstrap.ign"
+    others = sum(1 for when, _ in ends if when <= now) - 1
+    if end <= now:
+        more = f" (and {others} more)" if others else ""
+        yield f"{shown}{more} expired at {_clock(end)}: `create cluster` refuses the file; make it anew"
+    elif end - now < SHORT:
+        yield f"{shown} expires at {_clock(end)}: start `create cluster` now, or make the file anew"
+
+
+def _clock(when: datetime) -> str:
+    return when.strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _certificate_ends(ignition: Path) -> Iterator[tuple[datetime, str]]:
+    """Yield when each `*.crt` in it ends. What cannot be read is not ours to judge here: `verify` does."""
+    from umbilical.ignition.config import read_config
+
+    try:
+        config = read_config(read_bytes(ignition) or b"")
+    except IgnitionError:
+        return
+    yield from _ends_in(config)
+
+
+def _ends_in(config: "Config") -> Iterator[tuple[datetime, str]]:
+    from umbilical.pki.certificate import read_certificates
+    from umbilical.pki.pem import BundleError
+
+    for file in config.files:
+        if not file.path.endswith(".crt"):
+            continue
+        try:
+            certificates = read_certificates(file.content())
+        except (IgnitionError, BundleError):
+            continue
+        yield from ((certificate.not_after, file.path) for certificate in certificates)

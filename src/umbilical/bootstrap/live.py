@@ -7,15 +7,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from umbilical.bootstrap import live_cluster, live_node
-from umbilical.bootstrap.live_cluster import ClusterAnswers
-from umbilical.bootstrap.live_node import NodeAnswers, NodePaths, NodePorts
+from umbilical.bootstrap import live_facts
+from umbilical.bootstrap.live_facts import ClusterAnswers, NodeAnswers, NodePaths, NodePorts
 from umbilical.bootstrap.names import STAGES
 from umbilical.checks.check import Check, Finding, Verdict, failed, judge, passed, skipped, warned
 from umbilical.cluster import objects
 from umbilical.fault import ClusterError, HostError
-from umbilical.host.ssh import Runner
-from umbilical.manifests.values import IpAddress
+from umbilical.host.commands import Runner
+from umbilical.manifests.objects import IpAddress
 
 # Less than this is left: the installation may not be over before the tunnel is.
 SHORT: Final = timedelta(minutes=30)
@@ -49,13 +48,13 @@ class LiveFacts:
     def agents_dial(self) -> str | None:
         if isinstance(self.cluster, str) or self.cluster.daemon_set is None:
             return None
-        return live_cluster.server_host(self.cluster.daemon_set)
+        return live_facts.server_host(self.cluster.daemon_set)
 
     @property
     def node_ips(self) -> tuple[IpAddress, ...]:
         if self.options.node_ips or isinstance(self.node, str):
             return self.options.node_ips
-        found = live_node.found_node_ip(self.node.node_ip)
+        found = live_facts.found_node_ip(self.node.node_ip)
         return () if found is None else (found,)
 
 
@@ -68,7 +67,7 @@ def _ask_node(options: LiveOptions) -> NodeAnswers | str:
     if options.runner is None:
         return NO_NODE
     try:
-        return live_node.ask_node(options.runner, options.paths, options.ports)
+        return live_facts.ask_node(options.runner, options.paths, options.ports)
     except HostError as fault:
         return fault.brief
 
@@ -86,7 +85,7 @@ async def _cluster_answers(options: LiveOptions, kubeconfig: Path) -> ClusterAns
     from umbilical.cluster.client import make_client
 
     async with make_client(kubeconfig) as client:
-        return await live_cluster.ask_cluster(client, options.namespace, options.agent_health_port)
+        return await live_facts.ask_cluster(client, options.namespace, options.agent_health_port)
 
 
 def _on_node(look: Callable[[NodeAnswers, LiveFacts], Verdict]) -> Callable[[LiveFacts], Verdict]:
@@ -121,35 +120,35 @@ def _socket(node: NodeAnswers, facts: LiveFacts) -> Verdict:
         return passed(facts.options.paths.socket)
     if kind:
         return failed(f"{facts.options.paths.socket} is a {kind}")
-    return failed(live_node.trouble(node.socket))
+    return failed(live_facts.trouble(node.socket))
 
 
 def _agent_port(node: NodeAnswers, facts: LiveFacts) -> Verdict:
     port = facts.options.ports.agent
-    if not live_node.could_be_asked(node.listeners):
-        return skipped(live_node.trouble(node.listeners))
-    addresses = live_node.listening_addresses(node.listeners, port)
+    if not live_facts.could_be_asked(node.listeners):
+        return skipped(live_facts.trouble(node.listeners))
+    addresses = live_facts.listening_addresses(node.listeners, port)
     if not addresses:
         return failed(f"nothing listens on TCP {port}")
-    if all(live_node.is_loopback(address) for address in addresses):
+    if all(live_facts.is_loopback(address) for address in addresses):
         return failed(f"TCP {port} listens on {', '.join(addresses)} only: no other machine can reach it")
     return passed(f"TCP {port} on {', '.join(addresses)}")
 
 
 def _health(node: NodeAnswers, facts: LiveFacts) -> Verdict:
-    if not live_node.could_be_asked(node.health):
-        return skipped(live_node.trouble(node.health))
+    if not live_facts.could_be_asked(node.health):
+        return skipped(live_facts.trouble(node.health))
     if not node.health.succeeded:
-        return failed(live_node.trouble(node.health))
+        return failed(live_facts.trouble(node.health))
     return passed(f"port {facts.options.ports.health}: {node.health.stdout.strip()}")
 
 
 def _backends(node: NodeAnswers, facts: LiveFacts) -> Verdict:
-    if not live_node.could_be_asked(node.metrics):
-        return skipped(live_node.trouble(node.metrics))
+    if not live_facts.could_be_asked(node.metrics):
+        return skipped(live_facts.trouble(node.metrics))
     if not node.metrics.succeeded:
-        return failed(live_node.trouble(node.metrics))
-    count = live_node.ready_backends(node.metrics)
+        return failed(live_facts.trouble(node.metrics))
+    count = live_facts.ready_backends(node.metrics)
     if count is None:
         return failed(f"port {facts.options.ports.admin} serves no metric of ready backends: another program's?")
     return passed(f"{count:g} connected") if count > 0 else failed("no agent is connected")
@@ -157,17 +156,17 @@ def _backends(node: NodeAnswers, facts: LiveFacts) -> Verdict:
 
 def _egress_flag(node: NodeAnswers, facts: LiveFacts) -> Verdict:
     if not node.kube_apiserver_config.succeeded:
-        return failed(live_node.trouble(node.kube_apiserver_config))
-    path = live_node.egress_file(node.kube_apiserver_config)
+        return failed(live_facts.trouble(node.kube_apiserver_config))
+    path = live_facts.egress_file(node.kube_apiserver_config)
     if path is None:
         return failed(f"no egress-selector-config-file in {facts.options.paths.kube_apiserver_config}")
     return passed(path)
 
 
 def _certificate_name(node: NodeAnswers, facts: LiveFacts) -> Verdict:
-    found = live_node.server_certificate(node.certificate)
+    found = live_facts.server_certificate(node.certificate)
     if found is None:
-        return failed(live_node.trouble(node.certificate))
+        return failed(live_facts.trouble(node.certificate))
     names = ", ".join(str(address) for address in found.addresses) or "no address"
     # What agents dial is what they compare; before there are agents, it is what they will be told.
     wanted = [facts.agents_dial] if facts.agents_dial else [str(address) for address in facts.node_ips]
@@ -179,9 +178,9 @@ def _certificate_name(node: NodeAnswers, facts: LiveFacts) -> Verdict:
 
 
 def _certificate_time(node: NodeAnswers, facts: LiveFacts) -> Verdict:
-    found = live_node.server_certificate(node.certificate)
+    found = live_facts.server_certificate(node.certificate)
     if found is None:
-        return failed(live_node.trouble(node.certificate))
+        return failed(live_facts.trouble(node.certificate))
     left = found.ends - facts.options.now
     shown = f"{found.ends:%Y-%m-%d %H:%M} UTC"
     if left <= timedelta(0):
@@ -190,18 +189,18 @@ def _certificate_time(node: NodeAnswers, facts: LiveFacts) -> Verdict:
 
 
 def _container(node: NodeAnswers, facts: LiveFacts) -> Verdict:
-    if not live_node.could_be_asked(node.containers):
-        return skipped(live_node.trouble(node.containers))
-    count = live_node.running_containers(node.containers)
+    if not live_facts.could_be_asked(node.containers):
+        return skipped(live_facts.trouble(node.containers))
+    count = live_facts.running_containers(node.containers)
     if count is None:
-        return failed(live_node.trouble(node.containers))
+        return failed(live_facts.trouble(node.containers))
     return passed(f"{count} running") if count else failed("crictl lists no running konnectivity-server")
 
 
 def _stages(node: NodeAnswers, facts: LiveFacts) -> Verdict:
-    results = live_node.stage_results(node.service_record, STAGES)
+    results = live_facts.stage_results(node.service_record, STAGES)
     if results is None:
-        return skipped(f"no service record: {live_node.trouble(node.service_record)}")
+        return skipped(f"no service record: {live_facts.trouble(node.service_record)}")
     bad = [f"{stage}: {result}" for stage, result in results.items() if result.startswith("failure")]
     if bad:
         return failed("; ".join(bad))
@@ -221,7 +220,7 @@ def _agents_run(cluster: ClusterAnswers, facts: LiveFacts) -> Verdict:
         return failed(f"no DaemonSet konnectivity-agent in {facts.options.namespace}")
     desired = objects.field(cluster.daemon_set, "status", "desiredNumberScheduled") or 0
     ready = objects.field(cluster.daemon_set, "status", "numberReady") or 0
-    trouble = live_cluster.pods_in_trouble(cluster.pods)
+    trouble = live_facts.pods_in_trouble(cluster.pods)
     shown = f"{ready} of {desired} ready" + (f": {', '.join(trouble[:5])}" if trouble else "")
     if desired and not cluster.pods:
         return failed(f"{shown}; not one pod was created: an SCC or Pod Security refuses them")

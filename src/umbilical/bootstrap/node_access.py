@@ -1,13 +1,19 @@
-"""The way to a bootstrap machine: by what the user names, and by what an install directory knows for the rest."""
+"""The way to a bootstrap machine, by what the user names and what an install directory knows for the rest; and how the
+tunnel's files are taken off it: the static pod, the socket and the keys."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+from typing import Final
 
 from umbilical.bootstrap.install_dir import InstallDir
+from umbilical.bootstrap.names import NATIVE, OWN, STATIC_POD
+from umbilical.bootstrap.render.render import KUBERNETES_DIRECTORY
+from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.fault import BootstrapError
-from umbilical.host.ssh import SSH_PORT, SshRunner
+from umbilical.host.commands import SSH_PORT, Runner, SshRunner
 
 
 @dataclass(frozen=True)
@@ -49,3 +55,81 @@ def _key_of(directory: InstallDir | None, stack: ExitStack) -> Path | None:
         if fault.code != "UMB174":
             raise
         return None
+
+
+CLEANUP_SECONDS: Final = 60.0
+# In this order: the kubelet ends the server as soon as its file is gone, so that nobody makes the socket anew.
+PATHS: Final = (
+    STATIC_POD,
+    for_shape(Shape.OPENSHIFT).socket_on_host,
+    for_shape(Shape.KUBERNETES).socket_on_host,
+    OWN.pki_directory,
+    NATIVE.pki_directory,
+    f"{KUBERNETES_DIRECTORY}/pki",
+    f"{KUBERNETES_DIRECTORY}/agent/konnectivity-agent-certs-secret.yaml",
+    # cluster-bootstrap copies the landed keys there, and removes them itself when it comes to its end.
+    "/etc/kubernetes/bootstrap-secrets/konnectivity",
+    # The agents' Secret, filled in; and what a crash may have left of writing it.
+    "/opt/openshift/manifests/konnectivity-agent-certs.yaml",
+    "/opt/openshift/umbilical/.manifest",
+)
+# One run for all of them; a line per path that is there: what became of it, the path, and why not.
+SCRIPT: Final = b"""\
+root=$1 act=$2
+shift 2
+if [ "${root}" = / ] && [ "$(id -u)" -ne 0 ]; then
+    echo 'only root may look where the keys are' >&2
+    exit 1
+fi
+for path; do
+    place="${root%/}${path}"
+    if [ ! -e "${place}" ] && [ ! -L "${place}" ]; then
+        continue
+    fi
+    if [ "${act}" = look ]; then
+        printf 'found\\t%s\\t\\n' "${path}"
+    elif problem=$(rm -rf -- "${place}" 2>&1); then
+        printf 'removed\\t%s\\t\\n' "${path}"
+    else
+        printf 'failed\\t%s\\t%s\\n' "${path}" "${problem##*: }"
+    fi
+done
+"""
+
+
+class FileState(Enum):
+    REMOVED = "removed"
+    FOUND = "would be removed"
+    FAILED = "not removed"
+
+
+@dataclass(frozen=True)
+class CleanedFile:
+    path: str
+    state: FileState
+    detail: str = ""
+
+
+def clean_node(runner: Runner, root: str = "/", *, dry_run: bool = False) -> list[CleanedFile]:
+    """Remove what is there and return it; what is not there is not mentioned.
+
+    Raises:
+        HostError: the machine does not answer.
+        BootstrapError: it does not let us look.
+    """
+    act = "look" if dry_run else "remove"
+    done = runner.run(["bash", "-s", "--", root, act, *PATHS], CLEANUP_SECONDS, SCRIPT)
+    if not done.succeeded:
+        why = (done.stderr.strip().splitlines() or [f"exit status {done.exit_code}"])[-1]
+        remedy = "remove them by hand: " + " ".join(PATHS)
+        raise BootstrapError("UMB610", "the files on the bootstrap machine are not removed", why, remedy)
+    return list(_read(done.stdout))
+
+
+def _read(text: str) -> Iterator[CleanedFile]:
+    states = {"removed": FileState.REMOVED, "found": FileState.FOUND, "failed": FileState.FAILED}
+    for line in text.splitlines():
+        word, _, rest = line.partition("\t")
+        path, _, detail = rest.partition("\t")
+        if word in states:
+            yield CleanedFile(path, states[word], detail)

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final
 
 from umbilical.fault import RenderError
-from umbilical.manifests.values import AGENT_PORT, IMAGE, LABEL, PORT_RANGE, RESERVED_PORTS, IpAddress, IpNetwork
+from umbilical.manifests.objects import AGENT_PORT, IMAGE, LABEL, PORT_RANGE, RESERVED_PORTS, IpAddress, IpNetwork
 
 STRATEGIES: Final = ("default", "destHost", "defaultRoute")
 SOCKET_NAME: Final = "konnectivity-server.socket"

@@ -17,9 +17,7 @@ from umbilical.tunnel.settings import ServerAddress
 if TYPE_CHECKING:
     from umbilical.hosted.access import Access
     from umbilical.hosted.endpoint_tls import EndpointTls
-    from umbilical.hosted.ping import Pace
-    from umbilical.hosted.trip import Trip
-    from umbilical.hosted.way import Way
+    from umbilical.hosted.way import Pace, Trip, Way
 
 MAX_COUNT: Final = 1_000_000
 
@@ -69,8 +67,7 @@ def ping(endpoint: ServerAddress, output: str, **options: Any) -> int:
     A name is resolved by the agent. The status is 0 when all dials succeed, 1 when some fail, 4 when all do.
     """
     from umbilical.hosted.access import open_access
-    from umbilical.hosted.ping import Pace
-    from umbilical.hosted.way import Endpoint, Way
+    from umbilical.hosted.way import Endpoint, Pace, Way
 
     request = access_request(options)
     wanted = Endpoint(endpoint.host, endpoint.port, _endpoint_tls(options))
@@ -92,7 +89,7 @@ def _endpoint_tls(options: dict[str, Any]) -> "EndpointTls | None":
 
 
 def _run(way: "Way", access: "Access", pace: "Pace", output: str) -> int:
-    from umbilical.hosted.ping import ping as go
+    from umbilical.hosted.way import ping as go
 
     is_table = output == "table"
     hops = ping_text.columns(tls=way.endpoint.tls is not None, unix=isinstance(access.server, UnixServer))
@@ -116,7 +113,7 @@ def _run(way: "Way", access: "Access", pace: "Pace", output: str) -> int:
 
 
 def _finish(way: "Way", access: "Access", trips: "list[Trip]", hops: list[str], is_table: bool) -> None:
-    from umbilical.hosted.trip import distinct_failures, summarize
+    from umbilical.hosted.way import distinct_failures, summarize
 
     now = datetime.now(UTC)
     if is_table:

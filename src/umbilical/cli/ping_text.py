@@ -8,7 +8,7 @@ from typing import Any, Final
 from umbilical.checks.report import API_VERSION, printable
 from umbilical.cli.pki.text import alternative_names, as_value, expiry
 from umbilical.hosted.endpoint_tls import TlsFacts
-from umbilical.hosted.trip import HOPS, TOTAL, Failure, Summary, Trip, summarize
+from umbilical.hosted.way import HOPS, TOTAL, Failure, Summary, Trip, summarize
 
 NOT_TOLD: Final = "not told by this server"
 _WIDTH: Final = 9

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from umbilical.fault import HostError
-from umbilical.host.staging import place_of, write_all
+from umbilical.host.files import place_of, write_all
 from umbilical.manifests.tree import AssetTree
 
 

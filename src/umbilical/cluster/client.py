@@ -1,26 +1,75 @@
-"""One asynchronous client of the Kubernetes API: JSON objects in and out, every request bounded in time.
-
-lightkube brings kubeconfig, credentials and TLS; the requests are our own, because leases need DELETE with
-preconditions, the exact status of every answer, and a watch that ends when the server falls silent.
-"""
+"""One asynchronous client of the Kubernetes API: JSON objects in and out, every request bounded in time and in number
+(a token bucket, as client-go has by default). `Clock` holds time and chance, so that a test chooses both."""
 
 import asyncio
 import json
 import os
+import random
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from umbilical.cluster.credentials import Credentials
-from umbilical.cluster.rate_limit import RateLimit
 from umbilical.fault import ApiRefused, ApiUnreachable
 
 if TYPE_CHECKING:
     import httpx2
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Clock:
+    now: Callable[[], datetime] = _utc_now
+    """Wall time, aware of UTC: what leases are written in."""
+    monotonic: Callable[[], float] = time.monotonic
+    """Seconds that never jump: latencies and rates."""
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    random: Callable[[], float] = random.random
+    """From 0 up to, not including, 1."""
+
+
+# client-go rest/config.go: what 0 means for --kubeconfig-qps and --kubeconfig-burst.
+DEFAULT_REQUESTS_PER_SECOND: Final = 5.0
+DEFAULT_BURST: Final = 10
+
+
+class RateLimit:
+    """`burst` requests at once, then `requests_per_second`; whoever waits is served in order of arrival."""
+
+    def __init__(self, requests_per_second: float = 0.0, burst: int = 0, clock: Clock | None = None) -> None:
+        self._per_second = requests_per_second or DEFAULT_REQUESTS_PER_SECOND
+        self._burst = burst or DEFAULT_BURST
+        self._clock = clock or Clock()
+        self._tokens = float(self._burst)
+        self._filled_at = self._clock.monotonic()
+        self._turn = asyncio.Lock()
+
+    async def acquire(self) -> None:
+        """Return when the next request may go out. A negative rate means no limit, as in client-go."""
+        if self._per_second < 0:
+            return
+        async with self._turn:
+            self._refill()
+            while self._tokens < 1:
+                await self._clock.sleep((1 - self._tokens) / self._per_second)
+                self._refill()
+            self._tokens -= 1
+
+    def _refill(self) -> None:
+        now = self._clock.monotonic()
+        self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._per_second)
+        self._filled_at = now
+
 
 Json = dict[str, Any]
 

@@ -1,26 +1,265 @@
-"""Signing requests of a cluster: listed, decided by a policy, approved one by one. Never all that are pending."""
+"""Signing requests of a cluster: listed, decided by a policy, approved one by one. Never all that are pending: only
+those of kubelets of nodes that are expected.
+"""
 
 import base64
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Final
+import binascii
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.csr_policy import (
-    CLIENT_SIGNER,
-    NODE_PREFIX,
-    Decision,
-    Policy,
-    World,
-    approval,
-    decide,
-    is_pending,
-)
-from umbilical.cluster.csr_request import RequestError, read_request
+from umbilical.cluster.csr_request import Request, RequestError, read_request
 from umbilical.cluster.objects import Kind
 from umbilical.fault import ApiRefused
+
+CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client-kubelet"
+SERVING_SIGNER: Final = "kubernetes.io/kubelet-serving"
+NODES_GROUP: Final = "system:nodes"
+EVERYBODY: Final = "system:authenticated"
+NODE_PREFIX: Final = "system:node:"
+WINDOW: Final = timedelta(hours=2)
+"""How long after its start a node may ask for its first certificate."""
+MAX_PENDING: Final = 100
+"""More than that is no boot but a flood; OpenShift's machine-approver stops there too."""
+_FIRST: Final = "first client"
+_SIGNING: Final = frozenset({"digital signature"})
+_ENCIPHERMENT: Final = frozenset({"key encipherment"})
+_PURPOSE: Final = {CLIENT_SIGNER: "client auth", SERVING_SIGNER: "server auth"}
+
+
+@dataclass(frozen=True)
+class ExpectedNode:
+    name: str
+    addresses: frozenset[str]
+    started_at: datetime
+    """When its stage began."""
+    other_names: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Policy:
+    nodes: Mapping[str, ExpectedNode]
+    bootstrap_user: str
+    """As whom a kubelet asks that has no certificate yet."""
+    bootstrap_groups: frozenset[str]
+    reissue: frozenset[str] = frozenset()
+    """Nodes that may ask for a first certificate again, or although their Node object exists."""
+    window: timedelta = WINDOW
+
+
+@dataclass(frozen=True)
+class World:
+    """What is known besides the request."""
+
+    now: datetime
+    nodes: Mapping[str, Json] = field(default_factory=dict)
+    """Node objects by name."""
+    approved_clients: Collection[str] = ()
+    """Nodes whose first client certificate has been approved in this boot."""
+    pending: int = 0
+
+
+@dataclass(frozen=True)
+class Decision:
+    csr: str
+    node: str
+    """Empty where the request does not say."""
+    is_approved: bool
+    reason: str
+    """The rules that hold, or the first that does not."""
+    first_key: str = ""
+    """Of a first client certificate: the SHA-256 of its public key, by which it is found on the node again."""
+
+
+@dataclass(frozen=True)
+class _Case:
+    csr: Json
+    signer: str
+    request: Request
+    policy: Policy
+    world: World
+
+    @property
+    def name(self) -> str:
+        return self.request.common_name.removeprefix(NODE_PREFIX)
+
+    @property
+    def expected(self) -> ExpectedNode:
+        return self.policy.nodes[self.name]
+
+    @property
+    def user(self) -> str:
+        return str(objects.field(self.csr, "spec", "username") or "")
+
+    @property
+    def groups(self) -> frozenset[str]:
+        return frozenset(map(str, objects.field(self.csr, "spec", "groups") or ()))
+
+    @property
+    def is_renewal(self) -> bool:
+        """A kubelet with a certificate asks as itself."""
+        return self.user == self.request.common_name
+
+
+_Predicate = Callable[[_Case], str | None]
+
+
+def decide(csr: Json, policy: Policy, world: World) -> Decision:
+    """Decide about one request that is pending."""
+    title = str(objects.metadata(csr).get("name") or "")
+    signer = objects.field(csr, "spec", "signerName")
+    if signer not in _PURPOSE:
+        return Decision(title, "", False, f"its signer {signer} is none of the kubelets'")
+    try:
+        request = read_request(_pem(csr))
+    except RequestError as error:
+        return Decision(title, "", False, str(error))
+    case = _Case(csr, str(signer), request, policy, world)
+    for predicate in _predicates(str(signer)):
+        reason = predicate(case)
+        if reason is not None:
+            return Decision(title, case.name, False, reason)
+    kind = "serving" if signer == SERVING_SIGNER else "renewal" if case.is_renewal else _FIRST
+    first_key = hashlib.sha256(request.public_key).hexdigest() if kind == _FIRST else ""
+    return Decision(title, case.name, True, f"{kind} certificate of the expected node {case.name}", first_key)
+
+
+def is_pending(csr: Json) -> bool:
+    """Tell whether nobody has decided yet."""
+    conditions = objects.items(objects.field(csr, "status", "conditions"))
+    return not any(one.get("type") in ("Approved", "Denied", "Failed") for one in conditions)
+
+
+def approval(csr: Json, decision: Decision, now: datetime) -> Json:
+    """Write the body of the approval."""
+    moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    condition = {
+        "type": "Approved",
+        "status": "True",
+        "reason": "HardwayApproved",
+        "message": decision.reason,
+        "lastUpdateTime": moment,
+        "lastTransitionTime": moment,
+    }
+    earlier = objects.items(objects.field(csr, "status", "conditions"))
+    return {**csr, "status": {**(csr.get("status") or {}), "conditions": [*earlier, condition]}}
+
+
+def _pem(csr: Json) -> bytes:
+    try:
+        return base64.b64decode(str(objects.field(csr, "spec", "request") or ""), validate=True)
+    except binascii.Error:
+        raise RequestError("its request is not base64") from None
+
+
+def _predicates(signer: str) -> Iterator[_Predicate]:
+    yield from (_is_open, _not_flooded, _subject, _usages, _no_strange_names, _in_time)
+    if signer == CLIENT_SIGNER:
+        yield from (_client_requester, _no_names, _is_first)
+    else:
+        yield from (_own_requester, _names_of_node, _node_is_registered)
+
+
+def _is_open(case: _Case) -> str | None:
+    return None if is_pending(case.csr) else "somebody has decided about it already"
+
+
+def _not_flooded(case: _Case) -> str | None:
+    count = case.world.pending
+    return None if count <= MAX_PENDING else f"{count} requests are pending, more than {MAX_PENDING}: this is no boot"
+
+
+def _subject(case: _Case) -> str | None:
+    if case.request.organizations != (NODES_GROUP,):
+        return f"its organizations are {list(case.request.organizations)}, exactly [{NODES_GROUP}] is needed"
+    if not case.request.common_name.startswith(NODE_PREFIX):
+        return f"its common name {case.request.common_name} is no node's"
+    if case.name not in case.policy.nodes:
+        return f"no node {case.name} is expected"
+    return None
+
+
+def _usages(case: _Case) -> str | None:
+    found = frozenset(map(str, objects.field(case.csr, "spec", "usages") or ()))
+    needed = _SIGNING | {_PURPOSE[case.signer]}
+    if found - _ENCIPHERMENT == needed:
+        return None
+    return f"its usages are {sorted(found)}, and {sorted(needed)} are a kubelet's"
+
+
+def _no_strange_names(case: _Case) -> str | None:
+    return "it has names that are neither DNS nor IP" if case.request.other_names else None
+
+
+def _in_time(case: _Case) -> str | None:
+    if case.is_renewal or case.name in case.policy.reissue:
+        return None
+    made = _moment(objects.metadata(case.csr).get("creationTimestamp"))
+    start = case.expected.started_at
+    # Clocks of a cluster and of whoever builds it are not the same.
+    if made is not None and start - timedelta(minutes=5) <= made <= start + case.policy.window:
+        return None
+    return f"it was made outside of the node's boot, which began at {start:%H:%M} UTC"
+
+
+def _client_requester(case: _Case) -> str | None:
+    if case.is_renewal:
+        return None if NODES_GROUP in case.groups else f"{case.user} asks and is not in the group {NODES_GROUP}"
+    if case.user != case.policy.bootstrap_user:
+        return f"{case.user} asks, and only {case.policy.bootstrap_user} or the node itself may"
+    missing = case.policy.bootstrap_groups - case.groups
+    return f"its requester lacks the groups {sorted(missing)}" if missing else None
+
+
+def _own_requester(case: _Case) -> str | None:
+    if not case.is_renewal:
+        return f"{case.user} asks, and only {case.request.common_name} itself may"
+    missing = frozenset({NODES_GROUP, EVERYBODY}) - case.groups
+    return f"its requester lacks the groups {sorted(missing)}" if missing else None
+
+
+def _no_names(case: _Case) -> str | None:
+    names = [*case.request.dns_names, *map(str, case.request.ip_addresses)]
+    return f"a client's certificate needs no names, and it has {names}" if names else None
+
+
+def _is_first(case: _Case) -> str | None:
+    if case.is_renewal or case.name in case.policy.reissue:
+        return None
+    if case.name in case.world.approved_clients:
+        return f"{case.name} has got its first certificate already"
+    return f"a Node {case.name} exists already" if case.name in case.world.nodes else None
+
+
+def _names_of_node(case: _Case) -> str | None:
+    dns, addresses = set(case.request.dns_names), set(map(str, case.request.ip_addresses))
+    if not dns | addresses:
+        return "a server's certificate needs a name, and it has none"
+    foreign = (dns - {case.name} - case.expected.other_names) | (addresses - case.expected.addresses)
+    return f"it wants the names {sorted(foreign)}, which are not the node's" if foreign else None
+
+
+def _node_is_registered(case: _Case) -> str | None:
+    node = case.world.nodes.get(case.name)
+    if node is None:
+        return f"there is no Node {case.name} yet"
+    addresses = objects.items(objects.field(node, "status", "addresses"))
+    internal = {str(one.get("address")) for one in addresses if one.get("type") == "InternalIP"}
+    if internal and internal <= case.expected.addresses:
+        return None
+    return f"the Node's addresses are {sorted(internal)}, expected is {sorted(case.expected.addresses)}"
+
+
+def _moment(text: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+    except ValueError:
+        return None
+
 
 KIND: Final = Kind(
     "CertificateSigningRequest", "/apis/certificates.k8s.io/v1", "certificatesigningrequests", is_namespaced=False

@@ -6,16 +6,36 @@ The rules (names, times, retries) are upstream's, so that ours and theirs count 
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from umbilical.cluster.client import ApiClient, Json
-from umbilical.cluster.clock import Clock
+from umbilical.cluster.client import ApiClient, Clock, Json
 from umbilical.cluster.labels import Labels, Selector, format_labels
-from umbilical.cluster.published_address import ANNOTATION, format_address, parse_address
 from umbilical.fault import ApiRefused, ClusterError
+
+ANNOTATION: Final = "umbilical.dev/agent-address"
+_LAST_PORT: Final = 65535
+_LONGEST: Final = 300
+"""More than any DNS name with a port; whoever may write leases shall not fill our logs."""
+_WRITTEN: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[0-9A-Za-z._-]+)):(?P<port>[0-9]{1,5})")
+
+
+def format_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_address(text: object) -> tuple[str, int] | None:
+    """Host and port; None for what is no address: a lease of others is no fault of ours."""
+    if not isinstance(text, str) or len(text) > _LONGEST:
+        return None
+    found = _WRITTEN.fullmatch(text)
+    if found is None or not 0 < int(found["port"]) <= _LAST_PORT:
+        return None
+    return found["v6"] or found["host"], int(found["port"])
+
 
 log: Final = logging.getLogger(__name__)
 

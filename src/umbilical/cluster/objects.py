@@ -1,4 +1,5 @@
-"""Objects of the API by kind: one, many by label, and gone; metadata alone where the rest is nobody's business."""
+"""Objects of the API by kind: one, many by label, and gone; metadata alone where the rest is nobody's business. Which
+kinds a cluster serves, and where, is asked of the API itself."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -113,3 +114,42 @@ async def _list(client: ApiClient, path: str, labels: str, accept: str | None) -
             break
         query = {**query, "continue": str(following)}
     return found
+
+
+class Discovery:
+    """Asks once for each version of an API group, and again for one that was forgotten."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self._served: dict[str, dict[str, Kind]] = {}
+
+    async def find(self, api_version: str, kind: str) -> Kind | None:
+        """Find a kind; None where the cluster serves none.
+
+        Raises:
+            ApiRefused: the cluster does not say.
+            ApiUnreachable: no answer.
+        """
+        if api_version not in self._served:
+            self._served[api_version] = await self._ask(api_version)
+        return self._served[api_version].get(kind)
+
+    def forget(self, api_version: str) -> None:
+        """Ask anew the next time: a CRD may have come since."""
+        self._served.pop(api_version, None)
+
+    async def _ask(self, api_version: str) -> dict[str, Kind]:
+        path = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        try:
+            answer = await self._client.request("GET", path)
+        except ApiRefused as refusal:
+            if refusal.status == 404:
+                return {}
+            raise
+        served = items(answer.get("resources"))
+        # A name with a slash is a part of another resource: deployments/scale is a Scale.
+        whole = [item for item in served if "/" not in str(item.get("name"))]
+        return {
+            str(item["kind"]): Kind(str(item["kind"]), path, str(item["name"]), bool(item.get("namespaced")))
+            for item in whole
+        }

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from umbilical.cluster import csr
-from umbilical.cluster.csr_policy import EVERYBODY, ExpectedNode, Policy
+from umbilical.cluster.csr import EVERYBODY, ExpectedNode, Policy
 from umbilical.hardway import kube
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Node

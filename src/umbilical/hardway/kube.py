@@ -9,7 +9,7 @@ from umbilical.fault import ApiRefused
 from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.site import Site
 from umbilical.hardway.waiting import NotYet
-from umbilical.manifests.values import IpAddress
+from umbilical.manifests.objects import IpAddress
 
 NODE: Final = Kind("Node", "/api/v1", "nodes", is_namespaced=False)
 LEASE: Final = Kind("Lease", "/apis/coordination.k8s.io/v1", "leases")

@@ -19,7 +19,7 @@ from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Producing, Rerendering, Stage, Step, Superseded
 from umbilical.hardway.state import State, Status
 from umbilical.hardway.telling import Recorded, Telling
-from umbilical.host.interrupts import Interrupts
+from umbilical.host.processes import Interrupts
 
 MAX_ROUNDS: Final = 4
 """Extract, render with what was extracted, and see that nothing is left; one to spare."""

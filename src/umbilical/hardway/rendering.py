@@ -21,7 +21,7 @@ from umbilical.hardway.pki.renewal import Change, Renewal, renew
 from umbilical.hardway.stages.artifact_files import SWEPT
 from umbilical.manifests.tree import Asset
 from umbilical.pki.authority import Authority
-from umbilical.pki.backend import Backend
+from umbilical.pki.profiles import Backend
 
 NO_PAYLOAD: Final = Payload("", "", {})
 NOT_MADE: Final = "not made yet"

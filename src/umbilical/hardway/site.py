@@ -12,8 +12,8 @@ from umbilical.hardway.config.cluster import Cluster
 from umbilical.hardway.machines.interface import Machines
 from umbilical.hardway.reporting import Reporter
 from umbilical.hardway.trial import Trial
+from umbilical.manifests.objects import IpAddress
 from umbilical.manifests.tree import Asset
-from umbilical.manifests.values import IpAddress
 
 
 @dataclass

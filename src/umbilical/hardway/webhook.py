@@ -15,7 +15,7 @@ from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step
 from umbilical.hardway.trial import Trial
 from umbilical.hardway.waiting import NotYet, Signature
-from umbilical.manifests.values import IpAddress
+from umbilical.manifests.objects import IpAddress
 
 POD_SECONDS: Final = 600.0
 CALL_SECONDS: Final = 300.0

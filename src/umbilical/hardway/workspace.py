@@ -15,8 +15,7 @@ from umbilical.hardway.artifacts.release import METADATA, Command, read_release,
 from umbilical.hardway.config.cluster import Cluster, Role
 from umbilical.hardway.config.reading import Resolved, read_cluster
 from umbilical.hardway.undoing import ARTIFACTS
-from umbilical.host.files import make_directory
-from umbilical.host.staging import write_all
+from umbilical.host.files import make_directory, write_all
 from umbilical.manifests.tree import Asset
 from umbilical.pki.pem import KeyPair
 

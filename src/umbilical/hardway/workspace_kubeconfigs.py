@@ -9,9 +9,8 @@ from umbilical.hardway.config.cluster import API_PORT
 from umbilical.hardway.ledger import RECORD
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.host.files import make_directory, write_file
-from umbilical.manifests.kubeconfigs import kubeconfig
+from umbilical.manifests.objects import IpAddress, kubeconfig
 from umbilical.manifests.tree import yaml_bytes
-from umbilical.manifests.values import IpAddress
 
 ADMIN: Final = "admin-kubeconfig-client"
 

@@ -1,15 +1,17 @@
-"""Child processes with their output in a file: start, wait until ready, stop by pid, and always clean up."""
+"""Child processes with their output in a file: start, wait until ready, stop by pid, and always clean up. Also Ctrl-C,
+a hang-up or a request to end, heard while something can be given back."""
 
 import os
 import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Final
+from types import FrameType, TracebackType
+from typing import Any, Final
 
 from umbilical.fault import HostError
 
@@ -208,3 +210,47 @@ def _cannot_start(title: str, error: OSError) -> HostError:
 def _failed(command: Sequence[str | os.PathLike[str]], why: str) -> HostError:
     shown = " ".join(os.fspath(part) for part in command)
     return HostError("UMB804", f"{Path(command[0]).name} failed", why, f"run it by hand: {shown}")
+
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupts:
+    """As a context: signals are only remembered. Inside `heard()` the first one raises KeyboardInterrupt.
+
+    One that came while nobody heard it raises when the context ends. Does nothing outside the main thread, which has
+    no signals.
+    """
+
+    def __init__(self) -> None:
+        self._is_heard = False
+        self._has_come = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "Interrupts":
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                self._before[number] = signal.signal(number, self._come)
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if self._has_come and kind is None:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        self._is_heard = True
+        try:
+            if self._has_come:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._is_heard = False
+
+    def _come(self, number: int, frame: FrameType | None) -> None:
+        # Deaf again before it raises: the next one must not reach those who clean up after this one.
+        is_heard, self._is_heard, self._has_come = self._is_heard, False, True
+        if is_heard:
+            raise KeyboardInterrupt

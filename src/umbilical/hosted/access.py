@@ -1,19 +1,177 @@
-"""How a command enters the tunnel as a client: server and TLS files, given, or out of a control plane's namespace."""
+"""How a command enters the tunnel as a client: server and TLS files, given, or out of a control plane's namespace and
+kept in a private directory; from outside its network by `kubectl port-forward` as a child of ours.
+"""
 
 import asyncio
-from collections.abc import Iterator
+import base64
+import binascii
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from umbilical.cluster.client import make_client
+from umbilical.cluster import objects
+from umbilical.cluster.client import ApiClient, Json, make_client
+from umbilical.cluster.objects import CONFIG_MAP, SECRET, Kind
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
-from umbilical.fault import HostedError
-from umbilical.hosted.namespace_credentials import FRONTEND, KUBELET, fetch_tls, private_directory
+from umbilical.fault import HostedError, HostError
+from umbilical.host.files import write_file
+from umbilical.host.processes import Child, Interrupts, start
+from umbilical.hosted.objects import names
 from umbilical.hosted.objects.names import FRONTEND_PORT, SERVER_LOCAL
-from umbilical.hosted.port_forward import port_forward
 from umbilical.tunnel.settings import TlsFiles
+
+READY_SECONDS: Final = 30.0
+PROGRAMS: Final = ("kubectl", "oc")
+_LINE: Final = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) -> ")
+
+
+@contextmanager
+def port_forward(kubeconfig: Path, namespace: str, subject: str, port: int, log: Path) -> Iterator[int]:
+    """Forward a port of `subject` (`svc/NAME`, `pod/NAME`); yield the one on our loopback that leads to it.
+
+    Raises:
+        HostedError: neither program is installed, or it does not get through.
+    """
+    command = [
+        *(_program(), "port-forward", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}"),
+        *("--address=127.0.0.1", subject, f":{port}"),
+    ]
+    try:
+        child = start(command, log, name=f"port-forward to {subject}")
+    except HostError as fault:
+        raise _failed(namespace, subject, fault.why) from None
+    with child:
+        yield _wait(child, namespace, subject)
+
+
+def _program() -> str:
+    found = next((path for name in PROGRAMS if (path := shutil.which(name)) is not None), None)
+    if found is None:
+        raise HostedError(
+            "UMB571",
+            "no way to the control plane's network",
+            f"neither {' nor '.join(PROGRAMS)} is on PATH, which would forward a port",
+            "install kubectl, or run this where the server can be reached and give --server HOST:PORT",
+        )
+    return found
+
+
+def _wait(child: Child, namespace: str, subject: str) -> int:
+    try:
+        child.wait_ready(lambda: _LINE.search(child.log_text()) is not None, READY_SECONDS)
+    except HostError:
+        # Its log goes with the private directory that it lies in: the message must hold what it says.
+        raise _failed(namespace, subject, " | ".join(child.log_text().split("\n")[-4:]).strip(" |")) from None
+    found = _LINE.search(child.log_text())
+    assert found is not None
+    return int(found[1])
+
+
+def _failed(namespace: str, subject: str, why: str) -> HostedError:
+    return HostedError(
+        "UMB572",
+        f"no port of {namespace}/{subject} can be forwarded",
+        why or "it says nothing",
+        "run it by hand: kubectl port-forward; or give --server HOST:PORT",
+    )
+
+
+KUBELET_SECRET: Final = "kas-kubelet-client-crt"
+KUBELET_AUTHORITY: Final = "kubelet-client-ca"
+_CERTIFICATE: Final = "tls.crt"
+_KEY: Final = "tls.key"
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """Which Secret has the pair, and which ConfigMap the CA that the other side is verified by."""
+
+    secret: str
+    authority: str
+
+
+FRONTEND: Final = Purpose(names.SECRET_CLIENT, names.CA_BUNDLE)
+KUBELET: Final = Purpose(KUBELET_SECRET, KUBELET_AUTHORITY)
+
+
+@contextmanager
+def private_directory() -> Iterator[Path]:
+    """Make a directory that only we can read; it goes with all that is in it, also when we are asked to end."""
+    with (
+        Interrupts() as interrupts,
+        tempfile.TemporaryDirectory(prefix="umbilical-") as name,  # mode 0700
+        interrupts.heard(),
+    ):
+        yield Path(name)
+
+
+async def fetch_pair(client: ApiClient, namespace: str, name: str, folder: Path) -> TlsFiles | None:
+    """Bring a pair alone; None if there is no such Secret.
+
+    Raises:
+        HostedError: it lacks what it is for.
+        ClusterError: the API refuses, or does not answer.
+    """
+    secret = await objects.get(client, SECRET, name, namespace)
+    if secret is None:
+        return None
+    certificate, key = (_value(secret, SECRET, name, namespace, item, _decoded) for item in (_CERTIFICATE, _KEY))
+    prefix = f"{namespace}-{name}"
+    return TlsFiles(
+        write_file(folder / f"{prefix}-{_CERTIFICATE}", certificate), write_file(folder / f"{prefix}-{_KEY}", key)
+    )
+
+
+async def fetch_tls(client: ApiClient, namespace: str, purpose: Purpose, folder: Path) -> TlsFiles:
+    """Bring a pair and its CA into a directory.
+
+    Raises:
+        HostedError: one of the objects is not there, or lacks what it is for.
+        ClusterError: the API refuses, or does not answer.
+    """
+    secret = await _object(client, SECRET, purpose.secret, namespace)
+    bundle = await _object(client, CONFIG_MAP, purpose.authority, namespace)
+    contents = {
+        _CERTIFICATE: _value(secret, SECRET, purpose.secret, namespace, _CERTIFICATE, _decoded),
+        _KEY: _value(secret, SECRET, purpose.secret, namespace, _KEY, _decoded),
+        names.CA_KEY: _value(bundle, CONFIG_MAP, purpose.authority, namespace, names.CA_KEY, str.encode),
+    }
+    files = {name: write_file(folder / f"{purpose.secret}-{name}", content) for name, content in contents.items()}
+    return TlsFiles(files[_CERTIFICATE], files[_KEY], files[names.CA_KEY])
+
+
+async def _object(client: ApiClient, kind: Kind, name: str, namespace: str) -> Json:
+    found = await objects.get(client, kind, name, namespace)
+    if found is None:
+        raise HostedError(
+            "UMB570",
+            f"there is no {kind.name} {namespace}/{name}",
+            "the namespace is not that of a hosted control plane with a tunnel, or it is not set up yet",
+            f"kubectl -n {namespace} get secrets,configmaps",
+        )
+    return found
+
+
+def _value(item: Json, kind: Kind, name: str, namespace: str, key: str, decode: Callable[[str], bytes]) -> bytes:
+    value = objects.field(item, "data", key)
+    try:
+        if isinstance(value, str) and value:
+            return decode(value)
+        why = f"it has no {key}"
+    except (binascii.Error, ValueError):
+        why = f"its {key} is no base64"
+    remedy = f"kubectl -n {namespace} describe {kind.plural} {name}"
+    raise HostedError("UMB570", f"{kind.name} {namespace}/{name} cannot be used", why, remedy)
+
+
+def _decoded(value: str) -> bytes:
+    return base64.b64decode(value, validate=True)
+
 
 NO_FILES: Final = TlsFiles()
 REQUESTS_PER_SECOND: Final = 50.0

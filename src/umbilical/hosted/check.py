@@ -10,14 +10,13 @@ from typing import Final, TypeVar
 from umbilical.checks.check import Finding, judge
 from umbilical.dialer.settings import TcpServer
 from umbilical.fault import Fault
-from umbilical.hosted import gather_management, gather_tunnel
-from umbilical.hosted.access import NO_FILES, Access
+from umbilical.hosted import clusters as gather_management
+from umbilical.hosted import servers
+from umbilical.hosted.access import NO_FILES, Access, port_forward, private_directory
 from umbilical.hosted.check_rules import CATALOGUE
 from umbilical.hosted.clusters import CheckOptions, Clusters, ask_clusters
 from umbilical.hosted.facts import Facts, HostedFacts, ManagementFacts, Probe, Unknown
-from umbilical.hosted.namespace_credentials import private_directory
 from umbilical.hosted.objects import names
-from umbilical.hosted.port_forward import port_forward
 from umbilical.tunnel.settings import TlsFiles
 
 NO_FRONTEND: Final = Unknown("no server was named: --server, or --management-kubeconfig with --namespace")
@@ -91,15 +90,13 @@ async def _ask_tunnel(options: CheckOptions, clusters: Clusters, frontends: tupl
         kubelets=await _probed(
             frontends,
             endpoints,
-            lambda ways, found: gather_tunnel.probe_kubelets(ways, found, clusters.kubelet, seconds),
+            lambda ways, found: servers.probe_kubelets(ways, found, clusters.kubelet, seconds),
         ),
-        control_plane=await _probed(
-            frontends, claimed, lambda ways, found: gather_tunnel.probe_dials(ways, found, seconds)
-        ),
+        control_plane=await _probed(frontends, claimed, lambda ways, found: servers.probe_dials(ways, found, seconds)),
         intruder=await _probed(
             _with_tls(frontends),
             clusters.agent,
-            lambda ways, agent: gather_tunnel.probe_intruder(ways, agent, seconds),
+            lambda ways, agent: servers.probe_intruder(ways, agent, seconds),
         ),
         proxies=clusters.proxies,
         node_addresses=endpoints if isinstance(endpoints, Unknown) else tuple(host for host, _ in endpoints),

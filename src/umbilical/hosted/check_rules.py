@@ -6,8 +6,8 @@ from typing import Final, TypeVar
 
 from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
 from umbilical.cluster import objects
+from umbilical.hosted.clusters import container, identifiers
 from umbilical.hosted.facts import CertificateFact, Facts, HostedFacts, ManagementFacts, Probe, ServerHealth, Unknown
-from umbilical.hosted.gather_management import container, identifiers
 from umbilical.hosted.network_policy import opens, selecting
 from umbilical.hosted.objects import names
 from umbilical.pki.judgement import is_signed_by

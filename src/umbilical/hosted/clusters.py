@@ -1,19 +1,202 @@
-"""Asks the APIs of both clusters for all that `hosted check` judges. What goes wrong is a fact, and stops nothing."""
+"""Asks the APIs of both clusters for all that `hosted check` judges: the control plane's namespace, the nodes with
+their agents, logs as users read them. What goes wrong is a fact, and stops nothing.
+"""
 
+import asyncio
+import base64
+import binascii
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
+from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient, Json, make_client
+from umbilical.cluster.objects import CONFIG_MAP, DAEMON_SET, POD, SECRET, Kind
 from umbilical.dialer.settings import TcpServer, UnixServer
 from umbilical.fault import ClusterError, HostedError
-from umbilical.hosted import gather_hosted, gather_management, health
-from umbilical.hosted.access import BURST, NO_FILES, REQUESTS_PER_SECOND
-from umbilical.hosted.facts import CertificateFact, HostedFacts, ManagementFacts, ServerHealth, Unknown
-from umbilical.hosted.namespace_credentials import FRONTEND, KUBELET, fetch_pair, fetch_tls
+from umbilical.hosted import servers as health
+from umbilical.hosted.access import BURST, FRONTEND, KUBELET, NO_FILES, REQUESTS_PER_SECOND, fetch_pair, fetch_tls
+from umbilical.hosted.facts import CertificateFact, HostedFacts, LogRead, ManagementFacts, Node, ServerHealth, Unknown
 from umbilical.hosted.objects import names
+from umbilical.hosted.objects.kube_apiserver_manifest import flag_value
+from umbilical.hosted.pki.table import AGENT, CLIENT, CLUSTER, CONTROL_PLANE_AGENT, SERVER, Leaf, Trust
+from umbilical.pki.certificate import Certificate, read_certificates
+from umbilical.pki.pem import BundleError
 from umbilical.tunnel.settings import ServerAddress, TlsFiles
+
+SERVICE: Final = Kind("Service", "/api/v1", "services")
+DEPLOYMENT: Final = Kind("Deployment", "/apis/apps/v1", "deployments")
+NETWORK_POLICY: Final = Kind("NetworkPolicy", "/apis/networking.k8s.io/v1", "networkpolicies")
+_BUNDLE_KEYS: Final = {
+    Trust.CLIENTS: names.CA_KEY,
+    Trust.AGENTS: names.CLUSTER_CA_KEY,
+    Trust.FRONTEND: names.CLIENT_CA_KEY,
+    Trust.AGENT_LISTENER: names.AGENT_CA_KEY,
+}
+
+
+async def look_at_namespace(client: ApiClient, namespace: str) -> ManagementFacts:
+    """Raises ClusterError."""
+    listed = await objects.list_objects(client, SERVICE, namespace)
+    services = {str(objects.metadata(item).get("name")): item for item in listed}
+    return ManagementFacts(
+        server_pods=tuple(await _server_pods(client, namespace, services)),
+        services=services,
+        policies=tuple(await objects.list_objects(client, NETWORK_POLICY, namespace)),
+        control_plane_agent=await objects.get(client, DEPLOYMENT, names.AGENT, namespace),
+    )
+
+
+async def get_bundle(client: ApiClient, namespace: str) -> Json | None:
+    return await objects.get(client, CONFIG_MAP, names.CA_BUNDLE, namespace)
+
+
+async def look_at_certificates(client: ApiClient, namespace: str, bundle: Json | None) -> tuple[CertificateFact, ...]:
+    """Raises ClusterError. Keys come with them, and are not looked at."""
+    facts = []
+    for leaf in (SERVER, CLUSTER, CLIENT, CONTROL_PLANE_AGENT, AGENT):
+        secret = await objects.get(client, SECRET, leaf.id, namespace)
+        # HyperShift has no Secret of the fourth name here, and ours has none of the fifth.
+        if secret is not None or leaf in (SERVER, CLUSTER, CLIENT):
+            facts.append(certificate_fact(f"{namespace}/{leaf.id}", secret, authorities(bundle, leaf)))
+    return tuple(facts)
+
+
+def certificate_fact(name: str, secret: Json | None, trusted: tuple[Certificate, ...] | None) -> CertificateFact:
+    if secret is None:
+        return CertificateFact(name, None, "there is no such Secret")
+    encoded = objects.field(secret, "data", "tls.crt")
+    try:
+        leaf = read_certificates(base64.b64decode(str(encoded or ""), validate=True))[0]
+    except (BundleError, binascii.Error, ValueError) as error:
+        return CertificateFact(name, None, f"its tls.crt cannot be read: {error}")
+    return CertificateFact(name, leaf, authorities=trusted)
+
+
+def authorities(bundle: Json | None, leaf: Leaf) -> tuple[Certificate, ...] | None:
+    """By which CAs the other side knows this certificate: HyperShift's bundle has one key for all."""
+    data = objects.field(bundle or {}, "data")
+    content = data.get(_BUNDLE_KEYS[leaf.verified_by]) or data.get(names.CA_KEY) if isinstance(data, dict) else None
+    try:
+        return tuple(read_certificates(str(content).encode())) if content else None
+    except BundleError:
+        return None
+
+
+def identifiers(deployment: Json) -> list[str]:
+    """The addresses and names that a control-plane agent claims; an empty one is in the list as it is."""
+    containers = objects.items(objects.field(deployment, "spec", "template", "spec", "containers"))
+    values = [value for one in containers if (value := flag_value(one, "--agent-identifiers")) is not None]
+    pairs = [pair.partition("=") for value in values for pair in value.split("&") if pair]
+    return [value for kind, _, value in pairs if kind in ("ipv4", "ipv6", "host")]
+
+
+def service_port(services: Iterable[Json], address: str) -> int:
+    """The port of the Service that has this address; 443 as aggregated APIs have it otherwise."""
+    for service in services:
+        if address in (objects.field(service, "spec", "clusterIPs") or [objects.field(service, "spec", "clusterIP")]):
+            ports = objects.items(objects.field(service, "spec", "ports"))
+            return int(ports[0]["port"]) if ports else 443
+    return 443
+
+
+def health_port(pod: Json) -> int:
+    return _port(pod, "--health-port", names.HEALTH_PORT)
+
+
+def frontend_port(pod: Json) -> int:
+    return _port(pod, "--server-port", names.FRONTEND_PORT)
+
+
+def container(pod: Json) -> Json | None:
+    """The server in a pod, if there is one."""
+    found = objects.items(objects.field(pod, "spec", "containers"))
+    return next((one for one in found if one.get("name") == names.SERVER), None)
+
+
+def pod_name(pod: Json) -> str:
+    return str(objects.metadata(pod).get("name"))
+
+
+def _port(pod: Json, flag: str, usual: int) -> int:
+    value = flag_value(container(pod) or {}, flag) or ""
+    return int(value) if value.isascii() and value.isdigit() else usual
+
+
+async def _server_pods(client: ApiClient, namespace: str, services: dict[str, Json]) -> list[Json]:
+    """Where the Service for clients leads to; those are kube-apiserver's pods, whatever their labels are."""
+    selector = objects.field(services.get(names.SERVER_LOCAL, {}), "spec", "selector") or {"app": names.KUBE_APISERVER}
+    labels = ",".join(f"{key}={value}" for key, value in selector.items())
+    pods = await objects.list_objects(client, POD, namespace, labels)
+    return [pod for pod in pods if container(pod) is not None]
+
+
+NODE: Final = Kind("Node", "/api/v1", "nodes", is_namespaced=False)
+KUBELET_PORT: Final = 10250
+# One good node hides many bad ones, so as many as can be asked in reasonable time are.
+MAX_LOGS: Final = 100
+AT_ONCE: Final = 8
+
+
+async def look_at_cluster(client: ApiClient) -> HostedFacts:
+    """Raises ClusterError: the API itself does not answer, or does not let us look."""
+    nodes = await objects.list_objects(client, NODE)
+    pods = await objects.list_objects(client, POD, names.HOSTED_NAMESPACE, f"app={names.AGENT}")
+    return HostedFacts(
+        nodes=tuple(_node(item) for item in nodes),
+        daemon_set=await objects.get(client, DAEMON_SET, names.AGENT, names.HOSTED_NAMESPACE),
+        agent_pods=tuple(pods),
+        logs=tuple(await _logs(client, [pod for pod in pods if _is_running(pod)][:MAX_LOGS])),
+    )
+
+
+async def look_at_agent_certificate(client: ApiClient, bundle: Json | None) -> CertificateFact:
+    """`bundle` is the management cluster's: there is said by whom servers know agents."""
+    secret = await objects.get(client, SECRET, AGENT.id, names.HOSTED_NAMESPACE)
+    return certificate_fact(f"hosted {names.HOSTED_NAMESPACE}/{AGENT.id}", secret, authorities(bundle, AGENT))
+
+
+def _node(item: Json) -> Node:
+    addresses = objects.items(objects.field(item, "status", "addresses"))
+    internal = [str(one.get("address")) for one in addresses if one.get("type") == "InternalIP"]
+    conditions = objects.items(objects.field(item, "status", "conditions"))
+    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    port = objects.field(item, "status", "daemonEndpoints", "kubeletEndpoint", "Port")
+    return Node(
+        name=str(objects.metadata(item).get("name")),
+        address=internal[0] if internal else "",
+        kubelet_port=port if isinstance(port, int) and port else KUBELET_PORT,
+        is_ready=ready,
+    )
+
+
+def _is_running(pod: Json) -> bool:
+    return bool(objects.field(pod, "status", "phase") == "Running")
+
+
+async def _logs(client: ApiClient, pods: list[Json]) -> list[LogRead]:
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def read(pod: Json) -> LogRead:
+        async with slots:
+            return await _log(client, pod)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(read(pod)) for pod in pods]
+    return [task.result() for task in tasks]
+
+
+async def _log(client: ApiClient, pod: Json) -> LogRead:
+    name, node = pod_name(pod), str(objects.field(pod, "spec", "nodeName"))
+    path = f"{POD.path(names.HOSTED_NAMESPACE, name)}/log"
+    query = {"container": names.AGENT, "tailLines": "1", "limitBytes": "4096"}
+    try:
+        text = await client.get_text(path, query)
+    except ClusterError as fault:
+        return LogRead(name, node, fault.why)
+    return LogRead(name, node, "" if text.strip() else "it is empty")
+
 
 NO_MANAGEMENT: Final = Unknown("no --management-kubeconfig with --namespace was given")
 NO_HOSTED: Final = Unknown("no --kubeconfig was given")
@@ -37,7 +220,7 @@ class CheckOptions:
     kubelet: TlsFiles = NO_FILES
     health: tuple[ServerAddress, ...] = ()
     nodes: tuple[str, ...] = ()
-    kubelet_port: int = gather_hosted.KUBELET_PORT
+    kubelet_port: int = KUBELET_PORT
     proxies: tuple[ServerAddress, ...] = ()
     hop_seconds: float = 10.0
 
@@ -109,9 +292,9 @@ async def _as_given(options: CheckOptions) -> Clusters:
 
 
 async def _ask_management(api: Api, known: Clusters, namespace: str, folder: Path) -> Clusters:
-    management = await api.ask(lambda client: gather_management.look_at_namespace(client, namespace))
-    bundle = _or_none(await api.ask(lambda client: gather_management.get_bundle(client, namespace)))
-    certificates = await api.ask(lambda client: gather_management.look_at_certificates(client, namespace, bundle))
+    management = await api.ask(lambda client: look_at_namespace(client, namespace))
+    bundle = _or_none(await api.ask(lambda client: get_bundle(client, namespace)))
+    certificates = await api.ask(lambda client: look_at_certificates(client, namespace, bundle))
     servers, client_files, kubelet = known.health, known.client, known.kubelet
     if isinstance(servers, Unknown):
         servers = await api.ask(lambda client: _pods_health(client, namespace, management))
@@ -134,12 +317,12 @@ async def _ask_management(api: Api, known: Clusters, namespace: str, folder: Pat
 
 async def _ask_hosted(api: Api, known: Clusters, folder: Path) -> Clusters:
     certificates = known.certificates
-    agents = await api.ask(lambda client: gather_hosted.look_at_agent_certificate(client, known.bundle))
+    agents = await api.ask(lambda client: look_at_agent_certificate(client, known.bundle))
     if not isinstance(agents, Unknown):
         certificates = (agents,) if isinstance(certificates, Unknown) else (*certificates, agents)
     return replace(
         known,
-        hosted=await api.ask(gather_hosted.look_at_cluster),
+        hosted=await api.ask(look_at_cluster),
         certificates=certificates,
         agent=await _agent_pair(api, names.HOSTED_NAMESPACE, known.agent, folder),
     )
@@ -161,7 +344,7 @@ async def _pods_health(
 ) -> tuple[ServerHealth, ...] | Unknown:
     if isinstance(management, Unknown):
         return management
-    pods = [(gather_management.pod_name(pod), gather_management.health_port(pod)) for pod in management.server_pods]
+    pods = [(pod_name(pod), health_port(pod)) for pod in management.server_pods]
     asked = [health.server_health(pod, health.through_api(client, namespace, pod, port)) for pod, port in pods]
     return tuple([await answer for answer in asked])
 

@@ -1,8 +1,11 @@
-"""The way to one endpoint: through a server and an agent, then TLS with it; every hop timed, the broken one named."""
+"""The way to one endpoint: through a server and an agent, then TLS with it. What one ping passed hop by hop, what many
+of them come to, and how they are sent at an even pace.
+"""
 
 import asyncio
 import ssl
 import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -14,9 +17,110 @@ from umbilical.dialer.settings import TcpServer
 from umbilical.dialer.trace import Trace
 from umbilical.hosted.access import Access
 from umbilical.hosted.endpoint_tls import EndpointTls, TlsFacts, endpoint_context, facts_under, untrusting, words
-from umbilical.hosted.pipe import Pipe, TlsPipe
-from umbilical.hosted.trip import ENDPOINT_TLS, Failure, Hop, Trip
+from umbilical.hosted.http_call import Pipe, TlsPipe
 from umbilical.pki.certificate import Certificate
+
+ENDPOINT_TLS: Final = "endpoint tls"
+HOPS: Final = ("connect", "tls", "agent", "dial", ENDPOINT_TLS)
+"""In the order in which they are passed; those of the dialer's trace, and the handshake behind it."""
+TOTAL: Final = "total"
+
+
+@dataclass(frozen=True)
+class Hop:
+    name: str
+    seconds: float
+    detail: str = ""
+    """Where it led: an address, a TLS version, an agent's ID."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The hop that broke, as users are told of it."""
+
+    hop: str
+    code: str
+    reason: str
+    """A word for programs."""
+    what: str
+    why: str
+    """As the failing side said it."""
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Trip:
+    sequence: int
+    hops: tuple[Hop, ...]
+    """The last one may be the one that failed."""
+    failure: Failure | None = None
+    server: TlsFacts | None = None
+    endpoint: TlsFacts | None = None
+
+    @property
+    def is_ok(self) -> bool:
+        return self.failure is None
+
+    @property
+    def seconds(self) -> float:
+        return sum(hop.seconds for hop in self.hops)
+
+    @property
+    def agent(self) -> str | None:
+        """Which agent was chosen; None where the server does not tell, or it did not come to that."""
+        return next((hop.detail or None for hop in self.hops if hop.name == "agent"), None)
+
+    def hop(self, name: str) -> Hop | None:
+        return next((hop for hop in self.hops if hop.name == name), None)
+
+
+@dataclass(frozen=True)
+class Spread:
+    minimum: float
+    average: float
+    maximum: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    sent: int
+    ok: int
+    hops: dict[str, Spread]
+    """Seconds by hop, and their total, of the trips that passed it."""
+
+    @property
+    def lost(self) -> int:
+        return self.sent - self.ok
+
+    @property
+    def loss_percent(self) -> float:
+        return 100.0 * self.lost / self.sent if self.sent else 0.0
+
+
+def summarize(trips: Sequence[Trip]) -> Summary:
+    spreads = {name: _spread(_seconds(trips, name)) for name in HOPS}
+    spreads[TOTAL] = _spread([trip.seconds for trip in trips if trip.is_ok])
+    known = {name: spread for name, spread in spreads.items() if spread is not None}
+    return Summary(len(trips), sum(trip.is_ok for trip in trips), known)
+
+
+def distinct_failures(trips: Iterable[Trip]) -> list[Failure]:
+    """Every failure once, in the order of their first."""
+    return list(dict.fromkeys(trip.failure for trip in trips if trip.failure is not None))
+
+
+def _seconds(trips: Sequence[Trip], name: str) -> list[float]:
+    """Of a hop that was passed: how long a failure took says nothing about the others."""
+    return [
+        hop.seconds
+        for trip in trips
+        for hop in trip.hops
+        if hop.name == name and not (trip.failure is not None and trip.failure.hop == name)
+    ]
+
+
+def _spread(seconds: list[float]) -> Spread | None:
+    return Spread(min(seconds), sum(seconds) / len(seconds), max(seconds)) if seconds else None
 
 
 @dataclass(frozen=True)
@@ -141,3 +245,22 @@ def _shown(certificate: Certificate) -> str:
     names = ", ".join(certificate.names) or "no address at all"
     begin, end = (moment.strftime("%Y-%m-%dT%H:%M:%SZ") for moment in (certificate.not_before, certificate.not_after))
     return f"CN={certificate.common_name} for {names}, signed by {certificate.issuer_name}, valid {begin} to {end}"
+
+
+@dataclass(frozen=True)
+class Pace:
+    count: int = 4
+    interval_seconds: float = 1.0
+    """Between two beginnings; a trip that takes longer is not overtaken."""
+
+
+async def ping(way: Way, pace: Pace, tell: Callable[[Trip], None]) -> None:
+    """Tell of every trip as soon as it is over."""
+    async with way:
+        began = time.monotonic()
+        for number in range(pace.count):
+            await asyncio.sleep(max(0.0, began + number * pace.interval_seconds - time.monotonic()))
+            trip, pipe = await way.open(number + 1)
+            if pipe is not None:
+                pipe.close()
+            tell(trip)

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from umbilical.fault import IgnitionError
-from umbilical.ignition.data_url import is_data_url, parse_data_url
+from umbilical.ignition.data_url import gunzip, hash_like, is_data_url, parse_data_url
 from umbilical.ignition.json_text import decode_text, not_ignition, parse_object
-from umbilical.ignition.payload import gunzip, hash_like
 from umbilical.ignition.structure import structure_faults
 
 SUPPORTED_VERSIONS: Final = ("3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.5.0")

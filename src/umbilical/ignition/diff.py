@@ -1,10 +1,10 @@
-"""What two configs say differently: files by their decoded content, units, owners and modes, all else by JSON path.
-
-How a content is encoded, the order of files and units, formatting, and empty objects are no difference.
-"""
+"""What two configs say differently: files by their decoded content, units, owners and modes. What must not be shown on
+a screen or in a log is guessed by name and content, and told by its size alone."""
 
 import difflib
 import hashlib
+import posixpath
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,45 @@ from typing import Any, Final, Literal
 
 from umbilical.fault import IgnitionError
 from umbilical.ignition.config import Config, file_of, objects
-from umbilical.ignition.secrets import is_secret_field, is_secret_file
+
+_SECRET_NAMES: Final = re.compile(r"kubeconfig|password|passwd|shadow|token|secret|credential", re.IGNORECASE)
+_SECRET_SUFFIXES: Final = (".key", "/.docker/config.json")
+_SECRET_CONTENT: Final = re.compile(
+    rb"PRIVATE KEY-----"
+    rb"|client-key-data|pullSecret"
+    rb'|"auths?"\s*:'
+    # A JSON Web Token begins so, whatever is in it.
+    rb"|eyJhbGciOi"
+    rb"""|^[ \t\-{]*["']?kind["']?\s*:\s*["']?Secret\b"""
+    # In one-line JSON the kind may stand anywhere.
+    rb'|"kind"\s*:\s*"Secret"',
+    re.MULTILINE,
+)
+_SECRET_FIELDS: Final = re.compile(r"passwordHash|httpHeaders|keyFile|clevis", re.IGNORECASE)
+_REMOTE: Final = re.compile(r"(?:https?|s3|gs|arn):", re.IGNORECASE)
+
+
+def is_secret_file(path: str, *contents: bytes | None) -> bool:
+    is_named_so = path.endswith(_SECRET_SUFFIXES) or _SECRET_NAMES.search(posixpath.basename(path)) is not None
+    return is_named_so or any(_SECRET_CONTENT.search(content) for content in contents if content)
+
+
+def is_secret_field(place: str, value: Any) -> bool:
+    return _SECRET_FIELDS.search(place) is not None or _holds_secret(value)
+
+
+def _holds_secret(value: Any) -> bool:
+    """Look into the strings of a JSON value: a signed URL is a key as well, until it expires."""
+    if isinstance(value, dict):
+        return any(is_secret_field(str(key), member) for key, member in value.items())
+    if isinstance(value, list):
+        return any(_holds_secret(element) for element in value)
+    return isinstance(value, str) and (_is_opaque(value) or is_secret_file("", value.encode("utf-8", "replace")))
+
+
+def _is_opaque(text: str) -> bool:
+    return text.startswith("data:") or ("?" in text and _REMOTE.match(text) is not None)
+
 
 Kind = Literal["file", "unit", "field"]
 Change = Literal["added", "removed", "changed"]

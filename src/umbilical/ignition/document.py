@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from umbilical.fault import IgnitionError
 from umbilical.ignition.config import Config, File, config_of
-from umbilical.ignition.data_url import DataUrl, is_data_url, parse_data_url
+from umbilical.ignition.data_url import DataUrl, gzip, hash_like, is_data_url, parse_data_url
 from umbilical.ignition.json_text import Place, Span, decode_text, elements, members, parse_object
-from umbilical.ignition.payload import gzip, hash_like
 
 _COMPACT: Final = (",", ":")
 

@@ -5,13 +5,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from umbilical.bootstrap.render.render import KUBE_APISERVER_POD
-from umbilical.manifests import controller_manager, scheduler
+from umbilical.manifests import control_plane_pods
+from umbilical.manifests.control_plane_pods import controller_manager_pod, etcd_pod, kube_apiserver_pod, scheduler_pod
 from umbilical.manifests.control_plane_spec import KUBECONFIG_DIRECTORY, PKI_DIRECTORY, ControlPlaneSpec, Images, url
-from umbilical.manifests.controller_manager import controller_manager_pod
-from umbilical.manifests.etcd import etcd_pod
-from umbilical.manifests.kube_apiserver_pod import kube_apiserver_pod
-from umbilical.manifests.kubeconfigs import kubeconfig
-from umbilical.manifests.scheduler import scheduler_pod
+from umbilical.manifests.objects import kubeconfig
 from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE, AssetTree
 from umbilical.pki.control_plane_set import Consumer, ControlPlaneSet, PkiFile
 
@@ -29,14 +26,17 @@ def render_control_plane(spec: ControlPlaneSpec, certificates: ControlPlaneSet) 
     _add_pki(tree, certificates.files(*_consumers(spec)))
     _add_kubeconfig(tree, ADMIN_KUBECONFIG, "admin", spec.local_url, certificates, "admin")
     if spec.has_controllers:
-        for path, user in ((controller_manager.KUBECONFIG, "controller-manager"), (scheduler.KUBECONFIG, "scheduler")):
+        for path, user in (
+            (control_plane_pods.CONTROLLER_MANAGER_KUBECONFIG, "controller-manager"),
+            (control_plane_pods.SCHEDULER_KUBECONFIG, "scheduler"),
+        ):
             _add_kubeconfig(tree, path, user, spec.local_url, certificates, user)
     if spec.has_etcd:
         tree.add_yaml(f"{_MANIFESTS}/etcd.yaml", etcd_pod(spec))
     tree.add_yaml(KUBE_APISERVER_POD, kube_apiserver_pod(spec))
     if spec.has_controllers:
-        tree.add_yaml(f"{_MANIFESTS}/{controller_manager.PROGRAM}.yaml", controller_manager_pod(spec))
-        tree.add_yaml(f"{_MANIFESTS}/{scheduler.PROGRAM}.yaml", scheduler_pod(spec))
+        tree.add_yaml(f"{_MANIFESTS}/{control_plane_pods.CONTROLLER_MANAGER}.yaml", controller_manager_pod(spec))
+        tree.add_yaml(f"{_MANIFESTS}/{control_plane_pods.SCHEDULER}.yaml", scheduler_pod(spec))
     return tree
 
 

@@ -37,7 +37,7 @@ from umbilical.lab.runner import PodStatus
 from umbilical.lab.scene import BOOTSTRAP
 from umbilical.lab.tunnel_parts import make_parts
 from umbilical.lab.waiting import NotYet
-from umbilical.manifests.kubeconfigs import kubeconfig
+from umbilical.manifests.objects import kubeconfig
 from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.authority import Authority
 from umbilical.pki.control_plane_set import ControlPlaneNames, make_control_plane_set

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import yaml
 
-from umbilical.bootstrap.render.override import EGRESS_FLAG
+from umbilical.bootstrap.render.kube_apiserver import EGRESS_FLAG
 from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_IN_POD, BOOTSTRAP_CONFIGS_ON_HOST
 from umbilical.lab.bootstrap_config import IMAGES_FILE, PAYLOAD
 from umbilical.manifests.control_plane_spec import ETCD_CLIENT_PORT, key_path, public_path

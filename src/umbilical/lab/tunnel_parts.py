@@ -14,15 +14,13 @@ import yaml
 
 from umbilical.bootstrap.certificates import Certificates
 from umbilical.bootstrap.names import OWN, STATIC_POD
-from umbilical.bootstrap.render.egress import egress_selector
-from umbilical.bootstrap.render.kube_apiserver import read_static_pod, with_egress_selector
+from umbilical.bootstrap.render.kube_apiserver import egress_selector, read_static_pod, with_egress_selector
 from umbilical.bootstrap.render.render import render
 from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST, Shape, TunnelSpec, for_shape
 from umbilical.lab.cast import Cast
 from umbilical.manifests.tree import AssetTree, yaml_bytes
-from umbilical.pki.backend import Backend
 from umbilical.pki.pem import KeyPair
-from umbilical.pki.profiles import KeyType
+from umbilical.pki.profiles import Backend, KeyType
 from umbilical.pki.tunnel_set import DAY, Leaf, Role, TunnelAuthority, create_authority, load_authority
 
 AGENT_OBJECTS: Final = (OWN.namespace, OWN.agent_secret, OWN.agent_daemon_set)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from umbilical.fault import RenderError
-from umbilical.manifests.values import IpAddress, IpNetwork
+from umbilical.manifests.objects import IpAddress, IpNetwork
 from umbilical.pki.control_plane_set import KUBERNETES, Row
 
 PKI_DIRECTORY: Final = "/etc/kubernetes/pki"

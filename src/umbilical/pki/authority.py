@@ -1,4 +1,7 @@
-"""A certificate authority: made once, then signs leaf certificates from profiles. The time is always passed in."""
+"""A certificate authority: made once, then signs leaf certificates from profiles. The time is always passed in.
+
+Also the library's certificates and keys, out of PEM and back: bytes only, no files.
+"""
 
 import warnings
 from collections.abc import Iterable
@@ -6,15 +9,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from umbilical.pki.bundle import BundleError, KeyPair, PrivateKey, decode_certificates, decode_key, encode_pair
+from umbilical.pki.pem import BundleError, KeyPair
 from umbilical.pki.profiles import BACKDATE, MAX_COMMON_NAME, NOT_ITS_KEY, KeyType, Profile, Usage
 
-__all__ = ["BACKDATE", "Authority"]
-
+PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 RSA_EXPONENT: Final = 65537
 _USAGE_OIDS: Final = {Usage.SERVER: ExtendedKeyUsageOID.SERVER_AUTH, Usage.CLIENT: ExtendedKeyUsageOID.CLIENT_AUTH}
 
@@ -160,3 +162,49 @@ def _is_authority(certificate: x509.Certificate) -> bool:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except x509.ExtensionNotFound:
         return False
+
+
+def encode_pair(certificate: x509.Certificate, key: PrivateKey) -> KeyPair:
+    return KeyPair(encode_certificates([certificate]), encode_key(key))
+
+
+def encode_certificates(certificates: Iterable[x509.Certificate]) -> bytes:
+    return b"".join(certificate.public_bytes(serialization.Encoding.PEM) for certificate in certificates)
+
+
+def decode_certificates(pem: bytes) -> list[x509.Certificate]:
+    """Read every certificate of a bundle, at least one."""
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except ValueError as error:
+        raise BundleError(f"no readable certificate: {error}") from error
+
+
+def encode_key(key: PrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def decode_key(pem: bytes) -> PrivateKey:
+    return _decode_key(pem, is_trusted=False)
+
+
+def decode_own_key(pem: bytes) -> PrivateKey:
+    """Read a key that we made. Its primes are believed: proving an RSA key takes 37 ms, and a set has forty."""
+    return _decode_key(pem, is_trusted=True)
+
+
+def public_half(key: PrivateKey) -> bytes:
+    """Return the DER of the public key, as it stands in a certificate (SubjectPublicKeyInfo)."""
+    return key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def _decode_key(pem: bytes, *, is_trusted: bool) -> PrivateKey:
+    try:
+        key = serialization.load_pem_private_key(pem, password=None, unsafe_skip_rsa_key_validation=is_trusted)
+    except (ValueError, TypeError) as error:
+        raise BundleError(f"no readable private key: {error}") from error
+    if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
+        raise BundleError(f"neither an RSA nor an ECDSA key: {type(key).__name__}")
+    return key

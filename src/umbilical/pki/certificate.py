@@ -1,15 +1,16 @@
-"""A certificate as facts: names, times, key, uses. Read without a library, so that it works with `openssl` alone."""
+"""A certificate as facts: names, times, key, uses. `cryptography` reads it, and is loaded with the first one."""
 
-import hashlib
-import ipaddress
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from umbilical.pki import der
-from umbilical.pki.der import DerError, Element
 from umbilical.pki.pem import BundleError, certificate_blocks
 from umbilical.pki.profiles import IpAddress
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 _ATTRIBUTES: Final = {
     "2.5.4.3": "CN",
@@ -19,54 +20,34 @@ _ATTRIBUTES: Final = {
     "2.5.4.10": "O",
     "2.5.4.11": "OU",
 }
-_SIGNATURE_HASHES: Final = {
-    "1.2.840.113549.1.1.4": "MD5",
-    "1.2.840.113549.1.1.5": "SHA-1",
-    "1.2.840.113549.1.1.11": "SHA-256",
-    "1.2.840.113549.1.1.12": "SHA-384",
-    "1.2.840.113549.1.1.13": "SHA-512",
-    "1.2.840.10045.4.1": "SHA-1",
-    "1.2.840.10045.4.3.2": "SHA-256",
-    "1.2.840.10045.4.3.3": "SHA-384",
-    "1.2.840.10045.4.3.4": "SHA-512",
-}
-_RSA: Final = "1.2.840.113549.1.1.1"
-_EC: Final = "1.2.840.10045.2.1"
-_CURVES: Final = {
-    "1.2.840.10045.3.1.7": ("P-256", 256),
-    "1.3.132.0.34": ("P-384", 384),
-    "1.3.132.0.35": ("P-521", 521),
-}
+_HASHES: Final = {"md5": "MD5", "sha1": "SHA-1", "sha256": "SHA-256", "sha384": "SHA-384", "sha512": "SHA-512"}
+_CURVES: Final = {"secp256r1": "P-256", "secp384r1": "P-384", "secp521r1": "P-521"}
 _EXTENDED_USAGES: Final = {"1.3.6.1.5.5.7.3.1": "serverAuth", "1.3.6.1.5.5.7.3.2": "clientAuth"}
-_SUBJECT_KEY: Final = "2.5.29.14"
-_KEY_USAGE: Final = "2.5.29.15"
-_ALTERNATIVE_NAMES: Final = "2.5.29.17"
-_CONSTRAINTS: Final = "2.5.29.19"
-_AUTHORITY_KEY: Final = "2.5.29.35"
-_EXTENDED_KEY_USAGE: Final = "2.5.29.37"
 _EXTENSIONS: Final = {
-    _SUBJECT_KEY: "subjectKeyIdentifier",
-    _KEY_USAGE: "keyUsage",
-    _ALTERNATIVE_NAMES: "subjectAltName",
-    _CONSTRAINTS: "basicConstraints",
-    _AUTHORITY_KEY: "authorityKeyIdentifier",
-    _EXTENDED_KEY_USAGE: "extendedKeyUsage",
+    "2.5.29.14": "subjectKeyIdentifier",
+    "2.5.29.15": "keyUsage",
+    "2.5.29.17": "subjectAltName",
+    "2.5.29.19": "basicConstraints",
+    "2.5.29.35": "authorityKeyIdentifier",
+    "2.5.29.37": "extendedKeyUsage",
 }
-# In the order of their bits: RFC 5280 §4.2.1.3.
-_KEY_USAGES: Final = (
-    "digitalSignature",
-    "nonRepudiation",
-    "keyEncipherment",
-    "dataEncipherment",
-    "keyAgreement",
-    "keyCertSign",
-    "cRLSign",
-    "encipherOnly",
-    "decipherOnly",
-)
+# In the order of their bits (RFC 5280 §4.2.1.3), by the library's names.
+_KEY_USAGES: Final = {
+    "digital_signature": "digitalSignature",
+    "content_commitment": "nonRepudiation",
+    "key_encipherment": "keyEncipherment",
+    "data_encipherment": "dataEncipherment",
+    "key_agreement": "keyAgreement",
+    "key_cert_sign": "keyCertSign",
+    "crl_sign": "cRLSign",
+    "encipher_only": "encipherOnly",
+    "decipher_only": "decipherOnly",
+}
 _MIN_RSA_BITS: Final = 2048
 _FIPS_HASHES: Final = ("SHA-256", "SHA-384", "SHA-512")
 
+_Facts = TypeVar("_Facts")
+_Extension = TypeVar("_Extension", bound="x509.ExtensionType")
 Name = tuple[tuple[str, str], ...]
 Moment = datetime
 """For rooms that are given the time and have no business with clocks."""
@@ -75,7 +56,7 @@ Moment = datetime
 @dataclass(frozen=True)
 class PublicKey:
     algorithm: str
-    """RSA, ECDSA, or the object identifier of another kind."""
+    """RSA, ECDSA, or the library's name of another kind."""
     bits: int
     """0 where the kind is unknown to us."""
     curve: str
@@ -155,18 +136,14 @@ def read_certificates(pem: bytes) -> list[Certificate]:
 
 
 def read_certificate(encoded: bytes) -> Certificate:
-    try:
-        return _certificate(encoded)
-    except (ValueError, IndexError) as error:
-        raise BundleError(f"no readable certificate: {error}") from error
+    return _read("certificate", _certificate, encoded)
 
 
 def read_public_key(encoded: bytes) -> PublicKey:
     """Read a SubjectPublicKeyInfo: what `openssl pkey -pubout` writes."""
-    try:
-        return _public_key(der.only(encoded, der.SEQUENCE))
-    except (ValueError, IndexError) as error:
-        raise BundleError(f"no readable public key: {error}") from error
+    from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+    return _read("public key", lambda octets: _public_key(load_der_public_key(octets)), encoded)
 
 
 def distinguished_name(name: Name) -> str:
@@ -174,137 +151,108 @@ def distinguished_name(name: Name) -> str:
     return ", ".join(f"{kind}={value}" for kind, value in name)
 
 
+def _read(kind: str, reader: Callable[[bytes], _Facts], encoded: bytes) -> _Facts:
+    try:
+        with warnings.catch_warnings():
+            # It warns of lengths beyond RFC 5280, which names of service accounts have: `profiles.MAX_COMMON_NAME`.
+            warnings.simplefilter("ignore")
+            return reader(encoded)
+    except Exception as error:
+        # The library raises ValueError, kinds of its own, and for odd keys whatever OpenSSL says.
+        raise BundleError(f"no readable {kind}: {error}") from error
+
+
 def _certificate(encoded: bytes) -> Certificate:
-    signed, algorithm, _ = der.elements(der.only(encoded, der.SEQUENCE).content)[:3]
-    fields = der.elements(der.expect(signed, der.SEQUENCE).content)
-    # Version 1 leaves its number out, and such certificates have no extensions.
-    fields = fields[1:] if fields[0].tag == 0xA0 else fields
-    start, end = der.elements(der.expect(fields[3], der.SEQUENCE).content)[:2]
-    extensions, critical = _extensions(fields[6:])
-    dns_names, addresses = _alternative_names(extensions)
+    from cryptography import x509
+
+    found = x509.load_der_x509_certificate(encoded)
+    constraints = _extension(found, x509.BasicConstraints)
+    usages = _extension(found, x509.ExtendedKeyUsage)
+    key_identifier = _extension(found, x509.SubjectKeyIdentifier)
+    authority = _extension(found, x509.AuthorityKeyIdentifier)
+    dns_names, addresses = _alternative_names(found)
     return Certificate(
         encoded=encoded,
-        serial=der.integer(fields[0]),
-        subject=_name(fields[4]),
-        issuer=_name(fields[2]),
-        not_before=der.moment(start),
-        not_after=der.moment(end),
-        key=_public_key(fields[5]),
-        signature_hash=_signature_hash(algorithm),
-        is_authority=_is_authority(extensions),
-        usages=_extended_usages(extensions),
+        serial=found.serial_number,
+        subject=_name(found.subject),
+        issuer=_name(found.issuer),
+        not_before=found.not_valid_before_utc,
+        not_after=found.not_valid_after_utc,
+        key=_public_key(found.public_key()),
+        signature_hash=_signature_hash(found),
+        is_authority=constraints is not None and constraints.ca,
+        usages=tuple(_EXTENDED_USAGES.get(one.dotted_string, one.dotted_string) for one in usages or ()),
         dns_names=dns_names,
         ip_addresses=addresses,
-        key_identifier=_key_identifier(extensions),
-        authority_identifier=_authority_identifier(extensions),
-        path_length=_path_length(extensions),
-        key_usages=_key_usages(extensions),
-        critical=critical,
+        key_identifier=None if key_identifier is None else key_identifier.digest,
+        authority_identifier=None if authority is None else authority.key_identifier,
+        path_length=None if constraints is None else constraints.path_length,
+        key_usages=_key_usages(found),
+        critical=frozenset(
+            _EXTENSIONS.get(one.oid.dotted_string, one.oid.dotted_string) for one in found.extensions if one.critical
+        ),
     )
 
 
-def _name(element: Element) -> Name:
-    parts = []
-    for group in der.elements(der.expect(element, der.SEQUENCE).content):
-        for attribute in der.elements(der.expect(group, der.SET).content):
-            kind, value = der.elements(der.expect(attribute, der.SEQUENCE).content)[:2]
-            identifier = der.oid(kind)
-            parts.append((_ATTRIBUTES.get(identifier, identifier), der.text(value)))
-    return tuple(parts)
+def _name(name: "x509.Name") -> Name:
+    return tuple((_ATTRIBUTES.get(one.oid.dotted_string, one.oid.dotted_string), str(one.value)) for one in name)
 
 
 def _common_name(name: Name) -> str:
     return next((value for kind, value in reversed(name) if kind == "CN"), distinguished_name(name))
 
 
-def _signature_hash(element: Element) -> str:
-    identifier = der.oid(der.elements(der.expect(element, der.SEQUENCE).content)[0])
-    return _SIGNATURE_HASHES.get(identifier, identifier)
+def _signature_hash(found: "x509.Certificate") -> str:
+    identifier = found.signature_algorithm_oid.dotted_string
+    algorithm = found.signature_hash_algorithm
+    return identifier if algorithm is None else _HASHES.get(algorithm.name, identifier)
 
 
-def _public_key(element: Element) -> PublicKey:
-    algorithm, key = der.elements(der.expect(element, der.SEQUENCE).content)[:2]
-    kinds = der.elements(der.expect(algorithm, der.SEQUENCE).content)
-    kind, octets = der.oid(kinds[0]), der.bits(key)
-    # Only an identifier that everyone uses, not a signature: FIPS hosts would refuse SHA-1 without being told so.
-    identifier = hashlib.sha1(octets, usedforsecurity=False).digest()
-    if kind == _RSA:
-        modulus = der.integer(der.elements(der.only(octets, der.SEQUENCE).content)[0])
-        return PublicKey("RSA", modulus.bit_length(), "", element.encoded, identifier)
-    if kind == _EC:
-        curve, size = _CURVES.get(der.oid(kinds[1]), ("", 0))
-        return PublicKey("ECDSA", size, curve, element.encoded, identifier)
-    return PublicKey(kind, 0, "", element.encoded, identifier)
+def _public_key(key: Any) -> PublicKey:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    encoded = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key).digest
+    if isinstance(key, rsa.RSAPublicKey):
+        return PublicKey("RSA", key.key_size, "", encoded, identifier)
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        curve = _CURVES.get(key.curve.name, "")
+        return PublicKey("ECDSA", key.key_size if curve else 0, curve, encoded, identifier)
+    return PublicKey(type(key).__name__.removesuffix("PublicKey"), 0, "", encoded, identifier)
 
 
-def _extensions(fields: list[Element]) -> tuple[dict[str, bytes], frozenset[str]]:
-    found: dict[str, bytes] = {}
-    critical = set()
-    for wrapper in (one for one in fields if one.tag == 0xA3):
-        for extension in der.elements(der.only(wrapper.content, der.SEQUENCE).content):
-            parts = der.elements(der.expect(extension, der.SEQUENCE).content)
-            identifier = der.oid(parts[0])
-            found[identifier] = der.expect(parts[-1], der.OCTET_STRING).content
-            # The middle one, "critical", is left out where it is false.
-            if len(parts) > 2 and der.boolean(parts[1]):
-                critical.add(_EXTENSIONS.get(identifier, identifier))
-    return found, frozenset(critical)
+def _extension(found: "x509.Certificate", kind: type[_Extension]) -> _Extension | None:
+    from cryptography import x509
 
-
-def _constraints(extensions: dict[str, bytes]) -> list[Element]:
-    if _CONSTRAINTS not in extensions:
-        return []
-    return der.elements(der.only(extensions[_CONSTRAINTS], der.SEQUENCE).content)
-
-
-def _is_authority(extensions: dict[str, bytes]) -> bool:
-    parts = _constraints(extensions)
-    return bool(parts) and parts[0].tag == der.BOOLEAN and der.boolean(parts[0])
-
-
-def _path_length(extensions: dict[str, bytes]) -> int | None:
-    return next((der.integer(part) for part in _constraints(extensions) if part.tag == der.INTEGER), None)
-
-
-def _key_usages(extensions: dict[str, bytes]) -> tuple[str, ...]:
-    if _KEY_USAGE not in extensions:
-        return ()
-    octets = der.bits(der.only(extensions[_KEY_USAGE], der.BIT_STRING))
-    return tuple(
-        name for at, name in enumerate(_KEY_USAGES) if at // 8 < len(octets) and octets[at // 8] & 0x80 >> at % 8
-    )
-
-
-def _extended_usages(extensions: dict[str, bytes]) -> tuple[str, ...]:
-    if _EXTENDED_KEY_USAGE not in extensions:
-        return ()
-    parts = der.elements(der.only(extensions[_EXTENDED_KEY_USAGE], der.SEQUENCE).content)
-    return tuple(_EXTENDED_USAGES.get(der.oid(part), der.oid(part)) for part in parts)
-
-
-def _alternative_names(extensions: dict[str, bytes]) -> tuple[tuple[str, ...], tuple[IpAddress, ...]]:
-    if _ALTERNATIVE_NAMES not in extensions:
-        return (), ()
-    parts = der.elements(der.only(extensions[_ALTERNATIVE_NAMES], der.SEQUENCE).content)
-    names = tuple(part.content.decode("latin-1") for part in parts if part.tag == 0x82)
-    return names, tuple(_address(part.content) for part in parts if part.tag == 0x87)
-
-
-def _address(octets: bytes) -> IpAddress:
     try:
-        return ipaddress.ip_address(octets)
-    except ValueError as error:
-        raise DerError(f"an address of {len(octets)} octets") from error
-
-
-def _key_identifier(extensions: dict[str, bytes]) -> bytes | None:
-    if _SUBJECT_KEY not in extensions:
+        return found.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
         return None
-    return der.only(extensions[_SUBJECT_KEY], der.OCTET_STRING).content
 
 
-def _authority_identifier(extensions: dict[str, bytes]) -> bytes | None:
-    if _AUTHORITY_KEY not in extensions:
-        return None
-    parts = der.elements(der.only(extensions[_AUTHORITY_KEY], der.SEQUENCE).content)
-    return next((part.content for part in parts if part.tag == 0x80), None)
+def _key_usages(found: "x509.Certificate") -> tuple[str, ...]:
+    from cryptography import x509
+
+    usage = _extension(found, x509.KeyUsage)
+    if usage is None:
+        return ()
+    # The library refuses to tell the last two where keys are not agreed upon: they mean nothing then.
+    told = list(_KEY_USAGES) if usage.key_agreement else list(_KEY_USAGES)[:-2]
+    return tuple(_KEY_USAGES[name] for name in told if getattr(usage, name))
+
+
+def _alternative_names(found: "x509.Certificate") -> tuple[tuple[str, ...], tuple[IpAddress, ...]]:
+    from cryptography import x509
+
+    names = _extension(found, x509.SubjectAlternativeName)
+    if names is None:
+        return (), ()
+    addresses: list[IpAddress] = []
+    for address in names.get_values_for_type(x509.IPAddress):
+        # The field may hold a network as well, which names nobody.
+        if not isinstance(address, IpAddress):
+            raise ValueError(f"{address} is a network, not an address")
+        addresses.append(address)
+    return tuple(names.get_values_for_type(x509.DNSName)), tuple(addresses)

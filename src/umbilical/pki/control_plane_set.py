@@ -10,12 +10,10 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
 
-from umbilical.pki.addresses import usable_addresses
 from umbilical.pki.authority import Authority
-from umbilical.pki.backend import Backend, Signer
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.pem import KeyPair, encode_public_key
-from umbilical.pki.profiles import KeyType, Profile, Usage, split_names
+from umbilical.pki.profiles import Backend, KeyType, Profile, Signer, Usage, split_names, usable_addresses
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 

@@ -1,16 +1,135 @@
-"""What a directory of a tunnel's certificates is, seen as its server and its agents will see it. Facts, no verdicts."""
+"""What a directory of a tunnel's certificates is, seen as its server and its agents will see it: the last word is said
+by a TLS handshake in memory, with the library that both ends use.
+"""
 
+import ssl
 import stat
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from umbilical.pki import rehearsal
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.pem import BundleError, encode_blocks, holds_key
-from umbilical.pki.rehearsal import PairFiles, Refusal
 from umbilical.pki.tunnel_set import AUTHORITY_FILE, AUTHORITY_KEY_FILE, Role
+
+# X509_V_FLAG_NO_CHECK_TIME of x509_vfy.h; Python has no name for it.
+_IGNORE_TIME: Final = 0x200000
+_WRONG_PURPOSE: Final = 26
+_ROUNDS: Final = 10
+"""A handshake takes three; whatever takes more is stuck."""
+
+
+@dataclass(frozen=True)
+class PairFiles:
+    certificate: Path
+    key: Path
+
+
+@dataclass(frozen=True)
+class Refusal:
+    why: str
+    is_purpose: bool = False
+    """The certificate may not be used like this: then its chain was not looked at."""
+
+
+def belongs(pair: PairFiles) -> Refusal | None:
+    """Tell whether a key belongs to its certificate, by loading them as a daemon does."""
+    try:
+        _load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), pair)
+    except (OSError, ValueError) as error:
+        return _refusal(error)
+    return None
+
+
+def walk_server_chain(server: PairFiles, authority: Path) -> Refusal | None:
+    """Let a client judge a server's chain and purpose, whatever the time and the name."""
+    try:
+        client = _client(authority, None)
+        client.check_hostname = False
+        client.verify_flags |= _IGNORE_TIME
+        return _handshake(_server(server, None), client, None)
+    except (OSError, ValueError) as error:
+        return _refusal(error)
+
+
+def walk_client_chain(pair: PairFiles, authority: Path) -> Refusal | None:
+    """Let a server judge an agent's or client's chain and purpose, whatever the time."""
+    try:
+        server = _server(pair, authority)
+        server.verify_flags |= _IGNORE_TIME
+        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client.check_hostname = False
+        client.verify_mode = ssl.CERT_NONE
+        _load(client, pair)
+        return _handshake(server, client, None)
+    except (OSError, ValueError) as error:
+        return _refusal(error)
+
+
+def connect(server: PairFiles, client: PairFiles, authority: Path, address: str) -> Refusal | None:
+    """Let a client dial `address` and a server answer, both with certificates: all rules at once."""
+    try:
+        return _handshake(_server(server, authority), _client(authority, client), address)
+    except (OSError, ValueError) as error:
+        return _refusal(error)
+
+
+def _server(pair: PairFiles, authority: Path | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _load(context, pair)
+    if authority is not None:
+        context.load_verify_locations(authority)
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+    return context
+
+
+def _client(authority: Path, pair: PairFiles | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(authority)
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    if pair is not None:
+        _load(context, pair)
+    return context
+
+
+def _load(context: ssl.SSLContext, pair: PairFiles) -> None:
+    # Without a passphrase at hand OpenSSL would ask the terminal for one.
+    context.load_cert_chain(pair.certificate, pair.key, password=lambda: "")
+
+
+def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, address: str | None) -> Refusal | None:
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_side=False, server_hostname=address),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    waiting = list(ends)
+    for _ in range(_ROUNDS):
+        waiting = [end for end in waiting if not _finished(end)]
+        if not waiting:
+            return None
+    return Refusal("the handshake did not come to an end")
+
+
+def _finished(end: ssl.SSLObject) -> bool:
+    try:
+        end.do_handshake()
+    except ssl.SSLWantReadError:
+        return False
+    return True
+
+
+def _refusal(error: Exception) -> Refusal:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Refusal(error.verify_message, error.verify_code == _WRONG_PURPOSE)
+    if isinstance(error, ssl.SSLError):
+        return Refusal((error.reason or str(error)).replace("_", " ").lower())
+    if isinstance(error, OSError):
+        return Refusal(error.strerror or str(error))
+    return Refusal(str(error))
 
 
 @dataclass(frozen=True)
@@ -101,7 +220,7 @@ def _leaf(folder: Path, role: Role, authority: CertificateFile) -> LeafFacts:
     pair = PairFiles(file.path, key.path)
     if not file.certificates or key.refusal or not authority.certificates:
         return LeafFacts(role, file, key, None)
-    walk = rehearsal.walk_server_chain if role is Role.SERVER else rehearsal.walk_client_chain
+    walk = walk_server_chain if role is Role.SERVER else walk_client_chain
     return LeafFacts(role, file, key, walk(pair, authority.path))
 
 
@@ -112,7 +231,7 @@ def _key(path: Path, certificate: CertificateFile) -> KeyFile:
         return KeyFile(path, None, Refusal(error.strerror or str(error)))
     if not certificate.certificates:
         return KeyFile(path, mode, None)
-    return KeyFile(path, mode, rehearsal.belongs(PairFiles(certificate.path, path)))
+    return KeyFile(path, mode, belongs(PairFiles(certificate.path, path)))
 
 
 def _authority_key(path: Path, bundle: CertificateFile) -> KeyFile:
@@ -125,7 +244,7 @@ def _authority_key(path: Path, bundle: CertificateFile) -> KeyFile:
         for certificate in bundle.certificates:
             alone = Path(scratch) / AUTHORITY_FILE
             alone.write_bytes(encode_blocks([certificate.encoded]))
-            refusals.append(rehearsal.belongs(PairFiles(alone, path)))
+            refusals.append(belongs(PairFiles(alone, path)))
     return KeyFile(path, found.mode, None if None in refusals else refusals[0])
 
 
@@ -138,4 +257,4 @@ def _connections(
     ends = [PairFiles(leaf.file.path, leaf.key.path) for leaf in (server, agent)]
     names = server.certificate.names if server.certificate else ()
     dialled = addresses or names[:1]
-    return {address: rehearsal.connect(ends[0], ends[1], authority.path, address) for address in dialled}
+    return {address: connect(ends[0], ends[1], authority.path, address) for address in dialled}

@@ -1,4 +1,4 @@
-"""The back end for hosts whose keys must come from their own OpenSSL (FIPS), or that lack `cryptography`.
+"""The back end for hosts whose keys must come from their own OpenSSL: those in FIPS mode.
 
 `openssl ca` signs: before 3.4 nothing else in that program can set the first day of validity. Keys travel through pipes
 only, never through arguments or files; the scratch directory sees requests, certificates and configuration.

@@ -1,4 +1,4 @@
-"""PEM text as such: a certificate with its key, and bundles. Needs no library, so it works with `openssl` alone."""
+"""PEM text as such: a certificate with its key, and bundles. Needs no library: `authority` makes its objects of it."""
 
 import base64
 import binascii

@@ -7,10 +7,9 @@ from enum import Enum
 from typing import Final
 
 from umbilical.fault import PkiError
-from umbilical.pki.backend import Backend, Signer
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.pem import BundleError, KeyPair, is_encrypted
-from umbilical.pki.profiles import KeyType, Profile, client_profile, server_profile
+from umbilical.pki.profiles import Backend, KeyType, Profile, Signer, client_profile, server_profile
 
 SIGNER_NAME: Final = "konnectivity-signer"
 SIGNER_ORGANIZATION: Final = "openshift"

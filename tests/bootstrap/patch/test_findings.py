@@ -11,10 +11,16 @@ from tests.support.bootkube_script import NATIVE_RELEASES, RELEASES, Release, bo
 from tests.support.bootstrap_corpus import bootstrap_config
 
 from umbilical.bootstrap.names import RECEIPT
-from umbilical.bootstrap.patch.cluster_facts import CLUSTER_CONFIG, NETWORK_CONFIG, ClusterFacts, cluster_facts
-from umbilical.bootstrap.patch.profile import Profile, profile_of
-from umbilical.bootstrap.patch.release_line import release_line
-from umbilical.bootstrap.patch.size_limit import LIMIT_BYTES, SECRET_BYTES, WARNING_BYTES, check_size, size_warning
+from umbilical.bootstrap.patch.anchors import release_line
+from umbilical.bootstrap.patch.config_facts import (
+    CLUSTER_CONFIG,
+    NETWORK_CONFIG,
+    ClusterFacts,
+    Profile,
+    cluster_facts,
+    profile_of,
+)
+from umbilical.bootstrap.patch.plan import LIMIT_BYTES, SECRET_BYTES, WARNING_BYTES, check_size, size_warning
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.fault import RenderError
 from umbilical.ignition.config import read_config

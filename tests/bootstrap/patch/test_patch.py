@@ -8,8 +8,8 @@ from tests.support.bootkube_script import bootkube_script
 from tests.support.bootstrap_corpus import CORPUS, NATIVE_RELEASES, Case, bootstrap_config
 
 from umbilical.bootstrap.names import BOOTKUBE, OWN, RECEIPT, SERVICE_RECORD
+from umbilical.bootstrap.patch.config_facts import Profile, profile_of
 from umbilical.bootstrap.patch.patch import patch, undo
-from umbilical.bootstrap.patch.profile import Profile, profile_of
 from umbilical.bootstrap.render.render import render
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.fault import IgnitionError, RenderError

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from tests.support.tunnel_specs import tunnel_specs
 
 from umbilical.bootstrap.names import NATIVE, OWN, STATIC_POD
-from umbilical.bootstrap.render import placeholders
+from umbilical.bootstrap.render import objects as placeholders
 from umbilical.bootstrap.render.render import (
     KUBE_APISERVER_POD,
     Certificates,

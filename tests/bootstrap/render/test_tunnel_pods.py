@@ -9,21 +9,23 @@ from hypothesis import given, settings
 from tests.support.tunnel_specs import tunnel_specs
 
 from umbilical.bootstrap.certificates import Certificates
-from umbilical.bootstrap.render import placeholders
-from umbilical.bootstrap.render.agent_daemon_set import agent_daemon_set
-from umbilical.bootstrap.render.agent_secret import agent_secret
-from umbilical.bootstrap.render.container import PKI_MOUNT, container
-from umbilical.bootstrap.render.egress import egress_selector
-from umbilical.bootstrap.render.namespace import namespace
-from umbilical.bootstrap.render.override import kube_apiserver_override
-from umbilical.bootstrap.render.server_pod import server_pod
+from umbilical.bootstrap.render import objects
+from umbilical.bootstrap.render.kube_apiserver import egress_selector, kube_apiserver_override
+from umbilical.bootstrap.render.objects import (
+    PKI_MOUNT,
+    agent_daemon_set,
+    agent_secret,
+    container,
+    namespace,
+    server_pod,
+)
 from umbilical.bootstrap.spec import Mode, Resources, Shape, TunnelSpec, for_shape
 from umbilical.cli.drop_ins import klog
 from umbilical.cli.drop_ins.pflag import FlagSet
 from umbilical.cli.drop_ins.proxy_agent import agent_flags, check_agent_flags
 from umbilical.cli.drop_ins.proxy_server import check_server_flags, server_flags
 from umbilical.manifests.tree import yaml_bytes
-from umbilical.pki.bundle import KeyPair
+from umbilical.pki.pem import KeyPair
 
 PKI: Final = "/opt/openshift/umbilical/pki/server"
 OPENSHIFT: Final = for_shape(Shape.OPENSHIFT)
@@ -120,7 +122,7 @@ def test_a_new_certificate_gives_another_server_pod_unless_it_is_made_once() -> 
 
     assert annotations(b"one") != annotations(b"two")
     unknown = server_pod(OPENSHIFT, PKI)["metadata"]["annotations"]
-    assert list(unknown.values()) == [placeholders.SERVER_FINGERPRINT]
+    assert list(unknown.values()) == [objects.SERVER_FINGERPRINT]
     assert "annotations" not in server_pod(OPENSHIFT, PKI, is_made_once=True)["metadata"]
 
 
@@ -150,13 +152,13 @@ def test_agents_dial_the_given_address_or_wait_for_one() -> None:
     for address in ("10.0.0.9", "fd00::9"):
         fixed = agent(for_shape(Shape.OPENSHIFT, node_ip=ipaddress.ip_address(address)))
         assert f"--proxy-server-host={address}" in fixed["args"]
-    assert f"--proxy-server-host={placeholders.NODE_IP}" in agent()["args"]
+    assert f"--proxy-server-host={objects.NODE_IP}" in agent()["args"]
 
 
 def test_an_image_of_ones_own_is_run_by_its_name_and_the_payloads_by_its_path() -> None:
     own = agent(for_shape(Shape.OPENSHIFT, image="registry.example/own:1"))
     assert (own["image"], own["command"]) == ("registry.example/own:1", ["proxy-agent"])
-    assert (agent()["image"], agent()["command"]) == (placeholders.IMAGE, ["/usr/bin/proxy-agent"])
+    assert (agent()["image"], agent()["command"]) == (objects.IMAGE, ["/usr/bin/proxy-agent"])
 
 
 def test_what_one_container_has_beyond_the_other_is_added_and_takes_nothing_away() -> None:
@@ -179,9 +181,9 @@ def test_the_secret_has_placeholders_or_the_agents_pair_and_can_be_found_for_del
     secret = agent_secret(OPENSHIFT)
     assert secret["type"] == "Opaque"
     assert secret["data"] == {
-        "tls.crt": placeholders.AGENT_CERTIFICATE,
-        "tls.key": placeholders.AGENT_KEY,
-        "ca.crt": placeholders.AUTHORITY,
+        "tls.crt": objects.AGENT_CERTIFICATE,
+        "tls.key": objects.AGENT_KEY,
+        "ca.crt": objects.AUTHORITY,
     }
     decoded = {name: base64.b64decode(value) for name, value in agent_secret(SEED, PAIRS)["data"].items()}
     assert decoded == {"tls.crt": b"agent", "tls.key": b"agent-key", "ca.crt": b"ca"}

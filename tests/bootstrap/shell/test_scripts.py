@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from umbilical.bootstrap.names import NATIVE, OWN, STAGES, Names
-from umbilical.bootstrap.render import placeholders
+from umbilical.bootstrap.render import objects
 from umbilical.bootstrap.shell.scripts import certificate_script, library
 from umbilical.bootstrap.spec import Shape, for_shape
 
@@ -92,7 +92,7 @@ def test_each_stage_is_guarded_begun_done_and_ended_in_that_order() -> None:
 
 
 def test_every_placeholder_is_filled_by_sed() -> None:
-    for placeholder in placeholders.ALL:
+    for placeholder in objects.ALL:
         assert f"\ns|\\{placeholder}|${{{placeholder[2:-1]}:-}}|g\n" in text()
 
 

@@ -10,12 +10,11 @@ from tests.support.bootstrap_corpus import CORPUS, NATIVE_RELEASES, Case, bootst
 from tests.support.verify_subjects import failures, findings, subject
 
 from umbilical.bootstrap.names import NATIVE, OWN
+from umbilical.bootstrap.patch.config_facts import Profile
 from umbilical.bootstrap.patch.patch import patch
-from umbilical.bootstrap.patch.profile import Profile
 from umbilical.bootstrap.spec import Mode, Shape, for_shape
 from umbilical.bootstrap.verify.catalogue import CATALOGUE, FIRST_PLAN, GROUPS, verify
-from umbilical.bootstrap.verify.facts import BootstrapFacts
-from umbilical.bootstrap.verify.rule import MAX_FAULTS, Doubt, bootkube, files, rule, tunnel
+from umbilical.bootstrap.verify.facts import MAX_FAULTS, BootstrapFacts, Doubt, bootkube, files, rule, tunnel
 from umbilical.checks.check import Outcome, Verdict, failed, passed, skipped, warned
 from umbilical.ignition.document import Document
 

@@ -10,7 +10,7 @@ from tests.support.bootstrap_corpus import bootstrap_config
 from tests.support.verify_subjects import NAMES, Subject, container, failures, findings, pod, subject, warnings
 
 from umbilical.bootstrap.names import OWN
-from umbilical.bootstrap.patch.profile import Profile
+from umbilical.bootstrap.patch.config_facts import Profile
 from umbilical.bootstrap.spec import Mode, Shape
 from umbilical.checks.check import Outcome
 from umbilical.manifests.tree import yaml_bytes

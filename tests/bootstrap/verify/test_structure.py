@@ -12,7 +12,7 @@ from tests.support.bootstrap_corpus import bootstrap_config
 from tests.support.verify_subjects import NAMES, Subject, failures, findings, subject, warnings
 
 from umbilical.bootstrap.names import BOOTKUBE, OWN, RECEIPT, RELEASE_IMAGE, SERVICE_RECORD
-from umbilical.bootstrap.patch.size_limit import LIMIT_BYTES, WARNING_BYTES
+from umbilical.bootstrap.patch.plan import LIMIT_BYTES, WARNING_BYTES
 from umbilical.bootstrap.verify.facts import BootstrapFacts
 from umbilical.bootstrap.verify.files import FILES, ROLES
 from umbilical.bootstrap.verify.structure import FAILURE_SECONDS, STRUCTURE, WARNING_SECONDS, time_left

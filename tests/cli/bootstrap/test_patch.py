@@ -14,10 +14,10 @@ from tests.support.bootstrap_corpus import bootstrap_config
 from tests.support.fixture_types import Captured, Patch
 from tests.support.install_directories import Directory
 
+from umbilical.bootstrap.patch.config_facts import Profile, profile_of
 from umbilical.bootstrap.patch.edits import REASONS
 from umbilical.bootstrap.patch.patch import patch, undo
 from umbilical.bootstrap.patch.plan import PURPOSES
-from umbilical.bootstrap.patch.profile import Profile, profile_of
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.cli import main
 from umbilical.cli.main import run

@@ -31,9 +31,9 @@ from umbilical.cli.hosted.certificates import keep, tell
 from umbilical.cli.hosted.lookup import addresses, with_looked_up
 from umbilical.cli.main import run
 from umbilical.fault import PkiError
-from umbilical.hosted.objects.sidecar_access import KUBECONFIG_MAP, TOKEN_SECRET
+from umbilical.hosted.objects.sidecars import KUBECONFIG_MAP, TOKEN_SECRET
 from umbilical.hosted.objects.spec import AggregatedApi, HostedSpec, Pki
-from umbilical.hosted.objects.spec_example import EXAMPLE
+from umbilical.hosted.objects.spec_reading import EXAMPLE
 from umbilical.hosted.pki.certificate_set import Renewal
 from umbilical.hosted.pki.table import AGENT, CLUSTER
 from umbilical.pki.certificate import read_certificates

@@ -20,8 +20,7 @@ from umbilical.cli import main
 from umbilical.cli.pki.checks import HEADINGS, Question, findings
 from umbilical.cli.pki.files import write_directory
 from umbilical.cli.pki.text import alternative_names, as_value, expiry, kind, moment, short_line, span, tell_cut
-from umbilical.pki.authority import Authority
-from umbilical.pki.bundle import encode_pair
+from umbilical.pki.authority import Authority, encode_pair
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.directory import look_at
 from umbilical.pki.pem import KeyPair

@@ -16,9 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from umbilical.fault import RenderError
-from umbilical.firewall.forms.cloud_cli import command_line, script
 from umbilical.firewall.forms.render import Form, as_value, describe, forms, manifest_edit, render
-from umbilical.firewall.forms.terraform import quoted, terraform_text
+from umbilical.firewall.forms.texts import command_line, quoted, script, terraform_text
 from umbilical.firewall.platforms.catalogue import PLATFORMS, platform_of
 from umbilical.firewall.platforms.platform import Block, Command, Commands, Need, Reference, Variable
 from umbilical.firewall.platforms.request import Release, Request, parse_network

@@ -9,8 +9,7 @@ from typing import Final
 
 import pytest
 
-from umbilical.firewall.forms.firewalld import rich_rule, script
-from umbilical.firewall.forms.nftables import TABLE, ruleset, teardown
+from umbilical.firewall.forms.texts import TABLE, firewalld_script, rich_rule, ruleset, teardown
 from umbilical.firewall.platforms.platform import BOOTSTRAP_HOST, Place, PlaceKind, Rule
 from umbilical.host.netns import Namespace, Network
 from umbilical.host.processes import Child, start
@@ -141,12 +140,14 @@ def test_a_rule_names_family_source_and_port() -> None:
 
 
 def test_rules_are_never_permanent_and_end_by_themselves() -> None:
-    made = _commands(script(RULES, ("why",)))
+    made = _commands(firewalld_script(RULES, ("why",)))
     assert [words[2] for words in made] == ["--timeout=24h", "--timeout=24h"]
     assert not any("--permanent" in words for words in made)
 
 
 def test_closing_removes_exactly_what_opening_adds() -> None:
-    added = [words[1].removeprefix("--add-rich-rule=") for words in _commands(script(RULES, ()))]
-    removed = [words[1].removeprefix("--remove-rich-rule=") for words in _commands(script(RULES, (), closing=True))]
+    added = [words[1].removeprefix("--add-rich-rule=") for words in _commands(firewalld_script(RULES, ()))]
+    removed = [
+        words[1].removeprefix("--remove-rich-rule=") for words in _commands(firewalld_script(RULES, (), closing=True))
+    ]
     assert added == removed == [rich_rule(network, 8091) for network in NETWORKS]

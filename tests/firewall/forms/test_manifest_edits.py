@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tests.support.capi_manifests import INFRA_ID, MANIFESTS, aws_cluster, azure_cluster, go_yaml, ibmcloud_cluster
 
 from umbilical.fault import RenderError
-from umbilical.firewall.forms.capi import closed, opened, snippet
-from umbilical.firewall.forms.manifest_text import append_items, remove_items, value_at
+from umbilical.firewall.forms.capi import append_items, closed, opened, remove_items, snippet, value_at
 from umbilical.firewall.forms.render import manifest_edit
 from umbilical.firewall.platforms.catalogue import platform_of
 from umbilical.firewall.platforms.platform import ManifestEdit

@@ -11,8 +11,7 @@ from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.live_site import live_site, machines_of, switch_on
 from tests.support.signing_requests import pem
 
-from umbilical.cluster.csr import KIND
-from umbilical.cluster.csr_policy import CLIENT_SIGNER
+from umbilical.cluster.csr import CLIENT_SIGNER, KIND
 from umbilical.fault import Fault
 from umbilical.hardway import kube
 from umbilical.hardway.doctor import machines as doctor

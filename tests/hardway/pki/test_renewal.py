@@ -18,13 +18,12 @@ from umbilical.hardway.pki.renewal import Renewal, renew
 from umbilical.hardway.pki.row import Life, Scope
 from umbilical.hardway.pki.table import rows
 from umbilical.pki.authority import Authority
-from umbilical.pki.backend import Signer
 from umbilical.pki.certificate import Certificate, read_certificates, read_public_key
 from umbilical.pki.control_plane_set import Kind
 from umbilical.pki.judgement import is_signed_by
 from umbilical.pki.openssl import Openssl
 from umbilical.pki.pem import KeyPair, public_key_block
-from umbilical.pki.profiles import BACKDATE, KeyType
+from umbilical.pki.profiles import BACKDATE, KeyType, Signer
 
 NOW: Final = datetime(2026, 11, 16, 8, 0, tzinfo=UTC)
 

@@ -34,8 +34,8 @@ from umbilical.hardway.stages.s10_bootstrap import documents, etcd_sight, no_nod
 from umbilical.hardway.stages.s11_masters import STAGE as MASTERS
 from umbilical.hardway.stages.s11_masters import labelled_sight, role_labels, service_sight
 from umbilical.hardway.stages.s14_workers import STAGE as WORKERS
+from umbilical.manifests.objects import IpAddress
 from umbilical.manifests.tree import Asset
-from umbilical.manifests.values import IpAddress
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType
 

@@ -11,12 +11,20 @@ from umbilical.cli.drop_ins.pflag import FlagSet
 from umbilical.cli.drop_ins.proxy_agent import agent_flags as table
 from umbilical.cli.drop_ins.proxy_agent import check_agent_flags
 from umbilical.hosted.objects import names
-from umbilical.hosted.objects.accounts import hosted_accounts, management_accounts, namespace_labels
-from umbilical.hosted.objects.agent_daemon_set import agent_daemon_set
-from umbilical.hosted.objects.agent_pod import agent_container, agent_flags, agent_volumes, pod_template
-from umbilical.hosted.objects.aggregated_apis import aggregated_apis
-from umbilical.hosted.objects.control_plane_agent import control_plane_agent, identifiers
-from umbilical.hosted.objects.identities import identities_config_map, identities_text
+from umbilical.hosted.objects.agents import (
+    agent_container,
+    agent_daemon_set,
+    agent_flags,
+    agent_volumes,
+    control_plane_agent,
+    hosted_accounts,
+    identifiers,
+    management_accounts,
+    namespace_labels,
+    pod_template,
+)
+from umbilical.hosted.objects.control_plane_files import identities_config_map, identities_text
+from umbilical.hosted.objects.services import aggregated_apis
 from umbilical.hosted.objects.spec import (
     Agents,
     AggregatedApi,

@@ -8,7 +8,7 @@ import pytest
 from tests.support.hosted_certificates import hosted_set, renewed
 from tests.support.hosted_specs import hosted_spec
 
-from umbilical.hosted.objects.certificates import (
+from umbilical.hosted.objects.control_plane_files import (
     fingerprint,
     hosted_certificates,
     leaf_secret,

@@ -12,8 +12,7 @@ from tests.support.manifests import json_values
 
 from umbilical.fault import RenderError
 from umbilical.hosted.objects.kube_apiserver_manifest import flag_value, read_manifest
-from umbilical.hosted.objects.server_patch import flag_patch, patched, strategic_patch
-from umbilical.hosted.objects.server_sidecar import server_container
+from umbilical.hosted.objects.server import flag_patch, patched, server_container, strategic_patch
 from umbilical.hosted.objects.spec import HostedSpec, KubeApiserver, ManagementProxy, Workload
 from umbilical.manifests.objects import Object
 

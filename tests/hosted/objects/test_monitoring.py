@@ -17,7 +17,7 @@ from tests.support.tunnel_pair import Shape, TunnelPair, http_get
 from tests.support.tunnel_pki import make_tunnel_pki
 
 from umbilical.dialer.failure import Reason
-from umbilical.hosted.objects import monitoring_names
+from umbilical.hosted.objects import monitoring
 from umbilical.hosted.objects.alerts import RUNBOOK, TUNNEL_REASONS, hosted_rules, rules
 from umbilical.hosted.objects.components import HEALTH_PORTS
 from umbilical.hosted.objects.dashboard import FILE, dashboard, model
@@ -272,7 +272,7 @@ def test_every_metric_and_label_that_is_asked_for_is_shown_by_somebody() -> None
 
 
 def test_no_name_is_kept_that_nobody_asks_for() -> None:
-    kept = {value for key, value in vars(monitoring_names).items() if key.isupper() and re.fullmatch("[a-z_]+", value)}
+    kept = {value for key, value in vars(monitoring).items() if key.isupper() and re.fullmatch("[a-z_]+", value)}
     asked = {re.sub("_bucket$", "", selector.metric) for selector in SELECTORS}
     assert {name for name in kept if not name.endswith("_")} == asked
 

@@ -13,14 +13,23 @@ from umbilical.cli.drop_ins.konnectivity_https_proxy import HTTPS_PROXY, check_f
 from umbilical.cli.drop_ins.konnectivity_socks5_proxy import SOCKS5_PROXY, socks5_settings
 from umbilical.cli.drop_ins.pflag import FlagSet
 from umbilical.cli.drop_ins.proxy_flags import check_shared_flags
-from umbilical.cluster import kubeconfig
+from umbilical.cluster import credentials
 from umbilical.dialer.settings import TcpServer
 from umbilical.hosted.objects import names
-from umbilical.hosted.objects.components import COMPONENTS, HEALTH_PORTS, Names, ProxyKind, chosen
+from umbilical.hosted.objects.components import (
+    COMPONENTS,
+    HEALTH_PORTS,
+    Names,
+    ProxyKind,
+    chosen,
+    for_component,
+    for_kube_apiserver,
+    for_user_proxy,
+    management_proxy_secret,
+    proxy_secret,
+)
 from umbilical.hosted.objects.monitoring import PROXY_LABEL, PROXY_PORTS
-from umbilical.hosted.objects.no_proxy_list import for_component, for_kube_apiserver, for_user_proxy
-from umbilical.hosted.objects.proxy_secret import management_proxy_secret, proxy_secret
-from umbilical.hosted.objects.sidecar_access import (
+from umbilical.hosted.objects.sidecars import (
     KUBECONFIG_DIRECTORY,
     KUBECONFIG_KEY,
     KUBECONFIG_MAP,
@@ -30,8 +39,8 @@ from umbilical.hosted.objects.sidecar_access import (
     is_needed,
     kubeconfig_volume,
     management_access,
+    sidecar_patches,
 )
-from umbilical.hosted.objects.sidecars import sidecar_patches
 from umbilical.hosted.objects.spec import DataPlaneProxy, HostedSpec, KubeApiserver, ManagementProxy, Networks
 from umbilical.proxies.settings import HttpsSettings, Resolution, Socks5Settings
 
@@ -132,9 +141,9 @@ def test_a_proxy_that_resolves_nothing_holds_no_kubeconfig() -> None:
 
 def test_a_proxy_that_looks_for_services_has_its_own_account_and_nobody_else_s() -> None:
     one = container("olm-operator", "socks5")
-    kubeconfig = socks5(one).outbound.kubeconfig
-    assert kubeconfig is not None
-    assert str(kubeconfig.parent) in {mount["mountPath"] for mount in one["volumeMounts"]}
+    credentials = socks5(one).outbound.kubeconfig
+    assert credentials is not None
+    assert str(credentials.parent) in {mount["mountPath"] for mount in one["volumeMounts"]}
     assert "admin" not in str(pod("olm-operator"))
 
 
@@ -270,7 +279,7 @@ def test_the_kubeconfig_is_readable_and_names_files_of_its_volume(tmp_path: Path
     text = config_map["data"][KUBECONFIG_KEY]
     path = tmp_path / "kubeconfig"
     path.write_text(text)
-    loaded = kubeconfig.load(path)
+    loaded = credentials.load(path)
 
     assert loaded.cluster.server == "https://kube-apiserver:7443"
     assert loaded.user is not None

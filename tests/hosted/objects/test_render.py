@@ -15,12 +15,12 @@ import peers
 from umbilical.cli.tree_files import write_tree
 from umbilical.fault import RenderError
 from umbilical.host.processes import run
-from umbilical.hosted.objects import kustomize
+from umbilical.hosted.objects import render as kustomize
+from umbilical.hosted.objects.forms import config_map_volume, metadata, probe, requests, secret_volume
 from umbilical.hosted.objects.kube_apiserver_manifest import read_manifest
-from umbilical.hosted.objects.objects import config_map_volume, metadata, probe, requests, secret_volume
 from umbilical.hosted.objects.render import Format, hosted_objects, management_objects, notes, render
-from umbilical.hosted.objects.server_patch import patched
-from umbilical.hosted.objects.sidecar_access import access_notes
+from umbilical.hosted.objects.server import patched
+from umbilical.hosted.objects.sidecars import access_notes
 from umbilical.hosted.objects.spec import (
     AggregatedApi,
     DataPlaneProxy,
@@ -178,7 +178,9 @@ def test_a_base_lists_its_files_in_one_order() -> None:
 
 
 def test_a_component_patches_in_the_order_given() -> None:
-    found = kustomize.component({"b.patch": kustomize.deployment("one"), "a.patch": kustomize.deployment("two")})
+    found = kustomize.component(
+        {"b.patch": kustomize.deployment_target("one"), "a.patch": kustomize.deployment_target("two")}
+    )
     assert found["kind"] == "Component"
     assert [(one["path"], one["target"]["name"]) for one in found["patches"]] == [
         ("b.patch", "one"),

@@ -10,9 +10,13 @@ from tests.support.hosted_specs import hosted_spec
 from umbilical.cli.drop_ins import klog
 from umbilical.cli.drop_ins.pflag import FlagSet
 from umbilical.cli.drop_ins.proxy_server import server_flags as table
-from umbilical.hosted.objects.egress_selector import egress_config_map, egress_selector
-from umbilical.hosted.objects.network_policies import network_policies
-from umbilical.hosted.objects.server_sidecar import (
+from umbilical.hosted.objects.control_plane_files import (
+    add_static_files,
+    egress_config_map,
+    egress_selector,
+    static_volumes,
+)
+from umbilical.hosted.objects.server import (
     DRAIN_SECONDS,
     GRACE_SECONDS,
     STOP_DELAY_SECONDS,
@@ -21,7 +25,7 @@ from umbilical.hosted.objects.server_sidecar import (
     server_container,
     server_flags,
 )
-from umbilical.hosted.objects.services import agent_service, frontend_service, routes, services
+from umbilical.hosted.objects.services import agent_service, frontend_service, network_policies, routes, services
 from umbilical.hosted.objects.spec import (
     HostedSpec,
     KubeApiserver,
@@ -35,7 +39,6 @@ from umbilical.hosted.objects.spec import (
     TlsProfile,
     Workload,
 )
-from umbilical.hosted.objects.static_pod_files import add_static_files, static_volumes
 from umbilical.hosted.pki.table import Signers
 from umbilical.manifests.tree import AssetTree
 

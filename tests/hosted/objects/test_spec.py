@@ -31,8 +31,7 @@ from umbilical.hosted.objects.spec import (
     Workload,
     problems,
 )
-from umbilical.hosted.objects.spec_example import EXAMPLE
-from umbilical.hosted.objects.spec_reading import API_VERSION, KIND, read_spec
+from umbilical.hosted.objects.spec_reading import API_VERSION, EXAMPLE, KIND, read_spec
 from umbilical.hosted.pki.table import Signers
 from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.profiles import KeyType

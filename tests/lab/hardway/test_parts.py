@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.hardway_lab import small_cluster
 
 from umbilical.fault import HostError
-from umbilical.host.haproxy import parse_stats
+from umbilical.host.commands import parse_stats
 from umbilical.host.machine_records import BackendServer
 from umbilical.lab.hardway.balancer import parse_worker
 from umbilical.lab.hardway.names import Question, forward_questions, reverse_questions

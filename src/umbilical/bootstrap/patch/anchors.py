@@ -1,7 +1,5 @@
-"""The lines of bootkube.sh that an edit holds on to: counted in every release from 4.12 on, and there exactly once.
-
-A script that has one of them twice, not at all, or in another order is one that nobody has looked at: it is refused.
-"""
+"""The lines of bootkube.sh that an edit holds on to: counted in every release from 4.12 on, and there exactly once. The
+file does not say of which release line it is, but stages and flags came over time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -145,3 +143,37 @@ def _not_once(seen: Search, lines: Sequence[str]) -> RenderError:
 
 def _not_recognised(what: str, why: str) -> RenderError:
     return RenderError("UMB121", f"bootkube.sh is not recognised: {what}", why, PLAN_COMMAND)
+
+
+_SIGNS: Final = (
+    ("4.12", PATTERNS[Anchor.LIBRARIES][0].text),
+    ("4.13", "touch node-tuning-bootstrap.done"),
+    ("4.15", "touch api-bootstrap.done"),
+    ("4.16", "touch api-dns-resolved.done"),
+    ("4.18", "KUBERNETES_VERSION="),
+    ("4.19", "touch auth-api-bootstrap.done"),
+    ("4.21", "--log-driver=k8s-file"),
+    ("4.23", ". /usr/local/bin/konnectivity.sh"),
+)
+
+
+def release_line(bootkube: str) -> str:
+    """Say which releases have such a script, for people: "4.16 to 4.17". It decides nothing."""
+    words = [line.strip() for line in bootkube.split("\n")]
+    seen = [index for index, (_, sign) in enumerate(_SIGNS) if any(_shows(line, sign) for line in words)]
+    if not seen:
+        return "4.11 or older"
+    since = _SIGNS[seen[-1]][0]
+    if seen[-1] + 1 == len(_SIGNS):
+        return f"{since} or newer"
+    until = _line_before(_SIGNS[seen[-1] + 1][0])
+    return since if since == until else f"{since} to {until}"
+
+
+def _shows(line: str, sign: str) -> bool:
+    return line.startswith(sign) or f" {sign} " in line
+
+
+def _line_before(release: str) -> str:
+    major, minor = release.split(".")
+    return f"{major}.{int(minor) - 1}"

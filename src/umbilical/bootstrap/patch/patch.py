@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from umbilical.bootstrap.names import BOOTKUBE, OWN, RECEIPT, SERVICE_RECORD
-from umbilical.bootstrap.patch.cluster_facts import ClusterFacts, cluster_facts
+from umbilical.bootstrap.patch.anchors import release_line
+from umbilical.bootstrap.patch.config_facts import ClusterFacts, Profile, cluster_facts, profile_of
 from umbilical.bootstrap.patch.edits import OVERRIDE_FLAG, Insertion, insert, insertions, remove
-from umbilical.bootstrap.patch.plan import Plan, changes_of
-from umbilical.bootstrap.patch.profile import Profile, profile_of
+from umbilical.bootstrap.patch.plan import Plan, changes_of, check_size
 from umbilical.bootstrap.patch.receipt import AGAIN, Receipt, find_receipt, sha256
-from umbilical.bootstrap.patch.release_line import release_line
-from umbilical.bootstrap.patch.size_limit import check_size
 from umbilical.bootstrap.render.render import render
 from umbilical.bootstrap.spec import Shape, TunnelSpec
 from umbilical.fault import RenderError

@@ -1,6 +1,5 @@
-"""A kube-apiserver static pod that is given as a file, with the egress flag and the two mounts that it needs.
-
-Everything else of it stays. Doing it twice is the same as once.
+"""kube-apiserver's side of the tunnel: the egress file, the operator's override that leads to it, and a static pod that
+is given as a file, with the flag and the two mounts that it needs.
 """
 
 import copy
@@ -10,10 +9,39 @@ from typing import Any, Final
 import yaml
 
 from umbilical.bootstrap.names import EGRESS_FILE
-from umbilical.bootstrap.render.override import EGRESS_FLAG
-from umbilical.bootstrap.spec import TunnelSpec
+from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_IN_POD, TunnelSpec
 from umbilical.fault import RenderError
-from umbilical.manifests.kube_apiserver_pod import PROGRAM
+from umbilical.manifests.control_plane_pods import KUBE_APISERVER
+
+
+def egress_selector(spec: TunnelSpec) -> dict[str, Any]:
+    tunnel = {
+        "proxyProtocol": spec.mode.proxy_protocol,
+        "transport": {"uds": {"udsName": spec.socket_in_kube_apiserver}},
+    }
+    return {
+        "apiVersion": "apiserver.k8s.io/v1beta1",
+        "kind": "EgressSelectorConfiguration",
+        "egressSelections": [
+            {"name": "cluster", "connection": tunnel},
+            # Not left out: what is not named is Direct today, and here it is written that this is meant.
+            {"name": "controlplane", "connection": {"proxyProtocol": "Direct"}},
+            {"name": "etcd", "connection": {"proxyProtocol": "Direct"}},
+        ],
+    }
+
+
+EGRESS_FLAG: Final = "egress-selector-config-file"
+EGRESS_IN_POD: Final = posixpath.join(BOOTSTRAP_CONFIGS_IN_POD, EGRESS_FILE)
+
+
+def kube_apiserver_override() -> dict[str, Any]:
+    return {
+        "apiVersion": "kubecontrolplane.config.openshift.io/v1",
+        "kind": "KubeAPIServerConfig",
+        "apiServerArguments": {EGRESS_FLAG: [EGRESS_IN_POD]},
+    }
+
 
 EGRESS_DIRECTORY: Final = "/etc/kubernetes/egress-selector"
 """On the host and in the pod. Nothing else lies in it, so kube-apiserver sees no keys of the tunnel's."""
@@ -91,7 +119,7 @@ def _container(pod: object) -> dict[str, Any]:
 
 
 def _runs_kube_apiserver(container: dict[str, Any]) -> bool:
-    return PROGRAM in (posixpath.basename(word) for word in _words(container) if not word.startswith("-"))
+    return KUBE_APISERVER in (posixpath.basename(word) for word in _words(container) if not word.startswith("-"))
 
 
 def _words(container: dict[str, Any]) -> list[str]:

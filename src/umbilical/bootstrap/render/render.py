@@ -5,13 +5,14 @@ from typing import Final
 
 from umbilical.bootstrap.certificates import Certificates
 from umbilical.bootstrap.names import OWN, STATIC_POD, Names
-from umbilical.bootstrap.render.agent_daemon_set import agent_daemon_set
-from umbilical.bootstrap.render.agent_secret import agent_secret
-from umbilical.bootstrap.render.egress import egress_selector
-from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH, read_static_pod, with_egress_selector
-from umbilical.bootstrap.render.namespace import namespace
-from umbilical.bootstrap.render.override import kube_apiserver_override
-from umbilical.bootstrap.render.server_pod import server_pod
+from umbilical.bootstrap.render.kube_apiserver import (
+    EGRESS_PATH,
+    egress_selector,
+    kube_apiserver_override,
+    read_static_pod,
+    with_egress_selector,
+)
+from umbilical.bootstrap.render.objects import agent_daemon_set, agent_secret, namespace, server_pod
 from umbilical.bootstrap.shell.scripts import certificate_script, library
 from umbilical.bootstrap.spec import Shape, TunnelSpec
 from umbilical.fault import RenderError

@@ -13,7 +13,7 @@ from typing import Final
 
 from umbilical.bootstrap.names import AGENT_NAME, AGENT_SECRET, STATIC_POD, Names
 from umbilical.bootstrap.spec import TunnelSpec
-from umbilical.manifests.values import IpNetwork
+from umbilical.manifests.objects import IpNetwork
 
 IMAGE_IN_PAYLOAD: Final = "apiserver-network-proxy"
 STATE_DIRECTORY: Final = "/opt/openshift/umbilical"

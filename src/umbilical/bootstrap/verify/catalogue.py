@@ -4,11 +4,10 @@ from typing import Final
 
 from umbilical.bootstrap.verify.egress_rules import EGRESS_RULES
 from umbilical.bootstrap.verify.extras import EXTRAS
-from umbilical.bootstrap.verify.facts import BootstrapFacts
+from umbilical.bootstrap.verify.facts import BootstrapFacts, Rule
 from umbilical.bootstrap.verify.files import FILES
 from umbilical.bootstrap.verify.order import ORDER
 from umbilical.bootstrap.verify.pod_rules import POD_RULES
-from umbilical.bootstrap.verify.rule import Rule
 from umbilical.bootstrap.verify.script_rules import SCRIPT_RULES
 from umbilical.bootstrap.verify.structure import STRUCTURE
 from umbilical.checks.check import Finding, judge

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_IN_POD, BOOTSTRAP_CONFIGS_ON_HOST, Mode
 from umbilical.bootstrap.verify.documents import dig, is_within, mappings, shown, unexpected_keys
-from umbilical.bootstrap.verify.facts import BootstrapFacts
-from umbilical.bootstrap.verify.rule import Rule, bootkube, files, rule, tunnel
+from umbilical.bootstrap.verify.facts import BootstrapFacts, Rule, bootkube, files, rule, tunnel
 
 SELECTIONS: Final = ("cluster", "controlplane", "etcd")
 EGRESS_FLAG: Final = "egress-selector-config-file"

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from umbilical.bootstrap.names import OWN, RECEIPT
-from umbilical.bootstrap.patch.profile import Profile
+from umbilical.bootstrap.patch.config_facts import Profile
 from umbilical.bootstrap.verify.documents import dig, mappings, shown
-from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapFacts
+from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapFacts, Doubt, Rule, files, rule, tunnel
 from umbilical.bootstrap.verify.files import ROLES
-from umbilical.bootstrap.verify.rule import Doubt, Rule, files, rule, tunnel
 from umbilical.bootstrap.verify.shell_script import Script
 
 # Of bash itself, of coreutils and their like, and what a bootstrap node of RHCOS has besides.

@@ -5,8 +5,7 @@ from typing import Final
 
 from umbilical.bootstrap.names import NATIVE, OWN, RECEIPT
 from umbilical.bootstrap.verify.documents import dig, is_placeholder, is_within, shown
-from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapFacts
-from umbilical.bootstrap.verify.rule import Need, Rule, rule, tunnel
+from umbilical.bootstrap.verify.facts import KUBE_SYSTEM, BootstrapFacts, Need, Rule, rule, tunnel
 from umbilical.ignition.config import File
 from umbilical.manifests.tree import SCRIPT_MODE, SECRET_MODE
 

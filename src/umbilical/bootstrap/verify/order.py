@@ -5,13 +5,12 @@ from itertools import pairwise
 from typing import Final
 
 from umbilical.bootstrap.names import BOOTKUBE, EGRESS_FILE, NATIVE, OWN, RECEIPT, RELEASE_IMAGE, SERVICE_RECORD
+from umbilical.bootstrap.patch.config_facts import Profile
 from umbilical.bootstrap.patch.edits import OVERRIDE_FLAG
 from umbilical.bootstrap.patch.patch import undo
-from umbilical.bootstrap.patch.profile import Profile
 from umbilical.bootstrap.patch.receipt import find_receipt, sha256
 from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST
-from umbilical.bootstrap.verify.facts import BootstrapFacts
-from umbilical.bootstrap.verify.rule import Doubt, Rule, bootkube, rule, tunnel
+from umbilical.bootstrap.verify.facts import BootstrapFacts, Doubt, Rule, bootkube, rule, tunnel
 from umbilical.bootstrap.verify.script_rules import functions_of
 from umbilical.bootstrap.verify.shell_script import Command, Script
 from umbilical.fault import Fault

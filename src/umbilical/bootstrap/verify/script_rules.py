@@ -7,8 +7,7 @@ from typing import Final
 
 from umbilical.bootstrap.names import STAGES, STATIC_POD
 from umbilical.bootstrap.verify.documents import PLACEHOLDER, shown
-from umbilical.bootstrap.verify.facts import BootstrapFacts
-from umbilical.bootstrap.verify.rule import Doubt, Rule, files, rule, tunnel
+from umbilical.bootstrap.verify.facts import BootstrapFacts, Doubt, Rule, files, rule, tunnel
 from umbilical.bootstrap.verify.shell_script import Block, Command, Script
 
 MAX_HOURS: Final = 24

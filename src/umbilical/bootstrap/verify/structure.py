@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from umbilical.bootstrap.names import BOOTKUBE, RELEASE_IMAGE, SERVICE_RECORD
-from umbilical.bootstrap.patch.size_limit import LIMIT_BYTES, SECRET_PLATFORMS, WARNING_BYTES
+from umbilical.bootstrap.patch.plan import LIMIT_BYTES, SECRET_PLATFORMS, WARNING_BYTES
 from umbilical.bootstrap.verify.documents import dig, mappings, shown
-from umbilical.bootstrap.verify.facts import BootstrapFacts
-from umbilical.bootstrap.verify.rule import Doubt, Rule, bootkube, rule
+from umbilical.bootstrap.verify.facts import BootstrapFacts, Doubt, Rule, bootkube, rule
 from umbilical.checks.check import Check, Verdict, failed, passed
 from umbilical.fault import IgnitionError
 from umbilical.ignition.config import Config, file_of

@@ -16,10 +16,10 @@ _KIND: Final = "BundleAnalysis"
 @click.option("-o", "--output", type=click.Choice(["table", "json", "junit"]), default="table", help="How to print.")
 def analyze(path: Path, output: str) -> int:
     """Find the stage that fails and its cause in a log bundle, its directory, or a copy of /var/log/openshift."""
-    from umbilical.bootstrap.bundle_facts import gather
-    from umbilical.bootstrap.diagnosis import diagnose
-    from umbilical.bootstrap.log_bundle import no_bundle, open_bundle
-    from umbilical.bootstrap.verdict import verdict
+    from umbilical.bootstrap.analyze.diagnosis import diagnose
+    from umbilical.bootstrap.analyze.facts import gather
+    from umbilical.bootstrap.analyze.judges import verdict
+    from umbilical.bootstrap.analyze.log_bundle import no_bundle, open_bundle
     from umbilical.checks.check import has_failed
     from umbilical.checks.report import as_json, as_junit, as_table
 

@@ -11,7 +11,7 @@ from umbilical.bootstrap.spec import TunnelSpec
 from umbilical.cli.options import FILE, Command
 from umbilical.cli.pki.files import read_bytes
 from umbilical.fault import Fault
-from umbilical.manifests.values import IpAddress
+from umbilical.manifests.objects import IpAddress
 from umbilical.pki.pem import KeyPair
 
 _OPTIONS: Final = (
@@ -74,7 +74,7 @@ def certificates_from(options: dict[str, Any], spec: TunnelSpec, now: datetime) 
 
 
 def _authority_pair(options: dict[str, Any]) -> KeyPair | None:
-    from umbilical.pki.install_state import root_authority_from_state
+    from umbilical.bootstrap.install_files import root_authority_from_state
 
     if options["install_state"] is not None:
         return root_authority_from_state(read_bytes(options["install_state"]))
@@ -100,7 +100,7 @@ def _signed(pair: KeyPair | None, address: IpAddress, now: datetime, lifetime: t
 
 
 def _taken(folder: Path, address: IpAddress) -> Certificates:
-    from umbilical.pki.rehearsal import PairFiles, connect
+    from umbilical.pki.directory import PairFiles, connect
     from umbilical.pki.tunnel_set import AUTHORITY_FILE, Role
 
     server, agent = (

@@ -8,7 +8,7 @@ import click
 
 from umbilical.bootstrap.spec import MAX_CERTIFICATE_HOURS, STRATEGIES, Mode, Resources, Shape, TunnelSpec, for_shape
 from umbilical.cli.options import Command
-from umbilical.manifests.values import IpAddress, IpNetwork
+from umbilical.manifests.objects import IpAddress, IpNetwork
 
 AUTO: Final = "auto"
 # What openshift-install itself takes the bootstrap node's address from.

@@ -20,7 +20,7 @@ from umbilical.cli.bootstrap.options import spec_from, spec_options
 from umbilical.cli.bootstrap.plan import needed_port
 from umbilical.cli.terminal import has_unicode
 from umbilical.fault import Fault
-from umbilical.host.bash import syntax_complaint
+from umbilical.host.commands import syntax_complaint
 
 if TYPE_CHECKING:
     from umbilical.bootstrap.patch.patch import Patch

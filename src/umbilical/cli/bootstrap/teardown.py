@@ -15,7 +15,7 @@ from umbilical.fault import Fault
 
 if TYPE_CHECKING:
     from umbilical.bootstrap.install_dir import InstallDir
-    from umbilical.bootstrap.node_cleanup import CleanedFile
+    from umbilical.bootstrap.node_access import CleanedFile
     from umbilical.bootstrap.teardown import Progress, Report
 
 API_VERSION: Final = "umbilical.dev/v1alpha1"
@@ -116,8 +116,7 @@ async def _torn_down(kubeconfig: Path, options: dict[str, Any]) -> "Report":
     from umbilical.bootstrap.teardown import DryRun, TeardownOptions, tear_down
     from umbilical.bootstrap.teardown_targets import Choice
     from umbilical.cli.progress import ProgressLine
-    from umbilical.cluster.client import make_client
-    from umbilical.cluster.clock import Clock
+    from umbilical.cluster.client import Clock, make_client
 
     wishes = TeardownOptions(
         Choice(options["shape"]),
@@ -157,9 +156,8 @@ def _clean_machine(directory: "InstallDir | None", options: dict[str, Any], outc
 
 
 def _cleaned_files(directory: "InstallDir | None", options: dict[str, Any]) -> "list[CleanedFile]":
-    from umbilical.bootstrap.node_access import node_runner
-    from umbilical.bootstrap.node_cleanup import clean_node
-    from umbilical.host.ssh import LocalRunner
+    from umbilical.bootstrap.node_access import clean_node, node_runner
+    from umbilical.host.commands import LocalRunner
 
     is_dry = options["dry_run"] != "none"
     if options["no_node"]:
@@ -171,7 +169,7 @@ def _cleaned_files(directory: "InstallDir | None", options: dict[str, Any]) -> "
 
 
 def _judge_files(cleaned: "list[CleanedFile]", outcome: Outcome) -> None:
-    from umbilical.bootstrap.node_cleanup import FileState
+    from umbilical.bootstrap.node_access import FileState
     from umbilical.fault import BootstrapError
 
     bad = [file for file in cleaned if file.state is FileState.FAILED]

@@ -14,7 +14,7 @@ from umbilical.cli.check_choice import apply_options, chosen, refuse_emptiness, 
 from umbilical.cli.options import FILE, Command
 from umbilical.cli.terminal import has_colour, has_unicode
 from umbilical.codes import FINDINGS
-from umbilical.host.bash import syntax_complaint
+from umbilical.host.commands import syntax_complaint
 
 if TYPE_CHECKING:
     from umbilical.bootstrap.install_dir import InstallDir
@@ -91,7 +91,7 @@ def verify(
 
 
 def _facts(source: BootstrapFile, options: dict[str, Any]) -> "BootstrapFacts":
-    from umbilical.bootstrap.patch.profile import Profile
+    from umbilical.bootstrap.patch.config_facts import Profile
     from umbilical.bootstrap.spec import Mode, Shape
     from umbilical.bootstrap.verify.facts import BootstrapFacts
 
@@ -134,7 +134,7 @@ def _live_findings(file: Path | None, directory: Path | None, options: dict[str,
 def _expected(file: Path | None, install_dir: "InstallDir | None", options: dict[str, Any]) -> "LiveOptions":
     """Gather what the running tunnel must be like: from FILE where one is named, else the defaults."""
     from umbilical.bootstrap.live import LiveOptions
-    from umbilical.bootstrap.live_node import NodePaths, NodePorts
+    from umbilical.bootstrap.live_facts import NodePaths, NodePorts
     from umbilical.bootstrap.spec import Shape, for_shape
 
     facts = _facts(read_source(file, None), {**options, "expect": None}) if file is not None else None

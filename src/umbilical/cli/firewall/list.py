@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import click
 
-from umbilical.firewall.forms.cloud_cli import command_line
 from umbilical.firewall.forms.render import API_VERSION, describe
+from umbilical.firewall.forms.texts import command_line
 from umbilical.firewall.platforms.catalogue import PLATFORMS, platform_of
 from umbilical.firewall.platforms.platform import Commands, Platform, Remover
 from umbilical.firewall.platforms.request import DEFAULT_PORT, Request, parse_release

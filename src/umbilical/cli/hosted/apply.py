@@ -12,8 +12,7 @@ from umbilical.codes import FINDINGS
 
 if TYPE_CHECKING:
     from umbilical.cluster.apply import Document
-    from umbilical.hosted.apply import ApplyOptions, Step
-    from umbilical.hosted.token_copy import TokenCopy
+    from umbilical.hosted.apply import ApplyOptions, Step, TokenCopy
 
 API_VERSION: Final = "umbilical.dev/v1alpha1"
 FOLDER: Final = click.Path(path_type=Path, file_okay=False, exists=True)
@@ -59,7 +58,7 @@ def apply(folder: Path, output: str, **options: Any) -> int:
 
 def _work(folder: Path, hosted: Path | None, management: Path | None) -> Work:
     """Bring files and clusters together; both directories are read before anything is changed."""
-    from umbilical.hosted.manifests import read_manifests
+    from umbilical.hosted.apply import read_manifests
     from umbilical.hosted.objects.render import HOSTED, MANAGEMENT
 
     given = {MANAGEMENT: (management, "--management-kubeconfig"), HOSTED: (hosted, "--kubeconfig")}
@@ -85,7 +84,7 @@ def _tell_patches(folder: Path) -> None:
 
 def _tell_copy(work: Work) -> None:
     """A token is copied by whoever reaches both clusters; whoever reaches one hears what is left to do."""
-    from umbilical.hosted.token_copy import SOURCE, has_source
+    from umbilical.hosted.apply import SOURCE, has_source
 
     copy = _copy_of(work)
     ((_, _, documents), *others) = work
@@ -97,15 +96,14 @@ def _tell_copy(work: Work) -> None:
 
 
 def _copy_of(work: Work) -> "TokenCopy | None":
+    from umbilical.hosted.apply import planned_copy
     from umbilical.hosted.objects.render import MANAGEMENT
-    from umbilical.hosted.token_copy import planned_copy
 
     return next((planned_copy(name, documents) for name, _, documents in work if name == MANAGEMENT), None)
 
 
 async def _applied(work: Work, options: "ApplyOptions", token_seconds: float, *, tells: bool) -> "list[Step]":
-    from umbilical.hosted.apply import apply_documents
-    from umbilical.hosted.token_copy import Patience, copy_token
+    from umbilical.hosted.apply import Patience, apply_documents, copy_token
 
     copy = _copy_of(work) if len(work) > 1 else None
     width = max(len(subject) for subject in _subjects(work, copy))
@@ -127,7 +125,7 @@ async def _applied(work: Work, options: "ApplyOptions", token_seconds: float, *,
 
 
 def _tell_wait(seconds: float) -> None:
-    from umbilical.hosted.token_copy import SOURCE
+    from umbilical.hosted.apply import SOURCE
 
     click.echo(f"waiting up to {seconds:g} s for the hosted cluster to put a token into {SOURCE}", err=True)
 

@@ -19,7 +19,7 @@ _OURS: Final = (".yaml", ".patch")
 
 def _print_example(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from umbilical.hosted.objects.spec_example import EXAMPLE
+        from umbilical.hosted.objects.spec_reading import EXAMPLE
 
         click.echo(EXAMPLE, nl=False)
         context.exit()

@@ -39,7 +39,7 @@ def tell_on_loopback(title: str, report: Path) -> "Story":
     Raises:
         Fault: a step did not come out as told.
     """
-    from umbilical.host.interrupts import Interrupts
+    from umbilical.host.processes import Interrupts
     from umbilical.lab import loopback
 
     def told(story: "Story") -> None:
@@ -75,7 +75,7 @@ def play(wanted: "Rehearsal", story: "Story") -> "Lab | None":
     """Rehearse so that an interrupt at any moment leaves nothing, also where the lab was to be kept."""
     from dataclasses import replace
 
-    from umbilical.host.interrupts import Interrupts
+    from umbilical.host.processes import Interrupts
     from umbilical.lab import rehearsal
     from umbilical.lab.lab import down
 

@@ -12,8 +12,8 @@ import click
 
 from umbilical.fault import HostError, PkiError
 from umbilical.host import processes
-from umbilical.pki.backend import Backend
 from umbilical.pki.openssl import Openssl
+from umbilical.pki.profiles import Backend
 
 AUTO: Final = "auto"
 CRYPTOGRAPHY: Final = "cryptography"

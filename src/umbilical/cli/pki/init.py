@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from umbilical.bootstrap.install_files import root_authority_from_state
 from umbilical.cli.options import FILE
 from umbilical.cli.pki.backends import chosen_backend
 from umbilical.cli.pki.files import read_bytes, refuse_existing, write_directory
@@ -20,11 +21,8 @@ from umbilical.cli.pki.options import (
 )
 from umbilical.cli.pki.text import moment, span, tell_cut
 from umbilical.fault import HostError
-from umbilical.pki.addresses import usable_addresses
-from umbilical.pki.backend import Backend
-from umbilical.pki.install_state import root_authority_from_state
 from umbilical.pki.pem import KeyPair
-from umbilical.pki.profiles import KeyType
+from umbilical.pki.profiles import Backend, KeyType, usable_addresses
 from umbilical.pki.tunnel_set import (
     AUTHORITY_FILE,
     AUTHORITY_KEY_FILE,

@@ -19,8 +19,7 @@ from umbilical.cli.pki.options import (
     ttl_option,
 )
 from umbilical.cli.pki.text import tell_cut
-from umbilical.pki.addresses import usable_addresses
-from umbilical.pki.profiles import KeyType
+from umbilical.pki.profiles import KeyType, usable_addresses
 from umbilical.pki.tunnel_set import Leaf, Role, load_authority
 
 # A common name holds 64 characters: RFC 5280, ub-common-name.

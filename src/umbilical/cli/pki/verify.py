@@ -15,8 +15,8 @@ from umbilical.cli.pki.text import expiry, moment
 from umbilical.cli.terminal import has_colour, has_unicode
 from umbilical.codes import FINDINGS
 from umbilical.fault import PkiError
-from umbilical.pki.addresses import usable_addresses
 from umbilical.pki.directory import DirectoryFacts, look_at
+from umbilical.pki.profiles import usable_addresses
 from umbilical.pki.tunnel_set import Role
 
 SUITE: Final = "pki"

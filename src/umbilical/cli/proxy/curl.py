@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from umbilical.hosted.access import Access
     from umbilical.hosted.endpoint_tls import EndpointTls
     from umbilical.hosted.http_call import Call, Exchange, Header, Url
-    from umbilical.hosted.trip import Trip
-    from umbilical.hosted.way import Way
+    from umbilical.hosted.way import Trip, Way
 
 FORM: Final = "application/x-www-form-urlencoded"
 _HIDDEN: Final = frozenset({"authorization", "cookie", "proxy-authorization"})

@@ -6,8 +6,8 @@ from enum import Enum
 from typing import Any, Final
 
 from umbilical.fault import RenderError
-from umbilical.firewall.forms import capi, cloud_cli, firewalld, nftables
-from umbilical.firewall.forms.terraform import terraform_text
+from umbilical.firewall.forms import capi, texts
+from umbilical.firewall.forms.texts import terraform_text
 from umbilical.firewall.platforms.platform import ManifestEdit, Platform, Rule
 from umbilical.firewall.platforms.request import Request
 
@@ -110,7 +110,7 @@ def _rule_value(rule: Rule) -> dict[str, Any]:
 
 def _cli(platform: Platform, request: Request, closing: bool) -> str:
     assert platform.commands is not None
-    return cloud_cli.script(platform.commands(request), _comments(platform, request, closing), closing=closing)
+    return texts.script(platform.commands(request), _comments(platform, request, closing), closing=closing)
 
 
 def _terraform(platform: Platform, request: Request, closing: bool) -> str:
@@ -131,11 +131,11 @@ def _capi(platform: Platform, request: Request, closing: bool) -> str:
 
 def _nftables(platform: Platform, request: Request, closing: bool) -> str:
     comments = _comments(platform, request, closing)
-    return nftables.teardown(comments) if closing else nftables.ruleset(platform.rules(request), comments)
+    return texts.teardown(comments) if closing else texts.ruleset(platform.rules(request), comments)
 
 
 def _firewalld(platform: Platform, request: Request, closing: bool) -> str:
-    return firewalld.script(platform.rules(request), _comments(platform, request, closing), closing=closing)
+    return texts.firewalld_script(platform.rules(request), _comments(platform, request, closing), closing=closing)
 
 
 def _json(platform: Platform, request: Request, closing: bool) -> str:

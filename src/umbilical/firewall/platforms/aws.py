@@ -1,4 +1,5 @@
-"""AWS: agents come from the cluster's two security groups to the control plane's, which the bootstrap shares."""
+"""AWS: agents come from the cluster's two security groups to the control plane's. With machines of the user's own (UPI)
+it is the same rule between groups that only the user can name."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,6 +9,7 @@ from umbilical.firewall.platforms.platform import (
     Command,
     Commands,
     ManifestEdit,
+    Need,
     Place,
     PlaceKind,
     Platform,
@@ -142,4 +144,50 @@ PLATFORM: Final = Platform(
     blocks=blocks,
     edit=edit,
     edit_since=Release(4, 16),
+)
+
+
+NEEDS: Final = (
+    Need("control_plane", "the id of the control plane's security group (stack output MasterSecurityGroupId)"),
+    Need("node", "the id of the workers' security group (stack output WorkerSecurityGroupId)"),
+)
+
+
+def upi_rules(request: Request) -> tuple[Rule, ...]:
+    sources = (Place(PlaceKind.GROUP, "MasterSecurityGroupId"), Place(PlaceKind.GROUP, "WorkerSecurityGroupId"))
+    return (Rule(DESCRIPTION, request.port, sources, sources[0], DESCRIPTION),)
+
+
+def upi_commands(request: Request) -> Commands:
+    made = group_commands(request)
+    return Commands(NEEDS, (), made.open, made.close, made.show)
+
+
+def upi_blocks(request: Request) -> tuple[Block, ...]:
+    declared = tuple(
+        Block(
+            "variable",
+            (f"{need.variable}_security_group_id",),
+            {"type": Reference("string"), "description": need.meaning},
+        )
+        for need in NEEDS
+    )
+    ids = {need.variable: Reference(f"var.{need.variable}_security_group_id") for need in NEEDS}
+    return (*declared, *ingress_blocks(request, ids))
+
+
+UPI_PLATFORM: Final = Platform(
+    name="aws-upi",
+    rule=DESCRIPTION,
+    source="master and worker security groups",
+    target="master security group",
+    made_by="nobody: the CloudFormation templates have no such rule",
+    removals=(Removal("all", Remover.USER, "remove it after `wait-for bootstrap-complete`"),),
+    remarks=("Deleting the bootstrap stack leaves the rule: it is in the security stack's groups",),
+    names_nodes=True,
+    rules=upi_rules,
+    commands=upi_commands,
+    leftovers=upi_commands,
+    blocks=upi_blocks,
+    why_no_edit="with machines of your own no Cluster API provider reads the manifests",
 )

@@ -8,12 +8,15 @@ from umbilical.firewall.platforms.platform import (
     Command,
     Commands,
     ManifestEdit,
+    Need,
     Place,
     PlaceKind,
     Platform,
+    Reference,
     Removal,
     Remover,
     Rule,
+    Variable,
     Word,
 )
 from umbilical.firewall.platforms.platform import Each as _Each
@@ -162,4 +165,41 @@ PLATFORM: Final = Platform(
     blocks=blocks,
     edit=edit,
     edit_since=Release(4, 17),
+)
+
+
+RESOURCE_GROUP: Final = Need("resource_group", "the resource group of the cluster's network security group")
+
+
+def upi_commands(request: Request) -> Commands:
+    place = ("--resource-group", Variable(RESOURCE_GROUP.variable), "--nsg-name", request.cluster("-nsg"))
+    made = rule_commands(request, place)
+    return Commands((RESOURCE_GROUP,), (), made.open, made.close)
+
+
+def upi_leftovers(request: Request) -> Commands:
+    place = ("--resource-group", Variable(RESOURCE_GROUP.variable), "--nsg-name", request.cluster("-nsg"))
+    made = leftover_commands(place)
+    return Commands((RESOURCE_GROUP,), (), (), made.close, made.show)
+
+
+def upi_blocks(request: Request) -> tuple[Block, ...]:
+    attributes = {"type": Reference("string"), "description": RESOURCE_GROUP.meaning}
+    declared = Block("variable", (RESOURCE_GROUP.variable,), attributes)
+    return (declared, *rule_blocks(request, Reference(f"var.{RESOURCE_GROUP.variable}")))
+
+
+UPI_PLATFORM: Final = Platform(
+    name="azure-upi",
+    rule=RULE,
+    source="virtual network, or machine networks",
+    target="network security group <infra-id>-nsg",
+    made_by="nobody: the ARM templates have no such rule",
+    removals=(Removal("all", Remover.USER, "remove it after `wait-for bootstrap-complete`"),),
+    remarks=(DEFAULT_RULE,),
+    rules=rules,
+    commands=upi_commands,
+    leftovers=upi_leftovers,
+    blocks=upi_blocks,
+    why_no_edit="with machines of your own no Cluster API provider reads the manifests",
 )

@@ -3,30 +3,15 @@
 from typing import Final
 
 from umbilical.fault import RenderError
-from umbilical.firewall.platforms import (
-    aws,
-    aws_upi,
-    azure,
-    azure_upi,
-    baremetal,
-    external,
-    gcp,
-    gcp_upi,
-    ibmcloud,
-    none,
-    nutanix,
-    openstack,
-    openstack_upi,
-    powervs,
-    vsphere,
-)
+from umbilical.firewall.platforms import aws, azure, gcp, ibmcloud, openstack, own_network, powervs
 from umbilical.firewall.platforms.platform import Platform
 
 PLATFORMS: Final[dict[str, Platform]] = {
-    module.PLATFORM.name: module.PLATFORM
-    for module in (
-        *(aws, azure, gcp, ibmcloud, powervs, openstack, vsphere, nutanix, baremetal, none, external),
-        *(aws_upi, azure_upi, gcp_upi, openstack_upi),
+    platform.name: platform
+    for platform in (
+        *(module.PLATFORM for module in (aws, azure, gcp, ibmcloud, powervs, openstack)),
+        *(own_network.VSPHERE, own_network.NUTANIX, own_network.BAREMETAL, own_network.NONE, own_network.EXTERNAL),
+        *(module.UPI_PLATFORM for module in (aws, azure, gcp, openstack)),
     )
 }
 ALIKE: Final = {"powervc": "openstack", "ovirt": "none"}

@@ -6,6 +6,7 @@ from umbilical.firewall.platforms.platform import (
     Block,
     Command,
     Commands,
+    Need,
     Place,
     PlaceKind,
     Platform,
@@ -13,6 +14,7 @@ from umbilical.firewall.platforms.platform import (
     Removal,
     Remover,
     Rule,
+    Variable,
     Word,
 )
 from umbilical.firewall.platforms.request import Request
@@ -87,4 +89,38 @@ PLATFORM: Final = Platform(
     leftovers=commands,
     blocks=blocks,
     why_no_edit="the installer makes firewall rules in its own code; no manifest in cluster-api/ has them",
+)
+
+
+NETWORK: Final = Need("network", "the name of the cluster's network")
+
+
+def upi_rules(request: Request) -> tuple[Rule, ...]:
+    return tagged_rules(request, ("-worker", "-master"), "-bootstrap")
+
+
+def upi_commands(request: Request) -> Commands:
+    made = rule_commands(upi_rules(request)[0], Variable(NETWORK.variable))
+    return Commands((NETWORK,), (), made.open, made.close, made.show)
+
+
+def upi_blocks(request: Request) -> tuple[Block, ...]:
+    declared = Block("variable", (NETWORK.variable,), {"type": Reference("string"), "description": NETWORK.meaning})
+    return (declared, rule_block(upi_rules(request)[0], Reference(f"var.{NETWORK.variable}")))
+
+
+UPI_PLATFORM: Final = Platform(
+    name="gcp-upi",
+    rule=f"<infra-id>{RULE_SUFFIX}",
+    source="tags <infra-id>-worker, -master",
+    target="tag <infra-id>-bootstrap",
+    made_by="nobody: the templates have no such rule",
+    removals=(Removal("all", Remover.USER, "remove it after `wait-for bootstrap-complete`"),),
+    remarks=("Machines without the templates' tags need sources and a target of your own",),
+    names_nodes=True,
+    rules=upi_rules,
+    commands=upi_commands,
+    leftovers=upi_commands,
+    blocks=upi_blocks,
+    why_no_edit="with machines of your own no Cluster API provider reads the manifests",
 )

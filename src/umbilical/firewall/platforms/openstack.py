@@ -126,3 +126,34 @@ PLATFORM: Final = Platform(
     blocks=blocks,
     why_no_edit="the installer makes the groups in its own code; no manifest in cluster-api/ has their rules",
 )
+
+
+def upi_rules(request: Request) -> tuple[Rule, ...]:
+    return group_rules(request, request.cluster(MASTER_GROUP), "openstack-upi")
+
+
+def upi_commands(request: Request) -> Commands:
+    return group_commands(upi_rules(request))
+
+
+def upi_leftovers(request: Request) -> Commands:
+    return rule_leftovers(request.cluster(MASTER_GROUP), request.port)
+
+
+def upi_blocks(request: Request) -> tuple[Block, ...]:
+    return group_blocks(upi_rules(request))
+
+
+UPI_PLATFORM: Final = Platform(
+    name="openstack-upi",
+    rule=f"<infra-id>{MASTER_GROUP}",
+    source="machine networks",
+    target=f"security group <infra-id>{MASTER_GROUP}",
+    made_by="nobody: the playbooks have no such rule",
+    removals=(Removal("all", Remover.USER, "remove it after `wait-for bootstrap-complete`"),),
+    rules=upi_rules,
+    commands=upi_commands,
+    leftovers=upi_leftovers,
+    blocks=upi_blocks,
+    why_no_edit="with machines of your own no Cluster API provider reads the manifests",
+)

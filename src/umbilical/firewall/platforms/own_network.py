@@ -1,8 +1,9 @@
-"""What platforms have in common where nobody but the user's own network stands between nodes and bootstrap machine."""
+"""Platforms where nobody but the user's own network stands between nodes and bootstrap machine: the installer makes
+machines and no rules. They differ in a remark."""
 
 from typing import Final
 
-from umbilical.firewall.forms.nftables import TABLE
+from umbilical.firewall.forms.texts import TABLE
 from umbilical.firewall.platforms.platform import (
     BOOTSTRAP_HOST,
     Command,
@@ -45,3 +46,33 @@ def own_network(name: str, *remarks: str) -> Platform:
         why_no_edit=WHY_NO_EDIT,
         is_host_filtered=True,
     )
+
+
+BAREMETAL: Final = own_network(
+    "baremetal",
+    "The bootstrap machine is a guest of the host that runs the installer: look at that host's filter too",
+)
+
+
+EXTERNAL: Final = own_network(
+    "external",
+    "Where the provider has security groups, make the rule there: TCP to the port, nodes to the bootstrap machine",
+)
+
+
+NONE: Final = own_network(
+    "none",
+    "Also for agent-based installs without a platform; there a control-plane host is the bootstrap machine",
+)
+
+
+NUTANIX: Final = own_network(
+    "nutanix",
+    "A Flow security policy needs a rule of its own: TCP to the port, nodes to the bootstrap machine",
+)
+
+
+VSPHERE: Final = own_network(
+    "vsphere",
+    "A distributed firewall (NSX) needs a rule of its own: TCP to the port, nodes to the bootstrap machine",
+)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from umbilical.fault import RenderError
-from umbilical.manifests.values import AGENT_PORT, PORT_RANGE, RESERVED_PORTS, IpNetwork
+from umbilical.manifests.objects import AGENT_PORT, PORT_RANGE, RESERVED_PORTS, IpNetwork
 
 DEFAULT_PORT: Final = AGENT_PORT
 # Letters, digits and hyphens only: the id becomes part of shell lines, Terraform, YAML and names of cloud resources.

@@ -9,7 +9,7 @@ from umbilical.hardway.artifacts.inputs import Inputs
 from umbilical.hardway.config.cluster import API_PORT, Cluster, Profile
 from umbilical.hardway.explain.topic import Topic, TopicKind
 from umbilical.hardway.pki.certificate_set import Bundle
-from umbilical.manifests.kubeconfigs import kubeconfig
+from umbilical.manifests.objects import kubeconfig
 from umbilical.manifests.tree import SECRET_MODE, AssetTree
 from umbilical.pki.certificate import read_certificates
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from umbilical.manifests.values import IpAddress, IpNetwork
+from umbilical.manifests.objects import IpAddress, IpNetwork
 from umbilical.pki.profiles import KeyType
 
 API_PORT: Final = 6443

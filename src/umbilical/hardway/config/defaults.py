@@ -5,7 +5,7 @@ from enum import Enum, auto
 from typing import Final
 
 from umbilical.hardway.config.cluster import MachineSize, Role
-from umbilical.manifests.values import IpNetwork
+from umbilical.manifests.objects import IpNetwork
 
 NAME: Final = "ocp4"
 LAB_NAME: Final = "lab"

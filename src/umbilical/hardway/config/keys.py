@@ -8,7 +8,7 @@ from typing import Final
 
 from umbilical.hardway.config.cluster import MachinesKind, Profile
 from umbilical.hardway.config.kinds import ADDRESS, NETWORK, ON_OFF, Choice, Constant, Kind, Number, Text, Texts
-from umbilical.manifests.values import IMAGE, LABEL
+from umbilical.manifests.objects import IMAGE, LABEL
 from umbilical.pki.profiles import KeyType
 
 API_VERSION: Final = "umbilical.dev/v1alpha1"

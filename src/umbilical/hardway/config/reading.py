@@ -9,8 +9,7 @@ from umbilical.hardway.config.cluster import Cluster, MachinesKind, Profile
 from umbilical.hardway.config.keys import KEYS, Key
 from umbilical.hardway.config.origins import Origins, Value
 from umbilical.hardway.config.resolving import Resolver
-from umbilical.manifests.documents import DocumentError, read_document
-from umbilical.manifests.sections import Section
+from umbilical.manifests.sections import DocumentError, Section, read_document
 
 LIST: Final = "[]"
 

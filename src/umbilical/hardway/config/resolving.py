@@ -42,7 +42,7 @@ from umbilical.hardway.config.defaults import (
     Place,
 )
 from umbilical.hardway.config.origins import Origins
-from umbilical.manifests.values import IpAddress, IpNetwork
+from umbilical.manifests.objects import IpAddress, IpNetwork
 
 _GROUPS: Final = ((Role.MASTER, "masters", 3), (Role.WORKER, "workers", 2))
 

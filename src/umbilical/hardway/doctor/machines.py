@@ -8,7 +8,7 @@ from typing import Final
 from umbilical.checks.check import Finding, Outcome
 from umbilical.cluster import csr, objects
 from umbilical.cluster.client import ApiClient
-from umbilical.cluster.csr_policy import Decision, World, decide, is_pending
+from umbilical.cluster.csr import Decision, World, decide, is_pending
 from umbilical.fault import Fault
 from umbilical.hardway import csr_rounds, judging, kube, pipeline
 from umbilical.hardway.artifacts import layout

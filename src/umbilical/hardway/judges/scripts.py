@@ -6,7 +6,7 @@ from typing import Final
 from umbilical.fault import IgnitionError
 from umbilical.hardway.judges.bench import Bench
 from umbilical.hardway.lint.facts import Unreadable
-from umbilical.host.bash import syntax_complaint
+from umbilical.host.commands import syntax_complaint
 
 _SHEBANGS: Final = (b"#!/bin/bash", b"#!/usr/bin/bash", b"#!/usr/bin/env bash", b"#!/bin/sh")
 

@@ -22,8 +22,7 @@ from umbilical.hardway.lessons.catalogue import LESSONS
 from umbilical.hardway.lessons.desk import Desk, NotThere
 from umbilical.hardway.lessons.lesson import Lesson, Live
 from umbilical.hardway.site import Site
-from umbilical.host.files import make_directory, write_file
-from umbilical.host.staging import write_all
+from umbilical.host.files import make_directory, write_all, write_file
 from umbilical.manifests.tree import Asset
 
 MARKER: Final = "lesson.json"

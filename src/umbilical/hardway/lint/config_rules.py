@@ -9,7 +9,7 @@ from umbilical.hardway.config.cluster import Role
 from umbilical.hardway.lint.facts import Facts
 from umbilical.hardway.lint.node_names import name_faults
 from umbilical.hardway.lint.rule import BOTH, OPENSHIFT, Doubt, Rule, Severity, rule
-from umbilical.manifests.values import IpAddress
+from umbilical.manifests.objects import IpAddress
 
 LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 """RFC 1123."""

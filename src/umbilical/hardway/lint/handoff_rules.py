@@ -11,7 +11,7 @@ from umbilical.hardway.lint.applied import Applied, dig, entries, find, mapping,
 from umbilical.hardway.lint.facts import Facts, Unreadable
 from umbilical.hardway.lint.rule import OPENSHIFT, Rule, Severity, rule
 from umbilical.pki.certificate import Certificate, read_certificates
-from umbilical.pki.chain import chain_trouble
+from umbilical.pki.judgement import chain_trouble
 from umbilical.pki.pem import BundleError
 from umbilical.pki.profiles import Usage
 

@@ -32,7 +32,7 @@ from umbilical.hardway.lint.host_facts import (
     zone_records,
 )
 from umbilical.hardway.lint.rule import BOTH, Rule, Severity, rule
-from umbilical.manifests.values import IpAddress
+from umbilical.manifests.objects import IpAddress
 
 TLS_PORTS: Final = frozenset({API_PORT, MACHINE_CONFIG_PORT, HTTPS_PORT})
 LONG_SECONDS: Final = 3600

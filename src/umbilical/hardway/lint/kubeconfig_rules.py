@@ -22,8 +22,7 @@ from umbilical.hardway.lint.rule import BOTH, Rule, Severity, rule
 from umbilical.hardway.lint.serving import ServingPairs, serving_pairs
 from umbilical.manifests.tree import SECRET_MODE
 from umbilical.pki.certificate import Certificate, read_certificates
-from umbilical.pki.chain import chain_trouble
-from umbilical.pki.judgement import pair_trouble
+from umbilical.pki.judgement import chain_trouble, pair_trouble
 from umbilical.pki.pem import BundleError
 from umbilical.pki.profiles import Usage
 

@@ -17,9 +17,8 @@ from umbilical.hardway.lint.trust import chain_faults
 from umbilical.hardway.lint.tunnel_address import tunnel_address_faults
 from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE, Asset
 from umbilical.pki.certificate import Certificate, read_certificates
-from umbilical.pki.chain import authority_trouble, identifier_trouble
 from umbilical.pki.control_plane_set import Kind
-from umbilical.pki.judgement import is_signed_by, key_trouble, pair_trouble
+from umbilical.pki.judgement import authority_trouble, identifier_trouble, is_signed_by, key_trouble, pair_trouble
 from umbilical.pki.pem import BundleError, KeyPair
 from umbilical.pki.profiles import Usage
 

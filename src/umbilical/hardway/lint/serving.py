@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from umbilical.hardway.lint.facts import Facts
 from umbilical.hardway.lint.programs import KUBE_APISERVER, Program, programs
-from umbilical.manifests.values import IpAddress
+from umbilical.manifests.objects import IpAddress
 from umbilical.pki.certificate import Certificate
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from umbilical.hardway.lint.facts import Facts, Unreadable
 from umbilical.hardway.lint.programs import CONTROLLER_MANAGER, KUBE_APISERVER, programs
-from umbilical.pki.bundle import decode_own_key, public_half
+from umbilical.pki.authority import decode_own_key, public_half
 from umbilical.pki.pem import BundleError, public_key_block
 
 

@@ -7,7 +7,7 @@ from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.certificates import anchor, cluster_rows
 from umbilical.hardway.lint.facts import Facts
 from umbilical.hardway.lint.programs import CONTROLLER_MANAGER, ETCD, KUBE_APISERVER, Program, programs
-from umbilical.pki.chain import chain_trouble
+from umbilical.pki.judgement import chain_trouble
 from umbilical.pki.profiles import Usage
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from umbilical.bootstrap.names import AGENT_NAME, BOOTKUBE, SERVER_NAME
-from umbilical.bootstrap.render.override import EGRESS_FLAG
+from umbilical.bootstrap.render.kube_apiserver import EGRESS_FLAG
 from umbilical.bootstrap.spec import Mode
 from umbilical.bootstrap.verify.documents import dig, mappings, parse_flags, shown
 from umbilical.hardway.artifacts import layout

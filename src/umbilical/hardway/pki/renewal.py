@@ -15,7 +15,6 @@ from umbilical.hardway.pki.names import HardwayNames, profile
 from umbilical.hardway.pki.row import Life, Row
 from umbilical.hardway.pki.table import rows
 from umbilical.pki.authority import Authority
-from umbilical.pki.backend import Backend, Signer
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.control_plane_set import Kind, bare_key
 from umbilical.pki.judgement import (
@@ -28,7 +27,7 @@ from umbilical.pki.judgement import (
     validity_reason,
 )
 from umbilical.pki.pem import KeyPair
-from umbilical.pki.profiles import KeyType
+from umbilical.pki.profiles import Backend, KeyType, Signer
 
 ROTATED: Final = "it was asked for"
 

@@ -7,10 +7,9 @@ from typing import Any, Final
 import yaml
 
 from umbilical.cluster import objects
-from umbilical.cluster.apply import Document, read_document
+from umbilical.cluster.apply import Creator, Document, Result, read_document
 from umbilical.cluster.client import ApiClient
-from umbilical.cluster.creation import Creator, Result
-from umbilical.cluster.discovery import Discovery
+from umbilical.cluster.objects import Discovery
 from umbilical.fault import HardwayError
 from umbilical.hardway import kube, tunnel
 from umbilical.hardway.artifacts import layout

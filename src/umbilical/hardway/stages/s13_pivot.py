@@ -37,7 +37,7 @@ from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.undoing import Undoer
 from umbilical.hardway.waiting import NotYet, wait
 from umbilical.host.files import write_file
-from umbilical.manifests.scheduler import PROGRAM as SCHEDULER
+from umbilical.manifests.control_plane_pods import SCHEDULER
 
 BETWEEN_LOOKS_SECONDS: Final = 10.0
 CONDITIONS_SECONDS: Final = 900.0

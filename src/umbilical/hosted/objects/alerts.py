@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from umbilical.hosted.objects import monitoring_names as metric
+from umbilical.hosted.objects import monitoring as metric
 from umbilical.hosted.objects import names
+from umbilical.hosted.objects.forms import metadata
 from umbilical.hosted.objects.monitoring import API_VERSION, hosted_monitors
-from umbilical.hosted.objects.objects import metadata
 from umbilical.hosted.objects.spec import HostedSpec
 from umbilical.manifests.objects import Object, manifest
 

@@ -1,13 +1,17 @@
-"""Which component of a hosted control plane reaches the data plane by which proxy: HyperShift's table, as data."""
+"""Which component of a hosted control plane reaches what by which proxy, what no proxy may be asked for, and the
+Secrets of the user's own proxy, since a proxy's URL may hold a password.
+"""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
 from umbilical.hosted.objects import names
+from umbilical.hosted.objects.forms import metadata
 from umbilical.hosted.objects.spec import HostedSpec
+from umbilical.manifests.objects import Object, secret
 
 CATALOGS: Final = ("certified-operators", "community-operators", "redhat-marketplace", "redhat-operators")
 """Services of catalogs that run in the control-plane namespace instead of the data plane."""
@@ -127,3 +131,67 @@ COMPONENTS: Final = MappingProxyType({component.name: component for component in
 
 def chosen(spec: HostedSpec) -> tuple[Component, ...]:
     return tuple(COMPONENTS[name] for name in spec.components)
+
+
+LOOPBACK: Final = ("127.0.0.1", "localhost")
+GUEST_SUFFIXES: Final = (".svc", ".cluster.local", ".hypershift.local")
+"""Names that only the hosted cluster or its control plane knows."""
+METADATA: Final = "169.254.169.254"
+"""Where a cloud's machines ask who they are: an address of the link, whichever cloud it is."""
+CONTROL_PLANE: Final = (names.KUBE_APISERVER, "etcd-client", "audit-webhook")
+"""Services beside the components, by the short names under which those know them."""
+
+
+def for_user_proxy(spec: HostedSpec) -> str:
+    """What the HTTP proxy sends through the tunnel and not to the user's proxy behind it."""
+    networks = [str(network) for network in spec.networks.all if network.prefixlen > 0]
+    return _joined([*LOOPBACK, *GUEST_SUFFIXES, METADATA, *networks, *spec.proxy.no_proxy])
+
+
+def for_component(spec: HostedSpec, more: Iterable[str] = ()) -> str:
+    """What a component dials by itself: whatever stands in its own namespace never enters the tunnel."""
+    suffixes = (f".{spec.namespace}.svc", f".{spec.namespace}.svc.{spec.cluster_domain}")
+    return _joined([*LOOPBACK, *CONTROL_PLANE, *suffixes, *more])
+
+
+def for_sidecar(spec: HostedSpec) -> str:
+    """What a proxy dials without the management cluster's: the servers and the hosted API are beside it."""
+    return for_component(spec, (names.SERVER_LOCAL, *spec.management_proxy.no_proxy))
+
+
+def for_kube_apiserver(spec: HostedSpec, management: Iterable[str] = ()) -> str:
+    """What kube-apiserver sends to the tunnel's server though its pod has a proxy: all of the hosted cluster.
+
+    Without the machines' networks a proxy that looks into TLS would answer for kubelets (OCPBUGS-86693).
+    """
+    networks = [str(network) for network in spec.networks.all if network.prefixlen > 0]
+    own = (names.KUBE_APISERVER, names.SERVER_LOCAL, names.SERVER)
+    return _joined([*management, *LOOPBACK, *own, *networks])
+
+
+def _joined(entries: Iterable[str]) -> str:
+    """Sorted, so that what is rendered does not change with the order of a spec; blanks are the user's, not Go's."""
+    return ",".join(sorted({entry.strip() for entry in entries if entry.strip()}))
+
+
+def proxy_secret(spec: HostedSpec, namespace: str) -> list[Object]:
+    """The user's, for sidecars and for agents on nodes."""
+    if not spec.proxy.is_set:
+        return []
+    variables = {
+        "HTTP_PROXY": spec.proxy.http,
+        "HTTPS_PROXY": spec.proxy.https,
+        "NO_PROXY": for_user_proxy(spec),
+    }
+    head = metadata(spec, names.PROXY_SECRET, namespace)
+    return [secret(head, {name: value.encode() for name, value in variables.items()})]
+
+
+def management_proxy_secret(spec: HostedSpec) -> list[Object]:
+    """For sidecars that dial clouds' APIs by themselves; others have no use for it."""
+    dials = any(proxy.to_cloud_apis for component in chosen(spec) for proxy in component.proxies)
+    if not (dials and spec.management_proxy.is_set):
+        return []
+    variables = {"HTTPS_PROXY": spec.management_proxy.https, "NO_PROXY": for_sidecar(spec)}
+    head = metadata(spec, names.MANAGEMENT_PROXY_SECRET, spec.namespace)
+    return [secret(head, {name: value.encode() for name, value in variables.items()})]

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from umbilical.hosted.objects import monitoring_names as metric
-from umbilical.hosted.objects.objects import metadata
+from umbilical.hosted.objects import monitoring as metric
+from umbilical.hosted.objects.forms import metadata
 from umbilical.hosted.objects.spec import HostedSpec
 from umbilical.manifests.objects import Object, config_map
 

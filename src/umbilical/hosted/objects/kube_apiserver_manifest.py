@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from umbilical.fault import RenderError
 from umbilical.hosted.objects.spec import HostedSpec, Workload
-from umbilical.manifests.documents import DocumentError, read_document
 from umbilical.manifests.objects import Object
+from umbilical.manifests.sections import DocumentError, read_document
 
 PROGRAM: Final = "kube-apiserver"
 _VERSIONS: Final = {Workload.DEPLOYMENT: "apps/v1", Workload.STATIC_POD: "v1"}

@@ -1,13 +1,12 @@
-"""Where Prometheus finds the metrics of servers, agents and proxies: a Service with a ServiceMonitor, and PodMonitors.
-
-Servers sit behind Services of their own, one more of which is for scrapes. Agents and sidecars have none.
+"""Where Prometheus finds the metrics of servers, agents and proxies, and under which names alerts and dashboard read
+them.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
 from umbilical.hosted.objects import names
-from umbilical.hosted.objects.objects import metadata
+from umbilical.hosted.objects.forms import metadata
 from umbilical.hosted.objects.spec import HostedSpec
 from umbilical.manifests.objects import Object
 
@@ -91,3 +90,45 @@ def _pod_monitor(
 
 def _endpoint(port: str) -> Object:
     return {"port": port, "path": "/metrics", "scheme": "http", "interval": _INTERVAL, "scrapeTimeout": _TIMEOUT}
+
+
+_SERVER: Final = "konnectivity_network_proxy_server_"
+_AGENT: Final = "konnectivity_network_proxy_agent_"
+_PROXY: Final = "umbilical_proxy_"
+
+READY_BACKENDS: Final = f"{_SERVER}ready_backends"
+PENDING_DIALS: Final = f"{_SERVER}pending_backend_dials"
+ESTABLISHED: Final = f"{_SERVER}established_connections"
+HTTP_CONNECTIONS: Final = f"{_SERVER}http_connections"
+DIAL_FAILURES: Final = f"{_SERVER}dial_failure_count"
+SERVER_DIAL_SECONDS: Final = f"{_SERVER}dial_duration_seconds"
+SERVER_PACKETS: Final = f"{_SERVER}stream_packets_total"
+SERVER_STREAM_ERRORS: Final = f"{_SERVER}stream_errors_total"
+
+OPEN_SERVERS: Final = f"{_AGENT}open_server_connections"
+KNOWN_SERVERS: Final = f"{_AGENT}known_server_count"
+OPEN_ENDPOINTS: Final = f"{_AGENT}open_endpoint_connections"
+ENDPOINT_DIAL_SECONDS: Final = f"{_AGENT}dial_duration_seconds"
+ENDPOINT_DIAL_FAILURES: Final = f"{_AGENT}endpoint_dial_failure_total"
+
+PROXY_CONNECTIONS: Final = f"{_PROXY}connections"
+PROXY_REFUSED: Final = f"{_PROXY}refused_connections_total"
+PROXY_REQUESTS: Final = f"{_PROXY}requests_total"
+PROXY_DIALS: Final = f"{_PROXY}dials_total"
+PROXY_DIAL_SECONDS: Final = f"{_PROXY}dial_duration_seconds"
+PROXY_BYTES: Final = f"{_PROXY}bytes_total"
+PROXY_LOOKUPS: Final = f"{_PROXY}lookups_total"
+PROXY_HEALTHY: Final = f"{_PROXY}tunnel_healthy"
+
+CERTIFICATE_EXPIRY: Final = "umbilical_certificate_expiry_timestamp_seconds"
+CERTIFICATE_RELOADS: Final = "umbilical_certificate_reloads_total"
+MEMORY: Final = "process_resident_memory_bytes"
+CPU: Final = "process_cpu_seconds_total"
+BUILD: Final = "umbilical_build_info"
+
+DEFAULT_ROUTE: Final = 'proxy_strategy="defaultRoute"'
+"""The agents on nodes."""
+DEST_HOST: Final = 'proxy_strategy="destHost"'
+"""The addresses that the control-plane agent answers for."""
+DIALS_SENT: Final = 'segment="to_agent", packet_type="DIAL_REQ"'
+DIALS_ANSWERED: Final = 'segment="from_agent", packet_type="DIAL_RSP"'

@@ -88,3 +88,4 @@ COMPONENTS: Final = (
     "packageserver",
 )
 """Which Deployments of the control-plane namespace can get proxies as sidecars."""
+TMP_VOLUME: Final = "konnectivity-tmp"

@@ -1,33 +1,56 @@
 """From a spec and its certificates to the objects of both clusters, as files: one for each object."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Final
 
-from umbilical.hosted.objects import kustomize, names
-from umbilical.hosted.objects.accounts import hosted_accounts, management_accounts, namespace_labels
-from umbilical.hosted.objects.agent_daemon_set import agent_daemon_set
-from umbilical.hosted.objects.aggregated_apis import aggregated_apis
+from umbilical.hosted.objects import names
+from umbilical.hosted.objects.agents import (
+    agent_daemon_set,
+    control_plane_agent,
+    hosted_accounts,
+    management_accounts,
+    namespace_labels,
+)
 from umbilical.hosted.objects.alerts import hosted_rules, rules
-from umbilical.hosted.objects.certificates import fingerprint, hosted_certificates, management_certificates
-from umbilical.hosted.objects.control_plane_agent import control_plane_agent
+from umbilical.hosted.objects.components import management_proxy_secret, proxy_secret
+from umbilical.hosted.objects.control_plane_files import (
+    add_static_files,
+    egress_config_map,
+    fingerprint,
+    hosted_certificates,
+    identities_config_map,
+    management_certificates,
+)
 from umbilical.hosted.objects.dashboard import dashboard
-from umbilical.hosted.objects.egress_selector import egress_config_map
-from umbilical.hosted.objects.identities import identities_config_map
 from umbilical.hosted.objects.kube_apiserver_manifest import read_manifest
 from umbilical.hosted.objects.monitoring import hosted_monitors, monitors
-from umbilical.hosted.objects.network_policies import network_policies
-from umbilical.hosted.objects.proxy_secret import management_proxy_secret, proxy_secret
-from umbilical.hosted.objects.server_patch import flag_patch, patched, strategic_patch
-from umbilical.hosted.objects.services import routes, services
-from umbilical.hosted.objects.sidecar_access import access_notes, hosted_access, management_access
-from umbilical.hosted.objects.sidecars import sidecar_patches
+from umbilical.hosted.objects.server import flag_patch, patched, strategic_patch
+from umbilical.hosted.objects.services import aggregated_apis, network_policies, routes, services
+from umbilical.hosted.objects.sidecars import access_notes, hosted_access, management_access, sidecar_patches
 from umbilical.hosted.objects.spec import HostedSpec, Workload
-from umbilical.hosted.objects.static_pod_files import add_static_files
 from umbilical.hosted.pki.certificate_set import HostedSet
 from umbilical.hosted.pki.table import AGENT, CONTROL_PLANE_AGENT
 from umbilical.manifests.objects import Object
 from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE, AssetTree, yaml_bytes
+
+FILE: Final = "kustomization.yaml"
+_GROUP: Final = "kustomize.config.k8s.io"
+
+
+def base(files: Iterable[str]) -> Object:
+    return {"apiVersion": f"{_GROUP}/v1beta1", "kind": "Kustomization", "resources": sorted(files)}
+
+
+def component(patches: Mapping[str, Object]) -> Object:
+    """`patches` are targets by file name, in the order in which they are applied."""
+    entries = [{"path": path, "target": target} for path, target in patches.items()]
+    return {"apiVersion": f"{_GROUP}/v1alpha1", "kind": "Component", "patches": entries}
+
+
+def deployment_target(name: str) -> Object:
+    return {"group": "apps", "version": "v1", "kind": "Deployment", "name": name}
+
 
 MANAGEMENT: Final = "management"
 HOSTED: Final = "hosted"
@@ -145,13 +168,13 @@ def _add_sidecars(tree: AssetTree, spec: HostedSpec) -> dict[str, Object]:
 def _add_patch(tree: AssetTree, file: str, patch: Object | list[Object], deployment: str) -> dict[str, Object]:
     """Add a patch; return whom it is for, by its file name."""
     tree.add(f"{PATCHES}/{file}{_PATCH}", yaml_bytes(patch), PUBLIC_MODE)
-    return {f"{file}{_PATCH}": kustomize.deployment(deployment)}
+    return {f"{file}{_PATCH}": deployment_target(deployment)}
 
 
 def _add_kustomizations(tree: AssetTree, patches: dict[str, Object]) -> None:
     for folder in (MANAGEMENT, HOSTED):
         below = [asset.path.removeprefix(f"{folder}/") for asset in tree if asset.path.startswith(f"{folder}/")]
         files = [path for path in below if "/" not in path]
-        tree.add_yaml(f"{folder}/{kustomize.FILE}", kustomize.base(files), PUBLIC_MODE)
+        tree.add_yaml(f"{folder}/{FILE}", base(files), PUBLIC_MODE)
     if patches:
-        tree.add_yaml(f"{PATCHES}/{kustomize.FILE}", kustomize.component(patches), PUBLIC_MODE)
+        tree.add_yaml(f"{PATCHES}/{FILE}", component(patches), PUBLIC_MODE)

@@ -1,10 +1,15 @@
-"""How clients and agents find the servers: two Services, and what leads to the second from outside."""
+"""How the tunnel is found and who may reach it: the servers' two Services and what leads to the second from outside,
+network policies, and aggregated APIs as the hosted cluster sees them. Certificates are the guard; policies must not be
+a trap.
+"""
 
+import base64
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from umbilical.hosted.objects import names
-from umbilical.hosted.objects.objects import metadata
-from umbilical.hosted.objects.spec import HostedSpec, Strategy
+from umbilical.hosted.objects.forms import metadata
+from umbilical.hosted.objects.spec import AggregatedApi, ApiGroup, HostedSpec, Strategy
 from umbilical.manifests.objects import Object, manifest
 
 _TYPES: Final = {
@@ -68,3 +73,102 @@ def _service(spec: HostedSpec, name: str, ports: list[Object], **body: Any) -> O
 def _port(name: str, port: int) -> Object:
     target = names.FRONTEND_PORT if port == names.FRONTEND_PORT else names.AGENT_PORT
     return {"name": name, "port": port, "targetPort": target, "protocol": "TCP"}
+
+
+def network_policies(spec: HostedSpec) -> list[Object]:
+    """A pod that one policy selects is closed to all that none opens: so kube-apiserver's own port is among them."""
+    servers, agents = spec.kube_apiserver.labels, {"app": names.AGENT}
+    found = [
+        _policy(spec, "konnectivity-kube-apiserver", servers, None, spec.kube_apiserver.ports),
+        # For every strategy. HyperShift opens it for NodePort alone, and load balancers' traffic is dropped; no rule
+        # about namespaces matches a router on the host's network (OCPBUGS-54574).
+        _policy(spec, "konnectivity-agents", servers, None, (names.AGENT_PORT,)),
+        _policy(spec, "konnectivity-clients", servers, [{"podSelector": {}}], (names.FRONTEND_PORT,)),
+    ]
+    # An empty list of sources means everybody, so that no policy is right where no namespace is named.
+    if spec.monitoring.enabled and spec.monitoring.namespaces:
+        scrapers = [_namespace(name) for name in spec.monitoring.namespaces]
+        found.append(_policy(spec, "konnectivity-metrics", servers, scrapers, (names.HEALTH_PORT,)))
+        if spec.known_addresses:
+            found.append(_policy(spec, "konnectivity-agent-metrics", agents, scrapers, (names.HEALTH_PORT,)))
+    return found
+
+
+def _policy(
+    spec: HostedSpec, name: str, pods: Mapping[str, str], sources: list[Object] | None, ports: Iterable[int]
+) -> Object:
+    """`sources` None: everybody."""
+    rule: Object = {"ports": [{"port": port, "protocol": "TCP"} for port in ports]}
+    if sources is not None:
+        rule["from"] = sources
+    body = {"podSelector": {"matchLabels": dict(pods)}, "policyTypes": ["Ingress"], "ingress": [rule]}
+    return manifest("networking.k8s.io/v1", "NetworkPolicy", metadata(spec, name, spec.namespace), spec=body)
+
+
+def _namespace(name: str) -> Object:
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
+
+
+_PORT: Final = 443
+_PORT_NAME: Final = "https"
+# Kubernetes copies Endpoints into EndpointSlices by itself, and would list every address twice.
+_SKIP_MIRROR: Final = {"endpointslice.kubernetes.io/skip-mirror": "true"}
+
+
+def aggregated_apis(spec: HostedSpec) -> list[Object]:
+    """Return nothing of a Service whose addresses are not known: an APIService without endpoints stalls discovery."""
+    found: list[Object] = []
+    for api in spec.aggregated_apis:
+        if api.addresses:
+            found += [_outside_service(spec, api), _endpoints(spec, api), *_slices(spec, api)]
+            found += [_api_service(spec, api, group) for group in api.groups]
+    return found
+
+
+def _outside_service(spec: HostedSpec, api: AggregatedApi) -> Object:
+    port = {"name": _PORT_NAME, "port": _PORT, "targetPort": _PORT, "protocol": "TCP"}
+    head = metadata(spec, api.service, names.AGGREGATED_NAMESPACE)
+    return manifest("v1", "Service", head, spec={"type": "ClusterIP", "ports": [port]})
+
+
+def _endpoints(spec: HostedSpec, api: AggregatedApi) -> Object:
+    """For a kube-apiserver that does not look at slices yet."""
+    head = metadata(spec, api.service, names.AGGREGATED_NAMESPACE, _SKIP_MIRROR)
+    subset = {
+        "addresses": [{"ip": str(address)} for address in api.addresses],
+        "ports": [{"name": _PORT_NAME, "port": _PORT, "protocol": "TCP"}],
+    }
+    return manifest("v1", "Endpoints", head, subsets=[subset])
+
+
+def _slices(spec: HostedSpec, api: AggregatedApi) -> list[Object]:
+    """One for each family: a slice holds addresses of one kind."""
+    found = []
+    for version in sorted({address.version for address in api.addresses}):
+        labels = {"kubernetes.io/service-name": api.service}
+        head = metadata(spec, f"{api.service}-ipv{version}", names.AGGREGATED_NAMESPACE, labels)
+        addresses = [str(address) for address in api.addresses if address.version == version]
+        found.append(
+            manifest(
+                "discovery.k8s.io/v1",
+                "EndpointSlice",
+                head,
+                addressType=f"IPv{version}",
+                endpoints=[{"addresses": addresses, "conditions": {"ready": True}}],
+                ports=[{"name": _PORT_NAME, "port": _PORT, "protocol": "TCP"}],
+            )
+        )
+    return found
+
+
+def _api_service(spec: HostedSpec, api: AggregatedApi, group: ApiGroup) -> Object:
+    body = {
+        "group": group.group,
+        "version": group.version,
+        "groupPriorityMinimum": group.group_priority,
+        "versionPriority": group.version_priority,
+        "caBundle": base64.b64encode(spec.aggregated_authority.strip().encode() + b"\n").decode(),
+        "service": {"name": api.service, "namespace": names.AGGREGATED_NAMESPACE, "port": _PORT},
+    }
+    head = {"name": group.name, "labels": spec.labels}
+    return manifest("apiregistration.k8s.io/v1", "APIService", head, spec=body)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from umbilical.hosted.objects import names
 from umbilical.hosted.pki.table import Signers
-from umbilical.manifests.values import IpAddress, IpNetwork
+from umbilical.manifests.objects import IpAddress, IpNetwork
 from umbilical.pki.profiles import KeyType
 
 __all__ = ["HostedSpec", "IpAddress", "IpNetwork", "KeyType", "Signers"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from umbilical.fault import LabError
 from umbilical.hardway.artifacts.infrastructure.places import OWN_PLACES, balancer_command
-from umbilical.host.haproxy import faults, parse_stats
+from umbilical.host.commands import faults, parse_stats
 from umbilical.host.machine_records import BackendServer
 from umbilical.lab import node_files
 from umbilical.lab.hardway.topology import HOST

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from umbilical.hosted.objects import names
 from umbilical.hosted.objects.render import hosted_objects, management_objects
-from umbilical.hosted.objects.server_patch import strategic_patch
+from umbilical.hosted.objects.server import strategic_patch
 from umbilical.hosted.objects.spec import (
     Agents,
     AggregatedApi,

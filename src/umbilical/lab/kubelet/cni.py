@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
-from umbilical.manifests.cni import CONFIG_DIRECTORY, bridge_conflist
+from umbilical.manifests.objects import CONFIG_DIRECTORY, bridge_conflist
 
 PATH: Final = f"{CONFIG_DIRECTORY}/10-lab.conflist"
 BRIDGE: Final = "pods0"

@@ -17,8 +17,8 @@ from umbilical.hardway.machines.libvirt.host import ThisHost, do, holds, put
 from umbilical.hardway.machines.libvirt.host_plan import HostPlan, read_plan
 from umbilical.hardway.machines.libvirt.inspection import inspect
 from umbilical.hardway.machines.libvirt.survey import PROGRAMS, survey
+from umbilical.host.commands import LocalRunner
 from umbilical.host.machine_records import Done, Probe
-from umbilical.host.ssh import LocalRunner
 
 ACTIONS = [Action(name, f"why {name}", f"check {name}", f"do {name}", f"undo {name}") for name in ("a", "b", "c")]
 LIBVIRT = Libvirt("ocp4", "ocp4", "/var/lib/libvirt/images/ocp4", "virbr-ocp4", "eth0", "rhcos-live.iso")

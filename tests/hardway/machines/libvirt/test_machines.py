@@ -17,8 +17,8 @@ from umbilical.hardway.machines.libvirt.host import WRITE
 from umbilical.hardway.machines.libvirt.machines import INSTALL_SECONDS, LibvirtMachines
 from umbilical.hardway.machines.libvirt.nodes import READ, Nodes, connect_by_ssh
 from umbilical.hardway.machines.libvirt.service import BEFORE, CONFIG
+from umbilical.host.commands import Completed, LocalRunner, SshRunner
 from umbilical.host.machine_records import Done, Power
-from umbilical.host.ssh import Completed, LocalRunner, SshRunner
 
 CLUSTER = hardway.cluster(masters=1, workers=0)
 LIBVIRT = CLUSTER.libvirt

@@ -7,7 +7,7 @@ from umbilical.hardway.artifacts.diff.certificates import compare_certificates, 
 from umbilical.hardway.artifacts.diff.ignition import compare_ignition
 from umbilical.hardway.artifacts.diff.objects import compare_objects, text_lines
 from umbilical.hardway.artifacts.diff.part import HIDDEN, Part, change_of
-from umbilical.ignition.secrets import is_secret_file
+from umbilical.ignition.diff import is_secret_file
 from umbilical.pki.pem import BundleError, holds_key
 
 _OBJECTS: Final = (".yaml", ".yml", ".json", ".kubeconfig")

@@ -13,7 +13,7 @@ import yaml
 
 from umbilical.hardway.artifacts.diff.certificates import described
 from umbilical.hardway.artifacts.diff.part import HIDDEN, Change, Part, change_of, shortened, values
-from umbilical.ignition.secrets import is_secret_field, is_secret_file
+from umbilical.ignition.diff import is_secret_field, is_secret_file
 from umbilical.pki.pem import BundleError, holds_key
 
 # Quotes and numbers aside, a kubeconfig's secrets are called so; certificates in it end in -data as well.

@@ -16,7 +16,7 @@ from umbilical.hardway.artifacts.infrastructure.places import (
     libvirt_of,
 )
 from umbilical.hardway.config.cluster import API_PORT, MACHINE_CONFIG_PORT, Cluster, Node
-from umbilical.manifests.values import IpAddress
+from umbilical.manifests.objects import IpAddress
 
 ROUTER_HEALTH_PORT: Final = 1936
 """Plain HTTP: where OpenShift's routers tell that they are ready."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 from umbilical.hardway.artifacts.infrastructure.haproxy import HTTP_PORT, HTTPS_PORT
 from umbilical.hardway.artifacts.infrastructure.places import base_iso, libvirt_of, machine_places
 from umbilical.hardway.config.cluster import API_PORT, MACHINE_CONFIG_PORT, Cluster, Libvirt
-from umbilical.manifests.values import IpAddress
+from umbilical.manifests.objects import IpAddress
 
 ZONE: Final = "libvirt"
 """firewalld's, into which libvirt puts its bridges."""

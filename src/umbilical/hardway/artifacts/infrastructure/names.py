@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from umbilical.hardway.config.cluster import Cluster
-from umbilical.manifests.values import IpAddress
+from umbilical.manifests.objects import IpAddress
 
 ETCD_PEER_PORT: Final = 2380
 ETCD_SERVICE: Final = "etcd-server-ssl"

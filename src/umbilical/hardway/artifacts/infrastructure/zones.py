@@ -14,7 +14,7 @@ from umbilical.hardway.artifacts.infrastructure.names import (
     host_records,
 )
 from umbilical.hardway.config.cluster import Cluster
-from umbilical.manifests.values import IpAddress, IpNetwork
+from umbilical.manifests.objects import IpAddress, IpNetwork
 
 TTL_SECONDS: Final = 60
 DNS_PORT: Final = 53

@@ -1,7 +1,6 @@
 """The tunnel's part in the cluster, all but its Secret: the certificates in it are made on the bootstrap node."""
 
-from umbilical.bootstrap.render.agent_daemon_set import agent_daemon_set
-from umbilical.bootstrap.render.namespace import namespace
+from umbilical.bootstrap.render.objects import agent_daemon_set, namespace
 from umbilical.hardway.artifacts.inputs import Inputs
 from umbilical.hardway.artifacts.tunnel import tunnel_spec
 from umbilical.manifests.objects import Object

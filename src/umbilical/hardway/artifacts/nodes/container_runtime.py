@@ -7,7 +7,7 @@ from umbilical.hardway.artifacts.inputs import Inputs
 from umbilical.hardway.artifacts.nodes.parts import Parts
 from umbilical.hardway.artifacts.static_pods.seat import Seat
 from umbilical.hardway.config.cluster import Node
-from umbilical.manifests.cni import CONFIG_DIRECTORY, bridge_conflist
+from umbilical.manifests.objects import CONFIG_DIRECTORY, bridge_conflist
 from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE
 
 CRIO_DROP_INS: Final = "/etc/crio/crio.conf.d"

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from umbilical.hardway.artifacts.nodes.parts import Parts, Unit
-from umbilical.ignition.data_url import format_data_url
-from umbilical.ignition.payload import gzip
+from umbilical.ignition.data_url import format_data_url, gzip
 from umbilical.manifests.tree import Asset
 
 USER: Final = "core"

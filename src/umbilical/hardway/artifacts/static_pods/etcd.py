@@ -7,8 +7,8 @@ from umbilical.hardway.artifacts.static_pods.rows import Program, Row, by_profil
 from umbilical.hardway.artifacts.static_pods.seat import Seat, bundle, certificate, key
 from umbilical.hardway.config.cluster import Node, Role
 from umbilical.hardway.pki.certificate_set import Bundle
+from umbilical.manifests.control_plane_pods import METRICS_PORT, QUOTA_BYTES
 from umbilical.manifests.control_plane_spec import ETCD_CLIENT_PORT, ETCD_PEER_PORT, url
-from umbilical.manifests.etcd import METRICS_PORT, QUOTA_BYTES
 from umbilical.manifests.static_pod import Component, HostFile, Place, probe, static_pod
 
 PROGRAM: Final = "etcd"

@@ -2,14 +2,14 @@
 
 from typing import Any, Final
 
-from umbilical.bootstrap.render.override import EGRESS_FLAG
+from umbilical.bootstrap.render.kube_apiserver import EGRESS_FLAG
 from umbilical.hardway.artifacts.static_pods.rows import VERBOSITY, Program, Row, by_profile, on_openshift
 from umbilical.hardway.artifacts.static_pods.seat import Seat, bundle, certificate, key, public_key
 from umbilical.hardway.artifacts.static_pods.tunnel import EGRESS_IN_POD, config_files
 from umbilical.hardway.config.cluster import API_PORT
 from umbilical.hardway.pki.certificate_set import Bundle
+from umbilical.manifests.control_plane_pods import GRACE_SECONDS, ISSUER, SHUTDOWN_DELAY_SECONDS
 from umbilical.manifests.control_plane_spec import ETCD_CLIENT_PORT
-from umbilical.manifests.kube_apiserver_pod import GRACE_SECONDS, ISSUER, SHUTDOWN_DELAY_SECONDS
 from umbilical.manifests.static_pod import Component, Place, probe, static_pod
 from umbilical.pki.certificate import read_certificates
 

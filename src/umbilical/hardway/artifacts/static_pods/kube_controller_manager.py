@@ -15,7 +15,7 @@ from umbilical.hardway.artifacts.static_pods.rows import (
 )
 from umbilical.hardway.artifacts.static_pods.seat import Seat, bundle, certificate, key, kubeconfig
 from umbilical.hardway.pki.certificate_set import Bundle
-from umbilical.manifests.controller_manager import PORT, PROGRAM, loopback_probes
+from umbilical.manifests.control_plane_pods import CONTROLLER_MANAGER, CONTROLLER_MANAGER_PORT, loopback_probes
 from umbilical.manifests.static_pod import Component, HostFile, static_pod
 
 POLICY_CONTROLLER: Final = "cluster-policy-controller"
@@ -169,8 +169,8 @@ _PACE: Final[tuple[Row, ...]] = (
 )
 
 KUBE_CONTROLLER_MANAGER: Final = Program(
-    PROGRAM,
-    (*access_rows(PROGRAM, PORT), *_KEYS, *_NETWORKS, *_PACE),
+    CONTROLLER_MANAGER,
+    (*access_rows(CONTROLLER_MANAGER, CONTROLLER_MANAGER_PORT), *_KEYS, *_NETWORKS, *_PACE),
     "the controller-manager operator renders a KubeControllerManagerConfig with these as extendedArguments; its pod "
     "has the loopback kubeconfig",
 )
@@ -188,13 +188,13 @@ CLUSTER_POLICY_CONTROLLER: Final = Program(
         ),
         Row(
             "kubeconfig",
-            kubeconfig(PROGRAM),
+            kubeconfig(CONTROLLER_MANAGER),
             "how it asks the API, like its neighbour",
             "it looks for a service account's token, which a static pod has not",
         ),
         Row(
             "namespace",
-            f"openshift-{PROGRAM}",
+            f"openshift-{CONTROLLER_MANAGER}",
             "where its lease and its events are kept",
             "a static pod on a standalone kubelet has no namespace to look up",
         ),
@@ -206,19 +206,19 @@ CLUSTER_POLICY_CONTROLLER: Final = Program(
 
 def kube_controller_manager_pod(seat: Seat) -> dict[str, Any]:
     component = Component(
-        name=PROGRAM,
-        image=seat.image(PROGRAM),
+        name=CONTROLLER_MANAGER,
+        image=seat.image(CONTROLLER_MANAGER),
         flags=KUBE_CONTROLLER_MANAGER.command_line(seat),
         files=(seat.secrets, _own_kubeconfig()),
-        probes=loopback_probes(PORT),
+        probes=loopback_probes(CONTROLLER_MANAGER_PORT),
         cpu="200m",
         memory="256Mi",
         grace_seconds=_GRACE_SECONDS,
-        command=seat.command(PROGRAM),
+        command=seat.command(CONTROLLER_MANAGER),
         scratch=(_CERTIFICATE_DIRECTORY,) if seat.is_openshift else (),
     )
     others = (_policy_controller(seat),) if seat.is_openshift else ()
-    return static_pod(component, *others, place=control_plane_place(seat, PROGRAM))
+    return static_pod(component, *others, place=control_plane_place(seat, CONTROLLER_MANAGER))
 
 
 def policy_controller_config() -> dict[str, Any]:
@@ -226,7 +226,7 @@ def policy_controller_config() -> dict[str, Any]:
     return {
         "apiVersion": "openshiftcontrolplane.config.openshift.io/v1",
         "kind": "OpenShiftControllerManagerConfig",
-        "kubeClientConfig": {"kubeConfig": kubeconfig(PROGRAM)},
+        "kubeClientConfig": {"kubeConfig": kubeconfig(CONTROLLER_MANAGER)},
         "servingInfo": {
             "bindAddress": f"0.0.0.0:{POLICY_PORT}",
             "bindNetwork": "tcp",
@@ -257,4 +257,4 @@ def _policy_controller(seat: Seat) -> Component:
 
 
 def _own_kubeconfig() -> HostFile:
-    return HostFile("kubeconfig", kubeconfig(PROGRAM))
+    return HostFile("kubeconfig", kubeconfig(CONTROLLER_MANAGER))

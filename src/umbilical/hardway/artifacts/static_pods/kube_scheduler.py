@@ -6,8 +6,7 @@ from umbilical.hardway.artifacts.static_pods.kube_apiserver import control_plane
 from umbilical.hardway.artifacts.static_pods.kube_controller_manager import access_rows
 from umbilical.hardway.artifacts.static_pods.rows import Program, Row, on_openshift
 from umbilical.hardway.artifacts.static_pods.seat import Seat, kubeconfig
-from umbilical.manifests.controller_manager import loopback_probes
-from umbilical.manifests.scheduler import PORT, PROGRAM
+from umbilical.manifests.control_plane_pods import SCHEDULER, SCHEDULER_PORT, loopback_probes
 from umbilical.manifests.static_pod import Component, HostFile, static_pod
 
 OPENSHIFT_NAMESPACE: Final = "openshift-kube-scheduler"
@@ -21,8 +20,8 @@ _LEASE_PLACE: Final = Row(
 )
 
 KUBE_SCHEDULER: Final = Program(
-    PROGRAM,
-    (*access_rows(PROGRAM, PORT), _LEASE_PLACE),
+    SCHEDULER,
+    (*access_rows(SCHEDULER, SCHEDULER_PORT), _LEASE_PLACE),
     "the scheduler operator renders its pod with --config; leases there last 137 s, because the operator restarts "
     "schedulers often and a lost lease costs more than a slow takeover",
 )
@@ -30,14 +29,14 @@ KUBE_SCHEDULER: Final = Program(
 
 def kube_scheduler_pod(seat: Seat) -> dict[str, Any]:
     component = Component(
-        name=PROGRAM,
-        image=seat.image(PROGRAM),
+        name=SCHEDULER,
+        image=seat.image(SCHEDULER),
         flags=KUBE_SCHEDULER.command_line(seat),
-        files=(HostFile("kubeconfig", kubeconfig(PROGRAM)),),
-        probes=loopback_probes(PORT),
+        files=(HostFile("kubeconfig", kubeconfig(SCHEDULER)),),
+        probes=loopback_probes(SCHEDULER_PORT),
         cpu="100m",
         memory="128Mi",
         grace_seconds=30,
-        command=seat.command(PROGRAM),
+        command=seat.command(SCHEDULER),
     )
-    return static_pod(component, place=control_plane_place(seat, PROGRAM))
+    return static_pod(component, place=control_plane_place(seat, SCHEDULER))

@@ -4,8 +4,8 @@ import posixpath
 from typing import Any, Final
 
 from umbilical.bootstrap.names import EGRESS_FILE
-from umbilical.bootstrap.render.egress import egress_selector
-from umbilical.bootstrap.render.server_pod import server_pod
+from umbilical.bootstrap.render.kube_apiserver import egress_selector
+from umbilical.bootstrap.render.objects import server_pod
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.static_pods.seat import Seat
 from umbilical.hardway.artifacts.tunnel import tunnel_spec

@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 from typing import Final, Protocol
 
 from umbilical.fault import HardwayError
+from umbilical.host.commands import Completed, LocalRunner, Runner
 from umbilical.host.machine_records import Done
-from umbilical.host.ssh import Completed, LocalRunner, Runner
 
 COMMAND_SECONDS: Final = 120.0
 # A name that begins with a dot: a kubelet takes every other file of its directory for a pod.

@@ -10,9 +10,9 @@ from typing import Final
 from umbilical.fault import HardwayError
 from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.machines.libvirt.host import WRITE, as_done
+from umbilical.host.commands import Runner, SshRunner
 from umbilical.host.files import make_directory
 from umbilical.host.machine_records import Done
-from umbilical.host.ssh import Runner, SshRunner
 
 KNOWN_HOSTS: Final = "known-hosts"
 """A folder below the record with a list for each node, so that one can be forgotten also where names are hashed."""

@@ -7,7 +7,7 @@ from typing import Final
 from umbilical.fault import HardwayError
 from umbilical.hardway.artifacts.infrastructure.places import SERVICE_PLACES
 from umbilical.hardway.machines.libvirt.host import Host, do, holds, put
-from umbilical.host import haproxy
+from umbilical.host import commands
 from umbilical.host.machine_records import BackendServer
 
 CONFIG: Final = SERVICE_PLACES.config
@@ -46,7 +46,7 @@ class BalancerService:
         """
         put(self._host, CANDIDATE, config, MODE)
         done = self._host.run(["haproxy", "-c", "-f", CANDIDATE])
-        wrong = haproxy.faults(done.exit_code, (done.stdout + done.stderr).decode(errors="replace"))
+        wrong = commands.faults(done.exit_code, (done.stdout + done.stderr).decode(errors="replace"))
         if wrong:
             remedy = "umbilical stage lint: rules HA-*; the config at work was left as it is"
             raise HardwayError("UMB735", "the load balancer's config is not taken", wrong, remedy)
@@ -56,7 +56,7 @@ class BalancerService:
     def servers(self) -> list[BackendServer]:
         """Ask how every server of every backend is."""
         socket = SERVICE_PLACES.stats_socket
-        return haproxy.parse_stats(
+        return commands.parse_stats(
             do(self._host, "socat", "-t", "10", "STDIO", f"UNIX-CONNECT:{socket}", stdin=b"show stat\n")
         )
 
@@ -65,7 +65,7 @@ class BalancerService:
         if not holds(self._host, "systemctl", "is-active", "--quiet", SERVICE):
             return f"the service {SERVICE} is not active"
         done = self._host.run(["haproxy", "-c", "-f", CONFIG])
-        return haproxy.faults(done.exit_code, (done.stdout + done.stderr).decode(errors="replace"))
+        return commands.faults(done.exit_code, (done.stdout + done.stderr).decode(errors="replace"))
 
     def give_back(self) -> None:
         """Put back what the host had before. Doing it twice is fine."""

@@ -1,0 +1,273 @@
+"""The lines that give a cause away and the files they stand in (words of others: each names whose they are), and how
+they are found in logs of any size: only a block that holds something is split into lines.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from umbilical.bootstrap.analyze.tar_stream import Readable
+from umbilical.checks.report import printable
+
+BLOCK_BYTES: Final = 1 << 18
+MAX_LINE_BYTES: Final = 1 << 16
+# How much of a line is shown on either side of what was found in it.
+MARGIN: Final = 140
+# How far from a needle a pattern is tried. Refusals by SCCs are the longest lines of all.
+BEFORE: Final = 1024
+AFTER: Final = 2048
+_SECRET: Final = re.compile(r"(?i)(bearer\s+|(?:token|password|secret)=)[^\s\"',;\\]+")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Where something was seen, and what: safe to print."""
+
+    path: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f'{printable(self.path)}:{self.line} "{self.text}"'
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A line that means something: one of the needles is in it, and the pattern fits."""
+
+    name: str
+    where: re.Pattern[str]
+    """Which files can hold it."""
+    needles: tuple[bytes, ...]
+    pattern: re.Pattern[bytes]
+
+    def find(self, line: bytes) -> tuple[int, int] | None:
+        """Return where the pattern fits. Only what is around a needle is looked at: lines can be made to be slow."""
+        for needle in self.needles:
+            at = line.find(needle)
+            match = self.pattern.search(line, max(0, at - BEFORE), at + AFTER) if at >= 0 else None
+            if match is not None:
+                return match.span()
+        return None
+
+
+class Sighting:
+    """All places where a signature was seen: how many, and the first and the last of them."""
+
+    def __init__(self, first: Evidence) -> None:
+        self.count = 1
+        self.first = self.last = first
+
+    def add(self, evidence: Evidence) -> None:
+        self.count += 1
+        self.last = evidence
+
+    def __str__(self) -> str:
+        if self.count == 1:
+            return str(self.first)
+        return f"{self.first}\n{self.count} lines like it, the last at {printable(self.last.path)}:{self.last.line}"
+
+
+def search(path: str, stream: Readable, signatures: Sequence[Signature]) -> Iterator[tuple[str, Evidence]]:
+    """Yield the name of each signature found, with its place."""
+    needles = sorted({needle for signature in signatures for needle in signature.needles})
+    for number, line in _lines(stream, needles):
+        for signature in signatures:
+            span = signature.find(line)
+            if span is not None:
+                yield signature.name, Evidence(path, number, excerpt(line, span))
+
+
+def excerpt(line: bytes, span: tuple[int, int] = (0, 0)) -> str:
+    """Show a line around the span."""
+    start, end = max(0, span[0] - MARGIN), min(span[1], span[0] + 2 * MARGIN) + MARGIN
+    text = line[start:end].decode("utf-8", "replace")
+    text = f"{'...' if start else ''}{text}{'...' if end < len(line) else ''}"
+    return quotable(text)
+
+
+def quotable(text: str) -> str:
+    """Make a line of somebody's log fit to be shown: escaped, and without what looks like a password."""
+    return printable(_SECRET.sub(r"\1***", text).strip())
+
+
+def _lines(stream: Readable, needles: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that hold a needle, with their numbers."""
+    wanted = tuple(needles)
+    number, rest = 0, b""
+    while chunk := stream.read(BLOCK_BYTES):
+        cut = chunk.rfind(b"\n") + 1
+        block, rest = rest + chunk[:cut], (b"" if cut else rest) + chunk[cut:]
+        if cut:
+            yield from _lines_of(block, number, wanted)
+            number += block.count(b"\n")
+        if len(rest) > MAX_LINE_BYTES:
+            yield from _lines_of(rest, number, wanted)
+            rest = b""
+    yield from _lines_of(rest, number, wanted)
+
+
+def _lines_of(block: bytes, number: int, needles: tuple[bytes, ...]) -> Iterator[tuple[int, bytes]]:
+    if not any(needle in block for needle in needles):
+        return
+    for offset, line in enumerate(block.split(b"\n"), start=number + 1):
+        if any(needle in line for needle in needles):
+            yield offset, line
+
+
+class Kind(Enum):
+    """Kinds of files that a check needs; the value says what is missing when there is none."""
+
+    RECORD = "no record of bootkube (bootstrap/services/bootkube.json)"
+    JOURNAL = "no journal of bootkube (bootstrap/journals/bootkube.log)"
+    KUBELET = "no journal of the bootstrap kubelet (bootstrap/journals/kubelet.log)"
+    SERVER_LOG = "no log of the server (bootstrap/containers/konnectivity-server-*.log)"
+    AGENT_LOG = "no log of an agent (control-plane/*/containers/konnectivity-agent-*.log)"
+    APISERVER_LOG = "no log of the bootstrap kube-apiserver (bootstrap/containers/kube-apiserver-*.log)"
+    EVENTS = "neither events nor a log of a kube-controller-manager (resources/events.json)"
+    NAMESPACES = "no list of namespaces (resources/namespaces.json)"
+    ROUTES = "no routes (bootstrap/network/ip-route.txt)"
+    CERTIFICATES = "no certificates of the tunnel (rendered-assets/openshift)"
+    DAEMON_SET = "no manifest of the agents (rendered-assets/openshift/manifests)"
+
+
+_BOOTKUBE_RECORD: Final = r"(^|/)bootkube\.json$"
+_AGENT: Final = r"(^|/)containers/(.*/)?konnectivity-agent[^/]*\.log$"
+_SERVER: Final = r"^bootstrap/containers/(.*/)?konnectivity-server[^/]*\.log$"
+_APISERVER: Final = r"^bootstrap/containers/(.*/)?(bootstrap-)?kube-apiserver[^/]*\.log$"
+_EVENTS: Final = r"^resources/events\.json$|/(bootstrap-)?kube-controller-manager[^/]*\.log$"
+# unit-status/ has the journals of the units that failed.
+_JOURNAL: Final = r"^bootstrap/journals/(bootkube|journal)\.log(\.gz)?$|^unit-status/bootkube\.service\.log$"
+_KUBELET: Final = r"^bootstrap/journals/(kubelet|journal)\.log(\.gz)?$|^unit-status/kubelet\.service\.log$"
+
+WHERE: Final = {
+    Kind.RECORD: re.compile(_BOOTKUBE_RECORD),
+    Kind.JOURNAL: re.compile(_JOURNAL),
+    Kind.KUBELET: re.compile(_KUBELET),
+    Kind.SERVER_LOG: re.compile(_SERVER),
+    Kind.AGENT_LOG: re.compile(_AGENT),
+    Kind.APISERVER_LOG: re.compile(_APISERVER),
+    Kind.EVENTS: re.compile(_EVENTS),
+    Kind.NAMESPACES: re.compile(r"^resources/namespaces\.json$"),
+    Kind.ROUTES: re.compile(r"^bootstrap/network/ip-route\.txt$"),
+    Kind.CERTIFICATES: re.compile(r"^rendered-assets/openshift/(umbilical/pki|tls/konnectivity)/.*\.crt$"),
+    Kind.DAEMON_SET: re.compile(r"^rendered-assets/openshift/manifests/konnectivity-agent-daemonset\.yaml$"),
+}
+
+
+def _signature(name: str, where: str, *needles: str, pattern: str = "") -> Signature:
+    literal = "|".join(re.escape(needle) for needle in needles)
+    return Signature(
+        name,
+        re.compile(where),
+        tuple(needle.encode() for needle in needles),
+        re.compile((pattern or literal).encode()),
+    )
+
+
+# An entry of the record holds the journal's last lines, so a copy of the records alone can be enough.
+_STAGES: Final = f"{_JOURNAL}|{_BOOTKUBE_RECORD}"
+_BOTH_ENDS: Final = f"{_AGENT}|{_SERVER}"
+_FAILED_WEBHOOK: Final = r'failed calling webhook \\*"[^"]{0,200}".{0,500}?'
+
+SIGNATURES: Final = (
+    # bootstrap-service-record.sh
+    _signature("nested stage", _STAGES, "attempt to record the start of a stage without ending"),
+    # our own shell library
+    _signature("no address", _STAGES, "UMB112"),
+    _signature("no image", _STAGES, "UMB116", "could not find apiserver-network-proxy"),
+    _signature("address gone", _STAGES, "has left this machine, and agents go on dialling it"),
+    _signature("cleanup gave up", _STAGES, "tunnel's objects are still in the cluster"),
+    # iproute2, openssl, bash
+    _signature("no route", _STAGES, "RTNETLINK answers: Network is unreachable"),
+    _signature("null address", _STAGES, "IP:null", "ip address:", pattern=r"IP:null\b|bad ip address:.*value=null\b"),
+    _signature("no program", _STAGES, "command not found", pattern=r"[\w./-]{1,80}: command not found"),
+    # oc
+    _signature(
+        "cleanup waits",
+        _STAGES,
+        "timed out waiting for the condition",
+        pattern=r"timed out waiting for the condition on namespaces/\S{0,100}konnectivity",
+    ),
+    # kubelet
+    _signature("image not pulled", _KUBELET, "ErrImagePull", "ImagePullBackOff", pattern=r"konnectivity-server"),
+    # proxy-server
+    _signature("server options", _SERVER, "failed to validate server options"),
+    _signature("server files", _SERVER, "failed to load X509 key pair", "failed to run the agent server"),
+    # kube-apiserver
+    _signature("no egress file", _APISERVER, "unable to read egress selector configuration"),
+    _signature("bad egress file", _APISERVER, "egress selector config", pattern=r"failed to (read|validate) egress.*"),
+    _signature(
+        "no socket",
+        _APISERVER,
+        ".socket: connect:",
+        pattern=r"dial unix \S{1,200}\.socket: connect: (no such file|connection refused|permission denied)",
+    ),
+    _signature("no agent", f"{_APISERVER}|{_SERVER}", "No agent available", "Failed to get a backend"),
+    _signature(
+        "url webhook",
+        _APISERVER,
+        "failed calling webhook",
+        # A webhook that is given by its service is dialled as NAME.NAMESPACE.svc.
+        pattern=_FAILED_WEBHOOK + r'Post \\*"https?://(?![^/:"?]*\.svc[:/?"\\])[^/"\\]+',
+    ),
+    _signature(
+        "no endpoint",
+        _APISERVER,
+        "failed calling webhook",
+        pattern=_FAILED_WEBHOOK + r'(no endpoints available for service|service \\*"[^"]{0,100}" not found)',
+    ),
+    # admission of pods
+    _signature(
+        "scc refusal",
+        _EVENTS,
+        "unable to validate against any security context constraint",
+        pattern=r"konnectivity-agent.*unable to validate against any security context constraint",
+    ),
+    _signature(
+        "pod security refusal", _EVENTS, "violates PodSecurity", pattern=r"konnectivity-agent.*violates PodSecurity"
+    ),
+    # proxy-agent ("cannot connect once") and our own agent ("cannot connect to server")
+    _signature(
+        "port closed",
+        _AGENT,
+        "cannot connect once",
+        "cannot connect to server",
+        pattern=r"cannot connect (once|to server).*"
+        r"(i/o timeout|[Dd]eadline ?[Ee]xceeded|[Nn]o route to host|no answer within|timed out)",
+    ),
+    _signature(
+        "port refused",
+        _AGENT,
+        "cannot connect once",
+        "cannot connect to server",
+        pattern=r"cannot connect (once|to server).*([Cc]onnection refused)",
+    ),
+    _signature(
+        "wrong name",
+        _AGENT,
+        "x509:",
+        "certificate is not valid for",
+        "IP address mismatch",
+        "Hostname mismatch",
+        pattern=r"x509: (certificate is (valid for|not valid for any)|cannot validate certificate for).*"
+        r"|(IP address|Hostname) mismatch, certificate is not valid for.*",
+    ),
+    _signature(
+        "expired",
+        _BOTH_ENDS,
+        "certificate has expired",
+        "certificate is not yet valid",
+    ),
+    _signature(
+        "unknown authority",
+        _BOTH_ENDS,
+        "certificate signed by unknown authority",
+        "unable to get local issuer certificate",
+        "self-signed certificate in certificate chain",
+        "certificate verify failed: certificate signature failure",
+    ),
+    _signature("agent without CA", _AGENT, "failed to read CA cert"),
+)

@@ -1,0 +1,143 @@
+"""Rules as text for a program: shell lines for a cloud's own, firewalld's rich rules, an nftables ruleset, HashiCorp's
+language. Every word is quoted and nothing of it is evaluated; what only the user knows must be set beforehand.
+"""
+
+import ipaddress
+import shlex
+from collections.abc import Mapping
+from typing import Any, Final
+
+from umbilical.firewall.platforms.platform import Block, Command, Commands, Need, Reference, Rule, Variable, Word
+
+HEAD: Final = "#!/usr/bin/env bash\nset -euo pipefail\n"
+
+
+def script(commands: Commands, comments: tuple[str, ...], *, closing: bool = False) -> str:
+    """Write what opens the port, or what closes it again."""
+    steps = commands.close if closing else commands.open
+    lines = [*(_need_line(need) for need in commands.needs), *map(command_line, (*commands.prepare, *steps))]
+    return HEAD + "".join(f"# {comment}\n" for comment in comments) + "\n".join(lines) + "\n"
+
+
+def command_line(command: Command) -> str:
+    stages = (command.words, *command.pipe)
+    text = " | ".join(" ".join(_word(word) for word in stage) for stage in stages)
+    return f"{command.into}=$({text})" if command.into else text
+
+
+def _need_line(need: Need) -> str:
+    told = shlex.quote(f"{need.variable} is not set: {need.meaning}")
+    return f'[ -n "${{{need.variable}:-}}" ] || {{ echo {told} >&2; exit 2; }}'
+
+
+def _word(word: Word) -> str:
+    if isinstance(word, Variable):
+        return f'{shlex.quote(word.prefix) if word.prefix else ""}"${word.name}"'
+    return shlex.quote(word)
+
+
+# The tunnel's certificates live as long; firewalld takes no timeout for permanent rules, which these must not be.
+TIMEOUT: Final = "24h"
+
+
+def firewalld_script(rules: tuple[Rule, ...], comments: tuple[str, ...], *, closing: bool = False) -> str:
+    told = "".join(f"# {comment}\n" for comment in comments)
+    return HEAD + told + "".join(f"{line}\n" for line in _lines(rules, closing=closing))
+
+
+def rich_rule(network: str, port: int) -> str:
+    family = "ipv6" if ":" in network else "ipv4"
+    return f'rule family="{family}" source address="{network}" port port="{port}" protocol="tcp" accept'
+
+
+def _lines(rules: tuple[Rule, ...], *, closing: bool) -> list[str]:
+    wanted = [rich_rule(place.value, rule.port) for rule in rules for place in rule.sources]
+    if closing:
+        return [shlex.join(("firewall-cmd", f"--remove-rich-rule={text}")) for text in wanted]
+    return [shlex.join(("firewall-cmd", f"--add-rich-rule={text}", f"--timeout={TIMEOUT}")) for text in wanted]
+
+
+TABLE: Final = "inet umbilical_konnectivity"
+# Before the usual tables (0). Their accepts would not end the walk either: every base chain is asked.
+PRIORITY: Final = -10
+
+
+def ruleset(rules: tuple[Rule, ...], comments: tuple[str, ...]) -> str:
+    """Adding the table before deleting it makes the file loadable whether it was loaded before or not."""
+    accepts = [f"        {line} accept\n" for rule in rules for line in _matches(rule)]
+    refuses = [f"        tcp dport {port} reject with tcp reset\n" for port in sorted({rule.port for rule in rules})]
+    return (
+        f"#!/usr/sbin/nft -f\n{_comments(comments)}{_elsewhere(rules)}"
+        f"table {TABLE}\ndelete table {TABLE}\n"
+        f"table {TABLE} {{\n    chain agents {{\n"
+        f"        type filter hook input priority {PRIORITY}; policy accept;\n"
+        '        iifname "lo" accept\n'
+        f"{''.join(accepts)}{''.join(refuses)}    }}\n}}\n"
+    )
+
+
+def teardown(comments: tuple[str, ...]) -> str:
+    return f"#!/usr/sbin/nft -f\n{_comments(comments)}table {TABLE}\ndelete table {TABLE}\n"
+
+
+def _matches(rule: Rule) -> list[str]:
+    # nft refuses a set whose intervals overlap.
+    narrow = ipaddress.collapse_addresses(ipaddress.IPv4Network(text) for text in _networks(rule, 4))
+    wide = ipaddress.collapse_addresses(ipaddress.IPv6Network(text) for text in _networks(rule, 6))
+    sets = (("ip", ", ".join(map(str, narrow))), ("ip6", ", ".join(map(str, wide))))
+    return [f"tcp dport {rule.port} {family} saddr {{ {named} }}" for family, named in sets if named]
+
+
+def _networks(rule: Rule, version: int) -> list[str]:
+    return [place.value for place in rule.sources if ipaddress.ip_network(place.value).version == version]
+
+
+def _elsewhere(rules: tuple[Rule, ...]) -> str:
+    lines = [f"nft insert rule inet filter input {line} accept" for rule in rules for line in _matches(rule)]
+    told = (
+        "Where another table drops what it does not know, add the rule there too, under that table's names:",
+        *lines,
+    )
+    return _comments(told)
+
+
+def _comments(lines: tuple[str, ...]) -> str:
+    return "".join(f"# {line}\n" for line in lines)
+
+
+_INDENT: Final = "  "
+_ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def terraform_text(blocks: tuple[Block, ...]) -> str:
+    return "\n".join(_block(block, "") for block in blocks)
+
+
+def quoted(text: str) -> str:
+    """Write a string literal: `${` and `%{` would be evaluated otherwise."""
+    escaped = "".join(_ESCAPES.get(char, char) for char in text)
+    return '"' + escaped.replace("${", "$${").replace("%{", "%%{") + '"'
+
+
+def _block(block: Block, indent: str) -> str:
+    head = " ".join((block.kind, *(quoted(label) for label in block.labels)))
+    inner = indent + _INDENT
+    attributes = block.attributes or {}
+    width = max((len(name) for name in attributes), default=0)
+    lines = [f"{inner}{name:<{width}} = {_value(value, inner)}\n" for name, value in attributes.items()]
+    nested = "".join(f"\n{_block(child, inner)}" for child in block.blocks)
+    return f"{indent}{head} {{\n{''.join(lines)}{nested}{indent}}}\n"
+
+
+def _value(value: Any, indent: str) -> str:
+    if isinstance(value, Reference):
+        return value.expression
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, list):
+        return f"[{', '.join(_value(item, indent) for item in value)}]"
+    if isinstance(value, Mapping):
+        inner = indent + _INDENT
+        members = "".join(f"{inner}{name} = {_value(member, inner)}\n" for name, member in value.items())
+        return f"{{\n{members}{indent}}}"
+    return str(value)

@@ -1,0 +1,207 @@
+"""Commands run to their end with a time limit: here, or on another machine by the `ssh` program; and what bash and
+HAProxy say when they are asked about a file. Nothing of such a file is run."""
+
+import csv
+import io
+import re
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol
+
+from umbilical.fault import HostError
+from umbilical.host.machine_records import BackendServer
+from umbilical.host.processes import run
+
+CONNECT_SECONDS: Final = 10
+# What ssh(1) exits with when it failed itself; the remote command's own status is passed on otherwise.
+SSH_FAILED: Final = 255
+SSH_PORT: Final = 22
+
+
+@dataclass(frozen=True)
+class Completed:
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def succeeded(self) -> bool:
+        return self.exit_code == 0
+
+
+class Runner(Protocol):
+    """Someone who runs commands on the machine in question."""
+
+    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> Completed:
+        """Run a command to its end, whatever its exit code.
+
+        Raises:
+            HostError: it could not be run, or took too long.
+        """
+
+
+class LocalRunner:
+    """Runs on this machine."""
+
+    def __init__(self, *, sudo: bool = False) -> None:
+        self._prefix = _sudo_prefix(sudo)
+
+    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> Completed:
+        return _run([*self._prefix, *command], command[0], timeout_seconds, stdin)
+
+
+class SshRunner:
+    """Runs on another machine; use it as a context, which holds the list of host keys seen so far.
+
+    A bootstrap machine makes its host keys at first boot and is gone an hour later: nobody can know them before, and
+    a line in the user's own known_hosts would only refuse the next machine at the same address. So the first key is
+    taken (accept-new) into a list of our own, and another key later in the same session is refused.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        user: str = "core",
+        key: Path | None = None,
+        port: int = SSH_PORT,
+        *,
+        sudo: bool = False,
+        known_hosts: Path | None = None,
+    ) -> None:
+        # ssh reads a leading hyphen as an option, and one of its options runs a command here.
+        if not host or host.startswith("-") or not user or user.startswith("-"):
+            why = "the name of a machine or a user is empty or begins with -"
+            raise HostError("UMB175", f"{user}@{host} is no SSH address", why, "give it as HOST or ADDRESS")
+        self.host = host
+        self._user = user
+        self.key = key
+        self.uses_sudo = sudo
+        self._port = port
+        self._prefix = _sudo_prefix(sudo)
+        self._known_hosts = known_hosts
+        self._stack = ExitStack()
+
+    def run(self, command: Sequence[str], timeout_seconds: float, stdin: bytes | None = None) -> Completed:
+        # The far side hands one string to a shell, so every word is quoted for it.
+        remote = shlex.join([*self._prefix, *command])
+        done = _run([*self._ssh(), "--", f"{self._user}@{self.host}", remote], "ssh", timeout_seconds, stdin)
+        if done.exit_code == SSH_FAILED:
+            why = done.stderr.strip().splitlines()[-1:] or ["ssh gave no reason"]
+            what = f"SSH to {self._user}@{self.host} port {self._port} failed"
+            raise HostError("UMB175", what, why[0], f"try it by hand: ssh -v -p {self._port} {self._user}@{self.host}")
+        return done
+
+    def _ssh(self) -> list[str]:
+        command = ["ssh", "-T", "-a", "-x", "-p", str(self._port)]
+        for option in self._options():
+            command += ["-o", option]
+        return command
+
+    def _options(self) -> list[str]:
+        options = [
+            "BatchMode=yes",
+            f"ConnectTimeout={CONNECT_SECONDS}",
+            "ServerAliveInterval=5",
+            "ServerAliveCountMax=3",
+            "ForwardAgent=no",
+            "ClearAllForwardings=yes",
+            "StrictHostKeyChecking=accept-new",
+            "UpdateHostKeys=no",
+            "LogLevel=ERROR",
+            _file_option("UserKnownHostsFile", self._hosts_file()),
+        ]
+        if self.key is not None:
+            options += ["IdentitiesOnly=yes", _file_option("IdentityFile", self.key)]
+        return options
+
+    def _hosts_file(self) -> Path:
+        if self._known_hosts is None:
+            folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="umbilical-ssh-"))
+            self._known_hosts = Path(folder) / "known_hosts"
+        return self._known_hosts
+
+    def __enter__(self) -> "SshRunner":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+
+def _file_option(name: str, path: Path) -> str:
+    # ssh parts the value at blanks and replaces %-tokens in it.
+    text = str(path).replace("%", "%%")
+    return f'{name}="{text}"'
+
+
+def _sudo_prefix(sudo: bool) -> list[str]:
+    # -n: a question for a password would wait for an answer that never comes.
+    return ["sudo", "-n", "--"] if sudo else []
+
+
+def _run(command: Sequence[str], title: str, timeout_seconds: float, stdin: bytes | None) -> Completed:
+    try:
+        # Without input it reads an end at once: on the user's terminal it would wait.
+        done = subprocess.run(command, input=stdin or b"", capture_output=True, timeout=timeout_seconds, check=False)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise HostError("UMB803", f"cannot start {title}", why, f"check that it is installed: {title}") from error
+    except subprocess.TimeoutExpired as error:
+        shown = shlex.join(command)
+        why = f"it had not ended after {timeout_seconds:g} s"
+        raise HostError("UMB176", f"{title} takes too long", why, f"run it by hand: {shown}") from error
+    return Completed(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+
+# Milliseconds for a script of any size; a bash that takes longer hangs.
+SYNTAX_SECONDS: Final = 30.0
+
+
+def syntax_complaint(script: bytes) -> str | None:
+    """Return what `bash -n` says against the script, in one line; None where it has nothing to say."""
+    try:
+        run(["bash", "-n"], SYNTAX_SECONDS, script)
+    except HostError as fault:
+        return " | ".join(fault.why.splitlines())
+    return None
+
+
+UNCHECKED: Final = "INI"
+_FAULT: Final = re.compile(r"\[(ALERT|WARNING)\]")
+
+
+def faults(exit_code: int, output: str) -> str:
+    """Return what `haproxy -c` finds wrong, empty if nothing: warnings do not change its exit code."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    found = [line for line in lines if _FAULT.match(line)]
+    if exit_code == 0 and not found:
+        return ""
+    return " | ".join(found or lines[-1:]) or f"it exited with {exit_code}"
+
+
+def parse_stats(text: str) -> list[BackendServer]:
+    """Read what `show stat` says: CSV with a sharp before its first heading.
+
+    Raises:
+        HostError: UMB736, it is something else.
+    """
+    try:
+        rows = list(csv.DictReader(io.StringIO(text.lstrip("# "), newline="")))
+    except csv.Error as error:
+        raise HostError("UMB736", "the load balancer's answer cannot be read", str(error), "haproxy -v") from error
+    return [_server(row) for row in rows if row.get("svname") not in (None, "", "FRONTEND", "BACKEND")]
+
+
+def _server(row: Mapping[str, str | None]) -> BackendServer:
+    # A star: a check is on its way, and what stands behind it is the last one's outcome.
+    check = (row.get("check_status") or "").lstrip("* ")
+    # HAProxy takes a server for good until its first check has ended; here nobody is before that.
+    is_up = (row.get("status") or "").startswith("UP") and check != UNCHECKED
+    return BackendServer(row.get("pxname") or "", row.get("svname") or "", is_up, check)

@@ -1,0 +1,302 @@
+"""The agents: on every node of the hosted cluster from the first minute, before there is a pod network, and beside the
+control plane, by which kube-apiserver reaches aggregated API servers of its own namespace.
+
+Their accounts too: nobody without need, and readers or writers of leases where asked.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from umbilical.hosted.objects import names
+from umbilical.hosted.objects.control_plane_files import identifier
+from umbilical.hosted.objects.forms import (
+    UNPRIVILEGED,
+    config_map_volume,
+    metadata,
+    mount,
+    probe,
+    requests,
+    secret_volume,
+)
+from umbilical.hosted.objects.monitoring import METRICS_PORT
+from umbilical.hosted.objects.server import LEASE_LABEL
+from umbilical.hosted.objects.spec import HostedSpec, ServerCount
+from umbilical.manifests.objects import Object, manifest
+
+PROGRAM: Final = "/usr/bin/proxy-agent"
+LABELS: Final[Mapping[str, str]] = {"app": names.AGENT}
+CERTIFICATES_ANNOTATION: Final = "umbilical.dev/certificates-sha256"
+# Agents that go leave once their tunnels have ended; logs that are followed would keep them for hours.
+GRACE_SECONDS: Final = 60
+LOOPBACK: Final = "127.0.0.1"
+
+
+def agent_flags(host: str, port: int, identifiers: str, health_host: str = "") -> list[str]:
+    pair, ca = names.AGENT_PAIR_DIRECTORY, names.SERVER_CA_DIRECTORY
+    return [
+        "--logtostderr=true",
+        f"--ca-cert={ca}/{names.CA_KEY}",
+        f"--agent-cert={pair}/tls.crt",
+        f"--agent-key={pair}/tls.key",
+        f"--proxy-server-host={host}",
+        f"--proxy-server-port={port}",
+        *([f"--health-server-host={health_host}"] if health_host else []),
+        f"--health-server-port={names.HEALTH_PORT}",
+        f"--agent-identifiers={identifiers}",
+        "--keepalive-time=30s",
+        "--probe-interval=5s",
+        # HyperShift's 5 s and 30 s let an agent behind one balancer take half a minute to find three servers.
+        "--sync-interval=1s",
+        "--sync-interval-cap=10s",
+        # Else an agent that had found all servers once looks for no other, and stays at two of three when a pod of
+        # kube-apiserver was replaced (OCPBUGS-98467).
+        "--sync-forever=true",
+        "--v=3",
+    ]
+
+
+def agent_container(spec: HostedSpec, flags: Sequence[str], health_host: str = "") -> Object:
+    timing = {"periodSeconds": 30, "timeoutSeconds": 5}
+    port = {"name": METRICS_PORT, "containerPort": names.HEALTH_PORT, "protocol": "TCP"}
+    return {
+        "name": names.AGENT,
+        "image": spec.images.agent,
+        "imagePullPolicy": "IfNotPresent",
+        "command": [PROGRAM],
+        "args": list(flags),
+        # On the host's network a port that is declared is taken on every node, also from other addresses.
+        **({} if health_host == LOOPBACK else {"ports": [port]}),
+        "livenessProbe": probe("/healthz", names.HEALTH_PORT, health_host, **timing, failureThreshold=6),
+        "readinessProbe": probe("/readyz", names.HEALTH_PORT, health_host, **timing, failureThreshold=1),
+        "startupProbe": probe(
+            "/healthz", names.HEALTH_PORT, health_host, periodSeconds=5, timeoutSeconds=5, failureThreshold=60
+        ),
+        "resources": requests("40m", "50Mi"),
+        "securityContext": {**UNPRIVILEGED, "runAsNonRoot": True},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            mount("agent-certs", names.AGENT_PAIR_DIRECTORY),
+            mount("konnectivity-ca", names.SERVER_CA_DIRECTORY),
+        ],
+    }
+
+
+def agent_volumes(secret_name: str, ca_key: str) -> list[Object]:
+    """The authority is seen as `ca.crt`, under whichever key it is kept, and nothing else of that ConfigMap is."""
+    return [
+        secret_volume("agent-certs", secret_name),
+        config_map_volume("konnectivity-ca", names.CA_BUNDLE, {ca_key: names.CA_KEY}),
+    ]
+
+
+def pod_template(spec: HostedSpec, pod: Object, fingerprint: str) -> Object:
+    """Name the certificates in it where the program reads them only once, as upstream's does: then pods roll."""
+    head: Object = {"labels": {**LABELS, **spec.labels}}
+    if not spec.is_ours:
+        head["annotations"] = {CERTIFICATES_ANNOTATION: fingerprint}
+    return {"metadata": head, "spec": pod}
+
+
+USER_ID: Final = 1000
+EVERY_ADDRESS: Final = "0.0.0.0"
+
+
+def agent_daemon_set(spec: HostedSpec, fingerprint: str) -> Object:
+    """`fingerprint` names the certificates that agents begin with."""
+    body = {
+        "selector": {"matchLabels": dict(LABELS)},
+        # One in ten at a time: one after the other took hours on large clusters (OCPBUGS-24261).
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%", "maxSurge": 0}},
+        "template": pod_template(spec, _node_pod(spec), fingerprint),
+    }
+    return manifest("apps/v1", "DaemonSet", metadata(spec, names.AGENT, names.HOSTED_NAMESPACE, LABELS), spec=body)
+
+
+def _node_pod(spec: HostedSpec) -> Object:
+    return {
+        "serviceAccountName": names.AGENT,
+        "automountServiceAccountToken": spec.server_count is ServerCount.LEASES,
+        "enableServiceLinks": False,
+        "hostNetwork": spec.agents.host_network,
+        "dnsPolicy": spec.agents.dns_policy,
+        "priorityClassName": "system-node-critical",
+        # On nodes that are not ready as well: their pod network may wait for webhooks behind this agent.
+        "tolerations": [{"operator": "Exists"}],
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "securityContext": {
+            "runAsUser": USER_ID,
+            "runAsGroup": USER_ID,
+            "fsGroup": USER_ID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(spec)],
+        "volumes": agent_volumes(names.SECRET_AGENT, names.CA_KEY),
+    }
+
+
+def _container(spec: HostedSpec) -> Object:
+    # On the host's network the health port was open to everybody who reached the node (OCPBUGS-63594).
+    bind, ask = (LOOPBACK, LOOPBACK) if spec.agents.host_network else (EVERY_ADDRESS, "")
+    flags = agent_flags(spec.publishing.host, spec.publishing.port, "default-route=true", bind)
+    if spec.server_count is ServerCount.LEASES:
+        flags += _lease_flags()
+    container = agent_container(spec, flags, ask)
+    if spec.proxy.is_set:
+        # Not in the manifest: a proxy's URL may hold a password.
+        container["envFrom"] = [{"secretRef": {"name": names.PROXY_SECRET}}]
+    return container
+
+
+def _lease_flags() -> list[str]:
+    return [
+        "--count-server-leases=true",
+        f"--lease-namespace={names.HOSTED_NAMESPACE}",
+        f"--lease-label-selector={LEASE_LABEL}",
+        # The larger of both, so that an agent never looks for less than a server tells.
+        "--server-count-source=max",
+    ]
+
+
+_ZONE: Final = "topology.kubernetes.io/zone"
+_HOSTNAME: Final = "kubernetes.io/hostname"
+_DEDICATED: Final = "hypershift.openshift.io/control-plane"
+_DEDICATED_TO: Final = "hypershift.openshift.io/cluster"
+"""Labels and taints of nodes that HyperShift keeps for control planes, and for the one of a namespace."""
+_MEMBER: Final = "hypershift.openshift.io/hosted-control-plane"
+"""Label of the pods of a control plane; its value is their namespace."""
+
+
+def control_plane_agent(spec: HostedSpec, fingerprint: str) -> list[Object]:
+    """Return nothing while no address is known: an agent without identifiers is chosen for nothing.
+
+    HyperShift starts it with empty identifiers, and it stays so until somebody restarts it.
+    """
+    if not spec.known_addresses:
+        return []
+    found = [_deployment(spec, fingerprint)]
+    if spec.agents.control_plane_replicas > 1:
+        found.append(_disruption_budget(spec))
+    return found
+
+
+def identifiers(spec: HostedSpec) -> str:
+    return "&".join(identifier(address) for address in spec.known_addresses)
+
+
+def _deployment(spec: HostedSpec, fingerprint: str) -> Object:
+    body = {
+        "replicas": spec.agents.control_plane_replicas,
+        "selector": {"matchLabels": dict(LABELS)},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        "template": pod_template(spec, _control_plane_pod(spec), fingerprint),
+    }
+    return manifest("apps/v1", "Deployment", metadata(spec, names.AGENT, spec.namespace, LABELS), spec=body)
+
+
+def _control_plane_pod(spec: HostedSpec) -> Object:
+    flags = agent_flags(names.SERVER, names.AGENT_PORT, identifiers(spec))
+    return {
+        "serviceAccountName": names.AGENT,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        # kube-apiserver's own: whatever evicts this agent takes aggregated APIs away.
+        "priorityClassName": spec.priority_class,
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "affinity": {**_near(spec), "podAntiAffinity": _apart(spec)},
+        "tolerations": [_toleration(_DEDICATED, "true"), _toleration(_DEDICATED_TO, spec.namespace)],
+        "securityContext": _pod_security(spec.agents.control_plane_user),
+        "containers": [agent_container(spec, flags)],
+        "volumes": agent_volumes(names.SECRET_CONTROL_PLANE_AGENT, names.CLUSTER_CA_KEY),
+    }
+
+
+def _pod_security(user: int) -> Object:
+    context: Object = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    # An SCC assigns user and group out of the namespace's range, and refuses pods that ask for others.
+    return {**context, "runAsUser": user, "runAsGroup": user, "fsGroup": user} if user else context
+
+
+def _near(spec: HostedSpec) -> Object:
+    """To nodes that are kept for this: a toleration alone lets it go there and draws it nowhere."""
+    dedicated = [_preferred(50, _DEDICATED, "true"), _preferred(100, _DEDICATED_TO, spec.namespace)]
+    members = {"labelSelector": {"matchLabels": {_MEMBER: spec.namespace}}, "topologyKey": _HOSTNAME}
+    beside = [{"weight": 100, "podAffinityTerm": members}]
+    return {
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": dedicated},
+        "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": beside},
+    }
+
+
+def _preferred(weight: int, label: str, value: str) -> Object:
+    return {
+        "weight": weight,
+        "preference": {"matchExpressions": [{"key": label, "operator": "In", "values": [value]}]},
+    }
+
+
+def _apart(spec: HostedSpec) -> Object:
+    """One node each, for sure where there are several; one zone each, where there are zones."""
+    labels = {"matchLabels": {**LABELS, **spec.labels}}
+    zone = {"weight": 100, "podAffinityTerm": {"labelSelector": labels, "topologyKey": _ZONE}}
+    node = {"labelSelector": labels, "topologyKey": _HOSTNAME}
+    return {
+        "preferredDuringSchedulingIgnoredDuringExecution": [zone],
+        "requiredDuringSchedulingIgnoredDuringExecution": [node],
+    }
+
+
+def _toleration(key: str, value: str) -> Object:
+    return {"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"}
+
+
+def _disruption_budget(spec: HostedSpec) -> Object:
+    body = {"maxUnavailable": 1, "selector": {"matchLabels": dict(LABELS)}}
+    head = metadata(spec, names.AGENT, spec.namespace, LABELS)
+    return manifest("policy/v1", "PodDisruptionBudget", head, spec=body)
+
+
+_CLUSTER_SERVICE = {"kubernetes.io/cluster-service": "true"}
+
+
+def management_accounts(spec: HostedSpec) -> list[Object]:
+    return [_account(spec, spec.namespace)] if spec.known_addresses else []
+
+
+def hosted_accounts(spec: HostedSpec) -> list[Object]:
+    account = _account(spec, names.HOSTED_NAMESPACE)
+    return [account, *_lease_rights(spec)] if spec.server_count is ServerCount.LEASES else [account]
+
+
+def namespace_labels(spec: HostedSpec) -> list[Object]:
+    """Let pods on the host's network into kube-system, where pod security is enforced. Only labels are set."""
+    if not spec.agents.host_network:
+        return []
+    labels = {f"pod-security.kubernetes.io/{kind}": "privileged" for kind in ("enforce", "audit", "warn")}
+    # Else OpenShift sets them back.
+    labels["security.openshift.io/scc.podSecurityLabelSync"] = "false"
+    return [manifest("v1", "Namespace", {"name": names.HOSTED_NAMESPACE, "labels": labels})]
+
+
+def _account(spec: HostedSpec, namespace: str) -> Object:
+    head = metadata(spec, names.AGENT, namespace, {**LABELS, **_CLUSTER_SERVICE})
+    # A token would only be something to steal; a pod that counts leases asks for one itself.
+    return manifest("v1", "ServiceAccount", head, automountServiceAccountToken=False)
+
+
+def _lease_rights(spec: HostedSpec) -> list[Object]:
+    server = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": spec.leases.user}
+    agent = {"kind": "ServiceAccount", "name": names.AGENT, "namespace": names.HOSTED_NAMESPACE}
+    return [
+        *_role(spec, "konnectivity-server-leases", ["get", "create", "update", "list", "delete"], server),
+        *_role(spec, "konnectivity-agent-leases", ["get", "list", "watch"], agent),
+    ]
+
+
+def _role(spec: HostedSpec, name: str, verbs: list[str], subject: Object) -> list[Object]:
+    head = metadata(spec, name, names.HOSTED_NAMESPACE)
+    rules = [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs}]
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    return [
+        manifest("rbac.authorization.k8s.io/v1", "Role", head, rules=rules),
+        manifest("rbac.authorization.k8s.io/v1", "RoleBinding", head, roleRef=reference, subjects=[subject]),
+    ]

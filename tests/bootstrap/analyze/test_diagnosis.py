@@ -1,0 +1,322 @@
+"""Causes in order of likelihood: every known fault is found as itself, and a good bundle has none."""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.log_bundles import (
+    AGENT_LOG,
+    APISERVER_LOG,
+    BEFORE,
+    BEGIN,
+    JOURNAL,
+    SERVER_LOG,
+    STAGES,
+    BundleBuilder,
+    Record,
+    good_record,
+    klog,
+)
+
+from umbilical.bootstrap.analyze import judges
+from umbilical.bootstrap.analyze.diagnosis import CAUSES, diagnose
+from umbilical.bootstrap.analyze.facts import BundleFacts, gather
+from umbilical.bootstrap.analyze.judges import Judge
+from umbilical.bootstrap.analyze.log_bundle import open_bundle
+from umbilical.bootstrap.analyze.signatures import Kind
+from umbilical.checks.check import Finding, Outcome, Verdict
+
+
+def findings_of(builder: BundleBuilder, folder: Path) -> list[Finding]:
+    return diagnose(gather(open_bundle(builder.archive(folder))))
+
+
+def told(findings: list[Finding], outcome: Outcome) -> list[str]:
+    return [finding.id for finding in findings if finding.outcome is outcome]
+
+
+def fails_in(stage: str) -> BundleBuilder:
+    script = Record().start().done(*STAGES[: STAGES.index(stage)]).fails(stage).start().fails(stage)
+    return BundleBuilder(script)
+
+
+def hangs_in(stage: str) -> BundleBuilder:
+    return BundleBuilder(Record().start().done(*STAGES[: STAGES.index(stage)]).enters(stage))
+
+
+def whole(record: Record) -> BundleBuilder:
+    """A bundle with every file that a check could want, and nothing wrong in it."""
+    builder = BundleBuilder(record).agents("10.0.0.9").certificates("10.0.0.9").event("Created pod")
+    for path in (JOURNAL, SERVER_LOG, APISERVER_LOG, AGENT_LOG, "bootstrap/journals/kubelet.log"):
+        builder.log(path, *klog("all is well"))
+    builder.log("bootstrap/network/ip-route.txt", "default via 10.0.0.1")
+    return builder.resource("resources/namespaces.json", {"metadata": {"name": "default"}})
+
+
+def test_a_good_and_whole_bundle_passes_every_check(tmp_path: Path) -> None:
+    findings = findings_of(whole(good_record()), tmp_path)
+    assert told(findings, Outcome.PASSED) == [cause.check.id for cause in CAUSES]
+
+
+ONCE = '"cannot connect once" err="rpc error: %s"'
+HOOK = 'failed calling webhook "v.example.io": failed to call webhook: Post "https://%s": %s'
+
+
+@pytest.mark.parametrize(
+    ("identifier", "builder"),
+    [
+        ("A02", BundleBuilder(good_record()).record("release-image", Record().start().fails("pull"))),
+        ("A03", fails_in("konnectivity-certs").log(JOURNAL, "UMB112 cannot find the bootstrap node IP")),
+        ("A03", fails_in("konnectivity-certs").log("bootstrap/network/ip-route.txt", "10.0.0.0/24 dev ens3")),
+        ("A04", fails_in("konnectivity-certs").log(JOURNAL, "section=default, name=subjectAltName, value=IP:null")),
+        ("A04", hangs_in("cb-bootstrap").agents("null")),
+        (
+            "A05",
+            fails_in("konnectivity-server-bootstrap").log(
+                JOURNAL, "error: Unknown name requested, could not find apiserver-network-proxy in UpdatePayload"
+            ),
+        ),
+        (
+            "A05",
+            hangs_in("cb-bootstrap").log(
+                "bootstrap/journals/kubelet.log", 'ErrImagePull pod="kube-system/konnectivity-server-bootstrap"'
+            ),
+        ),
+        (
+            "A06",
+            fails_in("konnectivity-server-bootstrap").log(
+                JOURNAL, "/usr/local/bin/konnectivity.sh: line 30: envsubst: command not found"
+            ),
+        ),
+        (
+            "A07",
+            fails_in("konnectivity-certs").log(
+                JOURNAL, "attempt to record the start of a stage without ending the previous one"
+            ),
+        ),
+        (
+            "A08",
+            hangs_in("cb-bootstrap").log(
+                SERVER_LOG,
+                *klog("error: failed to validate server options with server port should be set to 0 not 8090 for UDS"),
+            ),
+        ),
+        (
+            "A09",
+            hangs_in("cb-bootstrap").log(
+                APISERVER_LOG, *klog('"command failed" err="failed to read egress selector config: unable to read"')
+            ),
+        ),
+        (
+            "A10",
+            hangs_in("cb-bootstrap").event(
+                'pods "konnectivity-agent-" is forbidden: unable to validate against any security context constraint'
+            ),
+        ),
+        ("A11", hangs_in("cb-bootstrap").log(AGENT_LOG, ONCE % "dial tcp 10.0.0.9:8091: i/o timeout")),
+        ("A12", hangs_in("cb-bootstrap").log(AGENT_LOG, ONCE % "dial tcp 10.0.0.9:8091: connect: connection refused")),
+        (
+            "A13",
+            hangs_in("cb-bootstrap").log(AGENT_LOG, ONCE % "x509: certificate is valid for 10.0.0.8, not 10.0.0.9"),
+        ),
+        ("A13", hangs_in("cb-bootstrap").agents("10.0.0.9").certificates("10.0.0.8")),
+        ("A14", hangs_in("cb-bootstrap").log(AGENT_LOG, ONCE % "x509: certificate has expired or is not yet valid")),
+        ("A15", hangs_in("cb-bootstrap").log(AGENT_LOG, ONCE % "x509: certificate signed by unknown authority")),
+        (
+            "A16",
+            hangs_in("cb-bootstrap").log(
+                APISERVER_LOG,
+                *klog(
+                    "dial unix /etc/kubernetes/config/konnectivity-server.socket: connect: no such file or directory"
+                ),
+            ),
+        ),
+        ("A17", hangs_in("cb-bootstrap").log(SERVER_LOG, *klog('"Failed to get a backend" dialID=1'))),
+        ("A17", hangs_in("cb-bootstrap").log(APISERVER_LOG, HOOK % ("a.b.svc:443/x", "No agent available"))),
+        ("A18", hangs_in("cb-bootstrap").log(APISERVER_LOG, HOOK % ("hook.example.com/x", "i/o timeout"))),
+        (
+            "A19",
+            hangs_in("cb-bootstrap").log(
+                APISERVER_LOG, HOOK % ("a.b.svc:443/x", 'no endpoints available for service "a"')
+            ),
+        ),
+        ("A20", hangs_in("konnectivity-cleanup")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_known_cause_is_found_as_itself(tmp_path: Path, identifier: str, builder: BundleBuilder) -> None:
+    failures = set(told(findings_of(builder, tmp_path), Outcome.FAILED))
+    assert failures - {"A01"} == {identifier}
+
+
+def test_every_cause_has_a_bundle_that_shows_it() -> None:
+    marks = test_a_known_cause_is_found_as_itself.pytestmark  # type: ignore[attr-defined]
+    shown = {arguments[0] for arguments in marks[0].args[1]}
+    assert shown == {cause.check.id for cause in CAUSES} - {"A01"}
+
+
+def test_what_explains_the_failing_stage_comes_before_what_is_likelier_elsewhere(tmp_path: Path) -> None:
+    lines = ["x: line 3: envsubst: command not found", "UMB112 cannot find"]
+    builder = fails_in("konnectivity-server-bootstrap").log(JOURNAL, *lines)
+    assert told(findings_of(builder, tmp_path), Outcome.FAILED) == ["A01", "A06", "A03"]
+
+
+def test_what_any_good_run_shows_for_a_while_is_a_warning_after_a_good_end(tmp_path: Path) -> None:
+    builder = whole(good_record()).log(AGENT_LOG, ONCE % "connect: connection refused")
+    builder.log(SERVER_LOG, *klog('"Failed to get a backend" dialID=1'))
+    findings = findings_of(builder, tmp_path)
+    assert told(findings, Outcome.FAILED) == []
+    assert told(findings, Outcome.WARNED) == ["A12", "A17"]
+
+
+def test_what_was_never_tried_is_not_called_well(tmp_path: Path) -> None:
+    findings = findings_of(whole(Record().start().done(*BEFORE[:-1]).fails("etcd-bootstrap")), tmp_path)
+    assert told(findings, Outcome.PASSED) == ["A02"]
+    reason = {finding.id: finding.evidence for finding in findings}["A20"]
+    assert reason == "bootkube has not come to konnectivity-cleanup"
+
+
+def test_an_empty_bundle_skips_all_it_cannot_tell(tmp_path: Path) -> None:
+    findings = findings_of(BundleBuilder(), tmp_path)
+    assert len(told(findings, Outcome.SKIPPED)) == len(CAUSES)
+    assert all(finding.evidence for finding in findings)
+
+
+def test_every_check_has_its_own_words() -> None:
+    checks = [cause.check for cause in CAUSES]
+    assert [check.id for check in checks] == [f"A{number:02}" for number in range(1, len(checks) + 1)]
+    for texts in ([check.title for check in checks], [check.why for check in checks]):
+        assert len(set(texts)) == len(texts)
+    assert all(check.fix for check in checks)
+
+
+def test_a_fix_names_only_commands_that_exist() -> None:
+    from umbilical.cli.main import GROUPS
+
+    named = {name for cause in CAUSES for name in re.findall(r"umbilical bootstrap ([a-z]+)", cause.check.fix)}
+    assert named <= set(GROUPS["bootstrap"][1])
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(STAGES), st.sampled_from(["done", "fails", "stumbles", "enters"])), max_size=6)
+)
+def test_any_record_is_diagnosed(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]) -> None:
+    script = Record().start()
+    for stage, step in steps:
+        getattr(script, step)(stage)
+    findings = findings_of(BundleBuilder(script), tmp_path_factory.mktemp("any"))
+    assert len(findings) == len(CAUSES)
+    assert findings[0].id == "A01" or findings[0].outcome is not Outcome.SKIPPED
+
+
+HANGS = Record().start().done(*STAGES[:7]).enters("cb-bootstrap")
+FAILS = Record().start().done(*BEFORE).fails("konnectivity-certs", "openssl: bad ip\nBearer abc.def")
+ROUTES = "bootstrap/network/ip-route.txt"
+
+
+def judged(judge: Judge, builder: BundleBuilder, folder: Path) -> Verdict:
+    return judge(gather(open_bundle(builder.archive(folder))))
+
+
+def test_known_lines_fail_a_check_and_missing_files_skip_it() -> None:
+    judge = judges.seen("no address", needs=(Kind.JOURNAL, Kind.RECORD))
+    facts = BundleFacts("x")
+    assert judge(facts) == Verdict(Outcome.SKIPPED, Kind.JOURNAL.value)
+    facts.kinds = {Kind.RECORD}
+    assert judge(facts).outcome is Outcome.PASSED
+
+
+def test_the_place_of_a_failure_is_told_without_the_line_that_a_trap_counts(tmp_path: Path) -> None:
+    for error_line, shown in (
+        ("1 main /usr/local/bin/bootkube.sh", ", in /usr/local/bin/bootkube.sh"),
+        ("1 umbilical_setup /usr/local/bin/x.sh", ", in umbilical_setup of /usr/local/bin/x.sh"),
+        ("186 umbilical_cleanup /usr/local/bin/x.sh", ", line 186 of /usr/local/bin/x.sh (umbilical_cleanup)"),
+        ("12 NULL", ", line 12 NULL"),
+        ("", ", line unknown"),
+    ):
+        script = Record().start().fails("konnectivity-certs", line=error_line)
+        evidence = judged(judges.ended_well, BundleBuilder(script), tmp_path).evidence
+        assert evidence.splitlines()[0].endswith(shown)
+
+
+ON = BundleBuilder
+SKIPPED_STAGE = Record().start().stumbles("resolve-api-url").done(*STAGES).ends_well()
+CLEANUP_GAVE_UP = Record().start().done(*STAGES[:-1]).stumbles("konnectivity-cleanup").ends_well()
+OTHERS_PKI = "rendered-assets/openshift/tls/konnectivity"
+STAYS = {
+    "metadata": {"name": "openshift-bootstrap-konnectivity", "deletionTimestamp": "2026-11-15T14:40:00Z"},
+    "status": {
+        "phase": "Terminating",
+        "conditions": [{"type": "NamespaceDeletionContentFailure", "status": "True", "message": "webhook unreachable"}],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("judge", "builder", "outcome", "evidence"),
+    [
+        (judges.ended_well, ON(FAILS), Outcome.FAILED, "line 231 of bootkube.sh (main)"),
+        (judges.ended_well, ON(FAILS), Outcome.FAILED, "openssl: bad ip"),
+        (judges.ended_well, ON(HANGS), Outcome.FAILED, "has not left it"),
+        (judges.ended_well, ON(SKIPPED_STAGE), Outcome.WARNED, "resolve-api-url"),
+        (
+            judges.others_ended_well,
+            ON(good_record()).record("release-image", Record().start().fails("pull")),
+            Outcome.FAILED,
+            "bootstrap/services/release-image.json",
+        ),
+        # Routes matter where the stage that needs them failed.
+        (judges.address_found, ON(FAILS).log(ROUTES, "10.0.0.0/24 dev ens3"), Outcome.FAILED, ""),
+        (judges.address_found, ON(FAILS).log(ROUTES, "default via 10.0.0.1"), Outcome.PASSED, ""),
+        (judges.address_found, ON(good_record()).log(ROUTES, "10.0.0.0/24 dev ens3"), Outcome.PASSED, ""),
+        (judges.address_is_one, ON(HANGS).agents("null"), Outcome.FAILED, ""),
+        (judges.address_is_one, ON(HANGS).agents(""), Outcome.FAILED, ""),
+        (judges.address_is_one, ON(HANGS).agents("10.0.0.9"), Outcome.PASSED, ""),
+        (judges.address_is_one, ON(HANGS).agents("fd00::9"), Outcome.PASSED, ""),
+        (
+            judges.names_fit,
+            ON(HANGS).agents("10.0.0.9").certificates("192.168.1.4"),
+            Outcome.FAILED,
+            "valid for 192.168.1.4; agents dial 10.0.0.9",
+        ),
+        (
+            judges.names_fit,
+            ON(HANGS).agents("10.0.0.9").certificates("192.168.1.4", folder=OTHERS_PKI),
+            Outcome.FAILED,
+            "valid for 192.168.1.4; agents dial 10.0.0.9",
+        ),
+        (judges.names_fit, ON(HANGS).agents("fd00::9").certificates("fd00:0::9"), Outcome.PASSED, ""),
+        (
+            judges.not_expired,
+            ON(HANGS).certificates("10.0.0.9", BEGIN - timedelta(hours=2)),
+            Outcome.PASSED,
+            "",
+        ),
+        (judges.not_expired, ON(HANGS).certificates("10.0.0.9", BEGIN - timedelta(days=2)), Outcome.FAILED, ""),
+        (judges.cleaned_up, ON(CLEANUP_GAVE_UP), Outcome.FAILED, ""),
+        (judges.cleaned_up, ON(good_record()), Outcome.PASSED, ""),
+        (
+            judges.cleaned_up,
+            ON(good_record()).resource("resources/namespaces.json", STAYS),
+            Outcome.FAILED,
+            "webhook unreachable",
+        ),
+    ],
+)
+def test_a_check_judges_by_what_the_bundle_holds(
+    tmp_path: Path, judge: Judge, builder: BundleBuilder, outcome: Outcome, evidence: str
+) -> None:
+    verdict = judged(judge, builder.log(JOURNAL, "x"), tmp_path)
+    assert verdict.outcome is outcome
+    assert evidence in verdict.evidence
+    assert "abc.def" not in verdict.evidence
+
+
+def test_a_stage_that_was_never_begun_is_not_reached(tmp_path: Path) -> None:
+    facts = gather(open_bundle(BundleBuilder(FAILS).archive(tmp_path)))
+    assert judges.not_reached(facts, ("cb-bootstrap",))
+    assert not judges.not_reached(facts, ("cb-bootstrap", "konnectivity-certs"))
+    assert not judges.not_reached(BundleFacts("no record"), ("cb-bootstrap",))

@@ -1,0 +1,77 @@
+"""The first line of an analysis."""
+
+from datetime import UTC, datetime
+
+from tests.support.log_bundles import BEFORE, STAGES, Record, good_record
+
+from umbilical.bootstrap.analyze.facts import BundleFacts
+from umbilical.bootstrap.analyze.judges import verdict
+from umbilical.bootstrap.analyze.service_record import State, parse_record
+
+
+def facts_of(**records: Record) -> BundleFacts:
+    facts = BundleFacts("bundle", gathered_at=datetime(2026, 11, 15, 15, 30, tzinfo=UTC))
+    facts.records = {name.replace("_", "-"): parse_record(record.content()) for name, record in records.items()}
+    return facts
+
+
+def sentence(**records: Record) -> str:
+    return verdict(facts_of(**records)).sentence
+
+
+def test_a_good_end_is_told_with_its_time() -> None:
+    assert sentence(bootkube=good_record()) == "bootkube ended well at 2026-11-15 14:00:21Z"
+
+
+def test_a_single_failure_is_told_with_stage_and_time() -> None:
+    told = verdict(facts_of(bootkube=Record().start().fails("konnectivity-certs")))
+    assert told.sentence == "bootkube failed in stage konnectivity-certs at 2026-11-15 14:00:03Z"
+    assert (told.state, told.stage, told.times) == (State.FAILING, "konnectivity-certs", 1)
+
+
+def test_repeated_failures_are_told_with_since_when_and_how_often() -> None:
+    script = Record().start().done(*BEFORE)
+    for _ in range(5):
+        script.fails("konnectivity-certs").start()
+    assert sentence(bootkube=script) == (
+        "bootkube fails in stage konnectivity-certs: 5 times since 2026-11-15 14:00:09Z, last at 2026-11-15 14:00:25Z"
+    )
+
+
+def test_a_stage_that_does_not_end_is_told_with_how_long() -> None:
+    script = Record().start().done(*STAGES[:7]).enters("cb-bootstrap")
+    assert sentence(bootkube=script) == (
+        "bootkube is in stage cb-bootstrap since 2026-11-15 14:00:15Z (1 h 29 min when the bundle was made) "
+        "and has not left it"
+    )
+
+
+def test_a_run_between_stages_names_the_last_one() -> None:
+    told = sentence(bootkube=Record().start().done("cvo-bootstrap"))
+    assert told.startswith("bootkube is between two stages, after cvo-bootstrap, since 2026-11-15 14:00:02Z")
+
+
+def test_a_service_before_bootkube_is_blamed_when_that_never_ran() -> None:
+    told = verdict(facts_of(release_image=Record().start().fails("pull-release-image")))
+    assert told.service == "release-image"
+    assert told.sentence.endswith("; bootkube never ran")
+
+
+def test_a_bundle_without_records_says_so() -> None:
+    assert "no record of it" in sentence()
+    assert "record is empty" in sentence(bootkube=Record())
+
+
+def test_a_hostile_stage_is_escaped_and_cut() -> None:
+    for stage in ("\x1b[2Jevil", "x" * 10_000):
+        told = sentence(bootkube=Record().start().fails(stage))
+        assert told.isprintable()
+        assert len(told) < 250
+
+
+def test_programs_get_the_parts() -> None:
+    value = verdict(facts_of(bootkube=Record().start().fails("konnectivity-certs"))).as_value()
+    assert value["stage"] == "konnectivity-certs"
+    assert value["state"] == "failing"
+    assert value["since"] == "2026-11-15T14:00:03Z"
+    assert value["times"] == 1
