@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from umbilical.konnectivity import commands as orders
-from umbilical.konnectivity.commands import Command, EndpointConnection, Tunnel
+from umbilical.konnectivity.commands import Command, EndpointConnection
 from umbilical.konnectivity.dial_failure import grpc_error_text
+from umbilical.konnectivity.links import Tunnel
 from umbilical.wire import packets
-from umbilical.wire.packet_decoding import decode_packet
+from umbilical.wire.packets import decode_packet
 
 
 def said(commands: Sequence[Command]) -> list[str]:

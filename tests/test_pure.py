@@ -40,9 +40,13 @@ def _origin(installed: Path, module: str, *, pure: str | None) -> str:
 
 
 def test_a_compiled_module_wins_unless_the_source_of_ours_is_asked_for(installed: Path) -> None:
-    for module, pure in (("umbilical.wire.buffer", None), ("umbilical.fault", ""), ("umbilical.wire.buffer", "0")):
+    for module, pure in (
+        ("umbilical.wire.http2.buffers", None),
+        ("umbilical.fault", ""),
+        ("umbilical.wire.http2.buffers", "0"),
+    ):
         assert _origin(installed, module, pure=pure).endswith(".so")
-    for module in ("umbilical.wire.buffer", "umbilical.fault"):
+    for module in ("umbilical.wire.http2.buffers", "umbilical.fault"):
         assert _origin(installed, module, pure="1") == module.replace(".", "/") + ".py"
     assert _origin(installed, "other.module", pure="1").endswith(".so")
 

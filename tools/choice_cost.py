@@ -9,9 +9,9 @@ import time
 from typing import Final
 
 from umbilical.konnectivity import routing
-from umbilical.konnectivity.commands import Tunnel
+from umbilical.konnectivity.links import AgentLink, Tunnel
 from umbilical.konnectivity.metadata import AgentIdentifiers
-from umbilical.konnectivity.routing import AgentLink, Switchyard
+from umbilical.konnectivity.routing import Switchyard
 
 SHAPES: Final = ((1, 0), (20, 1_000), (200, 10_000))
 """Agents, and idle tunnels over them."""

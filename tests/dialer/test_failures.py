@@ -14,8 +14,17 @@ from tests.support.coroutines import PATIENCE_SECONDS, play
 from tests.support.tunnel_pair import free_port
 
 from umbilical.dialer import reach
-from umbilical.dialer.causes import STATUSES, TEXTS, reason_of_reply, reason_of_stream_end, reason_of_text
-from umbilical.dialer.failure import MAX_TEXT, VERDICTS, DialFailed, Reason
+from umbilical.dialer.failure import (
+    MAX_TEXT,
+    STATUSES,
+    TEXTS,
+    VERDICTS,
+    DialFailed,
+    Reason,
+    reason_of_reply,
+    reason_of_stream_end,
+    reason_of_text,
+)
 from umbilical.dialer.settings import TcpServer, UnixServer
 from umbilical.konnectivity import dial_failure
 from umbilical.konnectivity.dial_failure import DialFailure, FailureReason

@@ -18,11 +18,9 @@ from tests.support.scripted_peers import Channel
 
 from umbilical.dialer import grpc_layer, reach
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.dialer.grpc_dial import dial
-from umbilical.dialer.grpc_layer import GrpcLayer
-from umbilical.dialer.opener import Streams
+from umbilical.dialer.grpc_layer import GrpcLayer, dial
 from umbilical.dialer.settings import UnixServer
-from umbilical.dialer.streams import layered_streams
+from umbilical.dialer.streams import Streams, layered_streams
 from umbilical.dialer.trace import Trace
 
 

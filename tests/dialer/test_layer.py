@@ -14,7 +14,7 @@ from tests.support.in_process import Stage
 from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.dialer import streams
-from umbilical.dialer.layer import Layer
+from umbilical.dialer.streams import Layer
 
 layered = pytest.mark.parametrize(("mode", "tcp"), [("http-connect", True), ("grpc", False), ("grpc", True)])
 

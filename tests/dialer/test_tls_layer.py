@@ -20,9 +20,8 @@ from tests.support.tunnel_pki import TunnelPki
 
 from umbilical.dialer import reach
 from umbilical.dialer.failure import TunnelLost
-from umbilical.dialer.opener import Streams
 from umbilical.dialer.settings import TcpServer
-from umbilical.dialer.streams import layered_streams
+from umbilical.dialer.streams import Streams, layered_streams
 from umbilical.dialer.tls_layer import CIPHER_BYTES, Scratch, TlsLayer
 
 BUFFER_BYTES: Final = 256 * 1024

@@ -17,13 +17,12 @@ from tests.support.tls_contexts import server_context
 from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki
 
-from umbilical.dialer import trust
+from umbilical.dialer import tls_layer
+from umbilical.dialer.dialer import Way
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
-from umbilical.dialer.tls_layer import Scratch
+from umbilical.dialer.tls_layer import Scratch, watched_context
 from umbilical.dialer.trace import Hop, Trace
-from umbilical.dialer.trust import watched_context
-from umbilical.dialer.way import Way
 from umbilical.fault import StartupError
 from umbilical.tunnel.exposition import Exposition
 from umbilical.tunnel.metrics import CertificateMetrics
@@ -191,8 +190,8 @@ def test_each_protocol_s_server_tells_a_client_of_the_other_apart(stage: Stage) 
 def test_hops_come_in_order_and_sum_up() -> None:
     trace = Trace()
     trace.begin("unix:/s")
-    trace.passed("connect", 0.25, "unix:/s")
-    trace.passed("dial", 0.5, "10.0.0.1:1")
+    trace.add("connect", 0.25, "unix:/s")
+    trace.add("dial", 0.5, "10.0.0.1:1")
     assert trace.hops == [Hop("connect", 0.25, "unix:/s"), Hop("dial", 0.5, "10.0.0.1:1")]
     assert trace.seconds == 0.75
     assert (trace.server, trace.passed_over) == ("unix:/s", [])
@@ -201,9 +200,9 @@ def test_hops_come_in_order_and_sum_up() -> None:
 def test_the_next_server_begins_anew_and_leaves_a_line_of_the_last() -> None:
     trace = Trace()
     trace.begin("one:1")
-    trace.failed("connect", 0.1, "one:1", "connection refused")
+    trace.add("connect", 0.1, "one:1", "connection refused")
     trace.begin("two:2")
-    trace.passed("connect", 0.2, "two:2")
+    trace.add("connect", 0.2, "two:2")
     assert trace.passed_over == ["one:1: connection refused"]
     assert trace.hops == [Hop("connect", 0.2, "two:2")]
 
@@ -212,7 +211,7 @@ SERVERS = (TcpServer("127.0.0.1", 1),)
 
 
 def test_the_context_verifies_and_is_no_older_than_tls_1_2(tunnel_pki: TunnelPki) -> None:
-    watched = trust.watched_context(DialerSettings(SERVERS, client_files(tunnel_pki)), CertificateMetrics())
+    watched = tls_layer.watched_context(DialerSettings(SERVERS, client_files(tunnel_pki)), CertificateMetrics())
     assert watched is not None
     context = watched.context()
     assert context.verify_mode is ssl.CERT_REQUIRED
@@ -235,7 +234,7 @@ def test_files_that_cannot_be_used_are_told_at_the_start(
         (TlsFiles(good.certificate, good.key, None), "UMB022"),
     ):
         with pytest.raises(StartupError) as caught:
-            trust.watched_context(DialerSettings(SERVERS, files, protocol), CertificateMetrics())
+            tls_layer.watched_context(DialerSettings(SERVERS, files, protocol), CertificateMetrics())
         assert caught.value.code == code
 
 
@@ -243,7 +242,7 @@ def test_changed_files_are_used_and_bad_ones_are_not(tunnel_pki: TunnelPki, tmp_
     live = LiveFiles(tmp_path / "live")
     live.install(tunnel_pki.client, tunnel_pki.authority)
     metrics = CertificateMetrics()
-    watched = trust.watched_context(DialerSettings(SERVERS, live.files), metrics)
+    watched = tls_layer.watched_context(DialerSettings(SERVERS, live.files), metrics)
     assert watched is not None
     before = watched.context()
     assert set(metrics.expiry) == {("client", "certificate"), ("client", "ca")}
@@ -263,7 +262,7 @@ def test_changed_files_are_used_and_bad_ones_are_not(tunnel_pki: TunnelPki, tmp_
 
 
 async def _timers() -> None:
-    clock, wanted, unwanted = trust.AsyncioClock(), Diary(), Diary()
+    clock, wanted, unwanted = tls_layer.AsyncioClock(), Diary(), Diary()
     before = clock.now
     cancelled = clock.after(0.0, unwanted)
     clock.cancel(cancelled)

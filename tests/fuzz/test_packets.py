@@ -10,8 +10,7 @@ from tests.wire.packet_samples import assert_equal, messages
 
 from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.packet_data import find_data
-from umbilical.wire.packet_decoding import decode_packet
-from umbilical.wire.packets import PAUSE, RESUME, Packet
+from umbilical.wire.packets import PAUSE, RESUME, Packet, decode_packet
 
 # Bytes that mean something in a packet, so that garbage gets further than its first byte.
 TELLING = st.binary(max_size=24) | st.lists(

@@ -41,7 +41,7 @@ from umbilical.hosted.apply import (
 from umbilical.hosted.objects.render import hosted_objects, management_objects
 from umbilical.hosted.objects.sidecars import KUBECONFIG_KEY, TOKEN_SECRET, hosted_access, management_access
 from umbilical.hosted.objects.spec import HostedSpec
-from umbilical.proxies.service_lookup import KubernetesServices
+from umbilical.proxies.services import KubernetesServices
 from umbilical.tunnel.settings import TlsFiles
 
 SECRET = {"tls.crt": "a certificate", "tls.key": "a key"}

@@ -53,7 +53,7 @@ def server_alone(start_pair: StartPair, request: pytest.FixtureRequest) -> Tunne
 
 
 @pytest.mark.parametrize("pair", MODES, indirect=True)
-def test_c1_no_byte_is_missing_after_many_writes_and_closes(pair: TunnelPair) -> None:
+def test_no_byte_is_missing_after_many_writes_and_closes(pair: TunnelPair) -> None:
     recorder = Recorder()
     payload = bytes(WRITE_BYTES)
     with endpoint(recorder) as address:
@@ -71,7 +71,7 @@ def _banner_first(sock: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("pair", ["http-connect"], indirect=True)
-def test_c2_the_200_line_comes_before_the_banner_of_an_endpoint_that_speaks_first(pair: TunnelPair) -> None:
+def test_the_200_line_comes_before_the_banner_of_an_endpoint_that_speaks_first(pair: TunnelPair) -> None:
     with endpoint(_banner_first) as address:
         for _ in range(100):
             raw = SocketTunnel(pair.frontend().connect())
@@ -80,7 +80,7 @@ def test_c2_the_200_line_comes_before_the_banner_of_an_endpoint_that_speaks_firs
             raw.close()
 
 
-def test_c10_the_dial_response_comes_before_the_banner_of_an_endpoint_that_speaks_first(pair: TunnelPair) -> None:
+def test_the_dial_response_comes_before_the_banner_of_an_endpoint_that_speaks_first(pair: TunnelPair) -> None:
     with endpoint(_banner_first) as address:
         for _ in range(100):
             tunnel = pair.frontend().open(address)
@@ -89,7 +89,7 @@ def test_c10_the_dial_response_comes_before_the_banner_of_an_endpoint_that_speak
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_c4_overlapping_streams_of_one_agent_id_do_not_cross(start_pair: StartPair, mode: str) -> None:
+def test_overlapping_streams_of_one_agent_id_do_not_cross(start_pair: StartPair, mode: str) -> None:
     shape = Shape(FAULTY, FAULTY, mode, "uds")
     pair = start_pair(shape, agents=False, server_flags=["--proxy-strategies=destHost"])
     with FakeAgent(pair, "same", "ipv4=10.0.0.1") as old, FakeAgent(pair, "same", "ipv4=10.0.0.1") as new:
@@ -149,7 +149,7 @@ def _expect_cancelled(pair: TunnelPair) -> None:
     wait_until(lambda: pair.server_metric("pending_backend_dials") == 0, "no dial is pending")
 
 
-def test_c6_a_cancelled_dial_ends_in_the_agent(pair: TunnelPair) -> None:
+def test_a_cancelled_dial_ends_in_the_agent(pair: TunnelPair) -> None:
     dial = _begin_endless_dial(pair)
     assert isinstance(dial, GrpcDial)
     dial.cancel()
@@ -158,13 +158,13 @@ def test_c6_a_cancelled_dial_ends_in_the_agent(pair: TunnelPair) -> None:
 
 
 @pytest.mark.parametrize("pair", MODES, indirect=True)
-def test_c6_c8_a_client_that_goes_during_the_dial_ends_it_in_the_agent(pair: TunnelPair) -> None:
+def test_a_client_that_goes_during_the_dial_ends_it_in_the_agent(pair: TunnelPair) -> None:
     _begin_endless_dial(pair).abandon()
     _expect_cancelled(pair)
 
 
 @pytest.mark.parametrize("pair", MODES, indirect=True)
-def test_c8_a_client_that_went_before_its_request_was_read_leaves_no_dial(pair: TunnelPair) -> None:
+def test_a_client_that_went_before_its_request_was_read_leaves_no_dial(pair: TunnelPair) -> None:
     pair.server.signal(signal.SIGSTOP)
     try:
         pair.frontend().dial(f"{BLACKHOLE}:4321").abandon()
@@ -179,7 +179,7 @@ def test_c8_a_client_that_went_before_its_request_was_read_leaves_no_dial(pair: 
     _expect_cancelled(pair)
 
 
-def test_c6_a_cancel_that_crosses_the_success_closes_the_connection(pair: TunnelPair) -> None:
+def test_a_cancel_that_crosses_the_success_closes_the_connection(pair: TunnelPair) -> None:
     recorder = Recorder()
     with endpoint(recorder) as address:
         dial = pair.frontend().dial(address)
@@ -191,7 +191,7 @@ def test_c6_a_cancel_that_crosses_the_success_closes_the_connection(pair: Tunnel
 
 
 @pytest.mark.parametrize("pair", MODES, indirect=True)
-def test_c7_pending_dials_fail_at_once_when_their_agent_is_killed(pair: TunnelPair) -> None:
+def test_pending_dials_fail_at_once_when_their_agent_is_killed(pair: TunnelPair) -> None:
     dials = [_begin_endless_dial(pair) for _ in range(3)]
     pair.agent.kill()
     for dial in dials:
@@ -201,7 +201,7 @@ def test_c7_pending_dials_fail_at_once_when_their_agent_is_killed(pair: TunnelPa
 
 
 @pytest.mark.parametrize("server_alone", ["http-connect"], indirect=True)
-def test_c8_a_client_that_went_before_the_200_line_leaves_no_connection(server_alone: TunnelPair) -> None:
+def test_a_client_that_went_before_the_200_line_leaves_no_connection(server_alone: TunnelPair) -> None:
     with FakeAgent(server_alone) as agent:
         dial = server_alone.frontend().dial("10.0.0.1:80")
         dial_id = agent.receive(PacketType.DIAL_REQ).dialRequest.random
@@ -215,7 +215,7 @@ GAUGES: Final = ("established_connections", "pending_backend_dials")
 
 
 @pytest.mark.parametrize("pair", MODES, indirect=True)
-def test_c9_gauges_read_nought_after_every_kind_of_end(pair: TunnelPair) -> None:
+def test_gauges_read_nought_after_every_kind_of_end(pair: TunnelPair) -> None:
     with endpoint(echo) as address, endpoint(_banner_first) as talker:
         closed, aborted, *lost = [pair.frontend().open(target) for target in (address, talker, address, talker)]
         assert pair.server_metric("established_connections") == 4
@@ -234,7 +234,7 @@ def test_c9_gauges_read_nought_after_every_kind_of_end(pair: TunnelPair) -> None
     assert pair.agent_metric("open_endpoint_connections") == 0
 
 
-def test_p6_a_client_cannot_write_into_anothers_connection(pair: TunnelPair) -> None:
+def test_a_client_cannot_write_into_anothers_connection(pair: TunnelPair) -> None:
     recorder = Recorder()
     with endpoint(recorder) as address, endpoint(echo) as other:
         victim = pair.frontend().open(address)
@@ -250,7 +250,7 @@ def test_p6_a_client_cannot_write_into_anothers_connection(pair: TunnelPair) -> 
         assert recorder.ends.get(timeout=40) == len(b"good")
 
 
-def test_p7_orphan_data_is_answered_with_one_close_request(server_alone: TunnelPair) -> None:
+def test_orphan_data_is_answered_with_one_close_request(server_alone: TunnelPair) -> None:
     with FakeAgent(server_alone) as agent:
         for _ in range(50):
             agent.send(packet_messages.data(99, b"nobody asked"))
@@ -373,7 +373,7 @@ THEIRS: Final = pytest.param("upstream", marks=pytest.mark.real("proxy-server", 
 
 @pytest.mark.parametrize("mode", ["grpc", "http-connect"])
 @pytest.mark.parametrize("agent", [OURS, THEIRS])
-def test_h1_a_client_that_does_not_read_holds_up_nobody(start_pair: StartPair, agent: str, mode: str) -> None:
+def test_a_client_that_does_not_read_holds_up_nobody(start_pair: StartPair, agent: str, mode: str) -> None:
     pair = start_pair(Shape(FAULTY, agent, mode, "uds"))
     flood, stands_still = Flood(), Standstill()
     with endpoint(flood) as address, _echoing(pair) as bystander:
@@ -390,7 +390,7 @@ def test_h1_a_client_that_does_not_read_holds_up_nobody(start_pair: StartPair, a
 
 @pytest.mark.parametrize("mode", ["grpc", "http-connect"])
 @pytest.mark.parametrize("server", [OURS, THEIRS])
-def test_h2_an_endpoint_that_does_not_read_holds_up_nobody(start_pair: StartPair, server: str, mode: str) -> None:
+def test_an_endpoint_that_does_not_read_holds_up_nobody(start_pair: StartPair, server: str, mode: str) -> None:
     pair = start_pair(Shape(server, FAULTY, mode, "uds"))
     deaf, stands_still = Deaf(), Standstill()
     with endpoint(deaf) as address, _echoing(pair) as bystander:

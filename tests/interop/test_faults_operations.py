@@ -1,4 +1,4 @@
-"""Starting, draining, stopping: the operational faults (O1, O5, O6, O11), shown on the running programs."""
+"""Starting, draining, stopping: the operational faults of docs/upstream-faults.md, shown on the running programs."""
 
 import re
 import signal
@@ -21,7 +21,7 @@ from tests.support.tunnel_pki import TunnelPki
 
 pytestmark = FAULTY_REAL
 MODES: Final = ["grpc", "http-connect"]
-# Our own flag; upstream's agent never leaves by itself (O6) and has no such thing.
+# Our own flag; upstream's agent never leaves by itself (endless-drain) and has no such thing.
 LINGER: Final = ["--drain-linger=3s"] if FAULTY == "ours" else []
 
 
@@ -30,7 +30,7 @@ def _say(tunnel: Tunnel, message: bytes) -> None:
     assert receive_exactly(tunnel, len(message)) == message
 
 
-def test_o1_any_configured_strategy_with_an_agent_makes_the_server_ready(start_pair: StartPair) -> None:
+def test_any_configured_strategy_with_an_agent_makes_the_server_ready(start_pair: StartPair) -> None:
     pair = start_pair(
         Shape(FAULTY, FAULTY),
         server_flags=["--proxy-strategies=destHost,defaultRoute"],
@@ -44,7 +44,7 @@ def test_o1_any_configured_strategy_with_an_agent_makes_the_server_ready(start_p
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_o5_a_stopping_server_lets_an_active_tunnel_end(start_pair: StartPair, mode: str) -> None:
+def test_a_stopping_server_lets_an_active_tunnel_end(start_pair: StartPair, mode: str) -> None:
     pair = start_pair(Shape(FAULTY, FAULTY, mode, "uds"), server_flags=["--graceful-shutdown-timeout=60s"])
     with endpoint(echo) as address:
         tunnel = pair.frontend().open(address)
@@ -63,7 +63,7 @@ def test_o5_a_stopping_server_lets_an_active_tunnel_end(start_pair: StartPair, m
     assert not pair.socket_path.exists()
 
 
-def test_o5_a_stopping_server_closes_what_has_not_ended_by_the_deadline(start_pair: StartPair) -> None:
+def test_a_stopping_server_closes_what_has_not_ended_by_the_deadline(start_pair: StartPair) -> None:
     pair = start_pair(Shape(FAULTY, FAULTY, "http-connect", "uds"), server_flags=["--graceful-shutdown-timeout=1s"])
     with endpoint(echo) as address:
         tunnel = pair.frontend().open(address)
@@ -87,7 +87,7 @@ def test_a_server_without_grace_stops_at_once(start_pair: StartPair, mode: str) 
         assert recorder.ends.get(timeout=40) == 0
 
 
-def test_o6_a_drained_agent_serves_new_dials_and_leaves_after_its_linger(start_pair: StartPair) -> None:
+def test_a_drained_agent_serves_new_dials_and_leaves_after_its_linger(start_pair: StartPair) -> None:
     pair = start_pair(Shape(FAULTY, FAULTY, "grpc", "uds"), agent_flags=LINGER)
     with endpoint(echo) as address:
         pair.agent.signal(signal.SIGTERM)
@@ -157,7 +157,7 @@ def stopped_pair(start_pair: StartPair) -> TunnelPair:
     return pair
 
 
-def test_o11_a_socket_path_that_cannot_be_bound_is_a_clean_refusal(stopped_pair: TunnelPair, tmp_path: Path) -> None:
+def test_a_socket_path_that_cannot_be_bound_is_a_clean_refusal(stopped_pair: TunnelPair, tmp_path: Path) -> None:
     code, text = _run_server(stopped_pair, f"--uds-name={tmp_path}/missing/frontend.sock")
     assert code == 1
     assert "missing/frontend.sock" in text
@@ -165,7 +165,7 @@ def test_o11_a_socket_path_that_cannot_be_bound_is_a_clean_refusal(stopped_pair:
     assert "panic" not in text
 
 
-def test_o11_a_port_that_is_taken_is_a_clean_refusal(stopped_pair: TunnelPair) -> None:
+def test_a_port_that_is_taken_is_a_clean_refusal(stopped_pair: TunnelPair) -> None:
     for flag in ("--health-port", "--admin-port", "--agent-port"):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             code, text = _run_server(stopped_pair, f"{flag}={taken.getsockname()[1]}")
@@ -174,7 +174,7 @@ def test_o11_a_port_that_is_taken_is_a_clean_refusal(stopped_pair: TunnelPair) -
         assert "Traceback" not in text
 
 
-def test_o11_a_bad_lease_label_is_refused_before_any_listener_opens(stopped_pair: TunnelPair) -> None:
+def test_a_bad_lease_label_is_refused_before_any_listener_opens(stopped_pair: TunnelPair) -> None:
     stopped_pair.socket_path.unlink()
     code, text = _run_server(stopped_pair, "--enable-lease-controller", "--lease-label=nonsense")
     assert code == 1
@@ -225,7 +225,7 @@ def _expect_end(stream: GrpcStream) -> None:
     assert stream.trailers is None or stream.trailers["grpc-status"] != "0"
 
 
-def test_p4_a_wrong_message_on_proxy_ends_that_stream_alone(pair: TunnelPair) -> None:
+def test_a_wrong_message_on_proxy_ends_that_stream_alone(pair: TunnelPair) -> None:
     with endpoint(echo) as address:
         bystander = pair.frontend().open(address)
         for octets in _wrong_messages():
@@ -239,7 +239,7 @@ def test_p4_a_wrong_message_on_proxy_ends_that_stream_alone(pair: TunnelPair) ->
     assert pair.server.is_running()
 
 
-def test_p4_a_wrong_message_on_connect_ends_that_stream_alone(pair: TunnelPair) -> None:
+def test_a_wrong_message_on_connect_ends_that_stream_alone(pair: TunnelPair) -> None:
     for octets in _wrong_messages():
         with endpoint(echo) as address, FakeAgent(pair, "wrong", "host=nobody") as agent:
             bystander = pair.frontend().dial(address)
@@ -253,7 +253,7 @@ def test_p4_a_wrong_message_on_connect_ends_that_stream_alone(pair: TunnelPair) 
     assert pair.server.is_running()
 
 
-def test_p4_an_agent_survives_a_wrong_message_and_comes_back(fake_server: FakeServer, start_pair: StartPair) -> None:
+def test_an_agent_survives_a_wrong_message_and_comes_back(fake_server: FakeServer, start_pair: StartPair) -> None:
     pair = _agent_of(fake_server, start_pair)
     stream = fake_server.accept()
     for octets in _wrong_messages():
@@ -266,7 +266,7 @@ def test_p4_an_agent_survives_a_wrong_message_and_comes_back(fake_server: FakeSe
     assert pair.agent.is_running()
 
 
-def test_p5_an_agent_dials_tcp_and_nothing_else(fake_server: FakeServer, start_pair: StartPair, tmp_path: Path) -> None:
+def test_an_agent_dials_tcp_and_nothing_else(fake_server: FakeServer, start_pair: StartPair, tmp_path: Path) -> None:
     _agent_of(fake_server, start_pair)
     stream = fake_server.accept()
     path = tmp_path / "private.sock"

@@ -11,16 +11,16 @@ from typing import Any, Final
 import pytest
 from tests.proxies.name_scenes import Counts, TurnedClock
 from tests.support.dns_server import Dnsmasq
+from tests.support.netns import Namespace, Network
 from tests.support.tunnel_pair import Daemon, Shape, TunnelPair
 from tests.support.tunnel_pki import make_tunnel_pki
 
 from umbilical.dialer.dialer import Dialer
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.settings import DialerSettings, UnixServer
-from umbilical.host.netns import Namespace, Network
 from umbilical.host.processes import run
-from umbilical.proxies.dns_lookup import LookupFailed, Result
 from umbilical.proxies.guest_dns import DnsPatience
+from umbilical.proxies.lookup import LookupFailed, Result
 from umbilical.proxies.outbound import Outbound, Surroundings
 from umbilical.proxies.settings import OutboundSettings, Resolution
 

@@ -1,4 +1,4 @@
-"""Several servers behind one address: an agent finds them all, finds them again, and leaves none in a hurry (O5)."""
+"""Several servers behind one address: an agent finds them all, finds them again, and leaves none in a hurry."""
 
 import signal
 import time
@@ -120,7 +120,7 @@ def _backends(server: TunnelPair) -> int:
 
 @pytest.mark.real("proxy-server", "proxy-agent")
 @pytest.mark.parametrize("implementation", ["ours", "upstream"])
-def test_o5_a_tunnel_ends_in_peace_while_the_agent_turns_to_the_replacement(
+def test_a_tunnel_ends_in_peace_while_the_agent_turns_to_the_replacement(
     pki: TunnelPki, tmp_path: Path, implementation: str
 ) -> None:
     with fleet(pki, tmp_path, "--server-count=3", GRACE) as servers, endpoint(echo) as address:
@@ -146,7 +146,7 @@ def test_o5_a_tunnel_ends_in_peace_while_the_agent_turns_to_the_replacement(
 
 
 @pytest.mark.real("proxy-server", "proxy-agent")
-def test_o5_upstreams_agent_keeps_its_tunnel_too_and_finds_the_replacement_afterwards(
+def test_upstreams_agent_keeps_its_tunnel_too_and_finds_the_replacement_afterwards(
     pki: TunnelPki, tmp_path: Path
 ) -> None:
     with fleet(pki, tmp_path, GRACE) as servers, endpoint(echo) as address:
@@ -167,7 +167,7 @@ def test_o5_upstreams_agent_keeps_its_tunnel_too_and_finds_the_replacement_after
 
 
 @pytest.mark.real("proxy-server", "proxy-agent")
-def test_o5_our_own_commands_do_the_same_by_default(pki: TunnelPki, tmp_path: Path) -> None:
+def test_our_own_commands_do_the_same_by_default(pki: TunnelPki, tmp_path: Path) -> None:
     agent_ca = ("--agent-ca", str(pki.authority.certificate_file), "--mode", "http-connect")
     identity = ("--cert", str(pki.agent.certificate), "--key", str(pki.agent.key))
     with fleet(pki, tmp_path) as servers, endpoint(echo) as address:

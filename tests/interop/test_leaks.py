@@ -124,9 +124,7 @@ ENDS: Final[tuple[Callable[[Frontend, Endpoints], None], ...]] = (
 
 @pytest.mark.parametrize(("frontend", "count"), [("uds", 5000), ("tcp-mtls", 500)], ids=["uds", "tcp-mtls"])
 @pytest.mark.parametrize("mode", ["grpc", "http-connect"])
-def test_nothing_is_left_of_thousands_of_tunnels_o12(
-    start_pair: StartPair, mode: str, frontend: str, count: int
-) -> None:
+def test_nothing_is_left_of_thousands_of_tunnels(start_pair: StartPair, mode: str, frontend: str, count: int) -> None:
     pair = start_pair(Shape(FAULTY, FAULTY, mode, frontend))
     with _endpoints() as to:
         # What is made once and kept (resolver, pools) exists from here on.
@@ -138,7 +136,7 @@ def test_nothing_is_left_of_thousands_of_tunnels_o12(
         assert _settled_counts(pair) == before
 
 
-def test_nothing_is_left_of_tunnels_whose_agent_or_server_was_killed_o12(start_pair: StartPair) -> None:
+def test_nothing_is_left_of_tunnels_whose_agent_or_server_was_killed(start_pair: StartPair) -> None:
     pair = start_pair(Shape(FAULTY, FAULTY, "grpc", "uds"))
     with _endpoints() as to:
         # Settled: the connection over which readiness was asked may still be open for an instant.

@@ -251,7 +251,7 @@ def test_our_own_commands_publish_and_count(leases: Leases, pki: TunnelPki, tmp_
         wait_for_known(agent, 1)
 
 
-def test_agents_reach_each_server_by_the_address_in_its_lease_and_need_no_balancer_o7(
+def test_agents_reach_each_server_by_the_address_in_its_lease_and_need_no_balancer(
     leases: Leases, pki: TunnelPki, tmp_path: Path
 ) -> None:
     publish = (
@@ -283,9 +283,7 @@ def test_agents_reach_each_server_by_the_address_in_its_lease_and_need_no_balanc
         check_tunnel(newcomer)
 
 
-def test_o10_neither_side_needs_the_api_to_start_or_to_go_on(
-    plane: ControlPlane, servers: Fleet, leases: Leases
-) -> None:
+def test_neither_side_needs_the_api_to_start_or_to_go_on(plane: ControlPlane, servers: Fleet, leases: Leases) -> None:
     servers.add_server("s1")
     servers.add_server("s2")
     leases.wait_for("s1", "s2")

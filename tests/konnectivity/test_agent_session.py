@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.playbook import said
 
-from umbilical.konnectivity.agent_session import REMEMBERED_STRAYS, AgentSession
-from umbilical.konnectivity.backoff import SyncSchedule
+from umbilical.konnectivity.agent_session import REMEMBERED_STRAYS, AgentSession, SyncSchedule
 from umbilical.konnectivity.commands import CONNECTED, FLUSHING, GONE, EndpointConnection
 from umbilical.wire.packets import DialRequest
 
@@ -59,7 +58,7 @@ def test_tcp_networks_are_dialled(scene: Scene, network: str) -> None:
 
 
 @pytest.mark.parametrize("network", ["udp", "unix", "unixgram", "ip", "TCP", ""])
-def test_any_other_network_is_refused_and_nothing_is_dialled_p5(scene: Scene, network: str) -> None:
+def test_any_other_network_is_refused_and_nothing_is_dialled(scene: Scene, network: str) -> None:
     (answer,) = scene.asked(1, network, "/run/docker.sock")
     assert answer.startswith(f"server <- DIAL_RSP dial=1 connection=0 error='dial {network}: protocol not supported")
     assert scene.session.is_idle()
@@ -71,7 +70,7 @@ def test_a_dial_id_in_use_is_refused_and_the_first_dial_goes_on(scene: Scene) ->
     assert said(scene.session.dial_succeeded(first)) == ["server <- DIAL_RSP dial=70 connection=1 error=''"]
 
 
-def test_a_cancelled_dial_is_dropped_without_an_answer_c6(scene: Scene) -> None:
+def test_a_cancelled_dial_is_dropped_without_an_answer(scene: Scene) -> None:
     connection = scene.dialling(70)
     assert said(scene.session.dial_cancelled(70)) == ["cancel connection 1"]
     assert connection.state == GONE
@@ -79,14 +78,14 @@ def test_a_cancelled_dial_is_dropped_without_an_answer_c6(scene: Scene) -> None:
     assert said(scene.session.dial_cancelled(70)) == []
 
 
-def test_a_cancel_that_comes_after_the_success_leaves_the_close_to_the_server_c6(scene: Scene) -> None:
+def test_a_cancel_that_comes_after_the_success_leaves_the_close_to_the_server(scene: Scene) -> None:
     """The server has the answer by then, knows nobody who waits for it, and asks to close the connection."""
     scene.connected(70)
     assert said(scene.session.dial_cancelled(70)) == []
     assert said(scene.session.close_requested(1)) == ["flush and close connection 1"]
 
 
-def test_a_close_flushes_first_and_answers_when_that_is_done_c1(scene: Scene) -> None:
+def test_a_close_flushes_first_and_answers_when_that_is_done(scene: Scene) -> None:
     connection = scene.connected(70)
     assert said(scene.session.close_requested(1)) == ["flush and close connection 1"]
     assert connection.state == FLUSHING
@@ -95,7 +94,7 @@ def test_a_close_flushes_first_and_answers_when_that_is_done_c1(scene: Scene) ->
     assert scene.session.is_idle()
 
 
-def test_a_second_close_while_flushing_changes_nothing_h4(scene: Scene) -> None:
+def test_a_second_close_while_flushing_changes_nothing(scene: Scene) -> None:
     scene.connected(70)
     scene.session.close_requested(1)
     assert said(scene.session.close_requested(1)) == []
@@ -126,14 +125,14 @@ def test_the_end_of_an_endpoint_is_told_once(scene: Scene, error: str) -> None:
     assert said(scene.session.endpoint_flushed(connection)) == []
 
 
-def test_data_for_no_connection_is_answered_once_p7(scene: Scene) -> None:
+def test_data_for_no_connection_is_answered_once(scene: Scene) -> None:
     told = said(scene.session.stray_data(9))
     assert told == ["server <- CLOSE_RSP connection=9 error='unrecognized connectID'"]
     assert said(scene.session.stray_data(9)) == []
     assert said(scene.session.stray_data(0)) == []
 
 
-def test_strays_are_remembered_within_a_bound_p7(scene: Scene) -> None:
+def test_strays_are_remembered_within_a_bound(scene: Scene) -> None:
     for connection_id in range(1, REMEMBERED_STRAYS + 2):
         assert len(scene.session.stray_data(connection_id)) == 1
     assert len(scene.session.stray_data(1)) == 1  # the oldest was forgotten
@@ -160,11 +159,11 @@ def test_failures_wait_half_as_long_again_up_to_the_cap() -> None:
     assert waits == pytest.approx([1, 1.5, 2.25, 3.375, 5.0625, 7.59375, 10, 10, 10])
 
 
-def test_success_and_duplicate_return_to_the_steady_beat() -> None:
+def test_success_returns_to_the_steady_beat() -> None:
     schedule = SyncSchedule(1.0, 10.0)
     for _ in range(5):
         schedule.after_failure(0.0)
-    assert schedule.after_duplicate(0.0) == 1.0
+    assert schedule.after_success(0.0) == 1.0
     assert schedule.after_failure(0.0) == 1.0
     assert schedule.after_failure(0.0) == 1.5
     assert schedule.after_success(0.0) == 1.0

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 from tests.support.switchboard_scene import Scene
 
-from umbilical.konnectivity.balance import Group
-from umbilical.konnectivity.commands import Tunnel
 from umbilical.konnectivity.health import OWED_SECONDS, PROBE_ADDRESS, PROBE_SECONDS, UNANSWERED_IN_A_ROW, probe_id
+from umbilical.konnectivity.links import AgentLink, Group, Tunnel
 from umbilical.konnectivity.metadata import AgentIdentifiers
-from umbilical.konnectivity.routing import AgentLink
 
 Tracer = Callable[[FrameType, str, Any], Any]
 

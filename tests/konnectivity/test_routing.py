@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umbilical.konnectivity.commands import Tunnel
+from umbilical.konnectivity.links import AgentLink, Tunnel
 from umbilical.konnectivity.metadata import AgentIdentifiers
-from umbilical.konnectivity.routing import AgentLink, Switchyard, host_of, parse_strategies
+from umbilical.konnectivity.routing import Switchyard, host_of, parse_strategies
 
 
 class Links:
@@ -74,7 +74,7 @@ def test_cidr_is_used_by_none_of_upstreams_strategies() -> None:
     assert not upstream.has_any()
 
 
-def test_dest_host_is_balanced_across_agents_that_share_a_host_o4() -> None:
+def test_dest_host_is_balanced_across_agents_that_share_a_host() -> None:
     first, second, third = (links.make(name, host=("h",)) for name in "abc")
     hosts = yard("destHost")
     for link in (first, second, third):

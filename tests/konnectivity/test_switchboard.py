@@ -4,7 +4,7 @@ import pytest
 from tests.playbook import said
 from tests.support.switchboard_scene import Scene
 
-from umbilical.konnectivity.commands import CLOSING, ENDED, ESTABLISHED, Tunnel
+from umbilical.konnectivity.links import CLOSING, ENDED, ESTABLISHED, Tunnel
 from umbilical.konnectivity.switchboard import CLOSE_ANSWER_SECONDS, LONGEST_ADDRESS, REMEMBERED_ORPHANS
 
 
@@ -81,7 +81,7 @@ def test_an_agent_that_closes_a_dial_ends_it(scene: Scene) -> None:
     assert said(scene.board.agent_cancelled_dial(link, 7)) == []
 
 
-def test_a_client_that_leaves_during_its_dial_cancels_it_at_the_agent_c6(scene: Scene) -> None:
+def test_a_client_that_leaves_during_its_dial_cancels_it_at_the_agent(scene: Scene) -> None:
     scene.agent()
     tunnel = scene.dial(7)
     assert scene.close(tunnel) == ["count frontend_close", "a1 <- DIAL_CLS dial=7"]
@@ -89,7 +89,7 @@ def test_a_client_that_leaves_during_its_dial_cancels_it_at_the_agent_c6(scene: 
     assert scene.counts() == (0, 0, 0)
 
 
-def test_a_dial_response_after_cancel_closes_the_orphan_connection_c6(scene: Scene) -> None:
+def test_a_dial_response_after_cancel_closes_the_orphan_connection(scene: Scene) -> None:
     link = scene.agent()
     scene.close(scene.dial(7))
     assert scene.answer(link, 7, connection_id=3) == ["count unrecognized_response", "a1 <- CLOSE_REQ connection=3"]
@@ -140,14 +140,14 @@ def test_both_sides_close_at_once_and_the_tunnel_ends_once(scene: Scene) -> None
     assert scene.counts() == (0, 0, 0)
 
 
-def test_data_of_nobodys_connection_is_answered_once_p7(scene: Scene) -> None:
+def test_data_of_nobodys_connection_is_answered_once(scene: Scene) -> None:
     link = scene.agent()
     assert said(scene.board.orphan_data(link, 9)) == ["a1 <- CLOSE_REQ connection=9"]
     assert said(scene.board.orphan_data(link, 9)) == []
     assert said(scene.board.orphan_data(link, 0)) == []
 
 
-def test_orphans_are_remembered_within_a_bound_p7(scene: Scene) -> None:
+def test_orphans_are_remembered_within_a_bound(scene: Scene) -> None:
     link = scene.agent()
     for connection_id in range(1, REMEMBERED_ORPHANS + 2):
         assert len(scene.board.orphan_data(link, connection_id)) == 1
@@ -156,7 +156,7 @@ def test_orphans_are_remembered_within_a_bound_p7(scene: Scene) -> None:
     assert len(scene.board.orphan_data(link, 1)) == 1  # the oldest was forgotten
 
 
-def test_two_streams_of_one_agent_id_do_not_cross_c4(scene: Scene) -> None:
+def test_two_streams_of_one_agent_id_do_not_cross(scene: Scene) -> None:
     """Both count their connections from 1; the table hangs on the stream."""
     old, new = scene.agent("a1"), scene.agent("a1")
     first = scene.tunnel(old, 1, 1)
@@ -171,14 +171,14 @@ def test_two_streams_of_one_agent_id_do_not_cross_c4(scene: Scene) -> None:
     assert scene.counts() == (0, 1, 0)
 
 
-def test_an_answer_on_another_stream_of_the_same_agent_does_not_open_a_dial_c4(scene: Scene) -> None:
+def test_an_answer_on_another_stream_of_the_same_agent_does_not_open_a_dial(scene: Scene) -> None:
     asked, other = scene.agent("a1"), scene.agent("a1")
     scene.dial(7)
     assert scene.answer(other, 7, connection_id=1) == ["count unrecognized_response", "a1 <- CLOSE_REQ connection=1"]
     assert scene.answer(asked, 7, connection_id=1) == ["open dial 7 as connection 1"]
 
 
-def test_everything_of_a_lost_agent_ends_at_once_c7(scene: Scene) -> None:
+def test_everything_of_a_lost_agent_ends_at_once(scene: Scene) -> None:
     link = scene.agent()
     open_one, closing = scene.tunnel(link, 1, 1), scene.tunnel(link, 2, 2)
     scene.close(closing)
@@ -237,7 +237,7 @@ def test_an_agent_whose_stream_takes_nothing_for_a_whole_dial_is_retired(scene: 
     ]
 
 
-def test_a_close_that_the_agent_never_answers_is_given_up_c9(scene: Scene) -> None:
+def test_a_close_that_the_agent_never_answers_is_given_up(scene: Scene) -> None:
     link = scene.agent()
     tunnel = scene.tunnel(link, 1, 1)
     scene.close(tunnel)

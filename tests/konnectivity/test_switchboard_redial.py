@@ -8,23 +8,14 @@ from hypothesis import strategies as st
 from tests.playbook import said
 from tests.support.switchboard_scene import Scene
 
-from umbilical.konnectivity.commands import (
-    ENDED,
-    ESTABLISHED,
-    PENDING,
-    Command,
-    OpenTunnel,
-    RefuseDial,
-    ToAgent,
-    Tunnel,
-)
+from umbilical.konnectivity.commands import Command, OpenTunnel, RefuseDial, ToAgent
 from umbilical.konnectivity.health import probe_id
+from umbilical.konnectivity.links import ENDED, ESTABLISHED, PENDING, AgentLink, Tunnel
 from umbilical.konnectivity.metadata import AgentIdentifiers
-from umbilical.konnectivity.routing import AgentLink, Switchyard
+from umbilical.konnectivity.routing import Switchyard
 from umbilical.konnectivity.switchboard import LINKS_PER_DIAL, Switchboard
 from umbilical.wire import packets
-from umbilical.wire.packet_decoding import decode_packet
-from umbilical.wire.packets import DialResponse
+from umbilical.wire.packets import DialResponse, decode_packet
 
 LOST = "agent disconnected before the dial was answered"
 

@@ -9,10 +9,10 @@ from typing import Any, Final, TypeVar
 from tests.support.dns_server import ScriptedDns
 
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.dialer.opener import Streams
 from umbilical.dialer.settings import DialerSettings, UnixServer
+from umbilical.dialer.streams import Streams
 from umbilical.fault import ApiUnreachable
-from umbilical.proxies.service_names import ServiceName
+from umbilical.proxies.services import ServiceName
 from umbilical.proxies.settings import OutboundSettings, Resolution
 
 PATIENCE_SECONDS: Final = 60.0

@@ -9,11 +9,11 @@ from tests.proxies.name_scenes import Counts, ScriptedServices, ScriptedTunnel, 
 from tests.support.dns_server import ScriptedDns
 
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.dialer.opener import Streams
+from umbilical.dialer.streams import Streams
 from umbilical.konnectivity.dial_failure import PROBE_HOST
 from umbilical.proxies.guest_dns import DnsPatience
 from umbilical.proxies.outbound import Outbound, Surroundings
-from umbilical.proxies.service_names import ServiceName
+from umbilical.proxies.services import ServiceName
 from umbilical.proxies.settings import Resolution
 
 DNS_SERVER: Final = ("172.30.0.10", 53)

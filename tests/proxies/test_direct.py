@@ -13,8 +13,8 @@ from tests.proxies.proxy_scenes import ScriptedProxy
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.proxies import direct
 from umbilical.proxies.direct import CLOUD_SUFFIXES, Direct, DirectHosts, connect
-from umbilical.proxies.environment_proxy import rules_of_environment
-from umbilical.proxies.management_dns import ManagementDns
+from umbilical.proxies.lookup import ManagementDns
+from umbilical.proxies.proxy_rules import rules_of_environment
 
 CLOUD = DirectHosts(CLOUD_SUFFIXES, ())
 

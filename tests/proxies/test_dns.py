@@ -15,10 +15,8 @@ from tests.proxies.name_scenes import TurnedClock, until
 from tests.support.dns_server import cut_short, of_another_name, with_number, zone_answer
 
 from umbilical.dialer.failure import Reason
-from umbilical.proxies.dns_cache import MOST_ENTRIES, Cache
-from umbilical.proxies.dns_lookup import LookupFailed, Result
-from umbilical.proxies.dns_message import PAYLOAD_BYTES, Answer, BadAnswer, NotAName, Query
-from umbilical.proxies.dns_sharing import SharedWork
+from umbilical.proxies.dns_client import PAYLOAD_BYTES, Answer, BadAnswer, NotAName, Query
+from umbilical.proxies.lookup import MOST_ENTRIES, Cache, LookupFailed, Result, SharedWork
 
 
 def test_an_answer_is_there_until_its_time_is_over() -> None:

@@ -8,13 +8,13 @@ import pytest
 from tests.proxies.name_scenes import ScriptedServices, TurnedClock, pipe, until
 from tests.support.coroutines import play
 
-from umbilical.dialer.opener import Streams
+from umbilical.dialer.streams import Streams
 from umbilical.fault import StartupError
-from umbilical.proxies import dns_connection
-from umbilical.proxies.dns_connection import ConnectionLost, DnsConnection
-from umbilical.proxies.dns_lookup import LookupFailed, Result
-from umbilical.proxies.dns_servers import DnsServers, Server, parse_servers, parse_service
-from umbilical.proxies.service_names import ServiceName
+from umbilical.proxies import dns_client
+from umbilical.proxies.dns_client import ConnectionLost, DnsConnection
+from umbilical.proxies.guest_dns import DnsServers, Server, parse_servers, parse_service
+from umbilical.proxies.lookup import LookupFailed, Result
+from umbilical.proxies.services import ServiceName
 
 DNS = ServiceName("openshift-dns", "dns-default")
 
@@ -237,7 +237,7 @@ async def test_a_server_that_takes_nothing_gets_no_more_questions() -> None:
 
 
 async def test_no_more_questions_than_there_are_numbers_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dns_connection, "MOST_QUESTIONS", 2)
+    monkeypatch.setattr(dns_client, "MOST_QUESTIONS", 2)
 
     async with scene() as (connection, server, group):
         asked = [group.create_task(connection.ask(asking(b"?"))) for _ in range(2)]
@@ -256,7 +256,7 @@ async def test_one_that_broke_is_not_asked_again_before_its_reader_has_had_a_tur
 
 
 async def test_one_that_nobody_asks_on_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dns_connection, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(dns_client, "IDLE_SECONDS", 0.01)
 
     async with scene() as (connection, server, group):
         asked = group.create_task(connection.ask(asking(b"q")))
@@ -281,7 +281,7 @@ async def test_a_question_in_time_keeps_it() -> None:
 
 async def test_a_connection_that_nobody_ever_asks_on_is_closed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever had it opened may have given up before it was there."""
-    monkeypatch.setattr(dns_connection, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(dns_client, "IDLE_SECONDS", 0.01)
 
     async with scene() as (connection, server, _group):
         assert await server.reader.read() == b""

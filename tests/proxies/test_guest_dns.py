@@ -11,10 +11,9 @@ from tests.support.dns_server import Change, ScriptedDns, Zone, cut_short, of_an
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.fault import StartupError
 from umbilical.proxies import guest_dns
-from umbilical.proxies.dns_lookup import LookupFailed, Result
-from umbilical.proxies.dns_servers import DnsServers
-from umbilical.proxies.guest_dns import DnsPatience, GuestDns
-from umbilical.proxies.service_names import ServiceName
+from umbilical.proxies.guest_dns import DnsPatience, DnsServers, GuestDns
+from umbilical.proxies.lookup import LookupFailed, Result
+from umbilical.proxies.services import ServiceName
 
 FIRST, SECOND = "172.30.0.10", "172.30.0.11"
 DNS = ServiceName("openshift-dns", "dns-default")

@@ -9,7 +9,7 @@ import pytest
 from tests.proxies.name_scenes import TurnedClock, pipe, until
 
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.dialer.opener import Streams
+from umbilical.dialer.streams import Streams
 from umbilical.proxies import happy_eyeballs
 from umbilical.proxies.happy_eyeballs import MOST_TELLING_FIRST, Race, interleaved, most_telling, only_ipv4
 

@@ -11,13 +11,12 @@ from tests.support.daemons import get
 from tests.support.proxy_scene import LOOPBACK, LoopbackOpener, PendingOpener
 
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.dialer.opener import Streams
+from umbilical.dialer.streams import Streams
 from umbilical.konnectivity.dial_failure import PROBE_HOST
 from umbilical.proxies import health
-from umbilical.proxies.health import HealthRoutes, TunnelWatch
+from umbilical.proxies.health import FAULTS_OF_THE_TUNNEL, HealthRoutes, TunnelHealth, TunnelWatch, WatchedTunnel
 from umbilical.proxies.metrics import ProxyMetrics
-from umbilical.proxies.tunnel_health import FAULTS_OF_THE_TUNNEL, TunnelHealth, WatchedTunnel
-from umbilical.tunnel.admin import HttpListener
+from umbilical.tunnel.daemon import HttpListener
 from umbilical.tunnel.settings import ListenAddress
 
 

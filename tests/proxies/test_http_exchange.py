@@ -9,8 +9,8 @@ from tests.support.coroutines import play
 from tests.support.http_scene import Behaviour, Peer, answering, origin, proxying, read_answer
 
 from umbilical.proxies.http_exchange import PROXY_WANTS_CREDENTIALS
-from umbilical.proxies.http_ways import Route
 from umbilical.proxies.proxy_connect import ProxyUrl
+from umbilical.proxies.user_proxy import Route
 
 VIA = b"Via: 1.1 umbilical\r\n"
 GET = b"GET http://a/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from umbilical.proxies.http_body import Body, ChunkedBody, SizedBody, body_of
-from umbilical.proxies.http_fields import (
+from umbilical.proxies.http_exchange import (
     VIA,
     end_to_end,
     forwards_left,
@@ -14,8 +14,7 @@ from umbilical.proxies.http_fields import (
     response_fields,
     trailer_fields,
 )
-from umbilical.proxies.http_head import BadRequest, Field, HeadLimits, HeadReader, RequestHead
-from umbilical.proxies.http_target import absolute_target
+from umbilical.proxies.http_head import BadRequest, Field, HeadLimits, HeadReader, RequestHead, absolute_target
 
 LIMITS = HeadLimits()
 GOOD = b"GET http://a/x?y HTTP/1.1\r\nHost: a\r\nX-One:  1 \t\r\nx-two:\r\n\r\n"

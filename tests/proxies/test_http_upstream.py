@@ -8,7 +8,7 @@ from tests.support.coroutines import play
 from tests.support.http_scene import Origin, Peer, answering, origin, proxying
 
 from umbilical.dialer.failure import VERDICTS, DialFailed, Reason
-from umbilical.proxies.http_head import BadRequest
+from umbilical.proxies.http_head import BadRequest, absolute_target, check_host_field, connect_target
 from umbilical.proxies.http_reply import (
     Answer,
     chunk,
@@ -17,10 +17,9 @@ from umbilical.proxies.http_reply import (
     response_head,
     undialled,
 )
-from umbilical.proxies.http_target import absolute_target, check_host_field, connect_target
 from umbilical.proxies.http_upstream import Upstream, UpstreamLost
-from umbilical.proxies.http_ways import Route
 from umbilical.proxies.proxy_connect import ProxyUrl
+from umbilical.proxies.user_proxy import Route
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 REQUEST = h11.Request(method="GET", target="/", headers=[("Host", "a")])

@@ -16,7 +16,7 @@ from umbilical.dialer.failure import VERDICTS, Reason
 from umbilical.fault import StartupError
 from umbilical.proxies.http_head import HeadLimits
 from umbilical.proxies.https import HttpLimits, HttpProxy
-from umbilical.proxies.https_tls import TlsDoor
+from umbilical.proxies.https_process import TlsDoor
 from umbilical.proxies.listener import Listener
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.settings import ListenerSettings

@@ -26,7 +26,7 @@ from tests.support.proxy_scene import (
 )
 from tests.support.tunnel_pair import free_port
 
-from umbilical.dialer.opener import Streams
+from umbilical.dialer.streams import Streams
 from umbilical.fault import StartupError
 from umbilical.proxies import listener as listener_module
 from umbilical.proxies.listener import Listener

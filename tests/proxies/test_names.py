@@ -11,14 +11,12 @@ from tests.support.coroutines import play
 from tests.support.dns_server import ScriptedDns
 
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.proxies import management_dns
-from umbilical.proxies.dns_lookup import LookupFailed, Result
-from umbilical.proxies.dns_servers import DnsServers
-from umbilical.proxies.guest_dns import GuestDns
-from umbilical.proxies.management_dns import ManagementDns, ask_system
-from umbilical.proxies.resolver import Names
-from umbilical.proxies.service_lookup import ServiceLookup
-from umbilical.proxies.service_names import (
+from umbilical.proxies import lookup
+from umbilical.proxies.guest_dns import DnsServers, GuestDns
+from umbilical.proxies.lookup import LookupFailed, ManagementDns, Result, ask_system
+from umbilical.proxies.outbound import Names
+from umbilical.proxies.services import (
+    ServiceLookup,
     ServiceName,
     absolute_names,
     is_of_the_cluster,
@@ -137,7 +135,7 @@ async def test_absence_is_told_from_failure(number: int, result: Result) -> None
 
 
 async def test_a_resolver_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(management_dns, "LOOKUP_SECONDS", 0.01)
+    monkeypatch.setattr(lookup, "LOOKUP_SECONDS", 0.01)
 
     machine = Machine([])
     machine.hold = asyncio.Event()
@@ -154,10 +152,10 @@ async def test_one_name_is_one_question_and_many_names_are_no_more_than_there_ar
         for number in range(100):
             group.create_task(names.resolve(f"name-{number}"))
             group.create_task(names.resolve(f"name-{number}"))
-        await until(lambda: len(machine.asked) == management_dns.MOST_AT_ONCE)
+        await until(lambda: len(machine.asked) == lookup.MOST_AT_ONCE)
         for _ in range(100):
             await asyncio.sleep(0)
-        assert len(machine.asked) == management_dns.MOST_AT_ONCE
+        assert len(machine.asked) == lookup.MOST_AT_ONCE
         machine.hold.set()
     assert len(machine.asked) == 100
 

@@ -10,11 +10,16 @@ from hypothesis import strategies as st
 
 from umbilical.dialer.settings import DialerSettings
 from umbilical.fault import StartupError
-from umbilical.proxies.environment_proxy import ProxyRules, rules_of_environment
-from umbilical.proxies.no_proxy import NoProxy
 from umbilical.proxies.proxy_connect import ProxyUrl
+from umbilical.proxies.proxy_rules import (
+    LOOK_SECONDS,
+    NoProxy,
+    ProxyRules,
+    UserProxyRules,
+    read_rules,
+    rules_of_environment,
+)
 from umbilical.proxies.settings import HttpsSettings, ListenerSettings, OutboundSettings
-from umbilical.proxies.user_proxy_rules import LOOK_SECONDS, UserProxyRules, read_rules
 
 MATCHES = [
     # A name, itself and what is under it.

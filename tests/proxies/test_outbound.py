@@ -12,9 +12,9 @@ from tests.support.scripted_api import ScriptedApi, json_answer
 
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.fault import StartupError
-from umbilical.proxies.dns_lookup import LookupFailed
+from umbilical.proxies.lookup import LookupFailed
 from umbilical.proxies.outbound import Outbound, make_outbound
-from umbilical.proxies.service_names import ServiceName
+from umbilical.proxies.services import ServiceName
 from umbilical.proxies.settings import Resolution
 
 GUESTS = [Resolution.GUEST, Resolution.SERVICE, Resolution.GUEST_THEN_MANAGEMENT]

@@ -11,9 +11,9 @@ from tests.proxies.outbound_scenes import DNS_SERVER, Scene
 from tests.proxies.proxy_scenes import ScriptedProxy
 
 from umbilical.dialer.failure import Reason
-from umbilical.dialer.opener import Streams
+from umbilical.dialer.streams import Streams
 from umbilical.konnectivity.dial_failure import PROBE_HOST
-from umbilical.proxies.dns_lookup import LookupFailed, Result
+from umbilical.proxies.lookup import LookupFailed, Result
 from umbilical.proxies.settings import Resolution
 
 IDP = "idp.corp.example"

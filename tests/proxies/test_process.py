@@ -13,18 +13,17 @@ from tests.support.proxy_scene import ask, connect_request, drop, echo, endpoint
 from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import FolderAuthority
 
-from umbilical.dialer.opener import Opener, Streams
 from umbilical.dialer.settings import DialerSettings, UnixServer
+from umbilical.dialer.streams import Opener, Streams
 from umbilical.fault import StartupError
 from umbilical.proxies import process
-from umbilical.proxies.environment_proxy import ProxyRules
 from umbilical.proxies.https_process import run_https, through_tunnel
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.process import LateOutlet, run_proxy
 from umbilical.proxies.proxy_connect import ProxyUrl
+from umbilical.proxies.proxy_rules import ProxyRules
 from umbilical.proxies.settings import HttpsSettings, ListenerSettings, OutboundSettings, Socks5Settings
-from umbilical.proxies.socks5 import Socks5
-from umbilical.proxies.socks5_process import run_socks5
+from umbilical.proxies.socks5 import Socks5, run_socks5
 from umbilical.tunnel.settings import ListenAddress, TlsFiles
 
 MISSING = StartupError("UMB022", "cannot load the CA", "open ca.crt: no such file or directory", "give it")

@@ -16,7 +16,7 @@ from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.dialer import connect as dialer_connect
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.dialer.opener import Streams
+from umbilical.dialer.streams import Streams
 from umbilical.fault import StartupError
 from umbilical.proxies import proxy_connect
 from umbilical.proxies.direct import connect

@@ -14,7 +14,7 @@ from tests.support.coroutines import PATIENCE_SECONDS
 from tests.support.proxy_scene import drop, eventually, play, rest_of
 from tests.support.tunnel_pki import make_tunnel_pki
 
-from umbilical.dialer.opener import Streams
+from umbilical.dialer.streams import Streams
 from umbilical.proxies import relay as relay_module
 from umbilical.proxies.metrics import Traffic
 from umbilical.proxies.relay import Ending, RelayLimits, cut, flush, part, relay, unsent

@@ -13,9 +13,8 @@ from tests.support.coroutines import play
 from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async, status_answer
 
 from umbilical.fault import ApiRefused, ApiUnreachable, ClusterError
-from umbilical.proxies import service_lookup
-from umbilical.proxies.service_lookup import KubernetesServices, ServiceLookup, addresses_of
-from umbilical.proxies.service_names import ServiceName
+from umbilical.proxies import services as service_lookup
+from umbilical.proxies.services import KubernetesServices, ServiceLookup, ServiceName, addresses_of
 
 CONSOLE = ServiceName("monitoring", "console")
 BOTH = ("172.30.9.9", "fd02::9")

@@ -23,8 +23,8 @@ from tests.support.proxy_scene import (
 from umbilical.dialer.failure import VERDICTS, DialFailed, Reason
 from umbilical.dialer.settings import DialerSettings
 from umbilical.fault import StartupError
-from umbilical.proxies.credentials import MAX_FILE_BYTES, Credentials
 from umbilical.proxies.settings import HttpsSettings, ListenerSettings, OutboundSettings
+from umbilical.proxies.socks5 import MAX_FILE_BYTES, Credentials
 
 ERROR_BYTES = bytes(6)
 

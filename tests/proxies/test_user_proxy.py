@@ -10,14 +10,13 @@ from tests.support.http_scene import Origin, Peer, answering, origin
 from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.dialer.opener import Streams
+from umbilical.dialer.streams import Streams
 from umbilical.proxies.direct import CLOUD_SUFFIXES, DirectHosts
-from umbilical.proxies.environment_proxy import ProxyRules
-from umbilical.proxies.http_target import Target
-from umbilical.proxies.http_ways import Route
+from umbilical.proxies.http_head import Target
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.proxy_connect import ProxyTls, ProxyUrl
-from umbilical.proxies.user_proxy import UserProxy
+from umbilical.proxies.proxy_rules import ProxyRules
+from umbilical.proxies.user_proxy import Route, UserProxy
 
 HTTP, HTTPS = ProxyUrl("http", "p1", 3128), ProxyUrl("http", "p2", 3128, "user", "p@ss:%41")
 

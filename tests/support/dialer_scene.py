@@ -8,8 +8,8 @@ from tests.support.tunnel_pki import TunnelPki
 
 from umbilical.dialer.dialer import Dialer
 from umbilical.dialer.failure import DialFailed
-from umbilical.dialer.opener import Opener, Streams
 from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixServer
+from umbilical.dialer.streams import Opener, Streams
 from umbilical.tunnel.settings import TlsFiles
 
 

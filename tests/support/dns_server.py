@@ -16,7 +16,7 @@ import dns.rdatatype
 import dns.rrset
 from tests.support.tunnel_pair import Daemon, wait_until
 
-from umbilical.dialer.opener import Streams
+from umbilical.dialer.streams import Streams
 
 Zone = dict[tuple[str, str], list[str]]
 Change = Callable[[bytes], bytes | None]

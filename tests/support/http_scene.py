@@ -9,13 +9,13 @@ from typing import Any, Final
 import h11
 
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.dialer.opener import Streams
-from umbilical.proxies.http_target import Target
-from umbilical.proxies.http_ways import Route
+from umbilical.dialer.streams import Streams
+from umbilical.proxies.http_head import Target
 from umbilical.proxies.https import HttpLimits, HttpProxy
 from umbilical.proxies.listener import Listener
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.settings import ListenerSettings
+from umbilical.proxies.user_proxy import Route
 from umbilical.tunnel.settings import ListenAddress
 
 PATIENCE_SECONDS: Final = 60.0

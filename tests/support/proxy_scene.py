@@ -10,12 +10,11 @@ from typing import Any, Final
 from tests.support.coroutines import PATIENCE_SECONDS, play
 
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.dialer.opener import Opener, Streams
-from umbilical.proxies.credentials import Credentials
+from umbilical.dialer.streams import Opener, Streams
 from umbilical.proxies.listener import Listener
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.settings import ListenerSettings
-from umbilical.proxies.socks5 import Socks5
+from umbilical.proxies.socks5 import Credentials, Socks5
 from umbilical.tunnel.settings import ListenAddress
 
 LOOPBACK: Final = ListenAddress("127.0.0.1", 0)

@@ -5,7 +5,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Final
 
-from umbilical.tunnel.admin import HttpListener, Routes
+from umbilical.tunnel.admin import Routes
+from umbilical.tunnel.daemon import HttpListener
 from umbilical.tunnel.settings import ListenAddress
 
 LOOPBACK: Final = ListenAddress("127.0.0.1", 0)

@@ -4,9 +4,9 @@ from typing import Final
 
 from tests.playbook import said
 
-from umbilical.konnectivity.commands import Tunnel
+from umbilical.konnectivity.links import AgentLink, Tunnel
 from umbilical.konnectivity.metadata import AgentIdentifiers
-from umbilical.konnectivity.routing import AgentLink, Switchyard
+from umbilical.konnectivity.routing import Switchyard
 from umbilical.konnectivity.switchboard import Switchboard
 from umbilical.wire.packets import DialResponse
 

@@ -7,9 +7,9 @@ from tests.support.socket_pairs import unix_pair
 from umbilical.tunnel.channel import Channel, Owner
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.transport import Transport
-from umbilical.wire.buffer import Block, BlockPool
 from umbilical.wire.grpc import request_headers
 from umbilical.wire.http2 import frames
+from umbilical.wire.http2.buffers import Block, BlockPool
 from umbilical.wire.http2.connection import Connection, Profile
 from umbilical.wire.http2.streams import Stream
 

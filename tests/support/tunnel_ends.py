@@ -6,9 +6,8 @@ from tests.support.data_plane import Reader
 from tests.support.transports import Line
 
 from umbilical.tunnel.channel import AGAIN, Channel, Owner
-from umbilical.tunnel.inlet import Inlet
 from umbilical.tunnel.loop import Loop
-from umbilical.tunnel.outlet import Outlet
+from umbilical.tunnel.payload import Inlet, Outlet
 
 
 class End(Owner):

@@ -14,13 +14,13 @@ from umbilical.tunnel import admin
 from umbilical.tunnel.admin import (
     AgentAdminRoutes,
     AgentHealthRoutes,
-    HttpListener,
     Request,
     Response,
     Routes,
     ServerAdminRoutes,
     ServerHealthRoutes,
 )
+from umbilical.tunnel.daemon import HttpListener
 from umbilical.tunnel.http_bodies import MAX_BODY_BYTES
 from umbilical.tunnel.settings import ListenAddress
 

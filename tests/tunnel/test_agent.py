@@ -120,7 +120,7 @@ def test_leases_and_announcements_are_weighed_as_configured(
     assert agent.gauges().known_server_count == wanted
 
 
-def test_the_late_end_of_an_old_link_does_not_remove_the_new_one_c5(stage: Stage) -> None:
+def test_the_late_end_of_an_old_link_does_not_remove_the_new_one(stage: Stage) -> None:
     """The server said goodbye and came back under its own name; only then the old connection ends."""
     server = ScriptedServer(stage)
     agent = stage.start_agent(server.port)

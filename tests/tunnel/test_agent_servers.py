@@ -56,7 +56,7 @@ def is_left_alone(server: ScriptedServer) -> bool:
     return False
 
 
-def test_an_agent_connects_to_all_its_servers_whatever_count_they_announce_o7(stage: Stage) -> None:
+def test_an_agent_connects_to_all_its_servers_whatever_count_they_announce(stage: Stage) -> None:
     running = [stage.start_server() for _ in range(3)]
     agent = stage.start_agent(*(server.agent_port for server in running), **RARELY)
     wait_for(agent, "server-0", "server-1", "server-2")
@@ -148,7 +148,7 @@ def start_named(stage: Stage, port: int, **settings: Any) -> RunningAgent:
     return stage.start_agent(port, servers=(ServerAddress("localhost", port),), **settings)
 
 
-def test_a_server_that_its_name_lost_is_drained_and_left_when_idle_o8(
+def test_a_server_that_its_name_lost_is_drained_and_left_when_idle(
     stage: Stage, names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = two_of_one_name(stage)
@@ -251,7 +251,7 @@ def test_behind_a_proxy_the_proxy_looks_the_name_up(stage: Stage, monkeypatch: p
     assert asked.startswith(b"CONNECT konnectivity.example:8091 HTTP/1.1\r\n")
 
 
-def test_a_server_that_leaves_is_dialled_again_at_once_on_its_own_address_o5(stage: Stage) -> None:
+def test_a_server_that_leaves_is_dialled_again_at_once_on_its_own_address(stage: Stage) -> None:
     first, second = ScriptedServer(stage), ScriptedServer(stage)
     agent = stage.start_agent(first.port, second.port, **RARELY)
     old = first.accept("one")

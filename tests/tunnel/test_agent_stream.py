@@ -96,7 +96,7 @@ def test_a_handshake_that_does_not_come_ends_the_connection(stage: Stage, monkey
         assert tcp.recv(1) == b""
 
 
-def test_data_of_nobodys_connection_is_answered_once_p7(stage: Stage) -> None:
+def test_data_of_nobodys_connection_is_answered_once(stage: Stage) -> None:
     server = stage.start_server()
     agent = ScriptedAgent(server)
     agent.send(*[packet_messages.data(9, b"orphan")] * 50, packet_messages.data(0, b"nobody"))
@@ -104,7 +104,7 @@ def test_data_of_nobodys_connection_is_answered_once_p7(stage: Stage) -> None:
     assert (answer.type, answer.closeRequest.connectID) == (PacketType.CLOSE_REQ, 9)
 
 
-def test_data_behind_the_end_of_a_tunnel_is_answered_once_p7(stage: Stage) -> None:
+def test_data_behind_the_end_of_a_tunnel_is_answered_once(stage: Stage) -> None:
     server = stage.start_server("grpc")
     agent = ScriptedAgent(server)
     stream = open_proxy_stream(server)
@@ -125,7 +125,7 @@ def test_packets_of_unknown_types_and_those_that_agents_do_not_send_are_ignored(
     assert server.gauges().connect_streams == 1
 
 
-def test_a_packet_without_its_payload_ends_its_stream_and_the_server_lives_p4(stage: Stage) -> None:
+def test_a_packet_without_its_payload_ends_its_stream_and_the_server_lives(stage: Stage) -> None:
     server = stage.start_server()
     channel = open_agent_channel(server)
     offender = ScriptedAgent(server, "offender", channel=channel)
@@ -177,7 +177,7 @@ def _vanish(agent: ScriptedAgent) -> None:
 
 
 @pytest.mark.parametrize("leave", [_end, _reset, _vanish])
-def test_a_pending_grpc_dial_fails_at_once_when_its_agent_goes_c7(stage: Stage, leave: Leave) -> None:
+def test_a_pending_grpc_dial_fails_at_once_when_its_agent_goes(stage: Stage, leave: Leave) -> None:
     server = stage.start_server("grpc")
     agent = ScriptedAgent(server)
     dial = server.frontend.dial("web:443")
@@ -190,7 +190,7 @@ def test_a_pending_grpc_dial_fails_at_once_when_its_agent_goes_c7(stage: Stage, 
 
 
 @pytest.mark.parametrize("leave", [_end, _reset, _vanish])
-def test_a_pending_connect_dial_fails_at_once_when_its_agent_goes_c7(stage: Stage, leave: Leave) -> None:
+def test_a_pending_connect_dial_fails_at_once_when_its_agent_goes(stage: Stage, leave: Leave) -> None:
     server = stage.start_server()
     agent = ScriptedAgent(server)
     sock = server.frontend.connect()
@@ -220,7 +220,7 @@ def test_open_tunnels_end_with_their_agent_in_grpc_mode(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("same_connection", [True, False])
-def test_two_streams_of_one_agent_id_do_not_cross_c4(stage: Stage, same_connection: bool) -> None:
+def test_two_streams_of_one_agent_id_do_not_cross(stage: Stage, same_connection: bool) -> None:
     """Both number their connections from 1. The old stream's end leaves the new one's tunnel alone."""
     server = stage.start_server("grpc")
     channel: Channel = open_agent_channel(server)

@@ -16,12 +16,13 @@ from tests.support.scripted_peers import ScriptedAgent, ScriptedServer, expect, 
 from tests.support.tunnel_client import DialRefused
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki
 
-from umbilical.konnectivity.commands import TellHealth, TellRedial, Tunnel
+from umbilical.konnectivity.commands import TellHealth, TellRedial
 from umbilical.konnectivity.dial_failure import PROBE_ADDRESS
+from umbilical.konnectivity.links import AgentLink, Tunnel
 from umbilical.konnectivity.metadata import AgentIdentifiers
-from umbilical.konnectivity.routing import AgentLink
-from umbilical.tunnel import agent_notices, causes
-from umbilical.tunnel.dial_notices import MAX_KINDS, REPEAT_SECONDS, DialNotices, Hush
+from umbilical.tunnel import causes
+from umbilical.tunnel import notices as agent_notices
+from umbilical.tunnel.notices import MAX_KINDS, REPEAT_SECONDS, DialNotices, Hush
 from umbilical.tunnel.settings import TlsFiles
 
 
@@ -332,7 +333,8 @@ def test_text_that_is_no_network_is_quoted_within_bounds(caplog: pytest.LogCaptu
 
 
 def notices(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name.endswith("dial_notices")]
+    told = [record.getMessage() for record in caplog.records if record.name == agent_notices.__name__]
+    return [text for text in told if " dial of " in text]
 
 
 def test_the_same_thing_is_said_once_in_a_while_with_how_often_it_was_kept_back() -> None:

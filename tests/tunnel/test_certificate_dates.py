@@ -20,17 +20,17 @@ from tests.support.odd_certificates import DAY, OddPki, replace_certificate_file
 from tests.support.tunnel_client import Frontend, Tunnel, receive_exactly
 from tests.support.tunnel_pki import FolderAuthority, Pair, TunnelPki
 
-from umbilical.tunnel import peer_certificate, tls, validity
+from umbilical.tunnel import certificate_dates, tls
+from umbilical.tunnel.certificate_dates import Validity
 from umbilical.tunnel.certificates import LOOK_SECONDS, RETRY_SECONDS, WATCH_SECONDS, Use, WatchedContext, age_of
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.metrics import CertificateMetrics
 from umbilical.tunnel.settings import AgentSettings, ServerAddress, TlsFiles, TlsPolicy
-from umbilical.tunnel.validity import Validity
 
 
 def test_the_dates_of_a_certificate_are_read(tmp_path: Path) -> None:
     odd = OddPki(tmp_path)
-    found = validity.of_file(odd.agent(starts=DAY).certificate)
+    found = certificate_dates.of_file(odd.agent(starts=DAY).certificate)
     start, end = odd.now + DAY - timedelta(hours=1), odd.now + 2 * DAY
     assert found == Validity(f"{start:%Y%m%d%H%M%S}", f"{end:%Y%m%d%H%M%S}")
     assert found.span == f"from {start:%Y-%m-%dT%H:%M:%S}Z until {end:%Y-%m-%dT%H:%M:%S}Z"
@@ -38,7 +38,7 @@ def test_the_dates_of_a_certificate_are_read(tmp_path: Path) -> None:
 
 def test_dates_far_away_have_another_form(tmp_path: Path) -> None:
     odd = OddPki(tmp_path)
-    found = validity.of_file(odd.agent(life=timedelta(days=40_000)).certificate)
+    found = certificate_dates.of_file(odd.agent(life=timedelta(days=40_000)).certificate)
     assert found is not None
     assert found.not_after == f"{odd.now + timedelta(days=40_000):%Y%m%d%H%M%S}"
 
@@ -49,20 +49,20 @@ def test_dates_far_away_have_another_form(tmp_path: Path) -> None:
 def test_a_file_that_holds_no_certificate_has_no_dates(tmp_path: Path, text: str) -> None:
     path = tmp_path / "file"
     path.write_text(text)
-    assert validity.of_file(path) is None
-    assert validity.of_file(tmp_path / "gone") is None
+    assert certificate_dates.of_file(path) is None
+    assert certificate_dates.of_file(tmp_path / "gone") is None
 
 
 @given(st.datetimes(datetime(1950, 1, 1), datetime(9999, 12, 31, 23, 59, 59)))
 def test_seconds_are_those_of_the_calendar(moment: datetime) -> None:
     expected = moment.replace(microsecond=0, tzinfo=UTC).timestamp()
-    assert validity.seconds_of(f"{moment:%Y%m%d%H%M%S}") == expected
+    assert certificate_dates.seconds_of(f"{moment:%Y%m%d%H%M%S}") == expected
 
 
 @pytest.mark.parametrize("moment", ["20261301000000", "20260100000000", "20260132000000", "20260101240000"])
 def test_a_moment_that_no_calendar_has_is_refused(moment: str) -> None:
     with pytest.raises(ValueError, match="there is no"):
-        validity.seconds_of(moment)
+        certificate_dates.seconds_of(moment)
 
 
 def test_a_certificate_holds_from_its_first_second_to_its_last() -> None:
@@ -73,7 +73,7 @@ def test_a_certificate_holds_from_its_first_second_to_its_last() -> None:
 @given(st.binary(max_size=200))
 def test_no_bytes_do_worse_than_a_value_error(data: bytes) -> None:
     try:
-        validity.of_der(data)
+        certificate_dates.of_der(data)
     except ValueError:
         return
 
@@ -83,7 +83,7 @@ def test_no_change_of_a_real_certificate_does_worse(certificate: bytes, position
     changed = bytearray(certificate)
     changed[position % len(changed)] = octet
     try:
-        found = validity.of_der(bytes(changed))
+        found = certificate_dates.of_der(bytes(changed))
     except ValueError:
         return
     assert len(found.not_before) == len(found.not_after) == 14
@@ -100,7 +100,7 @@ def settings(pki: TunnelPki, port: int) -> AgentSettings:
 
 
 def explained(settings: AgentSettings, code: str) -> str:
-    return asyncio.run(peer_certificate.explain(settings, settings.servers[0], None, code))
+    return asyncio.run(certificate_dates.explain(settings, settings.servers[0], None, code))
 
 
 def test_the_dates_and_names_of_a_server_are_told_and_the_server_is_not_troubled(
@@ -232,9 +232,9 @@ def test_age_is_told_once_for_each_state_and_anew_for_new_files(
         passed = hours * 3600
         live.after()
     soon, over = lines(caplog, logging.WARNING)
-    life = validity.of_file(pair.certificate)
+    life = certificate_dates.of_file(pair.certificate)
     assert life is not None
-    place = f"role=agent-listener file={live.live.certificate} until={validity.shown(life.not_after)}"
+    place = f"role=agent-listener file={live.live.certificate} until={certificate_dates.shown(life.not_after)}"
     assert soon == f"UMB345 the certificate in use expires soon {place}"
     assert over == f"UMB345 the certificate in use has expired {place}"
     assert "umbilical pki rotate" in caplog.records[0].__dict__["fields"]["next"]

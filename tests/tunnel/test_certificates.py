@@ -15,7 +15,7 @@ from tests.support.odd_certificates import OddPki
 from tests.support.tunnel_pki import FolderAuthority, Pair
 
 from umbilical.fault import StartupError
-from umbilical.tunnel import certificates, tls, validity
+from umbilical.tunnel import certificate_dates, certificates, tls
 from umbilical.tunnel.certificates import LOOK_SECONDS, RETRY_SECONDS, WATCH_SECONDS, Use, WatchedContext
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.metrics import CertificateMetrics
@@ -89,11 +89,11 @@ def test_a_new_certificate_is_shown_in_the_next_handshake(scene: Scene, caplog: 
     assert scene.shown() == der(scene.second.certificate)
     assert scene.reloads() == {("frontend", "success"): 1}
     (line,) = lines(caplog, logging.INFO)
-    life = validity.of_file(scene.second.certificate)
+    life = certificate_dates.of_file(scene.second.certificate)
     assert life is not None
     fingerprint = hashlib.sha256(der(scene.second.certificate)).hexdigest()[:16]
     assert line.startswith(f"certificates reloaded for new handshakes role=frontend certificate=sha256:{fingerprint} ")
-    assert f"certificate_until={validity.shown(life.not_after)} ca_until=" in line
+    assert f"certificate_until={certificate_dates.shown(life.not_after)} ca_until=" in line
 
 
 def test_handshakes_of_the_same_second_do_not_look(scene: Scene) -> None:
@@ -260,9 +260,9 @@ def test_files_are_looked_at_without_a_handshake_too(scene: Scene, monkeypatch: 
 
 def test_the_end_of_each_is_a_metric_and_moves_with_the_files(scene: Scene) -> None:
     def end(path: Path) -> float:
-        life = validity.of_file(path)
+        life = certificate_dates.of_file(path)
         assert life is not None
-        return validity.seconds_of(life.not_after)
+        return certificate_dates.seconds_of(life.not_after)
 
     assert scene.metrics.expiry == {
         ("frontend", "certificate"): end(scene.first.certificate),
@@ -281,9 +281,9 @@ def test_of_several_authorities_the_last_to_end_counts(scene: Scene, tmp_path: P
     longer = OddPki(tmp_path)  # its authority outlives the others by a day
     replace(scene.live.authority, scene.old.certificate_file.read_bytes() + longer.authority_file.read_bytes())
     scene.after()
-    life = validity.of_file(longer.authority_file)
+    life = certificate_dates.of_file(longer.authority_file)
     assert life is not None
-    assert scene.metrics.expiry["frontend", "ca"] == validity.seconds_of(life.not_after)
+    assert scene.metrics.expiry["frontend", "ca"] == certificate_dates.seconds_of(life.not_after)
 
 
 def test_files_that_cannot_be_used_at_the_start_end_it(scene: Scene) -> None:

@@ -188,7 +188,7 @@ def test_a_client_that_ended_its_side_behind_early_bytes_has_them_delivered(stag
     assert agent.receive(PacketType.CLOSE_REQ).closeRequest.connectID == 1
 
 
-def test_the_200_line_comes_first_and_alone_c2_c10(stage: Stage) -> None:
+def test_the_200_line_comes_first_and_alone(stage: Stage) -> None:
     """DIAL_RSP and DATA arrive in one read: what the client gets in the first turn is the line, no byte more."""
     server = stage.start_server()
     agent = ScriptedAgent(server)
@@ -214,7 +214,7 @@ def _first_read(client: socket.socket, turn: object) -> bytes:
     raise AssertionError("nothing came")
 
 
-def test_the_end_of_the_endpoint_in_the_same_read_comes_behind_the_200_line_c2(stage: Stage) -> None:
+def test_the_end_of_the_endpoint_in_the_same_read_comes_behind_the_200_line(stage: Stage) -> None:
     server = stage.start_server()
     agent = ScriptedAgent(server)
     client = connect(server, request("web:443"))
@@ -227,7 +227,7 @@ def test_the_end_of_the_endpoint_in_the_same_read_comes_behind_the_200_line_c2(s
     assert read_to_end(client) == ESTABLISHED + b"BANNER\r\n"
 
 
-def test_a_client_that_leaves_during_its_dial_has_it_cancelled_c8(stage: Stage) -> None:
+def test_a_client_that_leaves_during_its_dial_has_it_cancelled(stage: Stage) -> None:
     server = stage.start_server()
     agent = ScriptedAgent(server)
     client = connect(server, request("web:443"))
@@ -238,7 +238,7 @@ def test_a_client_that_leaves_during_its_dial_has_it_cancelled_c8(stage: Stage) 
     assert server.dial_failures() == {"frontend_close": 1}
 
 
-def test_a_tls_client_that_says_goodbye_during_its_dial_has_it_cancelled_c8(stage: Stage) -> None:
+def test_a_tls_client_that_says_goodbye_during_its_dial_has_it_cancelled(stage: Stage) -> None:
     """Its close_notify is no byte of a request: nobody is there any more."""
     server = stage.start_server(tcp=True)
     agent = ScriptedAgent(server)
@@ -253,7 +253,7 @@ def test_a_tls_client_that_says_goodbye_during_its_dial_has_it_cancelled_c8(stag
     server.wait_until_quiet()
 
 
-def test_a_client_that_is_gone_when_its_dial_succeeds_leads_to_a_close_c8(stage: Stage) -> None:
+def test_a_client_that_is_gone_when_its_dial_succeeds_leads_to_a_close(stage: Stage) -> None:
     """Half-closed with early bytes it might still listen; that it does not shows when the 200 line fails."""
     server = stage.start_server()
     agent = ScriptedAgent(server)
@@ -269,7 +269,7 @@ def test_a_client_that_is_gone_when_its_dial_succeeds_leads_to_a_close_c8(stage:
     server.wait_until_quiet()
 
 
-def test_a_client_that_closes_has_its_last_byte_delivered_before_the_close_c1(stage: Stage) -> None:
+def test_a_client_that_closes_has_its_last_byte_delivered_before_the_close(stage: Stage) -> None:
     server = stage.start_server()
     agent = ScriptedAgent(server)
     client = scripted_tunnel(server, agent)
@@ -286,7 +286,7 @@ def test_a_client_that_closes_has_its_last_byte_delivered_before_the_close_c1(st
 
 
 @pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])
-def test_write_and_close_many_times_and_no_byte_is_missing_c1(stage: Stage, tcp: bool) -> None:
+def test_write_and_close_many_times_and_no_byte_is_missing(stage: Stage, tcp: bool) -> None:
     server, agent = stage.start_pair(tcp=tcp)
     endpoint = stage.endpoint()
     sent = bytes(range(256)) * 390 + bytes(160)

@@ -71,7 +71,7 @@ def test_data_goes_to_the_endpoint_and_back_and_its_end_is_told_behind_its_bytes
     agent.wait_until_idle()
 
 
-def test_what_is_queued_is_flushed_before_the_close_and_the_answer_comes_after_c1(stage: Stage) -> None:
+def test_what_is_queued_is_flushed_before_the_close_and_the_answer_comes_after(stage: Stage) -> None:
     """The endpoint does not read before the close was asked for; every byte arrives, then the end."""
     agent, stream = agent_and_stream(stage)
     endpoint = stage.endpoint()
@@ -128,7 +128,7 @@ def test_an_endpoint_that_resets_ends_the_tunnel_with_an_empty_error(stage: Stag
     agent.wait_until_idle()
 
 
-def test_packets_to_the_server_are_larger_than_upstreams_four_kib_h5(stage: Stage) -> None:
+def test_packets_to_the_server_are_larger_than_upstreams_four_kib(stage: Stage) -> None:
     _, stream = agent_and_stream(stage)
     endpoint = stage.endpoint()
     dial(stream, endpoint.address)
@@ -159,7 +159,7 @@ def test_a_server_that_understands_is_asked_to_pause_and_to_resume(stage: Stage)
     assert [packet.type for packet in packets_so_far(stream)] == [RESUME]
 
 
-def test_without_pause_the_offender_alone_is_given_up_past_its_cap_with_a_reason_h2(
+def test_without_pause_the_offender_alone_is_given_up_past_its_cap_with_a_reason(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = Limits(tunnel_buffer_bytes=1024 * KIB, pause_above_bytes=256 * KIB)
@@ -185,7 +185,7 @@ def _waiting_bytes(agent: RunningAgent) -> int:
     return max(int(shell._outlet.waiting_bytes()) for shell in shells)
 
 
-def test_without_pause_an_endpoint_that_is_slow_but_moves_gets_every_byte_h2(stage: Stage) -> None:
+def test_without_pause_an_endpoint_that_is_slow_but_moves_gets_every_byte(stage: Stage) -> None:
     """Its server is held back by the window of the stream; ten times the cap arrives."""
     limits = Limits(tunnel_buffer_bytes=1024 * KIB, pause_above_bytes=256 * KIB)
     agent, stream = agent_and_stream(stage, limits=limits)
@@ -230,7 +230,7 @@ def _control(kind: int, connection_id: int) -> bytes:
     return b"\0" + len(body).to_bytes(4, "big") + body
 
 
-def test_a_cancelled_dial_is_really_cancelled_c6(stage: Stage) -> None:
+def test_a_cancelled_dial_is_really_cancelled(stage: Stage) -> None:
     agent, stream = agent_and_stream(stage)
     with black_hole() as address:
         before = stage.call(stage.watched)
@@ -242,7 +242,7 @@ def test_a_cancelled_dial_is_really_cancelled_c6(stage: Stage) -> None:
         assert packets_so_far(stream) == []
 
 
-def test_a_name_that_resolves_after_the_cancel_is_not_dialled_c6(stage: Stage) -> None:
+def test_a_name_that_resolves_after_the_cancel_is_not_dialled(stage: Stage) -> None:
     agent, stream = agent_and_stream(stage)
     endpoint = stage.endpoint()
     stream.send(packet_messages.dial_request("late.example:1", 7))
@@ -264,7 +264,7 @@ def test_a_dial_that_takes_too_long_fails_with_gos_words(stage: Stage) -> None:
     assert stage.call(lambda: dict(agent.agent.metrics.endpoint_dial_failures)) == {"timeout": 1}
 
 
-def test_dials_beyond_the_cap_wait_in_line_o14(stage: Stage) -> None:
+def test_dials_beyond_the_cap_wait_in_line(stage: Stage) -> None:
     agent, stream = agent_and_stream(stage, limits=Limits(concurrent_dials=3))
     endpoint = stage.endpoint()
     stream.send_raw(b"".join(framed(packet_messages.dial_request(f"n{n}.example:1", n)) for n in range(10)))
@@ -287,7 +287,7 @@ def _answer_present(agent: RunningAgent, address: str) -> None:
         question.resolved([(socket.AF_INET, host, int(port))])
 
 
-def test_a_close_is_not_kept_waiting_by_a_neighbours_dial_or_flush_h4(stage: Stage) -> None:
+def test_a_close_is_not_kept_waiting_by_a_neighbours_dial_or_flush(stage: Stage) -> None:
     _, stream = agent_and_stream(stage)
     stuck, healthy = stage.endpoint(), stage.endpoint()
     stuck_id, healthy_id = dial(stream, stuck.address, 1), dial(stream, healthy.address, 2)
@@ -300,7 +300,7 @@ def test_a_close_is_not_kept_waiting_by_a_neighbours_dial_or_flush_h4(stage: Sta
     assert packets_so_far(stream) == []
 
 
-def test_control_goes_ahead_of_bulk_h7(stage: Stage) -> None:
+def test_control_goes_ahead_of_bulk(stage: Stage) -> None:
     """The server reads nothing while an endpoint sends without end; a dial is answered within the first window."""
     agent, stream = agent_and_stream(stage)
     busy, other = stage.endpoint(), stage.endpoint()

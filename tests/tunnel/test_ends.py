@@ -13,7 +13,7 @@ from tests.support.tunnel_pki import TunnelPki
 from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog, Brake
 from umbilical.tunnel.channel import END, LOST, Channel
 from umbilical.tunnel.loop import Deadlines, Loop
-from umbilical.tunnel.outlet import DIRECT_BYTES, Outlet
+from umbilical.tunnel.payload import DIRECT_BYTES, Outlet
 from umbilical.tunnel.settings import MIB, Limits
 from umbilical.tunnel.transport import QUANTUM_BYTES, Transport, agent_side_connection
 from umbilical.wire import grpc

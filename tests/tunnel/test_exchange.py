@@ -101,7 +101,7 @@ def test_a_dial_that_times_out_beside_bulk_traffic_does_not_retire_its_agent(
 
 
 @MODES
-def test_a_close_that_the_agent_never_answers_is_given_up_c9(
+def test_a_close_that_the_agent_never_answers_is_given_up(
     stage: Stage, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when no other dial keeps the clock going."""
@@ -150,7 +150,7 @@ def _both_close(agent: ScriptedAgent, tunnel: Tunnel) -> None:
         *(("grpc", end) for end in (_client_closes, _endpoint_fails, _agent_ends_its_stream, _both_close)),
     ],
 )
-def test_gauges_return_to_zero_however_a_tunnel_ends_c9(
+def test_gauges_return_to_zero_however_a_tunnel_ends(
     stage: Stage, mode: str, end: Callable[[ScriptedAgent, Tunnel], None]
 ) -> None:
     server = stage.start_server(mode)
@@ -187,7 +187,7 @@ def test_dials_lives_and_writes_to_clients_are_timed(stage: Stage, mode: str) ->
 
 
 @MODES
-def test_gauges_return_to_zero_however_a_dial_ends_c9(stage: Stage, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gauges_return_to_zero_however_a_dial_ends(stage: Stage, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     server = stage.start_server(mode, dial_timeout_seconds=PATIENCE_SECONDS)
     with pytest.raises(DialRefused):
         server.frontend.open("no.agent:1")
@@ -223,7 +223,7 @@ def test_gauges_return_to_zero_however_a_dial_ends_c9(stage: Stage, mode: str, m
 
 
 @MODES
-def test_the_agents_gauges_return_to_zero_too_c9(stage: Stage, mode: str) -> None:
+def test_the_agents_gauges_return_to_zero_too(stage: Stage, mode: str) -> None:
     server, agent = stage.start_pair(mode)
     endpoint = stage.endpoint().serve(echo)
     tunnels = [server.frontend.open(endpoint.address) for _ in range(3)]
@@ -240,7 +240,7 @@ def test_the_agents_gauges_return_to_zero_too_c9(stage: Stage, mode: str) -> Non
     assert server.gauges().connect_streams == 0
 
 
-def test_a_server_is_ready_when_any_strategy_has_an_agent_o1(stage: Stage) -> None:
+def test_a_server_is_ready_when_any_strategy_has_an_agent(stage: Stage) -> None:
     """Upstream asks only the first strategy: with destHost first and a default-route agent it is never ready."""
     server = stage.start_server(strategies=("destHost", "defaultRoute"))
     assert not stage.call(server.server.is_ready)

@@ -42,7 +42,7 @@ def _held_by(client: Any) -> int:
 
 
 @MODES
-def test_a_slow_reader_gets_64_mib_whole_and_within_the_bound_h1(stage: Stage, mode: str) -> None:
+def test_a_slow_reader_gets_64_mib_whole_and_within_the_bound(stage: Stage, mode: str) -> None:
     """Between our own ends the endpoint is paused and resumed; nothing is lost, and little is held."""
     server = stage.start_server(mode, limits=SMALL)
     agent = stage.start_agent(server.agent_port)
@@ -74,7 +74,7 @@ class ReluctantChannel(Channel):
             super()._apply(event)
 
 
-def test_a_stream_that_does_not_read_stalls_no_other_stream_of_its_connection_h1(stage: Stage) -> None:
+def test_a_stream_that_does_not_read_stalls_no_other_stream_of_its_connection(stage: Stage) -> None:
     server, _ = stage.start_pair("grpc")
     channel = ReluctantChannel(server.frontend.connect())
     idle = channel.open(PROXY_PATH)
@@ -94,7 +94,7 @@ def _fill_past_the_cap(stage: Stage, server: RunningServer, agent: ScriptedAgent
         agent.send(packet_messages.data(connection_id, bytes(32 * KIB)))
 
 
-def test_without_pause_a_grpc_reader_that_stands_still_is_given_up_alone_and_told_why_h1(
+def test_without_pause_a_grpc_reader_that_stands_still_is_given_up_alone_and_told_why(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = stage.start_server("grpc", limits=SMALL)
@@ -115,7 +115,7 @@ def test_without_pause_a_grpc_reader_that_stands_still_is_given_up_alone_and_tol
     assert expect(healthy, PacketType.DATA).data.data == b"and you?"
 
 
-def test_without_pause_a_connect_reader_that_stands_still_is_given_up_alone_and_the_log_says_why_h1(
+def test_without_pause_a_connect_reader_that_stands_still_is_given_up_alone_and_the_log_says_why(
     stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO", "umbilical.tunnels")
@@ -142,7 +142,7 @@ def _open(server: RunningServer, agent: ScriptedAgent, connection_id: int) -> Tu
 
 
 @MODES
-def test_without_pause_a_reader_that_is_slow_but_moves_gets_every_byte_h1(stage: Stage, mode: str) -> None:
+def test_without_pause_a_reader_that_is_slow_but_moves_gets_every_byte(stage: Stage, mode: str) -> None:
     """Its agent is held back by the window of the stream; ten times the cap arrives."""
     server = stage.start_server(mode, limits=SMALL)
     agent = ScriptedAgent(server)
@@ -194,7 +194,7 @@ def test_a_paused_client_is_not_read_and_its_bytes_follow_the_resume(stage: Stag
     assert agent.receive(PacketType.DATA).data.data == b"held"
 
 
-def test_a_grpc_client_that_closes_while_paused_has_its_bytes_delivered_first_c1(stage: Stage) -> None:
+def test_a_grpc_client_that_closes_while_paused_has_its_bytes_delivered_first(stage: Stage) -> None:
     server = stage.start_server("grpc")
     agent = ScriptedAgent(server, metadata=[UNDERSTANDS_PAUSE])
     stream = open_proxy_stream(server)
@@ -211,7 +211,7 @@ def test_a_grpc_client_that_closes_while_paused_has_its_bytes_delivered_first_c1
 
 
 @MODES
-def test_a_dial_is_not_kept_waiting_by_bulk_on_the_same_agent_h7(stage: Stage, mode: str) -> None:
+def test_a_dial_is_not_kept_waiting_by_bulk_on_the_same_agent(stage: Stage, mode: str) -> None:
     """The agent reads nothing while a client uploads without end; the next dial still reaches it at once."""
     server = stage.start_server(mode)
     agent = ScriptedAgent(server)
@@ -238,7 +238,7 @@ def _send_until_stuck(tunnel: Tunnel) -> None:
 
 
 @MODES
-def test_a_tunnel_leaves_one_line_on_each_side_however_many_packets_it_carried_h6(
+def test_a_tunnel_leaves_one_line_on_each_side_however_many_packets_it_carried(
     stage: Stage, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server, _ = stage.start_pair(mode)

@@ -90,7 +90,7 @@ def test_without_an_agent_the_dial_is_refused_and_the_stream_ignored_until_its_e
 
 
 @pytest.mark.parametrize("network", ["udp", "unix"])
-def test_a_network_that_is_not_tcp_is_refused_by_the_agent_p5(stage: Stage, network: str) -> None:
+def test_a_network_that_is_not_tcp_is_refused_by_the_agent(stage: Stage, network: str) -> None:
     server, agent = stage.start_pair("grpc")
     stream = open_proxy_stream(server)
     stream.send(packet_messages.dial_request("/var/run/docker.sock", 7, protocol=network))
@@ -114,7 +114,7 @@ def _turn_until_packets(turn: Callable[[], None], stream: GrpcStream) -> list[An
 
 
 @pytest.mark.parametrize("follower", [packet_messages.data(1, b"banner"), packet_messages.close_response(1)], ids=_kind)
-def test_nothing_follows_a_dial_response_in_the_same_flush_c10(stage: Stage, follower: Any) -> None:
+def test_nothing_follows_a_dial_response_in_the_same_flush(stage: Stage, follower: Any) -> None:
     """konnectivity-client knows its connection only a moment after it has read DIAL_RSP."""
     server = stage.start_server("grpc")
     agent = ScriptedAgent(server)
@@ -127,7 +127,7 @@ def test_nothing_follows_a_dial_response_in_the_same_flush_c10(stage: Stage, fol
         assert [packet.type for packet in _turn_until_packets(turn, stream)] == [follower.type]
 
 
-def test_data_and_end_in_one_read_stay_in_order_c10(stage: Stage) -> None:
+def test_data_and_end_in_one_read_stay_in_order(stage: Stage) -> None:
     server = stage.start_server("grpc")
     agent = ScriptedAgent(server)
     stream = open_proxy_stream(server)
@@ -140,7 +140,7 @@ def test_data_and_end_in_one_read_stay_in_order_c10(stage: Stage) -> None:
     assert kinds == [PacketType.DIAL_RSP, PacketType.DATA, PacketType.CLOSE_RSP]
 
 
-def test_write_and_close_many_times_and_no_byte_is_missing_c1(stage: Stage) -> None:
+def test_write_and_close_many_times_and_no_byte_is_missing(stage: Stage) -> None:
     server, agent = stage.start_pair("grpc")
     endpoint = stage.endpoint()
     channel = open_client_channel(server)
@@ -179,7 +179,7 @@ def test_data_before_any_dial_is_answered_and_ends_the_stream(stage: Stage) -> N
 
 
 @pytest.mark.parametrize("foreign", [packet_messages.data(2, b"x"), packet_messages.close_request(2)], ids=_kind)
-def test_a_packet_for_a_foreign_connection_ends_only_ones_own_tunnel_p6(stage: Stage, foreign: Any) -> None:
+def test_a_packet_for_a_foreign_connection_ends_only_ones_own_tunnel(stage: Stage, foreign: Any) -> None:
     """Upstream closes both at the agent, so that any client can close any other's tunnel."""
     server = stage.start_server("grpc")
     agent = ScriptedAgent(server)
@@ -226,7 +226,7 @@ def test_packets_of_unknown_types_are_ignored(stage: Stage) -> None:
     expect(stream, PacketType.DIAL_RSP)
 
 
-def test_a_packet_without_its_payload_ends_its_stream_and_no_other_p4(stage: Stage) -> None:
+def test_a_packet_without_its_payload_ends_its_stream_and_no_other(stage: Stage) -> None:
     server = stage.start_server("grpc")
     agent = ScriptedAgent(server)
     channel = open_client_channel(server)
@@ -241,7 +241,7 @@ def test_a_packet_without_its_payload_ends_its_stream_and_no_other_p4(stage: Sta
     assert agent.receive(PacketType.DATA).data.data == b"alive"
 
 
-def test_a_cancelled_dial_is_cancelled_at_the_agent_and_its_late_success_closed_c6(stage: Stage) -> None:
+def test_a_cancelled_dial_is_cancelled_at_the_agent_and_its_late_success_closed(stage: Stage) -> None:
     server = stage.start_server("grpc")
     agent = ScriptedAgent(server)
     stream = open_proxy_stream(server)
@@ -255,7 +255,7 @@ def test_a_cancelled_dial_is_cancelled_at_the_agent_and_its_late_success_closed_
     assert server.gauges().pending_dials == 0
 
 
-def test_a_cancel_that_crosses_the_success_closes_the_connection_c6(stage: Stage) -> None:
+def test_a_cancel_that_crosses_the_success_closes_the_connection(stage: Stage) -> None:
     server = stage.start_server("grpc")
     agent = ScriptedAgent(server)
     stream = scripted_tunnel(server, agent)
@@ -282,7 +282,7 @@ def _vanish(stream: GrpcStream) -> None:
 
 
 @pytest.mark.parametrize("leave", [GrpcStream.finish, GrpcStream.cancel, _vanish])
-def test_a_client_that_leaves_an_open_tunnel_closes_it_at_the_agent_c8(
+def test_a_client_that_leaves_an_open_tunnel_closes_it_at_the_agent(
     stage: Stage, leave: Callable[[GrpcStream], None]
 ) -> None:
     server = stage.start_server("grpc")
@@ -294,7 +294,7 @@ def test_a_client_that_leaves_an_open_tunnel_closes_it_at_the_agent_c8(
 
 
 @pytest.mark.parametrize("leave", [GrpcStream.finish, GrpcStream.cancel, _vanish])
-def test_a_client_that_leaves_during_its_dial_has_it_cancelled_c8(
+def test_a_client_that_leaves_during_its_dial_has_it_cancelled(
     stage: Stage, leave: Callable[[GrpcStream], None]
 ) -> None:
     server = stage.start_server("grpc")

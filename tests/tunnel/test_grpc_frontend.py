@@ -17,10 +17,9 @@ from tests.support.scripted_peers import (
 )
 from tests.support.tunnel_client import PROXY_PATH, GrpcDial, receive_exactly
 
-from umbilical.konnectivity.commands import Tunnel
 from umbilical.konnectivity.dial_failure import DialFailure, FailureReason
+from umbilical.konnectivity.links import AgentLink, Tunnel
 from umbilical.konnectivity.metadata import AgentIdentifiers
-from umbilical.konnectivity.routing import AgentLink
 from umbilical.tunnel.client import Client
 from umbilical.tunnel.proxy_call import CHUNK_BYTES, ProxyCall
 

@@ -19,12 +19,11 @@ from tests.support.tunnel_pki import TunnelPki
 from umbilical.fault import StartupError
 from umbilical.tunnel.admin import AgentHealthRoutes
 from umbilical.tunnel.agent_process import run_agent
-from umbilical.tunnel.daemon import end_task, open_http, own_task
+from umbilical.tunnel.daemon import StopRequests, end_task, open_http, own_task
 from umbilical.tunnel.event_loop import new_event_loop
 from umbilical.tunnel.metrics import AgentMetrics, ServerMetrics
 from umbilical.tunnel.server_process import run_server
 from umbilical.tunnel.settings import AgentSettings, ListenAddress, ServerSettings, TlsFiles, UnixFrontend
-from umbilical.tunnel.signals import StopRequests
 
 
 def _routes() -> AgentHealthRoutes:
@@ -93,7 +92,7 @@ def _nobody() -> int:
     return int(refused_address().rpartition(":")[2])
 
 
-async def test_health_answers_before_any_server_or_the_api_is_reached_o10(tunnel_pki: TunnelPki) -> None:
+async def test_health_answers_before_any_server_or_the_api_is_reached(tunnel_pki: TunnelPki) -> None:
     """Upstream waits for its lease cache first, which may itself need the tunnel."""
     settings = agent_settings(tunnel_pki, _nobody(), drain_linger_seconds=0.01)
     counter = ScriptedCounter()
@@ -112,7 +111,7 @@ async def test_health_answers_before_any_server_or_the_api_is_reached_o10(tunnel
     assert counter.story == ["counting", "stopped"]
 
 
-async def test_a_drained_agent_serves_a_new_dial_and_leaves_after_the_linger_o6(
+async def test_a_drained_agent_serves_a_new_dial_and_leaves_after_the_linger(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = stage.start_server()
@@ -142,7 +141,7 @@ def _links(server: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-async def test_a_second_signal_ends_the_agent_at_once_o6(stage: Stage, second: signal.Signals) -> None:
+async def test_a_second_signal_ends_the_agent_at_once(stage: Stage, second: signal.Signals) -> None:
     server = stage.start_server()
     settings = agent_settings(stage.pki, server.agent_port, drain_linger_seconds=1000.0)
     endpoint = stage.endpoint()
@@ -158,7 +157,7 @@ async def test_a_second_signal_ends_the_agent_at_once_o6(stage: Stage, second: s
     assert await aside(lambda: tunnel.receive(1)) == b""
 
 
-def test_startup_failures_leave_nothing_behind_o11(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
+def test_startup_failures_leave_nothing_behind(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = ListenAddress("127.0.0.1", taken.getsockname()[1])
         faults: list[dict[str, Any]] = [
@@ -222,7 +221,7 @@ async def test_a_server_serves_and_leaves_on_the_first_signal(tunnel_pki: Tunnel
     assert not (tmp_path / "frontend.sock").exists()
 
 
-def test_startup_failures_leave_nothing_behind_o11_process(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
+def test_startup_failures_leave_nothing_behind_in_the_process(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = ListenAddress("127.0.0.1", taken.getsockname()[1])
         nowhere = UnixFrontend(tmp_path / "no" / "folder" / "x.sock")
@@ -253,7 +252,7 @@ def _fails_cleanly_process(settings: ServerSettings, taken: ListenAddress) -> No
     assert publisher.story == []
 
 
-async def test_a_graceful_leave_is_unready_at_once_and_lets_a_tunnel_end_o5(stage: Stage, tmp_path: Path) -> None:
+async def test_a_graceful_leave_is_unready_at_once_and_lets_a_tunnel_end(stage: Stage, tmp_path: Path) -> None:
     settings = server_settings(stage.pki, tmp_path, graceful_shutdown_seconds=PATIENCE_SECONDS)
 
     server = own_task(run_server(settings, None))

@@ -17,11 +17,11 @@ from tests.support.dialling import (
     silent_port,
 )
 
-from umbilical.tunnel import resolver as resolver_module
+from umbilical.tunnel import agent_process as resolver_module
+from umbilical.tunnel.agent_process import THREADS, ThreadedResolver
 from umbilical.tunnel.dialing import Address, Dial, DialDesk
 from umbilical.tunnel.event_loop import data_plane_of_running_loop, new_event_loop
 from umbilical.tunnel.loop import Loop
-from umbilical.tunnel.resolver import THREADS, ThreadedResolver
 
 SECONDS = 60.0
 
@@ -69,7 +69,7 @@ from pathlib import Path
 from tests.interop.namespace import own_namespace
 from tests.tunnel.test_resolver import outcome
 from umbilical.tunnel.event_loop import new_event_loop
-from umbilical.tunnel.resolver import ThreadedResolver
+from umbilical.tunnel.agent_process import ThreadedResolver
 
 async def main():
     resolver = ThreadedResolver(asyncio.get_running_loop())
@@ -174,7 +174,7 @@ async def test_closing_before_and_after_use_is_harmless() -> None:
 
 _LEAVING = """
 import asyncio, time
-from umbilical.tunnel import resolver
+from umbilical.tunnel import agent_process as resolver
 from umbilical.tunnel.dialing import DialDesk, DialOwner
 from umbilical.tunnel.event_loop import data_plane_of_running_loop, new_event_loop
 

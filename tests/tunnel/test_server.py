@@ -196,7 +196,7 @@ def test_a_client_without_a_certificate_gets_no_tunnel(stage: Stage) -> None:
     server.wait_until_quiet()
 
 
-def test_a_listener_that_cannot_open_leaves_the_other_closed_too_o11(stage: Stage) -> None:
+def test_a_listener_that_cannot_open_leaves_the_other_closed_too(stage: Stage) -> None:
     taken = socket.create_server(("127.0.0.1", 0))
     tls = TlsFiles(stage.pki.server.certificate, stage.pki.server.key, stage.pki.authority.certificate_file)
     with taken:
@@ -220,7 +220,7 @@ def test_a_listener_that_cannot_open_leaves_the_other_closed_too_o11(stage: Stag
 
 
 @MODES
-def test_a_server_that_leaves_is_unready_and_takes_nobody_while_tunnels_end_o5(stage: Stage, mode: str) -> None:
+def test_a_server_that_leaves_is_unready_and_takes_nobody_while_tunnels_end(stage: Stage, mode: str) -> None:
     server, _ = stage.start_pair(mode)
     tunnel = server.frontend.open(stage.endpoint().serve(echo).address)
     assert stage.call(server.server.is_ready)
@@ -238,7 +238,7 @@ def test_a_server_that_leaves_is_unready_and_takes_nobody_while_tunnels_end_o5(s
     assert leaving.result(PATIENCE_SECONDS)
 
 
-def test_patience_has_an_end_o5(stage: Stage) -> None:
+def test_patience_has_an_end(stage: Stage) -> None:
     server, _ = stage.start_pair()
     tunnel = server.frontend.open(stage.endpoint().serve(echo).address)
     assert not stage.run(server.server.until_idle(0.1))
@@ -255,7 +255,7 @@ def test_clients_that_never_asked_for_anything_do_not_delay_the_leave(stage: Sta
     idle.close()
 
 
-def test_our_own_agents_are_sent_elsewhere_at_once_and_upstreams_at_the_end_o5(stage: Stage) -> None:
+def test_our_own_agents_are_sent_elsewhere_at_once_and_upstreams_at_the_end(stage: Stage) -> None:
     """Upstream's agents drop all tunnels at a GOAWAY."""
     server = stage.start_server()
     ours, theirs = ScriptedAgent(server, "ours", metadata=[UNDERSTANDS_PAUSE]), ScriptedAgent(server, "theirs")

@@ -110,7 +110,7 @@ def test_the_dial_response_comes_before_the_endpoints_first_byte(stage: Stage) -
         expect(stream, PacketType.CLOSE_RSP)
 
 
-def test_data_for_no_connection_is_answered_once_p7(stage: Stage) -> None:
+def test_data_for_no_connection_is_answered_once(stage: Stage) -> None:
     _, _, stream = linked(stage)
     for _ in range(30):
         stream.send(packet_messages.data(5, b"stray"))
@@ -156,7 +156,7 @@ def test_packets_of_unknown_types_are_ignored(stage: Stage) -> None:
     assert packets_so_far(stream) == []
 
 
-def test_a_packet_without_its_payload_costs_the_link_and_not_the_agent_p4(stage: Stage) -> None:
+def test_a_packet_without_its_payload_costs_the_link_and_not_the_agent(stage: Stage) -> None:
     server, agent, stream = linked(stage)
     connection_id = dial(stream, stage.endpoint().address)
     assert connection_id == 1
@@ -203,7 +203,7 @@ def test_a_dial_that_would_succeed_after_its_server_was_lost_leaves_no_socket(st
     assert stage.call(agent.agent.is_idle)
 
 
-def test_a_goaway_keeps_tunnels_while_a_new_link_opens_o5(stage: Stage) -> None:
+def test_a_goaway_keeps_tunnels_while_a_new_link_opens(stage: Stage) -> None:
     server, agent, stream = linked(stage)
     connection_id = dial(stream, stage.endpoint().serve(echo).address)
     say_goodbye(stream)
@@ -220,7 +220,7 @@ def test_a_goaway_keeps_tunnels_while_a_new_link_opens_o5(stage: Stage) -> None:
     assert dial(fresh, stage.endpoint().address) == 2
 
 
-def test_a_link_whose_server_left_is_closed_once_it_is_idle_o5(stage: Stage) -> None:
+def test_a_link_whose_server_left_is_closed_once_it_is_idle(stage: Stage) -> None:
     """Upstream's server waits for the stream to end; an idle one must not use up its whole grace."""
     server, agent, stream = linked(stage)
     say_goodbye(stream)

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from tests.support import packet_messages as reference
 
 from umbilical.wire import packets, protobuf
-from umbilical.wire.packet_decoding import decode_packet
-from umbilical.wire.packets import Packet
+from umbilical.wire.packets import Packet, decode_packet
 
 INT64 = st.integers(-(2**63), 2**63 - 1) | st.integers(-300, 300)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from umbilical.wire import grpc
-from umbilical.wire.buffer import Block, BlockPool
 from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.grpc import MAX_MESSAGE_BYTES, MessageReader, message_prefix
 from umbilical.wire.http2 import frames
+from umbilical.wire.http2.buffers import Block, BlockPool
 from umbilical.wire.http2.headers import HeaderDecoder, encode_headers
-from umbilical.wire.tunnel_frames import ANSWER_HEADERS, OPENING_HEADERS, TUNNEL_PATH, PlainPrefix
+from umbilical.wire.packet_data import ANSWER_HEADERS, OPENING_HEADERS, TUNNEL_PATH, PlainPrefix
 
 MESSAGES = st.lists(st.binary(max_size=40), max_size=8)
 

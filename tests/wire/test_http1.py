@@ -17,14 +17,14 @@ DATE = b"Sun, 15 Nov 2026 11:07:01 GMT"
 
 
 def parse(head: bytes) -> Request:
-    request = http1.parse_connect_head(head)
+    request = ConnectHead().feed(head)
     assert request is not None
     return request
 
 
 def violation_of(head: bytes) -> ProtocolViolation:
     with pytest.raises(ProtocolViolation) as caught:
-        http1.parse_connect_head(head)
+        ConnectHead().feed(head)
     return caught.value
 
 
@@ -144,7 +144,7 @@ def test_a_head_past_the_limit_gets_431_whole_or_not() -> None:
     long = b"CONNECT a:1 HTTP/1.1\r\nx: " + b"a" * 100 + b"\r\n\r\n"
     for head in (long, long[:-2]):
         with pytest.raises(ProtocolViolation) as caught:
-            http1.parse_connect_head(head, limit=64)
+            ConnectHead(64).feed(head)
         assert http1.violation_reply(caught.value) == (
             b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\n"
             b"Connection: close\r\n\r\n431 Request Header Fields Too Large"
@@ -168,7 +168,7 @@ def test_a_head_may_arrive_one_byte_at_a_time(head: bytes) -> None:
     collector = ConnectHead()
     for index in range(len(head) - 1):
         assert collector.feed(head[index : index + 1]) is None
-        assert http1.parse_connect_head(head[: index + 1]) is None
+        assert ConnectHead().feed(head[: index + 1]) is None
     request = collector.feed(head[-1:])
     assert request is not None
     assert request.address == "10.0.0.1:443"
@@ -258,7 +258,7 @@ def test_h11_agrees_on_valid_heads(
 @given(st.binary(max_size=200))
 def test_any_bytes_are_parsed_or_lawfully_refused(data: bytes) -> None:
     try:
-        http1.parse_connect_head(data + b"\r\n\r\n")
+        ConnectHead().feed(data + b"\r\n\r\n")
         http1.parse_connect_reply(data + b"\r\n\r\n")
     except ProtocolViolation:
         pass
@@ -400,7 +400,7 @@ def test_headers_of_a_trace_stand_behind_the_status_line_and_hold_no_line_breaks
 
 def test_a_client_asks_for_a_trace_by_a_header() -> None:
     for header, wanted in ((b"", False), (b"umbilical-trace: 1\r\n", True), (b"Umbilical-Trace: yes\r\n", False)):
-        request = http1.parse_connect_head(b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n" + header + b"\r\n")
+        request = ConnectHead().feed(b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n" + header + b"\r\n")
         assert request is not None
         assert request.wants_trace is wanted
 

@@ -13,7 +13,7 @@ from umbilical import __version__
 API_VERSION: Final = "umbilical.dev/v1alpha1"
 KONNECTIVITY: Final = "v0.36.0"
 """The upstream release whose flags, metrics and wire form are kept."""
-_COMPILED_WHERE_ANY_IS: Final = "umbilical.wire.buffer"
+_COMPILED_WHERE_ANY_IS: Final = "umbilical.wire.http2.buffers"
 
 
 @click.command()

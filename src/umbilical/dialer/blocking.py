@@ -14,9 +14,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from umbilical.dialer.dialer import Dialer
-from umbilical.dialer.opener import Streams
 from umbilical.dialer.settings import DialerSettings
-from umbilical.dialer.streams import plain_streams
+from umbilical.dialer.streams import Streams, plain_streams
 from umbilical.tunnel.daemon import own_task
 
 if TYPE_CHECKING:
@@ -103,8 +102,6 @@ class BlockingDialer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    # ------------------------------------------------------------------ the thread
 
     def _ask(self, host: str, port: int) -> "Future[TunnelSocket]":
         """Under the lock, so that whoever closes finds every dial that was begun before."""

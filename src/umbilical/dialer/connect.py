@@ -9,10 +9,9 @@ import ssl
 import time
 from typing import Final
 
-from umbilical.dialer.causes import reason_of_reply
-from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.dialer.opener import Streams
-from umbilical.dialer.trace import Trace
+from umbilical.dialer.failure import DialFailed, Reason, reason_of_reply
+from umbilical.dialer.streams import Streams
+from umbilical.dialer.trace import Trace, add_hop
 from umbilical.tunnel.channel import tls_reason
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
@@ -66,11 +65,11 @@ async def connect(streams: Streams, server: str, endpoint: str, seconds: float, 
     except TimeoutError:
         text = f"no word on the dial within {seconds:g} s from the server or its agent"
         failure = DialFailed(Reason.SERVER, server, text)
-        _trace_failure(trace, started, endpoint, failure)
+        add_hop(trace, "dial", started, endpoint, failure.text)
         raise failure from None
     except (OSError, EOFError, ProtocolViolation) as error:
         failure = broken(error, server)
-        _trace_failure(trace, started, endpoint, failure)
+        add_hop(trace, "dial", started, endpoint, failure.text)
         raise failure from None
     if reply.status != 200:
         failure = await _refused(reader, reply, server, endpoint)
@@ -149,14 +148,6 @@ async def refusal_text(reader: asyncio.StreamReader, reply: Reply, most: int = M
     return " ".join(word for word in body.decode("utf-8", "replace").split() if word.isprintable())
 
 
-# ---------------------------------------------------------------------- trace
-
-
-def _trace_failure(trace: Trace | None, started: float, endpoint: str, failure: DialFailed) -> None:
-    if trace is not None:
-        trace.failed("dial", time.monotonic() - started, endpoint, failure.text)
-
-
 def _trace_reply(trace: Trace | None, started: float, endpoint: str, reply: Reply, failure: str) -> None:
     if trace is None:
         return
@@ -164,12 +155,9 @@ def _trace_reply(trace: Trace | None, started: float, endpoint: str, reply: Repl
     dial = _seconds(reply.headers.get(SECONDS_HEADER, ""))
     agent = reply.headers.get(AGENT_HEADER, "")
     if agent:
-        trace.passed("agent", max(whole - dial, 0.0) if dial is not None else 0.0, agent)
+        trace.add("agent", max(whole - dial, 0.0) if dial is not None else 0.0, agent)
     seconds = whole if dial is None else min(dial, whole)
-    if failure:
-        trace.failed("dial", seconds, endpoint, failure)
-    else:
-        trace.passed("dial", seconds, endpoint)
+    trace.add("dial", seconds, endpoint, failure)
 
 
 def _seconds(text: str) -> float | None:

@@ -1,12 +1,17 @@
-"""One tunnel in a Proxy stream, as a transport. Packets have no word for the end of one direction: there is none.
+"""A dial through a server in mode grpc: one tunnel in a Proxy stream, as a transport.
 
-`can_write_eof()` is False; a program that has sent all closes, and may lose what had not come by then.
+Packets have no word for the end of one direction, so `can_write_eof()` is False: a program that has sent all closes,
+and may lose what had not come by then.
 """
 
 import asyncio
+import time
 from typing import Final, cast
 
-from umbilical.dialer.layer import Layer
+from umbilical.dialer.connect import ENDPOINTS_OWN, broken
+from umbilical.dialer.failure import DialFailed, Reason, reason_of_stream_end, reason_of_text
+from umbilical.dialer.streams import Layer
+from umbilical.dialer.trace import Trace, add_hop
 from umbilical.tunnel.proxy_call import CHUNK_BYTES, ProxyCall
 
 USER_AGENT: Final = b"umbilical-dialer"
@@ -43,8 +48,6 @@ class GrpcLayer(Layer):
         self.call.dial(address)
         self._flush()
         await self._settled
-
-    # ------------------------------------------------------------------ from below
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._below = cast(asyncio.Transport, transport)
@@ -95,8 +98,6 @@ class GrpcLayer(Layer):
             self._tell_end()
         self._below.close()
 
-    # ------------------------------------------------------------------ for whoever is above
-
     def pause_reading(self) -> None:
         """The socket is read on: the server's windows and pings come by the same way."""
         self._read_pauses = True
@@ -136,8 +137,6 @@ class GrpcLayer(Layer):
         self.resume_reading()
         self._pump()
 
-    # ------------------------------------------------------------------ bytes
-
     def _pump(self) -> None:
         waiting, call = self._waiting, self.call
         while waiting and call.has_room() and call.end is None and not self._is_below_full:
@@ -176,3 +175,34 @@ class GrpcLayer(Layer):
                 self._below.write(bytes(view))
                 connection.sent(len(view))
             connection.after_flush()
+
+
+async def dial(layer: GrpcLayer, server: str, endpoint: str, seconds: float, trace: Trace | None) -> None:
+    """Return when the layer leads to the endpoint. Raises DialFailed; the layer is then the caller's to abort."""
+    started = time.monotonic()
+    try:
+        async with asyncio.timeout(seconds):
+            await layer.dial(endpoint)
+    except TimeoutError:
+        text = f"no word on the dial within {seconds:g} s from the server or its agent"
+        failure: DialFailed | None = DialFailed(Reason.SERVER, server, text)
+    else:
+        failure = _failure(layer, server, endpoint)
+    add_hop(trace, "dial", started, endpoint, "" if failure is None else failure.text)
+    if failure is not None:
+        raise failure
+
+
+def _failure(layer: GrpcLayer, server: str, endpoint: str) -> DialFailed | None:
+    call = layer.call
+    if call.answer is not None:
+        if not call.answer.error:
+            return None
+        reason = reason_of_text(call.answer.error)
+        return DialFailed(reason, endpoint if reason in ENDPOINTS_OWN else server, call.answer.error)
+    if call.connection.failure is not None:
+        return DialFailed(Reason.PROTOCOL, server, f"no HTTP/2: {call.connection.failure.message}")
+    if layer.error is not None:
+        return broken(layer.error, server)
+    text = call.end or "the server ended the stream without an answer"
+    return DialFailed(reason_of_stream_end(text), server, text)

@@ -1,10 +1,129 @@
-"""A reader and a writer for programs, over a socket's own transport or over a layer on top of it."""
+"""A reader and a writer, over a socket's own transport or over a layer for TLS or gRPC; and who opens them.
+
+asyncio's own TLS cannot end one direction alone, so `loop.start_tls` is not used; programs may use it on top.
+"""
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from umbilical.dialer.layer import Layer
-from umbilical.dialer.opener import Streams
+
+class Layer(asyncio.Transport, asyncio.BufferedProtocol):
+    """Whoever is above sees a transport; the socket's transport below sees a protocol."""
+
+    # asyncio asks a transport for this before it puts TLS on top of it.
+    _start_tls_compatible: Final = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._below: asyncio.Transport | None = None
+        self._above: asyncio.BaseProtocol | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._closing = False
+        self._ended = False
+        """The end of what comes from the far end was told above."""
+        self._lost = False
+        """The loss of the whole connection was told above."""
+        self._read_pauses = False
+
+    def attach(self, reader: asyncio.StreamReader, protocol: asyncio.BaseProtocol) -> None:
+        """Payload goes straight into the reader, until another protocol is set."""
+        self._above = protocol
+        self._reader = reader
+        protocol.connection_made(self)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._above = protocol
+        self._reader = None
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        assert self._above is not None
+        return self._above
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default if self._below is None else self._below.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def is_reading(self) -> bool:
+        return not self._read_pauses and not self._closing
+
+    def pause_reading(self) -> None:
+        self._read_pauses = True
+        if self._below is not None:
+            self._below.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._read_pauses = False
+        if self._below is not None:
+            self._below.resume_reading()
+
+    def get_write_buffer_size(self) -> int:
+        return 0 if self._below is None else self._below.get_write_buffer_size()
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return (0, 0) if self._below is None else self._below.get_write_buffer_limits()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        if self._below is not None:
+            self._below.set_write_buffer_limits(high, low)
+
+    def abort(self) -> None:
+        self._closing = True
+        if self._below is not None:
+            self._below.abort()
+
+    def _force_close(self, exc: BaseException | None) -> None:
+        """What asyncio's TLS asks for where its handshake failed; whoever waits for that is told the error by it."""
+        self.abort()
+
+    def pause_writing(self) -> None:
+        if self._above is not None:
+            self._above.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._above is not None:
+            self._above.resume_writing()
+
+    def _deliver(self, view: memoryview) -> None:
+        if self._reader is not None:
+            self._reader.feed_data(view)
+        elif isinstance(self._above, asyncio.BufferedProtocol):
+            _fill(self._above, view)
+        elif isinstance(self._above, asyncio.Protocol):
+            self._above.data_received(bytes(view))
+
+    def _tell_end(self) -> None:
+        if not self._ended and not self._lost:
+            self._ended = True
+            if isinstance(self._above, asyncio.Protocol | asyncio.BufferedProtocol):
+                self._above.eof_received()
+
+    def _tell_loss(self, error: Exception | None) -> None:
+        if not self._lost:
+            self._lost = self._closing = True
+            if self._above is not None:
+                self._above.connection_lost(error)
+
+
+def _fill(protocol: asyncio.BufferedProtocol, view: memoryview) -> None:
+    while view:
+        room = memoryview(protocol.get_buffer(len(view)))
+        count = min(len(room), len(view))
+        room[:count] = view[:count]
+        protocol.buffer_updated(count)
+        view = view[count:]
+
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+"""`writer.write_eof()` ends our direction alone; `reader.read()` returns b"" once the other has ended."""
+
+
+class Opener(Protocol):
+    async def open(self, host: str, port: int) -> Streams:
+        """Raises DialFailed."""
+        ...
+
 
 LINGER_SECONDS: Final = 30.0
 """For the last bytes of a writer that was closed, where the far end does not take them."""

@@ -1,19 +1,28 @@
 """TLS over a socket, in which either direction can end alone: the end of ours is close_notify and FIN, no more.
 
 OpenSSL works on two memory buffers. The incoming one is emptied before anything else is done: SSL_shutdown with a
-record left in it would throw that record away, and the connection with it.
+record left in it would throw that record away, and the connection with it. The dialer's certificates are watched as a
+server's and an agent's are, on asyncio's clock.
 """
 
 import asyncio
 import os
 import ssl
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, cast
 
 from umbilical.dialer.failure import TunnelLost
-from umbilical.dialer.layer import Layer
 from umbilical.dialer.reach import words_of
+from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer
+from umbilical.dialer.streams import Layer
+from umbilical.tunnel import tls
+from umbilical.tunnel.certificates import Use, WatchedContext
 from umbilical.tunnel.channel import tls_reason
+from umbilical.tunnel.loop import Handler, Timer
+from umbilical.tunnel.metrics import CertificateMetrics
+from umbilical.tunnel.settings import TlsFiles
 
 CIPHER_BYTES: Final = 256 * 1024
 PLAIN_BYTES: Final = 256 * 1024
@@ -51,8 +60,6 @@ class TlsLayer(Layer):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self.tls if name == "ssl_object" else super().get_extra_info(name, default)
-
-    # ------------------------------------------------------------------ from below
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._below = cast(asyncio.Transport, transport)
@@ -107,8 +114,6 @@ class TlsLayer(Layer):
             else:
                 self._step_handshake()
 
-    # ------------------------------------------------------------------ handshake
-
     def _step_handshake(self) -> None:
         try:
             self.tls.do_handshake()
@@ -130,8 +135,6 @@ class TlsLayer(Layer):
             self._handshake.set_exception(error)
         if self._below is not None:
             self._below.close()
-
-    # ------------------------------------------------------------------ bytes
 
     def _read_all(self) -> None:
         plain = self._scratch.plain
@@ -182,8 +185,6 @@ class TlsLayer(Layer):
             start += self.tls.write(view[start : start + ENCRYPTED_AT_ONCE])
             self._push()
 
-    # ------------------------------------------------------------------ ends
-
     def can_write_eof(self) -> bool:
         return True
 
@@ -210,3 +211,52 @@ class TlsLayer(Layer):
             self._end_writing()
         assert self._below is not None
         self._below.close()
+
+
+ROLE: Final = "client"
+UNUSABLE: Final = "UMB512"
+
+
+class AsyncioClock:
+    """Fulfils `certificates.Clock`; timers need a running loop, the time does not."""
+
+    def __init__(self) -> None:
+        self._handles: Final[dict[Timer, asyncio.TimerHandle]] = {}
+
+    @property
+    def now(self) -> float:
+        return time.monotonic()
+
+    def after(self, seconds: float, handler: Handler) -> Timer:
+        timer = Timer(handler)
+        self._handles[timer] = asyncio.get_running_loop().call_later(seconds, self._fire, timer)
+        return timer
+
+    def cancel(self, timer: Timer) -> None:
+        timer.handler = None
+        handle = self._handles.pop(timer, None)
+        if handle is not None:
+            handle.cancel()
+
+    def _fire(self, timer: Timer) -> None:
+        self._handles.pop(timer, None)
+        handler = timer.handler
+        if handler is not None:
+            timer.handler = None
+            handler.on_timer()
+
+
+def watched_context(settings: DialerSettings, metrics: CertificateMetrics) -> WatchedContext | None:
+    """None where every server is a Unix socket. Raises StartupError (UMB020 to UMB022) for files that do not fit."""
+    if not any(isinstance(server, TcpServer) for server in settings.servers):
+        return None
+    alpn = ("h2",) if settings.protocol is Protocol.GRPC else ()
+    use = Use(ROLE, UNUSABLE, settings.tls, partial(_build, settings.tls, alpn))
+    return WatchedContext(AsyncioClock(), use, metrics)
+
+
+def _build(files: TlsFiles, alpn: tuple[str, ...]) -> ssl.SSLContext:
+    context = tls.connecting_context(files, alpn, "client")
+    # A write could want to read first in a TLS 1.2 connection that is negotiated anew; nobody needs that.
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    return context

@@ -1,5 +1,6 @@
 """What one dial passed through, and how long each part took: for people who ask where the time went."""
 
+import time
 from typing import Final, Literal
 
 from umbilical.record import Record
@@ -38,12 +39,15 @@ class Trace:
         self.hops.clear()
         self.server = server
 
-    def passed(self, name: HopName, seconds: float, detail: str) -> None:
-        self.hops.append(Hop(name, seconds, detail))
-
-    def failed(self, name: HopName, seconds: float, detail: str, failure: str) -> None:
+    def add(self, name: HopName, seconds: float, detail: str, failure: str = "") -> None:
         self.hops.append(Hop(name, seconds, detail, failure))
 
     @property
     def seconds(self) -> float:
         return sum(hop.seconds for hop in self.hops)
+
+
+def add_hop(trace: Trace | None, name: HopName, started: float, detail: str, failure: str = "") -> None:
+    """Note a hop that began at `started` and is over now, if anybody asked for a trace."""
+    if trace is not None:
+        trace.add(name, time.monotonic() - started, detail, failure)

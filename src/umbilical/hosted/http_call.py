@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import h11
 
-from umbilical.dialer.opener import Streams
+from umbilical.dialer.streams import Streams
 from umbilical.fault import HostedError
 from umbilical.hosted.endpoint_tls import TlsFacts, facts_of, words
 

@@ -12,8 +12,8 @@ from typing import Final, Self
 
 from umbilical.dialer.dialer import Dialer
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.dialer.opener import Streams
 from umbilical.dialer.settings import TcpServer
+from umbilical.dialer.streams import Streams
 from umbilical.dialer.trace import Trace
 from umbilical.hosted.access import Access
 from umbilical.hosted.endpoint_tls import EndpointTls, TlsFacts, endpoint_context, facts_under, untrusting, words

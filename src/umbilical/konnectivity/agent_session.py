@@ -1,4 +1,7 @@
-"""The agent's rules for one server connection: dials, connections and their ends. Events in, commands out."""
+"""The agent's rules: dials, connections and their ends on one server connection, and when it tries to connect again.
+
+Events in, commands out.
+"""
 
 from typing import Final
 
@@ -40,8 +43,6 @@ class AgentSession:
     def open_count(self) -> int:
         return len(self.connections) - len(self._dialling)
 
-    # ------------------------------------------------------------------ dials
-
     def dial_requested(self, request: DialRequest) -> list[Command]:
         self._last_connection_id += 1  # consumed even when the dial fails, as upstream does
         if request.protocol not in DIALABLE_NETWORKS:
@@ -72,14 +73,12 @@ class AgentSession:
         return [_dial_answer(text, 0, connection.dial_id)]
 
     def dial_cancelled(self, dial_id: int) -> list[Command]:
-        """DIAL_CLS: the client has gone; a socket must not be opened for nobody (fault C6)."""
+        """DIAL_CLS: the client has gone; a socket must not be opened for nobody (fault orphan-dial)."""
         connection = self._dialling.get(dial_id)
         if connection is None:
             return []
         self._forget(connection)
         return [CancelDial(connection)]
-
-    # ------------------------------------------------------------------ connections
 
     def close_requested(self, connection_id: int) -> list[Command]:
         connection = self.connections.get(connection_id)
@@ -114,7 +113,7 @@ class AgentSession:
         return True
 
     def stray_data(self, connection_id: int) -> list[Command]:
-        """DATA for a connection that we do not have: say so once (fault P7)."""
+        """DATA for a connection that we do not have: say so once (fault close-storm)."""
         strays = self._answered_strays
         if connection_id == 0 or connection_id in strays:
             return []
@@ -143,3 +142,32 @@ def _dial_answer(error: str, connection_id: int, dial_id: int) -> ToServer:
 
 def _close_answer(error: str, connection_id: int) -> ToServer:
     return ToServer(packets.CLOSE_RSP, packets.encode_close_response(error, connection_id))
+
+
+JITTER: Final = 0.1
+"""Each wait is longer by up to this share, so that agents do not beat in step."""
+GROWTH: Final = 1.5
+"""Upstream's factor from one failed attempt to the next."""
+
+
+class SyncSchedule:
+    """The waits between attempts. `draw` is a random number in [0, 1)."""
+
+    def __init__(self, interval_seconds: float, cap_seconds: float) -> None:
+        self._interval_seconds = interval_seconds
+        self._cap_seconds = cap_seconds
+        self._next_seconds = interval_seconds
+
+    def after_success(self, draw: float) -> float:
+        """A connection was made, or none was needed: a server that answered and is held already is not a failure."""
+        self._next_seconds = self._interval_seconds
+        return _jittered(self._interval_seconds, draw)
+
+    def after_failure(self, draw: float) -> float:
+        wait_seconds = self._next_seconds
+        self._next_seconds = min(wait_seconds * GROWTH, self._cap_seconds)
+        return _jittered(wait_seconds, draw)
+
+
+def _jittered(seconds: float, draw: float) -> float:
+    return seconds * (1.0 + JITTER * draw)

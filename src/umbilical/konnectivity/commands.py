@@ -3,44 +3,14 @@
 from typing import Final
 
 from umbilical.konnectivity.dial_failure import DialFailure
-from umbilical.konnectivity.routing import AgentLink
-
-# A tunnel as the server sees it.
-PENDING: Final = 1
-ESTABLISHED: Final = 2
-CLOSING: Final = 3
-"""The client is done; the agent still flushes and then answers."""
-ENDED: Final = 4
+from umbilical.konnectivity.links import AgentLink, Tunnel
 
 # A connection as the agent sees it.
 DIALLING: Final = 1
 CONNECTED: Final = 2
 FLUSHING: Final = 3
-"""The server asked to close; queued bytes go to the endpoint first (fault C1)."""
+"""The server asked to close; queued bytes go to the endpoint first (fault tail-loss)."""
 GONE: Final = 4
-
-
-class Tunnel:
-    """One client's way to one endpoint, from its dial to its end."""
-
-    def __init__(self, client: object, dial_id: int, address: str, asked_at: float) -> None:
-        self.client: Final = client
-        """The shell that speaks to the client."""
-        self.dial_id: Final = dial_id
-        self.address: Final = address
-        self.asked_at: Final = asked_at
-        self.opened_at = 0.0
-        self.closing_since = 0.0
-        self.serial = 0
-        self.link: AgentLink | None = None
-        self.protocol = "tcp"
-        self.links_before: tuple[int, ...] = ()
-        """Keys of the links that were asked first and did not answer: a dial never goes to one of them again."""
-        self.connection_id = 0
-        self.state = PENDING
-        self.moved_bytes = 0
-        """When it was last looked at, where idle tunnels are closed."""
-        self.idle_since = 0.0
 
 
 class EndpointConnection:

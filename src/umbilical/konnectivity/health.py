@@ -1,4 +1,4 @@
-"""Agents that leave dials unanswered: last choice until they answer one in time (faults O2, O3).
+"""Agents that leave dials unanswered: last choice until they answer one in time (faults dead-agent, silent-agent).
 
 well -> sick      three dials in a row without an answer; or, while a dial waits for it, a stream that takes nothing or
                   silence where a ping was to be answered
@@ -8,7 +8,7 @@ sick -> well      an answer in time: to a dial that came to it for lack of other
 from typing import Final
 
 from umbilical.konnectivity.commands import Command, TellHealth, ToAgent
-from umbilical.konnectivity.routing import AgentLink
+from umbilical.konnectivity.links import AgentLink
 from umbilical.wire import packets
 from umbilical.wire.packets import DialResponse
 
@@ -58,8 +58,6 @@ class Infirmary:
 
     def forget(self, link: AgentLink) -> None:
         self._sick.pop(link.key, None)
-
-    # ------------------------------------------------------------------ our own question
 
     # Without it, an agent among others would get no dial to show itself by, and stay the last choice for ever.
 

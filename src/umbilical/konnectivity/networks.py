@@ -5,7 +5,7 @@ IPv4 in IPv6's clothes (::ffff:10.0.0.1) is IPv4 here, in addresses and in netwo
 
 from typing import TYPE_CHECKING, Final
 
-from umbilical.konnectivity.balance import Group
+from umbilical.konnectivity.links import Group
 
 if TYPE_CHECKING:
     # Only servers whose agents name networks load it: a quarter of a megabyte.
@@ -35,6 +35,12 @@ def parse_network(text: str) -> Network | None:
         else:
             length -= _MAPPED_PREFIX
     return plain.version, length, int(plain) >> (_BITS[plain.version] - length)
+
+
+def parse_address(text: str) -> "IPv4Address | IPv6Address | None":
+    """Read an address; None for a name. IPv4 in IPv6's clothes is given back as IPv4."""
+    found = _parse_address(text)
+    return None if found is None else _unmapped(found)
 
 
 def covers(outer: Network, inner: Network) -> bool:
@@ -110,10 +116,9 @@ class NetworkTable:
 
     def find(self, host: str) -> Group | None:
         """The group of the longest prefix that holds this address; None for names, which no server looks up."""
-        found = _parse_address(host) if self.count else None
-        if found is None:
+        address = parse_address(host) if self.count else None
+        if address is None:
             return None
-        address = _unmapped(found)
         family = self._families[address.version]
         number = int(address)
         for length in family.lengths:

@@ -3,14 +3,10 @@
 One `Roster` per configured strategy leads to groups of links; a link is in all of them at once.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from umbilical.konnectivity.balance import DRAINING_RANK, SICK_RANK, Group, Seat
-from umbilical.konnectivity.metadata import AgentIdentifiers
+from umbilical.konnectivity.links import AgentLink, Group
 from umbilical.konnectivity.networks import Network, NetworkTable, parse_network
-
-if TYPE_CHECKING:
-    from umbilical.konnectivity.commands import Tunnel
 
 DEFAULT: Final = "default"
 DEST_HOST: Final = "destHost"
@@ -18,53 +14,6 @@ DEFAULT_ROUTE: Final = "defaultRoute"
 CIDR: Final = "cidr"
 """Ours: upstream takes `cidr` identifiers and uses them nowhere."""
 STRATEGIES: Final = (DEST_HOST, DEFAULT, DEFAULT_ROUTE, CIDR)
-
-
-class AgentLink:
-    """One Connect stream of one agent. Two streams with one agent ID are two links, told apart by identity."""
-
-    def __init__(
-        self, key: int, agent_id: str, identifiers: AgentIdentifiers, *, understands_pause: bool = False
-    ) -> None:
-        self.key = key
-        """A serial number, unique within this server."""
-        self.agent_id = agent_id
-        self.identifiers = identifiers
-        self.understands_pause = understands_pause
-        self.has_own_streams = False
-        """Every tunnel has a stream of its own; its connection ID is the stream's number."""
-        self.draining = False
-        self.connections: dict[int, Tunnel] = {}
-        """By the connection ID that the agent chose; filled by the switchboard."""
-        self.pending: dict[int, Tunnel] = {}
-        """By dial ID: asked of this agent, not answered yet; filled by the switchboard."""
-        self.answered_orphans: dict[int, None] = {}
-        """Connection IDs that nobody owns and whose close was requested already, oldest first."""
-        self.shell: object | None = None
-        """What the tunnel room hangs on it: the stream itself."""
-        self.unanswered_dials = 0
-        """In a row; any answer in time sets it back."""
-        self.sick = False
-        self.probe_due_at = 0.0
-        self.probed_at = 0.0
-        """When a sick agent was asked for a sign that it dials again; 0: it owes no answer."""
-        self.rank = 0
-        self.seats: list[Seat] = []
-
-    def load(self) -> int:
-        return len(self.pending) + len(self.connections)
-
-    def weigh(self) -> None:
-        """Bring the order of choice up to date; every change of the tables and flags above ends with this call."""
-        rank = len(self.pending) + len(self.connections)
-        if self.draining:
-            rank += DRAINING_RANK
-        if self.sick:
-            rank += SICK_RANK
-        if rank != self.rank:
-            self.rank = rank
-            for seat in self.seats:
-                seat.group.settle(seat)
 
 
 class Roster:

@@ -1,15 +1,12 @@
 """The server's rules: pending dials, tunnels, and who may close what. Events in, commands out.
 
-Tables hang on the agent's link, not on its ID: two streams of one agent number their connections alike (fault C4).
+Tables hang on the agent's link, not on its ID: two streams of one agent number their connections alike
+(fault crossed-streams).
 """
 
 from typing import Final
 
 from umbilical.konnectivity.commands import (
-    CLOSING,
-    ENDED,
-    ESTABLISHED,
-    PENDING,
     CloseTunnel,
     Command,
     CountDialFailure,
@@ -18,11 +15,11 @@ from umbilical.konnectivity.commands import (
     RetireAgent,
     TellRedial,
     ToAgent,
-    Tunnel,
 )
 from umbilical.konnectivity.dial_failure import DialFailure, FailureReason, metric_reason
 from umbilical.konnectivity.health import OWED_SECONDS, Infirmary
-from umbilical.konnectivity.routing import AgentLink, Switchyard
+from umbilical.konnectivity.links import CLOSING, ENDED, ESTABLISHED, PENDING, AgentLink, Tunnel
+from umbilical.konnectivity.routing import Switchyard
 from umbilical.wire import packets
 from umbilical.wire.packets import DialResponse
 
@@ -62,8 +59,6 @@ class Switchboard:
         """Whether `time_passed` has anything to watch."""
         return bool(self._pending or self._closing or self._stalled) or not self._infirmary.is_empty()
 
-    # ------------------------------------------------------------------ agents come and go
-
     def agent_connected(self, link: AgentLink) -> None:
         self.yard.add(link)
 
@@ -76,7 +71,7 @@ class Switchboard:
         return self._desert(link, "it answers no ping", now, draw) if link.pending else []
 
     def agent_gone(self, link: AgentLink, cause: str, draw: int) -> list[Command]:
-        """Everything that went through this stream ends now; nobody waits for a timeout (faults C7, 126).
+        """Everything that went through this stream ends now; nobody waits for a timeout (fault hanging-dial).
 
         Dials that it did not answer are taken to other agents: nothing of them has reached the client.
         """
@@ -96,8 +91,6 @@ class Switchboard:
             commands.append(CloseTunnel(tunnel, "", cause))
         link.connections.clear()
         return commands
-
-    # ------------------------------------------------------------------ a client dials
 
     def dialled(self, tunnel: Tunnel, protocol: str, draw: int) -> list[Command]:
         """A client wants `tunnel.address`; `draw` is a random non-negative integer."""
@@ -187,8 +180,6 @@ class Switchboard:
             link.pending.pop(tunnel.dial_id, None)
             link.weigh()
 
-    # ------------------------------------------------------------------ tunnels end
-
     def client_closed(self, tunnel: Tunnel, now: float) -> list[Command]:
         """The client asked to close, cancelled its dial, or went away; what it wrote before is on its way."""
         link = tunnel.link
@@ -230,7 +221,7 @@ class Switchboard:
         tunnel.state = ENDED
 
     def orphan_data(self, link: AgentLink, connection_id: int) -> list[Command]:
-        """DATA of a connection that nobody owns: ask once to close it, not once per packet (fault P7)."""
+        """DATA of a connection that nobody owns: ask once to close it, not once per packet (fault close-storm)."""
         orphans = link.answered_orphans
         if connection_id == 0 or connection_id in orphans:
             return []
@@ -238,8 +229,6 @@ class Switchboard:
             del orphans[next(iter(orphans))]
         orphans[connection_id] = None
         return [ToAgent(link, packets.CLOSE_REQ, packets.encode_close_request(connection_id))]
-
-    # ------------------------------------------------------------------ time
 
     def time_passed(self, now: float, dial_timeout: float, stalled: list[AgentLink], draw: int) -> list[Command]:
         """Refuse dials that waited too long, and look after agents that do not answer.

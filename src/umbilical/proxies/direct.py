@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.dialer.opener import Streams
-from umbilical.proxies.environment_proxy import ProxyRules
+from umbilical.dialer.streams import Streams
+from umbilical.konnectivity.dial_failure import join_host_port
+from umbilical.konnectivity.networks import parse_address
 from umbilical.proxies.happy_eyeballs import Race, interleaved, only_ipv4
-from umbilical.proxies.management_dns import ManagementDns
+from umbilical.proxies.lookup import ManagementDns
 from umbilical.proxies.proxy_connect import BUFFER_BYTES, ProxyTls, connect_through
+from umbilical.proxies.proxy_rules import ProxyRules
 
 CLOUD_SUFFIXES: Final = (
     # HyperShift's own list.
@@ -58,40 +60,36 @@ def _plain(host: str) -> str:
     return host.strip().lower().removesuffix(".")
 
 
-class Direct:
-    """Fulfils Opener: through the environment's proxy where there is one for the host, else by itself."""
+class _Plain:
+    """Fulfils Opener past any proxy, for hosts that this machine's owner named."""
 
-    def __init__(self, rules: ProxyRules, names: ManagementDns, *, prefer_ipv4: bool = False) -> None:
-        self._rules: Final = rules
-        self._names: Final = names
+    def __init__(self, names: ManagementDns, prefer_ipv4: bool) -> None:
+        self.names: Final = names
         self._prefer_ipv4: Final = prefer_ipv4
-        self._tls: Final = ProxyTls()
 
     async def open(self, host: str, port: int) -> Streams:
-        proxy = self._rules.proxy_for("https", host.removesuffix("."), port)
-        if proxy is None:
-            found = await self._names.resolve(host)
-            return await self._open_one(_beyond_the_link(host, found), port)
-        return await connect_through(proxy, _Plain(self), host.removesuffix("."), port, self._tls)
+        return await self.open_one(await self.names.resolve(host), port)
 
-    async def open_plain(self, host: str, port: int) -> Streams:
-        """Past any proxy, to a host that this machine's owner named. Raises DialFailed."""
-        return await self._open_one(await self._names.resolve(host), port)
-
-    async def _open_one(self, found: tuple[str, ...], port: int) -> Streams:
+    async def open_one(self, found: tuple[str, ...], port: int) -> Streams:
         addresses = (self._prefer_ipv4 and only_ipv4(found)) or found
         _, streams = await Race(lambda address: connect(address, port)).run(interleaved(addresses))
         return streams
 
 
-class _Plain:
-    """How the proxy itself is reached."""
+class Direct:
+    """Fulfils Opener: through the environment's proxy where there is one for the host, else by itself."""
 
-    def __init__(self, direct: Direct) -> None:
-        self._direct: Final = direct
+    def __init__(self, rules: ProxyRules, names: ManagementDns, *, prefer_ipv4: bool = False) -> None:
+        self._rules: Final = rules
+        self._plain: Final = _Plain(names, prefer_ipv4)
+        self._tls: Final = ProxyTls()
 
     async def open(self, host: str, port: int) -> Streams:
-        return await self._direct.open_plain(host, port)
+        proxy = self._rules.proxy_for("https", host.removesuffix("."), port)
+        if proxy is None:
+            found = await self._plain.names.resolve(host)
+            return await self._plain.open_one(_beyond_the_link(host, found), port)
+        return await connect_through(proxy, self._plain, host.removesuffix("."), port, self._tls)
 
 
 def _beyond_the_link(host: str, addresses: tuple[str, ...]) -> tuple[str, ...]:
@@ -104,16 +102,13 @@ def _beyond_the_link(host: str, addresses: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _is_of_the_link(address: str) -> bool:
-    from ipaddress import IPv6Address, ip_address
-
-    found = ip_address(address)
-    plain = (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
-    return plain.is_link_local or plain.is_unspecified
+    found = parse_address(address)
+    return found is None or found.is_link_local or found.is_unspecified
 
 
 async def connect(address: str, port: int) -> Streams:
     """Connect to one address. Raises DialFailed."""
-    hop = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    hop = join_host_port(address, port)
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             reader, writer = await asyncio.open_connection(address, port, limit=BUFFER_BYTES // 2)

@@ -1,6 +1,7 @@
 """The hosted cluster's DNS, asked through the tunnel: TCP, one connection per server, answers kept while they may be.
 
-Names are absolute. No search list, hosts file or resolver setting of this machine has a part in it.
+Its servers are given, or found by the Service of its DNS, again after each failure. Names are absolute: no search list,
+hosts file or resolver setting of this machine has a part in it.
 """
 
 import asyncio
@@ -9,18 +10,118 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.dialer.opener import Opener
+from umbilical.dialer.streams import Opener
 from umbilical.fault import StartupError
-from umbilical.proxies.dns_cache import Cache
-from umbilical.proxies.dns_connection import ConnectionLost, DnsConnection
-from umbilical.proxies.dns_lookup import LookupFailed, LookupObserver, Result, Way
-from umbilical.proxies.dns_message import AAAA, A, Answer, BadAnswer, NotAName, Query
-from umbilical.proxies.dns_servers import DnsServers, Server
-from umbilical.proxies.dns_sharing import SharedWork
-from umbilical.proxies.service_names import absolute_names
-from umbilical.proxies.tunnel_health import FAULTS_OF_THE_TUNNEL
+from umbilical.konnectivity.dial_failure import join_host_port
+from umbilical.proxies.dns_client import AAAA, A, Answer, BadAnswer, ConnectionLost, DnsConnection, NotAName, Query
+from umbilical.proxies.health import FAULTS_OF_THE_TUNNEL
+from umbilical.proxies.lookup import Cache, LookupFailed, LookupObserver, Result, SharedWork, Way
+from umbilical.proxies.services import HostedServices, ServiceName, absolute_names, ask_api
 from umbilical.record import Record
 from umbilical.tunnel.daemon import own_task
+from umbilical.tunnel.outbound import is_literal
+
+PORT: Final = 53
+LOOK_AGAIN_SECONDS: Final = 1.0
+"""The API is asked no oftener, however many lookups fail."""
+
+Server = tuple[str, int]
+
+
+def parse_servers(given: tuple[str, ...]) -> tuple[Server, ...]:
+    """Raises StartupError."""
+    return tuple(map(_parse_server, given))
+
+
+def parse_service(text: str) -> ServiceName:
+    """Raises StartupError."""
+    namespace, slash, name = text.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise StartupError(
+            "UMB535",
+            f"the Service of the hosted cluster's DNS cannot be {text!r}",
+            "it is no NAMESPACE/NAME",
+            "write it like openshift-dns/dns-default or kube-system/kube-dns",
+        )
+    return ServiceName(namespace, name)
+
+
+def _parse_server(text: str) -> Server:
+    host, port = text, str(PORT)
+    if text.startswith("[") and "]" in text:
+        host, _, rest = text[1:].partition("]")
+        port = rest.removeprefix(":") if rest else port
+    elif text.count(":") == 1:
+        host, _, port = text.partition(":")
+    if not is_literal(host) or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise StartupError(
+            "UMB534",
+            f"the hosted cluster's DNS server cannot be {text!r}",
+            "it is no address",
+            "write it as IP, IP:PORT or [IPv6]:PORT",
+        )
+    return host, int(port)
+
+
+class DnsServers:
+    def __init__(
+        self,
+        given: tuple[Server, ...],
+        service: ServiceName,
+        api: HostedServices | None,
+        now: Callable[[], float],
+    ) -> None:
+        self._given: Final = given
+        self._service: Final = service
+        self._api: Final = api
+        self._now: Final = now
+        self._found: tuple[Server, ...] = ()
+        self._doubted = True
+        self._asked_at: float | None = None
+        self._failure: LookupFailed | None = None
+        self._asking: Final = asyncio.Lock()
+
+    async def current(self) -> tuple[Server, ...]:
+        """At least one. Raises LookupFailed."""
+        if self._given:
+            return self._given
+        async with self._asking:
+            if self._is_due():
+                await self._ask()
+        if not self._found:
+            assert self._failure is not None
+            raise self._failure
+        return self._found
+
+    def doubt(self) -> None:
+        """None of them gave an answer: the Service may have been made anew, with another address."""
+        self._doubted = True
+
+    def _is_due(self) -> bool:
+        if self._asked_at is not None and self._now() < self._asked_at + LOOK_AGAIN_SECONDS:
+            return False
+        return self._doubted or not self._found
+
+    async def _ask(self) -> None:
+        """What was found before stays in use while the API cannot say better."""
+        try:
+            self._found = tuple((address, PORT) for address in await self._addresses())
+            self._doubted = False
+        except LookupFailed as failure:
+            self._failure = failure
+        self._asked_at = self._now()
+
+    async def _addresses(self) -> tuple[str, ...]:
+        """Raises LookupFailed."""
+        hop = str(self._service)
+        if self._api is None:
+            raise LookupFailed(Result.FAILED, hop, "there is no kubeconfig to look it up with")
+        found = await ask_api(self._api, self._service)
+        if not found:
+            words = "there is no such Service" if found is None else "it has no ClusterIP"
+            raise LookupFailed(Result.FAILED, hop, f"{words} to ask for names")
+        return found
+
 
 ROUNDS: Final = 2
 """How often each server is asked before a lookup fails; the second time on a fresh connection."""
@@ -95,8 +196,6 @@ class GuestDns:
         for connection in self._connections.values():
             await connection.close()
 
-    # ------------------------------------------------------------------ names
-
     def _is_known(self, names: Iterable[str]) -> bool:
         for name in names:
             known = [self._cache.get((name, kind)) for kind in (A, AAAA)]
@@ -159,8 +258,6 @@ class GuestDns:
             name = answer.alias
         raise LookupFailed(Result.FAILED, "the hosted cluster's DNS", f"{question[0]}: its aliases have no end")
 
-    # ------------------------------------------------------------------ servers
-
     async def _ask_servers(self, name: str, kind: str) -> Answer:
         try:
             query = Query(name, kind)
@@ -180,7 +277,7 @@ class GuestDns:
 
     async def _ask_server(self, server: Server, query: Query) -> Answer:
         """Raises LookupFailed, or DialFailed where the tunnel is at fault."""
-        hop = f"DNS server [{server[0]}]:{server[1]}" if ":" in server[0] else f"DNS server {server[0]}:{server[1]}"
+        hop = f"DNS server {join_host_port(*server)}"
         try:
             answer = await self._exchange(server, query)
         except TimeoutError:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.dialer.opener import Streams
+from umbilical.dialer.streams import Streams
 from umbilical.tunnel.daemon import own_task
 
 STAGGER_SECONDS: Final = 0.25

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-from umbilical.dialer.opener import Streams
+from umbilical.dialer.streams import Streams
 from umbilical.proxies.http_head import BadRequest, HeadLimits, HeadReader, RequestHead
 from umbilical.proxies.relay import HALF_CLOSED_SECONDS, flush
 

@@ -10,15 +10,13 @@ from typing import Final
 from umbilical.dialer.failure import DialFailed, Reason, TunnelLost
 from umbilical.proxies.http_body import Body, body_of
 from umbilical.proxies.http_client import Client
-from umbilical.proxies.http_exchange import Exchange, Forwarded, ProxyRefused
-from umbilical.proxies.http_fields import forwards_left, request_fields
-from umbilical.proxies.http_head import HeadLimits, RequestHead
+from umbilical.proxies.http_exchange import Exchange, Forwarded, ProxyRefused, forwards_left, request_fields
+from umbilical.proxies.http_head import HeadLimits, RequestHead, Target, absolute_target, check_host_field
 from umbilical.proxies.http_reply import Answer, Refused, undialled
-from umbilical.proxies.http_target import Target, absolute_target, check_host_field
 from umbilical.proxies.http_upstream import BadAnswer, Upstream, UpstreamLost
-from umbilical.proxies.http_ways import Route, Ways
 from umbilical.proxies.metrics import Traffic
 from umbilical.proxies.relay import RelayLimits, relay
+from umbilical.proxies.user_proxy import Route, Ways
 
 REPEATABLE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """Idempotent by RFC 9110 section 9.2.2: sent again when a kept connection turns out to have ended."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import h11
 
-from umbilical.dialer.opener import Streams
+from umbilical.dialer.streams import Streams
 from umbilical.proxies.http_client import READ_BYTES
 
 MAX_HEAD_BYTES: Final = 256 * 1024

@@ -1,28 +1,41 @@
-"""The HTTP proxy: CONNECT, and plain requests. No TLS of a client's is ever opened here.
+"""The HTTP proxy: CONNECT, plain requests, and what is logged of them. No TLS of a client's is ever opened here.
 
 head -> CONNECT -> bytes both ways until both ends have ended
      -> plain   -> answer -> the next head, or the end
+Of a URL only host and port are logged: what is behind them may be a secret.
 """
 
 import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING, Final
 
 from umbilical.dialer.failure import DialFailed
-from umbilical.dialer.opener import Streams
+from umbilical.dialer.streams import Streams
 from umbilical.proxies.http_client import Client, ClientGone
-from umbilical.proxies.http_head import BadRequest, HeadLimits, RequestHead
-from umbilical.proxies.http_notices import HttpNotices, request_served, tunnel_ended
-from umbilical.proxies.http_reply import ESTABLISHED, Refused, malformed, undialled
-from umbilical.proxies.http_target import Target, absolute_target, check_host_field, connect_target
-from umbilical.proxies.http_ways import Ways
+from umbilical.proxies.http_head import (
+    BadRequest,
+    HeadLimits,
+    RequestHead,
+    Target,
+    absolute_target,
+    check_host_field,
+    connect_target,
+)
+from umbilical.proxies.http_reply import ESTABLISHED, Answer, Refused, malformed, undialled
 from umbilical.proxies.metrics import OK, ProxyMetrics
-from umbilical.proxies.relay import RelayLimits, relay
+from umbilical.proxies.relay import RelayLimits, log_request, log_tunnel, peer_of, relay
 from umbilical.proxies.settings import ListenerSettings
+from umbilical.proxies.user_proxy import Ways
 from umbilical.record import Record
+from umbilical.tunnel.causes import log_fields
+from umbilical.tunnel.notices import Hush
 
 if TYPE_CHECKING:
     from umbilical.proxies.http_plain import PlainRequests
+
+logger = logging.getLogger(__name__)
+
 
 KEEP_ALIVE_SECONDS: Final = 60.0
 """For the first byte of a request, also of the first; as long as the common servers wait, or longer."""
@@ -51,7 +64,7 @@ class HttpProxy:
         self.default_connect_port: Final = default_connect_port
         """For CONNECT without a port; None: refused."""
         self.relay_limits: Final = RelayLimits(settings.idle_seconds, settings.buffer_bytes)
-        self.notices: Final = HttpNotices()
+        self.hush: Final = Hush()
         self.is_draining = False
         self.waiting: Final[set[Client]] = set()
         """Clients that were served and have not asked for more yet."""
@@ -112,9 +125,18 @@ class _Connection:
 
     async def _refuse(self, refused: Refused, protocol: str, method: str) -> None:
         self._proxy.metrics.requested(protocol, refused.result)
-        self._proxy.notices.refused(self._client.streams[1], refused)
+        self._tell_refusal(refused.answer)
         await self._client.write([refused.answer.render(method)])
         await self._client.linger()
+
+    def _tell_refusal(self, answer: Answer) -> None:
+        """The first of a kind at once, then how many there were."""
+        more = self._proxy.hush.more(f"{answer.code} {answer.what}", time.monotonic())
+        if more is not None:
+            told = f"{answer.what}: {answer.why}{more}"
+            fields = log_fields(answer.code, answer.remedy)
+            client = peer_of(self._client.streams[1])
+            logger.warning("%s client=%s status=%d: %s", answer.code, client, answer.status, told, extra=fields)
 
     async def _serve(self, head: RequestHead) -> bool:
         """Whether another request may follow."""
@@ -125,7 +147,7 @@ class _Connection:
         is_last = head.is_http10 or b"close" in head.options(b"connection")
         another = await self._requests().serve(head, lambda: not is_last and not self._proxy.is_draining)
         self._proxy.metrics.requested("http", OK)
-        request_served(self._client.streams[1], head.method, absolute_target(head.method, head.target).address, began)
+        log_request(self._client.streams[1], absolute_target(head.method, head.target).address, head.method, began)
         return another
 
     def _requests(self) -> "PlainRequests":
@@ -137,8 +159,6 @@ class _Connection:
                 self._client, proxy.ways, proxy.metrics.traffic, proxy.limits.head, proxy.relay_limits
             )
         return self._plain
-
-    # ------------------------------------------------------------------ CONNECT
 
     async def _connect(self, head: RequestHead) -> None:
         check_host_field((head.values(b"host") or [b""])[0].decode("latin-1"))
@@ -167,4 +187,4 @@ class _Connection:
         endpoint[1].write(early)
         await self._client.write([ESTABLISHED])
         ending = await relay(self._client.streams, endpoint, proxy.relay_limits, proxy.metrics.traffic)
-        tunnel_ended(self._client.streams[1], target.address, ending, len(early), began)
+        log_tunnel(self._client.streams[1], target.address, ending, len(early), began)

@@ -1,16 +1,26 @@
-"""The HTTP proxy as a process."""
+"""The HTTP proxy as a process, and the TLS between clients and the proxy itself (`curl -x https://`)."""
 
-from umbilical.dialer.opener import Opener
+import asyncio
+import ssl
+from functools import partial
+from typing import Any, Final, cast
+
+from umbilical.dialer.streams import Opener, Streams, layered_streams
+from umbilical.dialer.tls_layer import AsyncioClock, Scratch, TlsLayer
 from umbilical.proxies.direct import DirectHosts
-from umbilical.proxies.environment_proxy import ProxyRules
+from umbilical.proxies.http_client import READ_BYTES
 from umbilical.proxies.https import HttpProxy
 from umbilical.proxies.listener import Service
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.process import MakeTunnel, run_proxy, tunnel_of
 from umbilical.proxies.proxy_connect import ProxyTls
-from umbilical.proxies.settings import HttpsSettings, OutboundSettings
+from umbilical.proxies.proxy_rules import ProxyRules, UserProxyRules
+from umbilical.proxies.settings import HttpsSettings, ListenerSettings, OutboundSettings
 from umbilical.proxies.user_proxy import UserProxy
-from umbilical.proxies.user_proxy_rules import UserProxyRules
+from umbilical.tunnel import tls
+from umbilical.tunnel.certificates import Use, WatchedContext
+from umbilical.tunnel.metrics import CertificateMetrics
+from umbilical.tunnel.settings import TlsFiles, TlsPolicy
 
 
 async def run_https(settings: HttpsSettings, make_tunnel: MakeTunnel | None = None) -> int:
@@ -25,8 +35,6 @@ async def run_https(settings: HttpsSettings, make_tunnel: MakeTunnel | None = No
         proxy = HttpProxy(ways, settings.listener, metrics, default_connect_port=settings.default_connect_port)
         if settings.listen_tls.certificate is None:
             return proxy
-        from umbilical.proxies.https_tls import TlsDoor
-
         return TlsDoor(proxy, settings.listener, settings.listen_tls, metrics.certificates)
 
     return await run_proxy(settings.listener, make_tunnel or tunnel_of(outbound), make_service, "HTTP proxy")
@@ -36,3 +44,72 @@ def through_tunnel(settings: OutboundSettings, rules: ProxyRules) -> OutboundSet
     """The user's proxy is in the data plane, although its name may be under a cloud's domain."""
     never = (*settings.never_direct, *(proxy.host for proxy in rules.proxies))
     return OutboundSettings(**(vars(settings) | {"never_direct": never}))
+
+
+class TlsDoor:
+    """Fulfils the listener's Service: a handshake first, then whatever the proxy says."""
+
+    def __init__(
+        self, proxy: HttpProxy, settings: ListenerSettings, files: TlsFiles, metrics: CertificateMetrics
+    ) -> None:
+        """Raises StartupError for files that cannot be used."""
+        self._proxy: Final = proxy
+        self._settings: Final = settings
+        build = partial(tls.listener_context, files, TlsPolicy(), "http/1.1", "listener")
+        self._watched: Final = WatchedContext(AsyncioClock(), Use("listener", "UMB343", files, build), metrics)
+        self._scratch: Final = Scratch()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """A client that fails in the handshake has heard so by an alert."""
+        async with asyncio.timeout(self._settings.handshake_seconds):
+            secured = await self._shake_hands((reader, writer))
+        if secured is None:
+            return
+        try:
+            await self._proxy.serve(*secured)
+        finally:
+            secured[1].close()
+
+    def drain(self) -> None:
+        self._proxy.drain()
+
+    async def _shake_hands(self, below: Streams) -> Streams | None:
+        """Nothing is awaited between the first bytes and the change of protocol, so none is lost between them."""
+        reader, writer = below
+        layer = _ServerLayer(self._watched.context(), self._scratch)
+        first = await reader.read(READ_BYTES)
+        if not first:
+            return None
+        secured = layered_streams(layer, self._settings.buffer_bytes)
+        transport = cast(asyncio.Transport, writer.transport)
+        transport.set_protocol(layer)
+        layer.connection_made(transport)
+        layer.take(first)
+        if not transport.is_reading():
+            transport.resume_reading()
+        try:
+            await layer.shake_hands()
+        except BaseException:
+            layer.abort()
+            raise
+        return secured
+
+
+class _ServerLayer(TlsLayer):
+    def __init__(self, context: ssl.SSLContext, scratch: Scratch) -> None:
+        super().__init__(cast(ssl.SSLContext, _ServerEnd(context)), "", None, scratch)
+
+    def take(self, data: bytes) -> None:
+        """What came before the layer was there."""
+        self.get_buffer(len(data))[: len(data)] = data
+        self.buffer_updated(len(data))
+
+
+class _ServerEnd:
+    """A context that gives the server's end of a connection, to whoever asks for one."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context: Final = context
+
+    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **client: Any) -> ssl.SSLObject:
+        return self._context.wrap_bio(incoming, outgoing, server_side=True)

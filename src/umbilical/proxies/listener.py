@@ -63,8 +63,6 @@ class Listener:
     def open_connections(self) -> int:
         return len(self._tasks)
 
-    # ------------------------------------------------------------------ coming
-
     def listen(self, what: str) -> None:
         """Listen on every address, or on none. Raises StartupError; `what` names the listener in it."""
         loop = asyncio.get_running_loop()
@@ -133,8 +131,6 @@ class Listener:
         del self._resting[sock]
         asyncio.get_running_loop().add_reader(sock, self._accept, sock)
 
-    # ------------------------------------------------------------------ being here
-
     def _own(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -167,8 +163,6 @@ class Listener:
             logger.exception("internal error in a connection: %r", error)
         finally:
             cut(writer)
-
-    # ------------------------------------------------------------------ leaving
 
     def stop_accepting(self) -> None:
         """Take whoever has connected already, for their system told them that we did; and then nobody."""

@@ -3,9 +3,12 @@
 Counters live here and only grow; gauges are asked of their owners at each scrape, so that they cannot drift.
 """
 
-from collections.abc import Callable
-from typing import Final
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
 
+from umbilical.dialer.failure import DialFailed
+from umbilical.dialer.streams import Streams
 from umbilical.tunnel.exposition import Exposition, Histogram, Labels, add, observe
 from umbilical.tunnel.metrics import CertificateMetrics, render_process
 
@@ -14,6 +17,24 @@ DIAL_BOUNDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 1
 """From a dial inside one node to the longest that a server's word is waited for."""
 
 Gauge = Callable[[], int]
+
+
+class DialObserver(Protocol):
+    """Who counts dials; `result` is "ok" or a Reason's value."""
+
+    def dialled(self, way: str, result: str, seconds: float) -> None: ...
+
+
+async def observed(observer: DialObserver, way: str, dial: Awaitable[Streams]) -> Streams:
+    """Await a dial and tell how it went. Raises DialFailed as the dial does."""
+    began = time.monotonic()
+    try:
+        streams = await dial
+    except DialFailed as failure:
+        observer.dialled(way, failure.reason.value, time.monotonic() - began)
+        raise
+    observer.dialled(way, OK, time.monotonic() - began)
+    return streams
 
 
 class ByteCount:

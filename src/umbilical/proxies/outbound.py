@@ -1,6 +1,7 @@
 """The way out of a proxy: from a host and a port to a connection, by name resolution, tunnel or direct path.
 
-What leaves the tunnel and when is decided here, per destination: docs/decisions/0019-names-and-the-tunnel.md.
+Who is asked for addresses and in which order is decided here, and what leaves the tunnel and when, per destination:
+docs/decisions/0019-names-and-the-tunnel.md.
 """
 
 import asyncio
@@ -10,22 +11,63 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from umbilical.dialer.failure import DialFailed
-from umbilical.dialer.opener import Opener, Streams
+from umbilical.dialer.streams import Opener, Streams
 from umbilical.fault import StartupError
 from umbilical.proxies.direct import Direct, DirectHosts
-from umbilical.proxies.dns_lookup import LookupFailed, LookupObserver
-from umbilical.proxies.dns_servers import DnsServers, parse_servers, parse_service
-from umbilical.proxies.environment_proxy import ProxyRules, rules_of_environment
-from umbilical.proxies.guest_dns import PATIENCE, DnsPatience, GuestDns
+from umbilical.proxies.guest_dns import PATIENCE, DnsPatience, DnsServers, GuestDns, parse_servers, parse_service
 from umbilical.proxies.happy_eyeballs import Race, family_of, interleaved, only_ipv4
-from umbilical.proxies.management_dns import ManagementDns, SystemResolver, ask_system
-from umbilical.proxies.resolver import ASKS_FOR_SERVICES, ASKS_GUEST_DNS, Names
-from umbilical.proxies.service_lookup import HostedServices, KubernetesServices, ServiceLookup
-from umbilical.proxies.service_names import is_of_the_world
+from umbilical.proxies.health import FAULTS_OF_THE_TUNNEL, TunnelHealth, WatchedTunnel
+from umbilical.proxies.lookup import LookupFailed, LookupObserver, ManagementDns, SystemResolver, ask_system
+from umbilical.proxies.metrics import DialObserver, observed
+from umbilical.proxies.proxy_rules import ProxyRules, rules_of_environment
+from umbilical.proxies.services import HostedServices, KubernetesServices, ServiceLookup, is_of_the_world
 from umbilical.proxies.settings import OutboundSettings, Resolution
-from umbilical.proxies.tunnel_health import FAULTS_OF_THE_TUNNEL, TunnelHealth, WatchedTunnel
 from umbilical.record import Record
 from umbilical.tunnel.outbound import is_literal
+
+ASKS_GUEST_DNS: Final = frozenset({Resolution.GUEST, Resolution.SERVICE, Resolution.GUEST_THEN_MANAGEMENT})
+ASKS_FOR_SERVICES: Final = frozenset({Resolution.SERVICE, Resolution.MANAGEMENT, Resolution.GUEST_THEN_MANAGEMENT})
+"""Management DNS knows no Service of the hosted cluster, so its API comes first there too, if there is one."""
+
+
+class Names:
+    """Addresses to be dialled through the tunnel."""
+
+    def __init__(
+        self, guest: GuestDns | None, services: ServiceLookup | None, management: ManagementDns | None
+    ) -> None:
+        """Without guest DNS management DNS is asked; without either, the name goes to the agent."""
+        self._guest: Final = guest
+        self._services: Final = services
+        self._management: Final = management
+
+    async def resolve(self, host: str) -> tuple[str, ...]:
+        """All addresses, or the name itself where the agent is to resolve it. Raises DialFailed."""
+        if is_literal(host):
+            return (host,)
+        found = await self.service_addresses(host)
+        if found:
+            return found
+        if self._guest is not None:
+            return await self._guest.resolve(host)
+        if self._management is not None:
+            return await self._management.resolve(host)
+        return (host,)
+
+    async def service_addresses(self, host: str) -> tuple[str, ...]:
+        """None where it is no Service, or nobody can say."""
+        return () if self._services is None else await self._services.find(host)
+
+    def forget(self, host: str) -> None:
+        if self._guest is not None:
+            self._guest.forget(host)
+
+    async def close(self) -> None:
+        if self._guest is not None:
+            await self._guest.close()
+        if self._services is not None:
+            await self._services.close()
+
 
 TUNNEL: Final = "tunnel"
 DIRECT: Final = "direct"
@@ -33,10 +75,8 @@ TRIES: Final = 2
 """Through a tunnel that proved to work after all: its agent or server was lost in the middle of the first."""
 
 
-class Observer(LookupObserver, Protocol):
-    """Who counts; `result` is "ok" or a Reason's value."""
-
-    def dialled(self, way: str, result: str, seconds: float) -> None: ...
+class Observer(LookupObserver, DialObserver, Protocol):
+    """Who counts lookups and dials."""
 
 
 class Surroundings(Record):
@@ -91,7 +131,7 @@ class Outbound:
     async def open(self, host: str, port: int) -> Streams:
         """Raises DialFailed."""
         if host in self._direct_hosts:
-            return await self._observed(DIRECT, self._direct.open(host, port))
+            return await observed(self._observer, DIRECT, self._direct.open(host, port))
         if self._may_fall_back(host):
             return await self._open_or_fall_back(host, port)
         return await self._open_by_tunnel(host, port)
@@ -109,12 +149,10 @@ class Outbound:
         if self._lookups is not None:
             await self._lookups.close()
 
-    # ------------------------------------------------------------------ through the tunnel
-
     async def _open_by_tunnel(self, host: str, port: int) -> Streams:
         addresses = await self._addresses(host)
         try:
-            return await self._observed(TUNNEL, self._race(addresses, port))
+            return await observed(self._observer, TUNNEL, self._race(addresses, port))
         except DialFailed:
             self._names.forget(host)
             raise
@@ -129,8 +167,6 @@ class Outbound:
         if len({family_of(address) for address in addresses}) > 1:
             self._first_family = family_of(winner)  # many a data plane has one family alone
         return streams
-
-    # ------------------------------------------------------------------ without it
 
     def _may_fall_back(self, host: str) -> bool:
         """Not what has a meaning in the hosted cluster alone: this machine would reach somebody else by it."""
@@ -160,14 +196,12 @@ class Outbound:
     async def _open_past_the_tunnel(self, host: str, port: int) -> Streams:
         broken = self._health.broken_by
         try:
-            return await self._observed(DIRECT, self._direct.open(_absolute(host), port))
+            return await observed(self._observer, DIRECT, self._direct.open(_absolute(host), port))
         except LookupFailed as failure:
             if broken is None:
                 raise
             text = f"{broken.text}; and without the tunnel: {failure.text}"
             raise DialFailed(broken.reason, broken.hop, text) from failure
-
-    # ------------------------------------------------------------------ parts
 
     def _make_names(self) -> Names:
         resolution, domain = self._settings.resolution, self._settings.cluster_domain
@@ -198,16 +232,6 @@ class Outbound:
     def _rules(self, environment: Mapping[str, str]) -> ProxyRules:
         leaves = self._settings.direct_suffixes or self._settings.resolution is Resolution.GUEST_THEN_MANAGEMENT
         return rules_of_environment(environment) if leaves else ProxyRules(None, None, "")
-
-    async def _observed(self, way: str, dial: Awaitable[Streams]) -> Streams:
-        began = time.monotonic()
-        try:
-            streams = await dial
-        except DialFailed as failure:
-            self._observer.dialled(way, failure.reason.value, time.monotonic() - began)
-            raise
-        self._observer.dialled(way, "ok", time.monotonic() - began)
-        return streams
 
 
 def _asks_for_a_check(failure: DialFailed) -> bool:

@@ -8,16 +8,16 @@ from contextlib import AsyncExitStack
 from typing import Any, Final, Protocol
 
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.dialer.opener import Opener, Streams
+from umbilical.dialer.streams import Opener, Streams
 from umbilical.fault import StartupError
+from umbilical.konnectivity.dial_failure import join_host_port
 from umbilical.proxies.health import HealthRoutes, TunnelWatch
 from umbilical.proxies.listener import Listener, Service
 from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.proxies.settings import ListenerSettings, OutboundSettings
 from umbilical.record import Record
 from umbilical.tunnel.causes import log_fields
-from umbilical.tunnel.daemon import end_task, open_http, own_task
-from umbilical.tunnel.signals import StopRequests
+from umbilical.tunnel.daemon import StopRequests, end_task, open_http, own_task
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ async def run_proxy(settings: ListenerSettings, make_tunnel: MakeTunnel, make_se
         listener.listen(what)
         watching = own_task(outlet.run())
         stack.push_async_callback(end_task, watching)
-        logger.info("%s listens on %s", what, ", ".join(_shown(*address) for address in listener.addresses))
+        logger.info("%s listens on %s", what, ", ".join(join_host_port(*address) for address in listener.addresses))
         await _until_told(stop, watching)
         return await _leave(listener, settings.drain_seconds, stop)
 
@@ -152,10 +152,6 @@ def _unready(listener: Listener, watch: TunnelWatch) -> str:
     if not listener.is_listening:
         return "draining"
     return "" if watch.server_reached else watch.reason
-
-
-def _shown(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def _until_told(stop: StopRequests, watching: "asyncio.Task[Any]") -> None:

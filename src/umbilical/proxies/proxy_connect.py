@@ -9,10 +9,10 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from umbilical.dialer.connect import authority_of, read_reply, refusal_text
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.dialer.opener import Opener, Streams
-from umbilical.dialer.streams import layered_streams
+from umbilical.dialer.streams import Opener, Streams, layered_streams
 from umbilical.dialer.tls_layer import Scratch, TlsLayer
 from umbilical.fault import StartupError
+from umbilical.konnectivity.dial_failure import join_host_port
 from umbilical.record import Record
 from umbilical.tunnel.channel import tls_reason
 from umbilical.wire import http1
@@ -50,8 +50,7 @@ class ProxyUrl(Record):
         return self.scheme == "https"
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}"
+        return f"{self.scheme}://{join_host_port(self.host, self.port)}"
 
     def __repr__(self) -> str:
         return f"ProxyUrl({self})"

@@ -5,14 +5,18 @@ While bytes are carried the transports speak to each other by callbacks: no task
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from umbilical.dialer.opener import Streams
+from umbilical.dialer.streams import Streams
+from umbilical.konnectivity.dial_failure import join_host_port
 from umbilical.proxies.metrics import ByteCount, Traffic
 from umbilical.record import Record
+
+tunnels = logging.getLogger("umbilical.tunnels")
 
 CHUNK_BYTES: Final = 256 * 1024
 """As much as asyncio takes from a socket in one turn."""
@@ -41,6 +45,29 @@ class Ending(Record):
 
 
 Now = Callable[[], float]
+
+
+def log_tunnel(client: asyncio.StreamWriter, target: str, ending: Ending, early: int, began: float) -> None:
+    """`early`: what the client sent before the relay began."""
+    tunnels.info(
+        'tunnel client=%s target=%s up=%d down=%d ms=%d end="%s"',
+        *(peer_of(client), target, ending.to_endpoint + early, ending.to_client),
+        *(_milliseconds_since(began), ending.reason or "both sides ended"),
+    )
+
+
+def log_request(client: asyncio.StreamWriter, target: str, method: str, began: float) -> None:
+    ms = _milliseconds_since(began)
+    tunnels.info("request client=%s target=%s method=%s ms=%d", peer_of(client), target, method, ms)
+
+
+def peer_of(client: asyncio.StreamWriter) -> str:
+    found = client.get_extra_info("peername")
+    return join_host_port(found[0], found[1]) if isinstance(found, tuple) else "unknown"
+
+
+def _milliseconds_since(began: float) -> int:
+    return int((time.monotonic() - began) * 1000)
 
 
 async def relay(
@@ -161,8 +188,6 @@ class _End(asyncio.Protocol):
         if self.ended:
             self._before.eof_received()
         self.transport.resume_reading()
-
-    # ------------------------------------------------------------------ called by the transport
 
     def data_received(self, data: bytes) -> None:
         other = self.other.transport

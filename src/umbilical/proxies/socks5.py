@@ -1,25 +1,94 @@
-"""The SOCKS5 proxy: a client's handshake, a dial, the reply by its cause, and the relay."""
+"""The SOCKS5 proxy and its process: a client's handshake, a dial, the reply by its cause, and the relay.
+
+Who may use it stands in a file with lines of USER:PASSWORD, read again when it changes and never shown. One that cannot
+be used any more leaves those in force that it held before.
+"""
 
 import asyncio
+import hashlib
 import logging
 import socket
 import time
+from pathlib import Path
 from typing import Final
 
 from umbilical.dialer.failure import DialFailed
-from umbilical.dialer.opener import Opener, Streams
+from umbilical.dialer.streams import Opener, Streams
+from umbilical.fault import StartupError
 from umbilical.konnectivity.dial_failure import join_host_port
-from umbilical.proxies.credentials import Credentials
 from umbilical.proxies.metrics import OK, ProxyMetrics
-from umbilical.proxies.relay import RelayLimits, relay
-from umbilical.proxies.settings import ListenerSettings
+from umbilical.proxies.process import MakeTunnel, run_proxy, tunnel_of
+from umbilical.proxies.relay import RelayLimits, log_tunnel, peer_of, relay
+from umbilical.proxies.settings import ListenerSettings, Socks5Settings
 from umbilical.tunnel.causes import log_fields
-from umbilical.tunnel.dial_notices import Hush
+from umbilical.tunnel.certificates import file_stamp
+from umbilical.tunnel.notices import Hush
 from umbilical.wire import socks5
 from umbilical.wire.errors import ProtocolViolation
 
 logger = logging.getLogger(__name__)
-tunnels = logging.getLogger("umbilical.tunnels")
+
+MAX_FILE_BYTES: Final = 1 << 20
+MAX_PART_BYTES: Final = 255
+"""RFC 1929 has one byte for the length of each."""
+_NOBODY: Final = hashlib.sha256(b"").digest()
+
+
+class Credentials:
+    def __init__(self, path: Path) -> None:
+        """Raises StartupError when the file cannot be used: a proxy must not open its door for want of a list."""
+        self._path: Final = path
+        self._stamp = file_stamp(path)
+        self._digests = _read(path)
+
+    def are_valid(self, username: bytes, password: bytes) -> bool:
+        """Takes as long for a name that is unknown, or for a password that is nearly right."""
+        from hmac import compare_digest
+
+        self._look()
+        expected = self._digests.get(username, _NOBODY)
+        same = compare_digest(expected, hashlib.sha256(password).digest())
+        return same and username in self._digests
+
+    def _look(self) -> None:
+        stamp = file_stamp(self._path)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._digests = _read(self._path)
+        except StartupError as fault:
+            logger.warning("%s %s: %s; those from before stay", fault.code, fault.what, fault.why)
+        else:
+            logger.info("credentials are read again: %d users", len(self._digests))
+
+
+def _read(path: Path) -> dict[bytes, bytes]:
+    """Digests of passwords by name: what is kept in memory need not be a password."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise _fault(path, error.strerror or str(error)) from None
+    if len(text) > MAX_FILE_BYTES:
+        raise _fault(path, f"it has more than {MAX_FILE_BYTES} bytes")
+    return dict(_parse(path, number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip())
+
+
+def _parse(path: Path, number: int, line: bytes) -> tuple[bytes, bytes]:
+    """The line itself is never in an error: it may be a password alone."""
+    username, colon, password = line.partition(b":")
+    if not colon or not username or not password:
+        raise _fault(path, f"line {number} is not USER:PASSWORD")
+    if max(len(username), len(password)) > MAX_PART_BYTES:
+        raise _fault(path, f"line {number} has more than {MAX_PART_BYTES} bytes before or behind the colon")
+    return username, hashlib.sha256(password).digest()
+
+
+def _fault(path: Path, why: str) -> StartupError:
+    remedy = "write one USER:PASSWORD per line, readable for this process alone"
+    return StartupError("UMB521", f"cannot use the credentials in {path}", why, remedy)
+
 
 PROTOCOL: Final = "socks5"
 READ_BYTES: Final = 4096
@@ -86,15 +155,11 @@ class Socks5:
             endpoint[1].write(early)
             self._metrics.traffic.to_endpoint.total += len(early)
         ended = await relay(client, endpoint, self._limits, self._metrics.traffic)
-        tunnels.info(
-            'tunnel client=%s target=%s up=%d down=%d ms=%d end="%s"',
-            *(_name(client[1]), where, ended.to_endpoint + len(early), ended.to_client),
-            *(int((time.monotonic() - began) * 1000), ended.reason or "both sides ended"),
-        )
+        log_tunnel(client[1], where, ended, len(early), began)
 
     def _turned_away(self, writer: asyncio.StreamWriter, result: str, why: str) -> None:
         self._metrics.requested(PROTOCOL, result)
-        self._say(f"UMB522 {result}", f"UMB522 a client is turned away client={_name(writer)}: {why}", "UMB522", "")
+        self._say(f"UMB522 {result}", f"UMB522 a client is turned away client={peer_of(writer)}: {why}", "UMB522", "")
 
     def _tell(self, failure: DialFailed, where: str) -> None:
         verdict = failure.verdict
@@ -103,9 +168,8 @@ class Socks5:
 
     def _say(self, kind: str, text: str, code: str, remedy: str) -> None:
         """The first of a kind at once, then how many there were: a storm is a few lines."""
-        unsaid = self._hush.due(kind, time.monotonic())
-        if unsaid is not None:
-            more = f" ({unsaid} more since the last such line)" if unsaid else ""
+        more = self._hush.more(kind, time.monotonic())
+        if more is not None:
             logger.warning("%s%s", text, more, extra=log_fields(code, remedy))
 
 
@@ -121,6 +185,11 @@ def _success(writer: asyncio.StreamWriter) -> bytes:
     return socks5.encode_reply(socks5.SUCCEEDED)
 
 
-def _name(writer: asyncio.StreamWriter) -> str:
-    found = writer.get_extra_info("peername")
-    return join_host_port(found[0], found[1]) if isinstance(found, tuple) else "unknown"
+async def run_socks5(settings: Socks5Settings, make_tunnel: MakeTunnel | None = None) -> int:
+    """Serve until a signal; the exit code. Raises StartupError, with nothing left open."""
+    credentials = None if settings.credentials is None else Credentials(settings.credentials)
+
+    def make_service(opener: Opener, metrics: ProxyMetrics) -> Socks5:
+        return Socks5(settings.listener, opener, metrics, credentials)
+
+    return await run_proxy(settings.listener, make_tunnel or tunnel_of(settings.outbound), make_service, "SOCKS5")

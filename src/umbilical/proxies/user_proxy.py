@@ -1,36 +1,70 @@
-"""The user's own proxy, behind the tunnel: which requests go through it, and how it is reached.
+"""How an HTTP proxy gets to an endpoint: through the user's own proxy, behind the tunnel, or straight.
 
 a host that leaves past the tunnel -> no user's proxy     (the APIs of a cloud)
 NO_PROXY names it, or no proxy     -> straight through the tunnel
 else                               -> to the proxy through the tunnel; it is sent the name unresolved
 """
 
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.dialer.opener import Opener, Streams
+from umbilical.dialer.streams import Opener, Streams
 from umbilical.proxies.direct import DirectHosts
-from umbilical.proxies.environment_proxy import ProxyRules
-from umbilical.proxies.http_target import Target
-from umbilical.proxies.http_ways import Route
+from umbilical.proxies.http_head import Field, Target
+from umbilical.proxies.metrics import DialObserver, observed
 from umbilical.proxies.proxy_connect import ProxyTls, ProxyUrl, connect_through, hop_of, reach
+from umbilical.proxies.proxy_rules import ProxyRules
+from umbilical.record import Record
+
+
+class Route(Record):
+    """Whom a plain request is sent to."""
+
+    host: str
+    port: int
+    proxy: ProxyUrl | None = None
+    """The same place as a proxy: it is sent the whole URL instead of the path."""
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        return self.host.lower(), self.port, self.proxy.scheme if self.proxy is not None else ""
+
+    @property
+    def fields(self) -> list[Field]:
+        """What a proxy wants to see beside the client's own; secrets."""
+        if self.proxy is None or not self.proxy.authorization:
+            return []
+        return [(b"Proxy-Authorization", self.proxy.authorization.encode("ascii"))]
+
+
+class Ways(Protocol):
+    async def connect(self, target: Target) -> Streams:
+        """For CONNECT: bytes to the endpoint itself. Raises DialFailed."""
+        ...
+
+    def route(self, target: Target) -> Route:
+        """For http:// URLs."""
+        ...
+
+    async def open(self, route: Route) -> Streams:
+        """Raises DialFailed."""
+        ...
+
 
 USER_PROXY: Final = "user-proxy"
-
-
-class Observer(Protocol):
-    """Who counts; `result` is "ok" or a Reason's value."""
-
-    def dialled(self, way: str, result: str, seconds: float) -> None: ...
 
 
 class UserProxy:
     """Fulfils Ways. `rules` is asked at every request: the proxy's credentials may change."""
 
     def __init__(
-        self, rules: Callable[[], ProxyRules], direct: DirectHosts, opener: Opener, tls: ProxyTls, observer: Observer
+        self,
+        rules: Callable[[], ProxyRules],
+        direct: DirectHosts,
+        opener: Opener,
+        tls: ProxyTls,
+        observer: DialObserver,
     ) -> None:
         self._rules: Final = rules
         self._direct: Final = direct
@@ -42,7 +76,7 @@ class UserProxy:
         proxy = self._proxy("https", target)
         if proxy is None:
             return await self._opener.open(target.host, target.port)
-        return await self._observed(self._connect_through(proxy, target))
+        return await observed(self._observer, USER_PROXY, self._connect_through(proxy, target))
 
     def route(self, target: Target) -> Route:
         proxy = self._proxy("http", target)
@@ -51,7 +85,7 @@ class UserProxy:
     async def open(self, route: Route) -> Streams:
         if route.proxy is None:
             return await self._opener.open(route.host, route.port)
-        return await self._observed(self._reach(route.proxy))
+        return await observed(self._observer, USER_PROXY, self._reach(route.proxy))
 
     def _proxy(self, scheme: str, target: Target) -> ProxyUrl | None:
         if target.host in self._direct:
@@ -77,14 +111,3 @@ class UserProxy:
             if failure.reason is Reason.FORBIDDEN and failure.hop == hop_of(proxy):
                 raise DialFailed(Reason.PROXY, failure.hop, failure.text) from failure
             raise
-
-    async def _observed(self, dial: Awaitable[Streams]) -> Streams:
-        began = time.monotonic()
-        result = "ok"
-        try:
-            return await dial
-        except DialFailed as failure:
-            result = failure.reason.value
-            raise
-        finally:
-            self._observer.dialled(USER_PROXY, result, time.monotonic() - began)

@@ -1,7 +1,7 @@
 """Keeps the agent connected to every server: attempts on all their addresses at once, duplicates, goodbyes, drain.
 
-Links are held and removed by identity: a late end of an old one never closes the new one to the same server (C5).
-Which address is tried when is `server_targets`' business.
+Links are held and removed by identity: a late end of an old one never closes the new one to the same server
+(fault removed-by-id). Which address is tried when is `server_targets`' business.
 """
 
 import asyncio
@@ -12,13 +12,13 @@ from typing import Final
 
 from umbilical.konnectivity import metadata
 from umbilical.tunnel import causes, certificates, outbound
+from umbilical.tunnel.certificate_dates import explain
 from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.dialing import DialDesk, Resolver
 from umbilical.tunnel.endpoint import Workshop
 from umbilical.tunnel.interfaces import ServerCounter
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.metrics import AgentGauges, AgentMetrics
-from umbilical.tunnel.peer_certificate import explain
 from umbilical.tunnel.server_link import LinkKeeper, ServerLink
 from umbilical.tunnel.server_targets import LOOK_AGAIN_SECONDS, Source, Target, TargetBook
 from umbilical.tunnel.settings import AgentSettings, ServerAddress
@@ -61,8 +61,6 @@ class Agent(LinkKeeper):
         self._told_no_target = False
         self._wake: Final = asyncio.Event()
 
-    # ------------------------------------------------------------------ what others ask
-
     def is_ready(self) -> bool:
         return bool(self._links)
 
@@ -91,8 +89,6 @@ class Agent(LinkKeeper):
         """The counter has news."""
         self._book.hasten_published()
         self._wake.set()
-
-    # ------------------------------------------------------------------ the sync loop
 
     async def keep_connected(self) -> None:
         """Runs until cancelled."""
@@ -264,10 +260,8 @@ class Agent(LinkKeeper):
             raise ConnectFailed(f"service account token {path}: no header can carry it: is there a line end in it?")
         return token
 
-    # ------------------------------------------------------------------ leaving one server
-
     def _leave_where_nothing_leads(self, now: float) -> None:
-        """A server that no name and no lease yields any more is left, but never the last one that serves us (O8)."""
+        """A server that no name and no lease leads to is left, but never the last (fault surplus-connections)."""
         for server_id, link in list(self._links.items()):
             if len(self._links) > 1 and not self._book.leads_to(link):
                 logger.info("leaving server=%s: no name and no lease leads to it any more", server_id)
@@ -284,8 +278,6 @@ class Agent(LinkKeeper):
                 link.lose("the server is leaving, and the last tunnel has ended")
             elif now - busy_at >= self.settings.drain_linger_seconds:
                 link.lose("agent is leaving this server: nothing leads to it any more")
-
-    # ------------------------------------------------------------------ what links report
 
     def link_ready(self, link: ServerLink) -> None:
         hello = self._hellos.get(link)
@@ -319,8 +311,6 @@ class Agent(LinkKeeper):
             return
         cause = causes.of_lost_server(reason)
         logger.warning("%s connection lost server=%s: %s", cause.code, server_id, reason, extra=cause.fields)
-
-    # ------------------------------------------------------------------ leaving all of them
 
     def drain(self) -> None:
         """First SIGTERM: servers prefer others from now on; everything that comes is still served."""

@@ -4,31 +4,30 @@ import logging
 from typing import Final, cast
 
 from umbilical.konnectivity import metadata
-from umbilical.konnectivity.commands import CLOSING, ESTABLISHED
-from umbilical.konnectivity.routing import AgentLink
+from umbilical.konnectivity.links import CLOSING, ESTABLISHED, AgentLink
 from umbilical.tunnel import causes
 from umbilical.tunnel.backlog import Brake
 from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.client import Client
-from umbilical.tunnel.exchange import Exchange
+from umbilical.tunnel.exchange import AgentShell, Exchange
 from umbilical.tunnel.keepalive import Heartbeat, PathWatch
 from umbilical.tunnel.tcp_facts import round_trip_seconds
 from umbilical.tunnel.transport import SHARED_WINDOW_BYTES, Transport, agent_side_connection
 from umbilical.tunnel.tunnel_stream import TunnelStream
-from umbilical.wire import grpc, packets, tunnel_frames
+from umbilical.wire import grpc, packet_data, packets
 from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import find_data
-from umbilical.wire.packet_decoding import decode_packet
+from umbilical.wire.packets import decode_packet
 
 logger = logging.getLogger(__name__)
 
 CONNECT_PATH: Final = b"/AgentService/Connect"
 
 
-class AgentStream:
+class AgentStream(AgentShell):
     """One Connect stream; `link.shell` points here."""
 
     def __init__(self, transport: "AgentTransport", stream: Stream, link: AgentLink) -> None:
@@ -61,7 +60,6 @@ class AgentStream:
         return own
 
     def is_stalled(self, now: float, seconds: float) -> bool:
-        """The same bytes have waited so long. Asked from time to time; that bytes wait right now means nothing."""
         waiting_on: object | None = None
         if self.stream.backlog:
             waiting_on = self.stream.backlog[0]
@@ -73,11 +71,23 @@ class AgentStream:
             return False
         return now - self._waiting_since >= seconds
 
+    def retire(self, reason: str) -> None:
+        self.transport.end_stream(self.stream, reason)
+
+
+class Admission:
+    """Lets agents in; with token authentication it asks first. Lives in the control plane."""
+
+    def ask(self, transport: "AgentTransport", stream: Stream, hello: metadata.AgentHello) -> None:
+        """Call `transport.admitted` or `transport.refuse`, now or later."""
+        transport.admitted(stream, hello)
+
 
 class AgentTransport(Transport):
-    def __init__(self, channel: TlsChannel, exchange: Exchange) -> None:
+    def __init__(self, channel: TlsChannel, exchange: Exchange, admission: Admission) -> None:
         super().__init__(exchange.loop, channel, agent_side_connection(is_client=False))
         self._exchange: Final = exchange
+        self._admission: Final = admission
         self._received: Final = exchange.metrics.from_agent
         self._peer: Final = channel.peer()
         self._heartbeat: Heartbeat | None = None
@@ -97,8 +107,6 @@ class AgentTransport(Transport):
     def on_timer(self) -> None:
         """From the handshakes' deadlines."""
         self.lose("TLS handshake took too long")
-
-    # ------------------------------------------------------------------ the way to it
 
     def on_silent(self, seconds: float, acknowledges: bool) -> None:
         for agent in list(self._streams):
@@ -151,11 +159,6 @@ class AgentTransport(Transport):
         links = [agent.link for agent in self._streams]
         return sum([len(link.connections) for link in links]), sum([len(link.pending) for link in links])
 
-    def stream_count(self) -> int:
-        return len(self._streams)
-
-    # ------------------------------------------------------------------ hello
-
     def on_event(self, event: int) -> None:
         connection = self.connection
         stream = connection.stream
@@ -165,7 +168,7 @@ class AgentTransport(Transport):
             elif stream.owner is None and not connection.end_stream:
                 self._on_call(stream, connection.headers)
             elif stream.owner is not None:
-                self._end_stream(stream, "agent ended its stream")
+                self.end_stream(stream, "agent ended its stream")
             else:
                 self.finish(stream, grpc.INTERNAL, "the stream ended before it began")
         elif event == http2.RESET and stream is not None and stream.plain:
@@ -175,7 +178,7 @@ class AgentTransport(Transport):
 
     def _on_call(self, stream: Stream, headers: metadata.Headers) -> None:
         path = dict(headers).get(b":path", b"")
-        if path == tunnel_frames.TUNNEL_PATH and self._has_own_streams:
+        if path == packet_data.TUNNEL_PATH and self._has_own_streams:
             stream.plain = True  # its dial's answer, which follows, says whose it is
             stream.credited_by_shell = True
             return
@@ -188,7 +191,7 @@ class AgentTransport(Transport):
             self._refuse(stream, grpc.UNKNOWN, refused.text)
             return
         stream.owner = self  # taken, though not admitted yet
-        self._exchange.admit(self, stream, hello)
+        self._admission.ask(self, stream, hello)
 
     def _refuse(self, stream: Stream, status: int, text: str, code: str = "UMB308") -> None:
         cause = causes.Cause(code, text)
@@ -230,8 +233,6 @@ class AgentTransport(Transport):
         exchange.agent_connected(link)
         logger.info("agent connected agent=%s peer=%s", hello.agent_id, self._peer)
 
-    # ------------------------------------------------------------------ packets in
-
     def on_data(self, stream: Stream) -> None:
         connection = self.connection
         agent = stream.owner
@@ -262,7 +263,7 @@ class AgentTransport(Transport):
                 self._violated(stream, violation)
                 return
         if ended and not self.closed:
-            self._end_stream(stream, "agent ended its stream")
+            self.end_stream(stream, "agent ended its stream")
 
     def _on_pieces(self, link: AgentLink, reader: grpc.MessageReader) -> None:
         """Several messages in one frame, or one that spans several."""
@@ -303,8 +304,6 @@ class AgentTransport(Transport):
         elif isinstance(packet, packets.Pause | packets.Resume):
             self._on_pause(link, packet)
 
-    # ------------------------------------------------------------------ tunnels with a stream of their own
-
     def _checked(self, link: AgentLink, answer: packets.DialResponse) -> packets.DialResponse:
         """A success must come with the stream that it names."""
         if not link.has_own_streams or answer.error:
@@ -344,8 +343,6 @@ class AgentTransport(Transport):
         else:
             client.resume()
 
-    # ------------------------------------------------------------------ end
-
     def _violated(self, stream: Stream, violation: ProtocolViolation) -> None:
         self._exchange.metrics.stream_error("from_agent", grpc.CODE_NAMES[violation.code])
         self.finish(stream, violation.code, violation.message)
@@ -360,13 +357,9 @@ class AgentTransport(Transport):
         """Of every host that knocks again and again, one line in a while for each way to fail."""
         return self._exchange.hush.due(f"{code} {self._peer.rpartition(':')[0]}", self.loop.now) is not None
 
-    def _end_stream(self, stream: Stream, reason: str) -> None:
+    def end_stream(self, stream: Stream, reason: str) -> None:
         self.finish(stream, grpc.OK, "")
         self._drop(stream, reason)
-
-    def retire(self, agent: AgentStream, reason: str) -> None:
-        """End this stream from our side."""
-        self._end_stream(agent.stream, reason)
 
     def _drop(self, stream: Stream, reason: str) -> None:
         agent = stream.owner

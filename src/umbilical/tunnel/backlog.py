@@ -2,7 +2,8 @@
 
 First its own far end is asked to pause, if that is one of ours; the buffer then stays small. A peer that cannot be
 asked is held back by the window of the stream that all its tunnels share, but only past the cap, and only as long as
-the slow end still moves: one that stands still is given up, so that its neighbours go on (H1, H2; decisions/0005).
+the slow end still moves: one that stands still is given up, so that its neighbours go on
+(faults slow-client and slow-endpoint, decisions/0005).
 """
 
 from typing import Final

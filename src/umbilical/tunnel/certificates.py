@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from umbilical.fault import StartupError
-from umbilical.tunnel import causes, tls, validity
+from umbilical.tunnel import causes, certificate_dates, tls
+from umbilical.tunnel.certificate_dates import Validity
 from umbilical.tunnel.loop import Handler, Loop, Timer
 from umbilical.tunnel.metrics import CertificateMetrics
 from umbilical.tunnel.settings import AgentSettings, ServerSettings, TcpFrontend, TlsFiles
-from umbilical.tunnel.validity import Validity
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +101,9 @@ class Loaded:
 
     def told(self) -> str:
         shown = f"certificate=sha256:{self.fingerprint} " if self.fingerprint else ""
-        return shown + " ".join(f"{part}_until={validity.shown(life.not_after)}" for part, life in self.lives.items())
+        return shown + " ".join(
+            f"{part}_until={certificate_dates.shown(life.not_after)}" for part, life in self.lives.items()
+        )
 
 
 class WatchedContext(Handler):
@@ -111,7 +113,7 @@ class WatchedContext(Handler):
         self._use: Final = use
         self._metrics: Final = metrics
         self._paths: Final = use.paths()
-        self._stamps = _stamps(self._paths)
+        self._stamps = file_stamps(self._paths)
         self._loaded = _load(use)
         self._looked_at = loop.now
         self._retry_at = math.inf
@@ -127,8 +129,6 @@ class WatchedContext(Handler):
         if self._loop.now - self._looked_at >= LOOK_SECONDS:
             self.look()
         return self._loaded.context
-
-    # ------------------------------------------------------------------ when
 
     def start(self) -> None:
         """Look from now on, whether anybody comes or not."""
@@ -147,13 +147,11 @@ class WatchedContext(Handler):
     def on_crash(self, error: Exception) -> None:
         logger.error("internal error while looking at certificates role=%s: %r", self._use.role, error)
 
-    # ------------------------------------------------------------------ what
-
     def look(self) -> None:
         """Read the files if they have changed; raises nothing that they may be the cause of."""
         now = self._loop.now
         self._looked_at = now
-        stamps = _stamps(self._paths)
+        stamps = file_stamps(self._paths)
         if stamps != self._stamps or now >= self._retry_at:
             self._attempt(stamps)
         self._tell_ages()
@@ -166,7 +164,7 @@ class WatchedContext(Handler):
         except StartupError as error:
             self._keep(error)
             return
-        if _stamps(self._paths) != stamps:
+        if file_stamps(self._paths) != stamps:
             return  # written while we read: the next look sees other stamps and reads again
         self._take(fresh)
 
@@ -208,7 +206,7 @@ class WatchedContext(Handler):
 
     def _publish(self) -> None:
         for file, life in self._loaded.lives.items():
-            self._metrics.expiry[self._use.role, file] = validity.seconds_of(life.not_after)
+            self._metrics.expiry[self._use.role, file] = certificate_dates.seconds_of(life.not_after)
 
     def _tell_ages(self) -> None:
         now = time.time()
@@ -219,7 +217,7 @@ class WatchedContext(Handler):
             self._told_ages[file] = age
             if age:
                 words = "%s the %s in use %s role=%s file=%s until=%s"
-                until = validity.shown(life.not_after)
+                until = certificate_dates.shown(life.not_after)
                 where = self._use.path_of(file)
                 fields = causes.log_fields("UMB345", causes.NEXT["UMB345"])
                 what = "CA" if file == "ca" else file
@@ -228,10 +226,10 @@ class WatchedContext(Handler):
 
 def age_of(life: Validity, now: float) -> str:
     """Words for the log; empty while there is nothing to say."""
-    end = validity.seconds_of(life.not_after)
+    end = certificate_dates.seconds_of(life.not_after)
     if now > end:
         return "has expired"
-    share = (end - validity.seconds_of(life.not_before)) * WARNED_SHARE
+    share = (end - certificate_dates.seconds_of(life.not_before)) * WARNED_SHARE
     return "expires soon" if end - now < min(share, WARNED_SECONDS) else ""
 
 
@@ -242,9 +240,9 @@ def _load(use: Use) -> Loaded:
     fingerprint = ""
     if use.files.certificate is not None:
         try:
-            ours = validity.first_der(use.files.certificate)
+            ours = certificate_dates.first_der(use.files.certificate)
             fingerprint = hashlib.sha256(ours).hexdigest()[:_FINGERPRINT_DIGITS]
-            lives["certificate"] = validity.of_der(ours)
+            lives["certificate"] = certificate_dates.of_der(ours)
         except (OSError, ValueError):
             pass  # OpenSSL has taken it: what we cannot read of it is used, and not told of
     trusted = _last_to_end(context.get_ca_certs(binary_form=True))
@@ -255,11 +253,11 @@ def _load(use: Use) -> Loaded:
 
 def _last_to_end(authorities: list[bytes]) -> Validity | None:
     """While a signer is being replaced the old one ends and nobody misses it; one of the future helps nobody yet."""
-    now = validity.moment_of(time.time())
+    now = certificate_dates.moment_of(time.time())
     last: Validity | None = None
     for der in authorities:
         try:
-            life = validity.of_der(der)
+            life = certificate_dates.of_der(der)
         except ValueError:
             continue
         if last is None or (life.not_before <= now, life.not_after) > (last.not_before <= now, last.not_after):
@@ -279,15 +277,15 @@ def _digest(files: TlsFiles) -> bytes:
     return digest.digest()
 
 
-def _stamps(paths: list[Path]) -> list[Stamp | None]:
+def file_stamps(paths: list[Path]) -> list[Stamp | None]:
     """What changes when a file does, seen through links: a mounted Secret is replaced by turning one link above it.
 
     The change time beside the modification time, which tools that keep dates set back.
     """
-    return [_stamp(path) for path in paths]
+    return [file_stamp(path) for path in paths]
 
 
-def _stamp(path: Path) -> Stamp | None:
+def file_stamp(path: Path) -> Stamp | None:
     try:
         found = os.stat(path)
     except OSError:

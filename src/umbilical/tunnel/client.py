@@ -2,8 +2,8 @@
 
 import logging
 
-from umbilical.konnectivity.commands import Tunnel
 from umbilical.konnectivity.dial_failure import DialFailure
+from umbilical.konnectivity.links import Tunnel
 from umbilical.tunnel import causes
 from umbilical.tunnel.channel import Owner
 

@@ -1,23 +1,23 @@
 """Clients that ask with HTTP CONNECT: one request, one tunnel, one connection.
 
     head -> dialling -> open -> closing -> over
-The 200 line goes out alone, before any byte of the endpoint; those wait for the next turn (faults C2, C10).
+The 200 line goes out alone, before any byte of the endpoint; those wait for the next turn
+(faults data-before-200, answer-with-data).
 """
 
 import logging
 import time
 from typing import Final, cast
 
-from umbilical.konnectivity.commands import ENDED, Tunnel
 from umbilical.konnectivity.dial_failure import DialFailure, FailureReason, http_reply, metric_reason
+from umbilical.konnectivity.links import ENDED, Tunnel
 from umbilical.tunnel.agent_stream import AgentStream
 from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog
 from umbilical.tunnel.channel import AGAIN, END, Channel, TlsChannel
 from umbilical.tunnel.client import Client
 from umbilical.tunnel.exchange import Exchange
-from umbilical.tunnel.inlet import Inlet
 from umbilical.tunnel.loop import Deadlines
-from umbilical.tunnel.outlet import Outlet
+from umbilical.tunnel.payload import Inlet, Outlet
 from umbilical.tunnel.transport import TUNNEL_WINDOW_BYTES
 from umbilical.tunnel.tunnel_stream import TunnelStream
 from umbilical.wire import http1
@@ -69,8 +69,6 @@ class ConnectClient(Client):
         self._channel.start(self)
         if self._channel.is_plain:
             self._read_head()  # most often it is here already, and one event is saved
-
-    # ------------------------------------------------------------------ request
 
     def on_readable(self) -> None:
         state = self._state
@@ -156,8 +154,6 @@ class ConnectClient(Client):
         else:
             self._finish()
 
-    # ------------------------------------------------------------------ what the dial came to
-
     def opened(self, tunnel: Tunnel) -> None:
         link = tunnel.link
         assert link is not None
@@ -210,8 +206,6 @@ class ConnectClient(Client):
         self._outlet.put(memoryview(reply))
         self._finish_when_flushed()
 
-    # ------------------------------------------------------------------ client to agent
-
     def _send_early(self, inlet: Inlet) -> None:
         taken = inlet.write(memoryview(self._early))
         self._early = self._early[taken:]
@@ -236,7 +230,7 @@ class ConnectClient(Client):
             self._gone("client closed" if count == END else f"client failed: {self._channel.error}")
 
     def _end_upload(self, own: TunnelStream) -> None:
-        """The client has ended its side: so do we towards the endpoint, which may go on sending (fault C3)."""
+        """The client has ended its side: so do we towards the endpoint, which may go on (fault no-half-close)."""
         self._sent_all = True
         self._exchange.flushing.discard(self)
         own.end()
@@ -299,8 +293,6 @@ class ConnectClient(Client):
         if self._state == _OPEN:
             self._pump()
             self._limit_last_bytes()
-
-    # ------------------------------------------------------------------ agent to client
 
     def deliver(self, view: memoryview) -> None:
         outlet = self._outlet
@@ -385,8 +377,6 @@ class ConnectClient(Client):
             self._backlog.shrank(waiting)
         if self._endpoint_ended:
             self._end_download()
-
-    # ------------------------------------------------------------------ end
 
     def closed(self, error: str, cause: str) -> None:
         self._release_brake()

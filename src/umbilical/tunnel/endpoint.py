@@ -13,11 +13,10 @@ from umbilical.tunnel import causes
 from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog, Brake
 from umbilical.tunnel.channel import AGAIN, END, Channel
 from umbilical.tunnel.dialing import Dial, DialDesk, DialOwner
-from umbilical.tunnel.inlet import Inlet
 from umbilical.tunnel.linger import LingerRoom
 from umbilical.tunnel.loop import HANGUP, IN, Deadlines, Loop
 from umbilical.tunnel.metrics import AgentMetrics
-from umbilical.tunnel.outlet import Outlet
+from umbilical.tunnel.payload import Inlet, Outlet
 from umbilical.tunnel.settings import Limits
 from umbilical.tunnel.transport import TUNNEL_WINDOW_BYTES, Transport
 from umbilical.tunnel.tunnel_stream import TunnelStream
@@ -102,8 +101,6 @@ class Endpoint(DialOwner):
         self._dirty = False
         self._backlog: Backlog | None = None
 
-    # ------------------------------------------------------------------ dial
-
     def start(self) -> None:
         self._dial = self._workshop.desk.dial(self, self.record.network, self.record.address)
 
@@ -136,8 +133,6 @@ class Endpoint(DialOwner):
 
     def dial_failed(self, text: str) -> None:
         self.link.endpoint_refused(self, text)
-
-    # ------------------------------------------------------------------ endpoint to server
 
     def on_readable(self) -> None:
         self._pump()
@@ -180,8 +175,6 @@ class Endpoint(DialOwner):
         self.paused = False
         if self._channel is not None:
             self._pump()
-
-    # ------------------------------------------------------------------ server to endpoint
 
     def deliver(self, view: memoryview) -> None:
         outlet = self._outlet
@@ -310,10 +303,8 @@ class Endpoint(DialOwner):
     def _error(self) -> str:
         return self._channel.error if self._channel is not None else "not connected"
 
-    # ------------------------------------------------------------------ end
-
     def flush_and_close(self) -> None:
-        """The server asked to close: queued bytes first (fault C1)."""
+        """The server asked to close: queued bytes first (fault tail-loss)."""
         self._release_brake()
         self._workshop.flushing.add(self)
         self.on_writable()

@@ -6,10 +6,9 @@ It knows no sockets of its own; transports and clients hang on it.
 import logging
 import random
 import ssl
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from umbilical.konnectivity.commands import (
-    ENDED,
     CloseTunnel,
     Command,
     CountDialFailure,
@@ -19,28 +18,23 @@ from umbilical.konnectivity.commands import (
     TellHealth,
     TellRedial,
     ToAgent,
-    Tunnel,
 )
 from umbilical.konnectivity.dial_failure import DialFailure, FailureReason, failure_code, grpc_error_text
-from umbilical.konnectivity.metadata import AgentHello
-from umbilical.konnectivity.routing import AgentLink, Switchyard
+from umbilical.konnectivity.links import ENDED, AgentLink, Tunnel
+from umbilical.konnectivity.routing import Switchyard
 from umbilical.konnectivity.switchboard import Switchboard
-from umbilical.tunnel import agent_notices, causes
+from umbilical.tunnel import causes, notices
 from umbilical.tunnel.backlog import STUCK_SECONDS
 from umbilical.tunnel.client import Client
-from umbilical.tunnel.dial_notices import DialNotices, Hush
 from umbilical.tunnel.identities import AgentGate, ClientGate
 from umbilical.tunnel.linger import LingerRoom
 from umbilical.tunnel.loop import Deadlines, Handler, Loop
 from umbilical.tunnel.metrics import ServerGauges, ServerMetrics
+from umbilical.tunnel.notices import DialNotices, Hush
 from umbilical.tunnel.settings import ServerSettings
 from umbilical.tunnel.transport import Transport
 from umbilical.wire import packets
-from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packets import DialResponse
-
-if TYPE_CHECKING:
-    from umbilical.tunnel.agent_stream import AgentStream, AgentTransport
 
 logger = logging.getLogger(__name__)
 
@@ -53,16 +47,23 @@ UNLIMITED_STALL_SECONDS: Final = 5.0
 """Where dials have no time limit: after so long they leave an agent that takes no packets for another."""
 
 
-class Admission:
-    """Lets agents in; with token authentication it asks first. Lives in the control plane."""
+class AgentShell:
+    """What the exchange needs of an agent's stream: `AgentLink.shell` is one."""
 
-    def ask(self, transport: "AgentTransport", stream: Stream, hello: AgentHello) -> None:
-        """Call `transport.admitted` or `transport.refuse`, now or later."""
-        transport.admitted(stream, hello)
+    def send(self, kind: int, message: bytes) -> None:
+        raise NotImplementedError
+
+    def is_stalled(self, now: float, seconds: float) -> bool:
+        """The same bytes have waited so long. Asked from time to time; that bytes wait right now means nothing."""
+        raise NotImplementedError
+
+    def retire(self, reason: str) -> None:
+        """End this stream from our side."""
+        raise NotImplementedError
 
 
 class Exchange(Handler):
-    def __init__(self, loop: Loop, settings: ServerSettings, admission: Admission) -> None:
+    def __init__(self, loop: Loop, settings: ServerSettings) -> None:
         self.loop: Final = loop
         self.settings: Final = settings
         self.metrics: Final = ServerMetrics()
@@ -77,7 +78,6 @@ class Exchange(Handler):
         self.clients: Final[set[Client]] = set()
         """Of http-connect mode, from their first byte to their last."""
         self.proxy_streams = 0
-        self._admission: Final = admission
         self.agent_gate: Final = AgentGate(settings.agent_identities, settings.token_identity)
         self.client_gate: Final = ClientGate(settings.frontend_identities)
         self._last_key = 0
@@ -95,21 +95,16 @@ class Exchange(Handler):
             logger.warning("%s client refused peer=%s: %s", cause.code, peer, refusal, extra=cause.fields)
         return refusal
 
-    # ------------------------------------------------------------------ agents
-
     def next_key(self) -> int:
         self._last_key += 1
         return self._last_key
-
-    def admit(self, transport: "AgentTransport", stream: Stream, hello: AgentHello) -> None:
-        self._admission.ask(transport, stream, hello)
 
     def agent_connected(self, link: AgentLink) -> None:
         self.links[link.key] = link
         self.board.agent_connected(link)
         unusable = self.board.yard.unusable_networks(link)
         if unusable and self.hush.due(f"UMB413 {link.agent_id}", self.loop.now) is not None:
-            agent_notices.tell_networks(link, unusable)
+            notices.tell_networks(link, unusable)
 
     def agent_draining(self, link: AgentLink) -> None:
         logger.info("agent drains agent=%s", link.agent_id)
@@ -159,8 +154,6 @@ class Exchange(Handler):
         self.handshakes.discard(transport)
         self.transports.discard(transport)
 
-    # ------------------------------------------------------------------ clients
-
     def dial(self, client: Client, protocol: str, address: str, dial_id: int) -> Tunnel:
         tunnel = Tunnel(client, dial_id, address, self.loop.now)
         client.tunnel = tunnel
@@ -196,8 +189,6 @@ class Exchange(Handler):
         if link is not None and tunnel.state != ENDED:
             self._to_agent(link, packets.RESUME, packets.encode_resume(tunnel.connection_id))
 
-    # ------------------------------------------------------------------ commands
-
     def _obey(self, commands: list[Command]) -> None:
         for command in commands:
             if isinstance(command, ToAgent):
@@ -213,12 +204,11 @@ class Exchange(Handler):
             elif isinstance(command, CountDialFailure):
                 self.metrics.dial_failed(command.reason)
             elif isinstance(command, RetireAgent):
-                agent = cast("AgentStream", command.link.shell)
-                agent.transport.retire(agent, "agent takes no packets")
+                cast(AgentShell, command.link.shell).retire("agent takes no packets")
             elif isinstance(command, TellRedial):
-                agent_notices.tell_redial(command)
+                notices.tell_redial(command)
             elif isinstance(command, TellHealth):
-                agent_notices.tell_health(command)
+                notices.tell_health(command)
 
     def _refuse(self, tunnel: Tunnel, failure: DialFailure) -> None:
         client = cast(Client, tunnel.client)
@@ -242,9 +232,7 @@ class Exchange(Handler):
     def _to_agent(self, link: AgentLink, kind: int, message: bytes) -> None:
         if kind <= packets.DRAIN:
             self.metrics.to_agent[kind] += 1
-        cast("AgentStream", link.shell).send(kind, message)
-
-    # ------------------------------------------------------------------ time and facts
+        cast(AgentShell, link.shell).send(kind, message)
 
     def _watch_time(self) -> None:
         """Something waits for an agent's answer from now on."""
@@ -262,7 +250,7 @@ class Exchange(Handler):
 
     def _stalled_links(self, seconds: float) -> list[AgentLink]:
         now = self.loop.now
-        return [link for link in self.links.values() if cast("AgentStream", link.shell).is_stalled(now, seconds)]
+        return [link for link in self.links.values() if cast(AgentShell, link.shell).is_stalled(now, seconds)]
 
     def on_crash(self, error: Exception) -> None:
         logger.error("internal error in the sweep: %r", error)

@@ -7,14 +7,14 @@ Upload takes the client's stream credit as back-pressure; download waits here, b
 import logging
 from typing import Final, cast
 
-from umbilical.konnectivity.commands import ENDED, Tunnel
 from umbilical.konnectivity.dial_failure import DialFailure, grpc_error_text
+from umbilical.konnectivity.links import ENDED, Tunnel
 from umbilical.tunnel.agent_stream import AgentStream
 from umbilical.tunnel.backlog import STUCK_SECONDS, Backlog
 from umbilical.tunnel.channel import Owner
 from umbilical.tunnel.client import Client
 from umbilical.tunnel.exchange import Exchange
-from umbilical.tunnel.inlet import Inlet
+from umbilical.tunnel.payload import Inlet
 from umbilical.tunnel.transport import TUNNEL_WINDOW_BYTES, Transport
 from umbilical.tunnel.tunnel_stream import TunnelStream
 from umbilical.wire import grpc, packets
@@ -54,8 +54,6 @@ class GrpcClient(Client):
         self._backlog: Backlog | None = None
         self._farewell: bytes | None = None
         """The CLOSE_RSP that follows the last payload."""
-
-    # ------------------------------------------------------------------ packets from the client
 
     def on_packet(self, packet: packets.Packet) -> None:
         self._exchange.metrics.from_client[packet.kind if packet.kind <= packets.DRAIN else 7] += 1
@@ -103,7 +101,7 @@ class GrpcClient(Client):
                 self._send_close(connection_id, "")
 
     def _close_upload(self, tunnel: Tunnel) -> None:
-        """Tell the agent, but behind the client's last byte (fault C1)."""
+        """Tell the agent, but behind the client's last byte (fault tail-loss)."""
         if not self._up:
             self._end_tunnel(tunnel)
 
@@ -123,7 +121,7 @@ class GrpcClient(Client):
 
     def _mismatch(self, connection_id: int) -> None:
         """DATA or CLOSE for a connection that is not this stream's. Upstream closes both at the agent, so that any
-        client may close any other's tunnel; we close only its own (fault P6)."""
+        client may close any other's tunnel; we close only its own (fault foreign-connection)."""
         tunnel = self.tunnel
         assert tunnel is not None
         text = "mismatched connection IDs"
@@ -132,8 +130,6 @@ class GrpcClient(Client):
         self._send_close(tunnel.connection_id, text)
         self._send_close(connection_id, text)
         self._end_tunnel(tunnel)
-
-    # ------------------------------------------------------------------ client to agent
 
     def _forward(self, view: memoryview) -> None:
         if self._up or self._paused:
@@ -180,8 +176,6 @@ class GrpcClient(Client):
         self._paused = False
         self._push_up()
 
-    # ------------------------------------------------------------------ agent to client
-
     def opened(self, tunnel: Tunnel) -> None:
         link = tunnel.link
         assert link is not None
@@ -208,7 +202,7 @@ class GrpcClient(Client):
         self.bytes_to_client += size
         taken = 0
         if self._down or self._opened_turn == self._loop.turns:
-            # konnectivity-client registers the connection a moment after it has read DIAL_RSP (fault C10).
+            # konnectivity-client registers the connection a moment after it has read DIAL_RSP (fault answer-with-data).
             self._down += view
             self._ask_again()
         else:
@@ -340,8 +334,6 @@ class GrpcClient(Client):
     def _say_farewell(self, farewell: bytes) -> None:
         self._farewell = None
         self._send(packets.CLOSE_RSP, farewell)
-
-    # ------------------------------------------------------------------ end
 
     def _send_close(self, connection_id: int, error: str) -> None:
         self._send(packets.CLOSE_RSP, packets.encode_close_response(error, connection_id))

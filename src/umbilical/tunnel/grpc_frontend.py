@@ -15,7 +15,7 @@ from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2.headers import HeaderList
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import find_data
-from umbilical.wire.packet_decoding import decode_packet
+from umbilical.wire.packets import decode_packet
 
 logger = logging.getLogger(__name__)
 

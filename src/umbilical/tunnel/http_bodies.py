@@ -9,19 +9,8 @@ from typing import Final
 
 import h11
 
-from umbilical.tunnel.admin import (
-    HEAD_SECONDS,
-    IDLE_SECONDS,
-    MAX_HEAD_BYTES,
-    READ_BYTES,
-    Request,
-    Response,
-    Routes,
-    answer,
-    request_of,
-    response_headers,
-    write,
-)
+from umbilical.tunnel import admin
+from umbilical.tunnel.admin import Request, Response, Routes
 from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.http1 import violation_reply
 
@@ -36,7 +25,7 @@ class BodyConnection:
         self._reader = reader
         self._writer = writer
         self._routes = routes
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=admin.MAX_HEAD_BYTES)
         self._http.receive_data(received)
 
     async def run(self) -> None:
@@ -49,40 +38,40 @@ class BodyConnection:
             request = await self._read_request()
             if request is None:
                 return False
-            await self._send(request, await answer(self._routes, request))
+            await self._send(request, await admin.answer(self._routes, request))
             return await self._skip_body()
         except h11.RemoteProtocolError as error:
-            await write(self._writer, violation_reply(ProtocolViolation(error.error_status_hint, str(error))))
+            await admin.write(self._writer, violation_reply(ProtocolViolation(error.error_status_hint, str(error))))
             return False
 
     async def _read_request(self) -> Request | None:
         if not self._http.trailing_data[0]:
-            async with asyncio.timeout(IDLE_SECONDS):
-                self._http.receive_data(await self._reader.read(READ_BYTES))
-        async with asyncio.timeout(HEAD_SECONDS):
+            async with asyncio.timeout(admin.IDLE_SECONDS):
+                self._http.receive_data(await self._reader.read(admin.READ_BYTES))
+        async with asyncio.timeout(admin.HEAD_SECONDS):
             event = await self._next_event()
         return _request_of(event) if isinstance(event, h11.Request) else None
 
     async def _next_event(self) -> object:
         """An h11 event, or its PAUSED."""
         while (event := self._http.next_event()) is h11.NEED_DATA:
-            self._http.receive_data(await self._reader.read(READ_BYTES))
+            self._http.receive_data(await self._reader.read(admin.READ_BYTES))
         return event
 
     async def _send(self, request: Request, response: Response) -> None:
         reason = HTTPStatus(response.status).phrase.encode()
-        headers = list(response_headers(response))
+        headers = list(admin.response_headers(response))
         sent = self._http.send(h11.Response(status_code=response.status, reason=reason, headers=headers))
         assert sent is not None
         if request.method != "HEAD":
             sent += self._http.send(h11.Data(data=response.body)) or b""
         sent += self._http.send(h11.EndOfMessage()) or b""
-        await write(self._writer, sent)
+        await admin.write(self._writer, sent)
 
     async def _skip_body(self) -> bool:
         """Read what is left of the request; tell whether the connection can be used again."""
         left = MAX_BODY_BYTES
-        async with asyncio.timeout(HEAD_SECONDS):
+        async with asyncio.timeout(admin.HEAD_SECONDS):
             while self._http.their_state is h11.SEND_BODY and not self._http.they_are_waiting_for_100_continue:
                 event = await self._next_event()
                 left -= len(event.data) if isinstance(event, h11.Data) else 0
@@ -93,4 +82,4 @@ class BodyConnection:
 
 def _request_of(event: h11.Request) -> Request:
     host = dict(event.headers).get(b"host", b"").decode("ascii", "replace")
-    return request_of(event.method.decode("ascii"), event.target.decode("ascii", "replace"), host)
+    return admin.request_of(event.method.decode("ascii"), event.target.decode("ascii", "replace"), host)

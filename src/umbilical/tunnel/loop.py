@@ -190,8 +190,6 @@ class Loop:
     def _crash(self, handler: Handler, error: Exception) -> None:
         handler.on_crash(error)
 
-    # ------------------------------------------------------------------ descriptors that belong to asyncio
-
     def add_foreign(self, descriptor: int, mask: int) -> None:
         self._epoll.register(descriptor, mask)
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Final
 
 from umbilical.wire import grpc, packets
-from umbilical.wire.buffer import Block, BlockPool
 from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
+from umbilical.wire.http2.buffers import Block, BlockPool
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import find_data
-from umbilical.wire.packet_decoding import decode_packet
+from umbilical.wire.packets import decode_packet
 
 PROXY_PATH: Final = b"/ProxyService/Proxy"
 CHUNK_BYTES: Final = 16 * 1024
@@ -47,8 +47,6 @@ class ProxyCall:
         self._credit_held = False
         self._credit_owed = 0
 
-    # ------------------------------------------------------------------ out
-
     def dial(self, address: str) -> None:
         self._send(packets.encode_dial_request("tcp", address, self._dial_id))
 
@@ -66,8 +64,6 @@ class ProxyCall:
 
     def _send(self, message: bytes) -> None:
         self.connection.send_message(self.stream, message)
-
-    # ------------------------------------------------------------------ in
 
     def received(self, count: int) -> None:
         """So many bytes stand in the room that the connection gave."""

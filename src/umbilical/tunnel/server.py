@@ -1,4 +1,4 @@
-"""The server: listeners in, clients and agents on the exchange, and a clean way out."""
+"""The server: listeners in, clients and agents on the exchange, idle tunnels closed, and a clean way out."""
 
 import asyncio
 import logging
@@ -7,22 +7,63 @@ import socket
 from typing import Final, cast
 
 from umbilical.konnectivity import metadata
+from umbilical.konnectivity.links import ESTABLISHED, Tunnel
 from umbilical.tunnel import certificates
-from umbilical.tunnel.agent_stream import AgentStream, AgentTransport
+from umbilical.tunnel.agent_stream import Admission, AgentStream, AgentTransport
 from umbilical.tunnel.channel import Channel, TlsChannel
+from umbilical.tunnel.client import Client
 from umbilical.tunnel.connect_frontend import HEAD_SECONDS, ConnectClient
-from umbilical.tunnel.exchange import Admission, Exchange
+from umbilical.tunnel.exchange import Exchange
 from umbilical.tunnel.grpc_frontend import GrpcTransport
-from umbilical.tunnel.idle_reaper import IdleReaper
 from umbilical.tunnel.interfaces import AgentAuthenticator, AuthenticationRefused
 from umbilical.tunnel.listening import Listener, listen_tcp, listen_unix
-from umbilical.tunnel.loop import Deadlines, Loop
+from umbilical.tunnel.loop import Deadlines, Handler, Loop
 from umbilical.tunnel.outbound import tune
 from umbilical.tunnel.settings import FrontendMode, ServerSettings, TcpFrontend, UnixFrontend
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.streams import Stream
 
 logger = logging.getLogger(__name__)
+
+LOOKS: Final = 4
+"""Within the time limit; a tunnel is closed at most a fourth of it late."""
+
+
+class IdleReaper(Handler):
+    """Closes tunnels that have moved nothing for long: some clients forget theirs (fault forgotten-tunnels).
+
+    Looks at byte counts from time to time: a tunnel pays nothing per byte and has no timer of its own.
+    """
+
+    def __init__(self, exchange: Exchange, seconds: float) -> None:
+        self._exchange: Final = exchange
+        self._loop: Final = exchange.loop
+        self._seconds: Final = seconds
+        self._timer = self._loop.after(seconds / LOOKS, self)
+
+    def stop(self) -> None:
+        self._loop.cancel(self._timer)
+
+    def on_timer(self) -> None:
+        try:
+            for link in list(self._exchange.links.values()):
+                for tunnel in list(link.connections.values()):
+                    self._look_at(tunnel)
+        finally:
+            self._timer = self._loop.after(self._seconds / LOOKS, self)
+
+    def _look_at(self, tunnel: Tunnel) -> None:
+        client = cast(Client, tunnel.client)
+        moved = client.bytes_from_client + client.bytes_to_client
+        if moved != tunnel.moved_bytes or tunnel.idle_since == 0.0:
+            tunnel.moved_bytes = moved
+            tunnel.idle_since = self._loop.now
+        elif self._loop.now - tunnel.idle_since >= self._seconds and tunnel.state == ESTABLISHED:
+            client.end_idle(f"idle for {self._seconds:g} s")
+
+    def on_crash(self, error: Exception) -> None:
+        logger.error("internal error in the look for idle tunnels: %r", error)
+
 
 ASKING_SECONDS: Final = 0.5
 """A client that connected right before a server leaves has so long to say what it wants."""
@@ -62,7 +103,7 @@ class Server:
         self.settings: Final = settings
         self._loop: Final = loop
         self._admission: Final = TokenAdmission(authenticator) if authenticator is not None else Admission()
-        self.exchange: Final = Exchange(loop, settings, self._admission)
+        self.exchange: Final = Exchange(loop, settings)
         self.stopping = False
         self._heads: Final = Deadlines(loop, HEAD_SECONDS)
         metrics = self.exchange.metrics.certificates
@@ -77,8 +118,6 @@ class Server:
         self._agents: Listener | None = None
         self._socket_file: tuple[int, int] | None = None
         """Device and inode of our own socket file, as long as we have one."""
-
-    # ------------------------------------------------------------------ listen
 
     def listen(self) -> None:
         """Open both listeners, or none. Raises StartupError."""
@@ -111,7 +150,7 @@ class Server:
     def _accept_agent(self, sock: socket.socket) -> None:
         tune(sock)
         channel = TlsChannel(self._loop, sock, self._agent_certificates.context(), None)
-        transport = AgentTransport(channel, self.exchange)
+        transport = AgentTransport(channel, self.exchange, self._admission)
         self.exchange.transports.add(transport)
         self.exchange.handshakes.add(transport)
         transport.start()
@@ -129,8 +168,6 @@ class Server:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return TlsChannel(self._loop, sock, watched.context(), None)
 
-    # ------------------------------------------------------------------ facts
-
     def is_ready(self) -> bool:
         return not self.stopping and self.exchange.is_ready()
 
@@ -140,8 +177,6 @@ class Server:
 
     def render_metrics(self) -> bytes:
         return self.exchange.metrics.render(self.exchange.gauges())
-
-    # ------------------------------------------------------------------ leave
 
     def stop_accepting(self) -> None:
         """No new client and no new agent; those that are here go on."""
@@ -161,7 +196,7 @@ class Server:
             _unlink(str(frontend.path))
 
     def announce_leave(self) -> None:
-        """Send our own agents to other servers now: they keep this one until its tunnels have ended (O5).
+        """Send our own agents to other servers now: they keep this one until its tunnels have ended (hasty-drain).
 
         Upstream's agents drop every tunnel at a GOAWAY, so they hear of it at the very end.
         """

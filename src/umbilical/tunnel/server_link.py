@@ -26,13 +26,13 @@ from umbilical.tunnel.settings import Keepalive
 from umbilical.tunnel.tcp_facts import round_trip_seconds
 from umbilical.tunnel.transport import SHARED_WINDOW_BYTES, agent_side_connection
 from umbilical.tunnel.tunnel_stream import TunnelStream
-from umbilical.wire import grpc, packets, tunnel_frames
+from umbilical.wire import grpc, packet_data, packets
 from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import find_data
-from umbilical.wire.packet_decoding import decode_packet
+from umbilical.wire.packets import decode_packet
 
 logger = logging.getLogger(__name__)
 tunnels = logging.getLogger("umbilical.tunnels")
@@ -74,8 +74,6 @@ class ServerLink(EndpointLink):
 
     def keep_alive(self, keepalive: Keepalive) -> None:
         self._heartbeat = Heartbeat(self, keepalive)
-
-    # ------------------------------------------------------------------ hello
 
     def on_open(self) -> None:
         protocol = self._tls.tls.selected_alpn_protocol()
@@ -128,8 +126,6 @@ class ServerLink(EndpointLink):
 
     def server_id(self) -> str:
         return self.hello.server_id if self.hello is not None else "unknown"
-
-    # ------------------------------------------------------------------ packets in
 
     def on_data(self, stream: Stream) -> None:
         connection = self.connection
@@ -206,8 +202,6 @@ class ServerLink(EndpointLink):
         else:
             endpoint.resume()
 
-    # ------------------------------------------------------------------ commands out
-
     def _obey(self, commands: list[Command]) -> None:
         for command in commands:
             if isinstance(command, ToServer):
@@ -243,13 +237,11 @@ class ServerLink(EndpointLink):
         """Ask the server to prefer other agents; everything goes on being served."""
         self._send(packets.DRAIN, packets.encode_drain())
 
-    # ------------------------------------------------------------------ what endpoints report
-
     def open_stream(self, endpoint: Endpoint) -> TunnelStream | None:
         connection = self.connection
         if not connection.can_open_stream():
             return None
-        stream = connection.open_stream(tunnel_frames.OPENING_HEADERS)
+        stream = connection.open_stream(packet_data.OPENING_HEADERS)
         stream.plain = True
         stream.credited_by_shell = True
         stream.owner = endpoint
@@ -315,8 +307,6 @@ class ServerLink(EndpointLink):
             f" code={code}" if code else "",
             cause,
         )
-
-    # ------------------------------------------------------------------ end
 
     def is_idle(self) -> bool:
         return self.session.is_idle()

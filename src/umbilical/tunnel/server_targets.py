@@ -7,7 +7,7 @@ Links are opaque here. What counts is which one an address led to.
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
-from umbilical.konnectivity.backoff import SyncSchedule
+from umbilical.konnectivity.agent_session import SyncSchedule
 from umbilical.tunnel.outbound import Address, display
 from umbilical.tunnel.settings import ServerAddress
 
@@ -54,7 +54,7 @@ class Target:
     def found_again(self, link: Hashable, draw: float, *, is_alone: bool) -> None:
         """It led to a server that we hold. With one address looking on is all we can do; with more it is a luxury."""
         schedule = self._schedule
-        self._leads_to(link, schedule.after_duplicate(draw) if is_alone else schedule.after_failure(draw))
+        self._leads_to(link, schedule.after_success(draw) if is_alone else schedule.after_failure(draw))
 
     def _leads_to(self, link: Hashable, wait_seconds: float) -> None:
         self.links.add(link)
@@ -154,8 +154,6 @@ class TargetBook:
         if source is not None:
             source.look_again(now)
 
-    # ------------------------------------------------------------------ what names and leases say
-
     def publish(self, servers: Sequence[ServerAddress]) -> None:
         """Leases say this now, and nothing else."""
         published = set(servers)
@@ -191,8 +189,6 @@ class TargetBook:
                     del source.targets[target.address]
             if not source.is_named and not source.targets:
                 del self._sources[source.server]
-
-    # ------------------------------------------------------------------ what is to be done
 
     def looks_due(self, now: float) -> list[Source]:
         return [

@@ -10,9 +10,9 @@ from typing import Final
 from umbilical.tunnel.channel import AGAIN, END, Channel, Owner
 from umbilical.tunnel.loop import Loop
 from umbilical.wire import grpc
-from umbilical.wire.buffer import Block, BlockPool
 from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
+from umbilical.wire.http2.buffers import Block, BlockPool
 from umbilical.wire.http2.connection import Connection, Profile
 from umbilical.wire.http2.streams import HALF_CLOSED_LOCAL, Stream
 
@@ -78,8 +78,6 @@ class Transport(Owner):
         self.channel.start(self)
         self.touch()
 
-    # ------------------------------------------------------------------ in
-
     def on_readable(self) -> None:
         connection = self.connection
         channel = self.channel
@@ -142,8 +140,6 @@ class Transport(Owner):
 
     def on_event(self, event: int) -> None:
         """HEADERS, RESET, GOAWAY, PING_ANSWERED."""
-
-    # ------------------------------------------------------------------ out
 
     def finish(self, stream: Stream, status: int, text: str) -> None:
         """Server: end a call with its status; alone, with the headers of a response, if it was not answered yet."""
@@ -241,8 +237,6 @@ class Transport(Owner):
         wanted = int(round_trip_seconds * BYTES_PER_SECOND)
         self.connection.enlarge_connection(min(wanted, LARGEST_CONNECTION_WINDOW_BYTES))
 
-    # ------------------------------------------------------------------ end
-
     def on_lost(self, reason: str) -> None:
         self.lose(reason)
 
@@ -262,8 +256,6 @@ class Transport(Owner):
 
     def on_closed(self, reason: str) -> None:
         """Tell whoever used the connection."""
-
-    # ------------------------------------------------------------------ what a PathWatch found
 
     def on_silent(self, seconds: float, acknowledges: bool) -> None:
         """Nothing was heard, not even the answer to a ping; `acknowledges`: but the peer's kernel is there."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from umbilical.tunnel.transport import LARGEST_TUNNEL_WINDOW_BYTES, Transport
 from umbilical.wire.http2.streams import Stream
-from umbilical.wire.tunnel_frames import ANSWER_HEADERS
+from umbilical.wire.packet_data import ANSWER_HEADERS
 
 BULK_BYTES: Final = 32 * 1024
 """A frame of this size means that the sender has more; those of requests and answers are smaller."""

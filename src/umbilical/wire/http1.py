@@ -106,11 +106,6 @@ class ConnectHead:
         return _parse_request(data, end, self._limit)
 
 
-def parse_connect_head(buffer: bytes | bytearray, limit: int = MAX_HEAD_BYTES) -> Request | None:
-    """Parse the request head at the start of `buffer`; None while it is incomplete. Raises ProtocolViolation."""
-    return ConnectHead(limit).feed(bytes(buffer))
-
-
 def _head_end(data: bytes | bytearray, start: int) -> int:
     """The offset behind the blank line, or -1. Lines end with LF, with or without CR before it, as in Go."""
     end = data.find(b"\n\r\n", start)

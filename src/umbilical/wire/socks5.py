@@ -142,8 +142,6 @@ class Handshake:
         del self._buffer[:count]
         return taken
 
-    # ------------------------------------------------------------------ greeting
-
     def _read_greeting(self) -> bool:
         buffer = self._buffer
         if buffer and buffer[0] != VERSION:
@@ -162,8 +160,6 @@ class Handshake:
         self._output += bytes((VERSION, wanted))
         self.state = CREDENTIALS if self._password_needed else REQUEST
 
-    # ------------------------------------------------------------------ username and password
-
     def _read_credentials(self) -> bool:
         buffer = self._buffer
         if buffer and buffer[0] != CREDENTIALS_VERSION:
@@ -177,8 +173,6 @@ class Handshake:
         self.username, self.password = taken[2:name_end], taken[name_end + 1 :]
         self.state = CHECKING
         return True
-
-    # ------------------------------------------------------------------ request
 
     def _read_request(self) -> bool:
         buffer = self._buffer

@@ -22,7 +22,7 @@ from umbilical.dialer.settings import DialerSettings, Protocol, TcpServer, UnixS
 from umbilical.fault import StartupError
 from umbilical.proxies.direct import CLOUD_SUFFIXES
 from umbilical.proxies.settings import HttpsSettings, ListenerSettings, OutboundSettings, Resolution, Socks5Settings
-from umbilical.proxies.socks5_process import run_socks5
+from umbilical.proxies.socks5 import run_socks5
 from umbilical.tunnel.settings import ListenAddress, TlsFiles
 
 SERVER = "--server=unix:/run/k.sock"

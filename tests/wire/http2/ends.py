@@ -11,10 +11,10 @@ import h2.connection
 import h2.events
 import h2.settings
 
-from umbilical.wire.buffer import Block, BlockPool
 from umbilical.wire.grpc import request_headers
 from umbilical.wire.http2 import connection as http2
 from umbilical.wire.http2 import frames
+from umbilical.wire.http2.buffers import Block, BlockPool
 from umbilical.wire.http2.connection import Connection, Profile
 from umbilical.wire.http2.headers import encode_headers
 from umbilical.wire.http2.streams import Stream

@@ -19,10 +19,10 @@ from tests.wire.http2.ends import (
     window_update,
 )
 
-from umbilical.wire.buffer import Block, BlockPool
 from umbilical.wire.errors import MisuseError
 from umbilical.wire.grpc import RESPONSE_HEADERS
 from umbilical.wire.http2 import frames
+from umbilical.wire.http2.buffers import Block, BlockPool
 from umbilical.wire.http2.connection import Connection, Profile
 from umbilical.wire.http2.headers import encode_headers
 

@@ -18,7 +18,7 @@ from tests.wire.http2.ends import (
 )
 
 from umbilical.wire.grpc import OK, RESPONSE_HEADERS, trailers
-from umbilical.wire.http2 import flow, frames
+from umbilical.wire.http2 import control_frames, frames
 from umbilical.wire.http2.connection import Profile
 from umbilical.wire.http2.control_frames import MAX_CONTROL_BYTES
 from umbilical.wire.packet_data import DataPrefix
@@ -54,7 +54,7 @@ def flood(server: Ours, *octets: bytes, times: int = 3_000) -> int:
 def test_rapid_reset_ends_the_connection() -> None:
     server = server_with()
     count = flood(server, *(headers(number) + reset(number) for number in range(1, 8_000, 2)))
-    assert count == flow.RESET_BURST
+    assert count == control_frames.RESET_BURST
     assert goaway_code(server.take()) == frames.ENHANCE_YOUR_CALM
     assert len(server.connection.streams) <= 1
 
@@ -72,26 +72,26 @@ def test_rapid_reset_ends_the_connection() -> None:
 def test_making_us_reset_streams_ends_the_connection_too(fault: Callable[[int], bytes]) -> None:
     server = server_with()
     count = flood(server, *(headers(number) + fault(number) for number in range(1, 8_000, 2)))
-    assert count == flow.RESET_BURST
+    assert count == control_frames.RESET_BURST
     assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
 
 
 def test_opening_streams_past_the_limit_without_end_ends_the_connection() -> None:
     server = server_with(*(headers(number) for number in range(1, 201, 2)))
-    assert flood(server, *(headers(number) for number in range(201, 8_000, 2))) == flow.RESET_BURST
+    assert flood(server, *(headers(number) for number in range(201, 8_000, 2))) == control_frames.RESET_BURST
     assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
     assert len(server.connection.streams) == 100
 
 
 def test_a_settings_flood_ends_the_connection() -> None:
     server = server_with()
-    assert flood(server, settings_frame([(frames.INITIAL_WINDOW_SIZE, 70_000)])) < flow.SETTINGS_BURST
+    assert flood(server, settings_frame([(frames.INITIAL_WINDOW_SIZE, 70_000)])) < control_frames.SETTINGS_BURST
     assert goaway_code(server.take()) == frames.ENHANCE_YOUR_CALM
 
 
 def test_a_ping_flood_ends_the_connection() -> None:
     server = server_with(headers(1))
-    assert flood(server, BDP_PING) == flow.PING_BURST
+    assert flood(server, BDP_PING) == control_frames.PING_BURST
     assert server.last("failed").text == "too_many_pings"
     assert goaway_code(server.take()) == frames.ENHANCE_YOUR_CALM
 
@@ -113,7 +113,7 @@ def test_a_trickle_of_data_does_not_excuse_a_ping_flood() -> None:
 )
 def test_a_flood_of_data_frames_without_data_ends_the_connection(empty: bytes) -> None:
     server = server_with(headers(1))
-    assert flood(server, empty) == flow.PING_BURST
+    assert flood(server, empty) == control_frames.PING_BURST
     assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
 
 

@@ -13,9 +13,9 @@ import pytest
 from tests.wire.http2.ends import REQUEST, Event, Ours, Theirs, pump
 from tests.wire.http2.traffic import Traffic
 
-from umbilical.wire.buffer import BlockPool
 from umbilical.wire.grpc import OK, RESPONSE_HEADERS, message_prefix, trailers
 from umbilical.wire.http2 import frames
+from umbilical.wire.http2.buffers import BlockPool
 from umbilical.wire.http2.connection import Profile
 
 SETTING = h2.settings.SettingCodes

@@ -11,14 +11,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.wire.http2.ends import REQUEST, Ours, Theirs, open_stream, our_pair, pump
 from tests.wire.http2.traffic import TUNNELS, Traffic
 
-from umbilical.wire.buffer import Block
 from umbilical.wire.grpc import RESPONSE_HEADERS
 from umbilical.wire.http2 import streams
+from umbilical.wire.http2.buffers import Block, Inbox
 from umbilical.wire.http2.connection import Profile
-from umbilical.wire.http2.flow import REFILL_PER_FRAME, Allowance
-from umbilical.wire.http2.inbox import Inbox
+from umbilical.wire.http2.control_frames import REFILL_PER_FRAME, Allowance
 from umbilical.wire.http2.streams import Stream
-from umbilical.wire.tunnel_frames import PlainPrefix
+from umbilical.wire.packet_data import PlainPrefix
 
 SETTING: Final = h2.settings.SettingCodes
 SIZES = st.sampled_from([1, 100, 5_000, 16_384, 40_000, 100_000])

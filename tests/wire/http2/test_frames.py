@@ -17,17 +17,18 @@ from tests.wire.http2.ends import (
 
 from umbilical.wire.errors import ProtocolViolation
 from umbilical.wire.grpc import OK, RESPONSE_HEADERS, request_headers, trailers
-from umbilical.wire.http2 import frames, plain_headers
+from umbilical.wire.http2 import frames
 from umbilical.wire.http2 import headers as module
+from umbilical.wire.http2 import headers as plain_headers
 from umbilical.wire.http2.frames import COMPRESSION_ERROR, ENHANCE_YOUR_CALM
 from umbilical.wire.http2.headers import (
     MAX_HEADER_LIST_BYTES,
+    STATIC_TABLE,
     HeaderDecoder,
     HeaderList,
     encode_headers,
     has_capitals,
 )
-from umbilical.wire.http2.plain_headers import STATIC_TABLE
 
 STREAM_ID = st.integers(1, 2**31 - 1)
 U31 = st.integers(0, 2**31 - 1)
@@ -300,8 +301,8 @@ def test_the_static_table_is_the_oracles() -> None:
 
 @given(LISTS_HEADERS)
 def test_what_is_encoded_comes_back_here_and_at_the_oracle_and_leaves_its_table_alone(headers: HeaderList) -> None:
-    block = plain_headers.encode(headers)
-    assert plain_headers.decode(block, LARGE) == headers
+    block = plain_headers.encode_plain(headers)
+    assert plain_headers.decode_plain(block, LARGE) == headers
     assert judged(block) == (headers, True)
 
 
@@ -313,16 +314,16 @@ def test_what_is_encoded_comes_back_here_and_at_the_oracle_and_leaves_its_table_
 @example(b"\xbe")
 @example(b"\xff\x00")
 def test_whatever_is_read_here_the_oracle_reads_alike(block: bytes) -> None:
-    ours = plain_headers.decode(block, LARGE)
+    ours = plain_headers.decode_plain(block, LARGE)
     if ours is not None:
         assert judged(block) == (ours, True)
 
 
 @given(LISTS_HEADERS, st.data())
 def test_a_block_that_is_cut_short_is_left_to_the_real_decoder(headers: HeaderList, data: st.DataObject) -> None:
-    block = plain_headers.encode(headers)
+    block = plain_headers.encode_plain(headers)
     cut = block[: data.draw(st.integers(0, len(block)))]
-    ours = plain_headers.decode(cut, LARGE)
+    ours = plain_headers.decode_plain(cut, LARGE)
     assert ours is None or ours == headers[: len(ours)]
 
 
@@ -336,13 +337,13 @@ def test_a_block_that_is_cut_short_is_left_to_the_real_decoder(headers: HeaderLi
     ],
 )
 def test_other_kinds_are_left_to_the_real_decoder(block: bytes) -> None:
-    assert plain_headers.decode(bytes(block), LARGE) is None
+    assert plain_headers.decode_plain(bytes(block), LARGE) is None
 
 
 def test_a_list_that_is_too_large_is_left_to_the_real_decoder_which_refuses_it() -> None:
-    block = plain_headers.encode([(b"name", bytes(100))])
-    assert plain_headers.decode(block, 136) is not None
-    assert plain_headers.decode(block, 135) is None
+    block = plain_headers.encode_plain([(b"name", bytes(100))])
+    assert plain_headers.decode_plain(block, 136) is not None
+    assert plain_headers.decode_plain(block, 135) is None
 
 
 def test_a_small_header_table_is_announced_in_every_block() -> None:

@@ -15,15 +15,13 @@ from tests.wire.http2.ends import (
     split,
 )
 
-from umbilical.wire.buffer import BlockPool
 from umbilical.wire.errors import MisuseError
 from umbilical.wire.grpc import OK, RESPONSE_HEADERS, trailers
 from umbilical.wire.http2 import frames
+from umbilical.wire.http2.buffers import BlockPool, Outbox
 from umbilical.wire.http2.connection import Profile
-from umbilical.wire.http2.outbox import Outbox
 from umbilical.wire.http2.streams import CLOSED
-from umbilical.wire.packet_data import DataPrefix
-from umbilical.wire.tunnel_frames import PlainPrefix
+from umbilical.wire.packet_data import DataPrefix, PlainPrefix
 
 BLOCK_BYTES = 64
 

@@ -10,14 +10,14 @@ from tests.wire.http2.ends import BLOCK_BYTES, REQUEST, Ours, open_stream, our_p
 from tests.wire.http2.traffic import TUNNELS, Traffic, carried, messages
 
 from umbilical.wire import packets
-from umbilical.wire.buffer import Block, BlockPool
 from umbilical.wire.grpc import OK, RESPONSE_HEADERS, trailers
 from umbilical.wire.http2 import frames
+from umbilical.wire.http2.buffers import Block, BlockPool
 from umbilical.wire.http2.connection import Profile
 from umbilical.wire.http2.sending import CONTROL_RESERVE_BYTES, MAX_BACKLOG_BYTES
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import DataPrefix
-from umbilical.wire.packet_decoding import decode_packet
+from umbilical.wire.packets import decode_packet
 
 NARROW = Profile(stream_window_bytes=65_535, connection_window_bytes=65_535)
 

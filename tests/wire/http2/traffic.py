@@ -9,7 +9,7 @@ from umbilical.wire import packets
 from umbilical.wire.grpc import PREFIX_BYTES
 from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import DataPrefix
-from umbilical.wire.packet_decoding import decode_packet
+from umbilical.wire.packets import decode_packet
 
 TUNNELS: Final = (1, 2, 300)
 _NOISE: Final = Random(0).randbytes(200_000)

@@ -25,7 +25,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def start(flags: FlagSet) -> int:
     settings = socks5_settings(flags)
-    from umbilical.proxies.socks5_process import run_socks5
+    from umbilical.proxies.socks5 import run_socks5
 
     return engines.run_until_done(run_socks5(settings))
 

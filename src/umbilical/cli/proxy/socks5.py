@@ -17,7 +17,7 @@ def socks5(**options: Any) -> int:
     """Serve SOCKS5 through the tunnel, until SIGTERM."""
     settings = socks5_settings(options)
     start_logging(options["log_format"], options["log_level"])
-    from umbilical.proxies.socks5_process import run_socks5
+    from umbilical.proxies.socks5 import run_socks5
 
     return run_until_done(run_socks5(settings))
 

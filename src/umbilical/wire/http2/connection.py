@@ -9,9 +9,9 @@ A violation by the peer is an event (FAILED) with a GOAWAY queued; from then on 
 
 from typing import Final
 
-from umbilical.wire.buffer import Block, BlockPool
 from umbilical.wire.errors import MisuseError, ProtocolViolation
 from umbilical.wire.http2 import frames
+from umbilical.wire.http2.buffers import Block, BlockPool
 from umbilical.wire.http2.control_frames import ControlFrames, reset_flood
 from umbilical.wire.http2.events import (
     DATA,
@@ -25,8 +25,8 @@ from umbilical.wire.http2.events import (
     SETTINGS_RECEIVED,
     WINDOW_OPENED,
 )
+from umbilical.wire.http2.frames import Profile
 from umbilical.wire.http2.headers import MAX_HEADER_LIST_BYTES, HeaderDecoder, HeaderList, has_capitals
-from umbilical.wire.http2.profile import Profile
 from umbilical.wire.http2.streams import CLOSED, HALF_CLOSED_LOCAL, Stream
 
 # The shell needs nothing but this module to drive a connection.

@@ -5,14 +5,47 @@ They carry nothing for a tunnel, but change what the sending half may do.
 
 from typing import Final
 
-from umbilical.wire.buffer import Block, BlockPool
 from umbilical.wire.errors import ProtocolViolation
-from umbilical.wire.http2 import flow, frames
+from umbilical.wire.http2 import frames
+from umbilical.wire.http2.buffers import Block, BlockPool, Inbox
 from umbilical.wire.http2.events import GOAWAY, NOTHING, PING_ANSWERED, RESET, SETTINGS_RECEIVED, WINDOW_OPENED
-from umbilical.wire.http2.inbox import Inbox
-from umbilical.wire.http2.profile import Profile
+from umbilical.wire.http2.frames import Profile
 from umbilical.wire.http2.sending import CONTROL_RESERVE_BYTES, SendingHalf
 from umbilical.wire.http2.streams import Stream
+
+PING_BURST: Final = 1_000
+PINGS_PER_SECOND: Final = 50.0
+SETTINGS_BURST: Final = 100
+SETTINGS_PER_SECOND: Final = 1.0
+RESET_BURST: Final = 1_000
+"""Streams reset before we answered them (CVE-2023-44487). A tunnel that was served and then reset costs nothing
+here, so thousands of dials a second never drain it."""
+RESETS_PER_SECOND: Final = 200.0
+REFILL_PER_FRAME: Final = 4
+"""grpc-go measures with at most one ping per DATA frame that it gets."""
+
+
+class Allowance:
+    """A token bucket; the clock is the caller's."""
+
+    def __init__(self, burst: int, per_second: float) -> None:
+        self._burst: Final = float(burst)
+        self._per_second: Final = per_second
+        self._left = float(burst)
+        self._seen_at = 0.0
+
+    def spend(self, now: float) -> bool:
+        """Take one; False when the peer has overdrawn."""
+        if now > self._seen_at:
+            self._left = min(self._burst, self._left + (now - self._seen_at) * self._per_second)
+            self._seen_at = now
+        self._left -= 1.0
+        return self._left >= 0.0
+
+    def refill(self) -> None:
+        """A frame of real traffic moved: pings that measure it (grpc-go sends one per round trip) are welcome."""
+        self._left = min(self._burst, self._left + REFILL_PER_FRAME)
+
 
 MAX_CONTROL_BYTES: Final = 1024 * 1024
 """Control frames that a peer makes us queue but does not read: past this it is flooding."""
@@ -30,9 +63,9 @@ class ControlFrames(SendingHalf):
         self.last_stream_id = 0
         self._settings_seen = False
         self._now = 0.0
-        self._pings: Final = flow.Allowance(flow.PING_BURST, flow.PINGS_PER_SECOND)
-        self._settings: Final = flow.Allowance(flow.SETTINGS_BURST, flow.SETTINGS_PER_SECOND)
-        self._resets: Final = flow.Allowance(flow.RESET_BURST, flow.RESETS_PER_SECOND)
+        self._pings: Final = Allowance(PING_BURST, PINGS_PER_SECOND)
+        self._settings: Final = Allowance(SETTINGS_BURST, SETTINGS_PER_SECOND)
+        self._resets: Final = Allowance(RESET_BURST, RESETS_PER_SECOND)
 
     def _on_settings(self, flags: int, stream_id: int, start: int, end: int) -> int:
         _check_connection_frame("SETTINGS", stream_id)

@@ -1,4 +1,4 @@
-"""HTTP/2 frames (RFC 9113 section 4 and 6): numbers, headers, and the small frames that we send."""
+"""HTTP/2 frames (RFC 9113 section 4 and 6): numbers, headers, the small frames that we send, and what a side grants."""
 
 import struct
 from typing import Final
@@ -106,3 +106,23 @@ def headers_frames(stream_id: int, block: bytes, max_frame_bytes: int, end_strea
         pieces.append(frame_header(len(piece), CONTINUATION, END_HEADERS if position == len(block) else 0, stream_id))
         pieces.append(piece)
     return b"".join(pieces)
+
+
+class Profile:
+    """What one side of a connection advertises."""
+
+    def __init__(
+        self,
+        *,
+        frame_bytes: int = DEFAULT_FRAME_BYTES,
+        stream_window_bytes: int = 1024 * 1024,
+        connection_window_bytes: int = 16 * 1024 * 1024,
+        max_streams: int = 1_000,
+        credits_on_arrival: bool = False,
+    ) -> None:
+        self.frame_bytes: Final = frame_bytes
+        self.stream_window_bytes: Final = stream_window_bytes
+        self.connection_window_bytes: Final = connection_window_bytes
+        self.max_streams: Final = max_streams
+        self.credits_on_arrival: Final = credits_on_arrival
+        """Streams are credited as soon as bytes arrive; else the shell calls `credit` when it has dealt with them."""

@@ -6,17 +6,16 @@ straight into the outgoing frame, as much as the windows allow.
 
 from typing import Final
 
-from umbilical.wire.buffer import BlockPool
 from umbilical.wire.errors import MisuseError, ProtocolViolation
 from umbilical.wire.grpc import PREFIX_BYTES, message_prefix
 from umbilical.wire.http2 import frames
+from umbilical.wire.http2.buffers import BlockPool, Outbox
+from umbilical.wire.http2.frames import Profile
 from umbilical.wire.http2.headers import MAX_HEADER_LIST_BYTES, HeaderList, encode_headers
-from umbilical.wire.http2.outbox import Outbox
-from umbilical.wire.http2.profile import Profile
 from umbilical.wire.http2.streams import CLOSED, HALF_CLOSED_REMOTE, OPEN, Stream
 
 CONTROL_RESERVE_BYTES: Final = 4_096
-"""Part of every send window that payload leaves alone, so that dials and closes find room beside bulk data (H7)."""
+"""Part of every send window that payload leaves alone, so dials and closes pass bulk data (control-behind-bulk)."""
 SMALLEST_PAYLOAD_BYTES: Final = 512
 """A nearly closed window is not worth a frame: better wait for the credit that is on its way."""
 UNLIMITED_STREAMS: Final = 1 << 31

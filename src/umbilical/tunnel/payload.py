@@ -1,6 +1,7 @@
-"""Payload on its way into the frames of a stream: straight from a socket, or from memory. The outlet is its other end.
+"""Payload between a socket and the frames of a stream: the inlet carries it into frames, the outlet into the socket.
 
-Whoever finds no room stands in the transport's line, once, and is told by `on_room`.
+Whoever finds no room for frames stands in the transport's line, once, and is told by `on_room`. The outlet's buffer is
+bounded by its user, in bytes: see `Limits.tunnel_buffer_bytes`.
 """
 
 from typing import Final
@@ -9,9 +10,8 @@ from umbilical.tunnel.channel import AGAIN, Channel, Owner
 from umbilical.tunnel.transport import QUANTUM_BYTES, Transport
 from umbilical.tunnel.tunnel_stream import TunnelStream
 from umbilical.wire.http2.streams import Stream
-from umbilical.wire.packet_data import DataPrefix, PayloadPrefix
+from umbilical.wire.packet_data import DataPrefix, PayloadPrefix, PlainPrefix
 from umbilical.wire.packets import DATA
-from umbilical.wire.tunnel_frames import PlainPrefix
 
 SPARSE_TURNS: Final = 2
 
@@ -102,3 +102,70 @@ class Inlet:
                 self._transport.park(self._stream, self._owner)
             else:
                 self._transport.wait(self._owner, first=self._loop.turns - self._served_turn > SPARSE_TURNS)
+
+
+DIRECT_BYTES: Final = 8 * 1024
+"""Payload from here on is never gathered: copying it would cost more than another send."""
+
+
+class Outlet:
+    def __init__(self, channel: Channel) -> None:
+        self._channel: Final = channel
+        self._loop: Final = channel.loop
+        self._buffer = bytearray()
+        self._blocked = False
+        self._sent_in_turn = -1
+        self.broken = False
+
+    def waiting_bytes(self) -> int:
+        return len(self._buffer)
+
+    def put(self, view: memoryview) -> bool:
+        """Take payload; True when `flush` is wanted at the end of the turn.
+
+        The first of a turn goes out at once, small ones behind it gather.
+        """
+        size = len(view)
+        turn = self._loop.turns
+        if self._buffer or (self._sent_in_turn == turn and size < DIRECT_BYTES):
+            self._buffer += view
+            return not self._blocked
+        self._sent_in_turn = turn
+        sent = self._channel.send(view)
+        if sent < 0:
+            self.broken = True
+        elif sent < size or self._channel.has_unsent():
+            self._buffer += view[sent:]
+            self._block()
+        return False
+
+    def hold(self, view: memoryview) -> None:
+        """Keep payload until the next `flush`, whatever its size."""
+        self._buffer += view
+
+    def _block(self) -> None:
+        self._blocked = True
+        self._channel.ask_room()
+
+    def flush(self) -> None:
+        """Send what can be sent; `is_empty` and `broken` tell how it went."""
+        self._blocked = False
+        channel = self._channel
+        while self._buffer:
+            sent = channel.send(self._buffer)
+            if sent < 0:
+                self.broken = True
+                self._buffer.clear()
+                return
+            if sent == 0:
+                self._block()
+                return
+            del self._buffer[:sent]
+        if not channel.push():
+            self.broken = True
+        elif channel.has_unsent():
+            self._block()
+
+    def is_empty(self) -> bool:
+        """Every byte has reached the socket."""
+        return not self._buffer and not self._channel.has_unsent()

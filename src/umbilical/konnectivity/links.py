@@ -1,13 +1,19 @@
-"""The links that serve one key, kept in the order of their load: the least loaded is found without a look at others.
+"""Links of agents, the tunnels on them, and groups of links in the order of their load.
 
 A group has one seat per agent ID. Seats of one rank share a bucket; a load that changes by one moves its seat to the
 bucket next door, so that neither a dial nor its end costs more with more agents (decisions/0015).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from umbilical.konnectivity.routing import AgentLink
+from umbilical.konnectivity.metadata import AgentIdentifiers
+
+# A tunnel as the server sees it.
+PENDING: Final = 1
+ESTABLISHED: Final = 2
+CLOSING: Final = 3
+"""The client is done; the agent still flushes and then answers."""
+ENDED: Final = 4
 
 DRAINING_RANK: Final = 1 << 40
 """Added to the load of a link that drains: it is chosen only when nobody else is left. No load comes near it."""
@@ -15,10 +21,80 @@ SICK_RANK: Final = 1 << 41
 """Added when dials stay unanswered. Behind those that drain: they still serve, and their dials can be retried."""
 
 
+class Tunnel:
+    """One client's way to one endpoint, from its dial to its end."""
+
+    def __init__(self, client: object, dial_id: int, address: str, asked_at: float) -> None:
+        self.client: Final = client
+        """The shell that speaks to the client."""
+        self.dial_id: Final = dial_id
+        self.address: Final = address
+        self.asked_at: Final = asked_at
+        self.opened_at = 0.0
+        self.closing_since = 0.0
+        self.serial = 0
+        self.link: AgentLink | None = None
+        self.protocol = "tcp"
+        self.links_before: tuple[int, ...] = ()
+        """Keys of the links that were asked first and did not answer: a dial never goes to one of them again."""
+        self.connection_id = 0
+        self.state = PENDING
+        self.moved_bytes = 0
+        """When it was last looked at, where idle tunnels are closed."""
+        self.idle_since = 0.0
+
+
+class AgentLink:
+    """One Connect stream of one agent. Two streams with one agent ID are two links, told apart by identity."""
+
+    def __init__(
+        self, key: int, agent_id: str, identifiers: AgentIdentifiers, *, understands_pause: bool = False
+    ) -> None:
+        self.key = key
+        """A serial number, unique within this server."""
+        self.agent_id = agent_id
+        self.identifiers = identifiers
+        self.understands_pause = understands_pause
+        self.has_own_streams = False
+        """Every tunnel has a stream of its own; its connection ID is the stream's number."""
+        self.draining = False
+        self.connections: dict[int, Tunnel] = {}
+        """By the connection ID that the agent chose; filled by the switchboard."""
+        self.pending: dict[int, Tunnel] = {}
+        """By dial ID: asked of this agent, not answered yet; filled by the switchboard."""
+        self.answered_orphans: dict[int, None] = {}
+        """Connection IDs that nobody owns and whose close was requested already, oldest first."""
+        self.shell: object | None = None
+        """What the tunnel room hangs on it: the stream itself."""
+        self.unanswered_dials = 0
+        """In a row; any answer in time sets it back."""
+        self.sick = False
+        self.probe_due_at = 0.0
+        self.probed_at = 0.0
+        """When a sick agent was asked for a sign that it dials again; 0: it owes no answer."""
+        self.rank = 0
+        self.seats: list[Seat] = []
+
+    def load(self) -> int:
+        return len(self.pending) + len(self.connections)
+
+    def weigh(self) -> None:
+        """Bring the order of choice up to date; every change of the tables and flags above ends with this call."""
+        rank = len(self.pending) + len(self.connections)
+        if self.draining:
+            rank += DRAINING_RANK
+        if self.sick:
+            rank += SICK_RANK
+        if rank != self.rank:
+            self.rank = rank
+            for seat in self.seats:
+                seat.group.settle(seat)
+
+
 class Seat:
     """One agent ID within one group."""
 
-    def __init__(self, group: "Group", link: "AgentLink") -> None:
+    def __init__(self, group: "Group", link: AgentLink) -> None:
         self.group: Final = group
         self.links: Final = [link]
         """Oldest first."""
@@ -27,7 +103,7 @@ class Seat:
         self.rank = 0
         self.index = 0
 
-    def best(self) -> "AgentLink":
+    def best(self) -> AgentLink:
         """The oldest link, since an agent that finds itself connected twice closes the later one.
 
         Upstream stops there. Here a link that drains or is sick stands behind a newer one: an agent that was restarted
@@ -49,7 +125,7 @@ class Group:
         self._buckets: Final[dict[int, list[Seat]]] = {}
         self._lowest = 0
 
-    def add(self, link: "AgentLink") -> None:
+    def add(self, link: AgentLink) -> None:
         seat = self.seats.get(link.agent_id)
         if seat is None:
             self._open(link)
@@ -58,7 +134,7 @@ class Group:
             link.seats.append(seat)
             self.settle(seat)
 
-    def _open(self, link: "AgentLink") -> None:
+    def _open(self, link: AgentLink) -> None:
         seat = Seat(self, link)
         self.seats[link.agent_id] = seat
         link.seats.append(seat)
@@ -72,7 +148,7 @@ class Group:
         self._put(seat, link.rank)
         self._lowest = min(self._lowest, link.rank)
 
-    def leave(self, seat: Seat, link: "AgentLink") -> None:
+    def leave(self, seat: Seat, link: AgentLink) -> None:
         seat.links.remove(link)
         if seat.links:
             self.settle(seat)
@@ -123,7 +199,7 @@ class Group:
         seat.index = len(bucket)
         bucket.append(seat)
 
-    def least_loaded(self, draw: int) -> "AgentLink":
+    def least_loaded(self, draw: int) -> AgentLink:
         """Of those with the least load, the one that the draw picks. Not to be asked of an empty group."""
         if self._alone is not None:
             return self._alone.link

@@ -1,23 +1,90 @@
-"""Addresses of Services in the hosted cluster, as its API says them; what it said is kept for a while.
+"""Services of the hosted cluster: which names mean one, and their addresses as its API says them.
 
-All that is asked for is `get` on Services. An API that does not answer only means that DNS is asked.
+A foreign name whose first two labels look like a Service stays foreign. All that is asked of the API is `get` on
+Services; an API that does not answer only means that DNS is asked.
 """
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from umbilical.fault import ApiRefused, ClusterError
-from umbilical.proxies.dns_cache import Cache
-from umbilical.proxies.dns_lookup import LookupObserver, Result, Way
-from umbilical.proxies.dns_sharing import SharedWork
-from umbilical.proxies.service_names import ServiceName, parse_service_name
+from umbilical.proxies.lookup import Cache, LookupFailed, LookupObserver, Result, SharedWork, Way
+from umbilical.record import Record
 from umbilical.tunnel.outbound import is_literal
 
 if TYPE_CHECKING:
     from umbilical.cluster.client import ApiClient
+
+_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+"""RFC 1123, which both namespaces and Services keep to."""
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
+"""No top-level domain looks so: resolvers take a name that ends in it for an address, in one of its older spellings."""
+SERVICE_LABEL: Final = "svc"
+
+
+class ServiceName(Record):
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"Service {self.namespace}/{self.name}"
+
+
+def parse_service_name(host: str, cluster_domain: str) -> ServiceName | None:
+    """Read NAME.NAMESPACE, NAME.NAMESPACE.svc or NAME.NAMESPACE.svc.DOMAIN; None for any other name.
+
+    Two labels that end with a dot are absolute, and so no Service.
+    """
+    name = plain(host)
+    if name.endswith(f".{SERVICE_LABEL}.{plain(cluster_domain)}"):
+        name = name.removesuffix("." + plain(cluster_domain))
+    labels = name.split(".")
+    is_short = len(labels) == 2 and not host.endswith(".")
+    if not (is_short or (len(labels) == 3 and labels[2] == SERVICE_LABEL)):
+        return None
+    if not all(map(_LABEL.fullmatch, labels)) or _is_address(labels):
+        return None
+    return ServiceName(labels[1], labels[0])
+
+
+def is_of_the_cluster(host: str, cluster_domain: str) -> bool:
+    """Whether the name can mean something inside the cluster alone; this machine's cluster may have it too."""
+    return plain(host).endswith((f".{SERVICE_LABEL}", "." + plain(cluster_domain)))
+
+
+def is_of_the_world(host: str, cluster_domain: str) -> bool:
+    """Whether the name means the same to everybody: neither the cluster's own, nor a short one, which some machine's
+    search list completes, nor that machine itself, nor an address in disguise.
+    """
+    labels = plain(host).split(".")
+    if len(labels) < 2 or not all(labels) or ":" in host or is_of_the_cluster(host, cluster_domain):
+        return False
+    return labels[-1] != "localhost" and not _NUMBER.fullmatch(labels[-1])
+
+
+def absolute_names(host: str, cluster_domain: str) -> tuple[str, ...]:
+    """What the cluster's DNS is asked, in turn: short names of Services first, as pods there find them."""
+    name = plain(host)
+    domain = plain(cluster_domain)
+    if name.endswith(f".{SERVICE_LABEL}"):
+        return (f"{name}.{domain}",)
+    if name.count(".") == 1 and parse_service_name(host, cluster_domain) is not None:
+        return (f"{name}.{SERVICE_LABEL}.{domain}", name)
+    return (name,)
+
+
+def plain(host: str) -> str:
+    return host.lower().removesuffix(".")
+
+
+def _is_address(labels: list[str]) -> bool:
+    """127.1 is an address to every resolver."""
+    return all(label.isdigit() for label in labels)
+
 
 log: Final = logging.getLogger(__name__)
 
@@ -77,6 +144,18 @@ def addresses_of(service: dict[str, Any]) -> tuple[str, ...]:
     return tuple(address for address in found if isinstance(address, str) and is_literal(address))
 
 
+async def ask_api(api: HostedServices, service: ServiceName) -> tuple[str, ...] | None:
+    """The Service's addresses, as `cluster_ips` gives them, within a time. Raises LookupFailed."""
+    try:
+        async with asyncio.timeout(API_SECONDS):
+            return await api.cluster_ips(service.namespace, service.name)
+    except TimeoutError:
+        text = f"the hosted API gave no answer within {API_SECONDS:g} s"
+        raise LookupFailed(Result.TIMEOUT, str(service), text) from None
+    except ClusterError as error:
+        raise LookupFailed(Result.FAILED, str(service), error.brief) from error
+
+
 class ServiceLookup:
     def __init__(
         self,
@@ -111,24 +190,20 @@ class ServiceLookup:
 
     async def _ask(self, service: ServiceName) -> tuple[str, ...]:
         try:
-            async with asyncio.timeout(API_SECONDS):
-                found = await self._api.cluster_ips(service.namespace, service.name)
-        except TimeoutError:
-            self._api_failed(Result.TIMEOUT, f"the hosted API gave no answer within {API_SECONDS:g} s")
-            return ()
-        except ClusterError as error:
-            self._api_failed(Result.FAILED, error.brief)
+            found = await ask_api(self._api, service)
+        except LookupFailed as failure:
+            self._api_failed(failure)
             return ()
         self._failed_at = None
         self._known.put(service, found or (), KNOWN_SECONDS if found else UNKNOWN_SECONDS)
         self._count(Result.OK if found else Result.ABSENT)
         return found or ()
 
-    def _api_failed(self, result: Result, why: str) -> None:
+    def _api_failed(self, failure: LookupFailed) -> None:
         if self._failed_at is None:
-            log.warning("Services are not looked up, DNS is asked: %s", why)
+            log.warning("Services are not looked up, DNS is asked: %s", failure.text)
         self._failed_at = self._now()
-        self._count(result)
+        self._count(failure.result)
 
     def _count(self, result: Result) -> None:
         self._observer.looked_up(Way.SERVICE.value, result.value)

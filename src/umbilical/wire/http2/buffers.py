@@ -1,19 +1,88 @@
-"""What waits to be sent on one connection, in two lanes that meet only at frame boundaries.
+"""Memory that is filled and read in place: blocks of one size, and one connection's inbox and outbox.
 
-The control lane (settings, pings, credit, dials) goes first; once the data lane was begun, it goes behind the frames
-that are there and still ahead of all that come later: DATA must not overtake the DIAL_RSP that announces it.
-The data lane is a block that payload is received into directly; an idle connection holds no block.
+Blocks are lent to whoever has bytes under way right now: an idle connection holds none, so a thousand of them cost
+nothing.
 """
 
 from typing import Final
 
-from umbilical.wire.buffer import Block, BlockPool
+
+class Block:
+    """One bytearray and the view on it; never resized, so slices of the view stay valid."""
+
+    def __init__(self, size: int) -> None:
+        self.data: Final = bytearray(size)
+        self.view: Final = memoryview(self.data)
+        self.size: Final = size
+
+
+class BlockPool:
+    """Hands out blocks and keeps a few for the next borrower."""
+
+    def __init__(self, block_bytes: int, kept_blocks: int) -> None:
+        self.block_bytes: Final = block_bytes
+        self._kept_blocks: Final = kept_blocks
+        self._free: list[Block] = []
+
+    def take(self) -> Block:
+        if self._free:
+            return self._free.pop()
+        return Block(self.block_bytes)
+
+    def give(self, block: Block) -> None:
+        """Take a block back; the borrower must not touch it, nor any slice of it, again."""
+        if len(self._free) < self._kept_blocks:
+            self._free.append(block)
+
+
+class Inbox:
+    """Received bytes that are parsed in place. Several connections may share one block: one thread reads one at a time,
+    and each keeps only its unfinished rest.
+    """
+
+    def __init__(self, block: Block, shared: bool) -> None:
+        self.data: Final = block.data
+        self.view: Final = block.view
+        self.start = 0
+        self.end = 0
+        self._size: Final = block.size
+        self._shared: Final = shared
+        self._rest = b""
+
+    def room(self) -> memoryview:
+        """Where the next bytes go. For a shared block the caller must `settle` before another connection reads."""
+        if self._rest:
+            self.end = len(self._rest)
+            self.start = 0
+            self.data[0 : self.end] = self._rest
+            self._rest = b""
+        elif self.start == self.end:
+            self.start = self.end = 0
+        elif self.start > 0 and self._size - self.end < self._size >> 1:
+            left = self.end - self.start
+            self.view[0:left] = self.view[self.start : self.end]
+            self.start, self.end = 0, left
+        return self.view[self.end :]
+
+    def settle(self) -> None:
+        """All complete frames are consumed: keep only the unfinished rest of a shared block."""
+        if self._shared:
+            self._rest = bytes(self.view[self.start : self.end])
+            self.start = self.end = 0
+
 
 _CONTROL: Final = 1
 _DATA: Final = 2
 
 
 class Outbox:
+    """What waits to be sent on one connection, in two lanes that meet only at frame boundaries.
+
+    The control lane (settings, pings, credit, dials) goes first; once the data lane has begun it goes behind the frames
+    that are there and still ahead of all that come later: DATA must not overtake the DIAL_RSP that announces it.
+    The data lane is a block that payload is received into directly.
+    """
+
     def __init__(self, pool: BlockPool) -> None:
         self._pool: Final = pool
         self._control = bytearray()
