@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.netns import FOLDER, Namespace, Network, isolated_resolver
 from tests.support.worlds import NOBODY, SCRATCH, World, run_in
 
 from umbilical.fault import HostError
 from umbilical.host import namespaces
 from umbilical.host.namespaces import CAPABILITIES, Kind, Mount
-from umbilical.host.netns import FOLDER, Namespace, Network, isolated_resolver
 from umbilical.host.processes import run, start
 
 pytestmark = pytest.mark.root
@@ -463,12 +463,3 @@ def test_a_private_resolver_answers_no_such_name(
 def test_a_step_that_fails_is_an_error_with_the_programs_own_words() -> None:
     with pytest.raises(HostError, match="UMB804 ip failed"):
         Network("umbtest").create("x" * 300)
-
-
-@pytest.mark.real("ip")
-def test_without_the_right_to_make_one_the_remedy_is_named() -> None:
-    powerless = ["setpriv", "--bounding-set=-sys_admin,-net_admin", "--inh-caps=-all", "--"]
-    script = "from umbilical.host.netns import Network\nNetwork('umbtest').create('x')"
-    with pytest.raises(HostError) as caught:
-        run([*powerless, sys.executable, "-c", script], SECONDS)
-    assert "UMB805 cannot set up a network namespace" in caught.value.why

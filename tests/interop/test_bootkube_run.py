@@ -8,12 +8,12 @@ import pytest
 from tests.support.bootkube_node import AT_CREATION, BootkubeNode
 from tests.support.bootkube_outcome import assert_finished, our_objects
 from tests.support.bootstrap_corpus import Case
+from tests.support.netns import Namespace, Network
 from tests.support.scratch_node import ScratchNode
 
 from umbilical.bootstrap.names import STAGES, STATIC_POD
 from umbilical.bootstrap.patch.patch import patch, undo
 from umbilical.bootstrap.spec import Shape, TunnelSpec, for_shape
-from umbilical.host.netns import Namespace, Network
 from umbilical.ignition.document import Document
 
 pytestmark = [pytest.mark.real("openssl", "jq", "ip"), pytest.mark.root, pytest.mark.timeout(600)]

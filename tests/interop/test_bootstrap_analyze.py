@@ -8,6 +8,7 @@ import pytest
 from tests.support.bootkube_node import RECORD, BootkubeNode
 from tests.support.bootstrap_corpus import Case
 from tests.support.log_bundles import JOURNAL, BundleBuilder
+from tests.support.netns import Namespace, Network
 from tests.support.scratch_node import Ended, ScratchNode
 
 from umbilical.bootstrap.analyze.diagnosis import diagnose
@@ -17,7 +18,6 @@ from umbilical.bootstrap.analyze.log_bundle import open_bundle
 from umbilical.bootstrap.patch.patch import patch
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.checks.check import Outcome
-from umbilical.host.netns import Namespace, Network
 from umbilical.ignition.document import Document
 
 pytestmark = [pytest.mark.real("openssl", "jq", "ip"), pytest.mark.root, pytest.mark.timeout(300)]

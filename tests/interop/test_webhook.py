@@ -20,11 +20,11 @@ import pytest
 from tests.interop.admission_webhook import DENIAL
 from tests.interop.conftest import FAULTY
 from tests.support.control_plane import PROGRAMS, ControlPlane
+from tests.support.netns import Namespace, Network
 from tests.support.tunnel_pair import Daemon, program, wait_until
 from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 
 from umbilical.fault import HostError
-from umbilical.host.netns import Namespace, Network
 
 pytestmark = [pytest.mark.real(*PROGRAMS), pytest.mark.timeout(300)]
 

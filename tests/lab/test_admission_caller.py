@@ -13,20 +13,28 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import tls_listener
+from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import FolderAuthority, Pair
 from tests.support.webhook_listener import DENIAL, Answer, client_context, honest_answer, webhook_listener
 
 from umbilical.bootstrap.render.kube_apiserver import egress_selector
 from umbilical.bootstrap.spec import Mode, Shape, for_shape
 from umbilical.fault import LabError
-from umbilical.lab.admission_caller import MAX_ANSWER_BYTES, Unreachable, Verdict, Webhook, judge, summary
-from umbilical.lab.admission_review import AnswerRefused, review_of, verdict_of
-from umbilical.lab.egress_selector import DIRECT, Egress, EgressProtocol, cluster_egress
+from umbilical.lab.admission_review import (
+    MAX_ANSWER_BYTES,
+    AnswerRefused,
+    Unreachable,
+    Verdict,
+    Webhook,
+    judge,
+    review_of,
+    summary,
+    verdict_of,
+)
+from umbilical.lab.egress_selector import DIRECT, Egress, EgressProtocol, cluster_egress, dial_direct, dialling
 from umbilical.lab.story import Call
-from umbilical.lab.tls_stream import Below, TlsRefused, TlsStream
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType, server_profile
-from umbilical.tunnel.blocking_dial import Deadline, dial_direct
 
 UID = "0e7a"
 CONFIG_MAP = {
@@ -107,10 +115,6 @@ def pair(authority: FolderAuthority) -> Pair:
     return authority.serving("webhook", ["webhook.lab.svc"])
 
 
-def direct(address: str, seconds: float) -> Below:
-    return dial_direct(address, Deadline(seconds))
-
-
 def hook(port: int, service: str = "webhook", seconds: float = 5.0) -> Webhook:
     return Webhook("judge.lab.dev", service, "lab", "/validate", f"127.0.0.1:{port}", timeout_seconds=seconds)
 
@@ -118,7 +122,7 @@ def hook(port: int, service: str = "webhook", seconds: float = 5.0) -> Webhook:
 def ask(authority: FolderAuthority, webhook: Webhook, verdict: str = "allow") -> Verdict:
     labels = {"verdict": verdict}
     value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "lab", "labels": labels}}
-    return judge(webhook, client_context(authority), value, direct)
+    return judge(webhook, client_context(authority), value, dial_direct)
 
 
 def test_a_webhook_is_asked_as_kube_apiserver_asks_it(authority: FolderAuthority, pair: Pair) -> None:
@@ -139,7 +143,7 @@ def test_a_webhook_is_asked_as_kube_apiserver_asks_it(authority: FolderAuthority
 
 
 def test_a_webhook_that_cannot_be_reached_is_told_with_url_and_reason(authority: FolderAuthority, pair: Pair) -> None:
-    def refused(address: str, seconds: float) -> Below:
+    def refused(address: str, seconds: float) -> socket.socket:
         raise Unreachable(f"dial tcp {address}: connect: network is unreachable")
 
     verdict = judge(hook(8443), client_context(authority), {"kind": "ConfigMap"}, refused)
@@ -201,83 +205,65 @@ def test_the_summary_says_for_whom_it_stands_and_counts_every_call() -> None:
     assert (shown["callSeconds"], shown["p50Seconds"]) == ([0.9, 0.1, 0.2], 0.2)
 
 
-WEBHOOK = "webhook.lab.svc"
-
-
-class Plain:
-    """A connection below, over a socket of this test's own."""
-
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
-
-    def send(self, payload: bytes) -> None:
-        self.socket.sendall(payload)
-
-    def receive(self) -> bytes:
-        return self.socket.recv(4096)
-
-    def close(self) -> None:
-        self.socket.close()
-
-
-def handshake(port: int, context: ssl.SSLContext, name: str = WEBHOOK) -> TlsStream:
-    below = Plain(port)
-    stream = TlsStream(below, context, name)
-    try:
-        stream.handshake()
-    except BaseException:
-        below.close()
-        raise
-    return stream
-
-
-def test_bytes_go_both_ways_and_the_end_is_empty(authority: FolderAuthority, pair: Pair) -> None:
-    with tls_listener.listener(tls_listener.answers(authority.server_context(pair))) as port:
-        stream = handshake(port, authority.client_context(None))
-        stream.send(b"hello")
-        assert stream.receive() == tls_listener.SETTINGS
-        stream.close()
-    with tls_listener.listener(tls_listener.hangs_up(authority.server_context(pair))) as port:
-        stream = handshake(port, authority.client_context(None))
-        assert stream.receive() == b""
-        stream.close()
+def told(port: int, context: ssl.SSLContext, service: str = "webhook") -> str:
+    """What is said of a webhook whose handshake fails, without the words before it."""
+    verdict = judge(hook(port, service), context, {"kind": "ConfigMap"}, dial_direct)
+    assert verdict.call is Call.UNREACHABLE
+    return verdict.message.rpartition('timeout=5s": ')[2]
 
 
 def test_a_wrong_certificate_is_refused_in_go_s_words(authority: FolderAuthority, pair: Pair, tmp_path: Path) -> None:
     stranger = FolderAuthority(tmp_path, "stranger")
-    with (
-        tls_listener.listener(tls_listener.answers(authority.server_context(pair))) as port,
-        pytest.raises(TlsRefused, match="x509: certificate signed by unknown authority"),
-    ):
-        handshake(port, stranger.client_context(None))
-    with (
-        tls_listener.listener(tls_listener.answers(authority.server_context(pair))) as port,
-        pytest.raises(TlsRefused, match=r"x509: certificate is not valid for other\.lab\.svc"),
-    ):
-        handshake(port, authority.client_context(None), "other.lab.svc")
+    said = "tls: failed to verify certificate: x509: certificate"
+    with tls_listener.listener(tls_listener.answers(authority.server_context(pair))) as port:
+        assert told(port, stranger.client_context(None)) == f"{said} signed by unknown authority"
+    with tls_listener.listener(tls_listener.answers(authority.server_context(pair))) as port:
+        assert told(port, authority.client_context(None), "other") == f"{said} is not valid for other.lab.svc"
 
 
 def test_a_certificate_of_yesterday_is_told_as_such(tmp_path: Path) -> None:
     yesterday = datetime.now(UTC) - timedelta(days=2)
     authority = Authority.create("ca", yesterday, timedelta(days=10), KeyType.ECDSA_P256)
-    issued = authority.issue(server_profile("webhook", [WEBHOOK], KeyType.ECDSA_P256), yesterday, timedelta(days=1))
+    profile = server_profile("webhook", ["webhook.lab.svc"], KeyType.ECDSA_P256)
+    issued = authority.issue(profile, yesterday, timedelta(days=1))
     (tmp_path / "pair.pem").write_bytes(issued.certificate + issued.key)
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(tmp_path / "pair.pem")
     context = ssl.create_default_context(cadata=authority.certificate_pem.decode())
-    with (
-        tls_listener.listener(tls_listener.answers(serving)) as port,
-        pytest.raises(TlsRefused, match="has expired or is not yet valid"),
+    with tls_listener.listener(tls_listener.answers(serving)) as port:
+        assert told(port, context).endswith("x509: certificate has expired or is not yet valid")
+
+
+def test_a_peer_without_tls_or_that_goes_away_is_told_as_such(authority: FolderAuthority, pair: Pair) -> None:
+    with tls_listener.listener(tls_listener.plain_text) as port:
+        assert told(port, authority.client_context(None)).startswith("tls: ")
+    with tls_listener.listener(lambda client: None) as port:
+        assert told(port, authority.client_context(None)) == "EOF"
+    with tls_listener.listener(tls_listener.hangs_up(authority.server_context(pair))) as port:
+        assert told(port, authority.client_context(None)) == "EOF"
+
+
+def test_a_direct_dial_that_fails_is_told_in_go_s_words() -> None:
+    closed = f"127.0.0.1:{free_port()}"
+    for address, words in (
+        (closed, f"dial tcp {closed}: connect: connection refused"),
+        ("10.92.1.2", "missing port in address"),
+        (f"{'x' * 70}.invalid:443", "no such host"),
     ):
-        handshake(port, context)
+        with pytest.raises(Unreachable) as caught:
+            dial_direct(address, 5.0)
+        assert str(caught.value).endswith(words)
 
 
-def test_a_peer_without_tls_or_that_goes_away_is_told_as_such(authority: FolderAuthority) -> None:
-    with tls_listener.listener(tls_listener.plain_text) as port, pytest.raises(TlsRefused, match=r"^tls: "):
-        handshake(port, authority.client_context(None))
-    with tls_listener.listener(lambda client: None) as port, pytest.raises((TlsRefused, ConnectionError)) as caught:
-        handshake(port, authority.client_context(None))
-    assert isinstance(caught.value, ConnectionError) or str(caught.value) == "EOF"
+@pytest.mark.parametrize("protocol", [EgressProtocol.GRPC, EgressProtocol.HTTP_CONNECT])
+def test_a_tunnel_that_is_not_there_is_told_by_its_socket(protocol: EgressProtocol, tmp_path: Path) -> None:
+    path = tmp_path / "none"
+    with dialling(Egress(protocol, str(path))) as dial:
+        with pytest.raises(Unreachable) as caught:
+            dial("10.92.1.2:8443", 5.0)
+        assert str(caught.value) == f"dial unix {path}: no such file or directory"
+        with pytest.raises(Unreachable, match="missing port in address"):
+            dial("10.92.1.2", 5.0)
 
 
 def selector(**connection: Any) -> dict[str, Any]:

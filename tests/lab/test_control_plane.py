@@ -206,6 +206,8 @@ def test_the_bridge_is_the_gateway_of_every_range() -> None:
         [{"subnet": "10.128.2.0/23", "gateway": "10.128.2.1"}],
         [{"subnet": "fd92::/64", "gateway": "fd92::1"}],
     ]
+    assert bridge["ipam"]["routes"] == [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]
+    assert bridge["ipam"]["dataDir"] == "/var/lib/cni/networks"
 
 
 def test_pods_keep_their_addresses_on_the_way_to_other_nodes() -> None:

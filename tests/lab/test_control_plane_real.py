@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from tests.support.control_plane_specs import DUAL, IPV4, control_plane_set, control_plane_spec
+from tests.support.netns import Network
 from tests.support.static_processes import StaticProcesses, lay_tree, peer
 from tests.support.tunnel_pair import wait_until
 
 from umbilical.fault import HostError
-from umbilical.host.netns import Network
 from umbilical.host.processes import run
 from umbilical.lab.control_plane import KUBELET_KUBECONFIG, kubelet_node_assets, render_control_plane
 from umbilical.manifests.control_plane_spec import ControlPlaneSpec

@@ -23,7 +23,7 @@ from umbilical.lab.control import Message, MessageError
 from umbilical.lab.keeper_service import Service
 from umbilical.lab.lab import Lab, up
 from umbilical.lab.network import LabNetwork
-from umbilical.lab.paths import LabDirectory
+from umbilical.lab.state import LabDirectory
 
 TEXTS = st.dictionaries(st.text(max_size=5).filter(lambda name: name != "payload"), st.text(max_size=5), max_size=3)
 

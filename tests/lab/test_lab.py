@@ -16,7 +16,8 @@ from umbilical.lab import control
 from umbilical.lab.control import Message
 from umbilical.lab.isolation import Isolation
 from umbilical.lab.lab import Completed, Lab, down, up
-from umbilical.lab.runner import RunnerKind
+from umbilical.lab.runners import runner_of
+from umbilical.lab.state import RunnerKind
 
 pytestmark = pytest.mark.real("unshare", "nsenter", "nft", "ps", "pkill")
 NODE = "master-0"
@@ -247,7 +248,7 @@ def test_a_lab_and_what_is_broken_in_it_are_found_from_elsewhere(lab: Lab, tmp_p
     assert Lab.open(lab.directory.path).faults() == {"link-cut": {"node": NODE}}
     lab.set_faults({})
     assert Lab.open(lab.directory.path).faults() == {}
-    assert lab.runner.kind is RunnerKind.PROCESS
+    assert runner_of(lab).kind is RunnerKind.PROCESS
 
 
 def test_a_program_that_failed_is_told_by_its_words_or_its_exit_code() -> None:

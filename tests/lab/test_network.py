@@ -15,7 +15,7 @@ from tests.support.worlds import SCRATCH, World, run_in
 from umbilical.fault import LabError
 from umbilical.host import namespaces
 from umbilical.host.namespaces import Kind
-from umbilical.lab import pod_network
+from umbilical.lab import network
 from umbilical.lab.netlink import inside
 from umbilical.lab.network import LabNetwork
 from umbilical.lab.topology import Family, plan_topology
@@ -234,14 +234,14 @@ def test_a_pod_has_an_interface_and_ways_out_and_leaves_nothing_when_it_is_detac
         }
         assert "veth-2" in _links(wires.network.namespace("master-0"))
         node = wires.network.namespace("master-0")
-        pod_network.detach(pod.namespace)
+        network.detach_pod(pod.namespace)
         before = _links(node), Path("/proc/self/mountinfo").read_text(), sorted(os.listdir(SCRATCH / "netns"))
         for _ in range(3):
             pod = wires.pod("master-0")
             for version in wires.versions:
                 talk(pod, wires.node("bootstrap"), version)
             for _ in range(2):
-                namespaces.in_network(node, functools.partial(pod_network.detach, pod.namespace))
+                namespaces.in_network(node, functools.partial(network.detach_pod, pod.namespace))
         assert (_links(node), Path("/proc/self/mountinfo").read_text(), sorted(os.listdir(SCRATCH / "netns"))) == before
 
     run_in(world, body)
@@ -257,7 +257,7 @@ def test_a_process_that_stays_behind_keeps_no_address(world: World) -> None:
             namespaces.enter(pod.namespace, Kind.NETWORK)
             os.kill(os.getpid(), signal.SIGSTOP)
         os.waitpid(child, os.WUNTRACED)
-        pod_network.detach(pod.namespace)
+        network.detach_pod(pod.namespace)
         talk(wires.pod("master-0"), wires.node("bootstrap"), 4)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -281,7 +281,7 @@ def test_a_pod_that_cannot_be_attached_leaves_nothing(name: str, bridge: str, sa
         before = _links(node)
 
         def attach() -> None:
-            pod_network.attach(SCRATCH / "net", name, [ADDRESS], [GATEWAY], bridge)
+            network.attach_pod(SCRATCH / "net", name, [ADDRESS], [GATEWAY], bridge)
 
         with pytest.raises(LabError) as caught:
             namespaces.in_network(node, attach)
@@ -309,7 +309,7 @@ def test_a_gateway_that_no_address_reaches_is_refused() -> None:
         node = Wires().network.namespace("master-0")
         stranger = ipaddress.ip_address("10.7.0.1")
         with pytest.raises(LabError) as caught:
-            namespaces.in_network(node, lambda: pod_network.attach(SCRATCH / "net", "veth-9", [ADDRESS], [stranger]))
+            namespaces.in_network(node, lambda: network.attach_pod(SCRATCH / "net", "veth-9", [ADDRESS], [stranger]))
         return caught.value.brief
 
     assert run_in(World.ROOT, body) == "UMB818 cannot route 0.0.0.0/0 via 10.7.0.1: Network is unreachable"

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from umbilical.fault import LabError
-from umbilical.lab import node_files, node_root
+from umbilical.lab import node_root
+from umbilical.lab import node_root as node_files
 from umbilical.lab.rooted import MAX_LINKS, Root, parts_of
 
 

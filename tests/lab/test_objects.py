@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from tests.support.control_plane import PROGRAMS, ControlPlane, control_plane
 from tests.support.control_plane_specs import control_plane_set, control_plane_spec
+from tests.support.netns import Namespace, Network
 from tests.support.static_processes import StaticProcesses
 from tests.support.tunnel_pair import wait_until
 
 from umbilical.fault import HostError
 from umbilical.host.files import write_file
-from umbilical.host.netns import Namespace, Network
 from umbilical.host.processes import Child, start
+from umbilical.lab.api_calls import Calls, call, call_until
 from umbilical.lab.control_plane import render_control_plane
 from umbilical.lab.images import lab_images
 from umbilical.lab.objects import (
@@ -35,9 +36,7 @@ from umbilical.lab.objects import (
     ready_endpoints,
     service,
 )
-from umbilical.lab.repeated_calls import call
 from umbilical.lab.service_program import parse_arguments
-from umbilical.lab.steady_calls import Calls, call_until
 from umbilical.lab.topology import Family, plan_topology
 from umbilical.pki.certificate import read_certificates
 

@@ -18,18 +18,19 @@ from umbilical.cli.main import run as umbilical
 from umbilical.fault import LabError
 from umbilical.host.commands import syntax_complaint
 from umbilical.ignition.config import faults, read_config
-from umbilical.lab import patched_scene, release_payload
+from umbilical.lab import release_payload
 from umbilical.lab.bootkube_script import CLUSTER_GATHER, RELEASE_IMAGE, SERVICE_RECORD, VERIFY_URLS, bootkube_script
 from umbilical.lab.bootstrap_config import IMAGES_FILE, PAYLOAD
-from umbilical.lab.cast import UPSTREAM, Cast
 from umbilical.lab.ignition_applier import apply_config
 from umbilical.lab.kubernetes_scene import Plane
 from umbilical.lab.lab import Completed, ProcessStatus
-from umbilical.lab.patched_scene import OC, UNIT, PatchedScene
-from umbilical.lab.paths import LabDirectory
 from umbilical.lab.release_payload import NOT_KNOWN, main
+from umbilical.lab.scenarios import patched_ignition
+from umbilical.lab.scenarios.patched_ignition import OC, UNIT, PatchedScene
+from umbilical.lab.state import LabDirectory
 from umbilical.lab.story import Story
 from umbilical.lab.topology import Family, plan_topology
+from umbilical.lab.tunnel_parts import UPSTREAM, Cast
 
 
 def test_it_is_a_sound_config_that_says_what_cluster_it_is_of() -> None:
@@ -260,14 +261,14 @@ class _Lab(SimpleNamespace):
 
 
 def scene(tmp_path: Path, cast: Cast | None = None) -> tuple[PatchedScene, Any]:
-    lab: Any = _Lab(runner=None, topology=plan_topology(masters=2, workers=1), asked=[], exit_code=None)
+    lab: Any = _Lab(topology=plan_topology(masters=2, workers=1), asked=[], exit_code=None)
     lab.directory = LabDirectory(tmp_path)
     (tmp_path / "logs").mkdir()
     return PatchedScene(lab, cast or Cast(server_image=UPSTREAM), Story("a test")), lab
 
 
 def test_a_machine_without_the_node_s_programs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patched_scene, "NEEDED", ("no-such-program", "sh"))
+    monkeypatch.setattr(patched_ignition, "NEEDED", ("no-such-program", "sh"))
     with pytest.raises(LabError, match="UMB822") as caught:
         scene(tmp_path)[0].check_machine()
     assert caught.value.what.endswith("no-such-program")

@@ -22,17 +22,17 @@ from umbilical.bootstrap.names import STATIC_POD
 from umbilical.bootstrap.spec import Shape
 from umbilical.fault import LabError
 from umbilical.lab import images, podrunner
-from umbilical.lab.cast import OURS, UPSTREAM, Cast
 from umbilical.lab.isolation import Isolation
 from umbilical.lab.lab import Lab
 from umbilical.lab.podrunner import PodRunner, main
-from umbilical.lab.pods import pod_worker
+from umbilical.lab.pods import pod_table
 from umbilical.lab.pods.node import Node as RunnerNode
-from umbilical.lab.process_runner import NAME, ProcessRunner, command, is_called, parse_status
-from umbilical.lab.runner import ContainerStatus, PodStatus, RunnerKind
+from umbilical.lab.runner import ContainerStatus, PodStatus, is_called
+from umbilical.lab.runners import NAME, ProcessRunner, command, parse_status, runner_of
 from umbilical.lab.scene import listeners_on
+from umbilical.lab.state import RunnerKind
 from umbilical.lab.topology import Node, Role
-from umbilical.lab.tunnel_parts import TunnelParts, make_parts
+from umbilical.lab.tunnel_parts import OURS, UPSTREAM, Cast, TunnelParts, make_parts
 from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.authority import Authority
 
@@ -160,7 +160,7 @@ def test_a_full_disk_stops_no_pod(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 def test_a_runner_in_a_hurry_gives_nobody_much_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(podrunner, "LAST_GRACE_SECONDS", 0.1)
     # Were it not for the hurry, this would go on until the suite's own time limit.
-    monkeypatch.setattr(pod_worker, "GRACE_CAP_SECONDS", 1000.0)
+    monkeypatch.setattr(pod_table, "GRACE_CAP_SECONDS", 1000.0)
     node = make_node(tmp_path)
     deaf = shell_pod("trap '' TERM; while true; do sleep 1; done", spec={"terminationGracePeriodSeconds": 1000})
     (node.folders.manifests / "deaf.yaml").write_text(yaml.safe_dump(deaf))
@@ -208,7 +208,7 @@ def lab_with_runners(way: Isolation, folder: Path) -> Iterator[Lab]:
     binaries = {name: path for name in GO if (path := peers.binary(name)) is not None}
     with isolated(way), running(folder / "lab", binaries=binaries) as found:
         for node in ("bootstrap", WORKER):
-            found.runner.start(found, node, None)
+            runner_of(found).start(found, node, None)
         yield found
 
 
@@ -224,7 +224,7 @@ def lay_tunnel(lab: Lab, parts: TunnelParts) -> None:
 
 
 def the_pod(lab: Lab, node: str, name: str) -> PodStatus | None:
-    return next((pod for pod in lab.runner.pods(lab, node) if is_called(pod.name, name)), None)
+    return next((pod for pod in runner_of(lab).pods(lab, node) if is_called(pod.name, name)), None)
 
 
 def pid_of(lab: Lab, node: str, name: str) -> int | None:
@@ -238,7 +238,7 @@ def is_ready(lab: Lab, node: str, name: str) -> bool:
 
 
 def starts(lab: Lab) -> int:
-    return lab.runner.logs(lab, "bootstrap", SERVER, SERVER).count("server ready to serve")
+    return runner_of(lab).logs(lab, "bootstrap", SERVER, SERVER).count("server ready to serve")
 
 
 def connected(lab: Lab) -> int:
@@ -301,11 +301,11 @@ def test_a_removed_file_stops_its_pod_and_a_changed_one_starts_it_anew(lab: Lab)
     wait_until(lambda: pid_of(lab, "bootstrap", SERVER) not in (None, first), seconds=60)
     wait_until(lambda: starts(lab) == before + 1, seconds=60)
     lab.remove("bootstrap", STATIC_POD)
-    wait_until(lambda: lab.runner.pods(lab, "bootstrap") == [], seconds=60)
+    wait_until(lambda: runner_of(lab).pods(lab, "bootstrap") == [], seconds=60)
     assert listeners_on(lab, "bootstrap", 8091) == []
     assert starts(lab) == before + 1
     with pytest.raises(LabError, match="UMB837"):
-        lab.runner.signal(lab, "bootstrap", SERVER, SERVER, signal.SIGTERM)
+        runner_of(lab).signal(lab, "bootstrap", SERVER, SERVER, signal.SIGTERM)
     lab.write("bootstrap", STATIC_POD, original)
     wait_until(lambda: is_ready(lab, "bootstrap", SERVER), seconds=60)
 
@@ -314,7 +314,7 @@ def test_a_removed_file_stops_its_pod_and_a_changed_one_starts_it_anew(lab: Lab)
 def test_a_killed_container_comes_back_and_the_one_before_is_told_of(lab: Lab) -> None:
     before = the_pod(lab, "bootstrap", SERVER)
     assert before is not None
-    lab.runner.signal(lab, "bootstrap", SERVER, SERVER, signal.SIGKILL)
+    runner_of(lab).signal(lab, "bootstrap", SERVER, SERVER, signal.SIGKILL)
 
     def is_back() -> bool:
         pod = the_pod(lab, "bootstrap", SERVER)
@@ -329,7 +329,7 @@ def test_a_killed_container_comes_back_and_the_one_before_is_told_of(lab: Lab) -
 @NAMESPACES
 def test_a_runner_that_is_started_anew_takes_its_pods_along(lab: Lab) -> None:
     first = pid_of(lab, "bootstrap", SERVER)
-    lab.runner.start(lab, "bootstrap", None)
+    runner_of(lab).start(lab, "bootstrap", None)
     assert lab.exec("bootstrap", ["test", "-e", f"/proc/{first}/exe"]).exit_code != 0
     wait_until(lambda: pid_of(lab, "bootstrap", SERVER) not in (None, first), seconds=60)
     wait_until(lambda: is_ready(lab, "bootstrap", SERVER), seconds=60)
@@ -341,7 +341,7 @@ def test_a_killed_runner_leaves_no_process_of_a_pod(lab: Lab) -> None:
     lab.stop(WORKER, NAME, kill=True)
     wait_until(lambda: lab.exec(WORKER, ["test", "-e", f"/proc/{pid}/exe"]).exit_code != 0)
     # What it left (a namespace, a tmpfs) is in nobody's way.
-    lab.runner.start(lab, WORKER, None)
+    runner_of(lab).start(lab, WORKER, None)
     wait_until(lambda: pid_of(lab, WORKER, AGENT) not in (None, pid) and is_ready(lab, WORKER, AGENT), seconds=60)
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from umbilical.fault import LabError
 from umbilical.lab import binaries
+from umbilical.lab.binaries import OWN_PROGRAMS, launcher, lay_programs
 from umbilical.lab.images import KONNECTIVITY, TUNNEL, UMBILICAL, distinct, from_json, lab_images, to_json
-from umbilical.lab.launchers import OWN_PROGRAMS, fill, launcher
 
 OTHER_MACHINE = 22 if platform.machine() == "x86_64" else 62
 
@@ -132,7 +132,7 @@ def test_every_program_of_ours_has_a_main() -> None:
 
 
 def test_a_folder_is_filled_with_scripts_and_links(tmp_path: Path) -> None:
-    fill(tmp_path, {"kubectl": Path("/opt/kubectl-v1"), "proxy-server": Path("/opt/upstream/proxy-server")})
+    lay_programs(tmp_path, {"kubectl": Path("/opt/kubectl-v1"), "proxy-server": Path("/opt/upstream/proxy-server")})
     assert {path.name for path in tmp_path.iterdir()} == {*OWN_PROGRAMS, "kubectl"}
     assert (tmp_path / "kubectl").readlink() == Path("/opt/kubectl-v1")
     assert stat.S_IMODE((tmp_path / "proxy-server").stat().st_mode) == 0o755

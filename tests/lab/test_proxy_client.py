@@ -12,11 +12,8 @@ import pytest
 from tests.support.labs import wait_until
 from tests.support.scripted_peer import exactly, head, scripted
 
-from umbilical.lab.held_streams import Moment, Told, read_told
-from umbilical.lab.held_streams import main as hold
-from umbilical.lab.proxied_calls import call, read_calls, read_ways, write_ways
-from umbilical.lab.proxied_calls import main as call_without_end
 from umbilical.lab.proxy_client import Kind, Refused, Way, get, open_way
+from umbilical.lab.through_proxies import StreamMoment, Told, call, main, read_calls, read_told, read_ways, write_ways
 
 NAME = "lab-service.lab.svc.cluster.local"
 GREETING = b"\x05\x01\x00"
@@ -142,7 +139,7 @@ def test_calls_go_on_until_the_file_is_there(tmp_path: Path) -> None:
 
     with scripted(script) as proxy, contextlib.redirect_stdout(out):
         ways = write_ways({"plain": Way(Kind.PLAIN, proxy, "here", 80)})
-        thread = threading.Thread(target=call_without_end, args=([str(stop), ways],), daemon=True)
+        thread = threading.Thread(target=main, args=(["call", str(stop), ways],), daemon=True)
         thread.start()
         wait_until(lambda: len(read_calls(out.getvalue())) >= 3)
         stop.touch()
@@ -164,12 +161,12 @@ ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 BEGINNING = b"HTTP/1.1 200 OK\r\n\r\ntick\n"
 
 
-def _hold(kind: Kind, script: Callable[[socket.socket], None], stop: Path, until: Moment) -> list[Told]:
+def _hold(kind: Kind, script: Callable[[socket.socket], None], stop: Path, until: StreamMoment) -> list[Told]:
     """Hold one stream until something was told of it, then let it go."""
     out = io.StringIO()
     with scripted(script) as proxy, contextlib.redirect_stdout(out):
         ways = write_ways({"one": Way(kind, proxy, "here", 80)})
-        thread = threading.Thread(target=hold, args=([str(stop), ways],), daemon=True)
+        thread = threading.Thread(target=main, args=(["hold", str(stop), ways],), daemon=True)
         thread.start()
         wait_until(lambda: until.value in [told.moment for told in read_told(out.getvalue())])
         stop.touch()
@@ -185,7 +182,7 @@ def test_a_stream_that_its_proxy_ends_is_told(tmp_path: Path) -> None:
         assert head(stream).startswith(b"GET /ticks ")
         stream.sendall(BEGINNING)
 
-    opened, ended = _hold(Kind.CONNECT, script, tmp_path / "stop", Moment.ENDED)
+    opened, ended = _hold(Kind.CONNECT, script, tmp_path / "stop", StreamMoment.ENDED)
     assert (opened.moment, ended.moment) == ("opened", "ended")
     assert ended.at >= opened.at
     assert ended.how == "the proxy ended it"
@@ -199,7 +196,7 @@ def test_a_stream_that_lives_is_told_with_the_moment_it_was_last_heard(tmp_path:
         stream.sendall(BEGINNING)
         assert stream.recv(1) == b"", "the client goes, and says nothing before"
 
-    opened, lived = _hold(Kind.CONNECT, script, tmp_path / "stop", Moment.OPENED)
+    opened, lived = _hold(Kind.CONNECT, script, tmp_path / "stop", StreamMoment.OPENED)
     assert lived.moment == "lived"
     assert lived.at >= opened.at
 
@@ -209,7 +206,7 @@ def test_a_request_that_waits_tells_the_cause_that_the_proxy_gave(tmp_path: Path
         assert head(stream).startswith(b"GET http://here:80/never ")
         stream.sendall(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 6\r\n\r\nUMB507")
 
-    *_, ended = _hold(Kind.PLAIN, script, tmp_path / "stop", Moment.ENDED)
+    *_, ended = _hold(Kind.PLAIN, script, tmp_path / "stop", StreamMoment.ENDED)
     assert ended.how == "Refused: 502 Bad Gateway: UMB507"
 
 
@@ -218,6 +215,6 @@ def test_a_stream_that_cannot_be_opened_is_told_as_ended(tmp_path: Path) -> None
         head(stream)
         stream.sendall(b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\r\nUMB507")
 
-    (ended,) = _hold(Kind.CONNECT, script, tmp_path / "stop", Moment.ENDED)
+    (ended,) = _hold(Kind.CONNECT, script, tmp_path / "stop", StreamMoment.ENDED)
     assert ended.moment == "ended"
     assert "503 Service Unavailable" in ended.how

@@ -10,11 +10,10 @@ from umbilical.fault import LabError
 from umbilical.lab.hosted.topology import plan_hosted
 from umbilical.lab.lab import Lab
 from umbilical.lab.lab import down as take_down
-from umbilical.lab.lookup import hint, load
 from umbilical.lab.rehearsal import Rehearsal, rehearse
-from umbilical.lab.runner import RunnerKind
-from umbilical.lab.scenarios.scenario import Scenario
+from umbilical.lab.scenarios.scenario import Scenario, hint, load
 from umbilical.lab.scene import Scene
+from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Outcome, Story
 from umbilical.lab.topology import Topology
 from umbilical.lab.waiting import NotYet, wait

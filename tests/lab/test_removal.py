@@ -27,7 +27,7 @@ from umbilical.fault import LabError
 from umbilical.lab import birth, cgroups, isolation, removal
 from umbilical.lab.isolation import Isolation
 from umbilical.lab.lab import Lab, down, up
-from umbilical.lab.paths import LabDirectory, default_directory
+from umbilical.lab.state import LabDirectory, default_directory
 from umbilical.lab.topology import Role
 
 pytestmark = pytest.mark.real("unshare", "nsenter", "nft", "ip")

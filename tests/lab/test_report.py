@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 from tests.support.told_stories import AGENTS, HOSTILE, NODES, broken_story, mended_story, whole_story
 
 from umbilical.fault import LabError
-from umbilical.lab.moments import Turn, decisive
 from umbilical.lab.report import render, write_report
+from umbilical.lab.report_style import box, drawing, element, line, path, text
 from umbilical.lab.report_timeline import WIDTH as TIMELINE_WIDTH
-from umbilical.lab.report_timeline import length, tick_seconds, timeline
+from umbilical.lab.report_timeline import Turn, decisive, length, tick_seconds, timeline
 from umbilical.lab.report_topology import WIDTH as TOPOLOGY_WIDTH
 from umbilical.lab.report_topology import described, topology
 from umbilical.lab.story import Call, Outcome, Picture, Silence, Step, Story
-from umbilical.lab.svg import box, element, line, path, picture, text
 
 
 def ticking(*moments: float) -> Iterator[float]:
@@ -117,7 +116,7 @@ def test_names_and_numbers_are_written_as_svg_has_them() -> None:
 
 @given(VISIBLE)
 def test_any_words_come_back_as_they_went_in(words: str) -> None:
-    drawn = ElementTree.fromstring(picture(10, 20.5, words, text(1, 2, words, "note")))
+    drawn = ElementTree.fromstring(drawing(10, 20.5, words, text(1, 2, words, "note")))
     assert drawn.get("aria-label") == words
     assert drawn.get("viewBox") == "0 0 10 20.5"
     assert (drawn[0].text or "") == words

@@ -16,15 +16,14 @@ from umbilical.bootstrap.names import OWN, STATIC_POD
 from umbilical.bootstrap.render import objects
 from umbilical.bootstrap.spec import Mode, Shape
 from umbilical.fault import LabError
-from umbilical.lab.cast import OURS, UPSTREAM, Cast
 from umbilical.lab.kubernetes_scene import KubernetesScene, Plane
 from umbilical.lab.lab import Completed, Lab
+from umbilical.lab.rehearsal import load_scene, make_scene
 from umbilical.lab.scene import BOOTSTRAP, COUNTER
-from umbilical.lab.scenes import load_scene, make_scene
 from umbilical.lab.stand_in_scene import StandInScene
 from umbilical.lab.story import Call, Story
 from umbilical.lab.topology import Family, plan_topology
-from umbilical.lab.tunnel_parts import make_parts, restore_parts, secrets_of
+from umbilical.lab.tunnel_parts import OURS, UPSTREAM, Cast, make_parts, restore_parts, secrets_of
 from umbilical.pki.authority import Authority
 
 ADDRESS = "10.91.0.10"
@@ -83,7 +82,7 @@ def test_a_cast_survives_being_written_down() -> None:
 
 @pytest.fixture
 def no_lab() -> Any:
-    return SimpleNamespace(runner=None, topology=plan_topology())
+    return SimpleNamespace(topology=plan_topology())
 
 
 def test_the_cast_decides_which_scene_is_played(no_lab: Any) -> None:
@@ -104,7 +103,7 @@ class _Lab(SimpleNamespace):
 
 
 def _scene(family: Family = Family.IPV4, **answer: Any) -> KubernetesScene:
-    lab: Any = _Lab(runner=None, topology=plan_topology(family=family))
+    lab: Any = _Lab(topology=plan_topology(family=family))
     lab.answer = Completed("bootstrap", ("kubectl",), **{"exit_code": 0, "stdout": b"", "stderr": b"", **answer})
     return KubernetesScene(lab, Cast(), Story("a test"))
 

@@ -15,9 +15,21 @@ from hypothesis import strategies as st
 from tests.support.labs import small
 
 from umbilical.fault import LabError
-from umbilical.lab.paths import CONTENT, LAB_NAME, LabDirectory, default_directory, labs_root, list_labs, tidy_name
-from umbilical.lab.runner import RunnerKind
-from umbilical.lab.state import LabState, change_state, read_state, start_time, write_state
+from umbilical.lab.state import (
+    CONTENT,
+    LAB_NAME,
+    LabDirectory,
+    LabState,
+    RunnerKind,
+    change_state,
+    default_directory,
+    labs_root,
+    list_labs,
+    read_state,
+    start_time,
+    tidy_name,
+    write_state,
+)
 
 
 def test_everything_that_a_lab_keeps_lies_in_its_directory_and_its_state_goes_last(tmp_path: Path) -> None:

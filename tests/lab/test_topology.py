@@ -15,7 +15,7 @@ from tests.support.lab_wires import PLACES, PORT, Wires, dial, listen, talk
 from tests.support.worlds import World, run_in
 
 from umbilical.fault import LabError
-from umbilical.lab.hardway.topology import HOST, topology_of
+from umbilical.lab.hardway.names import HOST, topology_of
 from umbilical.lab.hosted.topology import front_address, plan_hosted
 from umbilical.lab.topology import MOST_MASTERS, MOST_WORKERS, Family, Role, Topology, plan_topology
 

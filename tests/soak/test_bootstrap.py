@@ -18,6 +18,7 @@ from tests.support.bootkube_outcome import assert_finished
 from tests.support.bootkube_script import RELEASES
 from tests.support.bootstrap_corpus import CORPUS, Case
 from tests.support.ignition_validate import validate
+from tests.support.netns import Namespace, Network
 from tests.support.scratch_node import ScratchNode
 from tests.support.tunnel_specs import fitting, tunnel_specs
 
@@ -27,7 +28,6 @@ from umbilical.bootstrap.spec import Shape, TunnelSpec, for_shape
 from umbilical.bootstrap.verify.catalogue import verify
 from umbilical.bootstrap.verify.facts import BootstrapFacts
 from umbilical.checks.check import Outcome
-from umbilical.host.netns import Namespace, Network
 from umbilical.ignition.document import Document
 
 pytestmark = [pytest.mark.soak, pytest.mark.real("openssl", "jq", "ip", "ignition-validate"), pytest.mark.root]

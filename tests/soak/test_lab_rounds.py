@@ -13,8 +13,7 @@ import pytest
 from tests.support.labs import machine_picture, processes_naming, wait_until
 
 from umbilical.lab import lab as labs
-from umbilical.lab.paths import LabDirectory
-from umbilical.lab.state import read_state
+from umbilical.lab.state import LabDirectory, read_state
 
 pytestmark = [pytest.mark.soak, pytest.mark.real("nft", "unshare", "nsenter"), pytest.mark.root]
 

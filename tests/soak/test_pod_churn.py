@@ -11,7 +11,7 @@ from tests.support.labs import WAYS, isolated, running, wait_until
 from umbilical.lab.images import UMBILICAL
 from umbilical.lab.isolation import Isolation
 from umbilical.lab.lab import Lab
-from umbilical.lab.process_runner import NAME
+from umbilical.lab.runners import NAME, runner_of
 
 NODE = "master-0"
 ROUNDS = 100
@@ -47,7 +47,7 @@ def change(lab: Lab, draw: random.Random) -> None:
     path = f"/etc/kubernetes/manifests/{draw.choice(NAMES)}.yaml"
     if draw.random() < 0.04:
         lab.stop(NODE, NAME, kill=True)
-        lab.runner.start(lab, NODE, None)
+        runner_of(lab).start(lab, NODE, None)
     elif draw.random() < 0.4 and lab.exists(NODE, path):
         lab.remove(NODE, path)
     else:
@@ -73,7 +73,7 @@ def test_nothing_is_left_of_pods_that_came_and_went(way: Isolation, tmp_path: Pa
     print(f"seed {seed}")
     draw = random.Random(seed)
     with isolated(way), running(tmp_path / "lab") as lab:
-        lab.runner.start(lab, NODE, None)
+        runner_of(lab).start(lab, NODE, None)
         wait_until(lambda: lab.exists(NODE, "/run/podrunner/status.json"))
         before = picture(lab)
         for _ in range(ROUNDS):
@@ -82,7 +82,7 @@ def test_nothing_is_left_of_pods_that_came_and_went(way: Isolation, tmp_path: Pa
         for name in NAMES:
             if lab.exists(NODE, f"/etc/kubernetes/manifests/{name}.yaml"):
                 lab.remove(NODE, f"/etc/kubernetes/manifests/{name}.yaml")
-        wait_until(lambda: lab.runner.pods(lab, NODE) == [], seconds=60)
+        wait_until(lambda: runner_of(lab).pods(lab, NODE) == [], seconds=60)
         assert picture(lab) == before
         assert "stumbled" not in lab.log(NODE, NAME)
         assert "something is left" not in lab.log(NODE, NAME)

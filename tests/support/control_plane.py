@@ -14,10 +14,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from tests.support.netns import Namespace
+
 import peers
 from umbilical.fault import HostError
 from umbilical.host.files import make_directory, write_file, write_public
-from umbilical.host.netns import Namespace
 from umbilical.host.processes import Child, run, start
 from umbilical.manifests.objects import kubeconfig
 from umbilical.pki.authority import Authority

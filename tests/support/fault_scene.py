@@ -9,15 +9,16 @@ import pytest
 
 from umbilical.bootstrap.names import AGENT_NAME, SERVER_NAME
 from umbilical.fault import LabError
-from umbilical.lab import scenes
-from umbilical.lab.cast import Cast
+from umbilical.lab import rehearsal
 from umbilical.lab.faults import registry
-from umbilical.lab.faults.fault import Fault, Speaker
+from umbilical.lab.faults.registry import Fault, Speaker
 from umbilical.lab.lab import Completed, Lab, ProcessStatus
-from umbilical.lab.runner import ContainerStatus, PodStatus, Runner, RunnerKind
+from umbilical.lab.runner import ContainerStatus, PodStatus, Runner
 from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
+from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Call, Story
 from umbilical.lab.topology import Topology, plan_topology
+from umbilical.lab.tunnel_parts import Cast
 
 
 class MemoryRunner:
@@ -140,9 +141,6 @@ class MemoryScene(Scene):
     def runner(self) -> Runner:
         return cast(Runner, self.memory.runner)
 
-    @runner.setter
-    def runner(self, runner: Runner) -> None: ...
-
     def lay(self) -> "MemoryScene":
         """Lay a tunnel: real certificates and real files, in memory."""
         self.make_tunnel()
@@ -215,6 +213,6 @@ def open_everywhere(monkeypatch: pytest.MonkeyPatch) -> MemoryScene:
         return scene
 
     monkeypatch.setattr(Lab, "open", lambda path: scene.lab)
-    monkeypatch.setattr(scenes, "load_scene", load)
+    monkeypatch.setattr(rehearsal, "load_scene", load)
     monkeypatch.setattr(registry, "find", fault)
     return scene

@@ -4,8 +4,9 @@ from datetime import UTC, datetime
 from functools import cache
 
 from umbilical.lab.bootstrap_config import Kubeconfigs, bootstrap_config
-from umbilical.lab.control_plane import ADMIN_KUBECONFIG, ControlPlaneSpec, Images, render_control_plane
+from umbilical.lab.control_plane import ADMIN_KUBECONFIG, render_control_plane
 from umbilical.lab.topology import Family, Topology, plan_topology
+from umbilical.manifests.control_plane_spec import ControlPlaneSpec, Images
 from umbilical.pki.control_plane_set import ControlPlaneNames, first_addresses, make_control_plane_set
 from umbilical.pki.profiles import KeyType
 

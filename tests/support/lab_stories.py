@@ -6,8 +6,8 @@ from typing import Final
 from tests.support.labs import machine_picture
 
 from umbilical.lab.rehearsal import Rehearsal, rehearse
-from umbilical.lab.runner import RunnerKind
-from umbilical.lab.scenarios import registry
+from umbilical.lab.scenarios import scenario
+from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Outcome, Story
 
 KUBERNETES: Final = ("etcd", "kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler")
@@ -19,7 +19,7 @@ def tell(name: str, folder: Path, *, runner: RunnerKind = RunnerKind.PROCESS, st
     """Tell a scenario and return the story; every step ended well, and the machine is as it was."""
     before = machine_picture()
     story = Story(name)
-    rehearse(Rehearsal(registry.find(name), runner, stand_in=stand_in, directory=folder / "lab"), story)
+    rehearse(Rehearsal(scenario.find(name), runner, stand_in=stand_in, directory=folder / "lab"), story)
     assert machine_picture() == before
     assert [step.title for step in story.steps if step.outcome is not Outcome.DONE] == []
     return story

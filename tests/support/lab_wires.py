@@ -11,7 +11,7 @@ import pytest
 from tests.support.worlds import SCRATCH, World
 
 from umbilical.host import namespaces
-from umbilical.lab import pod_network
+from umbilical.lab import network as pod_network
 from umbilical.lab.network import LabNetwork
 from umbilical.lab.topology import Family, IpAddress, IpInterface, Topology, plan_topology
 
@@ -75,7 +75,7 @@ class Wires:
         path = self._folder / f"pod-{node}-{number}"
         gateways = [gateway.ip for gateway in planned.pod_gateways]
         namespaces.in_network(
-            self.network.namespace(node), lambda: pod_network.attach(path, f"veth-{number}", addresses, gateways)
+            self.network.namespace(node), lambda: pod_network.attach_pod(path, f"veth-{number}", addresses, gateways)
         )
         return Place(path, tuple(address.ip for address in addresses))
 

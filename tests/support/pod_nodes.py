@@ -11,7 +11,7 @@ from umbilical.lab.images import Image
 from umbilical.lab.pods.manifest import pod
 from umbilical.lab.pods.node import Folders, Node
 from umbilical.lab.pods.pod_networks import PodNetworks
-from umbilical.lab.pods.pod_worker import PodWorker
+from umbilical.lab.pods.pod_table import PodWorker
 from umbilical.lab.pods.spec import Kind, Pod
 
 IMAGE: Final = "localhost/shell:test"

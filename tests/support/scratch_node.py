@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from umbilical.host.netns import Namespace
+from tests.support.netns import Namespace
+
 from umbilical.manifests.tree import AssetTree
 
 IMAGE: Final = "registry.example/payload@sha256:" + "ab" * 32

@@ -9,11 +9,11 @@ from typing import Final
 
 import yaml
 from tests.support.control_plane import KUBECTL_SECONDS, READY_SECONDS
+from tests.support.netns import Namespace
 
 import peers
 from umbilical.fault import HostError
 from umbilical.host.files import make_directory, write_file
-from umbilical.host.netns import Namespace
 from umbilical.host.processes import Child, run, start
 from umbilical.lab.control_plane import ADMIN_KUBECONFIG
 from umbilical.manifests.tree import AssetTree

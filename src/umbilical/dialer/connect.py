@@ -130,7 +130,8 @@ def broken(error: Exception, server: str) -> DialFailed:
 async def _refused(reader: asyncio.StreamReader, reply: Reply, server: str, endpoint: str) -> DialFailed:
     text = await refusal_text(reader, reply)
     reason = reason_of_reply(reply.status, text)
-    return DialFailed(reason, endpoint if reason in ENDPOINTS_OWN else server, text or reply.status_line)
+    hop = endpoint if reason in ENDPOINTS_OWN else server
+    return DialFailed(reason, hop, text or reply.status_line, reply.status_line)
 
 
 async def refusal_text(reader: asyncio.StreamReader, reply: Reply, most: int = MAX_BODY_BYTES) -> str:

@@ -109,13 +109,15 @@ class DialFailed(Exception):
     `brief` is for logs, `told` for people: bodies of HTTP replies, terminals.
     """
 
-    def __init__(self, reason: Reason, hop: str, text: str) -> None:
+    def __init__(self, reason: Reason, hop: str, text: str, status_line: str = "") -> None:
         said = one_line(text[:MAX_TEXT])
         super().__init__(f"{hop}: {said}")
         self.reason: Final = reason
         self.hop: Final = hop
         self.text: Final = said
         """As the failing side said it, on one line."""
+        self.status_line: Final = status_line
+        """Of an http-connect server's refusal, such as `502 Bad Gateway`; empty where there was none."""
 
     @property
     def verdict(self) -> Verdict:

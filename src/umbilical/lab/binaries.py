@@ -1,4 +1,5 @@
-"""Where the real programs lie: in a directory that the user names, in the cache that `make peers` fills, or on PATH.
+"""Where the real programs lie: in a directory that a user names, in the cache that `make peers` fills, or on PATH; and
+programs as files that a node can run: small scripts around this Python for our own, links to everything else.
 
 Nothing is built and nothing is run here; a program that cannot run on this machine is refused before a lab exists.
 """
@@ -6,12 +7,15 @@ Nothing is built and nothing is run here; a program that cannot run on this mach
 import os
 import platform
 import re
+import shlex
 import shutil
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from umbilical.fault import LabError
+from umbilical.host.files import write_file
 
 CONTROL_PLANE: Final = ("etcd", "kube-apiserver", "kubectl")
 KUBERNETES: Final = (*CONTROL_PLANE, "kube-controller-manager", "kube-scheduler")
@@ -38,7 +42,7 @@ def find(names: Iterable[str], bin_dir: Path | None = None) -> dict[str, Path]:
     places = {name: locate(name, bin_dir) for name in wanted}
     missing = [name for name in wanted if places[name] is None]
     if missing:
-        raise _missing(missing, bin_dir)
+        raise _no_such_programs(missing, bin_dir)
     return {name: _checked(place.resolve()) for name, place in places.items() if place is not None}
 
 
@@ -95,7 +99,7 @@ def _fault_of_header(header: bytes) -> str | None:
     return None
 
 
-def _missing(names: list[str], bin_dir: Path | None) -> LabError:
+def _no_such_programs(names: list[str], bin_dir: Path | None) -> LabError:
     groups = list(dict.fromkeys(GROUPS.get(name, "kubernetes") for name in names))
     looked = [*([str(bin_dir)] if bin_dir else []), str(cache_root())]
     if not set(names) <= set(KONNECTIVITY):
@@ -115,4 +119,42 @@ def _unusable(path: Path, why: str) -> LabError:
         f"{path} cannot be run here",
         why,
         "remove it, or put the program for this machine in its place; `make peers` builds what is missing",
+    )
+
+
+OWN_PROGRAMS: Final = {
+    "umbilical": "umbilical.cli.main",
+    "proxy-server": "umbilical.cli.drop_ins.proxy_server",
+    "proxy-agent": "umbilical.cli.drop_ins.proxy_agent",
+    "lab-service": "umbilical.lab.service_program",
+    "lab-admission-caller": "umbilical.cli.lab.admission_caller",
+}
+"""Name -> the module whose `main` it runs."""
+PROGRAM_MODE: Final = 0o755
+
+
+def lay_programs(folder: Path, binaries: Mapping[str, Path]) -> None:
+    """Put every program into a folder that exists. Where upstream's has the name of ours, the name stays ours:
+
+    images name the other one by its path.
+    """
+    for name, module in OWN_PROGRAMS.items():
+        write_file(folder / name, launcher(module).encode(), PROGRAM_MODE)
+    for name, path in binaries.items():
+        if name not in OWN_PROGRAMS:
+            (folder / name).symlink_to(path)
+
+
+def launcher(module: str, python: str = sys.executable) -> str:
+    """Write the script. The shell comes first because a `#!` line can hold neither a long path nor a blank.
+
+    For the shell the second line is a command; for Python the second and third are one text that nobody reads.
+    """
+    return (
+        "#!/bin/sh\n"
+        f"'''exec' {shlex.quote(python)} -P \"$0\" \"$@\"\n"
+        "' '''\n"
+        "import sys\n"
+        f"from {module} import main\n"
+        "sys.exit(main())\n"
     )

@@ -20,8 +20,7 @@ from umbilical.fault import LabError
 from umbilical.host.files import make_directory
 from umbilical.lab import removal
 from umbilical.lab.isolation import Isolation, find_program, search_path
-from umbilical.lab.paths import LOCK, LabDirectory
-from umbilical.lab.state import LabState, start_time, write_state
+from umbilical.lab.state import LOCK, LabDirectory, LabState, start_time, write_state
 
 READY_SECONDS: Final = 60.0
 LOG_LINES_SHOWN: Final = 5

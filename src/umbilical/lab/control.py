@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
 from umbilical.fault import LabError
-from umbilical.lab.paths import LabDirectory
+from umbilical.lab.state import LabDirectory
 
 MAX_LINE_BYTES: Final = 1 << 20
 MAX_PAYLOAD_BYTES: Final = 16 << 20

@@ -7,12 +7,10 @@ from typing import Final
 from umbilical.bootstrap.render.render import KUBE_APISERVER_POD
 from umbilical.manifests import control_plane_pods
 from umbilical.manifests.control_plane_pods import controller_manager_pod, etcd_pod, kube_apiserver_pod, scheduler_pod
-from umbilical.manifests.control_plane_spec import KUBECONFIG_DIRECTORY, PKI_DIRECTORY, ControlPlaneSpec, Images, url
+from umbilical.manifests.control_plane_spec import KUBECONFIG_DIRECTORY, PKI_DIRECTORY, ControlPlaneSpec
 from umbilical.manifests.objects import kubeconfig
 from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE, AssetTree
 from umbilical.pki.control_plane_set import Consumer, ControlPlaneSet, PkiFile
-
-__all__ = ["ControlPlaneSpec", "Images", "kubelet_node_assets", "render_control_plane", "url"]
 
 ADMIN_KUBECONFIG: Final = posixpath.join(KUBECONFIG_DIRECTORY, "admin.kubeconfig")
 KUBELET_KUBECONFIG: Final = posixpath.join(KUBECONFIG_DIRECTORY, "kubelet.kubeconfig")

@@ -1,13 +1,23 @@
-"""The EgressSelectorConfiguration as kube-apiserver reads it: which way a call into the cluster takes.
+"""The EgressSelectorConfiguration as kube-apiserver reads it, and calls into the cluster by the way that it names.
 
 As strict as kube-apiserver, which exits at anything that it does not know.
 """
 
+import errno
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final, TypeGuard
 
+from umbilical.dialer.blocking import BlockingDialer
+from umbilical.dialer.failure import DialFailed, Reason
+from umbilical.dialer.settings import DialerSettings, Protocol, UnixServer
 from umbilical.fault import LabError
+from umbilical.konnectivity import dial_failure
+from umbilical.lab.admission_review import Dial, Unreachable
 
 VERSIONS: Final = ("apiserver.k8s.io/v1beta1", "apiserver.k8s.io/v1alpha1")
 KIND: Final = "EgressSelectorConfiguration"
@@ -112,3 +122,47 @@ def _keys(value: Any, what: str, allowed: tuple[str, ...]) -> None:
 
 def _is_mapping(value: Any) -> TypeGuard[dict[Any, Any]]:
     return isinstance(value, dict)
+
+
+@contextmanager
+def dialling(egress: Egress) -> Iterator[Dial]:
+    """Open connections by this way for the length of the block."""
+    if egress.protocol is EgressProtocol.DIRECT:
+        yield dial_direct
+        return
+    protocol = Protocol.GRPC if egress.protocol is EgressProtocol.GRPC else Protocol.HTTP_CONNECT
+
+    def dial(address: str, seconds: float) -> socket.socket:
+        try:
+            return dialer.open(*dial_failure.split_host_port(address), seconds)
+        except dial_failure.BadAddress as error:
+            raise Unreachable(dial_failure.bad_address_text("tcp", error)) from None
+        except DialFailed as failure:
+            raise Unreachable(_words(failure, egress.socket, address)) from None
+
+    with BlockingDialer(DialerSettings((UnixServer(Path(egress.socket)),), protocol=protocol)) as dialer:
+        yield dial
+
+
+def _words(failure: DialFailed, path: str, address: str) -> str:
+    """As kube-apiserver prints it behind the URL."""
+    if failure.status_line:
+        code = failure.status_line.partition(" ")[0]
+        return f"proxy error from {path} while dialing {address}, code {code}: {failure.status_line}"
+    return f"dial unix {path}: {failure.text}" if failure.reason is Reason.SERVER else failure.text
+
+
+def dial_direct(address: str, seconds: float) -> socket.socket:
+    """Dial as kube-apiserver without an egress selector. Raises Unreachable."""
+    try:
+        host, port = dial_failure.split_host_port(address)
+        return socket.create_connection((host, port), seconds)
+    except dial_failure.BadAddress as error:
+        words = dial_failure.bad_address_text("tcp", error)
+    except TimeoutError:
+        words = dial_failure.dial_timeout_text("tcp", address)
+    except (socket.gaierror, UnicodeError):
+        words = dial_failure.lookup_error_text("tcp", host, "")
+    except OSError as error:
+        words = dial_failure.dial_error_text("tcp", address, errno.errorcode.get(error.errno or 0, "EIO"))
+    raise Unreachable(words)

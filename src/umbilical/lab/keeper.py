@@ -22,12 +22,12 @@ from umbilical.fault import LabError
 from umbilical.host import namespaces
 from umbilical.host.files import make_directory
 from umbilical.host.namespaces import Mount
-from umbilical.lab import launchers, node_root, removal
+from umbilical.lab import node_root, removal
+from umbilical.lab.binaries import lay_programs
 from umbilical.lab.birth import STAY
 from umbilical.lab.keeper_service import Service
 from umbilical.lab.network import LabNetwork
-from umbilical.lab.paths import LabDirectory
-from umbilical.lab.state import LabState, read_state
+from umbilical.lab.state import LabDirectory, LabState, read_state
 from umbilical.lab.topology import Topology
 
 LEASH: Final = 0
@@ -154,7 +154,7 @@ def _listen(directory: LabDirectory) -> socket.socket:
 
 def _start_nodes(directory: LabDirectory, state: LabState, network: LabNetwork) -> dict[str, int]:
     binaries = list(state.binaries.values())
-    launchers.fill(make_directory(directory.bin, 0o755), {name: Path(path) for name, path in state.binaries.items()})
+    lay_programs(make_directory(directory.bin, 0o755), {name: Path(path) for name, path in state.binaries.items()})
     shared = node_root.shared_directories(binaries)
     anchors: dict[str, int] = {}
     for node in state.topology.nodes:

@@ -12,7 +12,7 @@ from umbilical.lab.control import Message, MessageError
 from umbilical.lab.isolation import find_program
 from umbilical.lab.network import LabNetwork
 from umbilical.lab.node_processes import Background, Program
-from umbilical.lab.paths import LabDirectory
+from umbilical.lab.state import LabDirectory
 from umbilical.lab.topology import Topology
 
 # It names a log file.

@@ -1,7 +1,6 @@
 """The scene with the real kube-apiserver: etcd, controllers and scheduler are static pods of the bootstrap node."""
 
 import json
-import sys
 from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
@@ -11,20 +10,18 @@ from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH
 from umbilical.bootstrap.render.render import KUBE_APISERVER_POD
 from umbilical.bootstrap.spec import Shape
 from umbilical.fault import LabError
-from umbilical.lab import objects
+from umbilical.lab import api_calls, objects
 from umbilical.lab.control_plane import (
     ADMIN_KUBECONFIG,
     KUBELET_KUBECONFIG,
-    ControlPlaneSpec,
-    Images,
     kubelet_node_assets,
     render_control_plane,
-    url,
 )
 from umbilical.lab.runner import MANIFESTS
 from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
 from umbilical.lab.story import Call
 from umbilical.lab.waiting import NotYet
+from umbilical.manifests.control_plane_spec import ControlPlaneSpec, Images, url
 from umbilical.pki.control_plane_set import (
     ControlPlaneNames,
     ControlPlaneSet,
@@ -121,8 +118,7 @@ class KubernetesScene(Scene):
         return Verdict(Call.DENIED if "denied the request" in text else Call.UNREACHABLE, text)
 
     def call_times(self, count: int) -> list[float]:
-        program = [sys.executable, "-m", "umbilical.lab.repeated_calls", ADMIN_KUBECONFIG, str(count)]
-        done = self.lab.exec(BOOTSTRAP, program, stdin=json.dumps(objects.judged("allow")).encode()).check()
+        done = self.lab.exec(BOOTSTRAP, api_calls.command("times", str(count))).check()
         return [float(seconds) for seconds in json.loads(done.text)]
 
     def use_tunnel(self) -> None:

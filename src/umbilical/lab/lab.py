@@ -11,11 +11,9 @@ from typing import Any, Final
 
 import umbilical
 from umbilical.fault import LabError
-from umbilical.lab import birth, control, isolation, node_files, removal
+from umbilical.lab import birth, control, isolation, node_root, removal
 from umbilical.lab.control import Message
-from umbilical.lab.paths import LabDirectory, list_labs, tidy_name
-from umbilical.lab.runner import Runner, RunnerKind
-from umbilical.lab.state import LabState, change_state, read_state
+from umbilical.lab.state import LabDirectory, LabState, RunnerKind, change_state, list_labs, read_state, tidy_name
 from umbilical.lab.topology import Topology
 
 # For the keeper's own work, on top of the time that a program on a node is given.
@@ -82,7 +80,6 @@ class Lab:
     def __init__(self, directory: LabDirectory, state: LabState) -> None:
         self.directory = directory
         self.state = state
-        self._runner: Runner | None = None
 
     @classmethod
     def open(cls, path: Path) -> "Lab":
@@ -105,12 +102,6 @@ class Lab:
     @property
     def topology(self) -> Topology:
         return self.state.topology
-
-    @property
-    def runner(self) -> Runner:
-        if self._runner is None:
-            self._runner = _make_runner(self.state.runner)
-        return self._runner
 
     def exec(
         self,
@@ -157,16 +148,16 @@ class Lab:
             return ""
 
     def write(self, node: str, path: str, content: bytes, mode: int = 0o600) -> None:
-        node_files.write(self._root(node), path, content, mode)
+        node_root.write(self._root(node), path, content, mode)
 
     def read(self, node: str, path: str) -> bytes:
-        return node_files.read(self._root(node), path)
+        return node_root.read(self._root(node), path)
 
     def remove(self, node: str, path: str) -> None:
-        node_files.remove(self._root(node), path)
+        node_root.remove(self._root(node), path)
 
     def exists(self, node: str, path: str) -> bool:
-        return node_files.exists(self._root(node), path)
+        return node_root.exists(self._root(node), path)
 
     def set_link(self, node: str, up: bool) -> None:
         self._change_network("set_link", node, up)
@@ -285,13 +276,3 @@ def _completed(node: str, command: Sequence[str], answer: Message, timeout_secon
         why = f"it still ran after {timeout_seconds:g} s and was killed with all that it had started"
         raise LabError("UMB816", f"{shown} did not end in time", why, f"try it: umbilical lab shell {node}")
     return Completed(node, tuple(command), exit_code, answer.payload[:size], answer.payload[size:])
-
-
-def _make_runner(kind: RunnerKind) -> Runner:
-    if kind is RunnerKind.KUBELET:
-        from umbilical.lab.kubelet.runner import KubeletRunner
-
-        return KubeletRunner()
-    from umbilical.lab.process_runner import ProcessRunner
-
-    return ProcessRunner()

@@ -29,12 +29,12 @@ from umbilical.bootstrap.names import AGENT_NAME, SERVER_NAME, STATIC_POD
 from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST
 from umbilical.fault import LabError
 from umbilical.host.files import make_directory, write_file
-from umbilical.lab import listeners, objects, rendered_pods
-from umbilical.lab.cast import Cast
+from umbilical.lab import listeners, objects
+from umbilical.lab.binaries import OWN_PROGRAMS
+from umbilical.lab.hosted import parts
 from umbilical.lab.images import PYTHON_PROGRAMS
-from umbilical.lab.launchers import OWN_PROGRAMS
 from umbilical.lab.story import Call, Story
-from umbilical.lab.tunnel_parts import TunnelParts, make_parts
+from umbilical.lab.tunnel_parts import Cast, TunnelParts, make_parts
 from umbilical.lab.waiting import NotYet, wait
 from umbilical.pki.authority import Authority
 
@@ -181,7 +181,7 @@ class _Stage:
         self._story.saw(f"{self._socket}; LISTEN {address}:{port}")
 
     def start_agents(self) -> None:
-        daemon_set = rendered_pods.find(self._tunnel.objects, "DaemonSet", AGENT_NAME)
+        daemon_set = parts.find(self._tunnel.objects, "DaemonSet", AGENT_NAME)
         pod = daemon_set["spec"]["template"]["spec"]
         for node in NODES:
             own = self._addresses.agent(node)
@@ -275,7 +275,7 @@ class _Stage:
         own, container = self._folder / name, pod["containers"][0]
         places = {mount["mountPath"]: make_directory(own / mount["name"], 0o700) for mount in container["volumeMounts"]}
         self._fill(pod, container, known, places)
-        command = rendered_pods.command(container)
+        command = parts.command(container)
         log = os.open(self._folder / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             process = subprocess.Popen(
@@ -299,7 +299,7 @@ class _Stage:
         known: Iterable[Mapping[str, Any]],
         places: Mapping[str, Path],
     ) -> None:
-        files = dict(rendered_pods.mounted_files(pod, container, known))
+        files = dict(parts.mounted_files(pod, container, known))
         on_host = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
         for mount in container["volumeMounts"]:
             source = on_host.get(mount["name"])

@@ -20,15 +20,12 @@ from typing import Final
 from umbilical.fault import Fault
 from umbilical.host import namespaces
 from umbilical.lab import images
-from umbilical.lab.pods.back_off import FIRST_SECONDS
-from umbilical.lab.pods.daemons import Daemons
-from umbilical.lab.pods.node import Folders, Node, Sources
+from umbilical.lab.pods.node import BACK_OFF_SECONDS, Folders, Node, Sources
 from umbilical.lab.pods.pod_networks import PodNetworks
-from umbilical.lab.pods.pod_table import PodTable
-from umbilical.lab.pods.pod_worker import PodWorker
+from umbilical.lab.pods.pod_table import PodTable, PodWorker
 from umbilical.lab.pods.process import kill, left_by
 from umbilical.lab.pods.spec import Pod
-from umbilical.lab.pods.static_pods import NoSources, StaticPods, read_folder
+from umbilical.lab.pods.static_pods import Daemons, NoSources, StaticPods, read_folder
 from umbilical.lab.pods.status import report
 
 log: Final = logging.getLogger(__name__)
@@ -185,7 +182,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pod-networks", nargs="*", default=[], type=ipaddress.ip_network, help="of this node's pods")
     parser.add_argument("--labels", nargs="*", default=[], help="more labels of the node, KEY=VALUE")
     parser.add_argument("--kubeconfig", type=Path, help="register the node with this API and run what it binds here")
-    parser.add_argument("--back-off-seconds", type=float, default=FIRST_SECONDS, help="the first wait of a crash loop")
+    parser.add_argument(
+        "--back-off-seconds", type=float, default=BACK_OFF_SECONDS, help="the first wait of a crash loop"
+    )
     return parser
 
 

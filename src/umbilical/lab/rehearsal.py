@@ -1,5 +1,8 @@
-"""From a scenario's name to a story told in a lab that is made for it and taken down afterwards, whatever happens."""
+"""From a scenario's name to a story told in a lab that is made for it and taken down afterwards, whatever happens; and
+the scene of a lab that was kept.
+"""
 
+import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,17 +12,42 @@ from typing import Final
 from umbilical.fault import LabError
 from umbilical.lab import lab as labs
 from umbilical.lab.binaries import KUBERNETES, find
-from umbilical.lab.cast import Cast
 from umbilical.lab.isolation import check_programs
-from umbilical.lab.kubelet.needs import check_needs
+from umbilical.lab.kubelet.node_runtime import check_needs
 from umbilical.lab.lab import Lab, UpRequest
-from umbilical.lab.paths import LabDirectory
-from umbilical.lab.runner import RunnerKind
 from umbilical.lab.scenarios.scenario import Scenario
-from umbilical.lab.scenes import make_scene
-from umbilical.lab.state import read_state
+from umbilical.lab.scene import Scene
+from umbilical.lab.state import LabDirectory, RunnerKind, read_state
 from umbilical.lab.story import Story
 from umbilical.lab.topology import Topology, plan_topology
+from umbilical.lab.tunnel_parts import Cast
+
+
+def make_scene(lab: Lab, cast: Cast, story: Story) -> Scene:
+    if cast.is_stand_in:
+        from umbilical.lab.stand_in_scene import StandInScene
+
+        return StandInScene(lab, cast, story)
+    from umbilical.lab.kubernetes_scene import KubernetesScene
+
+    return KubernetesScene(lab, cast, story)
+
+
+def load_scene(lab: Lab, story: Story) -> Scene:
+    """Take up the scene of a kept lab.
+
+    Raises:
+        LabError: nothing was played in it yet.
+    """
+    try:
+        content = json.loads(lab.directory.scene_file.read_bytes())
+    except FileNotFoundError:
+        why = "there are networks and nodes, and nothing was played on them"
+        raise LabError("UMB851", "there is no tunnel in this lab", why, "umbilical lab run --keep NAME") from None
+    scene = make_scene(lab, Cast.from_json(content["cast"]), story)
+    scene.restore(content["tunnel"])
+    return scene
+
 
 KUBELET_PROGRAMS: Final = ("kubelet",)
 
@@ -128,7 +156,7 @@ def _play(rehearsal: Rehearsal, story: Story, lab: Lab) -> None:
         if rehearsal.scenario.end is not None and not rehearsal.keep:
             rehearsal.scenario.end(scene)
     else:
-        from umbilical.lab.faults.telling import tell_fault
+        from umbilical.lab.faults.repair import tell_fault
 
         tell_fault(scene, rehearsal.fault)
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from umbilical.fault import LabError
-from umbilical.lab.paths import CONTENT, LOCK, STATE, LabDirectory, labs_root
-from umbilical.lab.state import LabState, read_state
+from umbilical.lab.state import CONTENT, LOCK, STATE, LabDirectory, LabState, labs_root, read_state
 
 KEEPER_MODULE: Final = "umbilical.lab.keeper"
 # The keeper gives its programs five seconds, and then needs a moment for itself.

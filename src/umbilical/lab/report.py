@@ -11,9 +11,8 @@ from umbilical import __version__
 from umbilical.checks.report import printable
 from umbilical.fault import HostError, LabError
 from umbilical.host.files import make_directory, write_public
-from umbilical.lab.moments import Moment, Turn, decisive
 from umbilical.lab.report_style import STYLE
-from umbilical.lab.report_timeline import length, timeline
+from umbilical.lab.report_timeline import Moment, Turn, decisive, length, timeline
 from umbilical.lab.report_topology import topology
 from umbilical.lab.story import Call, Outcome, Step, Story
 

@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from umbilical.lab.report_style import box, drawing, element, line, path, text
 from umbilical.lab.story import Call, Picture
-from umbilical.lab.svg import box, element, line, path, picture, text
 
 WIDTH: Final = 570.0
 _TOP: Final = 40.0
@@ -33,7 +33,7 @@ def topology(shown: Picture, caller: str = "kube-apiserver") -> str:
         *(_node(name, y, shown, caller) for name, y in places.items()),
         _direct(shown, places),
     )
-    return picture(WIDTH, height, described(shown, caller), *layers, style="topology")
+    return drawing(WIDTH, height, described(shown, caller), *layers, style="topology")
 
 
 def described(shown: Picture, caller: str) -> str:

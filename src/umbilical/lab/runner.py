@@ -5,20 +5,12 @@ Static pods lie in the node's `/etc/kubernetes/manifests`, whoever runs them.
 
 import signal
 from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-if TYPE_CHECKING:
-    from umbilical.lab.lab import Lab
+from umbilical.lab.lab import Lab
+from umbilical.lab.state import RunnerKind
 
 MANIFESTS: Final = "/etc/kubernetes/manifests"
-
-
-class RunnerKind(Enum):
-    PROCESS = "process"
-    """Containers as processes with mounts of their own; works without root."""
-    KUBELET = "kubelet"
-    """The real kubelet and containerd; needs root."""
 
 
 @dataclass(frozen=True)
@@ -57,16 +49,21 @@ class Runner(Protocol):
     @property
     def kind(self) -> RunnerKind: ...
 
-    def start(self, lab: "Lab", node: str, kubeconfig: str | None) -> None:
+    def start(self, lab: Lab, node: str, kubeconfig: str | None) -> None:
         """Begin to run pods on a node.
 
         `kubeconfig` is a path on the node: the node is registered and takes pods from the API. None: static pods only.
         """
 
-    def pods(self, lab: "Lab", node: str) -> list[PodStatus]: ...
+    def pods(self, lab: Lab, node: str) -> list[PodStatus]: ...
 
-    def signal(self, lab: "Lab", node: str, pod: str, container: str, number: signal.Signals) -> None: ...
+    def signal(self, lab: Lab, node: str, pod: str, container: str, number: signal.Signals) -> None: ...
 
-    def logs(self, lab: "Lab", node: str, pod: str, container: str) -> str:
+    def logs(self, lab: Lab, node: str, pod: str, container: str) -> str:
         """Everything that the container printed, earlier runs included, oldest first."""
         ...
+
+
+def is_called(name: str, wanted: str) -> bool:
+    """Tell whether a pod has this name, or begins with it before a generated suffix."""
+    return name == wanted or name.startswith(f"{wanted}-")

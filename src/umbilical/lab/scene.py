@@ -10,24 +10,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from umbilical.bootstrap.names import AGENT_NAME, OWN, SERVER_NAME, STATIC_POD
 from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH
 from umbilical.fault import LabError
 from umbilical.host.files import write_file
 from umbilical.lab import listeners
-from umbilical.lab.cast import Cast
+from umbilical.lab.lab import Lab
 from umbilical.lab.runner import PodStatus, Runner
+from umbilical.lab.runners import runner_of
 from umbilical.lab.story import Call, Story
 from umbilical.lab.topology import Node
-from umbilical.lab.tunnel_parts import TunnelParts, make_parts, restore_parts, secrets_of
+from umbilical.lab.tunnel_parts import Cast, TunnelParts, make_parts, restore_parts, secrets_of
 from umbilical.lab.waiting import NotYet, wait
 from umbilical.manifests.tree import AssetTree
 from umbilical.pki.authority import Authority
-
-if TYPE_CHECKING:
-    from umbilical.lab.lab import Lab
 
 BOOTSTRAP: Final = "bootstrap"
 # A Python interpreter on two busy cores, then TLS; upstream's agents retry after up to ten seconds.
@@ -50,12 +48,15 @@ class Verdict:
 class Scene(ABC):
     """Actions in the order in which a story needs them. Each waits until its effect can be seen, bounded."""
 
-    def __init__(self, lab: "Lab", cast: Cast, story: Story) -> None:
+    def __init__(self, lab: Lab, cast: Cast, story: Story) -> None:
         self.lab = lab
         self.cast = cast
         self.story = story
-        self.runner: Runner = lab.runner
         self.parts: TunnelParts | None = None
+
+    @property
+    def runner(self) -> Runner:
+        return runner_of(self.lab)
 
     @property
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The tunnel's files and objects for one scene, rendered by `assets` exactly as for a real installation.
+"""Who plays in a scene, and the tunnel's files and objects for it, rendered exactly as for a real installation.
 
 Server, Secret and DaemonSet have the scene's shape; kube-apiserver's part has the shape `kubernetes`, because the
 one that runs here is upstream's.
@@ -17,11 +17,36 @@ from umbilical.bootstrap.names import OWN, STATIC_POD
 from umbilical.bootstrap.render.kube_apiserver import egress_selector, read_static_pod, with_egress_selector
 from umbilical.bootstrap.render.render import render
 from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST, Shape, TunnelSpec, for_shape
-from umbilical.lab.cast import Cast
+from umbilical.lab.images import KONNECTIVITY, UMBILICAL
 from umbilical.manifests.tree import AssetTree, yaml_bytes
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import Backend, KeyType
 from umbilical.pki.tunnel_set import DAY, Leaf, Role, TunnelAuthority, create_authority, load_authority
+
+OURS: Final = UMBILICAL
+UPSTREAM: Final = KONNECTIVITY
+
+
+@dataclass(frozen=True)
+class Cast:
+    shape: Shape = Shape.OPENSHIFT
+    server_image: str = OURS
+    agent_image: str = OURS
+    is_stand_in: bool = False
+    """No Kubernetes: a caller of ours asks the webhook in kube-apiserver's place."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "shape": self.shape.value,
+            "serverImage": self.server_image,
+            "agentImage": self.agent_image,
+            "isStandIn": self.is_stand_in,
+        }
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "Cast":
+        return cls(Shape(content["shape"]), content["serverImage"], content["agentImage"], bool(content["isStandIn"]))
+
 
 AGENT_OBJECTS: Final = (OWN.namespace, OWN.agent_secret, OWN.agent_daemon_set)
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.netns import Network
 from tests.support.scratch_node import Ended, ScratchNode
 
 from umbilical.bootstrap.names import OWN
 from umbilical.bootstrap.render.render import Certificates, render
 from umbilical.bootstrap.spec import Shape, TunnelSpec, for_shape
-from umbilical.host.netns import Network
 
 
 class Machine:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.support import tls_listener
 from tests.support.capi_manifests import INFRA_ID, MANIFESTS
 from tests.support.fixture_types import Captured, Patch
+from tests.support.netns import Namespace, Network, isolated_resolver
 from tests.support.tls_contexts import server_context
 from tests.support.tls_listener import listener
 from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
@@ -24,7 +25,6 @@ from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 from umbilical.cli import main
 from umbilical.cli.firewall.check import target
 from umbilical.firewall.platforms.catalogue import PLATFORMS
-from umbilical.host.netns import Namespace, Network, isolated_resolver
 from umbilical.host.processes import start
 
 

@@ -5,25 +5,20 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.fixture_types import Captured, Patch
-from tests.support.in_process import PATIENCE_SECONDS, Stage, source
 from tests.support.told_stories import Narrator, until_answered
-from tests.support.tunnel_pki import make_tunnel_pki
 
-from umbilical.cli.lab import slow_reader
 from umbilical.cli.main import run
 from umbilical.codes import CONFIGURATION, INFRASTRUCTURE, INTERRUPTED, TIMED_OUT
 from umbilical.fault import LabError
 from umbilical.lab import isolation, rehearsal
 from umbilical.lab.rehearsal import Rehearsal
 from umbilical.lab.story import Story
-from umbilical.tunnel.settings import UnixFrontend
 
 Told = Callable[[Rehearsal, Story], Any]
 Play = Callable[[Told], list[Rehearsal]]
@@ -282,30 +277,3 @@ def test_an_interrupt_at_any_moment_leaves_nothing_behind(
     assert _left(tmp_path) == []
     assert _keepers(tmp_path) == []
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("mode", ["grpc", "http-connect"])
-def test_a_tunnel_is_opened_and_nothing_is_read_from_it(mode: str, tmp_path: Path, capsys: Captured) -> None:
-    stage = Stage(make_tunnel_pki(tmp_path), tmp_path)
-    try:
-        server, _ = stage.start_pair(mode)
-        assert isinstance(server.settings.frontend, UnixFrontend)
-        path = str(server.settings.frontend.path)
-        endpoint = stage.endpoint().serve(source(64 << 20))
-        hold, statuses = threading.Event(), list[int]()
-        arguments = [mode, path, endpoint.address]
-        reader = threading.Thread(target=lambda: statuses.append(slow_reader.main(arguments, hold)))
-        reader.start()
-        stage.eventually(lambda: server.server.exchange.board.established_count() == 1)
-        hold.set()
-        reader.join(PATIENCE_SECONDS)
-        assert statuses == [0]
-        assert "nobody reads it" in capsys.readouterr().out
-        server.wait_until_quiet()
-    finally:
-        stage.stop()
-
-
-def test_a_dial_that_fails_is_told(tmp_path: Path, capsys: Captured) -> None:
-    assert slow_reader.main(["grpc", str(tmp_path / "gone.sock"), "10.0.0.5:443"]) == 1
-    assert "no tunnel to 10.0.0.5:443: " in capsys.readouterr().err

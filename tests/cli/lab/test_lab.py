@@ -19,10 +19,9 @@ from umbilical.cli import main
 from umbilical.fault import LabError
 from umbilical.lab.hosted.topology import plan_hosted
 from umbilical.lab.lab import Lab, down, up
-from umbilical.lab.paths import default_directory
-from umbilical.lab.process_runner import ProcessRunner
 from umbilical.lab.runner import ContainerStatus, PodStatus
-from umbilical.lab.state import write_state
+from umbilical.lab.runners import ProcessRunner
+from umbilical.lab.state import default_directory, write_state
 
 pytestmark = [pytest.mark.real("unshare", "nsenter", "nft"), pytest.mark.alone]
 

@@ -18,10 +18,10 @@ from umbilical.lab.faults import registry as faults
 from umbilical.lab.faults.repair import break_fault
 from umbilical.lab.lab import down
 from umbilical.lab.rehearsal import Rehearsal
-from umbilical.lab.runner import RunnerKind
-from umbilical.lab.scenarios import registry
-from umbilical.lab.scenarios import registry as scenarios
+from umbilical.lab.scenarios import scenario
+from umbilical.lab.scenarios import scenario as scenarios
 from umbilical.lab.scene import Verdict
+from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Call, Story
 
 NAME = "webhook-through-tunnel"
@@ -168,7 +168,7 @@ def test_a_name_means_the_default_place_and_a_directory_wins(tmp_path: Path, mon
 
 
 def _wanted(directory: Path | None = None) -> Rehearsal:
-    return Rehearsal(registry.find("webhook-through-tunnel"), RunnerKind.PROCESS, directory=directory)
+    return Rehearsal(scenario.find("webhook-through-tunnel"), RunnerKind.PROCESS, directory=directory)
 
 
 def test_a_report_may_lie_in_a_directory_that_is_yet_to_be_made(tmp_path: Path) -> None:

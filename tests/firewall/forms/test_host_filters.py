@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from tests.support.netns import Namespace, Network
 
 from umbilical.firewall.forms.texts import TABLE, firewalld_script, rich_rule, ruleset, teardown
 from umbilical.firewall.platforms.platform import BOOTSTRAP_HOST, Place, PlaceKind, Rule
-from umbilical.host.netns import Namespace, Network
 from umbilical.host.processes import Child, start
 
 PORT: Final = 8091

@@ -26,7 +26,7 @@ from umbilical.hardway.machines.interface import BackendServer, Done
 from umbilical.hardway.site import Site
 from umbilical.hardway.state import State
 from umbilical.lab.hardway.machines import LabMachines
-from umbilical.lab.hardway.topology import HOST
+from umbilical.lab.hardway.names import HOST
 from umbilical.lab.lab import Lab
 from umbilical.manifests.tree import AssetTree
 from umbilical.pki.pem import KeyPair

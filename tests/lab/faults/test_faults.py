@@ -8,18 +8,22 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.support.fault_scene import MemoryLab, MemoryScene
+from tests.support.fixture_types import Captured
+from tests.support.in_process import PATIENCE_SECONDS, Stage, source
+from tests.support.tunnel_pki import make_tunnel_pki
 
 from umbilical.bootstrap.names import OWN, STATIC_POD
 from umbilical.fault import LabError
 from umbilical.lab.faults import registry
 from umbilical.lab.faults.certificates import restart_server
-from umbilical.lab.faults.endless_source import Source
-from umbilical.lab.faults.fault import Speaker
 from umbilical.lab.faults.networks import refuse_new_connections
+from umbilical.lab.faults.registry import Speaker
+from umbilical.lab.faults.slow_reader import Source, main, read_nothing
 from umbilical.lab.scene import Verdict
 from umbilical.lab.story import Call
 from umbilical.lab.topology import Family, plan_topology
 from umbilical.pki.certificate import Certificate, read_certificates
+from umbilical.tunnel.settings import UnixFrontend
 
 
 def test_a_fault_says_what_it_is_what_is_seen_and_by_which_code_of_its_own(repository: Path) -> None:
@@ -199,8 +203,8 @@ def test_a_reader_that_never_reads_is_started_and_ended_with_its_source() -> Non
     memory = fault.break_(scene)
     source, reader = scene.memory.did
     assert source.startswith("worker-0& ")
-    assert source.endswith("umbilical.lab.faults.endless_source 10.91.0.21 7777")
-    assert reader.endswith(f"umbilical.cli.lab.slow_reader grpc {scene.tunnel.spec.socket_on_host} 10.91.0.21:7777")
+    assert source.endswith("umbilical.lab.faults.slow_reader source 10.91.0.21 7777")
+    assert reader.endswith(f"faults.slow_reader grpc {scene.tunnel.spec.socket_on_host} 10.91.0.21:7777")
     fault.mend(scene, memory)
     assert scene.memory.did[2:] == ["stop worker-0/endless-source", "stop bootstrap/slow-reader"]
     fault.mend(scene, memory)
@@ -222,3 +226,30 @@ def test_the_endless_source_sends_without_end_to_everybody(address: str) -> None
                     received += len(piece)
         source.shutdown()
         thread.join(10)
+
+
+@pytest.mark.parametrize("mode", ["grpc", "http-connect"])
+def test_a_tunnel_is_opened_and_nothing_is_read_from_it(mode: str, tmp_path: Path, capsys: Captured) -> None:
+    stage = Stage(make_tunnel_pki(tmp_path), tmp_path)
+    try:
+        server, _ = stage.start_pair(mode)
+        assert isinstance(server.settings.frontend, UnixFrontend)
+        path = str(server.settings.frontend.path)
+        endpoint = stage.endpoint().serve(source(64 << 20))
+        hold, statuses = threading.Event(), list[int]()
+        arguments = (mode, path, endpoint.address)
+        reader = threading.Thread(target=lambda: statuses.append(read_nothing(*arguments, hold)))
+        reader.start()
+        stage.eventually(lambda: server.server.exchange.board.established_count() == 1)
+        hold.set()
+        reader.join(PATIENCE_SECONDS)
+        assert statuses == [0]
+        assert "nobody reads it" in capsys.readouterr().out
+        server.wait_until_quiet()
+    finally:
+        stage.stop()
+
+
+def test_a_dial_that_fails_is_told(tmp_path: Path, capsys: Captured) -> None:
+    assert main(["grpc", str(tmp_path / "gone.sock"), "10.0.0.5:443"]) == 1
+    assert "no tunnel to 10.0.0.5:443: " in capsys.readouterr().err

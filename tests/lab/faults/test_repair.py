@@ -10,15 +10,15 @@ from tests.support.fault_scene import MemoryScene, fault
 
 from umbilical.bootstrap.names import AGENT_NAME, SERVER_NAME
 from umbilical.fault import LabError
-from umbilical.lab.cast import UPSTREAM, Cast
-from umbilical.lab.faults import calls, registry, repair, telling
-from umbilical.lab.faults.calls import Calls
-from umbilical.lab.faults.fault import Fault, Speaker
-from umbilical.lab.faults.log_watch import LogWatch
-from umbilical.lab.faults.repair import break_fault, broken_faults, mend_fault
+from umbilical.lab.faults import registry, repair
+from umbilical.lab.faults import repair as calls
+from umbilical.lab.faults import repair as telling
+from umbilical.lab.faults.registry import Fault, Speaker
+from umbilical.lab.faults.repair import Calls, LogWatch, break_fault, broken_faults, mend_fault
 from umbilical.lab.scenarios import webhook_through_tunnel
 from umbilical.lab.scene import Verdict
 from umbilical.lab.story import Call
+from umbilical.lab.tunnel_parts import UPSTREAM, Cast
 
 
 def test_only_a_new_line_with_the_code_counts_also_after_logs_were_deleted() -> None:

@@ -10,16 +10,16 @@ from tests.support.lab_stories import KUBERNETES
 
 from umbilical.lab import lab as labs
 from umbilical.lab.binaries import find
-from umbilical.lab.cast import Cast
 from umbilical.lab.faults import registry
 from umbilical.lab.faults.repair import break_fault, broken_faults, mend_fault
 from umbilical.lab.lab import UpRequest
-from umbilical.lab.runner import RunnerKind
+from umbilical.lab.rehearsal import make_scene
 from umbilical.lab.scenarios import webhook_through_tunnel
 from umbilical.lab.scene import Scene
-from umbilical.lab.scenes import make_scene
+from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Call, Story
 from umbilical.lab.topology import plan_topology
+from umbilical.lab.tunnel_parts import Cast
 
 # A whole lab with real programs, whose waits are long on a busy machine.
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(240)]

@@ -26,15 +26,23 @@ from umbilical.host import namespaces
 from umbilical.host.machine_records import Power
 from umbilical.lab import cgroups
 from umbilical.lab.hardway.balancer import CONFIG, MASTER_SOCKET, Balancer, parse_worker
-from umbilical.lab.hardway.inspection import inspect
-from umbilical.lab.hardway.machines import LabMachines
-from umbilical.lab.hardway.names import Question, Resolver, forward_questions, reverse_questions
-from umbilical.lab.hardway.node import BOOTED, DROP_IN, FIRST_BOOT, JOURNAL, RESULT, LabNode
-from umbilical.lab.hardway.power import end_everything, forget_runtime_state, mount_points, network_namespace
-from umbilical.lab.hardway.topology import HOST
+from umbilical.lab.hardway.machines import LabMachines, inspect
+from umbilical.lab.hardway.names import HOST, Question, Resolver, forward_questions, reverse_questions
+from umbilical.lab.hardway.node import (
+    BOOTED,
+    DROP_IN,
+    FIRST_BOOT,
+    JOURNAL,
+    RESULT,
+    LabNode,
+    end_everything,
+    forget_runtime_state,
+    mount_points,
+    network_namespace,
+)
 from umbilical.lab.images import UMBILICAL
 from umbilical.lab.kubelet import containerd, node_runtime
-from umbilical.lab.kubelet.node_images import COMPLETE
+from umbilical.lab.kubelet.node_runtime import COMPLETE
 from umbilical.lab.lab import Lab
 
 # One lab for all tests, and the machine compared before and after it.

@@ -18,14 +18,22 @@ from umbilical.hosted.objects import names
 from umbilical.hosted.pki.table import CLIENT, CONTROL_PLANE_AGENT, SERVER
 from umbilical.lab import several_servers
 from umbilical.lab.hosted import parts as hosted_parts
-from umbilical.lab.hosted.parts import API_NODE, SERVER_NODES, HostedParts, Part
+from umbilical.lab.hosted.parts import (
+    API_NODE,
+    SERVER_NODES,
+    HostedParts,
+    Part,
+    command,
+    container,
+    find,
+    mounted_files,
+)
 from umbilical.lab.hosted.stage import HTTPS, SERVERS, HostedStage, complaint
 from umbilical.lab.lab import ProcessStatus
 from umbilical.lab.nft import spread
-from umbilical.lab.proxied_calls import say
 from umbilical.lab.proxy_client import Kind
-from umbilical.lab.rendered_pods import command, container, find, mounted_files
 from umbilical.lab.story import Story
+from umbilical.lab.through_proxies import say
 from umbilical.lab.topology import Family, Topology, plan_topology
 from umbilical.lab.waiting import NotYet
 from umbilical.pki.certificate import read_certificates

@@ -18,18 +18,20 @@ from tests.support.labs import wait_until
 
 from umbilical.fault import HostError, LabError
 from umbilical.lab.images import PYTHON_PROGRAMS, UNPRIVILEGED, Image, lab_images
-from umbilical.lab.kubelet import archives, pause
+from umbilical.lab.kubelet import archives, containerd
 from umbilical.lab.kubelet import python_root as python_roots
-from umbilical.lab.kubelet.archives import cache_directory, image_archive
-from umbilical.lab.kubelet.image_archive import (
+from umbilical.lab.kubelet.archives import (
     Entry,
     ImageConfig,
+    cache_directory,
     content_key,
+    image_archive,
+    library_entries,
+    places,
     program_entries,
     tree_entries,
     write_archive,
 )
-from umbilical.lab.kubelet.libraries import library_entries, places
 from umbilical.lab.kubelet.python_root import Package, PythonRoot, choose_packages, merged, parse_package, python_root
 
 REFERENCE = "localhost/x:lab"
@@ -116,7 +118,7 @@ def test_a_key_changes_with_content_name_mode_and_config(tmp_path: Path) -> None
 
 def test_it_runs_here_and_sleeps_until_it_is_ended(tmp_path: Path) -> None:
     program = tmp_path / "pause"
-    program.write_bytes(pause.program())
+    program.write_bytes(containerd.pause_program())
     program.chmod(0o755)
     with subprocess.Popen([program]) as process:
         with pytest.raises(subprocess.TimeoutExpired):
@@ -132,14 +134,14 @@ def _state(pid: int) -> str:
 
 def test_it_is_an_executable_of_a_machine_that_is_known() -> None:
     for machine, number in (("x86_64", 62), ("aarch64", 183)):
-        content = pause.program(machine)
+        content = containerd.pause_program(machine)
         assert content.startswith(b"\x7fELF\x02\x01")
         assert int.from_bytes(content[18:20], "little") == number
         entry = int.from_bytes(content[24:32], "little") & 0xFFF
         assert 0 < len(content) - entry <= 64, "the entry point is where the instructions begin"
-    assert pause.program() == pause.program(platform.machine())
+    assert containerd.pause_program() == containerd.pause_program(platform.machine())
     with pytest.raises(LabError, match="UMB845") as refused:
-        pause.program("vax")
+        containerd.pause_program("vax")
     assert "x86_64 and aarch64" in refused.value.why
 
 

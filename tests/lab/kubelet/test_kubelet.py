@@ -1,10 +1,8 @@
 """What a kubelet is given (configuration, network, programs) and what it says of its pods."""
 
 import contextlib
-import json
 import os
 import tomllib
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from umbilical.fault import LabError
-from umbilical.lab.kubelet import cni, containerd, kubelet_config, needs
-from umbilical.lab.kubelet.needs import CNI_PLUGINS, check_needs, find_cni
-from umbilical.lab.kubelet.pod_list import find_logs, matches, parse_answer, parse_log, read_pods
-from umbilical.lab.runner import PodStatus
+from umbilical.lab.kubelet import containerd, kubelet_config, node_runtime
+from umbilical.lab.kubelet.node_runtime import CNI_PLUGINS, check_needs, find_cni
+from umbilical.lab.kubelet.runner import find_logs, parse_answer, parse_log, read_pods
+from umbilical.lab.runner import PodStatus, is_called
 from umbilical.lab.waiting import NotYet
 
 
@@ -77,20 +75,6 @@ def test_a_kubeconfig_is_a_flag_of_registered_nodes_alone() -> None:
     assert "--hostname-override=master-0" in joined
 
 
-def test_each_network_of_the_node_is_a_range_remembered_inside_it_and_masquerading_is_left_to_the_node() -> None:
-    networks = [ip_network("10.92.3.0/24"), ip_network("fd92:0:0:3::/64")]
-    written = json.loads(cni.conflist(networks))
-    (bridge,) = written["plugins"]
-    assert (bridge["type"], bridge["bridge"], bridge["isGateway"]) == ("bridge", "pods0", True)
-    assert bridge["ipam"]["ranges"] == [
-        [{"subnet": "10.92.3.0/24", "gateway": "10.92.3.1"}],
-        [{"subnet": "fd92:0:0:3::/64", "gateway": "fd92:0:0:3::1"}],
-    ]
-    assert bridge["ipam"]["routes"] == [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]
-    assert bridge["ipMasq"] is False
-    assert bridge["ipam"]["dataDir"] == "/var/lib/cni/networks"
-
-
 def programs(folder: Path, names: tuple[str, ...]) -> Path:
     for name in names:
         (folder / name).touch()
@@ -100,7 +84,7 @@ def programs(folder: Path, names: tuple[str, ...]) -> Path:
 
 @pytest.fixture
 def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(needs, "find_cni", lambda: tmp_path)
+    monkeypatch.setattr(node_runtime, "find_cni", lambda: tmp_path)
     return programs(tmp_path, ("containerd", "ctr", "runc"))
 
 
@@ -112,7 +96,7 @@ def test_who_has_all_is_let_through_and_a_kubelet_is_needed_too(complete: Path) 
 
 
 def test_missing_programs_are_named_with_their_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needs, "find_cni", lambda: None)
+    monkeypatch.setattr(node_runtime, "find_cni", lambda: None)
     with pytest.raises(LabError, match="UMB841") as refused:
         check_needs(["kubelet"], is_root=True, path=str(programs(tmp_path, ("runc",))))
     assert "the CNI plugins" in refused.value.what
@@ -187,9 +171,9 @@ def test_a_container_without_a_process_is_not_ready_whatever_was_last_heard() ->
     assert pod.address == ""
     assert only(listed({}, hostNetwork=True)).address == ADDRESS
     assert read_pods("master-0", ADDRESS, {"items": None}, {}) == []
-    assert matches(pod, "talker")
-    assert matches(pod, "talker-x7k2p")
-    assert not matches(pod, "talk")
+    assert is_called(pod.name, "talker")
+    assert is_called(pod.name, "talker-x7k2p")
+    assert not is_called(pod.name, "talk")
 
 
 def test_lines_that_were_cut_are_joined_and_an_exit_by_a_signal_is_negative() -> None:

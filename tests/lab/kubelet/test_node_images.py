@@ -9,11 +9,10 @@ from tests.support.labs import running
 
 from umbilical.fault import LabError
 from umbilical.lab.images import Image
-from umbilical.lab.kubelet import archives, containerd, node_images
-from umbilical.lab.kubelet.image_store import KEPT, ImageStore
-from umbilical.lab.kubelet.needs import find_cni
+from umbilical.lab.kubelet import archives, containerd, node_runtime
+from umbilical.lab.kubelet.node_runtime import KEPT, ImageStore, find_cni
 from umbilical.lab.lab import Lab
-from umbilical.lab.runner import RunnerKind
+from umbilical.lab.state import RunnerKind
 
 BLOB = "io.containerd.content.v1.content/blobs/sha256/abc"
 DATABASE = "io.containerd.metadata.v1.bolt/meta.db"
@@ -107,14 +106,14 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     program.write_bytes(b"not run here")
     # Without the image of our own, which takes Python: this is about how images get onto nodes.
     image = Image("localhost/etcd:lab", {"etcd": program})
-    monkeypatch.setattr(node_images, "lab_images", lambda _: {image.reference: image})
+    monkeypatch.setattr(node_runtime, "lab_images", lambda _: {image.reference: image})
     with running(tmp_path / "lab", runner=RunnerKind.KUBELET) as lab:
         yield lab
 
 
 def test_an_image_that_is_imported_anew_takes_the_place_of_the_old_one() -> None:
     present = {"umbilical-lab-old.tar", "kube-apiserver-lab-1.tar"}
-    assert node_images._all_in(["umbilical-lab-new.tar", "pause-1-x.tar"], present) == {
+    assert node_runtime._all_in(["umbilical-lab-new.tar", "pause-1-x.tar"], present) == {
         "umbilical-lab-new.tar",
         "pause-1-x.tar",
         "kube-apiserver-lab-1.tar",
@@ -126,7 +125,7 @@ def start(lab: Lab, node: str) -> list[str]:
     assert plugins is not None
     snapshotter = containerd.choose_snapshotter(lab, node)
     lab.write(node, containerd.CONFIG_PATH, containerd.config(snapshotter, plugins).encode())
-    node_images.start_with_images(lab, node, snapshotter)
+    node_runtime.start_with_images(lab, node, snapshotter)
     # The CRI plugin lists each by its digest as well.
     listed = containerd.ctr(lab, node, "images", "ls", "-q").check().text.split()
     return [name for name in listed if not name.startswith("sha256:")]
@@ -138,7 +137,7 @@ def test_the_second_node_imports_nothing(lab: Lab, monkeypatch: pytest.MonkeyPat
     assert start(lab, "bootstrap") == ["localhost/etcd:lab", "localhost/pause:1"]
     (store,) = (archives.cache_directory() / "stores").iterdir()
     assert store.name.startswith(containerd.version(lab, "bootstrap"))
-    folder = lab.directory.node_root("bootstrap") / node_images.FOLDER_ON_NODE.lstrip("/")
+    folder = lab.directory.node_root("bootstrap") / node_runtime.FOLDER_ON_NODE.lstrip("/")
     assert list(folder.iterdir()) == [], "archives go when they are imported"
 
     def refuse(*_: object) -> None:

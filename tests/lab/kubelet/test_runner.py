@@ -16,7 +16,9 @@ from umbilical.lab.kubelet import containerd, node_runtime
 from umbilical.lab.kubelet.kubelet_config import KERNEL_SETTINGS
 from umbilical.lab.kubelet.runner import KubeletRunner
 from umbilical.lab.lab import Lab
-from umbilical.lab.runner import MANIFESTS, PodStatus, RunnerKind
+from umbilical.lab.runner import MANIFESTS, PodStatus
+from umbilical.lab.runners import runner_of
+from umbilical.lab.state import RunnerKind
 
 pytestmark = [
     # It compares the machine before and after.
@@ -66,7 +68,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     path = tmp_path_factory.mktemp("kubelet") / "lab"
     with running(path, runner=RunnerKind.KUBELET, binaries=programs) as lab:
         for node in ("bootstrap", "master-0"):
-            lab.runner.start(lab, node, None)
+            runner_of(lab).start(lab, node, None)
         group = lab.state.cgroup
         assert group is not None
         assert cgroups.find(group)
@@ -76,7 +78,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 def pod_on(lab: Lab, node: str) -> PodStatus | None:
-    return next((pod for pod in lab.runner.pods(lab, node) if pod.name == f"{NAME}-{node}"), None)
+    return next((pod for pod in runner_of(lab).pods(lab, node) if pod.name == f"{NAME}-{node}"), None)
 
 
 def run_pod(lab: Lab, node: str, *, host_network: bool, program: str = SPEAK) -> PodStatus:
@@ -94,16 +96,16 @@ def run_pod(lab: Lab, node: str, *, host_network: bool, program: str = SPEAK) ->
 
 def test_a_static_pod_of_the_bootstrap_node_has_the_nodes_address(lab: Lab) -> None:
     pod = run_pod(lab, "bootstrap", host_network=True)
-    assert lab.runner.kind is RunnerKind.KUBELET
+    assert runner_of(lab).kind is RunnerKind.KUBELET
     assert (pod.namespace, pod.node, pod.address) == ("kube-system", "bootstrap", "10.91.0.10")
     (container,) = pod.containers
     assert (container.name, container.image, container.restarts) == (NAME, UMBILICAL, 0)
-    wait_until(lambda: lab.runner.logs(lab, "bootstrap", NAME, NAME) == "bootstrap 65532\n", SECONDS)
+    wait_until(lambda: runner_of(lab).logs(lab, "bootstrap", NAME, NAME) == "bootstrap 65532\n", SECONDS)
 
 
 def test_a_killed_container_is_started_again_and_its_log_goes_on(lab: Lab) -> None:
     before = run_pod(lab, "bootstrap", host_network=True).containers[0]
-    lab.runner.signal(lab, "bootstrap", NAME, NAME, signal.SIGKILL)
+    runner_of(lab).signal(lab, "bootstrap", NAME, NAME, signal.SIGKILL)
 
     def is_back() -> bool:
         pod = pod_on(lab, "bootstrap")
@@ -114,7 +116,7 @@ def test_a_killed_container_is_started_again_and_its_log_goes_on(lab: Lab) -> No
     assert pod is not None
     assert pod.containers[0].pid != before.pid
     assert pod.containers[0].last_exit == -signal.SIGKILL
-    wait_until(lambda: lab.runner.logs(lab, "bootstrap", NAME, NAME).count("bootstrap 65532") == 2, SECONDS)
+    wait_until(lambda: runner_of(lab).logs(lab, "bootstrap", NAME, NAME).count("bootstrap 65532") == 2, SECONDS)
 
 
 def test_a_pod_has_an_address_of_the_nodes_range_and_goes_with_its_manifest(lab: Lab) -> None:
@@ -129,7 +131,7 @@ def test_a_pod_has_an_address_of_the_nodes_range_and_goes_with_its_manifest(lab:
 
 def test_starting_again_keeps_what_runs(lab: Lab) -> None:
     before = run_pod(lab, "bootstrap", host_network=True).containers[0]
-    lab.runner.start(lab, "bootstrap", None)
+    runner_of(lab).start(lab, "bootstrap", None)
 
     def is_known() -> bool:
         pod = pod_on(lab, "bootstrap")
@@ -153,7 +155,7 @@ def test_kernel_settings_are_as_a_kubelet_wants_them_and_stopping_twice_is_fine(
 
 def test_a_signal_for_nobody_is_refused_and_a_node_without_a_kubelet_has_no_pods(lab: Lab) -> None:
     with pytest.raises(LabError, match="UMB844"):
-        lab.runner.signal(lab, "bootstrap", "nobody", NAME, signal.SIGTERM)
+        runner_of(lab).signal(lab, "bootstrap", "nobody", NAME, signal.SIGTERM)
     lab.stop("master-0", "kubelet")
     assert KubeletRunner().pods(lab, "master-0") == []
 

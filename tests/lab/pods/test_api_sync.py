@@ -19,9 +19,9 @@ from umbilical.fault import HostError
 from umbilical.lab.podrunner import PodRunner
 from umbilical.lab.pods.api_sync import contradicts, deletion_grace
 from umbilical.lab.pods.node import Node
-from umbilical.lab.pods.node_object import by_type
-from umbilical.lab.pods.records import Running, record_of
+from umbilical.lab.pods.node_keeper import by_type
 from umbilical.lab.pods.spec import Container, Pod
+from umbilical.lab.pods.status import Running, record_of
 
 REAL = pytest.mark.real("etcd", "kube-apiserver", "kubectl")
 LOOP = "trap 'exit 0' TERM; while true; do sleep 0.05; done"

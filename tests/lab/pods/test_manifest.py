@@ -15,8 +15,7 @@ from umbilical.bootstrap.names import OWN
 from umbilical.bootstrap.render.render import render
 from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.fault import PodError
-from umbilical.lab.pods.documents import MAX_DEPTH, MAX_DOCUMENTS, read_documents
-from umbilical.lab.pods.fields import Fields
+from umbilical.lab.pods.fields import MAX_DEPTH, MAX_DOCUMENTS, Fields, read_documents
 from umbilical.lab.pods.manifest import pod, read_static_pod
 from umbilical.lab.pods.spec import (
     AllOf,

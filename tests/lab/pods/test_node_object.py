@@ -13,16 +13,17 @@ from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer
 from umbilical.cluster.client import make_client
 from umbilical.fault import Waiting
 from umbilical.lab.pods import node_keeper
-from umbilical.lab.pods.api_objects import ApiObjects, token_request
+from umbilical.lab.pods.api_sync import ApiObjects, token_request
 from umbilical.lab.pods.node import Folders, Node
-from umbilical.lab.pods.node_keeper import NodeKeeper, this_machine
-from umbilical.lab.pods.node_object import (
+from umbilical.lab.pods.node_keeper import (
     Machine,
+    NodeKeeper,
     by_type,
     lease_object,
     needs_telling,
     node_object,
     node_status,
+    this_machine,
     without_not_ready,
 )
 from umbilical.lab.pods.spec import Container, Kind, Pod

@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 from tests.support.pod_nodes import Objects, ignore, log_of, make_node, running, shell_pod, until
 
-from umbilical.lab.pods import pod_table, pod_worker
+from umbilical.lab.pods import pod_table
+from umbilical.lab.pods import pod_table as pod_worker
 from umbilical.lab.pods.manifest import pod
 from umbilical.lab.pods.node import Node
 from umbilical.lab.pods.pod_networks import PodNetworks
-from umbilical.lab.pods.pod_table import PodTable
-from umbilical.lab.pods.pod_worker import PodWorker
-from umbilical.lab.pods.records import CRASH_LOOP, ContainerRecord, Ended, Idle, Running
+from umbilical.lab.pods.pod_table import PodTable, PodWorker
 from umbilical.lab.pods.spec import Kind, Pod
-from umbilical.lab.pods.status import phase
+from umbilical.lab.pods.status import CRASH_LOOP, ContainerRecord, Ended, Idle, Running, phase
 
 pytestmark = pytest.mark.root
 
@@ -110,7 +109,7 @@ def test_a_host_path_is_the_nodes_own_directory(tmp_path: Path) -> None:
 
 
 def test_a_pod_waits_for_its_secret_and_sees_its_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("umbilical.lab.pods.pod_worker.REFRESH_SECONDS", 0.05)
+    monkeypatch.setattr("umbilical.lab.pods.pod_table.REFRESH_SECONDS", 0.05)
     node, objects = make_node(tmp_path), Objects()
     document = shell_pod(
         "cat /pki/key; while [ $(cat /pki/key) = first ]; do sleep 0.05; done; cat /pki/key; sleep 1000",

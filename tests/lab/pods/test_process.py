@@ -20,11 +20,10 @@ from umbilical.fault import PodError
 from umbilical.lab.images import PYTHON_PROGRAMS, UMBILICAL, Image, lab_images
 from umbilical.lab.pods.container_init import NOT_STARTED, lay, place_in
 from umbilical.lab.pods.container_plan import ContainerPlan, Part, Piece, from_json
-from umbilical.lab.pods.container_root import LAUNCHERS, pieces
 from umbilical.lab.pods.manifest import pod
 from umbilical.lab.pods.process import ContainerProcess, launch, left_by, members
 from umbilical.lab.pods.spec import Container, Mount
-from umbilical.lab.pods.surroundings import Surroundings
+from umbilical.lab.pods.surroundings import LAUNCHERS, Surroundings, pieces
 
 
 def test_a_plan_is_the_same_after_the_journey() -> None:

@@ -16,13 +16,11 @@ from tests.support.manifests import MINIMAL, changed, json_values
 from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async, status_answer, watch_answer
 
 from umbilical.cluster.client import make_client
-from umbilical.lab.cast import Cast
-from umbilical.lab.pods import pod_watch
-from umbilical.lab.pods.daemons import Daemons
-from umbilical.lab.pods.pod_watch import PodWatch
+from umbilical.lab.pods import api_sync
+from umbilical.lab.pods.api_sync import PodWatch
 from umbilical.lab.pods.spec import Kind, Pod
-from umbilical.lab.pods.static_pods import NoSources, StaticPods, read_folder
-from umbilical.lab.tunnel_parts import make_parts
+from umbilical.lab.pods.static_pods import Daemons, NoSources, StaticPods, read_folder
+from umbilical.lab.tunnel_parts import Cast, make_parts
 from umbilical.pki.authority import Authority
 
 FILE = yaml.safe_dump(MINIMAL).encode()
@@ -164,7 +162,7 @@ def watched(
     folder: Path, answers: list[Answer], is_enough: Callable[[PodWatch], bool], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[PodWatch, list[Request]]:
     """Watch an API that gives these answers, the last one for ever."""
-    monkeypatch.setattr(pod_watch, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(api_sync, "RETRY_SECONDS", 0.01)
     rest = list(answers)
 
     async def run() -> tuple[PodWatch, list[Request]]:

@@ -14,13 +14,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.tunnel_pki import FolderAuthority
 
-from umbilical.lab.pods.back_off import BackOff
-from umbilical.lab.pods.probes import Answer, Target, ask
-from umbilical.lab.pods.records import CREATING, INITIALIZING, Ended, Idle, PodRecord, Running, record_of
+from umbilical.lab.pods.container_worker import MAX_FROM_LOG, MAX_MESSAGE, BackOff, termination_message
+from umbilical.lab.pods.probes import Answer, Target, Verdict, ask
 from umbilical.lab.pods.spec import Container, Execute, HttpGet, Pod, Probe, TcpSocket
-from umbilical.lab.pods.status import api_status, phase, report, stamp
-from umbilical.lab.pods.termination import MAX_FROM_LOG, MAX_MESSAGE, termination_message
-from umbilical.lab.pods.thresholds import Verdict
+from umbilical.lab.pods.status import (
+    CREATING,
+    INITIALIZING,
+    Ended,
+    Idle,
+    PodRecord,
+    Running,
+    api_status,
+    phase,
+    record_of,
+    report,
+    stamp,
+)
 
 
 def test_containers_wait_until_they_may_begin_and_a_pod_is_ready_when_all_of_them_are() -> None:

@@ -14,14 +14,21 @@ from tests.support.pod_nodes import Objects, make_node
 
 from umbilical.fault import PodError, Waiting
 from umbilical.lab.images import Image
-from umbilical.lab.pods.container_plan import ContainerPlan
-from umbilical.lab.pods.environment import expand, expand_all, pod_field
+from umbilical.lab.pods.container_plan import ContainerPlan, is_mapped, may_set_groups
 from umbilical.lab.pods.manifest import pod
 from umbilical.lab.pods.node import Node
 from umbilical.lab.pods.pod_networks import AddressPool, PodNetworks, link_name
 from umbilical.lab.pods.spec import Container, Kind, Mount, Pod, Security
-from umbilical.lab.pods.surroundings import DEFAULT_CAPABILITIES, Surroundings, capabilities, hostname, identity
-from umbilical.lab.pods.users import is_mapped, may_set_groups
+from umbilical.lab.pods.surroundings import (
+    DEFAULT_CAPABILITIES,
+    Surroundings,
+    capabilities,
+    expand,
+    expand_all,
+    hostname,
+    identity,
+    pod_field,
+)
 
 POD = Pod("p", "ns", "uid", (Container("c", "i"),), labels={"app": "x", "b": "y"}, annotations={"a.b/c": "d"})
 

@@ -15,11 +15,10 @@ from tests.support.manifests import MINIMAL, changed
 from tests.support.pod_nodes import Objects, make_node
 
 from umbilical.fault import Waiting
-from umbilical.lab.pods.host_paths import provide as provide_path
 from umbilical.lab.pods.manifest import pod
-from umbilical.lab.pods.payload import WrittenFile, write_payload
 from umbilical.lab.pods.spec import HostPath, Kind, PathType
-from umbilical.lab.pods.volumes import PodVolumes, is_file_name
+from umbilical.lab.pods.volumes import PodVolumes, WrittenFile, is_file_name, write_payload
+from umbilical.lab.pods.volumes import provide as provide_path
 
 
 def test_a_missing_path_is_made_where_the_type_says_so(tmp_path: Path) -> None:

@@ -6,17 +6,17 @@ from typing import Any, cast
 import pytest
 
 from umbilical.fault import LabError
-from umbilical.lab.cast import UPSTREAM
-from umbilical.lab.held_streams import Told
 from umbilical.lab.kubernetes_scene import KubernetesScene
 from umbilical.lab.lab import Completed
-from umbilical.lab.proxied_calls import ProxiedCall
-from umbilical.lab.runner import RunnerKind
-from umbilical.lab.scenarios import hosted_losses, kubelet_traffic, patched_ignition, registry
+from umbilical.lab.scenarios import hosted_losses, kubelet_traffic, patched_ignition
+from umbilical.lab.scenarios import scenario as registry
 from umbilical.lab.scenarios.kubelet_traffic import NAME, pod
-from umbilical.lab.scenarios.service_stage import calls, real
+from umbilical.lab.scenarios.service_stories import calls, real
 from umbilical.lab.scene import Scene
+from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Story
+from umbilical.lab.through_proxies import ProxiedCall, Told
+from umbilical.lab.tunnel_parts import UPSTREAM
 
 
 def test_a_listed_scenario_is_found_under_its_own_name() -> None:

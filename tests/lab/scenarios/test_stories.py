@@ -8,12 +8,12 @@ from tests.support.lab_stories import KUBERNETES, SECONDS, evidence, tell
 from umbilical.bootstrap.names import STAGES
 from umbilical.lab.hosted.parts import CLIENT_NODE, topology
 from umbilical.lab.hosted.parts import SERVER_NODES as HOSTED_SERVER_NODES
-from umbilical.lab.patched_scene import NEEDED
-from umbilical.lab.runner import RunnerKind
 from umbilical.lab.scenarios.ha import SERVER_NODES
 from umbilical.lab.scenarios.hosted_losses import HELD_EACH
 from umbilical.lab.scenarios.kubelet_traffic import NAME, STREAMING
+from umbilical.lab.scenarios.patched_ignition import NEEDED
 from umbilical.lab.scenarios.webhook_through_tunnel import CALLS
+from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Call, Story
 
 # Whole labs, and the machine compared before and after each.

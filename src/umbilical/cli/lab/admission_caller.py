@@ -7,7 +7,6 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,9 +17,8 @@ from umbilical.codes import CONFIGURATION, INTERRUPTED, USAGE
 from umbilical.fault import LabError
 
 if TYPE_CHECKING:
-    from umbilical.lab.admission_caller import Webhook
+    from umbilical.lab.admission_review import Webhook
     from umbilical.lab.egress_selector import Egress
-    from umbilical.tunnel.blocking_dial import Stream
 
 PROGRAM: Final = "lab-admission-caller"
 MAX_CALLS: Final = 1000
@@ -121,14 +119,16 @@ def caller(
     The way into the cluster is taken from the same EgressSelectorConfiguration that kube-apiserver reads, and each
     call is a real AdmissionReview over TLS on a connection of its own. The verdict is one JSON object on stdout.
     """
-    from umbilical.lab.admission_caller import Webhook, judge, summary
+    from umbilical.lab.admission_review import Webhook, judge, summary
+    from umbilical.lab.egress_selector import dialling
 
     server_address(address)
     egress = _egress(egress_file)
     context = _context(ca_file)
     value = _object(object_file)
     webhook = Webhook(name or f"{service}.{namespace}.svc", service, namespace, path, address, timeout_seconds=timeout)
-    verdicts = [judge(webhook, context, value, partial(_dial, egress)) for _ in range(count)]
+    with dialling(egress) as dial:
+        verdicts = [judge(webhook, context, value, dial) for _ in range(count)]
     click.echo(json.dumps({**summary(verdicts), "egress": egress.protocol.value, "webhook": _facts(webhook)}))
 
 
@@ -175,20 +175,3 @@ def _read(path: Path, code: str, what: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise LabError(code, f"{what} cannot be read: {path}", error.strerror or str(error), f"ls -l {path}") from None
-
-
-def _dial(egress: "Egress", address: str, seconds: float) -> "Stream":
-    from umbilical.lab.admission_caller import Unreachable
-    from umbilical.lab.egress_selector import EgressProtocol
-    from umbilical.tunnel.blocking_dial import Deadline, DialRefused, dial_connect, dial_direct
-    from umbilical.tunnel.blocking_grpc import dial_grpc
-
-    deadline = Deadline(seconds)
-    try:
-        if egress.protocol is EgressProtocol.GRPC:
-            return dial_grpc(egress.socket, address, deadline)
-        if egress.protocol is EgressProtocol.HTTP_CONNECT:
-            return dial_connect(egress.socket, address, deadline)
-        return dial_direct(address, deadline)
-    except DialRefused as refusal:
-        raise Unreachable(str(refusal)) from None

@@ -14,10 +14,9 @@ def break_(fault_name: str, name: str, directory: Path | None) -> None:
     """Break one thing in a lab whose tunnel is up; `umbilical lab list` names what can be broken."""
     from umbilical.cli.lab.story_view import choose_view
     from umbilical.lab.faults import registry
-    from umbilical.lab.faults.repair import check
-    from umbilical.lab.faults.telling import tell_break
+    from umbilical.lab.faults.repair import check, tell_break
     from umbilical.lab.lab import Lab
-    from umbilical.lab.scenes import load_scene
+    from umbilical.lab.rehearsal import load_scene
     from umbilical.lab.story import Story
 
     fault = registry.find(fault_name)

@@ -85,10 +85,9 @@ def _rehearsal(keep: bool, fault: str | None, stand_in: bool | None, bin_dir: Pa
     from dataclasses import replace
 
     from umbilical.lab.faults import registry as faults
-    from umbilical.lab.paths import default_directory
     from umbilical.lab.rehearsal import Rehearsal
-    from umbilical.lab.runner import RunnerKind
-    from umbilical.lab.scenarios import registry as scenarios
+    from umbilical.lab.scenarios import scenario as scenarios
+    from umbilical.lab.state import RunnerKind, default_directory
 
     if fault is not None:
         faults.find(fault)

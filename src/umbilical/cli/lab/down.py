@@ -19,7 +19,7 @@ def down(name: str, directory: Path | None, everyone: bool) -> None:
 
     Processes, namespaces, control groups and files: all that it made.
     """
-    from umbilical.lab.paths import list_labs
+    from umbilical.lab.state import list_labs
 
     if everyone and directory is not None:
         raise click.UsageError("--all and --dir name different things: give one of them")

@@ -13,7 +13,7 @@ API_VERSION: Final = "umbilical.dev/v1alpha1"
 def list_(output: str) -> None:
     """Name every scenario (`lab run NAME`) and every fault (`lab break NAME`)."""
     from umbilical.lab.faults import registry as faults
-    from umbilical.lab.scenarios import registry as scenarios
+    from umbilical.lab.scenarios import scenario as scenarios
 
     rows = {
         "scenarios": [(name, scenarios.find(name).summary) for name in scenarios.names()],

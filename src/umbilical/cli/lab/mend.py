@@ -15,10 +15,9 @@ def mend(fault_name: str | None, everything: bool, name: str, directory: Path | 
     """Take back what `lab break` did: FAULT, or all of it."""
     from umbilical.cli.lab.story_view import choose_view
     from umbilical.lab.faults import registry
-    from umbilical.lab.faults.repair import broken_faults
-    from umbilical.lab.faults.telling import tell_mend
+    from umbilical.lab.faults.repair import broken_faults, tell_mend
     from umbilical.lab.lab import Lab
-    from umbilical.lab.scenes import load_scene
+    from umbilical.lab.rehearsal import load_scene
     from umbilical.lab.story import Story
 
     if fault_name is not None and everything:

@@ -32,7 +32,7 @@ def chosen_directory(name: str, directory: Path | None) -> Path:
     Raises:
         LabError: the name cannot be a lab's.
     """
-    from umbilical.lab.paths import default_directory
+    from umbilical.lab.state import default_directory
 
     return directory.absolute() if directory is not None else default_directory(name)
 

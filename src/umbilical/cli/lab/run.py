@@ -28,11 +28,9 @@ def run(
 ) -> None:
     """Tell the scenario NAME step by step; `umbilical lab list` names them all."""
     from umbilical.cli.lab import telling
-    from umbilical.lab.paths import LabDirectory, default_directory
     from umbilical.lab.rehearsal import Rehearsal
-    from umbilical.lab.runner import RunnerKind
-    from umbilical.lab.scenarios import registry
-    from umbilical.lab.state import read_state
+    from umbilical.lab.scenarios import scenario as registry
+    from umbilical.lab.state import LabDirectory, RunnerKind, default_directory, read_state
 
     scenario = registry.find(name)
     report = report and telling.check_report(report)

@@ -12,9 +12,8 @@ from umbilical.codes import FINDINGS
 
 if TYPE_CHECKING:
     from umbilical.lab.lab import Lab
-    from umbilical.lab.paths import LabDirectory
     from umbilical.lab.runner import PodStatus
-    from umbilical.lab.state import LabState
+    from umbilical.lab.state import LabDirectory, LabState
 
 API_VERSION: Final = "umbilical.dev/v1alpha1"
 _NONE: Final = "-"
@@ -35,7 +34,7 @@ def status(name: str, directory: Path | None, output: str) -> int:
 
     Exit status 1: there is a lab, but its keeper has ended and nothing runs in it any more.
     """
-    from umbilical.lab.paths import LabDirectory
+    from umbilical.lab.state import LabDirectory
 
     place = LabDirectory(chosen_directory(name, directory))
     state, lab = _look(place)
@@ -107,10 +106,11 @@ def describe(place: "LabDirectory", state: "LabState", lab: "Lab | None") -> dic
 def _pods(lab: "Lab") -> Iterable["PodStatus"]:
     """Ask the runner of each node; a lab that has none running, or one that is just starting, has no pods."""
     from umbilical.fault import LabError
+    from umbilical.lab.runners import runner_of
 
     for node in lab.topology.nodes:
         try:
-            yield from lab.runner.pods(lab, node.name)
+            yield from runner_of(lab).pods(lab, node.name)
         except (LabError, OSError, ValueError):
             continue
 

@@ -45,7 +45,7 @@ def up(name: str, directory: Path | None, runner: str, bare: bool, bin_dir: Path
     """
     from umbilical.cli.progress import ProgressLine
     from umbilical.lab.lab import UpRequest
-    from umbilical.lab.runner import RunnerKind
+    from umbilical.lab.state import RunnerKind
 
     kind = RunnerKind(runner)
     request = UpRequest(
@@ -82,13 +82,14 @@ def _binaries(*, is_kubelet: bool, bin_dir: Path | None) -> dict[str, Path]:
 def _bring_up(request: "UpRequest", show: Any, *, bare: bool) -> "Lab":
     """Bring it up whole or not at all: what fails half-way, or is interrupted, is taken down again."""
     from umbilical.lab.lab import up as bring_up
+    from umbilical.lab.runners import runner_of
 
     show("making networks and nodes")
     lab = bring_up(request)
     try:
         for node in () if bare else request.topology.nodes:
             show(f"starting what runs pods on {node.name}")
-            lab.runner.start(lab, node.name, None)
+            runner_of(lab).start(lab, node.name, None)
     except BaseException:
         show("taking the lab down again")
         lab.down()

@@ -11,11 +11,10 @@ from typing import Final
 import yaml
 
 from umbilical.bootstrap.names import OWN, STATIC_POD
-from umbilical.lab.faults.fault import Fault, Memory, Speaker
-from umbilical.lab.faults.pods import server_pid
-from umbilical.lab.scene import BOOTSTRAP, SERVER_SECONDS, Scene
+from umbilical.lab.faults.pods import server_pid, wait_for_another_server
+from umbilical.lab.faults.registry import Fault, Memory, Speaker
+from umbilical.lab.scene import BOOTSTRAP, Scene
 from umbilical.lab.tunnel_parts import TunnelParts, render_parts
-from umbilical.lab.waiting import NotYet
 from umbilical.manifests.tree import yaml_bytes
 from umbilical.pki.authority import Authority
 from umbilical.pki.pem import KeyPair
@@ -46,15 +45,6 @@ def restart_server(scene: Scene) -> None:
     pod["metadata"]["annotations"][RESTARTED] = datetime.now(UTC).isoformat()
     scene.lab.write(BOOTSTRAP, STATIC_POD, yaml_bytes(pod))
     wait_for_another_server(scene, before)
-
-
-def wait_for_another_server(scene: Scene, before: int | None) -> None:
-    def look() -> None:
-        now = server_pid(scene)
-        if now is None or now == before:
-            raise NotYet("it does not run" if now is None else "the old one still runs")
-
-    scene.wait("another server", look, SERVER_SECONDS)
 
 
 def _use(make: Make) -> Callable[[Scene], Memory]:

@@ -8,7 +8,7 @@ from umbilical.bootstrap.spec import Shape, for_shape
 from umbilical.fault import LabError
 from umbilical.lab import nft
 from umbilical.lab.faults.certificates import restart_server
-from umbilical.lab.faults.fault import Fault, Memory, Speaker
+from umbilical.lab.faults.registry import Fault, Memory, Speaker
 from umbilical.lab.network import MACHINE_LINK
 from umbilical.lab.scene import BOOTSTRAP, Scene
 

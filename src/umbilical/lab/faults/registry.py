@@ -1,10 +1,52 @@
-"""All faults by name, in the order in which they are listed and, one after the other, tried."""
+"""What a fault is: how it is made, by which line of ours it is recognised, and how it is taken back. And all faults by
+name, in the order in which they are listed and, one after the other, tried.
+"""
 
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
 
 from umbilical.fault import LabError
-from umbilical.lab import lookup
-from umbilical.lab.faults.fault import Fault
+from umbilical.lab.scenarios import scenario
+from umbilical.lab.scene import Scene
+
+Memory = dict[str, Any]
+"""What `mend` needs to know, in values that JSON knows. Never a key: it goes into the lab's state file."""
+
+
+class Speaker(Enum):
+    """Whose log tells of a fault."""
+
+    SERVER = "server"
+    AGENTS = "agents"
+    COMMAND = "command"
+    """Nobody's: a command says it, which `Fault.ask` runs."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    name: str
+    summary: str
+    """One line for `lab list`."""
+    seen: str
+    """What a user would see, and where."""
+    code: str
+    """By which the product says it."""
+    speaker: Speaker
+    break_: Callable[[Scene], Memory]
+    """Make it. What it changes is undone by `mend`, also when this was interrupted half way."""
+    mend: Callable[[Scene, Memory], None]
+    """Take it back; doing it twice is fine."""
+    ask: Callable[[Scene], str] | None = None
+    """The command whose output carries the code; for Speaker.COMMAND."""
+    needs_traffic: bool = False
+    """One call does not meet it: many are made until the line is there."""
+    stops_calls: bool = True
+    """Whether calls to the webhook fail meanwhile."""
+    seconds: float = 40.0
+    """How long the line may take."""
+
 
 _MODULES: Final = {
     "agent-kill": "pods",
@@ -17,8 +59,8 @@ _MODULES: Final = {
     "certificate-from-tomorrow": "certificates",
     "wrong-san": "certificates",
     "wrong-ca": "certificates",
-    "stale-socket": "sockets",
-    "slow-reader": "sockets",
+    "stale-socket": "pods",
+    "slow-reader": "pods",
     "no-default-route": "networks",
 }
 
@@ -34,7 +76,7 @@ def find(name: str) -> Fault:
         LabError: there is none of that name.
     """
     if name not in _MODULES:
-        raise LabError("UMB860", f"there is no fault {name}", lookup.hint(name, _MODULES), "umbilical lab list")
-    fault = lookup.load(__package__, _MODULES, "FAULTS", name)
+        raise LabError("UMB860", f"there is no fault {name}", scenario.hint(name, _MODULES), "umbilical lab list")
+    fault = scenario.load(__package__, _MODULES, "FAULTS", name)
     assert isinstance(fault, Fault)
     return fault

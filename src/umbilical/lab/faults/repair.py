@@ -1,22 +1,108 @@
 """Breaking and mending with a memory: what is broken is written into the lab's state before it is, and mended last
-in, first out, from whatever terminal.
+in, first out, from whatever terminal. Meanwhile users call the webhook, and the logs are watched for the line by which
+the product says what is wrong. Each is also told as a step of a story.
 """
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Final
 
+from umbilical.bootstrap.names import AGENT_NAME, SERVER_NAME
 from umbilical.fault import LabError
-from umbilical.lab.cast import OURS
 from umbilical.lab.faults import registry
-from umbilical.lab.faults.calls import Calls
-from umbilical.lab.faults.fault import Fault, Memory, Speaker
-from umbilical.lab.faults.log_watch import LogWatch
 from umbilical.lab.faults.pods import server_pid
+from umbilical.lab.faults.registry import Fault, Memory, Speaker
 from umbilical.lab.lab import Lab
-from umbilical.lab.scene import Scene, Verdict
+from umbilical.lab.scenarios import webhook_through_tunnel
+from umbilical.lab.scene import BOOTSTRAP, Scene, Verdict
 from umbilical.lab.story import Call
+from umbilical.lab.tunnel_parts import OURS
 from umbilical.lab.waiting import NotYet, wait
+
+# Enough for a call that comes through or is refused; one that hangs is told of as such.
+FIRST_SECONDS: Final = 3.0
+CALLS_AT_ONCE: Final = 20
+
+
+class Calls:
+    """One call, and beside it many more if the fault needs traffic, in threads until the end of the block."""
+
+    def __init__(self, scene: Scene, fault: Fault, memory: Memory) -> None:
+        self._scene = scene
+        self._fault = fault
+        self._verdict = Verdict(Call.UNREACHABLE, str(memory["seen"])) if "seen" in memory else None
+        self._is_over = threading.Event()
+        self._has_first = threading.Event()
+        # Nobody waits for a call that hangs: kube-apiserver tries a webhook three times.
+        self._threads = [threading.Thread(target=self._call, name="call", daemon=True)]
+        if fault.needs_traffic:
+            self._threads.append(threading.Thread(target=self._make_many, name="traffic", daemon=True))
+
+    def __enter__(self) -> "Calls":
+        if self._fault.speaker is not Speaker.COMMAND:
+            for thread in self._threads:
+                thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over.set()
+
+    def first(self) -> Verdict | None:
+        """Return how the first call ended; None if it still hangs, or none is made."""
+        if self._fault.speaker is not Speaker.COMMAND:
+            self._has_first.wait(FIRST_SECONDS)
+        return self._verdict
+
+    def _call(self) -> None:
+        try:
+            if self._verdict is None:
+                self._verdict = self._scene.judge("allow")
+            self._has_first.set()
+        except (LabError, OSError):
+            return  # the lab is being taken down
+
+    def _make_many(self) -> None:
+        while not self._is_over.is_set():
+            try:
+                self._scene.call_times(CALLS_AT_ONCE)
+            except (LabError, OSError):
+                self._is_over.wait(0.2)  # one of them failed, as can be expected
+
+
+class LogWatch:
+    """Begin it before the fault. Lines carry microseconds, so one that was there before is told by its text alone:
+
+    a kubelet deletes the logs of pods that are gone, and positions in them would lie.
+    """
+
+    def __init__(self, scene: Scene, speaker: Speaker, code: str) -> None:
+        self._scene = scene
+        self._speaker = speaker
+        self._code = code
+        self._before = set(self._lines())
+
+    def fresh(self) -> str | None:
+        """Return the first new line, named after the pod that said it."""
+        return next((line for line in self._lines() if line not in self._before), None)
+
+    def _lines(self) -> Iterator[str]:
+        runner, lab = self._scene.runner, self._scene.lab
+        for node, name in self._pods():
+            for line in runner.logs(lab, node, name, name).splitlines():
+                if self._code in line:
+                    yield f"{node}/{name}: {line.strip()}"
+
+    def _pods(self) -> list[tuple[str, str]]:
+        if self._speaker is Speaker.SERVER:
+            return [(BOOTSTRAP, SERVER_NAME)]
+        if self._speaker is Speaker.AGENTS:
+            return [(node.name, AGENT_NAME) for node in self._scene.members]
+        return []
+
 
 # Agents that were refused for a while come back with their back-off, 30 s at most.
 WELL_SECONDS: Final = 90.0
@@ -139,3 +225,40 @@ def _highest(faults: Mapping[str, object]) -> int:
 
 def _forget(lab: Lab, name: str) -> None:
     lab.set_faults({key: value for key, value in lab.faults().items() if key != name})
+
+
+def tell_fault(scene: Scene, name: str) -> None:
+    """Bring everything up, break one thing, and mend it."""
+    fault = registry.find(name)
+    webhook_through_tunnel.set_stage(scene)
+    webhook_through_tunnel.lay_tunnel(scene)
+    with scene.story.step("through the tunnel the webhook allows"):
+        scene.story.saw(scene.wait_for(Call.ALLOWED, "allow").text)
+        scene.story.shows(call=Call.ALLOWED)
+    tell_break(scene, fault)
+    tell_mend(scene, name)
+
+
+def tell_break(scene: Scene, fault: Fault) -> None:
+    story = scene.story
+    with story.step(f"{fault.name}: {fault.summary}"):
+        story.saw(f"a user would see: {fault.seen}")
+        broken = break_fault(scene, fault)
+        if broken.verdict is not None:
+            story.saw(f"the call is {broken.verdict.call.value}: {broken.verdict.text}")
+            story.shows(call=broken.verdict.call)
+        elif fault.stops_calls:
+            story.saw("a call hangs, and is not over yet")
+            story.shows(call=Call.UNREACHABLE)
+        story.saw(f"recognised by {fault.code}: {broken.line}")
+
+
+def tell_mend(scene: Scene, name: str) -> None:
+    story = scene.story
+    with story.step(f"{name} is mended"):
+        verdict = mend_fault(scene, name)
+        still = broken_faults(scene.lab)
+        story.saw(f"the call is {verdict.call.value}: {verdict.text}")
+        if still:
+            story.saw(f"still broken: {', '.join(still)}")
+        story.shows(call=verdict.call)

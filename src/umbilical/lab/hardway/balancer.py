@@ -16,8 +16,8 @@ from umbilical.fault import LabError
 from umbilical.hardway.artifacts.infrastructure.places import OWN_PLACES, balancer_command
 from umbilical.host.commands import faults, parse_stats
 from umbilical.host.machine_records import BackendServer
-from umbilical.lab import node_files
-from umbilical.lab.hardway.topology import HOST
+from umbilical.lab import node_root
+from umbilical.lab.hardway.names import HOST
 from umbilical.lab.waiting import NotYet, wait
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Balancer:
 
     def _fingerprint(self, config: bytes) -> bytes:
         """Name a config together with the files that it may read: HAProxy looks at them once."""
-        folder = node_files.locate(self._lab.directory.node_root(HOST), FOLDER)
+        folder = node_root.locate(self._lab.directory.node_root(HOST), FOLDER)
         total = hashlib.sha256(config)
         for path in sorted(folder.glob("*.crt")):
             total.update(path.read_bytes())
@@ -162,7 +162,7 @@ class Balancer:
             return None
 
     def _ask(self, name: str, question: str) -> str:
-        place = node_files.locate(self._lab.directory.node_root(HOST), FOLDER) / name
+        place = node_root.locate(self._lab.directory.node_root(HOST), FOLDER) / name
         try:
             return _converse(place, question)
         except OSError as error:

@@ -6,9 +6,9 @@ so that a killed run finds its machines again.
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from umbilical.fault import LabError
 from umbilical.hardway.artifacts.infrastructure.places import COREFILE, HAPROXY_BOOTSTRAP
@@ -18,19 +18,56 @@ from umbilical.host import namespaces
 from umbilical.host.machine_records import BackendServer, Done, Power, Probe, Survey
 from umbilical.lab import binaries
 from umbilical.lab import lab as labs
-from umbilical.lab.hardway import power as hardway_power
+from umbilical.lab.hardway import node as hardway_power
 from umbilical.lab.hardway.balancer import Balancer
-from umbilical.lab.hardway.inspection import inspect
-from umbilical.lab.hardway.names import Resolver
+from umbilical.lab.hardway.names import HOST, Resolver, forward_questions, reverse_questions, topology_of
 from umbilical.lab.hardway.node import HOSTS, LabNode
-from umbilical.lab.hardway.topology import HOST, topology_of
 from umbilical.lab.isolation import find_program
-from umbilical.lab.kubelet.needs import CNI_PACKAGE, check_needs, find_cni
+from umbilical.lab.kubelet.node_runtime import CNI_PACKAGE, check_needs, find_cni
 from umbilical.lab.lab import Lab, UpRequest
 from umbilical.lab.network import MACHINE_LINK
-from umbilical.lab.paths import LabDirectory
-from umbilical.lab.runner import RunnerKind
-from umbilical.lab.state import read_state
+from umbilical.lab.state import LabDirectory, RunnerKind, read_state
+
+if TYPE_CHECKING:
+    from umbilical.lab.lab import Lab
+
+FIX: Final = "umbilical stage run 02"
+
+
+def inspect(lab: "Lab", cluster: Cluster) -> list[Probe]:
+    return [_topology(lab, cluster), _vips(lab, cluster), *_balancer(Balancer(lab)), *_names(Resolver(lab), cluster)]
+
+
+def _topology(lab: "Lab", cluster: Cluster) -> Probe:
+    nodes = ", ".join(node.name for node in lab.topology.nodes)
+    return Probe("network", lab.topology == topology_of(cluster), f"nodes: {nodes}", "umbilical stage destroy")
+
+
+def _vips(lab: "Lab", cluster: Cluster) -> Probe:
+    networks = cluster.networks
+    there = lab.describe_network()["nodes"][HOST]["addresses"]
+    wanted = [f"{vip}/{networks.machine.prefixlen}" for vip in (networks.api_vip, networks.ingress_vip)]
+    return Probe("vips", set(wanted) <= set(there), f"{HOST} has {', '.join(there)}", FIX)
+
+
+def _balancer(balancer: Balancer) -> Iterator[Probe]:
+    bound, there = balancer.bound(), balancer.listening()
+    missing = [place for place in bound if place not in there]
+    seen = f"nobody listens on {', '.join(missing)}" if missing else f"listening on {', '.join(bound) or 'nothing'}"
+    yield Probe("balancer", balancer.is_running and bool(bound) and not missing, seen, FIX)
+    verdict = balancer.verdict(balancer.config())
+    yield Probe("balancer-config", verdict.is_good, verdict.words, "umbilical stage lint")
+
+
+def _names(resolver: Resolver, cluster: Cluster) -> Iterator[Probe]:
+    forward, reverse = forward_questions(cluster), reverse_questions(cluster)
+    yield _answers("names", resolver.wrong(forward), len(forward))
+    yield _answers("reverse-names", resolver.wrong(reverse, is_reverse=True), len(reverse))
+
+
+def _answers(id_: str, wrong: Sequence[str], count: int) -> Probe:
+    return Probe(id_, not wrong, "; ".join(wrong) or f"{count} answers are right", FIX)
+
 
 PEERS: Final = (*binaries.KUBELET, "etcdctl", "coredns")
 SYSTEM: Final = ("containerd", "ctr", "runc", "ip", "nft", "haproxy", "nsenter", "openssl", "curl")

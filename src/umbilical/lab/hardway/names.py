@@ -1,5 +1,8 @@
-"""The machine network's resolver: CoreDNS on the host's twin, with the zones that were rendered for it."""
+"""The machine network of a hard-way lab: who is on it, and its resolver, which is CoreDNS on the host's twin with the
+zones that were rendered for it.
+"""
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -7,11 +10,37 @@ from typing import TYPE_CHECKING, Final
 from umbilical.fault import LabError
 from umbilical.hardway.artifacts.infrastructure.places import resolver_command
 from umbilical.hardway.config.cluster import Cluster
-from umbilical.lab.hardway.topology import HOST
+from umbilical.hardway.config.cluster import Node as ClusterNode
+from umbilical.lab.topology import Family, IpInterface, Node, Role, Topology
 from umbilical.lab.waiting import NotYet, wait
 
 if TYPE_CHECKING:
     from umbilical.lab.lab import Lab
+
+HOST: Final = "host"
+"""Has the load balancer's addresses and the resolver, and is where the pipeline stands."""
+FAMILIES: Final = {4: Family.IPV4, 6: Family.IPV6}
+
+
+def topology_of(cluster: Cluster) -> Topology:
+    """Say which nodes the lab of a cluster has. Addresses are the config's own."""
+    networks = cluster.networks
+    twin = Node(HOST, Role.MANAGEMENT, (ipaddress.ip_interface(f"{networks.dns}/{networks.machine.prefixlen}"),))
+    return Topology(
+        family=FAMILIES[networks.machine.version],
+        machine_networks=(networks.machine,),
+        gateways=(networks.gateway,),
+        pod_networks=(networks.pods,),
+        service_networks=(networks.services,),
+        nodes=(twin, *(_node(cluster, node) for node in cluster.nodes)),
+    )
+
+
+def _node(cluster: Cluster, node: ClusterNode) -> Node:
+    address: IpInterface = ipaddress.ip_interface(f"{node.address}/{cluster.networks.machine.prefixlen}")
+    pods = () if node.pod_network is None else (node.pod_network,)
+    return Node(node.id, Role(node.role.value), (address,), pods)
+
 
 PROCESS: Final = "coredns"
 FOLDER: Final = "/etc/coredns"

@@ -5,12 +5,14 @@ Certificates and objects are those of `umbilical hosted render`, with a signer f
 
 import base64
 import dataclasses
-from collections.abc import Mapping, Sequence
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from umbilical.fault import LabError
 from umbilical.hosted.objects import names
 from umbilical.hosted.objects.render import hosted_objects, management_objects
 from umbilical.hosted.objects.server import strategic_patch
@@ -32,13 +34,60 @@ from umbilical.lab.images import UMBILICAL
 from umbilical.lab.kubernetes_scene import API_PORT
 from umbilical.lab.objects import LIFETIME, NAME, NAMESPACE, PLAIN_PORT, PORT, SERVICE_PORT
 from umbilical.lab.proxy_client import Kind, Way
-from umbilical.lab.rendered_pods import command, container, find, mounted_files
 from umbilical.lab.service_answers import GROUP, VERSION
 from umbilical.lab.topology import Topology
 from umbilical.pki.authority import Authority
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType, server_profile
 from umbilical.pki.tunnel_set import DAY
+
+Object = Mapping[str, Any]
+
+
+def find(objects: Iterable[Object], kind: str, name: str) -> Object:
+    """Find one of them.
+
+    Raises:
+        LabError: it was not rendered.
+    """
+    for one in objects:
+        if (one["kind"], one["metadata"]["name"]) == (kind, name):
+            return one
+    why = "what was rendered does not hold it"
+    raise LabError("UMB859", f"there is no {kind} {name}", why, "umbilical hosted render, and look for it")
+
+
+def container(pod: Object, name: str) -> Object:
+    return next(one for one in pod["containers"] if one["name"] == name)
+
+
+def command(of: Object) -> list[str]:
+    """Say what it runs; the program is found on a node's PATH under the name that it has in the image."""
+    return [posixpath.basename(of["command"][0]), *of["command"][1:], *of.get("args", [])]
+
+
+def mounted_files(pod: Object, of: Object, objects: Iterable[Object]) -> dict[str, bytes]:
+    """Return the files that a container sees of Secrets and ConfigMaps, by their paths."""
+    known, volumes = list(objects), {volume["name"]: volume for volume in pod["volumes"]}
+    files: dict[str, bytes] = {}
+    for mount in of.get("volumeMounts", []):
+        for name, content in _content(volumes[mount["name"]], known).items():
+            files[posixpath.join(mount["mountPath"], name)] = content
+    return files
+
+
+def _content(volume: Object, objects: list[Object]) -> dict[str, bytes]:
+    if "secret" in volume:
+        data = find(objects, "Secret", volume["secret"]["secretName"])["data"]
+        return {name: base64.b64decode(text) for name, text in data.items()}
+    if "configMap" in volume:
+        source = volume["configMap"]
+        data = find(objects, "ConfigMap", source["name"])["data"]
+        # Without items every key is a file of its own name.
+        items = source.get("items") or [{"key": key, "path": key} for key in data]
+        return {item["path"]: data[item["key"]].encode() for item in items}
+    return {}
+
 
 SERVER_NODES: Final = ("management-0", "management-1", "management-2")
 CLIENT_NODE: Final = "management-3"

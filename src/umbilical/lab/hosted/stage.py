@@ -20,9 +20,9 @@ from umbilical.lab.hosted.parts import CLIENT_NODE, DNS_NODE, SERVER_NODES, Part
 from umbilical.lab.hosted.topology import front_address
 from umbilical.lab.kubernetes_scene import KubernetesScene
 from umbilical.lab.lab import ProcessStatus
-from umbilical.lab.proxied_calls import ProxiedCall, read_calls, write_ways
 from umbilical.lab.proxy_client import Way
 from umbilical.lab.scene import AGENTS_SECONDS, BOOTSTRAP, SERVER_SECONDS, listeners_on
+from umbilical.lab.through_proxies import ProxiedCall, read_calls, write_ways
 from umbilical.lab.waiting import NotYet
 
 SERVER: Final = "server"
@@ -202,9 +202,9 @@ class HostedStage:
 
     # ------------------------------------------------------------------ callers
 
-    def start_callers(self, module: str, name: str, ways: Mapping[str, Way]) -> None:
-        """Run `umbilical.lab.MODULE` under a name of its own; its lines are in its log."""
-        program = [sys.executable, "-m", f"umbilical.lab.{module}", _stop_file(name), write_ways(ways)]
+    def start_callers(self, form: str, name: str, ways: Mapping[str, Way]) -> None:
+        """Run `through_proxies call` or `hold` under a name of its own; its lines are in its log."""
+        program = [sys.executable, "-m", "umbilical.lab.through_proxies", form, _stop_file(name), write_ways(ways)]
         self.lab.start(CLIENT_NODE, name, program)
 
     def stop_callers(self, name: str) -> None:

@@ -1,31 +1,166 @@
-"""What is in the archives of the lab's images: static programs, or Python with our own code."""
+"""What is in the archives of the lab's images: programs, the libraries that they need, or Python with our own code."""
 
 import hashlib
 import importlib.util
+import io
+import json
 import os
 import platform
+import re
 import shutil
+import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from umbilical.fault import LabError
 from umbilical.host.files import make_directory
+from umbilical.host.processes import run
 from umbilical.lab.images import PROGRAMS_DIRECTORY, Image
-from umbilical.lab.kubelet import pause
-from umbilical.lab.kubelet.image_archive import (
-    ARCHITECTURES,
-    Entry,
-    ImageConfig,
-    content_key,
-    program_entries,
-    tree_entries,
-    write_archive,
-)
-from umbilical.lab.kubelet.libraries import library_entries
+from umbilical.lab.kubelet import containerd
 from umbilical.lab.kubelet.python_root import SITE, PythonRoot, compile_modules, python_root
+
+ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+"""What the kernel calls a machine, and what an image calls it."""
+DIRECTORY_MODE: Final = 0o755
+# As on a machine: anybody may write there, and remove only what is their own.
+SCRATCH_MODE: Final = 0o1777
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file, directory or symbolic link of a layer; its path has no leading slash."""
+
+    path: str
+    source: Path | bytes | None = None
+    """A file's content. None: a directory, or a link."""
+    mode: int = DIRECTORY_MODE
+    link: str | None = None
+
+
+@dataclass(frozen=True)
+class ImageConfig:
+    architecture: str
+    user: str = ""
+    """`65532:65532`: the kubelet can tell that this is not root only from a number."""
+    entrypoint: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ("PATH=/usr/local/bin:/usr/bin:/bin",)
+
+
+def program_entries(programs: dict[str, Path | bytes]) -> list[Entry]:
+    """Say what a root file system of static programs holds: those in /usr/bin, and a /tmp."""
+    files = [Entry(f"usr/bin/{name}", source) for name, source in sorted(programs.items())]
+    return [Entry("tmp", mode=SCRATCH_MODE), Entry("usr"), Entry("usr/bin"), *files]
+
+
+def tree_entries(root: Path) -> Iterator[Entry]:
+    """Read a directory of this machine, sorted, as entries; devices, sockets and owners are left out."""
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if path.is_symlink():
+            yield Entry(name, link=path.readlink().as_posix())
+        elif path.is_dir():
+            yield Entry(name, mode=path.stat().st_mode & 0o7777)
+        elif path.is_file():
+            yield Entry(name, path, path.stat().st_mode & 0o7777)
+
+
+def write_archive(target: Path, references: Sequence[str], entries: Iterable[Entry], config: ImageConfig) -> None:
+    """Write the image with all its names; half an archive never bears its name."""
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".image-") as scratch:
+        layer = Path(scratch, "layer.tar")
+        digest = _write_layer(layer, entries)
+        whole = Path(scratch, "archive.tar")
+        with whole.open("wb") as stream:
+            _write_index(stream, references, layer, _config_json(config, digest))
+        whole.replace(target)
+
+
+def content_key(entries: Iterable[Entry], config: ImageConfig) -> str:
+    """A short name for exactly this content."""
+    total = hashlib.sha256(repr(config).encode())
+    for entry in entries:
+        content = _digest(entry.source)
+        total.update(repr((entry.path, entry.mode, entry.link, content)).encode())
+    return total.hexdigest()[:16]
+
+
+def _digest(source: Path | bytes | None) -> str | None:
+    if isinstance(source, Path):
+        with source.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    return None if source is None else hashlib.sha256(source).hexdigest()
+
+
+def _write_layer(target: Path, entries: Iterable[Entry]) -> str:
+    with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as layer:
+        for entry in entries:
+            _add(layer, entry)
+    digest = _digest(target)
+    assert digest is not None
+    return digest
+
+
+def _add(archive: tarfile.TarFile, entry: Entry) -> None:
+    header = tarfile.TarInfo(entry.path)
+    # Owner 0 and the time 0 are the defaults of a header: nothing of this machine gets into the image.
+    header.mode = entry.mode
+    if entry.link is not None:
+        header.type, header.linkname, header.mode = tarfile.SYMTYPE, entry.link, 0o777
+        archive.addfile(header)
+    elif entry.source is None:
+        header.type = tarfile.DIRTYPE
+        archive.addfile(header)
+    elif isinstance(entry.source, bytes):
+        header.size = len(entry.source)
+        archive.addfile(header, io.BytesIO(entry.source))
+    else:
+        header.size = entry.source.stat().st_size
+        with entry.source.open("rb") as stream:
+            archive.addfile(header, stream)
+
+
+def _config_json(config: ImageConfig, layer_digest: str) -> bytes:
+    document = {
+        "architecture": config.architecture,
+        "os": "linux",
+        "config": {
+            "User": config.user,
+            "Entrypoint": list(config.entrypoint),
+            "Env": list(config.environment),
+        },
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer_digest}"]},
+    }
+    return json.dumps(document, sort_keys=True).encode()
+
+
+def _write_index(stream: IO[bytes], references: Sequence[str], layer: Path, config: bytes) -> None:
+    config_name = f"{hashlib.sha256(config).hexdigest()}.json"
+    index = [{"Config": config_name, "RepoTags": list(references), "Layers": ["layer.tar"]}]
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        _add(archive, Entry(config_name, config, 0o644))
+        _add(archive, Entry("layer.tar", layer, 0o644))
+        _add(archive, Entry("manifest.json", json.dumps(index).encode(), 0o644))
+
+
+LDD_SECONDS: Final = 30.0
+# `libmnl.so.0 => /lib/.../libmnl.so.0 (0x...)`, and the loader alone: `/lib64/ld-linux-x86-64.so.2 (0x...)`.
+_PLACE: Final = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
+
+
+def library_entries(programs: Iterable[Path]) -> list[Entry]:
+    """List the libraries of some programs, and the loader, at the places where the loader looks for them."""
+    found = {place for program in programs for place in places(run(["ldd", program], LDD_SECONDS))}
+    # The files themselves: what lies at the place is often a link to another name.
+    return [Entry(place.lstrip("/"), Path(place).resolve(), 0o755) for place in sorted(found)]
+
+
+def places(listing: str) -> list[str]:
+    """Read what ldd prints; the kernel's own library has no place."""
+    return _PLACE.findall(listing)
+
 
 PYTHON_PACKAGES: Final = ("umbilical", "hpack", "h11", "click")
 """What our programs in pods import beyond the standard library; all of it is plain Python, for any version."""
@@ -46,9 +181,9 @@ def cache_directory() -> Path:
 
 
 def pause_archive() -> Archive:
-    entries = program_entries({pause.PROGRAM: pause.program()})
-    config = ImageConfig(_architecture(), entrypoint=(f"{PROGRAMS_DIRECTORY}/{pause.PROGRAM}",))
-    return _archive((pause.REFERENCE,), entries, config)
+    entries = program_entries({containerd.PAUSE_PROGRAM: containerd.pause_program()})
+    config = ImageConfig(_architecture(), entrypoint=(f"{PROGRAMS_DIRECTORY}/{containerd.PAUSE_PROGRAM}",))
+    return _archive((containerd.PAUSE_REFERENCE,), entries, config)
 
 
 def image_archive(image: Image, cache: Path) -> Archive:

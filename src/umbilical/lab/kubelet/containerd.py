@@ -1,14 +1,64 @@
 """The containerd of one node: its own root, state and socket, all inside the node's root directory."""
 
+import platform
+import struct
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from umbilical.fault import LabError
-from umbilical.lab.kubelet import pause
+from umbilical.lab.lab import Completed, Lab
 from umbilical.lab.waiting import NotYet, wait
 
-if TYPE_CHECKING:
-    from umbilical.lab.lab import Completed, Lab
+PAUSE_REFERENCE: Final = "localhost/pause:1"
+PAUSE_PROGRAM: Final = "pause"
+
+_BASE: Final = 0x400000
+_ELF_HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
+_PROGRAM_HEADER: Final = struct.Struct("<IIQQQQQQ")
+_IDENT: Final = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
+_EXECUTABLE: Final = 2
+_LOAD: Final = 1
+_READ_AND_EXECUTE: Final = 5
+_PAGE: Final = 0x1000
+# Machine number of ELF, and a loop around the system call that waits: pause (34) on x86-64; 64-bit ARM has no
+# such call, so ppoll (73) over no files without a timeout.
+_MACHINES: Final = {
+    "x86_64": (62, bytes.fromhex("b822000000 0f05 ebf7")),
+    "aarch64": (
+        183,
+        struct.pack("<7I", 0xD2800000, 0xD2800001, 0xD2800002, 0xD2800003, 0xD2800928, 0xD4000001, 0x17FFFFFA),
+    ),
+}
+
+
+def pause_program(machine: str | None = None) -> bytes:
+    """Make the program for a machine, by default this one.
+
+    Raises:
+        LabError: UMB845, its instructions are not known here.
+    """
+    machine = machine or platform.machine()
+    if machine not in _MACHINES:
+        raise LabError(
+            "UMB845",
+            f"no pause program for {machine}",
+            f"the kubelet runner knows {' and '.join(_MACHINES)}",
+            "use the process runner: --runner process",
+        )
+    number, code = _MACHINES[machine]
+    return _elf(number, code)
+
+
+def _elf(machine: int, code: bytes) -> bytes:
+    start = _ELF_HEADER.size + _PROGRAM_HEADER.size
+    size = start + len(code)
+    header = _ELF_HEADER.pack(
+        _IDENT, _EXECUTABLE, machine, 1, _BASE + start, _ELF_HEADER.size, 0, 0,
+        _ELF_HEADER.size, _PROGRAM_HEADER.size, 1, 0, 0, 0,
+    )  # fmt: skip
+    segment = _PROGRAM_HEADER.pack(_LOAD, _READ_AND_EXECUTE, 0, _BASE, _BASE, size, size, _PAGE)
+    return header + segment + code
+
 
 PROCESS: Final = "containerd"
 CONFIG_PATH: Final = "/etc/containerd/config.toml"
@@ -51,7 +101,7 @@ def config(snapshotter: str, cni_directory: Path) -> str:
         f"disabled_plugins = [{unused}]\n"
         f'[grpc]\n  address = "{SOCKET}"\n'
         f"[{section}]\n"
-        f'  sandbox_image = "{pause.REFERENCE}"\n'
+        f'  sandbox_image = "{PAUSE_REFERENCE}"\n'
         "  restrict_oom_score_adj = true\n"
         "  disable_apparmor = true\n"
         f'[{section}.containerd]\n  snapshotter = "{snapshotter}"\n'
@@ -59,19 +109,19 @@ def config(snapshotter: str, cni_directory: Path) -> str:
     )
 
 
-def choose_snapshotter(lab: "Lab", node: str) -> str:
+def choose_snapshotter(lab: Lab, node: str) -> str:
     """Overlays cannot lie on overlays: in a container, or on a tmpfs of an old kernel, every layer is copied."""
     tried = lab.exec(node, ["sh", "-c", _TRY_OVERLAY, "sh", "/var/lib/overlay-trial"])
     return "overlayfs" if tried.exit_code == 0 else "native"
 
 
-def version(lab: "Lab", node: str) -> str:
+def version(lab: Lab, node: str) -> str:
     """Return what it calls itself, as one word: `1.6.20~ds1`."""
     words = lab.exec(node, ["containerd", "--version"]).check().text.split()
     return words[2] if len(words) > 2 else "unknown"
 
 
-def start(lab: "Lab", node: str) -> None:
+def start(lab: Lab, node: str) -> None:
     """Start it with the configuration that is there, and wait until it answers.
 
     Raises:
@@ -87,13 +137,13 @@ def start(lab: "Lab", node: str) -> None:
     wait(f"containerd on {node}", look, START_SECONDS, POLL_SECONDS)
 
 
-def import_image(lab: "Lab", node: str, archive_on_node: str, snapshotter: str) -> None:
+def import_image(lab: Lab, node: str, archive_on_node: str, snapshotter: str) -> None:
     """Load and unpack an archive."""
     command = ("images", "import", "--snapshotter", snapshotter, archive_on_node)
     ctr(lab, node, *command, timeout_seconds=IMPORT_SECONDS).check()
 
 
-def task_pids(lab: "Lab", node: str) -> dict[str, int]:
+def task_pids(lab: Lab, node: str) -> dict[str, int]:
     """Return container id -> pid of all that run, as every process of the lab sees it."""
     return parse_tasks(ctr(lab, node, "tasks", "ls").check().text)
 
@@ -103,13 +153,13 @@ def parse_tasks(text: str) -> dict[str, int]:
     return {row[0]: int(row[1]) for row in rows if len(row) == 3 and row[2] == "RUNNING"}
 
 
-def ctr(lab: "Lab", node: str, *arguments: str, timeout_seconds: float = 30.0) -> "Completed":
+def ctr(lab: Lab, node: str, *arguments: str, timeout_seconds: float = 30.0) -> Completed:
     # Its own patience is ten seconds, in which one that has ended cannot be told from one that is slow.
     command = ["ctr", "--connect-timeout", "2s", "--address", SOCKET, "--namespace", NAMESPACE, *arguments]
     return lab.exec(node, command, timeout_seconds=timeout_seconds)
 
 
-def refuse_if_ended(lab: "Lab", node: str, name: str) -> None:
+def refuse_if_ended(lab: Lab, node: str, name: str) -> None:
     """Tell of a program that should run and does not.
 
     Raises:

@@ -1,13 +1,203 @@
-"""What a kubelet finds on its node: a control group, a containerd with the lab's images, the kernel's settings."""
+"""What a kubelet finds on its node: a control group, the kernel's settings, and a containerd with the lab's images.
 
-from typing import TYPE_CHECKING, Final
+Importing half a gigabyte takes a busy machine ten seconds a node. So a store with the images is kept in the user's
+cache, and a node begins with a copy that shares the files (hard links): containerd never changes a blob or a layer,
+only its databases, and those are copied.
+"""
 
+import hashlib
+import json
+import os
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from umbilical.fault import LabError
+from umbilical.host.files import make_directory
 from umbilical.lab import cgroups
-from umbilical.lab.kubelet import containerd, kubelet_config, node_images
-from umbilical.lab.kubelet.needs import find_cni
+from umbilical.lab.images import distinct, lab_images
+from umbilical.lab.kubelet import archives, containerd, kubelet_config
+from umbilical.lab.lab import Lab
 
-if TYPE_CHECKING:
-    from umbilical.lab.lab import Lab
+PACKAGES: Final = {"containerd": "containerd", "ctr": "containerd", "runc": "runc"}
+"""Program -> the Debian package that brings it."""
+CNI_PACKAGE: Final = "containernetworking-plugins"
+CNI_PLUGINS: Final = ("bridge", "host-local", "loopback")
+# Debian's place, then Fedora's. Nothing in /opt or /usr/local: those are a node's own.
+CNI_DIRECTORIES: Final = (Path("/usr/lib/cni"), Path("/usr/libexec/cni"))
+# Of what a node has of this machine.
+SEARCH_PATH: Final = "/usr/bin:/bin:/usr/sbin:/sbin"
+
+
+def check_needs(binaries: Iterable[str], *, is_root: bool | None = None, path: str = SEARCH_PATH) -> None:
+    """Refuse what cannot work.
+
+    Raises:
+        LabError: not root (UMB840), a program is missing (UMB841, UMB824's kubelet), an unknown machine (UMB845).
+    """
+    if not (os.geteuid() == 0 if is_root is None else is_root):
+        why = "control groups and container mounts belong to root"
+        remedy = "run it as root, or use the process runner: --runner process"
+        raise LabError("UMB840", "the kubelet runner needs root", why, remedy)
+    containerd.pause_program(platform.machine())
+    missing = {package: name for name, package in PACKAGES.items() if shutil.which(name, path=path) is None}
+    if find_cni() is None:
+        missing[CNI_PACKAGE] = "the CNI plugins"
+    if missing:
+        raise _missing(missing)
+    if "kubelet" not in set(binaries):
+        why = "neither the cache of `make peers` nor PATH nor --bin-dir has one"
+        raise LabError("UMB841", "the kubelet runner needs a kubelet", why, "make peers GROUP=kubernetes")
+
+
+def find_cni(directories: Iterable[Path] = CNI_DIRECTORIES) -> Path | None:
+    """Return the first directory with all the plugins that pods need here."""
+    for directory in directories:
+        if all(os.access(directory / plugin, os.X_OK) for plugin in CNI_PLUGINS):
+            return directory
+    return None
+
+
+def _missing(missing: dict[str, str]) -> LabError:
+    return LabError(
+        "UMB841",
+        f"the kubelet runner needs {', '.join(missing.values())}",
+        f"looked in {SEARCH_PATH} and in {', '.join(map(str, CNI_DIRECTORIES))}",
+        f"apt-get install --no-install-recommends {' '.join(missing)}",
+    )
+
+
+MANIFEST: Final = "archives.json"
+# The shared file systems of images and layers; everything else in containerd's root is of the running one.
+_PARTS: Final = ("io.containerd.content.v1.content", "io.containerd.metadata.v1.bolt", "io.containerd.snapshotter.v1.*")
+_DATABASE: Final = ".db"
+# Labs of two versions may take turns on one machine, and those with fewer programs in between.
+KEPT: Final = 3
+LONG_AGO: Final = 3600.0
+"""Seconds after which a store that is not finished belongs to a process that was killed."""
+
+
+class ImageStore:
+    """All stores for one kind of containerd: `kind` tells versions and snapshotters apart."""
+
+    def __init__(self, cache: Path, kind: str) -> None:
+        self._folder = cache / "stores"
+        self._kind = kind
+
+    def lay(self, archives: Sequence[str], target: Path) -> set[str]:
+        """Fill a node's containerd directory with the store that has most of these, and return what is in it."""
+        wanted = set(archives)
+        found = max(self._stores(), key=lambda store: len(wanted & _names(store)), default=None)
+        if found is None:
+            return set()
+        try:
+            has = _names(found)
+            _share(found, target)
+        except OSError:
+            # Another lab is removing it as too old.
+            shutil.rmtree(target, ignore_errors=True)
+            return set()
+        os.utime(found)
+        return has
+
+    def keep(self, archives: Iterable[str], source: Path) -> None:
+        """Remember what a containerd that has stopped has imported."""
+        names = sorted(set(archives))
+        make_directory(self._folder)
+        place = self._folder / self._name(names)
+        with tempfile.TemporaryDirectory(dir=self._folder, prefix=".new-") as scratch:
+            made = Path(scratch, "store")
+            made.mkdir()
+            _share(source, made)
+            (made / MANIFEST).write_text(json.dumps(names))
+            if not place.exists():
+                made.rename(place)
+        half_made = [path for path in self._folder.glob(".new-*") if time.time() - path.stat().st_mtime > LONG_AGO]
+        for old in (*half_made, *sorted(self._stores(), key=lambda path: path.stat().st_mtime)[:-KEPT]):
+            shutil.rmtree(old, ignore_errors=True)
+
+    def _stores(self) -> list[Path]:
+        return [path for path in self._folder.glob(f"{self._kind}-*") if (path / MANIFEST).is_file()]
+
+    def _name(self, names: Iterable[str]) -> str:
+        return f"{self._kind}-{hashlib.sha256(repr(list(names)).encode()).hexdigest()[:16]}"
+
+
+def _names(store: Path) -> set[str]:
+    return set(json.loads((store / MANIFEST).read_text()))
+
+
+def _share(source: Path, target: Path) -> None:
+    for part in (path for pattern in _PARTS for path in source.glob(pattern)):
+        shutil.copytree(part, target / part.name, symlinks=True, copy_function=_link)
+
+
+def _link(source: str, target: str) -> None:
+    if source.endswith(_DATABASE) or os.path.islink(source):
+        shutil.copy2(source, target, follow_symlinks=False)
+        return
+    try:
+        os.link(source, target)
+    except OSError:
+        # The cache is on another file system than the lab, or the file has too many names.
+        shutil.copy2(source, target)
+
+
+COMPLETE: Final = "images-complete"
+FOLDER_ON_NODE: Final = "/var/cache/images"
+
+
+def start_with_images(lab: Lab, node: str, snapshotter: str) -> None:
+    """Start the node's containerd. What no store has is imported, and kept in one for the next node."""
+    place = _on_disk(lab, node, containerd.STATE_DIRECTORY)
+    complete = place / COMPLETE
+    if not complete.exists():
+        # What an import that was killed left: half an image may look like a whole one.
+        shutil.rmtree(place, ignore_errors=True)
+    # One that was there before a restart has its images.
+    wanted = [] if complete.exists() else _archives(lab)
+    names = [archive.name for archive in wanted]
+    store = ImageStore(archives.cache_directory(), f"{containerd.version(lab, node)}-{snapshotter}")
+    present = store.lay(names, place) if wanted else set()
+    missing = [archive for archive in wanted if archive.name not in present]
+    containerd.start(lab, node)
+    if missing:
+        _import(lab, node, missing, snapshotter)
+        # Its databases are whole only when it has ended.
+        lab.stop(node, containerd.PROCESS)
+        store.keep(_all_in(names, present), place)
+        containerd.start(lab, node)
+    complete.touch()
+
+
+def _all_in(imported: Iterable[str], present: Iterable[str]) -> set[str]:
+    """Name what is in a store after an import: an image of the same name took the place of the earlier one."""
+    images = {name.rpartition("-")[0] for name in imported}
+    return {*imported, *(name for name in present if name.rpartition("-")[0] not in images)}
+
+
+def _archives(lab: Lab) -> list[archives.Archive]:
+    images = lab_images({name: Path(path) for name, path in lab.state.binaries.items()})
+    cache = archives.cache_directory()
+    return [archives.pause_archive(), *(archives.image_archive(image, cache) for image in distinct(images))]
+
+
+def _import(lab: Lab, node: str, missing: Iterable[archives.Archive], snapshotter: str) -> None:
+    folder = _on_disk(lab, node, FOLDER_ON_NODE)
+    folder.mkdir(parents=True, exist_ok=True)
+    for archive in missing:
+        archive.write(folder / archive.name)
+        containerd.import_image(lab, node, f"{FOLDER_ON_NODE}/{archive.name}", snapshotter)
+        (folder / archive.name).unlink()
+
+
+def _on_disk(lab: Lab, node: str, path: str) -> Path:
+    return lab.directory.node_root(node) / path.lstrip("/")
+
 
 _KERNEL_FILES: Final = "/run/kernel-settings"
 # A kubelet finds the settings as it wants them, and leaves the machine's own alone. Mounts of the node are shared
@@ -28,12 +218,12 @@ done
 """
 
 
-def group_of(lab: "Lab", node: str) -> str:
+def group_of(lab: Lab, node: str) -> str:
     """Name the control group of a node's pods."""
     return f"{cgroups.lab_group(lab.state.name, lab.directory.path)}/{node}"
 
 
-def make_group(lab: "Lab", node: str) -> str:
+def make_group(lab: Lab, node: str) -> str:
     name = cgroups.lab_group(lab.state.name, lab.directory.path)
     if lab.state.cgroup != name:
         # Written down first: whatever happens next, `down` knows what to remove.
@@ -43,7 +233,7 @@ def make_group(lab: "Lab", node: str) -> str:
     return group
 
 
-def start_containerd(lab: "Lab", node: str) -> None:
+def start_containerd(lab: Lab, node: str) -> None:
     """Start it unless it runs."""
     if is_running(lab, node, containerd.PROCESS):
         return
@@ -53,13 +243,13 @@ def start_containerd(lab: "Lab", node: str) -> None:
     assert plugins is not None
     snapshotter = containerd.choose_snapshotter(lab, node)
     lab.write(node, containerd.CONFIG_PATH, containerd.config(snapshotter, plugins).encode(), 0o644)
-    node_images.start_with_images(lab, node, snapshotter)
+    start_with_images(lab, node, snapshotter)
 
 
-def is_running(lab: "Lab", node: str, name: str) -> bool:
+def is_running(lab: Lab, node: str, name: str) -> bool:
     return any((one.node, one.name, one.exit_code) == (node, name, None) for one in lab.processes())
 
 
-def stop_if_running(lab: "Lab", node: str, name: str) -> None:
+def stop_if_running(lab: Lab, node: str, name: str) -> None:
     if is_running(lab, node, name):
         lab.stop(node, name)

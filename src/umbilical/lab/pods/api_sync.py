@@ -1,31 +1,141 @@
 """The API's side of a node: its pods run here, their status is told there, and those that are deleted are let go.
 
 bound -> runs here, status told on every change -> deletion asked for -> stops here -> removed there
+
+Also what pods need of the API meanwhile: Secrets, ConfigMaps and tokens.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from umbilical.cluster.client import ApiClient, make_client
-from umbilical.cluster.objects import POD
-from umbilical.fault import ApiRefused, ClusterError, PodError
-from umbilical.lab.pods.api_objects import ApiObjects
+from umbilical.cluster.objects import CONFIG_MAP, POD, SECRET
+from umbilical.cluster.objects import Kind as ApiKind
+from umbilical.fault import ApiRefused, ClusterError, PodError, Waiting
+from umbilical.lab.pods.fields import Fields
 from umbilical.lab.pods.manifest import pod as read_pod
-from umbilical.lab.pods.node import GRACE_CAP_SECONDS, Node, Sources
-from umbilical.lab.pods.node_keeper import NodeKeeper, this_machine
-from umbilical.lab.pods.node_object import by_type
-from umbilical.lab.pods.pod_table import PodTable
-from umbilical.lab.pods.pod_watch import PodWatch
-from umbilical.lab.pods.pod_worker import PodWorker
-from umbilical.lab.pods.records import PodRecord
-from umbilical.lab.pods.spec import Pod
-from umbilical.lab.pods.status import api_status, phase
+from umbilical.lab.pods.node import GRACE_CAP_SECONDS, Changed, Node, Sources
+from umbilical.lab.pods.node_keeper import NodeKeeper, by_type, this_machine
+from umbilical.lab.pods.pod_table import PodTable, PodWorker
+from umbilical.lab.pods.spec import Kind, Pod
+from umbilical.lab.pods.static_pods import values
+from umbilical.lab.pods.status import PodRecord, api_status, phase
 
 log: Final = logging.getLogger(__name__)
+
+_KINDS: Final[Mapping[Kind, ApiKind]] = {Kind.SECRET: SECRET, Kind.CONFIG_MAP: CONFIG_MAP}
+
+
+class ApiObjects:
+    """Fulfils `Sources`."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+
+    async def values(self, kind: Kind, namespace: str, name: str) -> Mapping[str, bytes] | None:
+        found = await self._ask("GET", _KINDS[kind].path(namespace, name), None)
+        return None if found is None else values(kind, Fields(found, kind.value))
+
+    async def token(self, pod: Pod, audience: str, lifetime_seconds: int) -> str | None:
+        path = f"/api/v1/namespaces/{pod.namespace}/serviceaccounts/{pod.service_account}/token"
+        answer = await self._ask("POST", path, token_request(pod, audience, lifetime_seconds))
+        return None if answer is None else str(answer.get("status", {}).get("token", "")) or None
+
+    async def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any] | None:
+        try:
+            return await self._client.request(method, path, body=body)
+        except ApiRefused as refusal:
+            if refusal.status == 404:
+                return None
+            # 403, too: the node authorizer lets a node read what its pods need, a moment after it learnt of them.
+            raise _later(refusal) from refusal
+        except ClusterError as error:
+            raise _later(error) from error
+
+
+def token_request(pod: Pod, audience: str, lifetime_seconds: int) -> dict[str, Any]:
+    """Ask for a token that is worth nothing once the pod is gone."""
+    return {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {
+            "audiences": [audience] if audience else [],
+            "expirationSeconds": lifetime_seconds,
+            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid},
+        },
+    }
+
+
+def _later(error: ClusterError) -> Waiting:
+    return Waiting("UMB834", error.what, error.why, error.remedy, "ContainerCreating")
+
+
+PODS: Final = "/api/v1/pods"
+WATCH_SECONDS: Final = 300
+RETRY_SECONDS: Final = 0.5
+RETRY_CAP_SECONDS: Final = 5.0
+
+
+class PodWatch:
+    """`pods` is what the API said last, by uid; while it says nothing, that stays."""
+
+    def __init__(self, client: ApiClient, node: str, changed: Changed) -> None:
+        self._client = client
+        self._changed = changed
+        self._query = {"fieldSelector": f"spec.nodeName={node}"}
+        self.pods: dict[str, dict[str, Any]] = {}
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        pause = RETRY_SECONDS
+        while True:
+            try:
+                version = await self._list()
+                pause = RETRY_SECONDS
+                while True:
+                    version = await self._watch(version)
+            except ClusterError as error:
+                log.warning("pods: %s", error.brief)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, RETRY_CAP_SECONDS)
+
+    def keep(self, pod: dict[str, Any]) -> None:
+        """Take in a newer version that came as the answer to a change of ours."""
+        uid = _uid(pod)
+        if uid in self.pods:
+            self.pods[uid] = pod
+
+    async def _list(self) -> str:
+        answer = await self._client.request("GET", PODS, query=self._query)
+        self.pods = {_uid(item): item for item in answer.get("items") or []}
+        self._changed()
+        return str((answer.get("metadata") or {}).get("resourceVersion", ""))
+
+    async def _watch(self, version: str) -> str:
+        query = {**self._query, "resourceVersion": version, "allowWatchBookmarks": "true"}
+        async with self._client.watch(PODS, {**query, "timeoutSeconds": str(WATCH_SECONDS)}) as events:
+            async for event in events:
+                version = self._apply(event) or version
+        return version
+
+    def _apply(self, event: dict[str, Any]) -> str:
+        pod = event["object"]
+        match event.get("type"):
+            case "ADDED" | "MODIFIED":
+                self.pods[_uid(pod)] = pod
+            case "DELETED":
+                self.pods.pop(_uid(pod), None)
+        self._changed()
+        return str((pod.get("metadata") or {}).get("resourceVersion", ""))
+
+
+def _uid(pod: dict[str, Any]) -> str:
+    return str((pod.get("metadata") or {}).get("uid", ""))
+
 
 SOURCE: Final = "api"
 # Changes come in bursts; the API is told of the last one.

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from umbilical.host import namespaces
-from umbilical.lab.pods.container_plan import ContainerPlan, Part, Piece, from_json
-from umbilical.lab.pods.users import is_mapped, may_set_groups
+from umbilical.lab.pods.container_plan import ContainerPlan, Part, Piece, from_json, is_mapped, may_set_groups
 
 MAX_LINKS: Final = 40
 MAX_COMPLAINT: Final = 2000

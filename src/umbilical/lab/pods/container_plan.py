@@ -1,12 +1,14 @@
 """All that `container_init` is told: what the container's file system is made of, who it runs as, what it runs.
 
 Made by the runner, handed over as JSON on standard input: variables may hold secrets, and arguments are for all to see.
+Also which users exist here, which both sides ask.
 """
 
 import json
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 
 class Part(Enum):
@@ -69,3 +71,20 @@ def _plain(value: object) -> object:
     if isinstance(value, Part):
         return value.value
     raise TypeError(type(value).__name__)
+
+
+MAPS: Final = Path("/proc/self")
+
+
+def is_mapped(kind: str, number: int, maps: Path = MAPS) -> bool:
+    """Tell whether a user (`uid`) or group (`gid`) has a counterpart outside, without which nobody can become it."""
+    for line in (maps / f"{kind}_map").read_text().splitlines():
+        first, _, count = (int(text) for text in line.split())
+        if first <= number < first + count:
+            return True
+    return False
+
+
+def may_set_groups(maps: Path = MAPS) -> bool:
+    """Without root nobody may drop groups: a file could be closed to one of them."""
+    return (maps / "setgroups").read_text().strip() == "allow"

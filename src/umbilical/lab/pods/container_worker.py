@@ -1,4 +1,4 @@
-"""One container for as long as its pod lives: start, probes, the end of a run, back-off, the next run."""
+"""One container for as long as its pod lives: start, probes, the end of a run, last words, back-off, the next run."""
 
 import asyncio
 import logging
@@ -8,16 +8,64 @@ from pathlib import Path
 from typing import Any, Final
 
 from umbilical.fault import PodError, Waiting
-from umbilical.lab.pods.back_off import BackOff
-from umbilical.lab.pods.node import Changed
-from umbilical.lab.pods.probes import Answer, Target, ask
+from umbilical.lab.pods.container_plan import is_mapped
+from umbilical.lab.pods.node import BACK_OFF_SECONDS, Changed
+from umbilical.lab.pods.probes import Answer, Target, Verdict, ask
 from umbilical.lab.pods.process import ContainerProcess, launch
-from umbilical.lab.pods.records import CRASH_LOOP, ContainerRecord, Ended, Idle, Running
 from umbilical.lab.pods.spec import Container, Probe, RestartPolicy
+from umbilical.lab.pods.status import CRASH_LOOP, ContainerRecord, Ended, Idle, Running
 from umbilical.lab.pods.surroundings import Surroundings
-from umbilical.lab.pods.termination import termination_message
-from umbilical.lab.pods.thresholds import Verdict
-from umbilical.lab.pods.users import is_mapped
+
+# The kubelet's: 4096 bytes of the file; of a log 2048 bytes or 80 lines.
+MAX_MESSAGE: Final = 4096
+MAX_FROM_LOG: Final = 2048
+MAX_LINES: Final = 80
+
+
+def termination_message(file: Path, log: Path, exit_code: int, *, falls_back_to_log: bool) -> str:
+    message = _head(file, MAX_MESSAGE)
+    if message or exit_code == 0 or not falls_back_to_log:
+        return message
+    return "\n".join(_tail(log, MAX_FROM_LOG).splitlines()[-MAX_LINES:])
+
+
+def _head(path: Path, limit: int) -> str:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(limit).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _tail(path: Path, limit: int) -> str:
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - limit))
+            return stream.read(limit).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+CAP_FACTOR: Final = 30
+"""Of the first: 300 s."""
+CALM_FACTOR: Final = 2
+"""Of the cap: whoever ran that long begins anew."""
+
+
+class BackOff:
+    def __init__(self, first_seconds: float = BACK_OFF_SECONDS) -> None:
+        self._first = first_seconds
+        self._cap = first_seconds * CAP_FACTOR
+        self._next = 0.0
+
+    def ended_after(self, seconds: float) -> float:
+        """Take note of an end after so long a run; return how long to wait."""
+        if seconds >= CALM_FACTOR * self._cap:
+            self._next = 0.0
+        wait = self._next
+        self._next = min(max(self._first, wait * 2), self._cap)
+        return wait
+
 
 log: Final = logging.getLogger(__name__)
 

@@ -1,15 +1,319 @@
-"""From the plain object of a manifest to a `Pod`. What the process runner cannot give is refused by name.
+"""From the plain object of a manifest to a `Pod` with its containers and volumes.
 
-Fields that change nothing here (resources, priorities, tolerations, seccomp) are passed over.
+What the process runner cannot give is refused by name; fields that change nothing here (resources, priorities,
+tolerations, seccomp) are passed over.
 """
 
-from typing import Any
+import posixpath
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
-from umbilical.lab.pods.documents import read_documents, unreadable
-from umbilical.lab.pods.fields import Fields
-from umbilical.lab.pods.manifest_containers import containers, names_are_unique
-from umbilical.lab.pods.manifest_volumes import volumes
-from umbilical.lab.pods.spec import Container, Pod, RestartPolicy, Volume
+from umbilical.fault import PodError
+from umbilical.lab.pods.fields import Fields, read_documents, unreadable
+from umbilical.lab.pods.spec import (
+    AllOf,
+    Container,
+    EmptyDirectory,
+    Execute,
+    FieldFile,
+    FieldOf,
+    HostPath,
+    HttpGet,
+    Item,
+    KeyOf,
+    KeysOf,
+    Kind,
+    Mount,
+    PathType,
+    Payload,
+    Pod,
+    Probe,
+    RestartPolicy,
+    Security,
+    TcpSocket,
+    Token,
+    Variable,
+    Volume,
+)
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def containers(spec: Fields, key: str, pod_security: Fields | None) -> tuple[Container, ...]:
+    return tuple(_container(fields, pod_security) for fields in spec.children(key))
+
+
+def names_are_unique(parent: Fields, key: str, names: Sequence[str]) -> None:
+    if len(set(names)) != len(names):
+        raise parent.wrong(key, "two of them have the same name")
+
+
+def _container(fields: Fields, pod_security: Fields | None) -> Container:
+    for key in ("restartPolicy", "lifecycle"):
+        if key in fields:
+            raise fields.wrong(key, "the process runner has no such thing")
+    return Container(
+        name=fields.name("name"),
+        image=fields.text("image"),
+        command=fields.texts("command"),
+        arguments=fields.texts("args"),
+        working_directory=_absolute(fields, "workingDir", "/"),
+        variables=tuple(_variable(each) for each in fields.children("env")),
+        variables_from=tuple(_variables_from(each) for each in fields.children("envFrom")),
+        ports=tuple(
+            (each.text("name"), _port_number(each, "containerPort"))
+            for each in fields.children("ports")
+            if "name" in each
+        ),
+        mounts=_mounts(fields),
+        security=_security(pod_security, fields.child("securityContext")),
+        liveness=_probe(fields.child("livenessProbe")),
+        readiness=_probe(fields.child("readinessProbe")),
+        startup=_probe(fields.child("startupProbe")),
+        log_ends_message=fields.text("terminationMessagePolicy", "File") == "FallbackToLogsOnError",
+    )
+
+
+def _variable(fields: Fields) -> Variable:
+    name = fields.text("name")
+    if not name or "=" in name:
+        raise fields.wrong("name", f"{name!r} is no name of a variable")
+    source = fields.child("valueFrom")
+    return Variable(name, fields.text("value", "") if source is None else _value_from(source))
+
+
+def _value_from(source: Fields) -> KeyOf | FieldOf:
+    for key, kind in (("secretKeyRef", Kind.SECRET), ("configMapKeyRef", Kind.CONFIG_MAP)):
+        if (fields := source.child(key)) is not None:
+            return KeyOf(kind, fields.name("name"), fields.text("key"), fields.flag("optional"))
+    if (fields := source.child("fieldRef")) is not None:
+        return FieldOf(fields.text("fieldPath"))
+    raise _unsupported(source, "a value")
+
+
+def _variables_from(fields: Fields) -> AllOf:
+    prefix = fields.text("prefix", "")
+    for key, kind in (("secretRef", Kind.SECRET), ("configMapRef", Kind.CONFIG_MAP)):
+        if (source := fields.child(key)) is not None:
+            return AllOf(kind, source.name("name"), prefix, source.flag("optional"))
+    raise _unsupported(fields, "variables")
+
+
+def _unsupported(fields: Fields, noun: str) -> PodError:
+    return PodError(
+        "UMB831",
+        f"{fields.path} cannot be used",
+        f"the process runner takes {noun} from Secrets, ConfigMaps and the pod's own fields only",
+        "write the value into the manifest, or run it under the real kubelet: lab up --runner kubelet",
+    )
+
+
+def _mounts(fields: Fields) -> tuple[Mount, ...]:
+    found = []
+    for each in fields.children("volumeMounts"):
+        if "subPathExpr" in each:
+            raise each.wrong("subPathExpr", "the process runner has no such thing")
+        below = each.text("subPath", "")
+        if below and (below.startswith("/") or ".." in below.split("/")):
+            raise each.wrong("subPath", f"{below!r} leads out of the volume")
+        found.append(Mount(each.text("name"), _absolute(each, "mountPath"), each.flag("readOnly"), below))
+    names_are_unique(fields, "volumeMounts", [mount.path for mount in found])
+    return tuple(found)
+
+
+def _absolute(fields: Fields, key: str, default: str | None = None) -> str:
+    path = fields.text(key, default) or (default or "")
+    if not path.startswith("/") or ".." in path.split("/"):
+        raise fields.wrong(key, f"{path!r} is no absolute path")
+    # Two leading slashes survive normpath, by a rule of POSIX that nobody means here.
+    return "/" + posixpath.normpath(path).lstrip("/")
+
+
+def _security(pod: Fields | None, own: Fields | None) -> Security:
+    """The container's word counts before the pod's, field by field."""
+    layers = [fields for fields in (own, pod) if fields is not None]
+    user, group = (
+        next((fields.optional_number(key) for fields in layers if key in fields), None)
+        for key in ("runAsUser", "runAsGroup")
+    )
+    refuses_root = next((fields.flag("runAsNonRoot") for fields in layers if "runAsNonRoot" in fields), False)
+    if own is None:
+        return Security(user=user, group=group, refuses_root=refuses_root)
+    capabilities = own.child("capabilities")
+    return Security(
+        user=user,
+        group=group,
+        refuses_root=refuses_root,
+        root_is_read_only=own.flag("readOnlyRootFilesystem"),
+        may_gain_privileges=own.flag("allowPrivilegeEscalation", default=True),
+        is_privileged=own.flag("privileged"),
+        added=capabilities.texts("add") if capabilities else (),
+        dropped=capabilities.texts("drop") if capabilities else (),
+    )
+
+
+def _probe(fields: Fields | None) -> Probe | None:
+    if fields is None:
+        return None
+    return Probe(
+        action=_action(fields),
+        initial_delay_seconds=fields.number("initialDelaySeconds", 0),
+        period_seconds=fields.number("periodSeconds", 10) or 10,
+        timeout_seconds=fields.number("timeoutSeconds", 1) or 1,
+        success_threshold=fields.number("successThreshold", 1) or 1,
+        failure_threshold=fields.number("failureThreshold", 3) or 3,
+    )
+
+
+def _action(fields: Fields) -> HttpGet | TcpSocket | Execute:
+    if (action := fields.child("httpGet")) is not None:
+        return HttpGet(
+            port=_port(action),
+            path=_request_path(action),
+            host=action.text("host", "") or None,
+            is_tls=action.text("scheme", "HTTP").upper() == "HTTPS",
+            headers=tuple(_header(each) for each in action.children("httpHeaders")),
+        )
+    if (action := fields.child("tcpSocket")) is not None:
+        return TcpSocket(_port(action), action.text("host", "") or None)
+    if (action := fields.child("exec")) is not None:
+        return Execute(action.texts("command"))
+    raise fields.wrong("httpGet", "the process runner knows probes by httpGet, tcpSocket and exec")
+
+
+def _request_path(fields: Fields) -> str:
+    path = fields.text("path", "/") or "/"
+    if not path.isascii() or not path.isprintable() or " " in path:
+        raise fields.wrong("path", f"{path!r} is no path of a URL")
+    return path if path.startswith("/") else f"/{path}"
+
+
+def _header(fields: Fields) -> tuple[str, str]:
+    name, value = fields.text("name"), fields.text("value", "")
+    if not _TOKEN.fullmatch(name) or not value.isprintable() or not value.isascii():
+        raise fields.wrong("name", f"{name!r} with its value is no HTTP header")
+    return name, value
+
+
+def _port(fields: Fields) -> int | str:
+    if isinstance(fields.raw("port"), str):
+        return fields.text("port")
+    return _port_number(fields, "port")
+
+
+def _port_number(fields: Fields, key: str) -> int:
+    number = fields.number(key, 0, 0, 65535)
+    if not number:
+        raise fields.wrong(key, "a port from 1 to 65535 is needed here")
+    return number
+
+
+DEFAULT_MODE: Final = 0o644
+
+
+def volumes(spec: Fields) -> tuple[Volume, ...]:
+    found = tuple(_volume(fields) for fields in spec.children("volumes"))
+    if len({volume.name for volume in found}) != len(found):
+        raise spec.wrong("volumes", "two of them have the same name")
+    return found
+
+
+def _volume(fields: Fields) -> Volume:
+    name = fields.name("name")
+    for key, read in _READERS.items():
+        if (source := fields.child(key)) is not None:
+            return Volume(name, read(source))
+    raise fields.wrong(name, f"the process runner knows volumes of {', '.join(_READERS)}")
+
+
+def _host_path(fields: Fields) -> HostPath:
+    path = fields.text("path")
+    if not path.startswith("/") or ".." in path.split("/"):
+        raise fields.wrong("path", f"{path!r} is no absolute path")
+    kind = fields.text("type", "")
+    try:
+        return HostPath(path, PathType(kind))
+    except ValueError:
+        raise fields.wrong("type", f"{kind!r} is no type of a host path") from None
+
+
+def _empty_directory(fields: Fields) -> EmptyDirectory:
+    return EmptyDirectory(is_in_memory=fields.text("medium", "") == "Memory")
+
+
+def _secret(fields: Fields) -> Payload:
+    source = KeysOf(Kind.SECRET, fields.name("secretName"), _items(fields), fields.flag("optional"))
+    return Payload((source,), _mode(fields, "defaultMode"))
+
+
+def _config_map(fields: Fields) -> Payload:
+    return Payload((_keys(Kind.CONFIG_MAP, fields),), _mode(fields, "defaultMode"))
+
+
+def _downward(fields: Fields) -> Payload:
+    return Payload(_field_files(fields), _mode(fields, "defaultMode"))
+
+
+def _projected(fields: Fields) -> Payload:
+    sources: list[KeysOf | FieldFile | Token] = []
+    for each in fields.children("sources"):
+        if (part := each.child("secret")) is not None:
+            sources.append(_keys(Kind.SECRET, part))
+        elif (part := each.child("configMap")) is not None:
+            sources.append(_keys(Kind.CONFIG_MAP, part))
+        elif (part := each.child("downwardAPI")) is not None:
+            sources += _field_files(part)
+        elif (part := each.child("serviceAccountToken")) is not None:
+            lifetime = part.number("expirationSeconds", 3600, 600)
+            sources.append(Token(_inner_path(part), part.text("audience", ""), lifetime))
+        else:
+            raise fields.wrong(
+                "sources", "the process runner knows secret, configMap, downwardAPI, serviceAccountToken"
+            )
+    return Payload(tuple(sources), _mode(fields, "defaultMode"))
+
+
+def _keys(kind: Kind, fields: Fields) -> KeysOf:
+    return KeysOf(kind, fields.name("name"), _items(fields), fields.flag("optional"))
+
+
+def _items(fields: Fields) -> tuple[Item, ...]:
+    return tuple(Item(each.text("key"), _inner_path(each), _own_mode(each)) for each in fields.children("items"))
+
+
+def _field_files(fields: Fields) -> tuple[FieldFile, ...]:
+    found = []
+    for each in fields.children("items"):
+        source = FieldOf(each.needed("fieldRef").text("fieldPath"))
+        found.append(FieldFile(source, _inner_path(each), _own_mode(each)))
+    return tuple(found)
+
+
+def _inner_path(fields: Fields) -> str:
+    path = fields.text("path")
+    parts = path.split("/")
+    if not all(parts) or ".." in parts or "." in parts or parts[0].startswith(".."):
+        raise fields.wrong("path", f"{path!r} is no path inside the volume")
+    return path
+
+
+def _mode(fields: Fields, key: str) -> int:
+    return fields.number(key, DEFAULT_MODE, 0, 0o777)
+
+
+def _own_mode(fields: Fields) -> int | None:
+    return _mode(fields, "mode") if "mode" in fields else None
+
+
+_READERS: Final[Mapping[str, Callable[[Fields], HostPath | EmptyDirectory | Payload]]] = {
+    "hostPath": _host_path,
+    "secret": _secret,
+    "configMap": _config_map,
+    "emptyDir": _empty_directory,
+    "downwardAPI": _downward,
+    "projected": _projected,
+}
 
 
 def read_static_pod(content: bytes, title: str) -> Pod:

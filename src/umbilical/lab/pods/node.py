@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from umbilical.lab.images import Image
-from umbilical.lab.pods.back_off import FIRST_SECONDS
 from umbilical.lab.pods.spec import Kind, Pod
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+# kubelet.go: the first restart comes at once, the next after this, each twice the one before.
+BACK_OFF_SECONDS: Final = 10.0
 GRACE_CAP_SECONDS: Final = 10.0
 """A lab that goes down does not wait half a minute for a program that does not listen."""
 
@@ -68,7 +69,7 @@ class Node:
     images: Mapping[str, Image]
     pod_networks: tuple[IpNetwork, ...] = ()
     labels: Mapping[str, str] | None = None
-    back_off_seconds: float = FIRST_SECONDS
+    back_off_seconds: float = BACK_OFF_SECONDS
     folders: Folders = Folders()
 
     @property

@@ -5,15 +5,136 @@ import logging
 import os
 import platform
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from umbilical import __version__
 from umbilical.cluster.client import ApiClient
 from umbilical.fault import ApiRefused, ClusterError
-from umbilical.lab.pods import node_object
 from umbilical.lab.pods.node import Node
-from umbilical.lab.pods.node_object import LEASE_NAMESPACE, Machine
+from umbilical.lab.pods.status import stamp
+
+KUBELET_PORT: Final = 10250
+MAX_PODS: Final = 110
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+ROLE_PREFIX: Final = "node-role.kubernetes.io/"
+LEASE_NAMESPACE: Final = "kube-node-lease"
+# The kubelet's; the controller-manager gives a node up after as long without a sign.
+LEASE_SECONDS: Final = 40
+# A condition whose heartbeat is older is told again.
+STATUS_SECONDS: Final = 60.0
+_PRESSURES: Final = {
+    "MemoryPressure": "KubeletHasSufficientMemory",
+    "DiskPressure": "KubeletHasNoDiskPressure",
+    "PIDPressure": "KubeletHasSufficientPID",
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the node has of this machine: all of it, as every other node."""
+
+    processors: int
+    memory_kilobytes: int
+    kernel: str
+    architecture: str
+
+
+def node_object(node: Node, machine: Machine, *, with_roles: bool = True) -> dict[str, Any]:
+    """Describe the node for its registration. A node may not give itself roles where NodeRestriction is on."""
+    labels = {
+        "kubernetes.io/hostname": node.name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": machine.architecture,
+        **(node.labels or {}),
+    }
+    if not with_roles:
+        labels = {key: value for key, value in labels.items() if not key.startswith(ROLE_PREFIX)}
+    networks = [str(network) for network in node.pod_networks]
+    spec = {"podCIDR": networks[0], "podCIDRs": networks} if networks else {}
+    metadata = {"name": node.name, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
+
+
+def node_status(node: Node, machine: Machine, previous: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """Make a v1 NodeStatus; what others wrote into the previous one stays."""
+    capacity = {"cpu": str(machine.processors), "memory": f"{machine.memory_kilobytes}Ki", "pods": str(MAX_PODS)}
+    addresses = [{"type": "InternalIP", "address": address} for address in node.addresses]
+    return {
+        **previous,
+        "capacity": capacity,
+        "allocatable": capacity,
+        "addresses": [*addresses, {"type": "Hostname", "address": node.name}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": KUBELET_PORT}},
+        "conditions": _conditions(previous.get("conditions"), now),
+        "nodeInfo": _node_info(machine),
+    }
+
+
+def needs_telling(previous: Mapping[str, Any], node: Node, now: float) -> bool:
+    """Tell whether the API's picture of the node is not what it should be, or too old."""
+    known = by_type(previous.get("conditions"))
+    ready = known.get("Ready", {})
+    is_current = str(ready.get("lastHeartbeatTime", "")) >= stamp(now - STATUS_SECONDS)
+    internal = [each.get("address") for each in previous.get("addresses") or [] if each.get("type") == "InternalIP"]
+    return ready.get("status") != "True" or not is_current or internal != list(node.addresses)
+
+
+def without_not_ready(found: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the node without the taint that it is born with; None if it has none."""
+    taints = (found.get("spec") or {}).get("taints") or []
+    kept = [taint for taint in taints if taint.get("key") != NOT_READY]
+    if len(kept) == len(taints):
+        return None
+    return {**found, "spec": {**found["spec"], "taints": kept}}
+
+
+def lease_object(node: Node, uid: str, now_text: str, previous: Mapping[str, Any] | None) -> dict[str, Any]:
+    metadata = dict(previous["metadata"]) if previous else {"name": node.name, "namespace": LEASE_NAMESPACE}
+    metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": uid}]
+    spec = {"holderIdentity": node.name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now_text}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+
+
+def by_type(conditions: Any) -> dict[str, dict[str, Any]]:
+    entries = conditions if isinstance(conditions, list) else []
+    return {str(entry.get("type")): entry for entry in entries if isinstance(entry, dict)}
+
+
+def _conditions(previous: Any, now: float) -> list[dict[str, Any]]:
+    conditions = by_type(previous)
+    wanted = {kind: ("False", reason) for kind, reason in _PRESSURES.items()} | {"Ready": ("True", "KubeletReady")}
+    for kind, (status, reason) in wanted.items():
+        known = conditions.get(kind, {})
+        since = known.get("lastTransitionTime") if known.get("status") == status else None
+        conditions[kind] = {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": "pods run as processes under umbilical's podrunner",
+            "lastHeartbeatTime": stamp(now),
+            "lastTransitionTime": since or stamp(now),
+        }
+    return list(conditions.values())
+
+
+def _node_info(machine: Machine) -> dict[str, str]:
+    return {
+        "machineID": "",
+        "systemUUID": "",
+        "bootID": "",
+        "kernelVersion": machine.kernel,
+        "osImage": "umbilical lab",
+        "containerRuntimeVersion": f"process://{__version__}",
+        "kubeletVersion": f"v{__version__}-umbilical",
+        "kubeProxyVersion": "",
+        "operatingSystem": "linux",
+        "architecture": machine.architecture,
+    }
+
 
 log: Final = logging.getLogger(__name__)
 
@@ -49,19 +170,19 @@ class NodeKeeper:
     async def beat(self, now: float) -> None:
         """Bring the API's picture of the node up to date once."""
         found = await self._get(self._path) or await self._register()
-        if node_object.needs_telling(found.get("status") or {}, self._node, now):
-            found["status"] = node_object.node_status(self._node, self._machine, found.get("status") or {}, now)
+        if needs_telling(found.get("status") or {}, self._node, now):
+            found["status"] = node_status(self._node, self._machine, found.get("status") or {}, now)
             found = await self._client.request("PUT", f"{self._path}/status", body=found)
         await self._renew_lease(str(found["metadata"]["uid"]), now)
         await self._take_taint_off(found)
 
     async def _register(self) -> dict[str, Any]:
         try:
-            found = await self._client.request("POST", NODES, body=node_object.node_object(self._node, self._machine))
+            found = await self._client.request("POST", NODES, body=node_object(self._node, self._machine))
         except ApiRefused as refusal:
             if refusal.status != 403:
                 raise
-            plain = node_object.node_object(self._node, self._machine, with_roles=False)
+            plain = node_object(self._node, self._machine, with_roles=False)
             found = await self._client.request("POST", NODES, body=plain)
             log.info("registered without roles, which a node may not give itself: %s", refusal.message)
         log.info("node %s is registered", self._node.name)
@@ -71,7 +192,7 @@ class NodeKeeper:
         path = f"{LEASES}/{self._node.name}"
         text = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         known = await self._get(path)
-        lease = node_object.lease_object(self._node, uid, text, known)
+        lease = lease_object(self._node, uid, text, known)
         if known is None:
             await self._client.request("POST", LEASES, body=lease)
         else:
@@ -79,7 +200,7 @@ class NodeKeeper:
 
     async def _take_taint_off(self, found: dict[str, Any]) -> None:
         """The controller-manager does so, too, where there is one; a node that may not leaves it to that one."""
-        untainted = node_object.without_not_ready(found)
+        untainted = without_not_ready(found)
         if untainted is None:
             return
         try:

@@ -53,9 +53,9 @@ class PodNetworks:
     def clear(self) -> None:
         """Remove the networks of pods that nobody runs any more."""
         for path in self._folder.iterdir():
-            from umbilical.lab import pod_network
+            from umbilical.lab.network import detach_pod
 
-            pod_network.detach(path)
+            detach_pod(path)
 
     async def attach(self, pod: Pod) -> tuple[Path, tuple[str, ...]]:
         """Make the pod's network; return the namespace's file and the addresses.
@@ -64,13 +64,13 @@ class PodNetworks:
             Waiting: UMB835.
         """
         # Here, since a pod in the node's network needs none of it, and netlink takes a while to import.
-        from umbilical.lab import pod_network
+        from umbilical.lab.network import attach_pod
 
         interfaces = self._pool.take(pod.uid)
         path = self._folder / pod.uid
         self._folder.mkdir(parents=True, exist_ok=True)
         try:
-            await _to_the_end(lambda: pod_network.attach(path, link_name(pod.uid), interfaces, self._pool.gateways))
+            await _to_the_end(lambda: attach_pod(path, link_name(pod.uid), interfaces, self._pool.gateways))
         except Exception:
             # Not after a cancellation: then there is a network, and `detach` gives the address back with it.
             self._pool.give_back(pod.uid)
@@ -78,11 +78,11 @@ class PodNetworks:
         return path, tuple(str(interface.ip) for interface in interfaces)
 
     async def detach(self, pod: Pod) -> None:
-        from umbilical.lab import pod_network
+        from umbilical.lab.network import detach_pod
 
         path = self._folder / pod.uid
         if path.exists():
-            await _to_the_end(lambda: pod_network.detach(path))
+            await _to_the_end(lambda: detach_pod(path))
         self._pool.give_back(pod.uid)
 
 

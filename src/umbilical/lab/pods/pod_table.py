@@ -1,16 +1,150 @@
-"""All pods of the node: those wanted are begun, others stopped; a changed one waits until its older self is gone."""
+"""All pods of the node: those wanted are begun, others stopped; a changed one waits until its older self is gone.
+
+A worker takes one pod from its first volume to its last process.
+"""
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
-from umbilical.lab.pods.node import Changed
-from umbilical.lab.pods.pod_worker import PodWorker
-from umbilical.lab.pods.records import PodRecord
-from umbilical.lab.pods.spec import Pod
+from umbilical.fault import LabError, Waiting
+from umbilical.lab.pods.container_worker import ContainerWorker
+from umbilical.lab.pods.node import GRACE_CAP_SECONDS, Changed, Node, Sources
+from umbilical.lab.pods.pod_networks import PodNetworks
+from umbilical.lab.pods.spec import Pod, RestartPolicy
+from umbilical.lab.pods.status import PodRecord, record_of
+from umbilical.lab.pods.surroundings import Surroundings, hostname
+from umbilical.lab.pods.volumes import PodVolumes
 
 log: Final = logging.getLogger(__name__)
+
+RETRY_SECONDS: Final = 0.5
+# The kubelet looks about once a minute, with a cache of as long.
+REFRESH_SECONDS: Final = 5.0
+
+
+class PodWorker:
+    """`run` it as a task of its own; cancelling that stops the pod, with its grace time."""
+
+    def __init__(self, pod: Pod, node: Node, sources: Sources, networks: PodNetworks, changed: Changed) -> None:
+        self.record: PodRecord = record_of(pod, node.address, time.time())
+        self._pod, self._node, self._networks = pod, node, networks
+        self._changed = changed
+        self._volumes = PodVolumes(pod, node, sources)
+        grace = min(float(pod.grace_seconds), GRACE_CAP_SECONDS)
+        self._around = Surroundings(node, pod, sources, grace, self._volumes.places)
+
+    def shorten_grace(self, seconds: float) -> None:
+        self._around.grace_seconds = min(self._around.grace_seconds, seconds)
+
+    async def run(self) -> None:
+        """Run the pod until cancelled, also after its containers have ended for good: its status stays."""
+        log.info("%s: begins", self._pod.title)
+        try:
+            await self._prepare()
+            if await self._initialize():
+                await self._run_containers()
+            await asyncio.Event().wait()
+        finally:
+            await self._clear()
+            log.info("%s: is gone", self._pod.title)
+
+    async def _prepare(self) -> None:
+        """Make network, volumes and files, trying again until all that they need is there."""
+        while True:
+            try:
+                await self._join_network()
+                await self._volumes.provide(self._around.addresses, time.time())
+                self._write_files()
+                self._tell_trouble("")
+                return
+            except (LabError, OSError) as error:
+                self._tell_trouble(error.brief if isinstance(error, LabError) else str(error))
+                await asyncio.sleep(RETRY_SECONDS if isinstance(error, Waiting) else 2 * RETRY_SECONDS)
+
+    async def _join_network(self) -> None:
+        if self._around.addresses:
+            return
+        if self._pod.uses_node_network:
+            self._around.addresses = self._node.addresses
+        else:
+            self._around.network, self._around.addresses = await self._networks.attach(self._pod)
+        self.record.addresses = self._around.addresses
+        self._changed()
+
+    def _write_files(self) -> None:
+        folder = self._around.files / "etc"
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._pod.uses_node_network:
+            files = {"hosts": _node_file("/etc/hosts"), "hostname": f"{self._node.name}\n"}
+        else:
+            name = hostname(self._pod)
+            files = {"hosts": _hosts(self._around.addresses, name), "hostname": f"{name}\n"}
+        for file, text in {**files, "resolv.conf": _node_file("/etc/resolv.conf")}.items():
+            (folder / file).write_text(text)
+
+    async def _initialize(self) -> bool:
+        """Run the init containers one after the other; tell whether all went well."""
+        again = RestartPolicy.NEVER if self._pod.restart_policy is RestartPolicy.NEVER else RestartPolicy.ON_FAILURE
+        for container, record in zip(self._pod.init_containers, self.record.init_containers, strict=True):
+            worker = ContainerWorker(container, record, self._around, self._changed)
+            if await worker.run(again) != 0:
+                return False
+        self.record.is_initialized = True
+        self._changed()
+        return True
+
+    async def _run_containers(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            refreshing = group.create_task(self._refresh())
+            runs = [
+                group.create_task(
+                    ContainerWorker(container, record, self._around, self._changed).run(self._pod.restart_policy)
+                )
+                for container, record in zip(self._pod.containers, self.record.containers, strict=True)
+            ]
+            await asyncio.wait(runs)
+            refreshing.cancel()
+
+    async def _refresh(self) -> None:
+        while True:
+            await asyncio.sleep(REFRESH_SECONDS)
+            try:
+                await self._volumes.refresh(self._around.addresses, time.time())
+            except (LabError, OSError) as error:
+                log.warning("%s: volumes: %s", self._pod.title, error)
+
+    async def _clear(self) -> None:
+        try:
+            self._around.addresses, self._around.network = (), None
+            self._volumes.remove()
+            if not self._pod.uses_node_network:
+                await self._networks.detach(self._pod)
+        except (LabError, OSError) as error:
+            log.warning("%s: something is left: %s", self._pod.title, error)
+
+    def _tell_trouble(self, text: str) -> None:
+        if text != self.record.trouble:
+            self.record.trouble = text
+            if text:
+                log.warning("%s: %s", self._pod.title, text)
+            self._changed()
+
+
+def _node_file(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def _hosts(addresses: tuple[str, ...], name: str) -> str:
+    own = "".join(f"{address}\t{name}\n" for address in addresses)
+    return f"# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n{own}"
+
 
 Make = Callable[[Pod], PodWorker]
 # After something that no pod should run into (a full disk), it begins anew.

@@ -1,4 +1,4 @@
-"""One probe, asked once: does the container answer? TLS certificates are not checked, as the kubelet does not."""
+"""Probes of containers: how one is asked, and how many answers of a kind make a verdict, as the kubelet counts."""
 
 import asyncio
 import os
@@ -122,3 +122,21 @@ def _number(port: int | str, target: Target) -> int:
     if port.isdigit():
         return int(port)
     raise ValueError(f"the container has no port named {port!r}")
+
+
+class Verdict:
+    """`is_good` is None until there were enough answers of one kind."""
+
+    def __init__(self, success_threshold: int, failure_threshold: int) -> None:
+        self.is_good: bool | None = None
+        self._thresholds = {True: success_threshold, False: failure_threshold}
+        self._last: bool | None = None
+        self._in_a_row = 0
+
+    def saw(self, success: bool) -> bool | None:
+        """Count one answer and return the verdict now."""
+        self._in_a_row = self._in_a_row + 1 if success == self._last else 1
+        self._last = success
+        if self._in_a_row >= self._thresholds[success]:
+            self.is_good = success
+        return self.is_good

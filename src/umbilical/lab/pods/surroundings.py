@@ -1,18 +1,147 @@
-"""What the containers of one pod share, and the plan that each of them is started by."""
+"""What the containers of one pod share, and the plan that each of them is started by: the pieces of its root (image,
+devices, kernel files, volumes), and its variables with `$(NAME)` expanded as the kubelet does it. Nothing is mounted.
+"""
 
+import os
 import posixpath
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from umbilical.fault import PodError, Waiting
+from umbilical.lab import node_root
+from umbilical.lab.binaries import launcher
 from umbilical.lab.images import PROGRAMS_DIRECTORY, Image
-from umbilical.lab.pods import container_root
-from umbilical.lab.pods.container_plan import ContainerPlan
-from umbilical.lab.pods.environment import expand, expand_all, pod_field
+from umbilical.lab.pods.container_plan import ContainerPlan, Part, Piece
 from umbilical.lab.pods.node import Node, Sources
-from umbilical.lab.pods.spec import AllOf, Container, FieldOf, KeyOf, Kind, Pod, Security
+from umbilical.lab.pods.spec import AllOf, Container, FieldOf, KeyOf, Kind, Mount, Pod, Security
+
+LAUNCHERS: Final = "/usr/local/bin"
+_DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
+_DEVICE_LINKS: Final = {
+    "/dev/fd": "/proc/self/fd",
+    "/dev/stdin": "/proc/self/fd/0",
+    "/dev/stdout": "/proc/self/fd/1",
+    "/dev/stderr": "/proc/self/fd/2",
+}
+_EMPTY: Final = ("/etc", "/run", "/var", "/root", "/home", PROGRAMS_DIRECTORY)
+TERMINATION_LOG: Final = "/dev/termination-log"
+
+
+def pieces(
+    image: Image, container: Container, volumes: Mapping[str, str], files: Mapping[str, str], termination_log: str
+) -> tuple[Piece, ...]:
+    """`volumes` are directories of the node by volume name, `files` are files of the node by place in the container."""
+    base = _python_image(image) if image.is_python else _static_image(image)
+    own = [Piece(Part.BIND, target, source) for target, source in files.items()]
+    mounts = [
+        _mount(mount, volumes[mount.volume])
+        # A mount below another one must come after it, in whatever order the manifest has them.
+        for mount in sorted(container.mounts, key=lambda mount: mount.path.count("/"))
+    ]
+    return (*base, *_kernel(termination_log), *own, *mounts)
+
+
+def _mount(mount: Mount, place: str) -> Piece:
+    source = posixpath.join(place, mount.sub_path) if mount.sub_path else place
+    return Piece(Part.BIND, mount.path, source, is_read_only=mount.is_read_only)
+
+
+def _static_image(image: Image) -> list[Piece]:
+    programs = [
+        Piece(Part.BIND, f"{PROGRAMS_DIRECTORY}/{name}", str(path), is_read_only=True)
+        for name, path in image.programs.items()
+    ]
+    return [*_empty_directories(), *programs]
+
+
+def _python_image(image: Image) -> list[Piece]:
+    """Like a distribution's image with our package installed: this node's system, and nothing of its own files."""
+    system: list[Piece] = []
+    for place in node_root.SYSTEM:
+        if os.path.islink(place):
+            system.append(Piece(Part.LINK, place, os.readlink(place)))
+        else:
+            system.append(_shared(place))
+    etc = [_shared(place) for place in (*node_root.ETC_DIRECTORIES, *node_root.ETC_FILES, node_root.HOST_CONF)]
+    python = [_shared(place) for place in node_root.shared_directories(())]
+    # Where Python itself lies in /usr/local/bin, it must show through what covers that.
+    covered = [Piece(Part.BIND, place, place, is_read_only=True) for place in node_root.covered_programs(())]
+    launchers = [Piece(Part.FILE, f"{LAUNCHERS}/{name}", launcher(module)) for name, module in image.modules.items()]
+    return [*_empty_directories(), *system, *etc, *python, Piece(Part.MEMORY, LAUNCHERS), *covered, *launchers]
+
+
+def _shared(place: str) -> Piece:
+    return Piece(Part.BIND, place, place, is_read_only=True, is_optional=True)
+
+
+def _empty_directories() -> Iterable[Piece]:
+    yield from (Piece(Part.DIRECTORY, place) for place in _EMPTY)
+    yield Piece(Part.DIRECTORY, "/tmp", mode=0o1777)
+    yield Piece(Part.DIRECTORY, "/var/tmp", mode=0o1777)
+
+
+def _kernel(termination_log: str) -> Iterable[Piece]:
+    yield Piece(Part.BIND, "/proc", "/proc")
+    yield Piece(Part.BIND, "/sys", "/sys", is_read_only=True)
+    yield Piece(Part.MEMORY, "/dev")
+    yield from (Piece(Part.BIND, f"/dev/{name}", f"/dev/{name}", is_optional=True) for name in _DEVICES)
+    yield from (Piece(Part.LINK, place, target) for place, target in _DEVICE_LINKS.items())
+    yield Piece(Part.MEMORY, "/dev/shm", mode=0o1777)
+    yield Piece(Part.BIND, TERMINATION_LOG, termination_log)
+
+
+_REFERENCE: Final = re.compile(r"\$\$|\$\(([^()]*)\)")
+_BY_KEY: Final = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """Put values in; what is unknown stays as it is written, and `$$` is one dollar sign."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[0] == "$$":
+            return "$"
+        return variables.get(found[1], found[0])
+
+    return _REFERENCE.sub(value, text)
+
+
+def expand_all(texts: Sequence[str], variables: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(expand(text, variables) for text in texts)
+
+
+def pod_field(pod: Pod, path: str, node: str, node_ip: str, addresses: Sequence[str]) -> str:
+    """Look a field of the downward API up.
+
+    Raises:
+        PodError: UMB831, there is no such field.
+    """
+    known = {
+        "metadata.name": pod.name,
+        "metadata.namespace": pod.namespace,
+        "metadata.uid": pod.uid,
+        "metadata.labels": _lines(pod.labels),
+        "metadata.annotations": _lines(pod.annotations),
+        "spec.nodeName": node,
+        "spec.serviceAccountName": pod.service_account,
+        "status.hostIP": node_ip,
+        "status.hostIPs": node_ip,
+        "status.podIP": addresses[0] if addresses else "",
+        "status.podIPs": ",".join(addresses),
+    }
+    if path in known:
+        return known[path]
+    if found := _BY_KEY.fullmatch(path):
+        return (pod.labels if found[1] == "labels" else pod.annotations).get(found[2], "")
+    why = f"a pod has no field {path!r} that its containers could be told"
+    raise PodError("UMB831", f"a fieldRef of {pod.title} cannot be used", why, "see the API's downward fields")
+
+
+def _lines(table: Mapping[str, str]) -> str:
+    return "\n".join(f'{key}="{value}"' for key, value in sorted(table.items()))
+
 
 # What containerd leaves to a container that asks for nothing (oci/spec.go, defaultUnixCaps).
 DEFAULT_CAPABILITIES: Final = (
@@ -60,7 +189,7 @@ class Surroundings:
         return ContainerPlan(
             root=str(self.node.folders.container_root),
             owner=self.node.owner,
-            pieces=container_root.pieces(image, container, places, files, log),
+            pieces=pieces(image, container, places, files, log),
             command=_command(container, image, variables),
             working_directory=container.working_directory,
             environment=variables,
@@ -181,7 +310,7 @@ def _place(program: str, image: Image) -> str:
     """Find a program of our own that is named by its path in the image: that folder is the machine's own here."""
     folder, name = posixpath.split(program)
     is_ours = folder == PROGRAMS_DIRECTORY and name in image.modules
-    return f"{container_root.LAUNCHERS}/{name}" if is_ours else program
+    return f"{LAUNCHERS}/{name}" if is_ours else program
 
 
 def _text(value: bytes) -> str:

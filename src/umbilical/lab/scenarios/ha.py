@@ -7,7 +7,6 @@ The webhook ends each connection with its answer: one call, one dial.
 """
 
 import json
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -16,16 +15,17 @@ from umbilical.bootstrap.render.kube_apiserver import EGRESS_PATH, read_static_p
 from umbilical.bootstrap.render.render import KUBE_APISERVER_POD
 from umbilical.bootstrap.spec import BOOTSTRAP_CONFIGS_ON_HOST, Mode, Shape, for_shape
 from umbilical.fault import LabError
-from umbilical.lab import nft, objects, several_servers
-from umbilical.lab.control_plane import ADMIN_KUBECONFIG, url
+from umbilical.lab import api_calls, nft, objects, several_servers
+from umbilical.lab.control_plane import ADMIN_KUBECONFIG
 from umbilical.lab.kubernetes_scene import API_PORT, READY_SECONDS, KubernetesScene
 from umbilical.lab.lab import ProcessStatus
 from umbilical.lab.scenarios.scenario import Scenario
-from umbilical.lab.scenarios.service_stage import real
+from umbilical.lab.scenarios.service_stories import real
 from umbilical.lab.scenarios.webhook_through_tunnel import start_cluster
 from umbilical.lab.scene import AGENTS_SECONDS, BOOTSTRAP, SERVER_SECONDS, Scene
 from umbilical.lab.story import Call
 from umbilical.lab.waiting import NotYet
+from umbilical.manifests.control_plane_spec import url
 from umbilical.manifests.tree import yaml_bytes
 
 SERVER_NODES: Final = ("master-0", "master-1", "master-2")
@@ -166,9 +166,7 @@ def _lead_to(scene: KubernetesScene, nodes: tuple[str, ...]) -> None:
 def _restart_all(scene: KubernetesScene) -> None:
     story = scene.story
     with story.step("calls begin, one after the other without end"):
-        wanted = json.dumps(objects.judged("allow"))
-        program = [sys.executable, "-m", "umbilical.lab.steady_calls", ADMIN_KUBECONFIG, STOP_FILE, wanted]
-        scene.lab.start(BOOTSTRAP, CALLS, program)
+        scene.lab.start(BOOTSTRAP, CALLS, api_calls.command("until", STOP_FILE))
         for node in SERVER_NODES:
             _wait_for_calls(scene, node)
     for node in SERVER_NODES:

@@ -20,14 +20,13 @@ from umbilical.lab.hosted import parts
 from umbilical.lab.hosted.parts import API_NODE, CLIENT_NODE, SERVER_NODES
 from umbilical.lab.hosted.stage import AGENT_NAME, DNS, HTTPS, SERVER, SOCKS, HostedStage, complaint
 from umbilical.lab.kubernetes_scene import READY_SECONDS
-from umbilical.lab.runner import RunnerKind
-from umbilical.lab.scenarios.aggregated_api import greetings, wait_for_availability
 from umbilical.lab.scenarios.hosted_losses import KILLED, lose_nothing, lose_one_server
 from umbilical.lab.scenarios.scenario import Scenario
-from umbilical.lab.scenarios.service_stage import real
+from umbilical.lab.scenarios.service_stories import greetings, real, wait_for_availability
 from umbilical.lab.scenarios.webhook_through_tunnel import start_cluster
 from umbilical.lab.scene import BOOTSTRAP, GONE_SECONDS, Scene, listeners_on
 from umbilical.lab.several_servers import client_files, egress_file
+from umbilical.lab.state import RunnerKind
 from umbilical.lab.story import Call
 from umbilical.lab.waiting import NotYet
 from umbilical.manifests.tree import yaml_bytes

@@ -6,7 +6,6 @@ be held against what was under way.
 
 import json
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -14,16 +13,14 @@ from typing import Any, Final
 
 from umbilical.hosted.pki.table import CLIENT
 from umbilical.hosted.pki.table import SERVER as SERVER_LEAF
-from umbilical.lab import objects
-from umbilical.lab.control_plane import ADMIN_KUBECONFIG
-from umbilical.lab.held_streams import Moment, Told, read_told
+from umbilical.lab import api_calls
 from umbilical.lab.hosted import parts
 from umbilical.lab.hosted.parts import CLIENT_NODE, SERVER_NODES
 from umbilical.lab.hosted.stage import HTTPS, SERVER, SERVERS, SOCKS, HostedStage, complaint
-from umbilical.lab.proxied_calls import ProxiedCall
 from umbilical.lab.proxy_client import Kind, Way
 from umbilical.lab.scene import BOOTSTRAP
 from umbilical.lab.story import Call
+from umbilical.lab.through_proxies import ProxiedCall, StreamMoment, Told, read_told
 from umbilical.lab.waiting import NotYet
 
 KILLED, STOPPED, SPARED = SERVER_NODES
@@ -42,10 +39,8 @@ HELD_EACH: Final = 4
 def lose_nothing(stage: HostedStage) -> None:
     story, ways = stage.story, parts.ways()
     with story.step("calls begin, one after the other without end, through kube-apiserver and both proxies"):
-        wanted = json.dumps(objects.judged("allow"))
-        program = [sys.executable, "-m", "umbilical.lab.steady_calls", ADMIN_KUBECONFIG, WEBHOOK_STOP, wanted]
-        stage.lab.start(BOOTSTRAP, WEBHOOK_CALLS, program)
-        stage.start_callers("proxied_calls", CALLS, ways)
+        stage.lab.start(BOOTSTRAP, WEBHOOK_CALLS, api_calls.command("until", WEBHOOK_STOP))
+        stage.start_callers("call", CALLS, ways)
         stage.wait_for_calls(CALLS, ways, 0.0)
     with story.step(f"the server on {STOPPED} is stopped and drains, another takes its place"):
         _replace_server(stage)
@@ -121,13 +116,13 @@ def lose_one_server(stage: HostedStage) -> None:
     story, ways = stage.story, parts.ways()
     doomed, spared = _held_ways()
     with story.step("streams stay open through two servers, and calls begin again"):
-        stage.start_callers("held_streams", HELD, {**doomed, **spared})
+        stage.start_callers("hold", HELD, {**doomed, **spared})
         through = stage.wait("all streams", lambda: _look_at_streams(stage, len(doomed), len(spared)))
         story.saw(
             f"{len(doomed)} by the HTTPS proxy, through {KILLED}; {len(spared)} by the SOCKS proxy, through others"
         )
         story.saw(f"tunnels as the servers count them: {', '.join(f'{node} {n}' for node, n in through.items())}")
-        stage.start_callers("proxied_calls", LATER_CALLS, ways)
+        stage.start_callers("call", LATER_CALLS, ways)
         stage.wait_for_calls(LATER_CALLS, ways, 0.0)
     with story.step(f"the server on {KILLED} is killed"):
         killed = stage.signal(KILLED, SERVER, signal.SIGKILL)
@@ -151,12 +146,12 @@ def _held_ways() -> tuple[dict[str, Way], dict[str, Way]]:
     return {name: way for name, way in named.items() if name not in spared}, spared
 
 
-def _told(stage: HostedStage, moment: Moment) -> list[Told]:
+def _told(stage: HostedStage, moment: StreamMoment) -> list[Told]:
     return [one for one in read_told(stage.lab.log(CLIENT_NODE, HELD)) if one.moment == moment.value]
 
 
 def _look_at_streams(stage: HostedStage, doomed: int, spared: int) -> dict[str, int]:
-    opened, ended = _told(stage, Moment.OPENED), _told(stage, Moment.ENDED)
+    opened, ended = _told(stage, StreamMoment.OPENED), _told(stage, StreamMoment.ENDED)
     if ended:
         raise NotYet(f"{ended[0].stream} ended: {ended[0].how}")
     through = {node: stage.open_tunnels(node) for node in SERVER_NODES}
@@ -168,7 +163,7 @@ def _look_at_streams(stage: HostedStage, doomed: int, spared: int) -> dict[str, 
 
 
 def _look_at_ends(stage: HostedStage, count: int) -> list[Told]:
-    ended = _told(stage, Moment.ENDED)
+    ended = _told(stage, StreamMoment.ENDED)
     if len(ended) < count:
         raise NotYet(f"{len(ended)} of {count} ended")
     return ended
@@ -204,7 +199,7 @@ def _check_later_calls(stage: HostedStage, killed: float) -> None:
 
 
 def _check_spared(stage: HostedStage, killed: float, spared: set[str]) -> None:
-    lived = _told(stage, Moment.LIVED)
+    lived = _told(stage, StreamMoment.LIVED)
     heard = {one.stream for one in lived if one.at > killed}
     if heard != spared:
         raise complaint("a stream through another server was lost", ", ".join(sorted(spared - heard)))

@@ -13,10 +13,10 @@ from umbilical.fault import LabError
 from umbilical.lab import objects
 from umbilical.lab.control_plane import ADMIN_KUBECONFIG
 from umbilical.lab.images import UMBILICAL
-from umbilical.lab.runner import RunnerKind
 from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.scenarios.webhook_through_tunnel import lay_tunnel
 from umbilical.lab.scene import BOOTSTRAP, Scene
+from umbilical.lab.state import RunnerKind
 from umbilical.lab.waiting import NotYet
 from umbilical.manifests.static_pod import UNPRIVILEGED
 

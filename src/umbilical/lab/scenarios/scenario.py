@@ -1,13 +1,19 @@
-"""What a scenario is."""
+"""What a scenario is, and all scenarios by name, in the order in which they are listed. Each module is loaded when
+it is asked for. A wrong name is answered with the nearest one.
+"""
 
-from collections.abc import Callable, Mapping
+import difflib
+import importlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Final
 
 from umbilical.bootstrap.spec import Shape
-from umbilical.lab.cast import Cast
-from umbilical.lab.runner import RunnerKind
+from umbilical.fault import LabError
 from umbilical.lab.scene import Scene
+from umbilical.lab.state import RunnerKind
 from umbilical.lab.topology import Family, Topology
+from umbilical.lab.tunnel_parts import Cast
 
 ALL_RUNNERS = (RunnerKind.PROCESS, RunnerKind.KUBELET)
 
@@ -33,3 +39,47 @@ class Scenario:
     workers: int = 2
     plan: Callable[[], Topology] | None = None
     """Networks of its own, in place of the usual ones."""
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """Say what a wrong name may have meant, or all that there is."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
+
+
+def load(package: str, modules: Mapping[str, str], things: str, name: str) -> Any:
+    """Load the thing of that name from the module that the table gives; there it stands in the tuple `things`."""
+    module = importlib.import_module(f"{package}.{modules[name]}")
+    return next(thing for thing in getattr(module, things) if thing.name == name)
+
+
+_MODULES: Final = {
+    "webhook-through-tunnel": "webhook_through_tunnel",
+    "aggregated-api": "service_stories",
+    "conversion-webhook": "service_stories",
+    "kubelet-traffic": "kubelet_traffic",
+    "seed-shape": "webhook_through_tunnel",
+    "upstream-mix": "webhook_through_tunnel",
+    "ipv6": "webhook_through_tunnel",
+    "patched-ignition": "patched_ignition",
+    "ha": "ha",
+    "hosted": "hosted",
+}
+
+
+def names() -> list[str]:
+    return list(_MODULES)
+
+
+def find(name: str) -> Scenario:
+    """Load a scenario.
+
+    Raises:
+        LabError: there is none of that name.
+    """
+    if name not in _MODULES:
+        raise LabError("UMB852", f"there is no scenario {name}", hint(name, _MODULES), "umbilical lab list")
+    scenario = load(__package__, _MODULES, "SCENARIOS", name)
+    assert isinstance(scenario, Scenario)
+    return scenario

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Final
 
 from umbilical.bootstrap.spec import Shape
-from umbilical.lab.cast import OURS, UPSTREAM, Cast
 from umbilical.lab.scenarios.scenario import Scenario
 from umbilical.lab.scene import Scene, Verdict
 from umbilical.lab.story import Call
 from umbilical.lab.topology import Family
+from umbilical.lab.tunnel_parts import OURS, UPSTREAM, Cast
 
 CALLS: Final = 50
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.hardway import cluster
+from tests.support.netns import Namespace, Network
 
 from umbilical.hardway.artifacts.infrastructure.host_plan import (
     host_actions,
@@ -17,7 +18,6 @@ from umbilical.hardway.artifacts.infrastructure.host_plan import (
     vips,
 )
 from umbilical.hardway.config.cluster import Profile
-from umbilical.host.netns import Namespace, Network
 
 SECONDS = 60
 

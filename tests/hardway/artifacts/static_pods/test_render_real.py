@@ -11,6 +11,7 @@ import yaml
 from tests.support.control_plane import KUBECTL_SECONDS, READY_SECONDS
 from tests.support.hardway import certificates, cluster, identity, inputs, payload
 from tests.support.hardway_processes import command_line, lay_node, start_pod
+from tests.support.netns import Namespace, Network
 from tests.support.static_processes import peer
 from tests.support.tunnel_pair import wait_until
 
@@ -22,7 +23,6 @@ from umbilical.hardway.artifacts.kubeconfigs import render_kubeconfigs
 from umbilical.hardway.artifacts.static_pods.etcd import client_url, member_name, peer_url
 from umbilical.hardway.artifacts.static_pods.render import render_static_pods
 from umbilical.hardway.config.cluster import Node, Profile, Switch
-from umbilical.host.netns import Namespace, Network
 from umbilical.host.processes import Child, run
 from umbilical.manifests.tree import AssetTree
 

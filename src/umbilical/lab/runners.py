@@ -1,18 +1,19 @@
-"""Pods as processes: fulfils `Runner` by a podrunner on the node, and reads what that one writes down."""
+"""Pods as processes: fulfils `Runner` by a podrunner on the node, and reads what that one writes down. And which runner
+a lab has: apart from `Lab`, which every runner imports and which knows of none.
+"""
 
 import json
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from umbilical.fault import LabError
 from umbilical.lab import images
-from umbilical.lab.runner import ContainerStatus, PodStatus, RunnerKind
+from umbilical.lab.lab import Lab
+from umbilical.lab.runner import ContainerStatus, PodStatus, Runner, is_called
+from umbilical.lab.state import RunnerKind
 from umbilical.lab.topology import Node, Role
-
-if TYPE_CHECKING:
-    from umbilical.lab.lab import Lab
 
 NAME: Final = "podrunner"
 """As a process of the lab: `lab.log(node, NAME)` is its log."""
@@ -33,14 +34,14 @@ class ProcessRunner:
     def kind(self) -> RunnerKind:
         return RunnerKind.PROCESS
 
-    def start(self, lab: "Lab", node: str, kubeconfig: str | None) -> None:
+    def start(self, lab: Lab, node: str, kubeconfig: str | None) -> None:
         """Begin to run pods on a node; one that runs there already is replaced, and its pods begin anew."""
         self.stop(lab, node)
         binaries = {name: Path(path) for name, path in lab.state.binaries.items()}
         lab.write(node, IMAGES_FILE, images.to_json(images.lab_images(binaries)), 0o644)
         lab.start(node, NAME, command(lab.topology.node(node), kubeconfig))
 
-    def stop(self, lab: "Lab", node: str) -> None:
+    def stop(self, lab: Lab, node: str) -> None:
         """Stop the runner and its pods; none there is fine."""
         for process in lab.processes():
             if (process.node, process.name) == (node, NAME) and process.exit_code is None:
@@ -49,12 +50,12 @@ class ProcessRunner:
             # It tells of pods that are gone.
             lab.remove(node, STATUS_FILE)
 
-    def pods(self, lab: "Lab", node: str) -> list[PodStatus]:
+    def pods(self, lab: Lab, node: str) -> list[PodStatus]:
         if not lab.exists(node, STATUS_FILE):
             return []
         return parse_status(lab.read(node, STATUS_FILE))
 
-    def signal(self, lab: "Lab", node: str, pod: str, container: str, number: signal.Signals) -> None:
+    def signal(self, lab: Lab, node: str, pod: str, container: str, number: signal.Signals) -> None:
         """Send a signal to the first process of a container.
 
         Raises:
@@ -65,14 +66,14 @@ class ProcessRunner:
         script = 'kill -s "$1" "$2"'
         lab.exec(node, ["sh", "-c", script, "sh", number.name.removeprefix("SIG"), str(pid)]).check()
 
-    def logs(self, lab: "Lab", node: str, pod: str, container: str) -> str:
+    def logs(self, lab: Lab, node: str, pod: str, container: str) -> str:
         """Return all that the container printed, also that of pods of the name which are gone, oldest first."""
         folder = lab.directory.node_root(lab.topology.node(node).name) / LOGS
         files = [path for path in folder.glob(f"*/{container}/*.log") if _is_of(path.parent.parent.name, pod)]
         files.sort(key=lambda path: (path.stat().st_mtime_ns, int(path.stem) if path.stem.isdigit() else 0))
         return "".join(path.read_text(errors="replace") for path in files)
 
-    def _running(self, lab: "Lab", node: str, pod: str, container: str) -> int:
+    def _running(self, lab: Lab, node: str, pod: str, container: str) -> int:
         pods = [status for status in self.pods(lab, node) if is_called(status.name, pod)]
         for status in pods:
             for each in status.containers:
@@ -94,11 +95,6 @@ def command(node: Node, kubeconfig: str | None) -> list[str]:
     networks = ["--pod-networks", *map(str, node.pod_networks)] if node.pod_networks else []
     api = ["--kubeconfig", kubeconfig] if kubeconfig is not None else []
     return [*own, "--node-ip", *addresses, *networks, "--labels", *ROLE_LABELS[node.role], *api]
-
-
-def is_called(name: str, wanted: str) -> bool:
-    """Tell whether a pod has this name, or begins with it before a generated suffix."""
-    return name == wanted or name.startswith(f"{wanted}-")
 
 
 def parse_status(content: bytes) -> list[PodStatus]:
@@ -135,3 +131,12 @@ def _is_of(folder: str, pod: str) -> bool:
     """The folder of a pod's logs is NAMESPACE_NAME_UID; neither of these has an underscore."""
     parts = folder.split("_")
     return len(parts) == 3 and is_called(parts[1], pod)
+
+
+def runner_of(lab: Lab) -> Runner:
+    """The kubelet's is loaded when it is asked for: it brings what makes images."""
+    if lab.state.runner is RunnerKind.KUBELET:
+        from umbilical.lab.kubelet.runner import KubeletRunner
+
+        return KubeletRunner()
+    return ProcessRunner()

@@ -1,0 +1,73 @@
+"""The two programs of the fault slow-reader; each runs until somebody ends it.
+
+`python -m umbilical.lab.faults.slow_reader source ADDRESS PORT` sends zeros to whoever connects.
+`python -m umbilical.lab.faults.slow_reader grpc|http-connect SOCKET ADDRESS` opens a tunnel and never reads from it.
+"""
+
+import socket
+import socketserver
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from umbilical.dialer.blocking import BlockingDialer
+from umbilical.dialer.failure import DialFailed
+from umbilical.dialer.settings import DialerSettings, Protocol, UnixServer
+from umbilical.konnectivity.dial_failure import split_host_port
+
+READY: Final = "listening"
+CHUNK: Final = bytes(64 * 1024)
+DIAL_SECONDS: Final = 30.0
+
+
+class Endless(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        try:
+            while True:
+                self.request.sendall(CHUNK)
+        except OSError:
+            return  # whoever read has gone
+
+
+class Source(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, address: str, port: int) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        super().__init__((address, port), Endless)
+
+
+def send_without_end(address: str, port: int) -> None:
+    with Source(address, port) as source:
+        print(READY, flush=True)
+        source.serve_forever()
+
+
+def read_nothing(mode: str, socket_path: str, address: str, hold: threading.Event | None = None) -> int:
+    """Hold a tunnel until somebody ends this process, or sets `hold`."""
+    settings = DialerSettings((UnixServer(Path(socket_path)),), protocol=Protocol(mode))
+    with BlockingDialer(settings) as dialer:
+        try:
+            stream = dialer.open(*split_host_port(address), DIAL_SECONDS)
+        except (DialFailed, TimeoutError) as failure:
+            print(f"no tunnel to {address}: {failure}", file=sys.stderr)
+            return 1
+        with stream:
+            print(f"a tunnel to {address} is open, and nobody reads it", flush=True)
+            (hold or threading.Event()).wait()
+    return 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    what, first, second = arguments
+    if what != "source":
+        return read_nothing(what, first, second)
+    send_without_end(first, int(second))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

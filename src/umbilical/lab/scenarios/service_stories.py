@@ -1,0 +1,183 @@
+"""Stories in which the lab's service is something else than an admission webhook, and the stage that they share:
+
+an aggregated API that is unavailable without the tunnel, and a custom resource whose versions a pod converts.
+kube-apiserver dials the endpoint's address, as OpenShift's does; a cluster IP would lead nowhere.
+"""
+
+import json
+from typing import Any, Final
+
+from umbilical.lab import objects
+from umbilical.lab.kubernetes_scene import KubernetesScene
+from umbilical.lab.lab import Completed
+from umbilical.lab.objects import API_SERVICE, LETTERS, NAMESPACE, letter
+from umbilical.lab.scenarios.scenario import Scenario
+from umbilical.lab.scenarios.webhook_through_tunnel import lay_tunnel, start_cluster
+from umbilical.lab.scene import Scene
+from umbilical.lab.service_answers import CONVERTED_BY, LETTER_GROUP
+from umbilical.lab.story import Call
+from umbilical.lab.waiting import NotYet
+
+SECONDS: Final = 120.0
+
+
+def real(scene: Scene) -> KubernetesScene:
+    """Narrow the scene: a scenario without a stand-in is told in no other."""
+    assert isinstance(scene, KubernetesScene), "a scenario with has_stand_in=False is never cast with one"
+    return scene
+
+
+def set_stage(scene: KubernetesScene) -> objects.Service:
+    """Bring up everything but the tunnel; kube-apiserver asks nothing of the service yet."""
+    story = scene.story
+    start_cluster(scene)
+    with story.step("a service in a pod"):
+        service = objects.make_service(scene.lab.topology)
+        scene.apply(*service.objects)
+        address = scene.wait("the service's endpoint", scene.endpoint, SECONDS)
+        story.saw(f"{objects.NAMESPACE}/{objects.NAME} on {service.node}, endpoint {address}")
+        story.shows(webhook=service.node)
+    return service
+
+
+def calls(scene: KubernetesScene, node: str) -> dict[str, int]:
+    """Ask the service itself, from its own node, how often it was called on which path."""
+    address = scene.endpoint()
+    host = f"[{address}]" if ":" in address else address
+    shown = scene.fetch(node, f"https://{host}:{objects.PORT}/calls")
+    return {} if shown is None else {str(path): int(count) for path, count in json.loads(shown).items()}
+
+
+def _last_words(shown: Completed) -> str:
+    return " ".join(shown.stderr.decode(errors="replace").split())
+
+
+def _tell_calls(scene: KubernetesScene, node: str) -> None:
+    counted = calls(scene, node)
+    for path, count in counted.items():
+        scene.story.saw(f"{path}: {count}")
+    scene.story.figures["calls"] = str(sum(counted.values()))
+    scene.story.figures["bytes over the agents' port"] = f"{scene.tunnel_bytes():,}"
+
+
+def tell_aggregated_api(scene: Scene) -> None:
+    stage = real(scene)
+    story = scene.story
+    service = set_stage(stage)
+    with story.step("without the tunnel its API is unavailable"):
+        stage.apply(service.api_service)
+        # It is "Unknown" or local trouble first; the reason to wait for is the one that a dial gave.
+        story.saw(wait_for_availability(stage, "False", "FailedDiscoveryCheck"))
+        story.shows(call=Call.UNREACHABLE)
+    lay_tunnel(scene)
+    with story.step("through the tunnel it is available"):
+        story.saw(wait_for_availability(stage, "True", "Passed"))
+        story.shows(call=Call.ALLOWED)
+    with story.step("kubectl get greetings"):
+        for line in scene.wait("greetings", lambda: greetings(stage), SECONDS):
+            story.saw(line)
+    with story.step("the pod counts who asked"):
+        _tell_calls(stage, service.node)
+
+
+def wait_for_availability(scene: KubernetesScene, status: str, reason: str) -> str:
+    def look() -> str:
+        condition = _availability(scene)
+        said = f"{condition.get('reason')}: {condition.get('message')}"
+        if (condition.get("status"), condition.get("reason")) != (status, reason):
+            raise NotYet(f"Available is {condition.get('status')}, {said}")
+        return f"Available={status}, {said}"
+
+    return scene.wait(f"{API_SERVICE} to be Available={status}", look, SECONDS)
+
+
+def _availability(scene: KubernetesScene) -> dict[str, Any]:
+    shown = scene.kubectl("get", "apiservice", API_SERVICE, "-o=json")
+    if shown.exit_code != 0:
+        raise NotYet(_last_words(shown))
+    conditions = json.loads(shown.text).get("status", {}).get("conditions", [])
+    return next((one for one in conditions if one["type"] == "Available"), {})
+
+
+def greetings(scene: KubernetesScene) -> list[str]:
+    shown = scene.kubectl("get", "greetings")
+    if shown.exit_code != 0:
+        # kubectl learns of kinds by discovery, which takes kube-apiserver a moment after availability.
+        raise NotYet(_last_words(shown))
+    return [line.rstrip() for line in shown.text.splitlines()]
+
+
+LETTER: Final = "first"
+ANSWER: Final = "second"
+
+
+def tell_conversion_webhook(scene: Scene) -> None:
+    stage = real(scene)
+    story = scene.story
+    service = set_stage(stage)
+    with story.step("a kind that is stored as v1 and served as v2 too"):
+        stage.apply(service.letters)
+        story.saw(scene.wait("a stored letter", lambda: _store(stage), SECONDS))
+    with story.step("without the tunnel it cannot be read as v2"):
+        story.saw(scene.wait("a conversion that fails", lambda: _refusal(stage), SECONDS))
+        story.shows(call=Call.UNREACHABLE)
+    lay_tunnel(scene)
+    with story.step("through the tunnel it can"):
+        for line in scene.wait("the letter as v2", lambda: _read_letter(stage, "v2", LETTER), SECONDS):
+            story.saw(line)
+        story.saw(f"{CONVERTED_BY}: {_converted_by(stage)}")
+        story.shows(call=Call.ALLOWED)
+    with story.step("and what is written as v2 is stored as v1"):
+        stage.apply(_answer())
+        for line in scene.wait("the answer as v1", lambda: _read_letter(stage, "v1", ANSWER), SECONDS):
+            story.saw(line)
+    with story.step("the pod counts its conversions"):
+        _tell_calls(stage, service.node)
+
+
+def _store(scene: KubernetesScene) -> str:
+    """Store a letter as v1; nothing has to be converted for that."""
+    shown = scene.kubectl("create", "-f", "-", stdin=letter(LETTER, "hello, world"))
+    text = " ".join((shown.text + shown.stderr.decode(errors="replace")).split())
+    if shown.exit_code != 0 and "already exists" not in text:
+        raise NotYet(text)
+    return text
+
+
+def _refusal(scene: KubernetesScene) -> str:
+    shown = scene.kubectl("-n", NAMESPACE, "get", f"letters.v2.{LETTER_GROUP}", LETTER)
+    text = _last_words(shown)
+    if shown.exit_code == 0 or "conversion webhook" not in text:
+        raise NotYet(text or "it was read")
+    return text
+
+
+def _read_letter(scene: KubernetesScene, version: str, name: str) -> list[str]:
+    shown = scene.kubectl("-n", NAMESPACE, "get", f"letters.{version}.{LETTER_GROUP}", name)
+    if shown.exit_code != 0:
+        raise NotYet(_last_words(shown))
+    return [line.rstrip() for line in shown.text.splitlines()]
+
+
+def _converted_by(scene: KubernetesScene) -> str:
+    shown = scene.kubectl("-n", NAMESPACE, "get", f"letters.v2.{LETTER_GROUP}", LETTER, "-o=json").check()
+    return str(json.loads(shown.text)["metadata"]["annotations"][CONVERTED_BY])
+
+
+def _answer() -> dict[str, object]:
+    written = letter(ANSWER, "")
+    return {**written, "apiVersion": f"{LETTER_GROUP}/v2", "spec": {"greeting": "good night", "name": "moon"}}
+
+
+SCENARIOS: Final = (
+    Scenario(
+        "aggregated-api",
+        "an APIService that a pod serves: unavailable without the tunnel, then answering",
+        tell_aggregated_api,
+    ),
+    Scenario(
+        "conversion-webhook",
+        f"{LETTERS}: versions that a pod converts, unreadable without the tunnel",
+        tell_conversion_webhook,
+    ),
+)
