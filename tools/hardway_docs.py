@@ -10,7 +10,7 @@ from typing import Final
 
 import flag_docs
 from umbilical import codes
-from umbilical.cli.stage.machines import machines_for, trial_for
+from umbilical.cli.stage.cluster import machines_for, trial_for
 from umbilical.cli.stage.view import PlainLines
 from umbilical.hardway.artifacts.static_pods.removals import PATH as REMOVALS
 from umbilical.hardway.artifacts.static_pods.removals import write_removals

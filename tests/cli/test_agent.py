@@ -11,7 +11,7 @@ from tests.support.fixture_types import Captured, Patch
 
 from umbilical.bootstrap.node_access import NodeAccess
 from umbilical.cli import agent, main
-from umbilical.cli.bootstrap.node_options import node_access, node_options
+from umbilical.cli.bootstrap.options import node_access, node_options
 from umbilical.cli.drop_ins import klog
 from umbilical.cli.drop_ins.drop_in import OptionRefused
 from umbilical.cli.drop_ins.pflag import FlagError, FlagSet

@@ -13,7 +13,7 @@ from tests.support.fixture_types import Captured, Patch
 
 from umbilical import __version__, codes
 from umbilical.cli import main
-from umbilical.cli.lazy_group import LazyGroup
+from umbilical.cli.main import LazyGroup
 
 HEAVY = ("click", "cryptography", "yaml", "lightkube", "httpx2", "uuid", "json", "urllib.request")
 
@@ -82,7 +82,7 @@ def test_drop_ins_engines_and_native_commands_load_little() -> None:
 
 
 def test_a_command_is_found_in_its_module_or_is_our_own_fault() -> None:
-    group = LazyGroup("tools", modules={"list": "umbilical.cli.lab.list"})
+    group = LazyGroup("tools", modules={"list": "umbilical.cli.lab.faults"})
 
     command = group.get_command(click.Context(group), "list")
 

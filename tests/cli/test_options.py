@@ -10,8 +10,7 @@ import pytest
 
 from umbilical.cli.drop_ins.drop_in import OptionRefused, check_file, check_pair, optional_path, random_id, stat_fault
 from umbilical.cli.options import SocketPath, address, check_readable, duration, listen_place, server_address, tls_files
-from umbilical.cli.progress import HEARTBEAT_SECONDS, ProgressLine
-from umbilical.cli.terminal import has_colour, has_unicode
+from umbilical.cli.terminal import HEARTBEAT_SECONDS, ProgressLine, has_colour, has_unicode
 from umbilical.cli.tree_files import write_tree
 from umbilical.fault import HostError, StartupError
 from umbilical.manifests.tree import AssetTree

@@ -26,7 +26,7 @@ from tests.support.web_server import Handler, serving
 from umbilical.cli import ping as command
 from umbilical.cli import ping_text
 from umbilical.cli.main import run
-from umbilical.cli.ping_access import access_options, access_request
+from umbilical.cli.ping import access_options, access_request
 from umbilical.dialer.settings import Protocol, TcpServer, UnixServer
 from umbilical.hosted.access import AccessRequest
 from umbilical.hosted.endpoint_tls import TlsFacts

@@ -18,7 +18,7 @@ from tests.support.dry_runs import as_pod, dry_run
 from tests.support.hosted_specs import hosted_spec
 
 import peers
-from umbilical.cli.hosted.certificates import renewed
+from umbilical.cli.hosted.render import renewed
 from umbilical.fault import HostError
 from umbilical.hosted.objects import names
 from umbilical.hosted.objects.components import COMPONENTS

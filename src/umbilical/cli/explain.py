@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from umbilical.cli.findings import output_option
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -22,14 +24,7 @@ if TYPE_CHECKING:
     help="A cluster's directory: the lines to be typed then have its own addresses, names and paths.",
 )
 @click.option("--list", "lists", is_flag=True, help="List what can be explained, one name in a line.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "markdown"]),
-    default="text",
-    show_default=True,
-    help="Form of the explanation.",
-)
+@output_option("text", "json", "markdown")
 def explain(asked: tuple[str, ...], folder: Path | None, lists: bool, output: str) -> None:
     """Explain one thing of the hard way: what it is, who reads it, what breaks without it, how to see it by hand, and
     how the real installer does it.

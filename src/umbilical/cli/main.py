@@ -1,16 +1,52 @@
-"""`umbilical`: finds the command, loads only what it needs, and tells failures in three lines."""
+"""`umbilical`: finds the command, loads only what it needs, and tells failures in three lines; and `completion`."""
 
 import sys
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final
 
 import click
 
-from umbilical.cli.lazy_group import LazyGroup
 from umbilical.codes import INTERRUPTED, USAGE
 from umbilical.fault import Fault
 
+
+class LazyGroup(click.Group):
+    """Knows its commands by name and module and imports a module when its command is asked for.
+
+    A module defines a command by its name, hyphens as underscores; where the name is Python's own (`break`, `list`),
+    an underscore follows it.
+    """
+
+    def __init__(
+        self, *arguments: Any, modules: Mapping[str, str], groups: Mapping[str, click.Group] = {}, **options: Any
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self._modules = dict(modules)
+        self._groups = dict(groups)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self._groups:
+            return self._groups[cmd_name]
+        if cmd_name not in self._modules:
+            return None
+        module, name = import_module(self._modules[cmd_name]), cmd_name.replace("-", "_")
+        command = getattr(module, f"{name}_" if hasattr(module, f"{name}_") else name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+def _placed(group: str, words: str) -> dict[str, str]:
+    """Read `list` as a command in the module of that name, and `shell:status` as one in the module `status`."""
+    pairs = (word.partition(":") for word in words.split())
+    return {name: f"umbilical.cli.{group}.{module or name}" for name, _, module in pairs}
+
+
 PROGRAM: Final = "umbilical"
+COMPLETION_VARIABLE: Final = "_UMBILICAL_COMPLETE"
 ENVIRONMENT_PREFIX: Final = "UMBILICAL"
 COMMANDS: Final = (
     *("server", "agent", "proxy", "ping"),
@@ -19,53 +55,42 @@ COMMANDS: Final = (
 GROUPS: Final = {
     "proxy": (
         "Reach what only agents can, with programs that speak SOCKS5 or HTTP proxy.",
-        ["socks5", "https", "curl"],
+        _placed("proxy", "socks5 https curl"),
     ),
     "pki": (
         "The tunnel's certificates: make, add, look at, check and renew them.",
-        ["init", "issue", "inspect", "verify", "rotate"],
+        _placed("pki", "init:issue issue inspect verify:inspect rotate:issue"),
     ),
     "bootstrap": (
         "The tunnel in an installer's output: render, patch, prove, undo, tear down.",
-        ["render", "plan", "patch", "diff", "undo", "verify", "teardown", "analyze"],
+        _placed("bootstrap", "render plan patch diff undo verify teardown analyze"),
     ),
     "hosted": (
         "The tunnel of a hosted control plane: render its objects, apply them, check that it works.",
-        ["render", "apply", "check"],
+        _placed("hosted", "render apply check"),
     ),
     "firewall": (
         "The way for agents to the bootstrap machine: what it needs, how to open it, whether it is open.",
-        ["list", "render", "check"],
+        _placed("firewall", "list render check"),
     ),
     "lab": (
         "A cluster being born, for real, on this machine: networks, control plane, tunnel, and their faults.",
-        ["demo", "run", "list", "up", "status", "shell", "break", "mend", "down"],
+        _placed("lab", "demo run list:faults up status shell:status break:faults mend:faults down:up"),
     ),
     "stage": (
         "A cluster the hard way: every artifact from one typed file, seventeen stages, each explained and checked.",
-        [
-            "init",
-            "plan",
-            "lint",
-            "list",
-            "show",
-            "run",
-            "retry",
-            "status",
-            "watch",
-            "rollback",
-            "rotate",
-            "break",
-            "doctor",
-            "destroy",
-        ],
+        _placed(
+            "stage",
+            "init:artifacts plan:artifacts lint list:show show run retry:run status:show watch rollback:undo"
+            " rotate:artifacts break:lessons doctor:lessons destroy:undo",
+        ),
     ),
     "config": (
         "The file of a cluster that is built the hard way: what follows from it, and its schema.",
-        ["view", "schema"],
+        dict.fromkeys(("view", "schema"), "umbilical.cli.config"),
     ),
 }
-"""What a group is for, and its commands; each is a module of the package that has the group's name."""
+"""What a group is for, and its commands in the order of its help, each with its module."""
 
 _CONTEXT: Final = {
     "auto_envvar_prefix": ENVIRONMENT_PREFIX,
@@ -76,12 +101,12 @@ _CONTEXT: Final = {
 
 def _group(name: str) -> LazyGroup:
     purpose, commands = GROUPS[name]
-    return LazyGroup(name=name, help=purpose, modules={each: f"umbilical.cli.{name}.{each}" for each in commands})
+    return LazyGroup(name=name, help=purpose, modules=commands)
 
 
 @click.group(
     cls=LazyGroup,
-    modules={name: f"umbilical.cli.{name}" for name in COMMANDS},
+    modules={name: f"umbilical.cli.{name}" for name in COMMANDS} | {"completion": "umbilical.cli.main"},
     groups={name: _group(name) for name in GROUPS},
     context_settings=_CONTEXT,
 )
@@ -90,6 +115,21 @@ def umbilical() -> None:
 
     Every option of a command can also be set by the environment: UMBILICAL_SERVER_RUN_LISTEN and the like.
     """
+
+
+@click.command(epilog="Use it as: source <(umbilical completion bash)")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> int:
+    """Print the completion script for a shell."""
+    from click.shell_completion import get_completion_class
+
+    shell_class = get_completion_class(shell)
+    assert shell_class is not None, "every choice is a shell that click knows"
+    script = shell_class(context.find_root().command, {}, PROGRAM, COMPLETION_VARIABLE)
+    # Not script.source(): for bash that starts a shell to ask its version.
+    click.echo(script.source_template % script.source_vars())
+    return 0
 
 
 def main() -> None:

@@ -1,23 +1,84 @@
-"""`umbilical ping`: dials through the tunnel as a client does, and shows the time of every hop."""
+"""`umbilical ping`: dials through the tunnel as a client does, and shows the time of every hop.
+
+The options that say how to get into the tunnel live here too; `proxy curl` shares them.
+"""
 
 import asyncio
+import os
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from umbilical.cli import ping_text
+from umbilical.cli.findings import apply_options, output_option
 from umbilical.cli.options import FILE, duration, server_address, tls_files
-from umbilical.cli.ping_access import access_options, access_request
+from umbilical.cli.options import server_place
 from umbilical.cli.terminal import has_unicode
 from umbilical.codes import FINDINGS, INFRASTRUCTURE, INTERRUPTED
-from umbilical.dialer.settings import UnixServer
+from umbilical.dialer.settings import Protocol, TcpServer, UnixServer
 from umbilical.tunnel.settings import ServerAddress
 
 if TYPE_CHECKING:
-    from umbilical.hosted.access import Access
+    from umbilical.hosted.access import Access, AccessRequest
     from umbilical.hosted.endpoint_tls import EndpointTls
     from umbilical.hosted.way import Pace, Trip, Way
+
+_OPTIONS: Final = (
+    click.option(
+        "--server", type=server_place, metavar="HOST:PORT|unix:PATH", help="The server's port for clients, or socket."
+    ),
+    click.option("--ca", type=FILE, help="CA of the server's certificate; needed for HOST:PORT."),
+    click.option("--cert", type=FILE, help="A client's certificate for the server."),
+    click.option("--key", type=FILE, help="Its key."),
+    click.option("--server-name", default="", metavar="NAME", help="Whom the server's certificate must be for."),
+    click.option(
+        "--protocol",
+        type=click.Choice([protocol.value for protocol in Protocol]),
+        default=Protocol.HTTP_CONNECT.value,
+        show_default=True,
+        help="What the server speaks with clients.",
+    ),
+    click.option("-n", "--namespace", metavar="NAME", help="A control plane's namespace: take all this from there."),
+    click.option("--kubeconfig", type=FILE, help="With --namespace: of the management cluster; else $KUBECONFIG."),
+)
+
+
+access_options: Final = apply_options(_OPTIONS)
+
+
+def access_request(options: dict[str, Any], *, needs_kubelet: bool = False) -> "AccessRequest":
+    """Check what can be checked without asking anybody."""
+    from umbilical.hosted.access import AccessRequest
+
+    namespace, kubeconfig = options["namespace"], options["kubeconfig"]
+    if kubeconfig is not None and namespace is None:
+        raise click.UsageError("--kubeconfig goes with --namespace: which control plane is it?")
+    if namespace is not None and kubeconfig is None:
+        kubeconfig = _kubeconfig_of_environment()
+    if namespace is not None and kubeconfig is None and options["server"] is None:
+        raise click.UsageError("--namespace needs --kubeconfig or $KUBECONFIG, or --server where this runs as a pod")
+    return AccessRequest(
+        server=_named(options["server"], options["server_name"]),
+        tls=tls_files("", options["cert"], options["key"], options["ca"]),
+        namespace=namespace,
+        kubeconfig=kubeconfig,
+        server_name=options["server_name"],
+        protocol=Protocol(options["protocol"]),
+        needs_kubelet=needs_kubelet,
+    )
+
+
+def _kubeconfig_of_environment() -> Path | None:
+    """Of several files the first, which kubectl prefers as well where two contradict each other."""
+    first = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    return Path(first) if first else None
+
+
+def _named(server: UnixServer | TcpServer | None, name: str) -> UnixServer | TcpServer | None:
+    return TcpServer(server.host, server.port, name) if isinstance(server, TcpServer) else server
+
 
 MAX_COUNT: Final = 1_000_000
 
@@ -43,12 +104,6 @@ _ENDPOINT: Final = (
 )
 
 
-def _endpoint_options(command: Any) -> Any:
-    for option in reversed(_ENDPOINT):
-        command = option(command)
-    return command
-
-
 @click.command()
 @click.argument("endpoint", type=server_address, metavar="HOST:PORT")
 @click.option(
@@ -58,9 +113,9 @@ def _endpoint_options(command: Any) -> Any:
 @click.option(
     *("-W", "--timeout"), type=seconds, default="10s", show_default=True, help="For every hop, until it has failed."
 )
-@_endpoint_options
+@apply_options(_ENDPOINT)
 @access_options
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="Form of the answer.")
+@output_option("table", "json")
 def ping(endpoint: ServerAddress, output: str, **options: Any) -> int:
     """Dial HOST:PORT through the tunnel and show each hop: server, TLS, agent, endpoint.
 

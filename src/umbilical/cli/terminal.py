@@ -1,7 +1,15 @@
-"""What the terminal behind standard output can show, and what its owner asked for."""
+"""What the terminal can show, what its owner asked for; a line of progress, plain lines and a live view on it."""
 
 import os
+import shutil
 import sys
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final, Self, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
 
 
 def has_colour() -> bool:
@@ -13,3 +21,94 @@ def has_colour() -> bool:
 
 def has_unicode() -> bool:
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+HEARTBEAT_SECONDS: Final = 30.0
+_DUMB: Final = ("dumb", "unknown")
+_CLEAR: Final = "\r\x1b[K"
+
+
+def is_lively(stream: TextIO) -> bool:
+    """Whether a live view can be drawn there; its library comes with the extra `lab`, and is not needed otherwise."""
+    return stream.isatty() and os.environ.get("TERM", "") not in _DUMB and find_spec("rich") is not None
+
+
+def live_console(*, stderr: bool) -> "Console":
+    from rich.console import Console
+
+    colour = bool(os.environ.get("FORCE_COLOR")) or not os.environ.get("NO_COLOR")
+    return Console(stderr=stderr, no_color=not colour, highlight=False, markup=False, emoji=False)
+
+
+class Lines:
+    """One line per event, each out at once; for logs and pipes. What is told is a subclass's matter."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def _say(self, line: str) -> None:
+        self._stream.write(f"{line}\n")
+        self._stream.flush()
+
+
+class Live:
+    """What has ended goes up the screen and stays there; below it `_frame`, drawn anew while something runs.
+
+    A subclass has all that its frame reads before it calls `__init__`: the first frame is drawn there.
+    """
+
+    def __init__(self, console: "Console", refresh_per_second: int) -> None:
+        from rich import live
+
+        self._console = console
+        self._live = live.Live(console=console, get_renderable=self._frame, refresh_per_second=refresh_per_second)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def _frame(self) -> "RenderableType":
+        raise NotImplementedError
+
+    def _put_above(self, *parts: "RenderableType") -> None:
+        # Buffered, so that nothing stands on the screen twice: told above, and still running below.
+        with self._console:
+            self._console.print(*parts, sep="\n")
+            self._live.refresh()
+
+
+class ProgressLine:
+    """Use it as a context: leaving it clears the line."""
+
+    def __init__(
+        self, stream: TextIO | None = None, columns: int | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._stream = stream or sys.stderr
+        self._columns = columns or shutil.get_terminal_size().columns
+        self._clock = clock
+        self._is_terminal = self._stream.isatty()
+        self._last = ""
+        self._next_beat = 0.0
+
+    def show(self, text: str) -> None:
+        if self._is_terminal:
+            # A line that wraps cannot be cleared any more.
+            self._write(f"{_CLEAR}{text[: self._columns - 1]}")
+        elif text != self._last or self._clock() >= self._next_beat:
+            self._write(f"{text}\n")
+            self._next_beat = self._clock() + HEARTBEAT_SECONDS
+        self._last = text
+
+    def __enter__(self) -> "ProgressLine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_terminal and self._last:
+            self._write(_CLEAR)
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()

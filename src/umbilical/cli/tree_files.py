@@ -1,7 +1,9 @@
-"""An asset tree on disk: below a directory, with its modes, all of it or nothing."""
+"""An asset tree for the user: below a directory with its modes, all of it or nothing; or printed."""
 
 import os
 from pathlib import Path
+
+import click
 
 from umbilical.fault import HostError
 from umbilical.host.files import place_of, write_all
@@ -33,3 +35,15 @@ def refuse_existing(tree: AssetTree, folder: Path, *, overwrite: bool) -> None:
     if there and not overwrite:
         why = f"{there[0]} is there" + (f", and {len(there) - 1} more" if there[1:] else "")
         raise HostError("UMB801", f"{folder} already holds such files", why, "give another --out, or add --overwrite")
+
+
+def print_documents(tree: AssetTree) -> None:
+    """Print what is YAML, each document under the path that it is for."""
+    for asset in tree:
+        if asset.path.endswith(".yaml"):
+            click.echo(f"---\n# {asset.path}\n{asset.content.decode()}", nl=False)
+
+
+def print_files(tree: AssetTree) -> None:
+    for asset in tree:
+        click.echo(f"{asset.mode:04o} {len(asset.content):6} {asset.path}")

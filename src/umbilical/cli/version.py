@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from umbilical import __version__
+from umbilical.cli.findings import output_option
 
 API_VERSION: Final = "umbilical.dev/v1alpha1"
 KONNECTIVITY: Final = "v0.36.0"
@@ -17,7 +18,7 @@ _COMPILED_WHERE_ANY_IS: Final = "umbilical.wire.http2.buffers"
 
 
 @click.command()
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form of the answer.")
+@output_option("text", "json")
 def version(output: str) -> int:
     """Say which version this is, whether its data path is compiled, and on which Python it runs."""
     facts = {

@@ -16,14 +16,20 @@ from tests.cli.native import options_of
 from tests.support.bootstrap_corpus import bootstrap_config
 from tests.support.fixture_types import Captured, Patch
 from tests.support.install_directories import Directory
+from umbilical.bootstrap.bootstrap_file import BootstrapFile
 
 from umbilical.bootstrap.names import OWN
 from umbilical.bootstrap.spec import Mode, Resources, Shape, TunnelSpec, for_shape
 from umbilical.cli import main
-from umbilical.cli.bootstrap.authority import authority_options, refuse_authority
-from umbilical.cli.bootstrap.certificates import certificate_options, certificates_from, wants_certificates
-from umbilical.cli.bootstrap.file import BootstrapFile, kibibytes, read_source, target_of, write_result
-from umbilical.cli.bootstrap.options import INSTALLER_NODE_IP, spec_from, spec_options
+from umbilical.cli.bootstrap.file import kibibytes, read_source, target_of, write_result
+from umbilical.cli.bootstrap.options import (
+    INSTALLER_NODE_IP,
+    authority_options,
+    refuse_authority,
+    spec_from,
+    spec_options,
+)
+from umbilical.cli.bootstrap.render import certificate_options, certificates_from, wants_certificates
 from umbilical.fault import BootstrapError, Fault, RenderError
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType

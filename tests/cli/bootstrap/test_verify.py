@@ -17,7 +17,7 @@ from tests.support.verify_subjects import Subject, subject
 
 from umbilical.bootstrap.verify.catalogue import CATALOGUE
 from umbilical.cli import main
-from umbilical.cli.check_choice import chosen, selection
+from umbilical.cli.findings import chosen, selection
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -26,9 +26,8 @@ from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.cli import main
-from umbilical.cli.hosted import certificates
-from umbilical.cli.hosted.certificates import keep, tell
-from umbilical.cli.hosted.lookup import addresses, with_looked_up
+from umbilical.cli.hosted import render as certificates
+from umbilical.cli.hosted.render import addresses, keep, tell, with_looked_up
 from umbilical.cli.main import run
 from umbilical.fault import PkiError
 from umbilical.hosted.objects.sidecars import KUBECONFIG_MAP, TOKEN_SECRET

@@ -10,7 +10,7 @@ from tests.support.fixture_types import Captured, Patch
 
 from umbilical.cli import main
 from umbilical.cli.lab.options import chosen_directory, chosen_name
-from umbilical.cli.lab.telling import check_report, play, tell_kept
+from umbilical.cli.lab.run import check_report, play, tell_kept
 from umbilical.codes import USAGE
 from umbilical.fault import LabError
 from umbilical.lab import rehearsal

@@ -13,10 +13,11 @@ from tests.support.fixture_types import Captured, Patch
 from tests.support.tunnel_directories import ADDRESS, make_directory, make_files, new_authority, now, openssl_verifies
 
 from umbilical.cli import main
-from umbilical.cli.pki import backends, files
-from umbilical.cli.pki.backends import chosen_backend, resolve, run_openssl
+from umbilical.cli.pki import options
 from umbilical.cli.pki.files import read_bytes, read_certificates_of, refuse_existing, write_directory
+from umbilical.cli.pki.options import chosen_backend, resolve, run_openssl
 from umbilical.fault import Fault, HostError, PkiError
+from umbilical.host import files
 from umbilical.host.files import write_file
 from umbilical.pki.openssl import Openssl
 
@@ -122,7 +123,7 @@ def test_auto_takes_openssl_on_a_fips_host_only(tmp_path: Path, capfd: Captured)
 
 
 def test_auto_takes_openssl_where_the_library_is_missing(monkeypatch: Patch, tmp_path: Path) -> None:
-    monkeypatch.setattr(backends, "find_spec", lambda name: None)
+    monkeypatch.setattr(options, "find_spec", lambda name: None)
     assert resolve("auto", fips_flag=tmp_path / "none") == "openssl"
     with pytest.raises(PkiError, match="UMB155"), chosen_backend("cryptography"):
         pass
@@ -255,8 +256,9 @@ def test_a_kill_half_way_leaves_no_directory_of_that_name(writes: int, tmp_path:
     script = f"""
 import os, signal
 from pathlib import Path
-from umbilical.cli import pki_files
-real, done = pki_files.write_file, []
+from umbilical.cli.pki import files
+from umbilical.host import staging
+real, done = staging.write_file, []
 def write_file(path, content, mode):
     if len(done) == {writes}:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -264,9 +266,9 @@ def write_file(path, content, mode):
     return real(path, content, mode)
 def rename(self, target):
     os.kill(os.getpid(), signal.SIGKILL)
-pki_files.write_file = write_file
+staging.write_file = write_file
 Path.rename = rename
-pki_files.write_directory(Path({str(tmp_path / "pki")!r}), {FILES!r}, overwrite=False)
+files.write_directory(Path({str(tmp_path / "pki")!r}), {FILES!r}, overwrite=False)
 """
     done = subprocess.run([sys.executable, "-c", script], timeout=60, check=False)
     assert done.returncode == -9

@@ -16,8 +16,7 @@ from tests.support.hardway import cluster
 from tests.support.hardway_workspace import contents, make_directory
 
 from umbilical.cli import main
-from umbilical.cli.stage.machines import machines_for, trial_for
-from umbilical.cli.stage.options import load_site, utc_now
+from umbilical.cli.stage.cluster import load_site, machines_for, trial_for, utc_now
 from umbilical.hardway import rendering
 from umbilical.hardway.config.cluster import MachinesKind, Profile
 from umbilical.hardway.lint.catalogue import RULES

@@ -350,7 +350,7 @@ def live(monkeypatch: Patch) -> tuple[LiveView, io.StringIO, _Time]:
 
     stream, time = io.StringIO(), _Time()
     console = Console(file=stream, force_terminal=True, width=100, height=30, no_color=True)
-    monkeypatch.setattr(stage_view, "_console", lambda: console)
+    monkeypatch.setattr(stage_view, "live_console", lambda stderr: console)
     return LiveView({10: 95.0}, time), stream, time
 
 

@@ -19,9 +19,8 @@ from tests.support.made_up_stages import MadeUpStage, World, make_site
 from tests.support.stage_commands import Commands
 
 from umbilical.cli import main
-from umbilical.cli.stage import work
-from umbilical.cli.stage.range import StageRange, bounds, find_stage
-from umbilical.cli.stage.work import Asking, confirm, going_back, working
+from umbilical.cli.stage import cluster
+from umbilical.cli.stage.cluster import Asking, StageRange, bounds, confirm, find_stage, going_back, working
 from umbilical.fault import HardwayError, StageTimeout, Unsafe
 from umbilical.hardway.artifacts.inputs import Identity
 from umbilical.hardway.identity import keep_identity
@@ -299,7 +298,7 @@ def test_whoever_goes_back_loads_before_the_lock_so_that_no_keys_are_made(
         seen.append(holder(folder) is not None)
         return make_site(folder, reporter=reporter)
 
-    monkeypatch.setattr(work, "load_site", load)
+    monkeypatch.setattr(cluster, "load_site", load)
     with going_back(commands.folder):
         assert holder(commands.folder) is not None
     with working(commands.folder):

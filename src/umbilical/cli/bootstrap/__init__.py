@@ -1,1 +1,1 @@
-"""`umbilical bootstrap`: the tunnel in an installer's output. One module for each command."""
+"""`umbilical bootstrap`: the tunnel in an installer's output. `cli/main.py` says which module has which command."""

@@ -5,6 +5,7 @@ from typing import Final
 
 import click
 
+from umbilical.cli.findings import output_option
 from umbilical.cli.terminal import has_colour, has_unicode
 from umbilical.codes import FINDINGS
 
@@ -13,7 +14,7 @@ _KIND: Final = "BundleAnalysis"
 
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path), metavar="FILE|DIR")
-@click.option("-o", "--output", type=click.Choice(["table", "json", "junit"]), default="table", help="How to print.")
+@output_option("table", "json", "junit")
 def analyze(path: Path, output: str) -> int:
     """Find the stage that fails and its cause in a log bundle, its directory, or a copy of /var/log/openshift."""
     from umbilical.bootstrap.analyze.diagnosis import diagnose

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from umbilical.cli.findings import output_option
 from umbilical.codes import FINDINGS
 from umbilical.fault import Fault
 
@@ -25,7 +26,7 @@ _CONFIG = click.Path(path_type=Path, allow_dash=True)
 @click.command()
 @click.argument("old", type=_CONFIG)
 @click.argument("new", type=_CONFIG)
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="How to print.")
+@output_option("table", "json")
 @click.option(
     "--show-content/--stat", default=True, show_default=True, help="Compare contents line by line, or only count."
 )

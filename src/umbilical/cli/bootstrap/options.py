@@ -1,14 +1,23 @@
-"""The flags that describe a tunnel: the same for render, plan, patch and verify, and read in one place."""
+"""The flags that describe a tunnel, the same for render, plan, patch and verify; and those that reach the machine.
+
+A patch knows the options of an existing CA only to say why it cannot sign with one.
+"""
 
 import ipaddress
 import os
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from umbilical.bootstrap.spec import MAX_CERTIFICATE_HOURS, STRATEGIES, Mode, Resources, Shape, TunnelSpec, for_shape
-from umbilical.cli.options import Command
+from umbilical.cli.findings import apply_options
+from umbilical.cli.options import FILE, Command
+from umbilical.fault import Fault
 from umbilical.manifests.objects import IpAddress, IpNetwork
+
+if TYPE_CHECKING:
+    from umbilical.bootstrap.node_access import NodeAccess
 
 AUTO: Final = "auto"
 # What openshift-install itself takes the bootstrap node's address from.
@@ -99,10 +108,7 @@ _SPEC: Final = (
 )
 
 
-def spec_options(command: Command) -> Command:
-    for option in reversed(_SPEC):
-        command = option(command)
-    return command
+spec_options: Final = apply_options(_SPEC)
 
 
 def spec_from(options: dict[str, Any]) -> TunnelSpec:
@@ -144,3 +150,51 @@ def _installers_node_ip() -> IpAddress | str:
         return node_ip(text) if text else AUTO
     except click.BadParameter as fault:
         raise click.UsageError(f"{INSTALLER_NODE_IP}: {fault.message}") from None
+
+
+_OPTIONS: Final = {"ca_cert": "--ca-cert", "ca_key": "--ca-key", "from_install_state": "--from-install-state"}
+_FLAGS: Final = frozenset({"from_install_state"})
+
+
+def authority_options(command: Command) -> Command:
+    """Add them, out of sight of `--help`; `refuse_authority` takes them out again."""
+    for name, spelling in _OPTIONS.items():
+        command = click.option(spelling, name, is_flag=name in _FLAGS, hidden=True)(command)
+    return command
+
+
+def refuse_authority(options: dict[str, Any]) -> dict[str, Any]:
+    """Give the other options back.
+
+    Raises:
+        Fault: one of these was used.
+    """
+    used = [spelling for name, spelling in _OPTIONS.items() if options.get(name)]
+    if used:
+        raise Fault(
+            "UMB130",
+            f"a patch cannot sign with an existing CA ({', '.join(used)})",
+            "the installer's root CA key never reaches the node, and a certificate of one day inside the config would"
+            " keep the installer from loading it once it has expired",
+            "leave them out: the node makes a CA for a day and throws its key away; render and pki take them",
+        )
+    return {name: value for name, value in options.items() if name not in _OPTIONS}
+
+
+_NODE: Final = (
+    click.option("--ssh-host", metavar="ADDRESS", help="The bootstrap machine; else what --dir knows of it."),
+    click.option("--ssh-user", default="core", show_default=True, help="Who to be there."),
+    click.option("--ssh-key", type=FILE, help="The key to use; else the installer's in --dir, else ssh's own choice."),
+    click.option("--ssh-port", type=click.IntRange(1, 65535), default=22, show_default=True, help="Where sshd is."),
+)
+DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
+
+
+node_options: Final = apply_options(_NODE)
+
+
+def node_access(options: dict[str, Any]) -> "NodeAccess":
+    """Turn the flags of `node_options` into one value."""
+    from umbilical.bootstrap.node_access import NodeAccess
+
+    return NodeAccess(options["ssh_host"], options["ssh_user"], options["ssh_key"], options["ssh_port"])

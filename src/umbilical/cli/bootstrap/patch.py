@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.cli.bootstrap.authority import authority_options, refuse_authority
+from umbilical.bootstrap.bootstrap_file import BootstrapFile
 from umbilical.cli.bootstrap.file import (
-    BootstrapFile,
     kibibytes,
     print_warnings,
     read_source,
@@ -16,7 +15,7 @@ from umbilical.cli.bootstrap.file import (
     target_options,
     write_result,
 )
-from umbilical.cli.bootstrap.options import spec_from, spec_options
+from umbilical.cli.bootstrap.options import authority_options, refuse_authority, spec_from, spec_options
 from umbilical.cli.bootstrap.plan import needed_port
 from umbilical.cli.terminal import has_unicode
 from umbilical.fault import Fault

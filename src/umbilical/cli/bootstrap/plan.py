@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.cli.bootstrap.authority import authority_options, refuse_authority
-from umbilical.cli.bootstrap.file import BootstrapFile, kibibytes, print_warnings, read_source, source_options
-from umbilical.cli.bootstrap.options import spec_from, spec_options
+from umbilical.bootstrap.bootstrap_file import BootstrapFile
+from umbilical.cli.bootstrap.file import kibibytes, print_warnings, read_source, source_options
+from umbilical.cli.bootstrap.options import authority_options, refuse_authority, spec_from, spec_options
 
 if TYPE_CHECKING:
     from umbilical.bootstrap.patch.plan import Plan

@@ -4,11 +4,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from umbilical.cli.bootstrap.node_options import DIRECTORY, node_access, node_options
+from umbilical.checks.report import API_VERSION, printable
+from umbilical.cli.bootstrap.options import DIRECTORY, node_access, node_options
+from umbilical.cli.findings import output_option
 from umbilical.cli.options import FILE, duration
 from umbilical.codes import CONFIGURATION, FINDINGS, INFRASTRUCTURE, TIMED_OUT
 from umbilical.fault import Fault
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
     from umbilical.bootstrap.install_dir import InstallDir
     from umbilical.bootstrap.node_access import CleanedFile
     from umbilical.bootstrap.teardown import Progress, Report
-
-API_VERSION: Final = "umbilical.dev/v1alpha1"
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Outcome:
 @click.option("--root", type=DIRECTORY, default=Path("/"), help="With --local: where its file system is mounted.")
 @click.option("--no-node", is_flag=True, help="Leave the bootstrap machine alone, for instance because it is gone.")
 @node_options
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="How to print.")
+@output_option("table", "json")
 def teardown(**options: Any) -> int:
     """Remove the tunnel: its labelled objects in the cluster, and static pod, socket and keys on the machine.
 
@@ -115,7 +115,7 @@ def _clean_cluster(kubeconfig: Path, options: dict[str, Any], outcome: Outcome) 
 async def _torn_down(kubeconfig: Path, options: dict[str, Any]) -> "Report":
     from umbilical.bootstrap.teardown import DryRun, TeardownOptions, tear_down
     from umbilical.bootstrap.teardown_targets import Choice
-    from umbilical.cli.progress import ProgressLine
+    from umbilical.cli.terminal import ProgressLine
     from umbilical.cluster.client import Clock, make_client
 
     wishes = TeardownOptions(
@@ -132,7 +132,7 @@ async def _torn_down(kubeconfig: Path, options: dict[str, Any]) -> "Report":
 def _waiting(progress: "Progress") -> str:
     until = progress.deadline.astimezone().strftime("%H:%M:%S %Z")
     held = ", ".join(f"{name} ({why})" for name, why in progress.remaining.items())
-    return _printable(f"waiting until {until} for {held}")
+    return printable(f"waiting until {until} for {held}")
 
 
 def _clean_machine(directory: "InstallDir | None", options: dict[str, Any], outcome: Outcome) -> None:
@@ -192,7 +192,7 @@ def _print(outcome: Outcome, options: dict[str, Any]) -> None:
         for line in _table(outcome):
             click.echo(line)
     for warning in outcome.warnings:
-        click.echo("\n".join(_printable(line) for line in warning.three_lines.split("\n")), err=True)
+        click.echo("\n".join(printable(line) for line in warning.three_lines.split("\n")), err=True)
     if not outcome.rows and not outcome.files and not outcome.warnings:
         click.echo("nothing to do: no trace of the tunnel was found", err=True)
 
@@ -201,7 +201,7 @@ def _table(outcome: Outcome) -> Iterator[str]:
     rows = [*outcome.rows, *outcome.files]
     width = max((len(name) for name, _, _ in rows), default=0)
     for name, state, detail in rows:
-        yield _printable(f"{name:{width}}  {state:18}  {detail}".rstrip())
+        yield printable(f"{name:{width}}  {state:18}  {detail}".rstrip())
 
 
 def _as_value(outcome: Outcome, options: dict[str, Any]) -> dict[str, Any]:
@@ -217,10 +217,3 @@ def _as_value(outcome: Outcome, options: dict[str, Any]) -> dict[str, Any]:
         ],
         "timedOut": TIMED_OUT in outcome.statuses,
     }
-
-
-def _printable(text: str) -> str:
-    """Messages of a cluster may hold anything; a terminal is to show them, not to obey them."""
-    from umbilical.checks.report import printable
-
-    return printable(text)

@@ -3,17 +3,27 @@
 import re
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.cli.bootstrap.file import BootstrapFile, kibibytes, print_warnings, read_source, source_options
-from umbilical.cli.check_choice import apply_options, chosen, refuse_emptiness, report_options, which_options
-from umbilical.cli.options import FILE, Command
-from umbilical.cli.terminal import has_colour, has_unicode
-from umbilical.codes import FINDINGS
+from umbilical.bootstrap.bootstrap_file import BootstrapFile
+from umbilical.cli.bootstrap.file import kibibytes, print_warnings, read_source, source_options
+from umbilical.cli.bootstrap.options import node_access
+from umbilical.cli.findings import (
+    apply_options,
+    chosen,
+    listed,
+    refuse_emptiness,
+    report,
+    report_options,
+    status,
+    which_options,
+)
+from umbilical.cli.options import FILE
+from umbilical.cli.terminal import has_colour
 from umbilical.host.commands import syntax_complaint
 
 if TYPE_CHECKING:
@@ -50,13 +60,9 @@ _LIVE: Final = (
 )
 
 
-def _options(command: Command) -> Command:
-    return apply_options(command, (*_WHAT, *_WHICH, *_LIVE, *report_options()))
-
-
 @click.command()
 @source_options
-@_options
+@apply_options((*_WHAT, *_WHICH, *_LIVE, *report_options()))
 def verify(
     file: Path | None,
     directory: Path | None,
@@ -86,8 +92,9 @@ def verify(
     findings = chosen(findings, only, skip)
     refuse_emptiness(findings)
     # click would take colours out of a pipe, even where FORCE_COLOR asks for them.
-    click.echo(_report(findings, output, heading, kind, details), nl=False, color=has_colour())
-    return _status(findings, fail_on)
+    text = report(findings, output, kind=kind, suite="bootstrap.verify", details=details, groups=_headings())
+    click.echo((heading if output == "table" else "") + text, nl=False, color=has_colour())
+    return status(findings, fail_on)
 
 
 def _facts(source: BootstrapFile, options: dict[str, Any]) -> "BootstrapFacts":
@@ -118,14 +125,13 @@ def _file_findings(
 def _live_findings(file: Path | None, directory: Path | None, options: dict[str, Any]) -> "list[Finding]":
     from umbilical.bootstrap.install_dir import InstallDir
     from umbilical.bootstrap.live import live_findings
-    from umbilical.bootstrap.node_access import NodeAccess, node_runner
+    from umbilical.bootstrap.node_access import node_runner
 
     install_dir = InstallDir(directory) if directory is not None else None
     if install_dir is None and options["ssh_host"] is None and options["kubeconfig"] is None:
         raise click.UsageError("--live needs to know where: --dir DIR, --ssh-host ADDRESS or --kubeconfig FILE")
-    access = NodeAccess(options["ssh_host"], options["ssh_user"], options["ssh_key"], options["ssh_port"])
     expected = _expected(file, install_dir, options)
-    with node_runner(access, install_dir) as runner:
+    with node_runner(node_access(options), install_dir) as runner:
         from dataclasses import replace
 
         return live_findings(replace(expected, runner=runner))
@@ -188,16 +194,6 @@ def _headings() -> dict[str, str]:
     return {**GROUPS, "L": LIVE_HEADING}
 
 
-def _report(findings: "list[Finding]", output: str, heading: str, kind: str, details: dict[str, Any]) -> str:
-    from umbilical.checks.report import as_json, as_junit, as_table
-
-    if output == "json":
-        return as_json(findings, kind, details)
-    if output == "junit":
-        return as_junit(findings, "bootstrap.verify")
-    return heading + as_table(findings, has_colour(), has_unicode(), _headings())
-
-
 def _heading(source: BootstrapFile, facts: "BootstrapFacts") -> str:
     """Say what was looked at, in a line, and how long its certificates live."""
     from umbilical.bootstrap.verify.structure import time_left
@@ -235,23 +231,18 @@ def _details(source: BootstrapFile, facts: "BootstrapFacts") -> dict[str, Any]:
 
 def _listed(checks: "list[Check[Any]]", output: str) -> str:
     from umbilical.bootstrap.verify.catalogue import FIRST_PLAN
-    from umbilical.checks.report import API_VERSION, group_of
+    from umbilical.checks.report import API_VERSION
 
     if output == "json":
         import json
 
         plan = [{"item": item, "title": title, "checks": list(ids)} for item, (title, ids) in FIRST_PLAN.items()]
-        listed = [{"id": check.id, "title": check.title, "why": check.why, "fix": check.fix} for check in checks]
-        value = {"apiVersion": API_VERSION, "kind": "CheckList", "checks": listed, "firstPlan": plan}
+        told = [{"id": check.id, "title": check.title, "why": check.why, "fix": check.fix} for check in checks]
+        value = {"apiVersion": API_VERSION, "kind": "CheckList", "checks": told, "firstPlan": plan}
         return json.dumps(value, indent=2) + "\n"
-    lines: list[str] = []
-    for check in checks:
-        heading = _headings()[group_of(check.id)]
-        lines += ["", heading] if heading not in lines else []
-        lines.append(f"{check.id:4} {check.title}")
-    lines += ["", "The first plan's checklist (task 2.6) is covered by"]
+    lines = [listed(checks, _headings(), 4), "The first plan's checklist (task 2.6) is covered by"]
     lines += [f"{item:<4} {title}: {', '.join(ids)}" for item, (title, ids) in FIRST_PLAN.items()]
-    return "\n".join(lines).lstrip("\n") + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _explained(identifier: str) -> str:
@@ -265,10 +256,3 @@ def _explained(identifier: str) -> str:
     plan = [f"{item} ({title})" for item, (title, ids) in FIRST_PLAN.items() if check.id in ids]
     lines += [f"  covers of the first plan's checklist: {', '.join(plan)}"] if plan else []
     return "\n".join(lines) + "\n"
-
-
-def _status(findings: "Iterable[Finding]", fail_on: str) -> int:
-    from umbilical.checks.check import Outcome
-
-    bad = (Outcome.FAILED, Outcome.WARNED) if fail_on == "warn" else (Outcome.FAILED,)
-    return FINDINGS if any(finding.outcome in bad for finding in findings) else 0

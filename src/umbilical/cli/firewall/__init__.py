@@ -1,1 +1,1 @@
-"""`umbilical firewall`: the port for agents. One module for each command."""
+"""`umbilical firewall`: the port for agents. `cli/main.py` says which module has which command."""

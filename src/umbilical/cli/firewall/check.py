@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from umbilical.cli.findings import output_option
 from umbilical.cli.options import FILE, duration, tls_files
 from umbilical.cli.terminal import has_colour, has_unicode
 from umbilical.codes import FINDINGS
@@ -36,14 +37,7 @@ def target(text: str) -> ListenAddress:
 @click.option(
     "--timeout", type=duration, default="5s", show_default=True, help="For each connection and its handshake."
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Form of the answer.",
-)
+@output_option("table", "json")
 def check(
     place: ListenAddress, ca: Path | None, cert: Path | None, key: Path | None, timeout: float, output: str
 ) -> int:

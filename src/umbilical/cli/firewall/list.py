@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from umbilical.cli.findings import output_option
 from umbilical.firewall.forms.render import API_VERSION, describe
 from umbilical.firewall.forms.texts import command_line
 from umbilical.firewall.platforms.catalogue import PLATFORMS, platform_of
@@ -24,14 +25,7 @@ _LABEL_WIDTH: Final = 12
 @click.option("--infra-id", metavar="ID", default="", help="The cluster's infra id, from metadata.json.")
 @click.option("--port", type=int, default=DEFAULT_PORT, show_default=True, help="The server's port for agents.")
 @click.option("--release", metavar="4.NN", help="The installer's release.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Form of the answer.",
-)
+@output_option("table", "json")
 def list_platforms(
     platform: str | None, leftovers: bool, infra_id: str, port: int, release: str | None, output: str
 ) -> int:

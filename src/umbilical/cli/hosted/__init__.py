@@ -1,1 +1,1 @@
-"""`umbilical hosted`: hosted control planes. One module for each command."""
+"""`umbilical hosted`: hosted control planes. `cli/main.py` says which module has which command."""

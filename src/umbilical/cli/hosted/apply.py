@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from umbilical.checks.report import API_VERSION
+from umbilical.cli.findings import output_option
 from umbilical.cli.options import FILE, duration
 from umbilical.codes import FINDINGS
 
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
     from umbilical.cluster.apply import Document
     from umbilical.hosted.apply import ApplyOptions, Step, TokenCopy
 
-API_VERSION: Final = "umbilical.dev/v1alpha1"
 FOLDER: Final = click.Path(path_type=Path, file_okay=False, exists=True)
 Work = list[tuple[str, Path, "list[Document]"]]
 """Name of the cluster, its kubeconfig, what it shall hold."""
@@ -39,7 +40,7 @@ Work = list[tuple[str, Path, "list[Document]"]]
     show_default=True,
     help="For the hosted cluster to make the sidecars' token, which is copied to the control plane.",
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", help="How to print.")
+@output_option("table", "json")
 def apply(folder: Path, output: str, **options: Any) -> int:
     """Apply the objects that `hosted render` wrote to DIR, in order: namespaces, rights, keys, services, pods."""
     from umbilical.hosted.apply import ApplyOptions

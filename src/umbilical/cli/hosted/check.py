@@ -4,8 +4,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.cli.options import FILE, Command, duration, server_address, server_place, tls_files
-from umbilical.cli.terminal import has_colour, has_unicode
+from umbilical.cli.findings import apply_options, listed, output_option, report
+from umbilical.cli.options import FILE, duration, server_address, tls_files
+from umbilical.cli.options import server_place
+from umbilical.cli.terminal import has_colour
 from umbilical.codes import FINDINGS, INFRASTRUCTURE
 from umbilical.dialer.settings import TcpServer
 
@@ -51,35 +53,24 @@ _PLACES: Final = (
 )
 
 
-def _options(command: Command) -> Command:
-    for option in reversed((*_CLUSTERS, *_FILES, *_PLACES)):
-        command = option(command)
-    return command
-
-
 @click.command()
-@_options
+@apply_options((*_CLUSTERS, *_FILES, *_PLACES))
 @click.option("--list", "lists", is_flag=True, help="List the checks and stop.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json", "junit"]),
-    default="table",
-    show_default=True,
-    help="Form of the report.",
-)
+@output_option("table", "json", "junit")
 def check(output: str, lists: bool, **options: Any) -> int:
     """Check the tunnel: servers, agents, kubelets through it, logs, certificates, Services and policies.
 
     What cannot be looked at is skipped and says why. The status is 1 when a check fails, 4 when none could be made.
     """
     from umbilical.hosted.check import check_findings
+    from umbilical.hosted.check_rules import CATALOGUE, GROUPS
 
     if lists:
-        click.echo(_listed(), nl=False)
+        click.echo(listed(CATALOGUE, GROUPS), nl=False)
         return 0
     findings = check_findings(_check_options(options))
-    click.echo(_report(findings, output), nl=False, color=has_colour())
+    text = report(findings, output, kind="HostedReport", suite="hosted.check", groups=GROUPS)
+    click.echo(text, nl=False, color=has_colour())
     return _status(findings)
 
 
@@ -108,29 +99,6 @@ def _check_options(options: dict[str, Any]) -> "CheckOptions":
         proxies=options["proxy_health"],
         hop_seconds=max(options["timeout"], 0.001),
     )
-
-
-def _report(findings: "list[Finding]", output: str) -> str:
-    from umbilical.checks.report import as_json, as_junit, as_table
-    from umbilical.hosted.check_rules import GROUPS
-
-    if output == "json":
-        return as_json(findings, "HostedReport")
-    if output == "junit":
-        return as_junit(findings, "hosted.check")
-    return as_table(findings, has_colour(), has_unicode(), GROUPS)
-
-
-def _listed() -> str:
-    from umbilical.checks.report import group_of
-    from umbilical.hosted.check_rules import CATALOGUE, GROUPS
-
-    lines: list[str] = []
-    for one in CATALOGUE:
-        heading = GROUPS[group_of(one.id)]
-        lines += ["", heading] if heading not in lines else []
-        lines.append(f"{one.id} {one.title}")
-    return "\n".join(lines).lstrip("\n") + "\n"
 
 
 _REACHED: Final = frozenset({"M1", "H1", "S1", "P1"})

@@ -1,1 +1,1 @@
-"""`umbilical lab`: a cluster being born on this machine. One module for each command."""
+"""`umbilical lab`: a cluster being born on this machine. `cli/main.py` says which module has which command."""

@@ -35,23 +35,23 @@ _NO_NAMESPACES: Final = ("UMB820", "UMB821", "UMB822")
 @bin_dir_option
 def demo(keep: bool, fault: str | None, stand_in: bool | None, report: Path | None, bin_dir: Path | None) -> None:
     """Show the whole story on this machine: blocked, tunnelled, cut; nothing stays behind."""
-    from umbilical.cli.lab import telling
+    from umbilical.cli.lab import run
 
     place = _report_place(report)
     if fault is None and not keep and stand_in is not False and bin_dir is None and _is_on_loopback(place):
         return
     rehearsal = _rehearsal(keep, fault, stand_in, bin_dir)
-    story, lab = telling.tell(rehearsal, TITLE if fault is None else f"A fault: {fault}", place)
-    telling.close(story, telling.write(story, place, is_stand_in=rehearsal.stand_in))
+    story, lab = run.tell(rehearsal, TITLE if fault is None else f"A fault: {fault}", place)
+    run.close(story, run.write(story, place, is_stand_in=rehearsal.stand_in))
     if rehearsal.stand_in:
         _tell_of_stand_in()
     if lab is not None:
-        telling.tell_kept(f"--name {LAB_NAME}", has_tunnel=True)
+        run.tell_kept(f"--name {LAB_NAME}", has_tunnel=True)
 
 
 def _is_on_loopback(place: Path) -> bool:
     """Where this machine gives no namespaces, tell the story on loopback and say first what it cannot show."""
-    from umbilical.cli.lab import telling
+    from umbilical.cli.lab import run
     from umbilical.fault import LabError
     from umbilical.lab import isolation, loopback
 
@@ -66,15 +66,15 @@ def _is_on_loopback(place: Path) -> bool:
     click.echo(f"No namespaces here ({why}), so this runs on loopback and does not show {loopback.NOT_SHOWN}.")
     click.echo(f"To see all of it: {refusal.remedy}")
     click.echo("A caller of Umbilical's own stands in for kube-apiserver.\n")
-    story = telling.tell_on_loopback(f"{TITLE}, on loopback", place)
-    telling.close(story, telling.write(story, place, is_stand_in=True))
+    story = run.tell_on_loopback(f"{TITLE}, on loopback", place)
+    run.close(story, run.write(story, place, is_stand_in=True))
     click.echo(f"\nOn loopback, since there are no namespaces here. Not shown: {loopback.NOT_SHOWN}.")
     return True
 
 
 def _report_place(asked: Path | None) -> Path:
     """Say where the report goes: a scratch directory, when this one cannot be written to."""
-    from umbilical.cli.lab.telling import check_report, may_write
+    from umbilical.cli.lab.run import check_report, may_write
 
     if asked is not None:
         return check_report(asked)

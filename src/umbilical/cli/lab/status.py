@@ -1,12 +1,15 @@
-"""`umbilical lab status`: the nodes of a lab, what runs on them, and what is broken."""
+"""`umbilical lab status` and `shell`: what runs in a lab and what is broken, and a terminal on one of its nodes."""
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
+from umbilical.checks.report import API_VERSION
+from umbilical.cli.findings import output_option
 from umbilical.cli.lab.options import chosen_directory, lab_options
 from umbilical.codes import FINDINGS
 
@@ -15,20 +18,12 @@ if TYPE_CHECKING:
     from umbilical.lab.runner import PodStatus
     from umbilical.lab.state import LabDirectory, LabState
 
-API_VERSION: Final = "umbilical.dev/v1alpha1"
 _NONE: Final = "-"
 
 
 @click.command()
 @lab_options
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Form of the answer.",
-)
+@output_option("table", "json")
 def status(name: str, directory: Path | None, output: str) -> int:
     """Show a lab's nodes, what runs where, and its faults.
 
@@ -191,3 +186,44 @@ def _rows(rows: Iterable[Sequence[str]]) -> str:
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
     return "\n".join(lines) + "\n"
+
+
+_FROM_TERMINAL = ("TERM", "COLORTERM", "LANG", "LC_ALL", "NO_COLOR")
+"""What a program must know of the terminal that it draws on; nothing else of the caller's goes in."""
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@lab_options
+@click.argument("node")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def shell(name: str, directory: Path | None, node: str, command: tuple[str, ...]) -> NoReturn:
+    """Open a shell on NODE, or run COMMAND there.
+
+    As in: umbilical lab shell master-0 -- ip route. The command's exit status is this command's own.
+    """
+    from umbilical.lab.lab import Lab
+
+    lab = Lab.open(chosen_directory(name, directory))
+    words = way_in(lab, node, command or ("bash", "-i"))
+    os.execve(words[0], words, environment(lab, node))
+
+
+def way_in(lab: "Lab", node: str, command: tuple[str, ...]) -> list[str]:
+    """Say how to get from this machine into a node: first to where the keeper is, then on to the node's anchor.
+
+    Two steps, since the anchor's number means something only among the lab's own processes.
+    """
+    from umbilical.lab.isolation import find_program
+
+    nsenter = find_program("nsenter") or "/usr/bin/nsenter"
+    user = ["--user", "--preserve-credentials"] if lab.state.is_rootless else []
+    outer = [nsenter, f"--target={lab.state.keeper_pid}", *user, "--mount", "--pid", "--"]
+    inner = [nsenter, f"--target={lab.anchor(node)}", "--mount", "--uts", "--net", "--"]
+    return [*outer, *inner, *command]
+
+
+def environment(lab: "Lab", node: str) -> dict[str, str]:
+    from umbilical.lab import node_root
+
+    terminal = {name: os.environ[name] for name in _FROM_TERMINAL if name in os.environ}
+    return {**terminal, **node_root.environment(node), "PS1": f"[{lab.state.name}] \\u@\\h:\\w\\$ "}

@@ -1,22 +1,20 @@
 """Who tells a story in the terminal: a live view with a picture, or plain lines where output is no terminal."""
 
-import os
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, Literal, TextIO
+from typing import TYPE_CHECKING, Final, Literal, Self, TextIO
 
 import click
 
 from umbilical.checks.report import printable
-from umbilical.cli.terminal import has_colour, has_unicode
+from umbilical.cli.terminal import Lines, Live, has_colour, has_unicode, is_lively, live_console
 from umbilical.lab.story import Call, Outcome, Picture, Step, Story, Teller
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
     from rich.text import Text
 
 REAL_CALLER: Final = "kube-apiserver"
@@ -30,7 +28,6 @@ RUNNING_EVIDENCE: Final = 3
 REFRESH_PER_SECOND: Final = 10
 # Steps follow each other at once; what takes longer than this between them is worth a word.
 PATIENCE_SECONDS: Final = 0.4
-_DUMB: Final = ("dumb", "unknown")
 _INDENT: Final = " " * 10
 
 
@@ -38,16 +35,11 @@ _INDENT: Final = " " * 10
 def choose_view(title: str, *, is_stand_in: bool = False) -> Iterator[Teller]:
     """Give who tells this story here; the terminal is as before when it ends, however it ends."""
     caller = STAND_IN if is_stand_in else REAL_CALLER
-    if not _is_lively():
+    if not is_lively(sys.stdout):
         yield PlainLines(title, sys.stdout, caller)
         return
     with LiveView(title, caller) as view:
         yield view
-
-
-def _is_lively() -> bool:
-    # The library of the live view comes with the extra `lab`; a story can be told without it.
-    return sys.stdout.isatty() and os.environ.get("TERM", "") not in _DUMB and find_spec("rich") is not None
 
 
 def summary(story: Story, more: Mapping[str, str] | None = None) -> str:
@@ -84,11 +76,11 @@ def _all_shown(step: Step) -> list[str]:
     return [line for piece in tuple(step.evidence) for line in _shown(piece)]
 
 
-class PlainLines:
+class PlainLines(Lines):
     """One line per event, each out at once; for logs and pipes."""
 
     def __init__(self, title: str, stream: TextIO | None = None, caller: str = REAL_CALLER) -> None:
-        self._stream = stream or sys.stdout
+        super().__init__(stream or sys.stdout)
         self._caller = caller
         self._picture = Picture()
         self._say(_styled(title, bold=True))
@@ -117,16 +109,11 @@ class PlainLines:
     def _call(self, who: str, call: Call) -> None:
         self._say(f"{_INDENT}call of the {who} {self._caller}: {call.value}")
 
-    def _say(self, line: str) -> None:
-        self._stream.write(f"{line}\n")
-        self._stream.flush()
 
-
-class LiveView:
+class LiveView(Live):
     """Finished steps go up the screen and stay there; below them the running one, and the picture as it is now."""
 
     def __init__(self, title: str, caller: str = REAL_CALLER, clock: Callable[[], float] = time.monotonic) -> None:
-        from rich.live import Live
         from rich.spinner import Spinner
 
         from umbilical.cli.lab import story_picture
@@ -142,19 +129,15 @@ class LiveView:
         self._is_over = False
         self._calls: list[tuple[bool, Call]] = []
         self._spinner = Spinner("dots" if has_unicode() else "line", style="blue")
-        self._console = _console()
-        self._live = Live(
-            console=self._console, get_renderable=self._frame, refresh_per_second=REFRESH_PER_SECOND, auto_refresh=True
-        )
+        super().__init__(live_console(stderr=False), REFRESH_PER_SECOND)
 
-    def __enter__(self) -> "LiveView":
+    def __enter__(self) -> Self:
         self._console.print(f"\n{self._title}\n", style="bold")
-        self._live.start()
-        return self
+        return super().__enter__()
 
     def __exit__(self, *_: object) -> None:
         self._is_over = True
-        self._live.stop()
+        super().__exit__()
 
     def began(self, step: Step) -> None:
         self._since = self._clock()
@@ -166,10 +149,7 @@ class LiveView:
 
     def ended(self, step: Step) -> None:
         self._step, self._since = None, self._clock()
-        # Buffered, so that the step never stands on the screen twice: told above, and still running below.
-        with self._console:
-            self._console.print(self._told(step), *self._ways(), sep="\n")
-            self._live.refresh()
+        self._put_above(self._told(step), *self._ways())
 
     def shows(self, picture: Picture) -> None:
         before, self._picture = self._picture, picture
@@ -256,9 +236,3 @@ class LiveView:
         grid.add_column(width=7, justify="right", no_wrap=True, style="dim")
         grid.add_row(sign, title, "" if seconds is None else f"{seconds:.1f} s")
         return grid
-
-
-def _console() -> "Console":
-    from rich.console import Console
-
-    return Console(no_color=not has_colour(), highlight=False, markup=False, emoji=False, soft_wrap=False)

@@ -1,4 +1,4 @@
-"""`umbilical lab up`: networks and nodes on this machine, and on each node what runs pods."""
+"""`umbilical lab up` and `down`: networks, nodes and what runs pods on this machine; and all of it gone again."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +9,7 @@ import click
 from umbilical.cli.lab.options import bin_dir_option, chosen_directory, chosen_name, lab_options
 
 if TYPE_CHECKING:
+    from umbilical.fault import LabError
     from umbilical.lab.lab import Lab, UpRequest
     from umbilical.lab.topology import Topology
 
@@ -43,7 +44,7 @@ def up(name: str, directory: Path | None, runner: str, bare: bool, bin_dir: Path
 
     A bootstrap node, masters and workers. Static pods laid into a node's /etc/kubernetes/manifests run there.
     """
-    from umbilical.cli.progress import ProgressLine
+    from umbilical.cli.terminal import ProgressLine
     from umbilical.lab.lab import UpRequest
     from umbilical.lab.state import RunnerKind
 
@@ -108,3 +109,35 @@ def _tell(lab: "Lab", option: str) -> None:
     click.echo(f"in {lab.directory.path}")
     for command in ("status", "shell bootstrap", "down"):
         click.echo(f"  umbilical lab {command}{option}")
+
+
+@click.command()
+@lab_options
+@click.option("--all", "everyone", is_flag=True, help="Every lab in the default place.")
+def down(name: str, directory: Path | None, everyone: bool) -> None:
+    """Take a lab down, or what a crash left of one.
+
+    Processes, namespaces, control groups and files: all that it made.
+    """
+    from umbilical.lab.state import list_labs
+
+    if everyone and directory is not None:
+        raise click.UsageError("--all and --dir name different things: give one of them")
+    paths = list_labs() if everyone else [chosen_directory(name, directory)]
+    faults = [fault for path in paths if (fault := _take_down(path)) is not None]
+    if not paths:
+        click.echo("there is no lab")
+    # Of several, one that resists must not save the others.
+    for fault in faults:
+        raise fault
+
+
+def _take_down(path: Path) -> "LabError | None":
+    from umbilical.fault import LabError
+    from umbilical.lab import lab
+
+    try:
+        click.echo(f"{path} is gone" if lab.down(path) else f"there is no lab in {path}")
+    except LabError as fault:
+        return fault
+    return None

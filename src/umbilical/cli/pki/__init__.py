@@ -1,1 +1,1 @@
-"""`umbilical pki`: certificates. One module for each command."""
+"""`umbilical pki`: certificates. `cli/main.py` says which module has which command."""

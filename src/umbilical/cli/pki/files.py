@@ -1,13 +1,12 @@
 """Directories of certificates on disk: read with words for what is wrong, written as a whole or not at all."""
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from umbilical.fault import HostError, PkiError
-from umbilical.host.files import PUBLIC_MODE, SECRET_MODE, make_directory, write_file
+from umbilical.host.files import PUBLIC_MODE, SECRET_MODE, write_all
+from umbilical.manifests.tree import Asset
 from umbilical.pki.certificate import Certificate
 from umbilical.pki.directory import read_certificate_file
 
@@ -51,45 +50,11 @@ def write_directory(folder: Path, files: Mapping[str, bytes], *, overwrite: bool
     refuse_existing(folder, files, overwrite=overwrite)
     place = Path(os.path.abspath(folder))
     try:
-        _stage_and_move(place, files)
+        write_all([Asset(name, content, _mode(name)) for name, content in files.items()], place)
     except OSError as error:
         why = error.strerror or str(error)
         raise PkiError("UMB157", f"cannot write into {folder}; nothing was changed", why, f"ls -ld {place}") from error
 
 
-def _stage_and_move(folder: Path, files: Mapping[str, bytes]) -> None:
-    # On the same file system in either case, so that a rename is all that is left to do.
-    beside = folder if folder.exists() else make_directory(folder.parent)
-    stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=beside))
-    try:
-        for name, content in files.items():
-            write_file(stage / name, content, SECRET_MODE if name.endswith(".key") else PUBLIC_MODE)
-        if folder.exists():
-            _move_all(stage, folder, list(files))
-        else:
-            stage.rename(folder)
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
-
-
-def _move_all(stage: Path, folder: Path, names: list[str]) -> None:
-    old = stage / "old"
-    old.mkdir()
-    moved: list[str] = []
-    try:
-        for name in names:
-            if os.path.lexists(folder / name):
-                os.link(folder / name, old / name, follow_symlinks=False)
-            moved.append(name)
-            (stage / name).replace(folder / name)
-    except BaseException:
-        for name in reversed(moved):
-            _put_back(old / name, folder / name)
-        raise
-
-
-def _put_back(kept: Path, place: Path) -> None:
-    if os.path.lexists(kept):
-        kept.replace(place)
-    else:
-        place.unlink(missing_ok=True)
+def _mode(name: str) -> int:
+    return SECRET_MODE if name.endswith(".key") else PUBLIC_MODE

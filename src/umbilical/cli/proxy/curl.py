@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from umbilical.cli.options import FILE, Command, check_readable, duration, tls_files
-from umbilical.cli.ping_access import access_options, access_request
+from umbilical.cli.ping import access_options, access_request
 from umbilical.codes import FINDINGS
 from umbilical.tunnel.settings import TlsFiles
 

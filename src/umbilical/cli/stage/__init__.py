@@ -1,1 +1,1 @@
-"""`umbilical stage`: a cluster the hard way. One module for each command."""
+"""`umbilical stage`: a cluster the hard way. `cli/main.py` says which module has which command."""

@@ -1,40 +1,39 @@
 """`umbilical stage lint`: every rule over the artifacts of a cluster, and what other programs say of them."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from umbilical.cli.check_choice import apply_options, chosen, refuse_emptiness, report_options, which_options
-from umbilical.cli.stage.options import directory_option, utc_now
-from umbilical.cli.terminal import has_colour, has_unicode
-from umbilical.codes import FINDINGS
+from umbilical.cli.findings import (
+    apply_options,
+    chosen,
+    listed,
+    refuse_emptiness,
+    report,
+    report_options,
+    status,
+    which_options,
+)
+from umbilical.cli.stage.cluster import directory_option, utc_now
+from umbilical.cli.terminal import has_colour
 
 if TYPE_CHECKING:
     from umbilical.checks.check import Finding
     from umbilical.hardway.lint.facts import Facts
     from umbilical.hardway.rendering import Rendered
 
-AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
 
 NO_RELEASE: Final = "the release is not extracted yet: umbilical stage run 04"
 INDEPENDENT: Final = frozenset({"CFG-01", "CFG-02", "CFG-03", "CFG-04", "CFG-07", "HA", "LV"})
 """Rules and groups that look at nothing of a release."""
 
 
-def _which(command: AnyCommand) -> AnyCommand:
-    return apply_options(command, which_options("PKI-01,HA-02"))
-
-
-def _reporting(command: AnyCommand) -> AnyCommand:
-    return apply_options(command, report_options())
-
-
 @click.command()
 @directory_option
-@_which
+@apply_options(which_options("PKI-01,HA-02"))
 @click.option("--judges/--no-judges", default=True, show_default=True, help="Ask other programs too, where they are.")
 @click.option(
     "--bin-dir",
@@ -42,7 +41,7 @@ def _reporting(command: AnyCommand) -> AnyCommand:
     help="Look for those programs here first; then in the cache of `make peers`, then on PATH.",
 )
 @click.option("--list", "lists", is_flag=True, help="List the rules and stop.")
-@_reporting
+@apply_options(report_options())
 def lint(
     folder: Path,
     only: tuple[re.Pattern[str], ...],
@@ -70,8 +69,10 @@ def lint(
         findings += _by_judges(facts, rendered, bin_dir, only, skip)
     refuse_emptiness(findings)
     _tell(rendered, folder)
-    click.echo(_report(findings, output, facts), nl=False, color=has_colour())
-    return _status(findings, fail_on)
+    details = {"cluster": facts.cluster.name, "profile": facts.cluster.profile.value}
+    text = report(findings, output, kind="LintReport", suite="stage.lint", details=details, groups=_headings())
+    click.echo(text, nl=False, color=has_colour())
+    return status(findings, fail_on)
 
 
 def _facts(folder: Path, rendered: "Rendered") -> "Facts":
@@ -134,16 +135,6 @@ def _tell(rendered: "Rendered", folder: Path) -> None:
         click.echo(f"note: {told}; umbilical stage plan --dir {folder} shows how", err=True)
 
 
-def _report(findings: "list[Finding]", output: str, facts: "Facts") -> str:
-    from umbilical.checks.report import as_json, as_junit, as_table
-
-    if output == "json":
-        return as_json(findings, "LintReport", {"cluster": facts.cluster.name, "profile": facts.cluster.profile.value})
-    if output == "junit":
-        return as_junit(findings, "stage.lint")
-    return as_table(findings, has_colour(), has_unicode(), _headings())
-
-
 def _headings() -> dict[str, str]:
     from umbilical.hardway.judges.catalogue import GROUP, HEADING
     from umbilical.hardway.lint.catalogue import GROUPS
@@ -152,21 +143,7 @@ def _headings() -> dict[str, str]:
 
 
 def _listed(only: Sequence[re.Pattern[str]], skip: Sequence[re.Pattern[str]]) -> str:
-    from umbilical.checks.report import group_of
     from umbilical.hardway.judges.catalogue import JUDGES
     from umbilical.hardway.lint.catalogue import RULES
 
-    lines: list[str] = []
-    headings = _headings()
-    for check in chosen([*(rule.check for rule in RULES), *JUDGES], only, skip):
-        heading = headings.pop(group_of(check.id), None)
-        lines += ["", heading] if heading else []
-        lines.append(f"{check.id:7} {check.title}")
-    return "\n".join(lines).lstrip("\n") + "\n"
-
-
-def _status(findings: "Sequence[Finding]", fail_on: str) -> int:
-    from umbilical.checks.check import Outcome
-
-    bad = (Outcome.FAILED, Outcome.WARNED) if fail_on == "warn" else (Outcome.FAILED,)
-    return FINDINGS if any(finding.outcome in bad for finding in findings) else 0
+    return listed(chosen([*(rule.check for rule in RULES), *JUDGES], only, skip), _headings(), 7)

@@ -1,14 +1,14 @@
 """What stages came to, as a table, JSON or JUnit."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.checks.report import API_VERSION, as_junit, as_table, printable
-from umbilical.cli.terminal import has_colour, has_unicode
+from umbilical.checks.report import API_VERSION, as_junit, printable
+from umbilical.cli.terminal import has_colour
 
 if TYPE_CHECKING:
     from umbilical.checks.check import Finding
@@ -113,18 +113,6 @@ def result_findings(result: "Result") -> "list[Finding]":
         title, evidence = f"stage {result.stage.name} ends well", f"{fault.what}: {fault.why}"
         found.append(Finding(fault.code, title, result.stage.title, fault.remedy, Outcome.FAILED, evidence))
     return found
-
-
-def findings_report(
-    found: "Sequence[Finding]", output: str, suite: str, details: Mapping[str, Any] | None = None
-) -> str:
-    from umbilical.checks.report import as_json
-
-    if output == "json":
-        return as_json(found, "StageStatus", details)
-    if output == "junit":
-        return as_junit(found, suite)
-    return as_table(found, has_colour(), has_unicode())
 
 
 def write_junit(path: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""`umbilical stage run`: stages in order, each until its checks pass."""
+"""`umbilical stage run` and `retry`: stages in order, each until its checks pass; or one of them again."""
 
 import sys
 from pathlib import Path
@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from umbilical.cli.stage.options import directory_option
-from umbilical.cli.stage.range import StageRange, bounds
+from umbilical.cli.findings import output_option
+from umbilical.cli.stage.cluster import Asking, StageRange, Work, bounds, directory_option, find_stage, working
 
 if TYPE_CHECKING:
-    from umbilical.cli.stage.work import Work
+    from collections.abc import Sequence
+
     from umbilical.hardway.pipeline import Pipeline
+    from umbilical.hardway.stage import Stage
+    from umbilical.hardway.state import State
 
 
 @click.command()
@@ -29,14 +32,7 @@ if TYPE_CHECKING:
 @click.option(
     "-y", "--yes", is_flag=True, help="Run stages again on machines that are installed, where other inputs ask for it."
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json", "junit"]),
-    default="table",
-    show_default=True,
-    help="Form of the report on stdout; what happens is told on stderr.",
-)
+@output_option("table", "json", "junit")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write the checks here as JUnit too.")
 def run(
     chosen: tuple[int | None, int | None] | None,
@@ -50,10 +46,10 @@ def run(
 ) -> None:
     """Run stages: all, those up to N, or those FROM..TO. What is done and unchanged is checked and skipped.
 
-    A run that ended on its way, by a fault or a kill, is resumed by saying the same again. The status is 1 when a
-    check fails, 9 when a wait was in vain, 7 when going on would be unsafe, 8 after an interrupt.
+    A run that ended on its way, by a fault or a kill, is resumed by saying the same again. The report goes to stdout,
+    what happens to stderr. The status is 1 when a check fails, 9 when a wait was in vain, 7 when going on would be
+    unsafe, 8 after an interrupt.
     """
-    from umbilical.cli.stage.work import Asking, working
     from umbilical.hardway.stages import catalogue
 
     if stepwise and (yes or not sys.stdin.isatty()):
@@ -68,7 +64,7 @@ def run(
         execute(work, work.pipeline(Asking(work.site) if stepwise else None), first, last, output=output, junit=junit)
 
 
-def refuse_stale(work: "Work", first: int, last: int) -> None:
+def refuse_stale(work: Work, first: int, last: int) -> None:
     """Ask before stages run again on machines that are installed: the cluster on them may be in use.
 
     Raises:
@@ -92,7 +88,7 @@ def refuse_stale(work: "Work", first: int, last: int) -> None:
 
 
 def execute(
-    work: "Work", pipeline: "Pipeline", first: int, last: int, *, force: bool = False, output: str, junit: Path | None
+    work: Work, pipeline: "Pipeline", first: int, last: int, *, force: bool = False, output: str, junit: Path | None
 ) -> None:
     """Run, and report however it ends."""
     try:
@@ -118,3 +114,27 @@ def _report(pipeline: "Pipeline", output: str, junit: Path | None) -> None:
         click.echo(report.run_junit(pipeline.results), nl=False)
     elif pipeline.results:
         click.echo(report.run_table(pipeline.results), nl=False)
+
+
+@click.command()
+@click.argument("name", required=False, metavar="[STAGE]")
+@directory_option
+@output_option("table", "json", "junit")
+def retry(name: str | None, folder: Path, output: str) -> None:
+    """Do the steps of STAGE again, also where it is done; without STAGE, of the one that failed or was interrupted."""
+    from umbilical.hardway.stages import catalogue
+
+    stages = catalogue.stages()
+    with working(folder) as work:
+        number = find_stage(name, stages).number if name else _broken(stages, work.ledger.state)
+        execute(work, work.pipeline(), number, number, force=True, output=output, junit=None)
+
+
+def _broken(stages: "Sequence[Stage]", state: "State") -> int:
+    from umbilical.hardway.state import Status
+
+    again = (Status.FAILED, Status.INTERRUPTED, Status.RUNNING, Status.STALE)
+    for stage in stages:
+        if state.stage(stage.number).status in again:
+            return stage.number
+    raise click.UsageError("no stage failed: name one, or go on with `umbilical stage run`")

@@ -1,17 +1,40 @@
-"""`umbilical stage show`: one stage: what it is made from, what it does, what it checks, what became of it."""
+"""`umbilical stage list`, `show` and `status`: stages as recorded, one in full, and what holds now. Changes nothing."""
 
+import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from umbilical.cli.stage.options import directory_option, load_site
-from umbilical.cli.stage.range import find_stage
+from umbilical.checks.report import API_VERSION
+from umbilical.cli import findings
+from umbilical.cli.findings import output_option
+from umbilical.cli.stage.cluster import directory_option, find_stage, looking
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from umbilical.checks.check import Finding
     from umbilical.hardway.site import Site
     from umbilical.hardway.stage import Stage
-    from umbilical.hardway.state import StageRecord
+    from umbilical.hardway.state import StageRecord, State
+
+
+@click.command()
+@directory_option
+@output_option("table", "json")
+def list_(folder: Path, output: str) -> None:
+    """List all stages with what the record says of them; `stage status` looks at what is so now."""
+    from umbilical.cli.stage import report
+    from umbilical.cli.terminal import has_colour
+    from umbilical.hardway.ledger import look
+    from umbilical.hardway.locking import holder
+    from umbilical.hardway.stages import catalogue
+
+    tell = report.list_json if output == "json" else report.list_table
+    text = tell(catalogue.stages(), look(folder), is_locked=holder(folder) is not None)
+    click.echo(text, nl=False, color=has_colour())
 
 
 @click.command()
@@ -20,24 +43,24 @@ if TYPE_CHECKING:
 @click.option(
     "--explain", "explains", is_flag=True, help="Say what it is for and how to see it by hand; needs no config."
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form.")
+@output_option("table", "json")
 def show(name: str, folder: Path, explains: bool, output: str) -> None:
     """Show one stage by number or name: needs, inputs, steps with their commands, checks, and the record of it."""
     from umbilical.cli.stage import report
-    from umbilical.cli.stage.view import choose_view
-    from umbilical.hardway.ledger import look
     from umbilical.hardway.stages import catalogue
 
     stage = find_stage(name, catalogue.stages())
     if explains:
         click.echo(report.explanation(stage), nl=False)
         return
-    state = look(folder)
-    with choose_view(plain=True) as screen:
-        site = load_site(folder, screen)
-        site.notes = {key: note.value for key, note in state.notes.items()}
+    with looking(folder) as (site, state):
         value = _value(stage, site, state.stage(stage.number), folder)
-    click.echo(_json(value) if output == "json" else _table(value), nl=False)
+    click.echo(
+        json.dumps({"apiVersion": API_VERSION, "kind": "Stage", **value}, indent=2) + "\n"
+        if output == "json"
+        else _table(value),
+        nl=False,
+    )
 
 
 def _value(stage: "Stage", site: "Site", record: "StageRecord", folder: Path) -> dict[str, Any]:
@@ -56,14 +79,6 @@ def _value(stage: "Stage", site: "Site", record: "StageRecord", folder: Path) ->
     }
 
 
-def _json(value: dict[str, Any]) -> str:
-    import json
-
-    from umbilical.checks.report import API_VERSION
-
-    return json.dumps({"apiVersion": API_VERSION, "kind": "Stage", **value}, indent=2) + "\n"
-
-
 def _table(value: dict[str, Any]) -> str:
     steps, checks, files, numbers = value["steps"], value["checks"], value["files"], value["needs"]
     needs = ", ".join(f"{number:02}" for number in numbers)
@@ -75,3 +90,55 @@ def _table(value: dict[str, Any]) -> str:
     lines += ["", f"files ({len(files)})", *(f"   {name}" for name in files)] if files else []
     lines += ["", "checks", *(f"   {check['id']} {check['title']}" for check in checks)]
     return "\n".join(lines) + "\n"
+
+
+@click.command()
+@click.argument("name", required=False, metavar="[STAGE]")
+@directory_option
+@output_option("table", "json", "junit")
+@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write the checks here as JUnit too.")
+def status(name: str | None, folder: Path, output: str, junit: Path | None) -> int:
+    """Ask the checks of STAGE now, or of all stages that are done; status 1 when one fails."""
+    from umbilical.cli.stage import report
+    from umbilical.cli.terminal import has_colour
+    from umbilical.hardway.stages import catalogue
+
+    stages = catalogue.stages()
+    with looking(folder) as (site, state):
+        chosen = [find_stage(name, stages)] if name else _asked(stages, site, state)
+        found = [finding for stage in chosen for finding in _findings(stage, site)]
+    if not chosen:
+        click.echo("no stage is done yet: umbilical stage run", err=True)
+    details = {"stages": [report.stage_value(stage, state.stage(stage.number), is_locked=True) for stage in chosen]}
+    told = partial(findings.report, found, kind="StageStatus", suite="stage.status", details=details)
+    click.echo(told(output), nl=False, color=has_colour())
+    if junit is not None:
+        report.write_junit(junit, told("junit"))
+    return findings.status(found)
+
+
+def _asked(stages: "Sequence[Stage]", site: "Site", state: "State") -> "list[Stage]":
+    """Those that are done and not superseded; that one is stale is said beside."""
+    from umbilical.hardway import pipeline
+    from umbilical.hardway.state import Status
+
+    for number, because in pipeline.stale(stages, site, state).items():
+        click.echo(f"note: stage {number:02} is stale: {because}", err=True)
+    done = (Status.DONE, Status.STALE)
+    return [
+        stage
+        for stage in stages
+        if state.stage(stage.number).status in done and pipeline.superseded(stage, state) is None
+    ]
+
+
+def _findings(stage: "Stage", site: "Site") -> "list[Finding]":
+    from umbilical.checks.check import Finding, Outcome
+    from umbilical.fault import Fault
+    from umbilical.hardway import judging
+
+    try:
+        return judging.findings(stage, site)
+    except Fault as fault:
+        title = f"the checks of stage {stage.number:02} can be asked"
+        return [Finding(fault.code, title, "nobody knows how it is", fault.remedy, Outcome.FAILED, fault.brief)]

@@ -3,29 +3,27 @@
 Both write to stderr: what a command is asked for goes to stdout.
 """
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 import click
 
 from umbilical.checks.report import printable
+from umbilical.cli.terminal import Lines, Live, is_lively, live_console
 from umbilical.hardway.reporting import Waiting
 from umbilical.hardway.telling import Telling
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
 REFRESH_PER_SECOND: Final = 4
 # A wait in a log: a line when what was seen is new, and a sign of life.
 HEARTBEAT_SECONDS: Final = 30.0
 MAX_SEEN: Final = 160
 KEPT_LINES: Final = 4
-_DUMB: Final = ("dumb", "unknown")
 _INDENT: Final = " " * 10
 _SIGNS: Final = {
     "done": ("✓", "green"),
@@ -48,7 +46,7 @@ class Screen(Telling, Protocol):
 @contextmanager
 def choose_view(earlier: Seconds | None = None, *, plain: bool = False) -> Iterator[Screen]:
     """Give who tells a run here; the terminal is as before when it ends, however it ends."""
-    if plain or not _is_lively():
+    if plain or not is_lively(sys.stderr):
         yield PlainLines(earlier or {})
         return
     with LiveView(earlier or {}) as view:
@@ -80,14 +78,14 @@ def guess_text(earlier: Seconds, number: int) -> str:
     return f" (took {duration(seconds)} before)" if seconds >= 1 else ""
 
 
-class PlainLines:
+class PlainLines(Lines):
     """One line per event, each out at once; for logs and pipes."""
 
     def __init__(
         self, earlier: Seconds, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._earlier = earlier
-        self._stream = stream or sys.stderr
+        super().__init__(stream or sys.stderr)
         self._clock = clock
         self._start = clock()
         self._last_wait = ("", "")
@@ -131,36 +129,24 @@ class PlainLines:
     def ended(self, number: int, word: str, seconds: float) -> None:
         self._say(f"{_INDENT}{ending_text(word, seconds)}")
 
-    def _say(self, line: str) -> None:
-        self._stream.write(f"{line}\n")
-        self._stream.flush()
 
-
-class LiveView:
+class LiveView(Live):
     """Ended stages go up the screen and stay there; below them the running one: its step, its wait, the nodes."""
 
     def __init__(self, earlier: Seconds, clock: Callable[[], float] = time.monotonic) -> None:
-        from rich.live import Live
 
         self._earlier = earlier
         self._clock = clock
-        self._console = _console()
         self._number, self._title, self._since = 0, "", clock()
         self._step = ""
         self._seen: list[str] = []
         self._wait: Waiting | None = None
         self._nodes: tuple[Sequence[str], Sequence[str], Mapping[tuple[str, str], str]] = ((), (), {})
-        self._live = Live(
-            console=self._console, get_renderable=self._frame, refresh_per_second=REFRESH_PER_SECOND, auto_refresh=True
-        )
-
-    def __enter__(self) -> "LiveView":
-        self._live.start()
-        return self
+        super().__init__(live_console(stderr=True), REFRESH_PER_SECOND)
 
     def __exit__(self, *_: object) -> None:
         self._number = 0
-        self._live.stop()
+        super().__exit__()
 
     def line(self, text: str) -> None:
         self._console.print(printable(text))
@@ -189,9 +175,7 @@ class LiveView:
             (f" {sign} ", colour), f"{number:02} {self._title}", (f"  {ending_text(word, seconds)}", "dim")
         )
         self._number = 0
-        with self._console:
-            self._console.print(told, *(Text(f"      {printable(line)}", "dim") for line in self._seen), sep="\n")
-            self._live.refresh()
+        self._put_above(told, *(Text(f"      {printable(line)}", "dim") for line in self._seen))
 
     def _frame(self) -> "RenderableType":
         from rich.console import Group
@@ -234,17 +218,6 @@ class LiveView:
 
 def _changed(before: Mapping[tuple[str, str], str], now: Mapping[tuple[str, str], str], row: str, signal: str) -> bool:
     return (row, signal) in now and before.get((row, signal)) != now[row, signal]
-
-
-def _is_lively() -> bool:
-    return sys.stderr.isatty() and os.environ.get("TERM", "") not in _DUMB and find_spec("rich") is not None
-
-
-def _console() -> "Console":
-    from rich.console import Console
-
-    colour = bool(os.environ.get("FORCE_COLOR")) or not os.environ.get("NO_COLOR")
-    return Console(stderr=True, no_color=not colour, highlight=False, markup=False, emoji=False)
 
 
 def ask_step(title: str, command: str) -> bool:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from umbilical.cli.stage.options import check_cluster, directory_option
+from umbilical.cli.findings import output_option
+from umbilical.cli.stage.cluster import check_cluster, directory_option
 
 if TYPE_CHECKING:
     from umbilical.cli.stage.view import Screen
@@ -26,7 +27,7 @@ _ENDINGS: Final = {
 @click.command()
 @directory_option
 @click.option("--once", is_flag=True, help="Tell what has happened so far and stop.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Form.")
+@output_option("table", "json")
 def watch(folder: Path, once: bool, output: str) -> None:
     """Tell what happens to a cluster as it happens, from the last run on. Ctrl-C ends it, and not the run."""
     from umbilical.cli.stage.view import choose_view

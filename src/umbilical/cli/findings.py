@@ -1,15 +1,25 @@
-"""Which checks a user wants: ids, groups or patterns, wanted or not."""
+"""Commands that report: the form of their answer, which checks a user wants, what was found, and the exit status."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from umbilical.cli.terminal import has_colour, has_unicode
+from umbilical.codes import FINDINGS
+
 if TYPE_CHECKING:
-    from umbilical.checks.check import Finding
+    from umbilical.checks.check import Check, Finding
 
 AnyCommand = TypeVar("AnyCommand", bound=Callable[..., Any])
+
+
+def output_option(*forms: str) -> Callable[[Any], Any]:
+    """Give -o/--output; the first form is the default."""
+    return click.option(
+        "-o", "--output", type=click.Choice(forms), default=forms[0], show_default=True, help="Output format."
+    )
 
 
 def which_options(example: str) -> tuple[Callable[[Any], Any], ...]:
@@ -23,14 +33,7 @@ def which_options(example: str) -> tuple[Callable[[Any], Any], ...]:
 
 def report_options() -> tuple[Callable[[Any], Any], ...]:
     return (
-        click.option(
-            "-o",
-            "--output",
-            type=click.Choice(["table", "json", "junit"]),
-            default="table",
-            show_default=True,
-            help="Form of the report.",
-        ),
+        output_option("table", "json", "junit"),
         click.option(
             "--fail-on",
             type=click.Choice(["warn", "error"]),
@@ -41,11 +44,15 @@ def report_options() -> tuple[Callable[[Any], Any], ...]:
     )
 
 
-def apply_options(command: AnyCommand, options: Sequence[Callable[[AnyCommand], AnyCommand]]) -> AnyCommand:
+def apply_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[AnyCommand], AnyCommand]:
     """Put options onto a command, in the order in which its help shows them."""
-    for option in reversed(options):
-        command = option(command)
-    return command
+
+    def apply(command: AnyCommand) -> AnyCommand:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return apply
 
 
 def selection(text: str) -> re.Pattern[str]:
@@ -79,3 +86,41 @@ def refuse_emptiness(findings: "Sequence[Finding]") -> None:
     # A filter with a typing mistake must not look like a file without faults.
     if not findings:
         raise click.UsageError("no check is left by --only and --skip; --list shows their ids")
+
+
+def report(
+    findings: "Sequence[Finding]",
+    output: str,
+    *,
+    kind: str,
+    suite: str,
+    details: Mapping[str, Any] | None = None,
+    groups: Mapping[str, str] | None = None,
+) -> str:
+    """Write findings in the form that was asked for: `kind` and `details` are for JSON, `suite` is for JUnit."""
+    from umbilical.checks.report import as_json, as_junit, as_table
+
+    if output == "json":
+        return as_json(findings, kind, details)
+    if output == "junit":
+        return as_junit(findings, suite)
+    return as_table(findings, has_colour(), has_unicode(), groups)
+
+
+def status(findings: "Iterable[Finding]", fail_on: str = "error") -> int:
+    from umbilical.checks.check import Outcome
+
+    bad = (Outcome.FAILED, Outcome.WARNED) if fail_on == "warn" else (Outcome.FAILED,)
+    return FINDINGS if any(finding.outcome in bad for finding in findings) else 0
+
+
+def listed(checks: "Iterable[Check[Any]]", headings: Mapping[str, str], width: int = 0) -> str:
+    """List checks by id and title, each group under its heading."""
+    from umbilical.checks.report import group_of
+
+    lines: list[str] = []
+    for check in checks:
+        heading = headings.get(group_of(check.id))
+        lines += ["", heading] if heading and heading not in lines else []
+        lines.append(f"{check.id:{width}} {check.title}")
+    return "\n".join(lines).lstrip("\n") + "\n"

@@ -1,15 +1,20 @@
-"""`umbilical stage break`: one of the faults that others met, put in on purpose and for the reader to find."""
+"""`umbilical stage break` and `doctor`: put a known fault in on purpose, and find out what is wrong."""
 
+import json
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from umbilical.cli.stage.options import directory_option, load_site, utc_now
+from umbilical.cli.findings import output_option
+from umbilical.cli.stage.cluster import directory_option, load_site, locking, looking, utc_now
+from umbilical.codes import FINDINGS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from umbilical.hardway.doctor.diagnosis import Diagnosis
     from umbilical.hardway.lessons.lesson import Lesson
     from umbilical.hardway.lessons.sitting import Sitting
 
@@ -40,11 +45,10 @@ def _break(name: str, folder: Path, *, is_live: bool) -> None:
     from umbilical.cli.stage.view import choose_view
     from umbilical.hardway import workspace
     from umbilical.hardway.lessons import sitting
-    from umbilical.hardway.locking import locked
 
     lesson = sitting.find_lesson(name)
     cluster = workspace.read_config(folder).cluster
-    with locked(folder, _command(), utc_now().isoformat(timespec="seconds")):
+    with locking(folder):
         if is_live:
             with choose_view(plain=True) as screen:
                 sitting.spoil_machines(load_site(folder, screen), lesson)
@@ -55,9 +59,8 @@ def _break(name: str, folder: Path, *, is_live: bool) -> None:
 
 def _mend(name: str | None, folder: Path) -> None:
     from umbilical.hardway.lessons import sitting
-    from umbilical.hardway.locking import locked
 
-    with locked(folder, _command(), utc_now().isoformat(timespec="seconds")):
+    with locking(folder):
         under_way = sitting.current(folder)
         if under_way is None or (name is not None and name != under_way.lesson.id):
             raise _not_under_way(name, under_way)
@@ -118,5 +121,43 @@ def _line(lesson: "Lesson") -> str:
     return f"{lesson.id}  ({profiles}{live})\n{click.wrap_text(lesson.story, 100, '  ', '  ')}"
 
 
-def _command() -> str:
-    return shlex.join(["umbilical", *sys.argv[1:]])
+@click.command()
+@directory_option
+@output_option("table", "json")
+def doctor(folder: Path, output: str) -> int:
+    """Look at the artifacts as they lie in DIR, at the record, and at machines that run; status 1 when something is
+    wrong. Nothing is changed.
+    """
+    found = _examined(folder)
+    click.echo(_json(found) if output == "json" else _table(found), nl=False)
+    if not found:
+        click.echo("nothing is wrong that the doctor knows of", err=True)
+    return FINDINGS if found else 0
+
+
+def _examined(folder: Path) -> "Sequence[Diagnosis]":
+    from umbilical.hardway import workspace
+    from umbilical.hardway.doctor.examination import examine
+    from umbilical.hardway.locking import holder
+    from umbilical.hardway.stages import catalogue
+
+    with looking(folder) as (site, state):
+        on_disk = workspace.read_artifacts(folder)
+        return examine(site, state, on_disk, catalogue.stages(), is_locked=holder(folder) is not None)
+
+
+def _table(found: "Sequence[Diagnosis]") -> str:
+    from umbilical.checks.report import printable
+
+    lines = [printable(line) for one in found for line in str(one).splitlines()]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _json(found: "Sequence[Diagnosis]") -> str:
+    from umbilical.checks.report import API_VERSION
+
+    values = [
+        {"id": one.id, "hop": one.hop, "what": one.what, "why": one.why, "next": one.remedy, "lesson": one.lesson}
+        for one in found
+    ]
+    return json.dumps({"apiVersion": API_VERSION, "kind": "Diagnoses", "diagnoses": values}, indent=2) + "\n"

@@ -1,4 +1,4 @@
-"""`umbilical config view`: every value of a cluster, also those that its file does not say."""
+"""`umbilical config view` and `schema`: every value of a cluster with its origin, and the JSON Schema of its file."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from umbilical.cli.stage.options import directory_option
+from umbilical.cli.findings import output_option
+from umbilical.cli.stage.cluster import directory_option
 
 if TYPE_CHECKING:
     from umbilical.hardway.config.origins import Value
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
 @click.command()
 @directory_option
 @click.option("--origin", "has_origin", is_flag=True, help="Say of each value whether it was given or follows.")
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True, help="Form."
-)
+@output_option("table", "json", "yaml")
 def view(folder: Path, has_origin: bool, output: str) -> None:
     """Show what cluster.yaml comes to: given values, defaults, and what is computed from others."""
     from umbilical.hardway.config.origins import nested
@@ -57,3 +56,15 @@ def _yaml(told: Any) -> str:
     from umbilical.manifests.tree import yaml_bytes
 
     return yaml_bytes(told).decode()
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON Schema of cluster.yaml.
+
+    Editors with a YAML language server take it by a first line:
+    # yaml-language-server: $schema=cluster.schema.json
+    """
+    from umbilical.hardway.config.schema import schema as made
+
+    click.echo(json.dumps(made(), indent=2))

@@ -1,1 +1,0 @@
-"""`umbilical config`: a cluster's config file. One module for each command."""

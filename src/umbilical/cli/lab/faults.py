@@ -1,0 +1,84 @@
+"""`umbilical lab list`, `break` and `mend`: name what the lab can run and break, break it, repair it."""
+
+import json
+from pathlib import Path
+
+import click
+
+from umbilical.checks.report import API_VERSION
+from umbilical.cli.findings import output_option
+from umbilical.cli.lab.options import chosen_directory, lab_options
+
+
+@click.command(name="list")
+@output_option("table", "json")
+def list_(output: str) -> None:
+    """Name every scenario (`lab run NAME`) and every fault (`lab break NAME`)."""
+    from umbilical.lab.faults import registry as faults
+    from umbilical.lab.scenarios import scenario as scenarios
+
+    rows = {
+        "scenarios": [(name, scenarios.find(name).summary) for name in scenarios.names()],
+        "faults": [(name, faults.find(name).summary) for name in faults.names()],
+    }
+    if output == "json":
+        lists = {kind: [{"name": name, "summary": text} for name, text in pairs] for kind, pairs in rows.items()}
+        click.echo(json.dumps({"apiVersion": API_VERSION, "kind": "LabList", **lists}, indent=2))
+        return
+    for kind, pairs in rows.items():
+        width = max(len(name) for name, _ in pairs)
+        click.echo(f"{kind}:")
+        for name, text in pairs:
+            click.echo(f"  {name:<{width}}  {text}")
+
+
+@click.command(name="break")
+@click.argument("fault_name", metavar="FAULT")
+@lab_options
+def break_(fault_name: str, name: str, directory: Path | None) -> None:
+    """Break one thing in a lab whose tunnel is up; `umbilical lab list` names what can be broken."""
+    from umbilical.cli.lab.story_view import choose_view
+    from umbilical.lab.faults import registry
+    from umbilical.lab.faults.repair import check, tell_break
+    from umbilical.lab.lab import Lab
+    from umbilical.lab.rehearsal import load_scene
+    from umbilical.lab.story import Story
+
+    fault = registry.find(fault_name)
+    lab = Lab.open(chosen_directory(name, directory))
+    title = f"A fault: {fault.name}"
+    scene = load_scene(lab, Story(title))
+    check(scene, fault)
+    with choose_view(title, is_stand_in=scene.cast.is_stand_in) as teller:
+        tell_break(load_scene(lab, Story(title, teller)), fault)
+    where = f"--dir {directory}" if directory is not None else f"--name {name}"
+    click.echo(f"\nmend it with: umbilical lab mend {where} {fault.name}")
+
+
+@click.command()
+@click.argument("fault_name", metavar="[FAULT]", required=False)
+@click.option("--all", "everything", is_flag=True, help="Mend all that is broken, which is also done without FAULT.")
+@lab_options
+def mend(fault_name: str | None, everything: bool, name: str, directory: Path | None) -> None:
+    """Take back what `lab break` did: FAULT, or all of it."""
+    from umbilical.cli.lab.story_view import choose_view
+    from umbilical.lab.faults import registry
+    from umbilical.lab.faults.repair import broken_faults, tell_mend
+    from umbilical.lab.lab import Lab
+    from umbilical.lab.rehearsal import load_scene
+    from umbilical.lab.story import Story
+
+    if fault_name is not None and everything:
+        raise click.UsageError("give a fault or --all, not both")
+    if fault_name is not None:
+        registry.find(fault_name)
+    lab = Lab.open(chosen_directory(name, directory))
+    wanted = [fault_name] if fault_name is not None else broken_faults(lab)[::-1]
+    if not wanted:
+        click.echo("nothing is broken")
+        return
+    is_stand_in = load_scene(lab, Story("Mending")).cast.is_stand_in
+    with choose_view("Mending", is_stand_in=is_stand_in) as teller:
+        scene = load_scene(lab, Story("Mending", teller))
+        for each in wanted:
+            tell_mend(scene, each)

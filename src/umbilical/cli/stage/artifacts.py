@@ -1,0 +1,204 @@
+"""`umbilical stage init`, `plan` and `rotate`: cluster.yaml and the artifacts, before any machine is touched."""
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from umbilical.cli.findings import output_option
+from umbilical.cli.options import FILE
+from umbilical.cli.stage.cluster import directory_option, utc_now
+from umbilical.codes import FINDINGS
+from umbilical.fault import Fault
+
+if TYPE_CHECKING:
+    from umbilical.hardway.artifacts.diff.part import Part
+    from umbilical.hardway.config.example import Wish
+    from umbilical.hardway.rendering import Rendered
+
+
+@click.command()
+@directory_option
+@click.option(
+    "--profile",
+    type=click.Choice(["openshift", "kubernetes"]),
+    default="kubernetes",
+    show_default=True,
+    help="OpenShift on RHCOS, or upstream Kubernetes.",
+)
+@click.option("--machines", type=click.Choice(["lab", "libvirt"]), help="Where machines run; follows from the profile.")
+@click.option("--masters", type=click.IntRange(1, 9), default=3, show_default=True, help="How many masters.")
+@click.option("--workers", type=click.IntRange(0, 500), default=2, show_default=True, help="How many workers.")
+@click.option("--name", default="", help="The cluster's name.")
+@click.option("--ssh-key", "ssh_keys", type=FILE, multiple=True, help="Public key for the user core; repeatable.")
+@click.option("--overwrite", is_flag=True, help="Replace a cluster.yaml that is there.")
+def init(
+    folder: Path,
+    profile: str,
+    machines: str | None,
+    masters: int,
+    workers: int,
+    name: str,
+    ssh_keys: tuple[Path, ...],
+    overwrite: bool,
+) -> None:
+    """Write cluster.yaml with every key explained; what stands in its comments holds without them."""
+    from umbilical.hardway.config.example import example
+    from umbilical.hardway.workspace import CONFIG
+    from umbilical.host.files import make_directory, write_public
+
+    wish = _wish(profile, machines, masters, workers, name, ssh_keys)
+    content = example(wish)
+    path = write_public(make_directory(folder) / CONFIG, content, overwrite=overwrite)
+    click.echo(path)
+    here = "" if folder == Path() else f" --dir {folder}"
+    click.echo(f"next: read it, then `umbilical config view --origin{here}`, `umbilical stage plan{here}`", err=True)
+
+
+def _wish(
+    profile: str, machines: str | None, masters: int, workers: int, name: str, ssh_keys: tuple[Path, ...]
+) -> "Wish":
+    from umbilical.hardway.config.cluster import MachinesKind, Profile
+    from umbilical.hardway.config.example import Wish
+
+    usual = "lab" if profile == "kubernetes" else "libvirt"
+    keys = tuple(key for path in ssh_keys for key in _public_keys(path))
+    return Wish(Profile(profile), MachinesKind(machines or usual), masters, workers, name, keys)
+
+
+def _public_keys(path: Path) -> list[str]:
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise Fault("UMB002", f"cannot read {path}", why, f"look at it: ls -l {path}") from None
+    if "PRIVATE KEY" in text:
+        raise click.UsageError(f"{path} is a private key; name its public half, usually {path}.pub")
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+_MARKS: Final = {"created": "+", "changed": "~", "removed": "-"}
+_COLOURS: Final = {"+": "green", "-": "red", "~": "yellow"}
+
+
+@click.command()
+@directory_option
+@output_option("table", "json")
+@click.option("--stat", "is_short", is_flag=True, help="Name the files only, not what differs in them.")
+@click.option("--exit-code", is_flag=True, help="End with status 1 when something would change.")
+def plan(folder: Path, output: str, is_short: bool, exit_code: bool) -> int:
+    """Render every artifact and compare with what lies in DIR; nothing is written, and no secret is shown."""
+    from umbilical.hardway import rendering
+
+    rendered = rendering.render(folder, utc_now())
+    parts = rendered.plan()
+    if output == "json":
+        click.echo(json.dumps(as_json(rendered, parts), indent=2))
+    else:
+        print_parts(parts, is_short=is_short)
+        tell(rendered, parts, folder)
+    return FINDINGS if parts and exit_code else 0
+
+
+def as_json(rendered: "Rendered", parts: "Sequence[Part]") -> dict[str, object]:
+    from umbilical.checks.report import API_VERSION
+    from umbilical.hardway.artifacts.diff import part
+
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Plan",
+        "files": [part.as_json(one) for one in parts],
+        "summary": counts(parts),
+        "renewed": [{"id": one.id, "why": one.why} for one in rendered.renewed],
+        "releaseIsRead": rendered.has_release,
+    }
+
+
+def counts(parts: "Sequence[Part]") -> dict[str, int]:
+    return {change: sum(one.change.value == change for one in parts) for change in _MARKS}
+
+
+def print_parts(parts: "Sequence[Part]", *, is_short: bool) -> None:
+    from umbilical.cli.terminal import has_colour
+
+    for line in (line for part in parts for line in _lines(part, "", is_short=is_short)):
+        click.echo(_coloured(line), color=has_colour())
+
+
+def tell(rendered: "Rendered", parts: "Sequence[Part]", folder: Path) -> None:
+    """Say on stderr what it comes to, and what comes next."""
+    from umbilical.hardway.artifacts import layout
+
+    click.echo(", ".join(f"{number} {change}" for change, number in counts(parts).items()), err=True)
+    if not rendered.has_release:
+        from umbilical.hardway.workspace import extraction_commands, release_directory
+
+        place = release_directory(folder, rendered.cluster)
+        click.echo(f"note: the release is not extracted to {place}; what needs it is not in this plan", err=True)
+        lines = [command.line for command in extraction_commands(folder, rendered.cluster)]
+        for line in (f"mkdir -p {shlex.quote(str(place))}", *lines) if lines else ():
+            click.echo(f"      $ {line}", err=True)
+    for change in rendered.renewed:
+        # That there was none yet is said by the line of its file.
+        if layout.key(change.id) in rendered.on_disk:
+            click.echo(f"note: {change.id} would be made anew: {change.why}", err=True)
+
+
+def _lines(part: "Part", indent: str, *, is_short: bool) -> Iterator[str]:
+    yield f"{indent}{_MARKS[part.change.value]} {part.place}{_beside(part)}"
+    if is_short:
+        return
+    inner = f"{indent}    "
+    yield from (f"{inner}{line}" for line in part.lines)
+    for one in part.parts:
+        yield from _lines(one, inner, is_short=False)
+
+
+def _beside(part: "Part") -> str:
+    if part.old is not None and part.new is not None:
+        return f": {part.old} -> {part.new}"
+    shown = part.old if part.new is None else part.new
+    if shown is not None:
+        return f": {shown}"
+    return f": {part.note}" if part.note else ""
+
+
+def _coloured(line: str) -> str:
+    colour = _COLOURS.get(line.lstrip(" ")[:1])
+    return click.style(line, fg=colour) if colour else line
+
+
+@click.command()
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@directory_option
+@click.option("--due", is_flag=True, help="Also all that ended, or ends before an installation may be done.")
+def rotate(ids: tuple[str, ...], folder: Path, due: bool) -> None:
+    """Make keys and certificates anew by their names in artifacts/tls; a signer takes all that it signed with it.
+
+    Only artifacts/tls is written. Everything else that holds them follows with the next `umbilical stage run`.
+    """
+    from umbilical.hardway import rendering, workspace
+    from umbilical.hardway.locking import locked
+
+    if not ids and not due:
+        raise click.UsageError("name what to make anew, or give --due for what its age demands")
+    # Nothing of a directory is touched, not even for its lock, that is none of a cluster.
+    workspace.read_config(folder)
+    with locked(folder, "umbilical stage rotate", utc_now().isoformat(timespec="seconds")):
+        rendered = rendering.render(folder, utc_now(), rotate=ids, renew_due=due)
+        rendering.keep(folder, rendered)
+    _tell(rendered)
+
+
+def _tell(rendered: "Rendered") -> None:
+    for change in rendered.renewed:
+        click.echo(f"{change.id}: {change.why}")
+    if not rendered.renewed:
+        click.echo("nothing was due", err=True)
+    written = {asset.path for asset in rendered.made.by_recipe["pki"]}
+    follows = [part.place for part in rendered.plan() if part.place not in written]
+    if follows:
+        click.echo(f"next: umbilical stage run; {len(follows)} other files follow (umbilical stage plan)", err=True)

@@ -1,0 +1,286 @@
+"""What every command of `umbilical stage` works on: the cluster's directory, its site, its record and its stages.
+
+Introduces the lab or libvirt to the pipeline, which knows neither. Holding the lock and asking the user live here too.
+"""
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from umbilical.cli.stage.view import Screen, choose_view
+from umbilical.hardway.config.cluster import Cluster, MachinesKind
+from umbilical.hardway.machines.interface import Machines
+from umbilical.hardway.stage import Stage
+from umbilical.hardway.trial import Trial
+
+if TYPE_CHECKING:
+    from umbilical.hardway.ledger import Ledger
+    from umbilical.hardway.pipeline import Ask, Pipeline
+    from umbilical.hardway.reporting import Reporter
+    from umbilical.hardway.site import Site
+    from umbilical.hardway.stage import Stage, Step
+    from umbilical.hardway.state import State
+    from umbilical.hardway.undoing import Undoing
+
+directory_option = click.option(
+    "--dir",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    show_default=True,
+    help="The cluster's directory: cluster.yaml, artifacts/ and the record.",
+)
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def check_cluster(folder: Path) -> None:
+    """Refuse a directory that is no cluster's, before anything is made in it or waited for.
+
+    Raises:
+        Fault: UMB700, UMB701.
+    """
+    from umbilical.hardway.workspace import read_config
+
+    read_config(folder)
+
+
+def load_site(folder: Path, reporter: "Reporter") -> "Site":
+    """Render a cluster's directory for stages. Who holds its lock also keeps what was drawn: keys and a password.
+
+    Raises:
+        Fault: its file, its release or its artifacts cannot be used.
+    """
+    from umbilical.hardway import rendering
+    from umbilical.hardway.operators import operators_in
+    from umbilical.hardway.site import Site
+    from umbilical.hardway.workspace_kubeconfigs import kubeconfigs
+
+    # Stages enter other namespaces; a path that is named from here would lead elsewhere there.
+    folder = folder.absolute()
+    rendered = rendering.render(folder, utc_now())
+    if _holds_lock(folder):
+        rendering.keep(folder, rendered)
+    return Site(
+        cluster=rendered.cluster,
+        folder=folder,
+        assets={asset.path: asset for asset in rendered.made.tree},
+        hashes=rendered.hashes,
+        has_tunnel=rendered.has_tunnel,
+        machines=machines_for(rendered.cluster, folder),
+        reporter=reporter,
+        now=utc_now,
+        kubeconfig=kubeconfigs(folder, rendered.inputs),
+        files=rendered.made.files,
+        operators=operators_in(rendered.inputs.payload.manifests),
+        reload=lambda: load_site(folder, reporter),
+        trial=trial_for(rendered.cluster),
+    )
+
+
+def _holds_lock(folder: Path) -> bool:
+    from umbilical.hardway.locking import holder
+
+    who = holder(folder)
+    return who is not None and who.pid == os.getpid()
+
+
+LAB: Final = Path(".umbilical", "lab")
+"""Below the cluster's directory."""
+
+
+def machines_for(cluster: Cluster, folder: Path) -> Machines:
+    """Return the machines that the config asks for; nothing is made or looked at yet."""
+    # Neither at the top: pyroute2 and its like are needed by whoever has a lab.
+    if cluster.machines is MachinesKind.LIBVIRT:
+        from umbilical.hardway.machines.libvirt.machines import LibvirtMachines
+
+        return LibvirtMachines(cluster, folder)
+    from umbilical.lab.hardway.machines import LabMachines
+
+    return LabMachines(folder / LAB, cluster.name)
+
+
+def trial_for(cluster: Cluster) -> Trial | None:
+    """Return the service by which a cluster is tried; the lab has an image for one, others have none that is known."""
+    if cluster.machines is not MachinesKind.LAB:
+        return None
+    from umbilical.lab.hardway.trial import LabTrial
+
+    return LabTrial()
+
+
+_RANGE: Final = re.compile(r"(?P<first>\d{0,2})(?P<dots>\.\.)?(?P<last>\d{0,2})")
+
+
+class StageRange(click.ParamType[tuple[int | None, int | None]]):
+    name = "range"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "[FROM..TO|N]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int | None, int | None]:
+        if isinstance(value, tuple):
+            return value
+        match = _RANGE.fullmatch(value)
+        if match is None or not value or value == "..":
+            self.fail(f"{value!r} is no range of stages: write 5..8, 5.., ..8, or 8 for all up to the eighth")
+        first, last = (int(text) if text else None for text in (match["first"], match["last"]))
+        return (first, last) if match["dots"] else (None, first)
+
+
+def bounds(chosen: tuple[int | None, int | None] | None, stages: Sequence[Stage]) -> tuple[int, int]:
+    """Fill in what a range leaves open.
+
+    Raises:
+        UsageError: a stage that there is not, or a range that runs backwards.
+    """
+    numbers = [stage.number for stage in stages]
+    first, last = chosen or (None, None)
+    for number in (first, last):
+        if number is not None and number not in numbers:
+            raise click.UsageError(f"there is no stage {number:02}: they go from {numbers[0]:02} to {numbers[-1]:02}")
+    found = (first or numbers[0], last or numbers[-1])
+    if found[0] > found[1]:
+        raise click.UsageError(f"{found[0]:02} comes after {found[1]:02}: write {found[1]}..{found[0]}")
+    return found
+
+
+def find_stage(text: str, stages: Sequence[Stage]) -> Stage:
+    """Find a stage by its number or its name."""
+    for stage in stages:
+        if text == stage.name or (text.isdecimal() and int(text) == stage.number):
+            return stage
+    names = ", ".join(f"{stage.number:02} {stage.name}" for stage in stages)
+    raise click.UsageError(f"there is no stage {text}; there are {names}")
+
+
+MAX_CLAIMS: Final = 8
+"""Of what should be so after a stage, how much is told before it: the rest is in `stage show`."""
+
+
+@dataclass(frozen=True)
+class Work:
+    site: "Site"
+    ledger: "Ledger"
+    screen: Screen
+
+    def pipeline(self, ask: "Ask | None" = None) -> "Pipeline":
+        from umbilical.hardway.pipeline import Pipeline
+        from umbilical.hardway.stages import catalogue
+
+        return Pipeline(catalogue.stages(), self.site, self.ledger, self.screen, ask)
+
+    def undoing(self) -> "Undoing":
+        from umbilical.hardway.stages import catalogue
+        from umbilical.hardway.undoing import Undoing
+
+        return Undoing(catalogue.stages(), catalogue.undoers(), self.site, self.ledger, self.screen)
+
+
+@contextmanager
+def working(folder: Path, *, plain: bool = False) -> Iterator[Work]:
+    """Hold a cluster's lock and open its record, to go on with it. Keys that are missing are made.
+
+    Raises:
+        HardwayError: somebody else works on it (UMB720), or the record cannot be read.
+        Fault: there is no cluster's file, or none that can be used; no record is begun then.
+    """
+    check_cluster(folder)
+    with _recording(folder) as ledger:
+        times = ((number, record.seconds) for number, record in ledger.state.stages.items())
+        earlier = {number: seconds for number, seconds in times if seconds is not None}
+        with choose_view(earlier, plain=plain) as screen:
+            yield Work(load_site(folder, screen), ledger, screen)
+
+
+@contextmanager
+def looking(folder: Path) -> "Iterator[tuple[Site, State]]":
+    """Give a cluster's site and record to look at: nothing is locked, and what is told goes out in plain lines."""
+    from umbilical.hardway.ledger import look
+
+    state = look(folder)
+    with choose_view(plain=True) as screen:
+        site = load_site(folder, screen)
+        site.notes = {key: note.value for key, note in state.notes.items()}
+        yield site, state
+
+
+@contextmanager
+def going_back(folder: Path) -> Iterator[Work]:
+    """The same to undo something: the site is loaded before the lock is held, so that it makes no new keys."""
+    with choose_view() as screen:
+        site = load_site(folder, screen)
+        with _recording(folder) as ledger:
+            yield Work(site, ledger, screen)
+
+
+@contextmanager
+def _recording(folder: Path) -> "Iterator[Ledger]":
+    from umbilical.hardway.ledger import Ledger
+
+    with locking(folder):
+        yield Ledger(folder, utc_now)
+
+
+def locking(folder: Path) -> AbstractContextManager[object]:
+    """Hold a cluster's lock in the name of this command line."""
+    from umbilical.hardway.locking import locked
+
+    return locked(folder, shlex.join(["umbilical", *sys.argv[1:]]), utc_now().isoformat(timespec="seconds"))
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something is taken away.
+
+    Raises:
+        UsageError: nobody can be asked.
+        Abort: the answer was no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError("nobody is there to be asked: give --yes")
+    click.confirm(question, abort=True, err=True)
+
+
+class Asking:
+    """Explains each stage once with what must hold after it, and asks before each of its steps."""
+
+    def __init__(self, site: "Site | None" = None) -> None:
+        self._site = site
+        self._stage: Stage | None = None
+
+    def __call__(self, stage: "Stage", step: "Step") -> bool:
+        from umbilical.cli.stage import report, view
+
+        if stage is not self._stage:
+            self._stage = stage
+            click.echo(f"\n{report.explanation(stage)}{self._expected(stage)}", err=True, nl=False)
+        return view.ask_step(step.title, step.command)
+
+    def _expected(self, stage: "Stage") -> str:
+        """Say what should be so when it is done: the claims of its checks, of which rules of the lint are many."""
+        from umbilical.fault import Fault
+
+        try:
+            claims = [check.title for check in stage.checks(self._site)] if self._site is not None else []
+        except Fault:
+            # A look at machines that are not there yet; what is expected of them cannot be listed.
+            return ""
+        more = [f"and {len(claims) - MAX_CLAIMS} more"] if len(claims) > MAX_CLAIMS else []
+        told = "".join(f"           - {claim}\n" for claim in (*claims[:MAX_CLAIMS], *more))
+        return f"then       this should be so:\n{told}" if told else ""
