@@ -18,10 +18,11 @@ from tests.support.fixture_types import Captured, Patch
 from tests.support.install_directories import Directory
 from umbilical.bootstrap.bootstrap_file import BootstrapFile
 
+from umbilical.bootstrap.bootstrap_file import BootstrapFile
 from umbilical.bootstrap.names import OWN
 from umbilical.bootstrap.spec import Mode, Resources, Shape, TunnelSpec, for_shape
 from umbilical.cli import main
-from umbilical.cli.bootstrap.file import kibibytes, read_source, target_of, write_result
+from umbilical.cli.bootstrap.file import kibibytes, read_source, target_of
 from umbilical.cli.bootstrap.options import (
     INSTALLER_NODE_IP,
     authority_options,
@@ -177,7 +178,7 @@ def test_a_result_never_goes_where_the_user_did_not_say(config: Path) -> None:
 @pytest.mark.root
 def test_a_replaced_file_keeps_its_owner(config: Path) -> None:
     os.chown(config, 12345, 12346)
-    write_result(read_source(config, None), config, b"new")
+    read_source(config, None).write(config, b"new")
     assert (config.stat().st_uid, config.stat().st_gid) == (12345, 12346)
     assert config.read_bytes() == b"new"
     assert config.stat().st_mode & 0o777 == 0o640
@@ -185,7 +186,7 @@ def test_a_replaced_file_keeps_its_owner(config: Path) -> None:
 
 def test_a_directory_that_cannot_be_written_to_is_told_as_a_fault(config: Path, tmp_path: Path) -> None:
     with pytest.raises(Fault, match="UMB002 cannot write"):
-        write_result(read_source(config, None), tmp_path / "missing" / "out.ign", b"new")
+        read_source(config, None).write(tmp_path / "missing" / "out.ign", b"new")
 
 
 def test_sizes_are_rounded() -> None:

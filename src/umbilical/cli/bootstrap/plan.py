@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.bootstrap.bootstrap_file import BootstrapFile
 from umbilical.cli.bootstrap.file import kibibytes, print_warnings, read_source, source_options
 from umbilical.cli.bootstrap.options import authority_options, refuse_authority, spec_from, spec_options
 
 if TYPE_CHECKING:
+    from umbilical.bootstrap.bootstrap_file import BootstrapFile
     from umbilical.bootstrap.patch.plan import Plan
 
 ORDER: Final = (
@@ -55,7 +55,7 @@ def plan(
     print_warnings(source)
 
 
-def needed_port(planned: "Plan", source: BootstrapFile) -> list[str]:
+def needed_port(planned: "Plan", source: "BootstrapFile") -> list[str]:
     """Say which way must be open, and who can write the rule down."""
     where = f" on {planned.platform}" if planned.platform else ""
     return [
@@ -64,7 +64,7 @@ def needed_port(planned: "Plan", source: BootstrapFile) -> list[str]:
     ]
 
 
-def _firewall_options(planned: "Plan", source: BootstrapFile) -> Iterator[str]:
+def _firewall_options(planned: "Plan", source: "BootstrapFile") -> Iterator[str]:
     from umbilical.bootstrap.spec import TunnelSpec
 
     if source.install_dir is not None:
@@ -86,7 +86,7 @@ def _is_in_manifests(name: str | None) -> bool:
     return platform is not None and platform.edit is not None
 
 
-def _plan_lines(planned: "Plan", source: BootstrapFile) -> Iterator[str]:
+def _plan_lines(planned: "Plan", source: "BootstrapFile") -> Iterator[str]:
     width = max((len(change.path) for change in planned.changes), default=0)
     for change in planned.changes:
         count = f"({change.lines})"
@@ -113,7 +113,7 @@ def _insertion_lines(planned: "Plan") -> Iterator[str]:
         yield f"      + {insertion.text.strip()}"
 
 
-def _anchor_lines(source: BootstrapFile) -> Iterator[str]:
+def _anchor_lines(source: "BootstrapFile") -> Iterator[str]:
     from umbilical.bootstrap.names import BOOTKUBE
     from umbilical.bootstrap.patch.anchors import search
     from umbilical.bootstrap.patch.receipt import sha256

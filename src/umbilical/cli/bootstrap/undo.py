@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from umbilical.cli.bootstrap.file import read_source, source_options, target_of, target_options, write_result
+from umbilical.cli.bootstrap.file import read_source, source_options, target_of, target_options
 
 
 @click.command()
@@ -19,7 +19,7 @@ def undo(file: Path | None, directory: Path | None, out: Path | None, in_place: 
     target = target_of(source, out, in_place)
     document = source.document()
     restored = undone(document)
-    write_result(source, target, restored.content)
+    source.write(target, restored.content)
     if find_receipt(document.config).restores(restored.content):
         click.echo(f"wrote {target}: byte for byte as it was before the patch", err=True)
     else:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from umbilical.bootstrap.bootstrap_file import BootstrapFile
 from umbilical.cli.bootstrap.file import kibibytes, print_warnings, read_source, source_options
 from umbilical.cli.bootstrap.options import node_access
 from umbilical.cli.findings import (
@@ -27,6 +26,7 @@ from umbilical.cli.terminal import has_colour
 from umbilical.host.commands import syntax_complaint
 
 if TYPE_CHECKING:
+    from umbilical.bootstrap.bootstrap_file import BootstrapFile
     from umbilical.bootstrap.install_dir import InstallDir
     from umbilical.bootstrap.live import LiveOptions
     from umbilical.bootstrap.verify.facts import BootstrapFacts
@@ -97,7 +97,7 @@ def verify(
     return status(findings, fail_on)
 
 
-def _facts(source: BootstrapFile, options: dict[str, Any]) -> "BootstrapFacts":
+def _facts(source: "BootstrapFile", options: dict[str, Any]) -> "BootstrapFacts":
     from umbilical.bootstrap.patch.config_facts import Profile
     from umbilical.bootstrap.spec import Mode, Shape
     from umbilical.bootstrap.verify.facts import BootstrapFacts
@@ -194,7 +194,7 @@ def _headings() -> dict[str, str]:
     return {**GROUPS, "L": LIVE_HEADING}
 
 
-def _heading(source: BootstrapFile, facts: "BootstrapFacts") -> str:
+def _heading(source: "BootstrapFile", facts: "BootstrapFacts") -> str:
     """Say what was looked at, in a line, and how long its certificates live."""
     from umbilical.bootstrap.verify.structure import time_left
     from umbilical.checks.report import printable
@@ -217,7 +217,7 @@ def _hint(facts: "BootstrapFacts") -> None:
         click.echo(f"note: {said}; --expect patched or native-on makes that a failure", err=True)
 
 
-def _details(source: BootstrapFile, facts: "BootstrapFacts") -> dict[str, Any]:
+def _details(source: "BootstrapFile", facts: "BootstrapFacts") -> dict[str, Any]:
     is_there = facts.has_tunnel
     return {
         "file": str(source.path),
