@@ -18,7 +18,7 @@ ARROWS: Final[dict[str, frozenset[str]]] = {
     "dialer": frozenset({"tunnel", "konnectivity", "wire"}),
     "proxies": _CLIENT | {"cluster"},
     "cluster": frozenset(),
-    "pki": frozenset(),
+    "pki": frozenset({"checks"}),
     "host": frozenset(),
     "checks": frozenset(),
     "ignition": frozenset(),

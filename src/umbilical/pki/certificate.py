@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from umbilical.pki.pem import BundleError, certificate_blocks
@@ -149,6 +149,21 @@ def read_public_key(encoded: bytes) -> PublicKey:
 def distinguished_name(name: Name) -> str:
     """Write a name as people read it, most general part first."""
     return ", ".join(f"{kind}={value}" for kind, value in name)
+
+
+def span(length: timedelta) -> str:
+    """Write `22h41m`, or smaller and larger units where they tell more."""
+    seconds = max(0, int(length.total_seconds()))
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if days >= 3:
+        return f"{days}d{hours % 24:02d}h"
+    if hours:
+        return f"{hours}h{minutes % 60:02d}m"
+    return f"{minutes}m" if minutes >= 2 else f"{seconds}s"
+
+
+def moment(when: datetime) -> str:
+    return when.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _read(kind: str, reader: Callable[[bytes], _Facts], encoded: bytes) -> _Facts:

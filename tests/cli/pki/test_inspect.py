@@ -17,12 +17,12 @@ from tests.support.tunnel_directories import ADDRESS, make_directory, make_files
 
 from umbilical.checks.check import Finding, Outcome
 from umbilical.cli import main
-from umbilical.cli.pki.checks import HEADINGS, Question, findings
 from umbilical.cli.pki.files import write_directory
-from umbilical.cli.pki.text import alternative_names, as_value, expiry, kind, moment, short_line, span, tell_cut
+from umbilical.cli.pki.text import alternative_names, as_value, expiry, kind, short_line, tell_cut
 from umbilical.pki.authority import Authority, encode_pair
-from umbilical.pki.certificate import Certificate, read_certificates
+from umbilical.pki.certificate import Certificate, moment, read_certificates, span
 from umbilical.pki.directory import look_at
+from umbilical.pki.directory_checks import HEADINGS, Question, findings
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType, Profile, Usage, server_profile
 from umbilical.pki.tunnel_set import DAY, Role, load_authority

@@ -111,40 +111,6 @@ def test_a_directory_lives_through_a_rotation_of_its_signer(tmp_path: Path, back
     assert shake_hands(folder, "127.0.0.1", "edge") == "edge"
 
 
-@pytest.mark.real("openssl")
-def test_everything_works_where_the_library_is_missing(tmp_path: Path) -> None:
-    """A finder that knows no `cryptography` stands for the machines that have no wheel of it."""
-    folder = tmp_path / "pki"
-    script = f"""
-import sys
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "cryptography":
-            raise ModuleNotFoundError(name)
-sys.meta_path.insert(0, Missing())
-from importlib import util
-real = util.find_spec
-util.find_spec = lambda name, package=None: None if name == "cryptography" else real(name, package)
-from umbilical.cli.main import run
-folder = {str(folder)!r}
-commands = (
-    ["init", "--dir", folder, "--address", "127.0.0.1", "--key-type", "ecdsa-p256"],
-    ["inspect", folder],
-    ["verify", folder],
-    ["rotate", "--dir", folder, "--signer"],
-    ["rotate", "--dir", folder],
-    ["issue", "--dir", folder, "--kind", "client", "--name", "more"],
-    ["verify", folder, "--address", "127.0.0.1"],
-)
-statuses = [run(["pki", *command]) for command in commands]
-refused = run(["pki", "init", "--dir", folder + "2", "--address", "127.0.0.1", "--backend", "cryptography"])
-print("STATUSES", *statuses, refused, "cryptography" in sys.modules)
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
-    assert "STATUSES 0 0 0 0 0 0 0 3 False" in done.stdout, done.stderr
-    assert "UMB155" in done.stderr
-
-
 NOW = datetime.now(UTC)
 
 

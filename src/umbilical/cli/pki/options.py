@@ -5,7 +5,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,14 +30,11 @@ TIMEOUT_SECONDS: Final = 60.0
 
 @contextmanager
 def chosen_backend(choice: str) -> Iterator[Backend]:
-    """Give the back end for `--backend`; what it leaves on disk is gone afterwards.
+    """Give the back end for `--backend`; what it leaves on disk is gone afterwards."""
+    if resolve(choice) == CRYPTOGRAPHY:
+        from umbilical.pki.authority import Authority
 
-    Raises:
-        PkiError: the library is asked for and not installed.
-    """
-    name = resolve(choice)
-    if name == CRYPTOGRAPHY:
-        yield _library()
+        yield Authority
         return
     with tempfile.TemporaryDirectory(prefix="umbilical-pki-") as scratch:
         yield Openssl(run_openssl, Path(scratch))
@@ -46,9 +42,9 @@ def chosen_backend(choice: str) -> Iterator[Backend]:
 
 def resolve(choice: str, *, fips_flag: Path = FIPS_FLAG) -> str:
     """Turn `auto` into a name, and warn of a choice that a FIPS host does not expect."""
-    is_fips, has_library = _is_fips(fips_flag), find_spec(CRYPTOGRAPHY) is not None
+    is_fips = _is_fips(fips_flag)
     if choice == AUTO:
-        return OPENSSL if is_fips or not has_library else CRYPTOGRAPHY
+        return OPENSSL if is_fips else CRYPTOGRAPHY
     if choice == CRYPTOGRAPHY and is_fips:
         click.echo("note: this host is in FIPS mode, and cryptography brings an OpenSSL of its own", err=True)
     return choice
@@ -63,15 +59,6 @@ def run_openssl(command: Sequence[str], stdin: bytes) -> bytes:
             raise
         # Its own "run it by hand" would name files that are gone by then.
         raise _failed(command[1], fault.why) from None
-
-
-def _library() -> Backend:
-    if find_spec(CRYPTOGRAPHY) is None:
-        why = "the Python package cryptography is not installed"
-        raise PkiError("UMB155", "--backend cryptography cannot be used", why, "use --backend openssl")
-    from umbilical.pki.authority import Authority
-
-    return Authority
 
 
 def _is_fips(flag: Path) -> bool:

@@ -1,28 +1,13 @@
-"""Certificates, spans and moments as people read them in a terminal."""
+"""Certificates as people read them in a terminal, and as programs do."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
 
 from umbilical.checks.report import printable
-from umbilical.pki.certificate import Certificate, distinguished_name
+from umbilical.pki.certificate import Certificate, distinguished_name, moment, span
 from umbilical.pki.tunnel_set import TunnelAuthority
-
-
-def span(length: timedelta) -> str:
-    """Write `22h41m`, or smaller and larger units where they tell more."""
-    seconds = max(0, int(length.total_seconds()))
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if days >= 3:
-        return f"{days}d{hours % 24:02d}h"
-    if hours:
-        return f"{hours}h{minutes % 60:02d}m"
-    return f"{minutes}m" if minutes >= 2 else f"{seconds}s"
-
-
-def moment(when: datetime) -> str:
-    return when.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def expiry(certificate: Certificate, now: datetime) -> str:

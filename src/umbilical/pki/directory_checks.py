@@ -1,4 +1,4 @@
-"""The checks of `umbilical pki verify`, over the facts that `pki.directory` gathers."""
+"""The checks of `umbilical pki verify`, over the facts that `directory` gathers: what is judged, why, and the cure."""
 
 import dataclasses
 import ipaddress
@@ -10,8 +10,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from umbilical.checks.check import Check, Finding, Verdict, failed, judge, passed, skipped, warned
-from umbilical.cli.pki.text import moment, span
-from umbilical.pki.certificate import Certificate
+from umbilical.pki.certificate import Certificate, moment, span
 from umbilical.pki.directory import DirectoryFacts, KeyFile, LeafFacts
 from umbilical.pki.tunnel_set import Role
 
