@@ -16,8 +16,15 @@ from hypothesis import strategies as st
 from tests.support.install_directories import SECRET, Directory, config, encoded
 
 from umbilical.bootstrap import install_files
-from umbilical.bootstrap.install_dir import InstallDir
-from umbilical.bootstrap.install_files import addresses_of, parse_yaml, read_bytes, read_json, read_yaml
+from umbilical.bootstrap.install_dir import STATE, InstallDir
+from umbilical.bootstrap.install_files import (
+    addresses_of,
+    parse_yaml,
+    read_bytes,
+    read_json,
+    read_yaml,
+    root_authority_from_state,
+)
 from umbilical.fault import BootstrapError, PkiError
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType
@@ -39,7 +46,7 @@ def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
 def test_an_empty_directory_knows_nothing_and_says_so(tmp_path: Path) -> None:
     empty = InstallDir(tmp_path)
     assert (empty.install_config, empty.infra_id, empty.machine_networks) == (None, None, ())
-    assert (empty.use_ipv6, empty.has_ignition_configs, empty.root_authority()) == (False, False, None)
+    assert (empty.use_ipv6, empty.has_ignition_configs) == (False, False)
     assert empty.warnings(NOW) == []
     for ask in (lambda: empty.platform, lambda: empty.bootstrap_ignition, empty.bootstrap_addresses):
         with pytest.raises(BootstrapError):
@@ -168,13 +175,13 @@ def test_a_missing_or_broken_ssh_key_is_told_without_showing_what_is_there(tmp_p
 def test_the_root_authority_comes_with_its_key(tmp_path: Path) -> None:
     pair = Authority.create("root-ca", NOW, timedelta(days=1), KeyType.ECDSA_P256).pair
     directory(tmp_path).state(tls_RootCA={"CertRaw": encoded(pair.certificate), "KeyRaw": encoded(pair.key)})
-    assert InstallDir(tmp_path).root_authority() == pair
+    assert root_authority_from_state((tmp_path / STATE).read_bytes()) == pair
 
 
 def test_broken_base64_in_the_state_is_told_without_the_value(tmp_path: Path) -> None:
     directory(tmp_path).state(tls_RootCA={"CertRaw": "sëcret", "KeyRaw": "secret!"})
     with pytest.raises(PkiError) as caught:
-        InstallDir(tmp_path).root_authority()
+        root_authority_from_state((tmp_path / STATE).read_bytes())
     assert "cret" not in str(caught.value)
 
 
@@ -205,7 +212,7 @@ def test_hostile_documents_give_values_or_faults(
         lambda: found.machine_networks,
         lambda: found.use_ipv6,
         lambda: found.infra_id,
-        found.root_authority,
+        lambda: root_authority_from_state((path / STATE).read_bytes()),
         found.bootstrap_addresses,
     )
     for ask in asks:

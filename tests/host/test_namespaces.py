@@ -277,25 +277,6 @@ def test_privileges_once_forbidden_stay_so(world: World) -> None:
 
 
 @WORLDS
-def test_a_subreaper_waits_for_orphaned_grandchildren(world: World) -> None:
-    """In a process that is not the first of its namespace, where orphans would go otherwise."""
-
-    def body() -> int:
-        child = os.fork()
-        if child == 0:
-            namespaces.become_subreaper()
-            if os.fork() == 0:
-                if os.fork() == 0:
-                    os._exit(7)
-                os._exit(0)
-            ended = sorted(os.waitstatus_to_exitcode(os.wait()[1]) for _ in range(2))
-            os._exit(42 if ended == [0, 7] else 1)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-    assert run_in(world, body) == 42
-
-
-@WORLDS
 def test_a_child_dies_with_its_parent(world: World) -> None:
     """The first process of the namespace inherits it and sees by which signal it ended."""
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from umbilical.fault import HostError
 from umbilical.host.commands import faults, parse_stats, syntax_complaint
 from umbilical.host.machine_records import BackendServer
-from umbilical.host.processes import SIGNALS, Child, Interrupts, children, run, start, stop_pid
+from umbilical.host.processes import SIGNALS, Child, Interrupts, children, run, start
 
 SECONDS = 60.0
 
@@ -91,24 +91,7 @@ def test_a_program_runs_to_its_end_or_is_an_error_with_its_words() -> None:
         run([sys.executable, "-c", SLEEP], 0.2)
 
 
-@pytest.mark.parametrize(
-    ("script", "patience", "expected"),
-    [(SLEEP, SECONDS, signal.SIGTERM), (STUBBORN, 0.5, signal.SIGKILL)],
-    ids=["polite", "stubborn"],
-)
-def test_a_process_is_stopped_by_its_pid(
-    tmp_path: Path, script: str, patience: float, expected: signal.Signals
-) -> None:
-    child = _up(_start(script, tmp_path))
-    stop_pid(child.pid, timeout_seconds=patience)
-    assert child.wait(SECONDS) == -expected
-
-
-def test_a_process_that_is_gone_or_missing_is_told(tmp_path: Path) -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait(SECONDS)
-    stop_pid(gone.pid)
-    assert not os.path.exists(f"/proc/{gone.pid}")
+def test_a_program_that_is_missing_is_told(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="UMB803 cannot start no-such-program"):
         start(["no-such-program"], tmp_path / "log")
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from umbilical.bootstrap.install_files import (
-    ROOT_AUTHORITY,
     SSH_HOST,
     BootstrapAddresses,
     Document,
@@ -28,12 +27,10 @@ from umbilical.bootstrap.install_files import (
     read_bytes,
     read_json,
     read_yaml,
-    root_authority_from_state,
 )
 from umbilical.fault import BootstrapError, IgnitionError
 from umbilical.host.files import write_file
 from umbilical.manifests.objects import IpNetwork
-from umbilical.pki.pem import KeyPair
 
 if TYPE_CHECKING:
     from umbilical.ignition.config import Config
@@ -186,17 +183,6 @@ class InstallDir:
             )
         with tempfile.TemporaryDirectory(prefix="umbilical-") as folder:
             yield write_file(Path(folder) / "bootstrap-key", key)
-
-    def root_authority(self) -> KeyPair | None:
-        """Return the installer's root CA with its key, which never reaches the node; None when it is not there.
-
-        Raises:
-            PkiError: it is there and cannot be used.
-        """
-        content = read_bytes(self.path / STATE)
-        if content is None or ROOT_AUTHORITY not in self.state:
-            return None
-        return root_authority_from_state(content)
 
     def warnings(self, now: datetime) -> list[str]:
         """Tell, in a line each, why `create cluster` may discard or refuse the bootstrap.ign that lies here: its steps'

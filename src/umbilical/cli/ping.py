@@ -13,8 +13,7 @@ import click
 
 from umbilical.cli import ping_text
 from umbilical.cli.findings import apply_options, output_option
-from umbilical.cli.options import FILE, duration, server_address, tls_files
-from umbilical.cli.options import server_place
+from umbilical.cli.options import FILE, duration, server_address, server_place, tls_files
 from umbilical.cli.terminal import has_unicode
 from umbilical.codes import FINDINGS, INFRASTRUCTURE, INTERRUPTED
 from umbilical.dialer.settings import Protocol, TcpServer, UnixServer

@@ -31,7 +31,6 @@ CAPABILITIES: Final = (
 _PR_SET_PDEATHSIG: Final = 1
 _PR_CAPBSET_READ: Final = 23
 _PR_CAPBSET_DROP: Final = 24
-_PR_SET_CHILD_SUBREAPER: Final = 36
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _PR_CAP_AMBIENT: Final = 47
 _PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
@@ -198,11 +197,6 @@ def set_hostname(name: str) -> None:
 def forbid_new_privileges() -> None:
     """Make set-user-id bits and file capabilities powerless from here on: no_new_privs."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-
-
-def become_subreaper() -> None:
-    """Become the parent of orphaned grandchildren, so that their end can be waited for."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:

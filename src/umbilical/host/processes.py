@@ -2,7 +2,6 @@
 a hang-up or a request to end, heard while something can be given back."""
 
 import os
-import select
 import signal
 import subprocess
 import threading
@@ -155,19 +154,6 @@ def run(command: Sequence[str | os.PathLike[str]], timeout_seconds: float, stdin
     return done.stdout.decode()
 
 
-def stop_pid(pid: int, timeout_seconds: float = STOP_SECONDS) -> None:
-    """End a process that is not our child: SIGTERM, after the timeout SIGKILL. One that is gone is fine."""
-    try:
-        # A pidfd keeps naming the same process even if its number is given to another one meanwhile.
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        _stop_by_descriptor(descriptor, timeout_seconds)
-    finally:
-        os.close(descriptor)
-
-
 @contextmanager
 def children() -> Iterator[list[Child]]:
     """Keep a list of programs; at the end they are stopped, the last started first."""
@@ -184,22 +170,6 @@ def _answers(is_ready: Callable[[], bool]) -> bool:
         return is_ready()
     except OSError:
         return False
-
-
-def _stop_by_descriptor(descriptor: int, timeout_seconds: float) -> None:
-    try:
-        signal.pidfd_send_signal(descriptor, signal.SIGTERM)
-        if not _ended_within(descriptor, timeout_seconds):
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            _ended_within(descriptor, timeout_seconds)
-    except ProcessLookupError:
-        return
-
-
-def _ended_within(descriptor: int, timeout_seconds: float) -> bool:
-    waiting = select.poll()
-    waiting.register(descriptor, select.POLLIN)
-    return bool(waiting.poll(timeout_seconds * 1000))
 
 
 def _cannot_start(title: str, error: OSError) -> HostError:

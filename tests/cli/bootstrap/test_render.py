@@ -16,7 +16,6 @@ from tests.cli.native import options_of
 from tests.support.bootstrap_corpus import bootstrap_config
 from tests.support.fixture_types import Captured, Patch
 from tests.support.install_directories import Directory
-from umbilical.bootstrap.bootstrap_file import BootstrapFile
 
 from umbilical.bootstrap.bootstrap_file import BootstrapFile
 from umbilical.bootstrap.names import OWN

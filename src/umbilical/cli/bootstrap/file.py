@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from umbilical.cli.options import FILE, Command
-from umbilical.fault import Fault
 
 if TYPE_CHECKING:
     from umbilical.bootstrap.bootstrap_file import BootstrapFile

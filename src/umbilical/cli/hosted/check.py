@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from umbilical.cli.findings import apply_options, listed, output_option, report
-from umbilical.cli.options import FILE, duration, server_address, tls_files
-from umbilical.cli.options import server_place
+from umbilical.cli.options import FILE, duration, server_address, server_place, tls_files
 from umbilical.cli.terminal import has_colour
 from umbilical.codes import FINDINGS, INFRASTRUCTURE
 from umbilical.dialer.settings import TcpServer
