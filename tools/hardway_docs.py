@@ -12,12 +12,12 @@ import flag_docs
 from umbilical import codes
 from umbilical.cli.stage.cluster import machines_for, trial_for
 from umbilical.cli.stage.view import PlainLines
-from umbilical.hardway.artifacts.static_pods.removals import PATH as REMOVALS
-from umbilical.hardway.artifacts.static_pods.removals import write_removals
+from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH as REMOVALS
+from umbilical.hardway.artifacts.static_pods.pods import write_removals
 from umbilical.hardway.config.cluster import MachinesKind, Profile
 from umbilical.hardway.config.example import Wish, example
 from umbilical.hardway.config.reading import read_cluster
-from umbilical.hardway.pages import Book
+from umbilical.hardway.explaining import Book
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages import catalogue
 from umbilical.manifests.tree import Asset

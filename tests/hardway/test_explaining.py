@@ -4,8 +4,8 @@ from hardway_docs import WISHES, paper_site
 from umbilical.hardway import explaining
 from umbilical.hardway.explain import library, lookup
 from umbilical.hardway.explain.entry import EntryKind
+from umbilical.hardway.explaining import INDEX, Book, file_name
 from umbilical.hardway.lessons.catalogue import LESSONS
-from umbilical.hardway.pages import INDEX, Book, file_name
 from umbilical.hardway.stages import catalogue
 
 ENTRIES = explaining.entries()

@@ -21,14 +21,13 @@ from umbilical.checks.check import Outcome
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
 from umbilical.fault import ApiUnreachable, ClusterError, StageTimeout
-from umbilical.hardway import kube, node_programs
-from umbilical.hardway.api import Api
-from umbilical.hardway.looking import Sight
-from umbilical.hardway.machines.interface import Done
-from umbilical.hardway.node_health import LEASES, alive_sight, version_sight
-from umbilical.hardway.node_programs import is_listening, kill
-from umbilical.hardway.node_table import LOOKS_BETWEEN, see_nodes, show
-from umbilical.hardway.site import Site
+from umbilical.hardway import kube
+from umbilical.hardway.kube import LOOKS_BETWEEN, see_nodes, show
+from umbilical.hardway.machines import interface
+from umbilical.hardway.machines.interface import Done, is_listening, kill
+from umbilical.hardway.site import Api, Site
+from umbilical.hardway.stage import Sight
+from umbilical.hardway.stages.s15_worker_csrs import LEASES, alive_sight, version_sight
 from umbilical.hardway.waiting import NotYet
 
 LISTEN = "import socket, sys, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
@@ -279,7 +278,7 @@ def listening() -> Iterator[tuple[subprocess.Popen[str], int]]:
 
 def test_a_program_listens_or_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        monkeypatch.setitem(node_programs.PORTS, "etcd", server.getsockname()[1])
+        monkeypatch.setitem(interface.PORTS, "etcd", server.getsockname()[1])
         assert is_listening(Here(), "master-0", "etcd")
     assert not is_listening(Here(), "master-0", "etcd")
 
@@ -289,7 +288,7 @@ def test_who_listens_is_ended_without_a_warning(
     monkeypatch: pytest.MonkeyPatch, listening: tuple[subprocess.Popen[str], int]
 ) -> None:
     process, port = listening
-    monkeypatch.setitem(node_programs.PORTS, "kube-apiserver", port)
+    monkeypatch.setitem(interface.PORTS, "kube-apiserver", port)
     assert kill(Here(), "master-0", "kube-apiserver")
     assert process.wait(60) == -9
     assert not kill(Here(), "master-0", "kube-apiserver")

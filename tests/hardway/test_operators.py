@@ -13,8 +13,8 @@ from tests.support.release_names import VERSION
 
 from umbilical.checks.check import Outcome, Verdict
 from umbilical.hardway import operators
-from umbilical.hardway.looking import Sight
 from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Sight
 
 pytestmark = [pytest.mark.real(*PROGRAMS), pytest.mark.usefixtures("openshift_kinds")]
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)

@@ -11,12 +11,11 @@ from tests.support.recording_machines import RecordingMachines
 
 from umbilical.checks.check import Check, Outcome, Verdict, failed, passed, warned
 from umbilical.fault import HardwayError, StageTimeout
-from umbilical.hardway import judging
 from umbilical.hardway import ledger as ledgers
-from umbilical.hardway.judging import ChecksFailed
+from umbilical.hardway import stage as judging
 from umbilical.hardway.pipeline import Ending
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Stage, Step
+from umbilical.hardway.stage import ChecksFailed, Stage, Step
 from umbilical.hardway.state import Status
 
 

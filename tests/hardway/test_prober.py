@@ -15,7 +15,7 @@ from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.cluster.client import ApiClient, make_client
 from umbilical.hardway import prober as subject
-from umbilical.hardway import watching
+from umbilical.hardway import prober as watching
 from umbilical.hardway.prober import Miss, Prober, Tally, Target
 
 
@@ -155,9 +155,9 @@ def test_stopping_twice_is_fine(authority: FolderAuthority, context: ssl.SSLCont
 
 @pytest.fixture
 def uncounted(shelf: Stock) -> Iterator[None]:
-    shelf.take("ConfigMap", watching.NAME, watching.NAMESPACE)
+    shelf.take("ConfigMap", watching.COUNTER_NAME, watching.NAMESPACE)
     yield
-    shelf.take("ConfigMap", watching.NAME, watching.NAMESPACE)
+    shelf.take("ConfigMap", watching.COUNTER_NAME, watching.NAMESPACE)
 
 
 @pytest.mark.real(*PROGRAMS)

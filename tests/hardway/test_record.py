@@ -13,10 +13,9 @@ from tests.support.made_up_stages import Clock, Lines
 
 from umbilical.fault import HardwayError
 from umbilical.hardway.journal import Journal, Kind, Tail, read_events
-from umbilical.hardway.ledger import Ledger, Notes, look
-from umbilical.hardway.reporting import Waiting
+from umbilical.hardway.ledger import TABLE_SECONDS, WAITING_SECONDS, Ledger, Notes, Recorded, look
 from umbilical.hardway.state import State, Status, read_state
-from umbilical.hardway.telling import TABLE_SECONDS, WAITING_SECONDS, Recorded
+from umbilical.hardway.waiting import Waiting
 
 
 def _journal(path: Path) -> Journal:

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from umbilical.fault import HardwayError
 from umbilical.hardway.artifacts.inputs import Identity
-from umbilical.hardway.identity import draw_identity, draw_password, forget_identity, keep_identity, read_identity
 from umbilical.hardway.journal import Event, Kind
-from umbilical.hardway.locking import holder, locked
+from umbilical.hardway.ledger import holder, locked
 from umbilical.hardway.stage import Undo
 from umbilical.hardway.state import State, Status, read_state
+from umbilical.hardway.workspace import draw_identity, draw_password, forget_identity, keep_identity, read_identity
 
 _FAILURE = {"code": "UMB725", "what": "a", "why": "b", "next": "c"}
 _LIFE = (
@@ -39,7 +39,7 @@ _VALUES = st.recursive(
 _HOLDING = """
 import sys, time
 from pathlib import Path
-from umbilical.hardway.locking import locked
+from umbilical.hardway.ledger import locked
 with locked(Path(sys.argv[1]), "umbilical stage run", "08:00"):
     print("held", flush=True)
     time.sleep(300)

@@ -18,8 +18,10 @@ from umbilical.bootstrap.names import AGENT_NAME, AGENT_SECRET
 from umbilical.checks.check import Outcome
 from umbilical.cluster import objects
 from umbilical.fault import HardwayError, HostError, StageTimeout
-from umbilical.hardway import kube, tunnel, webhook, workload
-from umbilical.hardway.artifacts.static_pods.tunnel import AGENT_PKI
+from umbilical.hardway import kube, temporary
+from umbilical.hardway import trials as webhook
+from umbilical.hardway import trials as workload
+from umbilical.hardway.artifacts.tunnel import AGENT_PKI
 from umbilical.hardway.machines.interface import Done, Power
 from umbilical.hardway.site import Site
 from umbilical.hardway.waiting import NotYet
@@ -65,11 +67,11 @@ def daemon_set(ready: int, wanted: int) -> dict[str, Any]:
 @pytest.mark.usefixtures("place")
 def test_the_agents_get_what_the_node_made_and_nothing_of_it_lies_on_disk(site: Site) -> None:
     with pytest.raises(NotYet, match=f"no {AGENT_PKI}/ca.crt on the bootstrap node"):
-        tunnel.hand_out_certificates(site)
+        temporary.hand_out_certificates(site)
     for name in FILES:
         machines_of(site).files["bootstrap", f"{AGENT_PKI}/{name}"] = f"secret {name}".encode()
     for _ in range(2):
-        tunnel.hand_out_certificates(site)
+        temporary.hand_out_certificates(site)
     found = kube.get(site, objects.SECRET, AGENT_SECRET, PLACE)
     assert found is not None
     assert {name: base64.b64decode(value).decode() for name, value in found["data"].items()} == {
@@ -79,7 +81,7 @@ def test_the_agents_get_what_the_node_made_and_nothing_of_it_lies_on_disk(site: 
 
 
 def test_agents_must_be_as_many_as_nodes_and_all_of_them_ready(site: Site, place: Stock) -> None:
-    sight = tunnel.agents_sight(2)
+    sight = temporary.agents_sight(2)
     assert sight.check.judge(site).evidence == f"there is no DaemonSet {PLACE}/{AGENT_NAME}"
     place.put(daemon_set(1, 1))
     assert sight.check.judge(site).evidence == "1 of 2 agents are ready"
@@ -95,28 +97,28 @@ def test_it_is_cut_with_its_namespace_and_its_static_pod_and_cutting_twice_is_fi
     machines.responders.append(lambda node, command, stdin: Done(0, b"", b""))
     place.put(daemon_set(1, 1))
     still = f"the namespace {PLACE} is still there"
-    assert tunnel.gone_sight().check.judge(site).evidence == still
+    assert temporary.gone_sight().check.judge(site).evidence == still
     for _ in range(2):
-        tunnel.cut(site)
+        temporary.cut(site)
     assert machines.calls[0].startswith("run bootstrap rm -f /etc/kubernetes/manifests/konnectivity-server")
     left = kube.get(site, objects.NAMESPACE, PLACE)
     assert left is not None
     assert "deletionTimestamp" in left["metadata"]
-    assert tunnel.gone_sight().check.judge(site).evidence == still
+    assert temporary.gone_sight().check.judge(site).evidence == still
     place.take("DaemonSet", AGENT_NAME, PLACE, "apps/v1")
     place.take("Namespace", PLACE)
-    assert tunnel.gone_sight().check.judge(site).outcome is Outcome.PASSED
+    assert temporary.gone_sight().check.judge(site).outcome is Outcome.PASSED
 
 
 def test_a_bootstrap_machine_that_is_off_is_left_alone(site: Site) -> None:
     machines_of(site).powers["bootstrap"] = Power.OFF
-    tunnel.cut(site)
+    temporary.cut(site)
     assert machines_of(site).calls == []
 
 
 def test_openshift_has_it_in_a_namespace_of_its_own(tmp_path: Path, plane: ControlPlane, site: Site) -> None:
-    assert tunnel.namespace(site) == PLACE
-    assert tunnel.namespace(live_site(tmp_path, plane, OPENSHIFT)) == "openshift-bootstrap-konnectivity"
+    assert temporary.namespace(site) == PLACE
+    assert temporary.namespace(live_site(tmp_path, plane, OPENSHIFT)) == "openshift-bootstrap-konnectivity"
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from tests.support.recording_machines import RecordingMachines
 from umbilical.cluster import objects
 from umbilical.fault import HardwayError, Unsafe
 from umbilical.hardway import kube
-from umbilical.hardway.artifacts.static_pods.removals import PATH, TUNNEL, Removal
+from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH, TUNNEL, Removal
 from umbilical.hardway.machines.interface import Done, Power
-from umbilical.hardway.removing import removal, remove
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step, Undo
 from umbilical.hardway.state import Status
+from umbilical.hardway.temporary import removal, remove
 from umbilical.hardway.undoing import UNDOERS, touched
 from umbilical.manifests.tree import Asset
 
@@ -193,7 +193,7 @@ def test_it_is_read_from_the_artifact_that_the_lint_reads(site: Site) -> None:
 
 @pytest.mark.real(*PROGRAMS)
 def test_an_artifact_that_cannot_be_read_is_told(site: Site) -> None:
-    site.assets = {**site.assets, PATH: Asset(PATH, b"{", 0o644)}
+    site.assets = {**site.assets, REMOVALS_PATH: Asset(REMOVALS_PATH, b"{", 0o644)}
     with pytest.raises(HardwayError) as raised:
         removal(site, TUNNEL)
     assert raised.value.code == "UMB760"

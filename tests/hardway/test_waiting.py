@@ -15,11 +15,11 @@ from tests.support.tcp_relay import Relay
 from umbilical.checks.check import Outcome
 from umbilical.cluster.client import make_client
 from umbilical.fault import ApiUnreachable, StageTimeout
-from umbilical.hardway import watching
-from umbilical.hardway.looking import Look, Sight, see
+from umbilical.hardway import prober
+from umbilical.hardway.prober import COUNTER_NAME, NAMESPACE, Counter
 from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Look, Sight, see
 from umbilical.hardway.waiting import NotYet, Signature, wait
-from umbilical.hardway.watching import NAME, NAMESPACE, Counter
 
 SECONDS = 60.0
 
@@ -148,15 +148,15 @@ def test_sights_are_seen_one_after_the_other_and_the_first_that_is_not_ends_it(s
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "COUNT_SECONDS", 0.01)
-    monkeypatch.setattr(watching, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(prober, "COUNT_SECONDS", 0.01)
+    monkeypatch.setattr(prober, "PAUSE_SECONDS", 0.01)
 
 
 @pytest.fixture
 def empty(shelf: Stock) -> Iterator[Stock]:
-    shelf.take("ConfigMap", NAME, NAMESPACE)
+    shelf.take("ConfigMap", COUNTER_NAME, NAMESPACE)
     yield shelf
-    shelf.take("ConfigMap", NAME, NAMESPACE)
+    shelf.take("ConfigMap", COUNTER_NAME, NAMESPACE)
 
 
 def relayed(plane: ControlPlane, relay: Relay, folder: Path) -> Path:
@@ -217,7 +217,7 @@ def test_a_watch_that_is_cut_goes_on_and_sees_every_number(plane: ControlPlane, 
 @pytest.mark.usefixtures("empty")
 def test_what_was_counted_before_a_kill_is_gone_on_with(plane: ControlPlane, empty: Stock) -> None:
     """Else a number of an earlier run, which is larger, would pass for one that was seen now."""
-    empty.put(config_map(NAME, NAMESPACE, count="57"))
+    empty.put(config_map(COUNTER_NAME, NAMESPACE, count="57"))
     counter = Counter()
 
     async def scene() -> None:
@@ -236,7 +236,7 @@ def test_numbers_that_the_watch_did_not_bring_are_counted(plane: ControlPlane, e
     async def scene() -> None:
         async with make_client(plane.kubeconfig) as client, running(counter.follow(client)):
             for number in ("1", "2", "5"):
-                await asyncio.to_thread(empty.put, config_map(NAME, NAMESPACE, count=number))
+                await asyncio.to_thread(empty.put, config_map(COUNTER_NAME, NAMESPACE, count=number))
             async with asyncio.timeout(SECONDS):
                 while counter.seen < 5:
                     await asyncio.sleep(0.01)

@@ -16,13 +16,11 @@ from tests.support.made_up_stages import make_site
 from umbilical.fault import HardwayError, PkiError, RenderError
 from umbilical.hardway import rendering, workspace
 from umbilical.hardway.artifacts.certificates import names
-from umbilical.hardway.artifacts.diff.part import Change
+from umbilical.hardway.artifacts.diff_objects import Change
 from umbilical.hardway.artifacts.inputs import Inputs
 from umbilical.hardway.config.cluster import Profile, Role
-from umbilical.hardway.identity import read_identity
 from umbilical.hardway.pki.renewal import renew
-from umbilical.hardway.workspace import read_artifacts
-from umbilical.hardway.workspace_kubeconfigs import ADMIN, address_kubeconfig, kubeconfigs
+from umbilical.hardway.workspace import ADMIN, address_kubeconfig, kubeconfigs, read_artifacts, read_identity
 from umbilical.manifests.tree import Asset
 
 NOW = hardway.NOW

@@ -32,12 +32,12 @@ from tests.support.tunnel_pair import wait_until
 import peers
 from umbilical.cluster.apply import Creator, Document, Outcome, Result, read_document
 from umbilical.fault import HostError
-from umbilical.hardway.api import Api
 from umbilical.hardway.artifacts.certificates import anchor, cluster_bundles, cluster_rows, render_certificates
 from umbilical.hardway.artifacts.inputs import Inputs
+from umbilical.hardway.artifacts.manifests.catalogue import render_manifests
 from umbilical.hardway.artifacts.manifests.coredns import coredns
-from umbilical.hardway.artifacts.manifests.render import render_manifests
 from umbilical.hardway.config.cluster import Profile, Switch
+from umbilical.hardway.site import Api
 from umbilical.host.files import make_directory, write_file
 from umbilical.host.processes import Child, run, start
 from umbilical.manifests.tree import AssetTree

@@ -18,13 +18,13 @@ from umbilical.cluster.client import ApiClient, Json
 from umbilical.cluster.objects import Discovery, Kind
 from umbilical.fault import ApiRefused, HostError
 from umbilical.hardway import operators
-from umbilical.hardway.api import Api
 from umbilical.hardway.artifacts import crds
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.artifacts.manifests.render import render_manifests
-from umbilical.hardway.artifacts.nodes import base, first_boot
+from umbilical.hardway.artifacts.manifests.catalogue import render_manifests
+from umbilical.hardway.artifacts.nodes import machine, render
 from umbilical.hardway.config.cluster import Switch
 from umbilical.hardway.lint import catalogue
+from umbilical.hardway.site import Api
 from umbilical.manifests.tree import AssetTree
 
 pytestmark = pytest.mark.real(*PROGRAMS)
@@ -214,9 +214,9 @@ def test_the_releases_own_gates_become_the_status_under_its_version(plane: Contr
 @pytest.mark.parametrize("role", ["master-0", "worker-0"])
 def test_machine_configs_that_a_node_boots_with_are_some(plane: ControlPlane, role: str) -> None:
     given = openshift_api.real_inputs()
-    made = base.builtin_base(given, given.cluster.node(role))
+    made = render.builtin_base(given, given.cluster.node(role))
     whole = json.loads(made.machine_config)
-    bare = first_boot.encapsulated(made)
+    bare = machine.encapsulated(made)
     bare = {**bare, "metadata": {**bare["metadata"], "name": f"bare-{role}"}}
     dry_run(plane, [whole, bare])
     with pytest.raises(HostError, match=r'unknown field "spec\.portt"'):

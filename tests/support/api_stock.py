@@ -10,7 +10,7 @@ from umbilical.cluster.apply import Applier, Document, read_document
 from umbilical.cluster.client import ApiClient
 from umbilical.cluster.objects import Discovery
 from umbilical.fault import ApiRefused
-from umbilical.hardway.api import Api
+from umbilical.hardway.site import Api
 
 ResultT = TypeVar("ResultT")
 NOW_OR_NEVER = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}

@@ -3,8 +3,7 @@
 from ipaddress import ip_address
 from typing import Any
 
-from umbilical.hardway.pki.names import HardwayNames, Member
-from umbilical.hardway.pki.row import Scope
+from umbilical.hardway.pki.row import HardwayNames, Member, Scope
 
 
 def member(id_: str, address: str) -> Member:

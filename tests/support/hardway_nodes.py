@@ -14,7 +14,7 @@ from umbilical.hardway.artifacts.certificates import render_certificates
 from umbilical.hardway.artifacts.inputs import Inputs, NodeBase
 from umbilical.hardway.artifacts.kubeconfigs import render_kubeconfigs
 from umbilical.hardway.artifacts.nodes.render import render_nodes
-from umbilical.hardway.artifacts.static_pods.render import render_static_pods
+from umbilical.hardway.artifacts.static_pods.pods import render_static_pods
 from umbilical.hardway.config.cluster import Profile, Role, Switch
 from umbilical.ignition.config import Config, read_config
 from umbilical.ignition.data_url import format_data_url

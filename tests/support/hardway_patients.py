@@ -8,8 +8,8 @@ from tests.support.hardway_workspace import make_directory
 from tests.support.recording_machines import RecordingMachines
 
 from umbilical.hardway import rendering, workspace
-from umbilical.hardway.doctor.diagnosis import Diagnosis
-from umbilical.hardway.doctor.examination import examine
+from umbilical.hardway.diagnosis import Diagnosis
+from umbilical.hardway.doctor import examine
 from umbilical.hardway.ledger import look
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages import catalogue

@@ -17,9 +17,9 @@ from tests.support.hardway_lint import Subject
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.certificates import render_certificates
 from umbilical.hardway.artifacts.kubeconfigs import render_kubeconfigs
-from umbilical.hardway.artifacts.manifests.render import render_manifests
+from umbilical.hardway.artifacts.manifests.catalogue import render_manifests
 from umbilical.hardway.artifacts.nodes.render import render_nodes
-from umbilical.hardway.artifacts.static_pods.render import render_static_pods
+from umbilical.hardway.artifacts.static_pods.pods import render_static_pods
 from umbilical.hardway.config.cluster import Profile as ClusterProfile
 from umbilical.hardway.config.cluster import Switch
 from umbilical.manifests.tree import AssetTree

@@ -7,7 +7,7 @@ import yaml
 from tests.support import hardway
 
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.artifacts.static_pods.render import render_static_pods
+from umbilical.hardway.artifacts.static_pods.pods import render_static_pods
 from umbilical.hardway.artifacts.static_pods.seat import Seat
 from umbilical.hardway.config.cluster import Profile, Switch
 from umbilical.manifests.tree import AssetTree

@@ -11,7 +11,7 @@ from tests.support.netns import Namespace
 from tests.support.static_processes import peer
 
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.artifacts.static_pods.paths import files_needed
+from umbilical.hardway.artifacts.nodes.render import files_needed
 from umbilical.hardway.config.cluster import Node
 from umbilical.host.files import make_directory, write_file
 from umbilical.host.processes import Child, start

@@ -16,8 +16,7 @@ from tests.support.recording_machines import RecordingMachines
 
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Cluster, Profile
-from umbilical.hardway.machines.interface import BackendServer, Done, Power
-from umbilical.hardway.node_programs import PORTS
+from umbilical.hardway.machines.interface import PORTS, BackendServer, Done, Power
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
 from umbilical.manifests.tree import Asset

@@ -13,10 +13,10 @@ from umbilical.checks.check import Check, Verdict, failed, passed
 from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.ledger import Ledger
 from umbilical.hardway.pipeline import Ask, Pipeline
-from umbilical.hardway.reporting import Waiting
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step, Undo
 from umbilical.hardway.undoing import UNDOERS, Undoing
+from umbilical.hardway.waiting import Waiting
 
 UNMARK = "unmark"
 

@@ -13,8 +13,7 @@ from tests.support.made_up_trial import MadeUpTrial
 
 from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.etcd import BOOTSTRAP_MEMBER, peer_url
-from umbilical.hardway.machines.interface import Done
-from umbilical.hardway.node_programs import PORTS
+from umbilical.hardway.machines.interface import PORTS, Done
 from umbilical.hardway.pivot_conditions import CONTROLLERS
 from umbilical.hardway.site import Site
 

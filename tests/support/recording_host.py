@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 
-from umbilical.hardway.machines.libvirt.host import WRITE
+from umbilical.hardway.machines.host import WRITE
 from umbilical.host.commands import Completed
 from umbilical.host.machine_records import Done
 

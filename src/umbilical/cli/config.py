@@ -11,7 +11,7 @@ from umbilical.cli.findings import output_option
 from umbilical.cli.stage.cluster import directory_option
 
 if TYPE_CHECKING:
-    from umbilical.hardway.config.origins import Value
+    from umbilical.hardway.config.cluster import Value
 
 
 @click.command()
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @output_option("table", "json", "yaml")
 def view(folder: Path, has_origin: bool, output: str) -> None:
     """Show what cluster.yaml comes to: given values, defaults, and what is computed from others."""
-    from umbilical.hardway.config.origins import nested
+    from umbilical.hardway.config.cluster import nested
     from umbilical.hardway.workspace import read_config
 
     values = read_config(folder).values
@@ -65,6 +65,6 @@ def schema() -> None:
     Editors with a YAML language server take it by a first line:
     # yaml-language-server: $schema=cluster.schema.json
     """
-    from umbilical.hardway.config.schema import schema as made
+    from umbilical.hardway.config.reading import schema as made
 
     click.echo(json.dumps(made(), indent=2))

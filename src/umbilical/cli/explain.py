@@ -42,7 +42,8 @@ def explain(asked: tuple[str, ...], folder: Path | None, lists: bool, output: st
 
 
 def _chosen(asked: str, folder: Path | None) -> "list[Entry]":
-    from umbilical.hardway.explain import filling, lookup
+    from umbilical.hardway.explain import lookup
+    from umbilical.hardway.explain import lookup as filling
 
     everything = _everything()
     found = lookup.find(everything, asked)
@@ -83,7 +84,7 @@ def _unknown(asked: str, close: "Sequence[str]") -> Exception:
 
 
 def _form(entries: "Sequence[Entry]", output: str) -> str:
-    from umbilical.hardway.explain import forms
+    from umbilical.hardway.explain import entry as forms
 
     write = {"text": forms.as_text, "json": forms.as_json, "markdown": forms.as_markdown}
     return write[output](entries)

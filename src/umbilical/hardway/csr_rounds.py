@@ -15,10 +15,10 @@ from umbilical.cluster.csr import EVERYBODY, ExpectedNode, Policy
 from umbilical.hardway import kube
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Node
-from umbilical.hardway.looking import Look, Sight
 from umbilical.hardway.pivot_conditions import KUBELET_PAIR
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Look, Sight
 from umbilical.hardway.stages.live import started_key
 from umbilical.hardway.waiting import NotYet, Signature
 from umbilical.pki.certificate import read_certificates

@@ -1,17 +1,25 @@
 """The record of a cluster: every event first goes to the journal, then into the state, and only then is it acted on.
 
-A kill between the two is no harm: who opens it next adds to the state what the journal has more.
+A kill between the two does no harm: the next process that opens the record adds to the state what the journal has more.
+One writer at a time holds the lock. `Recorded` also writes to the journal what the pipeline reports.
 """
 
+import fcntl
+import json
+import os
 import threading
-from collections.abc import Callable, Iterator, MutableMapping
+import time
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from umbilical.fault import HardwayError
 from umbilical.hardway.journal import JOURNAL, TELLING, Journal, Kind, read_events
 from umbilical.hardway.state import STATE, State, read_state
+from umbilical.hardway.waiting import Reporter, Waiting
 from umbilical.host.files import make_directory, write_file
 
 RECORD: Final = ".umbilical"
@@ -83,3 +91,159 @@ def _kept(record: Path) -> State:
         if (record / JOURNAL).exists():
             return State()
         raise
+
+
+WAITING_SECONDS: Final = 10.0
+TABLE_SECONDS: Final = 2.0
+MAX_TEXT: Final = 2000
+
+
+class Telling(Reporter, Protocol):
+    """A reporter that is also told how stages end."""
+
+    def ended(self, number: int, word: str, seconds: float) -> None:
+        """`word`: done, skipped, failed, interrupted, stale or undone."""
+
+
+class Recorded:
+    """Stages see this one."""
+
+    def __init__(self, inner: Reporter, ledger: Ledger, clock: Callable[[], float] = time.monotonic) -> None:
+        self._inner = inner
+        self._ledger = ledger
+        self._clock = clock
+        self._number = 0
+        self._last_wait = ("", "")
+        self._last_cells: Mapping[tuple[str, str], str] = {}
+        self._next_wait = self._next_table = 0.0
+
+    def stage(self, number: int, title: str) -> None:
+        self._number = number
+        self._inner.stage(number, title)
+
+    def step(self, title: str, command: str) -> None:
+        self._inner.step(title, command)
+
+    def saw(self, text: str) -> None:
+        self._ledger.add(Kind.SAW, stage=self._number, text=text[:MAX_TEXT])
+        self._inner.saw(text)
+
+    def waiting(self, moment: Waiting) -> None:
+        seen, now = (moment.what, moment.seen), self._clock()
+        if seen != self._last_wait or now >= self._next_wait:
+            self._last_wait, self._next_wait = seen, now + WAITING_SECONDS
+            self._ledger.add(Kind.WAITING, stage=self._number, **_moment(moment))
+        self._inner.waiting(moment)
+
+    def table(self, rows: Sequence[str], signals: Sequence[str], cells: Mapping[tuple[str, str], str]) -> None:
+        now = self._clock()
+        if cells != self._last_cells and now >= self._next_table:
+            self._last_cells, self._next_table = dict(cells), now + TABLE_SECONDS
+            written = [[row, signal, text] for (row, signal), text in cells.items()]
+            self._ledger.add(Kind.TABLE, stage=self._number, rows=list(rows), signals=list(signals), cells=written)
+        self._inner.table(rows, signals, cells)
+
+
+def _moment(moment: Waiting) -> dict[str, object]:
+    return {
+        "what": moment.what,
+        "seen": moment.seen[:MAX_TEXT],
+        "elapsed_seconds": round(moment.elapsed_seconds, 1),
+        "timeout_seconds": moment.timeout_seconds,
+        "hints": list(moment.hints),
+    }
+
+
+LOCK: Final = "lock"
+# Who only asks for the holder has it for an instant.
+TRIES: Final = 10
+TRY_SECONDS: Final = 0.02
+
+
+@dataclass(frozen=True)
+class Holder:
+    pid: int
+    command: str
+    since: str
+
+
+@contextmanager
+def locked(folder: Path, command: str, since: str) -> Iterator[None]:
+    """Hold the lock of a cluster's directory. It ends with the process, however that ends.
+
+    Raises:
+        HardwayError: somebody else has it (UMB720), or it cannot be had by this user (UMB721).
+    """
+    descriptor = _open(folder / RECORD / LOCK)
+    try:
+        if not _take_soon(descriptor):
+            raise _taken(folder)
+        _sign(descriptor, Holder(os.getpid(), command, since))
+        try:
+            yield
+        finally:
+            os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def holder(folder: Path) -> Holder | None:
+    """Say who works on this cluster now, if anybody does."""
+    path = folder / RECORD / LOCK
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if _take(descriptor, fcntl.LOCK_SH):
+            return None
+        return _read(path)
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: Path) -> int:
+    # Close-on-exec: a program that outlives us must not keep the lock for us.
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    try:
+        make_directory(path.parent)
+        return os.open(path, flags, 0o600)
+    except OSError as error:
+        why, remedy = error.strerror or str(error), "run it as the owner of the directory: mostly root"
+        raise HardwayError("UMB721", f"cannot write {path}", why, remedy) from None
+
+
+def _take(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _take_soon(descriptor: int) -> bool:
+    for _ in range(TRIES):
+        if _take(descriptor):
+            return True
+        time.sleep(TRY_SECONDS)
+    return False
+
+
+def _sign(descriptor: int, who: Holder) -> None:
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, json.dumps(vars(who)).encode() + b"\n", 0)
+
+
+def _read(path: Path) -> Holder:
+    """What the file says may be of a moment ago: it is signed after it is locked."""
+    try:
+        content = json.loads(path.read_bytes())
+        return Holder(int(content["pid"]), str(content["command"]), str(content["since"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return Holder(0, "somebody", "")
+
+
+def _taken(folder: Path) -> HardwayError:
+    who = _read(folder / RECORD / LOCK)
+    why = f"`{who.command}` (pid {who.pid}) has worked on it since {who.since}" if who.pid else "another run has it"
+    return HardwayError("UMB720", f"{folder} is locked", why, "follow it with `umbilical stage watch`, or wait for it")

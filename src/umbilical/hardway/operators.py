@@ -11,8 +11,8 @@ from umbilical.cluster.client import Json
 from umbilical.cluster.objects import Kind
 from umbilical.hardway import kube
 from umbilical.hardway.artifacts.crds import is_included
-from umbilical.hardway.looking import Sight
 from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Sight
 from umbilical.hardway.waiting import NotYet
 
 _OPERATOR_GROUP: Final = "/apis/operator.openshift.io/v1"

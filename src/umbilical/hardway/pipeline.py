@@ -12,13 +12,21 @@ from typing import Any, Final
 
 from umbilical.checks.check import Finding, has_failed
 from umbilical.fault import Fault, HardwayError
-from umbilical.hardway import judging
 from umbilical.hardway.journal import Kind
-from umbilical.hardway.ledger import Ledger, Notes
+from umbilical.hardway.ledger import Ledger, Notes, Recorded, Telling
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Producing, Rerendering, Stage, Step, Superseded
+from umbilical.hardway.stage import (
+    ChecksFailed,
+    Producing,
+    Rerendering,
+    Stage,
+    Step,
+    Superseded,
+    enter,
+    findings,
+    refuse_failed,
+)
 from umbilical.hardway.state import State, Status
-from umbilical.hardway.telling import Recorded, Telling
 from umbilical.host.processes import Interrupts
 
 MAX_ROUNDS: Final = 4
@@ -121,17 +129,17 @@ class Pipeline:
         if force or record.status is not Status.DONE:
             return "", []
         with interrupts.heard():
-            found = judging.findings(stage, self._site)
+            found = findings(stage, self._site)
         return ("", []) if has_failed(found) else ("nothing changed, all checks pass", found)
 
     def _do(self, stage: Stage, interrupts: Interrupts, start: float) -> list[Finding]:
         self._ledger.add(Kind.STAGE_BEGAN, stage=stage.number, inputs=dict(stage.inputs(self._site)))
         with interrupts.heard():
-            judging.enter(stage, self._site)
+            enter(stage, self._site)
         self._do_steps(stage, interrupts)
         with interrupts.heard():
-            found = judging.findings(stage, self._site)
-        judging.refuse_failed(stage, found)
+            found = findings(stage, self._site)
+        refuse_failed(stage, found)
         outputs = dict(stage.outputs(self._site)) if isinstance(stage, Producing) else {}
         seconds = round(self._clock() - start, 3)
         checks = check_values(found)
@@ -166,7 +174,7 @@ class Pipeline:
 
     def _fail(self, stage: Stage, error: BaseException, seconds: float) -> None:
         if isinstance(error, Exception):
-            found = error.findings if isinstance(error, judging.ChecksFailed) else ()
+            found = error.findings if isinstance(error, ChecksFailed) else ()
             failure, checks = failure_value(error), check_values(found)
             self._ledger.add(Kind.STAGE_FAILED, stage=stage.number, failure=failure, checks=checks)
             fault = error if isinstance(error, Fault) else None

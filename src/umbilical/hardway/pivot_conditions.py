@@ -8,15 +8,15 @@ from typing import Final
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
 from umbilical.fault import Fault
-from umbilical.hardway import kube, operators, webhook
+from umbilical.hardway import kube, operators, trials
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.infrastructure.haproxy import API_SERVICE
 from umbilical.hardway.config.cluster import API_PORT, Node
 from umbilical.hardway.etcd import BOOTSTRAP_MEMBER, Etcd, Member, client_url, peer_url
-from umbilical.hardway.looking import Sight
-from umbilical.hardway.node_programs import is_listening
+from umbilical.hardway.machines.interface import is_listening
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Sight
 from umbilical.hardway.waiting import NotYet
 from umbilical.pki.certificate import read_certificates
 
@@ -225,7 +225,7 @@ def _p7() -> Sight:
 def _p8() -> Sight:
     def look(site: Site) -> str:
         for node in site.cluster.masters:
-            webhook.asked_sight("P8", "", node.address).look(site)
+            trials.asked_sight("P8", "", node.address).look(site)
         return "asked directly"
 
     why = "what was reached through the tunnel until now must be reached without it"

@@ -12,13 +12,13 @@ from typing import Final
 from umbilical.hardway import workspace
 from umbilical.hardway.artifacts import graph
 from umbilical.hardway.artifacts.certificates import names
-from umbilical.hardway.artifacts.diff.part import Part
-from umbilical.hardway.artifacts.diff.trees import compare_trees
+from umbilical.hardway.artifacts.diff import compare_trees
+from umbilical.hardway.artifacts.diff_objects import Part
 from umbilical.hardway.artifacts.inputs import Inputs, Payload
 from umbilical.hardway.config.cluster import Cluster
-from umbilical.hardway.identity import draw_identity, keep_identity, read_identity
 from umbilical.hardway.pki.renewal import Change, Renewal, renew
-from umbilical.hardway.stages.artifact_files import SWEPT
+from umbilical.hardway.stages.artifact_stages import is_swept
+from umbilical.hardway.workspace import draw_identity, keep_identity, read_identity
 from umbilical.manifests.tree import Asset
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import Backend
@@ -53,7 +53,7 @@ class Rendered:
     @property
     def leftovers(self) -> tuple[str, ...]:
         """Files of an earlier rendering that whoever reads their directory would take for valid."""
-        return tuple(path for path in self.on_disk if _is_swept(path) and path not in self.made.tree)
+        return tuple(path for path in self.on_disk if is_swept(path) and path not in self.made.tree)
 
     def plan(self) -> list[Part]:
         """Say what would be created, changed or removed."""
@@ -119,7 +119,3 @@ def _renewed(
 ) -> Renewal:
     existing = workspace.key_pairs(on_disk)
     return renew(names(cluster), existing, cluster.terms, now, backend, rotate, renew_due=renew_due)
-
-
-def _is_swept(path: str) -> bool:
-    return path.partition("/")[0] in SWEPT

@@ -1,19 +1,84 @@
-"""Where stages work: the cluster, its directory and artifacts, its machines, its API, and who is told."""
+"""What stages work with: a cluster's directory, its artifacts, machines and API, the trial service, and who is told."""
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Protocol, TypeVar
 
-from umbilical.hardway.api import Api
+from umbilical.cluster.client import ApiClient, make_client
+from umbilical.fault import ApiUnreachable
 from umbilical.hardway.config.cluster import Cluster
 from umbilical.hardway.machines.interface import Machines
-from umbilical.hardway.reporting import Reporter
-from umbilical.hardway.trial import Trial
+from umbilical.hardway.waiting import Reporter
 from umbilical.manifests.objects import IpAddress
 from umbilical.manifests.tree import Asset
+
+Result = TypeVar("Result")
+
+REQUEST_SECONDS: Final = 20.0
+CALL_SECONDS: Final = 120.0
+QPS: Final = 50.0
+BURST: Final = 300
+"""As kubectl asks. With what is usual for controllers, 5 a second, some hundred manifests take a minute."""
+
+
+class Api:
+    """Stages are plain functions; each call runs its own event loop to its end."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self.kubeconfig = kubeconfig
+
+    def call(self, ask: Callable[[ApiClient], Awaitable[Result]], timeout_seconds: float = CALL_SECONDS) -> Result:
+        """Ask with a client that is closed afterwards.
+
+        Raises:
+            ClusterError: what the API said, or that it said nothing, or not all of it in time.
+        """
+
+        async def run() -> Result:
+            async with (
+                asyncio.timeout(timeout_seconds),
+                make_client(self.kubeconfig, qps=QPS, burst=BURST, request_seconds=REQUEST_SECONDS) as client,
+            ):
+                return await ask(client)
+
+        try:
+            return asyncio.run(run())
+        except TimeoutError:
+            raise ApiUnreachable("all of it", f"it took longer than {timeout_seconds:g} s") from None
+
+
+class Trial(Protocol):
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def pod(self) -> str:
+        """The name of the webhook's pod, which is its Service's as well."""
+
+    @property
+    def webhook_name(self) -> str: ...
+
+    def webhook_objects(self, node_name: str) -> Sequence[dict[str, Any]]:
+        """Make what the webhook needs, its pod bound to a node, the configuration last. New keys each time."""
+
+    def judged(self, verdict: str) -> dict[str, Any]:
+        """Return an object that the webhook allows (`allow`) or denies (`deny`)."""
+
+    def workload(self, replicas: int) -> Sequence[dict[str, Any]]:
+        """A Deployment that spreads over nodes, and its Service; both are called like `workload_name`."""
+
+    @property
+    def workload_name(self) -> str: ...
+
+    def fetch_command(self, url: str) -> Sequence[str]:
+        """What to run in a pod of the workload so that it fetches a URL and prints the body."""
+
+    @property
+    def workload_port(self) -> int: ...
 
 
 @dataclass

@@ -1,17 +1,17 @@
 """What a stage is: inputs, steps that bring about what it is for, and checks that say whether that is so now.
 
-Done means that its checks pass now, never that a script reached its end.
+A `Sight` is one look that serves three: the wait of a stage, its check, and `stage status`. An error while a check runs
+counts as a failed check.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
-from umbilical.checks.check import Check
-
-if TYPE_CHECKING:
-    from umbilical.hardway.site import Site
-
+from umbilical.checks.check import Check, Finding, Outcome, Verdict, failed, passed
+from umbilical.fault import Fault, HardwayError
+from umbilical.hardway.site import Site
+from umbilical.hardway.waiting import NotYet, Signature, wait
 
 NEVER: Final = "never"
 
@@ -47,7 +47,6 @@ class Stage(Protocol):
     @property
     def name(self) -> str:
         """One word or two: `pki`, `static-pods`."""
-        ...
 
     @property
     def title(self) -> str: ...
@@ -55,24 +54,21 @@ class Stage(Protocol):
     @property
     def needs(self) -> tuple[int, ...]:
         """Stages whose outcome this one builds on: when one of them changes, this one is stale."""
-        ...
 
-    def inputs(self, site: "Site") -> Mapping[str, str]:
+    def inputs(self, site: Site) -> Mapping[str, str]:
         """Name -> content hash of what this stage was made from. Other values mean: stale."""
-        ...
 
-    def steps(self, site: "Site") -> Sequence[Step]: ...
+    def steps(self, site: Site) -> Sequence[Step]: ...
 
-    def checks(self, site: "Site") -> Sequence[Check["Site"]]: ...
+    def checks(self, site: Site) -> Sequence[Check[Site]]: ...
 
 
 @runtime_checkable
 class Producing(Protocol):
     """A stage that says what came of it, for the record."""
 
-    def outputs(self, site: "Site") -> Mapping[str, str]:
+    def outputs(self, site: Site) -> Mapping[str, str]:
         """Name -> content hash."""
-        ...
 
 
 @runtime_checkable
@@ -82,11 +78,115 @@ class Superseded(Protocol):
     @property
     def ends_with(self) -> int:
         """The later stage: once that is done, or past its point of no return, this one is not asked any more."""
-        ...
 
 
 @runtime_checkable
 class Rerendering(Protocol):
     """A stage whose outcome artifacts are rendered from: afterwards the site is loaded anew."""
 
-    def rerenders(self, site: "Site") -> bool: ...
+    def rerenders(self, site: Site) -> bool: ...
+
+
+Look = Callable[[Site], str]
+"""Returns what was seen, in a few words; raises NotYet or a Fault."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Something that is to be so, how it is looked at, and what to do if it is not."""
+
+    id: str
+    title: str
+    why: str
+    fix: str
+    look: Look
+    signatures: Sequence[Signature] = ()
+
+    @property
+    def check(self) -> Check[Site]:
+        return Check(self.id, self.title, self.why, self.fix, self._judge)
+
+    def wait(self, site: Site, timeout_seconds: float, poll_seconds: float = 1.0) -> str:
+        """Look until it is so, and tell what was seen.
+
+        Raises:
+            StageTimeout: it did not become so.
+        """
+        seen = wait(
+            site.reporter,
+            self.title,
+            lambda: self._look(site),
+            timeout_seconds,
+            remedy=self.fix,
+            signatures=self.signatures,
+            poll_seconds=poll_seconds,
+            sleep=site.sleep,
+        )
+        site.reporter.saw(f"{self.title}: {seen}" if seen else self.title)
+        return seen
+
+    def _look(self, site: Site) -> str:
+        try:
+            return self.look(site)
+        except Fault as fault:
+            raise NotYet(fault.brief) from None
+
+    def _judge(self, site: Site) -> Verdict:
+        try:
+            return passed(self._look(site))
+        except NotYet as error:
+            return failed(str(error))
+
+
+def see(site: Site, seconds: float, *sights: Sight) -> None:
+    """Wait for one after the other, each for as long."""
+    for sight in sights:
+        sight.wait(site, seconds)
+
+
+FIRST_ON_MACHINES: Final = 9
+"""From this stage on there are machines to be reached; before it the network may not exist."""
+
+
+class ChecksFailed(HardwayError):
+    """The first check that failed, in its own words; all of them are with it."""
+
+    def __init__(self, what: str, why: str, remedy: str, found: Sequence[Finding]) -> None:
+        super().__init__("UMB723", what, why, remedy)
+        self.findings = tuple(found)
+
+
+def findings(stage: Stage, site: Site) -> list[Finding]:
+    """Ask every check of a stage in order. One that fails does not stop the others."""
+    enter(stage, site)
+    return [_finding(check, site) for check in stage.checks(site)]
+
+
+def enter(stage: Stage, site: Site) -> None:
+    """Take this process to the machine network, for stages that need it."""
+    if stage.number >= FIRST_ON_MACHINES:
+        site.machines.enter()
+
+
+def refuse_failed(stage: Stage, found: Sequence[Finding]) -> None:
+    """Let a stage end.
+
+    Raises:
+        ChecksFailed: not yet.
+    """
+    for one in found:
+        if one.outcome is Outcome.FAILED:
+            others = sum(other.outcome is Outcome.FAILED for other in found) - 1
+            more = f" (and {others} more of its checks)" if others else ""
+            what = f"stage {stage.number:02} {stage.name}: {one.id} does not hold: {one.title}{more}"
+            raise ChecksFailed(what, one.evidence or one.why, one.fix, found)
+
+
+def _finding(check: Check[Site], site: Site) -> Finding:
+    try:
+        verdict = check.judge(site)
+    except Fault as fault:
+        verdict = failed(fault.brief)
+    except (OSError, TimeoutError) as error:
+        verdict = failed(f"it could not be looked at: {str(error) or type(error).__name__}")
+    return Finding(check.id, check.title, check.why, check.fix, verdict.outcome, verdict.evidence)

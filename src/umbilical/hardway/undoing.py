@@ -7,12 +7,10 @@ from typing import Any, Final
 
 from umbilical.fault import Fault, HardwayError, Unsafe
 from umbilical.hardway.journal import Kind
-from umbilical.hardway.judging import FIRST_ON_MACHINES
-from umbilical.hardway.ledger import RECORD, Ledger, Notes
+from umbilical.hardway.ledger import RECORD, Ledger, Notes, Telling
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import NEVER, Stage
+from umbilical.hardway.stage import FIRST_ON_MACHINES, NEVER, Stage
 from umbilical.hardway.state import State, Status, UndoRecord
-from umbilical.hardway.telling import Telling
 
 ARTIFACTS: Final = "artifacts"
 REMOVE_FILES: Final = "remove-files"

@@ -1,13 +1,43 @@
-"""Waiting with a deadline: each look says what it saw, and what was seen is matched with failures that are known."""
+"""Waiting with a deadline, and what the pipeline reports meanwhile.
+
+Each look says what it saw; it is matched with failures that are known. The listener decides how a report looks.
+"""
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from umbilical.fault import StageTimeout
-from umbilical.hardway.reporting import Reporter, Waiting
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """One moment of a wait."""
+
+    what: str
+    seen: str
+    """What the last look saw."""
+    elapsed_seconds: float
+    timeout_seconds: float
+    hints: tuple[str, ...] = ()
+    """Known failures that what was seen looks like."""
+
+
+class Reporter(Protocol):
+    def stage(self, number: int, title: str) -> None: ...
+
+    def step(self, title: str, command: str) -> None: ...
+
+    def saw(self, text: str) -> None:
+        """A fact that is worth a line."""
+
+    def waiting(self, moment: Waiting) -> None: ...
+
+    def table(self, rows: Sequence[str], signals: Sequence[str], cells: Mapping[tuple[str, str], str]) -> None:
+        """The nodes and what is seen of each: (node, signal) -> text."""
+
 
 Result = TypeVar("Result")
 

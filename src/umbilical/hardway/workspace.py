@@ -1,22 +1,30 @@
-"""The directory of a cluster: its file, its artifacts, and what was extracted and rendered beside them."""
+"""The directory of a cluster: its file, its artifacts, what was extracted and rendered beside them, and what is kept.
 
+Kept below .umbilical/ are the values that were drawn at random once, and kubeconfigs for administrators with the API at
+one address: no resolver in between.
+"""
+
+import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import secrets
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from umbilical.fault import HardwayError, RenderError
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.inputs import NodeBase, Payload
-from umbilical.hardway.artifacts.machine_config.commands import RENDERED, WORK
-from umbilical.hardway.artifacts.machine_config.rendered import FILE as RENDERED_FILE
-from umbilical.hardway.artifacts.machine_config.rendered import read_bases
+from umbilical.hardway.artifacts.inputs import Identity, Inputs, NodeBase, Payload
+from umbilical.hardway.artifacts.machine_config import RENDERED, RENDERED_FILE, WORK, read_bases
 from umbilical.hardway.artifacts.release import METADATA, Command, read_release, release_commands, upstream_payload
-from umbilical.hardway.config.cluster import Cluster, Role
+from umbilical.hardway.config.cluster import API_PORT, Cluster, Role
 from umbilical.hardway.config.reading import Resolved, read_cluster
+from umbilical.hardway.ledger import RECORD
+from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.undoing import ARTIFACTS
-from umbilical.host.files import make_directory, write_all
-from umbilical.manifests.tree import Asset
+from umbilical.host.files import make_directory, write_all, write_file
+from umbilical.manifests.objects import IpAddress, kubeconfig
+from umbilical.manifests.tree import Asset, yaml_bytes
 from umbilical.pki.pem import KeyPair
 
 CONFIG: Final = "cluster.yaml"
@@ -171,3 +179,106 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         why = error.strerror or str(error)
         raise HardwayError("UMB714", f"cannot read {path}", why, f"look at it: ls -l {path}") from None
+
+
+ADMIN: Final = "admin-kubeconfig-client"
+
+
+def kubeconfigs(folder: Path, inputs: Inputs) -> Callable[[IpAddress | None], Path]:
+    """Return what writes such a file, for its owner alone, and says where; without an address the load balancer's."""
+
+    def write(address: IpAddress | None) -> Path:
+        target = address or inputs.cluster.networks.api_vip
+        path = make_directory(folder / RECORD) / f"{target}.kubeconfig"
+        content = address_kubeconfig(inputs, target)
+        if not path.is_file() or path.read_bytes() != content:
+            write_file(path, content, overwrite=True)
+        return path
+
+    return write
+
+
+def address_kubeconfig(inputs: Inputs, address: IpAddress) -> bytes:
+    host = f"[{address}]" if address.version == 6 else str(address)
+    authority = inputs.certificates.bundle(Bundle.SERVER_CA)
+    url = f"https://{host}:{API_PORT}"
+    return yaml_bytes(kubeconfig("admin", url, authority, inputs.certificates[ADMIN], inputs.cluster.name))
+
+
+IDENTITY_FILE: Final = "identity.json"
+# Of platforms that name machines and volumes after it.
+MAX_INFRASTRUCTURE_NAME: Final = 27
+SUFFIX_LENGTH: Final = 5
+# Without vowels, no word can come out, and nothing looks like something else.
+SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+GROUPS: Final = 4
+GROUP_LENGTH: Final = 5
+PASSWORD_ALPHABET: Final = "abcdefghijkmnopqrstuvwxyzABCDEFGHIJKLMNPQRSTUVWXYZ23456789"
+"""Without 0 and O, 1 and l."""
+_FIELDS: Final = ("cluster_id", "infrastructure_name", "kubeadmin_password", "kubeadmin_hash")
+
+
+def read_identity(folder: Path) -> Identity | None:
+    """Read what was kept in a cluster's directory; None where nothing was.
+
+    Raises:
+        HardwayError: UMB713; it is there and cannot be used. Another one would be another cluster.
+    """
+    path = folder / RECORD / IDENTITY_FILE
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise _unreadable_identity(path, getattr(error, "strerror", None) or "it is no JSON") from None
+    if not isinstance(value, dict) or not all(isinstance(value.get(name), str) and value[name] for name in _FIELDS):
+        raise _unreadable_identity(path, f"it needs {', '.join(_FIELDS)}")
+    return Identity(**{name: value[name] for name in _FIELDS})
+
+
+def keep_identity(folder: Path, identity: Identity) -> Path:
+    """Write it for its owner alone; it holds a password."""
+    path = make_directory(folder / RECORD) / IDENTITY_FILE
+    content = json.dumps({name: getattr(identity, name) for name in _FIELDS}, indent=2) + "\n"
+    return write_file(path, content.encode(), overwrite=True)
+
+
+def forget_identity(folder: Path) -> None:
+    """Let the next cluster of this directory be another one; a password must not outlive what it opens."""
+    (folder / RECORD / IDENTITY_FILE).unlink(missing_ok=True)
+
+
+def draw_identity(name: str) -> Identity:
+    """Draw a cluster's random values.
+
+    Raises:
+        HardwayError: UMB713; there is no bcrypt.
+    """
+    password = draw_password()
+    return Identity(str(uuid.uuid4()), _infrastructure_name(name), password, _hashed(password))
+
+
+def draw_password() -> str:
+    """As OpenShift's installer draws it: four groups that can be read aloud."""
+    groups = ("".join(secrets.choice(PASSWORD_ALPHABET) for _ in range(GROUP_LENGTH)) for _ in range(GROUPS))
+    return "-".join(groups)
+
+
+def _infrastructure_name(name: str) -> str:
+    suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(SUFFIX_LENGTH))
+    return f"{name[: MAX_INFRASTRUCTURE_NAME - SUFFIX_LENGTH - 1].rstrip('-')}-{suffix}"
+
+
+def _hashed(password: str) -> str:
+    try:
+        import bcrypt
+    except ImportError:
+        what = "the password of kubeadmin cannot be hashed"
+        remedy = "pip install 'umbilical[hardway]'"
+        raise HardwayError("UMB713", what, "there is no bcrypt", remedy) from None
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(10)).decode()
+
+
+def _unreadable_identity(path: Path, why: str) -> HardwayError:
+    remedy = "restore it; if the cluster is not built yet, remove it and a new one is drawn"
+    return HardwayError("UMB713", f"{path} cannot be used", why, remedy)

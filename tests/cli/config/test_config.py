@@ -10,7 +10,7 @@ from tests.support.fixture_types import Captured
 from tests.support.hardway_workspace import make_directory
 
 from umbilical.cli import main
-from umbilical.hardway.config.schema import schema
+from umbilical.hardway.config.reading import schema
 
 
 def test_the_schema_is_printed(capsys: Captured) -> None:

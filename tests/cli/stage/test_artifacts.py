@@ -19,9 +19,9 @@ from umbilical.cli import main
 from umbilical.cli.stage.cluster import load_site, machines_for, trial_for, utc_now
 from umbilical.hardway import rendering
 from umbilical.hardway.config.cluster import MachinesKind, Profile
+from umbilical.hardway.ledger import locked
 from umbilical.hardway.lint.catalogue import RULES
-from umbilical.hardway.locking import locked
-from umbilical.hardway.reporting import Waiting
+from umbilical.hardway.waiting import Waiting
 from umbilical.hardway.workspace import read_artifacts, read_config
 from umbilical.host.machine_records import Power
 

@@ -20,11 +20,10 @@ from umbilical.cli.stage.view import LiveView, PlainLines, choose_view, duration
 from umbilical.cli.stage.watch import follow, tell
 from umbilical.fault import HardwayError, StageTimeout
 from umbilical.hardway.journal import Event, Kind
-from umbilical.hardway.ledger import Ledger
-from umbilical.hardway.locking import locked
+from umbilical.hardway.ledger import Ledger, locked
 from umbilical.hardway.pipeline import Ending, Result
-from umbilical.hardway.reporting import Waiting
 from umbilical.hardway.state import StageRecord, State, Status
+from umbilical.hardway.waiting import Waiting
 
 
 @pytest.fixture

@@ -23,11 +23,11 @@ from umbilical.cli.stage import cluster
 from umbilical.cli.stage.cluster import Asking, StageRange, bounds, confirm, find_stage, going_back, working
 from umbilical.fault import HardwayError, StageTimeout, Unsafe
 from umbilical.hardway.artifacts.inputs import Identity
-from umbilical.hardway.identity import keep_identity
-from umbilical.hardway.locking import holder
-from umbilical.hardway.reporting import Reporter
+from umbilical.hardway.ledger import holder
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step
+from umbilical.hardway.waiting import Reporter
+from umbilical.hardway.workspace import keep_identity
 
 
 @pytest.fixture

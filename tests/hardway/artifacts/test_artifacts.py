@@ -27,6 +27,8 @@ from umbilical.hardway.artifacts.graph import (
     NEED_RELEASE,
     RECIPES,
     GraphError,
+    Recipe,
+    Renderer,
     Rendering,
     asset_hash,
     in_order,
@@ -34,12 +36,10 @@ from umbilical.hardway.artifacts.graph import (
     tree_hash,
 )
 from umbilical.hardway.artifacts.inputs import TUNNEL_IMAGE, Inputs, NodeBase, Payload
-from umbilical.hardway.artifacts.kubeadmin import render_kubeadmin
-from umbilical.hardway.artifacts.kubeconfigs import render_kubeconfigs
-from umbilical.hardway.artifacts.recipe import Recipe, Renderer
+from umbilical.hardway.artifacts.kubeconfigs import render_kubeadmin, render_kubeconfigs
 from umbilical.hardway.artifacts.tunnel import tunnel_spec
 from umbilical.hardway.config.cluster import Profile, Role, Switch
-from umbilical.hardway.explain.topic import Flag, TopicKind
+from umbilical.hardway.explain.entry import Flag, TopicKind
 from umbilical.hardway.pki.certificate_set import Bundle, HardwaySet
 from umbilical.hardway.pki.row import Scope
 from umbilical.manifests.tree import Asset, AssetTree

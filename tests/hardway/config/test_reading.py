@@ -12,9 +12,8 @@ from tests.support import hardway, hardway_config
 from tests.support.manifests import json_values
 
 from umbilical.fault import RenderError
-from umbilical.hardway.config.cluster import Cluster, MachinesKind, Profile, Switch
+from umbilical.hardway.config.cluster import Cluster, MachinesKind, Origin, Origins, Profile, Switch, Value, nested
 from umbilical.hardway.config.keys import KEYS
-from umbilical.hardway.config.origins import Origin, Origins, Value, nested
 from umbilical.hardway.config.reading import key_tree, read_cluster
 
 

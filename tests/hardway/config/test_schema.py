@@ -13,12 +13,23 @@ from tests.support.manifests import json_values
 
 from umbilical.fault import RenderError
 from umbilical.hardway.config.cluster import MachinesKind, Profile, Switch
-from umbilical.hardway.config.defaults import MACHINE_NETWORK, NUMBERS, Place
 from umbilical.hardway.config.example import Wish, example
-from umbilical.hardway.config.keys import KEYS, MAX_MASTERS, Key
-from umbilical.hardway.config.kinds import ADDRESS, NETWORK, ON_OFF, Choice, Constant, Kind, Number, Text, Texts
-from umbilical.hardway.config.reading import read_cluster
-from umbilical.hardway.config.schema import schema
+from umbilical.hardway.config.keys import (
+    ADDRESS,
+    KEYS,
+    MAX_MASTERS,
+    NETWORK,
+    ON_OFF,
+    Choice,
+    Constant,
+    Key,
+    Kind,
+    Number,
+    Text,
+    Texts,
+)
+from umbilical.hardway.config.reading import read_cluster, schema
+from umbilical.hardway.config.resolving import MACHINE_NETWORK, NUMBERS, Place
 from umbilical.manifests.sections import Section
 
 BY_NAME: dict[str, Any] = {

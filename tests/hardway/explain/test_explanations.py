@@ -10,15 +10,15 @@ from tests.support.hardway_everything import everything, usual
 
 from umbilical.checks.report import group_of
 from umbilical.hardway.config.cluster import Profile
-from umbilical.hardway.explain import forms, library, lookup
-from umbilical.hardway.explain.entry import Entry, EntryKind, from_topic, sentence
-from umbilical.hardway.explain.filling import filled
-from umbilical.hardway.explain.rule_lines import BY_HAND, stage_of
-from umbilical.hardway.explain.topic import Topic, TopicKind
+from umbilical.hardway.explain import entry as forms
+from umbilical.hardway.explain import library, lookup
+from umbilical.hardway.explain.entry import Entry, EntryKind, Topic, TopicKind, from_topic, sentence
+from umbilical.hardway.explain.library import BY_HAND, stage_of
+from umbilical.hardway.explain.lookup import filled
 from umbilical.hardway.lint.catalogue import RULES
 from umbilical.hardway.pki.table import TABLE
 from umbilical.hardway.stages import catalogue
-from umbilical.hardway.stages.artifact_stage import ArtifactStage
+from umbilical.hardway.stages.artifact_stages import ArtifactStage
 
 ENTRIES = library.entries()
 FILES = (EntryKind.FILE, EntryKind.CERTIFICATE)

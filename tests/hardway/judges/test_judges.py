@@ -18,15 +18,22 @@ from umbilical.checks.check import Outcome
 from umbilical.checks.report import group_of
 from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_FINAL
 from umbilical.hardway.config.cluster import Profile
-from umbilical.hardway.judges.balancer import balancer_faults
 from umbilical.hardway.judges.bench import Bench, judge_by, on_path, open_bench
-from umbilical.hardway.judges.catalogue import GROUP, JUDGES, ask_judges
-from umbilical.hardway.judges.certificates import certificate_faults
+from umbilical.hardway.judges.catalogue import (
+    GROUP,
+    JUDGES,
+    ask_judges,
+    balancer_faults,
+    certificate_faults,
+    ignition_faults,
+    lost,
+    object_faults,
+    scripts,
+    style_faults,
+    syntax_faults,
+)
 from umbilical.hardway.judges.etcd import etcd_faults
 from umbilical.hardway.judges.exposure import exposed, secret_files
-from umbilical.hardway.judges.ignition import ignition_faults
-from umbilical.hardway.judges.objects import lost, object_faults
-from umbilical.hardway.judges.scripts import scripts, style_faults, syntax_faults
 from umbilical.hardway.lint.facts import Unreadable
 from umbilical.manifests.tree import Asset
 from umbilical.pki.profiles import Usage

@@ -10,7 +10,7 @@ from tests.support.hardway_lint import changed
 
 from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.lessons.catalogue import LESSONS
-from umbilical.hardway.lessons.desk import Desk, NotThere
+from umbilical.hardway.lessons.lesson import Desk, NotThere
 from umbilical.pki.certificate import Certificate, read_certificates
 
 BY_ID = {lesson.id: lesson for lesson in LESSONS}

@@ -16,8 +16,7 @@ from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.lessons import catalogue, sitting
 from umbilical.hardway.lessons.catalogue import LESSONS
-from umbilical.hardway.lessons.desk import Desk, NotThere
-from umbilical.hardway.lessons.lesson import Lesson
+from umbilical.hardway.lessons.lesson import Desk, Lesson, NotThere
 from umbilical.hardway.lessons.sitting import find_lesson
 from umbilical.hardway.lint.catalogue import RULES
 from umbilical.hardway.lint.facts import Facts

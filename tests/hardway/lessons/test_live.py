@@ -18,9 +18,9 @@ from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP,
 from umbilical.hardway.artifacts.infrastructure.render import render_infrastructure
 from umbilical.hardway.artifacts.inputs import Inputs
 from umbilical.hardway.config.cluster import Profile
-from umbilical.hardway.doctor.machines import are_up, balancer_signal
-from umbilical.hardway.lessons import live, sitting
-from umbilical.hardway.lessons.live import ASIDE
+from umbilical.hardway.doctor import are_up, balancer_signal
+from umbilical.hardway.lessons import lesson, sitting
+from umbilical.hardway.lessons.lesson import ASIDE
 from umbilical.hardway.lessons.sitting import find_lesson
 from umbilical.hardway.machines.interface import BackendServer, Done
 from umbilical.hardway.site import Site
@@ -32,7 +32,7 @@ from umbilical.manifests.tree import AssetTree
 from umbilical.pki.pem import KeyPair
 
 WATCHED = "/etc/kubernetes/manifests/kube-proxy.yaml"
-MOVED = live.moved_away("kube-proxy.yaml", lambda cluster: [cluster.members[-1].id], "gone")
+MOVED = lesson.moved_away("kube-proxy.yaml", lambda cluster: [cluster.members[-1].id], "gone")
 API_PAIR: Final = "kube-apiserver-service-network-server"
 # Speaks TLS at the bootstrap node's address, and is always ready.
 API: Final = """
@@ -59,7 +59,7 @@ def site(tmp_path: Path) -> Site:
 
 def test_checks_lose_their_tls_and_nothing_else(site: Site) -> None:
     right = site.content(HAPROXY_BOOTSTRAP)
-    wrong = live.without_tls(right)
+    wrong = lesson.without_tls(right)
     assert b"check-ssl" in right.replace(b"# An HTTP check without check-ssl", b"")
     assert b" check check-ssl" not in wrong
     assert b"option httpchk GET /readyz" in wrong
@@ -69,10 +69,10 @@ def test_checks_lose_their_tls_and_nothing_else(site: Site) -> None:
 def test_the_configuration_is_the_one_that_the_balancer_has(site: Site) -> None:
     machines = machines_of(site)
     machines.servers = [BackendServer("api", site.cluster.bootstrap.name, True, "L7OK")]
-    live.plain_checks().spoil(site)
-    assert machines.balancer_config == live.without_tls(site.content(HAPROXY_BOOTSTRAP))
+    lesson.plain_checks().spoil(site)
+    assert machines.balancer_config == lesson.without_tls(site.content(HAPROXY_BOOTSTRAP))
     machines.servers = [BackendServer("api", site.cluster.masters[0].name, True, "L7OK")]
-    live.plain_checks().mend(site)
+    lesson.plain_checks().mend(site)
     assert machines.balancer_config == site.content(HAPROXY_FINAL)
 
 

@@ -17,15 +17,15 @@ from umbilical.checks.check import Outcome, Verdict
 from umbilical.checks.report import group_of
 from umbilical.hardway.config.cluster import Cluster, Profile, Switch
 from umbilical.hardway.lint.catalogue import GROUPS, ORDER, RULES, judge
-from umbilical.hardway.lint.facts import Facts, Unreadable
-from umbilical.hardway.lint.rule import (
-    BOTH,
+from umbilical.hardway.lint.facts import (
     KUBERNETES,
     MAX_FAULTS,
     OPENSHIFT,
     Doubt,
+    Facts,
     Search,
     Severity,
+    Unreadable,
     kube_proxy,
     rule,
     tunnel,
@@ -43,7 +43,7 @@ MODULES: Final = sorted(path.stem for path in Path(__file__).parent.glob("test_*
 
 
 def _samples(module: str) -> dict[str, Sample]:
-    samples = importlib.import_module(f"tests.assets.hardway.lint.{module}").SAMPLES
+    samples = importlib.import_module(f"tests.hardway.lint.{module}").SAMPLES
     assert isinstance(samples, dict)
     return samples
 
@@ -120,7 +120,7 @@ def facts() -> Facts:
 
 
 def verdict(facts: Facts, faults: Iterable[str], severity: Severity = Severity.ERROR) -> Verdict:
-    return rule("X-01", severity, BOTH, "title", "why", "fix", lambda _: faults).check.judge(facts)
+    return rule("X-01", "title", "why", "fix", lambda _: faults, severity=severity).check.judge(facts)
 
 
 def test_no_fault_passes_and_a_fault_fails_or_warns(facts: Facts) -> None:
@@ -138,9 +138,9 @@ def test_a_rule_is_for_its_profiles_alone(facts: Facts) -> None:
     def search(_: Facts) -> list[str]:
         return ["a fault"]
 
-    made = rule("X-01", Severity.ERROR, OPENSHIFT, "title", "why", "fix", search)
+    made = rule("X-01", "title", "why", "fix", search, profiles=OPENSHIFT)
     assert made.check.judge(facts) == Verdict(Outcome.SKIPPED, "it is not for the profile kubernetes")
-    assert rule("X-02", Severity.ERROR, KUBERNETES, "t", "w", "f", search).check.judge(facts).outcome is Outcome.FAILED
+    assert rule("X-02", "t", "w", "f", search, profiles=KUBERNETES).check.judge(facts).outcome is Outcome.FAILED
     assert (made.id, made.check.id, made.profiles) == ("X-01", "X-01", OPENSHIFT)
 
 
@@ -150,7 +150,7 @@ def test_what_cannot_be_read_is_a_fault(facts: Facts) -> None:
         raise Unreadable("tls/x.crt is missing")
 
     def judge(search: Search) -> Verdict:
-        return rule("X-01", Severity.ERROR, BOTH, "title", "why", "fix", search).check.judge(facts)
+        return rule("X-01", "title", "why", "fix", search).check.judge(facts)
 
     assert judge(search) == Verdict(Outcome.FAILED, "tls/x.crt is missing")
 
@@ -165,7 +165,7 @@ def test_a_need_that_is_not_met_skips_with_its_reason() -> None:
     with_all = subject.facts()
     assert (tunnel(with_all), kube_proxy(with_all)) == (None, None)
     without = Facts(replace(subject.cluster, kube_proxy=Switch.OFF), subject.assets, subject.now, False)
-    made = rule("X-01", Severity.ERROR, BOTH, "title", "why", "fix", lambda _: ["a fault"], kube_proxy, tunnel)
+    made = rule("X-01", "title", "why", "fix", lambda _: ["a fault"], kube_proxy, tunnel)
     assert made.check.judge(without) == Verdict(Outcome.SKIPPED, "there is no kube-proxy (kubeProxy: off)")
-    only = rule("X-02", Severity.ERROR, BOTH, "title", "why", "fix", lambda _: ["a fault"], tunnel)
+    only = rule("X-02", "title", "why", "fix", lambda _: ["a fault"], tunnel)
     assert only.check.judge(without) == Verdict(Outcome.SKIPPED, "there is no tunnel (konnectivity: off)")

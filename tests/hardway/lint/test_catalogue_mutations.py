@@ -21,7 +21,12 @@ from umbilical.checks.report import group_of
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.certificates import cluster_rows
 from umbilical.hardway.config.cluster import Profile
-from umbilical.hardway.lint import crd_rules, handoff_rules, machine_config_rules, manifest_rules, object_rules
+from umbilical.hardway.lint import (
+    handoff_rules,
+    machine_config_rules,
+    manifest_rules,
+    object_rules,
+)
 from umbilical.hardway.lint.catalogue import RULES, judge
 from umbilical.pki.control_plane_set import Kind
 
@@ -64,9 +69,7 @@ UNREAD: Final = (
 # A whole MachineConfig: secret for what is encoded in it, which the rule does not look into.
 CONTENT: Final = "/etc/mcs-machine-config-content.json"
 OBJECT_RULES: Final = tuple(
-    rule
-    for module in (crd_rules, handoff_rules, machine_config_rules, manifest_rules, object_rules)
-    for rule in module.RULES
+    rule for module in (handoff_rules, machine_config_rules, manifest_rules, object_rules) for rule in module.RULES
 )
 ODD: Final[tuple[Any, ...]] = (None, [], {}, "", "x", 1, True, [None], [[]], {"a": None}, -1.5)
 FOLDERS: Final = ("manifests/", "machine-config/manifests/", "late-static-pods/", "static-pods/")

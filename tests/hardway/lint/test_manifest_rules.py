@@ -11,8 +11,8 @@ from tests.support.hardway_manifests import added, dropped, edited, moved
 from umbilical.bootstrap.names import BOOTKUBE
 from umbilical.checks.check import Outcome
 from umbilical.hardway.config.cluster import Profile
-from umbilical.hardway.lint.crd_rules import definitions
 from umbilical.hardway.lint.manifest_rules import RULES
+from umbilical.hardway.lint.object_rules import definitions
 
 ETCD_BOOTSTRAP: Final = "alpha.installer.openshift.io/etcd-bootstrap"
 DNS: Final = "dnses.config.openshift.io"

@@ -14,14 +14,26 @@ from tests.support.hardway_pods import inputs, tree
 
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.lint.config_rules import name_faults
 from umbilical.hardway.lint.facts import Unreadable
-from umbilical.hardway.lint.node_names import name_faults
-from umbilical.hardway.lint.node_paths import is_known, missing_paths, written_paths
-from umbilical.hardway.lint.node_paths import static_pods as pods_on_node
-from umbilical.hardway.lint.pod_copies import copy_faults
-from umbilical.hardway.lint.pods import program_pod, program_pods, static_pods
-from umbilical.hardway.lint.programs import ETCD, KUBE_APISERVER, VERSION_OPERATOR, programs
-from umbilical.hardway.lint.unit_text import commands, environment_files
+from umbilical.hardway.lint.node_reading import (
+    commands,
+    copy_faults,
+    environment_files,
+    is_known,
+    missing_paths,
+    written_paths,
+)
+from umbilical.hardway.lint.node_reading import static_pods as pods_on_node
+from umbilical.hardway.lint.pods import (
+    ETCD,
+    KUBE_APISERVER,
+    VERSION_OPERATOR,
+    program_pod,
+    program_pods,
+    programs,
+    static_pods,
+)
 from umbilical.ignition.config import Config, Unit, config_of
 from umbilical.ignition.data_url import format_data_url
 

@@ -10,8 +10,7 @@ from tests.support.hardway_nodes import edit_config
 
 from umbilical.bootstrap.names import BOOTKUBE
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.nodes.container_runtime import PAUSE_DROP_IN
-from umbilical.hardway.artifacts.nodes.network import KEYFILE
+from umbilical.hardway.artifacts.nodes.machine import KEYFILE, PAUSE_DROP_IN
 from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.lint.ignition_rules import CONTENT, ENCAPSULATED, HOSTNAME, NODE_ANNOTATIONS
 from umbilical.hardway.lint.ignition_rules import RULES as IGNITION_RULES

@@ -18,8 +18,21 @@ from tests.support.hardway_pki import certificate
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.infrastructure.places import HOST_PLAN, NETWORK, ZONE
 from umbilical.hardway.config.cluster import Profile
-from umbilical.hardway.lint.applied import applied, dig, entries, find, mapping, need, text
-from umbilical.hardway.lint.balancer_text import read_balancer
+from umbilical.hardway.lint.applied import (
+    applied,
+    container_images,
+    dig,
+    entries,
+    find,
+    mapping,
+    need,
+    podman_commands,
+    references,
+    release_version,
+    text,
+    value_of,
+)
+from umbilical.hardway.lint.clients import read
 from umbilical.hardway.lint.facts import Facts, Unreadable
 from umbilical.hardway.lint.host_facts import (
     balancers,
@@ -28,16 +41,9 @@ from umbilical.hardway.lint.host_facts import (
     host_plan,
     is_below,
     libvirt,
+    read_balancer,
     xml,
     zone_records,
-)
-from umbilical.hardway.lint.kubeconfig_reading import read
-from umbilical.hardway.lint.release_facts import (
-    container_images,
-    podman_commands,
-    references,
-    release_version,
-    value_of,
 )
 from umbilical.manifests.tree import Asset
 from umbilical.pki.certificate import read_certificates

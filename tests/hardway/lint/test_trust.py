@@ -10,14 +10,11 @@ from tests.support.hardway_pki import certificate, edit_objects, pods, reissue, 
 
 from umbilical.bootstrap.names import BOOTKUBE
 from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.lint.clients import Identity, identity, may_use, roles_of
 from umbilical.hardway.lint.facts import Unreadable
-from umbilical.hardway.lint.grants import Identity, identity, may_use, roles_of
 from umbilical.hardway.lint.service_proxies import removal, right_faults
-from umbilical.hardway.lint.serving import serving_pairs
-from umbilical.hardway.lint.token_keys import token_key_faults
-from umbilical.hardway.lint.trust import chain_faults
-from umbilical.hardway.lint.tunnel_address import tunnel_address_faults
-from umbilical.hardway.lint.tunnel_ends import lifetime_faults, protocol_faults, socket_faults
+from umbilical.hardway.lint.trust import chain_faults, serving_pairs, token_key_faults
+from umbilical.hardway.lint.tunnel_ends import lifetime_faults, protocol_faults, socket_faults, tunnel_address_faults
 from umbilical.pki.profiles import Usage
 
 KUBE_APISERVER = Identity("system:kube-apiserver", frozenset({"kube-master"}))

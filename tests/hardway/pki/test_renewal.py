@@ -13,9 +13,8 @@ from tests.support.tunnel_directories import run_openssl
 
 from umbilical.fault import PkiError
 from umbilical.hardway.pki.certificate_set import HardwaySet
-from umbilical.hardway.pki.names import HardwayNames
 from umbilical.hardway.pki.renewal import Renewal, renew
-from umbilical.hardway.pki.row import Life, Scope
+from umbilical.hardway.pki.row import HardwayNames, Life, Scope
 from umbilical.hardway.pki.table import rows
 from umbilical.pki.authority import Authority
 from umbilical.pki.certificate import Certificate, read_certificates, read_public_key

@@ -10,11 +10,9 @@ from tests.support.hardway_names import member, names
 
 from umbilical.hardway.config.cluster import Profile as ClusterProfile
 from umbilical.hardway.pki.certificate_set import SIGNERS, Bundle, HardwaySet
-from umbilical.hardway.pki.names import profile
-from umbilical.hardway.pki.row import BOTH, CLIENT, SERVER, Life, Row, Scope, Words, client, signer
-from umbilical.hardway.pki.table import TABLE, rows
+from umbilical.hardway.pki.row import BOTH, CLIENT, SERVER, Life, Row, Scope, Words, client, profile, signer
+from umbilical.hardway.pki.table import ETCD, TABLE, rows
 from umbilical.hardway.pki.table_clients import CONTROL_PLANE, NODES
-from umbilical.hardway.pki.table_etcd import ETCD
 from umbilical.hardway.pki.table_serving import API, MACHINE_CONFIG
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.control_plane_set import NODE, Kind

@@ -11,17 +11,15 @@ from tests.support.made_up_stages import make_site as made_up_site
 
 from umbilical.checks.check import Outcome, has_failed
 from umbilical.checks.report import group_of
-from umbilical.hardway import judging
+from umbilical.hardway import stage as judging
 from umbilical.hardway.lint.catalogue import RULES
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Producing, Undo
-from umbilical.hardway.stages import artifact_files, catalogue
-from umbilical.hardway.stages.lint_checks import lint_checks
+from umbilical.hardway.stages import artifact_stages, catalogue
+from umbilical.hardway.stages.artifact_stages import MANIFESTS, PKI, lint_checks
 from umbilical.hardway.stages.s01_prerequisites import STAGE
 from umbilical.hardway.stages.s03_understand import STAGE as UNDERSTAND
 from umbilical.hardway.stages.s03_understand import lines
-from umbilical.hardway.stages.s05_pki import STAGE as PKI
-from umbilical.hardway.stages.s07_manifests import STAGE as MANIFESTS
 from umbilical.manifests.tree import Asset
 
 WRITING = [stage for stage in catalogue.stages() if 5 <= stage.number <= 8]
@@ -38,17 +36,17 @@ def _site(folder: Path) -> Site:
 
 
 def _write(site: Site) -> None:
-    for step in artifact_files.writing_steps(site, 7):
+    for step in artifact_stages.writing_steps(site, 7):
         step.act()
 
 
 def _verdict(site: Site) -> tuple[Outcome, str]:
-    verdict = artifact_files.written_check(7).judge(site)
+    verdict = artifact_stages.written_check(7).judge(site)
     return verdict.outcome, verdict.evidence
 
 
 def test_there_is_a_step_for_each_folder_with_its_inverse(tmp_path: Path) -> None:
-    steps = artifact_files.writing_steps(_site(tmp_path), 7, "in time")
+    steps = artifact_stages.writing_steps(_site(tmp_path), 7, "in time")
     assert [(step.title, step.undo) for step in steps] == [
         ("write 1 file to artifacts/auth, in time", Undo("remove-files", {"paths": ["auth/admin.kubeconfig"]})),
         (
@@ -93,7 +91,7 @@ def test_each_way_to_be_wrong_is_seen_and_mended(tmp_path: Path, change: object,
     assert callable(change)
     change(tmp_path / "artifacts" / "manifests" / "01.yaml")
     assert _verdict(site) == (Outcome.FAILED, said)
-    for step in (*artifact_files.writing_steps(site, 7), *artifact_files.sweeping_steps(site, 7)):
+    for step in (*artifact_stages.writing_steps(site, 7), *artifact_stages.sweeping_steps(site, 7)):
         step.act()
     assert _verdict(site)[0] is Outcome.PASSED
 
@@ -102,18 +100,18 @@ def test_keys_and_kubeconfigs_of_others_are_never_swept(tmp_path: Path) -> None:
     site = _site(tmp_path)
     _write(site)
     (tmp_path / "artifacts" / "auth" / "mine").write_bytes(b"x")
-    assert artifact_files.sweeping_steps(site, 7) == []
+    assert artifact_stages.sweeping_steps(site, 7) == []
 
 
 def test_a_stage_without_files_is_not_judged(tmp_path: Path) -> None:
-    assert artifact_files.written_check(4).judge(_site(tmp_path)).outcome is Outcome.SKIPPED
+    assert artifact_stages.written_check(4).judge(_site(tmp_path)).outcome is Outcome.SKIPPED
 
 
 def test_a_hash_tells_content_and_mode(tmp_path: Path) -> None:
     site = _site(tmp_path)
-    before = artifact_files.hashes(site, 7)
+    before = artifact_stages.hashes(site, 7)
     site.assets = {**site.assets, "manifests/01.yaml": Asset("manifests/01.yaml", b"one", 0o600)}
-    after = artifact_files.hashes(site, 7)
+    after = artifact_stages.hashes(site, 7)
     assert [name for name in before if before[name] != after[name]] == ["manifests/01.yaml"]
 
 

@@ -8,7 +8,7 @@ from tests.support.hardway_workspace import make_directory
 from tests.support.made_up_stages import Clock, Lines
 
 from umbilical.hardway.config.cluster import Profile
-from umbilical.hardway.explain.topic import TopicKind
+from umbilical.hardway.explain.entry import TopicKind
 from umbilical.hardway.ledger import Ledger
 from umbilical.hardway.pipeline import Ending, Pipeline
 from umbilical.hardway.stages import catalogue

@@ -15,7 +15,7 @@ from tests.support.recording_machines import RecordingMachines
 
 from umbilical.checks.check import Finding, Outcome
 from umbilical.fault import HardwayError, HostError
-from umbilical.hardway import judging
+from umbilical.hardway import stage
 from umbilical.hardway.config.cluster import Access, Profile
 from umbilical.hardway.ledger import Ledger
 from umbilical.hardway.machines.interface import Probe, Survey
@@ -73,7 +73,7 @@ def _found(site: Site, survey: Survey | None = None, **changes: object) -> dict[
     machines.machine_survey = survey or _machines(site).machine_survey
     # Fields of a cluster by name, each of its own type.
     asked = replace(site, machines=machines, cluster=replace(site.cluster, **changes))  # type: ignore[arg-type]
-    return {one.id: one for one in judging.findings(STAGE, asked)}
+    return {one.id: one for one in stage.findings(STAGE, asked)}
 
 
 def test_a_host_that_has_everything_passes_and_nothing_is_done(openshift: Site) -> None:
@@ -140,7 +140,7 @@ def test_ssh_keys_are_needed_and_must_be_public_keys(openshift: Site) -> None:
 
 
 def test_a_lab_needs_neither_pull_secret_nor_ssh_key(tmp_path: Path) -> None:
-    found = {one.id: one for one in judging.findings(STAGE, make_site(tmp_path))}
+    found = {one.id: one for one in stage.findings(STAGE, make_site(tmp_path))}
     assert (found["PRE-03"].outcome, found["PRE-04"].outcome) == (Outcome.SKIPPED, Outcome.SKIPPED)
 
 
@@ -206,7 +206,7 @@ def test_probes_become_checks(tmp_path: Path) -> None:
     for step in INFRASTRUCTURE.steps(site):
         step.act()
     _machines(site).probes = [Probe("network", True, "up"), Probe("vip", False, "no .10", "ip address replace")]
-    found = {one.id: one for one in judging.findings(INFRASTRUCTURE, site)}
+    found = {one.id: one for one in stage.findings(INFRASTRUCTURE, site)}
     assert found["INFRA-network"].outcome is Outcome.PASSED
     assert found["INFRA-vip"].outcome is Outcome.FAILED
     assert (found["INFRA-vip"].evidence, found["INFRA-vip"].fix) == ("no .10", "ip address replace")
@@ -217,7 +217,7 @@ def test_probes_become_checks(tmp_path: Path) -> None:
 def test_machines_that_cannot_be_looked_at_are_a_finding(tmp_path: Path) -> None:
     site = make_site(tmp_path)
     _machines(site).failing["inspect"] = HardwayError("UMB730", "virsh failed", "no socket", "systemctl start libvirtd")
-    found = {one.id: one for one in judging.findings(INFRASTRUCTURE, site)}
+    found = {one.id: one for one in stage.findings(INFRASTRUCTURE, site)}
     assert found["INFRA-inspection"].outcome is Outcome.FAILED
     assert found["INFRA-inspection"].fix == "systemctl start libvirtd"
 
@@ -253,7 +253,7 @@ def _run(folder: Path, site: Site) -> Ledger:
 
 
 def _outcomes(site: Site) -> dict[str, Outcome]:
-    return {one.id: one.outcome for one in judging.findings(RELEASE, site)}
+    return {one.id: one.outcome for one in stage.findings(RELEASE, site)}
 
 
 def test_machine_configs_are_rendered_and_become_the_base_of_nodes(
@@ -326,7 +326,7 @@ def test_the_lines_that_extract_a_release_name_the_pull_secret_and_do_not_hold_i
 def test_a_directory_that_its_owner_has_not_filled_is_told(tmp_path: Path) -> None:
     site = load_site(make_directory(tmp_path / "c", "openshift", release=False))
     assert RELEASE.steps(site) == []
-    found = {one.id: one for one in judging.findings(RELEASE, site)}
+    found = {one.id: one for one in stage.findings(RELEASE, site)}
     assert found["REL-01"].outcome is Outcome.FAILED
     assert found["REL-01"].evidence == "no static pod is rendered yet: release/ holds no extracted release"
 

@@ -19,8 +19,8 @@ from tests.support.pivot_scene import joined
 from umbilical.checks.check import Outcome
 from umbilical.cluster import objects
 from umbilical.fault import HardwayError, StageTimeout
-from umbilical.hardway import kube, watching
-from umbilical.hardway.artifacts.static_pods import removals
+from umbilical.hardway import kube, prober
+from umbilical.hardway.artifacts.static_pods import pods
 from umbilical.hardway.artifacts.static_pods.kube_proxy import PROGRAM
 from umbilical.hardway.etcd import client_url
 from umbilical.hardway.machines.interface import Done, Power
@@ -156,9 +156,9 @@ def test_openshift_has_settled_when_version_operators_and_pools_say_so(openshift
 
 @pytest.mark.usefixtures("openshift_kinds")
 def test_a_kube_proxy_that_helped_the_network_operator_goes_when_that_stands(openshift: Site, shelf: Stock) -> None:
-    step = removals.Removal(PROGRAM, 16, "", files=(("master-0", "/etc/kubernetes/manifests/kube-proxy.yaml"),))
-    asset = Asset(removals.PATH, removals.write_removals([step]), 0o644)
-    openshift.assets = {**openshift.assets, removals.PATH: asset}
+    step = pods.Removal(PROGRAM, 16, "", files=(("master-0", "/etc/kubernetes/manifests/kube-proxy.yaml"),))
+    asset = Asset(pods.REMOVALS_PATH, pods.write_removals([step]), 0o644)
+    openshift.assets = {**openshift.assets, pods.REMOVALS_PATH: asset}
     machines_of(openshift).powers["master-0"] = Power.ON
     machines_of(openshift).responders.append(lambda node, command, stdin: Done(0, b"", b""))
     wait, remove, _ = CONVERGENCE.steps(openshift)
@@ -287,13 +287,13 @@ def test_nothing_of_all_trials_is_left(site: Site, trial: MadeUpTrial, shelf: St
     site.trial = trial
     shelf.put(
         namespace(NAMESPACE),
-        config_map(watching.NAME, "kube-system", count="5"),
+        config_map(prober.COUNTER_NAME, "kube-system", count="5"),
         config_map("umbilical-nonce", "kube-system", nonce="x"),
     )
     naps_of(site).plans.append(lambda: shelf.call(lambda client: finalize(client, NAMESPACE)))
     for _ in range(2):
         step(site, "remove what the trial made").act()
-    for name in (watching.NAME, "umbilical-nonce"):
+    for name in (prober.COUNTER_NAME, "umbilical-nonce"):
         assert kube.get(site, objects.CONFIG_MAP, name, "kube-system") is None
     assert kube.get(site, objects.NAMESPACE, NAMESPACE) is None
 

@@ -18,22 +18,20 @@ from umbilical.checks.check import Outcome
 from umbilical.cluster import objects
 from umbilical.fault import HardwayError, StageTimeout, Unsafe
 from umbilical.hardway import kube
-from umbilical.hardway.artifacts.static_pods.tunnel import AGENT_PKI
+from umbilical.hardway.artifacts.tunnel import AGENT_PKI
 from umbilical.hardway.etcd import client_url, peer_url
-from umbilical.hardway.explain.topic import TopicKind
-from umbilical.hardway.looking import Sight
+from umbilical.hardway.explain.entry import TopicKind
 from umbilical.hardway.machines.interface import Done
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Superseded, Undo
+from umbilical.hardway.stage import Sight, Superseded, Undo
 from umbilical.hardway.stages import s10_bootstrap
 from umbilical.hardway.stages.catalogue import stages
 from umbilical.hardway.stages.live import LiveStage, PassingStage, install_step, installed_sight, started_key
-from umbilical.hardway.stages.s09_install import STAGE
+from umbilical.hardway.stages.s10_bootstrap import INSTALL, documents, etcd_sight, no_node_sight, objects_sight
 from umbilical.hardway.stages.s10_bootstrap import STAGE as BOOTSTRAP
-from umbilical.hardway.stages.s10_bootstrap import documents, etcd_sight, no_node_sight, objects_sight
 from umbilical.hardway.stages.s11_masters import STAGE as MASTERS
 from umbilical.hardway.stages.s11_masters import labelled_sight, role_labels, service_sight
-from umbilical.hardway.stages.s14_workers import STAGE as WORKERS
+from umbilical.hardway.stages.s15_worker_csrs import WORKERS
 from umbilical.manifests.objects import IpAddress
 from umbilical.manifests.tree import Asset
 from umbilical.pki.authority import Authority
@@ -133,10 +131,10 @@ def test_nothing_is_booted_with_a_certificate_that_ends_within_two_hours(site: S
 
 def test_only_the_bootstrap_machine_is_installed(tmp_path: Path) -> None:
     site = live_site(tmp_path)
-    for step in STAGE.steps(site):
+    for step in INSTALL.steps(site):
         step.act()
     assert machines_of(site).calls == ["install bootstrap"]
-    assert list(STAGE.inputs(site)) == ["bootstrap"]
+    assert list(INSTALL.inputs(site)) == ["bootstrap"]
 
 
 @pytest.fixture

@@ -19,13 +19,12 @@ from umbilical.fault import HardwayError, StageTimeout, Unsafe
 from umbilical.hardway import kube
 from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL, machine_places
 from umbilical.hardway.ledger import Ledger
-from umbilical.hardway.looking import Sight
 from umbilical.hardway.machines.interface import Done, Power
 from umbilical.hardway.pipeline import Pipeline
 from umbilical.hardway.pivot_conditions import conditions, is_past
 from umbilical.hardway.prober import Prober
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Stage, Step
+from umbilical.hardway.stage import Sight, Stage, Step
 from umbilical.hardway.stages import s13_pivot
 from umbilical.hardway.stages.catalogue import undoers
 from umbilical.hardway.stages.s13_pivot import STAGE, endpoints_sight, leases_sight, member_sight, off_sight

@@ -15,7 +15,7 @@ from umbilical.codes import FINDINGS
 from umbilical.fault import Fault
 
 if TYPE_CHECKING:
-    from umbilical.hardway.artifacts.diff.part import Part
+    from umbilical.hardway.artifacts.diff_objects import Part
     from umbilical.hardway.config.example import Wish
     from umbilical.hardway.rendering import Rendered
 
@@ -105,12 +105,12 @@ def plan(folder: Path, output: str, is_short: bool, exit_code: bool) -> int:
 
 def as_json(rendered: "Rendered", parts: "Sequence[Part]") -> dict[str, object]:
     from umbilical.checks.report import API_VERSION
-    from umbilical.hardway.artifacts.diff import part
+    from umbilical.hardway.artifacts import diff_objects
 
     return {
         "apiVersion": API_VERSION,
         "kind": "Plan",
-        "files": [part.as_json(one) for one in parts],
+        "files": [diff_objects.as_json(one) for one in parts],
         "summary": counts(parts),
         "renewed": [{"id": one.id, "why": one.why} for one in rendered.renewed],
         "releaseIsRead": rendered.has_release,
@@ -181,7 +181,7 @@ def rotate(ids: tuple[str, ...], folder: Path, due: bool) -> None:
     Only artifacts/tls is written. Everything else that holds them follows with the next `umbilical stage run`.
     """
     from umbilical.hardway import rendering, workspace
-    from umbilical.hardway.locking import locked
+    from umbilical.hardway.ledger import locked
 
     if not ids and not due:
         raise click.UsageError("name what to make anew, or give --due for what its age demands")

@@ -19,17 +19,17 @@ import click
 from umbilical.cli.stage.view import Screen, choose_view
 from umbilical.hardway.config.cluster import Cluster, MachinesKind
 from umbilical.hardway.machines.interface import Machines
+from umbilical.hardway.site import Trial
 from umbilical.hardway.stage import Stage
-from umbilical.hardway.trial import Trial
 
 if TYPE_CHECKING:
     from umbilical.hardway.ledger import Ledger
     from umbilical.hardway.pipeline import Ask, Pipeline
-    from umbilical.hardway.reporting import Reporter
     from umbilical.hardway.site import Site
     from umbilical.hardway.stage import Stage, Step
     from umbilical.hardway.state import State
     from umbilical.hardway.undoing import Undoing
+    from umbilical.hardway.waiting import Reporter
 
 directory_option = click.option(
     "--dir",
@@ -65,7 +65,7 @@ def load_site(folder: Path, reporter: "Reporter") -> "Site":
     from umbilical.hardway import rendering
     from umbilical.hardway.operators import operators_in
     from umbilical.hardway.site import Site
-    from umbilical.hardway.workspace_kubeconfigs import kubeconfigs
+    from umbilical.hardway.workspace import kubeconfigs
 
     # Stages enter other namespaces; a path that is named from here would lead elsewhere there.
     folder = folder.absolute()
@@ -90,7 +90,7 @@ def load_site(folder: Path, reporter: "Reporter") -> "Site":
 
 
 def _holds_lock(folder: Path) -> bool:
-    from umbilical.hardway.locking import holder
+    from umbilical.hardway.ledger import holder
 
     who = holder(folder)
     return who is not None and who.pid == os.getpid()
@@ -104,7 +104,7 @@ def machines_for(cluster: Cluster, folder: Path) -> Machines:
     """Return the machines that the config asks for; nothing is made or looked at yet."""
     # Neither at the top: pyroute2 and its like are needed by whoever has a lab.
     if cluster.machines is MachinesKind.LIBVIRT:
-        from umbilical.hardway.machines.libvirt.machines import LibvirtMachines
+        from umbilical.hardway.machines.libvirt import LibvirtMachines
 
         return LibvirtMachines(cluster, folder)
     from umbilical.lab.hardway.machines import LabMachines
@@ -238,7 +238,7 @@ def _recording(folder: Path) -> "Iterator[Ledger]":
 
 def locking(folder: Path) -> AbstractContextManager[object]:
     """Hold a cluster's lock in the name of this command line."""
-    from umbilical.hardway.locking import locked
+    from umbilical.hardway.ledger import locked
 
     return locked(folder, shlex.join(["umbilical", *sys.argv[1:]]), utc_now().isoformat(timespec="seconds"))
 

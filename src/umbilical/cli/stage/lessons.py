@@ -14,7 +14,7 @@ from umbilical.codes import FINDINGS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from umbilical.hardway.doctor.diagnosis import Diagnosis
+    from umbilical.hardway.diagnosis import Diagnosis
     from umbilical.hardway.lessons.lesson import Lesson
     from umbilical.hardway.lessons.sitting import Sitting
 
@@ -137,8 +137,8 @@ def doctor(folder: Path, output: str) -> int:
 
 def _examined(folder: Path) -> "Sequence[Diagnosis]":
     from umbilical.hardway import workspace
-    from umbilical.hardway.doctor.examination import examine
-    from umbilical.hardway.locking import holder
+    from umbilical.hardway.doctor import examine
+    from umbilical.hardway.ledger import holder
     from umbilical.hardway.stages import catalogue
 
     with looking(folder) as (site, state):

@@ -22,8 +22,7 @@ _COLOURS: Final = {"done": "green", "failed": "red", "stale": "yellow", "interru
 
 def explanation(stage: "Stage") -> str:
     """What a stage is for, who reads what it makes, what breaks without it, and how to see it by hand."""
-    from umbilical.hardway.explain.entry import from_topic
-    from umbilical.hardway.explain.forms import as_text
+    from umbilical.hardway.explain.entry import as_text, from_topic
     from umbilical.hardway.stages import catalogue
 
     topic = next(one for one in catalogue.topics() if one.name == f"{stage.number:02}")

@@ -72,8 +72,8 @@ def refuse_stale(work: Work, first: int, last: int) -> None:
         Abort: the answer was no.
     """
     from umbilical.fault import Unsafe
-    from umbilical.hardway.judging import FIRST_ON_MACHINES
     from umbilical.hardway.pipeline import stale
+    from umbilical.hardway.stage import FIRST_ON_MACHINES
     from umbilical.hardway.stages import catalogue
 
     reasons = stale(catalogue.stages(), work.site, work.ledger.state)

@@ -28,8 +28,7 @@ def list_(folder: Path, output: str) -> None:
     """List all stages with what the record says of them; `stage status` looks at what is so now."""
     from umbilical.cli.stage import report
     from umbilical.cli.terminal import has_colour
-    from umbilical.hardway.ledger import look
-    from umbilical.hardway.locking import holder
+    from umbilical.hardway.ledger import holder, look
     from umbilical.hardway.stages import catalogue
 
     tell = report.list_json if output == "json" else report.list_table
@@ -65,7 +64,7 @@ def show(name: str, folder: Path, explains: bool, output: str) -> None:
 
 def _value(stage: "Stage", site: "Site", record: "StageRecord", folder: Path) -> dict[str, Any]:
     from umbilical.cli.stage.report import stage_value
-    from umbilical.hardway.locking import holder
+    from umbilical.hardway.ledger import holder
 
     value = stage_value(stage, record, is_locked=holder(folder) is not None)
     recorded = value.pop("checks")
@@ -135,7 +134,7 @@ def _asked(stages: "Sequence[Stage]", site: "Site", state: "State") -> "list[Sta
 def _findings(stage: "Stage", site: "Site") -> "list[Finding]":
     from umbilical.checks.check import Finding, Outcome
     from umbilical.fault import Fault
-    from umbilical.hardway import judging
+    from umbilical.hardway import stage as judging
 
     try:
         return judging.findings(stage, site)

@@ -32,8 +32,8 @@ def rollback(name: str, folder: Path, yes: bool) -> None:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def destroy(folder: Path, yes: bool) -> None:
     """Take the cluster down: machines, networks, artifacts with all keys. cluster.yaml and the journal stay."""
-    from umbilical.hardway.identity import forget_identity
     from umbilical.hardway.undoing import touched
+    from umbilical.hardway.workspace import forget_identity
 
     with going_back(folder) as work:
         if not touched(work.ledger.state):

@@ -13,8 +13,8 @@ import click
 
 from umbilical.checks.report import printable
 from umbilical.cli.terminal import Lines, Live, is_lively, live_console
-from umbilical.hardway.reporting import Waiting
-from umbilical.hardway.telling import Telling
+from umbilical.hardway.ledger import Telling
+from umbilical.hardway.waiting import Waiting
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -60,7 +60,7 @@ def follow(folder: Path, *, forever: bool, sleep: Callable[[float], None] = time
 def tell(event: "Event", screen: "Screen", titles: Mapping[int, str]) -> None:
     """Tell one event as the run itself tells it."""
     from umbilical.hardway.journal import Kind
-    from umbilical.hardway.reporting import Waiting
+    from umbilical.hardway.waiting import Waiting
 
     values = event.values
     if event.kind == Kind.STAGE_BEGAN.value:

@@ -5,10 +5,9 @@ from typing import Final
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.inputs import Inputs
 from umbilical.hardway.config.cluster import Cluster, Node, Profile
-from umbilical.hardway.explain.topic import Topic, TopicKind
+from umbilical.hardway.explain.entry import Topic, TopicKind
 from umbilical.hardway.pki.certificate_set import SIGNERS, Bundle
-from umbilical.hardway.pki.names import HardwayNames, Member
-from umbilical.hardway.pki.row import Row, Scope
+from umbilical.hardway.pki.row import HardwayNames, Member, Row, Scope
 from umbilical.hardway.pki.table import TABLE, rows
 from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE, AssetTree
 from umbilical.pki.control_plane_set import NODE, Kind

@@ -1,21 +1,36 @@
-"""What is made from what: the recipes of the hard way in their order, rendered, with a hash of every artifact."""
+"""What is made from what: the recipes of the hard way in their order, rendered, with a hash of every artifact.
+
+A recipe is a pure function of the inputs and of what the recipes that it needs have made.
+"""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from umbilical.hardway.artifacts.certificates import render_certificates
 from umbilical.hardway.artifacts.infrastructure.render import render_infrastructure
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.artifacts.kubeadmin import render_kubeadmin
-from umbilical.hardway.artifacts.kubeconfigs import render_kubeconfigs
-from umbilical.hardway.artifacts.machine_config.inputs_directory import render_machine_config
-from umbilical.hardway.artifacts.manifests.render import render_manifests
+from umbilical.hardway.artifacts.kubeconfigs import render_kubeadmin, render_kubeconfigs
+from umbilical.hardway.artifacts.machine_config import render_machine_config
+from umbilical.hardway.artifacts.manifests.catalogue import render_manifests
 from umbilical.hardway.artifacts.nodes.render import render_nodes
-from umbilical.hardway.artifacts.recipe import Recipe
-from umbilical.hardway.artifacts.static_pods.render import render_static_pods
+from umbilical.hardway.artifacts.static_pods.pods import render_static_pods
 from umbilical.manifests.tree import Asset, AssetTree
+
+Renderer = Callable[[Inputs, AssetTree], AssetTree]
+"""Gets all that the needed recipes made, and returns what is new. Paths are below artifacts/, see `layout`."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    id: str
+    stage: int
+    """The stage that writes its files."""
+    render: Renderer
+    needs: tuple[str, ...] = ()
+    """Ids of recipes that come before."""
+
 
 RECIPES: Final[tuple[Recipe, ...]] = (
     Recipe("infrastructure", 2, render_infrastructure),

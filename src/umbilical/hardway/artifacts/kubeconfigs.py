@@ -1,4 +1,7 @@
-"""The hard way's kubeconfigs: who asks the API, under which name of it. All trust all three signers of its servers."""
+"""The files below auth/: kubeconfigs, and the password of OpenShift's first administrator.
+
+A kubeconfig says who asks the API, under which name of it. All trust all three signers of its servers.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,13 +10,14 @@ from typing import Final
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.inputs import Inputs
 from umbilical.hardway.config.cluster import API_PORT, Cluster, Profile
-from umbilical.hardway.explain.topic import Topic, TopicKind
+from umbilical.hardway.explain.entry import Topic, TopicKind
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.objects import kubeconfig
 from umbilical.manifests.tree import SECRET_MODE, AssetTree
 from umbilical.pki.certificate import read_certificates
 
 STAGE: Final = 6
+PASSWORD_FILE: Final = "kubeadmin-password"
 LOCALHOST_URL: Final = f"https://localhost:{API_PORT}"
 _ADMIN: Final = "admin-kubeconfig-client"
 
@@ -168,4 +172,23 @@ def _topic(one: Kubeconfig) -> Topic:
     return Topic(TopicKind.FILE, name, STAGE, one.what, one.readers, one.without, show, one.installer)
 
 
-TOPICS: Final[tuple[Topic, ...]] = tuple(map(_topic, KUBECONFIGS))
+def render_kubeadmin(inputs: Inputs, made: AssetTree) -> AssetTree:
+    tree = AssetTree()
+    if inputs.cluster.is_openshift:
+        tree.add(f"{layout.AUTH}/{PASSWORD_FILE}", inputs.identity.kubeadmin_password.encode())
+    return tree
+
+
+TOPICS: Final[tuple[Topic, ...]] = (
+    *map(_topic, KUBECONFIGS),
+    Topic(
+        TopicKind.FILE,
+        PASSWORD_FILE,
+        STAGE,
+        "The password of the user kubeadmin, drawn once: four groups of five characters, none of which look alike.",
+        "Whoever logs in to the console before there is an identity provider; the cluster has only its bcrypt hash.",
+        "oc login -u kubeadmin: Login failed (401 Unauthorized); the admin kubeconfig still works.",
+        f'oc login -u kubeadmin -p "$(cat artifacts/{layout.AUTH}/{PASSWORD_FILE})"',
+        "The same file, auth/kubeadmin-password, and the same form.",
+    ),
+)

@@ -14,7 +14,7 @@ from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import crds
 from umbilical.hardway.artifacts.inputs import TUNNEL_IMAGE, Payload
 from umbilical.hardway.config.cluster import ReleaseSource
-from umbilical.hardway.explain.topic import Topic, TopicKind
+from umbilical.hardway.explain.entry import Topic, TopicKind
 
 IMAGE_REFERENCES: Final = "image-references"
 METADATA: Final = "release-metadata"

@@ -10,9 +10,8 @@ from typing import Any, Final
 
 import yaml
 
-from umbilical.hardway.config.cluster import Cluster, MachinesKind, Profile
+from umbilical.hardway.config.cluster import Cluster, MachinesKind, Origin, Profile, Value, nested
 from umbilical.hardway.config.keys import API_VERSION, KIND, Key
-from umbilical.hardway.config.origins import Origin, Value, nested
 from umbilical.hardway.config.reading import LIST, KeyTree, key_tree, read_cluster
 
 _DECIDED: Final = (

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from umbilical.hardway.config.cluster import Cluster
-from umbilical.hardway.identity import FILE as IDENTITY
 from umbilical.hardway.ledger import RECORD
 from umbilical.hardway.undoing import ARTIFACTS
+from umbilical.hardway.workspace import IDENTITY_FILE as IDENTITY
 from umbilical.manifests.tree import SECRET_MODE, Asset
 
 SECONDS: Final = 60.0

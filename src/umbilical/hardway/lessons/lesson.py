@@ -1,14 +1,151 @@
-"""What a lesson is: a story for the reader, a fault in artifacts or in running machines, and what recognises it."""
+"""What a lesson is: a story for the reader, a fault in artifacts or in running machines, and what recognises it.
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+A `Desk` is a copy of the artifacts to change; `Live` faults move a file away or change the load balancer.
+"""
 
-from umbilical.hardway.config.cluster import Profile
-from umbilical.hardway.lessons.desk import Desk
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from umbilical.fault import HardwayError
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
+from umbilical.hardway.config import cluster
+from umbilical.hardway.config.cluster import Cluster
+from umbilical.hardway.site import Site
+from umbilical.ignition.document import Document
+from umbilical.manifests.tree import Asset
+from umbilical.pki.authority import Authority
+from umbilical.pki.certificate import read_certificates
+from umbilical.pki.pem import KeyPair
+from umbilical.pki.profiles import Profile, Usage
 
 if TYPE_CHECKING:
     from umbilical.hardway.site import Site
+
+
+class NotThere(Exception):
+    """What a lesson would spoil is not there: the stage that makes it has not run, or an option is off."""
+
+
+class Desk:
+    def __init__(self, cluster: Cluster, assets: Mapping[str, Asset], now: datetime) -> None:
+        self.cluster = cluster
+        self.now = now
+        self._before = dict(assets)
+        self.assets = dict(assets)
+
+    @property
+    def changed(self) -> list[Asset]:
+        return [asset for path, asset in self.assets.items() if self._before.get(path) != asset]
+
+    @property
+    def removed(self) -> list[str]:
+        return [path for path in self._before if path not in self.assets]
+
+    @property
+    def before(self) -> list[Asset]:
+        """What was there instead of all that is changed or removed."""
+        touched = {asset.path for asset in self.changed} | set(self.removed)
+        return [self._before[path] for path in sorted(touched) if path in self._before]
+
+    def content(self, path: str) -> bytes:
+        if path not in self.assets:
+            raise NotThere(path)
+        return self.assets[path].content
+
+    def write(self, path: str, content: bytes) -> None:
+        self.assets[path] = replace(self.assets[path], content=content)
+
+    def remove(self, path: str) -> None:
+        if self.assets.pop(path, None) is None:
+            raise NotThere(path)
+
+    def replace(self, path: str, old: str, new: str) -> None:
+        """Change every place where `old` stands."""
+        text = self.content(path).decode()
+        if old not in text:
+            raise NotThere(f"{old.strip()!r} in {path}")
+        self.write(path, text.replace(old, new).encode())
+
+    def edit(self, path: str, change: Callable[[Any], object]) -> None:
+        """Change a YAML file of one object."""
+        value = yaml.safe_load(self.content(path))
+        change(value)
+        self.write(path, yaml.safe_dump(value, sort_keys=False).encode())
+
+    def edit_pod(self, node_id: str, file: str, old: str, new: str) -> None:
+        """Change a static pod, and the copy of it that the node's Ignition writes."""
+        path = next((one for one in self._places(node_id, file) if one in self.assets), file)
+        before = self.content(path)
+        self.replace(path, old, new)
+        self._replace_on_nodes(before, self.content(path))
+
+    def remove_pod(self, node_id: str, file: str) -> None:
+        self.remove(next((one for one in self._places(node_id, file) if one in self.assets), file))
+        self.edit_config(node_id, lambda config: _drop(config, f"/{file}"))
+
+    def edit_config(self, node_id: str, change: Callable[[dict[str, Any]], object]) -> None:
+        """Change a node's Ignition config as the JSON that it is."""
+        path = layout.ignition(self.cluster.node(node_id))
+        config = json.loads(self.content(path))
+        change(config)
+        self.write(path, json.dumps(config, separators=(",", ":")).encode())
+
+    def edit_file(self, node_id: str, path: str, old: bytes, new: bytes) -> None:
+        """Change what a node's Ignition writes to a path."""
+        where = layout.ignition(self.cluster.node(node_id))
+        document = Document(self.content(where))
+        file = document.config.file(path)
+        if file is None or old not in file.content():
+            raise NotThere(f"{path} in {where}")
+        self.write(where, document.with_content(path, file.content().replace(old, new)).content)
+
+    def reissue(self, row_id: str, **changes: Any) -> None:
+        """Have a certificate signed again by its signer, with a field of it changed; also where nodes get it."""
+        old = KeyPair(self.content(layout.certificate(row_id)), self.content(layout.key(row_id)))
+        seen = read_certificates(old.certificate)[0]
+        signer = KeyPair(self.content(layout.certificate(seen.issuer_name)), self.content(layout.key(seen.issuer_name)))
+        wanted = Profile(
+            seen.common_name,
+            tuple(map(Usage, seen.usages)),
+            tuple(value for kind, value in seen.subject if kind == "O"),
+            seen.dns_names,
+            seen.ip_addresses,
+            self.cluster.terms.key_type,
+        )
+        life = timedelta(hours=self.cluster.terms.short_hours)
+        made = Authority.load(signer).issue(replace(wanted, **changes), self.now, life)
+        for path, before, after in (
+            (layout.certificate(row_id), old.certificate, made.certificate),
+            (layout.key(row_id), old.key, made.key),
+        ):
+            self.write(path, after)
+            self._replace_on_nodes(before, after)
+
+    def _places(self, node_id: str, file: str) -> tuple[str, str]:
+        node = self.cluster.node(node_id)
+        return layout.static_pod(node, file), layout.late_static_pod(node, file)
+
+    def _replace_on_nodes(self, before: bytes, after: bytes) -> None:
+        for node in self.cluster.nodes:
+            where = layout.ignition(node)
+            if where not in self.assets:
+                continue
+            document = Document(self.content(where))
+            for path in [file.path for file in document.config.files if file.content() == before]:
+                document = document.with_content(path, after)
+            self.write(where, document.content)
+
+
+def _drop(config: dict[str, Any], ending: str) -> None:
+    files = config["storage"]["files"]
+    config["storage"]["files"] = [one for one in files if not str(one["path"]).endswith(ending)]
 
 
 @dataclass(frozen=True)
@@ -37,6 +174,60 @@ class Lesson:
     """Rules of the lint that fire."""
     sign: str
     """A regular expression for what one of them says."""
-    profiles: frozenset[Profile]
+    profiles: frozenset[cluster.Profile]
     spoil: Callable[[Desk], None]
     live: Live | None = None
+
+
+ASIDE: Final = "/etc/kubernetes/umbilical-lesson"
+"""Where a lesson puts files of a node; no kubelet watches it."""
+_TLS_CHECK: Final = re.compile(rb" check-ssl(?: verify (?:required|none))?(?: ca-file \S+)?(?: check-sni \S+)?")
+
+Chosen = Callable[[Cluster], Sequence[str]]
+"""Ids of the nodes that a fault is for."""
+
+
+def without_tls(config: bytes) -> bytes:
+    """Let HAProxy's checks speak plain HTTP, and nothing else change."""
+    return _TLS_CHECK.sub(b"", config)
+
+
+def plain_checks() -> Live:
+    return Live(
+        "The load balancer is reloaded with checks in plain HTTP.",
+        lambda site: site.machines.set_balancer(without_tls(site.content(_in_use(site)))),
+        lambda site: site.machines.set_balancer(site.content(_in_use(site))),
+        # A server of Go's answers plain HTTP by 400, others by bytes that are no HTTP.
+        "L7RSP|L7STS, and it is ready",
+    )
+
+
+def moved_away(file: str, chosen: Chosen, fault: str) -> Live:
+    """Take a static pod's file from where a kubelet watches; it ends the pod."""
+    watched, aside = f"{layout.NODE_MANIFESTS}/{file}", f"{ASIDE}/{file}"
+
+    def spoil(site: Site) -> None:
+        for node in chosen(site.cluster):
+            _run(site, node, ["mkdir", "-p", ASIDE])
+            if site.machines.read(node, watched) is not None:
+                _run(site, node, ["mv", watched, aside])
+
+    def mend(site: Site) -> None:
+        for node in chosen(site.cluster):
+            if site.machines.read(node, aside) is not None:
+                _run(site, node, ["mv", aside, watched])
+
+    return Live(fault, spoil, mend, rf"{re.escape(file)} is not in")
+
+
+def _in_use(site: Site) -> str:
+    """Say which configuration the load balancer has, by its servers: after the pivot the bootstrap node is none."""
+    servers = {one.server for one in site.machines.balancer()}
+    return HAPROXY_BOOTSTRAP if site.cluster.bootstrap.name in servers else HAPROXY_FINAL
+
+
+def _run(site: Site, node: str, command: Sequence[str]) -> None:
+    done = site.machines.run(node, command)
+    if done.exit_code != 0:
+        what = f"`{' '.join(command)}` failed on {node}"
+        raise HardwayError("UMB734", what, done.complaint, f"run it there by hand: {' '.join(command)}")

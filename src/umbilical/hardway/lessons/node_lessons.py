@@ -5,13 +5,11 @@ from typing import Any, Final
 
 from umbilical.bootstrap.names import BOOTKUBE
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.nodes.base import API_SERVER_ENV
-from umbilical.hardway.artifacts.nodes.container_runtime import PAUSE_DROP_IN
-from umbilical.hardway.artifacts.nodes.network import HOSTNAME
-from umbilical.hardway.lessons import live
-from umbilical.hardway.lessons.desk import Desk, NotThere
-from umbilical.hardway.lessons.lesson import Lesson
-from umbilical.hardway.lint.rule import BOTH, KUBERNETES, OPENSHIFT
+from umbilical.hardway.artifacts.nodes.machine import HOSTNAME, PAUSE_DROP_IN
+from umbilical.hardway.artifacts.nodes.render import API_SERVER_ENV
+from umbilical.hardway.lessons import lesson
+from umbilical.hardway.lessons.lesson import Desk, Lesson, NotThere
+from umbilical.hardway.lint.facts import BOTH, KUBERNETES, OPENSHIFT
 
 KUBE_PROXY: Final = "kube-proxy.yaml"
 
@@ -169,7 +167,7 @@ LESSONS: Final[tuple[Lesson, ...]] = (
         "nothing else implements services",
         KUBERNETES,
         _no_proxy,
-        live.moved_away(
+        lesson.moved_away(
             KUBE_PROXY,
             lambda cluster: [cluster.members[-1].id],
             "kube-proxy.yaml is taken out of the directory that the last member's kubelet watches.",

@@ -16,11 +16,10 @@ from typing import Final
 from umbilical.fault import Fault, HardwayError
 from umbilical.hardway import workspace
 from umbilical.hardway.config.cluster import Cluster
-from umbilical.hardway.doctor.machines import are_up
+from umbilical.hardway.doctor import are_up
 from umbilical.hardway.ledger import RECORD
 from umbilical.hardway.lessons.catalogue import LESSONS
-from umbilical.hardway.lessons.desk import Desk, NotThere
-from umbilical.hardway.lessons.lesson import Lesson, Live
+from umbilical.hardway.lessons.lesson import Desk, Lesson, Live, NotThere
 from umbilical.hardway.site import Site
 from umbilical.host.files import make_directory, write_all, write_file
 from umbilical.manifests.tree import Asset

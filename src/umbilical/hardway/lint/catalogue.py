@@ -8,7 +8,6 @@ from umbilical.checks.check import Finding
 from umbilical.checks.report import group_of
 from umbilical.hardway.lint import (
     config_rules,
-    crd_rules,
     handoff_rules,
     ignition_rules,
     infrastructure_rules,
@@ -20,8 +19,7 @@ from umbilical.hardway.lint import (
     pki_rules,
     pod_rules,
 )
-from umbilical.hardway.lint.facts import Facts
-from umbilical.hardway.lint.rule import Rule
+from umbilical.hardway.lint.facts import Facts, Rule
 
 ORDER: Final = (
     *("CFG", "PKI", "KC", "BK", "CRIO", "SE", "CVO", "CRD", "FG", "KP", "AU", "INF", "NET", "CC", "EE", "ETC", "DNS"),
@@ -46,7 +44,6 @@ GROUPS: Final = {
 
 _MODULES: Final = (
     config_rules.RULES,
-    crd_rules.RULES,
     handoff_rules.RULES,
     ignition_rules.RULES,
     infrastructure_rules.RULES,

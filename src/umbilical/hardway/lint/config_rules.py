@@ -1,15 +1,80 @@
-"""Rules about the config itself: names that DNS takes, networks that do not overlap, one name for one node."""
+"""Rules about the config itself: names that DNS takes, networks that do not overlap, one name for each node."""
 
 import re
 from collections.abc import Iterator
 from itertools import combinations
 from typing import Final
 
-from umbilical.hardway.config.cluster import Role
-from umbilical.hardway.lint.facts import Facts
-from umbilical.hardway.lint.node_names import name_faults
-from umbilical.hardway.lint.rule import BOTH, OPENSHIFT, Doubt, Rule, Severity, rule
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.infrastructure.places import NETWORK, REVERSE_ZONE, ZONE
+from umbilical.hardway.config.cluster import Node, Role
+from umbilical.hardway.lint.facts import OPENSHIFT, Doubt, Facts, Rule, rule
+from umbilical.hardway.lint.host_facts import balancers, libvirt, xml, zone_records
+from umbilical.hardway.lint.node_reading import commands
 from umbilical.manifests.objects import IpAddress
+
+HOSTNAME = "/etc/hostname"
+
+
+def name_faults(facts: Facts) -> Iterator[str]:
+    names = [node.name for node in facts.cluster.nodes]
+    if len(set(names)) < len(names):
+        yield "two nodes have the same name"
+    for node in facts.cluster.nodes:
+        yield from _on_node(facts, node)
+    yield from _in_balancer(facts)
+    yield from _in_zones(facts)
+    if libvirt(facts) is None:
+        yield from _in_network(facts)
+    yield from _in_certificates(facts)
+
+
+def _on_node(facts: Facts, node: Node) -> Iterator[str]:
+    written = facts.node_file(node, HOSTNAME).decode(errors="replace").strip()
+    if written != node.name:
+        yield f"{layout.ignition(node)}: {HOSTNAME} says {written}, not {node.name}"
+    for unit in facts.ignition(node).units:
+        for command in commands(unit):
+            # The common name of a kubelet's signing request.
+            given = command.flags.get("hostname-override", node.name)
+            if given != node.name:
+                yield f"{layout.ignition(node)}: {unit.name} overrides the name by {given}, not {node.name}"
+
+
+def _in_balancer(facts: Facts) -> Iterator[str]:
+    names = {str(node.address): node.name for node in facts.cluster.nodes}
+    for path, balancer in balancers(facts).items():
+        for section in balancer.of_kind("backend", "listen"):
+            for server in balancer.servers(section):
+                if server.name != names.get(server.address):
+                    yield f"{path}: {server.name} is the label of {server.address}, not {names.get(server.address)}"
+
+
+def _in_zones(facts: Facts) -> Iterator[str]:
+    forward = {(name, value) for name, kind, value in zone_records(facts, ZONE) if kind in ("A", "AAAA")}
+    backward = {(name, value) for name, kind, value in zone_records(facts, REVERSE_ZONE) if kind == "PTR"}
+    for node in facts.cluster.nodes:
+        if (node.name, str(node.address)) not in forward:
+            yield f"{ZONE} has not {node.name} at {node.address}"
+        if (node.address.reverse_pointer, node.name) not in backward:
+            yield f"{REVERSE_ZONE} does not lead from {node.address} to {node.name}"
+
+
+def _in_network(facts: Facts) -> Iterator[str]:
+    """The first name of a host is what a reverse lookup says."""
+    first = {host.attrib.get("ip"): host.findtext("hostname") for host in xml(facts, NETWORK).findall("dns/host")}
+    for node in facts.cluster.nodes:
+        if first.get(str(node.address)) != node.name:
+            yield f"{NETWORK}: the first name of {node.address} is {first.get(str(node.address))}, not {node.name}"
+
+
+def _in_certificates(facts: Facts) -> Iterator[str]:
+    for node in (facts.cluster.bootstrap, *facts.cluster.masters):
+        for kind in ("peer", "serving"):
+            path = layout.certificate(f"etcd-{kind}-{node.id}")
+            if node.name not in facts.certificates(path)[0].dns_names:
+                yield f"{path} is not for {node.name}"
+
 
 LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 """RFC 1123."""
@@ -131,8 +196,6 @@ def _disk(facts: Facts) -> str | None:
 RULES: Final[tuple[Rule, ...]] = (
     rule(
         "CFG-01",
-        Severity.ERROR,
-        BOTH,
         "names are such that DNS, Linux and Kubernetes take them",
         "A bridge of 16 characters cannot be made, a name with an underscore is in no certificate, and a node whose "
         "name is longer than 63 characters cannot register: its name is a label too.",
@@ -141,8 +204,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "CFG-02",
-        Severity.ERROR,
-        BOTH,
         "networks do not overlap, and nobody lives where another does",
         "Where two networks overlap packets go to the wrong one; an address in the DHCP range is given away again to a "
         "live system; a VIP on a node is answered by two.",
@@ -151,8 +212,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "CFG-03",
-        Severity.ERROR,
-        BOTH,
         "the pod network has a piece for every node, and each piece enough addresses",
         "A node without a piece stays NotReady; on one with too small a piece pods wait for an address for ever.",
         "change networks.pods or networks.hostPrefix in cluster.yaml",
@@ -160,18 +219,15 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "CFG-04",
-        Severity.ERROR,
-        OPENSHIFT,
         "there is one bootstrap node, and an odd number of masters",
         "etcd needs more than half of its members: the fourth master adds risk and no safety. The etcd operator knows "
         "topologies of 1, 3 and 5.",
         "change nodes.masters.count in cluster.yaml",
         _counts,
+        profiles=OPENSHIFT,
     ),
     rule(
         "CFG-06",
-        Severity.ERROR,
-        BOTH,
         "a node has one name everywhere",
         "Host name, Node object, signing requests, certificates, DNS and load balancer go by one name. Where one "
         "differs, the node's request is refused, or its etcd is not believed.",
@@ -180,8 +236,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "CFG-07",
-        Severity.ERROR,
-        BOTH,
         "git does not see keys, kubeconfigs or the pull secret",
         "What is committed once stays in the history; the administrator's key is the whole cluster.",
         "printf '%s\\n' artifacts .umbilical pull-secret.json >> .gitignore; git rm -r --cached artifacts",

@@ -8,8 +8,7 @@ from typing import Final
 
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.lint.applied import Applied, dig, entries, find, mapping, need, text
-from umbilical.hardway.lint.facts import Facts, Unreadable
-from umbilical.hardway.lint.rule import OPENSHIFT, Rule, Severity, rule
+from umbilical.hardway.lint.facts import OPENSHIFT, Facts, Rule, Unreadable, rule
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.judgement import chain_trouble
 from umbilical.pki.pem import BundleError
@@ -228,22 +227,20 @@ def _certificate(found: Applied) -> Certificate:
 RULES: Final[tuple[Rule, ...]] = (
     rule(
         "HO-01",
-        Severity.ERROR,
-        OPENSHIFT,
         "every object that operators take over from the bootstrap is applied",
         "An operator that finds none makes its own: members of etcd do not join, and after the pivot kubelets, the "
         "administrator and all tokens are refused.",
         "apply the object with the certificates and keys that the bootstrap node runs with",
         _handoff,
+        profiles=OPENSHIFT,
     ),
     rule(
         "PKI-10",
-        Severity.ERROR,
-        OPENSHIFT,
         "the signers that operators get are those of the certificates that the bootstrap node runs with",
         "With another signer, or with dates that are not the certificate's, the operator's certificates and the "
         "bootstrap's do not trust each other.",
         "make Secret, annotations and files from the same key pair",
         _signers,
+        profiles=OPENSHIFT,
     ),
 )

@@ -10,10 +10,8 @@ from umbilical.bootstrap.verify.documents import dig
 from umbilical.fault import IgnitionError
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Node, Role
-from umbilical.hardway.lint.facts import Facts, Unreadable
-from umbilical.hardway.lint.node_paths import missing_paths
-from umbilical.hardway.lint.pod_copies import copy_faults
-from umbilical.hardway.lint.rule import BOTH, OPENSHIFT, Rule, Severity, rule
+from umbilical.hardway.lint.facts import OPENSHIFT, Facts, Rule, Severity, Unreadable, rule
+from umbilical.hardway.lint.node_reading import copy_faults, missing_paths
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.ignition.config import File, faults
 from umbilical.manifests.tree import SECRET_MODE
@@ -184,8 +182,6 @@ def _json(facts: Facts, node: Node, path: str) -> dict[str, Any]:
 RULES: Final[tuple[Rule, ...]] = (
     rule(
         "IGN-01",
-        Severity.ERROR,
-        BOTH,
         "Ignition takes every config",
         "It validates before it writes a byte: a path that stands twice, in the base and in what was added, and the "
         "machine does not boot.",
@@ -194,8 +190,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "IGN-02",
-        Severity.ERROR,
-        BOTH,
         "secrets on nodes are root's alone",
         "NetworkManager passes over a keyfile that others can read, and keys that others can read are everybody's.",
         "mode 384 (0600) for keyfiles, keys, kubeconfigs and the pull secret",
@@ -203,8 +197,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "IGN-03",
-        Severity.ERROR,
-        BOTH,
         "every node gets the address and the name that the config gives it",
         "Certificates, CSR policy, load balancer and DNS know it by these; by another one it is a stranger.",
         f"{HOSTNAME} and the keyfile from the same place as everything else; routes to other members' pods with them",
@@ -212,18 +204,15 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "IGN-04",
-        Severity.ERROR,
-        OPENSHIFT,
         "members have what the machine-config server would have added",
         "kubelet.conf names kubelet-ca.crt and the kubelet ends without it; without the annotations the machine-config "
         "daemon does not know its config, and without the encapsulated one it never updates the OS.",
         "add the five files, all of them for one rendered MachineConfig, the encapsulated one last",
         _first_boot,
+        profiles=OPENSHIFT,
     ),
     rule(
         "IGN-05",
-        Severity.ERROR,
-        BOTH,
         "whatever is read on a node is there",
         "A static pod whose file is missing crashes in a loop, and nothing but its log says why.",
         "write the file by the same Ignition, mount its directory, or make the volume DirectoryOrCreate",
@@ -231,17 +220,14 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "IGN-06",
-        Severity.WARNING,
-        BOTH,
         "configs are small enough to be handed out",
         "Large ones take long to fetch, and some ways to hand them over have a limit.",
         "leave objects out that can be applied through the API; compress large files (`compression: gzip`)",
         _sizes,
+        severity=Severity.WARNING,
     ),
     rule(
         "IGN-07",
-        Severity.ERROR,
-        BOTH,
         "what starts everything else is enabled",
         "A unit that is only written does nothing: the machine boots, and then silence.",
         "enabled: true for kubelet.service, and for bootkube.service on the bootstrap node",

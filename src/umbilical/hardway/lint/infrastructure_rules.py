@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 from umbilical.hardway.artifacts.infrastructure.haproxy import HTTP_PORT, HTTPS_PORT
-from umbilical.hardway.artifacts.infrastructure.libvirt_network import DNSMASQ
+from umbilical.hardway.artifacts.infrastructure.libvirt import DNSMASQ
 from umbilical.hardway.artifacts.infrastructure.places import (
     COREFILE,
     HAPROXY_BOOTSTRAP,
@@ -19,9 +19,10 @@ from umbilical.hardway.artifacts.infrastructure.places import (
 )
 from umbilical.hardway.artifacts.layout import INFRASTRUCTURE
 from umbilical.hardway.config.cluster import API_PORT, MACHINE_CONFIG_PORT
-from umbilical.hardway.lint.balancer_text import Balancer, Section
-from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.facts import Facts, Rule, Severity, Unreadable, rule
 from umbilical.hardway.lint.host_facts import (
+    Balancer,
+    Section,
     balancers,
     deeds,
     domains,
@@ -31,7 +32,6 @@ from umbilical.hardway.lint.host_facts import (
     xml,
     zone_records,
 )
-from umbilical.hardway.lint.rule import BOTH, Rule, Severity, rule
 from umbilical.manifests.objects import IpAddress
 
 TLS_PORTS: Final = frozenset({API_PORT, MACHINE_CONFIG_PORT, HTTPS_PORT})
@@ -236,8 +236,6 @@ def _consoles(facts: Facts) -> Iterator[str]:
 RULES: Final[tuple[Rule, ...]] = (
     rule(
         "HA-01",
-        Severity.ERROR,
-        BOTH,
         "the load balancer asks servers that speak TLS over TLS",
         "A plain HTTP request to a TLS port is answered by nonsense: HAProxy says L7RSP, marks every server DOWN, and "
         "the API is not reachable although it runs.",
@@ -246,8 +244,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "HA-02",
-        Severity.ERROR,
-        BOTH,
         "the bootstrap node is behind the API before the pivot, and not after it",
         "Without it in front nobody reaches the newborn API; left in after the pivot, a machine that is switched off "
         "gets requests.",
@@ -256,8 +252,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "HA-03",
-        Severity.ERROR,
-        BOTH,
         "the load balancer listens on the VIPs that are laid on the bridge, and nowhere else",
         "HAProxy does not start on an address that is not there (cannot assign requested address); bound to every "
         "address it takes ports 80 and 443 of its host.",
@@ -266,8 +260,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "HA-04",
-        Severity.ERROR,
-        BOTH,
         "the firewall of the host lets machines reach the load balancer and their Ignition files",
         "firewalld puts libvirt's bridges into its zone libvirt, which refuses all but a few services: connection "
         "refused (or no route to host) from machines, while it works on the host itself.",
@@ -277,18 +269,15 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "HA-05",
-        Severity.WARNING,
-        BOTH,
         "the load balancer leaves silent connections open for an hour",
         "With the minute that examples have, exec and port-forward sessions are cut when nobody types, and watches by "
         "HTTP/1.1 begin anew each minute.",
         "timeout client 1h, timeout server 1h",
         _timeouts,
+        severity=Severity.WARNING,
     ),
     rule(
         "LV-01",
-        Severity.ERROR,
-        BOTH,
         "machines reach the outside through their host",
         "firewalld takes libvirt's own rules away: no machine reaches a registry, and the first image pull times out.",
         "umbilical stage run 02; bash artifacts/infrastructure/host-plan.sh check",
@@ -297,8 +286,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "LV-02",
-        Severity.ERROR,
-        BOTH,
         "live systems get an address, and none that is taken",
         "The live system has no address before Ignition has run: without DHCP it cannot fetch anything. A range over "
         "fixed addresses gives one of them to two machines.",
@@ -308,8 +295,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "LV-03",
-        Severity.ERROR,
-        BOTH,
         "what QEMU reads lies in the pool's directory",
         "QEMU runs as another user and under SELinux: from a home directory it reads nothing (Permission denied).",
         "move it there, or change libvirt.poolDirectory in cluster.yaml",
@@ -318,8 +303,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "LV-04",
-        Severity.ERROR,
-        BOTH,
         "a machine boots its disk first, then the live system",
         "The other way round it installs itself again at every start.",
         "<boot dev='hd'/> before <boot dev='cdrom'/>",
@@ -328,8 +311,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "LV-05",
-        Severity.ERROR,
-        BOTH,
         "every name below apps is answered",
         "Routes have names that nobody knows beforehand; without a wildcard neither console nor login can be reached, "
         "and the operators that look at them never become Available.",
@@ -338,12 +319,11 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "LV-06",
-        Severity.WARNING,
-        BOTH,
         "a machine's console is for its host alone",
         "VNC without a password on every address is a keyboard for whoever finds the port.",
         "<graphics type='vnc' listen='127.0.0.1'/>",
         _consoles,
         libvirt,
+        severity=Severity.WARNING,
     ),
 )

@@ -7,10 +7,9 @@ from typing import Final
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.kubeconfigs import cluster_kubeconfigs
 from umbilical.hardway.config.cluster import API_PORT
-from umbilical.hardway.lint.facts import Facts, Unreadable
-from umbilical.hardway.lint.grants import identity
-from umbilical.hardway.lint.kubeconfig_reading import Reading, read
-from umbilical.hardway.lint.programs import (
+from umbilical.hardway.lint.clients import Reading, identity, read
+from umbilical.hardway.lint.facts import Facts, Rule, Unreadable, rule
+from umbilical.hardway.lint.pods import (
     CONTROLLER_MANAGER,
     KUBE_APISERVER,
     SCHEDULER,
@@ -18,8 +17,7 @@ from umbilical.hardway.lint.programs import (
     Program,
     programs,
 )
-from umbilical.hardway.lint.rule import BOTH, Rule, Severity, rule
-from umbilical.hardway.lint.serving import ServingPairs, serving_pairs
+from umbilical.hardway.lint.trust import ServingPairs, serving_pairs
 from umbilical.manifests.tree import SECRET_MODE
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.judgement import chain_trouble, pair_trouble
@@ -101,8 +99,6 @@ def _certificates(path: str, pem: bytes) -> list[Certificate]:
 RULES: Final[tuple[Rule, ...]] = (
     rule(
         "KC-01",
-        Severity.ERROR,
-        BOTH,
         "all kubeconfigs are there, reach the API by a name in its certificate, and are believed by it",
         "A kubeconfig fails in the hands of whoever uses it, often hours later: x509 on one side, Unauthorized on the "
         "other.",
@@ -111,8 +107,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "KC-02",
-        Severity.ERROR,
-        BOTH,
         "controller-manager, scheduler and version operator ask the kube-apiserver beside them",
         "Through the load balancer they need one that is up before they are, and reach any: on the bootstrap node "
         "nothing begins.",

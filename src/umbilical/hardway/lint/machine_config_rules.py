@@ -5,18 +5,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.lint.applied import text
-from umbilical.hardway.lint.facts import Facts, Unreadable
-from umbilical.hardway.lint.release_facts import (
+from umbilical.hardway.lint.applied import (
     REFERENCES,
     SCRIPT,
     container_images,
     podman_commands,
     references,
     release_version,
+    text,
     value_of,
 )
-from umbilical.hardway.lint.rule import OPENSHIFT, Rule, Severity, rule
+from umbilical.hardway.lint.facts import OPENSHIFT, Facts, Rule, Unreadable, rule
 
 BY_DIGEST: Final = re.compile(r"\S+@sha256:[0-9a-f]{64}")
 CONTROLLER: Final = "machine-config-controller"
@@ -114,30 +113,27 @@ def _copies(facts: Facts) -> Iterator[str]:
 RULES: Final[tuple[Rule, ...]] = (
     rule(
         "CFG-05",
-        Severity.ERROR,
-        OPENSHIFT,
         "every image is named by digest, the release's too",
         "A tag may mean another image tomorrow; and the version operator reports another desired image than the one "
         "that it runs.",
         "take images from image-references, and name the release by digest",
         _images,
+        profiles=OPENSHIFT,
     ),
     rule(
         "MCO-01",
-        Severity.ERROR,
-        OPENSHIFT,
         "operator and controller of machine configs both run, with the version of the release",
         "The controller alone finds no ControllerConfig; without the version it looks for gates of 0.0.1-snapshot.",
         "run the operator's bootstrap, then the controller's, both with --payload-version",
         _commands,
+        profiles=OPENSHIFT,
     ),
     rule(
         "MCO-02",
-        Severity.ERROR,
-        OPENSHIFT,
         "the machine-config controller finds all that it reads",
         'It ends with "no controllerconfig found" or "no featuregate found", or names the file that is missing.',
         "copy the operator's manifests, the cluster's manifests and image-references into its manifest directory",
         _inputs,
+        profiles=OPENSHIFT,
     ),
 )

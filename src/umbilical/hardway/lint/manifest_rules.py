@@ -5,11 +5,9 @@ from typing import Any, Final
 
 import yaml
 
-from umbilical.hardway.lint.applied import dig, entries, mapping, need, text
-from umbilical.hardway.lint.crd_rules import version_operator_faults
-from umbilical.hardway.lint.facts import Facts
-from umbilical.hardway.lint.release_facts import release_version
-from umbilical.hardway.lint.rule import OPENSHIFT, Rule, Severity, rule
+from umbilical.hardway.lint.applied import dig, entries, mapping, need, release_version, text
+from umbilical.hardway.lint.facts import OPENSHIFT, Facts, Rule, rule
+from umbilical.hardway.lint.object_rules import version_operator_faults
 
 CONFIG: Final = "config.openshift.io"
 OPERATOR: Final = "operator.openshift.io"
@@ -138,104 +136,93 @@ def _ingress(facts: Facts) -> Iterator[str]:
 RULES: Final[tuple[Rule, ...]] = (
     rule(
         "CVO-05",
-        Severity.ERROR,
-        OPENSHIFT,
         "the ClusterVersion wants no update",
         "At its first start the version operator installs the release that it runs from; with a desired update it "
         "looks for that one instead, in a cluster that is not there yet.",
         "leave spec.desiredUpdate out of the ClusterVersion",
         _desired_update,
+        profiles=OPENSHIFT,
     ),
     rule(
         "FG-01",
-        Severity.ERROR,
-        OPENSHIFT,
         "the FeatureGate is there before the version operator starts",
         "Without it the operator compares its own gates with nothing, sees a change, and shuts down again and again.",
         "apply FeatureGate cluster before the ClusterVersion, and keep the operator's pod back until then",
         _gate_precedes,
+        profiles=OPENSHIFT,
     ),
     rule(
         "FG-02",
-        Severity.ERROR,
-        OPENSHIFT,
         "the FeatureGate's status is for the version of the release, here and for the machine-config commands",
         'Whoever reads gates looks for its own version there, and stops with "missing desired version".',
         "take the gates of featureGate-SelfManagedHA-Default.yaml with the release's version",
         _gate_status,
+        profiles=OPENSHIFT,
     ),
     rule(
         "INF-01",
-        Severity.ERROR,
-        OPENSHIFT,
         "Infrastructure says in how many replicas things run, and its status can be written",
         'The etcd operator says "ControlPlaneTopology was not set" and adds no member.',
         "give Infrastructure cluster a status with both topologies, as the numbers of masters and workers make them",
         _topologies,
+        profiles=OPENSHIFT,
     ),
     rule(
         "INF-02",
-        Severity.ERROR,
-        OPENSHIFT,
         "Infrastructure's status names the platform",
         "Operators decide by status.platformStatus.type, not by the spec.",
         "set status.platformStatus.type to what spec.platformSpec.type is",
         _platform,
+        profiles=OPENSHIFT,
     ),
     rule(
         "NET-01",
-        Severity.ERROR,
-        OPENSHIFT,
         "both Network objects exist and have the config's networks",
         "The network operator deploys from its own object, and others read the config's: two truths give a cluster "
         "in which half of the routes are missing.",
         "write both from the same networks",
         _networks,
+        profiles=OPENSHIFT,
     ),
     rule(
         "NET-02",
-        Severity.ERROR,
-        OPENSHIFT,
         "the network operator's object comes after its definition",
         "Its definition is not among those that the bootstrap brings; applied too early the object is lost without "
         "a word where errors are ignored.",
         "apply networks.operator.openshift.io out of the release's network manifests first",
         _operator_network,
+        profiles=OPENSHIFT,
     ),
     rule(
         "CC-01",
-        Severity.ERROR,
-        OPENSHIFT,
         "cluster-config-v1 holds the installer's configuration, and no pull secret",
         "Operators of etcd, network and machine config read numbers of replicas from it; many may read it.",
         "write install-config with controlPlane.replicas and without pullSecret",
         _install_config,
+        profiles=OPENSHIFT,
     ),
     rule(
         "EE-01",
-        Severity.ERROR,
-        OPENSHIFT,
         "etcd-endpoints names the bootstrap etcd by annotation and has no data",
         "The etcd operator looks for the annotation; data are members by their ids, and are taken for such.",
         f"annotate openshift-etcd/etcd-endpoints with {ETCD_BOOTSTRAP}",
         _etcd_endpoints,
+        profiles=OPENSHIFT,
     ),
     rule(
         "DNS-01",
-        Severity.ERROR,
-        OPENSHIFT,
         "the DNS object has the cluster's own domain",
         "With the base domain, names of routes and of the API lack the cluster's part, and nobody serves them.",
         "set spec.baseDomain of DNS cluster to NAME.BASEDOMAIN",
         _dns,
+        profiles=OPENSHIFT,
     ),
     rule(
         "ING-01",
-        Severity.ERROR,
-        OPENSHIFT,
         "the Ingress object has the domain of routes",
         "Without it the ingress operator cannot make its default controller; console and authentication never come.",
         "set spec.domain of Ingress cluster to apps.NAME.BASEDOMAIN",
         _ingress,
+        profiles=OPENSHIFT,
     ),
 )

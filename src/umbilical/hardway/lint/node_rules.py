@@ -11,10 +11,9 @@ from umbilical.bootstrap.verify.documents import dig
 from umbilical.fault import IgnitionError
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import API_PORT, Node
-from umbilical.hardway.lint.facts import Facts, Unreadable
-from umbilical.hardway.lint.release_facts import REFERENCES, references
-from umbilical.hardway.lint.rule import BOTH, OPENSHIFT, Rule, Severity, rule
-from umbilical.hardway.lint.unit_text import Command, commands
+from umbilical.hardway.lint.applied import REFERENCES, references
+from umbilical.hardway.lint.facts import OPENSHIFT, Facts, Rule, Severity, Unreadable, rule
+from umbilical.hardway.lint.node_reading import Command, commands
 from umbilical.ignition.config import Config, File
 
 KUBELET: Final = "kubelet"
@@ -161,17 +160,14 @@ def _shown(value: object) -> str:
 RULES: Final[tuple[Rule, ...]] = (
     rule(
         "BK-01",
-        Severity.ERROR,
-        OPENSHIFT,
         "the bootstrap kubelet stands alone",
         "With a kubeconfig it waits for an API that only its own static pods can bring, and starts none of them.",
         "take --kubeconfig and --bootstrap-kubeconfig out of the unit, and let staticPodPath name the pods' directory",
         _standalone,
+        profiles=OPENSHIFT,
     ),
     rule(
         "BK-02",
-        Severity.ERROR,
-        BOTH,
         "the bootstrap kubelet asks nobody who may do what",
         "A configuration file turns the webhooks on unless it says otherwise; without an API to ask, the kubelet ends "
         "with `no client provided, cannot use webhook`.",
@@ -180,39 +176,36 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "CRIO-01",
-        Severity.ERROR,
-        OPENSHIFT,
         "the pause image is the release's",
         "CRI-O's own default is upstream's, on a registry that the pull secret does not know: no pod gets a sandbox.",
         f'[crio.image] pause_image = "<the release\'s image pod, by digest>" in {CRIO_DROP_INS}',
         _pause_image,
+        profiles=OPENSHIFT,
     ),
     rule(
         "CRIO-02",
-        Severity.WARNING,
-        OPENSHIFT,
         "the pause image is pulled with credentials and run by its own program",
         "The release's image has /usr/bin/pod where CRI-O looks for /pause, and is not public.",
         f'pause_command = "{PAUSE_COMMAND}" and pause_image_auth_file = "{layout.PULL_SECRET}" beside pause_image',
         _pause_command,
+        profiles=OPENSHIFT,
+        severity=Severity.WARNING,
     ),
     rule(
         "SE-01",
-        Severity.ERROR,
-        OPENSHIFT,
         "units run programs that SELinux lets them run",
         "A script below /opt is labelled as data: systemd ends with `Permission denied` (203/EXEC), whatever its mode.",
         "put it into /usr/local/bin with mode 0555",
         _programs,
+        profiles=OPENSHIFT,
     ),
     rule(
         "AU-01",
-        Severity.ERROR,
-        OPENSHIFT,
         "members know the API's address before services work",
         "The network operator runs on the host's network and reads it there; without it, it exits with 1, and no node "
         "gets a network.",
         f"write {API_SERVER_ENV} with the name api-int of the cluster and port {API_PORT}",
         _api_server_env,
+        profiles=OPENSHIFT,
     ),
 )

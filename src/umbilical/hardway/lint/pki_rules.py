@@ -7,14 +7,11 @@ from typing import Final
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.certificates import cluster_rows
 from umbilical.hardway.config.cluster import Node
-from umbilical.hardway.lint.facts import Facts, Unreadable
-from umbilical.hardway.lint.grants import MASTERS, identity, may_use, roles_of
-from umbilical.hardway.lint.programs import ETCD, KUBE_APISERVER, programs
-from umbilical.hardway.lint.rule import BOTH, Doubt, Rule, Severity, rule
-from umbilical.hardway.lint.serving import serving_pairs
-from umbilical.hardway.lint.token_keys import token_key_faults
-from umbilical.hardway.lint.trust import chain_faults
-from umbilical.hardway.lint.tunnel_address import tunnel_address_faults
+from umbilical.hardway.lint.clients import MASTERS, identity, may_use, roles_of
+from umbilical.hardway.lint.facts import Doubt, Facts, Rule, Unreadable, rule
+from umbilical.hardway.lint.pods import ETCD, KUBE_APISERVER, programs
+from umbilical.hardway.lint.trust import chain_faults, serving_pairs, token_key_faults
+from umbilical.hardway.lint.tunnel_ends import tunnel_address_faults
 from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE, Asset
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.control_plane_set import Kind
@@ -174,8 +171,6 @@ _ROTATE: Final = "umbilical stage rotate NAME"
 RULES: Final[tuple[Rule, ...]] = (
     rule(
         "PKI-01",
-        Severity.ERROR,
-        BOTH,
         "etcd's certificates are a server's and a client's",
         "etcd dials its own client port with its serving certificate. With serverAuth alone it logs `certificate "
         "specifies an incompatible key usage` each second and etcdctl calls it unhealthy, while /health says true.",
@@ -184,8 +179,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "PKI-02",
-        Severity.ERROR,
-        BOTH,
         "kube-apiserver is certified under every name and address that it is dialled by",
         "Whoever dials a name that is not in the certificate refuses it: the version operator (localhost), pods (the "
         "first address of the service network), kubelets (api-int), probes (a node's address).",
@@ -194,8 +187,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "PKI-03",
-        Severity.ERROR,
-        BOTH,
         "each certificate verifies with what will check it, for what it is used",
         "Go takes an intermediate as an anchor, OpenSSL and Python do not: what works for kubectl fails for curl.",
         "openssl verify -x509_strict -purpose sslserver -CAfile BUNDLE CERTIFICATE",
@@ -203,8 +194,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "PKI-04",
-        Severity.ERROR,
-        BOTH,
         "no authority stands below one whose path length is 0",
         "Everything that it signs is refused: path length constraint exceeded.",
         "let every signer sign itself",
@@ -212,8 +201,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "PKI-05",
-        Severity.ERROR,
-        BOTH,
         "the proxy client's name is among the allowed ones",
         "Aggregated API servers do not believe kube-apiserver who is asking, and answer Unauthorized.",
         "set --requestheader-allowed-names to the common name of --proxy-client-cert-file",
@@ -221,8 +208,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "PKI-06",
-        Severity.ERROR,
-        BOTH,
         "kube-apiserver may use nodes/proxy",
         "kubectl logs and exec end in Forbidden (user=system:kube-apiserver, resource=nodes, subresource=proxy).",
         "bind its user to system:kubelet-api-admin, or to a role of its own",
@@ -230,8 +215,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "PKI-07",
-        Severity.ERROR,
-        BOTH,
         "administrator, controller-manager, scheduler and new nodes are who roles say",
         "Kubernetes reads users and groups from certificates: a letter amiss is Forbidden, and nodes file no request.",
         _ROTATE,
@@ -239,8 +222,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "PKI-08",
-        Severity.ERROR,
-        BOTH,
         "keys are secret and fit their certificates, which say all that strict readers want",
         "A key that others may read is no secret; Python 3.13 refuses certificates without key identifiers, critical "
         "constraints or usage.",
@@ -249,8 +230,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "PKI-09",
-        Severity.ERROR,
-        BOTH,
         "nothing ends while an installation may still be under way",
         "Some certificates live two days. One that ends half-way stops the cluster where nobody looks.",
         "umbilical stage rotate --due",
@@ -258,8 +237,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "PKI-11",
-        Severity.ERROR,
-        BOTH,
         "kube-apiserver can check every token that is signed, and signs with a key of its own",
         "Tokens of a key whose public half it does not have are Unauthorized: every pod, or every controller. One key "
         "for both kinds of tokens cannot be rotated for one of them, and OpenShift's operators take over two.",
@@ -268,8 +245,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "PKI-12",
-        Severity.ERROR,
-        BOTH,
         "peers of etcd and agents of the tunnel find the address that they dial in the certificate",
         "A member is refused by its peers, agents never connect: certificate is valid for ..., not the address.",
         _ROTATE,

@@ -7,9 +7,8 @@ from typing import Any, Final
 from umbilical.bootstrap.verify.documents import dig, mappings, shown
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.lint import service_proxies, tunnel_ends
-from umbilical.hardway.lint.facts import Facts
+from umbilical.hardway.lint.facts import OPENSHIFT, Facts, Rule, Severity, kube_proxy, rule, tunnel
 from umbilical.hardway.lint.pods import StaticPod, program_pod, static_pods
-from umbilical.hardway.lint.rule import BOTH, OPENSHIFT, Rule, Severity, kube_proxy, rule, tunnel
 
 CVO: Final = "cluster-version-operator"
 CLUSTER_PROFILE: Final = "self-managed-high-availability"
@@ -103,8 +102,6 @@ def _wants(spec: Any, names: tuple[str, ...]) -> bool:
 RULES: Final[tuple[Rule, ...]] = (
     rule(
         "BK-03",
-        Severity.ERROR,
-        BOTH,
         "everything on the bootstrap node is a file",
         "its kubelet never registers, so no scheduler and no DaemonSet can bring anything there: it stays Pending",
         "make it a static pod of the bootstrap node, or let it run on masters",
@@ -112,63 +109,55 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "CVO-01",
-        Severity.ERROR,
-        OPENSHIFT,
         "the version operator is a static pod that waits, of the very release that it installs",
         "another image has no manifests of the release; a tag differs from the Deployment's digest, so that the "
         "operator updates itself at once; too early it fails on kinds that do not exist yet",
         _RENDER,
         _cvo_image,
+        profiles=OPENSHIFT,
     ),
     rule(
         "CVO-02",
-        Severity.ERROR,
-        OPENSHIFT,
         "the version operator serves no metrics (--listen=)",
         "it exits: with a listening address it wants a serving certificate, which nobody has made yet",
         _RENDER,
         _cvo_listen,
+        profiles=OPENSHIFT,
     ),
     rule(
         "CVO-03",
-        Severity.ERROR,
-        OPENSHIFT,
         "the version operator knows the cluster's profile",
         "without CLUSTER_PROFILE it takes the default, and applies no manifest or the wrong ones",
         _RENDER,
         _cvo_profile,
+        profiles=OPENSHIFT,
     ),
     rule(
         "CVO-04",
-        Severity.ERROR,
-        OPENSHIFT,
         "the version operator is privileged",
         "it reads files of the host that SELinux keeps from containers: permission denied on its kubeconfig",
         _RENDER,
         _cvo_privilege,
+        profiles=OPENSHIFT,
     ),
     rule(
         "ETC-01",
-        Severity.ERROR,
-        OPENSHIFT,
         "the bootstrap member is called etcd-bootstrap",
         "the etcd operator searches this very name: any other member is never removed",
         _RENDER,
         _member,
+        profiles=OPENSHIFT,
     ),
     rule(
         "ETC-02",
-        Severity.ERROR,
-        OPENSHIFT,
         "the bootstrap API stores below the masters' prefix",
         "OpenShift's API servers read /kubernetes.io; what lies under /registry is lost to them after the pivot",
         _RENDER,
         _prefix,
+        profiles=OPENSHIFT,
     ),
     rule(
         "KP-01",
-        Severity.ERROR,
-        BOTH,
         "kube-proxy is kube-proxy, privileged, in the host's network",
         "hyperkube has no kube-proxy: `ID cannot be empty`; without privilege no rule is written",
         "take the release's image kube-proxy",
@@ -177,8 +166,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "KP-02",
-        Severity.ERROR,
-        BOTH,
         "kube-proxy's user may read services",
         "`services is forbidden`: it runs, and no cluster IP works",
         "bind the kubeconfig's user to system:node-proxier",
@@ -187,8 +174,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "KP-03",
-        Severity.ERROR,
-        BOTH,
         "something implements services on every node that needs them",
         "operators and pods ask the API at the first service address, time out there and crash in a loop",
         "kubeProxy: on, or a network plugin that does it",
@@ -196,18 +181,15 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "KP-04",
-        Severity.ERROR,
-        OPENSHIFT,
         "kube-proxy goes when the network operator has taken over",
         "two that implement services write rules against each other, for ever",
         _RENDER,
         service_proxies.removal_faults,
         kube_proxy,
+        profiles=OPENSHIFT,
     ),
     rule(
         "KN-01",
-        Severity.ERROR,
-        BOTH,
         "server and kube-apiserver mean the same socket",
         "one directory of the host has two names in two pods; with the wrong one: `no such file or directory`",
         _RENDER,
@@ -216,8 +198,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "KN-02",
-        Severity.ERROR,
-        BOTH,
         "the cluster is reached by gRPC through the tunnel, control plane and etcd directly",
         "with etcd in the tunnel the API never starts; with another protocol both ends only see violations",
         _RENDER,
@@ -226,8 +206,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "KN-03",
-        Severity.ERROR,
-        BOTH,
         "agents dial where the server listens, by the address in its certificate",
         "connection refused, or `x509: certificate is valid for ..., not ...`: no agent, and no way to pods",
         _RENDER,
@@ -236,8 +214,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "KN-04",
-        Severity.ERROR,
-        BOTH,
         "the tunnel is removed, agents and server, once the bootstrap member has left",
         "agents dial a machine that is gone, for ever; removed too early, webhooks time out in the middle of it",
         _RENDER,
@@ -246,8 +222,6 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "KN-05",
-        Severity.ERROR,
-        BOTH,
         "masters know nothing of the tunnel",
         "kube-apiserver exits at an egress file that is not there, or dials a server that is gone",
         _RENDER,
@@ -256,12 +230,11 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     rule(
         "KN-06",
-        Severity.WARNING,
-        BOTH,
         "the tunnel's certificates outlive the installation",
         "they are made for a day at most; an installation that takes longer loses its webhooks on the way",
         "lower certificates.budgetHours, or be done within the day",
         tunnel_ends.lifetime_faults,
         tunnel,
+        severity=Severity.WARNING,
     ),
 )

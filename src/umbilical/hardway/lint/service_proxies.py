@@ -5,12 +5,11 @@ from typing import Final
 
 from umbilical.bootstrap.verify.documents import dig
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.static_pods.removals import CONVERGENCE_STAGE, PATH, Removal, read_removals
+from umbilical.hardway.artifacts.static_pods.pods import CONVERGENCE_STAGE, REMOVALS_PATH, Removal, read_removals
+from umbilical.hardway.lint.applied import references
+from umbilical.hardway.lint.clients import Identity, identity, read, roles_of
 from umbilical.hardway.lint.facts import Facts, Unreadable
-from umbilical.hardway.lint.grants import Identity, identity, roles_of
-from umbilical.hardway.lint.kubeconfig_reading import read
 from umbilical.hardway.lint.pods import StaticPod, program_pods, static_pods
-from umbilical.hardway.lint.release_facts import references
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.pem import BundleError
 
@@ -61,7 +60,7 @@ def removal_faults(facts: Facts) -> Iterator[str]:
     """KP-04."""
     step = removal(facts, KUBE_PROXY)
     if step is None:
-        yield f"{PATH} has no step that removes {KUBE_PROXY}"
+        yield f"{REMOVALS_PATH} has no step that removes {KUBE_PROXY}"
         return
     if step.stage < CONVERGENCE_STAGE or not step.after:
         yield f"{KUBE_PROXY} is removed in stage {step.stage}, before the network operator has taken over"
@@ -75,9 +74,9 @@ def removal_faults(facts: Facts) -> Iterator[str]:
 
 def removal(facts: Facts, what: str) -> Removal | None:
     try:
-        return next((step for step in read_removals(facts.content(PATH)) if step.what == what), None)
+        return next((step for step in read_removals(facts.content(REMOVALS_PATH)) if step.what == what), None)
     except ValueError as error:
-        raise Unreadable(f"{PATH}: {error}") from None
+        raise Unreadable(f"{REMOVALS_PATH}: {error}") from None
 
 
 def _is_proxy(pod: StaticPod) -> bool:

@@ -1,13 +1,18 @@
-"""Which certificate is checked by whom with what: as the table says, and as the flags of the programs say."""
+"""Which certificate is shown and checked by whom with what, by the table and by flags; and who signs tokens."""
 
+import ipaddress
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.certificates import anchor, cluster_rows
-from umbilical.hardway.lint.facts import Facts
-from umbilical.hardway.lint.programs import CONTROLLER_MANAGER, ETCD, KUBE_APISERVER, Program, programs
+from umbilical.hardway.lint.facts import Facts, Unreadable
+from umbilical.hardway.lint.pods import CONTROLLER_MANAGER, ETCD, KUBE_APISERVER, Program, programs
+from umbilical.manifests.objects import IpAddress
+from umbilical.pki.authority import decode_own_key, public_half
+from umbilical.pki.certificate import Certificate
 from umbilical.pki.judgement import chain_trouble
+from umbilical.pki.pem import BundleError, public_key_block
 from umbilical.pki.profiles import Usage
 
 
@@ -71,3 +76,86 @@ def _future_kubelets(server: Program, controllers: Iterable[Program]) -> Iterato
 
 def _meetings(shown: str, checked_with: str, purposes: Iterable[Usage]) -> Iterator[Meeting]:
     return (Meeting(shown, checked_with, purpose) for purpose in purposes)
+
+
+def token_key_faults(facts: Facts) -> Iterator[str]:
+    servers = programs(facts, KUBE_APISERVER)
+    bound = {server.file("service-account-signing-key-file") for server in servers}
+    lasting = {one.file("service-account-private-key-file") for one in programs(facts, CONTROLLER_MANAGER)}
+    signing = bound | lasting
+    if {_own(facts, path) for path in bound} & {_own(facts, path) for path in lasting}:
+        yield f"kube-apiserver and controller-manager sign with the same key: {', '.join(sorted(signing))}"
+    for server in servers:
+        known = {_public(facts, server.artifact(path)) for path in server.values("service-account-key-file")}
+        for path in sorted(signing):
+            if _own(facts, path) not in known:
+                yield f"{server.path} has not the public half of {path}"
+
+
+def _public(facts: Facts, path: str) -> bytes:
+    try:
+        return public_key_block(facts.content(path))
+    except BundleError as error:
+        raise Unreadable(f"{path}: {error}") from None
+
+
+def _own(facts: Facts, path: str) -> bytes:
+    try:
+        return public_half(decode_own_key(facts.content(path)))
+    except BundleError as error:
+        raise Unreadable(f"{path}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Shown:
+    path: str
+    """Of the artifact."""
+    certificate: Certificate
+
+    def covers(self, name: str) -> bool:
+        address = _address(name)
+        if address is not None:
+            return address in self.certificate.ip_addresses
+        return name in self.certificate.dns_names
+
+
+@dataclass(frozen=True)
+class ServingPairs:
+    program: Program
+    default: Shown
+    by_name: dict[str, Shown]
+
+    def shown_for(self, name: str) -> Shown:
+        """Say what whoever dials this name or address gets to see."""
+        return self.by_name.get(name, self.default)
+
+    @property
+    def all(self) -> list[Shown]:
+        return list({shown.path: shown for shown in (self.default, *self.by_name.values())}.values())
+
+
+def serving_pairs(facts: Facts) -> list[ServingPairs]:
+    """Read the flags of every kube-apiserver, the bootstrap node's and our own on masters."""
+    return [_pairs(program) for program in programs(facts, KUBE_APISERVER)]
+
+
+def _pairs(program: Program) -> ServingPairs:
+    by_name: dict[str, Shown] = {}
+    for value in program.values("tls-sni-cert-key"):
+        files, _, names = value.partition(":")
+        shown = _shown(program, program.artifact(files.partition(",")[0]))
+        # kube-apiserver takes the certificate's own names where none are given; addresses are not among those.
+        for name in names.split(",") if names else shown.certificate.dns_names:
+            by_name.setdefault(name, shown)
+    return ServingPairs(program, _shown(program, program.file("tls-cert-file")), by_name)
+
+
+def _shown(program: Program, path: str) -> Shown:
+    return Shown(path, program.facts.certificates(path)[0])
+
+
+def _address(name: str) -> IpAddress | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None

@@ -1,4 +1,4 @@
-"""Whether both ends of the tunnel mean the same socket, port, certificate and end of it all."""
+"""Whether both ends of the tunnel mean the same socket, port, address, certificate and end of it all."""
 
 import posixpath
 import re
@@ -10,12 +10,40 @@ from umbilical.bootstrap.render.kube_apiserver import EGRESS_FLAG
 from umbilical.bootstrap.spec import Mode
 from umbilical.bootstrap.verify.documents import dig, mappings, parse_flags, shown
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.static_pods.removals import AFTER_MEMBER_REMOVAL, PATH, PIVOT_STAGE, TUNNEL
+from umbilical.hardway.artifacts.static_pods.pods import AFTER_MEMBER_REMOVAL, PIVOT_STAGE, REMOVALS_PATH, TUNNEL
 from umbilical.hardway.artifacts.static_pods.seat import CONFIG_FOLDER
+from umbilical.hardway.lint.applied import entries
 from umbilical.hardway.lint.facts import Facts, Unreadable
 from umbilical.hardway.lint.pods import StaticPod, program_pod
 from umbilical.hardway.lint.service_proxies import removal
-from umbilical.hardway.lint.tunnel_address import tunnel_address_faults
+
+AGENT_FLAG: Final = "--proxy-server-host="
+_MADE_FOR: Final = re.compile(rf"^\s*\S+ (?P<address>\S+) {re.escape(layout.TUNNEL_PKI)}( \d+)?$", re.MULTILINE)
+
+
+def tunnel_address_faults(facts: Facts) -> Iterator[str]:
+    if not facts.has_tunnel:
+        return
+    script = facts.node_file(facts.cluster.bootstrap, BOOTKUBE).decode(errors="replace")
+    made_for = {match["address"] for match in _MADE_FOR.finditer(script)}
+    if not made_for:
+        yield f"{BOOTKUBE} makes no certificate in {layout.TUNNEL_PKI}"
+    for path, address in _dialled(facts):
+        if address not in made_for:
+            yield f"{path}: agents dial {address}, and the tunnel's certificate is for {', '.join(sorted(made_for))}"
+
+
+def _dialled(facts: Facts) -> Iterator[tuple[str, str]]:
+    for path, one in facts.manifests:
+        for container in _containers(one) if one.get("kind") == "DaemonSet" else ():
+            words = (*entries(container, "command"), *entries(container, "args"))
+            said = [word for word in words if isinstance(word, str) and word.startswith(AGENT_FLAG)]
+            yield from ((path, word.removeprefix(AGENT_FLAG)) for word in said)
+
+
+def _containers(daemon_set: dict[str, Any]) -> list[Any]:
+    return entries(daemon_set, "spec", "template", "spec", "containers")
+
 
 KUBE_APISERVER: Final = "kube-apiserver"
 DIRECT: Final = ("controlplane", "etcd")
@@ -66,7 +94,7 @@ def cleanup_faults(facts: Facts) -> Iterator[str]:
     """KN-04."""
     step = removal(facts, TUNNEL)
     if step is None:
-        yield f"{PATH} has no step that removes the tunnel"
+        yield f"{REMOVALS_PATH} has no step that removes the tunnel"
         return
     namespace = dig(_agents(facts)[1], "metadata", "namespace")
     if step.namespace != namespace:

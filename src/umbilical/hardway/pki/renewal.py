@@ -11,8 +11,7 @@ from typing import Final, Protocol
 
 from umbilical.fault import PkiError
 from umbilical.hardway.pki.certificate_set import HardwaySet
-from umbilical.hardway.pki.names import HardwayNames, profile
-from umbilical.hardway.pki.row import Life, Row
+from umbilical.hardway.pki.row import HardwayNames, Life, Row, profile
 from umbilical.hardway.pki.table import rows
 from umbilical.pki.authority import Authority
 from umbilical.pki.certificate import Certificate, read_certificates

@@ -1,12 +1,13 @@
-"""How a row of the hard way's certificate table is written: who it is for, who signs it, how long, and why."""
+"""How a row of the hard way's certificate table is written, and the names by which servers are reached."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.pki.control_plane_set import NODE, Kind
-from umbilical.pki.profiles import Usage
+from umbilical.pki.profiles import IpAddress, KeyType, Profile, Usage, split_names
 
 SERVER: Final = (Usage.SERVER,)
 CLIENT: Final = (Usage.CLIENT,)
@@ -97,3 +98,74 @@ def signer(id_: str, life: Life, words: Words, scope: Scope = Scope.BOTH) -> Row
 
 def client(id_: str, signed_by: str, life: Life, name: str, groups: tuple[str, ...], words: Words, trust: str) -> Row:
     return Row(id_, Kind.LEAF, name, words, groups, signed_by, CLIENT, life=life, verified_by=(trust,))
+
+
+LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+_SERVICE_ENDINGS: Final = ("", ".default", ".default.svc", ".default.svc.cluster.local")
+_ETCD_SERVICES: Final = tuple(
+    f"etcd.{namespace}.svc{ending}"
+    for namespace in ("kube-system", "openshift-etcd")
+    for ending in ("", ".cluster.local")
+)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A node with a control plane."""
+
+    id: str
+    name: str
+    address: IpAddress
+
+
+@dataclass(frozen=True)
+class HardwayNames:
+    scope: Scope
+    api_name: str
+    internal_api_name: str
+    api_vip: IpAddress
+    service_ip: IpAddress
+    """Of the service `kubernetes`."""
+    bootstrap: Member
+    masters: tuple[Member, ...]
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return (self.bootstrap, *self.masters)
+
+
+def profile(row: Row, names: HardwayNames, key_type: KeyType) -> Profile:
+    """Describe the certificate of a row. What is reached by no name gets none."""
+    dns_names, addresses = split_names(map(str, _reached_by(row, names)))
+    return Profile(row.common_name, row.usages, row.organizations, dns_names, addresses, key_type)
+
+
+def _reached_by(row: Row, names: HardwayNames) -> Iterable[str | IpAddress]:
+    match row.names:
+        case Names.LOCALHOST:
+            return LOCAL
+        case Names.SERVICE:
+            return _service(names)
+        case Names.LOAD_BALANCER:
+            return (names.api_name, names.api_vip)
+        case Names.INTERNAL_LOAD_BALANCER | Names.MACHINE_CONFIG:
+            return (names.internal_api_name, names.api_vip)
+        case Names.BOOTSTRAP:
+            return (names.bootstrap.name, names.bootstrap.address)
+        case Names.ETCD:
+            return _etcd(row, names)
+        case Names.NONE:
+            return ()
+
+
+def _service(names: HardwayNames) -> Iterable[str | IpAddress]:
+    services = ("kubernetes", "openshift") if names.scope is Scope.OPENSHIFT else ("kubernetes",)
+    inside = (f"{service}{ending}" for service in services for ending in _SERVICE_ENDINGS)
+    # 127.0.0.1 too: it is dialled as an address as well, and then this certificate is shown and not localhost's.
+    return (*inside, names.service_ip, names.api_vip, *(one.address for one in names.members), *LOCAL[1:])
+
+
+def _etcd(row: Row, names: HardwayNames) -> Iterable[str | IpAddress]:
+    node = next(one for one in names.members if one.id == row.node)
+    services = _ETCD_SERVICES if names.scope is Scope.OPENSHIFT else ()
+    return (LOCAL[0], node.name, *services, *LOCAL[1:], node.address)

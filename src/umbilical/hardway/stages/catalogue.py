@@ -1,44 +1,56 @@
-"""All stages in their order: every module `sNN_name` of this room is one, with its words and its inverses."""
+"""All stages in their order, with their words and their inverses."""
 
-import re
 from collections.abc import Mapping
-from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
-from types import ModuleType
 from typing import Final
 
-from umbilical.hardway import stages as room
 from umbilical.hardway import undoing
-from umbilical.hardway.explain.topic import Topic
+from umbilical.hardway.explain.entry import Topic
 from umbilical.hardway.stage import Stage
+from umbilical.hardway.stages import (
+    artifact_stages,
+    s01_prerequisites,
+    s02_infrastructure,
+    s03_understand,
+    s04_release,
+    s10_bootstrap,
+    s11_masters,
+    s12_control_plane,
+    s13_pivot,
+    s15_worker_csrs,
+    s16_convergence,
+    s17_verification,
+)
+from umbilical.hardway.stages.live import LiveStage
 
-_STAGE: Final = re.compile(r"s\d\d_\w+")
+_FIRST: Final = (s01_prerequisites, s02_infrastructure, s03_understand, s04_release)
+_LIVE: Final[tuple[LiveStage, ...]] = (
+    s10_bootstrap.INSTALL,
+    s10_bootstrap.STAGE,
+    s11_masters.STAGE,
+    s12_control_plane.STAGE,
+    s13_pivot.STAGE,
+    s15_worker_csrs.WORKERS,
+    s15_worker_csrs.STAGE,
+    s16_convergence.STAGE,
+    s17_verification.STAGE,
+)
+_STAGES: Final[tuple[Stage, ...]] = (
+    *(module.STAGE for module in _FIRST),
+    *artifact_stages.STAGES,
+    *_LIVE,
+)
 
 
-@cache
 def stages() -> tuple[Stage, ...]:
-    return tuple(module.STAGE for module in _modules())
+    return _STAGES
 
 
 def topics() -> tuple[Topic, ...]:
     """How the stages are explained, in their order."""
-    return tuple(topic for module in _modules() for topic in _topics(module))
+    first = tuple(module.TOPIC for module in _FIRST)
+    return (*first, *artifact_stages.TOPICS, *(stage.topic for stage in _LIVE))
 
 
 def undoers() -> Mapping[str, undoing.Undoer]:
-    """All inverses by name; a stage module may bring its own as UNDOERS."""
-    found = dict(undoing.UNDOERS)
-    for module in _modules():
-        found.update(getattr(module, "UNDOERS", {}))
-    return found
-
-
-def _topics(module: ModuleType) -> tuple[Topic, ...]:
-    found: tuple[Topic, ...] = getattr(module, "TOPICS", ()) or (module.TOPIC,)
-    return found
-
-
-def _modules() -> list[ModuleType]:
-    names = sorted(module.name for module in iter_modules(room.__path__) if _STAGE.fullmatch(module.name))
-    return [import_module(f"{room.__name__}.{name}") for name in names]
+    """All inverses by name: those that several stages use, and those of single stages."""
+    return {**undoing.UNDOERS, **s04_release.UNDOERS, **s12_control_plane.UNDOERS, **s13_pivot.UNDOERS}

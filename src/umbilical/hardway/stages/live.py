@@ -9,10 +9,9 @@ from umbilical.checks.check import Check
 from umbilical.fault import Unsafe
 from umbilical.hardway.artifacts.layout import TLS, ignition
 from umbilical.hardway.config.cluster import Node
-from umbilical.hardway.explain.topic import Topic
-from umbilical.hardway.looking import Sight
+from umbilical.hardway.explain.entry import Topic
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Step, Undo
+from umbilical.hardway.stage import Sight, Step, Undo
 from umbilical.pki.certificate import read_certificates
 
 LEAST_LEFT: Final = timedelta(hours=2)

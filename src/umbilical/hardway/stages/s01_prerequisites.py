@@ -14,11 +14,11 @@ from typing import Any, Final
 from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
 from umbilical.fault import HostError
 from umbilical.hardway.config.cluster import Cluster, MachinesKind, Profile
-from umbilical.hardway.explain.topic import Topic, TopicKind
+from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.machines.interface import Survey
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step
-from umbilical.hardway.stages.lint_checks import lint_checks
+from umbilical.hardway.stages.artifact_stages import lint_checks
 from umbilical.host import processes
 
 PROGRAMS: Final[Mapping[Profile, tuple[str, ...]]] = {
@@ -200,16 +200,12 @@ def _openssl(survey: Survey, run: Callable[[Sequence[str], float], str] = proces
 
 
 STAGE: Final[Stage] = Prerequisites()
-TOPICS: Final = (
-    Topic(
-        TopicKind.STAGE,
-        "01",
-        1,
-        "Looks at the host and at the config, and changes nothing: programs, cores, memory and disk, pull secret, SSH "
-        "key, and every rule about the config itself.",
-        "Every later stage starts one of these programs or reads one of these files.",
-        "A stage far down the line stops for a reason that was there from the start, after an hour of waiting.",
-        "umbilical stage status 01",
-        "Checks little of it: it expects a host that fits, and asks for the pull secret.",
-    ),
+TOPIC: Final = stage_topic(
+    1,
+    "Looks at the host and at the config, and changes nothing: programs, cores, memory and disk, pull secret, SSH "
+    "key, and every rule about the config itself.",
+    "Every later stage starts one of these programs or reads one of these files.",
+    "A stage far down the line stops for a reason that was there from the start, after an hour of waiting.",
+    "umbilical stage status 01",
+    "Checks little of it: it expects a host that fits, and asks for the pull secret.",
 )

@@ -6,12 +6,12 @@ from typing import Final
 from umbilical.checks.check import Check, failed, passed
 from umbilical.fault import Fault
 from umbilical.hardway.artifacts.layout import INFRASTRUCTURE
-from umbilical.hardway.explain.topic import Topic, TopicKind
+from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.machines.interface import Probe
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step, Undo
-from umbilical.hardway.stages import artifact_files
-from umbilical.hardway.stages.lint_checks import lint_checks
+from umbilical.hardway.stages import artifact_stages
+from umbilical.hardway.stages.artifact_stages import lint_checks
 from umbilical.hardway.undoing import DESTROY_MACHINES
 
 PKI_STAGE: Final = 5
@@ -33,9 +33,9 @@ class Infrastructure:
             by_hand = f"bash artifacts/{INFRASTRUCTURE}/host-plan.sh apply RECORD"
         return [
             # The load balancer checks by a CA; a run that is killed before stage 05 must find the same keys again.
-            *artifact_files.writing_steps(site, PKI_STAGE, "for the load balancer's checks"),
-            *artifact_files.writing_steps(site, self.number),
-            *artifact_files.sweeping_steps(site, self.number),
+            *artifact_stages.writing_steps(site, PKI_STAGE, "for the load balancer's checks"),
+            *artifact_stages.writing_steps(site, self.number),
+            *artifact_stages.sweeping_steps(site, self.number),
             Step(
                 "build networks, names, load balancer and machines",
                 by_hand,
@@ -45,11 +45,11 @@ class Infrastructure:
         ]
 
     def checks(self, site: Site) -> Sequence[Check[Site]]:
-        written = artifact_files.written_check(self.number)
+        written = artifact_stages.written_check(self.number)
         return [written, *lint_checks(site, ("HA", "LV")), *(_check(probe) for probe in _probes(site))]
 
     def outputs(self, site: Site) -> Mapping[str, str]:
-        return artifact_files.hashes(site, self.number)
+        return artifact_stages.hashes(site, self.number)
 
 
 def _build(site: Site) -> None:
@@ -71,17 +71,13 @@ def _check(probe: Probe) -> Check[Site]:
 
 
 STAGE: Final[Stage] = Infrastructure()
-TOPICS: Final = (
-    Topic(
-        TopicKind.STAGE,
-        "02",
-        2,
-        "Makes all that lies around the nodes: a network with NAT, names for the API, the nodes and *.apps, the load "
-        "balancer on its two addresses, firewall rules, and machines that are defined and not started.",
-        "Every node from its first boot on, and whoever calls the API.",
-        "Ports that firewalld blocks look like a dead load balancer; a missing wildcard lets all but the console work; "
-        "a check that speaks plain HTTP to a TLS port marks every server as down.",
-        "haproxy -c -f artifacts/infrastructure/haproxy.bootstrap.cfg; dig +short api.CLUSTER.DOMAIN @GATEWAY",
-        "Expects all this from you, unless the platform is a cloud that it can fill itself.",
-    ),
+TOPIC: Final = stage_topic(
+    2,
+    "Makes all that lies around the nodes: a network with NAT, names for the API, the nodes and *.apps, the load "
+    "balancer on its two addresses, firewall rules, and machines that are defined and not started.",
+    "Every node from its first boot on, and whoever calls the API.",
+    "Ports that firewalld blocks look like a dead load balancer; a missing wildcard lets all but the console work; "
+    "a check that speaks plain HTTP to a TLS port marks every server as down.",
+    "haproxy -c -f artifacts/infrastructure/haproxy.bootstrap.cfg; dig +short api.CLUSTER.DOMAIN @GATEWAY",
+    "Expects all this from you, unless the platform is a cloud that it can fill itself.",
 )

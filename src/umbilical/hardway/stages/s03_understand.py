@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from umbilical.checks.check import Check, Verdict, failed, passed
-from umbilical.hardway.artifacts.graph import RECIPES, in_order
-from umbilical.hardway.artifacts.recipe import Recipe
-from umbilical.hardway.explain.topic import Topic, TopicKind
+from umbilical.hardway.artifacts.graph import RECIPES, Recipe, in_order
+from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step
 
@@ -66,16 +65,12 @@ def _judge(site: Site) -> Verdict:
 
 
 STAGE: Final[Stage] = Understand()
-TOPICS: Final = (
-    Topic(
-        TopicKind.STAGE,
-        "03",
-        3,
-        "Does nothing. It shows the graph: keys, then kubeconfigs, then static pods and manifests, then Ignition, and "
-        "which stage writes which folder.",
-        "You.",
-        "Nothing breaks; but a stage that fails is easier to mend for those who know where its files come from.",
-        "umbilical stage plan",
-        "Has the same graph in code, and shows a part of it with `openshift-install graph`.",
-    ),
+TOPIC: Final = stage_topic(
+    3,
+    "Does nothing. It shows the graph: keys, then kubeconfigs, then static pods and manifests, then Ignition, and "
+    "which stage writes which folder.",
+    "You.",
+    "Nothing breaks; but a stage that fails is easier to mend for those who know where its files come from.",
+    "umbilical stage plan",
+    "Has the same graph in code, and shows a part of it with `openshift-install graph`.",
 )

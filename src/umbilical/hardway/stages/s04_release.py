@@ -14,14 +14,13 @@ import yaml
 
 from umbilical.checks.check import Check, Verdict, failed, passed, skipped, warned
 from umbilical.fault import RenderError
-from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.machine_config import commands
+from umbilical.hardway.artifacts import layout, machine_config
 from umbilical.hardway.artifacts.release import Command, release_commands
-from umbilical.hardway.explain.topic import Topic, TopicKind
+from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Stage, Step, Undo
-from umbilical.hardway.stages import artifact_files
-from umbilical.hardway.stages.lint_checks import lint_checks
+from umbilical.hardway.stages import artifact_stages
+from umbilical.hardway.stages.artifact_stages import lint_checks
 from umbilical.hardway.undoing import ARTIFACTS, REMOVE_FILES, REMOVE_RELEASE, Undoer
 from umbilical.hardway.workspace import RELEASE, read_node_bases
 from umbilical.host import processes
@@ -48,14 +47,14 @@ class Release:
         if not site.files.get(self.number):
             return extracting_steps(site)
         return [
-            *artifact_files.writing_steps(site, PKI_STAGE, "which the render commands read"),
-            *artifact_files.writing_steps(site, self.number),
+            *artifact_stages.writing_steps(site, PKI_STAGE, "which the render commands read"),
+            *artifact_stages.writing_steps(site, self.number),
             *([_render_step(site)] if _podman(site) else []),
         ]
 
     def checks(self, site: Site) -> Sequence[Check[Site]]:
         return [
-            artifact_files.written_check(self.number),
+            artifact_stages.written_check(self.number),
             _IMAGES,
             _RENDERED,
             *lint_checks(site, ("MCO",), ("CFG-05",)),
@@ -64,7 +63,7 @@ class Release:
     def outputs(self, site: Site) -> Mapping[str, str]:
         bases = read_node_bases(site.folder).values()
         rendered = {base.name: hashlib.sha256(base.machine_config).hexdigest() for base in bases}
-        return {**artifact_files.hashes(site, self.number), **rendered}
+        return {**artifact_stages.hashes(site, self.number), **rendered}
 
     def rerenders(self, site: Site) -> bool:
         """What the containers render is the base of the nodes' Ignition."""
@@ -93,14 +92,14 @@ def _running(site: Site, command: Command) -> Callable[[], None]:
 
 def render_command(site: Site) -> tuple[str, ...]:
     """Return the line that runs the containers; the pull secret goes by its name, never by its content."""
-    script = f"{ARTIFACTS}/{layout.MACHINE_CONFIG}/{commands.SCRIPT}"
+    script = f"{ARTIFACTS}/{layout.MACHINE_CONFIG}/{machine_config.SCRIPT}"
     secret = site.folder / Path(site.cluster.access.pull_secret_file).expanduser()
     return ("env", f"REGISTRY_AUTH_FILE={secret}", "bash", str(site.folder / script))
 
 
 def _render_step(site: Site) -> Step:
     command = render_command(site)
-    work = f"{layout.MACHINE_CONFIG}/{commands.WORK}"
+    work = f"{layout.MACHINE_CONFIG}/{machine_config.WORK}"
     return Step(
         "render machine configs with the release's programs",
         shlex.join(command),
@@ -164,7 +163,7 @@ _RENDERED: Final = Check(
     "REL-02",
     "machine configs of masters and workers are rendered and can be read",
     "the machine-config daemon compares nodes with them, and finds all that was built otherwise degraded",
-    f"bash {ARTIFACTS}/{layout.MACHINE_CONFIG}/{commands.SCRIPT}, where podman and the pull secret are",
+    f"bash {ARTIFACTS}/{layout.MACHINE_CONFIG}/{machine_config.SCRIPT}, where podman and the pull secret are",
     _judge_rendered,
 )
 
@@ -177,18 +176,13 @@ def _remove_release(site: Site, values: Mapping[str, Any]) -> None:
 
 UNDOERS: Final[Mapping[str, Undoer]] = {REMOVE_RELEASE: _remove_release}
 STAGE: Final[Stage] = Release()
-TOPICS: Final = (
-    Topic(
-        TopicKind.STAGE,
-        "04",
-        4,
-        "Reads which images, manifests and CRDs the release holds, and runs the release's own programs to render the "
-        "machine configs of masters and workers. With upstream's programs there is nothing to render.",
-        "Static pods name its images, stage 07 takes its CRDs and feature gates, stage 08 merges onto its machine "
-        "configs.",
-        "A tag in place of a digest makes the version operator see another release than the one it runs; a FeatureGate "
-        'without the version stops the controller with "missing desired version".',
-        "oc adm release info IMAGE -o json | jq -r .digest; bash artifacts/machine-config/render.sh",
-        "bootkube.sh runs the same containers on the bootstrap node, after its certificates are there.",
-    ),
+TOPIC: Final = stage_topic(
+    4,
+    "Reads which images, manifests and CRDs the release holds, and runs the release's own programs to render the "
+    "machine configs of masters and workers. With upstream's programs there is nothing to render.",
+    "Static pods name its images, stage 07 takes its CRDs and feature gates, stage 08 merges onto its machine configs.",
+    "A tag in place of a digest makes the version operator see another release than the one it runs; a FeatureGate "
+    'without the version stops the controller with "missing desired version".',
+    "oc adm release info IMAGE -o json | jq -r .digest; bash artifacts/machine-config/render.sh",
+    "bootkube.sh runs the same containers on the bootstrap node, after its certificates are there.",
 )

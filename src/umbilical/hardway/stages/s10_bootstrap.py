@@ -1,4 +1,5 @@
-"""Stage 10: the bootstrap control plane comes up, and gets every object that the cluster begins with."""
+"""Stages 09 and 10: the bootstrap machine boots from its Ignition config, its control plane comes up, and gets every
+object that the cluster begins with."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,15 +12,46 @@ from umbilical.cluster.apply import Creator, Document, Result, read_document
 from umbilical.cluster.client import ApiClient
 from umbilical.cluster.objects import Discovery
 from umbilical.fault import HardwayError
-from umbilical.hardway import kube, tunnel
+from umbilical.hardway import kube, temporary
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.etcd import Etcd, client_url
-from umbilical.hardway.explain.topic import Topic, TopicKind
-from umbilical.hardway.looking import Sight, see
+from umbilical.hardway.explain.entry import stage_topic
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Step
-from umbilical.hardway.stages.live import PassingStage
+from umbilical.hardway.stage import Sight, Step, see
+from umbilical.hardway.stages.live import PassingStage, install_step, installed_sight
 from umbilical.hardway.waiting import NotYet, Signature, wait
+
+_INSTALL_TOPIC: Final = stage_topic(
+    9,
+    "Puts the operating system and bootstrap.ign onto the bootstrap machine and boots it. Masters follow when its API "
+    "is healthy (11), workers after the pivot (14): a node that boots too early only waits.",
+    "Ignition, once, in the first boot.",
+    "Everything: without a bootstrap node there is no API that masters could register with.",
+    "ssh core@BOOTSTRAP cat /etc/.ignition-result.json; journalctl -u ignition-files",
+    "The installer uploads bootstrap.ign to where the cloud's machine fetches it from; on bare metal it makes a "
+    "virtual machine of its own for it.",
+)
+
+
+def _install_steps(site: Site) -> Sequence[Step]:
+    return [install_step(site, site.cluster.bootstrap)]
+
+
+def _install_sights(site: Site) -> Sequence[Sight]:
+    return [installed_sight(site.cluster.bootstrap)]
+
+
+INSTALL: Final = PassingStage(
+    9,
+    "install",
+    "boot the bootstrap machine",
+    (2, 8),
+    _INSTALL_TOPIC,
+    _install_steps,
+    _install_sights,
+    nodes=lambda site: (site.cluster.bootstrap,),
+)
+
 
 ETCD_SECONDS: Final = 300.0
 API_SECONDS: Final = 600.0
@@ -28,9 +60,7 @@ OBJECTS_SECONDS: Final = 3600.0
 CERTIFICATES_SECONDS: Final = 300.0
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-TOPIC: Final = Topic(
-    TopicKind.STAGE,
-    "10",
+TOPIC: Final = stage_topic(
     10,
     "Waits for etcd and the API on the bootstrap node, then creates every manifest in order: namespaces, CRDs, RBAC, "
     "FeatureGate, configuration with its status, secrets and hand-off objects.",
@@ -162,7 +192,7 @@ def _hand_out(site: Site) -> None:
     wait(
         site.reporter,
         "the tunnel's certificates on the bootstrap node",
-        lambda: tunnel.hand_out_certificates(site),
+        lambda: temporary.hand_out_certificates(site),
         CERTIFICATES_SECONDS,
         remedy="journalctl -u bootkube on the bootstrap node",
         sleep=site.sleep,
@@ -200,12 +230,12 @@ def _sights(site: Site) -> Sequence[Sight]:
 
 
 STAGE: Final = PassingStage(
-    number=10,
-    name="bootstrap",
-    title="bring the bootstrap control plane up and create the cluster's objects",
-    needs=(7, 9),
-    topic=TOPIC,
-    make_steps=_steps,
-    make_sights=_sights,
+    10,
+    "bootstrap",
+    "bring the bootstrap control plane up and create the cluster's objects",
+    (7, 9),
+    TOPIC,
+    _steps,
+    _sights,
     recipes=("manifests",),
 )

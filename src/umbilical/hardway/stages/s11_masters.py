@@ -4,17 +4,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from umbilical.hardway import kube, tunnel, webhook
+from umbilical.hardway import kube, temporary, trials
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.csr_rounds import approving_sight, registered_sight
-from umbilical.hardway.explain.topic import Topic, TopicKind
-from umbilical.hardway.looking import Sight, see
-from umbilical.hardway.node_table import see_nodes
+from umbilical.hardway.explain.entry import stage_topic
+from umbilical.hardway.kube import see_nodes
 from umbilical.hardway.pivot_conditions import is_handed_over
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Step
+from umbilical.hardway.stage import Sight, Step, see
 from umbilical.hardway.stages.live import LiveStage, install_step, installed_sight
 from umbilical.hardway.waiting import NotYet, Signature
 
@@ -22,9 +21,7 @@ REGISTER_SECONDS: Final = 1200.0
 SERVICES_SECONDS: Final = 600.0
 AGENTS_SECONDS: Final = 600.0
 
-TOPIC: Final = Topic(
-    TopicKind.STAGE,
-    "11",
+TOPIC: Final = stage_topic(
     11,
     "Boots the masters and approves their two certificates by rule: one as a client, then one as a server. They are "
     "registered, not necessarily Ready: that takes a pod network.",
@@ -117,11 +114,11 @@ def _steps(site: Site) -> Sequence[Step]:
             Step(
                 "wait for the tunnel's agents",
                 "kubectl -n bootstrap-konnectivity get pods",
-                _until_pivot(site, lambda: see(site, AGENTS_SECONDS, tunnel.agents_sight(len(masters)))),
+                _until_pivot(site, lambda: see(site, AGENTS_SECONDS, temporary.agents_sight(len(masters)))),
             )
         )
     if site.trial is not None:
-        steps += [replace(step, act=_until_pivot(site, step.act)) for step in webhook.trial_steps(site, masters[0])]
+        steps += [replace(step, act=_until_pivot(site, step.act)) for step in trials.trial_steps(site, masters[0])]
     return steps
 
 
@@ -146,12 +143,12 @@ def _sights(site: Site) -> Sequence[Sight]:
 
 
 STAGE: Final = LiveStage(
-    number=11,
-    name="masters",
-    title="boot the masters and approve their certificates",
-    needs=(8, 10),
-    topic=TOPIC,
-    make_steps=_steps,
-    make_sights=_sights,
+    11,
+    "masters",
+    "boot the masters and approve their certificates",
+    (8, 10),
+    TOPIC,
+    _steps,
+    _sights,
     nodes=lambda site: site.cluster.masters,
 )

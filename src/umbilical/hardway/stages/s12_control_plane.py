@@ -12,12 +12,11 @@ from umbilical.hardway import kube, operators
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.etcd import Etcd, Member, client_url, peer_url
-from umbilical.hardway.explain.topic import Topic, TopicKind
-from umbilical.hardway.looking import Sight, see
-from umbilical.hardway.node_programs import is_listening
-from umbilical.hardway.node_table import see_nodes
+from umbilical.hardway.explain.entry import stage_topic
+from umbilical.hardway.kube import see_nodes
+from umbilical.hardway.machines.interface import is_listening
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Step, Undo
+from umbilical.hardway.stage import Sight, Step, Undo, see
 from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.undoing import Undoer
 from umbilical.hardway.waiting import NotYet, Signature, wait
@@ -34,9 +33,7 @@ test -e "$2"
 REMOVE_MEMBER: Final = "remove-etcd-member"
 WITHDRAW_POD: Final = "withdraw-static-pod"
 
-TOPIC: Final = Topic(
-    TopicKind.STAGE,
-    "12",
+TOPIC: Final = stage_topic(
     12,
     "Brings etcd, kube-apiserver, controller-manager and scheduler to every master. Each etcd member joins as a "
     "learner and votes only when it has caught up: 1, 2, 3, 4 members, and a majority at every moment.",
@@ -261,12 +258,4 @@ UNDOERS: Final[Mapping[str, Undoer]] = {
     REMOVE_MEMBER: lambda site, values: undo_member(site, values["node"]),
     WITHDRAW_POD: lambda site, values: undo_pod(site, values["node"], values["file"], values.get("data", "")),
 }
-STAGE: Final = LiveStage(
-    number=12,
-    name="control-plane",
-    title="bring the control plane to the masters",
-    needs=(11,),
-    topic=TOPIC,
-    make_steps=_steps,
-    make_sights=_sights,
-)
+STAGE: Final = LiveStage(12, "control-plane", "bring the control plane to the masters", (11,), TOPIC, _steps, _sights)

@@ -11,16 +11,14 @@ from umbilical.cluster import objects
 from umbilical.cluster.apply import Applier, read_document
 from umbilical.cluster.client import make_client
 from umbilical.fault import Fault, HardwayError, Unsafe
-from umbilical.hardway import kube, operators, tunnel
+from umbilical.hardway import kube, operators, temporary
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
-from umbilical.hardway.artifacts.static_pods.kube_scheduler import OPENSHIFT_NAMESPACE
+from umbilical.hardway.artifacts.static_pods.kube_controller_manager import OPENSHIFT_NAMESPACE
 from umbilical.hardway.config.cluster import API_PORT
 from umbilical.hardway.etcd import Etcd, Member, client_url
-from umbilical.hardway.explain.topic import Topic, TopicKind
-from umbilical.hardway.looking import Sight, see
-from umbilical.hardway.machines.interface import Power
-from umbilical.hardway.node_programs import is_listening
+from umbilical.hardway.explain.entry import stage_topic
+from umbilical.hardway.machines.interface import Power, is_listening
 from umbilical.hardway.pivot_conditions import (
     CONTROLLERS,
     bootstrap_member,
@@ -32,7 +30,7 @@ from umbilical.hardway.pivot_conditions import (
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.prober import Prober, Tally, Target
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import NEVER, Step, Undo
+from umbilical.hardway.stage import NEVER, Sight, Step, Undo, see
 from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.undoing import Undoer
 from umbilical.hardway.waiting import NotYet, wait
@@ -59,9 +57,7 @@ _MARK: Final = {
     "data": {"status": "complete"},
 }
 
-TOPIC: Final = Topic(
-    TopicKind.STAGE,
-    "13",
+TOPIC: Final = stage_topic(
     13,
     "Hands the cluster over from the bootstrap node to the masters, when P1 to P8 have held twice: load balancer, etcd "
     "membership, tunnel, controllers, API server, power.",
@@ -321,8 +317,8 @@ def _see_tunnel_gone(site: Site, pivot: Pivot) -> list[Step]:
     """Controllers on the masters delete what is in its namespace; they lead only since a moment."""
     if not site.has_tunnel:
         return []
-    act = partial(see, site, END_SECONDS, tunnel.gone_sight())
-    return [Step("see the tunnel gone", f"kubectl get namespace {tunnel.namespace(site)}", pivot.probed(act))]
+    act = partial(see, site, END_SECONDS, temporary.gone_sight())
+    return [Step("see the tunnel gone", f"kubectl get namespace {temporary.namespace(site)}", pivot.probed(act))]
 
 
 def _steps(site: Site) -> Sequence[Step]:
@@ -350,7 +346,7 @@ def _steps(site: Site) -> Sequence[Step]:
         ),
     ]
     if site.has_tunnel:
-        steps.append(Step("cut the tunnel", "umbilical bootstrap teardown", pivot.probed(partial(tunnel.cut, site))))
+        steps.append(Step("cut the tunnel", "umbilical bootstrap teardown", pivot.probed(partial(temporary.cut, site))))
     return [
         *steps,
         Step(
@@ -382,18 +378,10 @@ def _sights(site: Site) -> Sequence[Sight]:
     found = [member_sight(), endpoints_sight(), leases_sight(), off_sight()]
     if site.cluster.is_openshift:
         found[0] = operators.removed_sight()
-    return [*found, tunnel.gone_sight()] if site.has_tunnel else found
+    return [*found, temporary.gone_sight()] if site.has_tunnel else found
 
 
 UNDOERS: Final[Mapping[str, Undoer]] = {
     DELETE_MARK: lambda site, values: unmark(site),
 }
-STAGE: Final = LiveStage(
-    number=13,
-    name="pivot",
-    title="hand the cluster over to the masters",
-    needs=(12,),
-    topic=TOPIC,
-    make_steps=_steps,
-    make_sights=_sights,
-)
+STAGE: Final = LiveStage(13, "pivot", "hand the cluster over to the masters", (12,), TOPIC, _steps, _sights)

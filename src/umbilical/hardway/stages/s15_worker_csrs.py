@@ -1,27 +1,122 @@
-"""Stage 15: workers get their certificates by rule, and become Ready."""
+"""Stages 14 and 15: workers boot, get their certificates by rule, and every node becomes Ready, alive and of a version
+that the API server may have."""
 
+import re
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from umbilical.cluster import objects
+from umbilical.cluster.client import ApiClient
 from umbilical.hardway import kube
 from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.csr_rounds import approving_sight, registered_sight
-from umbilical.hardway.explain.topic import Topic, TopicKind
-from umbilical.hardway.looking import Sight
-from umbilical.hardway.node_health import alive_sight, version_sight
-from umbilical.hardway.node_table import see_nodes
+from umbilical.hardway.explain.entry import stage_topic
+from umbilical.hardway.kube import see_nodes
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Step
-from umbilical.hardway.stages.live import LiveStage
+from umbilical.hardway.stage import Sight, Step
+from umbilical.hardway.stages.live import LiveStage, install_step, installed_sight
 from umbilical.hardway.stages.s11_masters import REGISTER_SECONDS, labelled_sight, role_labels
 from umbilical.hardway.waiting import NotYet, Signature
 
+_WORKERS_TOPIC: Final = stage_topic(
+    14,
+    "Boots the workers. They come after the pivot, so that nothing they hold on to goes away under them.",
+    "Ignition on each worker; then its kubelet, which asks for a certificate.",
+    "Ingress and most workloads have no place to run.",
+    "kubectl get csr -w; ssh core@WORKER journalctl -u kubelet",
+    "Machine sets make workers through the cloud's API; on platform none people boot them themselves.",
+)
+
+
+def _worker_steps(site: Site) -> Sequence[Step]:
+    return [install_step(site, node) for node in site.cluster.workers]
+
+
+def _worker_sights(site: Site) -> Sequence[Sight]:
+    return [installed_sight(node) for node in site.cluster.workers]
+
+
+WORKERS: Final = LiveStage(
+    14,
+    "workers",
+    "boot the workers",
+    (8, 13),
+    _WORKERS_TOPIC,
+    _worker_steps,
+    _worker_sights,
+    nodes=lambda site: site.cluster.workers,
+)
+
+
+LEASES: Final = "kube-node-lease"
+MAX_AGE: Final = timedelta(seconds=40)
+"""kube-controller-manager's own patience before it calls a node unknown; kubelets renew every ten seconds."""
+MAX_SKEW: Final = 3
+"""Minor versions that a kubelet may be behind; it may never be ahead."""
+_MINOR: Final = re.compile(r"v?1\.(\d+)")
+
+
+def alive_sight(nodes: Sequence[Node]) -> Sight:
+    def look(site: Site) -> str:
+        found = site.api().call(lambda client: objects.list_objects(client, kube.LEASE, LEASES))
+        renewed = {str(objects.metadata(one).get("name")): objects.field(one, "spec", "renewTime") for one in found}
+        for node in nodes:
+            age = _age(renewed.get(node.name), site.now())
+            if age is None or age > MAX_AGE:
+                told = "it has no lease" if age is None else f"its lease is {age.seconds} s old"
+                raise NotYet(f"{node.name}: {told}")
+        return f"{len(nodes)} leases are fresh"
+
+    return Sight(
+        "nodes-alive",
+        "every node renews its lease",
+        "a node stays Ready for a while after its kubelet has died",
+        "kubectl -n kube-node-lease get leases; on the node: journalctl -u kubelet",
+        look,
+    )
+
+
+def version_sight(nodes: Sequence[Node]) -> Sight:
+    def look(site: Site) -> str:
+        api = site.api().call(_api_version)
+        known = kube.nodes(site)
+        for node in nodes:
+            version = str(objects.field(known.get(node.name) or {}, "status", "nodeInfo", "kubeletVersion") or "")
+            behind = _minor(api) - _minor(version)
+            if not 0 <= behind <= MAX_SKEW:
+                raise NotYet(f"the kubelet of {node.name} is {version or 'of no version'}, kube-apiserver is {api}")
+        return api
+
+    return Sight(
+        "kubelet-versions",
+        f"kubelets are at most {MAX_SKEW} minor versions behind kube-apiserver, and never ahead",
+        "what is newer asks for what the API does not know",
+        "kubectl get nodes; kubectl version",
+        look,
+    )
+
+
+async def _api_version(client: ApiClient) -> str:
+    return str((await client.request("GET", "/version")).get("gitVersion"))
+
+
+def _minor(version: str) -> int:
+    found = _MINOR.match(version)
+    # Far from every version that there is, so that what cannot be read fits none.
+    return int(found.group(1)) if found else -1000
+
+
+def _age(text: object, now: datetime) -> timedelta | None:
+    try:
+        return now - datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+    except ValueError:
+        return None
+
+
 READY_SECONDS: Final = 1200.0
 
-TOPIC: Final = Topic(
-    TopicKind.STAGE,
-    "15",
+TOPIC: Final = stage_topic(
     15,
     "Approves two certificates for each worker by the same rules as the masters', and waits until every node is Ready.",
     "kube-apiserver and the kubelets; the scheduler, which places pods on Ready nodes only.",
@@ -89,11 +184,5 @@ def _sights(site: Site) -> Sequence[Sight]:
 
 
 STAGE: Final = LiveStage(
-    number=15,
-    name="worker-csrs",
-    title="approve the workers' certificates, and see every node Ready",
-    needs=(14,),
-    topic=TOPIC,
-    make_steps=_steps,
-    make_sights=_sights,
+    15, "worker-csrs", "approve the workers' certificates, and see every node Ready", (14,), TOPIC, _steps, _sights
 )

@@ -6,20 +6,17 @@ from typing import Final
 from umbilical.cluster import objects
 from umbilical.hardway import kube, operators
 from umbilical.hardway.artifacts.static_pods.kube_proxy import PROGRAM as KUBE_PROXY
-from umbilical.hardway.explain.topic import Topic, TopicKind
-from umbilical.hardway.looking import Sight, see
-from umbilical.hardway.node_table import see_nodes
-from umbilical.hardway.removing import removal, remove
+from umbilical.hardway.explain.entry import stage_topic
+from umbilical.hardway.kube import see_nodes
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Step
+from umbilical.hardway.stage import Sight, Step, see
 from umbilical.hardway.stages.live import LiveStage
+from umbilical.hardway.temporary import removal, remove
 from umbilical.hardway.waiting import NotYet
 
 CONVERGENCE_SECONDS: Final = 3600.0
 
-TOPIC: Final = Topic(
-    TopicKind.STAGE,
-    "16",
+TOPIC: Final = stage_topic(
     16,
     "Waits until everything that the cluster runs for itself is as it should be. What is expected comes from the "
     "release or the manifests, so that an empty list is never taken for success.",
@@ -90,12 +87,4 @@ def _steps(site: Site) -> Sequence[Step]:
     ]
 
 
-STAGE: Final = LiveStage(
-    number=16,
-    name="convergence",
-    title="wait until the cluster has settled",
-    needs=(15,),
-    topic=TOPIC,
-    make_steps=_steps,
-    make_sights=_wanted,
-)
+STAGE: Final = LiveStage(16, "convergence", "wait until the cluster has settled", (15,), TOPIC, _steps, _wanted)

@@ -7,16 +7,14 @@ from typing import Final
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
 from umbilical.fault import HardwayError
-from umbilical.hardway import kube, watching, webhook, workload
+from umbilical.hardway import kube, prober, trials
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Node
 from umbilical.hardway.etcd import Etcd, client_url
-from umbilical.hardway.explain.topic import Topic, TopicKind
-from umbilical.hardway.looking import Sight, see
-from umbilical.hardway.machines.interface import Power
-from umbilical.hardway.node_programs import kill
+from umbilical.hardway.explain.entry import stage_topic
+from umbilical.hardway.machines.interface import Power, kill
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import NEVER, Step, Undo
+from umbilical.hardway.stage import NEVER, Sight, Step, Undo, see
 from umbilical.hardway.stages.live import LiveStage
 from umbilical.hardway.stages.s12_control_plane import api_sight
 from umbilical.hardway.stages.s15_worker_csrs import ready_sight
@@ -26,9 +24,7 @@ from umbilical.pki.certificate import read_certificates
 TRIAL_SECONDS: Final = 600.0
 _GRACE_PHASES: Final = frozenset({"Running", "Succeeded"})
 
-TOPIC: Final = Topic(
-    TopicKind.STAGE,
-    "17",
+TOPIC: Final = stage_topic(
     17,
     "Uses the cluster: a workload on the workers, its Service by address and by name, logs, exec, a webhook asked "
     "directly by the masters, data that outlives an API server. Then it cleans up, and the bootstrap disk goes.",
@@ -84,7 +80,7 @@ def etcd_sight() -> Sight:
 def _lose_an_api_server(site: Site, node: Node) -> None:
     """Write through the load balancer, kill one API server, read again, and wait until it is back."""
     secret = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}, "data": {"kept": "yes"}}
-    place = webhook.trial_of(site).namespace
+    place = trials.trial_of(site).namespace
 
     async def store(client: ApiClient) -> None:
         await kube.delete_if_there(client, objects.CONFIG_MAP, "kept", place)
@@ -117,13 +113,13 @@ def _tell_lives(site: Site) -> None:
 
 def _judge_directly(site: Site) -> None:
     """Ask the webhook of stage 11; where a run that was ended, or done, has cleaned up already, it is laid again."""
-    webhook.lay(site, site.cluster.masters[0])
-    see(site, TRIAL_SECONDS, webhook.pod_sight(webhook.trial_of(site)))
-    see(site, TRIAL_SECONDS, webhook.asked_sight("webhook-direct", "the webhook is asked directly", None))
+    trials.lay(site, site.cluster.masters[0])
+    see(site, TRIAL_SECONDS, trials.pod_sight(trials.trial_of(site)))
+    see(site, TRIAL_SECONDS, trials.asked_sight("webhook-direct", "the webhook is asked directly", None))
 
 
 def _clean(site: Site) -> None:
-    names = (watching.NAME, "umbilical-nonce")
+    names = (prober.COUNTER_NAME, "umbilical-nonce")
 
     async def delete(client: ApiClient) -> None:
         for name in names:
@@ -131,8 +127,8 @@ def _clean(site: Site) -> None:
 
     site.api().call(delete)
     if site.trial is not None:
-        workload.remove(site)
-        see(site, TRIAL_SECONDS, workload.removed_sight())
+        trials.remove(site)
+        see(site, TRIAL_SECONDS, trials.removed_sight())
 
 
 def _remove_bootstrap(site: Site) -> None:
@@ -142,18 +138,18 @@ def _remove_bootstrap(site: Site) -> None:
 
 def _trial_steps(site: Site) -> list[Step]:
     steps = [
-        Step("deploy a workload", "kubectl apply -f workload.yaml", partial(workload.deploy, site)),
-        Step("see it run", "kubectl get pods -o wide", partial(see, site, TRIAL_SECONDS, workload.spread_sight())),
+        Step("deploy a workload", "kubectl apply -f workload.yaml", partial(trials.deploy, site)),
+        Step("see it run", "kubectl get pods -o wide", partial(see, site, TRIAL_SECONDS, trials.spread_sight())),
         Step(
             "reach it by its Service and its name",
             "kubectl exec POD -- curl http://SERVICE.NAMESPACE.svc.cluster.local/healthz",
-            partial(see, site, TRIAL_SECONDS, workload.reached_sight()),
+            partial(see, site, TRIAL_SECONDS, trials.reached_sight()),
         ),
-        Step("read its logs", "kubectl logs POD", partial(see, site, TRIAL_SECONDS, workload.logs_sight())),
+        Step("read its logs", "kubectl logs POD", partial(see, site, TRIAL_SECONDS, trials.logs_sight())),
         Step(
             "forward a port of it",
             "kubectl port-forward POD :PORT",
-            partial(see, site, TRIAL_SECONDS, workload.forwarded_sight()),
+            partial(see, site, TRIAL_SECONDS, trials.forwarded_sight()),
         ),
     ]
     if site.has_tunnel:
@@ -185,15 +181,9 @@ def _sights(site: Site) -> Sequence[Sight]:
     found = [nodes_sight(), ready_sight(site.cluster.members), pods_sight()]
     if not site.cluster.is_openshift:
         found.append(etcd_sight())
-    return [*found, workload.removed_sight()] if site.trial is not None else found
+    return [*found, trials.removed_sight()] if site.trial is not None else found
 
 
 STAGE: Final = LiveStage(
-    number=17,
-    name="verification",
-    title="use the cluster, and leave it as it was found",
-    needs=(16,),
-    topic=TOPIC,
-    make_steps=_steps,
-    make_sights=_sights,
+    17, "verification", "use the cluster, and leave it as it was found", (16,), TOPIC, _steps, _sights
 )

@@ -7,9 +7,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from tests.support.hardway import cluster
 
-from umbilical.hardway.artifacts.infrastructure.libvirt_domain import domain_xml
-from umbilical.hardway.artifacts.infrastructure.libvirt_network import network_xml
-from umbilical.hardway.artifacts.infrastructure.xml_text import xml_bytes
+from umbilical.hardway.artifacts.infrastructure.libvirt import domain_xml, network_xml, xml_bytes
 from umbilical.hardway.config.cluster import Cluster
 
 

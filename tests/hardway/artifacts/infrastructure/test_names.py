@@ -22,7 +22,6 @@ from tests.support.hardway_infrastructure import infrastructure, loopback_cluste
 
 import peers
 from umbilical.hardway.artifacts.infrastructure import places
-from umbilical.hardway.artifacts.infrastructure.names import etcd_names, host_records
 from umbilical.hardway.artifacts.infrastructure.places import (
     COREFILE,
     OWN_PLACES,
@@ -38,7 +37,14 @@ from umbilical.hardway.artifacts.infrastructure.places import (
     resolver_command,
     stable_uuid,
 )
-from umbilical.hardway.artifacts.infrastructure.zones import cluster_zone, corefile, reverse_zone, reverse_zone_name
+from umbilical.hardway.artifacts.infrastructure.zones import (
+    cluster_zone,
+    corefile,
+    etcd_names,
+    host_records,
+    reverse_zone,
+    reverse_zone_name,
+)
 from umbilical.hardway.config.cluster import Cluster, MachinesKind, Profile
 from umbilical.host.processes import start
 

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 from tests.support import hardway
 
-from umbilical.hardway.artifacts.manifests import handoff, installation
+from umbilical.hardway.artifacts.manifests import config_resources, handoff
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.objects import Object
 
@@ -95,7 +95,7 @@ def test_the_machine_config_servers_authority_is_there_three_times() -> None:
 
 
 def test_the_installers_configuration_counts_replicas_and_holds_no_secret() -> None:
-    (found,) = installation.cluster_config(hardway.inputs())
+    (found,) = config_resources.cluster_config(hardway.inputs())
     config = yaml.safe_load(found["data"]["install-config"])
     assert config["controlPlane"]["replicas"] == 3
     assert config["compute"][0]["replicas"] == 2
@@ -107,18 +107,18 @@ def test_the_installers_configuration_counts_replicas_and_holds_no_secret() -> N
 
 
 def test_the_pull_secret_is_a_docker_config() -> None:
-    (found,) = installation.pull_secret(hardway.inputs())
+    (found,) = config_resources.pull_secret(hardway.inputs())
     assert found["type"] == "kubernetes.io/dockerconfigjson"
     assert "quay.io" in json.loads(base64.b64decode(found["data"][".dockerconfigjson"]))["auths"]
 
 
 def test_of_the_first_password_only_the_hash_is_told() -> None:
-    (found,) = installation.kubeadmin(hardway.inputs())
+    (found,) = config_resources.kubeadmin(hardway.inputs())
     content = base64.b64decode(found["data"]["kubeadmin"]).decode()
     assert content == hardway.identity().kubeadmin_hash
     assert hardway.identity().kubeadmin_password not in str(found)
 
 
 def test_the_version_has_a_channel_and_an_id_and_wants_no_update() -> None:
-    (found,) = installation.cluster_version(hardway.inputs())
+    (found,) = config_resources.cluster_version(hardway.inputs())
     assert found["spec"] == {"channel": "stable-4.18", "clusterID": hardway.identity().cluster_id}

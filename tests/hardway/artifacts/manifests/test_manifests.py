@@ -9,30 +9,33 @@ import yaml
 from tests.support import hardway
 
 from umbilical.hardway.artifacts.manifests import config_resources as config
-from umbilical.hardway.artifacts.manifests.catalogue import FILES, TOPICS
+from umbilical.hardway.artifacts.manifests.catalogue import FILES, TOPICS, render_manifests
 from umbilical.hardway.artifacts.manifests.coredns import coredns
-from umbilical.hardway.artifacts.manifests.file import ManifestFile, add_objects, yaml_stream
-from umbilical.hardway.artifacts.manifests.namespaces import OTHERS, STATIC_PODS, namespaces
 from umbilical.hardway.artifacts.manifests.objects import (
     ISSUER,
     NOT_AFTER,
     NOT_BEFORE,
+    OTHERS,
+    STATIC_PODS,
+    ManifestFile,
     access,
+    add_objects,
     bundle,
     certificate_secret,
     cluster_role,
     cluster_role_binding,
     head,
+    namespaces,
     plain_secret,
     service_account,
     timestamp,
     user,
+    yaml_stream,
 )
 from umbilical.hardway.artifacts.manifests.rbac import openshift_rbac
-from umbilical.hardway.artifacts.manifests.render import render_manifests
-from umbilical.hardway.artifacts.manifests.tunnel_objects import tunnel_objects
+from umbilical.hardway.artifacts.tunnel import tunnel_objects
 from umbilical.hardway.config.cluster import Profile, Switch
-from umbilical.hardway.explain.topic import TopicKind
+from umbilical.hardway.explain.entry import TopicKind
 from umbilical.manifests.objects import Object
 from umbilical.manifests.tree import AssetTree
 from umbilical.pki.certificate import read_certificates

@@ -12,8 +12,8 @@ from tests.support.release_directory import CONSTRAINTS
 
 from umbilical.fault import RenderError
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.artifacts.manifests.feature_gate import feature_gate, is_for
-from umbilical.hardway.artifacts.manifests.security_constraints import FILE, security_constraints
+from umbilical.hardway.artifacts.manifests.config_resources import feature_gate, is_for
+from umbilical.hardway.artifacts.manifests.rbac import CONSTRAINTS_FILE, security_constraints
 
 NAME = "0000_50_cluster-config-api_featureGate-SelfManagedHA-Default.yaml"
 PREFIX = "0000_20_kube-apiserver-operator_00"
@@ -114,7 +114,9 @@ def test_those_of_other_profiles_are_left_out() -> None:
 
 def test_a_release_without_constraints_is_refused() -> None:
     inputs = hardway.inputs()
-    manifests = {name: content for name, content in inputs.payload.manifests.items() if not FILE.fullmatch(name)}
+    manifests = {
+        name: content for name, content in inputs.payload.manifests.items() if not CONSTRAINTS_FILE.fullmatch(name)
+    }
     with pytest.raises(RenderError) as caught:
         security_constraints(replace(inputs, payload=replace(inputs.payload, manifests=manifests)))
     assert caught.value.code == "UMB715"

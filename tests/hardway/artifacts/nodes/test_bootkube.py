@@ -25,7 +25,7 @@ from umbilical.hardway.artifacts.nodes.bootkube import (
     script,
     unit,
 )
-from umbilical.hardway.artifacts.nodes.parts import Parts
+from umbilical.hardway.artifacts.nodes.merging import Parts
 from umbilical.hardway.artifacts.static_pods.pods import CVO_FILE
 from umbilical.hardway.config.cluster import Profile, Switch
 from umbilical.lab.unit_runner import read_service

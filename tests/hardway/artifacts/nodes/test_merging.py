@@ -5,8 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umbilical.hardway.artifacts.nodes.merging import GZIP_BYTES, format_config, merge
-from umbilical.hardway.artifacts.nodes.parts import Parts, Unit
+from umbilical.hardway.artifacts.nodes.merging import GZIP_BYTES, Parts, Unit, format_config, merge
 from umbilical.ignition.config import config_of, faults, read_config
 from umbilical.ignition.data_url import format_data_url
 

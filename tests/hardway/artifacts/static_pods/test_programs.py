@@ -11,7 +11,7 @@ from umbilical.hardway.artifacts.static_pods.etcd import initial_cluster, member
 from umbilical.hardway.artifacts.static_pods.kube_controller_manager import policy_controller_config
 from umbilical.hardway.artifacts.static_pods.kube_proxy import kube_proxy_pod
 from umbilical.hardway.artifacts.static_pods.seat import Seat
-from umbilical.hardway.artifacts.static_pods.tunnel_flags import KONNECTIVITY_SERVER
+from umbilical.hardway.artifacts.tunnel import KONNECTIVITY_SERVER
 from umbilical.hardway.config.cluster import Profile
 
 ETCD = "static-pods/bootstrap/etcd-bootstrap.yaml"

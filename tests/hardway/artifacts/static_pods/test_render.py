@@ -18,14 +18,29 @@ from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.certificates import render_certificates
 from umbilical.hardway.artifacts.inputs import Payload
 from umbilical.hardway.artifacts.kubeconfigs import render_kubeconfigs
-from umbilical.hardway.artifacts.static_pods.paths import files_needed
-from umbilical.hardway.artifacts.static_pods.pods import MASTER_FILES, ConfigFile, PodFile, files_of
-from umbilical.hardway.artifacts.static_pods.removals import read_removals, removals, write_removals
-from umbilical.hardway.artifacts.static_pods.rows import Program, Row, by_profile, on_kubernetes, on_openshift
-from umbilical.hardway.artifacts.static_pods.seat import Seat, bundle, certificate, secret_artifact
+from umbilical.hardway.artifacts.nodes.render import files_needed
+from umbilical.hardway.artifacts.static_pods.pods import (
+    ConfigFile,
+    PodFile,
+    files_of,
+    read_removals,
+    removals,
+    write_removals,
+)
+from umbilical.hardway.artifacts.static_pods.seat import (
+    Program,
+    Row,
+    Seat,
+    bundle,
+    by_profile,
+    certificate,
+    on_kubernetes,
+    on_openshift,
+    secret_artifact,
+)
 from umbilical.hardway.artifacts.static_pods.topics import TOPICS
 from umbilical.hardway.config.cluster import Profile, Switch
-from umbilical.hardway.explain.topic import TopicKind
+from umbilical.hardway.explain.entry import TopicKind
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.tree import AssetTree
 
@@ -121,7 +136,12 @@ def test_masters_of_openshift_get_theirs_from_operators() -> None:
 def test_masters_of_kubernetes_have_their_own_which_wait() -> None:
     given = inputs(Profile.KUBERNETES)
     files = [file for file in files_of(given, given.cluster.masters[0]) if isinstance(file, PodFile)]
-    assert [file.file for file in files if file.is_late] == list(MASTER_FILES)
+    assert [file.file for file in files if file.is_late] == [
+        "etcd.yaml",
+        "kube-apiserver.yaml",
+        "kube-controller-manager.yaml",
+        "kube-scheduler.yaml",
+    ]
     assert [file.file for file in files if not file.is_late] == ["kube-proxy.yaml"]
     assert {file.on_node().rpartition("/")[0] for file in files if file.is_late} == {"/etc/kubernetes/late-static-pods"}
 

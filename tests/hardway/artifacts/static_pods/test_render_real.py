@@ -21,7 +21,7 @@ from umbilical.hardway.artifacts.certificates import render_certificates
 from umbilical.hardway.artifacts.inputs import Inputs
 from umbilical.hardway.artifacts.kubeconfigs import render_kubeconfigs
 from umbilical.hardway.artifacts.static_pods.etcd import client_url, member_name, peer_url
-from umbilical.hardway.artifacts.static_pods.render import render_static_pods
+from umbilical.hardway.artifacts.static_pods.pods import render_static_pods
 from umbilical.hardway.config.cluster import Node, Profile, Switch
 from umbilical.host.processes import Child, run
 from umbilical.manifests.tree import AssetTree
@@ -129,9 +129,9 @@ def test_the_controllers_of_the_bootstrap_node_work_by_localhost(pair: tuple[Mac
     wait_until(both_lead, "the leases of both", 60)
 
 
-@PROGRAMS
-@pytest.mark.root
-def test_a_master_joins_as_a_learner_and_serves_what_the_bootstrap_node_stored(pair: tuple[Machine, Machine]) -> None:
+@pytest.fixture(scope="module")
+def joined(pair: tuple[Machine, Machine]) -> tuple[Machine, Machine]:
+    """The same, with the master's etcd as a voter and its kube-apiserver ready."""
     bootstrap, master = pair
     bootstrap.etcdctl("member", "add", member_name(master.node), "--learner", f"--peer-urls={peer_url(master.node)}")
     master.start("etcd")
@@ -150,18 +150,25 @@ def test_a_master_joins_as_a_learner_and_serves_what_the_bootstrap_node_stored(p
 
     wait_until(is_promoted, "the learner becomes a voter", 60)
     master.wait_for_etcd()
-    members = json.loads(master.etcdctl("member", "list", "-w", "json"))["members"]
-    assert {one["name"] for one in members} == {"etcd-bootstrap", "master-0.ocp4.example.com"}
     bootstrap.kubectl("create", "configmap", "nonce", "--from-literal=seen=yes")
     master.start("kube-apiserver")
     master.wait_for_api()
+    return pair
+
+
+@PROGRAMS
+@pytest.mark.root
+def test_a_master_joins_as_a_learner_and_serves_what_the_bootstrap_node_stored(joined: tuple[Machine, Machine]) -> None:
+    _, master = joined
+    members = json.loads(master.etcdctl("member", "list", "-w", "json"))["members"]
+    assert {one["name"] for one in members} == {"etcd-bootstrap", "master-0.ocp4.example.com"}
     assert master.kubectl("get", "configmap", "nonce", "-o", "jsonpath={.data.seen}") == "yes"
 
 
 @PROGRAMS
 @pytest.mark.root
-def test_a_token_of_the_bootstrap_node_is_good_on_the_master(pair: tuple[Machine, Machine]) -> None:
-    bootstrap, master = pair
+def test_a_token_of_the_bootstrap_node_is_good_on_the_master(joined: tuple[Machine, Machine]) -> None:
+    bootstrap, master = joined
     token = bootstrap.kubectl("create", "token", "default").strip()
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
     answer = json.loads(master.kubectl("create", "-o", "json", "-f", "-", stdin=json.dumps(review)))

@@ -1,20 +1,41 @@
-"""The cluster's names as zone files, and the Corefile of a CoreDNS that serves them."""
+"""Which names the cluster's resolver answers, as zone files, and the Corefile of a CoreDNS that serves them."""
 
 import ipaddress
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from umbilical.hardway.artifacts.infrastructure.names import (
-    ETCD_PEER_PORT,
-    ETCD_SERVICE,
-    SRV_PRIORITY,
-    SRV_WEIGHT,
-    etcd_names,
-    host_records,
-)
 from umbilical.hardway.config.cluster import Cluster
 from umbilical.manifests.objects import IpAddress, IpNetwork
+
+ETCD_PEER_PORT: Final = 2380
+ETCD_SERVICE: Final = "etcd-server-ssl"
+SRV_PRIORITY: Final = 0
+SRV_WEIGHT: Final = 10
+
+
+@dataclass(frozen=True)
+class HostRecord:
+    address: IpAddress
+    names: tuple[str, ...]
+    """In full; the first is what a reverse lookup says."""
+
+
+def host_records(cluster: Cluster) -> list[HostRecord]:
+    """List the API's names and every node's. A machine may learn its host name by a reverse lookup."""
+    api = HostRecord(cluster.networks.api_vip, (cluster.api_name, cluster.internal_api_name))
+    etcd = dict(zip((node.id for node in cluster.masters), etcd_names(cluster), strict=True))
+    nodes = [
+        HostRecord(node.address, (node.name, *((etcd[node.id],) if node.id in etcd else ()))) for node in cluster.nodes
+    ]
+    return [api, *nodes]
+
+
+def etcd_names(cluster: Cluster) -> list[str]:
+    """Return the targets of the SRV records by which old etcd clients look for members."""
+    return [f"etcd-{index}.{cluster.domain}" for index, _ in enumerate(cluster.masters)]
+
 
 TTL_SECONDS: Final = 60
 DNS_PORT: Final = 53

@@ -1,18 +1,23 @@
-"""Every file of manifests that there is, by profile: what makes it, and what is told about it."""
+"""Every file of manifests by profile: what makes it, and what is told about it.
+
+File names are in the order in which the objects can be created.
+"""
 
 from collections.abc import Mapping
 from typing import Final
 
+from umbilical.hardway.artifacts import crds, layout
+from umbilical.hardway.artifacts.inputs import Inputs
 from umbilical.hardway.artifacts.manifests import config_resources as config
-from umbilical.hardway.artifacts.manifests import handoff, installation, rbac
+from umbilical.hardway.artifacts.manifests import handoff, rbac
+from umbilical.hardway.artifacts.manifests.config_resources import feature_gate
 from umbilical.hardway.artifacts.manifests.coredns import coredns
-from umbilical.hardway.artifacts.manifests.feature_gate import feature_gate
-from umbilical.hardway.artifacts.manifests.file import STAGE, ManifestFile
-from umbilical.hardway.artifacts.manifests.namespaces import namespaces
-from umbilical.hardway.artifacts.manifests.security_constraints import security_constraints
-from umbilical.hardway.artifacts.manifests.tunnel_objects import tunnel_objects
+from umbilical.hardway.artifacts.manifests.objects import STAGE, ManifestFile, add_objects, namespaces
+from umbilical.hardway.artifacts.manifests.rbac import security_constraints
+from umbilical.hardway.artifacts.tunnel import tunnel_objects
 from umbilical.hardway.config.cluster import Profile
-from umbilical.hardway.explain.topic import Topic, TopicKind
+from umbilical.hardway.explain.entry import Topic, TopicKind
+from umbilical.manifests.tree import PUBLIC_MODE, AssetTree
 
 CRD_PREFIX: Final = "02-crd-"
 TUNNEL: Final = ManifestFile(
@@ -131,7 +136,7 @@ OPENSHIFT: Final = (
     ),
     ManifestFile(
         "06-cluster-config.yaml",
-        installation.cluster_config,
+        config.cluster_config,
         "The installer's configuration as a ConfigMap, without the pull secret.",
         "The etcd operator (how many members will come), the network operator, the machine-config operator.",
         'The network operator says "configmaps cluster-config-v1 not found".',
@@ -140,7 +145,7 @@ OPENSHIFT: Final = (
     ),
     ManifestFile(
         "06-etcd-endpoints.yaml",
-        installation.etcd_endpoints,
+        config.etcd_endpoints,
         "Tells where the bootstrap etcd is, by annotation and with no data: data is for members by their ids.",
         "The etcd operator.",
         "The operator looks for etcd on masters, where none runs yet, and members are never added.",
@@ -197,7 +202,7 @@ OPENSHIFT: Final = (
     ),
     ManifestFile(
         "06-kubeadmin.yaml",
-        installation.kubeadmin,
+        config.kubeadmin,
         "The hash (bcrypt) of the first administrator's password.",
         "OpenShift's OAuth server.",
         "Nobody can log in to the console; the administrator's kubeconfig still works.",
@@ -206,7 +211,7 @@ OPENSHIFT: Final = (
     ),
     ManifestFile(
         "06-pull-secret.yaml",
-        installation.pull_secret,
+        config.pull_secret,
         "Access to the registries of the release.",
         "The machine-config operator, which puts it on every node, and operators that import images.",
         "Images of nodes that join later cannot be pulled: unauthorized.",
@@ -215,7 +220,7 @@ OPENSHIFT: Final = (
     ),
     ManifestFile(
         "07-cluster-version.yaml",
-        installation.cluster_version,
+        config.cluster_version,
         "The cluster's id and update channel. No desiredUpdate: the version operator installs what it runs from.",
         "The version operator.",
         "With a desiredUpdate it tries to update a cluster that is not there yet; without the object it makes one "
@@ -269,3 +274,20 @@ def _topics() -> tuple[Topic, ...]:
 
 
 TOPICS: Final = _topics()
+
+
+def render_manifests(inputs: Inputs, made: AssetTree) -> AssetTree:
+    """Make manifests/.
+
+    Raises:
+        RenderError: UMB715 to UMB719, the release lacks something.
+    """
+    tree = AssetTree()
+    if inputs.cluster.is_openshift:
+        for crd in crds.bootstrap_crds(inputs.payload.crds):
+            tree.add(f"{layout.MANIFESTS}/{CRD_PREFIX}{crd.name}.yaml", crd.content, PUBLIC_MODE)
+    for file in FILES[inputs.cluster.profile]:
+        objects = file.make(inputs)
+        if objects:
+            add_objects(tree, file.name, objects)
+    return tree

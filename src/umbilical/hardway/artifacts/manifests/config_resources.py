@@ -1,12 +1,79 @@
-"""The cluster's configuration as OpenShift keeps it: one object named `cluster` for each topic."""
+"""The cluster's configuration as OpenShift keeps it, and what the installation leaves: one object for each topic.
 
-from typing import Final
+FeatureGate `cluster` has the status that every operator looks for: which gates hold for the version it runs in.
+"""
 
-from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.artifacts.manifests.feature_gate import CONFIG_API
-from umbilical.hardway.artifacts.manifests.objects import head
+import re
+from typing import Any, Final
+
+import yaml
+
+from umbilical.fault import RenderError
+from umbilical.hardway.artifacts import crds
+from umbilical.hardway.artifacts.inputs import Inputs, Payload
+from umbilical.hardway.artifacts.manifests.objects import CONFIG, ETCD, head, plain_secret
 from umbilical.hardway.config.cluster import Cluster
-from umbilical.manifests.objects import Object, manifest
+from umbilical.manifests.objects import Object, config_map, manifest, secret
+from umbilical.manifests.tree import yaml_bytes
+
+GATES_FILE: Final = re.compile(r"(?:.*[_/])?featureGate-(?:([0-9]+)(?:-([0-9]+))?-)?SelfManagedHA-Default\.yaml")
+"""Newer releases say for which major versions a file is: `featureGate-4-10-...` for 4 to 10, `featureGate-11-...`."""
+CONFIG_API: Final = "config.openshift.io/v1"
+
+
+def feature_gate(inputs: Inputs) -> list[Object]:
+    """Make the object as the release's own render step would.
+
+    Raises:
+        RenderError: UMB719, the release does not say which gates there are.
+    """
+    gates = _release_gates(inputs.payload)
+    entry = {"version": inputs.payload.version, "enabled": gates["enabled"], "disabled": gates["disabled"]}
+    annotations = {"include.release.openshift.io/self-managed-high-availability": "true"}
+    return [
+        manifest(
+            CONFIG_API,
+            "FeatureGate",
+            head("cluster", annotations=annotations),
+            spec={"featureSet": ""},
+            status={"featureGates": [entry]},
+        )
+    ]
+
+
+def is_for(name: str, major: int) -> bool:
+    """Say whether a file of this name has the gates of self-managed clusters of this major version."""
+    found = GATES_FILE.fullmatch(name)
+    if found is None or found[1] is None:
+        return found is not None
+    return int(found[1]) <= major <= int(found[2] or found[1])
+
+
+def _release_gates(payload: Payload) -> dict[str, list[Object]]:
+    major = int(payload.version.partition(".")[0])
+    files = [name for name in sorted(payload.manifests) if is_for(name, major)]
+    if len(files) != 1:
+        raise _unusable(f"{len(files)} files for {major}.x are called like featureGate-SelfManagedHA-Default.yaml")
+    try:
+        value = yaml.safe_load(payload.manifests[files[0]])
+        (entry,) = value["status"]["featureGates"]
+        return {
+            name: sorted(map(_gate, entry[name]), key=lambda gate: gate["name"]) for name in ("enabled", "disabled")
+        }
+    except (yaml.YAMLError, ValueError, RecursionError, LookupError, TypeError):
+        raise _unusable(f"{files[0]} has no status with one list of gates") from None
+
+
+def _gate(value: Any) -> dict[str, str]:
+    if not isinstance(value["name"], str):
+        raise ValueError("a gate's name is no text")
+    return {"name": value["name"]}
+
+
+def _unusable(why: str) -> RenderError:
+    remedy = "extract the release again: umbilical explain 04"
+    return RenderError("UMB719", "nobody says which feature gates the release has", why, remedy)
+
 
 NETWORK_TYPE: Final = "OVNKubernetes"
 HIGHLY_AVAILABLE: Final = "HighlyAvailable"
@@ -77,3 +144,59 @@ def _networks(cluster: Cluster) -> Object:
 def _config(kind: str, spec: Object, status: Object | None = None) -> Object:
     found = manifest(CONFIG_API, kind, head("cluster"), spec=spec)
     return found if status is None else {**found, "status": status}
+
+
+ETCD_BOOTSTRAP: Final = "alpha.installer.openshift.io/etcd-bootstrap"
+DOCKER_CONFIG: Final = "kubernetes.io/dockerconfigjson"
+
+
+def install_config(cluster: Cluster) -> Object:
+    """Write the installer's own input. The pull secret stays out: the ConfigMap is readable by many."""
+    networks = cluster.networks
+    found: Object = {
+        "apiVersion": "v1",
+        "baseDomain": cluster.base_domain,
+        "metadata": {"name": cluster.name},
+        "controlPlane": _pool("master", len(cluster.masters)),
+        "compute": [_pool("worker", len(cluster.workers))],
+        "networking": {
+            "networkType": NETWORK_TYPE,
+            "clusterNetwork": [{"cidr": str(networks.pods), "hostPrefix": networks.host_prefix}],
+            "serviceNetwork": [str(networks.services)],
+            "machineNetwork": [{"cidr": str(networks.machine)}],
+        },
+        "platform": {"none": {}},
+        "publish": "External",
+    }
+    keys = "\n".join(cluster.access.ssh_keys)
+    return {**found, "sshKey": keys} if keys else found
+
+
+def cluster_config(inputs: Inputs) -> list[Object]:
+    text = yaml_bytes(install_config(inputs.cluster)).decode()
+    return [config_map(head("cluster-config-v1", "kube-system"), {"install-config": text})]
+
+
+def etcd_endpoints(inputs: Inputs) -> list[Object]:
+    """Name the bootstrap member by annotation: data is for members by their ids, and the operator's to fill."""
+    annotations = {ETCD_BOOTSTRAP: str(inputs.cluster.bootstrap.address)}
+    return [manifest("v1", "ConfigMap", head("etcd-endpoints", ETCD, annotations=annotations))]
+
+
+def pull_secret(inputs: Inputs) -> list[Object]:
+    return [secret(head("pull-secret", CONFIG), {".dockerconfigjson": inputs.pull_secret}, DOCKER_CONFIG)]
+
+
+def kubeadmin(inputs: Inputs) -> list[Object]:
+    return [plain_secret("kube-system", "kubeadmin", {"kubeadmin": inputs.identity.kubeadmin_hash.encode()})]
+
+
+def cluster_version(inputs: Inputs) -> list[Object]:
+    """Without desiredUpdate: at its first start the version operator installs the release that it runs from."""
+    channel = f"stable-{crds.release_line(inputs.payload.version)}"
+    spec = {"channel": channel, "clusterID": inputs.identity.cluster_id}
+    return [manifest(CONFIG_API, "ClusterVersion", head("version"), spec=spec)]
+
+
+def _pool(name: str, replicas: int) -> Object:
+    return {"name": name, "architecture": "amd64", "hyperthreading": "Enabled", "platform": {}, "replicas": replicas}

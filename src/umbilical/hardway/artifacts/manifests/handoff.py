@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.artifacts.manifests import namespaces
+from umbilical.hardway.artifacts.manifests import objects
 from umbilical.hardway.artifacts.manifests.objects import TARGET, bundle, certificate_secret, head, plain_secret
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.objects import Object, config_map, manifest
@@ -28,7 +28,7 @@ ETCD_MEMBER: Final = ("etcd-peer", "etcd-serving", "etcd-serving-metrics")
 
 
 def kube_apiserver_operator(inputs: Inputs) -> list[Object]:
-    namespace = namespaces.KUBE_APISERVER_OPERATOR
+    namespace = objects.KUBE_APISERVER_OPERATOR
     rows = KUBE_APISERVER_SIGNERS
     bound = inputs.certificates["bound-service-account-signing-key"]
     keys = {"service-account.key": bound.key, "service-account.pub": bound.certificate}
@@ -43,15 +43,15 @@ def client_authorities(inputs: Inputs) -> list[Object]:
     made = inputs.certificates
     tokens = {"service-account-001.pub": made["service-account"].certificate.decode()}
     return [
-        bundle(namespaces.CONFIG, "admin-kubeconfig-client-ca", made["admin-kubeconfig-signer"].certificate),
-        bundle(namespaces.CONFIG, "initial-kube-apiserver-server-ca", made.bundle(Bundle.CLIENT_CA)),
+        bundle(objects.CONFIG, "admin-kubeconfig-client-ca", made["admin-kubeconfig-signer"].certificate),
+        bundle(objects.CONFIG, "initial-kube-apiserver-server-ca", made.bundle(Bundle.CLIENT_CA)),
         bundle(
-            namespaces.CONFIG_MANAGED,
+            objects.CONFIG_MANAGED,
             "kubelet-bootstrap-kubeconfig",
             made["kubelet-bootstrap-kubeconfig-signer"].certificate,
         ),
-        bundle(namespaces.CONFIG_MANAGED, "csr-controller-ca", made["kubelet-signer"].certificate),
-        config_map(head("sa-token-signing-certs", namespaces.CONFIG_MANAGED), tokens),
+        bundle(objects.CONFIG_MANAGED, "csr-controller-ca", made["kubelet-signer"].certificate),
+        config_map(head("sa-token-signing-certs", objects.CONFIG_MANAGED), tokens),
     ]
 
 
@@ -59,8 +59,8 @@ def controller_manager_operator(inputs: Inputs) -> list[Object]:
     made = inputs.certificates
     key = {"service-account.key": made["service-account"].key}
     return [
-        certificate_secret(namespaces.CONTROLLER_MANAGER_OPERATOR, "csr-signer-signer", made["kubelet-signer"]),
-        plain_secret(namespaces.CONFIG, "initial-service-account-private-key", key),
+        certificate_secret(objects.CONTROLLER_MANAGER_OPERATOR, "csr-signer-signer", made["kubelet-signer"]),
+        plain_secret(objects.CONFIG, "initial-service-account-private-key", key),
     ]
 
 
@@ -68,13 +68,13 @@ def etcd_operator(inputs: Inputs) -> list[Object]:
     """The PKI of the etcd that runs on the bootstrap node: members that the operator adds have to trust it."""
     made = inputs.certificates
     return [
-        *(certificate_secret(namespaces.ETCD, name, made[name]) for name in ETCD_SIGNERS),
-        *(certificate_secret(namespaces.ETCD, name, made[name], TARGET) for name in ETCD_CLIENTS),
+        *(certificate_secret(objects.ETCD, name, made[name]) for name in ETCD_SIGNERS),
+        *(certificate_secret(objects.ETCD, name, made[name], TARGET) for name in ETCD_CLIENTS),
         *_etcd_member(inputs),
-        bundle(namespaces.ETCD, "etcd-ca-bundle", made.bundle(Bundle.ETCD_CA)),
-        bundle(namespaces.ETCD, "etcd-metrics-ca-bundle", made.bundle(Bundle.ETCD_METRICS_CA)),
+        bundle(objects.ETCD, "etcd-ca-bundle", made.bundle(Bundle.ETCD_CA)),
+        bundle(objects.ETCD, "etcd-metrics-ca-bundle", made.bundle(Bundle.ETCD_METRICS_CA)),
         config_map(
-            head("etcd-all-bundles", namespaces.ETCD),
+            head("etcd-all-bundles", objects.ETCD),
             {
                 "server-ca-bundle.crt": made.bundle(Bundle.ETCD_CA).decode(),
                 "metrics-ca-bundle.crt": made.bundle(Bundle.ETCD_METRICS_CA).decode(),
@@ -86,7 +86,7 @@ def etcd_operator(inputs: Inputs) -> list[Object]:
 
 def machine_config_operator(inputs: Inputs) -> list[Object]:
     made = inputs.certificates
-    namespace = namespaces.MACHINE_CONFIG
+    namespace = objects.MACHINE_CONFIG
     root = made["root-ca"]
     return [
         certificate_secret(namespace, "machine-config-server-ca", root),
@@ -103,8 +103,8 @@ def _etcd_member(inputs: Inputs) -> list[Object]:
     together = {f"{name}.crt": pair.certificate for name, pair in pairs.items()}
     together |= {f"{name}.key": pair.key for name, pair in pairs.items()}
     return [
-        *(certificate_secret(namespaces.ETCD, name, pair, TARGET) for name, pair in pairs.items()),
-        plain_secret(namespaces.ETCD, "etcd-all-certs", {name: together[name] for name in sorted(together)}),
+        *(certificate_secret(objects.ETCD, name, pair, TARGET) for name, pair in pairs.items()),
+        plain_secret(objects.ETCD, "etcd-all-certs", {name: together[name] for name in sorted(together)}),
     ]
 
 
@@ -115,4 +115,4 @@ def _etcd_service() -> Object:
     ]
     labels = {"k8s-app": "etcd"}
     spec = {"selector": {"etcd": "true"}, "ports": ports, "sessionAffinity": "None", "type": "ClusterIP"}
-    return manifest("v1", "Service", head("etcd", namespaces.ETCD, labels=labels), spec=spec)
+    return manifest("v1", "Service", head("etcd", objects.ETCD, labels=labels), spec=spec)

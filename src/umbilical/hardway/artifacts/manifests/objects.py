@@ -1,9 +1,14 @@
-"""Objects that certificates and keys travel in, as OpenShift's operators look for them; and the shorter heads."""
+"""What manifests are made of: files and their order, namespaces, and objects that carry certificates and keys."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.artifacts.inputs import Inputs
+from umbilical.hardway.explain.entry import Topic, TopicKind
 from umbilical.manifests.objects import Object, config_map, manifest, secret
+from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE, AssetTree, yaml_bytes
 from umbilical.pki.certificate import Moment, read_certificates
 from umbilical.pki.pem import KeyPair
 
@@ -75,3 +80,81 @@ def access(group: str, resources: Sequence[str], verbs: Sequence[str], **more: A
 def cluster_role_binding(name: str, role: str, *subjects: Object) -> Object:
     reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": role}
     return manifest(f"{RBAC}/v1", "ClusterRoleBinding", head(name), roleRef=reference, subjects=list(subjects))
+
+
+CONFIG: Final = "openshift-config"
+CONFIG_MANAGED: Final = "openshift-config-managed"
+ETCD: Final = "openshift-etcd"
+KUBE_APISERVER_OPERATOR: Final = "openshift-kube-apiserver-operator"
+CONTROLLER_MANAGER_OPERATOR: Final = "openshift-kube-controller-manager-operator"
+MACHINE_CONFIG: Final = "openshift-machine-config-operator"
+INFRA: Final = "openshift-infra"
+STATIC_PODS: Final = (
+    ETCD,
+    "openshift-kube-apiserver",
+    "openshift-kube-controller-manager",
+    "openshift-kube-scheduler",
+)
+"""Their pods use the host's network and files, and come before everything that could judge them."""
+OTHERS: Final = (
+    CONFIG,
+    CONFIG_MANAGED,
+    KUBE_APISERVER_OPERATOR,
+    CONTROLLER_MANAGER_OPERATOR,
+    MACHINE_CONFIG,
+    INFRA,
+    "openshift-cluster-version",
+    "openshift-node",
+)
+_PRIVILEGED: Final[Mapping[str, str]] = {
+    # At this level OpenShift's own admission (SCC, quotas) lets a namespace alone.
+    "openshift.io/run-level": "0",
+    "pod-security.kubernetes.io/enforce": "privileged",
+    "pod-security.kubernetes.io/audit": "privileged",
+    "pod-security.kubernetes.io/warn": "privileged",
+}
+_NONE: Final[Mapping[str, str]] = {}
+_ANNOTATIONS: Final[Mapping[str, str]] = {
+    # A default node selector of the cluster would keep pods off the masters.
+    "openshift.io/node-selector": "",
+    "workload.openshift.io/allowed": "management",
+}
+
+
+def namespaces(_: Inputs) -> list[Object]:
+    found = dict.fromkeys(STATIC_PODS, _PRIVILEGED) | dict.fromkeys(OTHERS, _NONE)
+    return [
+        manifest("v1", "Namespace", head(name, labels=found[name], annotations=_ANNOTATIONS)) for name in sorted(found)
+    ]
+
+
+STAGE: Final = 7
+Make = Callable[[Inputs], Sequence[Object]]
+
+
+@dataclass(frozen=True)
+class ManifestFile:
+    name: str
+    """`05-dns.yaml`: the number is the place in the order, see `render`."""
+    make: Make
+    """An empty list: there is no such file in this cluster."""
+    what: str
+    readers: str
+    without: str
+    by_hand: str
+    installer: str
+
+    @property
+    def topic(self) -> Topic:
+        words = (self.what, self.readers, self.without, self.by_hand, self.installer)
+        return Topic(TopicKind.FILE, self.name, STAGE, *words)
+
+
+def add_objects(tree: AssetTree, name: str, objects: Sequence[Object]) -> None:
+    """Write a file of manifests, several documents in one where there are several objects."""
+    is_secret = any(one["kind"] == "Secret" for one in objects)
+    tree.add(f"{layout.MANIFESTS}/{name}", yaml_stream(objects), SECRET_MODE if is_secret else PUBLIC_MODE)
+
+
+def yaml_stream(objects: Iterable[Object]) -> bytes:
+    return b"---\n".join(yaml_bytes(one) for one in objects)

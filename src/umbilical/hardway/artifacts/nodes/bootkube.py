@@ -7,7 +7,7 @@ from umbilical.bootstrap.shell.scripts import certificate_script, fill
 from umbilical.bootstrap.spec import MAX_CERTIFICATE_HOURS
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.artifacts.nodes.parts import Parts, Unit
+from umbilical.hardway.artifacts.nodes.merging import Parts, Unit
 from umbilical.hardway.artifacts.static_pods.pods import CVO_FILE
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.tree import SCRIPT_MODE

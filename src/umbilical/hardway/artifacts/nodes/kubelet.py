@@ -7,9 +7,8 @@ for its certificates itself.
 from typing import Any, Final
 
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.nodes.parts import Parts, Unit
-from umbilical.hardway.artifacts.static_pods.rows import VERBOSITY, Program, Row
-from umbilical.hardway.artifacts.static_pods.seat import Seat
+from umbilical.hardway.artifacts.nodes.merging import Parts, Unit
+from umbilical.hardway.artifacts.static_pods.seat import VERBOSITY, Program, Row, Seat
 from umbilical.hardway.config.cluster import Cluster, Node, Role
 from umbilical.manifests.tree import PUBLIC_MODE, yaml_bytes
 

@@ -1,16 +1,35 @@
-"""Puts a node's own parts onto a base config: by path, by unit name, by user. Replace or append, never twice.
-
-Ignition refuses a path that stands twice among files, directories and links, and the machine then does not boot.
-"""
+"""A node's own parts, put onto a base config: by path, by unit name, by user. Replace or append, never twice."""
 
 import copy
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from umbilical.hardway.artifacts.nodes.parts import Parts, Unit
 from umbilical.ignition.data_url import format_data_url, gzip
-from umbilical.manifests.tree import Asset
+from umbilical.manifests.tree import Asset, AssetTree
+
+
+@dataclass(frozen=True)
+class Unit:
+    name: str
+    contents: str
+    is_enabled: bool = True
+
+
+@dataclass
+class Parts:
+    """Collected by those who make them, and written once."""
+
+    files: AssetTree = field(default_factory=AssetTree)
+    """By absolute path on the node."""
+    directories: dict[str, int] = field(default_factory=dict)
+    """Path -> mode."""
+    units: list[Unit] = field(default_factory=list)
+    ssh_keys: tuple[str, ...] = ()
+    last: AssetTree = field(default_factory=AssetTree)
+    """Files that stand behind all others, the base's included."""
+
 
 USER: Final = "core"
 UNIT_DIRECTORY: Final = "/etc/systemd/system"

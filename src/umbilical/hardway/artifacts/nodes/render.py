@@ -1,18 +1,173 @@
-"""From inputs and earlier artifacts to the Ignition config of every node."""
+"""From inputs and earlier artifacts to the Ignition config of every node.
 
+The bootstrap node has a kubelet that stands alone and the first control plane; a member is merged onto a role's base.
+Which files its static pods need is found in the pods themselves.
+"""
+
+import hashlib
 import json
+import posixpath
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any, Final
 
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.artifacts.nodes.base import base_of, empty_config
-from umbilical.hardway.artifacts.nodes.bootstrap import bootstrap_parts
-from umbilical.hardway.artifacts.nodes.member import member_parts
-from umbilical.hardway.artifacts.nodes.merging import format_config, merge
-from umbilical.hardway.config.cluster import Node, Role
-from umbilical.ignition.config import Config
-from umbilical.manifests.tree import SECRET_MODE, AssetTree
+from umbilical.hardway.artifacts.inputs import Inputs, NodeBase
+from umbilical.hardway.artifacts.nodes import bootkube, kubelet, machine
+from umbilical.hardway.artifacts.nodes.machine import add_first_boot
+from umbilical.hardway.artifacts.nodes.merging import Parts, format_config, merge
+from umbilical.hardway.artifacts.static_pods.pods import files_of
+from umbilical.hardway.artifacts.static_pods.seat import Seat, secret_artifact
+from umbilical.hardway.config.cluster import API_PORT, Cluster, Node, Role
+from umbilical.hardway.pki.certificate_set import Bundle
+from umbilical.manifests.tree import PUBLIC_MODE, SECRET_MODE, AssetTree
+
+VERSION: Final = "3.4.0"
+"""What the machine-config operator of OpenShift 4.18 renders."""
+API_SERVER_ENV: Final = "/etc/kubernetes/apiserver-url.env"
+
+
+def base_of(inputs: Inputs, node: Node) -> NodeBase:
+    """Take the given base of the node's role, else the built-in one."""
+    return inputs.bases.get(node.role) or builtin_base(inputs, node)
+
+
+def empty_config() -> dict[str, Any]:
+    return {"ignition": {"version": VERSION}}
+
+
+def builtin_base(inputs: Inputs, node: Node) -> NodeBase:
+    """In OpenShift it depends on the role alone, as a MachineConfig does, and is named as one would be."""
+    config = merge(empty_config(), _parts(inputs, node))
+    digest = hashlib.sha256(format_config(config)).hexdigest()[:32]
+    name = f"rendered-{node.role.value}-{digest}"
+    machine_config = {
+        "apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "MachineConfig",
+        "metadata": {"name": name},
+        "spec": {"config": config},
+    }
+    return NodeBase(format_config(config), json.dumps(machine_config, separators=(",", ":")).encode(), name)
+
+
+def _parts(inputs: Inputs, node: Node) -> Parts:
+    parts = Parts()
+    seat = Seat(inputs, node)
+    kubelet.add_kubelet(parts, seat)
+    if inputs.cluster.is_openshift:
+        parts.files.add(API_SERVER_ENV, api_server_env(inputs.cluster), PUBLIC_MODE)
+        machine.add_pause_image(parts, seat)
+    return parts
+
+
+def api_server_env(cluster: Cluster) -> bytes:
+    """Say where the API is to those that run before services work: the network operator ends without it."""
+    return f"KUBERNETES_SERVICE_HOST='{cluster.internal_api_name}'\nKUBERNETES_SERVICE_PORT='{API_PORT}'\n".encode()
+
+
+_SECRET: Final = re.compile(re.escape(layout.POD_SECRETS) + r"/([A-Za-z0-9.-]+)")
+_KUBECONFIG: Final = re.compile(re.escape(layout.NODE_KUBECONFIGS) + r"/([a-z-]+)\.kubeconfig")
+_KUBELET_KUBECONFIG: Final = "kubelet-bootstrap"
+
+
+def files_needed(inputs: Inputs, node: Node) -> dict[str, str]:
+    """Return path on the node -> path of the artifact: the pods, their configs, and all that they read of ours.
+
+    What is made on the node itself (the tunnel's certificates) is not among them.
+    """
+    seat = Seat(inputs, node)
+    needed: dict[str, str] = {}
+    for file in files_of(inputs, node):
+        needed[file.on_node()] = file.artifact(node)
+        for text in _texts(file.make(seat)):
+            needed.update(_mentioned(seat, text))
+    return dict(sorted(needed.items()))
+
+
+def _mentioned(seat: Seat, text: str) -> Iterator[tuple[str, str]]:
+    for name in _SECRET.findall(text):
+        yield posixpath.join(seat.secrets_on_host, name), secret_artifact(name)
+    for name in _KUBECONFIG.findall(text):
+        yield posixpath.join(layout.NODE_KUBECONFIGS, f"{name}.kubeconfig"), layout.kubeconfig(name)
+    if text == layout.BOOTSTRAP_KUBECONFIG:
+        yield text, layout.kubeconfig(_KUBELET_KUBECONFIG)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _texts(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts(one)
+
+
+_DIRECTORY_MODES: Final = {
+    layout.NODE_MANIFESTS: 0o755,
+    layout.NODE_LATE_MANIFESTS: 0o755,
+    layout.NODE_CONFIGS: 0o755,
+    layout.NODE_SECRETS: 0o700,
+    layout.MASTER_SECRETS: 0o700,
+    layout.NODE_KUBECONFIGS: 0o700,
+}
+
+
+def add_pods(parts: Parts, inputs: Inputs, node: Node, made: AssetTree) -> None:
+    """Lay the node's pods, those that wait included, and the files that they name."""
+    for path, artifact in files_needed(inputs, node).items():
+        add_artifact(parts, path, artifact, made)
+
+
+def add_artifact(parts: Parts, path: str, artifact: str, made: AssetTree) -> None:
+    """Lay an artifact; two may want the same one."""
+    if path not in parts.files:
+        parts.files.add(path, made[artifact].content, made[artifact].mode)
+    directory = posixpath.dirname(path)
+    if directory in _DIRECTORY_MODES:
+        parts.directories.update({directory: _DIRECTORY_MODES[directory]})
+
+
+LOCAL_KUBECONFIG: Final = "localhost"
+
+
+def bootstrap_parts(inputs: Inputs, made: AssetTree) -> Parts:
+    node = inputs.cluster.bootstrap
+    seat = Seat(inputs, node)
+    parts = Parts(ssh_keys=inputs.cluster.access.ssh_keys)
+    machine.add_network(parts, inputs.cluster, node)
+    kubelet.add_kubelet(parts, seat)
+    if inputs.cluster.is_openshift:
+        machine.add_pause_image(parts, seat)
+        machine.add_pull_secret(parts, inputs)
+    bootkube.add_bootkube(parts, inputs)
+    # For the script, and for whoever logs in to look.
+    add_artifact(parts, bootkube.SERVER_CA, layout.bundle(Bundle.SERVER_CA.value), made)
+    add_artifact(parts, bootkube.KUBECONFIG, layout.kubeconfig(LOCAL_KUBECONFIG), made)
+    add_pods(parts, inputs, node, made)
+    parts.directories.update({layout.NODE_CONFIGS: 0o755, layout.ETCD_DATA: 0o700})
+    return parts
+
+
+KUBELET_KUBECONFIG: Final = "kubelet-bootstrap"
+
+
+def member_parts(inputs: Inputs, node: Node, base: NodeBase, made: AssetTree) -> Parts:
+    cluster = inputs.cluster
+    parts = Parts(ssh_keys=cluster.access.ssh_keys)
+    machine.add_network(parts, cluster, node)
+    add_artifact(parts, layout.KUBELET_CLIENT_CA, layout.bundle(Bundle.CLIENT_CA.value), made)
+    add_artifact(parts, layout.BOOTSTRAP_KUBECONFIG, layout.kubeconfig(KUBELET_KUBECONFIG), made)
+    add_pods(parts, inputs, node, made)
+    if cluster.is_openshift:
+        machine.add_pull_secret(parts, inputs)
+        add_first_boot(parts, base)
+    else:
+        machine.add_pod_network(parts, node)
+        if node.role is Role.MASTER:
+            parts.directories.update({layout.ETCD_DATA: 0o700})
+    return parts
 
 
 def render_nodes(inputs: Inputs, made: AssetTree) -> AssetTree:
@@ -28,18 +183,3 @@ def node_config(inputs: Inputs, node: Node, made: AssetTree) -> bytes:
         return format_config(merge(empty_config(), bootstrap_parts(inputs, made)))
     base = base_of(inputs, node)
     return format_config(merge(json.loads(base.config), member_parts(inputs, node, base, made)))
-
-
-@dataclass(frozen=True)
-class FileSize:
-    path: str
-    bytes_written: int
-    """On the node."""
-    bytes_carried: int
-    """In the config, encoded."""
-
-
-def size_report(config: Config) -> Iterator[FileSize]:
-    """Say what a config's bytes are spent on, the largest first."""
-    sizes = [FileSize(file.path, len(file.content()), len(file.source or "")) for file in config.files if file.source]
-    return iter(sorted(sizes, key=lambda size: (-size.bytes_carried, size.path)))

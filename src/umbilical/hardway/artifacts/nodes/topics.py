@@ -6,9 +6,9 @@ from typing import Final
 
 from umbilical.bootstrap.names import BOOTKUBE, NATIVE
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.nodes import base, bootkube, container_runtime, first_boot, kubelet, network
-from umbilical.hardway.artifacts.static_pods.rows import Program
-from umbilical.hardway.explain.topic import Topic, TopicKind
+from umbilical.hardway.artifacts.nodes import bootkube, kubelet, machine, render
+from umbilical.hardway.artifacts.static_pods.seat import Program
+from umbilical.hardway.explain.entry import Topic, TopicKind
 
 STAGE: Final = 8
 _ANY: Final = "NODE"
@@ -74,7 +74,7 @@ _CONFIGS: Final = (
 )
 _ON_ALL: Final = (
     _file(
-        network.KEYFILE,
+        machine.KEYFILE,
         "The node's fixed address, gateway and resolver; in the kubernetes profile the routes to other members' pods "
         "too. Mode 0600.",
         "NetworkManager, at every boot",
@@ -83,7 +83,7 @@ _ON_ALL: Final = (
         "None: machines have DHCP, or whoever installs them gives kernel arguments.",
     ),
     _file(
-        network.HOSTNAME,
+        machine.HOSTNAME,
         "The node's full name: also that of its Node object, its CSRs, its certificates and its line in HAProxy.",
         "systemd-hostnamed, kubelet",
         "The kubelet registers as localhost, or under whatever name DNS has for its address.",
@@ -136,7 +136,7 @@ _ON_BOOTSTRAP: Final = (
 )
 _ON_OPENSHIFT: Final = (
     _file(
-        container_runtime.PAUSE_DROP_IN,
+        machine.PAUSE_DROP_IN,
         "Which image holds a pod's namespaces, with which credentials it is pulled and what it runs.",
         "CRI-O at its start",
         "CRI-O pulls registry.k8s.io/pause, to which the pull secret gives no access: no pod gets a sandbox.",
@@ -151,7 +151,7 @@ _ON_OPENSHIFT: Final = (
         "The same path.",
     ),
     _file(
-        base.API_SERVER_ENV,
+        render.API_SERVER_ENV,
         "Where the API is, for those that run before services have addresses: api-int and its port.",
         "the network operator and others on the host's network",
         "The network operator exits with 1; no node gets a network, and its operators time out on 172.30.0.1.",
@@ -159,7 +159,7 @@ _ON_OPENSHIFT: Final = (
         "master-0",
     ),
     _file(
-        first_boot.NODE_ANNOTATIONS,
+        machine.NODE_ANNOTATIONS,
         "Which rendered MachineConfig the node was made from.",
         "the machine-config daemon, at its first start",
         "It cannot tell which config the node has, and the pool is degraded.",
@@ -167,7 +167,7 @@ _ON_OPENSHIFT: Final = (
         "master-0",
     ),
     _file(
-        first_boot.CONTENT,
+        machine.CONTENT,
         "That MachineConfig as a whole. Ours is for root alone, because the pull secret is in it.",
         "whoever looks for drift",
         "Nothing breaks; one piece of evidence is missing.",
@@ -175,7 +175,7 @@ _ON_OPENSHIFT: Final = (
         "master-0",
     ),
     _file(
-        first_boot.ENCAPSULATED,
+        machine.ENCAPSULATED,
         "What of the MachineConfig Ignition cannot do: the OS image and kernel arguments. Last of the files, as a mark "
         "that all others are written.",
         "machine-config-daemon-firstboot.service",
@@ -203,7 +203,7 @@ _ON_MEMBERS: Final = (
         "master-0",
     ),
     _file(
-        container_runtime.CONFLIST,
+        machine.CONFLIST,
         "The pods' network in the kubernetes profile: a bridge, and addresses from this node's piece of the pod "
         "network.",
         "containerd, for every pod that is not on the host's network",

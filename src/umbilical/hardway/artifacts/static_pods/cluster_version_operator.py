@@ -2,8 +2,7 @@
 
 from typing import Any, Final
 
-from umbilical.hardway.artifacts.static_pods.rows import VERBOSITY, Program, Row
-from umbilical.hardway.artifacts.static_pods.seat import Seat, kubeconfig
+from umbilical.hardway.artifacts.static_pods.seat import VERBOSITY, Program, Row, Seat, kubeconfig
 from umbilical.hardway.config.cluster import API_PORT
 from umbilical.manifests.static_pod import Component, HostFile, Place, static_pod
 

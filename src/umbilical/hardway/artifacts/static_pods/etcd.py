@@ -3,8 +3,17 @@
 from typing import Any, Final
 
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.static_pods.rows import Program, Row, by_profile, on_kubernetes, on_openshift
-from umbilical.hardway.artifacts.static_pods.seat import Seat, bundle, certificate, key
+from umbilical.hardway.artifacts.static_pods.seat import (
+    Program,
+    Row,
+    Seat,
+    bundle,
+    by_profile,
+    certificate,
+    key,
+    on_kubernetes,
+    on_openshift,
+)
 from umbilical.hardway.config.cluster import Node, Role
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.control_plane_pods import METRICS_PORT, QUOTA_BYTES

@@ -3,9 +3,19 @@
 from typing import Any, Final
 
 from umbilical.bootstrap.render.kube_apiserver import EGRESS_FLAG
-from umbilical.hardway.artifacts.static_pods.rows import VERBOSITY, Program, Row, by_profile, on_openshift
-from umbilical.hardway.artifacts.static_pods.seat import Seat, bundle, certificate, key, public_key
-from umbilical.hardway.artifacts.static_pods.tunnel import EGRESS_IN_POD, config_files
+from umbilical.hardway.artifacts.static_pods.seat import (
+    VERBOSITY,
+    Program,
+    Row,
+    Seat,
+    bundle,
+    by_profile,
+    certificate,
+    key,
+    on_openshift,
+    public_key,
+)
+from umbilical.hardway.artifacts.tunnel import EGRESS_IN_POD, config_files
 from umbilical.hardway.config.cluster import API_PORT
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.control_plane_pods import GRACE_SECONDS, ISSUER, SHUTDOWN_DELAY_SECONDS

@@ -1,20 +1,28 @@
-"""kube-controller-manager; on OpenShift with the controller beside it that hands out user ids to namespaces."""
+"""kube-controller-manager and kube-scheduler: on the bootstrap node, and in the kubernetes profile on every master.
+
+On OpenShift the controller beside the former hands out user ids to namespaces.
+"""
 
 import posixpath
 from typing import Any, Final
 
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.static_pods.kube_apiserver import control_plane_place
-from umbilical.hardway.artifacts.static_pods.rows import (
+from umbilical.hardway.artifacts.static_pods.seat import (
     VERBOSITY,
     Program,
     Row,
+    Seat,
+    bundle,
     by_profile,
+    certificate,
+    key,
+    kubeconfig,
     on_kubernetes,
     on_openshift,
 )
-from umbilical.hardway.artifacts.static_pods.seat import Seat, bundle, certificate, key, kubeconfig
 from umbilical.hardway.pki.certificate_set import Bundle
+from umbilical.manifests import control_plane_pods
 from umbilical.manifests.control_plane_pods import CONTROLLER_MANAGER, CONTROLLER_MANAGER_PORT, loopback_probes
 from umbilical.manifests.static_pod import Component, HostFile, static_pod
 
@@ -258,3 +266,36 @@ def _policy_controller(seat: Seat) -> Component:
 
 def _own_kubeconfig() -> HostFile:
     return HostFile("kubeconfig", kubeconfig(CONTROLLER_MANAGER))
+
+
+OPENSHIFT_NAMESPACE: Final = "openshift-kube-scheduler"
+"""Where OpenShift's schedulers keep their lease; the default is kube-system."""
+_LEASE_PLACE: Final = Row(
+    "leader-elect-resource-namespace",
+    OPENSHIFT_NAMESPACE,
+    "the namespace of the lease, the same as in the configuration that the operator gives to the masters' schedulers",
+    "two schedulers lead at once until the pivot, each by a lease of its own, and nobody takes over this one's",
+    on_openshift,
+)
+
+KUBE_SCHEDULER: Final = Program(
+    control_plane_pods.SCHEDULER,
+    (*access_rows(control_plane_pods.SCHEDULER, control_plane_pods.SCHEDULER_PORT), _LEASE_PLACE),
+    "the scheduler operator renders its pod with --config; leases there last 137 s, because the operator restarts "
+    "schedulers often and a lost lease costs more than a slow takeover",
+)
+
+
+def kube_scheduler_pod(seat: Seat) -> dict[str, Any]:
+    component = Component(
+        name=control_plane_pods.SCHEDULER,
+        image=seat.image(control_plane_pods.SCHEDULER),
+        flags=KUBE_SCHEDULER.command_line(seat),
+        files=(HostFile("kubeconfig", kubeconfig(control_plane_pods.SCHEDULER)),),
+        probes=loopback_probes(control_plane_pods.SCHEDULER_PORT),
+        cpu="100m",
+        memory="128Mi",
+        grace_seconds=30,
+        command=seat.command(control_plane_pods.SCHEDULER),
+    )
+    return static_pod(component, place=control_plane_place(seat, control_plane_pods.SCHEDULER))

@@ -3,8 +3,15 @@
 from typing import Any, Final
 
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.static_pods.rows import VERBOSITY, Program, Row, by_profile, on_kubernetes
-from umbilical.hardway.artifacts.static_pods.seat import Seat, kubeconfig
+from umbilical.hardway.artifacts.static_pods.seat import (
+    VERBOSITY,
+    Program,
+    Row,
+    Seat,
+    by_profile,
+    kubeconfig,
+    on_kubernetes,
+)
 from umbilical.manifests.static_pod import Component, HostFile, probe, static_pod
 
 PROGRAM: Final = "kube-proxy"

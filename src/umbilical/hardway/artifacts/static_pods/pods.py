@@ -1,7 +1,11 @@
-"""Which static pods stand on which node, under which file names, and which of them a later stage moves into place."""
+"""Which static pods stand on which node, which of them a later stage moves into place, and which are removed again.
 
-from collections.abc import Callable
-from dataclasses import dataclass
+Stages do what the removals say, and the lint reads them.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from umbilical.bootstrap.names import EGRESS_FILE
@@ -13,20 +17,19 @@ from umbilical.hardway.artifacts.static_pods.kube_apiserver import kube_apiserve
 from umbilical.hardway.artifacts.static_pods.kube_controller_manager import (
     POLICY_CONFIG,
     kube_controller_manager_pod,
+    kube_scheduler_pod,
     policy_controller_config,
 )
+from umbilical.hardway.artifacts.static_pods.kube_proxy import PROGRAM as KUBE_PROXY
 from umbilical.hardway.artifacts.static_pods.kube_proxy import kube_proxy_pod
-from umbilical.hardway.artifacts.static_pods.kube_scheduler import kube_scheduler_pod
-from umbilical.hardway.artifacts.static_pods.rows import Condition
-from umbilical.hardway.artifacts.static_pods.seat import CONFIG_FOLDER, Seat
-from umbilical.hardway.artifacts.static_pods.tunnel import egress_selector_config, konnectivity_server_pod
+from umbilical.hardway.artifacts.static_pods.seat import CONFIG_FOLDER, Condition, Seat
+from umbilical.hardway.artifacts.tunnel import egress_selector_config, konnectivity_server_pod, tunnel_spec
 from umbilical.hardway.config.cluster import Node, Role
+from umbilical.manifests.tree import PUBLIC_MODE, AssetTree
 
 CVO_FILE: Final = "cvo-bootstrap.yaml"
 TUNNEL_FILE: Final = "konnectivity-server-pod.yaml"
 KUBE_PROXY_FILE: Final = "kube-proxy.yaml"
-MASTER_FILES: Final = ("etcd.yaml", "kube-apiserver.yaml", "kube-controller-manager.yaml", "kube-scheduler.yaml")
-"""Late ones of a master in the kubernetes profile, in the order in which they are moved into place."""
 
 
 @dataclass(frozen=True)
@@ -103,3 +106,94 @@ def files_of(inputs: Inputs, node: Node) -> list[PodFile | ConfigFile]:
     seat = Seat(inputs, node)
     every: tuple[PodFile | ConfigFile, ...] = (*CONFIGS, *PODS)
     return [file for file in every if file.stands(seat)]
+
+
+REMOVALS_PATH: Final = f"{layout.STATIC_PODS}/removals.json"
+TUNNEL: Final = "konnectivity"
+PIVOT_STAGE: Final = 13
+CONVERGENCE_STAGE: Final = 16
+AFTER_MEMBER_REMOVAL: Final = "the bootstrap member has left etcd"
+AFTER_NETWORK: Final = "ClusterOperator network is Available"
+
+
+@dataclass(frozen=True)
+class Removal:
+    what: str
+    """`konnectivity`, `kube-proxy`."""
+    stage: int
+    after: str
+    """What must hold before."""
+    namespace: str = ""
+    """Deleted without waiting for its end; fine if it is gone. Empty: none."""
+    files: tuple[tuple[str, str], ...] = ()
+    """Node id, path: static pods whose files are deleted."""
+    commands: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Node id, words: what is run on a node once its file is gone."""
+
+
+def removals(inputs: Inputs) -> list[Removal]:
+    return [*_tunnel_removal(inputs), *_kube_proxy_removal(inputs)]
+
+
+def write_removals(steps: list[Removal]) -> bytes:
+    return (json.dumps([asdict(step) for step in steps], indent=2) + "\n").encode()
+
+
+def read_removals(content: bytes) -> list[Removal]:
+    """Read the artifact of `write_removals`.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    try:
+        return [_removal(one) for one in json.loads(content)]
+    except (TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"it is no list of removals: {error}") from None
+
+
+def _removal(value: Any) -> Removal:
+    return Removal(
+        what=str(value["what"]),
+        stage=int(value["stage"]),
+        after=str(value["after"]),
+        namespace=str(value["namespace"]),
+        files=tuple((str(node), str(path)) for node, path in value["files"]),
+        commands=tuple((str(node), tuple(map(str, words))) for node, words in value["commands"]),
+    )
+
+
+def _tunnel_removal(inputs: Inputs) -> Iterator[Removal]:
+    if inputs.has_tunnel:
+        path = f"{layout.NODE_MANIFESTS}/{TUNNEL_FILE}"
+        files = ((inputs.cluster.bootstrap.id, path),)
+        yield Removal(TUNNEL, PIVOT_STAGE, AFTER_MEMBER_REMOVAL, tunnel_spec(inputs).namespace, files)
+
+
+def _kube_proxy_removal(inputs: Inputs) -> Iterator[Removal]:
+    """On OpenShift only: two that implement services write rules against each other."""
+    cluster = inputs.cluster
+    if cluster.is_openshift and cluster.has_kube_proxy:
+        path = f"{layout.NODE_MANIFESTS}/{KUBE_PROXY_FILE}"
+        image = Seat(inputs, cluster.bootstrap).image(KUBE_PROXY)
+        # Rules outlive whoever wrote them.
+        cleanup = (
+            *("podman", "run", "--rm", "--privileged", "--net=host"),
+            *(f"--authfile={layout.PULL_SECRET}", f"--entrypoint=/usr/bin/{KUBE_PROXY}", image, "--cleanup"),
+        )
+        yield Removal(
+            KUBE_PROXY,
+            CONVERGENCE_STAGE,
+            AFTER_NETWORK,
+            files=tuple((node.id, path) for node in cluster.members),
+            commands=tuple((node.id, cleanup) for node in cluster.members),
+        )
+
+
+def render_static_pods(inputs: Inputs, made: AssetTree) -> AssetTree:
+    """Nothing of what is `made` is read: pods name files by where they lie, and hold none."""
+    tree = AssetTree()
+    for node in inputs.cluster.nodes:
+        for file in files_of(inputs, node):
+            tree.add_yaml(file.artifact(node), file.make(Seat(inputs, node)), PUBLIC_MODE)
+    tree.add(REMOVALS_PATH, write_removals(removals(inputs)), PUBLIC_MODE)
+    return tree

@@ -1,6 +1,10 @@
-"""Where a static pod stands: a node of a cluster; and how the files of that node are called inside of its pods."""
+"""Where a static pod stands, how that node's files are called inside of its pods, and tables of its flags.
+
+Each row of a table has its value for a node, its reason, and what one sees without it.
+"""
 
 import posixpath
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,6 +12,7 @@ from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.inputs import Inputs
 from umbilical.hardway.config.cluster import Cluster, Node, Role
+from umbilical.hardway.explain.entry import Flag
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.static_pod import HostFile
 
@@ -106,3 +111,58 @@ def secret_artifact(file: str) -> str:
 
 def _secret(file: str) -> str:
     return posixpath.join(layout.POD_SECRETS, file)
+
+
+Condition = Callable[[Seat], bool]
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    """Without the dashes; of an environment variable its name."""
+    value: str | Callable[[Seat], str]
+    why: str
+    without: str
+    """What one sees if it is missing or wrong."""
+    only: Condition | None = None
+    """On which nodes, in which profile; None: on all that run the program."""
+
+    def flag(self, seat: Seat) -> Flag:
+        value = self.value if isinstance(self.value, str) else self.value(seat)
+        return Flag(self.name, value, self.why, self.without)
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a program is told, and what explanations need to say about it."""
+
+    name: str
+    flags: tuple[Row, ...]
+    installer: str
+    """How the real installer comes by this command line."""
+    environment: tuple[Row, ...] = ()
+
+    def command_line(self, seat: Seat) -> tuple[str, ...]:
+        return tuple(str(flag) for flag in flags(self.flags, seat))
+
+    def variables(self, seat: Seat) -> dict[str, str]:
+        return {flag.name: flag.value for flag in flags(self.environment, seat)}
+
+
+def flags(table: Sequence[Row], seat: Seat) -> tuple[Flag, ...]:
+    return tuple(row.flag(seat) for row in table if row.only is None or row.only(seat))
+
+
+def on_openshift(seat: Seat) -> bool:
+    return seat.is_openshift
+
+
+def on_kubernetes(seat: Seat) -> bool:
+    return not seat.is_openshift
+
+
+def by_profile(*, openshift: str, kubernetes: str) -> Callable[[Seat], str]:
+    return lambda seat: openshift if seat.is_openshift else kubernetes
+
+
+VERBOSITY: Final = Row("v", "2", "what a person needs who reads the log, and no more", "only errors are logged")

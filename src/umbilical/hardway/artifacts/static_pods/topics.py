@@ -11,12 +11,12 @@ from umbilical.hardway.artifacts.static_pods.kube_apiserver import KUBE_APISERVE
 from umbilical.hardway.artifacts.static_pods.kube_controller_manager import (
     CLUSTER_POLICY_CONTROLLER,
     KUBE_CONTROLLER_MANAGER,
+    KUBE_SCHEDULER,
 )
 from umbilical.hardway.artifacts.static_pods.kube_proxy import KUBE_PROXY
-from umbilical.hardway.artifacts.static_pods.kube_scheduler import KUBE_SCHEDULER
-from umbilical.hardway.artifacts.static_pods.rows import Program, Row
-from umbilical.hardway.artifacts.static_pods.tunnel_flags import KONNECTIVITY_SERVER
-from umbilical.hardway.explain.topic import Topic, TopicKind
+from umbilical.hardway.artifacts.static_pods.seat import Program, Row
+from umbilical.hardway.artifacts.tunnel import KONNECTIVITY_SERVER
+from umbilical.hardway.explain.entry import Topic, TopicKind
 
 STAGE: Final = 7
 PROGRAMS: Final[tuple[Program, ...]] = (

@@ -1,1 +1,0 @@
-"""Nodes' base configuration from the release's own programs: their input directory, the script, and its outcome."""

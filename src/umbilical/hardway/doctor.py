@@ -1,0 +1,216 @@
+"""Everything the doctor looks at, from what is nearest to what is farthest: files, record, machines.
+
+Of machines that run: the load balancer's own view, files that kubelets watch, signing requests that nobody approves,
+and every check of the stages that are done.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from umbilical.checks.check import Finding, Outcome
+from umbilical.cluster import csr, objects
+from umbilical.cluster.client import ApiClient
+from umbilical.cluster.csr import Decision, World, decide, is_pending
+from umbilical.fault import Fault
+from umbilical.hardway import csr_rounds, kube, pipeline, trials
+from umbilical.hardway.artifacts import layout
+from umbilical.hardway.config.cluster import Node, Role
+from umbilical.hardway.csr_rounds import SIGNATURES as REQUESTS
+from umbilical.hardway.diagnosis import Diagnosis, examine_artifacts, examine_record, hinted, lesson_live, stage_hop
+from umbilical.hardway.machines.interface import BackendServer, Power
+from umbilical.hardway.site import Site
+from umbilical.hardway.stage import FIRST_ON_MACHINES, Stage, findings
+from umbilical.hardway.stages.live import LiveStage
+from umbilical.hardway.state import State, Status
+from umbilical.hardway.waiting import NotYet, Signature
+from umbilical.manifests.tree import Asset
+
+INFRASTRUCTURE: Final = 2
+BOOTSTRAP: Final = 10
+CONTROL_PLANE: Final = 12
+PIVOT: Final = 13
+CONVERGENCE: Final = 16
+API_BACKEND: Final = "api"
+BALANCER: Final = (
+    Signature("L7RSP", "the check speaks plain HTTP to a port that speaks TLS: check-ssl is missing (HA-01)"),
+    Signature("L6", "TLS fails: the signers that the check trusts are not the server's (PKI-02, PKI-03)"),
+    Signature("L7STS", "it answers and is not ready: kubectl get --raw '/readyz?verbose' at its own address"),
+    Signature("L4", "nobody listens there: crictl ps -a on the node, or its firewall"),
+)
+_WRONG_QUESTION: Final = ("L7RSP", "L6RSP", "L6TOUT")
+"""What the checks of a configuration say that is wrong, however far the cluster is."""
+_REFUSED: Final = "L7STS"
+"""A server that is not ready says so by 500; one of Go's answers 400 to plain HTTP on its TLS port."""
+READY_OVER_TLS: Final = "it is ready when it is asked over TLS"
+_SILENT_API: Final = "UMB603"
+
+Signal = Callable[[Site, State], Iterator[Diagnosis]]
+
+
+def are_up(site: Site) -> bool:
+    """Tell whether there is anything to look at."""
+    try:
+        return bool(site.machines.balancer()) or _running(site) != []
+    except Fault:
+        return False
+
+
+def examine_machines(
+    site: Site, state: State, stages: Sequence[Stage], signatures: Sequence[Signature]
+) -> list[Diagnosis]:
+    """Ask all signals; one that cannot be asked says so and does not keep the others from being asked."""
+    balancer = _asked("load balancer", balancer_signal, site, state)
+    found = _asked("static pods", files_signal, site, state)
+    found += _checks(site, state, stages, signatures)
+    if _is_done(state, BOOTSTRAP):
+        found += _asked("signing requests", requests_signal, site, state)
+    return _caused(balancer, found)
+
+
+def _caused(balancer: Sequence[Diagnosis], found: Sequence[Diagnosis]) -> list[Diagnosis]:
+    """Behind a load balancer that lets nobody through, that nobody reaches the API is no news."""
+    silent = [one for one in found if _SILENT_API in (one.id, one.why.partition(" ")[0])]
+    if not balancer or not silent:
+        return [*balancer, *found]
+    first = replace(balancer[0], why=f"{balancer[0].why}; so {len(silent)} more looks at the API are in vain")
+    return [first, *balancer[1:], *(one for one in found if one not in silent)]
+
+
+def balancer_signal(site: Site, state: State) -> Iterator[Diagnosis]:
+    servers = site.machines.balancer()
+    wrong = [(one, said) for one in servers if not one.is_up and (said := _wrong_question(site, one))]
+    for one, said in wrong:
+        remedy = hinted("L7RSP" if READY_OVER_TLS in said else one.check, "umbilical stage lint --only HA-01", BALANCER)
+        hop, what = f"load balancer to {one.server}", f"it holds {one.backend} of {one.server} DOWN"
+        yield Diagnosis("balancer", hop, what, said, remedy, lesson_live(said))
+    behind = [one for one in servers if one.backend == API_BACKEND]
+    if not wrong and _is_done(state, BOOTSTRAP) and behind and not any(one.is_up for one in behind):
+        seen = ", ".join(f"{one.server} {one.check}" for one in behind)
+        remedy = hinted(seen, "umbilical stage status", BALANCER)
+        yield Diagnosis("balancer", "load balancer", "no server of the API is up", seen, remedy)
+
+
+def _wrong_question(site: Site, one: BackendServer) -> str:
+    """Say why a check must be wrong and not the server; empty where it may well be the server."""
+    if one.check.startswith(_WRONG_QUESTION):
+        return f"its check says {one.check}"
+    node = next((node for node in site.cluster.nodes if node.name == one.server), None)
+    if one.backend != API_BACKEND or not one.check.startswith(_REFUSED) or node is None:
+        return ""
+    try:
+        site.machines.enter()
+        kube.ready_text(site, node.address)
+    except (NotYet, Fault, TimeoutError):
+        return ""
+    return f"its check says {one.check}, and {READY_OVER_TLS}"
+
+
+def files_signal(site: Site, state: State) -> Iterator[Diagnosis]:
+    """Look for the static pods that kubelets should find."""
+    for node in _running(site):
+        for file in _watched(site, state, node):
+            if site.machines.read(node.id, f"{layout.NODE_MANIFESTS}/{file}") is None:
+                seen = f"{file} is not in {layout.NODE_MANIFESTS} of {node.id}"
+                what = f"a static pod of {node.id} is gone, and its kubelet ends it"
+                remedy = f"put {file} back there; artifacts/{layout.STATIC_PODS} has it as it should be"
+                yield Diagnosis("static-pod", f"kubelet of {node.id}", what, seen, remedy, lesson_live(seen))
+
+
+def _watched(site: Site, state: State, node: Node) -> list[str]:
+    if node.role is Role.BOOTSTRAP and state.stage(PIVOT).status is not Status.PENDING:
+        return []
+    # The network operator of OpenShift takes over from kube-proxy, whose file then goes.
+    if site.cluster.is_openshift and node.role is not Role.BOOTSTRAP and _is_done(state, CONVERGENCE):
+        return []
+    folders = [layout.static_pod(node, "")]
+    if node.role is Role.MASTER and _is_done(state, CONTROL_PLANE):
+        folders.append(layout.late_static_pod(node, ""))
+    names = (path.removeprefix(folder) for folder in folders for path in sorted(site.assets) if path.startswith(folder))
+    return [name for name in names if "/" not in name and name.endswith(".yaml")]
+
+
+def requests_signal(site: Site, state: State) -> Iterator[Diagnosis]:
+    """Name requests for certificates that are pending and would be refused, with the first rule that does not hold."""
+    site.machines.enter()
+    for decision in site.api().call(lambda client: _refused(site, client)):
+        what = f"{decision.csr} is pending, and no rule approves it"
+        remedy = hinted(decision.reason, "kubectl describe csr NAME; deny it if nobody knows it", csr_rounds.SIGNATURES)
+        yield Diagnosis("csr", f"request of {decision.node or 'nobody'}", what, decision.reason, remedy)
+
+
+async def _refused(site: Site, client: ApiClient) -> list[Decision]:
+    listed = await objects.list_objects(client, csr.KIND)
+    nodes = {str(objects.metadata(one).get("name")): one for one in await objects.list_objects(client, csr.NODE)}
+    pending = [one for one in listed if is_pending(one)]
+    world = World(site.now(), nodes, pending=len(pending))
+    decisions = (decide(one, csr_rounds.policy(site), world) for one in pending)
+    return [one for one in decisions if not one.is_approved]
+
+
+def _checks(site: Site, state: State, stages: Sequence[Stage], signatures: Sequence[Signature]) -> list[Diagnosis]:
+    """Ask the checks of every stage that is done and still matters."""
+    found: list[Diagnosis] = []
+    for stage in stages:
+        on_machines = stage.number == INFRASTRUCTURE or stage.number >= FIRST_ON_MACHINES
+        if not on_machines or not _is_done(state, stage.number) or pipeline.superseded(stage, state) is not None:
+            continue
+        try:
+            found_here = findings(stage, site)
+        except Fault as fault:
+            found.append(Diagnosis(fault.code, stage_hop(stage), fault.what, fault.why, fault.remedy))
+            continue
+        found += [_check(stage, one, signatures) for one in found_here if one.outcome is Outcome.FAILED]
+    return found
+
+
+def _check(stage: Stage, finding: Finding, signatures: Sequence[Signature]) -> Diagnosis:
+    remedy = hinted(finding.evidence, finding.fix, signatures)
+    return Diagnosis(
+        finding.id,
+        stage_hop(stage),
+        f"not so: {finding.title}",
+        finding.evidence,
+        remedy,
+        lesson_live(finding.evidence),
+    )
+
+
+def _asked(hop: str, signal: Signal, site: Site, state: State) -> list[Diagnosis]:
+    try:
+        return list(signal(site, state))
+    except Fault as fault:
+        return [Diagnosis(fault.code, hop, fault.what, fault.why, fault.remedy)]
+    except TimeoutError:
+        return [Diagnosis("api", hop, "the API cannot be asked", "no answer in time", "umbilical stage status 10")]
+
+
+def _running(site: Site) -> list[Node]:
+    return [node for node in site.cluster.nodes if site.machines.power(node.id) is Power.ON]
+
+
+def _is_done(state: State, number: int) -> bool:
+    return state.stage(number).status in (Status.DONE, Status.STALE)
+
+
+def examine(
+    site: Site, state: State, on_disk: Mapping[str, Asset], stages: Sequence[Stage], *, is_locked: bool
+) -> list[Diagnosis]:
+    known = signatures(site, stages)
+    found = [*examine_artifacts(site, on_disk), *examine_record(stages, state, known, is_locked=is_locked)]
+    if are_up(site):
+        found += examine_machines(site, state, stages, known)
+    return found
+
+
+def signatures(site: Site, stages: Sequence[Stage]) -> list[Signature]:
+    """Collect what stages know of failures, each once."""
+    of_stages = [
+        one
+        for stage in stages
+        if isinstance(stage, LiveStage)
+        for sight in stage.make_sights(site)
+        for one in sight.signatures
+    ]
+    shared = (*BALANCER, *REQUESTS, *trials.WEBHOOK_SIGNATURES, *trials.WORKLOAD_SIGNATURES)
+    return list(dict.fromkeys((*of_stages, *shared)))

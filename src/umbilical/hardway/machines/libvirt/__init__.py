@@ -1,1 +1,0 @@
-"""Machines by libvirt: RHCOS, entered by ssh. All that is done to the host is a command line of `Host`."""

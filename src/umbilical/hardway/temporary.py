@@ -1,0 +1,138 @@
+"""What is in the cluster for a while only: the tunnel, and on OpenShift kube-proxy.
+
+The tunnel's certificates are made on the bootstrap node, and agents get a Secret of them. Removal does exactly what the
+artifact says that the lint has read.
+"""
+
+import base64
+from typing import Any, Final
+
+from umbilical.bootstrap.names import AGENT_NAME, AGENT_SECRET
+from umbilical.bootstrap.spec import Shape, for_shape
+from umbilical.cluster import objects
+from umbilical.cluster.apply import Applier, read_document
+from umbilical.fault import HardwayError
+from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH, TUNNEL, Removal, read_removals
+from umbilical.hardway.artifacts.tunnel import AGENT_PKI, KUBERNETES_NAMESPACE
+from umbilical.hardway.kube import delete_if_there
+from umbilical.hardway.machines.interface import Power
+from umbilical.hardway.site import Site
+from umbilical.hardway.stage import Sight
+from umbilical.hardway.waiting import NotYet
+
+
+def removal(site: Site, what: str) -> Removal | None:
+    """Find how something is removed; None where there is nothing of it.
+
+    Raises:
+        HardwayError: UMB760, the artifact cannot be read.
+    """
+    try:
+        steps = read_removals(site.content(REMOVALS_PATH))
+    except ValueError as error:
+        raise HardwayError("UMB760", f"{REMOVALS_PATH} cannot be read", str(error), "umbilical stage run 07") from None
+    return next((step for step in steps if step.what == what), None)
+
+
+def remove(site: Site, step: Removal) -> None:
+    """Delete the namespace, then files on nodes, then run what has to follow. Doing it twice is fine.
+
+    Raises:
+        HardwayError: UMB761, a command on a node failed.
+    """
+    if step.namespace:
+        site.api().call(lambda client: delete_if_there(client, objects.NAMESPACE, step.namespace))
+    for node, path in step.files:
+        if site.machines.power(node) is Power.ON:
+            _run(site, node, ["rm", "-f", path])
+    for node, words in step.commands:
+        _run(site, node, words)
+
+
+def _run(site: Site, node: str, words: "list[str] | tuple[str, ...]") -> None:
+    done = site.machines.run(node, words)
+    if done.exit_code != 0:
+        raise HardwayError("UMB761", f"{words[0]} failed on {node}", done.complaint, f"there: {' '.join(words)}")
+
+
+_FILES: Final = ("ca.crt", "tls.crt", "tls.key")
+"""Keys of the Secret, and files on the bootstrap node."""
+
+
+def namespace(site: Site) -> str:
+    """Say where the agents are; it is the tunnel's own, and goes with it."""
+    return for_shape(Shape.OPENSHIFT).namespace if site.cluster.is_openshift else KUBERNETES_NAMESPACE
+
+
+def hand_out_certificates(site: Site) -> None:
+    """Give the agents their Secret. Its content goes from the node to the API and lies nowhere else.
+
+    Raises:
+        NotYet: the node has not made them.
+    """
+    content = {}
+    for file in _FILES:
+        found = site.machines.read(site.cluster.bootstrap.id, f"{AGENT_PKI}/{file}")
+        if not found:
+            raise NotYet(f"no {AGENT_PKI}/{file} on the bootstrap node")
+        content[file] = base64.b64encode(found).decode()
+    document = read_document(_secret(namespace(site), content))
+    assert document is not None
+    site.api().call(lambda client: Applier(client, force=True).apply(document))
+
+
+def _secret(place: str, content: dict[str, str]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": AGENT_SECRET, "namespace": place},
+        "type": "kubernetes.io/tls",
+        "data": content,
+    }
+
+
+def agents_sight(count: int) -> Sight:
+    """The agents of all nodes that are there so far."""
+
+    def look(site: Site) -> str:
+        place = namespace(site)
+        found = site.api().call(lambda client: objects.get(client, objects.DAEMON_SET, AGENT_NAME, place))
+        if found is None:
+            raise NotYet(f"there is no DaemonSet {place}/{AGENT_NAME}")
+        status = found.get("status") or {}
+        ready, wanted = int(status.get("numberReady", 0)), int(status.get("desiredNumberScheduled", 0))
+        if ready < count or ready < wanted:
+            raise NotYet(f"{ready} of {max(wanted, count)} agents are ready")
+        return f"{ready} agents"
+
+    return Sight(
+        "tunnel-agents",
+        "the tunnel's agents are ready",
+        "without an agent kube-apiserver on the bootstrap node reaches no pod: webhooks time out",
+        f"kubectl describe daemonset {AGENT_NAME} -A; then the log of an agent",
+        look,
+    )
+
+
+def cut(site: Site) -> None:
+    """Remove the tunnel: the namespace with its agents and their Secret, and the server's static pod."""
+    step = removal(site, TUNNEL)
+    if step is not None:
+        remove(site, step)
+
+
+def gone_sight() -> Sight:
+    def look(site: Site) -> str:
+        place = namespace(site)
+        found = site.api().call(lambda client: objects.get_metadata(client, objects.NAMESPACE, place))
+        if found is not None:
+            raise NotYet(f"the namespace {place} is still there")
+        return "nothing of it is left"
+
+    return Sight(
+        "tunnel-gone",
+        "the tunnel is cut",
+        "its certificates live for a day; what is left of it then fails and alarms",
+        "umbilical bootstrap teardown",
+        look,
+    )

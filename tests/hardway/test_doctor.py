@@ -1,0 +1,173 @@
+"""The doctor beside machines that run."""
+
+import base64
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.support.api_stock import Stock
+from tests.support.control_plane import PROGRAMS, ControlPlane
+from tests.support.live_site import live_site, machines_of, switch_on
+from tests.support.signing_requests import pem
+
+from umbilical.cluster.csr import CLIENT_SIGNER, KIND
+from umbilical.fault import Fault
+from umbilical.hardway import doctor, kube
+from umbilical.hardway.doctor import requests_signal
+from umbilical.hardway.machines.interface import BackendServer, Power, Probe
+from umbilical.hardway.site import Site
+from umbilical.hardway.stages import catalogue
+from umbilical.hardway.stages.live import started_key
+from umbilical.hardway.state import StageRecord, State, Status
+from umbilical.hardway.waiting import NotYet
+
+STAGES = catalogue.stages()
+# Port 1 of loopback, where nobody listens.
+NOBODY = """\
+apiVersion: v1
+kind: Config
+current-context: a
+clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: a, user: {token: none}}]
+contexts: [{name: a, context: {cluster: a, user: a}}]
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    made = live_site(tmp_path)
+    switch_on(made)
+    for node in made.cluster.nodes:
+        for path in made.assets:
+            if path.startswith(f"static-pods/{node.id}/"):
+                name = path.rpartition("/")[2]
+                machines_of(made).files[node.id, f"/etc/kubernetes/manifests/{name}"] = b"pod"
+    return made
+
+
+def done(*numbers: int) -> State:
+    return State(stages={number: StageRecord(Status.DONE) for number in numbers})
+
+
+def test_without_machines_there_is_nothing_to_look_at(tmp_path: Path) -> None:
+    site = live_site(tmp_path)
+    assert not doctor.are_up(site)
+    machines_of(site).powers["bootstrap"] = Power.ON
+    assert doctor.are_up(site)
+
+
+def test_a_server_that_is_asked_in_the_wrong_language_is_known_at_once(site: Site) -> None:
+    name = site.cluster.bootstrap.name
+    machines_of(site).servers = [BackendServer("api", name, False, "L7RSP")]
+    (found,) = doctor.balancer_signal(site, State())
+    assert found.lesson == "httpchk"
+    assert found.hop == f"load balancer to {name}"
+    assert "check-ssl is missing" in found.remedy
+
+
+def test_looks_that_the_load_balancer_keeps_from_the_api_are_counted_and_not_listed(site: Site) -> None:
+    name = site.cluster.bootstrap.name
+    machines_of(site).servers = [BackendServer("api", name, False, "L7RSP")]
+    nobody = site.folder / "kubeconfig"
+    nobody.write_text(NOBODY)
+    site.kubeconfig = lambda address: nobody
+    found = doctor.examine_machines(site, done(10, 11), STAGES, ())
+    assert found[0].lesson == "httpchk"
+    assert "more looks at the API are in vain" in found[0].why
+    assert not [one for one in found[1:] if "UMB603" in (one.id, one.why[:6])]
+
+
+def test_an_api_that_is_not_up_yet_is_no_complaint_before_its_stage_is_done(site: Site) -> None:
+    machines_of(site).servers = [BackendServer("api", site.cluster.bootstrap.name, False, "L4CON")]
+    assert list(doctor.balancer_signal(site, State())) == []
+    (found,) = doctor.balancer_signal(site, done(10))
+    assert found.what == "no server of the API is up"
+    assert "nobody listens there" in found.remedy
+
+
+def test_a_static_pod_that_is_gone_is_named_with_its_node(site: Site) -> None:
+    assert list(doctor.files_signal(site, State())) == []
+    del machines_of(site).files["worker-0", "/etc/kubernetes/manifests/kube-proxy.yaml"]
+    (found,) = doctor.files_signal(site, State())
+    assert found.lesson == "no-proxy"
+    assert found.hop == "kubelet of worker-0"
+
+
+def test_masters_have_more_files_when_their_control_plane_is_there(site: Site) -> None:
+    missing = {one.why.partition(" ")[0] for one in doctor.files_signal(site, done(12))}
+    assert missing == {"etcd.yaml", "kube-apiserver.yaml", "kube-controller-manager.yaml", "kube-scheduler.yaml"}
+
+
+def test_the_bootstrap_node_is_left_alone_once_the_pivot_has_begun(site: Site) -> None:
+    machines_of(site).files = {
+        key: content for key, content in machines_of(site).files.items() if key[0] != "bootstrap"
+    }
+    assert len(list(doctor.files_signal(site, State()))) > 3
+    assert list(doctor.files_signal(site, done(13))) == []
+
+
+@pytest.mark.parametrize(
+    ("reads", "lessons"), [("ok", ["httpchk"]), ("not yet", [])], ids=["the check is wrong", "the server is not ready"]
+)
+def test_a_refusal_is_the_checks_fault_only_if_the_server_is_ready_over_tls(
+    site: Site, reads: str, lessons: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ready_text(site: Site, address: object) -> str:
+        if reads != "ok":
+            raise NotYet(reads)
+        return reads
+
+    monkeypatch.setattr(kube, "ready_text", ready_text)
+    machines_of(site).servers = [BackendServer("api", site.cluster.bootstrap.name, False, "L7STS")]
+    assert [one.lesson for one in doctor.balancer_signal(site, State())] == lessons
+
+
+def test_checks_of_stages_that_are_done_are_asked(site: Site) -> None:
+    machines_of(site).probes = [Probe("vip", False, "192.168.126.10 is on no interface", "ip addr add")]
+    found = doctor.examine_machines(site, done(2), STAGES, ())
+    assert "192.168.126.10 is on no interface" in [one.why for one in found]
+
+
+def test_what_cannot_be_asked_is_told_and_does_not_silence_the_rest(site: Site) -> None:
+    machines_of(site).failing["enter"] = Fault("UMB738", "no lab", "it is down", "umbilical stage run 02")
+    del machines_of(site).files["worker-0", "/etc/kubernetes/manifests/kube-proxy.yaml"]
+    found = doctor.examine_machines(site, done(10, 11), STAGES, ())
+    assert "no-proxy" in [one.lesson for one in found]
+    assert "UMB738" in [one.id for one in found]
+
+
+@pytest.fixture
+def requesting(tmp_path: Path, plane: ControlPlane) -> Iterator[Site]:
+    made = live_site(tmp_path, plane)
+    made.notes[started_key(made.cluster.masters[0])] = datetime.now(UTC).isoformat()
+    plane.kubectl("delete", "csr", "--all")
+    yield made
+    plane.kubectl("delete", "csr", "--all")
+
+
+def file_request(plane: ControlPlane, name: str, node: str) -> None:
+    spec = {
+        "request": base64.b64encode(pem(f"system:node:{node}")).decode(),
+        "signerName": CLIENT_SIGNER,
+        "usages": ["digital signature", "client auth"],
+    }
+    body = {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    Stock(plane.kubeconfig).call(lambda client: client.request("POST", KIND.path(), body=body))
+
+
+@pytest.mark.real(*PROGRAMS)
+def test_a_request_that_no_rule_approves_is_told_with_the_first_that_does_not_hold(
+    requesting: Site, plane: ControlPlane
+) -> None:
+    assert list(requests_signal(requesting, State())) == []
+    file_request(plane, "node-csr-stranger", "stranger.example.com")
+    (found,) = requests_signal(requesting, State())
+    assert found.what == "node-csr-stranger is pending, and no rule approves it"
+    assert "stranger.example.com" in found.why
+    assert plane.kubectl("get", "csr", "node-csr-stranger", "-o", "jsonpath={.status.conditions}") == ""
