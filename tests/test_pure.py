@@ -20,7 +20,7 @@ def installed(repository: Path, tmp_path: Path) -> Path:
     """A package as a compiled wheel leaves it, with a file in place of each compiled module that none can load."""
     package = tmp_path / "umbilical"
     shutil.copytree(repository / "src" / "umbilical", package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
-    for name in ("wire/buffer", "fault"):
+    for name in ("wire/http2/buffers", "fault"):
         (package / f"{name}{EXTENSION_SUFFIXES[0]}").write_bytes(b"")
     other = tmp_path / "other"
     other.mkdir()

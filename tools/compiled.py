@@ -40,7 +40,7 @@ INTERPRETED_TESTS: Final = (
     "tests/architecture", "tests/bootstrap", "tests/checks", "tests/cluster", "tests/firewall", "tests/hardway",
     "tests/host", "tests/ignition", "tests/lab", "tests/manifests", "tests/pki", "tests/hosted/objects",
     "tests/hosted/pki",
-    "tests/cli/bootstrap", "tests/cli/config", "tests/cli/firewall", "tests/cli/lab", "tests/cli/pki",
+    "tests/cli/bootstrap", "tests/cli/test_config.py", "tests/cli/firewall", "tests/cli/lab", "tests/cli/pki",
     "tests/cli/stage",
     "tests/fuzz/test_verify_mutations.py", "tests/tools/test_bench*.py", "tests/tools/test_peers.py",
     "tests/tools/test_wheels.py",

@@ -1,6 +1,7 @@
 """The pure form of a compiled installation: sources are loaded although compiled modules lie beside them.
 
-A path hook for this package's own folders leaves every other package as it is. It is loaded only when asked for.
+A path hook for this package's own folders leaves every other package as it is. A module of its own, because it is
+loaded only when asked for.
 """
 
 import os

@@ -25,7 +25,7 @@ def test_a_wrong_name_gets_the_nearest_one_and_a_right_one_is_loaded() -> None:
     found = load("umbilical.lab.scenarios", {"ipv6": "webhook_through_tunnel"}, "SCENARIOS", "ipv6")
     assert found.name == "ipv6"
     with pytest.raises(StopIteration):
-        load("umbilical.lab.scenarios", {"ipv6": "aggregated_api"}, "SCENARIOS", "ipv6")
+        load("umbilical.lab.scenarios", {"ipv6": "service_stories"}, "SCENARIOS", "ipv6")
 
 
 def test_what_is_seen_at_last_is_returned() -> None:

@@ -13,8 +13,11 @@ Result = TypeVar("Result")
 
 def play(script: Coroutine[Any, Any, Result]) -> Result:
     """Run on the programs' event loop; when it ends neither a task nor a handler of signals may be left."""
+    before = signal.getsignal(signal.SIGTERM)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_bounded(script))
+        result = runner.run(_bounded(script))
+        assert signal.getsignal(signal.SIGTERM) is before
+        return result
 
 
 async def _bounded(script: Coroutine[Any, Any, Result]) -> Result:
@@ -24,5 +27,4 @@ async def _bounded(script: Coroutine[Any, Any, Result]) -> Result:
     if left:  # the far end of a connection may need a moment to see that it is over
         await asyncio.wait(left, timeout=PATIENCE_SECONDS)
     assert all(task.done() for task in left), f"tasks are left: {left}"
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     return result

@@ -8,8 +8,7 @@ from tests.support import hardway_config
 from tests.support.made_up_stages import UNMARK, MadeUpStage, World, make_site
 
 from umbilical.cli import main
-from umbilical.cli.stage import cluster, show
-from umbilical.cli.stage import show as status
+from umbilical.cli.stage import cluster
 from umbilical.hardway.explain.entry import Topic, TopicKind
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages import catalogue
@@ -30,8 +29,7 @@ class Commands:
         monkeypatch.setattr(catalogue, "stages", lambda: tuple(self.stages))
         monkeypatch.setattr(catalogue, "undoers", lambda: {**UNDOERS, UNMARK: self.world.unmark})
         monkeypatch.setattr(catalogue, "topics", lambda: tuple(_topic(stage) for stage in self.stages))
-        for module in (show, status, cluster):
-            monkeypatch.setattr(module, "load_site", self._site)
+        monkeypatch.setattr(cluster, "load_site", self._site)
 
     def __call__(self, *arguments: str) -> int:
         return main.run(["stage", arguments[0], "--dir", str(self.folder), *arguments[1:]])

@@ -97,7 +97,7 @@ def _converted(letter: object, desired: str, node: str) -> dict[str, Any]:
     if not isinstance(letter, dict) or not isinstance(letter.get("metadata"), dict):
         raise BadQuestion("an object without metadata")
     rules = {f"{LETTER_GROUP}/v1": _to_v1, f"{LETTER_GROUP}/v2": _to_v2}
-    if desired not in rules or letter.get("apiVersion") not in rules:
+    if desired not in rules or not any(letter.get("apiVersion") == version for version in rules):
         raise BadQuestion(f"no rule from {letter.get('apiVersion')} to {desired}")
     spec = _mapping(letter.get("spec"))
     if letter["apiVersion"] != desired:

@@ -133,11 +133,11 @@ def test_an_unknown_flag_is_told_as_pflag_tells_it(capsys: pytest.CaptureFixture
         assert "unknown flag: --no-such-flag" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("proxy", ["socks5", "https"])
-def test_it_starts_with_the_standard_library_alone(proxy: str) -> None:
+@pytest.mark.parametrize(("proxy", "engine"), [("socks5", "socks5"), ("https", "https_process")])
+def test_it_starts_with_the_standard_library_alone(proxy: str, engine: str) -> None:
     """A sidecar per pod: what is loaded at the start is what each of them weighs."""
     modules = (
-        f"umbilical.cli.drop_ins.konnectivity_{proxy}_proxy, umbilical.proxies.{proxy}_process, "
+        f"umbilical.cli.drop_ins.konnectivity_{proxy}_proxy, umbilical.proxies.{engine}, "
         "umbilical.tunnel.event_loop, umbilical.dialer.dialer, umbilical.proxies.outbound"
     )
     loaded = _loaded(modules)

@@ -249,8 +249,8 @@ def test_a_kill_half_way_leaves_no_directory_of_that_name(writes: int, tmp_path:
 import os, signal
 from pathlib import Path
 from umbilical.cli.pki import files
-from umbilical.host import staging
-real, done = staging.write_file, []
+from umbilical.host import files as host_files
+real, done = host_files.write_file, []
 def write_file(path, content, mode):
     if len(done) == {writes}:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -258,7 +258,7 @@ def write_file(path, content, mode):
     return real(path, content, mode)
 def rename(self, target):
     os.kill(os.getpid(), signal.SIGKILL)
-staging.write_file = write_file
+host_files.write_file = write_file
 Path.rename = rename
 files.write_directory(Path({str(tmp_path / "pki")!r}), {FILES!r}, overwrite=False)
 """
