@@ -5,6 +5,7 @@ starts belongs to that fixture, and is known from then on.
 """
 
 import os
+import re
 import threading
 import time
 from collections.abc import Iterable
@@ -27,6 +28,24 @@ def outlasting(*known: Iterable[str]) -> list[str]:
     while (left := alive().difference(*known)) and time.monotonic() < deadline:
         time.sleep(0.02)
     return sorted(left)
+
+
+def without_restarted(left: list[str], wider: set[str]) -> list[str]:
+    """Leave out what a test restarted: it took the place of something of a wider fixture that is gone."""
+    gone = sorted(wider - alive())
+    for name in list(left):
+        before = next((one for one in gone if _kind(one) == _kind(name)), None)
+        if before is not None:
+            gone.remove(before)
+            left.remove(name)
+            wider.remove(before)
+            wider.add(name)
+    return left
+
+
+def _kind(name: str) -> str:
+    """The name without the number that tells two of a kind apart."""
+    return re.sub(r"\b\d+\b", "", name)
 
 
 def _threads() -> Iterable[str]:
