@@ -78,7 +78,9 @@ def _run(
 ) -> subprocess.CompletedProcess[str]:
     (folder / "test_sample.py").write_text(source)
     path = os.pathsep.join((str(repository), str(repository / "tools"), os.environ.get("PYTHONPATH", "")))
-    environment = {**os.environ, "PYTEST_ADDOPTS": "", "PYTHONPATH": path, "UMBILICAL_REQUIRE_PEERS": "0", **settings}
+    # Without the gate's own settings, `CI` among them: with it pytest prints each reason twice.
+    environment = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS")}
+    environment |= {"PYTHONPATH": path, "UMBILICAL_REQUIRE_PEERS": "0", **settings}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider", *arguments]
     command += ["-c", str(repository / "pyproject.toml"), str(folder)]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
