@@ -121,7 +121,7 @@ def _nothing_outlives_the_test() -> Iterator[None]:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None:
+    if reporter is None or hasattr(session.config, "workerinput"):  # a worker's reports reach the one that reports
         return
     again = _noted([report.nodeid for report in reporter.stats.get("rerun", [])])
     if len(again) > MAX_SECOND_RUNS and session.exitstatus == pytest.ExitCode.OK:

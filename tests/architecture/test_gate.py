@@ -123,7 +123,9 @@ def test_one_second_run_in_the_whole_gate_is_borne_and_another_fails_it(reposito
     record = tmp_path / "second-runs"
     again = {"UMBILICAL_SECOND_RUNS": str(record)}
     statuses = [
-        _run(tmp_path, UNSTEADY, "--reruns=1", "-k", f"again[{number}]", repository=repository, **again).returncode
+        _run(
+            tmp_path, UNSTEADY, "--reruns=1", "-n1", "-k", f"again[{number}]", repository=repository, **again
+        ).returncode
         for number in (0, 1)
     ]
     assert statuses == [0, 1]
