@@ -1,5 +1,8 @@
 # The commands of the house; CONTRIBUTING.md explains them, `.ci/run` calls them.
 
+# Tests start our programs a thousand times; each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -2,7 +2,8 @@
 
     suite.py MARKS [pytest's arguments]
 
-MARKS is an expression for pytest's `-m`. A call that selects nothing passes as long as the other selects something.
+MARKS is an expression for pytest's `-m`. The second call reads only the files that have such tests. A call that selects
+nothing passes as long as the other selects something.
 """
 
 import os
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Final
 
 NOTHING_SELECTED: Final = 5
+LONELY: Final = "mark.alone"
+IGNORE: Final = "--ignore="
 
 
 def workers() -> int:
@@ -20,12 +23,23 @@ def workers() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def commands(marks: str, arguments: Sequence[str]) -> list[list[str]]:
+def commands(marks: str, arguments: Sequence[str], tree: Path) -> list[list[str]]:
     pytest = [sys.executable, "-m", "pytest"]
     # Neighbouring tests stay on one worker, with the fixtures that they share, until the other has run dry.
     beside = ["-n", str(workers()), "--dist", "worksteal", "-m", f"({marks}) and not alone"]
     alone = ["-m", f"({marks}) and alone"]
-    return [[*pytest, *beside, *arguments], [*pytest, *alone, *arguments]]
+    if any((tree / argument.partition("::")[0]).exists() for argument in arguments):
+        return [[*pytest, *beside, *arguments], [*pytest, *alone, *arguments]]
+    files = [str(path) for path in _files_with_lonely_tests(tree, arguments)]
+    return [[*pytest, *beside, *arguments], *([[*pytest, *alone, *arguments, *files]] if files else [])]
+
+
+def _files_with_lonely_tests(tree: Path, arguments: Sequence[str]) -> list[Path]:
+    """To collect the whole suite for a handful of tests takes longer than most of them."""
+    # pytest itself ignores no file that it is given by name.
+    ignored = [tree / argument.removeprefix(IGNORE) for argument in arguments if argument.startswith(IGNORE)]
+    found = (path for path in sorted(tree.glob("tests/**/test_*.py")) if LONELY in path.read_text())
+    return [path for path in found if not any(path.is_relative_to(place) for place in ignored)]
 
 
 def verdict(statuses: Sequence[int]) -> int:
@@ -38,7 +52,7 @@ def verdict(statuses: Sequence[int]) -> int:
 
 def run(marks: str, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> int:
     """Run both calls, the second also where the first failed: one run names everything that is broken."""
-    calls = commands(marks, arguments)
+    calls = commands(marks, arguments, cwd)
     return verdict([subprocess.run(call, cwd=cwd, env=environment, check=False).returncode for call in calls])
 
 

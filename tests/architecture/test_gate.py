@@ -39,6 +39,9 @@ def test_that_names_no_program() -> None:
 LEAKING: Final = """
 import subprocess, threading, time
 import pytest
+from tests.support import leftovers
+
+leftovers.GRACE_SECONDS = 0.5
 
 def start():
     threading.Thread(target=time.sleep, args=(30,), daemon=True, name="forgotten").start()
@@ -135,12 +138,18 @@ def test_one_second_run_in_the_whole_gate_is_borne_and_another_fails_it(reposito
     ]
 
 
-def test_what_must_be_alone_runs_in_a_call_without_workers() -> None:
-    beside, alone = suite.commands("real", ["-x"])
+def test_what_must_be_alone_runs_in_a_call_without_workers_on_its_own_files(tmp_path: Path) -> None:
+    for name, text in {"a/test_a.py": "mark.alone", "b/test_b.py": "mark.alone", "b/test_c.py": "mark.real"}.items():
+        (tmp_path / "tests" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tests" / name).write_text(text)
+    beside, alone = suite.commands("real", ["-x", f"--ignore={tmp_path / 'tests' / 'a'}"], tmp_path)
     assert "-n" in beside
-    assert beside[-2:] == ["(real) and not alone", "-x"]
+    assert "(real) and not alone" in beside
     assert "-n" not in alone
-    assert alone[-2:] == ["(real) and alone", "-x"]
+    assert "(real) and alone" in alone
+    assert [Path(argument).name for argument in alone if argument.endswith(".py")] == ["test_b.py"]
+    assert len(suite.commands("real", [f"--ignore={tmp_path / 'tests'}"], tmp_path)) == 1
+    assert suite.commands("real", ["tests/a/test_a.py::test_it"], tmp_path)[1][-1] == "tests/a/test_a.py::test_it"
 
 
 def test_a_suite_passes_when_one_of_its_calls_selects_nothing_and_fails_when_both_do() -> None:

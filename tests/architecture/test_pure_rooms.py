@@ -20,9 +20,10 @@ IMPURE_MODULES: Final = frozenset(
     }
 )  # fmt: skip
 IMPURE_CALLS: Final = frozenset({"open", "print", "input", "exec", "eval", "breakpoint", "__import__"})
-PURE_MODULES: Final = [
-    module for module in modules() if any(module.path.is_relative_to(PACKAGE / place) for place in PURE)
-]
+
+
+def _pure_modules() -> list[Module]:
+    return [module for module in modules() if any(module.path.is_relative_to(PACKAGE / place) for place in PURE)]
 
 
 def _prefixes(dotted: str) -> set[str]:
@@ -43,11 +44,11 @@ def test_a_pure_package_imports_nothing_that_acts() -> None:
     """Pass the value in, or act elsewhere."""
     impure = {
         str(module.relative): [name for name in module.imports() if IMPURE_MODULES.intersection(_prefixes(name))]
-        for module in PURE_MODULES
+        for module in _pure_modules()
     }
     assert {name: imports for name, imports in impure.items() if imports} == {}
 
 
 def test_a_pure_package_calls_nothing_that_acts() -> None:
-    impure = {str(module.relative): _calls(module) & IMPURE_CALLS for module in PURE_MODULES}
+    impure = {str(module.relative): _calls(module) & IMPURE_CALLS for module in _pure_modules()}
     assert {name: calls for name, calls in impure.items() if calls} == {}

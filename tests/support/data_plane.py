@@ -8,6 +8,7 @@ of its own gives it a function; it cannot make a subclass.
 import os
 import ssl
 import time
+from array import array
 from collections.abc import Callable
 from time import monotonic as real_seconds
 from typing import Final
@@ -62,8 +63,7 @@ def open_files() -> set[tuple[str, str]]:
 
 def patterned(size: int) -> bytes:
     """Bytes of which no two neighbouring stretches are alike, so that loss and exchange both show."""
-    block = b"".join(number.to_bytes(4, "big") for number in range(size // 4 + 1))
-    return block[:size]
+    return array("I", range(size // 4 + 1)).tobytes()[:size]
 
 
 class Diary(Handler):

@@ -26,8 +26,11 @@ import peers
 READY_SECONDS: Final = 60.0
 LOG_TAIL_BYTES: Final = 6000
 # Below Linux' ephemeral range, so that no outgoing connection takes one in between; upstream refuses ports below 1024.
-# Drawn, so that two runs of the tests do not take each other's; none twice in a run of this length.
-_candidate_ports: Final = itertools.cycle(random.sample(range(15000, 30000), 15000))
+# Drawn, so that two runs of the tests do not take each other's; none twice in a run of this length; each worker has
+# its own.
+_WORKER: Final = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_PORTS: Final = range(15000 + _WORKER, 30000, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+_candidate_ports: Final = itertools.cycle(random.sample(_PORTS, len(_PORTS)))
 
 
 def free_port() -> int:

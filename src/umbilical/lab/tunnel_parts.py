@@ -71,7 +71,7 @@ class TunnelParts:
 
     @property
     def egress_file(self) -> bytes:
-        """What goes to `assets.manifests.kube_apiserver.EGRESS_PATH`."""
+        """What goes to `EGRESS_PATH` of the kube-apiserver."""
         return yaml_bytes(egress_selector(self.kube_apiserver_spec))
 
     def kube_apiserver_pod(self, static_pod: bytes) -> bytes:
