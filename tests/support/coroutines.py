@@ -16,7 +16,8 @@ def play(script: Coroutine[Any, Any, Result]) -> Result:
     before = signal.getsignal(signal.SIGTERM)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         result = runner.run(_bounded(script))
-        assert signal.getsignal(signal.SIGTERM) is before
+        # The loop leaves the default, also where an earlier test had something else.
+        assert signal.getsignal(signal.SIGTERM) in (before, signal.SIG_DFL)
         return result
 
 
