@@ -9,6 +9,7 @@ from typing import Final
 
 from umbilical.pki.authority import Authority
 from umbilical.pki.profiles import KeyType, Profile, client_profile, server_profile
+from umbilical.tunnel.tls import noticing_truncation
 
 LIFETIME: Final = timedelta(days=1)
 
@@ -37,7 +38,7 @@ class FolderAuthority:
 
     def client_context(self, pair: Pair | None, alpn: Sequence[str] = ()) -> ssl.SSLContext:
         """Return a context that trusts this authority and shows the pair."""
-        context = ssl.create_default_context(cafile=str(self.certificate_file))
+        context = noticing_truncation(ssl.create_default_context(cafile=str(self.certificate_file)))
         if pair is not None:
             context.load_cert_chain(str(pair.certificate), str(pair.key))
         if alpn:
@@ -45,7 +46,7 @@ class FolderAuthority:
         return context
 
     def server_context(self, pair: Pair, alpn: Sequence[str] = ()) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = noticing_truncation(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         context.load_cert_chain(str(pair.certificate), str(pair.key))
         if alpn:
             context.set_alpn_protocols(list(alpn))

@@ -11,7 +11,7 @@ from umbilical.fault import StartupError
 from umbilical.tunnel.channel import TlsChannel
 from umbilical.tunnel.loop import Loop
 from umbilical.tunnel.settings import TlsFiles, TlsPolicy
-from umbilical.tunnel.tls import agent_context, listener_context
+from umbilical.tunnel.tls import agent_context, listener_context, noticing_truncation
 
 POLICY = TlsPolicy()
 
@@ -208,3 +208,19 @@ def test_a_bundle_may_hold_several_authorities_and_keys_and_comments(tunnel_pki:
     ]
     bundle.write_text("".join(parts), encoding="utf-8")
     assert len(agent_context(TlsFiles(authority=bundle), ()).get_ca_certs()) == 2
+
+
+def test_an_end_without_close_notify_is_a_loss_whatever_python_thinks(tunnel_pki: TunnelPki) -> None:
+    """Python up to 3.11.3 sets the option that hides it, and a cut tunnel looks like one that was closed."""
+    made = (
+        listener_context(server_files(tunnel_pki), POLICY, "h2", "agent"),
+        agent_context(agent_files(tunnel_pki), ()),
+        noticing_truncation(_forgiving()),
+    )
+    assert [context.options & ssl.OP_IGNORE_UNEXPECTED_EOF for context in made] == [0, 0, 0]
+
+
+def _forgiving() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.options |= ssl.OP_IGNORE_UNEXPECTED_EOF
+    return context

@@ -12,7 +12,7 @@ from typing import Final
 from umbilical.dialer.failure import DialFailed, Reason, reason_of_reply
 from umbilical.dialer.streams import Streams
 from umbilical.dialer.trace import Trace, add_hop
-from umbilical.tunnel.channel import tls_reason
+from umbilical.tunnel.channel import is_truncation, tls_reason
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
 
@@ -121,7 +121,7 @@ def broken(error: Exception, server: str) -> DialFailed:
     """For what went wrong below, between the handshake and the server's word."""
     if isinstance(error, ProtocolViolation):
         return DialFailed(Reason.PROTOCOL, server, error.message)
-    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+    if isinstance(error, ssl.SSLError) and not is_truncation(error):
         # With TLS 1.3 a refused client certificate shows only here, behind the handshake.
         return DialFailed(Reason.TLS, server, tls_reason(error))
     return DialFailed(Reason.SERVER, server, f"lost while it dialled: {error}")

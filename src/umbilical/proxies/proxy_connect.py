@@ -15,6 +15,7 @@ from umbilical.fault import StartupError
 from umbilical.konnectivity.dial_failure import join_host_port
 from umbilical.record import Record
 from umbilical.tunnel.channel import tls_reason
+from umbilical.tunnel.tls import noticing_truncation
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
 
@@ -194,7 +195,7 @@ def hop_of(proxy: ProxyUrl) -> str:
 
 
 def _context() -> ssl.SSLContext:
-    context = ssl.create_default_context()
+    context = noticing_truncation(ssl.create_default_context())
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # A write could want to read first in a TLS 1.2 connection that is negotiated anew; nobody needs that.
     context.options |= ssl.OP_NO_RENEGOTIATION

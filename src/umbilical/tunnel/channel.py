@@ -415,11 +415,16 @@ class TlsChannel(Channel):
         super().close()
 
 
+def is_truncation(error: Exception) -> bool:
+    """The peer went without close_notify; up to Python 3.11.3 that has no class of its own."""
+    return isinstance(error, ssl.SSLEOFError) or getattr(error, "reason", "") == "UNEXPECTED_EOF_WHILE_READING"
+
+
 def tls_reason(error: Exception) -> str:
     """The cause without OpenSSL's source positions."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verification failed: {error.verify_message}"
-    if isinstance(error, ssl.SSLEOFError):
+    if is_truncation(error):
         return "TLS: connection ended without close_notify"
     reason = getattr(error, "reason", None)
     if isinstance(reason, str) and reason:

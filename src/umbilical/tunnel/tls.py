@@ -37,7 +37,7 @@ def agent_listener_context(files: TlsFiles, policy: TlsPolicy) -> ssl.SSLContext
 
 def listener_context(files: TlsFiles, policy: TlsPolicy, alpn: str, what: str) -> ssl.SSLContext:
     """For a listener; `what` is "agent" or "frontend" and appears in errors."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = noticing_truncation(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     context.minimum_version = _VERSIONS[policy.minimum_version]
     names = [_OPENSSL_NAMES[name] for name in policy.cipher_suites if name in _OPENSSL_NAMES]
     if names:
@@ -56,13 +56,19 @@ def agent_context(files: TlsFiles, alpn: tuple[str, ...]) -> ssl.SSLContext:
 
 def connecting_context(files: TlsFiles, alpn: tuple[str, ...], what: str) -> ssl.SSLContext:
     """Verify the server by its CA and name, show our certificate if we have one; `what` we are appears in errors."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = noticing_truncation(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     _load_authority(context, files.authority or Path(), "server")
     if files.certificate is not None:
         _load_pair(context, files, what)
     if alpn:
         context.set_alpn_protocols(list(alpn))
+    return context
+
+
+def noticing_truncation(context: ssl.SSLContext) -> ssl.SSLContext:
+    """Let an end without close_notify be a loss: Python before 3.11.4 (Debian 12's) takes it for an orderly end."""
+    context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
     return context
 
 
