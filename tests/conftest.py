@@ -115,7 +115,6 @@ def _nothing_outlives_the_test() -> Iterator[None]:
     before = leftovers.alive()
     yield
     left = leftovers.outlasting(before, _of_wider_fixtures)
-    left = leftovers.without_restarted(left, _of_wider_fixtures)
     assert not left, f"the test left behind: {', '.join(left)}"
 
 

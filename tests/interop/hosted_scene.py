@@ -28,6 +28,7 @@ class _Kubelet(Handler):
     """Health, and the log of any container."""
 
     protocol_version = "HTTP/1.1"
+    timeout = 1.0  # a connection that nobody uses any more ends within the test that made it
 
     def do_GET(self) -> None:
         is_log = self.path.startswith("/containerLogs/kube-system/konnectivity-agent-1/konnectivity-agent")

@@ -1,4 +1,4 @@
-"""The patched script is run: real bash, openssl, jq and ip, killed at every stage and started again by and by."""
+"""The patched script is run: real bash, openssl, jq and ip, killed at every stage and started again."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,7 +100,7 @@ def _installers_stages(case: Case, tmp_path: Path, namespace: Namespace) -> list
     return node.stages()
 
 
-@pytest.mark.parametrize("release", ["4.13", "4.23"])
+@pytest.mark.parametrize("release", [pytest.param("4.13", marks=pytest.mark.soak), "4.23"])
 def test_it_may_be_killed_in_every_stage_of_the_script(release: str, tmp_path: Path, bootstrap_host: Namespace) -> None:
     case = Case(release)
     stages = _installers_stages(case, tmp_path, bootstrap_host)
@@ -113,12 +113,13 @@ def test_it_may_be_killed_in_every_stage_of_the_script(release: str, tmp_path: P
     assert_finished(node, IPV4)
 
 
-def test_it_may_be_killed_at_every_line_of_our_stages(tmp_path: Path, bootstrap_host: Namespace) -> None:
+@pytest.mark.parametrize("lines", [pytest.param(1, marks=pytest.mark.soak), 4])
+def test_it_may_be_killed_every_few_lines_of_our_stages(lines: int, tmp_path: Path, bootstrap_host: Namespace) -> None:
     node = _node(tmp_path / "node", bootstrap_host, Case("4.18"))
     for stage in STAGES:
         offset = 0
         while not node.is_done(stage):
-            offset += 1
+            offset += lines
             assert node.run_killed_in(stage, offset).exit_code == KILLED, (stage, offset)
         assert offset > 5
     ended = node.run()

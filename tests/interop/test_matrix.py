@@ -1,6 +1,6 @@
 """The interop matrix: {ours, upstream} server x {ours, upstream} agent x {grpc, http-connect} x {Unix socket, mTLS}.
 
-One running pair per cell; the cases that kill something bring it back before the next case.
+Upstream's two ends meet in two of the four forms only: they show that what is expected is upstream's own way. One running pair per cell; the cases that kill something bring it back before the next case.
 """
 
 import hashlib
@@ -26,6 +26,8 @@ SHAPES: Final = [
     for server, agent in itertools.product(("ours", "upstream"), repeat=2)
     for mode in ("grpc", "http-connect")
     for frontend in ("uds", "tcp-mtls")
+    if (server, agent) != ("upstream", "upstream")
+    or (mode, frontend) in (("grpc", "uds"), ("http-connect", "tcp-mtls"))
 ]
 
 
@@ -66,15 +68,6 @@ def test_upstreams_client_is_told_of_a_refused_target(pair: TunnelPair) -> None:
     # Over http-connect the client prints the status line only.
     expected = "connection refused" if pair.shape.mode == "grpc" else "502 Bad Gateway"
     assert expected in done.stdout + done.stderr
-
-
-def test_a_small_request_is_answered(pair: TunnelPair) -> None:
-    with http_endpoint() as address:
-        tunnel = pair.frontend().open(address)
-        tunnel.send(b"GET / HTTP/1.1\r\nHost: endpoint\r\n\r\n")
-        head = receive_exactly(tunnel, len(b"HTTP/1.1 200 OK"))
-        tunnel.close()
-    assert head == b"HTTP/1.1 200 OK"
 
 
 def test_a_refused_target_is_told_in_gos_words(pair: TunnelPair) -> None:

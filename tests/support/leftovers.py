@@ -22,25 +22,32 @@ def alive() -> frozenset[str]:
     return frozenset((*_threads(), *_children(), *_namespaces()))
 
 
-def outlasting(*known: Iterable[str]) -> list[str]:
-    """What is there beside the known and does not go away within the grace."""
+def outlasting(before: Iterable[str], wider: set[str]) -> list[str]:
+    """What is there beside what was before and what wider fixtures started, and does not go away within the grace.
+
+    A test may restart what a wider fixture started: the new one takes the place of the old among the fixture's.
+    """
     deadline = time.monotonic() + GRACE_SECONDS
-    while (left := alive().difference(*known)) and time.monotonic() < deadline:
+    while True:
+        now = alive()
+        replaced = _replaced(now.difference(before, wider), sorted(wider - now))
+        left = now.difference(before, wider, replaced)
+        if not left or time.monotonic() > deadline:
+            wider.difference_update(replaced.values())
+            wider.update(replaced)
+            return sorted(left)
         time.sleep(0.02)
-    return sorted(left)
 
 
-def without_restarted(left: list[str], wider: set[str]) -> list[str]:
-    """Leave out what a test restarted: it took the place of something of a wider fixture that is gone."""
-    gone = sorted(wider - alive())
-    for name in list(left):
+def _replaced(new: Iterable[str], gone: list[str]) -> dict[str, str]:
+    """The new ones that are each of the kind of one that is gone, with that one."""
+    found = {}
+    for name in sorted(new):
         before = next((one for one in gone if _kind(one) == _kind(name)), None)
         if before is not None:
             gone.remove(before)
-            left.remove(name)
-            wider.remove(before)
-            wider.add(name)
-    return left
+            found[name] = before
+    return found
 
 
 def _kind(name: str) -> str:
