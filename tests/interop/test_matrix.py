@@ -1,6 +1,7 @@
 """The interop matrix: {ours, upstream} server x {ours, upstream} agent x {grpc, http-connect} x {Unix socket, mTLS}.
 
-Upstream's two ends meet in two of the four forms only: they show that what is expected is upstream's own way. One running pair per cell; the cases that kill something bring it back before the next case.
+Upstream's two ends meet in two of the four forms only: they show that what is expected is upstream's own way. One
+running pair per cell; the cases that kill something bring it back before the next case.
 """
 
 import hashlib
