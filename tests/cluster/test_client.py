@@ -16,8 +16,6 @@ from umbilical.cluster.client import MESSAGE_CHARACTERS, ApiClient, Clock, Json,
 from umbilical.fault import ApiRefused, ApiUnreachable, ClusterError
 
 real = pytest.mark.real(*PROGRAMS)
-
-
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 

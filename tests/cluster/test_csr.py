@@ -76,36 +76,18 @@ def test_only_what_the_policy_allows_is_approved_and_a_second_first_request_is_n
 
 
 NOW = datetime(2026, 11, 16, 8, 30, tzinfo=UTC)
-
-
 STARTED = datetime(2026, 11, 16, 8, 0, tzinfo=UTC)
-
-
 NAME = "master-0.ocp4.example.com"
-
-
 POLICY = Policy(
     {NAME: ExpectedNode(NAME, frozenset({"192.0.2.1"}), STARTED, frozenset({"master-0"}))},
     "system:bootstrapper",
     frozenset({"system:bootstrappers", "system:authenticated"}),
 )
-
-
 NODE = {"metadata": {"name": NAME}, "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}}
-
-
 CLIENT = ("digital signature", "client auth")
-
-
 SERVER = ("digital signature", "server auth")
-
-
 MADE = "2026-11-16T08:10:00Z"
-
-
 OWN = f"system:node:{NAME}"
-
-
 HERE = {"nodes": {NAME: NODE}}
 
 

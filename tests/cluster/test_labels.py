@@ -14,11 +14,7 @@ from umbilical.cluster.leases import format_address, leases_path, parse_address
 from umbilical.fault import ApiRefused
 
 real = pytest.mark.real(*PROGRAMS)
-
-
 PATH = leases_path("default")
-
-
 LABELLED: dict[str, dict[str, str]] = {
     "none": {},
     "a1": {"a": "1"},
@@ -26,16 +22,12 @@ LABELLED: dict[str, dict[str, str]] = {
     "empty": {"a": ""},
     "prefixed": {"k8s-app": "konnectivity-server", "example.com/role": "in", "in": "notin"},
 }
-
-
 GOOD_SELECTORS = [
     *("", " ", "a", "!a", "a=1", "a == 1", "a!=1", "a=", "a!=", "a in (1,2)", "a in (1, 3 )", "a notin (1,2)"),
     *("a in ()", "a in (,1)", "a notin (,)", "a,b", "a,!b", "a!=1,b=x", "a>1", "a<2", "b>1"),
     *("k8s-app=konnectivity-server", "example.com/role in (in)", "example.com/role=in", "in in (notin)", "in"),
     "\ta\t=\t1\t",
 ]
-
-
 BAD_SELECTORS = [
     *("*x*", ",", "a,", "a,,b", "a b", "a=1 2", "a=(1)", "=1", "(a)", "a in 1", "a in (1", "a in (1 2)", "!", "!!a"),
     *("!a=1", "a=*", "a>x", "a=" + "v" * 64, "a" * 64, "UPPER/a", "/a", "x/", "a/b/c", "*/*", "x" * 254 + "/a"),
@@ -147,8 +139,6 @@ def _fault(text: str) -> str:
 
 
 _LABEL = st.text("abcdefghijklmnopqrstuvwxyzABC0123456789-_", min_size=1, max_size=20)
-
-
 _HOSTS = st.one_of(st.lists(_LABEL, min_size=1, max_size=5).map(".".join), st.ip_addresses().map(str))
 
 

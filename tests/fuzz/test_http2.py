@@ -14,8 +14,6 @@ from umbilical.wire.packet_data import DataPrefix
 
 HEADERS = frame(frames.HEADERS, frames.END_HEADERS, 1, encode_headers(REQUEST))
 U32 = st.integers(0, 2**32 - 1) | st.sampled_from([0, 1, 65_535, 65_536, 2**31 - 1, 2**31])
-
-# Frames that are nearly right: the right kind, an interesting stream, a payload of a likely size.
 FRAMES = st.builds(
     frame,
     st.integers(0, 10),

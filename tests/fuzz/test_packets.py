@@ -16,8 +16,6 @@ from umbilical.wire.packets import PAUSE, RESUME, Packet, decode_packet
 TELLING = st.binary(max_size=24) | st.lists(
     st.sampled_from([*range(0x30), 0x3A, 0x42, 0x78, 0x7A, 0x7F, 0x80, 0xFF]), max_size=24
 ).map(bytes)
-
-# Where we refuse more than this library: a missing payload, and a number past 64 bits, as Go does.
 STRICTER = ("without its payload", "overflows 64 bits")
 
 

@@ -19,8 +19,6 @@ from umbilical.host.namespaces import CAPABILITIES, Kind, Mount
 from umbilical.host.processes import run, start
 
 pytestmark = pytest.mark.root
-
-
 WORLDS = pytest.mark.parametrize("world", list(World), ids=lambda world: world.value)
 
 
@@ -305,8 +303,6 @@ def test_a_refusal_names_the_call_and_the_path() -> None:
 
 
 SECONDS = 30.0
-
-
 CONNECT = """
 import socket, sys
 try:
@@ -315,8 +311,6 @@ try:
 except OSError as error:
     print(type(error).__name__, error)
 """
-
-
 LOOKUP = """
 import socket
 try:

@@ -19,11 +19,7 @@ from umbilical.host.machine_records import BackendServer
 from umbilical.host.processes import SIGNALS, Child, Interrupts, children, run, start
 
 SECONDS = 60.0
-
-
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
-
-
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
 
 

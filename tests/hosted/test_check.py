@@ -35,8 +35,6 @@ from umbilical.pki.profiles import KeyType, client_profile
 from umbilical.tunnel.settings import TlsFiles
 
 SECONDS = 60.0
-
-
 told = told_fixture
 
 
@@ -158,17 +156,9 @@ def test_ports_that_cannot_be_forwarded_are_told(
 
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
-
-
 DAY = timedelta(days=1)
-
-
 NOTHING = Unknown("nobody said where")
-
-
 SIGNER = Authority.create("signer", NOW - DAY, 4000 * DAY, KeyType.ECDSA_P256)
-
-
 OTHER = Authority.create("other", NOW - DAY, 4000 * DAY, KeyType.ECDSA_P256)
 
 
@@ -196,22 +186,14 @@ def agent_deployment(identifiers: str, replicas: int, ready: int) -> dict[str, A
 
 
 POLICY = {"metadata": {"name": "agents"}, "spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 8091}]}]}}
-
-
 CLOSED = {"metadata": {"name": "same-namespace"}, "spec": {"podSelector": {}, "ingress": []}}
-
-
 MANAGEMENT = ManagementFacts(
     (pod("kas-0"),),
     {"konnectivity-server": {"spec": {"publishNotReadyAddresses": True}}},
     (POLICY, CLOSED),
     agent_deployment("ipv4=10.0.0.1", 2, 2),
 )
-
-
 HOSTED = HostedFacts((Node("n1", "10.0.0.1", 10250, True),), {"kind": "DaemonSet"}, (pod("a"),), (LogRead("a", "n1"),))
-
-
 GOOD = Facts(
     now=NOW,
     management=MANAGEMENT,
@@ -224,8 +206,6 @@ GOOD = Facts(
     proxies=(ServerHealth("p1"),),
     node_addresses=("10.0.0.1",),
 )
-
-
 BLIND = Facts(NOW, *([NOTHING] * 9))
 
 

@@ -169,20 +169,10 @@ def test_they_come_from_a_real_control_plane_and_rights_are_needed(plane: Contro
 
 
 TOKEN = "c2VjcmV0LXRva2Vu"
-
-
 AUTHORITY = "Y2VydGlmaWNhdGU="
-
-
 FILLED = {"token": TOKEN, "ca.crt": AUTHORITY}
-
-
 LABELS = {"app.kubernetes.io/part-of": "umbilical"}
-
-
 PLAIN = hosted_spec(components=())
-
-
 real = pytest.mark.real(*PROGRAMS)
 
 

@@ -82,11 +82,7 @@ def test_the_agents_certificate_that_is_missing_is_told(tmp_path: Path) -> None:
 
 
 PLACE = "clusters-gather"
-
-
 NOW = datetime.now(UTC)
-
-
 DAY = timedelta(days=1)
 
 

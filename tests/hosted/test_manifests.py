@@ -73,8 +73,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 LABELS = {"app": "kube-apiserver", "tier": "control-plane"}
-
-
 PORT = {"port": 8091, "protocol": "TCP"}
 
 

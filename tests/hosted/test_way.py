@@ -205,8 +205,6 @@ def test_an_ipv6_endpoint_is_reached_and_written_in_brackets(tunnel: Tunnel) -> 
 
 
 REFUSED = Failure("dial", "UMB501", "refused", "what", "why", "next")
-
-
 LOST = Failure("connect", "UMB507", "server", "what", "why", "next")
 
 

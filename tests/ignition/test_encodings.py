@@ -79,9 +79,8 @@ def test_what_ignition_refuses_is_refused() -> None:
         "data:,\n",
         "data:,\ud800",
     ):
-        with pytest.raises(IgnitionError) as caught:
+        with pytest.raises(IgnitionError, match="UMB142"):
             parse_data_url(text)
-        assert caught.value.code == "UMB142"
 
 
 def test_the_payload_is_never_in_the_message() -> None:

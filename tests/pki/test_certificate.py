@@ -32,8 +32,6 @@ from umbilical.pki.pem import (
 from umbilical.pki.profiles import KeyType, client_profile, server_profile
 
 AUTHORITY = Authority.create("a", datetime(2026, 1, 1, tzinfo=UTC), timedelta(days=1), KeyType.ECDSA_P256)
-
-
 CERTIFICATE = AUTHORITY.certificate_pem
 
 
@@ -98,17 +96,9 @@ def test_nothing_but_a_bundle_error_comes_of_any_text(content: bytes) -> None:
 
 
 THEN = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
-
-
 DAY = timedelta(days=1)
-
-
 ADDRESSES = ["api.example.com", "10.0.0.9", "2001:db8::9", "*.apps.example.com"]
-
-
 KEY = ec.generate_private_key(ec.SECP256R1())
-
-
 Key = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
 

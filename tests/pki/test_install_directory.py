@@ -72,8 +72,6 @@ def test_an_issuer_that_is_not_here_is_not_found(folder: Path) -> None:
 
 
 ROOT = Authority.create("root-ca", datetime(2026, 1, 1, tzinfo=UTC), timedelta(days=3650), KeyType.ECDSA_P256).pair
-
-
 SECRET = "dG9wLXNlY3JldA=="
 
 

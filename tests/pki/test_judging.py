@@ -31,11 +31,7 @@ from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType, Profile, Usage, client_profile
 
 THEN: Final = datetime.now(UTC).replace(microsecond=0)
-
-
 DAY: Final = timedelta(days=1)
-
-
 PURPOSES: Final = {Usage.SERVER: "sslserver", Usage.CLIENT: "sslclient"}
 
 
@@ -48,20 +44,10 @@ def leaf(signer: KeyPair, **odd: Any) -> KeyPair:
 
 
 ROOT: Final = authority("root")
-
-
 TWIN: Final = authority("root")
-
-
 BETWEEN: Final = authority("between", ROOT)
-
-
 SHORT_ROOT: Final = authority("short", path_length=0)
-
-
 BELOW_SHORT: Final = authority("below", SHORT_ROOT)
-
-
 UNIDENTIFIED: Final = Forgery("root", is_authority=True, without=(x509.SubjectKeyIdentifier,)).signed_by(None, THEN)
 
 
@@ -157,17 +143,9 @@ def test_a_missing_identifier_is_told_and_a_root_needs_none_of_a_signer() -> Non
 
 
 EC = KeyType.ECDSA_P256
-
-
 ONE_DAY = timedelta(days=1)
-
-
 SIGNER = Authority.create("signer", NOW, 10 * ONE_DAY, EC)
-
-
 PROFILE = Profile("agent", (Usage.CLIENT,), ("kubernetes",), key_type=EC)
-
-
 PAIR = SIGNER.issue(PROFILE, NOW, ONE_DAY)
 
 

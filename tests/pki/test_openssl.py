@@ -25,14 +25,8 @@ from umbilical.pki.pem import BundleError, KeyPair, holds_key
 from umbilical.pki.profiles import Backend, KeyType, Profile, Signer, Usage, client_profile, server_profile
 
 NOW = datetime.now(UTC)
-
-
 DAY = timedelta(days=1)
-
-
 HOSTS = ["api.example.com", "10.0.0.9", "2001:db8::9"]
-
-
 pytestmark = pytest.mark.real("openssl")
 
 

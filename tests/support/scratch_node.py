@@ -29,8 +29,6 @@ _OWN_FOLDERS: Final = (
 )  # fmt: skip
 # What the real programs read: users, the linker's cache, awk's link, openssl's configuration.
 _ETC: Final = ("passwd", "group", "nsswitch.conf", "ld.so.cache", "ld.so.conf", "alternatives", "ssl/openssl.cnf")
-
-# As the real one behaves: a stage inside a stage ends the script, and so does leaving one open.
 _SERVICE_RECORD: Final = f"""
 STAGE_NAME=
 record_service_stage_start() {{

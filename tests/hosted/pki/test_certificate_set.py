@@ -259,17 +259,9 @@ def test_manifests_know_secrets_and_identities_by_the_same_names() -> None:
 
 
 EC = KeyType.ECDSA_P256
-
-
 YEAR = timedelta(days=365)
-
-
 SIGNER = Authority.create("signer", NOW, 10 * YEAR, EC)
-
-
 PROFILE = Profile("agent", (Usage.CLIENT,), ("kubernetes",), key_type=EC)
-
-
 PAIR = SIGNER.issue(PROFILE, NOW, YEAR)
 
 
