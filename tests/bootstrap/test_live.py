@@ -128,9 +128,7 @@ def test_every_check_has_its_words() -> None:
         ),
     ],
 )
-def test_a_fault_on_the_machine_fails_its_check_and_no_other(
-    check: str, changes: dict[str, Completed], evidence: str
-) -> None:
+def test_a_fault_on_the_machine_fails_its_check_alone(check: str, changes: dict[str, Completed], evidence: str) -> None:
     found = findings(node(**changes))
     assert found[check].outcome is Outcome.FAILED
     assert evidence in found[check].evidence

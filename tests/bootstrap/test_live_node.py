@@ -53,9 +53,7 @@ def test_a_machine_that_does_not_answer_is_asked_once() -> None:
 
 
 @pytest.mark.real("openssl", "ss", "curl")
-def test_questions_are_answered_by_a_machine_below_another_root(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_questions_are_answered_by_a_machine_below_any_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = NodePaths().under(str(tmp_path))
     for path in (paths.socket, paths.own_certificate, paths.node_ip, paths.service_record):
         Path(path).parent.mkdir(parents=True, exist_ok=True)

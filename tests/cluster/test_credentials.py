@@ -4,12 +4,14 @@ import asyncio
 import json
 import logging
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.live_certificates import MountedSecret, replace
-from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async, watch_answer
+from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, watch_answer
 from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.cluster.client import ApiClient, make_client
@@ -38,81 +40,69 @@ def always(_request: Request) -> Answer:
     return FINE
 
 
+@asynccontextmanager
+async def asking(folder: Path, **user: str) -> AsyncIterator[tuple[ApiClient, ScriptedApi]]:
+    """A client of an API that always answers, with these credentials in `config`."""
+    config = folder / "config"
+    async with ScriptedApi(always) as api, make_client(write_kubeconfig(config, api.url, **user)) as client:
+        yield client, api
+
+
 async def ask(client: ApiClient) -> None:
     assert await client.request("GET", "/thing") == {"ok": True}
 
 
-def test_a_new_token_is_sent_with_the_next_request(tmp_path: Path) -> None:
-    async def scenario() -> list[str]:
-        token = tmp_path / "token"
-        token.write_text("first\n")
-        async with ScriptedApi(always) as api:
-            config = write_kubeconfig(tmp_path / "config", api.url, tokenFile=str(token))
-            async with make_client(config) as client:
-                await ask(client)
-                replace(token, b"second\n")
-                await ask(client)
-                await ask(client)
-                return tokens(api)
-
-    assert run_async(scenario()) == ["first", "second", "second"], "none was refused in between"
+async def test_a_new_token_is_sent_with_the_next_request(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    async with asking(tmp_path, tokenFile=str(token)) as (client, api):
+        await ask(client)
+        replace(token, b"second\n")
+        await ask(client)
+        await ask(client)
+        assert tokens(api) == ["first", "second", "second"], "none was refused in between"
 
 
-def test_a_token_that_the_kubelet_mounts_changes_by_a_link(tmp_path: Path) -> None:
+async def test_a_token_that_the_kubelet_mounts_changes_by_a_link(tmp_path: Path) -> None:
     for name in ("first", "second"):
         (tmp_path / name).write_text(name)
     mounted = MountedSecret(tmp_path / "serviceaccount")
     mounted.publish(token=tmp_path / "first")
-
-    async def scenario() -> list[str]:
-        async with ScriptedApi(always) as api:
-            config = write_kubeconfig(tmp_path / "config", api.url, tokenFile=str(mounted.folder / "token"))
-            async with make_client(config) as client:
-                await ask(client)
-                mounted.publish(token=tmp_path / "second")
-                await ask(client)
-                return tokens(api)
-
-    assert run_async(scenario()) == ["first", "second"]
+    async with asking(tmp_path, tokenFile=str(mounted.folder / "token")) as (client, api):
+        await ask(client)
+        mounted.publish(token=tmp_path / "second")
+        await ask(client)
+        assert tokens(api) == ["first", "second"]
 
 
-def test_a_kubeconfig_that_is_replaced_counts_from_the_next_request(tmp_path: Path) -> None:
-    async def scenario() -> tuple[list[str], list[str]]:
-        async with ScriptedApi(always) as old, ScriptedApi(always) as new:
-            config = write_kubeconfig(tmp_path / "config", old.url, token="first")
-            async with make_client(config) as client:
-                await ask(client)
-                write_kubeconfig(config, new.url, token="second")
-                await ask(client)
-                return tokens(old), tokens(new)
-
-    assert run_async(scenario()) == (["first"], ["second"])
+async def test_a_kubeconfig_that_is_replaced_counts_from_the_next_request(tmp_path: Path) -> None:
+    async with ScriptedApi(always) as old, ScriptedApi(always) as new:
+        config = write_kubeconfig(tmp_path / "config", old.url, token="first")
+        async with make_client(config) as client:
+            await ask(client)
+            write_kubeconfig(config, new.url, token="second")
+            await ask(client)
+            assert (tokens(old), tokens(new)) == (["first"], ["second"])
 
 
 @pytest.mark.parametrize("harm", ["gone", "empty", "binary"])
-def test_a_token_that_cannot_be_used_leaves_the_one_from_before(
+async def test_a_token_of_no_use_leaves_the_one_before(
     tmp_path: Path, harm: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "umbilical.cluster.credentials")
-
-    async def scenario() -> list[str]:
-        token = tmp_path / "token"
-        token.write_text("first")
-        async with ScriptedApi(always) as api:
-            config = write_kubeconfig(tmp_path / "config", api.url, tokenFile=str(token))
-            async with make_client(config) as client:
-                await ask(client)
-                if harm == "gone":
-                    token.unlink()
-                else:
-                    replace(token, {"empty": b"\n", "binary": b"\xff\xfe"}[harm])
-                await ask(client)
-                await ask(client)
-                replace(token, b"second")
-                await ask(client)
-                return tokens(api)
-
-    assert run_async(scenario()) == ["first", "first", "first", "second"]
+    token = tmp_path / "token"
+    token.write_text("first")
+    async with asking(tmp_path, tokenFile=str(token)) as (client, api):
+        await ask(client)
+        if harm == "gone":
+            token.unlink()
+        else:
+            replace(token, {"empty": b"\n", "binary": b"\xff\xfe"}[harm])
+        await ask(client)
+        await ask(client)
+        replace(token, b"second")
+        await ask(client)
+        assert tokens(api) == ["first", "first", "first", "second"]
     warning, success = caplog.records
     assert warning.levelno == logging.WARNING
     assert warning.getMessage().startswith(f"UMB601 the credentials in {tmp_path / 'config'} cannot be used: ")
@@ -122,63 +112,51 @@ def test_a_token_that_cannot_be_used_leaves_the_one_from_before(
     assert "second" not in caplog.text
 
 
-def test_a_broken_kubeconfig_leaves_the_one_from_before(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> list[str]:
-        async with ScriptedApi(always) as api:
-            config = write_kubeconfig(tmp_path / "config", api.url, token="first")
-            async with make_client(config) as client:
-                replace(config, b"{ half")
-                await ask(client)
-                await ask(client)
-                return tokens(api)
-
-    assert run_async(scenario()) == ["first", "first"]
+async def test_a_broken_kubeconfig_leaves_the_one_from_before(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with asking(tmp_path, token="first") as (client, api):
+        replace(tmp_path / "config", b"{ half")
+        await ask(client)
+        await ask(client)
+        assert tokens(api) == ["first", "first"]
     (warning,) = caplog.records
     assert warning.getMessage().endswith("the credentials from before stay in use")
 
 
-def test_certificate_and_key_that_do_not_fit_wait_for_each_other(tmp_path: Path) -> None:
+async def test_certificate_and_key_that_do_not_fit_wait_for_each_other(tmp_path: Path) -> None:
     authority = FolderAuthority(tmp_path)
     first, second = authority.client("first"), authority.client("second")
-
-    async def scenario() -> int:
-        async with ScriptedApi(always) as api:
-            certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
-            replace(certificate, first.certificate.read_bytes())
-            replace(key, first.key.read_bytes())
-            names = {"client-certificate": certificate.name, "client-key": key.name}
-            config = write_kubeconfig(tmp_path / "config", api.url, **names)
-            async with make_client(config) as client:
-                replace(certificate, second.certificate.read_bytes())
-                await ask(client)
-                replace(key, second.key.read_bytes())
-                await ask(client)
-                return len(api.requests)
-
-    assert run_async(scenario()) == 2
+    async with ScriptedApi(always) as api:
+        certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+        replace(certificate, first.certificate.read_bytes())
+        replace(key, first.key.read_bytes())
+        names = {"client-certificate": certificate.name, "client-key": key.name}
+        config = write_kubeconfig(tmp_path / "config", api.url, **names)
+        async with make_client(config) as client:
+            replace(certificate, second.certificate.read_bytes())
+            await ask(client)
+            replace(key, second.key.read_bytes())
+            await ask(client)
+            assert len(api.requests) == 2
 
 
-def test_a_watch_goes_on_with_what_it_began_with(tmp_path: Path) -> None:
+async def test_a_watch_goes_on_with_what_it_began_with(tmp_path: Path) -> None:
     event = {"type": "ADDED", "object": {"kind": "Lease"}}
 
     def answer(request: Request) -> Answer:
         return watch_answer(event, stays_open=True) if request.path == "/watched" else FINE
 
-    async def scenario() -> list[str]:
-        token = tmp_path / "token"
-        token.write_text("first")
-        async with ScriptedApi(answer) as api:
-            config = write_kubeconfig(tmp_path / "config", api.url, tokenFile=str(token))
-            async with make_client(config) as client, client.watch("/watched", {}) as events:
-                assert await anext(events) == event
-                replace(token, b"second")
-                await ask(client)
-                with pytest.raises(TimeoutError):  # nothing comes, and no end either
-                    await asyncio.wait_for(anext(events), 0.2)
-                await ask(client)
-                return tokens(api)
-
-    assert run_async(scenario()) == ["first", "second", "second"]
+    token = tmp_path / "token"
+    token.write_text("first")
+    async with ScriptedApi(answer) as api:
+        config = write_kubeconfig(tmp_path / "config", api.url, tokenFile=str(token))
+        async with make_client(config) as client, client.watch("/watched", {}) as events:
+            assert await anext(events) == event
+            replace(token, b"second")
+            await ask(client)
+            with pytest.raises(TimeoutError):  # nothing comes, and no end either
+                await asyncio.wait_for(anext(events), 0.2)
+            await ask(client)
+            assert tokens(api) == ["first", "second", "second"]
 
 
 def test_nothing_to_begin_with_is_an_error_at_once(tmp_path: Path) -> None:
@@ -187,18 +165,15 @@ def test_nothing_to_begin_with_is_an_error_at_once(tmp_path: Path) -> None:
         make_client(config)
 
 
-def test_a_token_that_goes_between_look_and_request_is_no_crash(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        token = tmp_path / "token"
-        token.write_text("first")
-        config = write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1", tokenFile=str(token))
-        async with make_client(config) as client:
-            token.unlink()
-            token.mkdir()  # reading it fails in another way than a file that is not there
+async def test_a_token_that_goes_between_look_and_request_is_no_crash(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first")
+    config = write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1", tokenFile=str(token))
+    async with make_client(config) as client:
+        token.unlink()
+        token.mkdir()  # reading it fails in another way than a file that is not there
+        with pytest.raises(ApiUnreachable):
             await client.request("GET", "/thing")
-
-    with pytest.raises(ApiUnreachable):
-        run_async(scenario())
 
 
 GOOD = """

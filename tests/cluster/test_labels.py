@@ -102,19 +102,16 @@ def _lease(name: str, labels: dict[str, str]) -> Json:
 
 
 @real
-def test_the_real_api_selects_the_same(plane: ControlPlane) -> None:
-    async def scenario() -> None:
-        async with make_client(plane.kubeconfig, qps=-1) as client:
-            for name, labels in LABELLED.items():
-                await client.request("POST", PATH, body=_lease(name, labels))
-            for text in GOOD_SELECTORS:
-                selector = parse_selector(text)
-                ours = {name for name, labels in LABELLED.items() if selector.matches(labels)}
-                assert await _listed(client, text) == ours, text
-            for name in LABELLED:
-                await client.request("DELETE", f"{PATH}/{name}")
-
-    run_async(scenario())
+async def test_the_real_api_selects_the_same(plane: ControlPlane) -> None:
+    async with make_client(plane.kubeconfig, qps=-1) as client:
+        for name, labels in LABELLED.items():
+            await client.request("POST", PATH, body=_lease(name, labels))
+        for text in GOOD_SELECTORS:
+            selector = parse_selector(text)
+            ours = {name for name, labels in LABELLED.items() if selector.matches(labels)}
+            assert await _listed(client, text) == ours, text
+        for name in LABELLED:
+            await client.request("DELETE", f"{PATH}/{name}")
 
 
 @real

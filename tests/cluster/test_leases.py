@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.cluster.lease_scenes import LABELS, PATH, SELECTOR, at, lease, until
 from tests.support.manual_clock import START, ManualClock
-from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async, status_answer, watch_answer
+from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, status_answer, watch_answer
 
 from umbilical.cluster.client import ApiClient, Json, make_client
 from umbilical.cluster.leases import LeaseCounter, LeasePublisher, lease_name, parse_lease
@@ -82,14 +82,11 @@ class _Publishing:
         self.culled += 1
 
 
-def _publish(
+async def _publish(
     scene: _Publishing, folder: Path, act: Callable[[LeasePublisher], Coroutine[Any, Any, None]]
 ) -> _Publishing:
-    async def scenario() -> None:
-        async with scene.api, make_client(scene.api.write_kubeconfig(folder), qps=-1) as client:
-            await act(scene.publisher(client))
-
-    run_async(scenario())
+    async with scene.api, make_client(scene.api.write_kubeconfig(folder), qps=-1) as client:
+        await act(scene.publisher(client))
     return scene
 
 
@@ -113,8 +110,8 @@ def test_a_lease_is_valid_until_its_last_renewal_plus_duration() -> None:
         assert parse_lease({"metadata": {"name": "x"}, "spec": spec}).is_valid(START) is valid
 
 
-def test_the_first_renewal_creates_and_later_ones_write_blindly_over_the_known_copy(tmp_path: Path) -> None:
-    scene = _publish(_Publishing(_Store(), ManualClock()), tmp_path, LeasePublisher.renew)
+async def test_the_first_renewal_creates_and_later_ones_write_blindly_over_the_known_copy(tmp_path: Path) -> None:
+    scene = await _publish(_Publishing(_Store(), ManualClock()), tmp_path, LeasePublisher.renew)
     assert scene.did() == [("GET", OWN_PATH), ("POST", PATH)]
     written = scene.store.leases[lease_name("s1")]
     assert written["metadata"]["labels"] == LABELS
@@ -123,15 +120,15 @@ def test_the_first_renewal_creates_and_later_ones_write_blindly_over_the_known_c
         "leaseDurationSeconds": 30,
         "renewTime": "2026-01-01T00:00:00.000000Z",
     }
-    scene = _publish(_Publishing(_Store(), ManualClock()), tmp_path, _renew_twice)
+    scene = await _publish(_Publishing(_Store(), ManualClock()), tmp_path, _renew_twice)
     assert scene.did() == [("GET", OWN_PATH), ("POST", PATH), ("PUT", OWN_PATH)]
 
 
-def test_the_address_is_published_with_every_write_and_other_annotations_stay(tmp_path: Path) -> None:
+async def test_the_address_is_published_with_every_write_and_other_annotations_stay(tmp_path: Path) -> None:
     earlier = lease(lease_name("s1"), -100)
     earlier["metadata"]["annotations"] = {"umbilical.dev/agent-address": "10.0.0.1:1", "team": "a"}
     scene = _Publishing(_Store(earlier), ManualClock(), address=("fd00::7", 8091))
-    _publish(scene, tmp_path, _renew_twice)
+    await _publish(scene, tmp_path, _renew_twice)
     written = scene.store.leases[lease_name("s1")]
     assert written["metadata"]["annotations"] == {"umbilical.dev/agent-address": "[fd00::7]:8091", "team": "a"}
     assert parse_lease(written).address == ("fd00::7", 8091)
@@ -145,9 +142,9 @@ def test_a_lease_without_an_address_is_a_lease_all_the_same() -> None:
         assert parse_lease(content).is_valid(START)
 
 
-def test_a_lease_of_an_earlier_life_is_taken_over_with_our_labels_and_its_other_content(tmp_path: Path) -> None:
+async def test_a_lease_of_an_earlier_life_is_taken_over_with_our_labels_and_its_other_content(tmp_path: Path) -> None:
     earlier = lease(lease_name("s1"), -100, {"k8s-app": "wrong", "team": "a"}, address="10.0.0.1:1")
-    scene = _publish(_Publishing(_Store(earlier), ManualClock()), tmp_path, LeasePublisher.renew)
+    scene = await _publish(_Publishing(_Store(earlier), ManualClock()), tmp_path, LeasePublisher.renew)
     assert scene.did() == [("GET", OWN_PATH), ("PUT", OWN_PATH)]
     written = scene.store.leases[lease_name("s1")]
     assert written["metadata"]["labels"] == {"k8s-app": "konnectivity-server", "team": "a"}
@@ -155,7 +152,7 @@ def test_a_lease_of_an_earlier_life_is_taken_over_with_our_labels_and_its_other_
     assert parse_lease(written).address is None, "a server that publishes none takes the earlier one away"
 
 
-def test_a_conflict_is_answered_by_looking_again(tmp_path: Path) -> None:
+async def test_a_conflict_is_answered_by_looking_again(tmp_path: Path) -> None:
     scene = _Publishing(_Store(), ManualClock())
 
     async def act(publisher: LeasePublisher) -> None:
@@ -164,12 +161,12 @@ def test_a_conflict_is_answered_by_looking_again(tmp_path: Path) -> None:
         scene.store.leases[lease_name("s1")]["metadata"]["resourceVersion"] = "999"
         await publisher.renew()
 
-    _publish(scene, tmp_path, act)
+    await _publish(scene, tmp_path, act)
     assert scene.did()[2:] == [("PUT", OWN_PATH), ("GET", OWN_PATH), ("PUT", OWN_PATH)]
     assert scene.time.sleeps == []
 
 
-def test_five_failed_updates_lead_back_to_looking_it_up(tmp_path: Path) -> None:
+async def test_five_failed_updates_lead_back_to_looking_it_up(tmp_path: Path) -> None:
     scene = _Publishing(_Store(), ManualClock())
 
     async def act(publisher: LeasePublisher) -> None:
@@ -177,43 +174,43 @@ def test_five_failed_updates_lead_back_to_looking_it_up(tmp_path: Path) -> None:
         scene.store.faults["PUT"] = [status_answer(500, "InternalError")] * 5
         await publisher.renew()
 
-    _publish(scene, tmp_path, act)
+    await _publish(scene, tmp_path, act)
     assert scene.did()[2:] == [("PUT", OWN_PATH)] * 5 + [("GET", OWN_PATH), ("PUT", OWN_PATH)]
 
 
-def test_creation_backs_off_from_a_fifth_of_a_second_to_seven(tmp_path: Path) -> None:
+async def test_creation_backs_off_from_a_fifth_of_a_second_to_seven(tmp_path: Path) -> None:
     scene = _Publishing(_Store(), ManualClock())
     scene.store.faults["GET"] = [status_answer(500, "InternalError")] * 8
-    _publish(scene, tmp_path, LeasePublisher.renew)
+    await _publish(scene, tmp_path, LeasePublisher.renew)
     assert scene.time.sleeps == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 7.0, 7.0])
     assert lease_name("s1") in scene.store.leases
 
 
-def test_renewals_come_every_fifteen_seconds_plus_up_to_four_percent(tmp_path: Path) -> None:
+async def test_renewals_come_every_fifteen_seconds_plus_up_to_four_percent(tmp_path: Path) -> None:
     scene = _Publishing(_Store(), ManualClock(chance=0.5))
 
     async def act(publisher: LeasePublisher) -> None:
         puts = scene.did
         await until(lambda: puts().count(("PUT", OWN_PATH)) >= 2, publisher.run())
 
-    _publish(scene, tmp_path, act)
+    await _publish(scene, tmp_path, act)
     assert set(scene.time.sleeps) == {15.0, 15.0 * 1.02}
 
 
-def test_the_loops_outlive_an_api_that_fails(tmp_path: Path) -> None:
+async def test_the_loops_outlive_an_api_that_fails(tmp_path: Path) -> None:
     scene = _Publishing(_Store(), ManualClock())
     scene.store.faults["GET"] = [status_answer(503, "ServiceUnavailable")] * 6
 
     async def act(publisher: LeasePublisher) -> None:
         await until(lambda: bool(scene.store.leases) and 200 in {seen[0] for seen in scene.listed}, publisher.run())
 
-    _publish(scene, tmp_path, act)
+    await _publish(scene, tmp_path, act)
     assert (503, "ServiceUnavailable") in {seen[:2] for seen in scene.listed}
 
 
-def test_only_expired_leases_are_collected_and_with_their_version(tmp_path: Path) -> None:
+async def test_only_expired_leases_are_collected_and_with_their_version(tmp_path: Path) -> None:
     store = _Store(lease("old", -31, version="7"), lease("young", -1))
-    scene = _publish(_Publishing(store, ManualClock()), tmp_path, LeasePublisher.collect)
+    scene = await _publish(_Publishing(store, ManualClock()), tmp_path, LeasePublisher.collect)
     assert set(store.leases) == {"young"}
     listing, deletion = scene.api.requests
     assert listing.query == {"labelSelector": "k8s-app=konnectivity-server"}
@@ -221,31 +218,29 @@ def test_only_expired_leases_are_collected_and_with_their_version(tmp_path: Path
     assert (scene.listed, scene.deleted, scene.culled) == ([(200, "", 0.0)], [(200, "", 0.0)], 1)
 
 
-def test_a_deletion_that_fails_is_observed_and_counts_as_nothing(tmp_path: Path) -> None:
+async def test_a_deletion_that_fails_is_observed_and_counts_as_nothing(tmp_path: Path) -> None:
     for status, reason in ((409, "Conflict"), (404, "NotFound"), (500, "InternalError")):
         store = _Store(lease("old", -31))
         store.faults["DELETE"] = [status_answer(status, reason)]
-        scene = _publish(_Publishing(store, ManualClock()), tmp_path, LeasePublisher.collect)
+        scene = await _publish(_Publishing(store, ManualClock()), tmp_path, LeasePublisher.collect)
         assert (scene.deleted, scene.culled) == ([(status, reason, 0.0)], 0)
 
 
-def test_withdrawing_deletes_our_lease_and_an_absent_one_is_fine(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_withdrawing_deletes_our_lease_or_finds_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def act(publisher: LeasePublisher) -> None:
         await publisher.renew()
         await publisher.withdraw()
         await publisher.withdraw()
 
-    scene = _publish(_Publishing(_Store(), ManualClock()), tmp_path, act)
+    scene = await _publish(_Publishing(_Store(), ManualClock()), tmp_path, act)
     assert scene.store.leases == {}
     assert caplog.records == []
 
 
-def test_withdrawing_never_raises(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_withdrawing_never_raises(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     scene = _Publishing(_Store(), ManualClock())
     scene.store.faults["DELETE"] = [status_answer(500, "InternalError")]
-    _publish(scene, tmp_path, LeasePublisher.withdraw)
+    await _publish(scene, tmp_path, LeasePublisher.withdraw)
     assert "stays until it expires" in caplog.text
 
 
@@ -290,40 +285,34 @@ def _event(kind: str, lease: Json) -> Json:
     return {"type": kind, "object": lease}
 
 
-def _count(scene: _Counting, folder: Path, settled: Callable[[], bool]) -> int | None:
-    async def scenario() -> int | None:
-        async with scene.counter(folder) as counter:
-            await until(settled, counter.run())
-            return counter.server_count()
-
-    return run_async(scenario())
+async def _count(scene: _Counting, folder: Path, settled: Callable[[], bool]) -> int | None:
+    async with scene.counter(folder) as counter:
+        await until(settled, counter.run())
+        return counter.server_count()
 
 
-def test_nothing_is_known_before_the_api_was_asked(tmp_path: Path) -> None:
-    async def scenario() -> int | None:
-        async with _Counting([], []).counter(tmp_path) as counter:
-            return counter.server_count()
-
-    assert run_async(scenario()) is None
+async def test_nothing_is_known_before_the_api_was_asked(tmp_path: Path) -> None:
+    async with _Counting([], []).counter(tmp_path) as counter:
+        assert counter.server_count() is None
 
 
-def test_valid_leases_with_matching_labels_are_counted(tmp_path: Path) -> None:
+async def test_valid_leases_with_matching_labels_are_counted(tmp_path: Path) -> None:
     leases = [lease("a", 0), lease("b", -10), lease("expired", -31), lease("other", 0, {"k8s-app": "x"})]
     scene = _Counting([_listing(*leases)], [])
-    assert _count(scene, tmp_path, lambda: bool(scene.watched)) == 2
+    assert await _count(scene, tmp_path, lambda: bool(scene.watched)) == 2
     assert (scene.listed, scene.watched) == ([(200, "", 0.0)], [(200, "", 0.0)])
     assert "labelSelector" not in scene.api.requests[0].query
 
 
-def test_without_a_valid_lease_or_a_list_there_is_the_one_server_that_answers(tmp_path: Path) -> None:
+async def test_without_a_valid_lease_or_a_list_there_is_the_one_server_that_answers(tmp_path: Path) -> None:
     scene = _Counting([_listing(lease("expired", -31))], [])
-    assert _count(scene, tmp_path, lambda: bool(scene.watched)) == 1
+    assert await _count(scene, tmp_path, lambda: bool(scene.watched)) == 1
     scene = _Counting([status_answer(403, "Forbidden")] * 50, [])
-    assert _count(scene, tmp_path, lambda: bool(scene.listed)) == 1
+    assert await _count(scene, tmp_path, lambda: bool(scene.listed)) == 1
     assert scene.listed[0] == (403, "Forbidden", 0.0)
 
 
-def test_events_change_the_count(tmp_path: Path) -> None:
+async def test_events_change_the_count(tmp_path: Path) -> None:
     events = [
         _event("ADDED", lease("b", 0, version="2")),
         _event("ADDED", lease("c", 0, version="3")),
@@ -333,64 +322,52 @@ def test_events_change_the_count(tmp_path: Path) -> None:
         _event("BOOKMARK", {"metadata": {"resourceVersion": "9"}}),
     ]
     scene = _Counting([_listing(lease("a", 0))], [watch_answer(*events)])
-    assert _count(scene, tmp_path, lambda: len(scene.watched) == 2) == 2
+    assert await _count(scene, tmp_path, lambda: len(scene.watched) == 2) == 2
     # The second watch goes on from the bookmark, without a list in between.
     assert [request.query.get("resourceVersion") for request in scene.api.requests] == [None, "1", "9"]
 
 
-def test_a_lease_expires_by_the_clock_alone(tmp_path: Path) -> None:
+async def test_a_lease_expires_by_the_clock_alone(tmp_path: Path) -> None:
     scene = _Counting([_listing(lease("a", 0), lease("b", -20))], [])
-
-    async def scenario() -> list[int | None]:
-        async with scene.counter(tmp_path) as counter:
-            await until(lambda: bool(scene.watched), counter.run())
-            before = counter.server_count()
-            scene.time.seconds += 15
-            return [before, counter.server_count()]
-
-    assert run_async(scenario()) == [2, 1]
+    async with scene.counter(tmp_path) as counter:
+        await until(lambda: bool(scene.watched), counter.run())
+        before = counter.server_count()
+        scene.time.seconds += 15
+        assert [before, counter.server_count()] == [2, 1]
 
 
-def test_a_version_that_is_too_old_asks_for_a_new_list(tmp_path: Path) -> None:
+async def test_a_version_that_is_too_old_asks_for_a_new_list(tmp_path: Path) -> None:
     gone: Json = {"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}
     scene = _Counting([_listing(), _listing(lease("a", 0), lease("b", 0))], [watch_answer(gone)])
-    assert _count(scene, tmp_path, lambda: len(scene.listed) == 2) == 2
+    assert await _count(scene, tmp_path, lambda: len(scene.listed) == 2) == 2
     assert (410, "Expired", 0.0) in scene.watched
 
 
-def test_the_last_good_count_and_addresses_stay_while_the_api_cannot_be_listed(tmp_path: Path) -> None:
+async def test_the_last_good_count_and_addresses_stay_while_the_api_cannot_be_listed(tmp_path: Path) -> None:
     gone: Json = {"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}
     failures = [status_answer(500, "InternalError")] * 50
     scene = _Counting([_listing(lease("a", 0, address="a:1"), lease("b", 0)), *failures], [watch_answer(gone)])
-
-    async def scenario() -> tuple[int | None, object]:
-        async with scene.counter(tmp_path) as counter:
-            await until(lambda: len(scene.listed) > 5, counter.run())
-            return counter.server_count(), counter.published_addresses()
-
-    assert run_async(scenario()) == (2, (("a", 1),))
+    async with scene.counter(tmp_path) as counter:
+        await until(lambda: len(scene.listed) > 5, counter.run())
+        assert (counter.server_count(), counter.published_addresses()) == (2, (("a", 1),))
     assert scene.time.sleeps[:6] == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 25.6])
 
 
-def test_failed_lists_back_off_to_half_a_minute_and_recover(tmp_path: Path) -> None:
+async def test_failed_lists_back_off_to_half_a_minute_and_recover(tmp_path: Path) -> None:
     failures = [status_answer(500, "InternalError")] * 8
     scene = _Counting([*failures, _listing(lease("a", 200), lease("b", 200))], [])
-    assert _count(scene, tmp_path, lambda: bool(scene.watched)) == 2
+    assert await _count(scene, tmp_path, lambda: bool(scene.watched)) == 2
     assert scene.time.sleeps[-1] == 30.0
 
 
-# ---------------------------------------------------------------------- addresses
-def _addresses(scene: _Counting, folder: Path, settled: Callable[[], bool]) -> tuple[tuple[str, int], ...]:
-    async def scenario() -> tuple[tuple[str, int], ...]:
-        async with scene.counter(folder) as counter:
-            assert counter.published_addresses() == ()
-            await until(settled, counter.run())
-            return counter.published_addresses()
-
-    return run_async(scenario())
+async def _addresses(scene: _Counting, folder: Path, settled: Callable[[], bool]) -> tuple[tuple[str, int], ...]:
+    async with scene.counter(folder) as counter:
+        assert counter.published_addresses() == ()
+        await until(settled, counter.run())
+        return counter.published_addresses()
 
 
-def test_addresses_are_those_of_matching_leases_in_the_order_of_their_names(tmp_path: Path) -> None:
+async def test_addresses_are_those_of_matching_leases_in_the_order_of_their_names(tmp_path: Path) -> None:
     leases = [
         lease("b", 0, address="[fd00::7]:1"),
         lease("a", 0, address="10.0.0.9:8091"),
@@ -399,19 +376,19 @@ def test_addresses_are_those_of_matching_leases_in_the_order_of_their_names(tmp_
         lease("other", 0, {"k8s-app": "x"}, address="10.0.0.66:1"),
     ]
     scene = _Counting([_listing(*leases)], [])
-    assert _addresses(scene, tmp_path, lambda: bool(scene.watched)) == (("10.0.0.9", 8091), ("fd00::7", 1))
+    assert await _addresses(scene, tmp_path, lambda: bool(scene.watched)) == (("10.0.0.9", 8091), ("fd00::7", 1))
 
 
-def test_an_expired_lease_keeps_its_address_until_it_is_deleted(tmp_path: Path) -> None:
+async def test_an_expired_lease_keeps_its_address_until_it_is_deleted(tmp_path: Path) -> None:
     """While the API is out of reach every lease expires, and the addresses are what could bring it back."""
     deleted = _event("DELETED", lease("b", -31, version="3"))
     scene = _Counting(
         [_listing(lease("a", -31, address="a:1"), lease("b", -31, address="b:1"))], [watch_answer(deleted)]
     )
-    assert _addresses(scene, tmp_path, lambda: len(scene.watched) == 2) == (("a", 1),)
+    assert await _addresses(scene, tmp_path, lambda: len(scene.watched) == 2) == (("a", 1),)
 
 
-def test_every_list_and_every_event_of_a_server_is_news_and_other_leases_are_none(tmp_path: Path) -> None:
+async def test_every_list_and_every_event_of_a_server_is_news_and_other_leases_are_none(tmp_path: Path) -> None:
     others = {"k8s-app": "x"}
     events = [
         _event("ADDED", lease("b", 0, version="2", address="b:1")),
@@ -423,5 +400,5 @@ def test_every_list_and_every_event_of_a_server_is_news_and_other_leases_are_non
         _event("BOOKMARK", {"metadata": {"resourceVersion": "9"}}),
     ]
     scene = _Counting([_listing(lease("a", 0))], [watch_answer(*events)])
-    _addresses(scene, tmp_path, lambda: len(scene.watched) == 2)
+    await _addresses(scene, tmp_path, lambda: len(scene.watched) == 2)
     assert scene.news == 1 + 4

@@ -66,8 +66,8 @@ def _server_arguments(folder: Path, kubeconfig: Path) -> list[str]:
     ]
 
 
-def test_our_counter_counts_upstreams_server_beside_ours(plane: ControlPlane, tmp_path: Path) -> None:
-    async def scenario() -> None:
+async def test_our_counter_counts_upstreams_server_beside_ours(plane: ControlPlane, tmp_path: Path) -> None:
+    with _upstream("proxy-server", tmp_path, "health-port", _server_arguments(tmp_path, plane.kubeconfig)):
         async with make_client(plane.kubeconfig) as client:
             ours = LeasePublisher(client, "ours", "kube-system", LABELS)
             await ours.renew()
@@ -78,9 +78,6 @@ def test_our_counter_counts_upstreams_server_beside_ours(plane: ControlPlane, tm
                     await asyncio.sleep(0.02)
                 counting.cancel()
             await ours.withdraw()
-
-    with _upstream("proxy-server", tmp_path, "health-port", _server_arguments(tmp_path, plane.kubeconfig)):
-        run_async(scenario())
 
 
 def test_upstreams_agent_counts_our_servers(plane: ControlPlane, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def _look(port: int, files: TlsFiles = NO_FILES, host: str = HOST, timeout: floa
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("manner", [tls_listener.speaks_first, tls_listener.answers])
-def test_a_server_that_wants_certificates_turns_strangers_away_and_takes_agents(
+def test_a_server_that_wants_certificates_takes_agents_alone(
     pki: TunnelPki, version: ssl.TLSVersion, manner: Manner
 ) -> None:
     context = server_context(pki)
@@ -68,9 +68,7 @@ def test_a_server_that_wants_certificates_turns_strangers_away_and_takes_agents(
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("manner", [tls_listener.speaks_first, tls_listener.answers])
-def test_a_server_that_lets_strangers_in_is_seen_through(
-    pki: TunnelPki, version: ssl.TLSVersion, manner: Manner
-) -> None:
+def test_a_server_that_lets_strangers_in_is_seen(pki: TunnelPki, version: ssl.TLSVersion, manner: Manner) -> None:
     context = server_context(pki, asks_certificate=False)
     context.minimum_version = context.maximum_version = version
     with listener(manner(context)) as port:

@@ -420,9 +420,7 @@ def test_a_program_in_a_namespace_keeps_its_pid(network: Network, tmp_path: Path
 
 @pytest.mark.parametrize("options", ["", "options use-vc\n"], ids=["udp", "tcp"])
 @pytest.mark.real("ip")
-def test_a_private_resolver_answers_no_such_name(
-    network: Network, tmp_path: Path, repository: Path, options: str
-) -> None:
+def test_a_private_resolver_knows_no_name(network: Network, tmp_path: Path, repository: Path, options: str) -> None:
     namespace = network.create("dns")
     resolv_conf = tmp_path / "resolv.conf"
     resolv_conf.write_text(f"nameserver 127.0.0.1\n{options}")

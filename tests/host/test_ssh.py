@@ -58,9 +58,7 @@ def test_a_remote_command_gives_both_outputs_and_its_exit_code_and_every_word_ar
 
 
 @needs_sshd
-def test_no_agent_no_display_and_no_terminal_reach_the_machine(
-    sshd: SshDaemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_agent_no_display_no_terminal_reach_the_machine(sshd: SshDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSH_AUTH_SOCK", "/nowhere")
     monkeypatch.setenv("DISPLAY", ":0")
     with sshd.runner() as runner:

@@ -137,7 +137,7 @@ def pair_data(pair: Pair) -> dict[str, str]:
 
 
 @pytest.mark.real(*PROGRAMS)
-def test_ports_that_cannot_be_forwarded_are_told(
+def test_ports_that_are_not_forwarded_are_told(
     plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

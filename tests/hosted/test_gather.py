@@ -246,7 +246,7 @@ def kubelets(access: Access, port: int, tls: TlsFiles | None = None) -> Probe:
     return probe
 
 
-def test_a_kubelet_that_lives_is_reached_with_its_own_certificates(
+def test_a_kubelet_that_lives_is_reached_with_its_certificates(
     tunnel: Tunnel, tunnel_authority: FolderAuthority
 ) -> None:
     client = tunnel_authority.client("kube-apiserver")
@@ -256,7 +256,7 @@ def test_a_kubelet_that_lives_is_reached_with_its_own_certificates(
     assert probe == Probe(tunnel.access.title, f"127.0.0.1:{port}", True, "HTTP 200 on /healthz")
 
 
-def test_a_kubelet_that_does_not_know_us_is_reached_and_one_that_is_ill_is_not_well(
+def test_a_kubelet_that_refuses_us_is_well_and_one_that_is_ill_not(
     tunnel: Tunnel, tunnel_authority: FolderAuthority
 ) -> None:
     for status, is_ok in ((401, True), (403, True), (500, False), (404, False)):
@@ -265,7 +265,7 @@ def test_a_kubelet_that_does_not_know_us_is_reached_and_one_that_is_ill_is_not_w
         assert (probe.is_ok, probe.text) == (is_ok, f"HTTP {status} on /healthz")
 
 
-def test_a_kubelet_of_another_authority_is_not_taken_for_it(
+def test_a_kubelet_of_another_authority_is_none(
     tunnel: Tunnel, tunnel_authority: FolderAuthority, tmp_path: Path
 ) -> None:
     other = FolderAuthority(tmp_path, "other")
@@ -281,7 +281,7 @@ def test_a_kubelet_that_is_away_is_told_with_the_hop(tunnel: Tunnel) -> None:
     assert probe.text.startswith("UMB501 dial: ")
 
 
-def test_an_endpoint_that_speaks_tls_and_says_nothing_is_no_kubelet(
+def test_an_endpoint_that_says_nothing_over_tls_is_no_kubelet(
     tunnel: Tunnel, tunnel_authority: FolderAuthority
 ) -> None:
     context = tunnel_authority.server_context(tunnel_authority.serving("silent"))
@@ -302,7 +302,7 @@ def test_every_endpoint_is_dialled_through_every_server(stage: Stage) -> None:
     assert "UMB505" in probes[2].text
 
 
-def test_an_agents_certificate_gets_in_only_with_the_same_authority(
+def test_an_agents_certificate_gets_in_by_the_same_authority_alone(
     tunnel: Tunnel, tunnel_authority: FolderAuthority
 ) -> None:
     agent = TlsFiles(tunnel.pki.agent.certificate, tunnel.pki.agent.key)

@@ -175,7 +175,7 @@ def test_given_files_win_over_those_of_the_namespace(plane: ControlPlane, namesp
 
 
 @pytest.mark.real(*PROGRAMS)
-def test_without_a_server_a_port_is_forwarded_and_the_name_of_the_service_verified(
+def test_without_a_server_a_port_is_forwarded_and_its_service_verified(
     plane: ControlPlane, namespace: str, told: Path
 ) -> None:
     request = AccessRequest(namespace=namespace, kubeconfig=plane.kubeconfig)

@@ -84,9 +84,7 @@ def test_a_server_that_is_away_or_not_ours_or_not_for_us_fails_at_its_own_hop(tu
     assert (failure.hop, failure.code) == ("tls", "UMB508")
 
 
-def test_a_server_of_another_authority_fails_at_tls_and_its_certificate_is_shown(
-    tunnel: Tunnel, tmp_path: Path
-) -> None:
+def test_a_server_of_another_authority_fails_at_tls_and_its_certificate_shows(tunnel: Tunnel, tmp_path: Path) -> None:
     files = tunnel.access.tls
     other = TlsFiles(files.certificate, files.key, authority_in(tmp_path, "other").certificate_file)
     (trip,) = trips_to(replace(tunnel.access, tls=other), "127.0.0.1:1")
@@ -112,9 +110,7 @@ def test_an_endpoint_that_refuses_fails_at_the_dial(tunnel: Tunnel) -> None:
     assert trips[0].failure == trips[1].failure
 
 
-def test_the_endpoints_certificate_is_shown_unverified_when_no_authority_is_given(
-    tunnel: Tunnel, tmp_path: Path
-) -> None:
+def test_the_endpoints_certificate_is_shown_unverified_without_an_authority(tunnel: Tunnel, tmp_path: Path) -> None:
     authority = authority_in(tmp_path)
     with listener(says_nothing(authority.server_context(authority.serving("webhook")))) as port:
         (trip,) = trips_to(tunnel.access, f"127.0.0.1:{port}", tls=EndpointTls(TlsFiles(), is_verified=False))
@@ -129,7 +125,7 @@ def test_the_endpoints_certificate_is_shown_unverified_when_no_authority_is_give
     assert trip.server.certificate.common_name == "proxy-server"
 
 
-def test_the_endpoint_is_verified_by_the_given_authority_and_shown_a_certificate(
+def test_the_endpoint_is_verified_by_the_given_authority_and_shown_our_certificate(
     tunnel: Tunnel, tmp_path: Path
 ) -> None:
     authority = authority_in(tmp_path)
@@ -146,9 +142,7 @@ def test_the_endpoint_is_verified_by_the_given_authority_and_shown_a_certificate
             assert trip.endpoint.is_verified
 
 
-def test_an_endpoint_of_another_authority_fails_there_and_its_certificate_is_told(
-    tunnel: Tunnel, tmp_path: Path
-) -> None:
+def test_an_endpoint_of_another_authority_fails_and_its_certificate_is_told(tunnel: Tunnel, tmp_path: Path) -> None:
     authority = authority_in(tmp_path)
     stranger = authority_in(tmp_path, "stranger")
     files = TlsFiles(authority=stranger.certificate_file)
@@ -180,9 +174,7 @@ def test_an_endpoint_that_hangs_up_behind_the_handshake_was_reached(tunnel: Tunn
     assert trip.is_ok
 
 
-def test_files_for_the_endpoint_that_cannot_be_used_are_told_before_anything_is_dialled(
-    tunnel: Tunnel, tmp_path: Path
-) -> None:
+def test_files_for_the_endpoint_that_cannot_be_used_are_told_before_a_dial(tunnel: Tunnel, tmp_path: Path) -> None:
     broken = tmp_path / "broken.crt"
     broken.write_text("no certificate")
     with pytest.raises(HostedError, match="UMB577"):
@@ -243,19 +235,16 @@ def test_nothing_of_a_ping_stays_open(tunnel: Tunnel) -> None:
     tunnel.stage.agents[0].wait_until_idle()
 
 
-def test_the_next_begins_an_interval_after_the_last_began(tunnel: Tunnel) -> None:
+async def test_the_next_begins_an_interval_after_the_last_began(tunnel: Tunnel) -> None:
     loop_times: list[float] = []
     host, _, port = tunnel.stage.endpoint().address.rpartition(":")
 
-    async def scenario() -> None:
-        def tell(_: Trip) -> None:
-            loop_times.append(asyncio.get_running_loop().time())
+    def tell(_: Trip) -> None:
+        loop_times.append(asyncio.get_running_loop().time())
 
-        began = asyncio.get_running_loop().time()
-        await ping(Way(tunnel.access, Endpoint(host, int(port)), SECONDS), Pace(2, 0.3), tell)
-        loop_times.insert(0, began)
-
-    asyncio.run(asyncio.wait_for(scenario(), SECONDS))
+    began = asyncio.get_running_loop().time()
+    await ping(Way(tunnel.access, Endpoint(host, int(port)), SECONDS), Pace(2, 0.3), tell)
+    loop_times.insert(0, began)
     assert loop_times[2] - loop_times[0] >= 0.3
 
 

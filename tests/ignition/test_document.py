@@ -145,9 +145,7 @@ def test_without_a_list_of_files_there_is_nothing_to_append_to(storage: Any) -> 
 
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize("files", [[], [entry("/b")], [entry("/b"), entry("/c")]])
-def test_files_are_appended_behind_the_last_and_taken_out_again(
-    files: list[dict[str, Any]], indent: int | None
-) -> None:
+def test_files_are_appended_behind_the_last_and_taken_out(files: list[dict[str, Any]], indent: int | None) -> None:
     document = Document(written(config(*files), indent=indent) + b"\n")
     added = document.with_files(ADDED)
     assert json.loads(added.content) == config(*files, *ADDED)

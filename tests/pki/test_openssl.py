@@ -94,7 +94,7 @@ def test_both_back_ends_give_the_same_profile(openssl: Openssl, usage: str, key_
 
 
 @pytest.mark.parametrize("key_type", list(KeyType))
-def test_the_real_verifier_accepts_both_for_purpose_and_names(
+def test_the_real_verifier_accepts_purpose_and_names_of_both(
     openssl: Openssl, key_type: KeyType, tmp_path: Path
 ) -> None:
     profile = server_profile("konnectivity-server", HOSTS, key_type)
@@ -225,7 +225,7 @@ def test_a_program_that_answers_nonsense_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key_type", KeyType)
-def test_a_user_name_that_is_longer_than_the_standard_allows_is_written_by_both(
+def test_a_user_name_past_the_standards_length_is_written_by_both(
     openssl: Openssl, tmp_path: Path, key_type: KeyType
 ) -> None:
     name = "system:serviceaccount:openshift-machine-config-operator:node-bootstrapper"

@@ -113,9 +113,7 @@ def test_the_interpreter_says_how_it_was_built(monkeypatch: pytest.MonkeyPatch) 
     assert bench.interpreter_build(on_debian=False) == "built with PGO"
 
 
-def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_cannot_be_written_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for option in ("--json", "--markdown", "--svg"):
         assert bench.main([f"{option}={tmp_path / 'missing' / 'file'}"]) == 1
         assert "UMB931 cannot write" in capsys.readouterr().err

@@ -26,7 +26,7 @@ def test_every_test_that_is_left_out_exists(repository: Path) -> None:
 
 
 @pytest.mark.parametrize(("names", "gone"), [("COMPILED_ROOMS", "wires"), ("COMPILED_TUNNEL", "idle_reaper")])
-def test_a_named_module_that_is_gone_ends_the_build(
+def test_a_missing_module_ends_the_build(
     repository: Path, monkeypatch: pytest.MonkeyPatch, names: str, gone: str
 ) -> None:
     monkeypatch.setattr(compiled, names, (gone,))

@@ -50,9 +50,7 @@ def test_other_packages_are_another_root_file_system(monkeypatch: pytest.MonkeyP
     assert fresh.base_file() != before
 
 
-def test_one_that_cannot_be_made_is_told_and_nothing_of_it_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_cannot_be_made_is_told_and_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "mmdebstrap"
     program.write_text("#!/bin/sh\necho 'E: no archive' >&2\nexit 1\n")
     program.chmod(0o755)
@@ -130,9 +128,7 @@ def test_a_copy_has_what_a_clone_has_and_what_is_not_committed_yet(tmp_path: Pat
         (0, "blocked and cut on loopback", 1.0, "its output holds 'on loopback'"),
     ],
 )
-def test_a_part_is_judged_by_its_end_and_by_what_it_printed(
-    status: int, output: str, seconds: float, refusal: str | None
-) -> None:
+def test_a_part_is_judged_by_end_and_output(status: int, output: str, seconds: float, refusal: str | None) -> None:
     part = fresh.Part("a part", "/root", 0, ("make",), 10.0, ("blocked", "cut"), ("on loopback",))
     assert fresh.judge(part, status, output, seconds) == refusal
 

@@ -177,7 +177,7 @@ printf '{{"Dir": "{carrier}", "Sum": "%s"}}' "{pinned}"
 """
 
 
-def test_documents_of_a_module_and_its_folders_are_copied_whole_and_found_by_name(
+def test_documents_of_a_module_are_copied_whole_and_found_by_name(
     run: Run, cache: Path, carrier: Path, tmp_path: Path
 ) -> None:
     done = run("build", "--group", "crds", go=go_that_downloads(carrier))

@@ -106,9 +106,7 @@ def test_version_says_which_form_runs_and_on_what(installation: Installation) ->
 
 
 @built
-def test_every_module_of_the_unit_is_loaded_in_the_form_that_is_asked_for(
-    installation: Installation, repository: Path
-) -> None:
+def test_every_module_of_the_unit_is_loaded_in_the_form_asked_for(installation: Installation, repository: Path) -> None:
     source = repository / "src"
     paths = [Path(path).relative_to(source) for path in compiled.compiled_modules(source)]
     origins = installation.run("python", "-c", ORIGINS, *(".".join(path.with_suffix("").parts) for path in paths))

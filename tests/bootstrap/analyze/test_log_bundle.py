@@ -171,9 +171,7 @@ def test_no_archive_raises_while_it_is_read(tmp_path_factory: pytest.TempPathFac
 
 
 @given(st.integers(0, 10_000), st.integers(0, 255))
-def test_no_damaged_archive_raises_while_it_is_read(
-    tmp_path_factory: pytest.TempPathFactory, at: int, value: int
-) -> None:
+def test_no_damaged_archive_raises_while_read(tmp_path_factory: pytest.TempPathFactory, at: int, value: int) -> None:
     octets = bytearray(BundleBuilder(good_record()).packed())
     octets[2 + at % (len(octets) - 2)] = value
     path = tmp_path_factory.mktemp("fuzz") / "x.tar.gz"

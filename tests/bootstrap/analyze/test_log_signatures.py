@@ -84,9 +84,7 @@ def test_a_real_agent_that_is_refused_is_recognised(tmp_path: Path) -> None:
     ("hosts", "trusts", "cause"),
     [(("127.0.0.2",), "ca", "wrong name"), (("127.0.0.1",), "other", "unknown authority")],
 )
-def test_a_real_agent_that_refuses_the_server_says_why(
-    tmp_path: Path, hosts: tuple[str, ...], trusts: str, cause: str
-) -> None:
+def test_a_real_agent_tells_why_it_refuses(tmp_path: Path, hosts: tuple[str, ...], trusts: str, cause: str) -> None:
     authorities = {name: FolderAuthority(tmp_path, name) for name in ("ca", "other")}
     server, port = authorities["ca"].serving("server", hosts), free_port()
     command = [
@@ -128,7 +126,7 @@ def test_a_real_server_that_refuses_its_options_is_recognised(tmp_path: Path) ->
     ("content", "causes"),
     [(None, {"no egress file", "bad egress file"}), ("kind: Wrong\n", {"bad egress file"})],
 )
-def test_a_real_kube_apiserver_without_a_good_egress_file_is_recognised(
+def test_a_real_kube_apiserver_without_egress_is_recognised(
     tmp_path: Path, content: str | None, causes: set[str]
 ) -> None:
     pair = FolderAuthority(tmp_path).serving("sa")
@@ -225,7 +223,7 @@ FAILED = 'failed calling webhook "v.example.io": failed to call webhook: Post "h
     ],
 )
 @pytest.mark.parametrize("escaped", [False, True])
-def test_webhooks_by_url_are_told_from_those_by_service(
+def test_webhooks_by_url_are_told_from_those_of_services(
     place: str, reason: str, names: set[str], escaped: bool
 ) -> None:
     line = FAILED % (place, reason)

@@ -22,7 +22,7 @@ from umbilical.ignition.document import Document
 
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(CORPUS), tunnel_specs(), tunnel_specs())
-def test_any_spec_on_any_config_is_exact_idempotent_and_touches_nothing_else(
+def test_any_spec_on_any_config_is_exact_idempotent_and_contained(
     case: Case, spec: TunnelSpec, other: TunnelSpec
 ) -> None:
     original = Document(case.content())
@@ -114,9 +114,7 @@ def test_a_built_in_tunnel_in_a_nested_script_passes() -> None:
         ("cleanup_function", '  if check_url "api"; then', "B6"),
     ],
 )
-def test_a_call_at_the_wrong_place_of_a_nested_script_is_seen(
-    is_native: bool, function: str, before: str, check: str
-) -> None:
+def test_a_misplaced_call_in_a_nested_script_is_seen(is_native: bool, function: str, before: str, check: str) -> None:
     content = _nested("5.1", "on") if is_native else patch(Document(_nested("5.1")), SPEC).document.content
     subject = Subject(content, NATIVE if is_native else OWN)
     call = getattr(subject.names, function)

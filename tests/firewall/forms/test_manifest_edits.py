@@ -162,9 +162,7 @@ _VALUES = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=6), _VALUES, min_size=1, max_size=3), max_size=4), _VALUES)
-def test_any_manifest_of_gos_kind_comes_back_after_the_item_is_taken_out(
-    items: list[dict[str, Any]], beside: Any
-) -> None:
+def test_any_manifest_of_gos_kind_comes_back_when_the_item_goes(items: list[dict[str, Any]], beside: Any) -> None:
     text = go_yaml({"kind": "K", "spec": {"beside": beside, "rules": items, "zone": "z"}})
     added = append_items(text, ("spec", "rules"), [{"port": 8091, "from": ["a", "b"]}])
     assert yaml.safe_load(added)["spec"]["rules"] == [*items, {"port": 8091, "from": ["a", "b"]}]
