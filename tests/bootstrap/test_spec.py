@@ -16,7 +16,6 @@ from umbilical.pki.pem import KeyPair
 
 def test_the_openshift_shape_is_what_the_installer_landed() -> None:
     spec = for_shape(Shape.OPENSHIFT)
-
     assert spec.mode is Mode.GRPC
     assert spec.namespace == "openshift-bootstrap-konnectivity"
     assert not spec.host_network
@@ -26,7 +25,6 @@ def test_the_openshift_shape_is_what_the_installer_landed() -> None:
 
 def test_the_seed_shape_is_the_first_plan() -> None:
     spec = for_shape(Shape.SEED)
-
     assert (spec.mode, spec.namespace, spec.host_network) == (Mode.HTTP_CONNECT, "kube-system", True)
     assert not spec.owns_namespace
 
@@ -34,26 +32,22 @@ def test_the_seed_shape_is_the_first_plan() -> None:
 def test_on_openshift_the_socket_has_another_name_in_kube_apiservers_pod() -> None:
     for shape in (Shape.OPENSHIFT, Shape.SEED):
         spec = for_shape(shape)
-
         assert spec.socket_on_host == "/etc/kubernetes/bootstrap-configs/konnectivity-server.socket"
         assert spec.socket_in_kube_apiserver == "/etc/kubernetes/config/konnectivity-server.socket"
 
 
 def test_a_directory_below_the_shared_one_is_found_on_both_sides() -> None:
     spec = for_shape(Shape.OPENSHIFT, socket_directory="/etc/kubernetes/bootstrap-configs/tunnel")
-
     assert spec.socket_in_kube_apiserver == "/etc/kubernetes/config/tunnel/konnectivity-server.socket"
 
 
 def test_on_plain_kubernetes_the_socket_has_one_name() -> None:
     spec = for_shape(Shape.KUBERNETES)
-
     assert spec.socket_in_kube_apiserver == spec.socket_on_host
 
 
 def test_the_family_is_that_of_the_explicit_address() -> None:
     address = ipaddress.ip_address("fd00::5")
-
     assert for_shape(Shape.OPENSHIFT, node_ip=address).family == 6
     assert for_shape(Shape.OPENSHIFT, use_ipv6=True).family == 6
     assert for_shape(Shape.OPENSHIFT).family == 4
@@ -96,7 +90,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_an_unusable_field_is_refused_by_its_name(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(RenderError) as caught:
         for_shape(Shape.OPENSHIFT, **changes)
-
     assert caught.value.code == "UMB110"
     assert caught.value.what.startswith(field)
 
@@ -112,7 +105,6 @@ def test_a_changed_copy_is_checked_again() -> None:
 
 def test_our_names_and_the_landed_ones_have_nothing_in_common() -> None:
     own = set(dataclasses.astuple(OWN)) | {RECEIPT}
-
     assert own.isdisjoint(dataclasses.astuple(NATIVE))
 
 

@@ -20,7 +20,6 @@ from umbilical.host.processes import SIGNALS, Child, Interrupts, children, run, 
 
 SECONDS = 60.0
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
-STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
 
 
 def _start(script: str, folder: Path, **environment: str) -> Child:
@@ -182,12 +181,10 @@ def test_a_thread_that_has_no_signals_just_works() -> None:
 def test_a_complaint_of_bash_is_one_line_and_nothing_of_the_script_is_run(tmp_path: Path) -> None:
     assert syntax_complaint(b"if true\nthen\n    echo yes\nfi\n") is None
     complaint = syntax_complaint(b"if true\nthen\n")
-
     assert complaint is not None
     assert "line 3" in complaint
     assert "\n" not in complaint
     trace = tmp_path / "trace"
-
     assert syntax_complaint(f"touch {trace}\n".encode()) is None
     assert not trace.exists()
 

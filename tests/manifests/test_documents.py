@@ -21,14 +21,12 @@ from umbilical.manifests.tree import SECRET_MODE, AssetTree, yaml_bytes
 def test_a_file_is_secret_unless_it_is_said_to_be_public() -> None:
     tree = AssetTree()
     tree.add("/a", b"content")
-
     assert tree["/a"].mode == SECRET_MODE
 
 
 def test_nothing_is_overwritten_silently() -> None:
     tree = AssetTree()
     tree.add("/a", b"first")
-
     with pytest.raises(RenderError, match="UMB111"):
         tree.add("/a", b"second")
     assert tree["/a"].content == b"first"
@@ -38,7 +36,6 @@ def test_files_keep_the_order_in_which_they_were_added() -> None:
     tree = AssetTree()
     for path in ("/z", "/a", "/m"):
         tree.add(path, b"")
-
     assert [asset.path for asset in tree] == ["/z", "/a", "/m"]
     assert len(tree) == 3
     assert "/m" in tree
@@ -47,7 +44,6 @@ def test_files_keep_the_order_in_which_they_were_added() -> None:
 def test_content_stays_out_of_repr() -> None:
     tree = AssetTree()
     tree.add("/key", b"-----BEGIN PRIVATE KEY-----")
-
     assert "PRIVATE" not in repr(tree["/key"])
 
 
@@ -59,13 +55,11 @@ def test_yaml_keeps_the_order_of_keys_and_sets_lists_in() -> None:
 
 def test_yaml_has_no_anchors_for_values_that_occur_twice() -> None:
     labels = {"app": "x"}
-
     assert b"&" not in yaml_bytes({"selector": labels, "template": labels})
 
 
 def test_a_long_argument_stays_on_its_line() -> None:
     argument = "--agent-identifiers=" + "host=a b&" * 40
-
     assert yaml_bytes({"args": [argument]}).count(b"\n") == 2
 
 

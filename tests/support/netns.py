@@ -102,13 +102,6 @@ class Network:
         _ip_in(namespace, "neighbour", "add", address, "lladdr", SILENT_NEIGHBOUR, "dev", near, "nud", "permanent")
         self.route(namespace, "default", address)
 
-    def cut(self, namespace: Namespace, interface: str) -> None:
-        """Take one end of a link down."""
-        _ip_in(namespace, "link", "set", interface, "down")
-
-    def mend(self, namespace: Namespace, interface: str) -> None:
-        _ip_in(namespace, "link", "set", interface, "up")
-
     def remove(self) -> None:
         """Delete every namespace made here; links go with them. Doing it twice is fine."""
         while self._namespaces:

@@ -92,7 +92,6 @@ def test_a_cluster_that_cannot_be_made_has_no_times(tmp_path: Path, monkeypatch:
 
 def test_a_median_past_the_goal_is_said_and_a_yardstick_has_none() -> None:
     told = line(Result(Row("patch", ()), (0.5, 1.5, 1.2)))
-
     assert "1.200 s" in told
     assert "0.500..1.500" in told
     assert told.endswith("MISSED")
@@ -101,7 +100,6 @@ def test_a_median_past_the_goal_is_said_and_a_yardstick_has_none() -> None:
 
 def test_a_command_that_fails_has_no_time() -> None:
     row = Row("broken", (sys.executable, "-c", "import sys; sys.exit('no such file')"))
-
     with pytest.raises(RuntimeError, match="no such file"):
         measure(row, 1)
 
@@ -109,13 +107,11 @@ def test_a_command_that_fails_has_no_time() -> None:
 def test_what_a_command_would_not_overwrite_is_taken_away_first(tmp_path: Path) -> None:
     made = tmp_path / "made"
     row = Row("make", (sys.executable, "-c", f"open({str(made)!r}, 'x')"), makes=made)
-
     assert len(measure(row, 2).seconds) == 2
 
 
 def test_every_row_runs_on_a_small_config(monkeypatch: Patch, capsys: Captured) -> None:
     monkeypatch.setattr(bench_bootstrap, "CONFIG_BYTES", 100_000)
-
     assert bench_bootstrap.main(["--smoke"]) == 0
     assert "bootstrap verify, patched" in capsys.readouterr().out
 

@@ -54,7 +54,6 @@ def calls(tmp_path: Path) -> list[str]:
 
 def test_build_without_go_names_the_remedy_in_three_lines(run: Run) -> None:
     done = run("build", "--group", "konnectivity", go=None)
-
     first, why, remedy = done.stderr.splitlines()
     assert done.returncode == 1
     assert first == "UMB901 no Go toolchain"
@@ -64,7 +63,6 @@ def test_build_without_go_names_the_remedy_in_three_lines(run: Run) -> None:
 
 def test_failed_download_names_the_registry_and_gives_go_s_own_reason(run: Run) -> None:
     done = run("build", "--group", "bench", go="#!/bin/sh\necho 'go: no such host' >&2\nexit 1\n")
-
     first, why, remedy = done.stderr.splitlines()
     assert done.returncode == 1
     assert first.startswith("UMB902 peer build failed: bench ")
@@ -75,14 +73,12 @@ def test_failed_download_names_the_registry_and_gives_go_s_own_reason(run: Run) 
 def test_go_that_is_too_old_is_answered_with_the_version_to_install(run: Run) -> None:
     complaint = "go: go.mod requires go >= 1.26.2 (running go 1.19)"
     done = run("build", "--group", "bench", go=f"#!/bin/sh\necho '{complaint}' >&2\nexit 1\n")
-
     assert complaint in done.stderr
     assert "next: install the Go version named above" in done.stderr
 
 
 def test_failed_build_leaves_nothing_behind(run: Run, cache: Path) -> None:
     done = run("build", "--group", "bench", go='#!/bin/sh\n[ "$1" = mod ] || { echo boom >&2; exit 1; }\n')
-
     assert done.returncode == 1
     assert "build of umbilical-load" in done.stderr
     assert [path for path in cache.rglob("*") if path.is_file()] == []
@@ -95,7 +91,6 @@ def test_build_makes_a_flat_folder_and_then_only_what_is_missing(run: Run, cache
     (folder / "proxy-agent").unlink()
     calls_before = len(calls(tmp_path))
     second = run("build", "--group", "konnectivity")
-
     assert first.returncode == second.returncode == 0
     assert folder.name == "konnectivity-v0.36.0"
     assert built == ["proxy-agent", "proxy-server", "proxy-test-client", "proxy-test-server", "proxy-tests"]
@@ -108,7 +103,6 @@ def test_build_names_what_is_missing_and_counts_the_programs(run: Run, cache: Pa
     first = run("build", "--group", "kubernetes")
     (cache / "kubernetes-v1.36.3" / "kubelet").unlink()
     second = run("build", "--group", "kubernetes")
-
     assert "kubernetes v1.36.3: missing kube-apiserver, kubectl, " in first.stdout
     assert "kubernetes v1.36.3: kubelet (5 of 6) " in first.stdout
     assert "etcd v3.6.8: all in " in second.stdout
@@ -132,7 +126,6 @@ def slow_go(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_long_step_gives_a_sign_of_life_now_and_then() -> None:
     lines: list[str] = []
     peers.build("bench", lines.append)
-
     assert any(re.search(r": umbilical-load \(1 of 1\) \.\.\. \d+ s$", line) for line in lines)
     assert re.search(r": umbilical-load \(1 of 1\) \d+\.\d s$", lines[-1])
 
@@ -148,7 +141,6 @@ def test_path_prints_where_a_cached_program_lies_and_fails_otherwise(run: Run, c
     absent = run("path", "umbilical-load")
     run("build", "--group", "bench")
     present = run("path", "umbilical-load")
-
     assert (absent.returncode, absent.stdout) == (1, "")
     assert present.returncode == 0
     assert Path(present.stdout.strip()).parent.parent == cache
@@ -182,7 +174,6 @@ def test_documents_of_a_module_are_copied_whole_and_found_by_name(
 ) -> None:
     done = run("build", "--group", "crds", go=go_that_downloads(carrier))
     found = run("path", "routes.crd.yaml")
-
     assert done.returncode == 0, done.stderr
     assert Path(found.stdout.strip()).read_text() == "kind: CustomResourceDefinition # routes.crd.yaml\n"
     kinds = ("podmonitors", "prometheusrules", "servicemonitors")
@@ -204,7 +195,6 @@ def test_a_file_in_the_place_of_a_folder_is_not_taken_for_it(cache: Path) -> Non
     module = peers.groups()["crds"][0]
     module.folder.mkdir(parents=True)
     (module.folder / "crds").write_text("no folder")
-
     assert peers.document("crds") is None
     assert "crds" in [document.name for document in module.missing_documents()]
 
@@ -214,13 +204,11 @@ def test_whoever_is_second_with_a_folder_leaves_the_first_one_s(tmp_path: Path) 
         (tmp_path / name).mkdir()
         (tmp_path / name / "one.yaml").write_text(name)
         peers._copy_whole(tmp_path / name, tmp_path / "cached")
-
     assert (tmp_path / "cached" / "one.yaml").read_text() == "first"
 
 
 def test_a_module_with_another_sum_than_the_pinned_one_is_refused(run: Run, cache: Path, carrier: Path) -> None:
     done = run("build", "--group", "crds", go=go_that_downloads(carrier, honest=False))
-
     first, why, _ = done.stderr.splitlines()
     assert done.returncode == 1
     assert first.startswith("UMB902 peer build failed: openshift-api ")
@@ -231,14 +219,12 @@ def test_a_module_with_another_sum_than_the_pinned_one_is_refused(run: Run, cach
 def test_a_download_that_go_refuses_in_its_answer_is_told_with_go_s_reason(run: Run) -> None:
     refusal = '#!/bin/sh\nprintf \'{"Error": "403 Forbidden"}\'\nexit 1\n'
     done = run("build", "--group", "crds", go=refusal)
-
     assert done.stderr.splitlines()[1] == "  why: 403 Forbidden"
     assert "registry" in done.stderr.splitlines()[2]
 
 
 def test_a_module_without_an_expected_document_is_a_failed_download(run: Run, cache: Path, tmp_path: Path) -> None:
     done = run("build", "--group", "crds", go=go_that_downloads(tmp_path / "empty"))
-
     assert done.stderr.startswith("UMB902 ")
     assert "routes.crd.yaml" in done.stderr
     assert [path for path in cache.rglob("*") if path.is_file()] == []
@@ -249,7 +235,6 @@ def test_binary_is_none_for_a_name_that_no_group_builds(cache: Path) -> None:
     stray.parent.mkdir(parents=True)
     stray.write_text("#!/bin/sh\n")
     stray.chmod(0o755)
-
     assert peers.binary("stray") is None
 
 
@@ -259,7 +244,6 @@ def test_changed_source_gives_the_generator_a_new_folder(tmp_path: Path) -> None
     (tmp_path / "notes.txt").write_text("not a source")
     unchanged = peers.source_digest(tmp_path)
     (tmp_path / "main.go").write_text("package main // changed\n")
-
     assert before == unchanged
     assert before != peers.source_digest(tmp_path)
 
@@ -274,7 +258,6 @@ def test_every_version_in_the_table_is_the_one_that_go_mod_pins() -> None:
         "prometheus-operator": peers.PROMETHEUS_OPERATOR,
     }
     modules = {module.name: module for group in peers.groups().values() for module in group}
-
     for name, path in pins.items():
         text = (modules[name].source / "go.mod").read_text()
         assert re.search(rf"^(require )?\s*{re.escape(path)} {re.escape(modules[name].version)}$", text, re.MULTILINE)
@@ -283,7 +266,6 @@ def test_every_version_in_the_table_is_the_one_that_go_mod_pins() -> None:
 def test_every_staging_module_of_kubernetes_is_the_published_one() -> None:
     text = (peers.MODULES / "kubernetes" / "go.mod").read_text()
     replaced = re.findall(r"^\t(\S+) => (\S+) (\S+)$", text, re.MULTILINE)
-
     assert len(replaced) > 30
     assert all(old == new and version == "v0.36.3" for old, new, version in replaced)
 
@@ -291,12 +273,10 @@ def test_every_staging_module_of_kubernetes_is_the_published_one() -> None:
 def test_every_kubernetes_program_is_among_the_pinned_imports() -> None:
     pins = (peers.MODULES / "kubernetes" / "pins.go").read_text()
     (module,) = (module for module in peers.groups()["kubernetes"] if module.name == "kubernetes")
-
     assert all(f'_ "{program.package}"' in pins for program in module.programs)
 
 
 def test_kubernetes_programs_are_told_their_version() -> None:
     flags = peers.kubernetes_linker_flags("v1.36.3")
-
     assert "-X k8s.io/component-base/version.gitVersion=v1.36.3" in flags
     assert "-X k8s.io/client-go/pkg/version.gitMinor=36" in flags

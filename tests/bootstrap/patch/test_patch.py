@@ -266,6 +266,5 @@ def test_the_shape_for_plain_kubernetes_is_refused() -> None:
 def test_an_address_of_a_family_that_the_cluster_lacks_is_refused(ipv6: bool, changes: dict[str, Any]) -> None:
     with pytest.raises(RenderError) as refused:
         patch(Document(bootstrap_config("4.18", ipv6=ipv6)), for_shape(Shape.OPENSHIFT, **changes))
-
     assert refused.value.code == "UMB133"
     assert "service network" in refused.value.why

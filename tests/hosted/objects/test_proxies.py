@@ -280,7 +280,6 @@ def test_the_kubeconfig_is_readable_and_names_files_of_its_volume(tmp_path: Path
     path = tmp_path / "kubeconfig"
     path.write_text(text)
     loaded = credentials.load(path)
-
     assert loaded.cluster.server == "https://kube-apiserver:7443"
     assert loaded.user is not None
     assert loaded.user.token_file == f"{KUBECONFIG_DIRECTORY}/token"
