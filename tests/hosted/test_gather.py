@@ -22,7 +22,7 @@ from tests.support.web_server import Handler, serving
 from umbilical.hosted import clusters as gather
 from umbilical.hosted.access import Access
 from umbilical.hosted.clusters import look_at_agent_certificate, look_at_cluster
-from umbilical.hosted.facts import HostedFacts, LogRead, ManagementFacts, Node, Probe, ServerHealth
+from umbilical.hosted.facts import HostedFacts, LogRead, Node, Probe, ServerHealth
 from umbilical.hosted.pki.table import AGENT, CLIENT, SERVER
 from umbilical.hosted.servers import probe_dials, probe_intruder, probe_kubelets
 from umbilical.pki.authority import Authority
@@ -102,7 +102,9 @@ def server_pod(name: str, *arguments: str, container: str = "konnectivity-server
 
 @pytest.mark.real(*PROGRAMS)
 def test_a_namespace_is_looked_at(plane: ControlPlane) -> None:
-    ports = [{"port": 8090}]
+    ports, label = [{"port": 8090}], {"a": "b"}
+    container = {"name": "a", "image": "i", "args": ["--agent-identifiers", "ipv4=10.0.0.1&host=x"]}
+    agent = {"metadata": {"labels": label}, "spec": {"containers": [container]}}
     plane.apply(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLACE}},
         item("v1", "Service", "konnectivity-server-local", spec={"selector": {"app": "kas"}, "ports": ports}),
@@ -111,20 +113,7 @@ def test_a_namespace_is_looked_at(plane: ControlPlane) -> None:
         server_pod("kas-2", container="kube-apiserver"),
         item("networking.k8s.io/v1", "NetworkPolicy", "closed", spec={"podSelector": {}}),
         item(
-            "apps/v1",
-            "Deployment",
-            "konnectivity-agent",
-            spec={
-                "selector": {"matchLabels": {"a": "b"}},
-                "template": {
-                    "metadata": {"labels": {"a": "b"}},
-                    "spec": {
-                        "containers": [
-                            {"name": "a", "image": "i", "args": ["--agent-identifiers", "ipv4=10.0.0.1&host=x"]}
-                        ]
-                    },
-                },
-            },
+            "apps/v1", "Deployment", "konnectivity-agent", spec={"selector": {"matchLabels": label}, "template": agent}
         ),
     )
     facts = on_plane(plane, lambda client: gather.look_at_namespace(client, PLACE))
@@ -150,14 +139,14 @@ def deployment(*arguments: str) -> dict[str, Any]:
 
 
 def test_identifiers_are_read_with_their_gaps() -> None:
-    for arguments, found in (
-        ([], []),
-        (["--agent-identifiers="], []),
-        (["--agent-identifiers=ipv4="], [""]),
-        (["--agent-identifiers=ipv4=10.0.0.1&ipv6=fd00::1&host=api"], ["10.0.0.1", "fd00::1", "api"]),
-        (["--agent-identifiers=default-route=true"], []),
+    assert gather.identifiers(deployment()) == []
+    for identifiers, found in (
+        ("", []),
+        ("ipv4=", [""]),
+        ("ipv4=10.0.0.1&ipv6=fd00::1&host=api", ["10.0.0.1", "fd00::1", "api"]),
+        ("default-route=true", []),
     ):
-        assert gather.identifiers(deployment(*arguments)) == found
+        assert gather.identifiers(deployment(f"--agent-identifiers={identifiers}")) == found
 
 
 def test_a_service_tells_the_port_of_its_address() -> None:
@@ -223,20 +212,20 @@ def test_certificates_come_from_the_cluster(plane: ControlPlane) -> None:
 SECONDS = 60.0
 
 
-def kubelet(tunnel_authority: FolderAuthority, status: int, *, asks: bool = False) -> AbstractContextManager[int]:
+def kubelet(kubelet_ca: FolderAuthority, status: int, *, asks: bool = False) -> AbstractContextManager[int]:
     class Health(Handler):
         def do_GET(self) -> None:
             self.answer(status if self.path == "/healthz" else 404)
 
-    context = tunnel_authority.server_context(tunnel_authority.serving("kubelet"))
+    context = kubelet_ca.server_context(kubelet_ca.serving("kubelet"))
     if asks:
-        context.load_verify_locations(tunnel_authority.certificate_file)
+        context.load_verify_locations(kubelet_ca.certificate_file)
         context.verify_mode = ssl.CERT_REQUIRED
     return serving(Health, context)
 
 
 @pytest.fixture
-def tunnel_authority(tmp_path: Path) -> FolderAuthority:
+def kubelet_ca(tmp_path: Path) -> FolderAuthority:
     (tmp_path / "kubelets").mkdir()
     return FolderAuthority(tmp_path / "kubelets", "kubelet-ca")
 
@@ -246,30 +235,24 @@ def kubelets(access: Access, port: int, tls: TlsFiles | None = None) -> Probe:
     return probe
 
 
-def test_a_kubelet_that_lives_is_reached_with_its_certificates(
-    tunnel: Tunnel, tunnel_authority: FolderAuthority
-) -> None:
-    client = tunnel_authority.client("kube-apiserver")
-    files = TlsFiles(client.certificate, client.key, tunnel_authority.certificate_file)
-    with kubelet(tunnel_authority, 200, asks=True) as port:
+def test_a_kubelet_that_lives_is_reached_with_its_certificates(tunnel: Tunnel, kubelet_ca: FolderAuthority) -> None:
+    client = kubelet_ca.client("kube-apiserver")
+    files = TlsFiles(client.certificate, client.key, kubelet_ca.certificate_file)
+    with kubelet(kubelet_ca, 200, asks=True) as port:
         probe = kubelets(tunnel.access, port, files)
     assert probe == Probe(tunnel.access.title, f"127.0.0.1:{port}", True, "HTTP 200 on /healthz")
 
 
-def test_a_kubelet_that_refuses_us_is_well_and_one_that_is_ill_not(
-    tunnel: Tunnel, tunnel_authority: FolderAuthority
-) -> None:
+def test_a_kubelet_that_refuses_us_is_well_and_one_that_is_ill_not(tunnel: Tunnel, kubelet_ca: FolderAuthority) -> None:
     for status, is_ok in ((401, True), (403, True), (500, False), (404, False)):
-        with kubelet(tunnel_authority, status) as port:
+        with kubelet(kubelet_ca, status) as port:
             probe = kubelets(tunnel.access, port)
         assert (probe.is_ok, probe.text) == (is_ok, f"HTTP {status} on /healthz")
 
 
-def test_a_kubelet_of_another_authority_is_none(
-    tunnel: Tunnel, tunnel_authority: FolderAuthority, tmp_path: Path
-) -> None:
+def test_a_kubelet_of_another_authority_is_none(tunnel: Tunnel, kubelet_ca: FolderAuthority, tmp_path: Path) -> None:
     other = FolderAuthority(tmp_path, "other")
-    with kubelet(tunnel_authority, 200) as port:
+    with kubelet(kubelet_ca, 200) as port:
         probe = kubelets(tunnel.access, port, TlsFiles(authority=other.certificate_file))
     assert not probe.is_ok
     assert "UMB574" in probe.text
@@ -281,10 +264,8 @@ def test_a_kubelet_that_is_away_is_told_with_the_hop(tunnel: Tunnel) -> None:
     assert probe.text.startswith("UMB501 dial: ")
 
 
-def test_an_endpoint_that_says_nothing_over_tls_is_no_kubelet(
-    tunnel: Tunnel, tunnel_authority: FolderAuthority
-) -> None:
-    context = tunnel_authority.server_context(tunnel_authority.serving("silent"))
+def test_an_endpoint_that_says_nothing_over_tls_is_no_kubelet(tunnel: Tunnel, kubelet_ca: FolderAuthority) -> None:
+    context = kubelet_ca.server_context(kubelet_ca.serving("silent"))
     with listener(says_nothing(context)) as port:
         (probe,) = asyncio.run(probe_kubelets([tunnel.access], [("127.0.0.1", port)], None, 1.0))
     assert not probe.is_ok
@@ -302,17 +283,15 @@ def test_every_endpoint_is_dialled_through_every_server(stage: Stage) -> None:
     assert "UMB505" in probes[2].text
 
 
-def test_an_agents_certificate_gets_in_by_the_same_authority_alone(
-    tunnel: Tunnel, tunnel_authority: FolderAuthority
-) -> None:
+def test_an_agents_certificate_gets_in_by_the_same_authority_alone(tunnel: Tunnel, kubelet_ca: FolderAuthority) -> None:
     agent = TlsFiles(tunnel.pki.agent.certificate, tunnel.pki.agent.key)
     (probe,) = asyncio.run(probe_intruder([tunnel.access], agent, SECONDS))
     assert (probe.subject, probe.is_ok) == ("agent", False)
-    stranger = tunnel_authority.client("konnectivity-agent")
+    stranger = kubelet_ca.client("konnectivity-agent")
     files = TlsFiles(stranger.certificate, stranger.key)
     (probe,) = asyncio.run(probe_intruder([tunnel.access], files, SECONDS))
     assert (probe.subject, probe.is_ok) == ("agent", True)
-    stranger = tunnel_authority.client("nobody")
+    stranger = kubelet_ca.client("nobody")
     files = TlsFiles(stranger.certificate, stranger.key, tunnel.access.tls.authority)
     (probe,) = asyncio.run(probe_intruder([replace(tunnel.access, tls=files)], files, SECONDS))
     assert (probe.subject, probe.is_ok) == ("client", False)
@@ -337,9 +316,3 @@ def test_agents_of_nodes_are_those_by_default_route_or_all() -> None:
         ({"cidr": 4, "destHost": 1}, 4),
     ):
         assert ServerHealth("s", agents=agents).node_agents == number
-
-
-def test_a_service_that_is_not_there_is_none() -> None:
-    facts = ManagementFacts((), {"a": {"kind": "Service"}})
-    assert facts.service("a") == {"kind": "Service"}
-    assert facts.service("b") is None

@@ -18,7 +18,7 @@ from tests.support.tunnel_pki import FolderAuthority
 from umbilical.dialer.settings import Protocol, TcpServer, UnixServer
 from umbilical.fault import HostedError
 from umbilical.hosted.access import Access
-from umbilical.hosted.endpoint_tls import EndpointTls, endpoint_context
+from umbilical.hosted.endpoint_tls import EndpointTls, TlsFacts, endpoint_context
 from umbilical.hosted.http_call import CHUNK_BYTES, Pipe, TlsPipe
 from umbilical.hosted.way import Endpoint, Failure, Hop, Pace, Spread, Trip, Way, distinct_failures, ping, summarize
 from umbilical.tunnel.settings import TlsFiles
@@ -38,6 +38,12 @@ def trips_to(access: Access, address: str, *, count: int = 1, tls: EndpointTls |
     return trips
 
 
+def shown_by(facts: TlsFacts | None) -> str:
+    """Name whose certificate was shown, and say so where nobody verified it."""
+    certificate = facts.certificate if facts else None
+    return f"{certificate.common_name if certificate else None}{'' if facts and facts.is_verified else ', unverified'}"
+
+
 def authority_in(folder: Path, name: str = "endpoint-ca") -> FolderAuthority:
     (folder / name).mkdir()
     return FolderAuthority(folder / name, name)
@@ -50,10 +56,7 @@ def test_every_hop_is_timed_and_the_agent_is_named(tunnel: Tunnel) -> None:
         assert trip.is_ok
         assert [hop.name for hop in trip.hops] == ["connect", "tls", "agent", "dial"]
         assert all(hop.seconds >= 0 for hop in trip.hops)
-        assert trip.agent == "agent-0"
-        assert trip.server is not None
-        assert trip.server.certificate is not None
-        assert trip.server.certificate.common_name == "proxy-server"
+        assert (trip.agent, shown_by(trip.server)) == ("agent-0", "proxy-server")
 
 
 def test_a_unix_socket_has_no_tls_hop(stage: Stage) -> None:
@@ -63,6 +66,10 @@ def test_a_unix_socket_has_no_tls_hop(stage: Stage) -> None:
     assert trip.is_ok
     assert [hop.name for hop in trip.hops] == ["connect", "agent", "dial"]
     assert trip.server is None
+
+
+def where(failure: Failure | None) -> tuple[str, str] | None:
+    return failure and (failure.hop, failure.code)
 
 
 def failed(access: Access, address: str = "127.0.0.1:1", tls: EndpointTls | None = None) -> Failure:
@@ -77,36 +84,30 @@ def test_a_server_that_is_away_or_not_ours_or_not_for_us_fails_at_its_own_hop(tu
     assert (failure.hop, failure.code, failure.reason) == ("connect", "UMB507", "server")
     assert "refused" in failure.why
     failure = failed(replace(tunnel.access, server=TcpServer("127.0.0.1", tunnel.access.server.port, "somebody-else")))
-    assert (failure.hop, failure.code) == ("tls", "UMB508")
+    assert where(failure) == ("tls", "UMB508")
     assert "somebody-else" in failure.why
     # Without a certificate the refusal comes only after the handshake.
     failure = failed(replace(tunnel.access, tls=TlsFiles(authority=tunnel.access.tls.authority)))
-    assert (failure.hop, failure.code) == ("tls", "UMB508")
+    assert where(failure) == ("tls", "UMB508")
 
 
 def test_a_server_of_another_authority_fails_at_tls_and_its_certificate_shows(tunnel: Tunnel, tmp_path: Path) -> None:
     files = tunnel.access.tls
     other = TlsFiles(files.certificate, files.key, authority_in(tmp_path, "other").certificate_file)
     (trip,) = trips_to(replace(tunnel.access, tls=other), "127.0.0.1:1")
-    assert trip.failure is not None
-    assert (trip.failure.hop, trip.failure.code) == ("tls", "UMB508")
-    assert trip.server is not None
-    assert not trip.server.is_verified
-    assert trip.server.certificate is not None
-    assert trip.server.certificate.common_name == "proxy-server"
+    assert where(trip.failure) == ("tls", "UMB508")
+    assert shown_by(trip.server) == "proxy-server, unverified"
 
 
 def test_a_server_without_agents_fails_at_the_dial(stage: Stage) -> None:
     server = stage.start_server(tcp=True)
     failure = failed(access_to(stage, server.frontend.port))
-    assert (failure.hop, failure.code) == ("dial", "UMB505")
+    assert where(failure) == ("dial", "UMB505")
 
 
 def test_an_endpoint_that_refuses_fails_at_the_dial(tunnel: Tunnel) -> None:
     trips = trips_to(tunnel.access, refused_address(), count=2)
-    for trip in trips:
-        assert trip.failure is not None
-        assert (trip.failure.hop, trip.failure.code) == ("dial", "UMB501")
+    assert [where(trip.failure) for trip in trips] == [("dial", "UMB501")] * 2
     assert trips[0].failure == trips[1].failure
 
 
@@ -116,18 +117,10 @@ def test_the_endpoints_certificate_is_shown_unverified_without_an_authority(tunn
         (trip,) = trips_to(tunnel.access, f"127.0.0.1:{port}", tls=EndpointTls(TlsFiles(), is_verified=False))
     assert trip.is_ok
     assert [hop.name for hop in trip.hops][-1] == "endpoint tls"
-    assert trip.endpoint is not None
-    assert not trip.endpoint.is_verified
-    assert trip.endpoint.certificate is not None
-    assert trip.endpoint.certificate.common_name == "webhook"
-    assert trip.server is not None
-    assert trip.server.certificate is not None
-    assert trip.server.certificate.common_name == "proxy-server"
+    assert (shown_by(trip.endpoint), shown_by(trip.server)) == ("webhook, unverified", "proxy-server")
 
 
-def test_the_endpoint_is_verified_by_the_given_authority_and_shown_our_certificate(
-    tunnel: Tunnel, tmp_path: Path
-) -> None:
+def test_the_endpoint_is_verified_by_the_given_authority_and_shown_ours(tunnel: Tunnel, tmp_path: Path) -> None:
     authority = authority_in(tmp_path)
     context = authority.server_context(authority.serving("webhook", ["127.0.0.1", "webhook.svc"]))
     context.load_verify_locations(authority.certificate_file)
@@ -138,8 +131,7 @@ def test_the_endpoint_is_verified_by_the_given_authority_and_shown_our_certifica
         for name in ("", "webhook.svc"):
             (trip,) = trips_to(tunnel.access, f"127.0.0.1:{port}", tls=EndpointTls(files, name))
             assert trip.is_ok
-            assert trip.endpoint is not None
-            assert trip.endpoint.is_verified
+            assert shown_by(trip.endpoint) == "webhook"
 
 
 def test_an_endpoint_of_another_authority_fails_and_its_certificate_is_told(tunnel: Tunnel, tmp_path: Path) -> None:
@@ -153,15 +145,14 @@ def test_an_endpoint_of_another_authority_fails_and_its_certificate_is_told(tunn
     assert "CN=webhook" in trip.failure.why
     assert "signed by endpoint-ca" in trip.failure.why
     assert "this certificate" in trip.failure.remedy
-    assert trip.endpoint is not None
-    assert not trip.endpoint.is_verified
+    assert shown_by(trip.endpoint) == "webhook, unverified"
 
 
 def test_an_endpoint_that_speaks_no_tls_or_hangs_up_fails_there(tunnel: Tunnel) -> None:
     unverified = EndpointTls(TlsFiles(), is_verified=False)
     with listener(plain_text) as port:
         failure = failed(tunnel.access, f"127.0.0.1:{port}", unverified)
-    assert (failure.hop, failure.code) == ("endpoint tls", "UMB574")
+    assert where(failure) == ("endpoint tls", "UMB574")
     assert "speak TLS" in failure.remedy
     with listener(lambda client: client.close()) as port:
         assert failed(tunnel.access, f"127.0.0.1:{port}", unverified).hop == "endpoint tls"

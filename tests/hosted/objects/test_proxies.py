@@ -21,7 +21,6 @@ from umbilical.hosted.objects.components import (
     HEALTH_PORTS,
     Names,
     ProxyKind,
-    chosen,
     for_component,
     for_kube_apiserver,
     for_user_proxy,
@@ -82,7 +81,10 @@ def test_every_chosen_component_gets_a_patch_of_its_deployment() -> None:
     assert tuple(patches) == names.COMPONENTS
     for name, patch in patches.items():
         assert (patch["kind"], patch["metadata"]) == ("Deployment", {"name": name, "namespace": "clusters-guest"})
-    assert sidecar_patches(hosted_spec(components=())) == {}
+    assert [list(sidecar_patches(hosted_spec(components=some))) for some in ((), ("packageserver",))] == [
+        [],
+        ["packageserver"],
+    ]
 
 
 def test_every_pod_with_proxies_is_found_by_prometheus_and_mounts_what_it_has() -> None:
@@ -125,16 +127,14 @@ def test_proxies_dial_the_frontend_with_the_client_s_certificate() -> None:
 
 
 def test_names_are_resolved_as_the_component_needs() -> None:
-    for name, resolution in (
-        ("cluster-network-operator", Resolution.AGENT),
-        ("olm-operator", Resolution.SERVICE),
-        ("oauth-openshift", Resolution.GUEST_THEN_MANAGEMENT),
-    ):
-        assert socks5(container(name, "socks5")).outbound.resolution is resolution
+    components = ("cluster-network-operator", "olm-operator", "oauth-openshift")
+    found = [socks5(container(name, "socks5")).outbound.resolution for name in components]
+    assert found == [Resolution.AGENT, Resolution.SERVICE, Resolution.GUEST_THEN_MANAGEMENT]
 
 
-def test_a_proxy_that_resolves_nothing_holds_no_kubeconfig() -> None:
-    one = container("cluster-network-operator", "socks5")
+def test_a_proxy_that_resolves_nothing_holds_no_kubeconfig_and_its_component_knows_it_untouched() -> None:
+    (one,) = pod("cluster-network-operator")["containers"]
+    assert one["name"] == "konnectivity-proxy-socks5"
     assert "KUBECONFIG" not in variables(one)
     assert "kubeconfig" not in str(pod("cluster-network-operator"))
 
@@ -163,10 +163,6 @@ def test_the_oauth_server_gets_both_proxies_and_the_http_one_has_another_port() 
     assert "--serving-port=8092" in containers[1]["args"]
     assert "--connect-directly-to-cloud-apis=true" in containers[1]["args"]
     assert "--connect-directly-to-cloud-apis=true" not in containers[2]["args"]
-
-
-def test_a_component_whose_code_knows_its_proxy_is_not_touched() -> None:
-    assert [one["name"] for one in pod("cluster-network-operator")["containers"]] == ["konnectivity-proxy-socks5"]
 
 
 def test_the_user_s_proxy_is_read_from_files_and_its_password_is_nowhere() -> None:
@@ -316,7 +312,8 @@ TABLE = {
 }  # fmt: skip
 
 
-def test_a_component_has_its_proxies_and_is_pointed_at_them() -> None:
+def test_every_component_that_a_spec_may_name_has_its_proxies_and_is_pointed_at_them() -> None:
+    assert tuple(COMPONENTS) == names.COMPONENTS == tuple(TABLE)
     for name, (proxies, variables_of_it) in TABLE.items():
         component = COMPONENTS[name]
         assert [(one.kind, one.port, one.names, one.to_cloud_apis) for one in component.proxies] == proxies
@@ -324,29 +321,14 @@ def test_a_component_has_its_proxies_and_is_pointed_at_them() -> None:
         expected = {key: f"{scheme}://127.0.0.1:{ports[scheme]}" for key, scheme in variables_of_it.items()}
         assert component.environment() == expected
         assert component.why
-
-
-def test_every_component_that_a_spec_may_name_is_in_the_table_in_the_same_order() -> None:
-    assert tuple(COMPONENTS) == names.COMPONENTS == tuple(TABLE)
-
-
-def test_no_two_ports_of_a_pod_are_the_same() -> None:
-    for component in COMPONENTS.values():
-        ports = [port for one in component.proxies for port in (one.port, HEALTH_PORTS[one.kind])]
-        assert len(ports) == len(set(ports))
+        listening = [port for one in component.proxies for port in (one.port, HEALTH_PORTS[one.kind])]
+        assert len(listening) == len(set(listening)), "no two ports of a pod are the same"
 
 
 def test_containers_are_called_as_hypershift_calls_them() -> None:
-    assert [one.container_name for one in COMPONENTS["oauth-openshift"].proxies] == [
-        "konnectivity-proxy-https",
-        "konnectivity-proxy-socks5",
-    ]
-    assert [one.container_name for one in COMPONENTS["ovnkube-control-plane"].proxies] == ["socks-proxy"]
-
-
-def test_a_spec_chooses_components_by_name() -> None:
-    assert [one.name for one in chosen(hosted_spec(components=("packageserver",)))] == ["packageserver"]
-    assert chosen(hosted_spec(components=())) == ()
+    proxies = (*COMPONENTS["oauth-openshift"].proxies, *COMPONENTS["ovnkube-control-plane"].proxies)
+    called = ["konnectivity-proxy-https", "konnectivity-proxy-socks5", "socks-proxy"]
+    assert [one.container_name for one in proxies] == called
 
 
 EVERYWHERE = Networks(
@@ -356,17 +338,8 @@ EVERYWHERE = Networks(
 
 
 def test_the_user_s_proxy_is_not_for_the_hosted_cluster_itself() -> None:
-    assert for_user_proxy(hosted_spec()).split(",") == [
-        ".cluster.local",
-        ".hypershift.local",
-        ".svc",
-        "10.132.0.0/14",
-        "127.0.0.1",
-        "169.254.169.254",
-        "172.31.0.0/16",
-        "192.168.10.0/24",
-        "localhost",
-    ]
+    own = ".cluster.local,.hypershift.local,.svc,10.132.0.0/14,127.0.0.1,169.254.169.254,172.31.0.0/16,192.168.10.0/24"
+    assert for_user_proxy(hosted_spec()) == f"{own},localhost"
 
 
 def test_what_the_user_excludes_is_added_trimmed_and_once() -> None:
@@ -411,10 +384,7 @@ def test_it_holds_the_usual_variables() -> None:
         "NO_PROXY": for_user_proxy(spec),
     }
     assert (found["kind"], found["metadata"]["namespace"]) == ("Secret", "kube-system")
-
-
-def test_there_is_none_without_a_proxy() -> None:
-    assert proxy_secret(hosted_spec(), "kube-system") == []
+    assert proxy_secret(hosted_spec(), "kube-system") == [], "there is none without a proxy"
 
 
 def test_the_management_cluster_s_proxy_is_not_asked_for_what_stands_beside_the_sidecar() -> None:
