@@ -108,24 +108,20 @@ FILES = TlsFiles(Path("c"), Path("k"), Path("ca"))
 SERVER = TcpServer("server", 8090)
 
 
-def secret(name: str, **data: str) -> dict[str, Any]:
-    meta = {"name": name, "namespace": "clusters-b"}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": data}
-
-
-def config_map(name: str, **data: str) -> dict[str, Any]:
-    meta = {"name": name, "namespace": "clusters-b"}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+def item(kind: str, name: str, **content: dict[str, str]) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "clusters-b"}, **content}
 
 
 @pytest.fixture
 def namespace(plane: ControlPlane) -> str:
+    client = {"tls.crt": "client certificate", "tls.key": "client key"}
+    kubelet = {"tls.crt": "kubelet certificate", "tls.key": "kubelet key"}
     plane.apply(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "clusters-b"}},
-        secret("konnectivity-client", **{"tls.crt": "client certificate", "tls.key": "client key"}),
-        config_map("konnectivity-ca-bundle", **{"ca.crt": "frontend CA"}),
-        secret("kas-kubelet-client-crt", **{"tls.crt": "kubelet certificate", "tls.key": "kubelet key"}),
-        config_map("kubelet-client-ca", **{"ca.crt": "kubelet CA"}),
+        item("Secret", "konnectivity-client", stringData=client),
+        item("ConfigMap", "konnectivity-ca-bundle", data={"ca.crt": "frontend CA"}),
+        item("Secret", "kas-kubelet-client-crt", stringData=kubelet),
+        item("ConfigMap", "kubelet-client-ca", data={"ca.crt": "kubelet CA"}),
     )
     return "clusters-b"
 
@@ -153,25 +149,18 @@ def test_a_way_that_leads_nowhere_is_refused() -> None:
 
 
 @pytest.mark.real(*PROGRAMS)
-def test_credentials_come_from_the_namespace_and_are_gone_afterwards(plane: ControlPlane, namespace: str) -> None:
+def test_credentials_come_from_the_namespace_unless_given_and_are_gone_afterwards(
+    plane: ControlPlane, namespace: str
+) -> None:
     request = AccessRequest(SERVER, namespace=namespace, kubeconfig=plane.kubeconfig, needs_kubelet=True)
     with open_access(request) as access:
         assert access.server == SERVER
-        key, kubelet = access.tls.key, access.kubelet
-        assert key is not None
-        assert key.read_text() == "client key"
-        assert kubelet is not None
-        assert kubelet.authority is not None
-        assert kubelet.authority.read_text() == "kubelet CA"
+        key, authority = access.tls.key, access.kubelet and access.kubelet.authority
+        assert [path and path.read_text() for path in (key, authority)] == ["client key", "kubelet CA"]
+    assert key is not None
     assert not key.parent.exists()
-
-
-@pytest.mark.real(*PROGRAMS)
-def test_given_files_win_over_those_of_the_namespace(plane: ControlPlane, namespace: str) -> None:
-    request = AccessRequest(SERVER, FILES, namespace=namespace, kubeconfig=plane.kubeconfig)
-    with open_access(request) as access:
-        assert access.tls == FILES
-        assert access.kubelet is None
+    with open_access(AccessRequest(SERVER, FILES, namespace=namespace, kubeconfig=plane.kubeconfig)) as access:
+        assert (access.tls, access.kubelet) == (FILES, None)
 
 
 @pytest.mark.real(*PROGRAMS)

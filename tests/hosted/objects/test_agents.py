@@ -15,7 +15,6 @@ from umbilical.hosted.objects.agents import (
     agent_container,
     agent_daemon_set,
     agent_flags,
-    agent_volumes,
     control_plane_agent,
     hosted_accounts,
     identifiers,
@@ -125,14 +124,10 @@ def test_every_flag_is_one_that_the_agent_knows() -> None:
     assert known.text("proxy-server-host") == "tunnel.example"
 
 
-def test_agents_never_stop_looking_for_servers() -> None:
-    assert "--sync-forever=true" in FLAGS
-
-
-def test_identifiers_and_intervals_are_hypershifts_but_servers_are_looked_for_more_often() -> None:
+def test_identifiers_and_intervals_are_hypershifts_but_servers_are_looked_for_more_often_and_for_ever() -> None:
     wanted = {"--keepalive-time=30s", "--probe-interval=5s", "--sync-interval=1s", "--sync-interval-cap=10s"}
     assert wanted | {"--agent-identifiers=default-route=true", "--health-server-port=2041"} <= set(FLAGS)
-    assert "--health-server-host=127.0.0.1" in FLAGS
+    assert {"--health-server-host=127.0.0.1", "--sync-forever=true"} <= set(FLAGS)
     assert not [flag for flag in agent_flags("a", 1, "x") if flag.startswith("--health-server-host")]
 
 
@@ -149,11 +144,6 @@ def test_an_agent_is_ready_once_a_server_is_reached_and_alive_before() -> None:
     # A port is declared where it is not taken from the node.
     assert [port["containerPort"] for port in container["ports"]] == [2041]
     assert "ports" not in agent_container(SPEC, FLAGS, "127.0.0.1")
-
-
-def test_an_agent_sees_of_all_authorities_the_one_that_it_needs() -> None:
-    volume = agent_volumes("secret", "cluster-ca.crt")[1]
-    assert volume["configMap"]["items"] == [{"key": "cluster-ca.crt", "path": "ca.crt"}]
 
 
 def test_new_certificates_restart_agents_that_read_them_only_once() -> None:

@@ -25,13 +25,10 @@ def refusal(content: bytes, spec: HostedSpec | None = None) -> tuple[str, str]:
     return refused.value.code, refused.value.why
 
 
-def test_a_deployment_is_read_with_its_container() -> None:
+def test_a_deployment_and_a_static_pod_are_read_with_their_container() -> None:
     found = read_manifest(as_bytes(deployment()), hosted_spec())
     assert (found.index, found.container["name"], found.arguments_key) == (0, "kube-apiserver", "args")
     assert found.pod["terminationGracePeriodSeconds"] == 30
-
-
-def test_a_static_pod_is_read_with_its_container() -> None:
     found = read_manifest(as_bytes(static_pod()), STATIC)
     assert (found.index, found.arguments_key) == (0, "command")
     assert found.pod is found.document["spec"]
@@ -45,32 +42,23 @@ def test_a_container_of_another_name_is_found_by_its_program() -> None:
 
 
 def test_something_else_is_refused() -> None:
+    document = deployment()
+    container(document).update(name="x", args=[1])
+    head = b"{apiVersion: apps/v1, kind: Deployment, spec: "
     for content, why in (
         (b"a: *b", "aliases"),
         (b"[]", "no Deployment"),
         (b"{apiVersion: v1, kind: Pod}", "no Deployment"),
         (b"{apiVersion: extensions/v1beta1, kind: Deployment}", "apiVersion is not apps/v1"),
-        (b"{apiVersion: apps/v1, kind: Deployment, spec: {}}", "no containers"),
-        (b"{apiVersion: apps/v1, kind: Deployment, spec: {template: {spec: {containers: x}}}}", "cannot be read"),
-        (
-            b"{apiVersion: apps/v1, kind: Deployment, spec: {template: {spec: {containers: []}}}}",
-            "none of its containers",
-        ),
+        (head + b"{}}", "no containers"),
+        (head + b"{template: {spec: {containers: x}}}}", "cannot be read"),
+        (head + b"{template: {spec: {containers: []}}}}", "none of its containers"),
+        (as_bytes(static_pod()), "which kubeApiserver.workload says it is"),
+        (as_bytes(document), ""),
     ):
         code, told = refusal(content)
         assert code == "UMB551"
         assert why in told
-
-
-def test_a_pod_is_refused_where_a_deployment_was_told() -> None:
-    assert "which kubeApiserver.workload says it is" in refusal(as_bytes(static_pod()))[1]
-
-
-def test_arguments_that_are_no_texts_are_refused() -> None:
-    document = deployment()
-    container(document)["args"] = [1]
-    container(document)["name"] = "x"
-    assert refusal(as_bytes(document))[0] == "UMB551"
 
 
 @pytest.mark.parametrize(
@@ -135,11 +123,8 @@ def environment(document: Object) -> dict[str, str]:
 
 def test_the_server_stands_beside_kube_apiserver_and_everything_else_stays() -> None:
     found = patch(deployment())
-    assert [one["name"] for one in pod(found)["containers"]] == [
-        "kube-apiserver",
-        "apply-bootstrap",
-        "konnectivity-server",
-    ]
+    containers = [one["name"] for one in pod(found)["containers"]]
+    assert containers == ["kube-apiserver", "apply-bootstrap", "konnectivity-server"]
     assert container(found, "konnectivity-server") == server_container(hosted_spec())
     assert {"name": "certs", "secret": {"secretName": "kas-server-crt"}} in pod(found)["volumes"]
     assert container(found)["image"] == "registry.example/kube-apiserver:1"

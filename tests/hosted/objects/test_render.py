@@ -16,7 +16,7 @@ from umbilical.cli.tree_files import write_tree
 from umbilical.fault import RenderError
 from umbilical.host.processes import run
 from umbilical.hosted.objects import render as kustomize
-from umbilical.hosted.objects.forms import config_map_volume, metadata, probe, requests, secret_volume
+from umbilical.hosted.objects.forms import config_map_volume, metadata, secret_volume
 from umbilical.hosted.objects.kube_apiserver_manifest import read_manifest
 from umbilical.hosted.objects.render import Format, hosted_objects, management_objects, notes, render
 from umbilical.hosted.objects.server import patched
@@ -90,22 +90,14 @@ def test_a_manifest_that_is_given_is_patched_in_its_place() -> None:
     assert not [asset.path for asset in found if "patches/kube-apiserver" in asset.path]
 
 
-def test_without_a_manifest_there_are_patches() -> None:
-    paths = [asset.path for asset in tree(hosted_spec(components=()))]
-    assert [path for path in paths if "/patches/" in path] == [
-        "management/patches/kube-apiserver-flags.patch",
-        "management/patches/kube-apiserver.patch",
+def test_without_a_manifest_there_are_patches_also_for_sidecars_and_none_is_empty() -> None:
+    found = tree(hosted_spec(components=("olm-operator",)))
+    assert [asset.path.rpartition("/")[2] for asset in found if asset.path.startswith("management/patches/")] == [
+        *("kube-apiserver-flags.patch", "kube-apiserver.patch", "olm-operator.patch")
     ]
-
-
-def test_no_patch_of_flags_is_left_empty() -> None:
+    assert yaml.safe_load(found["management/patches/olm-operator.patch"].content)["metadata"]["name"] == "olm-operator"
     spec = hosted_spec(components=(), kube_apiserver=KubeApiserver(has_egress_flag=False))
     assert "management/patches/kube-apiserver-flags.patch" not in tree(spec)
-
-
-def test_sidecars_are_patches_of_their_components() -> None:
-    found = tree(hosted_spec(components=("olm-operator",)))
-    assert yaml.safe_load(found["management/patches/olm-operator.patch"].content)["metadata"]["name"] == "olm-operator"
 
 
 def test_a_static_pod_comes_with_the_files_of_its_node() -> None:
@@ -154,38 +146,20 @@ def test_every_object_carries_the_labels_by_which_all_are_found_together() -> No
     assert "annotations" not in metadata(hosted_spec(), "a", "b")
 
 
-def test_keys_are_mounted_for_owner_and_group_only() -> None:
+def test_keys_are_mounted_for_owner_and_group_only_and_of_a_config_map_the_named_ones() -> None:
     assert secret_volume("v", "s")["secret"] == {"secretName": "s", "defaultMode": 0o640}
-
-
-def test_only_the_named_keys_of_a_config_map_are_seen() -> None:
     assert config_map_volume("v", "c", {"a.crt": "b.crt"})["configMap"]["items"] == [{"key": "a.crt", "path": "b.crt"}]
     assert "items" not in config_map_volume("v", "c")["configMap"]
 
 
-def test_a_probe_has_a_host_only_where_one_is_named() -> None:
-    assert probe("/x", 1, "127.0.0.1", periodSeconds=3)["httpGet"]["host"] == "127.0.0.1"
-    assert "host" not in probe("/x", 1)["httpGet"]
-
-
-def test_nothing_is_throttled() -> None:
-    assert requests("10m", "50Mi") == {"requests": {"cpu": "10m", "memory": "50Mi"}}
-
-
-def test_a_base_lists_its_files_in_one_order() -> None:
+def test_a_base_lists_its_files_in_one_order_and_a_component_patches_as_given() -> None:
     assert kustomize.base(["b.yaml", "a.yaml"])["resources"] == ["a.yaml", "b.yaml"]
     assert kustomize.base([])["kind"] == "Kustomization"
-
-
-def test_a_component_patches_in_the_order_given() -> None:
-    found = kustomize.component(
-        {"b.patch": kustomize.deployment_target("one"), "a.patch": kustomize.deployment_target("two")}
-    )
+    targets = {"b.patch": kustomize.deployment_target("one"), "a.patch": kustomize.deployment_target("two")}
+    found = kustomize.component(targets)
     assert found["kind"] == "Component"
-    assert [(one["path"], one["target"]["name"]) for one in found["patches"]] == [
-        ("b.patch", "one"),
-        ("a.patch", "two"),
-    ]
+    assert {one["path"]: one["target"] for one in found["patches"]} == targets
+    assert [one["path"] for one in found["patches"]] == ["b.patch", "a.patch"]
 
 
 OVERLAY: Final = """\

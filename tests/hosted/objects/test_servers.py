@@ -70,7 +70,7 @@ def test_the_agents_authority_is_always_there_cve_2026_16242(spec: HostedSpec) -
     assert known.number("server-count") == spec.replicas
 
 
-def test_ports_mode_and_strategies_are_hypershifts() -> None:
+def test_ports_mode_and_strategies_are_hypershifts_and_identities_are_bound() -> None:
     found = flags(hosted_spec())
     wanted = {
         "server-port": "8090",
@@ -82,6 +82,8 @@ def test_ports_mode_and_strategies_are_hypershifts() -> None:
         "keepalive-time": "30s",
         "frontend-keepalive-time": "30s",
         "tls-min-version": "VersionTLS12",
+        "frontend-identities": "CN=konnectivity-client",
+        "agent-identities": "/etc/konnectivity/identities/identities",
     }
     assert {name: found[name] for name in wanted} == wanted
 
@@ -90,11 +92,6 @@ def test_a_server_that_is_stopped_lets_tunnels_end_within_the_pods_time() -> Non
     assert flags(hosted_spec())["graceful-shutdown-timeout"] == f"{DRAIN_SECONDS}s"
     assert STOP_DELAY_SECONDS + DRAIN_SECONDS < GRACE_SECONDS
     assert server_container(hosted_spec())["lifecycle"]["preStop"]["exec"]["command"][-1] == "sleep 70"
-
-
-def test_identities_are_bound_where_the_server_is_ours() -> None:
-    assert flags(hosted_spec())["frontend-identities"] == "CN=konnectivity-client"
-    assert flags(hosted_spec())["agent-identities"] == "/etc/konnectivity/identities/identities"
 
 
 def test_six_suites_of_tls_1_2_and_none_to_choose_of_1_3() -> None:
@@ -227,18 +224,14 @@ def test_a_node_port_is_the_published_one() -> None:
     assert routes(published(NODE_PORT)) == []
 
 
-def test_a_load_balancer_tells_its_name_to_dns() -> None:
+def test_a_load_balancer_tells_its_name_to_dns_and_leaves_the_port_inside_alone() -> None:
     found = agent_service(published(LOAD_BALANCER))
     assert found["spec"]["type"] == "LoadBalancer"
     assert found["metadata"]["annotations"] == {"external-dns.alpha.kubernetes.io/hostname": "tunnel.example"}
     assert [port["port"] for port in found["spec"]["ports"]] == [8091]
-    by_address = agent_service(published(Publishing(Strategy.LOAD_BALANCER, "203.0.113.9", 8091)))
+    by_address = agent_service(published(Publishing(Strategy.LOAD_BALANCER, "203.0.113.9", 443)))
     assert "annotations" not in by_address["metadata"]
-
-
-def test_another_port_outside_leaves_the_one_inside_alone() -> None:
-    ports = agent_service(published(Publishing(Strategy.LOAD_BALANCER, "203.0.113.9", 443)))["spec"]["ports"]
-    assert [(port["port"], port["targetPort"]) for port in ports] == [(8091, 8091), (443, 8091)]
+    assert [(port["port"], port["targetPort"]) for port in by_address["spec"]["ports"]] == [(8091, 8091), (443, 8091)]
 
 
 SERVERS = {"app": "kube-apiserver"}
