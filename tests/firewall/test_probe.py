@@ -3,6 +3,7 @@
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -46,6 +47,10 @@ def _files(pki: TunnelPki) -> TlsFiles:
     return TlsFiles(pki.authority.certificate_file, pki.agent.certificate, pki.agent.key)
 
 
+def _answer(handshake: Handshake | None) -> Answer | None:
+    return handshake and handshake.answer
+
+
 def _look(port: int, files: TlsFiles = NO_FILES, host: str = HOST, timeout: float = 10.0) -> Sight:
     return probe(host, port, files, timeout, NOW)
 
@@ -62,8 +67,7 @@ def test_a_server_that_wants_certificates_takes_agents_alone(
     assert sight.tcp.state is TcpState.OPEN
     assert sight.stranger is not None
     assert asks_for_certificate(sight.stranger), sight.stranger
-    assert sight.agent is not None
-    assert sight.agent.answer is Answer.ACCEPTED
+    assert _answer(sight.agent) is Answer.ACCEPTED
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -73,8 +77,7 @@ def test_a_server_that_lets_strangers_in_is_seen(pki: TunnelPki, version: ssl.TL
     context.minimum_version = context.maximum_version = version
     with listener(manner(context)) as port:
         sight = _look(port)
-    assert sight.stranger is not None
-    assert sight.stranger.answer is Answer.ACCEPTED
+    assert _answer(sight.stranger) is Answer.ACCEPTED
     assert sight.stranger.certificate is not None
     assert sight.agent is None
 
@@ -88,16 +91,14 @@ def test_our_own_server_demands_certificates_and_takes_an_agents(pki: TunnelPki,
         pair.stop()
     assert sight.stranger is not None
     assert asks_for_certificate(sight.stranger), sight.stranger
-    assert sight.agent is not None
-    assert sight.agent.answer is Answer.ACCEPTED, sight.agent
+    assert _answer(sight.agent) is Answer.ACCEPTED, sight.agent
 
 
 def test_a_server_of_another_authority_is_not_vouched_for(pki: TunnelPki, tmp_path: Path) -> None:
     other = FolderAuthority(tmp_path, "other")
     with listener(tls_listener.speaks_first(server_context(pki, asks_certificate=False))) as port:
         sight = _look(port, TlsFiles(other.certificate_file))
-    assert sight.agent is not None
-    assert sight.agent.answer is Answer.REFUSED
+    assert _answer(sight.agent) is Answer.REFUSED
     assert sight.agent.certificate is None
     assert "certificate" in sight.agent.detail
 
@@ -107,8 +108,7 @@ def test_a_certificate_of_another_authority_is_turned_away(pki: TunnelPki, tmp_p
     files = TlsFiles(pki.authority.certificate_file, stranger.certificate, stranger.key)
     with listener(tls_listener.speaks_first(server_context(pki))) as port:
         sight = _look(port, files)
-    assert sight.agent is not None
-    assert sight.agent.answer is Answer.REFUSED
+    assert _answer(sight.agent) is Answer.REFUSED
 
 
 def test_something_that_is_no_tls_is_told_as_such() -> None:
@@ -133,24 +133,16 @@ def test_silence_ends_at_the_timeout(pki: TunnelPki) -> None:
 def test_a_server_that_hangs_up_is_told_as_such(pki: TunnelPki) -> None:
     with listener(tls_listener.hangs_up(server_context(pki, asks_certificate=False))) as port:
         sight = _look(port)
-    assert sight.stranger is not None
-    assert sight.stranger.answer is Answer.REFUSED
+    assert _answer(sight.stranger) is Answer.REFUSED
 
 
-def test_ipv6_is_dialled_by_its_plain_address(pki: TunnelPki) -> None:
-    with listener(tls_listener.speaks_first(server_context(pki)), "::1") as port:
-        sight = _look(port, _files(pki), host="::1")
-    assert sight.agent is not None
-    assert sight.agent.answer is Answer.ACCEPTED
-
-
-def test_a_name_is_followed_to_the_address_that_answers(pki: TunnelPki) -> None:
+def test_an_address_is_dialled_as_it_is_and_a_name_is_followed_to_the_one_that_answers(pki: TunnelPki) -> None:
     """localhost is both ::1 and 127.0.0.1 on many machines, and only one of them listens here."""
-    with listener(tls_listener.speaks_first(server_context(pki))) as port:
-        sight = _look(port, _files(pki), host="localhost")
-    assert (sight.tcp.state, sight.tcp.address) == (TcpState.OPEN, "127.0.0.1")
-    assert sight.agent is not None
-    assert sight.agent.answer is Answer.ACCEPTED
+    for host, address in (("::1", "::1"), ("localhost", "127.0.0.1")):
+        with listener(tls_listener.speaks_first(server_context(pki)), address) as port:
+            sight = _look(port, _files(pki), host)
+        assert (sight.tcp.state, sight.tcp.address) == (TcpState.OPEN, address)
+        assert _answer(sight.agent) is Answer.ACCEPTED
 
 
 def test_nothing_that_listens_is_a_refusal() -> None:
@@ -177,13 +169,13 @@ def test_files_that_cannot_be_used_are_a_fault_before_anything_is_dialled(pki: T
             probe(HOST, 1, files, 1, NOW)
 
 
-PROBE_CHECKS_NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+THEN = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 DAY = timedelta(days=1)
 OPEN = Tcp(TcpState.OPEN, "10.0.0.9")
 DEMANDED = "TLSV13_ALERT_CERTIFICATE_REQUIRED"
 
 
-def _certificate(*hosts: str, now: datetime = PROBE_CHECKS_NOW, lifetime: timedelta = DAY) -> x509.Certificate:
+def _certificate(*hosts: str, now: datetime = THEN, lifetime: timedelta = DAY) -> x509.Certificate:
     authority = Authority.create("ca", now, lifetime, KeyType.ECDSA_P256)
     issued = authority.issue(server_profile("server", hosts, KeyType.ECDSA_P256), now, lifetime)
     return x509.load_pem_x509_certificate(issued.certificate)
@@ -205,13 +197,13 @@ def test_a_server_as_it_should_be_passes_all() -> None:
     certificate = _certificate("10.0.0.9")
     agent = Handshake(Answer.ACCEPTED, "", "TLSv1.3", certificate)
     files = TlsFiles(Path("ca.crt"), Path("tls.crt"), Path("tls.key"))
-    sight = Sight("10.0.0.9", 8091, PROBE_CHECKS_NOW, OPEN, _turned_away(certificate), agent, files)
+    sight = Sight("10.0.0.9", 8091, THEN, OPEN, _turned_away(certificate), agent, files)
     assert set(_outcomes(sight).values()) == {Outcome.PASSED}
 
 
 @pytest.mark.parametrize("state", [state for state in TcpState if state is not TcpState.OPEN])
 def test_a_port_that_is_not_open_fails_once_and_leaves_the_rest_unasked(state: TcpState) -> None:
-    findings = _findings(Sight("10.0.0.9", 8091, PROBE_CHECKS_NOW, Tcp(state, "10.0.0.9", "why")))
+    findings = _findings(Sight("10.0.0.9", 8091, THEN, Tcp(state, "10.0.0.9", "why")))
     assert findings.pop("FW1").outcome is Outcome.FAILED
     assert {finding.outcome for finding in findings.values()} == {Outcome.SKIPPED}
 
@@ -230,17 +222,17 @@ def test_a_port_that_is_not_open_fails_once_and_leaves_the_rest_unasked(state: T
     ],
 )
 def test_the_certificate_must_be_for_what_agents_dial(host: str, names: tuple[str, ...], outcome: Outcome) -> None:
-    sight = Sight(host, 8091, PROBE_CHECKS_NOW, OPEN, _turned_away(_certificate(*names)))
+    sight = Sight(host, 8091, THEN, OPEN, _turned_away(_certificate(*names)))
     assert _outcomes(sight)["FW3"] is outcome
 
 
 @pytest.mark.parametrize(
     ("moment", "outcome"),
     [
-        (PROBE_CHECKS_NOW, Outcome.PASSED),
-        (PROBE_CHECKS_NOW + DAY - timedelta(minutes=30), Outcome.WARNED),
-        (PROBE_CHECKS_NOW + DAY + timedelta(seconds=1), Outcome.FAILED),
-        (PROBE_CHECKS_NOW - timedelta(hours=2), Outcome.FAILED),
+        (THEN, Outcome.PASSED),
+        (THEN + DAY - timedelta(minutes=30), Outcome.WARNED),
+        (THEN + DAY + timedelta(seconds=1), Outcome.FAILED),
+        (THEN - timedelta(hours=2), Outcome.FAILED),
     ],
 )
 def test_time_left_is_judged_by_the_clock_of_the_probe(moment: datetime, outcome: Outcome) -> None:
@@ -248,22 +240,18 @@ def test_time_left_is_judged_by_the_clock_of_the_probe(moment: datetime, outcome
     assert _outcomes(sight)["FW4"] is outcome
 
 
-def test_a_stranger_who_is_let_in_is_the_known_hole() -> None:
+def test_a_stranger_who_is_let_in_is_the_known_hole_and_silence_is_not_taken_for_safety() -> None:
     stranger = Handshake(Answer.ACCEPTED, "", "TLSv1.3", _certificate("10.0.0.9"))
-    finding = _findings(Sight("10.0.0.9", 8091, PROBE_CHECKS_NOW, OPEN, stranger))["FW5"]
+    finding = _findings(Sight("10.0.0.9", 8091, THEN, OPEN, stranger))["FW5"]
     assert finding.outcome is Outcome.FAILED
     assert "CVE-2026-16242" in finding.why
-
-
-def test_silence_after_the_handshake_is_not_taken_for_safety() -> None:
-    stranger = Handshake(Answer.SILENT, "it says nothing", "TLSv1.3", _certificate("10.0.0.9"))
-    assert _outcomes(Sight("10.0.0.9", 8091, PROBE_CHECKS_NOW, OPEN, stranger))["FW5"] is Outcome.WARNED
+    silent = replace(stranger, answer=Answer.SILENT, detail="it says nothing")
+    assert _outcomes(Sight("10.0.0.9", 8091, THEN, OPEN, silent))["FW5"] is Outcome.WARNED
 
 
 def test_where_no_tls_is_spoken_nothing_is_said_about_certificates() -> None:
-    outcomes = _outcomes(
-        Sight("10.0.0.9", 8091, PROBE_CHECKS_NOW, OPEN, Handshake(Answer.REFUSED, "WRONG_VERSION_NUMBER"))
-    )
+    refused = Handshake(Answer.REFUSED, "WRONG_VERSION_NUMBER")
+    outcomes = _outcomes(Sight("10.0.0.9", 8091, THEN, OPEN, refused))
     assert outcomes["FW2"] is Outcome.FAILED
     assert {outcomes[name] for name in ("FW3", "FW4", "FW5")} == {Outcome.SKIPPED}
 
@@ -272,7 +260,7 @@ def test_a_handshake_refused_for_want_of_a_certificate_is_tls_all_the_same() -> 
     """TLS 1.2 servers do so: then the certificate is seen by the agent's handshake alone."""
     agent = Handshake(Answer.ACCEPTED, "", "TLSv1.2", _certificate("10.0.0.9"))
     stranger = Handshake(Answer.REFUSED, "SSLV3_ALERT_HANDSHAKE_FAILURE")
-    outcomes = _outcomes(Sight("10.0.0.9", 8091, PROBE_CHECKS_NOW, OPEN, stranger, agent, TlsFiles(Path("ca"))))
+    outcomes = _outcomes(Sight("10.0.0.9", 8091, THEN, OPEN, stranger, agent, TlsFiles(Path("ca"))))
     assert [outcomes[name] for name in ("FW2", "FW3", "FW5", "FW6")] == [Outcome.PASSED] * 4
 
 
@@ -285,7 +273,7 @@ def test_a_handshake_refused_for_want_of_a_certificate_is_tls_all_the_same() -> 
 )
 def test_our_own_certificate_must_be_taken(agent: Handshake, outcome: Outcome) -> None:
     files = TlsFiles(Path("ca.crt"), Path("tls.crt"), Path("tls.key"))
-    sight = Sight("10.0.0.9", 8091, PROBE_CHECKS_NOW, OPEN, _turned_away(_certificate("10.0.0.9")), agent, files)
+    sight = Sight("10.0.0.9", 8091, THEN, OPEN, _turned_away(_certificate("10.0.0.9")), agent, files)
     outcomes = _outcomes(sight)
     assert outcomes["FW7"] is outcome
     assert outcomes["FW6"] is Outcome.FAILED

@@ -72,12 +72,9 @@ def test_the_same_content_changes_nothing() -> None:
     assert document.with_content(SCRIPT_PATH, b"a b") is document
 
 
-def test_base64_keeps_its_media_type() -> None:
+def test_base64_keeps_its_media_type_and_percent_encoding_stays_percent_encoding() -> None:
     document = Document(written(config(entry("/a", contents={"source": "data:application/x-sh;a=b;base64,YQ=="}))))
     assert '"data:application/x-sh;a=b;base64,aGk="' in document.with_content("/a", b"hi").entry_text("/a")
-
-
-def test_percent_encoding_stays_percent_encoding() -> None:
     document = Document(written(config(entry("/a", contents={"source": "data:,a"}))))
     edited = document.with_content("/a", b'"a" & b\n')
     assert '"data:,%22a%22%20%26%20b%0A"' in edited.entry_text("/a")
@@ -164,16 +161,6 @@ def test_appending_nothing_changes_nothing() -> None:
 def test_a_path_is_not_added_twice(paths: list[str]) -> None:
     with pytest.raises(IgnitionError, match="two entries of this path"):
         Document(written(config(entry("/b")))).with_files([entry(path) for path in paths])
-
-
-@pytest.mark.parametrize(
-    "paths", [["/a"], ["/b"], ["/c"], ["/a", "/b"], ["/a", "/c"], ["/b", "/c"], ["/a", "/b", "/c"]]
-)
-def test_files_are_taken_out_wherever_they_stand(paths: list[str]) -> None:
-    files = [entry(path) for path in ("/a", "/b", "/c")]
-    for indent in (None, 1):
-        left = Document(written(config(*files), indent=indent)).without_files(paths)
-        assert json.loads(left.content) == config(*(file for file in files if file["path"] not in paths))
 
 
 def test_the_text_of_an_entry_is_as_written_and_can_be_put_back() -> None:

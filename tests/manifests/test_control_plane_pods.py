@@ -103,10 +103,7 @@ def _flags(pod: dict[str, Any]) -> dict[str, str]:
         ),
         (
             etcd_pod(control_plane_spec(DUAL)),
-            {
-                "--listen-peer-urls": "https://[::]:2380",
-                "--initial-advertise-peer-urls": "https://[fd90::1]:2380",
-            },
+            {"--listen-peer-urls": "https://[::]:2380", "--initial-advertise-peer-urls": "https://[fd90::1]:2380"},
         ),
         (
             kube_apiserver_pod(control_plane_spec()),

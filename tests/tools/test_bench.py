@@ -16,22 +16,7 @@ import bench
 import bench_report
 import bench_rows
 import peers
-from bench_rows import (
-    BARS,
-    CROWD,
-    LIMIT,
-    OURS,
-    PAIRS,
-    RATES,
-    ROWS,
-    STUCK,
-    TUNNELS,
-    UPSTREAM,
-    Bar,
-    Cpu,
-    Results,
-    Row,
-)
+from bench_rows import BARS, CROWD, LIMIT, OURS, PAIRS, RATES, ROWS, STUCK, TUNNELS, UPSTREAM, Bar, Cpu, Results, Row
 from bench_run import Plan
 from bench_tunnel import Program
 

@@ -289,12 +289,7 @@ STAYS = {
             "valid for 192.168.1.4; agents dial 10.0.0.9",
         ),
         (judges.names_fit, ON(HANGS).agents("fd00::9").certificates("fd00:0::9"), Outcome.PASSED, ""),
-        (
-            judges.not_expired,
-            ON(HANGS).certificates("10.0.0.9", BEGIN - timedelta(hours=2)),
-            Outcome.PASSED,
-            "",
-        ),
+        (judges.not_expired, ON(HANGS).certificates("10.0.0.9", BEGIN - timedelta(hours=2)), Outcome.PASSED, ""),
         (judges.not_expired, ON(HANGS).certificates("10.0.0.9", BEGIN - timedelta(days=2)), Outcome.FAILED, ""),
         (judges.cleaned_up, ON(CLEANUP_GAVE_UP), Outcome.FAILED, ""),
         (judges.cleaned_up, ON(good_record()), Outcome.PASSED, ""),

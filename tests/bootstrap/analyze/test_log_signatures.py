@@ -81,8 +81,7 @@ def test_a_real_agent_that_is_refused_is_recognised(tmp_path: Path) -> None:
 
 @pytest.mark.real("proxy-agent", "proxy-server")
 @pytest.mark.parametrize(
-    ("hosts", "trusts", "cause"),
-    [(("127.0.0.2",), "ca", "wrong name"), (("127.0.0.1",), "other", "unknown authority")],
+    ("hosts", "trusts", "cause"), [(("127.0.0.2",), "ca", "wrong name"), (("127.0.0.1",), "other", "unknown authority")]
 )
 def test_a_real_agent_tells_why_it_refuses(tmp_path: Path, hosts: tuple[str, ...], trusts: str, cause: str) -> None:
     authorities = {name: FolderAuthority(tmp_path, name) for name in ("ca", "other")}
@@ -123,8 +122,7 @@ def test_a_real_server_that_refuses_its_options_is_recognised(tmp_path: Path) ->
 
 @pytest.mark.real("kube-apiserver")
 @pytest.mark.parametrize(
-    ("content", "causes"),
-    [(None, {"no egress file", "bad egress file"}), ("kind: Wrong\n", {"bad egress file"})],
+    ("content", "causes"), [(None, {"no egress file", "bad egress file"}), ("kind: Wrong\n", {"bad egress file"})]
 )
 def test_a_real_kube_apiserver_without_egress_is_recognised(
     tmp_path: Path, content: str | None, causes: set[str]

@@ -219,8 +219,6 @@ def test_the_override_says_where_the_egress_file_is_and_gos_template_engine_find
     assert kube_apiserver_override() == {
         "apiVersion": "kubecontrolplane.config.openshift.io/v1",
         "kind": "KubeAPIServerConfig",
-        "apiServerArguments": {
-            "egress-selector-config-file": ["/etc/kubernetes/config/egress-selector-config.yaml"],
-        },
+        "apiServerArguments": {"egress-selector-config-file": ["/etc/kubernetes/config/egress-selector-config.yaml"]},
     }
     assert b"{{" not in yaml_bytes(kube_apiserver_override())

@@ -14,9 +14,7 @@ from umbilical.bootstrap.spec import Shape, for_shape
 
 SPECS: Final[dict[str, dict[str, Any]]] = {
     "auto": {},
-    "machine-networks": {
-        "machine_networks": (ipaddress.ip_network("10.0.0.0/16"), ipaddress.ip_network("fd00::/64")),
-    },
+    "machine-networks": {"machine_networks": (ipaddress.ip_network("10.0.0.0/16"), ipaddress.ip_network("fd00::/64"))},
     "ipv6": {"use_ipv6": True},
     "fixed": {"node_ip": ipaddress.ip_address("fd00::5"), "image": "registry.example/own@sha256:" + "0" * 64},
 }

@@ -125,18 +125,12 @@ def test_the_line_for_other_tables_opens_one_that_drops(site: Site) -> None:
 
 
 NETWORKS = ("10.0.0.0/16", "fd00::/64")
-RULES = (Rule("konnectivity", 8091, tuple(Place(PlaceKind.NETWORK, text) for text in NETWORKS), BOOTSTRAP_HOST),)
+RULES = _rules(*NETWORKS)
 
 
 def _commands(text: str) -> list[list[str]]:
     lines = [line for line in text.splitlines() if line.startswith("firewall-cmd")]
     return [shlex.split(line) for line in lines]
-
-
-def test_a_rule_names_family_source_and_port() -> None:
-    assert rich_rule("fd00::/64", 8091) == (
-        'rule family="ipv6" source address="fd00::/64" port port="8091" protocol="tcp" accept'
-    )
 
 
 def test_rules_are_never_permanent_and_end_by_themselves() -> None:
@@ -146,6 +140,8 @@ def test_rules_are_never_permanent_and_end_by_themselves() -> None:
 
 
 def test_closing_removes_exactly_what_opening_adds() -> None:
+    rule = 'rule family="ipv6" source address="fd00::/64" port port="8091" protocol="tcp" accept'
+    assert rich_rule("fd00::/64", 8091) == rule
     added = [words[1].removeprefix("--add-rich-rule=") for words in _commands(firewalld_script(RULES, ()))]
     removed = [
         words[1].removeprefix("--remove-rich-rule=") for words in _commands(firewalld_script(RULES, (), closing=True))

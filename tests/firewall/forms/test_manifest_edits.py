@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.capi_manifests import INFRA_ID, MANIFESTS, aws_cluster, azure_cluster, go_yaml, ibmcloud_cluster
 
 from umbilical.fault import RenderError
-from umbilical.firewall.forms.capi import append_items, closed, opened, remove_items, snippet, value_at
+from umbilical.firewall.forms.capi import append_items, closed, opened, remove_items, snippet
 from umbilical.firewall.forms.render import manifest_edit
 from umbilical.firewall.platforms.catalogue import platform_of
 from umbilical.firewall.platforms.platform import ManifestEdit
@@ -107,27 +107,21 @@ SET_IN = "# top\na:\n  list:\n    - x: 1 # one\n    # between\n    - x: 2\n  # a
 MISSING = "a:\n  other: 3\nb: 4\n"
 
 
-def test_an_item_is_added_as_lines_of_its_own() -> None:
+def test_an_item_is_added_as_lines_of_its_own_and_taken_out_to_the_byte() -> None:
     assert append_items(GO, ("a", "list"), [{"x": 9}]) == GO.replace("    - 2\n", "    - 2\n  - x: 9\n")
-
-
-def test_comments_and_indentation_stay() -> None:
-    text = append_items(SET_IN, ("a", "list"), [{"x": 9}])
-    assert text == SET_IN.replace("    - x: 2\n", "    - x: 2\n    - x: 9\n")
+    added = append_items(SET_IN, ("a", "list"), [{"x": 9}])
+    assert added == SET_IN.replace("    - x: 2\n", "    - x: 2\n    - x: 9\n"), "comments and indentation stay"
+    for text in (GO, SET_IN):
+        position = len(yaml.safe_load(text)["a"]["list"])
+        added = append_items(text, ("a", "list"), [{"x": 9, "deep": {"list": ["p", "q"]}}, {"x": 10}])
+        assert added != text
+        assert remove_items(added, ("a", "list"), [position, position + 1]) == text
 
 
 def test_a_missing_list_is_made_at_the_end_of_its_mapping() -> None:
     text = append_items(MISSING, ("a", "list"), [{"x": 9}])
     assert text == "a:\n  other: 3\n  list:\n  - x: 9\nb: 4\n"
     assert remove_items(text, ("a", "list"), [0]) == MISSING
-
-
-def test_taking_out_gives_the_text_back() -> None:
-    for text in (GO, SET_IN):
-        position = len(yaml.safe_load(text)["a"]["list"])
-        added = append_items(text, ("a", "list"), [{"x": 9, "deep": {"list": ["p", "q"]}}, {"x": 10}])
-        assert added != text
-        assert remove_items(added, ("a", "list"), [position, position + 1]) == text
 
 
 def test_texts_that_take_no_lines_still_mean_the_same_afterwards() -> None:
@@ -173,7 +167,3 @@ def test_any_manifest_of_gos_kind_comes_back_when_the_item_goes(items: list[dict
     else:
         del meant["spec"]["rules"]
     assert yaml.safe_load(removed) == meant
-
-
-def test_a_value_is_found_by_keys_and_positions() -> None:
-    assert value_at({"a": [{"b": 7}]}, ("a", 0, "b")) == 7

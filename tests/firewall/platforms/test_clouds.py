@@ -3,26 +3,7 @@
 import pytest
 
 from umbilical.fault import RenderError
-from umbilical.firewall.platforms import (
-    aws,
-    azure,
-    gcp,
-    ibmcloud,
-    openstack,
-    powervs,
-)
-from umbilical.firewall.platforms import (
-    aws as aws_upi,
-)
-from umbilical.firewall.platforms import (
-    azure as azure_upi,
-)
-from umbilical.firewall.platforms import (
-    gcp as gcp_upi,
-)
-from umbilical.firewall.platforms import (
-    openstack as openstack_upi,
-)
+from umbilical.firewall.platforms import aws, azure, gcp, ibmcloud, openstack, powervs
 from umbilical.firewall.platforms.platform import Command, Named, Reference, Variable
 from umbilical.firewall.platforms.request import Release, Request, parse_network
 
@@ -79,11 +60,11 @@ def test_closing_names_the_same_rule_as_opening() -> None:
 
 
 def test_aws_by_hand_asks_for_both_groups_and_looks_nothing_up() -> None:
-    commands = aws_upi.upi_commands(CI)
+    commands = aws.upi_commands(CI)
     assert [need.variable for need in commands.needs] == ["control_plane", "node"]
     assert commands.prepare == ()
-    assert {block.kind for block in aws_upi.upi_blocks(CI)} == {"variable", "resource"}
-    sources = aws_upi.upi_rules(CI)[0].sources
+    assert {block.kind for block in aws.upi_blocks(CI)} == {"variable", "resource"}
+    sources = aws.upi_rules(CI)[0].sources
     assert [place.value for place in sources] == ["MasterSecurityGroupId", "WorkerSecurityGroupId"]
 
 
@@ -113,19 +94,19 @@ def test_leftovers_of_azure_are_found_under_the_name_that_the_installer_misses_t
 
 
 def test_azure_by_hand_asks_for_the_resource_group() -> None:
-    for made in (azure_upi.upi_commands(CI), azure_upi.upi_leftovers(CI)):
+    for made in (azure.upi_commands(CI), azure.upi_leftovers(CI)):
         assert [need.variable for need in made.needs] == ["resource_group"]
         assert Variable("resource_group") in made.close[0].words
-    declared, rule = azure_upi.upi_blocks(CI)
+    declared, rule = azure.upi_blocks(CI)
     assert declared.kind == "variable"
     assert (rule.attributes or {})["resource_group_name"] == Reference("var.resource_group")
 
 
 def test_google_cloud_by_hand_opens_the_bootstrap_machine_alone_and_asks_for_the_network() -> None:
-    rule = gcp_upi.upi_rules(CI)[0]
+    rule = gcp.upi_rules(CI)[0]
     assert ([place.value for place in rule.sources], rule.target.value) == (["ci-worker", "ci-master"], "ci-bootstrap")
-    assert [need.variable for need in gcp_upi.upi_commands(CI).needs] == ["network"]
-    assert gcp_upi.upi_blocks(CI)[0].labels == ("network",)
+    assert [need.variable for need in gcp.upi_commands(CI).needs] == ["network"]
+    assert gcp.upi_blocks(CI)[0].labels == ("network",)
 
 
 def test_ibm_clouds_rule_lets_the_cluster_into_the_bootstrap_machines_own_group() -> None:
@@ -159,10 +140,10 @@ def test_leftovers_of_openstack_are_looked_for_in_both_groups_by_the_installers_
 
 def test_openstack_by_hand_opens_the_masters_group() -> None:
     asked = request("10.0.0.0/16")
-    assert openstack_upi.upi_rules(asked)[0].target.value == "ci-master"
-    assert openstack_upi.upi_commands(asked).open[0].words[-1] == "ci-master"
-    assert openstack_upi.upi_blocks(asked)[0].attributes == {"name": "ci-master"}
-    assert "ci-master" in openstack_upi.upi_leftovers(asked).show[0].words
+    assert openstack.upi_rules(asked)[0].target.value == "ci-master"
+    assert openstack.upi_commands(asked).open[0].words[-1] == "ci-master"
+    assert openstack.upi_blocks(asked)[0].attributes == {"name": "ci-master"}
+    assert "ci-master" in openstack.upi_leftovers(asked).show[0].words
 
 
 def test_powervs_is_as_narrow_as_each_form_allows() -> None:
