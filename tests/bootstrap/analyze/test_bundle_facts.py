@@ -32,10 +32,8 @@ def facts_of(builder: BundleBuilder, folder: Path) -> BundleFacts:
 
 def test_records_are_read_by_service(tmp_path: Path) -> None:
     facts = facts_of(BundleBuilder(good_record()), tmp_path)
-    assert {name: record.state for name, record in facts.records.items()} == {
-        "bootkube": State.ENDED_WELL,
-        "release-image": State.ENDED_WELL,
-    }
+    states = {name: record.state for name, record in facts.records.items()}
+    assert states == dict.fromkeys(("bootkube", "release-image"), State.ENDED_WELL)
     assert facts.record_paths["bootkube"] == "bootstrap/services/bootkube.json"
 
 
@@ -119,9 +117,6 @@ def test_what_agents_dial_is_read_as_it_stands() -> None:
         target = agent_target(DAEMON_SET, f"  - --proxy-server-host={host}\n".encode())
         assert target is not None
         assert (target.host, target.port) == (host, "")
-
-
-def test_a_manifest_without_arguments_gives_no_target() -> None:
     assert agent_target(DAEMON_SET, b"kind: DaemonSet\n") is None
 
 
@@ -176,14 +171,8 @@ def test_no_bytes_raise_as_namespaces_or_manifest(content: bytes) -> None:
 
 PATHS = st.sampled_from(
     [
-        "bootstrap/services/bootkube.json",
-        JOURNAL,
-        AGENT_LOG,
-        DAEMON_SET,
-        "resources/namespaces.json",
-        "bootstrap/network/ip-route.txt",
-        f"{OWN_PKI}/server/tls.crt",
-        "bootstrap/journals/journal.log.gz",
+        *("bootstrap/services/bootkube.json", "resources/namespaces.json", "bootstrap/network/ip-route.txt"),
+        *(JOURNAL, AGENT_LOG, DAEMON_SET, f"{OWN_PKI}/server/tls.crt", "bootstrap/journals/journal.log.gz"),
     ]
 )
 
@@ -281,17 +270,8 @@ def test_every_prefix_of_a_record_gives_the_entries_that_are_whole() -> None:
 
 
 def test_what_is_no_record_has_a_fault_and_no_entries() -> None:
-    for content in (
-        b"",
-        b"{}",
-        b"null",
-        b"\xff\xfe",
-        b"[" * 100_000,
-        b'[{"a":' * 100_000,
-        b"[1,2",
-        b"[}",
-        b"[" + b"9" * 5000 + b"]",
-    ):
+    long, deep = b"[" + b"9" * 5000 + b"]", (b"[" * 100_000, b'[{"a":' * 100_000)
+    for content in (b"", b"{}", b"null", b"\xff\xfe", b"[1,2", b"[}", long, *deep):
         record = parse_record(content)
         assert record.entries == ()
         assert record.fault

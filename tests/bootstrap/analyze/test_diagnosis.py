@@ -65,84 +65,45 @@ ONCE = '"cannot connect once" err="rpc error: %s"'
 HOOK = 'failed calling webhook "v.example.io": failed to call webhook: Post "https://%s": %s'
 
 
+CERTS, SERVER = "konnectivity-certs", "konnectivity-server-bootstrap"
+FORBIDDEN = 'pods "konnectivity-agent-" is forbidden: unable to validate against any security context constraint'
+SOCKET = "/etc/kubernetes/config/konnectivity-server.socket"
+
+
+def failing(stage: str, line: str, path: str = JOURNAL) -> BundleBuilder:
+    return fails_in(stage).log(path, line)
+
+
+def hanging(path: str, line: str) -> BundleBuilder:
+    return hangs_in("cb-bootstrap").log(path, *klog(line))
+
+
 @pytest.mark.parametrize(
     ("identifier", "builder"),
     [
         ("A02", BundleBuilder(good_record()).record("release-image", Record().start().fails("pull"))),
-        ("A03", fails_in("konnectivity-certs").log(JOURNAL, "UMB112 cannot find the bootstrap node IP")),
-        ("A03", fails_in("konnectivity-certs").log("bootstrap/network/ip-route.txt", "10.0.0.0/24 dev ens3")),
-        ("A04", fails_in("konnectivity-certs").log(JOURNAL, "section=default, name=subjectAltName, value=IP:null")),
+        ("A03", failing(CERTS, "UMB112 cannot find the bootstrap node IP")),
+        ("A03", failing(CERTS, "10.0.0.0/24 dev ens3", "bootstrap/network/ip-route.txt")),
+        ("A04", failing(CERTS, "section=default, name=subjectAltName, value=IP:null")),
         ("A04", hangs_in("cb-bootstrap").agents("null")),
-        (
-            "A05",
-            fails_in("konnectivity-server-bootstrap").log(
-                JOURNAL, "error: Unknown name requested, could not find apiserver-network-proxy in UpdatePayload"
-            ),
-        ),
-        (
-            "A05",
-            hangs_in("cb-bootstrap").log(
-                "bootstrap/journals/kubelet.log", 'ErrImagePull pod="kube-system/konnectivity-server-bootstrap"'
-            ),
-        ),
-        (
-            "A06",
-            fails_in("konnectivity-server-bootstrap").log(
-                JOURNAL, "/usr/local/bin/konnectivity.sh: line 30: envsubst: command not found"
-            ),
-        ),
-        (
-            "A07",
-            fails_in("konnectivity-certs").log(
-                JOURNAL, "attempt to record the start of a stage without ending the previous one"
-            ),
-        ),
-        (
-            "A08",
-            hangs_in("cb-bootstrap").log(
-                SERVER_LOG,
-                *klog("error: failed to validate server options with server port should be set to 0 not 8090 for UDS"),
-            ),
-        ),
-        (
-            "A09",
-            hangs_in("cb-bootstrap").log(
-                APISERVER_LOG, *klog('"command failed" err="failed to read egress selector config: unable to read"')
-            ),
-        ),
-        (
-            "A10",
-            hangs_in("cb-bootstrap").event(
-                'pods "konnectivity-agent-" is forbidden: unable to validate against any security context constraint'
-            ),
-        ),
-        ("A11", hangs_in("cb-bootstrap").log(AGENT_LOG, ONCE % "dial tcp 10.0.0.9:8091: i/o timeout")),
-        ("A12", hangs_in("cb-bootstrap").log(AGENT_LOG, ONCE % "dial tcp 10.0.0.9:8091: connect: connection refused")),
-        (
-            "A13",
-            hangs_in("cb-bootstrap").log(AGENT_LOG, ONCE % "x509: certificate is valid for 10.0.0.8, not 10.0.0.9"),
-        ),
+        ("A05", failing(SERVER, "error: Unknown name requested, could not find apiserver-network-proxy in X")),
+        ("A05", hanging("bootstrap/journals/kubelet.log", f'ErrImagePull pod="kube-system/{SERVER}"')),
+        ("A06", failing(SERVER, "/usr/local/bin/konnectivity.sh: line 30: envsubst: command not found")),
+        ("A07", failing(CERTS, "attempt to record the start of a stage without ending the previous one")),
+        ("A08", hanging(SERVER_LOG, "error: failed to validate server options with server port should be set to 0")),
+        ("A09", hanging(APISERVER_LOG, '"command failed" err="failed to read egress selector config: unable to read"')),
+        ("A10", hangs_in("cb-bootstrap").event(FORBIDDEN)),
+        ("A11", hanging(AGENT_LOG, ONCE % "dial tcp 10.0.0.9:8091: i/o timeout")),
+        ("A12", hanging(AGENT_LOG, ONCE % "dial tcp 10.0.0.9:8091: connect: connection refused")),
+        ("A13", hanging(AGENT_LOG, ONCE % "x509: certificate is valid for 10.0.0.8, not 10.0.0.9")),
         ("A13", hangs_in("cb-bootstrap").agents("10.0.0.9").certificates("10.0.0.8")),
-        ("A14", hangs_in("cb-bootstrap").log(AGENT_LOG, ONCE % "x509: certificate has expired or is not yet valid")),
-        ("A15", hangs_in("cb-bootstrap").log(AGENT_LOG, ONCE % "x509: certificate signed by unknown authority")),
-        (
-            "A16",
-            hangs_in("cb-bootstrap").log(
-                APISERVER_LOG,
-                *klog(
-                    "dial unix /etc/kubernetes/config/konnectivity-server.socket: connect: no such file or directory"
-                ),
-            ),
-        ),
-        ("A17", hangs_in("cb-bootstrap").log(SERVER_LOG, *klog('"Failed to get a backend" dialID=1'))),
-        ("A17", hangs_in("cb-bootstrap").log(APISERVER_LOG, HOOK % ("a.b.svc:443/x", "No agent available"))),
-        ("A18", hangs_in("cb-bootstrap").log(APISERVER_LOG, HOOK % ("hook.example.com/x", "i/o timeout"))),
-        (
-            "A19",
-            hangs_in("cb-bootstrap").log(
-                APISERVER_LOG, HOOK % ("a.b.svc:443/x", 'no endpoints available for service "a"')
-            ),
-        ),
+        ("A14", hanging(AGENT_LOG, ONCE % "x509: certificate has expired or is not yet valid")),
+        ("A15", hanging(AGENT_LOG, ONCE % "x509: certificate signed by unknown authority")),
+        ("A16", hanging(APISERVER_LOG, f"dial unix {SOCKET}: connect: no such file or directory")),
+        ("A17", hanging(SERVER_LOG, '"Failed to get a backend" dialID=1')),
+        ("A17", hanging(APISERVER_LOG, HOOK % ("a.b.svc:443/x", "No agent available"))),
+        ("A18", hanging(APISERVER_LOG, HOOK % ("hook.example.com/x", "i/o timeout"))),
+        ("A19", hanging(APISERVER_LOG, HOOK % ("a.b.svc:443/x", 'no endpoints available for service "a"'))),
         ("A20", hangs_in("konnectivity-cleanup")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -245,7 +206,10 @@ def test_the_place_of_a_failure_is_told_without_the_line_that_a_trap_counts(tmp_
 ON = BundleBuilder
 SKIPPED_STAGE = Record().start().stumbles("resolve-api-url").done(*STAGES).ends_well()
 CLEANUP_GAVE_UP = Record().start().done(*STAGES[:-1]).stumbles("konnectivity-cleanup").ends_well()
+NO_IMAGE = ON(good_record()).record("release-image", Record().start().fails("pull"))
 OTHERS_PKI = "rendered-assets/openshift/tls/konnectivity"
+OTHERS_NAMES = ON(HANGS).agents("10.0.0.9").certificates("192.168.1.4", folder=OTHERS_PKI)
+MISFIT = "valid for 192.168.1.4; agents dial 10.0.0.9"
 STAYS = {
     "metadata": {"name": "openshift-bootstrap-konnectivity", "deletionTimestamp": "2026-11-15T14:40:00Z"},
     "status": {
@@ -253,6 +217,7 @@ STAYS = {
         "conditions": [{"type": "NamespaceDeletionContentFailure", "status": "True", "message": "webhook unreachable"}],
     },
 }
+NOT_GONE = ON(good_record()).resource("resources/namespaces.json", STAYS)
 
 
 @pytest.mark.parametrize(
@@ -262,12 +227,7 @@ STAYS = {
         (judges.ended_well, ON(FAILS), Outcome.FAILED, "openssl: bad ip"),
         (judges.ended_well, ON(HANGS), Outcome.FAILED, "has not left it"),
         (judges.ended_well, ON(SKIPPED_STAGE), Outcome.WARNED, "resolve-api-url"),
-        (
-            judges.others_ended_well,
-            ON(good_record()).record("release-image", Record().start().fails("pull")),
-            Outcome.FAILED,
-            "bootstrap/services/release-image.json",
-        ),
+        (judges.others_ended_well, NO_IMAGE, Outcome.FAILED, "bootstrap/services/release-image.json"),
         # Routes matter where the stage that needs them failed.
         (judges.address_found, ON(FAILS).log(ROUTES, "10.0.0.0/24 dev ens3"), Outcome.FAILED, ""),
         (judges.address_found, ON(FAILS).log(ROUTES, "default via 10.0.0.1"), Outcome.PASSED, ""),
@@ -276,29 +236,14 @@ STAYS = {
         (judges.address_is_one, ON(HANGS).agents(""), Outcome.FAILED, ""),
         (judges.address_is_one, ON(HANGS).agents("10.0.0.9"), Outcome.PASSED, ""),
         (judges.address_is_one, ON(HANGS).agents("fd00::9"), Outcome.PASSED, ""),
-        (
-            judges.names_fit,
-            ON(HANGS).agents("10.0.0.9").certificates("192.168.1.4"),
-            Outcome.FAILED,
-            "valid for 192.168.1.4; agents dial 10.0.0.9",
-        ),
-        (
-            judges.names_fit,
-            ON(HANGS).agents("10.0.0.9").certificates("192.168.1.4", folder=OTHERS_PKI),
-            Outcome.FAILED,
-            "valid for 192.168.1.4; agents dial 10.0.0.9",
-        ),
+        (judges.names_fit, ON(HANGS).agents("10.0.0.9").certificates("192.168.1.4"), Outcome.FAILED, MISFIT),
+        (judges.names_fit, OTHERS_NAMES, Outcome.FAILED, MISFIT),
         (judges.names_fit, ON(HANGS).agents("fd00::9").certificates("fd00:0::9"), Outcome.PASSED, ""),
         (judges.not_expired, ON(HANGS).certificates("10.0.0.9", BEGIN - timedelta(hours=2)), Outcome.PASSED, ""),
         (judges.not_expired, ON(HANGS).certificates("10.0.0.9", BEGIN - timedelta(days=2)), Outcome.FAILED, ""),
         (judges.cleaned_up, ON(CLEANUP_GAVE_UP), Outcome.FAILED, ""),
         (judges.cleaned_up, ON(good_record()), Outcome.PASSED, ""),
-        (
-            judges.cleaned_up,
-            ON(good_record()).resource("resources/namespaces.json", STAYS),
-            Outcome.FAILED,
-            "webhook unreachable",
-        ),
+        (judges.cleaned_up, NOT_GONE, Outcome.FAILED, "webhook unreachable"),
     ],
 )
 def test_a_check_judges_by_what_the_bundle_holds(

@@ -29,6 +29,9 @@ from umbilical.bootstrap.analyze.signatures import (
 )
 
 PATIENCE_SECONDS = 60.0
+NAMESPACE = "openshift-bootstrap-konnectivity"
+SOCKET = "/etc/kubernetes/config/konnectivity-server.socket"
+FORBIDDEN = r"pods \"konnectivity-agent-\" is forbidden"
 
 
 def names_in(path: str, *lines: str) -> set[str]:
@@ -55,16 +58,10 @@ def program(name: str) -> str:
 
 def agent_command(authority: FolderAuthority, agent: Pair, port: int) -> list[str]:
     return [
-        program("proxy-agent"),
-        "--logtostderr=true",
-        f"--ca-cert={authority.certificate_file}",
-        f"--agent-cert={agent.certificate}",
-        f"--agent-key={agent.key}",
-        "--proxy-server-host=127.0.0.1",
-        f"--proxy-server-port={port}",
-        f"--health-server-port={free_port()}",
-        f"--admin-server-port={free_port()}",
-        "--sync-interval=100ms",
+        *(program("proxy-agent"), "--logtostderr=true", "--sync-interval=100ms"),
+        *(f"--ca-cert={authority.certificate_file}", f"--agent-cert={agent.certificate}", f"--agent-key={agent.key}"),
+        *("--proxy-server-host=127.0.0.1", f"--proxy-server-port={port}"),
+        *(f"--health-server-port={free_port()}", f"--admin-server-port={free_port()}"),
     ]
 
 
@@ -87,16 +84,10 @@ def test_a_real_agent_tells_why_it_refuses(tmp_path: Path, hosts: tuple[str, ...
     authorities = {name: FolderAuthority(tmp_path, name) for name in ("ca", "other")}
     server, port = authorities["ca"].serving("server", hosts), free_port()
     command = [
-        program("proxy-server"),
-        "--logtostderr=true",
-        f"--uds-name={tmp_path}/s",
-        "--server-port=0",
-        f"--agent-port={port}",
-        f"--health-port={free_port()}",
-        f"--admin-port={free_port()}",
+        *(program("proxy-server"), "--logtostderr=true", f"--uds-name={tmp_path}/s", "--server-port=0"),
+        *(f"--agent-port={port}", f"--health-port={free_port()}", f"--admin-port={free_port()}"),
+        *(f"--cluster-cert={server.certificate}", f"--cluster-key={server.key}"),
         f"--cluster-ca-cert={authorities['ca'].certificate_file}",
-        f"--cluster-cert={server.certificate}",
-        f"--cluster-key={server.key}",
     ]
     with open(tmp_path / "server", "wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as running:
         try:
@@ -124,21 +115,15 @@ def test_a_real_server_that_refuses_its_options_is_recognised(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("content", "causes"), [(None, {"no egress file", "bad egress file"}), ("kind: Wrong\n", {"bad egress file"})]
 )
-def test_a_real_kube_apiserver_without_egress_is_recognised(
-    tmp_path: Path, content: str | None, causes: set[str]
-) -> None:
+def test_a_real_kube_apiserver_without_egress_is_known(tmp_path: Path, content: str | None, causes: set[str]) -> None:
     pair = FolderAuthority(tmp_path).serving("sa")
     egress = tmp_path / "egress.yaml"
     if content is not None:
         egress.write_text(content)
     command = [
-        program("kube-apiserver"),
-        f"--egress-selector-config-file={egress}",
-        f"--etcd-servers=http://127.0.0.1:{free_port()}",
-        "--service-account-issuer=https://issuer",
-        f"--service-account-key-file={pair.certificate}",
-        f"--service-account-signing-key-file={pair.key}",
-        f"--cert-dir={tmp_path}",
+        *(program("kube-apiserver"), f"--egress-selector-config-file={egress}", f"--cert-dir={tmp_path}"),
+        *(f"--etcd-servers=http://127.0.0.1:{free_port()}", "--service-account-issuer=https://issuer"),
+        *(f"--service-account-key-file={pair.certificate}", f"--service-account-signing-key-file={pair.key}"),
     ]
     said = said_by(command, tmp_path / "log", lambda log: False)
     assert names_in(APISERVER_LOG, said) == causes
@@ -178,28 +163,12 @@ def test_a_known_line_is_recognised() -> None:
         (JOURNAL, "/usr/local/bin/konnectivity.sh: line 20: envsubst: command not found", "no program"),
         (JOURNAL, "attempt to record the start of a stage without ending the previous one", "nested stage"),
         (JOURNAL, "warning: 10.0.0.9 has left this machine, and agents go on dialling it", "address gone"),
-        (
-            JOURNAL,
-            "error: timed out waiting for the condition on namespaces/openshift-bootstrap-konnectivity",
-            "cleanup waits",
-        ),
+        (JOURNAL, f"error: timed out waiting for the condition on namespaces/{NAMESPACE}", "cleanup waits"),
         ("bootstrap/journals/journal.log.gz", 'pod="kube-system/konnectivity-server" ErrImagePull', "image not pulled"),
-        (
-            APISERVER_LOG,
-            'err="dial unix /etc/kubernetes/config/konnectivity-server.socket: connect: no such file or directory"',
-            "no socket",
-        ),
+        (APISERVER_LOG, f'err="dial unix {SOCKET}: connect: no such file or directory"', "no socket"),
         (SERVER_LOG, '"Failed to get a backend" err="No agent available" dialID=7', "no agent"),
-        (
-            EVENTS,
-            r'"message": "pods \"konnectivity-agent-\" is forbidden: violates PodSecurity"',
-            "pod security refusal",
-        ),
-        (
-            EVENTS,
-            r'"pods \"konnectivity-agent-\" is forbidden: unable to validate against any security context constraint"',
-            "scc refusal",
-        ),
+        (EVENTS, rf'"message": "{FORBIDDEN}: violates PodSecurity"', "pod security refusal"),
+        (EVENTS, rf'"{FORBIDDEN}: unable to validate against any security context constraint"', "scc refusal"),
     ):
         assert names_in(path, line) == {name}
 
