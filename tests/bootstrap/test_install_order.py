@@ -16,6 +16,11 @@ def warnings(path: Path) -> list[str]:
     return InstallDir(path).warnings(NOW)
 
 
+def only_warning(path: Path) -> str:
+    (warning,) = warnings(path)
+    return warning
+
+
 def test_fresh_configs_alone_give_no_warning(tmp_path: Path) -> None:
     lasting = certificate(NOW, 24 * HOUR)
     Directory(tmp_path).ignition(("/opt/openshift/tls/root-ca.crt", lasting), made=NOW - HOUR)
@@ -46,28 +51,24 @@ def test_patching_does_not_hide_an_edit_that_came_before_it(tmp_path: Path) -> N
 def test_an_older_parent_beside_the_configs_is_told_more_gently(tmp_path: Path) -> None:
     Directory(tmp_path).install_config().ignition(made=NOW - HOUR)
     set_time(tmp_path / "install-config.yaml", NOW - 2 * HOUR)
-    (warning,) = warnings(tmp_path)
-    assert warning.startswith("install-config.yaml lies beside")
+    assert only_warning(tmp_path).startswith("install-config.yaml lies beside")
 
 
 def test_configs_older_than_a_day_are_told(tmp_path: Path) -> None:
     Directory(tmp_path).ignition(made=NOW - 25 * HOUR)
-    (warning,) = warnings(tmp_path)
-    assert "made 25 hours ago" in warning
+    assert "made 25 hours ago" in only_warning(tmp_path)
 
 
 def test_an_expired_certificate_in_the_config_is_told(tmp_path: Path) -> None:
     old = certificate(NOW - 25 * HOUR, 24 * HOUR)
     files = (("/opt/openshift/tls/a.crt", old), ("/opt/openshift/tls/b.crt", old))
     Directory(tmp_path).ignition(*files, made=NOW - HOUR)
-    (warning,) = warnings(tmp_path)
-    assert "a.crt in bootstrap.ign (and 1 more) expired at 2026-11-15 11:00 UTC" in warning
+    assert "a.crt in bootstrap.ign (and 1 more) expired at 2026-11-15 11:00 UTC" in only_warning(tmp_path)
 
 
 def test_a_certificate_about_to_end_is_told(tmp_path: Path) -> None:
     Directory(tmp_path).ignition(("/tls/a.crt", certificate(NOW, HOUR)), made=NOW - HOUR)
-    (warning,) = warnings(tmp_path)
-    assert "/tls/a.crt in bootstrap.ign expires at 2026-11-15 13:00 UTC" in warning
+    assert "/tls/a.crt in bootstrap.ign expires at 2026-11-15 13:00 UTC" in only_warning(tmp_path)
 
 
 def test_what_is_no_certificate_is_left_to_verify(tmp_path: Path) -> None:
@@ -80,11 +81,9 @@ def test_what_is_no_certificate_is_left_to_verify(tmp_path: Path) -> None:
 
 def test_manifests_without_configs_mean_a_step_is_missing(tmp_path: Path) -> None:
     Directory(tmp_path).install_config()
-    (warning,) = warnings(tmp_path)
-    assert "`create ignition-configs` has not run" in warning
+    assert "`create ignition-configs` has not run" in only_warning(tmp_path)
 
 
 def test_consumed_configs_are_told(tmp_path: Path) -> None:
     Directory(tmp_path).state(bootstrap_Bootstrap={})
-    (warning,) = warnings(tmp_path)
-    assert "gone" in warning
+    assert "gone" in only_warning(tmp_path)

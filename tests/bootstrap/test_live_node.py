@@ -82,14 +82,8 @@ def test_listeners_are_found_by_their_port(port: int, addresses: list[str]) -> N
 
 
 def test_loopback_is_told_from_the_rest() -> None:
-    for address, expected in (
-        ("127.0.0.1", True),
-        ("[::1]%lo", True),
-        ("*", False),
-        ("[::]", False),
-        ("10.0.0.9", False),
-    ):
-        assert live_facts.is_loopback(address) is expected
+    addresses = ("127.0.0.1", "[::1]%lo", "*", "[::]", "10.0.0.9")
+    assert [address for address in addresses if live_facts.is_loopback(address)] == ["127.0.0.1", "[::1]%lo"]
 
 
 def test_backends_are_counted_under_both_names() -> None:
@@ -172,19 +166,16 @@ def test_no_answer_however_odd_is_a_crash(text: str) -> None:
 KEY = b"-----BEGIN OPENSSH PRIVATE KEY-----\nonly a test\n"
 
 
-def test_nothing_named_is_no_runner() -> None:
+def test_a_named_host_is_asked_with_the_users_own_keys_and_nothing_named_is_no_runner(tmp_path: Path) -> None:
     with node_runner(NodeAccess()) as runner:
         assert runner is None
+    for install_dir in (None, InstallDir(tmp_path)):
+        with node_runner(NodeAccess("192.0.2.7"), install_dir) as runner:
+            assert runner is not None
+            assert (runner.host, runner.key) == ("192.0.2.7", None)
 
 
-def test_a_named_host_is_asked_with_the_users_own_keys() -> None:
-    with node_runner(NodeAccess("192.0.2.7")) as runner:
-        assert runner is not None
-        assert runner.host == "192.0.2.7"
-        assert runner.key is None
-
-
-def test_an_install_directory_gives_address_and_key(tmp_path: Path) -> None:
+def test_an_install_directory_gives_address_and_key_and_what_is_named_comes_before(tmp_path: Path) -> None:
     made = Directory(tmp_path).metadata().machine(("ExternalIP", "192.0.2.7"))
     made.state(tls_BootstrapSSHKeyPair={"Priv": encoded(KEY)})
     with node_runner(NodeAccess(), InstallDir(tmp_path)) as runner:
@@ -193,26 +184,14 @@ def test_an_install_directory_gives_address_and_key(tmp_path: Path) -> None:
         assert runner.key is not None
         assert runner.key.read_bytes() == KEY
     assert not runner.key.exists()
-
-
-def test_what_is_named_comes_before_what_the_directory_knows(tmp_path: Path) -> None:
     with node_runner(NodeAccess("192.0.2.8", key=tmp_path / "mine"), InstallDir(tmp_path)) as runner:
         assert runner is not None
         assert (runner.host, runner.key) == ("192.0.2.8", tmp_path / "mine")
 
 
-def test_a_directory_without_a_key_leaves_it_to_ssh(tmp_path: Path) -> None:
-    with node_runner(NodeAccess("192.0.2.8"), InstallDir(tmp_path)) as runner:
-        assert runner is not None
-        assert runner.key is None
-
-
-def test_a_directory_that_knows_no_machine_is_a_fault(tmp_path: Path) -> None:
+def test_a_directory_that_knows_no_machine_is_a_fault_and_so_is_a_broken_state_file(tmp_path: Path) -> None:
     with pytest.raises(BootstrapError, match="UMB172"), node_runner(NodeAccess(), InstallDir(tmp_path)):
         pass
-
-
-def test_a_broken_state_file_is_a_fault_and_no_missing_key(tmp_path: Path) -> None:
     (tmp_path / ".openshift_install_state.json").write_text("no JSON")
     with pytest.raises(BootstrapError, match="UMB171"), node_runner(NodeAccess("192.0.2.8"), InstallDir(tmp_path)):
         pass

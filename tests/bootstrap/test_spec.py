@@ -29,21 +29,16 @@ def test_the_seed_shape_is_the_first_plan() -> None:
     assert not spec.owns_namespace
 
 
-def test_on_openshift_the_socket_has_another_name_in_kube_apiservers_pod() -> None:
+def test_on_openshift_the_socket_has_another_name_in_kube_apiservers_pod_and_elsewhere_one_anywhere() -> None:
     for shape in (Shape.OPENSHIFT, Shape.SEED):
         spec = for_shape(shape)
         assert spec.socket_on_host == "/etc/kubernetes/bootstrap-configs/konnectivity-server.socket"
         assert spec.socket_in_kube_apiserver == "/etc/kubernetes/config/konnectivity-server.socket"
-
-
-def test_a_directory_below_the_shared_one_is_found_on_both_sides() -> None:
     spec = for_shape(Shape.OPENSHIFT, socket_directory="/etc/kubernetes/bootstrap-configs/tunnel")
     assert spec.socket_in_kube_apiserver == "/etc/kubernetes/config/tunnel/konnectivity-server.socket"
-
-
-def test_on_plain_kubernetes_the_socket_has_one_name() -> None:
-    spec = for_shape(Shape.KUBERNETES)
+    spec = for_shape(Shape.KUBERNETES, socket_directory="/run/konnectivity")
     assert spec.socket_in_kube_apiserver == spec.socket_on_host
+    assert spec.socket_directory == "/run/konnectivity"
 
 
 def test_the_family_is_that_of_the_explicit_address() -> None:
@@ -51,11 +46,6 @@ def test_the_family_is_that_of_the_explicit_address() -> None:
     assert for_shape(Shape.OPENSHIFT, node_ip=address).family == 6
     assert for_shape(Shape.OPENSHIFT, use_ipv6=True).family == 6
     assert for_shape(Shape.OPENSHIFT).family == 4
-
-
-def test_a_mode_knows_kubernetes_word_for_it() -> None:
-    for mode, protocol in ((Mode.GRPC, "GRPC"), (Mode.HTTP_CONNECT, "HTTPConnect")):
-        assert mode.proxy_protocol == protocol
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -94,10 +84,6 @@ def test_an_unusable_field_is_refused_by_its_name(changes: dict[str, Any], field
     assert caught.value.what.startswith(field)
 
 
-def test_plain_kubernetes_may_have_its_socket_anywhere() -> None:
-    assert for_shape(Shape.KUBERNETES, socket_directory="/run/konnectivity").socket_directory == "/run/konnectivity"
-
-
 def test_a_changed_copy_is_checked_again() -> None:
     with pytest.raises(RenderError):
         for_shape(Shape.OPENSHIFT).replace(agent_port=1)
@@ -106,22 +92,13 @@ def test_a_changed_copy_is_checked_again() -> None:
 def test_our_names_and_the_landed_ones_have_nothing_in_common() -> None:
     own = set(dataclasses.astuple(OWN)) | {RECEIPT}
     assert own.isdisjoint(dataclasses.astuple(NATIVE))
-
-
-def test_the_render_container_knows_the_override_by_another_path() -> None:
     assert NATIVE.override_in_render_container == "/assets/konnectivity-config-override.yaml"
     assert OWN.override_in_render_container == "/assets/umbilical/konnectivity-config-override.yaml"
-
-
-def test_our_keys_are_made_where_cluster_bootstrap_does_not_copy_them() -> None:
+    # From there cluster-bootstrap would copy our keys.
     assert not OWN.pki_directory.startswith("/opt/openshift/tls")
 
 
-def test_the_fingerprint_is_that_of_the_file() -> None:
-    assert fingerprint(b"pem") == "sha256-" + hashlib.sha256(b"pem").hexdigest()
-
-
-def test_keys_stay_out_of_what_is_printed() -> None:
+def test_the_fingerprint_is_that_of_the_file_and_keys_stay_out_of_what_is_printed() -> None:
     given = Certificates(b"ca", KeyPair(b"server", b"server-key"), KeyPair(b"agent", b"agent-key"))
+    assert given.server_fingerprint == fingerprint(b"server") == "sha256-" + hashlib.sha256(b"server").hexdigest()
     assert "key" not in repr(given).replace("key=", "")
-    assert given.server_fingerprint == fingerprint(b"server")

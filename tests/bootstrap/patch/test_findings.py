@@ -36,15 +36,11 @@ def test_the_built_in_tunnel_is_told_off_from_on_though_its_files_are_there_in_b
     assert {_profile(bootstrap_config(release, native="on")) for release in NATIVE_RELEASES} == {Profile.NATIVE_ON}
 
 
-def test_half_of_the_built_in_tunnel_counts_as_on() -> None:
-    script = bootkube_script("5.0", native="on")
-    assert _profile(bootstrap_config("5.0", native="off", script=script)) is Profile.NATIVE_ON
-    script = bootkube_script("5.0", native="off")
-    assert _profile(bootstrap_config("5.0", native="on", script=script)) is Profile.NATIVE_ON
-
-
-def test_calls_without_the_library_are_not_taken_for_nothing() -> None:
-    assert _profile(bootstrap_config(script=bootkube_script("5.0", native="off"))) is Profile.NATIVE_OFF
+def test_half_of_the_built_in_tunnel_counts_as_on_and_calls_without_the_library_as_off() -> None:
+    on, off = (bootkube_script("5.0", native=native) for native in ("on", "off"))
+    assert _profile(bootstrap_config("5.0", native="off", script=on)) is Profile.NATIVE_ON
+    assert _profile(bootstrap_config("5.0", native="on", script=off)) is Profile.NATIVE_ON
+    assert _profile(bootstrap_config(script=off)) is Profile.NATIVE_OFF
 
 
 def test_a_receipt_tells_a_patched_config_and_so_does_a_sourced_library() -> None:
@@ -67,15 +63,12 @@ def test_the_release_of_a_script_lies_in_the_range_that_is_told() -> None:
         assert Release.parse(first) <= Release.parse(release) <= Release.parse(last or first)
 
 
-def test_neighbours_that_differ_are_told_apart() -> None:
+def test_neighbours_that_differ_are_told_apart_and_a_script_without_any_sign_as_old() -> None:
+    assert release_line("#!/bin/bash\n") == "4.11 or older"
     assert release_line(bootkube_script("4.12")) == "4.12"
     assert release_line(bootkube_script("4.14")) == "4.13 to 4.14"
     assert release_line(bootkube_script("4.18")) == "4.18"
     assert release_line(bootkube_script("5.1", native="on")) == "4.23 or newer"
-
-
-def test_a_script_without_any_sign_is_told_as_old() -> None:
-    assert release_line("#!/bin/bash\n") == "4.11 or older"
 
 
 def test_only_a_platform_that_carries_the_file_in_a_secret_has_a_limit() -> None:
@@ -115,13 +108,6 @@ def test_the_first_service_network_decides_the_family() -> None:
     assert cluster_facts(read_config(bootstrap_config(ipv6=True))).use_ipv6
     both = "spec:\n  serviceNetwork:\n  - 172.30.0.0/16\n  - fd02::/112\n"
     assert not _facts_of({NETWORK_CONFIG: both}).use_ipv6
-
-
-def test_what_is_open_in_a_spec_is_filled_in() -> None:
-    facts = cluster_facts(read_config(bootstrap_config(ipv6=True)))
-    spec = facts.complete(for_shape(Shape.OPENSHIFT))
-    assert spec.use_ipv6
-    assert spec.machine_networks == (ip_network("fd2e:6f44:5dd8::/64"),)
 
 
 def test_what_was_given_stays() -> None:

@@ -169,11 +169,29 @@ def test_an_installer_whose_own_tunnel_is_on_is_refused_and_verify_offered() -> 
         assert (refused.code, refused.remedy) == ("UMB124", "umbilical bootstrap verify FILE"), release
 
 
-def test_a_pointer_and_bootstrap_in_place_are_refused() -> None:
-    assert _refusal(bootstrap_config(pointer=True)).code == "UMB122"
-    refused = _refusal(bootstrap_config(in_place=True))
-    assert refused.code == "UMB123"
-    assert "BOOTSTRAP_INPLACE=true" in refused.why
+def _with_file(path: str) -> bytes:
+    return bootstrap_config(extra_files=({"path": path, "mode": 420, "contents": {"source": "data:,mine"}},))
+
+
+OVERRIDE = "--config-override-files=/assets/x.yaml \\\n--asset-input"
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "words"),
+    [
+        (bootstrap_config(pointer=True), "UMB122", ""),
+        (bootstrap_config(in_place=True), "UMB123", "BOOTSTRAP_INPLACE=true"),
+        (bootstrap_config(script=bootkube_script("4.18").replace("--asset-input", OVERRIDE)), "UMB125", ""),
+        (_with_file(OWN.library), "UMB125", OWN.library),
+        (_with_file(OWN.egress), "UMB125", OWN.egress),
+        (_with_file("relative"), "UMB127", "before it was patched"),
+    ],
+    ids=["pointer", "in place", "another override", "our library", "our egress file", "not for Ignition"],
+)
+def test_a_config_that_is_no_installers_or_in_our_way_is_refused(content: bytes, code: str, words: str) -> None:
+    refused = _refusal(content)
+    assert refused.code == code
+    assert words in refused.what + refused.why
 
 
 def test_every_stable_version_is_taken_and_stays_and_others_are_refused() -> None:
@@ -202,13 +220,6 @@ def test_a_config_without_a_bootkube_of_its_own_is_refused() -> None:
         assert why in refused.why
 
 
-def test_another_override_of_kube_apiserver_is_refused() -> None:
-    script = bootkube_script("4.18").replace(
-        "--asset-input", "--config-override-files=/assets/x.yaml \\\n--asset-input"
-    )
-    assert _refusal(bootstrap_config(script=script)).code == "UMB125"
-
-
 def test_a_script_without_a_service_record_is_refused() -> None:
     script = bootkube_script("4.18")
     assert script.count(f". {SERVICE_RECORD}\n") == 1
@@ -219,33 +230,15 @@ def test_a_script_without_a_service_record_is_refused() -> None:
     assert _patched(bootstrap_config(script=script.replace(f". {SERVICE_RECORD}", f"source {SERVICE_RECORD}")))
 
 
-def test_a_path_of_ours_that_somebody_else_took_is_refused() -> None:
-    for path in (OWN.library, OWN.egress):
-        entry = {"path": path, "mode": 420, "contents": {"source": "data:,mine"}}
-        refused = _refusal(bootstrap_config(extra_files=(entry,)))
-        assert refused.code == "UMB125"
-        assert path in refused.what
-
-
-def test_growth_past_what_a_secret_holds_is_warned_of_and_refused() -> None:
+def test_growth_past_what_a_secret_holds_is_warned_of_and_refused_but_fine_in_a_bucket() -> None:
     content = bootstrap_config(platform="vsphere", padding_bytes=750_000)
     assert len(content) < 1_040_000
     assert _refusal(content).code == "UMB126"
     assert _refusal(bootstrap_config(platform="gcp", padding_bytes=750_000), "aws").code == "UMB126"
     plan = patch(Document(bootstrap_config(platform="vsphere", padding_bytes=700_000)), SPEC).plan
     assert any("vsphere can carry" in note for note in plan.notes())
-
-
-def test_a_big_config_is_fine_where_it_is_fetched_from_a_bucket() -> None:
     content = bootstrap_config(platform="gcp", padding_bytes=3_700_000)
     assert undo(_patched(content)).content == content
-
-
-def test_a_config_that_ignition_would_refuse_is_refused() -> None:
-    entry = {"path": "relative", "mode": 420, "contents": {"source": "data:,x"}}
-    refused = _refusal(bootstrap_config(extra_files=(entry,)))
-    assert refused.code == "UMB127"
-    assert "before it was patched" in refused.what
 
 
 def test_the_shape_for_plain_kubernetes_is_refused() -> None:

@@ -141,10 +141,6 @@ def test_what_is_given_is_not_looked_for() -> None:
     assert (facts.found_platform, facts.found_shape, facts.found_mode) == ("gcp", Shape.SEED, Mode.HTTP_CONNECT)
 
 
-def test_the_platform_is_the_install_configs() -> None:
-    assert BootstrapFacts(bootstrap_config("4.18", platform="azure")).found_platform == "azure"
-
-
 def test_what_is_no_config_has_no_facts_but_why() -> None:
     facts = BootstrapFacts(b"{")
     assert facts.config is None

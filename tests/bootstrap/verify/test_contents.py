@@ -299,12 +299,9 @@ def test_the_manifests_of_every_tunnel_are_judged(name: str) -> None:
     assert failing("agent_daemon_set", lambda value: pod(value).pop("tolerations"), *C, name=name) == {"C7"}
 
 
-def test_agents_need_no_default_route_where_the_server_looks_for_none() -> None:
+def test_agents_need_no_default_route_that_nobody_looks_for_and_may_dial_a_fixed_address() -> None:
     changed = subject("patched").edited("server_pod", flag("--proxy-strategies", "default"))
     assert not failures(changed.edited("agent_daemon_set", flag("--agent-identifiers", None)).content)
-
-
-def test_a_fixed_address_is_as_good_as_a_placeholder() -> None:
     assert not failing("agent_daemon_set", flag("--proxy-server-host", "10.0.0.9"))
 
 
@@ -337,20 +334,11 @@ def test_objects_that_do_not_belong_together_fail(role: str, change: Change) -> 
     assert failing(role, change, "C6", "C7", name="patched") == {"C7"}
 
 
-@pytest.mark.parametrize(
-    ("role", "change"),
-    [
-        ("agent_daemon_set", update("metadata", namespace="other")),
-        ("agent_secret", update("metadata", namespace="other")),
-        ("agent_daemon_set", lambda value: pod(value).pop("hostNetwork")),
-        ("agent_daemon_set", lambda value: pod(value).update(hostNetwork=False)),
-    ],
-)
-def test_the_seed_shape_is_held_to_its_own_rules(role: str, change: Change) -> None:
-    assert failing(role, change, *C, name="seed") == {"C7"}
-
-
-def test_a_namespace_file_does_not_belong_to_the_seed_shape() -> None:
+def test_the_seed_shape_is_held_to_its_own_rules() -> None:
+    for role in ("agent_daemon_set", "agent_secret"):
+        assert failing(role, update("metadata", namespace="other"), *C, name="seed") == {"C7"}
+    for change in (update("spec", "template", "spec", hostNetwork=False), lambda value: pod(value).pop("hostNetwork")):
+        assert failing("agent_daemon_set", change, *C, name="seed") == {"C7"}
     patched = subject("patched")
     files = json.loads(patched.content)["storage"]["files"]
     file = next(file for file in files if file["path"] == patched.path("namespace"))
@@ -401,14 +389,11 @@ def test_a_binding_of_the_agents_account_makes_host_network_right_and_no_other_d
     assert [changes for changes in wrong if failures(with_binding(**changes), *C, "X3") != {"C7"}] == []
 
 
-def test_another_profile_than_the_one_asked_for_fails() -> None:
+def test_another_profile_than_the_one_asked_for_fails_and_without_one_it_is_only_told() -> None:
     for found in Profile:
         for expected in Profile:
             wrong = set() if found is expected else {"X1"}
             assert failures(CONTENTS[found], "X1", "X2", profile=expected) == wrong, (found, expected)
-
-
-def test_without_an_expectation_the_profile_is_only_told() -> None:
     finding = findings(CONTENTS[Profile.NATIVE_OFF], "X1")["X1"]
     assert finding.outcome is Outcome.SKIPPED
     assert "native-off" in finding.evidence
@@ -469,15 +454,11 @@ def test_agents_that_choose_their_user_where_an_scc_does_fail(field: str) -> Non
     assert failing("agent_daemon_set", lambda value: pod(value)["securityContext"].update({field: 7})) == {"X3"}
 
 
-def test_a_program_that_rhcos_lacks_fails() -> None:
+def test_a_program_that_rhcos_lacks_fails_and_one_that_nobody_knows_warns() -> None:
+    patched = subject("patched")
+    text = patched.text("certificate_script")
     for program in ("python3 -c x", "perl", "/usr/bin/yq .", "timeout 5 kubectl get", "x=$(dig a)"):
-        patched = subject("patched")
-        text = patched.text("certificate_script")
         assert failures(patched.with_text("certificate_script", f"{text}{program}\n").content, "C9", "X4") == {"X4"}
         assert not failures(patched.with_text("certificate_script", f"{text}# {program}\n").content, "C9", "X4")
-
-
-def test_a_program_that_nobody_knows_warns() -> None:
-    patched = subject("patched")
     changed = patched.with_text("library", patched.text("library") + "frobnicate\n").content
     assert (failures(changed), warnings(changed)) == (set(), {"X4"})

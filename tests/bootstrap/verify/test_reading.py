@@ -24,28 +24,15 @@ from umbilical.bootstrap.verify.shell_script import MAX_FLOW, Command, Script
 from umbilical.bootstrap.verify.shell_tokens import MAX_DEPTH, Token, tokens_of
 
 
-def test_a_document_is_its_value() -> None:
+def test_a_document_is_its_value_and_what_kubernetes_would_not_read_is_a_fault_with_words() -> None:
     assert parse_yaml("a: [1, true, x]").value == {"a": [1, True, "x"]}
-
-
-def test_what_kubernetes_would_not_read_is_a_fault_with_words() -> None:
     for text in (
-        "a: 1\na: 2",
-        "{",
-        "a: b: c",
-        "--- 1\n--- 2",
-        '!!int ""',
-        "!!bool x",
-        "!!python/none x",
+        *("a: 1\na: 2", "{", "a: b: c", "--- 1\n--- 2", '!!int ""', "!!bool x", "!!python/none x", "0000-99-99"),
         "[" * 5000,
-        "0000-99-99",
     ):
         document = parse_yaml(text)
         assert document.value is None
         assert document.fault
-
-
-def test_a_key_that_stands_twice_is_named_with_its_line() -> None:
     assert parse_yaml("x:\n  a: 1\n  a: 2\n").fault == "line 2: the key 'a' stands twice"
 
 
@@ -81,17 +68,8 @@ def test_aliases_that_multiply_stay_small() -> None:
 
 
 def test_durations_are_gos() -> None:
-    for text, expected in (
-        ("5s", 5.0),
-        ("1m30s", 90.0),
-        ("500ms", 0.5),
-        ("1.5h", 5400.0),
-        ("", None),
-        ("5", None),
-        ("s", None),
-        ("5s x", None),
-    ):
-        assert seconds(text) == expected
+    assert [seconds(text) for text in ("5s", "1m30s", "500ms", "1.5h")] == [5.0, 90.0, 0.5, 5400.0]
+    assert [seconds(text) for text in ("", "5", "s", "5s x")] == [None] * 4
 
 
 def test_placeholders_are_whole_words() -> None:
@@ -100,9 +78,7 @@ def test_placeholders_are_whole_words() -> None:
 
 
 def test_a_path_is_within_its_directory_and_not_within_a_neighbour() -> None:
-    assert is_within("/a/b", "/a")
-    assert is_within("/a", "/a")
-    assert is_within("/a/b", "/a/")
+    assert [is_within(*pair) for pair in (("/a/b", "/a"), ("/a", "/a"), ("/a/b", "/a/"))] == [True] * 3
     assert not is_within("/ab", "/a")
 
 
@@ -150,19 +126,15 @@ POD = Pod(
 )
 
 
-def test_the_longest_mount_holds_a_path() -> None:
-    outer, inner = POD.mount_of("/data/x"), POD.mount_of("/data/inner/x")
+def test_the_longest_mount_holds_a_path_and_a_secret_has_no_place_on_the_host() -> None:
+    outer, inner, secret = (POD.mount_of(path) for path in ("/data/x", "/data/inner/x", "/secret/a"))
     assert outer is not None
     assert inner is not None
+    assert secret is not None
     assert (outer.on_host("/data/x/y"), outer.is_read_only, outer.host_type) == ("/host/x/y", False, "Directory")
     assert (inner.on_host("/data/inner/x"), inner.is_read_only) == ("/other/x", True)
+    assert (secret.secret_name, secret.on_host("/secret/a")) == ("certs", None)
     assert POD.mount_of("/elsewhere") is None
-
-
-def test_a_secret_has_no_place_on_the_host() -> None:
-    mount = POD.mount_of("/secret/a")
-    assert mount is not None
-    assert (mount.secret_name, mount.on_host("/secret/a")) == ("certs", None)
 
 
 @pytest.mark.parametrize("spec", [None, [], {}, {"containers": 7}, {"containers": [7]}, {"containers": [{"args": 1}]}])
@@ -221,19 +193,12 @@ def test_operators_stand_between_words(script: str, expected: list[str]) -> None
     assert texts(script) == expected
 
 
-def test_a_here_document_is_no_command() -> None:
+def test_a_here_document_is_no_command_may_be_indented_by_tabs_and_followed_by_another() -> None:
     tokens = tokens_of("cat >x <<EOF\nnot a command\nEOF\nnext\n")
     assert [token.text for token in tokens] == ["cat", ">", "x", "<<", "EOF", "\n", "next", "\n"]
     assert tokens[4].body == "not a command\n"
-
-
-def test_a_here_document_may_be_indented_by_tabs() -> None:
-    tokens = tokens_of("cat <<-'E'\n\tone\n\tE\nnext")
-    assert tokens[2].body == "one\n"
+    assert tokens_of("cat <<-'E'\n\tone\n\tE\nnext")[2].body == "one\n"
     assert words("cat <<-'E'\n\tone\n\tE\nnext") == ["cat", "E", "next"]
-
-
-def test_two_here_documents_follow_each_other() -> None:
     bodies = [token.body for token in tokens_of("a <<X <<Y\n1\nX\n2\nY\n") if token.body is not None]
     assert bodies == ["1\n", "2\n"]
 
@@ -243,18 +208,14 @@ def test_lines_are_counted_through_quotes_and_continuations() -> None:
     assert [token.line for token in tokens] == [1, 2, 3, 5]
 
 
-def test_commands_inside_a_word_are_kept_as_tokens() -> None:
-    (word,) = [token for token in tokens_of('"x$(a b)y"') if token.is_word]
-    assert [[token.text for token in inner] for inner in word.substitutions] == [["a", "b"]]
+def test_commands_inside_a_word_or_an_array_are_kept_as_tokens() -> None:
+    for script, called in (('"x$(a b)y"', ["a", "b"]), ('X=(a "$(b)")', ["b"])):
+        (word,) = tokens_of(script)
+        assert [[token.text for token in inner] for inner in word.substitutions] == [called]
 
 
 def test_only_an_unquoted_word_can_be_a_keyword() -> None:
     assert [token.is_plain for token in tokens_of("if \"if\" 'if' i\\f")] == [True, False, False, False]
-
-
-def test_an_array_is_no_command_but_what_it_calls_is() -> None:
-    (word,) = tokens_of('X=(a "$(b)")')
-    assert [[token.text for token in inner] for inner in word.substitutions] == [["b"]]
 
 
 def test_nesting_without_end_does_not_exhaust_the_stack() -> None:
@@ -302,40 +263,19 @@ def test_a_continued_command_is_one_command() -> None:
 
 def test_what_only_looks_like_a_call_is_none() -> None:
     for script in (
-        "# call",
-        "echo call",
-        "'call it'",
-        "cat <<E\ncall\nE\n",
-        "x=call",
-        "echo 'a\ncall\n'",
+        *("# call", "echo call", "'call it'", "cat <<E\ncall\nE\n", "x=call", "echo 'a\ncall\n'"),
         "for call in a; do b; done",
     ):
         assert Script(script).calls("call") == []
 
 
-def test_a_call_under_a_condition_is_told_from_one_without() -> None:
+def test_a_call_under_a_condition_is_told_from_one_on_a_line_of_its_own() -> None:
     for script in (
-        "false && call",
-        "false || call",
-        "a | call",
-        "call | a",
-        "call &",
-        "call || true",
-        "if false; then call; fi",
-        "if call; then :; fi",
-        "while call; do :; done",
-        "f() { call; }",
-        "function f\n{\ncall\n}",
-        "( call )",
-        "{ call; }",
-        "x=$(call)",
-        "case a in b) call ;; esac",
-        "! true && call",
+        *("false && call", "false || call", "a | call", "call | a", "call &", "call || true", "! true && call"),
+        *("if false; then call; fi", "if call; then :; fi", "while call; do :; done", "case a in b) call ;; esac"),
+        *("f() { call; }", "function f\n{\ncall\n}", "( call )", "{ call; }", "x=$(call)"),
     ):
         assert not only(script, "call").is_unconditional
-
-
-def test_a_call_on_a_line_of_its_own_is_unconditional() -> None:
     for script in ("call", "a; call; b", "  call  # why", "call >/dev/null", "if a\nthen b\nfi\ncall\nc"):
         assert only(script, "call").is_unconditional
 
@@ -372,12 +312,8 @@ def test_negation_is_noticed() -> None:
 
 def test_assignments_and_redirections_are_told_from_words() -> None:
     command = only("A=1 B=2 call C=3 >out 2>&1 <<<in", "call")
-    assert command.assignments == ("A=1", "B=2")
-    assert command.words == ("call", "C=3")
+    assert (command.assignments, command.words) == (("A=1", "B=2"), ("call", "C=3"))
     assert command.redirects == ((">", "out"), ("2>&", "1"), ("<<<", "in"))
-
-
-def test_a_here_document_belongs_to_its_command() -> None:
     assert only("call <<E\ntext\nE\n", "call").redirects == (("<<", "text\n"),)
 
 
@@ -388,12 +324,8 @@ def test_arguments_are_found_in_both_spellings() -> None:
 
 def test_functions_are_known_even_when_empty_or_spelled_otherwise() -> None:
     script = Script("f() {\n :\n}\nfunction g { a; }\nh ()\n{\n}\ni() (\n b\n)\n")
-    assert {name: [command.words for command in body] for name, body in script.functions.items()} == {
-        "f": [(":",)],
-        "g": [("a",)],
-        "h": [],
-        "i": [("b",)],
-    }
+    bodies = {name: [command.words for command in body] for name, body in script.functions.items()}
+    assert bodies == {"f": [(":",)], "g": [("a",)], "h": [], "i": [("b",)]}
 
 
 def test_what_a_function_reaches_includes_what_its_functions_do() -> None:
@@ -406,11 +338,8 @@ def test_the_flow_shows_a_functions_body_where_it_is_called() -> None:
     assert [command.program for command in script.flow] == ["before", "f", "inside", "after"]
 
 
-def test_functions_that_call_each_other_do_not_make_an_endless_flow() -> None:
+def test_functions_that_call_each_other_or_multiply_do_not_make_an_endless_flow() -> None:
     assert len(Script("f() { g; }\ng() { f; f; }\nf\n").flow) < 20
-
-
-def test_functions_that_multiply_do_not_make_an_endless_flow() -> None:
     many = "\n".join("{0};" * 200 for _ in range(5))
     script = "".join(f"{name}() {{\n{many.format(called)}\n}}\n" for name, called in ("fg", "gh", "hx"))
     assert len(Script(f"{script}f\nlast\n").flow) == MAX_FLOW
