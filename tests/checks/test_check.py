@@ -8,13 +8,8 @@ def _check(identifier: str, verdict: Verdict) -> Check[int]:
 
 
 def test_a_failed_check_does_not_stop_the_others() -> None:
-    checks = [
-        _check("A1", failed("no")),
-        _check("A2", passed()),
-        _check("A3", warned("hm")),
-        _check("A4", skipped("-")),
-    ]
-    outcomes = [finding.outcome for finding in judge(checks, 0)]
+    verdicts = (failed("no"), passed(), warned("hm"), skipped("-"))
+    outcomes = [finding.outcome for finding in judge([_check("A1", verdict) for verdict in verdicts], 0)]
     assert outcomes == [Outcome.FAILED, Outcome.PASSED, Outcome.WARNED, Outcome.SKIPPED]
 
 

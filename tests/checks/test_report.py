@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from umbilical.checks.check import Finding, Outcome
-from umbilical.checks.report import MAX_LINE, as_json, as_junit, as_table, group_of, printable, summary
+from umbilical.checks.report import MAX_LINE, as_json, as_junit, as_table, group_of, printable
 
 HOSTILE: Final = "\x1b[2J\x1b[31mred\x07 \u202eright to left\u202c </failure> & \ud800 \x00 \ufffe"
 
@@ -55,13 +55,10 @@ def test_a_terminal_without_unicode_gets_words() -> None:
     assert text.splitlines()[-1].startswith("Result [FAIL] 5 checks")
 
 
-def test_without_headings_the_groups_follow_each_other() -> None:
-    assert as_table(ALL[:1], colour=False, unicode=True).splitlines()[0] == "√ S1 claim S1"
-
-
 def test_neighbours_that_are_skipped_for_one_reason_share_a_line() -> None:
     skipped = [_finding(name, Outcome.SKIPPED, "no tunnel") for name in ("F1", "F2", "F3")]
     lines = as_table([*skipped, _finding("F4", Outcome.SKIPPED, "other")], colour=False, unicode=True).splitlines()
+    # Without headings the groups follow each other from the first line on.
     assert lines[:2] == ["- F1 to F3 skipped: no tunnel", "- F4 claim F4 (skipped: other)"]
     assert lines[-1].startswith("Result √ 4 checks")
 
@@ -88,26 +85,15 @@ def test_json_has_a_version_a_kind_counts_and_every_finding() -> None:
     assert (value["apiVersion"], value["kind"]) == ("umbilical.dev/v1alpha1", "BootstrapReport")
     assert value["profile"] == "patched"
     assert value["summary"] == {"checks": 4, "passed": 1, "failed": 1, "warned": 1, "skipped": 1}
-    assert value["findings"][1] == {
-        "id": "S2",
-        "title": "claim S2",
-        "outcome": "failed",
-        "evidence": "two of them",
-        "why": "cause S2",
-        "fix": "cure S2",
-    }
+    words = {"title": "claim S2", "evidence": "two of them", "why": "cause S2", "fix": "cure S2"}
+    assert value["findings"][1] == {"id": "S2", "outcome": "failed", **words}
 
 
 def test_junit_has_one_case_per_check_and_says_what_failed_and_what_was_skipped() -> None:
     root = ElementTree.fromstring(as_junit(ALL, "bootstrap.verify"))
     suite = root.find("testsuite")
     assert suite is not None
-    assert {name: suite.get(name) for name in ("tests", "failures", "skipped", "errors")} == {
-        "tests": "4",
-        "failures": "1",
-        "skipped": "1",
-        "errors": "0",
-    }
+    assert [suite.get(name) for name in ("tests", "failures", "skipped", "errors")] == ["4", "1", "1", "0"]
     cases = {str(case.get("name")).split()[0]: case for case in suite.iter("testcase")}
     assert set(cases) == {"S1", "S2", "C1", "C2"}
     assert [child.tag for child in cases["S1"]] == []
@@ -148,8 +134,3 @@ def test_any_text_gives_a_report_in_every_form(text: str, outcome: Outcome) -> N
 def test_printable_text_stays_as_it_is() -> None:
     assert printable("plain, ünïcödé √") == "plain, ünïcödé √"
     assert printable("tab\there") == "tab\\there"
-
-
-def test_the_counts_add_up() -> None:
-    counts = summary(ALL)
-    assert counts.pop("checks") == sum(counts.values()) == 4

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cluster.test_objects import on_plane
@@ -67,9 +68,8 @@ def test_only_what_the_policy_allows_is_approved_and_a_second_first_request_is_n
     assert [one.csr for one in first.approved] == ["first"]
     assert [(one.csr, one.reason) for one in first.refused] == [("foreign", "no node intruder is expected")]
     assert second.approved == ()
-    assert {one.csr: one.reason for one in second.refused}[
-        "second"
-    ] == "node-a.example.com has got its first certificate already"
+    reasons = {one.csr: one.reason for one in second.refused}
+    assert reasons["second"] == "node-a.example.com has got its first certificate already"
     shown = plane.kubectl("get", "csr", "first", "-o", "jsonpath={.status.conditions[*].reason}")
     assert shown == "HardwayApproved"
     assert plane.kubectl("get", "csr", "foreign", "-o", "jsonpath={.status.conditions}") == ""
@@ -136,19 +136,21 @@ def test_a_first_certificate_is_told_with_its_key_and_no_other_is() -> None:
     assert decided(renewal, nodes={NAME: NODE}).first_key == ""
 
 
+AUTHENTICATED = ["system:authenticated"]
+DENIED = {"status": {"conditions": [{"type": "Denied"}]}}
+MOVED = {"nodes": {NAME: {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.77"}]}}}}
+
+
+def changed(**spec: str) -> dict[str, Any]:
+    made = client_csr()
+    return {**made, "spec": {**made["spec"], **spec}}
+
+
 REFUSED: dict[str, tuple[Callable[[], dict[str, Any]], dict[str, Any], str]] = {
-    "another signer": (
-        lambda: {**client_csr(), "spec": {**client_csr()["spec"], "signerName": "example.com/x"}},
-        {},
-        "none of the kubelets'",
-    ),
-    "no base64": (lambda: {**client_csr(), "spec": {**client_csr()["spec"], "request": "%%"}}, {}, "not base64"),
-    "no request": (lambda: {**client_csr(), "spec": {**client_csr()["spec"], "request": "QUJD"}}, {}, "no PEM"),
-    "decided already": (
-        lambda: {**client_csr(), "status": {"conditions": [{"type": "Denied"}]}},
-        {},
-        "decided about it already",
-    ),
+    "another signer": (lambda: changed(signerName="example.com/x"), {}, "none of the kubelets'"),
+    "no base64": (lambda: changed(request="%%"), {}, "not base64"),
+    "no request": (lambda: changed(request="QUJD"), {}, "no PEM"),
+    "decided already": (lambda: {**client_csr(), **DENIED}, {}, "decided about it already"),
     "a flood": (client_csr, {"pending": 101}, "no boot"),
     "more groups": (lambda: client_csr(organizations=["system:nodes", "system:masters"]), {}, "exactly [system:nodes]"),
     "no node's name": (lambda: client_csr(common_name="system:admin"), {}, "is no node's"),
@@ -159,21 +161,9 @@ REFUSED: dict[str, tuple[Callable[[], dict[str, Any]], dict[str, Any], str]] = {
     "too early": (lambda: client_csr(made="2026-11-16T07:00:00Z"), {}, "outside of the node's boot"),
     "too late": (lambda: client_csr(made="2026-11-16T10:01:00Z"), {}, "outside of the node's boot"),
     "no time": (lambda: client_csr(made=""), {}, "outside of the node's boot"),
-    "another requester": (
-        lambda: client_csr(user="system:serviceaccount:a:b"),
-        {},
-        "only system:bootstrapper or the node itself",
-    ),
-    "a requester without its groups": (
-        lambda: client_csr(groups=["system:authenticated"]),
-        {},
-        "lacks the groups ['system:bootstrappers']",
-    ),
-    "a renewal without its group": (
-        lambda: client_csr(user=OWN, groups=["system:authenticated"]),
-        {},
-        "not in the group",
-    ),
+    "another requester": (lambda: client_csr(user="system:other"), {}, "only system:bootstrapper or the node itself"),
+    "a requester without groups": (lambda: client_csr(groups=AUTHENTICATED), {}, "groups ['system:bootstrappers']"),
+    "a renewal without its group": (lambda: client_csr(user=OWN, groups=AUTHENTICATED), {}, "not in the group"),
     "a client with names": (lambda: client_csr(dns=["kubernetes"]), {}, "needs no names"),
     "a second first": (client_csr, {"approved_clients": [NAME]}, "has got its first certificate"),
     "a node that exists": (client_csr, HERE, "exists already"),
@@ -184,11 +174,7 @@ REFUSED: dict[str, tuple[Callable[[], dict[str, Any]], dict[str, Any], str]] = {
     "serving another address": (lambda: serving_csr(addresses=["192.0.2.9"]), HERE, "192.0.2.9"),
     "serving a network": (lambda: serving_csr(addresses=["192.0.2.0/24"]), HERE, "neither DNS nor IP"),
     "serving before the node": (serving_csr, {}, "no Node"),
-    "serving for a moved node": (
-        serving_csr,
-        {"nodes": {NAME: {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.77"}]}}}},
-        "192.0.2.77",
-    ),
+    "serving for a moved node": (serving_csr, MOVED, "192.0.2.77"),
 }
 
 
@@ -246,8 +232,6 @@ def test_what_nobody_should_sign_is_refused() -> None:
 
 
 def test_a_request_that_another_key_signed_is_refused() -> None:
-    import base64
-
     lines = pem().split(b"\n")
     der = bytearray(base64.b64decode(b"".join(lines[1:-2])))
     der[-1] ^= 1
@@ -258,8 +242,6 @@ def test_a_request_that_another_key_signed_is_refused() -> None:
 
 def test_a_key_of_another_kind_is_refused() -> None:
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
-    from cryptography.hazmat.primitives.serialization import Encoding
-
     content = builder.sign(ed25519.Ed25519PrivateKey.generate(), None).public_bytes(Encoding.PEM)
     with pytest.raises(RequestError, match="neither RSA nor"):
         read_request(content)

@@ -141,6 +141,17 @@ RESOURCES = {
 }
 
 
+def without_objects(write: Callable[[Request], Answer]) -> Callable[[Request], Answer]:
+    """An API that knows the kinds and has no object yet; `write` answers whoever makes one."""
+
+    def answer(request: Request) -> Answer:
+        if request.path == "/api/v1":
+            return json_answer(RESOURCES)
+        return status_answer(404, "NotFound") if request.method == "GET" else write(request)
+
+    return answer
+
+
 def document(**content: Any) -> Document:
     found = read_document(content)
     assert found is not None
@@ -232,56 +243,33 @@ def test_an_object_that_stays_invalid_ends_the_waiting(plane: ControlPlane) -> N
 
 
 def test_a_request_that_the_api_cannot_read_is_not_repeated(tmp_path: Path) -> None:
-    def answer(request: Request) -> Answer:
-        if request.path == "/api/v1":
-            return json_answer(RESOURCES)
-        return status_answer(404, "NotFound") if request.method == "GET" else status_answer(400, "BadRequest")
-
     with pytest.raises(CreationError, match="UMB741"):
-        scripted(answer, create([config_map("a")]), tmp_path)
+        scripted(without_objects(lambda _: status_answer(400, "BadRequest")), create([config_map("a")]), tmp_path)
 
 
 def test_no_value_of_a_secret_is_told_when_it_is_refused(tmp_path: Path) -> None:
     value = base64.b64encode(b"a private key").decode()
-    secret = document(
-        apiVersion="v1", kind="Secret", metadata={"name": "s", "namespace": "default"}, data={"tls.key": value}
-    )
-
-    def answer(request: Request) -> Answer:
-        if request.path == "/api/v1":
-            return json_answer(RESOURCES)
-        if request.method == "GET":
-            return status_answer(404, "NotFound")
-        return json_answer({"kind": "Status", "code": 400, "message": f"cannot use {value} here"}, 400)
-
+    place = {"name": "s", "namespace": "default"}
+    secret = document(apiVersion="v1", kind="Secret", metadata=place, data={"tls.key": value})
+    refusal = json_answer({"kind": "Status", "code": 400, "message": f"cannot use {value} here"}, 400)
     with pytest.raises(CreationError) as fault:
-        scripted(answer, create([secret]), tmp_path)
+        scripted(without_objects(lambda _: refusal), create([secret]), tmp_path)
     assert value not in str(fault.value)
     assert "(hidden)" in str(fault.value)
 
 
 def test_a_lost_answer_and_a_server_error_are_tried_again(tmp_path: Path) -> None:
-    codes = iter([503, 500, 429])
-    made: list[str] = []
-
-    def answer(request: Request) -> Answer:
-        if request.path == "/api/v1":
-            return json_answer(RESOURCES)
-        if request.method == "GET":
-            return status_answer(404, "NotFound")
-        code = next(codes, None)
-        if code is not None:
-            return status_answer(code, "Busy")
-        made.append(request.path)
-        return json_answer({"metadata": {"name": "a"}})
-
+    answers = iter(
+        [*(status_answer(code, "Busy") for code in (503, 500, 429)), json_answer({"metadata": {"name": "a"}})]
+    )
     told: list[Result] = []
 
     async def run(client: ApiClient) -> list[Result]:
         return await Creator(client, told.append).create([config_map("a")], 60.0)
 
-    results, _ = scripted(answer, run, tmp_path)
-    assert made == ["/api/v1/namespaces/default/configmaps"]
+    results, requests = scripted(without_objects(lambda _: next(answers)), run, tmp_path)
+    written = [request.path for request in requests if request.method == "POST"]
+    assert written == ["/api/v1/namespaces/default/configmaps"] * 4
     assert results == told
 
 
@@ -379,16 +367,9 @@ def test_no_value_of_a_secret_is_in_the_message_of_a_refusal(tmp_path: Path) -> 
     place = {"name": "s", "namespace": "default"}
     texts = {"password": "open sesame", "flag": "true"}
     refused = document(apiVersion="v1", kind="Secret", metadata=place, data={"tls.key": value}, stringData=texts)
-
-    def answer(request: Request) -> Answer:
-        if request.method == "PATCH":
-            return status_answer(422, "Invalid", f"bad data {value}, bad word open sesame, this is true")
-        if request.path == "/api/v1":
-            return json_answer({"resources": [{"name": "secrets", "kind": "Secret", "namespaced": True}]})
-        return status_answer(404, "NotFound")
-
+    answer = status_answer(422, "Invalid", f"bad data {value}, bad word open sesame, this is true")
     with pytest.raises(ApiRefused) as refusal:
-        scripted(answer, lambda client: Applier(client).apply(refused), tmp_path)
+        scripted(without_objects(lambda _: answer), lambda client: Applier(client).apply(refused), tmp_path)
     assert value not in str(refusal.value)
     assert "sesame" not in str(refusal.value)
     assert "this is true" in str(refusal.value)

@@ -68,17 +68,11 @@ def test_joining_keeps_the_order_and_drops_doubles() -> None:
 
 
 def test_keys_and_encrypted_keys_are_told_apart() -> None:
-    key = decode_key(AUTHORITY.pair.key)
-    locked = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"secret")
-    )
-    traditional = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.TraditionalOpenSSL,
-        serialization.BestAvailableEncryption(b"secret"),
-    )
-    assert [holds_key(pem) for pem in (AUTHORITY.pair.key, locked, traditional, CERTIFICATE)] == [True] * 3 + [False]
-    assert [is_encrypted(pem) for pem in (AUTHORITY.pair.key, locked, traditional)] == [False, True, True]
+    key, secret = decode_key(AUTHORITY.pair.key), serialization.BestAvailableEncryption(b"secret")
+    forms = (serialization.PrivateFormat.PKCS8, serialization.PrivateFormat.TraditionalOpenSSL)
+    locked = [key.private_bytes(serialization.Encoding.PEM, form, secret) for form in forms]
+    assert [holds_key(pem) for pem in (AUTHORITY.pair.key, *locked, CERTIFICATE)] == [True] * 3 + [False]
+    assert [is_encrypted(pem) for pem in (AUTHORITY.pair.key, *locked)] == [False, True, True]
 
 
 @given(st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=4))

@@ -32,6 +32,7 @@ from umbilical.pki.pem import KeyPair, public_key_block
 from umbilical.pki.profiles import (
     BACKDATE,
     KeyType,
+    Profile,
     Usage,
     client_profile,
     server_profile,
@@ -62,17 +63,14 @@ def test_a_leaf_begins_an_hour_ago_and_ends_with_its_lifetime(authority: Authori
     assert certificate.not_valid_after_utc == start + ONE_DAY
 
 
-def test_key_identifiers_link_leaf_and_authority(authority: Authority) -> None:
+def test_key_identifiers_link_leaf_and_authority_and_serial_numbers_differ(authority: Authority) -> None:
     own = decode_certificates(authority.certificate_pem)[0].extensions
-    leaf = _certificate(authority.issue(CLIENT, NOW, ONE_DAY)).extensions
+    leaves = [_certificate(authority.issue(CLIENT, NOW, ONE_DAY)) for _ in range(3)]
     expected = own.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
+    leaf = leaves[0].extensions
     assert leaf.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier == expected
     assert leaf.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest != expected
-
-
-def test_serial_numbers_differ(authority: Authority) -> None:
-    serials = {_certificate(authority.issue(CLIENT, NOW, ONE_DAY)).serial_number for _ in range(3)}
-    assert len(serials) == 3
+    assert len({one.serial_number for one in leaves}) == 3
 
 
 def test_a_loaded_authority_signs_like_the_one_that_was_kept(authority: Authority) -> None:
@@ -91,11 +89,9 @@ def test_names_and_addresses_are_parted_each_once() -> None:
 
 def test_a_server_profile_serves_and_a_client_profile_asks() -> None:
     assert server_profile("s", ["localhost"]).usages == (Usage.SERVER,)
-    client = client_profile("c", ["system:masters"], KeyType.ECDSA_P256)
-    assert client.usages == (Usage.CLIENT,)
-    assert client.organizations == ("system:masters",)
-    assert client.key_type is KeyType.ECDSA_P256
-    assert client.dns_names == ()
+    asked = Profile("c", (Usage.CLIENT,), ("system:masters",), key_type=KeyType.ECDSA_P256)
+    assert client_profile("c", ["system:masters"], KeyType.ECDSA_P256) == asked
+    assert asked.dns_names == ()
 
 
 EC = KeyType.ECDSA_P256
@@ -260,6 +256,7 @@ def test_an_address_is_brought_into_its_plain_form() -> None:
         *(("bootstrap-0", "bootstrap-0"), ("xn--bcher-kva.example", "xn--bcher-kva.example")),
     ):
         assert ipaddress_or_text(usable_address(text)) == ipaddress_or_text(plain)
+    assert usable_addresses(["b", "[::1]", "B.", "::0:1", "a"]) == ("b", "::1", "a"), "each once, in its order"
 
 
 def ipaddress_or_text(text: str) -> object:
@@ -284,10 +281,6 @@ def test_what_can_be_in_no_certificate_is_refused_with_the_reason() -> None:
             with pytest.raises(PkiError, match=why) as fault:
                 usable_address(text)
             assert fault.value.code == "UMB150"
-
-
-def test_doubles_are_dropped_and_the_order_kept() -> None:
-    assert usable_addresses(["b", "[::1]", "B.", "::0:1", "a"]) == ("b", "::1", "a")
 
 
 @given(st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)))

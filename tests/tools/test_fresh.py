@@ -79,20 +79,8 @@ def test_the_archive_is_the_one_that_apt_uses_here(tmp_path: Path, name: str, te
 
 
 def test_only_what_tells_pip_where_packages_are_is_passed_on() -> None:
-    environment = {
-        "PIP_CERT": "/c",
-        "https_proxy": "p",
-        "NO_PROXY": "n",
-        "SSL_CERT_FILE": "/s",
-        "HOME": "/h",
-        "TOKEN": "t",
-    }
-    assert fresh.pip_environment(environment) == {
-        "PIP_CERT": "/c",
-        "https_proxy": "p",
-        "NO_PROXY": "n",
-        "SSL_CERT_FILE": "/s",
-    }
+    passed = {"PIP_CERT": "/c", "https_proxy": "p", "NO_PROXY": "n", "SSL_CERT_FILE": "/s"}
+    assert fresh.pip_environment({**passed, "HOME": "/h", "TOKEN": "t"}) == passed
 
 
 def test_paths_in_settings_are_shown_inside_each_once(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ import wheels
 
 FOLDER: Final = os.environ.get("UMBILICAL_WHEELS", "")
 built = pytest.mark.skipif(not FOLDER, reason="no wheels were built: run `make wheels`")
-TIMEOUT_SECONDS: Final = 100
+SECONDS: Final = 100
 # Prints where each module of the unit was loaded from.
 ORIGINS: Final = "import importlib, sys; [print(importlib.import_module(name).__file__) for name in sys.argv[1:]]"
 
@@ -37,15 +37,9 @@ class Installation:
     environment: dict[str, str]
 
     def run(self, *command: str) -> str:
-        program = str(self.folder / "bin" / command[0])
+        words = [str(self.folder / "bin" / command[0]), *command[1:]]
         done = subprocess.run(
-            [program, *command[1:]],
-            env=self.environment,
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
-            check=False,
+            words, env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=SECONDS, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -68,7 +62,7 @@ def _install(folder: Path, *what: str) -> Path:
     (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()))
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet"]
     command = [*pip, "--no-index", "--no-deps", "--ignore-installed", *what]
-    subprocess.run(command, env=_environment(), timeout=TIMEOUT_SECONDS, check=True)
+    subprocess.run(command, env=_environment(), timeout=SECONDS, check=True)
     return folder
 
 
