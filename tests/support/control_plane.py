@@ -201,20 +201,6 @@ def control_plane(
         plane.stop()
 
 
-def write_egress_selector(path: Path, socket_path: Path, mode: str) -> Path:
-    """Write the file that makes kube-apiserver reach the cluster by our server's Unix socket.
-
-    `mode` is `GRPC` or `HTTPConnect`, as Kubernetes spells them.
-    """
-    connection = {"proxyProtocol": mode, "transport": {"uds": {"udsName": str(socket_path)}}}
-    content = {
-        "apiVersion": "apiserver.k8s.io/v1beta1",
-        "kind": "EgressSelectorConfiguration",
-        "egressSelections": [{"name": "cluster", "connection": connection}],
-    }
-    return write_file(path, json.dumps(content).encode(), overwrite=True)
-
-
 def _program(name: str) -> str:
     path = peers.binary(name)
     assert path is not None, f"no {name} in the cache: run `make peers`"

@@ -35,17 +35,13 @@ def test_the_plan_is_that_of_the_project_unless_told_otherwise() -> None:
     assert plan.rows == ROWS
 
 
-def test_every_pair_is_the_first_in_some_round() -> None:
+def test_every_pair_is_the_first_in_some_round_and_rows_and_pairs_can_be_chosen() -> None:
     plan = _options()
     assert {plan.turn(number)[0] for number in range(1, 6)} == set(PAIRS)
     assert all(set(plan.turn(number)) == set(PAIRS) for number in range(1, 6))
-
-
-def test_rows_and_pairs_can_be_chosen() -> None:
     plan = _options("--quick", "--rows", "connect echo (1|16)$", "--pairs", "ours,upstream")
     assert [row.name for row in plan.rows] == ["http-connect echo 1", "http-connect echo 16"]
-    assert plan.pairs == (UPSTREAM, OURS)
-    assert (plan.rounds, plan.seconds) == (1, 1.0)
+    assert (plan.pairs, plan.rounds, plan.seconds) == ((UPSTREAM, OURS), 1, 1.0)
 
 
 def test_a_row_is_measured_for_the_pairs_that_it_is_for() -> None:
@@ -232,23 +228,16 @@ def test_each_row_is_for_the_pairs_that_can_run_it() -> None:
     assert [row.subject for row in RATES if LIMIT in bench_rows.measured_by(row)] == ["http-connect"] * 7
 
 
-def test_the_cost_of_an_operation_is_in_microseconds_of_both_processes() -> None:
+def test_the_cost_of_an_operation_is_in_microseconds_and_of_a_transfer_in_milliseconds_per_megabyte() -> None:
     load = {"ops": 1000.0, "rate": 500.0, "p50_us": 30.0, "p99_us": 80.0, "cpu_seconds": 0.01}
     sample = bench_rows.rate_sample(ECHO, load, Cpu(server=0.02, agent=0.03, bench=0.01, machine=0.07), 2.0)
-    assert sample["value"] == 500.0
-    assert sample["cost"] == pytest.approx(50.0)
-    assert sample["server"] == pytest.approx(20.0)
-    assert sample["agent"] == pytest.approx(30.0)
-    assert sample["generator"] == pytest.approx(10.0)
-    assert sample["p99_us"] == 80.0
-
-
-def test_the_cost_of_a_transfer_is_in_milliseconds_per_megabyte() -> None:
+    costs = {"cost": 50.0, "server": 20.0, "agent": 30.0, "generator": 10.0}
+    expected = {**costs, "value": 500.0, "p99_us": 80.0}
+    assert {name: sample[name] for name in expected} == pytest.approx(expected)
     load = {"bytes": 200e6, "mb_per_second": 100.0, "cpu_seconds": 0.1}
     sample = bench_rows.rate_sample(DOWNLOAD, load, Cpu(0.4, 0.6, 0.1, 1.1), 2.0)
-    assert sample["value"] == 100.0
-    assert sample["cost"] == pytest.approx(5.0)
-    assert sample["generator"] == pytest.approx(0.5)
+    expected = {"value": 100.0, "cost": 5.0, "generator": 0.5}
+    assert {name: sample[name] for name in expected} == pytest.approx(expected)
     assert "p50_us" not in sample
 
 

@@ -112,8 +112,8 @@ def test_the_limit_stands_beside_the_rows_that_it_was_measured_in() -> None:
 def test_a_mixed_pair_is_shown_as_a_ratio_to_upstream() -> None:
     results = both([100.0], [300.0])
     results.add(ECHO, OUR_SERVER, 1, rate(90.0))
-    assert _line(_table(results, "Mixed"))["our server, their agent"] == "0.90"
-    assert _line(_table(results, "Mixed"))["their server, our agent"] == "-"
+    mixed = _line(_table(results, "Mixed"))
+    assert (mixed["our server, their agent"], mixed["their server, our agent"]) == ("0.90", "-")
 
 
 def test_an_echo_beside_bulk_is_shown_with_the_bulk() -> None:
@@ -193,15 +193,12 @@ def test_each_bar_has_a_length_a_mark_and_a_number() -> None:
     assert {"1.60", "1.00"} <= {text.text for text in root.iter(f"{SVG}text")}
 
 
-def test_what_is_better_when_smaller_goes_to_the_left() -> None:
+def test_what_is_better_when_smaller_goes_left_and_what_is_off_the_scale_stands_at_its_end() -> None:
     root = _drawn(both([100.0], [50.0], IDLE))
     (bar,) = (rect for rect in root.iter(f"{SVG}rect") if rect.get("class") == "met")
     assert float(bar.get("x", "0")) == bench_plot.x_of(0.5) < bench_plot.x_of(1.0)
-
-
-def test_a_doubling_is_as_long_everywhere_and_what_is_off_the_scale_stands_at_its_end() -> None:
-    step = bench_plot.x_of(2.0) - bench_plot.x_of(1.0)
-    assert bench_plot.x_of(8.0) - bench_plot.x_of(4.0) == pytest.approx(step, abs=0.2)
+    doubled = [bench_plot.x_of(2 * value) - bench_plot.x_of(value) for value in (1.0, 4.0)]
+    assert doubled[0] == pytest.approx(doubled[1], abs=0.2), "a doubling is as long everywhere"
     assert bench_plot.x_of(1000.0) == bench_plot.x_of(bench_plot.HIGHEST)
     assert bench_plot.x_of(0.0) == bench_plot.x_of(bench_plot.LOWEST)
 

@@ -168,20 +168,17 @@ def test_a_build_that_fails_is_told_and_leaves_nothing(tree: Path, tmp_path: Pat
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_an_old_python_is_refused_with_the_way_to_name_a_newer_one() -> None:
+def test_pythons_are_accepted_or_refused_with_the_way_out() -> None:
+    for version in ((3, 11), (3, 13)):
+        environment.require_python(version, "python3")
+    with pytest.raises(environment.EnvironmentRefused, match=r"next: apt-get install python3\.11-venv"):
+        environment.require_venv((3, 11), (True, False))
     with pytest.raises(environment.EnvironmentRefused) as caught:
         environment.require_python((3, 9), "/usr/bin/python3")
     what, why, remedy = str(caught.value).splitlines()
     assert what == "UMB912 Python 3.9 is too old"
     assert why.startswith("  why: /usr/bin/python3 runs this")
     assert remedy == "  next: name a newer one: make setup PYTHON=/path/to/python3.11"
-
-
-def test_pythons_are_accepted_or_refused_with_the_way_out() -> None:
-    for version in ((3, 11), (3, 13)):
-        environment.require_python(version, "python3")
-    with pytest.raises(environment.EnvironmentRefused, match=r"next: apt-get install python3\.11-venv"):
-        environment.require_venv((3, 11), (True, False))
 
 
 def test_a_step_that_fails_shows_its_last_line_and_its_command() -> None:

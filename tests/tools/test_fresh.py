@@ -105,31 +105,25 @@ def test_a_copy_has_what_a_clone_has_and_what_is_not_committed_yet(tmp_path: Pat
     assert sorted(path.name for path in target.iterdir()) == [".gitignore", "kept", "new"]
 
 
-@pytest.mark.parametrize(
-    ("status", "output", "seconds", "refusal"),
-    [
+def test_a_part_is_judged_by_end_and_output() -> None:
+    for status, output, seconds, refusal in (
         (0, "blocked and cut", 1.0, None),
         (2, "one\nmake: *** Error 2\n\n", 1.0, "it exited with 2: make: *** Error 2"),
         (-signal.SIGKILL, "blocked", 10.0, "no end after 10 s"),
         (-signal.SIGKILL, "", 1.0, "it exited with -9: no output"),
         (0, "blocked", 1.0, "its output does not hold 'cut'"),
         (0, "blocked and cut on loopback", 1.0, "its output holds 'on loopback'"),
-    ],
-)
-def test_a_part_is_judged_by_end_and_output(status: int, output: str, seconds: float, refusal: str | None) -> None:
-    part = fresh.Part("a part", "/root", 0, ("make",), 10.0, ("blocked", "cut"), ("on loopback",))
-    assert fresh.judge(part, status, output, seconds) == refusal
+    ):
+        part = fresh.Part("a part", "/root", 0, ("make",), 10.0, ("blocked", "cut"), ("on loopback",))
+        assert fresh.judge(part, status, output, seconds) == refusal
 
 
-@pytest.mark.parametrize(
-    ("words", "names"),
-    [
+def test_parts_can_be_chosen() -> None:
+    for words, names in (
         ([], ["demo as root", "demo as a user", "demo without namespaces", "test as root"]),
         (["--demo"], ["demo as root", "demo as a user", "demo without namespaces"]),
         (["--test"], ["test as root"]),
         (["--only", "demo as a user"], ["demo as a user"]),
-    ],
-)
-def test_parts_can_be_chosen(words: list[str], names: list[str]) -> None:
-    options = fresh._parser().parse_args(words)
-    assert [part.name for part in fresh.chosen_parts(options)] == names
+    ):
+        options = fresh._parser().parse_args(words)
+        assert [part.name for part in fresh.chosen_parts(options)] == names

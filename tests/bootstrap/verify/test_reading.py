@@ -151,9 +151,8 @@ def texts(script: str) -> list[str]:
     return [token.text for token in tokens_of(script)]
 
 
-@pytest.mark.parametrize(
-    ("script", "expected"),
-    [
+def test_words_are_cut_as_bash_cuts_them() -> None:
+    for script, expected in (
         ("a b\tc", ["a", "b", "c"]),
         ("a 'b c' \"d e\"", ["a", "b c", "d e"]),
         ("a\\ b", ["a b"]),
@@ -172,25 +171,20 @@ def texts(script: str) -> list[str]:
         ("a `b c` d", ["a", "`b c`", "d"]),
         ("X=(a b) c", ["X=(a b)", "c"]),
         ("a <(b c)", ["a", "<(b c)"]),
-    ],
-)
-def test_words_are_cut_as_bash_cuts_them(script: str, expected: list[str]) -> None:
-    assert words(script) == expected
+    ):
+        assert words(script) == expected
 
 
-@pytest.mark.parametrize(
-    ("script", "expected"),
-    [
+def test_operators_stand_between_words() -> None:
+    for script, expected in (
         ("a&&b||c|d;e&", ["a", "&&", "b", "||", "c", "|", "d", ";", "e", "&"]),
         ("a 2>/dev/null >b", ["a", "2>", "/dev/null", ">", "b"]),
         ("(a)", ["(", "a", ")"]),
         ("a &>b", ["a", "&>", "b"]),
         ("a <<<b", ["a", "<<<", "b"]),
         ("a\nb", ["a", "\n", "b"]),
-    ],
-)
-def test_operators_stand_between_words(script: str, expected: list[str]) -> None:
-    assert texts(script) == expected
+    ):
+        assert texts(script) == expected
 
 
 def test_a_here_document_is_no_command_may_be_indented_by_tabs_and_followed_by_another() -> None:
