@@ -285,30 +285,26 @@ def _event(kind: str, lease: Json) -> Json:
     return {"type": kind, "object": lease}
 
 
-async def _count(scene: _Counting, folder: Path, settled: Callable[[], bool]) -> int | None:
+async def _counted(scene: _Counting, folder: Path, settled: Callable[[], bool]) -> LeaseCounter:
     async with scene.counter(folder) as counter:
+        assert (counter.server_count(), counter.published_addresses()) == (None, ())
         await until(settled, counter.run())
-        return counter.server_count()
-
-
-async def test_nothing_is_known_before_the_api_was_asked(tmp_path: Path) -> None:
-    async with _Counting([], []).counter(tmp_path) as counter:
-        assert counter.server_count() is None
+    return counter
 
 
 async def test_valid_leases_with_matching_labels_are_counted(tmp_path: Path) -> None:
     leases = [lease("a", 0), lease("b", -10), lease("expired", -31), lease("other", 0, {"k8s-app": "x"})]
     scene = _Counting([_listing(*leases)], [])
-    assert await _count(scene, tmp_path, lambda: bool(scene.watched)) == 2
+    assert (await _counted(scene, tmp_path, lambda: bool(scene.watched))).server_count() == 2
     assert (scene.listed, scene.watched) == ([(200, "", 0.0)], [(200, "", 0.0)])
     assert "labelSelector" not in scene.api.requests[0].query
 
 
 async def test_without_a_valid_lease_or_a_list_there_is_the_one_server_that_answers(tmp_path: Path) -> None:
     scene = _Counting([_listing(lease("expired", -31))], [])
-    assert await _count(scene, tmp_path, lambda: bool(scene.watched)) == 1
+    assert (await _counted(scene, tmp_path, lambda: bool(scene.watched))).server_count() == 1
     scene = _Counting([status_answer(403, "Forbidden")] * 50, [])
-    assert await _count(scene, tmp_path, lambda: bool(scene.listed)) == 1
+    assert (await _counted(scene, tmp_path, lambda: bool(scene.listed))).server_count() == 1
     assert scene.listed[0] == (403, "Forbidden", 0.0)
 
 
@@ -322,24 +318,23 @@ async def test_events_change_the_count(tmp_path: Path) -> None:
         _event("BOOKMARK", {"metadata": {"resourceVersion": "9"}}),
     ]
     scene = _Counting([_listing(lease("a", 0))], [watch_answer(*events)])
-    assert await _count(scene, tmp_path, lambda: len(scene.watched) == 2) == 2
+    assert (await _counted(scene, tmp_path, lambda: len(scene.watched) == 2)).server_count() == 2
     # The second watch goes on from the bookmark, without a list in between.
     assert [request.query.get("resourceVersion") for request in scene.api.requests] == [None, "1", "9"]
 
 
 async def test_a_lease_expires_by_the_clock_alone(tmp_path: Path) -> None:
     scene = _Counting([_listing(lease("a", 0), lease("b", -20))], [])
-    async with scene.counter(tmp_path) as counter:
-        await until(lambda: bool(scene.watched), counter.run())
-        before = counter.server_count()
-        scene.time.seconds += 15
-        assert [before, counter.server_count()] == [2, 1]
+    counter = await _counted(scene, tmp_path, lambda: bool(scene.watched))
+    assert counter.server_count() == 2
+    scene.time.seconds += 15
+    assert counter.server_count() == 1
 
 
 async def test_a_version_that_is_too_old_asks_for_a_new_list(tmp_path: Path) -> None:
     gone: Json = {"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}
     scene = _Counting([_listing(), _listing(lease("a", 0), lease("b", 0))], [watch_answer(gone)])
-    assert await _count(scene, tmp_path, lambda: len(scene.listed) == 2) == 2
+    assert (await _counted(scene, tmp_path, lambda: len(scene.listed) == 2)).server_count() == 2
     assert (410, "Expired", 0.0) in scene.watched
 
 
@@ -347,24 +342,16 @@ async def test_the_last_good_count_and_addresses_stay_while_the_api_cannot_be_li
     gone: Json = {"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}
     failures = [status_answer(500, "InternalError")] * 50
     scene = _Counting([_listing(lease("a", 0, address="a:1"), lease("b", 0)), *failures], [watch_answer(gone)])
-    async with scene.counter(tmp_path) as counter:
-        await until(lambda: len(scene.listed) > 5, counter.run())
-        assert (counter.server_count(), counter.published_addresses()) == (2, (("a", 1),))
+    counter = await _counted(scene, tmp_path, lambda: len(scene.listed) > 5)
+    assert (counter.server_count(), counter.published_addresses()) == (2, (("a", 1),))
     assert scene.time.sleeps[:6] == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 25.6])
 
 
 async def test_failed_lists_back_off_to_half_a_minute_and_recover(tmp_path: Path) -> None:
     failures = [status_answer(500, "InternalError")] * 8
     scene = _Counting([*failures, _listing(lease("a", 200), lease("b", 200))], [])
-    assert await _count(scene, tmp_path, lambda: bool(scene.watched)) == 2
+    assert (await _counted(scene, tmp_path, lambda: bool(scene.watched))).server_count() == 2
     assert scene.time.sleeps[-1] == 30.0
-
-
-async def _addresses(scene: _Counting, folder: Path, settled: Callable[[], bool]) -> tuple[tuple[str, int], ...]:
-    async with scene.counter(folder) as counter:
-        assert counter.published_addresses() == ()
-        await until(settled, counter.run())
-        return counter.published_addresses()
 
 
 async def test_addresses_are_those_of_matching_leases_in_the_order_of_their_names(tmp_path: Path) -> None:
@@ -376,7 +363,10 @@ async def test_addresses_are_those_of_matching_leases_in_the_order_of_their_name
         lease("other", 0, {"k8s-app": "x"}, address="10.0.0.66:1"),
     ]
     scene = _Counting([_listing(*leases)], [])
-    assert await _addresses(scene, tmp_path, lambda: bool(scene.watched)) == (("10.0.0.9", 8091), ("fd00::7", 1))
+    assert (await _counted(scene, tmp_path, lambda: bool(scene.watched))).published_addresses() == (
+        ("10.0.0.9", 8091),
+        ("fd00::7", 1),
+    )
 
 
 async def test_an_expired_lease_keeps_its_address_until_it_is_deleted(tmp_path: Path) -> None:
@@ -385,7 +375,7 @@ async def test_an_expired_lease_keeps_its_address_until_it_is_deleted(tmp_path: 
     scene = _Counting(
         [_listing(lease("a", -31, address="a:1"), lease("b", -31, address="b:1"))], [watch_answer(deleted)]
     )
-    assert await _addresses(scene, tmp_path, lambda: len(scene.watched) == 2) == (("a", 1),)
+    assert (await _counted(scene, tmp_path, lambda: len(scene.watched) == 2)).published_addresses() == (("a", 1),)
 
 
 async def test_every_list_and_every_event_of_a_server_is_news_and_other_leases_are_none(tmp_path: Path) -> None:
@@ -400,5 +390,5 @@ async def test_every_list_and_every_event_of_a_server_is_news_and_other_leases_a
         _event("BOOKMARK", {"metadata": {"resourceVersion": "9"}}),
     ]
     scene = _Counting([_listing(lease("a", 0))], [watch_answer(*events)])
-    await _addresses(scene, tmp_path, lambda: len(scene.watched) == 2)
+    await _counted(scene, tmp_path, lambda: len(scene.watched) == 2)
     assert scene.news == 1 + 4

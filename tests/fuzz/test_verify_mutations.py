@@ -7,18 +7,17 @@ in turn. What no check reads is listed here by name, with the reason.
 import json
 import re
 from collections.abc import Iterable, Iterator
-from ipaddress import ip_address
 from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.bootstrap_corpus import CORPUS, Case
-from tests.support.tunnel_specs import tunnel_specs
+from tests.support.tunnel_specs import fitting, tunnel_specs
 from tests.support.verify_subjects import Subject, container, failures, is_caught, subject
 
 from umbilical.bootstrap.patch.patch import patch
-from umbilical.bootstrap.spec import Shape, TunnelSpec
+from umbilical.bootstrap.spec import TunnelSpec
 from umbilical.bootstrap.verify.catalogue import CATALOGUE, verify
 from umbilical.bootstrap.verify.facts import BootstrapFacts
 from umbilical.bootstrap.verify.files import ROLES
@@ -211,26 +210,13 @@ def test_a_line_of_the_library_that_is_gone_is_caught(name: str) -> None:
     assert unseen == []
 
 
-def fitted(spec: TunnelSpec, case: Case) -> TunnelSpec:
-    """Bend a spec to the cluster it is for: its IP family, and the one namespace that the seed shape can live in."""
-    address = spec.node_ip
-    if address is not None and (address.version == 6) != case.ipv6:
-        address = ip_address("fd2e:6f44:5dd8::9" if case.ipv6 else "10.0.0.9")
-    if address is not None and address.is_unspecified:
-        address = None
-    family = 6 if case.ipv6 else 4
-    networks = tuple(network for network in spec.machine_networks if network.version == family)
-    namespace = "kube-system" if spec.shape is Shape.SEED else spec.namespace
-    return spec.replace(node_ip=address, use_ipv6=case.ipv6, machine_networks=networks, namespace=namespace)
-
-
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(tunnel_specs(), st.sampled_from(CORPUS))
 def test_no_spec_gives_a_config_that_verify_rejects(spec: TunnelSpec, case: Case) -> None:
-    fitting = fitted(spec, case)
-    content = patch(Document(case.content()), fitting).document.content
+    original = Document(case.content())
+    content = patch(original, fitting(spec, original.config)).document.content
     assert failures(content) == set()
-    assert failures(content, shape=fitting.shape, mode=fitting.mode) == set()
+    assert failures(content, shape=spec.shape, mode=spec.mode) == set()
 
 
 _SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.lists(st.integers(), max_size=2)

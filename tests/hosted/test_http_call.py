@@ -43,24 +43,13 @@ class ScriptedPipe(Pipe):
         """There is nothing to close."""
 
 
-def exchanged(chunks: list[bytes], call: Call | None = None) -> tuple[Answer, bytes, bytes]:
-    async def scenario() -> tuple[Answer, bytes, bytes]:
-        pipe = ScriptedPipe(chunks)
-        exchange = Exchange(pipe)
-        await exchange.send(call or Call("GET", URL))
-        answer = await exchange.answer()
-        body = b"".join([octets async for octets in exchange.body()])
-        return answer, body, pipe.written
-
-    return asyncio.run(scenario())
-
-
-def whole(text: bytes) -> list[bytes]:
-    return [text]
-
-
-def bytewise(text: bytes) -> list[bytes]:
-    return [text[n : n + 1] for n in range(len(text))]
+async def exchanged(chunks: list[bytes], call: Call | None = None) -> tuple[Answer, bytes, bytes]:
+    pipe = ScriptedPipe(chunks)
+    exchange = Exchange(pipe)
+    await exchange.send(call or Call("GET", URL))
+    answer = await exchange.answer()
+    body = b"".join([octets async for octets in exchange.body()])
+    return answer, body, pipe.written
 
 
 def test_urls_are_read() -> None:
@@ -96,9 +85,9 @@ def test_any_text_is_a_url_or_a_value_error(text: str) -> None:
     assert 0 < url.port <= 65535
 
 
-def test_a_request_is_complete_and_given_headers_win() -> None:
+async def test_a_request_is_complete_and_given_headers_win() -> None:
     call = Call("POST", URL, (("host", "other"), ("X-More", "1")), b"body")
-    _, _, written = exchanged(whole(b"HTTP/1.1 204 No Content\r\n\r\n"), call)
+    _, _, written = await exchanged([b"HTTP/1.1 204 No Content\r\n\r\n"], call)
     head, _, body = written.partition(b"\r\n\r\n")
     lines = head.decode().split("\r\n")
     assert lines[0] == "POST /metrics HTTP/1.1"
@@ -108,26 +97,26 @@ def test_a_request_is_complete_and_given_headers_win() -> None:
     assert names(call.headers) == {"host", "x-more"}
 
 
-def test_a_body_comes_whole_however_it_is_framed_and_cut() -> None:
-    for cut in (whole, bytewise):
+async def test_a_body_comes_whole_however_it_is_framed_and_cut() -> None:
+    for size in (1000, 1):
         for framed in (
             b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
             b"HTTP/1.0 200 OK\r\n\r\nhello",
             b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
         ):
-            answer, body, _ = exchanged(cut(framed))
+            answer, body, _ = await exchanged([framed[at : at + size] for at in range(0, len(framed), size)])
             assert (answer.status, body) == (200, b"hello")
 
 
-def test_the_head_is_shown_as_it_came_and_head_has_no_body() -> None:
-    answer, _, _ = exchanged(whole(b"HTTP/1.1 404 Not Found\r\nX-Case: Kept\r\nContent-Length: 0\r\n\r\n"))
+async def test_the_head_is_shown_as_it_came_and_head_has_no_body() -> None:
+    answer, _, _ = await exchanged([b"HTTP/1.1 404 Not Found\r\nX-Case: Kept\r\nContent-Length: 0\r\n\r\n"])
     assert answer.head == "HTTP/1.1 404 Not Found\r\nX-Case: Kept\r\nContent-Length: 0\r\n\r\n"
-    answer, body, _ = exchanged(whole(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"), Call("HEAD", URL))
+    answer, body, _ = await exchanged([b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"], Call("HEAD", URL))
     assert (answer.status, body) == (200, b"")
 
 
-def test_an_answer_that_is_none_or_not_whole_is_told() -> None:
+async def test_an_answer_that_is_none_or_not_whole_is_told() -> None:
     for chunks in (
         [],
         [b"SSH-2.0-OpenSSH\r\n"],
@@ -137,12 +126,12 @@ def test_an_answer_that_is_none_or_not_whole_is_told() -> None:
         [b"HTTP/1.1 200 OK\r\nX: " + b"a" * 300_000],
     ):
         with pytest.raises(HostedError, match="UMB575"):
-            exchanged(chunks)
+            await exchanged(chunks)
 
 
 async def test_what_cannot_be_sent_is_told() -> None:
     with pytest.raises(HostedError, match="no HTTP request"):
-        exchanged([], Call("GET", URL, (("bad name", "x"),)))
+        await exchanged([], Call("GET", URL, (("bad name", "x"),)))
     with pytest.raises(HostedError, match="Broken pipe"):
         await Exchange(ScriptedPipe([], BrokenPipeError(32, "Broken pipe"))).send(Call("GET", URL))
 
@@ -150,7 +139,7 @@ async def test_what_cannot_be_sent_is_told() -> None:
 @given(st.binary(max_size=200))
 def test_any_bytes_are_an_answer_or_a_fault(octets: bytes) -> None:
     with contextlib.suppress(HostedError):
-        exchanged(whole(octets))
+        asyncio.run(exchanged([octets]))
 
 
 @pytest.fixture

@@ -65,15 +65,13 @@ def agent_command(authority: FolderAuthority, agent: Pair, port: int) -> list[st
     ]
 
 
-def has_tried(log: str) -> bool:
-    return "cannot connect once" in log
-
-
 @pytest.mark.real("proxy-agent")
 def test_a_real_agent_that_is_refused_is_recognised(tmp_path: Path) -> None:
     authority = FolderAuthority(tmp_path)
     command = agent_command(authority, authority.client("agent"), free_port())
-    assert names_in(AGENT_LOG, said_by(command, tmp_path / "log", has_tried)) == {"port refused"}
+    assert names_in(AGENT_LOG, said_by(command, tmp_path / "log", lambda log: "cannot connect once" in log)) == {
+        "port refused"
+    }
 
 
 @pytest.mark.real("proxy-agent", "proxy-server")

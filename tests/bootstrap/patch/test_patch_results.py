@@ -37,10 +37,6 @@ def test_any_spec_on_any_config_is_exact_idempotent_and_contained(
             assert made.entry_text(file.path) == original.entry_text(file.path)
 
 
-def _missing(lines: list[str], anchor: Anchor) -> list[str]:
-    return [line for line in lines if not any(pattern.resembles(line) for pattern in PATTERNS[anchor])]
-
-
 def _at_anchor(lines: list[str], anchor: Anchor, form: str) -> list[str]:
     """Write the anchor's line in another form."""
     index = find_anchors(lines)[anchor].index
@@ -51,7 +47,8 @@ def _at_anchor(lines: list[str], anchor: Anchor, form: str) -> list[str]:
 def test_a_script_with_one_broken_anchor_is_refused_by_its_name(release: str) -> None:
     lines = bootkube_script(release).split("\n")
     for anchor in Anchor:
-        broken = [_missing(lines, anchor), _at_anchor(lines, anchor, "{0}\n{0}")]
+        missing = [line for line in lines if not any(pattern.resembles(line) for pattern in PATTERNS[anchor])]
+        broken = [missing, _at_anchor(lines, anchor, "{0}\n{0}")]
         # The indentation of two is free, and of another one only the beginning counts.
         if anchor not in (Anchor.RENDER_COMMAND, Anchor.CONFIG_COPY):
             broken.append(_at_anchor(lines, anchor, "\t{0}"))

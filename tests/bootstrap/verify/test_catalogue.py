@@ -124,7 +124,7 @@ def test_a_tunnel_its_files_and_bootkube_are_needed() -> None:
     assert "S7" in str(bootkube(BootstrapFacts(patched.without("bootkube").content)))
 
 
-def test_profile_shape_and_mode_are_found() -> None:
+def test_profile_shape_and_mode_are_found_unless_given() -> None:
     for name, profile, names, shape, mode in (
         ("native", Profile.NATIVE_ON, NATIVE, Shape.OPENSHIFT, Mode.GRPC),
         ("patched", Profile.PATCHED, OWN, Shape.OPENSHIFT, Mode.GRPC),
@@ -134,11 +134,8 @@ def test_profile_shape_and_mode_are_found() -> None:
         facts = BootstrapFacts(subject(name).content)
         assert facts.has_tunnel
         assert (facts.found_profile, facts.names, facts.found_shape, facts.found_mode) == (profile, names, shape, mode)
-
-
-def test_what_is_given_is_not_looked_for() -> None:
-    facts = BootstrapFacts(subject("patched").content, platform="gcp", shape=Shape.SEED, mode=Mode.HTTP_CONNECT)
-    assert (facts.found_platform, facts.found_shape, facts.found_mode) == ("gcp", Shape.SEED, Mode.HTTP_CONNECT)
+    given = BootstrapFacts(subject("patched").content, platform="gcp", shape=Shape.SEED, mode=Mode.HTTP_CONNECT)
+    assert (given.found_platform, given.found_shape, given.found_mode) == ("gcp", Shape.SEED, Mode.HTTP_CONNECT)
 
 
 def test_what_is_no_config_has_no_facts_but_why() -> None:

@@ -147,10 +147,6 @@ def words(script: str) -> list[str]:
     return [token.text for token in tokens_of(script) if token.is_word]
 
 
-def texts(script: str) -> list[str]:
-    return [token.text for token in tokens_of(script)]
-
-
 def test_words_are_cut_as_bash_cuts_them() -> None:
     for script, expected in (
         ("a b\tc", ["a", "b", "c"]),
@@ -184,7 +180,7 @@ def test_operators_stand_between_words() -> None:
         ("a <<<b", ["a", "<<<", "b"]),
         ("a\nb", ["a", "\n", "b"]),
     ):
-        assert texts(script) == expected
+        assert [token.text for token in tokens_of(script)] == expected
 
 
 def test_a_here_document_is_no_command_may_be_indented_by_tabs_and_followed_by_another() -> None:

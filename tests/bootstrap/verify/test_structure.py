@@ -179,14 +179,10 @@ def test_reformatting_the_json_is_no_fault() -> None:
 @pytest.mark.parametrize("role", ROLES)
 def test_a_wrong_mode_owner_or_way_of_writing_fails_that_file(role: str) -> None:
     wrong: list[Json] = [
-        {"mode": 0o644},
-        {"mode": None},
-        {"user": {"name": "core"}},
-        {"user": None},
-        {"user": {"id": 1000}},
+        *({"mode": mode} for mode in (0o644, None)),
+        *({"user": user} for user in ({"name": "core"}, {"id": 1000}, None)),
+        *({"overwrite": overwrite} for overwrite in (False, None)),
         {"group": {"name": "wheel"}},
-        {"overwrite": False},
-        {"overwrite": None},
     ]
     found = [failures(subject("patched").entry(role, **changes).content, *F) for changes in wrong]
     assert found == [{NUMBERS[role]}] * len(wrong)
@@ -244,12 +240,9 @@ def test_a_secret_that_is_filled_in_already_fails(name: str) -> None:
     assert failures(changed.content) == {"F9"}
 
 
-def test_the_installers_own_keys_are_no_matter_of_ours() -> None:
-    assert "PRIVATE KEY" in subject("patched").text("/opt/openshift/tls/kube-apiserver-lb-server.key")
-    assert findings(subject("patched").content, "F9")["F9"].outcome is Outcome.PASSED
-
-
-def test_the_receipt_may_quote_whatever_the_original_held() -> None:
+def test_the_installers_own_keys_and_what_the_receipt_quotes_are_no_matter_of_ours() -> None:
     patched = subject("patched")
+    assert "PRIVATE KEY" in patched.text("/opt/openshift/tls/kube-apiserver-lb-server.key")
+    assert findings(patched.content, "F9")["F9"].outcome is Outcome.PASSED
     quoted = patched.text(RECEIPT).replace('"version": 1,', '"version": 1, "note": "-----BEGIN PRIVATE KEY-----",')
     assert not failures(patched.with_text(RECEIPT, quoted).content)

@@ -28,12 +28,8 @@ from umbilical.proxies.metrics import ProxyMetrics
 from umbilical.tunnel.metrics import AgentGauges, AgentMetrics, CertificateMetrics, ServerGauges, ServerMetrics
 
 
-def by_kind(objects: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
-    return {(one["kind"], one["metadata"]["name"]): one for one in objects}
-
-
 def management(spec: HostedSpec) -> dict[tuple[str, str], dict[str, Any]]:
-    return by_kind(monitors(spec))
+    return {(one["kind"], one["metadata"]["name"]): one for one in monitors(spec)}
 
 
 def test_servers_are_scraped_one_by_one_and_also_before_they_are_ready() -> None:

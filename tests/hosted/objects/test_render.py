@@ -195,16 +195,16 @@ def deployment_of(objects: list[dict[str, Any]], name: str) -> dict[str, Any]:
     return next(one for one in objects if (one["kind"], one["metadata"]["name"]) == ("Deployment", name))
 
 
-def _in_one_order(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
-
-
 def sorted_lists(value: Any) -> Any:
     """Take lists of named things in one order: kustomize puts new ones first."""
     if isinstance(value, dict):
         return {key: sorted_lists(one) for key, one in value.items()}
     if isinstance(value, list):
-        return sorted((sorted_lists(one) for one in value), key=_in_one_order) if isinstance(value[0], dict) else value
+        return (
+            sorted((sorted_lists(one) for one in value), key=lambda one: json.dumps(one, sort_keys=True))
+            if isinstance(value[0], dict)
+            else value
+        )
     return value
 
 

@@ -139,14 +139,9 @@ def test_the_container_has_no_privilege_and_requests_as_hypershift_has_them() ->
 SPEC = hosted_spec(kube_apiserver=KubeApiserver(workload=Workload.STATIC_POD, manifest="pod.yaml"))
 
 
-def rendered() -> AssetTree:
+def test_every_file_that_server_and_kube_apiserver_are_told_of_lies_on_the_node() -> None:
     tree = AssetTree()
     add_static_files(tree, "node", SPEC, hosted_set())
-    return tree
-
-
-def test_every_file_that_server_and_kube_apiserver_are_told_of_lies_on_the_node() -> None:
-    tree = rendered()
     cluster = yaml.safe_load(tree["node/etc/kubernetes/konnectivity/egress-selector/config.yaml"].content)
     tcp = cluster["egressSelections"][2]["connection"]["transport"]["tcp"]
     assert tcp["url"] == "https://127.0.0.1:8090"
