@@ -48,7 +48,7 @@ def _files(pki: TunnelPki) -> TlsFiles:
 
 
 def _answer(handshake: Handshake | None) -> Answer | None:
-    return handshake and handshake.answer
+    return None if handshake is None else handshake.answer
 
 
 def _look(port: int, files: TlsFiles = NO_FILES, host: str = HOST, timeout: float = 10.0) -> Sight:
@@ -77,7 +77,8 @@ def test_a_server_that_lets_strangers_in_is_seen(pki: TunnelPki, version: ssl.TL
     context.minimum_version = context.maximum_version = version
     with listener(manner(context)) as port:
         sight = _look(port)
-    assert _answer(sight.stranger) is Answer.ACCEPTED
+    assert sight.stranger is not None
+    assert sight.stranger.answer is Answer.ACCEPTED
     assert sight.stranger.certificate is not None
     assert sight.agent is None
 
@@ -98,8 +99,8 @@ def test_a_server_of_another_authority_is_not_vouched_for(pki: TunnelPki, tmp_pa
     other = FolderAuthority(tmp_path, "other")
     with listener(tls_listener.speaks_first(server_context(pki, asks_certificate=False))) as port:
         sight = _look(port, TlsFiles(other.certificate_file))
-    assert _answer(sight.agent) is Answer.REFUSED
-    assert sight.agent.certificate is None
+    assert sight.agent is not None
+    assert (sight.agent.answer, sight.agent.certificate) == (Answer.REFUSED, None)
     assert "certificate" in sight.agent.detail
 
 

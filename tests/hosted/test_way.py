@@ -69,7 +69,7 @@ def test_a_unix_socket_has_no_tls_hop(stage: Stage) -> None:
 
 
 def where(failure: Failure | None) -> tuple[str, str] | None:
-    return failure and (failure.hop, failure.code)
+    return None if failure is None else (failure.hop, failure.code)
 
 
 def failed(access: Access, address: str = "127.0.0.1:1", tls: EndpointTls | None = None) -> Failure:
