@@ -4,7 +4,7 @@ import os
 import stat
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,6 @@ from umbilical.bootstrap.install_files import (
     root_authority_from_state,
 )
 from umbilical.fault import BootstrapError, PkiError
-from umbilical.pki.authority import Authority
-from umbilical.pki.profiles import KeyType
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 KEY = b"-----BEGIN RSA PRIVATE KEY-----\nonly a test\n-----END RSA PRIVATE KEY-----\n"
@@ -166,19 +164,6 @@ def test_a_missing_or_broken_ssh_key_is_told_without_showing_what_is_there(tmp_p
         assert "secret" not in str(caught.value)
 
 
-def test_the_root_authority_comes_with_its_key(tmp_path: Path) -> None:
-    pair = Authority.create("root-ca", NOW, timedelta(days=1), KeyType.ECDSA_P256).pair
-    Directory(tmp_path).state(tls_RootCA={"CertRaw": encoded(pair.certificate), "KeyRaw": encoded(pair.key)})
-    assert root_authority_from_state((tmp_path / STATE).read_bytes()) == pair
-
-
-def test_broken_base64_in_the_state_is_told_without_the_value(tmp_path: Path) -> None:
-    Directory(tmp_path).state(tls_RootCA={"CertRaw": "sëcret", "KeyRaw": "secret!"})
-    with pytest.raises(PkiError) as caught:
-        root_authority_from_state((tmp_path / STATE).read_bytes())
-    assert "cret" not in str(caught.value)
-
-
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -249,13 +234,10 @@ def test_nesting_without_end_is_a_fault_and_no_crash(tmp_path: Path) -> None:
         parse_yaml(b"[" * 20_000, tmp_path / "a")
 
 
-def test_a_pipe_is_refused_instead_of_waited_on(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "a")
+def test_a_pipe_and_a_file_past_the_bound_are_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
     with pytest.raises(BootstrapError, match="no regular file"):
-        read_bytes(tmp_path / "a")
-
-
-def test_a_file_past_the_bound_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        read_bytes(tmp_path / "pipe")
     monkeypatch.setattr(install_files, "MAX_BYTES", 3)
     (tmp_path / "a").write_text("{}  ")
     with pytest.raises(BootstrapError, match="4 bytes"):
@@ -276,11 +258,11 @@ def machine(*addresses: tuple[str, str]) -> dict[str, Any]:
     return {"status": {"addresses": [{"type": kind, "address": address} for kind, address in addresses]}}
 
 
-def test_ssh_prefers_the_external_address() -> None:
-    for platform in ("aws", "gcp", "openstack", "nutanix"):
+def test_ssh_prefers_the_external_address_and_on_azure_the_name_of_the_api() -> None:
+    named = {**dict.fromkeys(("aws", "gcp", "openstack", "nutanix"), "192.0.2.7"), "azure": "api.toy.example.test"}
+    for platform, host in named.items():
         found = addresses_of(machine(*BOTH), ORIGIN, platform, config())
-        assert found.ssh == "192.0.2.7"
-        assert found.internal == (ip_address("10.0.0.9"),)
+        assert (found.ssh, found.internal) == (host, (ip_address("10.0.0.9"),))
 
 
 def test_ssh_takes_the_internal_address_where_there_is_no_other_or_the_installation_is_private() -> None:
@@ -299,12 +281,6 @@ def test_a_public_installation_without_an_external_address_is_told() -> None:
             addresses_of(machine(("InternalIP", "10.0.0.9")), ORIGIN, platform, config())
         assert caught.value.code == "UMB172"
         assert "--ssh-host" in caught.value.remedy
-
-
-def test_azure_goes_by_the_name_of_the_api() -> None:
-    found = addresses_of(machine(("InternalIP", "10.0.0.9")), ORIGIN, "azure", config())
-    assert found.ssh == "api.toy.example.test"
-    assert found.internal == (ip_address("10.0.0.9"),)
 
 
 def test_a_name_that_ssh_could_misread_is_refused() -> None:

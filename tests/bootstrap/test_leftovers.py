@@ -105,29 +105,21 @@ def pod(**container: Any) -> dict[str, Any]:
     return {"metadata": {"name": "kas"}, "spec": {"containers": [{"name": "x"}, container]}}
 
 
-def test_a_cluster_without_it_has_nothing_left(tmp_path: Path) -> None:
+def test_a_cluster_without_it_has_nothing_left_and_pods_are_found_by_their_labels(tmp_path: Path) -> None:
     store = ObjectStore({f"{PODS}/kas": pod(command=["kube-apiserver", "--v=2"])})
     assert egress(store, tmp_path) == EgressLeft()
+    selectors = {request.query["labelSelector"] for request in store.requests if request.path.endswith("/pods")}
+    assert selectors == {"component=kube-apiserver", "app=openshift-kube-apiserver"}
 
 
-@pytest.mark.parametrize(
-    "container",
-    [
+def test_a_command_line_is_read_word_by_word(tmp_path: Path) -> None:
+    for container in (
         {"command": ["kube-apiserver", "--egress-selector-config-file=/e"]},
         {"args": ["--egress-selector-config-file", "/e"]},
         {"args": ["exec kube-apiserver --v=2 --egress-selector-config-file=/e"]},
-    ],
-)
-def test_a_command_line_is_read_word_by_word(container: dict[str, Any], tmp_path: Path) -> None:
-    store = ObjectStore({f"{PODS}/kas": pod(**container), f"{OPENSHIFT_PODS}/kas": pod(args=None)})
-    assert egress(store, tmp_path).places == ["Pod kube-system/kas"]
-
-
-def test_pods_are_found_by_their_labels(tmp_path: Path) -> None:
-    store = ObjectStore()
-    egress(store, tmp_path)
-    selectors = {request.query["labelSelector"] for request in store.requests if request.path.endswith("/pods")}
-    assert selectors == {"component=kube-apiserver", "app=openshift-kube-apiserver"}
+    ):
+        store = ObjectStore({f"{PODS}/kas": pod(**container), f"{OPENSHIFT_PODS}/kas": pod(args=None)})
+        assert egress(store, tmp_path).places == ["Pod kube-system/kas"]
 
 
 @pytest.mark.parametrize("part", ["observedConfig", "unsupportedConfigOverrides"])

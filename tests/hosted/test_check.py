@@ -42,22 +42,17 @@ def by_id(options: CheckOptions) -> dict[str, Finding]:
     return {finding.id: finding for finding in check_findings(options)}
 
 
+def asked_of_kubelet(port: int, **options: Any) -> dict[str, Finding]:
+    """Ask as someone who names one node, whose kubelet is at this port."""
+    return by_id(CheckOptions(nodes=("127.0.0.1",), kubelet_port=port, hop_seconds=SECONDS, **options))
+
+
 def test_kubelets_and_the_intruder_are_judged_by_files_alone(tunnel: Tunnel, tmp_path: Path) -> None:
     authority = FolderAuthority(tmp_path, "kubelet-ca")
-    agent = tunnel.pki.agent
-    assert isinstance(tunnel.access.server, TcpServer)
+    agent = TlsFiles(tunnel.pki.agent.certificate, tunnel.pki.agent.key)
+    files = {"client": tunnel.access.tls, "agent": agent, "kubelet": TlsFiles(authority=authority.certificate_file)}
     with kubelet(authority, 200) as port:
-        found = by_id(
-            CheckOptions(
-                servers=(tunnel.access.server,),
-                client=tunnel.access.tls,
-                agent=TlsFiles(agent.certificate, agent.key),
-                kubelet=TlsFiles(authority=authority.certificate_file),
-                nodes=("127.0.0.1",),
-                kubelet_port=port,
-                hop_seconds=SECONDS,
-            )
-        )
+        found = asked_of_kubelet(port, servers=(tunnel.access.server,), **files)
     assert found["T1"].outcome is Outcome.PASSED
     assert found["C3"].outcome is Outcome.FAILED, "one authority for both listeners lets agents in"
     others = {finding.outcome for finding in found.values() if finding.id not in ("T1", "C3")}
@@ -67,16 +62,9 @@ def test_kubelets_and_the_intruder_are_judged_by_files_alone(tunnel: Tunnel, tmp
 def test_a_unix_socket_needs_no_certificate_and_tells_nothing_about_them(stage: Stage, tmp_path: Path) -> None:
     server, _ = stage.start_pair()
     assert server.frontend.unix_path is not None
+    agent = TlsFiles(stage.pki.agent.certificate, stage.pki.agent.key)
     with kubelet(FolderAuthority(tmp_path), 401) as port:
-        found = by_id(
-            CheckOptions(
-                servers=(UnixServer(server.frontend.unix_path),),
-                agent=TlsFiles(stage.pki.agent.certificate, stage.pki.agent.key),
-                nodes=("127.0.0.1",),
-                kubelet_port=port,
-                hop_seconds=SECONDS,
-            )
-        )
+        found = asked_of_kubelet(port, servers=(UnixServer(server.frontend.unix_path),), agent=agent)
     assert found["T1"].outcome is Outcome.PASSED
     assert found["C3"].outcome is Outcome.SKIPPED
     assert "Unix socket" in found["C3"].evidence
@@ -110,10 +98,7 @@ def test_each_pods_port_is_forwarded_and_its_server_asked(
             item(place, "ConfigMap", "konnectivity-ca-bundle", data=authority),
         )
         with kubelet(FolderAuthority(tmp_path, "kubelet-ca"), 200) as port:
-            options = CheckOptions(
-                plane.kubeconfig, place, nodes=("127.0.0.1",), kubelet_port=port, hop_seconds=SECONDS
-            )
-            found = by_id(options)
+            found = asked_of_kubelet(port, management_kubeconfig=plane.kubeconfig, namespace=place)
     finally:
         stage.stop()
     assert found["T1"].outcome is Outcome.PASSED, found["T1"].evidence

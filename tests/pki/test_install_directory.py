@@ -100,7 +100,7 @@ def test_what_is_no_such_state_is_refused_without_repeating_it() -> None:
         (state({"KeyRaw": SECRET}), "no CertRaw"),
         (state({"CertRaw": encoded(ROOT.certificate)}), "no KeyRaw"),
         (state({"CertRaw": encoded(ROOT.certificate), "KeyRaw": 7}), "no KeyRaw"),
-        (state({"CertRaw": encoded(ROOT.certificate), "KeyRaw": "ü"}), "not base64"),
+        (state({"CertRaw": encoded(ROOT.certificate), "KeyRaw": f"ü{SECRET}"}), "not base64"),
         (state({"CertRaw": encoded(ROOT.certificate), "KeyRaw": SECRET}), "not PEM"),
     ):
         with pytest.raises(PkiError, match=why) as refused:
