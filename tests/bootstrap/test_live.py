@@ -101,9 +101,8 @@ def test_every_check_has_its_words() -> None:
     assert all(check.title and check.why and check.fix for check in CHECKS)
 
 
-@pytest.mark.parametrize(
-    ("check", "changes", "evidence"),
-    [
+def test_a_fault_on_the_machine_fails_its_check_alone() -> None:
+    for check, changes, evidence in (
         ("L2", {"socket": said("", 1, "stat: No such file or directory")}, "No such file"),
         ("L2", {"socket": said("regular file\n")}, "is a regular file"),
         ("L3", {"listeners": said("LISTEN 0 1 *:22 *:*\n")}, "nothing listens on TCP 8091"),
@@ -126,32 +125,27 @@ def test_every_check_has_its_words() -> None:
             {"service_record": said(json.dumps([{"phase": "stage end", "stage": STAGES[0], "result": "failure"}]))},
             "konnectivity-certs: failure",
         ),
-    ],
-)
-def test_a_fault_on_the_machine_fails_its_check_alone(check: str, changes: dict[str, Completed], evidence: str) -> None:
-    found = findings(node(**changes))
-    assert found[check].outcome is Outcome.FAILED
-    assert evidence in found[check].evidence
-    # A certificate that cannot be read fails both checks of it.
-    others = {finding.id for finding in found.values() if finding.outcome is Outcome.FAILED} - {check}
-    assert others <= ({"L7", "L8"} if "certificate" in changes else set())
+    ):
+        found = findings(node(**changes))
+        assert found[check].outcome is Outcome.FAILED, evidence
+        assert evidence in found[check].evidence
+        # A certificate that cannot be read fails both checks of it.
+        others = {finding.id for finding in found.values() if finding.outcome is Outcome.FAILED} - {check}
+        assert others <= ({"L7", "L8"} if "certificate" in changes else set())
 
 
-@pytest.mark.parametrize(
-    ("check", "changes", "evidence"),
-    [
+def test_a_fault_in_the_cluster_fails_its_check() -> None:
+    for check, changes, evidence in (
         ("L12", {"daemon_set": None}, "no DaemonSet"),
         ("L12", {"daemon_set": daemon_set(ready=2)}, "2 of 3 ready"),
         ("L12", {"daemon_set": daemon_set(desired=0, ready=0)}, "0 of 0"),
         ("L12", {"daemon_set": daemon_set(ready=0), "pods": []}, "SCC or Pod Security"),
         ("L13", {"daemon_set": daemon_set("10.0.0.8")}, "agents dial 10.0.0.8, and the machine is 10.0.0.9"),
         ("L14", {"readiness": {"a": "not connected"}}, "a: not connected"),
-    ],
-)
-def test_a_fault_in_the_cluster_fails_its_check(check: str, changes: dict[str, Any], evidence: str) -> None:
-    found = findings(found=cluster(**changes))
-    assert found[check].outcome is Outcome.FAILED
-    assert evidence in found[check].evidence
+    ):
+        found = findings(found=cluster(**changes))
+        assert found[check].outcome is Outcome.FAILED, evidence
+        assert evidence in found[check].evidence
 
 
 def test_a_certificate_that_ends_soon_and_stages_that_have_not_come_yet_are_warnings() -> None:
@@ -306,15 +300,12 @@ def test_a_pod_in_trouble_has_kubernetes_own_word(status: Json, word: str) -> No
     assert pods_in_trouble([pod("well"), {"metadata": {"name": "ill"}, "status": status}]) == [f"ill {word}"]
 
 
-@pytest.mark.parametrize(
-    ("container", "host"),
-    [
+def test_what_agents_dial_is_read_from_their_arguments() -> None:
+    for container, host in (
         ({"args": ["--v=1", "--proxy-server-host=10.0.0.9"]}, "10.0.0.9"),
         ({"command": ["proxy-agent", "--proxy-server-host", "fd00::9"]}, "fd00::9"),
         ({"command": ["proxy-agent"], "args": None}, None),
         ({"args": ["--proxy-server-host"]}, None),
-    ],
-)
-def test_what_agents_dial_is_read_from_their_arguments(container: Json, host: str | None) -> None:
-    assert server_host({"spec": {"template": {"spec": {"containers": [container]}}}}) == host
+    ):
+        assert server_host({"spec": {"template": {"spec": {"containers": [container]}}}}) == host
     assert server_host({}) is None

@@ -58,9 +58,8 @@ def test_a_hash_may_be_written_in_capitals() -> None:
     assert only_file(contents={"source": "data:,a", "verification": {"hash": f"sha256-{digest}"}}).content() == b"a"
 
 
-@pytest.mark.parametrize(
-    ("contents", "why"),
-    [
+def test_content_that_cannot_be_had_is_told_with_the_path() -> None:
+    for contents, why in (
         ({}, "no contents.source"),
         ({"source": ""}, "no contents.source"),
         ({"source": "https://example.com/x"}, "fetched at boot (https:)"),
@@ -69,14 +68,12 @@ def test_a_hash_may_be_written_in_capitals() -> None:
         ({"source": "data:,a", "compression": "gzip"}, "gzip is broken"),
         ({"source": "data:,a", "verification": {"hash": f"sha256-{'0' * 64}"}}, "does not have the hash"),
         ({"source": "data:,a", "verification": {"hash": "md5-00"}}, "'md5' is not known"),
-    ],
-)
-def test_content_that_cannot_be_had_is_told_with_the_path(contents: dict[str, Any], why: str) -> None:
-    with pytest.raises(IgnitionError) as caught:
-        only_file(contents=contents).content()
-    assert caught.value.code == "UMB142"
-    assert caught.value.what == f"the content of {SCRIPT_PATH} cannot be read"
-    assert why in caught.value.why
+    ):
+        with pytest.raises(IgnitionError) as caught:
+            only_file(contents=contents).content()
+        assert caught.value.code == "UMB142"
+        assert caught.value.what == f"the content of {SCRIPT_PATH} cannot be read"
+        assert why in caught.value.why
 
 
 def test_binary_content_has_no_text() -> None:

@@ -140,9 +140,8 @@ def test_what_must_be_there_is_missed() -> None:
     assert found.problems == ["t is needed", "n is needed", "c is needed: red or blue"]
 
 
-@pytest.mark.parametrize(
-    ("value", "problem"),
-    [
+def test_a_wrong_value_is_shown_with_what_is_needed() -> None:
+    for value, problem in (
         ({"text": 1}, "text 1: a text is needed"),
         ({"number": True}, "number True: a number from 1 to 4"),
         ({"number": 5}, "number 5: a number from 1 to 4"),
@@ -159,13 +158,11 @@ def test_what_must_be_there_is_missed() -> None:
         ({"labels": {"a": 1}}, "labels {'a': 1}: labels are needed"),
         ({"labels": {}}, "labels {}: labels are needed"),
         ({"below": []}, "below is no mapping"),
-    ],
-)
-def test_a_wrong_value_is_shown_with_what_is_needed(value: dict[str, Any], problem: str) -> None:
-    found = section(value)
-    _read_all(found)
-    assert len(found.problems) == 1
-    assert found.problems[0].startswith(problem)
+    ):
+        found = section(value)
+        _read_all(found)
+        assert len(found.problems) == 1
+        assert found.problems[0].startswith(problem)
 
 
 def _read_all(found: Section) -> None:
