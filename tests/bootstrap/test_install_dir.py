@@ -56,16 +56,13 @@ def test_bootstrap_ignition_is_found_and_one_that_was_used_up_is_remembered(tmp_
     assert InstallDir(tmp_path).has_ignition_configs
 
 
-def test_install_config_comes_from_its_file(tmp_path: Path) -> None:
-    Directory(tmp_path).install_config().state(installconfig_InstallConfig={"config": {"platform": {"gcp": {}}}})
-    assert InstallDir(tmp_path).install_config == config()
-    assert InstallDir(tmp_path).platform == "aws"
-
-
-def test_a_consumed_install_config_comes_from_the_state(tmp_path: Path) -> None:
+def test_install_config_comes_from_its_file_and_once_consumed_from_the_state(tmp_path: Path) -> None:
     for asset in ({"config": config()}, {"file": {"Data": encoded(yaml.safe_dump(config()).encode())}}):
         Directory(tmp_path).state(installconfig_InstallConfig=asset)
         assert InstallDir(tmp_path).install_config == config()
+    Directory(tmp_path).install_config().state(installconfig_InstallConfig={"config": {"platform": {"gcp": {}}}})
+    assert InstallDir(tmp_path).install_config == config()
+    assert InstallDir(tmp_path).platform == "aws"
 
 
 def test_the_platform_is_the_key_of_the_metadata_that_is_not_null_or_the_install_configs(tmp_path: Path) -> None:
@@ -216,7 +213,7 @@ def test_a_broken_file_is_told_in_three_lines_without_its_content(content: str, 
         assert "secret" not in str(caught.value)
 
 
-def test_a_fault_has_its_line(tmp_path: Path) -> None:
+def test_a_fault_has_its_line_and_nesting_without_end_is_one(tmp_path: Path) -> None:
     (tmp_path / "a").write_text('{"a":\n nope}')
     with pytest.raises(BootstrapError, match="line 2"):
         read_json(tmp_path / "a")
@@ -224,9 +221,6 @@ def test_a_fault_has_its_line(tmp_path: Path) -> None:
     with pytest.raises(BootstrapError, match="line 2") as caught:
         read_yaml(tmp_path / "b")
     assert "secret" not in str(caught.value)
-
-
-def test_nesting_without_end_is_a_fault_and_no_crash(tmp_path: Path) -> None:
     (tmp_path / "a").write_text('{"a":' + "[" * 100_000)
     with pytest.raises(BootstrapError):
         read_json(tmp_path / "a")
@@ -275,15 +269,12 @@ def test_ssh_takes_the_internal_address_where_there_is_no_other_or_the_installat
             assert addresses_of(machine(("InternalIP", "10.0.0.9")), ORIGIN, platform, installation).ssh == "10.0.0.9"
 
 
-def test_a_public_installation_without_an_external_address_is_told() -> None:
+def test_an_address_that_is_missing_or_that_ssh_could_misread_is_told() -> None:
     for platform in ("aws", "gcp"):
         with pytest.raises(BootstrapError, match="ExternalIP") as caught:
             addresses_of(machine(("InternalIP", "10.0.0.9")), ORIGIN, platform, config())
         assert caught.value.code == "UMB172"
         assert "--ssh-host" in caught.value.remedy
-
-
-def test_a_name_that_ssh_could_misread_is_refused() -> None:
     for domain in (None, "", "-oProxyCommand=x", "a b", "x\n"):
         with pytest.raises(BootstrapError, match="no usable one"):
             addresses_of(machine(), ORIGIN, "azure", {**config(), "baseDomain": domain})

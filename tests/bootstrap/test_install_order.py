@@ -59,14 +59,11 @@ def test_configs_older_than_a_day_are_told(tmp_path: Path) -> None:
     assert "made 25 hours ago" in only_warning(tmp_path)
 
 
-def test_an_expired_certificate_in_the_config_is_told(tmp_path: Path) -> None:
+def test_a_certificate_that_expired_or_is_about_to_end_is_told(tmp_path: Path) -> None:
     old = certificate(NOW - 25 * HOUR, 24 * HOUR)
     files = (("/opt/openshift/tls/a.crt", old), ("/opt/openshift/tls/b.crt", old))
     Directory(tmp_path).ignition(*files, made=NOW - HOUR)
     assert "a.crt in bootstrap.ign (and 1 more) expired at 2026-11-15 11:00 UTC" in only_warning(tmp_path)
-
-
-def test_a_certificate_about_to_end_is_told(tmp_path: Path) -> None:
     Directory(tmp_path).ignition(("/tls/a.crt", certificate(NOW, HOUR)), made=NOW - HOUR)
     assert "/tls/a.crt in bootstrap.ign expires at 2026-11-15 13:00 UTC" in only_warning(tmp_path)
 

@@ -63,13 +63,10 @@ def test_all_of_it_goes_in_order_each_by_its_own_uid(scene: Bench) -> None:
     assert scene.seconds == 0
 
 
-def test_a_client_dry_run_asks_for_nothing(scene: Bench) -> None:
+def test_a_dry_run_asks_for_nothing_or_says_so_in_every_request(scene: Bench) -> None:
     report = scene.tear_down(dry_run=DryRun.CLIENT)
     assert scene.store.deleted == []
     assert set(states(report).values()) == {State.WOULD_GO}
-
-
-def test_a_server_dry_run_says_so_in_every_request(scene: Bench) -> None:
     report = scene.tear_down(dry_run=DryRun.SERVER)
     dry = [request.body["dryRun"] for request in scene.store.requests if request.method == "DELETE"]
     assert dry == [["All"]] * 3
@@ -229,10 +226,6 @@ def test_labelled_objects_come_in_the_order_of_their_deletion(tmp_path: Path) ->
     ]
 
 
-def test_an_empty_cluster_has_no_targets(tmp_path: Path) -> None:
-    assert found(ObjectStore(), tmp_path) == Found()
-
-
 @pytest.mark.parametrize(
     "labels", [{}, {"openshift.io/bootstrap-only": "false"}, {"openshift.io/bootstrap-only": True}]
 )
@@ -273,12 +266,6 @@ def test_a_shape_is_looked_for_in_its_own_place_only(tmp_path: Path) -> None:
     store = tunnel_store()
     store.objects[SEED_SET] = thing("a", **LABELLED)
     assert "kube-system" not in " ".join(names(found(store, tmp_path, Choice.OPENSHIFT)))
-
-
-def test_what_goes_already_is_marked(tmp_path: Path) -> None:
-    store = ObjectStore({PLACE: thing("n", deletionTimestamp="2026-11-15T12:00:00Z", **LABELLED)})
-    (target,) = found(store, tmp_path).targets
-    assert target.is_going
 
 
 def test_a_refusal_is_kept_and_the_rest_is_looked_at(tmp_path: Path) -> None:

@@ -40,26 +40,20 @@ def test_repeated_failures_are_told_with_since_when_and_how_often() -> None:
     )
 
 
-def test_a_stage_that_does_not_end_is_told_with_how_long() -> None:
+def test_a_stage_that_does_not_end_is_told_with_how_long_and_a_run_between_stages_with_the_last_one() -> None:
     script = Record().start().done(*STAGES[:7]).enters("cb-bootstrap")
     assert sentence(bootkube=script) == (
         "bootkube is in stage cb-bootstrap since 2026-11-15 14:00:15Z (1 h 29 min when the bundle was made) "
         "and has not left it"
     )
-
-
-def test_a_run_between_stages_names_the_last_one() -> None:
     told = sentence(bootkube=Record().start().done("cvo-bootstrap"))
     assert told.startswith("bootkube is between two stages, after cvo-bootstrap, since 2026-11-15 14:00:02Z")
 
 
-def test_a_service_before_bootkube_is_blamed_when_that_never_ran() -> None:
+def test_a_bundle_without_records_says_so_and_a_service_before_bootkube_is_blamed() -> None:
     told = verdict(facts_of(release_image=Record().start().fails("pull-release-image")))
     assert told.service == "release-image"
     assert told.sentence.endswith("; bootkube never ran")
-
-
-def test_a_bundle_without_records_says_so() -> None:
     assert "no record of it" in sentence()
     assert "record is empty" in sentence(bootkube=Record())
 

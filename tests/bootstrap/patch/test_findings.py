@@ -97,14 +97,11 @@ def _facts_of(texts: dict[str, str]) -> ClusterFacts:
     return cluster_facts(read_config(json.dumps(config).encode()))
 
 
-def test_platform_and_networks_are_read_from_the_config_itself() -> None:
+def test_platform_networks_and_family_are_read_from_the_config_itself() -> None:
     facts = cluster_facts(read_config(bootstrap_config(platform="vsphere")))
     assert facts.platform == "vsphere"
     assert facts.machine_networks == (ip_network("10.0.0.0/16"),)
     assert not facts.use_ipv6
-
-
-def test_the_first_service_network_decides_the_family() -> None:
     assert cluster_facts(read_config(bootstrap_config(ipv6=True))).use_ipv6
     both = "spec:\n  serviceNetwork:\n  - 172.30.0.0/16\n  - fd02::/112\n"
     assert not _facts_of({NETWORK_CONFIG: both}).use_ipv6

@@ -139,13 +139,10 @@ def test_undo_of_a_config_that_is_not_patched_is_refused() -> None:
             undo(Document(Case("5.0", native=native).content()))
 
 
-def test_undo_without_receipt_says_that_it_is_gone() -> None:
+def test_undo_without_receipt_or_of_lines_that_were_edited_is_refused() -> None:
     with pytest.raises(RenderError, match=r"UMB129.*\n.*receipt\.json is gone"):
         undo(_patched(bootstrap_config()).without_files([RECEIPT]))
     assert _refusal(_patched(bootstrap_config()).without_files([RECEIPT]).content).code == "UMB129"
-
-
-def test_undo_of_lines_that_were_edited_changes_nothing() -> None:
     patched = _patched(bootstrap_config())
     script = _script(patched.config).replace("umbilical_cleanup\n", "umbilical_cleanup || true\n")
     with pytest.raises(RenderError, match="UMB129"):

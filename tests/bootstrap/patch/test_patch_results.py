@@ -89,15 +89,12 @@ def _nested(release: str, native: Native = "none") -> bytes:
     return Document(content).with_content(VERIFY_URLS, NESTED_VERIFY_URLS.encode()).content
 
 
-def test_a_nested_script_is_patched_verified_and_restored() -> None:
+def test_a_nested_script_is_patched_verified_and_restored_and_passes_with_a_built_in_tunnel() -> None:
     for content in [*map(_nested, RELEASES), *(_nested(release, "off") for release in NATIVE_RELEASES)]:
         patched = patch(Document(content), SPEC).document
         assert not failures(patched.content)
         assert undo(patched).content == content
         assert patch(patched, SPEC).plan.changes_nothing
-
-
-def test_a_built_in_tunnel_in_a_nested_script_passes() -> None:
     assert [release for release in NATIVE_RELEASES if failures(_nested(release, "on"))] == []
 
 

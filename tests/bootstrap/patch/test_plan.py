@@ -24,15 +24,12 @@ def _plan(case: Case) -> Plan:
     return patch(Document(case.content()), SPEC).plan
 
 
-def test_a_plan_tells_every_file_with_its_purpose_and_the_script_last() -> None:
+def test_a_plan_tells_every_file_with_its_purpose_where_the_lines_go_and_what_it_costs() -> None:
     plan = _plan(Case("4.18"))
     assert [change.path for change in plan.changes] == [*PURPOSES, BOOTKUBE]
     assert {change.why for change in plan.changes[:-1]} == set(PURPOSES.values())
     assert (plan.count("+"), plan.count("~"), plan.count("-")) == (9, 1, 0)
     assert plan.changes[-1].lines == "+9 lines"
-
-
-def test_a_plan_tells_where_the_lines_go_and_what_it_costs() -> None:
     plan = _plan(Case("4.18"))
     assert [insertion.anchor for insertion in plan.insertions] == list(Anchor)
     assert plan.size_after > plan.size_before > 0

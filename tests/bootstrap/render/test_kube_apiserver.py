@@ -90,14 +90,11 @@ def test_flags_in_args_are_continued_there_and_one_that_says_the_same_is_left_al
         assert with_egress_selector(pod(command=command), SPEC)["spec"]["containers"][0]["command"] == command
 
 
-def test_a_pod_without_volumes_gets_them() -> None:
+def test_a_pod_without_volumes_gets_them_and_a_mount_of_the_same_directory_is_used() -> None:
     bare = pod(volumeMounts=None)
     del bare["spec"]["volumes"]
     changed = with_egress_selector(bare, SPEC)
     assert len(changed["spec"]["volumes"]) == len(changed["spec"]["containers"][0]["volumeMounts"]) == 2
-
-
-def test_a_mount_of_the_same_directory_is_used() -> None:
     shared = pod(volumeMounts=[{"name": "theirs", "mountPath": f"{SPEC.socket_directory}/"}])
     shared["spec"]["volumes"] = [{"name": "theirs", "hostPath": {"path": SPEC.socket_directory}}]
     changed = with_egress_selector(shared, SPEC)

@@ -76,12 +76,9 @@ def test_the_installers_shape_has_all_eight_files_with_their_modes(names: Any) -
     }
 
 
-def test_a_shared_namespace_is_not_made() -> None:
+def test_the_planned_shape_speaks_http_connect_from_kube_system_which_is_not_made() -> None:
     assert OWN.namespace not in render(for_shape(Shape.SEED))
     assert OWN.namespace not in render(for_shape(Shape.OPENSHIFT, namespace="kube-system"))
-
-
-def test_the_planned_shape_speaks_http_connect_from_kube_system() -> None:
     made = objects(render(for_shape(Shape.SEED)))
     assert made[OWN.egress]["egressSelections"][0]["connection"]["proxyProtocol"] == "HTTPConnect"
     assert "--mode=http-connect" in made[OWN.server_pod]["spec"]["containers"][0]["args"]

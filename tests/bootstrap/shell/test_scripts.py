@@ -99,14 +99,11 @@ def test_only_the_family_of_the_cluster_is_looked_for() -> None:
     assert set(re.findall(r"\bip -(\d)", code(text(use_ipv6=True)))) == {"6"}
 
 
-def test_machine_networks_of_the_other_family_are_passed_over() -> None:
+def test_machine_networks_of_the_other_family_are_passed_over_and_a_tiny_one_has_a_target() -> None:
     script = text(**SPECS["machine-networks"])
     assert "in 10.0.0.0/16; do" in script
     assert "in 10.0.0.1 1.1.1.1; do" in script
     assert "fd00" not in script
-
-
-def test_a_tiny_machine_network_has_a_target_inside() -> None:
     for network in ("10.0.0.9/32", "10.0.0.8/31"):
         assert "in 10.0.0.9 1.1.1.1; do" in text(machine_networks=(ipaddress.ip_network(network),))
 

@@ -22,14 +22,11 @@ NUMBERS = {"S": 11, "F": 9, "C": 11, "B": 11, "X": 4}
 PATCHED = BootstrapFacts(subject("patched").content)
 
 
-def test_the_checks_are_numbered_by_group() -> None:
+def test_the_checks_are_numbered_by_group_and_say_what_holds_what_breaks_and_what_to_do() -> None:
     assert [check.id for check in CATALOGUE] == [
         f"{name}{i}" for name, last in NUMBERS.items() for i in range(1, last + 1)
     ]
     assert set(GROUPS) == set(NUMBERS)
-
-
-def test_every_check_says_what_holds_what_breaks_and_what_to_do() -> None:
     words = [(check.id, text) for check in CATALOGUE for text in (check.title, check.why, check.fix)]
     assert [at for at, text in words if len(text) < 16 or text.endswith(".") or re.search(r"TODO|FIXME", text)] == []
 

@@ -48,20 +48,18 @@ def test_digging_ends_where_something_else_is() -> None:
     assert [dig(value, *keys) for keys in (("x",), ("a", 1), ("a", "b"), ("a", 0, "b", "c"), (0,))] == [None] * 5
 
 
-def test_only_mappings_of_a_list_are_taken() -> None:
+def test_only_mappings_of_a_list_are_taken_and_unexpected_keys_named() -> None:
     assert mappings([{"a": 1}, 2, "x"]) == [{"a": 1}]
     assert mappings({"a": 1}) == mappings(None) == []
+    assert unexpected_keys({"a": 1, "b": 2, 3: 4}, ("a",)) == ["'b'", "3"]
 
 
-def test_a_tree_is_never_shown_whole() -> None:
+def test_a_tree_is_never_shown_whole_and_aliases_that_multiply_stay_small() -> None:
     assert shown({"a": 1}) == "a mapping"
     assert shown([1]) == "a list"
     assert shown("a\nb") == "'a\\nb'"
     assert len(shown("x" * 9999)) < MAX_SHOWN + 5
     assert (shown(None), shown(True), shown(7)) == ("None", "True", "7")
-
-
-def test_aliases_that_multiply_stay_small() -> None:
     levels = "".join(f"l{number}: &l{number} [{', '.join([f'*l{number - 1}'] * 9)}]\n" for number in range(1, 40))
     document = parse_yaml("l0: &l0 [x]\n" + levels)
     assert shown(document.value) == "a mapping"
@@ -82,18 +80,11 @@ def test_a_path_is_within_its_directory_and_not_within_a_neighbour() -> None:
     assert not is_within("/ab", "/a")
 
 
-def test_unexpected_keys_are_named() -> None:
-    assert unexpected_keys({"a": 1, "b": 2, 3: 4}, ("a",)) == ["'b'", "3"]
-
-
-def test_flags_are_read_from_command_and_arguments() -> None:
+def test_flags_are_read_from_command_and_arguments_and_what_is_none_is_a_fault() -> None:
     flags = parse_flags({"command": ["/usr/bin/x", "--a=1"], "args": ["--b", "2", "--c=d=e"]})
     assert flags.program == "/usr/bin/x"
     assert flags.values == {"--a": "1", "--b": "2", "--c": "d=e"}
     assert flags.faults == []
-
-
-def test_flags_that_stand_twice_or_are_none_are_faults() -> None:
     flags = parse_flags({"args": ["x", "--a=1", "--a=2", "-b", "word"]})
     assert flags.faults == ["--a stands twice", "'-b' is no flag", "'word' is no flag"]
     assert parse_flags({"args": ["x", 7]}).faults
@@ -208,12 +199,9 @@ def test_only_an_unquoted_word_can_be_a_keyword() -> None:
     assert [token.is_plain for token in tokens_of("if \"if\" 'if' i\\f")] == [True, False, False, False]
 
 
-def test_nesting_without_end_does_not_exhaust_the_stack() -> None:
+def test_what_is_not_closed_or_nests_without_end_ends_with_the_script() -> None:
     assert tokens_of("$(" * 50_000)
     assert tokens_of("a <(" * (MAX_DEPTH * 3))
-
-
-def test_what_is_not_closed_ends_with_the_script() -> None:
     for script in ("'a", '"a', "`a", "${a", "$(a", "$((a", "<<E\nx", "a\\", "X=(a", "$", "<("):
         assert isinstance(tokens_of(script), list)
 
@@ -323,9 +311,12 @@ def test_what_a_function_reaches_includes_what_its_functions_do() -> None:
     assert {command.program for command in script.reached_from("a")} == {"a", "b", "c", "end"}
 
 
-def test_the_flow_shows_a_functions_body_where_it_is_called() -> None:
+def test_the_flow_shows_a_functions_body_where_it_is_called_and_the_place_of_a_command() -> None:
     script = Script("f() { inside; }\nbefore\nif f\nthen after\nfi\n")
     assert [command.program for command in script.flow] == ["before", "f", "inside", "after"]
+    script = Script("f() { a; }\nb\n")
+    assert script.place_of(only("f() { a; }\nb\n", "b")) == 0
+    assert script.place_of(only("f() { a; }\nb\n", "a")) == len(script.flow)
 
 
 def test_functions_that_call_each_other_or_multiply_do_not_make_an_endless_flow() -> None:
@@ -333,12 +324,6 @@ def test_functions_that_call_each_other_or_multiply_do_not_make_an_endless_flow(
     many = "\n".join("{0};" * 200 for _ in range(5))
     script = "".join(f"{name}() {{\n{many.format(called)}\n}}\n" for name, called in ("fg", "gh", "hx"))
     assert len(Script(f"{script}f\nlast\n").flow) == MAX_FLOW
-
-
-def test_a_command_has_its_place_in_the_flow() -> None:
-    script = Script("f() { a; }\nb\n")
-    assert script.place_of(only("f() { a; }\nb\n", "b")) == 0
-    assert script.place_of(only("f() { a; }\nb\n", "a")) == len(script.flow)
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -175,28 +175,24 @@ def test_a_cleanup_that_waits_stumbles_or_leaves_the_server_fails(name: str) -> 
         assert failures(every(changed, "library", old, new).content, *C) == {"C10"}, (old, new)
 
 
-def test_a_function_of_another_name_fails() -> None:
+def test_a_function_of_another_name_and_envsubst_fail() -> None:
     patched = subject("patched")
     for function in CALLS:
         name = getattr(patched.names, function)
         assert failures(every(patched, "library", f"{name}() {{", f"{name}_2() {{").content, "C10"), name
-
-
-def test_envsubst_fails() -> None:
     mark = "touch konnectivity-certs.done"
     assert failures(every(subject("patched"), "library", mark, f"envsubst; {mark}").content) == {"C10", "X4"}
 
 
-def test_the_family_that_is_looked_for_is_the_clusters() -> None:
+def test_the_family_that_is_looked_for_is_the_clusters_where_that_is_known() -> None:
     for ipv6 in (False, True):
         content = patch(Document(bootstrap_config("4.18", ipv6=ipv6)), for_shape(Shape.OPENSHIFT)).document.content
         assert not failures(content)
         old, new = ("fd02::/112", "172.30.0.0/16") if ipv6 else ("172.30.0.0/16", "fd02::/112")
         assert failures(Subject(content).replaced(NETWORK, old, new).content) == {"C11"}
-
-
-def test_an_installers_address_of_the_wrong_family_fails() -> None:
     assert failures(every(subject("native"), "library", "ip -j", "ip -6 -j").content) == {"C11"}
+    changed = subject("patched").without(NETWORK).without("/opt/openshift/manifests/cluster-config.yaml")
+    assert findings(changed.content, "C11")["C11"].outcome is Outcome.SKIPPED
 
 
 def fixed(address: str, *networks: str) -> bytes:
@@ -216,11 +212,6 @@ def test_a_fixed_address_must_be_of_a_family_that_the_cluster_has() -> None:
     assert failures(fixed("nonsense", "172.30.0.0/16")) == {"C11"}
     dual = fixed("fd00::9", "172.30.0.0/16", "fd02::/112")
     assert (failures(dual), warnings(dual)) == (set(), {"C11"})
-
-
-def test_without_a_network_in_the_file_the_family_cannot_be_judged() -> None:
-    changed = subject("patched").without(NETWORK).without("/opt/openshift/manifests/cluster-config.yaml")
-    assert findings(changed.content, "C11")["C11"].outcome is Outcome.SKIPPED
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -361,15 +352,12 @@ def test_a_stage_that_begins_inside_a_function_is_seen(release: str) -> None:
     assert failures(moved(patched, patched.names.manifests_function, stage).content, *B) == {"B5"}
 
 
-def test_a_syntax_error_fails_and_is_quoted() -> None:
+def test_a_syntax_error_fails_and_is_quoted_and_without_bash_it_is_not_judged() -> None:
     for role in ("bootkube", "library", "certificate_script"):
         patched = subject("patched")
         found = findings(patched.with_text(role, patched.text(role) + "if then\n").content, "B8")["B8"]
         assert found.outcome is Outcome.FAILED
         assert "syntax error" in found.evidence
-
-
-def test_without_bash_the_syntax_is_not_judged() -> None:
     assert findings(subject("patched").content, "B8", bash_syntax=None)["B8"].outcome is Outcome.SKIPPED
 
 

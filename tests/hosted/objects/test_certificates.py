@@ -31,7 +31,7 @@ def data(one: dict[str, Any]) -> dict[str, bytes]:
     return {key: base64.b64decode(value) for key, value in one["data"].items()}
 
 
-def test_the_management_cluster_gets_what_stands_beside_the_control_plane() -> None:
+def test_each_cluster_gets_what_its_pods_show_and_the_hosted_one_no_other_key() -> None:
     assert names(MANAGEMENT) == [
         ("ConfigMap", "clusters-guest", "konnectivity-ca-bundle"),
         ("Secret", "clusters-guest", "konnectivity-server"),
@@ -39,9 +39,6 @@ def test_the_management_cluster_gets_what_stands_beside_the_control_plane() -> N
         ("Secret", "clusters-guest", "konnectivity-client"),
         ("Secret", "clusters-guest", "konnectivity-agent-control-plane"),
     ]
-
-
-def test_the_hosted_cluster_gets_the_agents_certificate_and_no_other_key() -> None:
     assert names(HOSTED) == [
         ("ConfigMap", "kube-system", "konnectivity-ca-bundle"),
         ("Secret", "kube-system", "konnectivity-agent"),
@@ -59,22 +56,19 @@ def test_a_secret_holds_the_tables_keys_and_names_its_authority_by_sha_256(leaf:
     assert not holds_key(data(found)["tls.crt"] + data(found)["ca.crt"])
 
 
-def test_the_annotation_names_who_signed_it_during_a_rotation_too() -> None:
+def test_annotations_name_who_signed_and_bundles_hold_old_and_new_during_a_rotation() -> None:
     rotated = renewed(hosted_set(), rotate=True).set
     before, after = (leaf_secret(hosted_spec(), one, CLIENT, "x") for one in (hosted_set(), rotated))
     assert before["metadata"]["annotations"] == after["metadata"]["annotations"]
+    rotated = renewed(hosted_set(), rotate=True).set
+    for bundle in management_certificates(hosted_spec(), rotated)[0]["data"].values():
+        assert len(read_certificates(bundle.encode())) == 2
 
 
 def test_each_side_of_each_listener_has_a_bundle_of_its_own() -> None:
     bundles = MANAGEMENT[0]["data"]
     assert list(bundles) == ["ca.crt", "cluster-ca.crt", "server-client-ca.crt", "cluster-client-ca.crt"]
     assert len(set(bundles.values())) == 4
-
-
-def test_bundles_hold_old_and_new_signers_during_a_rotation() -> None:
-    rotated = renewed(hosted_set(), rotate=True).set
-    for bundle in management_certificates(hosted_spec(), rotated)[0]["data"].values():
-        assert len(read_certificates(bundle.encode())) == 2
 
 
 def test_signers_keys_stay_outside_unless_asked_for() -> None:

@@ -124,7 +124,7 @@ def test_the_server_stands_beside_kube_apiserver_and_everything_else_stays() -> 
     assert container(found)["image"] == "registry.example/kube-apiserver:1"
 
 
-def test_kube_apiserver_asks_for_the_cluster_through_the_tunnel() -> None:
+def test_kube_apiserver_asks_for_the_cluster_through_the_tunnel_and_routes_for_aggregated_apis() -> None:
     assert container(patch(deployment()))["args"] == [
         "--etcd-servers=https://etcd-client:2379",
         "--v=2",
@@ -133,9 +133,6 @@ def test_kube_apiserver_asks_for_the_cluster_through_the_tunnel() -> None:
         "--kubelet-preferred-address-types=InternalIP",
     ]
     assert EGRESS in container(patch(static_pod(), STATIC))["command"]
-
-
-def test_aggregator_routing_is_for_aggregated_apis() -> None:
     without = container(patch(deployment(), hosted_spec(aggregated_apis=())))
     assert "--enable-aggregator-routing=true" not in without["args"]
 
@@ -153,15 +150,12 @@ def test_the_pod_gets_time_to_drain_and_keeps_a_longer_one() -> None:
     assert pod(patch(deployment(terminationGracePeriodSeconds=300)))["terminationGracePeriodSeconds"] == 300
 
 
-def test_a_flag_that_cannot_work_is_refused() -> None:
+def test_a_flag_that_cannot_work_is_refused_and_somebodys_own_order_of_addresses_kept() -> None:
     for flag in ("--egress-selector-config-file=/etc/other.yaml", "--enable-aggregator-routing=false"):
         document = deployment()
         container(document)["args"].append(flag)
         with pytest.raises(RenderError, match=r"UMB552(?s:.*)already"):
             patch(document)
-
-
-def test_somebodys_own_order_of_addresses_is_kept() -> None:
     document = deployment()
     container(document)["args"].append("--kubelet-preferred-address-types=ExternalIP")
     assert "--kubelet-preferred-address-types=InternalIP" not in container(patch(document))["args"]
@@ -213,14 +207,11 @@ def test_without_a_manifest_there_is_a_patch_that_keeps_every_list_of_its_own() 
     assert found["metadata"] == {"name": "kube-apiserver", "namespace": "clusters-guest"}
 
 
-def test_flags_are_added_to_the_container_that_is_looked_at_first() -> None:
+def test_flags_are_added_to_the_container_that_is_looked_at_first_whatever_the_addresses() -> None:
     look, *added = flag_patch(hosted_spec())
     assert look == {"op": "test", "path": "/spec/template/spec/containers/0/name", "value": "kube-apiserver"}
     assert added[0] == {"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": EGRESS}
     assert flag_patch(hosted_spec(kube_apiserver=KubeApiserver(has_egress_flag=False))) == []
-
-
-def test_addresses_of_aggregated_apis_change_no_flag_of_kube_apiserver() -> None:
     later = hosted_spec().with_addresses({"openshift-apiserver": (ipaddress.ip_address("172.30.9.9"),)})
     assert flag_patch(later) == flag_patch(hosted_spec())
 

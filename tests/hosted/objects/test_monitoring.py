@@ -52,12 +52,9 @@ def test_the_monitor_of_servers_selects_exactly_its_service() -> None:
     assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
 
 
-def test_the_control_plane_agent_is_scraped_where_there_is_one() -> None:
+def test_the_control_plane_agent_and_sidecars_are_scraped_where_there_are_some() -> None:
     assert ("PodMonitor", "konnectivity-agent") in management(hosted_spec())
     assert ("PodMonitor", "konnectivity-agent") not in management(hosted_spec(aggregated_apis=()))
-
-
-def test_sidecars_are_scraped_on_their_health_ports_where_there_are_some() -> None:
     monitor = management(hosted_spec())["PodMonitor", "konnectivity-proxies"]
     assert tuple(endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]) == PROXY_PORTS
     assert sorted(f"{kind.value}-health" for kind in HEALTH_PORTS) == sorted(PROXY_PORTS)

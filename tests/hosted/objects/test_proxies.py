@@ -257,13 +257,10 @@ def test_the_account_may_get_services_and_nothing_else() -> None:
     assert annotations == {"kubernetes.io/service-account.name": account["name"]}
 
 
-def test_where_no_name_is_resolved_there_is_no_account() -> None:
+def test_where_no_name_is_resolved_there_is_no_account_and_no_token_to_be_copied() -> None:
     assert not is_needed(AGENT_ONLY)
     assert hosted_access(AGENT_ONLY) == management_access(AGENT_ONLY) == []
     assert is_needed(hosted_spec(components=("olm-operator",)))
-
-
-def test_the_token_that_has_to_be_copied_is_named_where_one_is_needed() -> None:
     (note,) = access_notes(hosted_spec())
     assert f"kube-system/{TOKEN_SECRET}" in note
     assert "copied to clusters-guest: hosted apply" in note
@@ -342,27 +339,21 @@ def test_the_user_s_proxy_is_not_for_the_hosted_cluster_itself() -> None:
     assert for_user_proxy(hosted_spec()) == f"{own},localhost"
 
 
-def test_what_the_user_excludes_is_added_trimmed_and_once() -> None:
+def test_a_network_that_is_everything_is_left_out_and_what_the_user_excludes_added_once() -> None:
     proxy = DataPlaneProxy(http="http://proxy:3128", no_proxy=(" .example.com ", "localhost", ""))
     entries = for_user_proxy(hosted_spec(proxy=proxy)).split(",")
     assert ".example.com" in entries
     assert len(entries) == len(set(entries))
     assert "" not in entries
-
-
-def test_a_network_that_is_everything_would_switch_the_proxy_off_and_is_left_out() -> None:
     entries = for_user_proxy(hosted_spec(networks=EVERYWHERE)).split(",")
     assert "fd02::/112" in entries
     assert not {"0.0.0.0/0", "::/0"} & set(entries)
 
 
-def test_what_stands_beside_a_component_never_enters_the_tunnel() -> None:
+def test_what_stands_beside_a_component_never_enters_the_tunnel_and_the_data_plane_does() -> None:
     entries = for_component(hosted_spec(cluster_domain="mgmt.example"), ("certified-operators",)).split(",")
     assert {"kube-apiserver", "etcd-client", "audit-webhook", "certified-operators"} <= set(entries)
     assert {".clusters-guest.svc", ".clusters-guest.svc.mgmt.example"} <= set(entries)
-
-
-def test_a_component_s_list_leaves_the_data_plane_to_the_tunnel() -> None:
     entries = set(for_component(hosted_spec()).split(","))
     assert not entries & {".svc", ".cluster.local", "10.132.0.0/14", "172.31.0.0/16", "192.168.10.0/24"}
 

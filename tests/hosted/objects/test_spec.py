@@ -172,14 +172,11 @@ def test_a_route_may_have_labels() -> None:
     assert read().publishing.labels == {}
 
 
-def test_every_problem_is_told_at_once_in_three_lines() -> None:
+def test_every_problem_is_told_at_once_and_an_unknown_key_with_the_nearest_name_at_every_depth() -> None:
     why = refusal(name="Guest", replicas=0, publsh={}, networks={"service": ["172.31.0.1/16"]}, images={})
     for told in ("name 'Guest'", "replicas 0", "publsh is unknown; did you mean publish?", "networks.service[0]"):
         assert told in why
     assert "images.server is needed" in why
-
-
-def test_an_unknown_key_is_refused_with_the_nearest_name_at_every_depth() -> None:
     assert "pki.signer is unknown; did you mean signers?" in refusal(pki={"signer": "single"})
     api = {"service": "a", "groups": [{"grop": "x"}]}
     assert "aggregatedApis[0].groups[0].grop is unknown; did you mean group?" in refusal(aggregatedApis=[api])

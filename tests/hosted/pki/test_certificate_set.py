@@ -100,13 +100,10 @@ def test_what_is_no_directory_of_ours_is_refused() -> None:
         HostedSet.from_files({**hosted_set().files(), "konnectivity-client-auth-signer.crt": b"nothing"})
 
 
-def test_a_certificate_that_is_missing_is_made() -> None:
+def test_a_certificate_that_is_missing_is_made_and_new_names_renew_the_one_that_has_them() -> None:
     renewal = renewed(without(hosted_set(), AGENT))
     assert [change.id for change in renewal.changes] == [AGENT.id]
     assert renewal.set.leaves[CLIENT.id] == hosted_set().leaves[CLIENT.id]
-
-
-def test_new_names_renew_the_one_that_has_them() -> None:
     moved = replace(NAMES, agent_listener=("konnectivity-server", "moved.example", "2001:db8::9"))
     renewal = renewed(hosted_set(), moved)
     assert [change.id for change in renewal.changes] == [CLUSTER.id]
