@@ -19,11 +19,6 @@ def test_a_finding_has_the_words_of_its_check_and_the_evidence_of_the_verdict() 
     assert finding.evidence == "saw 7"
 
 
-def test_the_predicate_sees_the_facts() -> None:
-    check = Check[int]("A1", "small", "", "", lambda facts: passed() if facts < 3 else failed(f"{facts}"))
-    assert [judge([check], facts)[0].outcome for facts in (2, 3)] == [Outcome.PASSED, Outcome.FAILED]
-
-
 def test_only_a_failure_counts_as_failed() -> None:
     assert has_failed(judge([_check("A1", failed("no")), _check("A2", passed())], 0))
     assert not has_failed(judge([_check("A1", warned("hm")), _check("A2", skipped("-"))], 0))

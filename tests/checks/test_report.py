@@ -63,12 +63,9 @@ def test_neighbours_that_are_skipped_for_one_reason_share_a_line() -> None:
     assert lines[-1].startswith("Result √ 4 checks")
 
 
-def test_colour_is_only_there_when_asked_for() -> None:
+def test_colour_is_only_there_when_asked_for_and_the_last_line_shows_the_worst() -> None:
     assert "\x1b[31m×\x1b[0m S2" in as_table(ALL, colour=True, unicode=True)
     assert "\x1b" not in as_table(ALL, colour=False, unicode=True)
-
-
-def test_the_last_line_shows_the_worst() -> None:
     ends = [as_table([one], colour=False, unicode=True).splitlines()[-1] for one in ALL]
     assert [line.split()[1] for line in ends] == ["√", "×", "‼", "√"]
     assert as_table([], colour=False, unicode=True).splitlines()[-1].startswith("Result - 0 checks")

@@ -58,15 +58,12 @@ async def test_a_refusal_of_the_api_or_of_a_proxy_has_its_fields(tmp_path: Path)
     assert (caught.value.status, caught.value.reason, len(caught.value.message)) == (502, "", MESSAGE_CHARACTERS)
 
 
-async def test_an_answer_that_is_no_object_or_never_ends_is_an_error(tmp_path: Path) -> None:
+async def test_an_answer_that_is_none_or_does_not_come_is_told_in_the_systems_own_words(tmp_path: Path) -> None:
     for content in (b"", b"hello", b"[]"):
         with pytest.raises(ApiUnreachable, match="is this a Kubernetes API"):
             await _with_answer(Answer(content), tmp_path)
     with pytest.raises(ApiUnreachable):
         await _with_answer(Answer(b"{", stays_open=True), tmp_path, request_seconds=0.2)
-
-
-async def test_a_closed_port_is_reported_in_the_systems_own_words(tmp_path: Path) -> None:
     async with ScriptedApi(lambda request: Answer()) as api:
         config = api.write_kubeconfig(tmp_path)
     async with make_client(config) as client:

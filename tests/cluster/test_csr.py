@@ -231,16 +231,13 @@ def test_what_nobody_should_sign_is_refused() -> None:
             read_request(content)
 
 
-def test_a_request_that_another_key_signed_is_refused() -> None:
+def test_a_request_with_a_key_of_another_kind_or_that_another_key_signed_is_refused() -> None:
     lines = pem().split(b"\n")
     der = bytearray(base64.b64decode(b"".join(lines[1:-2])))
     der[-1] ^= 1
     broken = b"-----BEGIN CERTIFICATE REQUEST-----\n%b\n-----END CERTIFICATE REQUEST-----\n" % base64.b64encode(der)
     with pytest.raises(RequestError, match=r"signature|read"):
         read_request(broken)
-
-
-def test_a_key_of_another_kind_is_refused() -> None:
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
     content = builder.sign(ed25519.Ed25519PrivateKey.generate(), None).public_bytes(Encoding.PEM)
     with pytest.raises(RequestError, match="neither RSA nor"):

@@ -292,15 +292,14 @@ async def _counted(scene: _Counting, folder: Path, settled: Callable[[], bool]) 
     return counter
 
 
-async def test_valid_leases_with_matching_labels_are_counted(tmp_path: Path) -> None:
+async def test_valid_leases_with_matching_labels_are_counted_and_without_any_the_one_that_answers(
+    tmp_path: Path,
+) -> None:
     leases = [lease("a", 0), lease("b", -10), lease("expired", -31), lease("other", 0, {"k8s-app": "x"})]
     scene = _Counting([_listing(*leases)], [])
     assert (await _counted(scene, tmp_path, lambda: bool(scene.watched))).server_count() == 2
     assert (scene.listed, scene.watched) == ([(200, "", 0.0)], [(200, "", 0.0)])
     assert "labelSelector" not in scene.api.requests[0].query
-
-
-async def test_without_a_valid_lease_or_a_list_there_is_the_one_server_that_answers(tmp_path: Path) -> None:
     scene = _Counting([_listing(lease("expired", -31))], [])
     assert (await _counted(scene, tmp_path, lambda: bool(scene.watched))).server_count() == 1
     scene = _Counting([status_answer(403, "Forbidden")] * 50, [])

@@ -146,13 +146,10 @@ def test_an_address_is_dialled_as_it_is_and_a_name_is_followed_to_the_one_that_a
         assert _answer(sight.agent) is Answer.ACCEPTED
 
 
-def test_nothing_that_listens_is_a_refusal() -> None:
+def test_nothing_that_listens_is_a_refusal_and_a_name_that_cannot_exist_not_found() -> None:
     with socket.socket() as unused:
         unused.bind((HOST, 0))
         assert try_tcp(HOST, unused.getsockname()[1], 5).state is TcpState.REFUSED
-
-
-def test_a_name_that_cannot_exist_is_not_found() -> None:
     for host in ("a..b", "x" * 64):
         assert try_tcp(host, 8091, 5).state is TcpState.NAME_NOT_FOUND
 

@@ -39,11 +39,14 @@ def test_output_of_both_kinds_lands_in_a_secret_log(tmp_path: Path) -> None:
     assert stat.S_IMODE(child.log.stat().st_mode) == 0o600
 
 
-def test_leaving_the_block_stops_the_program(tmp_path: Path) -> None:
+def test_leaving_the_block_stops_the_program_and_so_does_a_signal(tmp_path: Path) -> None:
     with _up(_start(SLEEP, tmp_path)) as child:
         assert child.is_running
     assert child.exit_code == -signal.SIGTERM
     assert child.stop() == -signal.SIGTERM
+    with _up(_start(SLEEP, tmp_path)) as child:
+        child.send_signal(signal.SIGINT)
+        assert child.wait(SECONDS) != 0
 
 
 def test_a_program_that_ends_early_is_reported_with_its_last_words(tmp_path: Path) -> None:
@@ -61,12 +64,6 @@ def test_one_that_ends_early_or_runs_on_is_an_error(tmp_path: Path) -> None:
         child.wait_ready(refused, 0.1)
     with _up(_start(SLEEP, tmp_path)) as child, pytest.raises(HostError, match="did not end within"):
         child.wait(0.05)
-
-
-def test_a_signal_reaches_the_program(tmp_path: Path) -> None:
-    with _up(_start(SLEEP, tmp_path)) as child:
-        child.send_signal(signal.SIGINT)
-        assert child.wait(SECONDS) != 0
 
 
 def test_all_children_are_stopped_last_started_first(tmp_path: Path) -> None:

@@ -55,13 +55,10 @@ def test_what_cannot_be_removed_puts_all_back(tmp_path: Path) -> None:
     assert (tmp_path / "folder").is_dir()
 
 
-def test_a_programs_failure_is_its_last_complaint_or_output_or_its_exit_code() -> None:
+def test_a_programs_failure_is_its_last_word_and_output_stays_out_of_logs() -> None:
     assert Done(1, b"so far so good\n", b"first\nlast\n").complaint == "last"
     assert Done(1, b"half\nway\n", b"").complaint == "way"
     assert Done(3, b"", b"\n").complaint == "it exited with 3 and said nothing"
-
-
-def test_text_of_any_bytes_can_be_shown_and_output_stays_out_of_logs() -> None:
     done = Done(0, b"\xff secret", b"")
     assert done.text == "\ufffd secret"
     assert "secret" not in repr(done)

@@ -33,14 +33,11 @@ def only_file(**fields: Any) -> File:
     return file
 
 
-def test_a_file_s_fields_are_read() -> None:
+def test_a_file_s_fields_are_read_and_an_empty_object_and_null_are_absent() -> None:
     file = only_file(content=SCRIPT, mode=365, group={"name": "wheel"})
     assert (file.path, file.mode, file.user, file.group, file.overwrite) == (SCRIPT_PATH, 365, "root", "wheel", True)
     assert (file.compression, file.hash, file.text()) == ("", None, SCRIPT.decode())
     assert file.entry["path"] == SCRIPT_PATH
-
-
-def test_an_empty_object_and_null_are_absent() -> None:
     file = only_file(contents={"verification": {}, "compression": None}, user={}, group=None, mode=None)
     assert [file.source, file.hash, file.user, file.group, file.mode] == [None] * 5
     assert file.compression == ""

@@ -165,15 +165,12 @@ def test_any_bytes_are_decompressed_or_refused(content: bytes) -> None:
             assert data_url.gunzip(candidate) == standard_gzip.decompress(candidate)
 
 
-def test_a_hash_is_of_the_kind_that_was_there() -> None:
+def test_a_hash_is_of_the_kind_that_was_there_if_that_is_known() -> None:
     assert (
         data_url.hash_like("sha256-00", b"")
         == f"sha256-{'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'}"
     )
     assert len(data_url.hash_like("sha512-", b"")) == len("sha512-") + 128
-
-
-def test_a_hash_of_another_kind_cannot_be_checked() -> None:
     for pattern in ("", "md5-00", "SHA256-00", "sha1"):
         with pytest.raises(IgnitionError, match="is not known"):
             data_url.hash_like(pattern, b"")

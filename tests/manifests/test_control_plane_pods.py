@@ -11,7 +11,6 @@ from umbilical.manifests.control_plane_pods import (
     controller_manager_pod,
     etcd_pod,
     kube_apiserver_pod,
-    member_name,
     scheduler_pod,
 )
 from umbilical.manifests.static_pod import Component, HostFile, Place, static_pod
@@ -167,10 +166,6 @@ def test_only_one_that_is_thrown_away_skips_the_disk_and_asks_as_fast_as_it_can(
     assert "--unsafe-no-fsync" in _flags(etcd_pod(control_plane_spec(is_throwaway=True)))
     assert "--kube-api-qps" in _flags(controller_manager_pod(control_plane_spec(is_throwaway=True)))
     assert not [flag for flag in _flags(controller_manager_pod(control_plane_spec())) if "--kube-api-" in flag]
-
-
-def test_the_bootstrap_member_has_the_name_that_openshift_looks_for() -> None:
-    assert member_name(control_plane_spec()) == "etcd-bootstrap"
 
 
 def test_the_rendered_kube_apiserver_is_read_as_one() -> None:

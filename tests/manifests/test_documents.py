@@ -80,14 +80,11 @@ def test_any_bytes_are_read_or_refused(content: bytes) -> None:
         read_document(content)
 
 
-def test_a_secrets_values_are_encoded_and_it_is_opaque_unless_told_otherwise() -> None:
+def test_a_secrets_values_are_encoded_a_config_maps_stay_text_and_parts_come_in_order() -> None:
     found = secret({"name": "a"}, {"tls.key": b"\x00key"})
     assert (found["kind"], found["type"]) == ("Secret", "Opaque")
     assert base64.b64decode(found["data"]["tls.key"]) == b"\x00key"
     assert secret({"name": "a"}, {}, "kubernetes.io/tls")["type"] == "kubernetes.io/tls"
-
-
-def test_a_config_maps_values_stay_text_and_a_manifest_has_its_parts_in_the_usual_order() -> None:
     assert config_map({"name": "a"}, {"k": "v"})["data"] == {"k": "v"}
     assert list(manifest("v1", "Thing", {"name": "a"}, spec={})) == ["apiVersion", "kind", "metadata", "spec"]
 
@@ -182,14 +179,11 @@ def _read_all(found: Section) -> None:
     found.finish()
 
 
-def test_an_unknown_key_is_refused_with_the_nearest_name() -> None:
+def test_an_unknown_key_is_refused_with_the_nearest_name_and_its_place() -> None:
     found = section({"numbr": 3, "zzz": 1})
     found.number("number", 1, range(5))
     found.finish()
     assert found.problems == ["numbr is unknown; did you mean number?", "zzz is unknown; there are: number"]
-
-
-def test_a_problem_names_its_place() -> None:
     found = section({"list": [{"text": "a"}, {"text": 2, "txt": "b"}]})
     for one in found.sections("list"):
         one.text("text")

@@ -51,12 +51,9 @@ def test_a_public_key_is_written_as_the_library_writes_it() -> None:
         public_key_block(CERTIFICATE)
 
 
-def test_text_around_a_certificate_and_windows_line_ends_do_not_matter() -> None:
+def test_text_around_a_certificate_does_not_matter_but_what_holds_none_is_refused() -> None:
     wrapped = b"subject=CN = a\r\n" + CERTIFICATE.replace(b"\n", b"\r\n") + b"trailing words\r\n"
     assert certificate_blocks(wrapped) == certificate_blocks(CERTIFICATE)
-
-
-def test_what_holds_no_certificate_is_refused() -> None:
     for pem in (b"", b"nonsense", CERTIFICATE[:-10], b"-----BEGIN CERTIFICATE-----\nA\n-----END CERTIFICATE-----\n"):
         with pytest.raises(BundleError, match="no readable certificate"):
             certificate_blocks(pem)
@@ -168,13 +165,10 @@ def test_every_usage_of_a_key_is_read(flags: tuple[bool, ...]) -> None:
     assert found == tuple(name for name, flag in zip(names, flags, strict=True) if flag)
 
 
-def test_a_path_length_is_read() -> None:
+def test_a_path_length_is_read_and_a_certificate_without_extensions() -> None:
     for length in (0, 1, 300):
         found = read_certificate(signed(KEY, x509.BasicConstraints(ca=True, path_length=length)))
         assert (found.is_authority, found.path_length, found.critical) == (True, length, frozenset())
-
-
-def test_a_certificate_without_extensions_is_read() -> None:
     found = read_certificate(signed(ec.generate_private_key(ec.SECP384R1())))
     assert (found.is_authority, found.usages, found.names) == (False, (), ())
     assert (found.key_identifier, found.authority_identifier) == (None, None)

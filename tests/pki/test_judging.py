@@ -230,13 +230,10 @@ def test_another_authority_is_refused(folder: Path, tmp_path: Path) -> None:
         assert any(word in refusal.why for word in ("issuer", "signature", "self-signed"))
 
 
-def test_a_wrong_purpose_is_told_as_such(folder: Path) -> None:
+def test_a_wrong_purpose_is_told_as_such_and_a_wrong_address_refused(folder: Path) -> None:
     ca = folder / "ca.crt"
     refusals = [walk_server_chain(pair(folder, "agent"), ca), walk_client_chain(pair(folder, "server"), ca)]
     assert [refusal is not None and refusal.is_purpose for refusal in refusals] == [True, True]
-
-
-def test_a_wrong_address_is_refused(folder: Path) -> None:
     for address in ("10.0.0.8", "::2", "other.example.com"):
         refusal = connect(pair(folder, "server"), pair(folder, "agent"), folder / "ca.crt", address)
         assert refusal is not None

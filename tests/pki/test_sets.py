@@ -207,15 +207,12 @@ def test_who_gets_which_files(made: ControlPlaneSet) -> None:
     assert made.files(Consumer.SCHEDULER) == []
 
 
-def test_no_signer_leaves_its_key_with_kube_apiserver(made: ControlPlaneSet) -> None:
+def test_no_signer_leaves_its_key_with_kube_apiserver_and_keys_stay_out_of_repr(made: ControlPlaneSet) -> None:
     keys = {file.path for file in made.files(Consumer.KUBE_APISERVER) if file.is_secret}
     assert keys == {
         "sa.key", "apiserver.key", "apiserver-etcd-client.key", "apiserver-kubelet-client.key",
         "front-proxy-client.key",
     }  # fmt: skip
-
-
-def test_what_is_secret_is_a_key_and_stays_out_of_repr(made: ControlPlaneSet) -> None:
     files = made.files(*Consumer, node="worker-0")
     for file in files:
         assert file.is_secret == (b"PRIVATE KEY" in file.content) == file.path.endswith(".key")

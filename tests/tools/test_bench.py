@@ -53,13 +53,10 @@ def test_a_row_is_measured_for_the_pairs_that_it_is_for() -> None:
     assert not _options("--rows", "echo").takes(STUCK, OURS)
 
 
-def test_the_limit_and_the_crowd_are_left_out_where_they_cannot_be_had() -> None:
+def test_what_cannot_be_had_is_left_out_and_a_choice_that_names_nothing_refused() -> None:
     assert _options(has_haproxy=False).pairs == TUNNELS
     plan = _options("--ours-server", "/old/proxy-server", "--ours-agent", "/old/proxy-agent")
     assert not set(CROWD) & set(plan.rows)
-
-
-def test_a_choice_that_names_nothing_is_refused() -> None:
     for arguments in (("--rows", "nonsense"), ("--rows", "("), ("--pairs", "theirs")):
         with pytest.raises(SystemExit, match="2"):
             _options(*arguments)
@@ -282,14 +279,11 @@ def test_floors_and_ceilings_are_met_at_their_limit() -> None:
         assert judgement.is_met is is_met
 
 
-def test_a_bar_against_itself_reads_the_number_and_not_a_ratio_to_upstream() -> None:
+def test_a_bar_against_itself_reads_the_number_and_what_was_not_measured_is_not_judged() -> None:
     results = Results()
     results.add(CROWD[0], OURS, 1, {"value": 7.0, "times_alone": 0.9})
     (judgement,) = bench_rows.judge(results, [_bar("idle 10000 echo 1", "times_alone")])
     assert (judgement.measured, judgement.is_met) == (0.9, True)
-
-
-def test_what_was_not_measured_is_not_judged() -> None:
     results = both([], [150.0])
     assert [judgement.is_met for judgement in bench_rows.judge(results)] == [None] * 4
     assert bench_rows.judge(Results()) == []

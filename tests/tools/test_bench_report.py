@@ -71,13 +71,10 @@ def test_the_json_holds_medians_ratios_bars_and_every_sample() -> None:
     assert document["bars"][0] == {**bar, "measured": 2.0, "bar": ">= 1.5", "met": "yes"}
 
 
-def test_tables_go_between_the_markers_and_the_rest_stays() -> None:
+def test_tables_go_between_both_markers_and_the_rest_stays() -> None:
     first = bench_report.into(f"before\n{BEGIN}\n{END}\nafter\n", "one\n")
     assert first == f"before\n{BEGIN}\n\none\n\n{END}\nafter\n"
     assert bench_report.into(first, "two\n") == first.replace("one", "two")
-
-
-def test_a_document_without_both_markers_is_refused() -> None:
     begin, end = f"{BEGIN}\n", f"{END}\n"
     for document in ("", begin, end, end + begin, begin + begin + end, begin + end + end):
         with pytest.raises(bench_report.NoMarkers):

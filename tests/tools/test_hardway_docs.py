@@ -7,12 +7,9 @@ import hardway_docs
 MADE = hardway_docs.made()
 
 
-def test_what_lies_in_the_repository_is_what_is_made(repository: Path) -> None:
+def test_what_lies_in_the_repository_is_what_is_made_and_no_page_is_left_over(repository: Path) -> None:
     for path in MADE:
         assert (repository / path).read_text() == MADE[path], "run `python tools/hardway_docs.py`"
-
-
-def test_no_page_is_left_over(repository: Path) -> None:
     pages = {path.relative_to(repository) for path in (repository / hardway_docs.PAGES).iterdir()}
     assert pages == {path for path in MADE if path.parent == hardway_docs.PAGES}
     assert len(pages) == 18

@@ -261,14 +261,11 @@ def test_every_version_in_the_table_is_the_one_that_go_mod_pins() -> None:
         assert re.search(rf"^(require )?\s*{re.escape(path)} {re.escape(modules[name].version)}$", text, re.MULTILINE)
 
 
-def test_every_staging_module_of_kubernetes_is_the_published_one() -> None:
+def test_every_staging_module_and_program_of_kubernetes_is_the_pinned_one() -> None:
     text = (peers.MODULES / "kubernetes" / "go.mod").read_text()
     replaced = re.findall(r"^\t(\S+) => (\S+) (\S+)$", text, re.MULTILINE)
     assert len(replaced) > 30
     assert all(old == new and version == "v0.36.3" for old, new, version in replaced)
-
-
-def test_every_kubernetes_program_is_among_the_pinned_imports() -> None:
     pins = (peers.MODULES / "kubernetes" / "pins.go").read_text()
     (module,) = (module for module in peers.groups()["kubernetes"] if module.name == "kubernetes")
     assert all(f'_ "{program.package}"' in pins for program in module.programs)

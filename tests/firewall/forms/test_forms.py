@@ -104,15 +104,12 @@ def test_platforms_whose_manifests_have_no_rules_say_so() -> None:
             manifest_edit(platform_of(name), REQUEST)
 
 
-def test_json_tells_rules_and_what_becomes_of_them() -> None:
+def test_json_tells_rules_and_a_platform_is_described_without_any_cluster() -> None:
     value = as_value(platform_of("azure"), Request("ci"))
     assert (value["kind"], value["platform"], value["leaks"]) == ("FirewallRules", "azure", True)
     [rule] = value["rules"]
     assert (rule["name"], rule["priority"], rule["port"]) == ("konnectivity_in", 230, 8091)
     assert rule["sources"] == [{"kind": "service tag", "value": "VirtualNetwork"}]
-
-
-def test_a_platform_is_described_without_any_cluster() -> None:
     told = describe(platform_of("openstack"))
     assert told["forms"] == ["cli", "terraform", "json"]
     assert told["removals"][1]["by"] == "you"

@@ -59,14 +59,11 @@ def test_ibm_clouds_rule_goes_into_the_bootstrap_group_alone() -> None:
     }
 
 
-def test_a_rule_that_the_installer_made_itself_is_enough() -> None:
+def test_a_rule_that_the_installer_made_itself_is_enough_and_another_port_is_another_rule() -> None:
     native = opened(aws_cluster(), _edit("aws", release=Release(5, 0)))
     assert opened(native, _edit("aws")) == native
     # Ours has another description: closing it leaves the installer's alone.
     assert closed(native, _edit("aws")) == native
-
-
-def test_another_port_is_another_rule() -> None:
     both = opened(opened(aws_cluster(), _edit("aws")), _edit("aws", port=9191))
     rules: list[dict[str, Any]] = yaml.safe_load(both)["spec"]["network"]["additionalControlPlaneIngressRules"]
     assert [rule["fromPort"] for rule in rules] == [22623, 22, 8091, 9191]

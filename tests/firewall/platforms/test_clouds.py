@@ -14,17 +14,14 @@ def request(*networks: str, release: Release | None = None) -> Request:
     return Request("ci", networks=tuple(parse_network(text) for text in networks), release=release)
 
 
-def test_aws_installers_sweep_the_rule_by_a_description_that_they_know() -> None:
+def test_the_manifest_of_aws_names_roles_one_port_and_a_description_that_installers_sweep() -> None:
+    item = aws.edit(Request("ci", 9191)).items[0]
+    assert item["sourceSecurityGroupRoles"] == ["controlplane", "node"]
+    assert (item["fromPort"], item["toPort"], item["protocol"]) == (9191, 9191, "tcp")
     for release in (None, Release(4, 16), Release(4, 22)):
         assert aws.edit(Request("ci", release=release)).items[0]["description"] == "Bootstrap SSH Access"
     assert aws.edit(Request("ci", release=Release(4, 23))).items[0]["description"] == "Bootstrap Konnectivity"
     assert aws.rules(Request("ci", release=Release(5, 1)))[0].description == "Bootstrap Konnectivity"
-
-
-def test_the_manifest_of_aws_names_roles_and_one_port() -> None:
-    item = aws.edit(Request("ci", 9191)).items[0]
-    assert item["sourceSecurityGroupRoles"] == ["controlplane", "node"]
-    assert (item["fromPort"], item["toPort"], item["protocol"]) == (9191, 9191, "tcp")
 
 
 def test_a_rule_for_the_port_is_recognised_whatever_it_is_called() -> None:
@@ -132,18 +129,15 @@ def test_each_network_of_openstack_has_its_rule_and_its_family() -> None:
     assert [command.words[7] for command in openstack.commands(asked).open] == families
 
 
-def test_leftovers_of_openstack_are_looked_for_in_both_groups_by_the_installers_tags() -> None:
-    words = [" ".join(str(word) for word in command.words) for command in openstack.leftovers(CI).show]
-    assert "openshiftClusterID=ci,openshiftRole=bootstrap" in words[0]
-    assert "ci-master" in words[1]
-
-
-def test_openstack_by_hand_opens_the_masters_group() -> None:
+def test_openstack_by_hand_opens_the_masters_group_and_leftovers_are_looked_for_in_both() -> None:
     asked = request("10.0.0.0/16")
     assert openstack.upi_rules(asked)[0].target.value == "ci-master"
     assert openstack.upi_commands(asked).open[0].words[-1] == "ci-master"
     assert openstack.upi_blocks(asked)[0].attributes == {"name": "ci-master"}
     assert "ci-master" in openstack.upi_leftovers(asked).show[0].words
+    words = [" ".join(str(word) for word in command.words) for command in openstack.leftovers(CI).show]
+    assert "openshiftClusterID=ci,openshiftRole=bootstrap" in words[0]
+    assert "ci-master" in words[1]
 
 
 def test_powervs_is_as_narrow_as_each_form_allows() -> None:
