@@ -37,16 +37,11 @@ def _role(name: str, verbs: list[str], user: str) -> list[dict[str, object]]:
     api = "rbac.authorization.k8s.io/v1"
     metadata = {"name": name, "namespace": "kube-system"}
     rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs}
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]
     return [
         {"apiVersion": api, "kind": "Role", "metadata": metadata, "rules": [rule]},
-        {
-            "apiVersion": api,
-            "kind": "RoleBinding",
-            "metadata": metadata,
-            "roleRef": reference,
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
-        },
+        {"apiVersion": api, "kind": "RoleBinding", "metadata": metadata, "roleRef": role, "subjects": subjects},
     ]
 
 

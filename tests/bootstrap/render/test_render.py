@@ -64,16 +64,10 @@ def objects(tree: AssetTree) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("names", [OWN, NATIVE], ids=["own", "native"])
 def test_the_installers_shape_has_all_eight_files_with_their_modes(names: Any) -> None:
     tree = render(for_shape(Shape.OPENSHIFT), names)
-    assert {asset.path: asset.mode for asset in tree} == {
-        names.egress: 0o600,
-        names.override: 0o600,
-        names.server_pod: 0o600,
-        names.namespace: 0o600,
-        names.agent_secret: 0o600,
-        names.agent_daemon_set: 0o600,
-        names.library: 0o555,
-        names.certificate_script: 0o555,
-    }
+    scripts, configs = (names.library, names.certificate_script), (names.egress, names.override)
+    manifests = (names.server_pod, names.namespace, names.agent_secret, names.agent_daemon_set)
+    modes = {**dict.fromkeys((*configs, *manifests), 0o600), **dict.fromkeys(scripts, 0o555)}
+    assert {asset.path: asset.mode for asset in tree} == modes
 
 
 def test_the_planned_shape_speaks_http_connect_from_kube_system_which_is_not_made() -> None:

@@ -125,13 +125,8 @@ def test_the_server_stands_beside_kube_apiserver_and_everything_else_stays() -> 
 
 
 def test_kube_apiserver_asks_for_the_cluster_through_the_tunnel_and_routes_for_aggregated_apis() -> None:
-    assert container(patch(deployment()))["args"] == [
-        "--etcd-servers=https://etcd-client:2379",
-        "--v=2",
-        EGRESS,
-        "--enable-aggregator-routing=true",
-        "--kubelet-preferred-address-types=InternalIP",
-    ]
+    added = [EGRESS, "--enable-aggregator-routing=true", "--kubelet-preferred-address-types=InternalIP"]
+    assert container(patch(deployment()))["args"] == [*container(deployment())["args"], *added]
     assert EGRESS in container(patch(static_pod(), STATIC))["command"]
     without = container(patch(deployment(), hosted_spec(aggregated_apis=())))
     assert "--enable-aggregator-routing=true" not in without["args"]

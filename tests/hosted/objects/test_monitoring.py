@@ -154,13 +154,9 @@ def test_it_is_a_config_map_that_grafana_s_sidecar_finds() -> None:
 
 def test_panels_have_numbers_of_their_own_and_do_not_overlap() -> None:
     assert len({panel["id"] for panel in PANELS}) == len(PANELS)
-    cells = [
-        cell
-        for place in (panel["gridPos"] for panel in PANELS)
-        for cell in itertools.product(
-            range(place["x"], place["x"] + place["w"]), range(place["y"], place["y"] + place["h"])
-        )
-    ]
+    places = [panel["gridPos"] for panel in PANELS]
+    sides = [(range(at["x"], at["x"] + at["w"]), range(at["y"], at["y"] + at["h"])) for at in places]
+    cells = [cell for columns, lines in sides for cell in itertools.product(columns, lines)]
     assert len(cells) == len(set(cells))
     assert max(column for column, _ in cells) < 24
 
@@ -259,13 +255,8 @@ def test_no_name_is_kept_that_nobody_asks_for() -> None:
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """What a server and an agent show that run with HyperShift's strategies and have dialled, once in vain."""
     folder = tmp_path_factory.mktemp("pair")
-    pair = TunnelPair(
-        Shape(),
-        make_tunnel_pki(folder),
-        folder,
-        ["--proxy-strategies=destHost,defaultRoute"],
-        ["--agent-identifiers=default-route=true&ipv4=192.0.2.7"],
-    )
+    flags = ["--proxy-strategies=destHost,defaultRoute"], ["--agent-identifiers=default-route=true&ipv4=192.0.2.7"]
+    pair = TunnelPair(Shape(), make_tunnel_pki(folder), folder, *flags)
     listener, port = listening()
     try:
         pair.start()

@@ -9,13 +9,7 @@ from tests.support.hosted_certificates import NAMES, NOW, hosted_set, renewed, t
 from umbilical.fault import PkiError
 from umbilical.hosted.objects import names
 from umbilical.hosted.pki import table
-from umbilical.hosted.pki.certificate_set import (
-    LAYOUT_FILE,
-    HostedSet,
-    Names,
-    leaf_reason,
-    signer_reason,
-)
+from umbilical.hosted.pki.certificate_set import LAYOUT_FILE, HostedSet, Names, leaf_reason, signer_reason
 from umbilical.hosted.pki.table import (
     AGENT,
     CLIENT,
