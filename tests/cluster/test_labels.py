@@ -48,7 +48,7 @@ def test_labels_are_read_as_upstream_reads_them_and_written_in_a_stable_order() 
     assert parse_selector("") == Selector()
 
 
-def test_bad_labels_are_refused_in_upstreams_words() -> None:
+def test_bad_labels_and_selectors_are_refused_labels_in_upstreams_words() -> None:
     for text, fault in (
         ("", "empty string provided"),
         ("x", "invalid label format: x"),
@@ -59,6 +59,9 @@ def test_bad_labels_are_refused_in_upstreams_words() -> None:
         with pytest.raises(LabelError) as caught:
             parse_labels(text)
         assert str(caught.value) == fault
+    for text in BAD_SELECTORS:
+        with pytest.raises(SelectorError):
+            parse_selector(text)
 
 
 def test_a_selector_takes_what_kubernetes_takes() -> None:
@@ -69,12 +72,6 @@ def test_a_selector_takes_what_kubernetes_takes() -> None:
     ):
         parsed = parse_selector(selector)
         assert {name for name, labels in LABELLED.items() if parsed.matches(labels)} == names
-
-
-def test_a_bad_selector_is_refused() -> None:
-    for text in BAD_SELECTORS:
-        with pytest.raises(SelectorError):
-            parse_selector(text)
 
 
 @given(st.text(alphabet="ab1 =!<>(),*/\tin", max_size=24))

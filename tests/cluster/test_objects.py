@@ -167,17 +167,10 @@ def gadget_crd(name: str) -> Document:
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version: dict[str, Any] = {"name": "v1", "served": True, "storage": True}
     version |= {"schema": {"openAPIV3Schema": schema}, "subresources": {"status": {}}}
-    return document(
-        apiVersion="apiextensions.k8s.io/v1",
-        kind="CustomResourceDefinition",
-        metadata={"name": f"{name}s.example.com"},
-        spec={
-            "group": "example.com",
-            "names": {"kind": name.capitalize(), "plural": f"{name}s", "singular": name},
-            "scope": "Cluster",
-            "versions": [version],
-        },
-    )
+    names = {"kind": name.capitalize(), "plural": f"{name}s", "singular": name}
+    spec = {"group": "example.com", "names": names, "scope": "Cluster", "versions": [version]}
+    kind, metadata = "CustomResourceDefinition", {"name": f"{name}s.example.com"}
+    return document(apiVersion="apiextensions.k8s.io/v1", kind=kind, metadata=metadata, spec=spec)
 
 
 def create(documents: list[Document], seconds: float = 60.0) -> Any:

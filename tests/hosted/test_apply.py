@@ -54,15 +54,13 @@ def test_a_dry_run_says_what_it_cannot_check_and_stores_nothing(plane: ControlPl
 
 
 def test_a_refusal_is_told_and_the_others_go_on(plane: ControlPlane) -> None:
-    steps = applied(
-        plane,
-        [
-            document("ConfigMap", "nowhere", "no-such-namespace", data={"a": "1"}),
-            document("Deployment", "broken", "default", spec={"replicas": -1}),
-            document("ServiceMonitor", "m", "default", spec={}),
-            document("ConfigMap", "apply-c", "default", data={"a": "1"}),
-        ],
-    )
+    documents = [
+        document("ConfigMap", "nowhere", "no-such-namespace", data={"a": "1"}),
+        document("Deployment", "broken", "default", spec={"replicas": -1}),
+        document("ServiceMonitor", "m", "default", spec={}),
+        document("ConfigMap", "apply-c", "default", data={"a": "1"}),
+    ]
+    steps = applied(plane, documents)
     assert outcomes(steps) == [Outcome.REFUSED, Outcome.REFUSED, Outcome.REFUSED, Outcome.CREATED]
     assert "404" in steps[0].detail
     assert "spec" in steps[1].detail

@@ -235,15 +235,14 @@ def kubelets(access: Access, port: int, tls: TlsFiles | None = None) -> Probe:
     return probe
 
 
-def test_a_kubelet_that_lives_is_reached_with_its_certificates(tunnel: Tunnel, kubelet_ca: FolderAuthority) -> None:
+def test_a_kubelet_that_answers_is_reached_and_one_that_is_ill_is_not_well(
+    tunnel: Tunnel, kubelet_ca: FolderAuthority
+) -> None:
     client = kubelet_ca.client("kube-apiserver")
     files = TlsFiles(client.certificate, client.key, kubelet_ca.certificate_file)
     with kubelet(kubelet_ca, 200, asks=True) as port:
         probe = kubelets(tunnel.access, port, files)
     assert probe == Probe(tunnel.access.title, f"127.0.0.1:{port}", True, "HTTP 200 on /healthz")
-
-
-def test_a_kubelet_that_refuses_us_is_well_and_one_that_is_ill_not(tunnel: Tunnel, kubelet_ca: FolderAuthority) -> None:
     for status, is_ok in ((401, True), (403, True), (500, False), (404, False)):
         with kubelet(kubelet_ca, status) as port:
             probe = kubelets(tunnel.access, port)

@@ -77,13 +77,10 @@ def test_an_entry_that_stands_twice_is_compared_with_its_like() -> None:
     assert found.place == "/a (entry 2)"
 
 
-def test_appended_content_is_decoded_too() -> None:
+def test_appended_content_is_decoded_too_and_a_source_that_is_fetched_is_a_field() -> None:
     old = config({"path": "/a", "append": [{"source": "data:,a"}]})
     new = config({"path": "/a", "append": [{"source": "data:,a"}, {"source": "data:,b"}]})
     assert one(old, new).contents == (ContentChange("append[1]", None, b"b"),)
-
-
-def test_a_source_that_is_fetched_is_a_field() -> None:
     old, new = (config({"path": "/a", "contents": {"source": f"https://example.com/{name}"}}) for name in "xy")
     (field,) = one(old, new).fields
     assert (field.name, field.old, field.is_secret) == ("contents", {"source": "https://example.com/x"}, False)

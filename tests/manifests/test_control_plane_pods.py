@@ -58,16 +58,13 @@ def test_a_directory_of_the_host_may_have_another_name_in_the_pod_and_containers
     assert first["volumeMounts"][0]["mountPath"] == "/etc/there"
 
 
-def test_a_scratch_directory_is_empty_and_writable() -> None:
+def test_a_command_is_the_programs_name_unless_wished_and_a_scratch_directory_is_empty() -> None:
+    for command, expected in ((None, ["one"]), (("hyperkube", "one"), ["hyperkube", "one"]), ((), None)):
+        assert static_pod(_component(command=command))["spec"]["containers"][0].get("command") == expected
     pod = static_pod(_component(scratch=("/var/run/kubernetes",)))
     assert pod["spec"]["volumes"] == [{"name": "var-run-kubernetes", "emptyDir": {}}]
     (mount,) = pod["spec"]["containers"][0]["volumeMounts"]
     assert mount == {"name": "var-run-kubernetes", "mountPath": "/var/run/kubernetes"}
-
-
-def test_a_command_is_the_programs_name_unless_another_or_the_images_own_is_wished() -> None:
-    for command, expected in ((None, ["one"]), (("hyperkube", "one"), ["hyperkube", "one"]), ((), None)):
-        assert static_pod(_component(command=command))["spec"]["containers"][0].get("command") == expected
 
 
 def test_privilege_is_asked_for_and_a_pod_may_be_called_otherwise_than_its_program() -> None:

@@ -101,18 +101,15 @@ def test_a_chain_is_judged_as_openssl_judges_it(tmp_path: Path) -> None:
         assert openssl_verifies(bundle, certificate, "-purpose", PURPOSES[case.purpose]) == (not found)
 
 
-def test_a_leaf_that_signed_others_is_no_authority() -> None:
+def test_a_root_is_trusted_in_the_bundle_alone_and_a_leaf_that_signed_others_is_no_authority() -> None:
+    root, twin = (read_certificates(one.certificate)[0] for one in (ROOT, TWIN))
+    assert chain_trouble(root, [twin, root], Usage.SERVER, THEN) == ""
+    assert "is not in the bundle" in chain_trouble(root, [twin], Usage.SERVER, THEN)
     signing = Forgery("leaf").signed_by(ROOT, THEN)
     signed = Forgery("more", usages=(Usage.CLIENT,)).signed_by(signing, THEN)
     trusted = [read_certificates(one.certificate)[0] for one in (signing, ROOT)]
     found = chain_trouble(read_certificates(signed.certificate)[0], trusted, Usage.CLIENT, THEN)
     assert found == "leaf: it may not sign certificates"
-
-
-def test_a_root_is_trusted_when_it_is_in_the_bundle_and_else_not() -> None:
-    root, twin = (read_certificates(one.certificate)[0] for one in (ROOT, TWIN))
-    assert chain_trouble(root, [twin, root], Usage.SERVER, THEN) == ""
-    assert "is not in the bundle" in chain_trouble(root, [twin], Usage.SERVER, THEN)
 
 
 def test_a_chain_that_is_longer_than_anybodys_is_not_followed() -> None:

@@ -245,13 +245,10 @@ def test_the_state_of_a_run_that_has_not_ended_is_told_by_its_last_entries() -> 
     assert record.last_done.stage == "cvo-bootstrap"
 
 
-def test_a_stage_that_failed_without_ending_the_run_is_passed_over() -> None:
+def test_a_stage_is_read_from_its_own_key_and_passed_over_where_it_did_not_end_the_run() -> None:
     assert read(Record().start().stumbles("resolve-api-url").enters("cb-bootstrap")).passed_over == ("resolve-api-url",)
     last = read(Record().start().done("cb-bootstrap").stumbles("konnectivity-cleanup").ends_well())
     assert (last.passed_over, last.ended_well) == (("konnectivity-cleanup",), True)
-
-
-def test_the_stage_is_read_from_its_own_key() -> None:
     record = parse_record(b'[{"phase": "stage start", "stage": "cb-bootstrap", "string": "not this"}]')
     assert record.open_stage is not None
     assert record.open_stage.stage == "cb-bootstrap"

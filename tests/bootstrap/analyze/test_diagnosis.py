@@ -133,14 +133,11 @@ def test_what_any_good_run_shows_for_a_while_is_a_warning_after_a_good_end(tmp_p
     assert told(findings, Outcome.WARNED) == ["A12", "A17"]
 
 
-def test_what_was_never_tried_is_not_called_well(tmp_path: Path) -> None:
+def test_what_was_never_tried_is_not_called_well_and_what_cannot_be_told_is_skipped(tmp_path: Path) -> None:
     findings = findings_of(whole(Record().start().done(*BEFORE[:-1]).fails("etcd-bootstrap")), tmp_path)
     assert told(findings, Outcome.PASSED) == ["A02"]
     reason = {finding.id: finding.evidence for finding in findings}["A20"]
     assert reason == "bootkube has not come to konnectivity-cleanup"
-
-
-def test_an_empty_bundle_skips_all_it_cannot_tell(tmp_path: Path) -> None:
     findings = findings_of(BundleBuilder(), tmp_path)
     assert len(told(findings, Outcome.SKIPPED)) == len(CAUSES)
     assert all(finding.evidence for finding in findings)

@@ -258,9 +258,11 @@ def test_numbers_are_those_of_a_plain_search(lines: list[bytes], size: int) -> N
     assert found(b"\n".join(lines), size) == expected
 
 
-def test_a_line_must_fit_the_pattern_too() -> None:
+def test_a_line_must_fit_the_pattern_too_by_whichever_needle() -> None:
     names = [name for name, _ in search("a", io.BytesIO(b"needle\nneedle7\n"), (NEEDLE, EXACT))]
     assert names == ["needle", "needle", "seven"]
+    either = Signature("either", re.compile(""), (b"one", b"two"), re.compile(rb"two!"))
+    assert [name for name, _ in search("a", io.BytesIO(b"one" + b" " * 5000 + b"two!"), (either,))] == ["either"]
 
 
 def test_a_line_without_an_end_is_searched_in_pieces() -> None:
@@ -277,13 +279,10 @@ def test_a_long_line_is_cut_around_what_was_found() -> None:
     assert evidence.text.endswith("...")
 
 
-def test_what_could_steer_a_terminal_is_escaped() -> None:
+def test_what_could_steer_a_terminal_is_escaped_and_what_looks_like_a_password_not_shown() -> None:
     ((_, evidence),) = search("a\x1b[2J.log", io.BytesIO(b"\x1b[31mneedle\r\x07\xff\n"), (NEEDLE,))
     assert "\\x1b[31mneedle" in evidence.text
     assert str(evidence).isprintable()
-
-
-def test_what_looks_like_a_password_is_not_shown() -> None:
     for line in ("Authorization: Bearer abc.def.ghi needle", "needle --token=abc.def.ghi x"):
         ((_, evidence),) = search("a.log", io.BytesIO(line.encode()), (NEEDLE,))
         assert "abc" not in evidence.text
@@ -303,8 +302,3 @@ def test_a_line_that_was_made_to_be_slow_is_not() -> None:
     slow = Signature("slow", re.compile(""), (b"needle",), re.compile(rb"a.*b.*needle.*c.*d"))
     content = b"a" * 30_000 + b"b" * 30_000 + b"needle" + b"c" * 60_000 + b"\n"
     assert list(search("a.log", io.BytesIO(content), (slow,))) == []
-
-
-def test_the_second_needle_is_tried_when_the_first_does_not_fit() -> None:
-    either = Signature("either", re.compile(""), (b"one", b"two"), re.compile(rb"two!"))
-    assert [name for name, _ in search("a", io.BytesIO(b"one" + b" " * 5000 + b"two!"), (either,))] == ["either"]

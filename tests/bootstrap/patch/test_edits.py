@@ -141,18 +141,15 @@ def test_the_cleanup_stands_above_the_last_line_and_its_comment() -> None:
     assert _patched(bare).endswith("umbilical_cleanup\n\ntouch /opt/openshift/.bootkube.done\n")
 
 
-def test_a_script_without_line_break_at_its_end_keeps_it_so() -> None:
-    script = bootkube_script("4.18").removesuffix("\n")
-    patched = _patched(script)
-    assert patched.endswith(".bootkube.done")
-    assert remove(patched, [planned.text for planned in insertions(script)]) == script
-
-
-def test_our_lines_are_found_wherever_they_stand_now() -> None:
+def test_our_lines_are_found_wherever_they_stand_and_the_end_of_a_script_stays_as_it_was() -> None:
     script = bootkube_script("4.18")
     patched = _patched(script).replace("#!/usr/bin/env bash\n", "#!/usr/bin/env bash\n# a line of somebody else\n")
     taken_out = remove(patched, [planned.text for planned in insertions(script)])
     assert taken_out == script.replace("#!/usr/bin/env bash\n", "#!/usr/bin/env bash\n# a line of somebody else\n")
+    script = bootkube_script("4.18").removesuffix("\n")
+    patched = _patched(script)
+    assert patched.endswith(".bootkube.done")
+    assert remove(patched, [planned.text for planned in insertions(script)]) == script
 
 
 def test_a_line_of_ours_that_is_not_there_once_is_not_taken_out_nor_one_that_only_ends_like_it() -> None:

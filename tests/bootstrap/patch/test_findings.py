@@ -107,15 +107,12 @@ def test_platform_networks_and_family_are_read_from_the_config_itself() -> None:
     assert not _facts_of({NETWORK_CONFIG: both}).use_ipv6
 
 
-def test_what_was_given_stays() -> None:
+def test_what_was_given_stays_and_a_config_that_says_nothing_leaves_a_spec_as_it_is() -> None:
     facts = cluster_facts(read_config(bootstrap_config(ipv6=True)))
     by_address = for_shape(Shape.OPENSHIFT, node_ip=ip_address("10.0.0.9"))
     by_network = for_shape(Shape.OPENSHIFT, machine_networks=(ip_network("192.168.0.0/24"),))
     assert facts.complete(by_address) == by_address
     assert facts.complete(by_network) == by_network
-
-
-def test_a_config_that_says_nothing_leaves_a_spec_as_it_is() -> None:
     facts = cluster_facts(read_config(b'{"ignition":{"version":"3.2.0"}}'))
     assert facts == ClusterFacts()
     assert facts.complete(for_shape(Shape.OPENSHIFT)) == for_shape(Shape.OPENSHIFT)

@@ -126,15 +126,12 @@ def test_a_new_certificate_gives_another_server_pod_unless_it_is_made_once() -> 
     assert "annotations" not in server_pod(OPENSHIFT, PKI, is_made_once=True)["metadata"]
 
 
-def test_agents_run_on_every_node_whatever_its_taints_and_are_found_by_their_selector() -> None:
+def test_agents_run_on_every_node_and_use_its_network_in_the_planned_shape_alone() -> None:
     made = agent_daemon_set(OPENSHIFT)
     assert made["spec"]["selector"]["matchLabels"] == made["spec"]["template"]["metadata"]["labels"]
     assert made["metadata"]["labels"]["openshift.io/bootstrap-only"] == "true"
     assert agents()["tolerations"] == [{"operator": "Exists"}]
     assert agents()["priorityClassName"] == "system-node-critical"
-
-
-def test_only_the_planned_shape_uses_the_hosts_network_and_resolver() -> None:
     assert not {"hostNetwork", "dnsPolicy"} & agents().keys()
     assert (agents(SEED)["hostNetwork"], agents(SEED)["dnsPolicy"]) == (True, "Default")
 

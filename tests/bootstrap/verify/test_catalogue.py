@@ -67,14 +67,11 @@ def test_what_is_refused_by_a_patch_is_found_here_too() -> None:
     assert failures(Case(in_place=True).content()) == {"S9"}
 
 
-def test_without_a_tunnel_all_about_it_is_skipped_with_the_reason() -> None:
+def test_what_needs_a_tunnel_or_a_file_that_is_missing_is_skipped_with_the_reason() -> None:
     found = findings(Case().content())
     about = [finding for name, finding in found.items() if re.fullmatch(r"F.|C.+|B[1-79]|X[34]", name)]
     assert {finding.outcome for finding in about} == {Outcome.SKIPPED}
     assert {finding.evidence for finding in about} == {"there is no tunnel in it (profile none)"}
-
-
-def test_what_needs_a_missing_file_is_skipped_with_its_name() -> None:
     found = findings(subject("patched").without("egress").content, "C1", "C3", "C4")
     assert {finding.outcome for finding in found.values()} == {Outcome.SKIPPED}
     assert OWN.egress in found["C1"].evidence

@@ -374,13 +374,10 @@ def test_another_profile_than_the_one_asked_for_fails_and_without_one_it_is_only
     assert "native-off" in finding.evidence
 
 
-def test_a_file_of_ours_in_an_unpatched_config_fails() -> None:
+def test_a_file_or_a_call_of_ours_in_an_unpatched_config_fails() -> None:
     file = {"path": OWN.egress, "mode": 384, "overwrite": True, "contents": {"source": "data:,x"}}
     plain = Subject(CONTENTS[Profile.NONE])
     assert failures(plain.whole(lambda value: value["storage"]["files"].append(file)).content) == {"X2"}
-
-
-def test_a_call_of_ours_in_an_unpatched_config_fails() -> None:
     for call in (OWN.setup_function, OWN.cleanup_function, f"source {OWN.library}"):
         plain = Subject(CONTENTS[Profile.NONE])
         text = plain.text("bootkube")

@@ -277,14 +277,11 @@ def test_another_wish_is_told() -> None:
         assert reason(profile=profile) == why
 
 
-def test_time_is_told() -> None:
+def test_time_and_what_is_missing_or_cannot_be_read_are_told() -> None:
     for days, why in ((240, ""), (250, "days were left"), (366, "it expired at"), (-1, "it is not valid before")):
         found = reason(days=days)
         assert why in found
         assert bool(found) == bool(why)
-
-
-def test_what_is_missing_or_cannot_be_read_is_told() -> None:
     assert reason(None) == "there was none"
     assert "no readable certificate" in reason(KeyPair(b"", PAIR.key))
     assert "no readable private key" in reason(KeyPair(PAIR.certificate, b"nothing"))
