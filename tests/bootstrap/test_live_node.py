@@ -122,9 +122,11 @@ def test_a_certificate_tells_addresses_and_end() -> None:
     assert without.addresses == ()
 
 
-def test_containers_are_counted() -> None:
+def test_containers_are_counted_and_trouble_is_the_last_thing_that_was_said() -> None:
     for text, count in (('{"containers": [{}]}', 1), ('{"containers": []}', 0), ("[]", None), ("x", None)):
         assert live_facts.running_containers(said(text)) == count
+    assert live_facts.trouble(Completed(1, "", "a\nb\n")) == "b"
+    assert live_facts.trouble(Completed(7, "", "")) == "exit status 7"
 
 
 def test_the_last_end_of_a_stage_counts() -> None:
@@ -143,11 +145,6 @@ def test_the_last_end_of_a_stage_counts() -> None:
     again = {"phase": "stage end", "stage": "certs", "result": "success"}
     assert (live_facts.stage_results(said(json.dumps([*entries, again])), stages) or {})["certs"] == "success"
     assert live_facts.stage_results(said("{}"), stages) is None
-
-
-def test_trouble_is_the_last_thing_that_was_said() -> None:
-    assert live_facts.trouble(Completed(1, "", "a\nb\n")) == "b"
-    assert live_facts.trouble(Completed(7, "", "")) == "exit status 7"
 
 
 @given(st.text())

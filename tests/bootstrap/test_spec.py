@@ -14,16 +14,13 @@ from umbilical.fault import RenderError
 from umbilical.pki.pem import KeyPair
 
 
-def test_the_openshift_shape_is_what_the_installer_landed() -> None:
+def test_the_shapes_are_what_the_installer_landed_and_the_first_plan() -> None:
     spec = for_shape(Shape.OPENSHIFT)
     assert spec.mode is Mode.GRPC
     assert spec.namespace == "openshift-bootstrap-konnectivity"
     assert not spec.host_network
     assert spec.strategies == ("destHost", "defaultRoute")
     assert (spec.agent_port, spec.health_port, spec.admin_port) == (8091, 2041, 8095)
-
-
-def test_the_seed_shape_is_the_first_plan() -> None:
     spec = for_shape(Shape.SEED)
     assert (spec.mode, spec.namespace, spec.host_network) == (Mode.HTTP_CONNECT, "kube-system", True)
     assert not spec.owns_namespace

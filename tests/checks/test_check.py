@@ -13,12 +13,9 @@ def test_a_failed_check_does_not_stop_the_others() -> None:
     assert outcomes == [Outcome.FAILED, Outcome.PASSED, Outcome.WARNED, Outcome.SKIPPED]
 
 
-def test_a_finding_has_the_words_of_its_check_and_the_evidence_of_the_verdict() -> None:
+def test_a_finding_has_the_words_of_its_check_and_only_a_failure_counts_as_failed() -> None:
     (finding,) = judge([_check("A1", failed("saw 7"))], 0)
     assert (finding.id, finding.title, finding.why, finding.fix) == ("A1", "it holds", "else it breaks", "mend it")
     assert finding.evidence == "saw 7"
-
-
-def test_only_a_failure_counts_as_failed() -> None:
     assert has_failed(judge([_check("A1", failed("no")), _check("A2", passed())], 0))
     assert not has_failed(judge([_check("A1", warned("hm")), _check("A2", skipped("-"))], 0))

@@ -61,13 +61,10 @@ def test_agents_are_counted_by_strategy_and_older_servers_tell_one_number() -> N
     assert connected_agents("nothing") == {}
 
 
-def test_a_server_that_lives_tells_its_agents() -> None:
+def test_a_server_that_lives_tells_its_agents_and_one_that_is_away_or_not_well_why() -> None:
     metrics = b'konnectivity_network_proxy_server_ready_backends{proxy_strategy="default"} 4\n'
     with serving({"/healthz": (200, b"ok"), "/metrics": (200, metrics)}) as port:
         assert asked(port) == ServerHealth("s", agents={"default": 4})
-
-
-def test_a_server_that_is_away_or_not_well_tells_why() -> None:
     for pages, word in (
         ({"/healthz": (500, b"not well\nat all")}, "HTTP 500 on /healthz: not well at all"),
         ({"/healthz": (200, b"ok")}, "HTTP 404 on /metrics"),

@@ -138,7 +138,7 @@ def deployment(*arguments: str) -> dict[str, Any]:
     return {"spec": {"template": {"spec": {"containers": [{"args": list(arguments)}]}}}}
 
 
-def test_identifiers_are_read_with_their_gaps() -> None:
+def test_identifiers_are_read_with_their_gaps_and_a_service_tells_its_port() -> None:
     assert gather.identifiers(deployment()) == []
     for identifiers, found in (
         ("", []),
@@ -147,9 +147,6 @@ def test_identifiers_are_read_with_their_gaps() -> None:
         ("default-route=true", []),
     ):
         assert gather.identifiers(deployment(f"--agent-identifiers={identifiers}")) == found
-
-
-def test_a_service_tells_the_port_of_its_address() -> None:
     services: list[dict[str, Any]] = [
         {"spec": {"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "fd00::1"], "ports": [{"port": 8443}]}},
         {"spec": {"clusterIP": "10.0.0.2", "ports": []}},

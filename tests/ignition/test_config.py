@@ -298,12 +298,9 @@ def test_what_only_the_validator_refuses_is_known() -> None:
     assert [name for name, value in LAXER.items() if refusal_of(written(value)) is None] == []
 
 
-def test_a_fault_begins_with_its_place() -> None:
+def test_a_fault_begins_with_its_place_and_a_path_of_very_many_parts_is_judged_at_once() -> None:
     value = config(entry("/a", mode=-1), {"mode": 1}, **units({"name": "a"}))
     assert [fault.partition(":")[0] for fault in faults(read_config(written(value)))] == ["/a", "storage.files[1]", "a"]
-
-
-def test_a_path_of_very_many_parts_is_judged_at_once() -> None:
     value = config(entry("/a" * 200_000)) | {"x": 1}
     value["storage"]["links"] = [{"path": "/b", "target": "/c"}]
     assert faults(read_config(written(value))) == []

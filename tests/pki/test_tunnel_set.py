@@ -39,15 +39,12 @@ def test_a_set_holds_two_files_for_each_role() -> None:
     }
 
 
-def test_a_leaf_never_outlives_its_authority() -> None:
+def test_a_leaf_never_outlives_its_authority_has_its_name_and_a_successor_the_kind_of_key() -> None:
     authority = create_authority(Authority, NOW - timedelta(hours=23), DAY, EC)
     assert authority.lifetime(NOW, DAY) == timedelta(hours=1)
     assert authority.lifetime(NOW, timedelta(minutes=5)) == timedelta(minutes=5)
     leaf = read_certificates(authority.issue(Leaf(Role.AGENT, EC), NOW, DAY).certificate)[0]
     assert leaf.not_after == authority.certificate.not_after
-
-
-def test_a_leaf_has_the_name_and_a_successor_the_kind_of_key_that_it_had() -> None:
     assert Leaf(Role.AGENT, EC, common_name="edge-7").profile.common_name == "edge-7"
     for key_type in list(KeyType):
         assert key_type_of(create_authority(Authority, NOW, DAY, key_type).certificate) is key_type

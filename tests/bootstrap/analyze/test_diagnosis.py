@@ -143,15 +143,12 @@ def test_what_was_never_tried_is_not_called_well_and_what_cannot_be_told_is_skip
     assert all(finding.evidence for finding in findings)
 
 
-def test_every_check_has_its_own_words() -> None:
+def test_every_check_has_its_own_words_and_its_fix_names_commands_that_exist() -> None:
     checks = [cause.check for cause in CAUSES]
     assert [check.id for check in checks] == [f"A{number:02}" for number in range(1, len(checks) + 1)]
     for texts in ([check.title for check in checks], [check.why for check in checks]):
         assert len(set(texts)) == len(texts)
     assert all(check.fix for check in checks)
-
-
-def test_a_fix_names_only_commands_that_exist() -> None:
     from umbilical.cli.main import GROUPS
 
     named = {name for cause in CAUSES for name in re.findall(r"umbilical bootstrap ([a-z]+)", cause.check.fix)}

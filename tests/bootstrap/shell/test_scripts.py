@@ -89,12 +89,9 @@ def test_each_stage_is_guarded_begun_done_and_ended_in_that_order() -> None:
         assert script.count(f'record_service_stage_start "{stage}"') == script.count(f"touch {stage}.done") == 1
 
 
-def test_every_placeholder_is_filled_by_sed() -> None:
+def test_every_placeholder_is_filled_by_sed_and_only_the_clusters_family_looked_for() -> None:
     for placeholder in objects.ALL:
         assert f"\ns|\\{placeholder}|${{{placeholder[2:-1]}:-}}|g\n" in text()
-
-
-def test_only_the_family_of_the_cluster_is_looked_for() -> None:
     assert set(re.findall(r"\bip -(\d)", code(text()))) == {"4"}
     assert set(re.findall(r"\bip -(\d)", code(text(use_ipv6=True)))) == {"6"}
 

@@ -96,15 +96,12 @@ def test_a_broken_structure_fails_its_check(check: str, change: Callable[[Json],
     assert failures(PLAIN.whole(change).content, *S) - overlap == {check}
 
 
-def test_nothing_but_a_name_makes_a_pointer() -> None:
-    empty = {"replace": {"verification": {}}, "merge": []}
-    assert not failures(PLAIN.whole(lambda value: value["ignition"].update(config=empty)).content, *S)
-
-
-def test_bootstrap_in_place_fails_and_a_comment_about_it_does_not() -> None:
+def test_bootstrap_in_place_fails_a_comment_about_it_does_not_and_a_pointer_needs_a_name() -> None:
     assert failures(bootstrap_config("4.18", in_place=True), *S) == {"S9"}
     line = "BOOTSTRAP_INPLACE=false"
     assert not failures(PLAIN.replaced("bootkube", line, f"{line} # BOOTSTRAP_INPLACE=true").content, *S)
+    empty = {"replace": {"verification": {}}, "merge": []}
+    assert not failures(PLAIN.whole(lambda value: value["ignition"].update(config=empty)).content, *S)
 
 
 def test_a_file_that_its_secret_cannot_hold_fails_and_one_that_nearly_fills_it_warns() -> None:

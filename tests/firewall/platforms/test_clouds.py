@@ -76,15 +76,12 @@ def test_azure_lets_the_virtual_network_in_or_each_known_network_by_a_numbered_r
     ]
 
 
-def test_no_form_of_azures_rule_has_any_source() -> None:
+def test_no_form_of_azures_rule_has_any_source_and_leftovers_are_found_by_both_names() -> None:
     for asked in (CI, request("10.0.0.0/16", "fd00::/64")):
         assert "*" not in {item["source"] for item in azure.edit(asked).items}
         for command in azure.commands(asked).open:
             words = [str(word) for word in command.words]
             assert words[words.index("--source-address-prefixes") + 1] != "*"
-
-
-def test_leftovers_of_azure_are_found_under_the_name_that_the_installer_misses_too() -> None:
     shown = " ".join(str(word) for word in azure.leftovers(CI).show[0].words)
     # konnectivity_in and ci_konnectivity_in both contain it.
     assert "contains(name, 'konnectivity_in')" in shown

@@ -82,11 +82,15 @@ def test_each_cluster_gets_its_own_namespaces_and_what_its_pods_mount(spec: Host
                 assert (kind, wanted) in there or wanted in given
 
 
-def test_a_manifest_that_is_given_is_patched_in_its_place() -> None:
+def test_a_manifest_that_is_given_is_patched_in_its_place_and_a_static_pod_with_its_files() -> None:
     found = tree(hosted_spec(), as_bytes(deployment()))
     document = yaml.safe_load(found["management/deployment-kube-apiserver.yaml"].content)
     assert container(document, "konnectivity-server")
     assert not [asset.path for asset in found if "patches/kube-apiserver" in asset.path]
+    found = tree(STATIC, as_bytes(static_pod()))
+    document = yaml.safe_load(found["node/etc/kubernetes/manifests/kube-apiserver.yaml"].content)
+    assert container(document, "konnectivity-server")
+    assert "node/etc/kubernetes/konnectivity/server/tls.key" in found
 
 
 def test_without_a_manifest_there_are_patches_also_for_sidecars_and_none_is_empty() -> None:
@@ -97,13 +101,6 @@ def test_without_a_manifest_there_are_patches_also_for_sidecars_and_none_is_empt
     assert yaml.safe_load(found["management/patches/olm-operator.patch"].content)["metadata"]["name"] == "olm-operator"
     spec = hosted_spec(components=(), kube_apiserver=KubeApiserver(has_egress_flag=False))
     assert "management/patches/kube-apiserver-flags.patch" not in tree(spec)
-
-
-def test_a_static_pod_comes_with_the_files_of_its_node() -> None:
-    found = tree(STATIC, as_bytes(static_pod()))
-    document = yaml.safe_load(found["node/etc/kubernetes/manifests/kube-apiserver.yaml"].content)
-    assert container(document, "konnectivity-server")
-    assert "node/etc/kubernetes/konnectivity/server/tls.key" in found
 
 
 def test_kustomize_has_a_base_for_each_cluster_and_a_component() -> None:

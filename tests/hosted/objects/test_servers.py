@@ -187,7 +187,7 @@ def test_agents_reach_servers_before_they_are_ready_and_clients_only_where_there
     assert (body["type"], [port["port"] for port in body["ports"]]) == ("ClusterIP", [8090])
 
 
-def test_a_route_passes_tls_through_and_spreads_agents_over_servers() -> None:
+def test_a_route_passes_tls_through_spreads_agents_and_carries_labels_for_a_router_of_its_own() -> None:
     route = routes(hosted_spec())[0]
     assert route["spec"]["tls"] == {"termination": "passthrough", "insecureEdgeTerminationPolicy": "None"}
     assert route["spec"]["host"] == "konnectivity.guest.example"
@@ -195,9 +195,6 @@ def test_a_route_passes_tls_through_and_spreads_agents_over_servers() -> None:
     assert route["spec"]["port"] == {"targetPort": 8091}
     assert route["metadata"]["annotations"] == {"haproxy.router.openshift.io/balance": "roundrobin"}
     assert agent_service(hosted_spec())["spec"]["type"] == "ClusterIP"
-
-
-def test_a_route_carries_labels_by_which_a_router_of_its_own_finds_it() -> None:
     label = {"hypershift.openshift.io/hosted-control-plane": "clusters-guest"}
     spec = published(Publishing(Strategy.ROUTE, "konnectivity-server.apps.guest.hypershift.local", 443, label))
     assert routes(spec)[0]["metadata"]["labels"] == {**spec.labels, **label}
