@@ -44,16 +44,11 @@ def refusal(handshake: Handshake) -> tuple[str, bytes]:
     return handshake.refusal.kind, handshake.output()
 
 
-def test_no_authentication_is_chosen_when_it_is_offered() -> None:
-    handshake = played(b"\x05\x03\x02\x01\x00")
-    assert handshake.output() == b"\x05\x00"
-    assert handshake.state == socks5.REQUEST
-
-
-def test_username_and_password_are_chosen_where_they_are_needed() -> None:
-    handshake = played(b"\x05\x03\x00\x01\x02", password_needed=True)
-    assert handshake.output() == b"\x05\x02"
-    assert handshake.state == socks5.CREDENTIALS
+@pytest.mark.parametrize(("password_needed", "state"), [(False, socks5.REQUEST), (True, socks5.CREDENTIALS)])
+def test_a_password_is_asked_for_where_it_is_needed_and_nowhere_else(password_needed: bool, state: int) -> None:
+    handshake = played(b"\x05\x03\x02\x01\x00", password_needed=password_needed)
+    assert handshake.output() == (b"\x05\x02" if password_needed else b"\x05\x00")
+    assert handshake.state == state
 
 
 @pytest.mark.parametrize("offered", [b"", b"\x01", b"\x02", b"\x80\xff"])
@@ -81,11 +76,14 @@ def test_all_255_methods_may_be_offered() -> None:
     assert played(b"\x05\xff" + bytes(range(255, 0, -1))[:254] + b"\x00").state == socks5.REQUEST
 
 
-def test_credentials_wait_for_the_word_of_whoever_knows_them() -> None:
-    handshake = played(ENTER, credentials(b"ann", b"s3cret"), password_needed=True)
+@pytest.mark.parametrize(("username", "password"), [(b"ann", b"s3cret"), (b"u" * 255, b"p" * 255)])
+def test_credentials_wait_for_their_check_and_do_not_outlive_it(username: bytes, password: bytes) -> None:
+    handshake = played(ENTER, credentials(username, password), password_needed=True)
     assert handshake.state == socks5.CHECKING
-    assert (handshake.username, handshake.password) == (b"ann", b"s3cret")
+    assert (handshake.username, handshake.password) == (username, password)
     assert handshake.output() == b"\x05\x02"
+    handshake.credentials_are(True)
+    assert (handshake.username, handshake.password) == (b"", b"")
 
 
 def test_bad_credentials_are_told_and_end_it() -> None:
@@ -96,92 +94,57 @@ def test_bad_credentials_are_told_and_end_it() -> None:
     assert handshake.request is None
 
 
-def test_a_password_does_not_outlive_its_check() -> None:
-    handshake = played(ENTER, credentials(b"ann", b"s3cret"), password_needed=True)
-    handshake.credentials_are(True)
-    assert (handshake.username, handshake.password) == (b"", b"")
-
-
-def test_the_longest_credentials_fit() -> None:
-    handshake = played(ENTER, credentials(b"u" * 255, b"p" * 255), password_needed=True)
-    assert (len(handshake.username), len(handshake.password)) == (255, 255)
-
-
-def test_credentials_of_another_version_get_no_answer() -> None:
-    handshake = played(ENTER, password_needed=True)
+@pytest.mark.parametrize(
+    ("hello", "more", "words"),
+    [(ENTER, b"\x05\x01\x00", "credentials of version 5"), (HELLO, b"\x04\x01", "request of SOCKS version 4")],
+)
+def test_what_follows_in_another_version_gets_no_answer(hello: bytes, more: bytes, words: str) -> None:
+    handshake = played(hello, password_needed=hello == ENTER)
     handshake.output()
-    with pytest.raises(ProtocolViolation, match="credentials of version 5"):
-        handshake.feed(b"\x05\x01\x00")
+    with pytest.raises(ProtocolViolation, match=words):
+        handshake.feed(more)
     assert handshake.output() == b""
 
 
-def test_a_verdict_that_nobody_asked_for_is_a_bug_of_ours() -> None:
+def test_a_verdict_or_a_rest_before_its_time_is_a_bug_of_ours() -> None:
     with pytest.raises(MisuseError):
         Handshake(True).credentials_are(True)
+    with pytest.raises(MisuseError, match="greeting"):
+        Handshake(False).rest()
 
 
-def test_an_ipv6_address_is_read() -> None:
-    packed = socket.inet_pton(socket.AF_INET6, "fd00::2:5")
-    assert target(played(HELLO, b"\x05\x01\x00\x04" + packed + b"\x20\xfb")) == ("fd00::2:5", 8443)
+@pytest.mark.parametrize(
+    ("request_bytes", "host", "port"),
+    [
+        pytest.param(b"\x05\x01\x00\x04\xfd" + bytes(12) + b"\x02\x00\x05\x20\xfb", "fd00::2:5", 8443, id="IPv6"),
+        pytest.param(connect_name(b"Api_1.my-ns.svc."), "Api_1.my-ns.svc.", 443, id="a name as it was sent"),
+        pytest.param(connect_name(b"n" * 255), "n" * 255, 443, id="as long as the length byte allows"),
+        pytest.param(b"\x05\x01\x77" + CONNECT_V4[3:], "10.128.2.5", 443, id="any reserved byte"),
+    ],
+)
+def test_a_target_is_read(request_bytes: bytes, host: str, port: int) -> None:
+    assert target(played(HELLO, request_bytes)) == (host, port)
 
 
-def test_a_name_is_read_as_it_was_sent() -> None:
-    assert target(played(HELLO, connect_name(b"Api_1.my-ns.svc."))) == ("Api_1.my-ns.svc.", 443)
+BAD_NAMES: Final = [b"", b"a b", b"a\r\nHost: b", b"a\x00b", b"a/b", b"u@h", "ü".encode(), b"[::1]"]
 
 
-def test_a_name_may_be_as_long_as_its_length_byte_allows() -> None:
-    assert target(played(HELLO, connect_name(b"n" * 255))) == ("n" * 255, 443)
-
-
-def test_the_reserved_byte_is_ignored() -> None:
-    assert target(played(HELLO, b"\x05\x01\x77" + CONNECT_V4[3:])) == ("10.128.2.5", 443)
-
-
-@pytest.mark.parametrize("command", [0, 2, 3, 4, 0x7F, 0xFF])
-def test_any_command_but_connect_is_answered_as_unsupported(command: int) -> None:
+@pytest.mark.parametrize(
+    ("request_bytes", "kind", "code"),
+    [
+        *((bytes((5, command)) + CONNECT_V4[2:], "unsupported", 7) for command in (0, 2, 3, 4, 0x7F, 0xFF)),
+        # Whoever resolved first would answer BIND with a bad name as if the name were the fault.
+        (b"\x05\x02\x00\x03", "unsupported", 7),
+        *((bytes((5, 1, 0, address_type)), "unsupported", 8) for address_type in (0, 2, 5, 0xFF)),
+        *((connect_name(name), "bad-request", 4) for name in BAD_NAMES),
+        (connect_name(b"a", b"\0\0"), "bad-request", 1),
+    ],
+)
+def test_a_request_that_cannot_be_served_is_answered_by_its_fault(request_bytes: bytes, kind: str, code: int) -> None:
     handshake = played(HELLO)
     handshake.output()
-    handshake.feed(bytes((5, command)) + CONNECT_V4[2:])
-    assert refusal(handshake) == ("unsupported", b"\x05\x07\x00\x01" + bytes(6))
-
-
-def test_a_command_is_judged_before_its_name_is_even_read() -> None:
-    """Whoever resolved first would answer BIND with a bad name as if the name were the fault."""
-    handshake = played(HELLO)
-    handshake.output()
-    handshake.feed(b"\x05\x02\x00\x03")
-    assert refusal(handshake) == ("unsupported", b"\x05\x07\x00\x01" + bytes(6))
-
-
-@pytest.mark.parametrize("kind", [0, 2, 5, 0xFF])
-def test_an_unknown_address_type_is_answered_as_such(kind: int) -> None:
-    handshake = played(HELLO)
-    handshake.output()
-    handshake.feed(bytes((5, 1, 0, kind)))
-    assert refusal(handshake) == ("unsupported", b"\x05\x08\x00\x01" + bytes(6))
-
-
-@pytest.mark.parametrize("name", [b"", b"a b", b"a\r\nHost: b", b"a\x00b", b"a/b", b"u@h", "ü".encode(), b"[::1]"])
-def test_what_is_no_name_is_refused_and_goes_nowhere(name: bytes) -> None:
-    handshake = played(HELLO)
-    handshake.output()
-    handshake.feed(connect_name(name))
-    assert refusal(handshake) == ("bad-request", b"\x05\x04\x00\x01" + bytes(6))
-
-
-def test_port_0_is_refused() -> None:
-    handshake = played(HELLO)
-    handshake.output()
-    handshake.feed(connect_name(b"a", b"\0\0"))
-    assert refusal(handshake) == ("bad-request", b"\x05\x01\x00\x01" + bytes(6))
-
-
-def test_a_request_of_another_version_gets_no_answer() -> None:
-    handshake = played(HELLO)
-    handshake.output()
-    with pytest.raises(ProtocolViolation, match="request of SOCKS version 4"):
-        handshake.feed(b"\x04\x01")
-    assert handshake.output() == b""
+    handshake.feed(request_bytes)
+    assert refusal(handshake) == (kind, bytes((5, code, 0, 1)) + bytes(6))
 
 
 def test_everything_may_come_one_byte_at_a_time() -> None:
@@ -213,11 +176,6 @@ def test_credentials_and_request_may_come_at_once() -> None:
     assert handshake.rest() == b"early"
 
 
-def test_there_is_no_rest_before_the_request() -> None:
-    with pytest.raises(MisuseError, match="greeting"):
-        Handshake(False).rest()
-
-
 def test_a_failure_is_answered_with_an_empty_ipv4_address() -> None:
     assert encode_reply(socks5.CONNECTION_REFUSED) == b"\x05\x05\x00\x01\x00\x00\x00\x00\x00\x00"
 
@@ -228,28 +186,20 @@ def test_a_success_tells_whence_the_connection_goes_out() -> None:
     assert encode_reply(socks5.SUCCEEDED, packed, 1) == b"\x05\x00\x00\x04" + packed + b"\x00\x01"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "::",
-        "::1",
-        "1::",
-        "2001:db8::1:0:0:1",
-        "2001:db8:0:1:1:1:1:1",
-        "fd00:0:0:1::",
-        "::ffff:10.0.0.1",
-        "1:2:3:4:5:6:7:8",
-    ],
-)
+IPV6_TEXTS: Final = [
+    "::", "::1", "1::", "2001:db8::1:0:0:1", "2001:db8:0:1:1:1:1:1", "fd00:0:0:1::", "::ffff:10.0.0.1",
+    "1:2:3:4:5:6:7:8",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", IPV6_TEXTS)
 def test_an_ipv6_address_has_one_text(text: str) -> None:
     assert ipv6_text(socket.inet_pton(socket.AF_INET6, text)) == text
 
 
 _names: Final = st.binary(min_size=0, max_size=255)
 _greetings: Final = st.binary(max_size=8).map(lambda methods: b"\x05" + bytes((len(methods),)) + methods)
-_credentials: Final = st.tuples(_names, _names).map(
-    lambda pair: b"\x01" + bytes((len(pair[0]),)) + pair[0] + bytes((len(pair[1]),)) + pair[1]
-)
+_credentials: Final = st.builds(credentials, _names, _names)
 _requests: Final = st.tuples(
     st.binary(min_size=3, max_size=3), st.sampled_from([1, 3, 4, 9]), st.binary(max_size=64)
 ).map(lambda parts: b"\x05" + parts[0][:1] + b"\x00" + bytes((parts[1],)) + parts[2])
