@@ -188,33 +188,19 @@ def test_one_collector_serves_requests_one_after_the_other() -> None:
 REFUSAL = (
     b"405 Method Not Allowed\r\nContent-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\nDate: "
 )
-BODY = b"this proxy only supports CONNECT passthrough\n"
-
+BODY = b"\r\nthis proxy only supports CONNECT passthrough\n"
+CLOSE = b"Connection: close\r\n" + BODY
+KEEP = b"Connection: keep-alive\r\n" + BODY
 
 OTHER_METHODS = [
-    (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 ", b"\r\n" + BODY, True),
-    (b"connect a:1 HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 ", b"\r\n" + BODY, True),
+    (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 ", BODY, True),
+    (b"connect a:1 HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 ", BODY, True),
     (b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 ", b"\r\n", True),
-    (
-        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: TE, Close\r\n\r\n",
-        b"HTTP/1.1 ",
-        b"Connection: close\r\n\r\n" + BODY,
-        False,
-    ),
-    (b"PRI * HTTP/2.0\r\n\r\n", b"HTTP/1.1 ", b"Connection: close\r\n\r\n" + BODY, False),
-    (b"GET / HTTP/1.0\r\n\r\n", b"HTTP/1.0 ", b"\r\n" + BODY, False),
-    (
-        b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
-        b"HTTP/1.0 ",
-        b"Connection: keep-alive\r\n\r\n" + BODY,
-        True,
-    ),
-    (
-        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n",
-        b"HTTP/1.1 ",
-        b"Connection: close\r\n\r\n" + BODY,
-        False,
-    ),
+    (b"GET / HTTP/1.1\r\nHost: x\r\nConnection: TE, Close\r\n\r\n", b"HTTP/1.1 ", CLOSE, False),
+    (b"PRI * HTTP/2.0\r\n\r\n", b"HTTP/1.1 ", CLOSE, False),
+    (b"GET / HTTP/1.0\r\n\r\n", b"HTTP/1.0 ", BODY, False),
+    (b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", b"HTTP/1.0 ", KEEP, True),
+    (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n", b"HTTP/1.1 ", CLOSE, False),
 ]
 
 
@@ -382,10 +368,7 @@ HEADS = [
     *(head for head, _ in NAMED_FAULTS),
     *(head for head, _, _, _ in OTHER_METHODS[:-1]),  # the last one's body never comes
     *GARBAGE,
-    b"CONNECT a:1 HTTP/1.1\r\nx: y\r\n folded\r\n\r\n",
-    b"CONNECT a:1 HTTP/1.1\r\nx: \xff\r\n\r\n",
     b"CONNECT /path HTTP/1.1\r\nHost: h/x:1\r\n\r\n",
-    b"CONNECT ? HTTP/1.1\r\nHost: h:1\r\n\r\n",
     b"CONNECT * HTTP/1.1\r\n\r\n",
     b"CO\x01NECT a:1 HTTP/1.1\r\nHost: x\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",

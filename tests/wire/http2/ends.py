@@ -65,13 +65,10 @@ class Ours:
         profile: Profile | None = None,
         *,
         pool: BlockPool | None = None,
-        block: Block | None = None,
         gives_credit: bool = True,
     ) -> None:
         self.pool = pool or BlockPool(BLOCK_BYTES, 1)
-        self.connection = Connection(
-            is_client, profile or Profile(), self.pool, block or Block(BLOCK_BYTES), shared_block=block is not None
-        )
+        self.connection = Connection(is_client, profile or Profile(), self.pool, Block(BLOCK_BYTES), shared_block=False)
         self.events: list[Event] = []
         self.received: dict[int, bytearray] = {}
         self.now = 0.0
@@ -233,6 +230,14 @@ def open_stream(client: Ours, server: Ours) -> tuple[Stream, Stream]:
     stream = client.connection.open_stream(REQUEST)
     pump(client, server)
     return stream, server.stream(stream.stream_id)
+
+
+def one_stream(
+    client_profile: Profile | None = None, server_profile: Profile | None = None
+) -> tuple[Ours, Ours, Stream, Stream]:
+    """Our client and our server, and one stream seen from both ends."""
+    client, server = our_pair(client_profile, server_profile)
+    return client, server, *open_stream(client, server)
 
 
 def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:

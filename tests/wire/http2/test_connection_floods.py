@@ -10,6 +10,7 @@ from tests.wire.http2.ends import (
     frame,
     goaway_code,
     greeting,
+    one_stream,
     open_stream,
     our_pair,
     pump,
@@ -21,6 +22,7 @@ from umbilical.wire.grpc import OK, RESPONSE_HEADERS, trailers
 from umbilical.wire.http2 import control_frames, frames
 from umbilical.wire.http2.connection import Profile
 from umbilical.wire.http2.control_frames import MAX_CONTROL_BYTES
+from umbilical.wire.http2.streams import Stream
 from umbilical.wire.packet_data import DataPrefix
 
 BDP_PING = frame(frames.PING, 0, 0, bytes((2, 4, 16, 16, 9, 14, 7, 7)))
@@ -51,29 +53,23 @@ def flood(server: Ours, *octets: bytes, times: int = 3_000) -> int:
     return times
 
 
-def test_rapid_reset_ends_the_connection() -> None:
-    server = server_with()
-    count = flood(server, *(headers(number) + reset(number) for number in range(1, 8_000, 2)))
-    assert count == control_frames.RESET_BURST
-    assert goaway_code(server.take()) == frames.ENHANCE_YOUR_CALM
-    assert len(server.connection.streams) <= 1
-
-
 @pytest.mark.parametrize(
     "fault",
     [
+        reset,
         lambda number: frame(frames.WINDOW_UPDATE, 0, number, bytes(4)),
         lambda number: frame(frames.PRIORITY, 0, number, bytes(3)),
         headers,
         lambda number: frame(frames.WINDOW_UPDATE, 0, number, b"\x7f\xff\xff\xff"),
     ],
-    ids=["window of 0", "short priority", "second headers", "window overflow"],
+    ids=["rapid reset", "window of 0", "short priority", "second headers", "window overflow"],
 )
-def test_making_us_reset_streams_ends_the_connection_too(fault: Callable[[int], bytes]) -> None:
+def test_streams_that_end_in_resets_end_the_connection_whoever_resets(fault: Callable[[int], bytes]) -> None:
     server = server_with()
     count = flood(server, *(headers(number) + fault(number) for number in range(1, 8_000, 2)))
     assert count == control_frames.RESET_BURST
-    assert server.last("failed").code == frames.ENHANCE_YOUR_CALM
+    assert server.last("failed").code == goaway_code(server.take()) == frames.ENHANCE_YOUR_CALM
+    assert len(server.connection.streams) <= 1
 
 
 def test_opening_streams_past_the_limit_without_end_ends_the_connection() -> None:
@@ -204,61 +200,42 @@ def test_dials_given_up_before_an_answer_are_forgiven_by_time() -> None:
     assert server.connection.failure is None
 
 
-def test_grpc_gos_own_pings_beside_uploads_are_welcome() -> None:
-    server = server_with(headers(1))
-    for _ in range(20_000):
-        server.give(frame(frames.DATA, 0, 1, b"x") + BDP_PING)
-        server.take()
-    assert server.connection.failure is None
-
-
-def test_grpc_gos_own_pings_beside_downloads_are_welcome() -> None:
-    client, server = our_pair()
-    _, answer = open_stream(client, server)
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda server, answer: server.write(answer, DataPrefix(1, 1), b"payload"),
+        lambda server, answer: server.connection.send_message(answer, b"dial"),
+        lambda server, answer: server.connection.send_ordered(answer, b"close"),
+    ],
+    ids=["payload", "message", "ordered message"],
+)
+def test_grpc_gos_own_pings_beside_downloads_are_welcome(send: Callable[[Ours, Stream], object]) -> None:
+    client, server, _, answer = one_stream()
     server.connection.send_headers(answer, RESPONSE_HEADERS)
-    for _ in range(5_000):
-        server.write(answer, DataPrefix(1, 1), b"payload")
+    for _ in range(2_500):
+        send(server, answer)
         pump(client, server)
         server.give(BDP_PING)
     assert server.connection.failure is None
 
 
-def test_grpc_gos_own_pings_beside_control_packets_are_welcome() -> None:
-    client, server = our_pair()
-    _, answer = open_stream(client, server)
-    server.connection.send_headers(answer, RESPONSE_HEADERS)
-    for number in range(5_000):
-        if number % 2:
-            server.connection.send_message(answer, b"dial")
-        else:
-            server.connection.send_ordered(answer, b"close")
-        pump(client, server)
-        server.give(BDP_PING)
-    assert server.connection.failure is None
-
-
-def test_a_keepalive_ping_every_ten_seconds_for_a_week_is_welcome() -> None:
+@pytest.mark.parametrize(
+    ("octets", "every_seconds"),
+    [(BDP_PING, 10), (settings_frame([(frames.INITIAL_WINDOW_SIZE, 70_000)]), 60)],
+    ids=["keepalive", "settings"],
+)
+def test_now_and_then_is_welcome_for_a_week(octets: bytes, every_seconds: int) -> None:
     server = server_with()
-    for second in range(0, WEEK_SECONDS, 10):
+    for second in range(0, WEEK_SECONDS, every_seconds):
         server.now = float(second)
-        server.give(BDP_PING)
-        server.take()
-    assert server.connection.failure is None
-
-
-def test_settings_once_a_minute_for_a_week_are_welcome() -> None:
-    server = server_with()
-    for minute in range(7 * 24 * 60):
-        server.now = minute * 60.0
-        server.give(settings_frame([(frames.INITIAL_WINDOW_SIZE, 65_535 + minute)]))
+        server.give(octets)
         server.take()
     assert server.connection.failure is None
 
 
 def test_grpc_gos_growing_windows_are_welcome() -> None:
     """Its estimator sends SETTINGS and WINDOW_UPDATE each time the window doubles, within milliseconds."""
-    client, server = our_pair()
-    _, answer = open_stream(client, server)
+    _, server, _, answer = one_stream()
     window = 65_535
     while window < 16 * 1024 * 1024:
         server.give(settings_frame([(frames.INITIAL_WINDOW_SIZE, window)]) + frames.window_update_frame(0, window))

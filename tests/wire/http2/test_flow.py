@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.wire.http2.ends import REQUEST, Ours, Theirs, open_stream, our_pair, pump
+from tests.wire.http2.ends import REQUEST, Ours, Theirs, one_stream, open_stream, our_pair, pump
 from tests.wire.http2.traffic import TUNNELS, Traffic
 
 from umbilical.wire.grpc import RESPONSE_HEADERS
@@ -155,8 +155,7 @@ def test_nothing_overtakes_a_message_that_had_to_wait_and_stands_among_the_paylo
 
 
 def test_an_enlarged_window_goes_out_with_the_next_credit() -> None:
-    client, server = our_pair(server_profile=Profile(stream_window_bytes=70_000))
-    stream, ours = open_stream(client, server)
+    client, server, stream, ours = one_stream(server_profile=Profile(stream_window_bytes=70_000))
     server.connection.enlarge(ours, 140_000)
     server.connection.credit(ours, 0)
     pump(client, server)
@@ -184,8 +183,7 @@ def test_one_stream_may_be_credited_by_its_reader_while_another_is_on_arrival() 
 
 
 def test_the_window_of_a_connection_can_be_enlarged_and_is_credited_by_its_new_size() -> None:
-    client, server = our_pair(server_profile=Profile(connection_window_bytes=100_000))
-    open_stream(client, server)
+    client, server, _, _ = one_stream(server_profile=Profile(connection_window_bytes=100_000))
     server.connection.enlarge_connection(400_000)
     server.connection.enlarge_connection(50_000)
     pump(client, server)
@@ -194,10 +192,6 @@ def test_the_window_of_a_connection_can_be_enlarged_and_is_credited_by_its_new_s
 
 def spend(allowance: Allowance, count: int, now: float) -> int:
     return sum(allowance.spend(now) for _ in range(count))
-
-
-def test_a_burst_is_allowed_and_no_more() -> None:
-    assert spend(Allowance(10, 1.0), 15, 0.0) == 10
 
 
 def test_time_refills_up_to_the_burst() -> None:

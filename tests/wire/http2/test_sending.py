@@ -9,6 +9,7 @@ from tests.wire.http2.ends import (
     Frame,
     Ours,
     greeted_client,
+    one_stream,
     open_stream,
     our_pair,
     pump,
@@ -55,21 +56,6 @@ def send_all(box: Outbox) -> bytes:
     raise AssertionError("it never ends")
 
 
-def test_control_goes_ahead_of_payload_that_has_not_begun() -> None:
-    box, _ = outbox()
-    put(box, b"<", b"payload")
-    box.add_control(b"[control]")
-    assert send_all(box) == b"[control]<payload"
-
-
-def test_control_waits_for_the_end_of_the_frames_that_were_begun() -> None:
-    box, _ = outbox()
-    put(box, b"<", b"payload")
-    assert send(box, 3) == b"<pa"
-    box.add_control(b"[control]")
-    assert send_all(box) == b"yload[control]"
-
-
 def test_a_later_payload_never_overtakes_control_that_was_queued_before_it() -> None:
     """Else the first DATA of a connection arrives ahead of the DIAL_RSP that announces it."""
     box, _ = outbox()
@@ -92,13 +78,6 @@ def test_control_at_a_boundary_goes_at_once() -> None:
     assert send(box, 4) == b"[1][", "what stands at the boundary is sent together"
     box.add_control(b"[3]")
     assert send_all(box) == b"2][3]<two"
-
-
-def test_ordered_frames_without_payload_go_the_quick_way() -> None:
-    box, _ = outbox()
-    assert box.add_ordered(b"(close)")
-    put(box, b"<", b"payload")
-    assert send_all(box) == b"(close)<payload"
 
 
 def test_ordered_frames_that_do_not_fit_are_not_taken() -> None:
@@ -207,8 +186,7 @@ def test_a_server_limits_streams_and_leaves_a_small_connection_window_alone() ->
 
 
 def test_goaway_with_an_error_names_the_last_stream_that_was_served() -> None:
-    client, server = our_pair()
-    open_stream(client, server)
+    client, server, _, _ = one_stream()
     server.connection.goaway(frames.ENHANCE_YOUR_CALM, "too_many_pings")
     pump(client, server)
     assert client.events[-1] == Event("goaway", 1, code=frames.ENHANCE_YOUR_CALM, text="too_many_pings")
@@ -228,8 +206,7 @@ def test_stream_numbers_run_out_before_they_overflow() -> None:
 
 
 def test_what_is_sent_on_an_ended_stream_goes_nowhere() -> None:
-    client, server = our_pair()
-    stream, answer = open_stream(client, server)
+    client, server, stream, answer = one_stream()
     server.connection.finish(answer, trailers(OK, ""))
     client.connection.close_sending(stream)
     pump(client, server)
@@ -245,15 +222,13 @@ def test_what_is_sent_on_an_ended_stream_goes_nowhere() -> None:
 
 
 def test_no_payload_follows_the_end_of_a_stream() -> None:
-    client, server = our_pair()
-    stream, _ = open_stream(client, server)
+    client, _, stream, _ = one_stream()
     client.connection.close_sending(stream)
     assert client.connection.payload_room(stream, DataPrefix(1, 1).size) is None
 
 
 def test_a_connection_that_is_over_has_nothing_to_send_and_gives_its_block_back() -> None:
-    client, server = our_pair()
-    stream, _ = open_stream(client, server)
+    client, _, stream, _ = one_stream()
     assert client.write(stream, DataPrefix(1, 1), b"payload") == 7
     client.connection.ping(bytes(8))
     client.connection.release()
@@ -263,8 +238,7 @@ def test_a_connection_that_is_over_has_nothing_to_send_and_gives_its_block_back(
 
 
 def test_an_end_both_ways_stands_behind_the_payload_and_leaves_no_stream_behind() -> None:
-    client, server = our_pair()
-    stream, answer = open_stream(client, server)
+    client, server, stream, answer = one_stream()
     server.connection.send_headers(answer, RESPONSE_HEADERS)
     assert server.write(answer, PlainPrefix(1), b"last words") == 10
     server.connection.close_both(answer)
@@ -280,8 +254,7 @@ def test_an_end_both_ways_stands_behind_the_payload_and_leaves_no_stream_behind(
 
 @pytest.mark.parametrize("ends", ["close_sending", "close_both", "abort"])
 def test_an_end_that_finds_the_block_full_follows_when_there_is_room(ends: str) -> None:
-    client, server = our_pair()
-    stream, _ = open_stream(client, server)
+    client, _, stream, _ = one_stream()
     prefix = PlainPrefix(stream.stream_id)
     written = 0
     while taken := client.write(stream, prefix, bytes(16_384)):

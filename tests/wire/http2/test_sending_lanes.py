@@ -6,13 +6,13 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.wire.http2.ends import BLOCK_BYTES, REQUEST, Ours, open_stream, our_pair, pump, split
+from tests.wire.http2.ends import BLOCK_BYTES, Ours, one_stream, open_stream, our_pair, pump, split
 from tests.wire.http2.traffic import TUNNELS, Traffic, carried, messages
 
 from umbilical.wire import packets
 from umbilical.wire.grpc import OK, RESPONSE_HEADERS, trailers
 from umbilical.wire.http2 import frames
-from umbilical.wire.http2.buffers import Block, BlockPool
+from umbilical.wire.http2.buffers import BlockPool
 from umbilical.wire.http2.connection import Profile
 from umbilical.wire.http2.sending import CONTROL_RESERVE_BYTES, MAX_BACKLOG_BYTES
 from umbilical.wire.http2.streams import Stream
@@ -27,8 +27,7 @@ def random_bytes(count: int) -> bytes:
 
 
 def test_a_message_goes_ahead_of_payload_and_an_ordered_one_behind_it() -> None:
-    client, server = our_pair()
-    stream, _ = open_stream(client, server)
+    client, server, stream, _ = one_stream()
     client.write(stream, DataPrefix(1, 7), b"payload")
     client.connection.send_ordered(stream, packets.encode_close_request(7))
     client.connection.send_message(stream, packets.encode_dial_request("tcp", "a:1", 9))
@@ -38,8 +37,7 @@ def test_a_message_goes_ahead_of_payload_and_an_ordered_one_behind_it() -> None:
 
 
 def test_payload_crosses_windows_many_times_its_size() -> None:
-    client, server = our_pair(NARROW, NARROW)
-    stream, answer = open_stream(client, server)
+    client, server, stream, answer = one_stream(NARROW, NARROW)
     upload, download = random_bytes(700_000), random_bytes(500_001)
     up, down = DataPrefix(1, 5), DataPrefix(1, 5)
     sent_up = sent_down = 0
@@ -56,8 +54,7 @@ def test_payload_crosses_windows_many_times_its_size() -> None:
 
 
 def test_a_large_frame_size_is_used_when_the_peer_allows_it() -> None:
-    client, server = our_pair(server_profile=Profile(frame_bytes=BLOCK_BYTES - 9))
-    stream, _ = open_stream(client, server)
+    client, server, stream, _ = one_stream(server_profile=Profile(frame_bytes=BLOCK_BYTES - 9))
     prefix = DataPrefix(1, 1)
     room = client.connection.payload_room(stream, prefix.size)
     assert room is not None
@@ -69,8 +66,7 @@ def test_a_large_frame_size_is_used_when_the_peer_allows_it() -> None:
 
 
 def test_payload_leaves_a_reserve_of_the_window_to_control_packets() -> None:
-    client, server = our_pair(NARROW, NARROW)
-    stream, _ = open_stream(client, server)
+    client, server, stream, _ = one_stream(NARROW, NARROW)
     server.gives_credit = False
     prefix = DataPrefix(1, 1)
     while client.write(stream, prefix, bytes(65_536)):
@@ -114,8 +110,7 @@ def test_streams_together_keep_to_the_connection_window() -> None:
 @pytest.mark.parametrize("already", [0, 16_000])
 def test_a_message_larger_than_the_window_arrives_in_pieces(size: int, already: int) -> None:
     """Waiting for a window that holds all of it could wait for ever: a peer grants only what it has consumed."""
-    client, server = our_pair(NARROW, NARROW)
-    stream, _ = open_stream(client, server)
+    client, server, stream, _ = one_stream(NARROW, NARROW)
     if already:
         client.connection.send_message(stream, bytes(already))
     large, small = random_bytes(size), b"small"
@@ -129,8 +124,7 @@ def test_a_message_larger_than_the_window_arrives_in_pieces(size: int, already: 
 
 @pytest.mark.parametrize("window", [1, 100, 5_000, 16_384])
 def test_tiny_windows_are_used_as_they_are(window: int) -> None:
-    client, server = our_pair()
-    stream, _ = open_stream(client, server)
+    client, server, stream, _ = one_stream()
     client.give(frames.settings_frame([(frames.INITIAL_WINDOW_SIZE, window)]))
     server.connection.streams[1].receive_window = window
     server.gives_credit = False
@@ -148,8 +142,7 @@ def test_tiny_windows_are_used_as_they_are(window: int) -> None:
 
 
 def test_payload_never_tears_a_message_that_waits_in_pieces() -> None:
-    client, server = our_pair(NARROW, NARROW)
-    stream, _ = open_stream(client, server)
+    client, server, stream, _ = one_stream(NARROW, NARROW)
     client.connection.send_message(stream, bytes(100_000))
     assert stream.backlog
     assert client.connection.payload_room(stream, DataPrefix(1, 1).size) is None
@@ -158,8 +151,7 @@ def test_payload_never_tears_a_message_that_waits_in_pieces() -> None:
 
 
 def test_the_end_of_a_call_waits_for_what_was_sent_before_it() -> None:
-    client, server = our_pair(NARROW, NARROW)
-    stream, answer = open_stream(client, server)
+    client, server, stream, answer = one_stream(NARROW, NARROW)
     for end, side in ((client, stream), (server, answer)):
         end.connection.send_message(side, bytes(100_000))
     server.connection.finish(answer, trailers(OK, "done"))
@@ -183,8 +175,7 @@ def fill_block(end: Ours, stream: Stream, prefix: DataPrefix) -> None:
 
 
 def test_ordered_messages_that_find_the_block_full_follow_after_the_flush() -> None:
-    client, server = our_pair()
-    stream, _ = open_stream(client, server)
+    client, server, stream, _ = one_stream()
     fill_block(client, stream, DataPrefix(1, 7))
     window = stream.send_window
     client.connection.send_ordered(stream, b"x" * 1_000)
@@ -195,8 +186,7 @@ def test_ordered_messages_that_find_the_block_full_follow_after_the_flush() -> N
 
 
 def test_the_end_of_a_call_that_finds_the_block_full_follows_after_the_flush() -> None:
-    client, server = our_pair()
-    stream, answer = open_stream(client, server)
+    client, server, stream, answer = one_stream()
     fill_block(client, stream, DataPrefix(1, 7))
     fill_block(server, answer, DataPrefix(1, 7))
     server.connection.finish(answer, trailers(OK, ""))
@@ -211,16 +201,14 @@ def test_the_end_of_a_call_that_finds_the_block_full_follows_after_the_flush() -
 
 
 def test_a_reset_stays_behind_the_frames_of_its_stream() -> None:
-    client, server = our_pair()
-    stream, _ = open_stream(client, server)
+    client, _, stream, _ = one_stream()
     client.write(stream, DataPrefix(1, 1), b"payload")
     client.connection.reset(stream, frames.CANCEL)
     assert [one.kind for one in split(client.take())] == [frames.DATA, frames.RST_STREAM]
 
 
 def test_a_reset_finds_its_way_past_a_full_block() -> None:
-    client, server = our_pair()
-    stream, _ = open_stream(client, server)
+    client, server, stream, _ = one_stream()
     fill_block(client, stream, DataPrefix(1, 1))
     client.connection.reset(stream, frames.CANCEL)
     pump(client, server)
@@ -229,8 +217,7 @@ def test_a_reset_finds_its_way_past_a_full_block() -> None:
 
 
 def test_a_reset_drops_what_waited_for_a_window() -> None:
-    client, server = our_pair(NARROW, NARROW)
-    stream, _ = open_stream(client, server)
+    client, server, stream, _ = one_stream(NARROW, NARROW)
     client.connection.send_message(stream, bytes(100_000))
     client.connection.reset(stream, frames.CANCEL)
     pump(client, server)
@@ -239,8 +226,7 @@ def test_a_reset_drops_what_waited_for_a_window() -> None:
 
 
 def test_a_peer_that_grants_no_window_for_control_packets_is_given_up_once() -> None:
-    client, server = our_pair(NARROW, NARROW)
-    stream, _ = open_stream(client, server)
+    client, _, stream, _ = one_stream(NARROW, NARROW)
     for _ in range(MAX_BACKLOG_BYTES // 60_000 + 10):
         client.connection.send_message(stream, bytes(60_000))
     assert client.connection.failure is not None
@@ -253,8 +239,7 @@ def test_a_peer_that_grants_no_window_for_control_packets_is_given_up_once() -> 
 
 
 def test_queued_bytes_counts_both_lanes() -> None:
-    client, server = our_pair()
-    stream, _ = open_stream(client, server)
+    client, _, stream, _ = one_stream()
     assert client.connection.queued_bytes() == 0
     client.connection.ping(bytes(8))
     client.write(stream, DataPrefix(1, 1), b"payload")
@@ -274,28 +259,10 @@ def test_an_idle_connection_holds_no_block() -> None:
     assert len(pool._free) == 1
 
 
-def test_many_connections_share_one_receive_block() -> None:
-    block = Block(BLOCK_BYTES)
-    clients = [Ours(True) for _ in range(4)]
-    servers = [Ours(False, block=block) for _ in clients]
-    payloads = [random_bytes(20_000 + number) for number in range(4)]
-    for client, payload in zip(clients, payloads, strict=True):
-        stream = client.connection.open_stream(REQUEST)
-        assert client.write(stream, DataPrefix(1, 1), payload) < len(payload)
-        client.write(stream, DataPrefix(1, 1), payload[16_384 - 17 :])
-    # Pieces of all connections arrive in turns, each cut in the middle of its frames.
-    while any(client.connection.has_pending() for client in clients):
-        for client, server in zip(clients, servers, strict=True):
-            server.give(client.take(1_001))
-    for server, payload in zip(servers, payloads, strict=True):
-        assert carried(server.received[1], 1) == payload
-
-
 @settings(max_examples=40)
 @given(st.data())
 def test_whatever_is_sent_arrives_in_order_however_it_is_cut(data: st.DataObject) -> None:
-    client, server = our_pair(NARROW, NARROW)
-    stream, answer = open_stream(client, server)
+    client, server, stream, answer = one_stream(NARROW, NARROW)
     server.connection.send_headers(answer, RESPONSE_HEADERS)
     ways = [(client, server, Traffic(client, stream)), (server, client, Traffic(server, answer))]
     for _ in range(data.draw(st.integers(1, 25))):
