@@ -113,6 +113,9 @@ class RunningAgent:
     def wait_until_idle(self) -> None:
         self.stage.eventually(self.agent.is_idle)
 
+    def wait_for_servers(self, *server_ids: str) -> None:
+        self.stage.eventually(lambda: sorted(self.agent._links) == sorted(server_ids))
+
     def stop(self) -> None:
         """As a dying process does: all sockets close, nothing is said."""
         self.connecting.cancel()

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import h2.events
+import h2.settings
 from tests.support import packet_messages
 from tests.support.grpc_channel import GrpcChannel, GrpcStream
 from tests.support.in_process import PATIENCE_SECONDS, RunningServer, Stage
 from tests.support.packet_messages import Packet, PacketType
-from tests.support.tunnel_client import PROXY_PATH
-from tests.support.tunnel_pki import TunnelPki
+from tests.support.tunnel_client import PROXY_PATH, Tunnel
 
 CONNECT_PATH: Final = "/AgentService/Connect"
 PAUSE: Final = 64
@@ -73,6 +73,7 @@ class ScriptedAgent:
         channel: Channel | None = None,
         metadata: Metadata = (),
     ) -> None:
+        self._server: Final = server
         self.channel: Final = channel or open_agent_channel(server)
         hello = [("agentid", agent_id), ("agentidentifiers", identifiers), *metadata]
         self.stream: Final = self.channel.open(CONNECT_PATH, hello)
@@ -95,6 +96,22 @@ class ScriptedAgent:
         self.send(packet_messages.dial_response(dial_id, connection_id))
         return dial_id
 
+    def carry(self, connection_id: int = 1, address: str = "web:443") -> Tunnel:
+        """Have a client ask for a tunnel, which this agent must get to carry."""
+        dial = self._server.frontend.dial(address)
+        request = self.next_dial()
+        assert request.address == address
+        self.send(packet_messages.dial_response(request.random, connection_id))
+        return dial.finish()
+
+    def carry_proxied(self, connection_id: int = 1) -> GrpcStream:
+        """The same in gRPC, with the client's own stream in the hands of the test."""
+        stream = open_proxy_stream(self._server)
+        stream.send(packet_messages.dial_request("web:443", 7))
+        self.accept_dial(connection_id)
+        expect(stream, PacketType.DIAL_RSP)
+        return stream
+
     def packets_so_far(self) -> list[Any]:
         return packets_so_far(self.stream)
 
@@ -102,8 +119,26 @@ class ScriptedAgent:
         self.channel.close()
 
 
+def scripted_pair(
+    stage: Stage, mode: str = "http-connect", *, metadata: Metadata = (), **settings: Any
+) -> tuple[RunningServer, ScriptedAgent]:
+    """A real server and its only agent, which the test plays."""
+    server = stage.start_server(mode, **settings)
+    return server, ScriptedAgent(server, metadata=metadata)
+
+
 def _links(server: RunningServer) -> list[Any]:
     return list(server.server.exchange.links.values())
+
+
+def open_without_window(server: RunningServer) -> GrpcStream:
+    """The Connect stream of an agent, `stalled`, to which the server may send nothing."""
+    channel = open_agent_channel(server)
+    channel.http2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 0})
+    stream = _begin(channel, CONNECT_PATH, [("te", "trailers"), ("agentid", "stalled")])
+    stream.wait_for_headers(PATIENCE_SECONDS)
+    server.wait_for_agents()
+    return stream
 
 
 class ScriptedServer:
@@ -111,7 +146,7 @@ class ScriptedServer:
 
     def __init__(self, stage: Stage, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self._stage: Final = stage
-        self._context: Final = _server_context(stage.pki)
+        self._context: Final = stage.pki.authority.server_context(stage.pki.server, ["h2"])
         self._listener: Final = socket.create_server((host, port))
         self._listener.settimeout(PATIENCE_SECONDS)
         self.port: Final = int(self._listener.getsockname()[1])
@@ -140,13 +175,25 @@ def hello(server_id: str = "scripted", count: int = 1, metadata: Metadata = ()) 
     return [("serverid", server_id), ("servercount", str(count)), *metadata]
 
 
-def _server_context(pki: TunnelPki) -> Any:
-    return pki.authority.server_context(pki.server, ["h2"])
-
-
 def framed(packet: Any) -> bytes:
-    message: bytes = packet.SerializeToString()
-    return b"\0" + len(message).to_bytes(4, "big") + message
+    return _message(packet.SerializeToString())
+
+
+def control(kind: int, connection_id: int) -> bytes:
+    """PAUSE or RESUME, which upstream's messages do not know."""
+    return _message(bytes((0x08, kind, 0x7A, 2, 0x08, connection_id)))
+
+
+def _message(body: bytes) -> bytes:
+    return b"\0" + len(body).to_bytes(4, "big") + body
+
+
+def dial_through(stream: GrpcStream, address: str, dial_id: int = 7) -> int:
+    """Have a real agent dial; the connection ID."""
+    stream.send(packet_messages.dial_request(address, dial_id))
+    answer = expect(stream, PacketType.DIAL_RSP).dialResponse
+    assert (answer.random, answer.error) == (dial_id, "")
+    return int(answer.connectID)
 
 
 def expect(stream: GrpcStream, kind: int) -> Any:
@@ -170,10 +217,14 @@ def open_proxy_stream(server: RunningServer, channel: Channel | None = None) -> 
 
 def open_ended(channel: Channel, path: str) -> GrpcStream:
     """Begin a call and end it with the same frame."""
+    return _begin(channel, path, [("agentid", "hasty")], end_stream=True)
+
+
+def _begin(channel: Channel, path: str, metadata: Metadata, *, end_stream: bool = False) -> GrpcStream:
     stream = GrpcStream(channel, channel.http2.get_next_available_stream_id())
     channel.streams[stream.stream_id] = stream
     pseudo = [(":method", "POST"), (":scheme", "https"), (":path", path), (":authority", "localhost")]
-    channel.http2.send_headers(stream.stream_id, [*pseudo, ("agentid", "hasty")], end_stream=True)
+    channel.http2.send_headers(stream.stream_id, [*pseudo, *metadata], end_stream=end_stream)
     channel.flush()
     return stream
 

@@ -2,34 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from tests.support import packet_messages
-from tests.support.grpc_channel import GrpcStream
 from tests.support.in_process import RunningAgent, Stage, echo
 from tests.support.packet_messages import PacketType
-from tests.support.scripted_peers import ScriptedServer, expect
+from tests.support.scripted_peers import ScriptedServer, dial_through, expect
 
 from umbilical.tunnel.settings import ListenAddress, ServerAddress
-
-
-class ScriptedCounter:
-    """Knows how many servers there are because the test says so."""
-
-    def __init__(self, count: int | None) -> None:
-        self.count = count
-
-    def server_count(self) -> int | None:
-        return self.count
-
-    def published_addresses(self) -> Sequence[tuple[str, int]]:
-        return ()
-
-    async def run(self) -> None:
-        await asyncio.Event().wait()
 
 
 def test_failed_attempts_are_told_and_back_off(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
@@ -114,7 +96,7 @@ def test_leases_and_announcements_are_weighed_as_configured(
 ) -> None:
     server = stage.start_server(server_count=2)
     agent = stage.start_agent(server.agent_port, server_count_source=source)
-    agent.agent.counter = ScriptedCounter(counted)
+    agent.agent.counter = ScriptedLeases(counted)
     agent.wait_until_ready()
     assert stage.call(agent.agent.server_count) == wanted
     assert agent.gauges().known_server_count == wanted
@@ -127,24 +109,17 @@ def test_the_late_end_of_an_old_link_does_not_remove_the_new_one(stage: Stage) -
     old = server.accept("same")
     agent.wait_until_ready()
     endpoint = stage.endpoint().serve(echo)
-    old_id = _dial(old, endpoint.address)  # keeps the old link in use
+    old_id = dial_through(old, endpoint.address)  # keeps the old link in use
     old.channel.socket.sendall(bytes((0, 0, 8, 7, 0, 0, 0, 0, 0)) + b"\x7f\xff\xff\xff" + bytes(4))
     new = server.accept("same")
     agent.wait_until_ready()
-    connection_id = _dial(new, endpoint.address)
+    connection_id = dial_through(new, endpoint.address)
     assert old_id == connection_id == 1
     old.channel.close()
     stage.eventually(lambda: agent.agent.gauges().open_endpoint_connections == 1)
     assert agent.agent.is_ready()
     new.send(packet_messages.data(connection_id, b"still here"))
     assert expect(new, PacketType.DATA).data.data == b"still here"
-
-
-def _dial(stream: GrpcStream, address: str) -> int:
-    stream.send(packet_messages.dial_request(address, 7))
-    answer = expect(stream, PacketType.DIAL_RSP).dialResponse
-    assert answer.error == ""
-    return int(answer.connectID)
 
 
 def test_the_token_file_is_read_again_for_every_connect_and_sent_as_it_is(stage: Stage, tmp_path: Path) -> None:
@@ -219,26 +194,20 @@ def _address(server: ScriptedServer | tuple[str, int]) -> tuple[str, int]:
     return server if isinstance(server, tuple) else ("127.0.0.1", server.port)
 
 
-def wait_for(agent: RunningAgent, *server_ids: str) -> None:
-    agent.stage.eventually(lambda: sorted(agent.agent._links) == sorted(server_ids))
-
-
 def test_an_agent_needs_nothing_but_leases_and_hears_of_each_at_once(stage: Stage) -> None:
     one, two = ScriptedServer(stage), ScriptedServer(stage)
     agent, leases = start(stage, ScriptedLeases(), **RARELY)
     tell(agent, leases, one)
     one.accept("one")
-    wait_for(agent, "one")
+    agent.wait_for_servers("one")
     tell(agent, leases, one, two)
     two.accept("two")
-    wait_for(agent, "one", "two")
+    agent.wait_for_servers("one", "two")
     gauges = agent.gauges()
     assert (gauges.open_server_connections, gauges.known_server_count) == (2, 2)
 
 
-def test_a_server_that_comes_back_is_dialled_when_its_lease_is_written_not_when_the_back_off_ends(
-    stage: Stage,
-) -> None:
+def test_a_server_that_comes_back_is_dialled_when_its_lease_is_written_not_when_the_back_off_ends(stage: Stage) -> None:
     gone = ScriptedServer(stage)
     gone._listener.close()
     agent, leases = start(stage, ScriptedLeases(), **RARELY)
@@ -249,7 +218,7 @@ def test_a_server_that_comes_back_is_dialled_when_its_lease_is_written_not_when_
     target.attempted_at = float("-inf")  # long ago
     tell(agent, leases, gone)
     back.accept("back")
-    wait_for(agent, "back")
+    agent.wait_for_servers("back")
 
 
 def test_a_dead_server_whose_lease_is_withdrawn_is_dialled_no_more(stage: Stage) -> None:
@@ -261,7 +230,7 @@ def test_a_dead_server_whose_lease_is_withdrawn_is_dialled_no_more(stage: Stage)
     stage.eventually(lambda: any(target.is_failing for target in agent.agent._book.targets()))
     tell(agent, leases, live)
     stage.eventually(lambda: [target.server.port for target in agent.agent._book.targets()] == [live.port])
-    wait_for(agent, "live")
+    agent.wait_for_servers("live")
 
 
 def test_a_server_that_publishes_no_address_is_reached_through_what_was_given(stage: Stage) -> None:
@@ -273,7 +242,7 @@ def test_a_server_that_publishes_no_address_is_reached_through_what_was_given(st
     direct.accept("published")
     balancer.accept("published").wait_for_end()
     balancer.accept("silent")
-    wait_for(agent, "published", "silent")
+    agent.wait_for_servers("published", "silent")
 
 
 def test_the_certificate_of_a_published_address_must_be_for_that_host(
@@ -284,7 +253,7 @@ def test_the_certificate_of_a_published_address_must_be_for_that_host(
     elsewhere = stage.start_server(agent_listen=ListenAddress("127.0.0.3", 0))
     agent, leases = start(stage, ScriptedLeases())
     tell(agent, leases, ("127.0.0.3", elsewhere.agent_port), ("localhost", server.agent_port))
-    wait_for(agent, "server-0")
+    agent.wait_for_servers("server-0")
     stage.eventually(lambda: f"UMB323 cannot connect to server=127.0.0.3:{elsewhere.agent_port}" in caplog.text)
     assert agent.gauges().open_server_connections == 1
 
@@ -298,5 +267,5 @@ def test_an_agent_without_any_server_says_so_once(stage: Stage, caplog: pytest.L
     stage.eventually(lambda: "UMB207 no server to connect to" in caplog.text)
     tell(agent, leases, server)
     server.accept("there")
-    wait_for(agent, "there")
+    agent.wait_for_servers("there")
     assert caplog.text.count("UMB207") == 1

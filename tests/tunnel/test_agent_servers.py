@@ -10,7 +10,7 @@ from tests.support import packet_messages
 from tests.support.grpc_channel import GrpcStream
 from tests.support.in_process import PATIENCE_SECONDS, RunningAgent, Stage, echo
 from tests.support.packet_messages import PacketType
-from tests.support.scripted_peers import ScriptedServer, expect, framed
+from tests.support.scripted_peers import ScriptedServer, dial_through, expect, framed
 
 from umbilical.tunnel.server_targets import LOOK_AGAIN_SECONDS, MISSING_SECONDS
 from umbilical.tunnel.settings import ServerAddress
@@ -26,10 +26,6 @@ def servers(agent: RunningAgent) -> list[str]:
     return agent.stage.call(lambda: sorted(agent.agent._links))
 
 
-def wait_for(agent: RunningAgent, *server_ids: str) -> None:
-    agent.stage.eventually(lambda: sorted(agent.agent._links) == sorted(server_ids))
-
-
 def long_ago(agent: RunningAgent) -> None:
     """As if no attempt had been made lately, so that the next one needs not wait for the beat."""
     for target in agent.agent._book.targets():
@@ -38,13 +34,6 @@ def long_ago(agent: RunningAgent) -> None:
 
 def say_goodbye(stream: GrpcStream) -> None:
     stream.channel.socket.sendall(GOAWAY)
-
-
-def dial(stream: GrpcStream, address: str) -> int:
-    stream.send(packet_messages.dial_request(address, 7))
-    answer = expect(stream, PacketType.DIAL_RSP).dialResponse
-    assert answer.error == ""
-    return int(answer.connectID)
 
 
 def is_left_alone(server: ScriptedServer) -> bool:
@@ -59,7 +48,7 @@ def is_left_alone(server: ScriptedServer) -> bool:
 def test_an_agent_connects_to_all_its_servers_whatever_count_they_announce(stage: Stage) -> None:
     running = [stage.start_server() for _ in range(3)]
     agent = stage.start_agent(*(server.agent_port for server in running), **RARELY)
-    wait_for(agent, "server-0", "server-1", "server-2")
+    agent.wait_for_servers("server-0", "server-1", "server-2")
     assert agent.gauges().open_server_connections == 3
     assert agent.gauges().known_server_count == 1
     endpoint = stage.endpoint().serve(echo)
@@ -73,7 +62,7 @@ def test_a_server_that_says_nothing_delays_no_other(stage: Stage) -> None:
     agent = stage.start_agent(silent.port, live.port, **RARELY)
     silent.accept_call()
     live.accept("live")
-    wait_for(agent, "live")
+    agent.wait_for_servers("live")
 
 
 def test_a_dead_server_is_tried_on_its_own_and_found_when_it_comes(stage: Stage) -> None:
@@ -81,9 +70,9 @@ def test_a_dead_server_is_tried_on_its_own_and_found_when_it_comes(stage: Stage)
     gone._listener.close()
     agent = stage.start_agent(live.port, gone.port)
     live.accept("live")
-    wait_for(agent, "live")
+    agent.wait_for_servers("live")
     ScriptedServer(stage, port=gone.port).accept("late")
-    wait_for(agent, "late", "live")
+    agent.wait_for_servers("late", "live")
     assert is_left_alone(live)
 
 
@@ -91,7 +80,7 @@ def test_two_addresses_of_one_server_hold_the_older_link_and_are_not_dialled_aga
     first, second = ScriptedServer(stage), ScriptedServer(stage)
     agent = stage.start_agent(first.port, second.port)
     older = first.accept("same")
-    wait_for(agent, "same")
+    agent.wait_for_servers("same")
     (link,) = stage.call(lambda: list(agent.agent._links.values()))
     second.accept("same").wait_for_end()
     stage.eventually(lambda: all(target.links == {link} for target in agent.agent._book.targets()))
@@ -103,7 +92,7 @@ def test_two_addresses_of_one_server_hold_the_older_link_and_are_not_dialled_aga
     older.channel.close()
     first.accept("one")
     second.accept("two")
-    wait_for(agent, "one", "two")
+    agent.wait_for_servers("one", "two")
 
 
 def test_an_address_that_stays_dead_is_told_once_while_another_serves(
@@ -114,7 +103,7 @@ def test_an_address_that_stays_dead_is_told_once_while_another_serves(
     gone._listener.close()
     agent = stage.start_agent(live.port, gone.port)
     live.accept("live")
-    wait_for(agent, "live")
+    agent.wait_for_servers("live")
     caplog.clear()
     text = f"cannot connect to server=127.0.0.1:{gone.port}: TCP: dial"
     stage.eventually(lambda: caplog.text.count(text) >= 4)
@@ -156,14 +145,14 @@ def test_a_server_that_its_name_lost_is_drained_and_left_when_idle(
     agent = start_named(stage, one.port, drain_linger_seconds=0.01)
     old = one.accept("one")
     two.accept("two")
-    wait_for(agent, "one", "two")
-    connection_id = dial(old, stage.endpoint().serve(echo).address)
+    agent.wait_for_servers("one", "two")
+    connection_id = dial_through(old, stage.endpoint().serve(echo).address)
     names["localhost"].remove("127.0.0.1")
     stage.skip(LOOK_AGAIN_SECONDS + 1, monkeypatch)
     stage.eventually(lambda: any(target.missing_since is not None for target in agent.agent._book.targets()))
     assert servers(agent) == ["one", "two"], "resolvers rotate their answers: one is not enough"
     stage.skip(MISSING_SECONDS + 1, monkeypatch)
-    wait_for(agent, "two")
+    agent.wait_for_servers("two")
     expect(old, PacketType.DRAIN)
     old.send(packet_messages.data(connection_id, b"still served"))
     assert expect(old, PacketType.DATA).data.data == b"still served"
@@ -180,13 +169,13 @@ def test_the_last_server_is_kept_although_nothing_leads_to_it_any_more(
     names["localhost"] = ["127.0.0.1"]
     agent = start_named(stage, one.port, drain_linger_seconds=0.01)
     stream = one.accept("one")
-    wait_for(agent, "one")
+    agent.wait_for_servers("one")
     names["localhost"][:] = ["127.0.0.2"]
     stage.skip(LOOK_AGAIN_SECONDS + 1, monkeypatch)
     stage.eventually(lambda: len(agent.agent._book.targets()) == 2)
     stage.skip(MISSING_SECONDS + 1, monkeypatch)
     stage.eventually(lambda: len(agent.agent._book.targets()) == 1)
-    dial(stream, stage.endpoint().serve(echo).address)
+    dial_through(stream, stage.endpoint().serve(echo).address)
     assert agent.gauges().open_server_connections == 1
 
 
@@ -200,7 +189,7 @@ def test_a_name_that_is_not_known_is_told_and_looked_up_again(
     stage.eventually(lambda: caplog.text.count(text) >= 2)
     names["localhost"].append("127.0.0.1")
     server.accept("found")
-    wait_for(agent, "found")
+    agent.wait_for_servers("found")
 
 
 def test_a_lookup_that_hangs_delays_no_other_server(
@@ -219,10 +208,10 @@ def test_a_lookup_that_hangs_delays_no_other_server(
     given = (ServerAddress("localhost", slow.port), ServerAddress("127.0.0.1", live.port))
     agent = stage.start_agent(live.port, servers=given)
     live.accept("live")
-    wait_for(agent, "live")
+    agent.wait_for_servers("live")
     answered.set()
     slow.accept("slow")
-    wait_for(agent, "live", "slow")
+    agent.wait_for_servers("live", "slow")
 
 
 def test_a_lookup_that_is_never_answered_is_told(
@@ -256,12 +245,12 @@ def test_a_server_that_leaves_is_dialled_again_at_once_on_its_own_address(stage:
     agent = stage.start_agent(first.port, second.port, **RARELY)
     old = first.accept("one")
     second.accept("two")
-    wait_for(agent, "one", "two")
-    dial(old, stage.endpoint().serve(echo).address)
+    agent.wait_for_servers("one", "two")
+    dial_through(old, stage.endpoint().serve(echo).address)
     stage.call(lambda: long_ago(agent))
     say_goodbye(old)
     first.accept("one-again")
-    wait_for(agent, "one-again", "two")
+    agent.wait_for_servers("one-again", "two")
     assert agent.gauges().open_endpoint_connections == 1, "its tunnel goes on"
     assert is_left_alone(second)
 
@@ -286,12 +275,12 @@ def test_a_drained_agent_tells_every_server_and_dials_none(stage: Stage) -> None
     third._listener.close()
     agent = stage.start_agent(first.port, second.port, third.port)
     streams = [first.accept("one"), second.accept("two")]
-    wait_for(agent, "one", "two")
+    agent.wait_for_servers("one", "two")
     stage.call(agent.agent.drain)
     for stream in streams:
         expect(stream, PacketType.DRAIN)
     streams[0].channel.close()
-    wait_for(agent, "two")
+    agent.wait_for_servers("two")
     assert is_left_alone(first)
     assert is_left_alone(ScriptedServer(stage, port=third.port))
-    dial(streams[1], stage.endpoint().serve(echo).address)
+    dial_through(streams[1], stage.endpoint().serve(echo).address)

@@ -12,7 +12,7 @@ from tests.support import packet_messages
 from tests.support.in_process import Stage, refused_address
 from tests.support.odd_certificates import DAY, OddPki
 from tests.support.packet_messages import PacketType
-from tests.support.scripted_peers import ScriptedAgent, ScriptedServer, expect, open_proxy_stream
+from tests.support.scripted_peers import ScriptedAgent, ScriptedServer, expect, open_proxy_stream, scripted_pair
 from tests.support.tunnel_client import DialRefused
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki
 
@@ -418,8 +418,7 @@ def test_an_endpoint_that_refuses_is_told_by_both_sides(stage: Stage, caplog: py
 def test_an_agents_error_is_told_under_its_own_code(
     stage: Stage, error: str, code: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = stage.start_server("grpc")
-    agent = ScriptedAgent(server)
+    server, agent = scripted_pair(stage, "grpc")
     stream = open_proxy_stream(server)
     stream.send(packet_messages.dial_request("10.0.0.5:443", 7))
     dial_id = agent.next_dial().random
@@ -429,8 +428,7 @@ def test_an_agents_error_is_told_under_its_own_code(
 
 
 def test_an_agent_that_is_lost_during_a_dial_is_told(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    server = stage.start_server("grpc")
-    agent = ScriptedAgent(server)
+    server, agent = scripted_pair(stage, "grpc")
     stream = open_proxy_stream(server)
     stream.send(packet_messages.dial_request("10.0.0.5:443", 7))
     agent.next_dial()

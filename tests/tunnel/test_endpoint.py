@@ -17,10 +17,13 @@ from tests.support.scripted_peers import (
     RESUME,
     UNDERSTANDS_PAUSE,
     ScriptedServer,
+    control,
+    dial_through,
     expect,
     framed,
     packets_so_far,
 )
+from tests.support.socket_pairs import reset
 
 from umbilical.tunnel.settings import Limits
 
@@ -35,12 +38,13 @@ def agent_and_stream(stage: Stage, *, pause: bool = False, **settings: object) -
     return agent, stream
 
 
-def dial(stream: GrpcStream, address: str, dial_id: int = 7) -> int:
-    """Have the agent dial; the connection ID."""
-    stream.send(packet_messages.dial_request(address, dial_id))
-    answer = expect(stream, PacketType.DIAL_RSP).dialResponse
-    assert (answer.random, answer.error) == (dial_id, "")
-    return int(answer.connectID)
+def opened(
+    stage: Stage, *, pause: bool = False, **settings: object
+) -> tuple[RunningAgent, GrpcStream, int, socket.socket]:
+    """An agent with one tunnel: also the stream that carries it, its connection ID, and the endpoint's socket."""
+    agent, stream = agent_and_stream(stage, pause=pause, **settings)
+    endpoint = stage.endpoint()
+    return agent, stream, dial_through(stream, endpoint.address), endpoint.accept()
 
 
 @contextlib.contextmanager
@@ -55,10 +59,7 @@ def black_hole() -> Iterator[str]:
 
 
 def test_data_goes_to_the_endpoint_and_back_and_its_end_is_told_behind_its_bytes(stage: Stage) -> None:
-    agent, stream = agent_and_stream(stage)
-    endpoint = stage.endpoint()
-    connection_id = dial(stream, endpoint.address)
-    far = endpoint.accept()
+    agent, stream, connection_id, far = opened(stage)
     stream.send(packet_messages.data(connection_id, b"up"))
     assert far.recv(10) == b"up"
     far.sendall(b"down")
@@ -73,10 +74,7 @@ def test_data_goes_to_the_endpoint_and_back_and_its_end_is_told_behind_its_bytes
 
 def test_what_is_queued_is_flushed_before_the_close_and_the_answer_comes_after(stage: Stage) -> None:
     """The endpoint does not read before the close was asked for; every byte arrives, then the end."""
-    agent, stream = agent_and_stream(stage)
-    endpoint = stage.endpoint()
-    connection_id = dial(stream, endpoint.address)
-    far = endpoint.accept()
+    agent, stream, connection_id, far = opened(stage)
     sent = bytes(range(256)) * 4 * KIB * 8  # 8 MiB: more than the socket takes
     for start in range(0, len(sent), 32 * KIB):
         stream.send(packet_messages.data(connection_id, sent[start : start + 32 * KIB]))
@@ -88,13 +86,8 @@ def test_what_is_queued_is_flushed_before_the_close_and_the_answer_comes_after(s
 
 
 def test_an_endpoint_that_never_takes_its_last_bytes_is_given_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    agent, stream = agent_and_stream(stage)
-    endpoint = stage.endpoint()
-    connection_id = dial(stream, endpoint.address)
-    endpoint.accept()
-    for _ in range(400):
-        stream.send(packet_messages.data(connection_id, bytes(32 * KIB)))
-    stream.send(packet_messages.close_request(connection_id))
+    agent, stream, connection_id, _far = opened(stage)
+    _close_behind_more_than_is_taken(stream, connection_id)
     assert packets_so_far(stream) == []
     stage.skip(61, monkeypatch)
     assert expect(stream, PacketType.CLOSE_RSP).closeResponse.connectID == connection_id
@@ -102,37 +95,24 @@ def test_an_endpoint_that_never_takes_its_last_bytes_is_given_up(stage: Stage, m
 
 
 def test_an_endpoint_that_resets_while_it_is_flushed_ends_the_close(stage: Stage) -> None:
-    agent, stream = agent_and_stream(stage)
-    endpoint = stage.endpoint()
-    connection_id = dial(stream, endpoint.address)
-    far = endpoint.accept()
-    for _ in range(400):
-        stream.send(packet_messages.data(connection_id, bytes(32 * KIB)))
-    stream.send(packet_messages.close_request(connection_id))
+    agent, stream, connection_id, far = opened(stage)
+    _close_behind_more_than_is_taken(stream, connection_id)
     assert packets_so_far(stream) == []
-    far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-    far.close()
+    reset(far)
     assert expect(stream, PacketType.CLOSE_RSP).closeResponse.connectID == connection_id
     agent.wait_until_idle()
 
 
 def test_an_endpoint_that_resets_ends_the_tunnel_with_an_empty_error(stage: Stage) -> None:
-    agent, stream = agent_and_stream(stage)
-    endpoint = stage.endpoint()
-    connection_id = dial(stream, endpoint.address)
-    far = endpoint.accept()
-    far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-    far.close()
+    agent, stream, connection_id, far = opened(stage)
+    reset(far)
     answer = expect(stream, PacketType.CLOSE_RSP).closeResponse
     assert (answer.connectID, answer.error) == (connection_id, "")
     agent.wait_until_idle()
 
 
 def test_packets_to_the_server_are_larger_than_upstreams_four_kib(stage: Stage) -> None:
-    _, stream = agent_and_stream(stage)
-    endpoint = stage.endpoint()
-    dial(stream, endpoint.address)
-    far = endpoint.accept()
+    _, stream, _, far = opened(stage)
     with stage.stepping() as turn:
         far.sendall(bytes(14 * KIB))
         turn()
@@ -141,10 +121,7 @@ def test_packets_to_the_server_are_larger_than_upstreams_four_kib(stage: Stage) 
 
 def test_a_server_that_understands_is_asked_to_pause_and_to_resume(stage: Stage) -> None:
     limits = Limits(tunnel_buffer_bytes=4 * KIB * KIB, pause_above_bytes=256 * KIB)
-    _, stream = agent_and_stream(stage, pause=True, limits=limits)
-    endpoint = stage.endpoint()
-    connection_id = dial(stream, endpoint.address)
-    far = endpoint.accept()
+    _, stream, connection_id, far = opened(stage, pause=True, limits=limits)
     sent = 0
     asked: list[int] = []
     while not asked:
@@ -165,7 +142,7 @@ def test_without_pause_the_offender_alone_is_given_up_past_its_cap_with_a_reason
     limits = Limits(tunnel_buffer_bytes=1024 * KIB, pause_above_bytes=256 * KIB)
     agent, stream = agent_and_stream(stage, limits=limits)
     stuck, healthy = stage.endpoint(), stage.endpoint().serve(echo)
-    stuck_id, healthy_id = dial(stream, stuck.address, 1), dial(stream, healthy.address, 2)
+    stuck_id, healthy_id = dial_through(stream, stuck.address, 1), dial_through(stream, healthy.address, 2)
     while stage.call(lambda: _waiting_bytes(agent)) <= limits.tunnel_buffer_bytes:
         stream.send(packet_messages.data(stuck_id, bytes(32 * KIB)))
     assert packets_so_far(stream) == []
@@ -188,10 +165,7 @@ def _waiting_bytes(agent: RunningAgent) -> int:
 def test_without_pause_an_endpoint_that_is_slow_but_moves_gets_every_byte(stage: Stage) -> None:
     """Its server is held back by the window of the stream; ten times the cap arrives."""
     limits = Limits(tunnel_buffer_bytes=1024 * KIB, pause_above_bytes=256 * KIB)
-    agent, stream = agent_and_stream(stage, limits=limits)
-    endpoint = stage.endpoint()
-    connection_id = dial(stream, endpoint.address)
-    far = endpoint.accept()
+    agent, stream, connection_id, far = opened(stage, limits=limits)
     sending = threading.Thread(target=_send_packets, args=(stream, connection_id, 640))
     sending.start()
     received = most = 0
@@ -210,24 +184,21 @@ def _send_packets(stream: GrpcStream, connection_id: int, count: int) -> None:
         stream.send(packet_messages.data(connection_id, bytes(32 * KIB)))
 
 
+def _close_behind_more_than_is_taken(stream: GrpcStream, connection_id: int) -> None:
+    _send_packets(stream, connection_id, 400)
+    stream.send(packet_messages.close_request(connection_id))
+
+
 def test_a_paused_endpoint_is_not_read_and_goes_on_after_resume(stage: Stage) -> None:
-    _, stream = agent_and_stream(stage, pause=True)
-    endpoint = stage.endpoint()
-    connection_id = dial(stream, endpoint.address)
-    far = endpoint.accept()
-    stream.send_raw(_control(PAUSE, connection_id))
+    _, stream, connection_id, far = opened(stage, pause=True)
+    stream.send_raw(control(PAUSE, connection_id))
     assert packets_so_far(stream) == []
     far.sendall(b"held")
     far.close()
     assert packets_so_far(stream) == []
-    stream.send_raw(_control(RESUME, connection_id))
+    stream.send_raw(control(RESUME, connection_id))
     assert expect(stream, PacketType.DATA).data.data == b"held"
     expect(stream, PacketType.CLOSE_RSP)
-
-
-def _control(kind: int, connection_id: int) -> bytes:
-    body = bytes((0x08, kind, 0x7A, 2, 0x08, connection_id))
-    return b"\0" + len(body).to_bytes(4, "big") + body
 
 
 def test_a_cancelled_dial_is_really_cancelled(stage: Stage) -> None:
@@ -272,29 +243,19 @@ def test_dials_beyond_the_cap_wait_in_line(stage: Stage) -> None:
     assert packets_so_far(stream) == []
     assert stage.call(lambda: len(agent.resolver.asked)) == 3
     for asked in (3, 3, 1, 0):
-        stage.call(lambda: _answer_present(agent, endpoint.address))
+        stage.call(lambda: agent.resolver.answer(endpoint.address))
         stage.eventually(lambda: len(agent.resolver.asked) == asked)  # noqa: B023
     answers = [expect(stream, PacketType.DIAL_RSP).dialResponse for _ in range(10)]
     assert {answer.random for answer in answers} == set(range(10))
     assert all(answer.error == "" for answer in answers)
 
 
-def _answer_present(agent: RunningAgent, address: str) -> None:
-    questions = list(agent.resolver.asked)
-    agent.resolver.asked.clear()
-    host, _, port = address.rpartition(":")
-    for question, _, _ in questions:
-        question.resolved([(socket.AF_INET, host, int(port))])
-
-
 def test_a_close_is_not_kept_waiting_by_a_neighbours_dial_or_flush(stage: Stage) -> None:
     _, stream = agent_and_stream(stage)
     stuck, healthy = stage.endpoint(), stage.endpoint()
-    stuck_id, healthy_id = dial(stream, stuck.address, 1), dial(stream, healthy.address, 2)
+    stuck_id, healthy_id = dial_through(stream, stuck.address, 1), dial_through(stream, healthy.address, 2)
     stream.send(packet_messages.dial_request("never.answered:1", 3))
-    for _ in range(400):
-        stream.send(packet_messages.data(stuck_id, bytes(32 * KIB)))
-    stream.send(packet_messages.close_request(stuck_id))
+    _close_behind_more_than_is_taken(stream, stuck_id)
     stream.send(packet_messages.close_request(healthy_id))
     assert expect(stream, PacketType.CLOSE_RSP).closeResponse.connectID == healthy_id
     assert packets_so_far(stream) == []
@@ -304,7 +265,7 @@ def test_control_goes_ahead_of_bulk(stage: Stage) -> None:
     """The server reads nothing while an endpoint sends without end; a dial is answered within the first window."""
     agent, stream = agent_and_stream(stage)
     busy, other = stage.endpoint(), stage.endpoint()
-    dial(stream, busy.address, 1)
+    dial_through(stream, busy.address, 1)
     far = busy.accept()
     far.settimeout(0.2)
     with contextlib.suppress(TimeoutError):

@@ -6,21 +6,22 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-import h2.settings
 import pytest
 from tests.support import packet_messages
-from tests.support.grpc_channel import GrpcStream
-from tests.support.in_process import PATIENCE_SECONDS, RunningServer, Stage, echo, read_to_end, refused_address, sink
+from tests.support.in_process import PATIENCE_SECONDS, Stage, echo, read_to_end, refused_address, sink
 from tests.support.packet_messages import PacketType
-from tests.support.scripted_peers import CONNECT_PATH, Channel, ScriptedAgent, open_agent_channel
-from tests.support.tunnel_client import DialRefused, Tunnel, receive_exactly, receive_to_end
+from tests.support.scripted_peers import (
+    ScriptedAgent,
+    open_without_window,
+    scripted_pair,
+)
+from tests.support.tunnel_client import DialRefused, Tunnel, receive_to_end
 
 MODES = pytest.mark.parametrize("mode", ["http-connect", "grpc"])
 
 
 def test_a_grpc_dial_that_the_agent_does_not_answer_times_out(stage: Stage) -> None:
-    server = stage.start_server("grpc", dial_timeout_seconds=0.3)
-    agent = ScriptedAgent(server)
+    server, agent = scripted_pair(stage, "grpc", dial_timeout_seconds=0.3)
     dial = server.frontend.dial("web:443")
     dial_id = agent.next_dial().random
     with pytest.raises(DialRefused, match=r"^timed out waiting for backend dial$"):
@@ -31,22 +32,9 @@ def test_a_grpc_dial_that_the_agent_does_not_answer_times_out(stage: Stage) -> N
     assert server.gauges().connect_streams == 1  # it was only slow: the agent stays
 
 
-def _open_without_window(channel: Channel) -> GrpcStream:
-    """A Connect stream on which the server may send nothing."""
-    channel.http2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 0})
-    stream = GrpcStream(channel, channel.http2.get_next_available_stream_id())
-    channel.streams[stream.stream_id] = stream
-    pseudo = [(":method", "POST"), (":scheme", "https"), (":path", CONNECT_PATH), (":authority", "x")]
-    channel.http2.send_headers(stream.stream_id, [*pseudo, ("te", "trailers"), ("agentid", "stalled")])
-    channel.flush()
-    stream.wait_for_headers()
-    return stream
-
-
 def test_an_agent_that_takes_no_packet_is_retired_and_its_client_gets_504(stage: Stage) -> None:
     server = stage.start_server(dial_timeout_seconds=0.6)
-    stream = _open_without_window(open_agent_channel(server))
-    server.wait_for_agents()
+    stream = open_without_window(server)
     client = server.frontend.connect()
     client.sendall(b"CONNECT web:443 HTTP/1.1\r\n\r\n")
     assert read_to_end(client) == (
@@ -60,8 +48,7 @@ def test_an_agent_that_takes_no_packet_is_retired_and_its_client_gets_504(stage:
 
 def test_several_dials_to_a_stalled_agent_fail_and_retire_it_once(stage: Stage) -> None:
     server = stage.start_server("grpc", dial_timeout_seconds=0.6)
-    _open_without_window(open_agent_channel(server))
-    server.wait_for_agents()
+    open_without_window(server)
     dials = [server.frontend.dial("web:443") for _ in range(5)]
     for dial in dials:
         with pytest.raises(DialRefused):
@@ -105,11 +92,8 @@ def test_a_close_that_the_agent_never_answers_is_given_up(
     stage: Stage, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when no other dial keeps the clock going."""
-    server = stage.start_server(mode)
-    agent = ScriptedAgent(server)
-    dial = server.frontend.dial("web:443")
-    agent.accept_dial(1)
-    tunnel = dial.finish()
+    server, agent = scripted_pair(stage, mode)
+    tunnel = agent.carry()
     stage.eventually(lambda: not server.server.exchange._sweeping)
     tunnel.abort()
     agent.receive(PacketType.CLOSE_REQ)
@@ -118,8 +102,10 @@ def test_a_close_that_the_agent_never_answers_is_given_up(
     server.wait_until_quiet()
 
 
-def _client_closes(_: ScriptedAgent, tunnel: Tunnel) -> None:
+def _client_closes(agent: ScriptedAgent, tunnel: Tunnel) -> None:
     tunnel.abort()
+    agent.receive(PacketType.CLOSE_REQ)
+    agent.send(packet_messages.close_response(1))
 
 
 def _endpoint_closes(agent: ScriptedAgent, _: Tunnel) -> None:
@@ -134,10 +120,6 @@ def _agent_goes(agent: ScriptedAgent, _: Tunnel) -> None:
     agent.close()
 
 
-def _agent_ends_its_stream(agent: ScriptedAgent, _: Tunnel) -> None:
-    agent.stream.finish()
-
-
 def _both_close(agent: ScriptedAgent, tunnel: Tunnel) -> None:
     agent.send(packet_messages.close_response(1))
     tunnel.abort()
@@ -147,23 +129,17 @@ def _both_close(agent: ScriptedAgent, tunnel: Tunnel) -> None:
     ("mode", "end"),
     [
         *(("http-connect", end) for end in (_client_closes, _endpoint_closes, _agent_goes)),
-        *(("grpc", end) for end in (_client_closes, _endpoint_fails, _agent_ends_its_stream, _both_close)),
+        *(("grpc", end) for end in (_client_closes, _endpoint_fails, _agent_goes, _both_close)),
     ],
 )
 def test_gauges_return_to_zero_however_a_tunnel_ends(
     stage: Stage, mode: str, end: Callable[[ScriptedAgent, Tunnel], None]
 ) -> None:
-    server = stage.start_server(mode)
-    agent = ScriptedAgent(server)
-    dial = server.frontend.dial("web:443")
+    server, agent = scripted_pair(stage, mode)
     assert server.gauges().established_connections == 0
-    agent.accept_dial(1)
-    tunnel = dial.finish()
+    tunnel = agent.carry()
     assert server.gauges().established_connections == 1
     end(agent, tunnel)
-    if end is _client_closes:
-        agent.receive(PacketType.CLOSE_REQ)
-        agent.send(packet_messages.close_response(1))
     stage.eventually(lambda: server.server.exchange.gauges().established_connections == 0)
     tunnel.close()
     server.wait_until_quiet()
@@ -171,11 +147,8 @@ def test_gauges_return_to_zero_however_a_tunnel_ends(
 
 @MODES
 def test_dials_lives_and_writes_to_clients_are_timed(stage: Stage, mode: str) -> None:
-    server = stage.start_server(mode)
-    agent = ScriptedAgent(server)
-    dial = server.frontend.dial("web:443")
-    agent.accept_dial(1)
-    tunnel = dial.finish()
+    server, agent = scripted_pair(stage, mode)
+    tunnel = agent.carry()
     agent.send(packet_messages.close_response(1))
     assert tunnel.receive(1) == b""
     tunnel.close()
@@ -256,33 +229,23 @@ def test_an_agent_that_no_strategy_can_use_makes_nobody_ready(stage: Stage) -> N
     assert not stage.call(server.server.is_ready)
 
 
-def _takes(server: RunningServer, agent: ScriptedAgent, address: str, connection_id: int) -> None:
-    dial = server.frontend.dial(address)
-    request = agent.next_dial()
-    assert request.address == address
-    agent.send(packet_messages.dial_response(request.random, connection_id))
-    dial.finish()
-
-
 def test_strategies_are_tried_in_their_order_from_end_to_end(stage: Stage) -> None:
     server = stage.start_server(strategies=("destHost", "defaultRoute", "default"))
     plain = ScriptedAgent(server, "plain")
-    _takes(server, plain, "10.0.0.5:1", 1)
+    plain.carry(1, "10.0.0.5:1")
     route = ScriptedAgent(server, "route", "default-route=true")
-    _takes(server, route, "10.0.0.5:1", 1)
+    route.carry(1, "10.0.0.5:1")
     host = ScriptedAgent(server, "host", "host=web&ipv4=10.0.0.5&ipv6=fd00::1")
-    _takes(server, host, "10.0.0.5:1", 1)
-    _takes(server, host, "[fd00::1]:443", 2)
-    _takes(server, host, "web:80", 3)
-    _takes(server, route, "other:80", 2)
+    host.carry(1, "10.0.0.5:1")
+    host.carry(2, "[fd00::1]:443")
+    host.carry(3, "web:80")
+    route.carry(2, "other:80")
     host.send(packet_messages.Packet(type=PacketType.DRAIN, drain={}))
     host.channel.catch_up()
-    _takes(server, host, "web:80", 4)  # the only one for this host: draining or not
+    host.carry(4, "web:80")  # the only one for this host: draining or not
     route.close()
     server.wait_for_agents(2)
-    dial = server.frontend.dial("other:80")
-    plain.send(packet_messages.dial_response(plain.next_dial().random, 2))
-    dial.finish()
+    plain.carry(2, "other:80")
 
 
 @MODES
@@ -290,9 +253,7 @@ def test_a_tunnel_leaves_one_line_in_the_log(stage: Stage, mode: str, caplog: py
     caplog.set_level(logging.INFO, "umbilical.tunnels")
     server = stage.start_server(mode)
     agent = ScriptedAgent(server, "a-1")
-    dial = server.frontend.dial("web:443")
-    agent.accept_dial(1)
-    tunnel = dial.finish()
+    tunnel = agent.carry()
     tunnel.send(b"four")
     agent.receive(PacketType.DATA)
     agent.send(packet_messages.data(1, b"seventy"), packet_messages.close_response(1))
@@ -302,17 +263,3 @@ def test_a_tunnel_leaves_one_line_in_the_log(stage: Stage, mode: str, caplog: py
     (line,) = [record.getMessage() for record in caplog.records if record.name == "umbilical.tunnels"]
     assert " connection=1 agent=a-1 target=web:443 up=4 down=7 ms=" in line
     assert line.endswith('end="endpoint closed"')
-
-
-def test_one_agents_bytes_never_reach_another_agents_client(stage: Stage) -> None:
-    server = stage.start_server("grpc", strategies=("destHost",))
-    agents = [ScriptedAgent(server, f"a{number}", f"host=h{number}") for number in range(3)]
-    tunnels = []
-    for number, agent in enumerate(agents):
-        dial = server.frontend.dial(f"h{number}:1")
-        agent.accept_dial(1)
-        tunnels.append(dial.finish())
-    for number, agent in enumerate(agents):
-        agent.send(packet_messages.data(1, b"from %d" % number))
-    for number, tunnel in enumerate(tunnels):
-        assert receive_exactly(tunnel, 6) == b"from %d" % number

@@ -16,8 +16,9 @@ from tests.support.scripted_peers import (
     UNDERSTANDS_PAUSE,
     Channel,
     ScriptedAgent,
+    control,
     expect,
-    open_proxy_stream,
+    scripted_pair,
 )
 from tests.support.tunnel_client import PROXY_PATH, GrpcDial, Tunnel, receive_exactly
 
@@ -97,13 +98,8 @@ def _fill_past_the_cap(stage: Stage, server: RunningServer, agent: ScriptedAgent
 def test_without_pause_a_grpc_reader_that_stands_still_is_given_up_alone_and_told_why(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = stage.start_server("grpc", limits=SMALL)
-    agent = ScriptedAgent(server)
-    slow, healthy = open_proxy_stream(server), open_proxy_stream(server)
-    for connection_id, stream in ((1, slow), (2, healthy)):
-        stream.send(packet_messages.dial_request("web:443", connection_id))
-        agent.accept_dial(connection_id)
-        expect(stream, PacketType.DIAL_RSP)
+    server, agent = scripted_pair(stage, "grpc", limits=SMALL)
+    slow, healthy = agent.carry_proxied(1), agent.carry_proxied(2)
     _fill_past_the_cap(stage, server, agent, 1)
     assert agent.packets_so_far() == []
     stage.skip(6, monkeypatch)
@@ -119,10 +115,9 @@ def test_without_pause_a_connect_reader_that_stands_still_is_given_up_alone_and_
     stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO", "umbilical.tunnels")
-    server = stage.start_server(limits=SMALL)
-    agent = ScriptedAgent(server)
-    slow = _open(server, agent, 1)
-    healthy = _open(server, agent, 2)
+    server, agent = scripted_pair(stage, limits=SMALL)
+    slow = agent.carry()
+    healthy = agent.carry(2)
     _fill_past_the_cap(stage, server, agent, 1)
     assert agent.packets_so_far() == []
     stage.skip(6, monkeypatch)
@@ -135,18 +130,11 @@ def test_without_pause_a_connect_reader_that_stands_still_is_given_up_alone_and_
     healthy.close()
 
 
-def _open(server: RunningServer, agent: ScriptedAgent, connection_id: int) -> Tunnel:
-    dial = server.frontend.dial("web:443")
-    agent.accept_dial(connection_id)
-    return dial.finish()
-
-
 @MODES
 def test_without_pause_a_reader_that_is_slow_but_moves_gets_every_byte(stage: Stage, mode: str) -> None:
     """Its agent is held back by the window of the stream; ten times the cap arrives."""
-    server = stage.start_server(mode, limits=SMALL)
-    agent = ScriptedAgent(server)
-    tunnel = _open(server, agent, 1)
+    server, agent = scripted_pair(stage, mode, limits=SMALL)
+    tunnel = agent.carry()
     sending = threading.Thread(target=_send_packets, args=(agent, 640))
     sending.start()
     received = most = 0
@@ -167,9 +155,8 @@ def _send_packets(agent: ScriptedAgent, count: int) -> None:
 
 @MODES
 def test_an_agent_that_knows_pause_is_asked_and_released(stage: Stage, mode: str) -> None:
-    server = stage.start_server(mode, limits=SMALL)
-    agent = ScriptedAgent(server, metadata=[UNDERSTANDS_PAUSE])
-    tunnel = _open(server, agent, 1)
+    _, agent = scripted_pair(stage, mode, limits=SMALL, metadata=[UNDERSTANDS_PAUSE])
+    tunnel = agent.carry()
     sent = 0
     while not (asked := agent.packets_so_far()):
         agent.send(packet_messages.data(1, bytes(32 * KIB)))
@@ -183,29 +170,24 @@ def test_an_agent_that_knows_pause_is_asked_and_released(stage: Stage, mode: str
 
 @MODES
 def test_a_paused_client_is_not_read_and_its_bytes_follow_the_resume(stage: Stage, mode: str) -> None:
-    server = stage.start_server(mode)
-    agent = ScriptedAgent(server, metadata=[UNDERSTANDS_PAUSE])
-    tunnel = _open(server, agent, 1)
-    agent.stream.send_raw(b"\0\0\0\0\6\x08\x40\x7a\x02\x08\x01")
+    _, agent = scripted_pair(stage, mode, metadata=[UNDERSTANDS_PAUSE])
+    tunnel = agent.carry()
+    agent.stream.send_raw(control(PAUSE, 1))
     agent.channel.catch_up()
     tunnel.send(b"held")
     assert agent.packets_so_far() == []
-    agent.stream.send_raw(b"\0\0\0\0\6\x08\x41\x7a\x02\x08\x01")
+    agent.stream.send_raw(control(RESUME, 1))
     assert agent.receive(PacketType.DATA).data.data == b"held"
 
 
 def test_a_grpc_client_that_closes_while_paused_has_its_bytes_delivered_first(stage: Stage) -> None:
-    server = stage.start_server("grpc")
-    agent = ScriptedAgent(server, metadata=[UNDERSTANDS_PAUSE])
-    stream = open_proxy_stream(server)
-    stream.send(packet_messages.dial_request("web:443", 7))
-    agent.accept_dial(1)
-    expect(stream, PacketType.DIAL_RSP)
-    agent.stream.send_raw(b"\0\0\0\0\6\x08\x40\x7a\x02\x08\x01")
+    _, agent = scripted_pair(stage, "grpc", metadata=[UNDERSTANDS_PAUSE])
+    stream = agent.carry_proxied()
+    agent.stream.send_raw(control(PAUSE, 1))
     agent.channel.catch_up()
     stream.send(packet_messages.data(1, b"held"))
     stream.send(packet_messages.close_request(1))
-    agent.stream.send_raw(b"\0\0\0\0\6\x08\x41\x7a\x02\x08\x01")
+    agent.stream.send_raw(control(RESUME, 1))
     assert agent.receive(PacketType.DATA).data.data == b"held"
     assert agent.receive(PacketType.CLOSE_REQ).closeRequest.connectID == 1
 
@@ -213,9 +195,8 @@ def test_a_grpc_client_that_closes_while_paused_has_its_bytes_delivered_first(st
 @MODES
 def test_a_dial_is_not_kept_waiting_by_bulk_on_the_same_agent(stage: Stage, mode: str) -> None:
     """The agent reads nothing while a client uploads without end; the next dial still reaches it at once."""
-    server = stage.start_server(mode)
-    agent = ScriptedAgent(server)
-    tunnel = _open(server, agent, 1)
+    server, agent = scripted_pair(stage, mode)
+    tunnel = agent.carry()
     sending = threading.Thread(target=_send_until_stuck, args=(tunnel,))
     sending.start()
     time.sleep(0.3)

@@ -4,28 +4,20 @@ import logging
 from collections.abc import Callable
 from typing import cast
 
-import h2.settings
 import pytest
 from tests.support import packet_messages
-from tests.support.grpc_channel import GrpcStream
-from tests.support.in_process import PATIENCE_SECONDS, RunningServer, Stage, echo
+from tests.support.in_process import RunningServer, Stage, echo
 from tests.support.packet_messages import PacketType
-from tests.support.scripted_peers import CONNECT_PATH, ScriptedAgent, open_agent_channel
-from tests.support.tunnel_client import DialRefused, Tunnel, receive_exactly
+from tests.support.scripted_peers import (
+    ScriptedAgent,
+    open_without_window,
+)
+from tests.support.tunnel_client import DialRefused, receive_exactly
 
 from umbilical.konnectivity.health import OWED_SECONDS, PROBE_ADDRESS, PROBE_SECONDS, UNANSWERED_IN_A_ROW
 from umbilical.tunnel.agent_stream import AgentStream
 
 MODES = pytest.mark.parametrize("mode", ["http-connect", "grpc"])
-
-
-def dial_to(server: RunningServer, agent: ScriptedAgent, address: str, connection_id: int) -> Tunnel:
-    """A dial that must reach this agent."""
-    dial = server.frontend.dial(address)
-    request = agent.next_dial()
-    assert request.address == address
-    agent.send(packet_messages.dial_response(request.random, connection_id))
-    return dial.finish()
 
 
 def test_tunnels_spread_evenly_over_agents(stage: Stage) -> None:
@@ -45,11 +37,11 @@ def test_the_agent_on_the_destination_is_preferred_and_networks_are_a_strategy(s
     server = stage.start_server(strategies=("cidr", "default"))
     near = ScriptedAgent(server, "near", "ipv4=192.0.2.7")
     net = ScriptedAgent(server, "net", "cidr=10.0.0.0/8&host=elsewhere")
-    dial_to(server, near, "192.0.2.7:10250", 1)
-    dial_to(server, near, "192.0.2.7:10250", 2)
-    dial_to(server, net, "10.1.2.3:443", 1)
-    dial_to(server, net, "[::ffff:10.1.2.3]:443", 2)
-    dial_to(server, net, "10.1.2.3:443", 3)
+    near.carry(1, "192.0.2.7:10250")
+    near.carry(2, "192.0.2.7:10250")
+    net.carry(1, "10.1.2.3:443")
+    net.carry(2, "[::ffff:10.1.2.3]:443")
+    net.carry(3, "10.1.2.3:443")
 
 
 def test_networks_that_are_none_are_told_once_and_the_agent_serves(
@@ -58,23 +50,17 @@ def test_networks_that_are_none_are_told_once_and_the_agent_serves(
     server = stage.start_server(strategies=("cidr", "default"))
     for _ in range(3):
         agent = ScriptedAgent(server, "a", "cidr=10.0.0.0/99")
-        dial_to(server, agent, "10.0.0.1:1", 1)
+        agent.carry(1, "10.0.0.1:1")
         agent.close()
         server.wait_for_agents(0)
     told = [message for message in caplog.messages if message.startswith("UMB413")]
     assert told == ["UMB413 agent=a: cidr identifiers that are no networks: '10.0.0.0/99'"]
 
 
-def _is_gone(agent: ScriptedAgent) -> None:
-    agent.close()
-
-
-def _ends_its_stream(agent: ScriptedAgent) -> None:
-    agent.stream.finish()
-
-
 @MODES
-@pytest.mark.parametrize("leave", [_is_gone, _ends_its_stream])
+@pytest.mark.parametrize(
+    "leave", [ScriptedAgent.close, lambda agent: agent.stream.finish()], ids=["is gone", "ends its stream"]
+)
 def test_a_dial_outlives_the_agent_that_had_it(
     stage: Stage, mode: str, leave: Callable[[ScriptedAgent], None], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -100,54 +86,11 @@ def test_a_dial_outlives_the_agent_that_had_it(
     assert " redials=1 " in line
 
 
-@MODES
-def test_a_cancel_reaches_the_agent_that_has_the_dial_now(stage: Stage, mode: str) -> None:
-    server = stage.start_server(mode)
-    first = ScriptedAgent(server, "first")
-    dial = server.frontend.dial("web:443")
-    first.next_dial()
-    second = ScriptedAgent(server, "second")
-    first.close()
-    dial_id = second.next_dial().random
-    dial.abandon()
-    assert second.receive(PacketType.DIAL_CLS).closeDial.random == dial_id
-    server.wait_until_quiet()
-
-
-@MODES
-def test_a_dial_fails_once_after_three_agents_were_lost(stage: Stage, mode: str) -> None:
-    server = stage.start_server(mode)
-    agents = [ScriptedAgent(server, "a0")]
-    dial = server.frontend.dial("web:443")
-    for number in range(1, 4):
-        agents[-1].next_dial()
-        agents.append(ScriptedAgent(server, f"a{number}"))
-        agents[-2].close()
-    with pytest.raises(DialRefused, match=r"agent disconnected before|context canceled"):
-        dial.finish()
-    assert agents[-1].packets_so_far() == []
-    assert server.dial_failures() == {"backend_close": 1}
-    server.wait_until_quiet()
-
-
-def _open_without_window(server: RunningServer) -> None:
-    """An agent to which the server may send nothing."""
-    channel = open_agent_channel(server)
-    channel.http2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 0})
-    stream = GrpcStream(channel, channel.http2.get_next_available_stream_id())
-    channel.streams[stream.stream_id] = stream
-    pseudo = [(":method", "POST"), (":scheme", "https"), (":path", CONNECT_PATH), (":authority", "x")]
-    channel.http2.send_headers(stream.stream_id, [*pseudo, ("te", "trailers"), ("agentid", "stalled")])
-    channel.flush()
-    stream.wait_for_headers(PATIENCE_SECONDS)
-    server.wait_for_agents()
-
-
 def test_a_dial_leaves_an_agent_that_takes_no_packets_within_its_time(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = stage.start_server(dial_timeout_seconds=10.0)
-    _open_without_window(server)
+    open_without_window(server)
     (stalled,) = server.server.exchange.links.values()
     dial = server.frontend.dial("web:443")
     stage.eventually(lambda: cast(AgentStream, stalled.shell)._waiting_on is not None)
@@ -157,7 +100,7 @@ def test_a_dial_leaves_an_agent_that_takes_no_packets_within_its_time(
     dial.finish()
     assert server.dial_failures() == {}
     assert any(message.startswith("UMB412 agent is last choice agent=stalled") for message in caplog.messages)
-    dial_to(server, other, "web:443", 2)  # the stalled one has less to do, and is not asked
+    other.carry(2)  # the stalled one has less to do, and is not asked
     stage.skip(5, monkeypatch)
     stage.eventually(lambda: stalled.key not in server.server.exchange.links)  # a whole dial's time: it is retired
 
@@ -201,13 +144,13 @@ def test_a_silent_agent_is_last_choice_until_it_answers(
     assert told.startswith("UMB412 agent is last choice agent=silent ")
     other = ScriptedAgent(server, "other")
     for connection_id in (1, 2, 3):
-        dial_to(server, other, "web:443", connection_id)
+        other.carry(connection_id)
     stage.skip(PROBE_SECONDS, monkeypatch)
     question = silent.next_dial()
     assert question.address == PROBE_ADDRESS
     silent.send(packet_messages.dial_response(question.random, error="missing port in address"))
     stage.eventually(lambda: "agent is chosen again agent=silent: it answers dials again" in caplog.messages)
-    dial_to(server, silent, "web:443", 1)
+    silent.carry(1)
 
 
 def test_our_own_agent_answers_the_question_at_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,5 +182,5 @@ def test_clients_that_give_up_tell_too_where_dials_have_no_time_limit(
         stage.skip(OWED_SECONDS, monkeypatch)
         dial.abandon()
         silent.receive(PacketType.DIAL_CLS)
-    dial_to(server, ScriptedAgent(server, "other"), "web:443", 1)
-    dial_to(server, ScriptedAgent(server, "another"), "web:443", 1)
+    ScriptedAgent(server, "other").carry(1)
+    ScriptedAgent(server, "another").carry(1)

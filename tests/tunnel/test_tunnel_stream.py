@@ -19,7 +19,8 @@ from tests.support.in_process import (
     source,
 )
 from tests.support.packet_messages import PacketType
-from tests.support.scripted_peers import ScriptedAgent, ScriptedServer, expect
+from tests.support.scripted_peers import ScriptedAgent, ScriptedServer, expect, scripted_pair
+from tests.support.socket_pairs import reset
 from tests.support.tunnel_client import ConnectDial, SocketTunnel, receive_exactly
 
 from umbilical.tunnel.settings import Limits
@@ -105,8 +106,7 @@ def test_an_endpoint_that_resets_its_connection_ends_the_tunnel_with_the_cause(
     endpoint = stage.endpoint()
     tunnel = open_tunnel(server, endpoint.address)
     far = endpoint.accept()
-    far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-    far.close()
+    reset(far)
     assert tunnel.receive(1) == b""
     server.wait_until_quiet()
     agent.wait_until_idle()
@@ -270,8 +270,7 @@ def test_an_end_of_the_agents_stream_is_an_end_of_one_direction(stage: Stage) ->
 
 
 def test_payload_before_the_answer_to_its_dial_is_refused(stage: Stage) -> None:
-    server = stage.start_server()
-    agent = ScriptedAgent(server, metadata=[UNDERSTANDS_STREAMS])
+    _, agent = scripted_pair(stage, metadata=[UNDERSTANDS_STREAMS])
     stray = agent.channel.open(TUNNEL_PATH)
     stray.send_raw(b"whose am I?")
     until(stray, lambda: stray.reset_code is not None)
@@ -311,8 +310,7 @@ def test_an_endpoint_that_breaks_off_resets_its_stream(stage: Stage) -> None:
     connect.send(packet_messages.dial_request(endpoint.address, 78))
     stream = connect.channel.streams[expect(connect, PacketType.DIAL_RSP).dialResponse.connectID]
     far = endpoint.accept()
-    far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-    far.close()
+    reset(far)
     until(stream, lambda: stream.reset_code is not None)
     assert stream.reset_code == CONNECT_ERROR
     agent.wait_until_idle()
