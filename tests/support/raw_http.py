@@ -57,3 +57,12 @@ async def served(routes: Routes, max_connections: int = 256) -> AsyncIterator[Ht
         yield listener
     finally:
         await asyncio.wait_for(listener.stop(), PATIENCE_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def talking(routes: Routes) -> AsyncIterator[Client]:
+    """One client of a listener with these routes."""
+    async with served(routes) as listener:
+        client = await dial(listener)
+        yield client
+        await client.close()

@@ -20,6 +20,8 @@ CONNECT_PATH: Final = "/AgentService/Connect"
 PAUSE: Final = 64
 RESUME: Final = 65
 UNDERSTANDS_PAUSE: Final = ("umbilical-pause", "1")
+GOAWAY: Final = bytes((0, 0, 8, 7, 0, 0, 0, 0, 0)) + b"\x7f\xff\xff\xff" + bytes(4)
+"""That every stream is still served."""
 Metadata = Sequence[tuple[str, str]]
 
 
@@ -173,6 +175,22 @@ class ScriptedServer:
 
 def hello(server_id: str = "scripted", count: int = 1, metadata: Metadata = ()) -> list[tuple[str, str]]:
     return [("serverid", server_id), ("servercount", str(count)), *metadata]
+
+
+def say_goodbye(stream: GrpcStream) -> None:
+    """As a server does that will go; past h2, which would say no more afterwards."""
+    stream.channel.socket.sendall(GOAWAY)
+
+
+def refusal(server: RunningServer, metadata: Metadata, path: str = CONNECT_PATH) -> tuple[str, str]:
+    """The status of a Connect that must be refused, by trailers alone."""
+    stream = open_agent_channel(server).open(path, metadata)
+    stream.wait_for_end()
+    assert stream.trailers is not None
+    assert stream.trailers is stream.response_headers
+    assert stream.trailers[":status"] == "200"
+    assert "serverid" not in stream.trailers
+    return stream.trailers["grpc-status"], stream.trailers["grpc-message"]
 
 
 def framed(packet: Any) -> bytes:

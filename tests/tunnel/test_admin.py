@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
 
 import pytest
-from tests.support.raw_http import dial, served
+from tests.support.raw_http import dial, served, talking
 from tests.support.tunnel_pair import Shape, TunnelPair
 from tests.support.tunnel_pki import make_tunnel_pki
 
@@ -111,16 +111,16 @@ def test_the_agents_admin_port_sends_scrapers_to_the_health_port(host: str, loca
     assert headers(ask(AGENT_ADMIN, "/metrics", "a=b", host=host))["Location"] == f"{location}?a=b"
 
 
-@pytest.mark.parametrize("routes", EVERY)
-@pytest.mark.parametrize("path", ["/", "/livez", "/healthz/", "/debug/pprof/", "/debug/pprof"])
-def test_unknown_paths_are_not_found(routes: Routes, path: str) -> None:
+@pytest.mark.parametrize(
+    ("routes", "path"),
+    [
+        *((routes, path) for routes in EVERY for path in ("/", "/livez", "/healthz/", "/debug/pprof/", "/debug/pprof")),
+        *((routes, path) for routes in (SERVER_ADMIN, AGENT_ADMIN) for path in ("/healthz", "/readyz")),
+    ],
+)
+def test_unknown_paths_are_not_found_nor_is_health_at_the_admin_port(routes: Routes, path: str) -> None:
     response = ask(routes, path)
     assert (response.status, response.body) == (404, b"404 page not found\n")
-
-
-@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-def test_the_admin_port_has_no_health(path: str) -> None:
-    assert ask(SERVER_ADMIN, path).status == 404
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,7 @@ def test_profiling_answers_only_when_enabled() -> None:
 
 
 async def test_requests_follow_each_other_on_one_connection() -> None:
-    async with served(SERVER_HEALTH) as listener:
-        client = await dial(listener)
+    async with talking(SERVER_HEALTH) as client:
         for _ in range(3):
             await client.send(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
             head, body = await client.reply()
@@ -162,35 +161,28 @@ async def test_requests_follow_each_other_on_one_connection() -> None:
         await client.send(b"GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /metrics HTTP/1.1\r\nHost: h\r\n\r\n")
         assert (await client.reply())[1] == b"404 page not found\n"
         assert (await client.reply())[1] == b"up 1\n"
-        await client.close()
 
 
 async def test_a_request_may_arrive_one_byte_at_a_time() -> None:
-    async with served(AGENT_HEALTH) as listener:
-        client = await dial(listener)
+    async with talking(AGENT_HEALTH) as client:
         for octet in b"GET /readyz?verbose HTTP/1.1\r\nHost: h\r\n\r\n":
             await client.send(bytes([octet]))
             await asyncio.sleep(0)
         assert (await client.reply())[1] == b"[+]ping ok\n[+]server-connected ok\ncheck passed\n"
-        await client.close()
 
 
 async def test_head_has_the_length_and_no_body() -> None:
-    async with served(SERVER_HEALTH) as listener:
-        client = await dial(listener)
+    async with talking(SERVER_HEALTH) as client:
         await client.send(b"HEAD /healthz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
         reply = await client.rest()
         assert b"Content-Length: 2\r\n" in reply
         assert reply.endswith(b"\r\n\r\n")
-        await client.close()
 
 
 async def test_an_old_client_gets_its_answer_and_the_end() -> None:
-    async with served(SERVER_HEALTH) as listener:
-        client = await dial(listener)
+    async with talking(SERVER_HEALTH) as client:
         await client.send(b"GET http://h/healthz HTTP/1.0\r\n\r\n")
         assert (await client.rest()).endswith(b"\r\n\r\nok")
-        await client.close()
 
 
 @pytest.mark.parametrize(
@@ -202,11 +194,9 @@ async def test_an_old_client_gets_its_answer_and_the_end() -> None:
     ],
 )
 async def test_what_is_not_http_is_refused(head: bytes, status: bytes) -> None:
-    async with served(SERVER_HEALTH) as listener:
-        client = await dial(listener)
+    async with talking(SERVER_HEALTH) as client:
         await client.send(head)
         assert (await client.rest()).startswith(status)
-        await client.close()
 
 
 async def test_stop_ends_idle_and_half_heard_clients() -> None:
@@ -311,44 +301,33 @@ def test_answers_are_those_of_the_real_programs(upstream: TunnelPair, method: st
             assert body == (b"" if method == "HEAD" else mine.body), target
 
 
-ROUTES = ServerHealthRoutes(lambda: True, lambda: b"up 1\n", lambda: 1)
-
-
 async def test_a_post_is_answered_and_its_body_skipped() -> None:
-    async with served(ROUTES) as listener:
-        client = await dial(listener)
+    async with talking(SERVER_HEALTH) as client:
         await client.send(b"POST /healthz HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n")
         assert (await client.reply())[1] == b"ok"
         await client.send(b"abcGET /readyz HTTP/1.1\r\nHost: h\r\n\r\n")
         assert (await client.reply())[1] == b"ok"
-        await client.close()
 
 
 async def test_a_huge_body_ends_the_connection() -> None:
-    async with served(ROUTES) as listener:
-        client = await dial(listener)
+    async with talking(SERVER_HEALTH) as client:
         await client.send(b"POST /healthz HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n")
         assert (await client.reply())[1] == b"ok"
         await client.send(b"x" * (MAX_BODY_BYTES + 65536))
         assert await client.rest() == b""
-        await client.close()
 
 
 async def test_a_body_may_follow_requests_without_one_and_come_in_chunks() -> None:
-    async with served(ROUTES) as listener:
-        client = await dial(listener)
+    async with talking(SERVER_HEALTH) as client:
         await client.send(b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n")
         assert (await client.reply())[1] == b"ok"
         chunked = b"POST /readyz HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
         await client.send(chunked + b"GET /metrics HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
         assert (await client.reply())[1] == b"ok"
         assert (await client.rest()).endswith(b"up 1\n")
-        await client.close()
 
 
 async def test_a_body_that_breaks_its_own_rules_ends_the_connection() -> None:
-    async with served(ROUTES) as listener:
-        client = await dial(listener)
+    async with talking(SERVER_HEALTH) as client:
         await client.send(b"POST /healthz HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nnot a size\r\n")
         assert b"ok" in await client.rest()
-        await client.close()

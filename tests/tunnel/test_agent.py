@@ -9,7 +9,7 @@ import pytest
 from tests.support import packet_messages
 from tests.support.in_process import RunningAgent, Stage, echo
 from tests.support.packet_messages import PacketType
-from tests.support.scripted_peers import ScriptedServer, dial_through, expect
+from tests.support.scripted_peers import ScriptedServer, dial_through, expect, say_goodbye
 
 from umbilical.tunnel.settings import ListenAddress, ServerAddress
 
@@ -110,7 +110,7 @@ def test_the_late_end_of_an_old_link_does_not_remove_the_new_one(stage: Stage) -
     agent.wait_until_ready()
     endpoint = stage.endpoint().serve(echo)
     old_id = dial_through(old, endpoint.address)  # keeps the old link in use
-    old.channel.socket.sendall(bytes((0, 0, 8, 7, 0, 0, 0, 0, 0)) + b"\x7f\xff\xff\xff" + bytes(4))
+    say_goodbye(old)
     new = server.accept("same")
     agent.wait_until_ready()
     connection_id = dial_through(new, endpoint.address)

@@ -7,15 +7,13 @@ from typing import Any, Final
 
 import pytest
 from tests.support import packet_messages
-from tests.support.grpc_channel import GrpcStream
 from tests.support.in_process import PATIENCE_SECONDS, RunningAgent, Stage, echo
 from tests.support.packet_messages import PacketType
-from tests.support.scripted_peers import ScriptedServer, dial_through, expect, framed
+from tests.support.scripted_peers import GOAWAY, ScriptedServer, dial_through, expect, framed, say_goodbye
 
 from umbilical.tunnel.server_targets import LOOK_AGAIN_SECONDS, MISSING_SECONDS
 from umbilical.tunnel.settings import ServerAddress
 
-GOAWAY: Final = bytes((0, 0, 8, 7, 0, 0, 0, 0, 0)) + b"\x7f\xff\xff\xff" + bytes(4)
 QUIET_SECONDS: Final = 0.3
 """Several beats of the sync loop: whoever would dial has dialled by then."""
 RARELY: Final[dict[str, Any]] = {"sync_interval_seconds": 3600.0, "sync_interval_cap_seconds": 3600.0}
@@ -30,10 +28,6 @@ def long_ago(agent: RunningAgent) -> None:
     """As if no attempt had been made lately, so that the next one needs not wait for the beat."""
     for target in agent.agent._book.targets():
         target.attempted_at = float("-inf")
-
-
-def say_goodbye(stream: GrpcStream) -> None:
-    stream.channel.socket.sendall(GOAWAY)
 
 
 def is_left_alone(server: ScriptedServer) -> bool:

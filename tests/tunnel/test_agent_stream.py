@@ -5,31 +5,20 @@ from collections.abc import Callable
 
 import pytest
 from tests.support import packet_messages
-from tests.support.in_process import PATIENCE_SECONDS, RunningServer, Stage, read_to_end
+from tests.support.in_process import PATIENCE_SECONDS, Stage, read_to_end
 from tests.support.packet_messages import Packet, PacketType
 from tests.support.scripted_peers import (
     CONNECT_PATH,
     Channel,
-    Metadata,
     ScriptedAgent,
     expect,
     open_agent_channel,
     open_ended,
     packets_so_far,
+    refusal,
     scripted_pair,
 )
 from tests.support.tunnel_client import DialRefused, receive_exactly
-
-
-def refusal(server: RunningServer, metadata: Metadata, path: str = CONNECT_PATH) -> tuple[str, str]:
-    """The status of a Connect that must be refused, by trailers alone."""
-    stream = open_agent_channel(server).open(path, metadata)
-    stream.wait_for_end()
-    assert stream.trailers is not None
-    assert stream.trailers is stream.response_headers
-    assert stream.trailers[":status"] == "200"
-    assert "serverid" not in stream.trailers
-    return stream.trailers["grpc-status"], stream.trailers["grpc-message"]
 
 
 def test_the_server_says_hello_before_any_packet(stage: Stage) -> None:

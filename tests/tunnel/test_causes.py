@@ -3,7 +3,7 @@
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.support.odd_certificates import DAY, OddPki
 from tests.support.packet_messages import PacketType
 from tests.support.scripted_peers import ScriptedAgent, ScriptedServer, expect, open_proxy_stream, scripted_pair
 from tests.support.tunnel_client import DialRefused
-from tests.support.tunnel_pki import FolderAuthority, TunnelPki
+from tests.support.tunnel_pki import FolderAuthority, Pair, TunnelPki
 
 from umbilical.konnectivity.commands import TellHealth, TellRedial
 from umbilical.konnectivity.dial_failure import PROBE_ADDRESS
@@ -24,6 +24,8 @@ from umbilical.tunnel import causes
 from umbilical.tunnel import notices as agent_notices
 from umbilical.tunnel.notices import MAX_KINDS, REPEAT_SECONDS, DialNotices, Hush
 from umbilical.tunnel.settings import TlsFiles
+
+Meet = Callable[[Pair, Pair], Stage]
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -41,13 +43,18 @@ def odd(tmp_path: Path) -> OddPki:
     return OddPki(tmp_path)
 
 
-@contextmanager
-def staged(pki: TunnelPki, folder: Path) -> Iterator[Stage]:
-    stage = Stage(pki, folder)
-    try:
-        yield stage
-    finally:
-        stage.stop()
+@pytest.fixture
+def meet(tunnel_pki: TunnelPki, odd: OddPki, tmp_path: Path) -> Iterator[Meet]:
+    """Starts a server and an agent with these certificates."""
+    with ExitStack() as stages:
+
+        def start(server: Pair, agent: Pair) -> Stage:
+            stage = Stage(odd.tunnel(tunnel_pki, server, agent), tmp_path)
+            stages.callback(stage.stop)
+            stage.start_agent(stage.start_server().agent_port)
+            return stage
+
+        yield start
 
 
 @pytest.mark.parametrize(
@@ -118,35 +125,27 @@ def test_a_port_that_refuses_is_named(stage: Stage, caplog: pytest.LogCaptureFix
     assert line == f"UMB311 cannot connect to server=127.0.0.1:{port}: TCP: dial 127.0.0.1:{port}: Connection refused"
 
 
-def test_an_expired_server_is_told_with_its_date(
-    tunnel_pki: TunnelPki, odd: OddPki, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    expired = odd.server(starts=-DAY, life=timedelta(hours=1))
-    with staged(odd.tunnel(tunnel_pki, expired, odd.agent()), tmp_path) as stage:
-        stage.start_agent(stage.start_server().agent_port)
-        line = wait_for(stage, caplog, "UMB321")
+def test_an_expired_server_is_told_with_its_date(meet: Meet, odd: OddPki, caplog: pytest.LogCaptureFixture) -> None:
+    stage = meet(odd.server(starts=-DAY, life=timedelta(hours=1)), odd.agent())
     until = f"{odd.now - DAY + timedelta(hours=1):%Y-%m-%dT%H:%M:%S}Z"
+    line = wait_for(stage, caplog, "UMB321")
     assert f"certificate has expired; it was valid until {until}, and it is " in line
 
 
 def test_a_server_of_tomorrow_is_told_with_its_date_and_that_clocks_differ(
-    tunnel_pki: TunnelPki, odd: OddPki, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    meet: Meet, odd: OddPki, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with staged(odd.tunnel(tunnel_pki, odd.server(starts=DAY), odd.agent()), tmp_path) as stage:
-        stage.start_agent(stage.start_server().agent_port)
-        line = wait_for(stage, caplog, "UMB322")
+    line = wait_for(meet(odd.server(starts=DAY), odd.agent()), caplog, "UMB322")
     start = f"{odd.now + DAY - timedelta(hours=1):%Y-%m-%dT%H:%M:%S}Z"
     assert f"certificate is not yet valid; it is valid only from {start}, and it is " in line
     assert line.endswith("here: the clocks of the two machines differ")
 
 
 def test_a_server_for_another_address_is_told_with_its_own(
-    tunnel_pki: TunnelPki, odd: OddPki, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    meet: Meet, odd: OddPki, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = odd.server(hosts=("192.168.111.4", "elsewhere"))
-    with staged(odd.tunnel(tunnel_pki, other, odd.agent()), tmp_path) as stage:
-        stage.start_agent(stage.start_server().agent_port)
-        line = wait_for(stage, caplog, "UMB323")
+    line = wait_for(meet(other, odd.agent()), caplog, "UMB323")
     assert "not valid for '127.0.0.1'" in line
     assert line.endswith("; it is for elsewhere, 192.168.111.4")
 
@@ -162,18 +161,8 @@ def test_a_server_of_another_authority_is_told(
     assert "alert" in wait_for(stage, caplog, "UMB307")
 
 
-def test_a_port_that_speaks_no_tls_is_told(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    endpoint = stage.endpoint().serve(lambda sock: sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
-    stage.start_agent(int(endpoint.address.rpartition(":")[2]))
-    wait_for(stage, caplog, "UMB325")
-
-
 def test_the_look_at_a_refused_certificate_happens_once_for_each_reason(
-    tunnel_pki: TunnelPki,
-    odd: OddPki,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    meet: Meet, odd: OddPki, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[str] = []
 
@@ -182,40 +171,31 @@ def test_the_look_at_a_refused_certificate_happens_once_for_each_reason(
         return ""
 
     monkeypatch.setattr("umbilical.tunnel.agent.explain", explain)
-    with staged(odd.tunnel(tunnel_pki, odd.server(starts=DAY), odd.agent()), tmp_path) as stage:
-        stage.start_agent(stage.start_server().agent_port)
-        stage.eventually(lambda: sum("UMB322" in line for line in warnings(caplog)) >= 3)
+    stage = meet(odd.server(starts=DAY), odd.agent())
+    stage.eventually(lambda: sum("UMB322" in line for line in warnings(caplog)) >= 3)
     assert looks == ["UMB322"]
 
 
 @pytest.mark.parametrize(
-    ("make", "server_code", "agent_code", "server_words"),
+    ("dates", "server_code", "agent_code", "server_words"),
     [
-        (
-            lambda odd: odd.agent(starts=-DAY, life=timedelta(hours=1)),
-            "UMB303",
-            "UMB331",
-            "certificate has expired",
-        ),
-        (lambda odd: odd.agent(starts=DAY), "UMB304", "UMB332", "certificate is not yet valid"),
+        ({"starts": -DAY, "life": timedelta(hours=1)}, "UMB303", "UMB331", "certificate has expired"),
+        ({"starts": DAY}, "UMB304", "UMB332", "certificate is not yet valid"),
     ],
     ids=["expired", "not yet valid"],
 )
 def test_an_agent_out_of_date_is_refused_and_both_sides_say_why(
-    tunnel_pki: TunnelPki,
+    meet: Meet,
     odd: OddPki,
-    tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
-    make: Callable[[OddPki], object],
+    dates: dict[str, timedelta],
     server_code: str,
     agent_code: str,
     server_words: str,
 ) -> None:
-    agent = make(odd)
-    with staged(odd.tunnel(tunnel_pki, odd.server(), agent), tmp_path) as stage:  # type: ignore[arg-type]
-        stage.start_agent(stage.start_server().agent_port)
-        assert server_words in wait_for(stage, caplog, server_code)
-        line = wait_for(stage, caplog, agent_code)
+    stage = meet(odd.server(), odd.agent(**dates))
+    assert server_words in wait_for(stage, caplog, server_code)
+    line = wait_for(stage, caplog, agent_code)
     assert "; ours is valid from 20" in line
     assert line.endswith("Z here")
 

@@ -9,12 +9,18 @@ from umbilical.tunnel.channel import AGAIN, LOST, Channel
 from umbilical.tunnel.loop import Loop
 
 BULK = patterned(3_000_000)
+Pair = tuple[socket.socket, socket.socket]
+
+
+def owned(plane: Loop, pair: Pair | None = None) -> tuple[Reader, Channel, socket.socket]:
+    """A reader, its channel, and the peer's socket."""
+    ours, peer = pair or unix_pair()
+    reader = Reader()
+    return reader, reader.own(Channel(plane, ours)), peer
 
 
 @pytest.mark.parametrize("make", [unix_pair, tcp_pair])
-def test_bytes_and_the_end_in_one_event_are_both_told(
-    plane: Loop, make: Callable[[], tuple[socket.socket, socket.socket]]
-) -> None:
+def test_bytes_and_the_end_in_one_event_are_both_told(plane: Loop, make: Callable[[], Pair]) -> None:
     ours, peer = make()
     peer.send(b"last words")
     peer.close()
@@ -22,7 +28,6 @@ def test_bytes_and_the_end_in_one_event_are_both_told(
     channel = reader.own(Channel(plane, ours))
     turn_until(plane, reader.is_over)
     assert (bytes(reader.received), reader.ended, channel.hung_up) == (b"last words", True, True)
-    channel.close()
 
 
 def test_the_end_is_told_behind_more_bytes_than_one_read_takes(plane: Loop) -> None:
@@ -30,81 +35,64 @@ def test_the_end_is_told_behind_more_bytes_than_one_read_takes(plane: Loop) -> N
     peer.send(BULK[: 32 * KIB])
     peer.close()
     reader = Reader(view_bytes=1000)
-    channel = reader.own(Channel(plane, ours))
+    reader.own(Channel(plane, ours))
     turn_until(plane, reader.is_over)
     assert reader.received == BULK[: 32 * KIB]
     assert reader.ended
-    channel.close()
 
 
 def test_an_end_that_comes_alone_is_told_while_sending_goes_on(plane: Loop) -> None:
-    ours, peer = tcp_pair()
-    reader = Reader()
-    channel = reader.own(Channel(plane, ours))
+    reader, channel, peer = owned(plane, tcp_pair())
     peer.shutdown(socket.SHUT_WR)
     turn_until(plane, reader.is_over)
     assert reader.ended
     assert channel.send(b"answer") == 6
     channel.end_sending()
     assert read_to_end(peer) == b"answer"
-    channel.close()
 
 
 def test_an_empty_socket_says_again(plane: Loop) -> None:
-    ours, _ = unix_pair()
-    reader = Reader()
-    channel = reader.own(Channel(plane, ours))
+    reader, channel, _ = owned(plane)
     reader.channel.readable = True
     assert channel.receive_into(memoryview(bytearray(10))) == AGAIN
     assert not channel.readable
-    channel.close()
 
 
 def test_a_full_read_leaves_the_channel_readable_and_a_short_one_does_not(plane: Loop) -> None:
-    ours, peer = unix_pair()
-    channel = Reader().own(Channel(plane, ours))
+    _, channel, peer = owned(plane)
     peer.send(b"0123456789")
     channel.readable = True
     seen = [(channel.receive_into(memoryview(bytearray(8))), channel.readable) for _ in range(2)]
     assert seen == [(8, True), (2, False)]
-    channel.close()
 
 
 def test_a_reset_is_a_loss_with_its_cause_and_not_an_end(plane: Loop) -> None:
-    ours, peer = tcp_pair()
-    reader = Reader()
-    channel = reader.own(Channel(plane, ours))
+    reader, channel, peer = owned(plane, tcp_pair())
     reset(peer)
     turn_until(plane, reader.is_over)
     assert reader.lost == ["Connection reset by peer"]
     assert channel.send(b"x") == LOST
-    channel.close()
 
 
 def test_sending_to_a_peer_that_is_gone_is_a_loss(plane: Loop) -> None:
-    ours, peer = unix_pair()
-    channel = Reader().own(Channel(plane, ours))
+    _, channel, peer = owned(plane)
     peer.close()
     assert channel.send(b"x") == LOST
     assert channel.error == "Broken pipe"
-    channel.close()
 
 
 @pytest.mark.parametrize("make", [unix_pair, tcp_pair])
-def test_a_send_that_came_back_short_goes_on_when_there_is_room(
-    plane: Loop, make: Callable[[], tuple[socket.socket, socket.socket]]
-) -> None:
+def test_a_send_that_came_back_short_goes_on_when_there_is_room(plane: Loop, make: Callable[[], Pair]) -> None:
     ours, peer = make()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * KIB)
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * KIB)
     writer = Reader()
-    channel = writer.own(Channel(plane, ours))
+    writer.own(Channel(plane, ours))
     writer.write(BULK)
     assert writer.outgoing, "all of it fitted into the socket: the test shows nothing"
     received = _drain(plane, peer, writer.has_sent_all, len(BULK))
     assert received == BULK
     assert writer.writable > 0
-    channel.close()
 
 
 def _drain(plane: Loop, peer: socket.socket, done: Callable[[], bool], size: int) -> bytes:
@@ -124,9 +112,7 @@ def _drain(plane: Loop, peer: socket.socket, done: Callable[[], bool], size: int
 
 
 def test_nobody_is_told_of_room_who_did_not_ask(plane: Loop) -> None:
-    ours, peer = unix_pair()
-    owner = Reader()
-    channel = owner.own(Channel(plane, ours))
+    owner, channel, peer = owned(plane)
     channel.ask_room()
     turn_until(plane, lambda: owner.writable == 1)
     peer.send(b"x")
@@ -135,17 +121,13 @@ def test_nobody_is_told_of_room_who_did_not_ask(plane: Loop) -> None:
     channel.ask_room()
     peer.send(b"y")
     turn_until(plane, lambda: owner.writable == 2)
-    channel.close()
 
 
 def test_who_waits_for_room_learns_of_the_hang_up(plane: Loop) -> None:
-    ours, peer = unix_pair()
-    owner = Reader()
-    channel = owner.own(Channel(plane, ours))
+    owner, channel, peer = owned(plane)
     channel.ask_room()
     peer.close()
     turn_until(plane, lambda: owner.writable)
-    channel.close()
 
 
 def test_an_adopted_descriptor_is_watched_for_room_already(plane: Loop) -> None:
@@ -159,14 +141,11 @@ def test_an_adopted_descriptor_is_watched_for_room_already(plane: Loop) -> None:
     channel.ask_room()
     peer.send(b"x")
     turn_until(plane, lambda: owner.received == b"x" and owner.writable)
-    channel.close()
 
 
 def test_closing_twice_is_closing_once_and_silences_the_channel(plane: Loop) -> None:
     before = open_files()
-    ours, peer = tcp_pair()
-    owner = Reader()
-    channel = owner.own(Channel(plane, ours))
+    owner, channel, peer = owned(plane, tcp_pair())
     peer.send(b"x")
     channel.close()
     channel.close()
@@ -197,9 +176,7 @@ def test_an_owner_that_breaks_loses_its_channel_and_hears_why(plane: Loop) -> No
 
 
 def test_an_owner_may_close_the_channel_while_it_reads(plane: Loop) -> None:
-    ours, peer = unix_pair()
-    owner = Reader()
-    channel = owner.own(Channel(plane, ours))
+    owner, channel, peer = owned(plane)
     owner.in_place_of_reading = channel.close
     channel.ask_room()
     peer.close()

@@ -1,6 +1,6 @@
 import socket
 import ssl
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,8 +9,6 @@ from tests.support.socket_pairs import reset, tcp_pair
 from tests.support.tls_contexts import VERSIONS, client_context, server_context
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki
 
-from umbilical.pki.authority import Authority
-from umbilical.pki.profiles import KeyType, client_profile, server_profile
 from umbilical.tunnel.channel import LOST, TlsChannel
 from umbilical.tunnel.loop import Loop
 
@@ -22,6 +20,14 @@ def opened(plane: Loop, pki: TunnelPki) -> tuple[Reader, Reader]:
     server, client = tls_pair(plane, server_context(pki), client_context(pki))
     turn_until(plane, lambda: server.opened and client.opened)
     return server, client
+
+
+def awaiting(plane: Loop, pki: TunnelPki) -> tuple[Reader, socket.socket]:
+    """A server's end, and a peer at a bare socket that has not spoken yet."""
+    ours, peer = tcp_pair()
+    server = Reader()
+    server.own(TlsChannel(plane, ours, server_context(pki), None))
+    return server, peer
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
@@ -78,12 +84,10 @@ def test_a_missing_close_notify_is_a_loss_and_not_an_end(plane: Loop, tunnel_pki
 
 def test_bytes_and_close_notify_and_the_end_in_one_event_are_all_told(plane: Loop, tunnel_pki: TunnelPki) -> None:
     ours, peer = tcp_pair()
-    server = Reader(view_bytes=1000)
+    server, client = Reader(view_bytes=1000), Reader()
     server.own(TlsChannel(plane, ours, server_context(tunnel_pki, asks_certificate=False), None))
-    dialler = client_context(tunnel_pki)
     peer.setblocking(False)
-    client = Reader()
-    client.own(TlsChannel(plane, peer, dialler, "localhost"))
+    client.own(TlsChannel(plane, peer, client_context(tunnel_pki), "localhost"))
     turn_until(plane, lambda: server.opened and client.opened)
     client.write(BULK[:20_000])
     client.channel.close()
@@ -155,38 +159,27 @@ def test_an_end_of_sending_waits_for_bytes_that_the_socket_has_no_room_for(plane
 
 
 def test_sending_before_the_handshake_is_done_takes_nothing(plane: Loop, tunnel_pki: TunnelPki) -> None:
-    ours, _ = tcp_pair()
-    owner = Reader()
-    channel = owner.own(TlsChannel(plane, ours, server_context(tunnel_pki), None))
-    assert channel.send(b"early") == 0
-    channel.close()
+    server, _ = awaiting(plane, tunnel_pki)
+    assert server.channel.send(b"early") == 0
 
 
-def test_a_peer_that_ends_during_the_handshake_is_named(plane: Loop, tunnel_pki: TunnelPki) -> None:
-    ours, peer = tcp_pair()
-    owner = Reader()
-    channel = owner.own(TlsChannel(plane, ours, server_context(tunnel_pki), None))
-    peer.close()
-    turn_until(plane, owner.is_over)
-    assert owner.lost == ["connection closed during the TLS handshake"]
-    assert channel.closed
-    assert owner.opened == 0
-
-
-def test_a_reset_during_the_handshake_is_named(plane: Loop, tunnel_pki: TunnelPki) -> None:
-    ours, peer = tcp_pair()
-    owner = Reader()
-    owner.own(TlsChannel(plane, ours, server_context(tunnel_pki), None))
-    reset(peer)
-    turn_until(plane, owner.is_over)
-    assert owner.lost == ["Connection reset by peer"]
+@pytest.mark.parametrize(
+    ("leave", "words"),
+    [(socket.socket.close, "connection closed during the TLS handshake"), (reset, "Connection reset by peer")],
+    ids=["ends", "resets"],
+)
+def test_a_peer_that_leaves_during_the_handshake_is_named(
+    plane: Loop, tunnel_pki: TunnelPki, leave: Callable[[socket.socket], None], words: str
+) -> None:
+    server, peer = awaiting(plane, tunnel_pki)
+    leave(peer)
+    turn_until(plane, server.is_over)
+    assert (server.lost, server.opened, server.channel.closed) == ([words], 0, True)
 
 
 def test_a_handshake_may_arrive_one_byte_at_a_time(plane: Loop, tunnel_pki: TunnelPki) -> None:
-    ours, peer = tcp_pair()
+    owner, peer = awaiting(plane, tunnel_pki)
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    owner = Reader()
-    channel = owner.own(TlsChannel(plane, ours, server_context(tunnel_pki), None))
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = client_context(tunnel_pki).wrap_bio(incoming, outgoing, server_hostname="localhost")
     while not owner.opened:
@@ -200,8 +193,7 @@ def test_a_handshake_may_arrive_one_byte_at_a_time(plane: Loop, tunnel_pki: Tunn
         settle(plane)
         if not owner.opened:
             incoming.write(peer.recv(65_536))
-    assert channel.readable is False
-    channel.close()
+    assert owner.channel.readable is False
 
 
 def test_pieces_that_are_added_leave_together_with_the_push(plane: Loop, tunnel_pki: TunnelPki) -> None:
@@ -268,35 +260,8 @@ def test_a_client_certificate_does_not_serve_as_a_server(plane: Loop, tunnel_pki
     assert "purpose" in client_says
 
 
-@pytest.mark.parametrize("expired", ["server", "client"])
-def test_an_expired_certificate_is_refused(plane: Loop, tmp_path: Path, expired: str) -> None:
-    now = datetime.now(UTC)
-    authority = Authority.create("ca", now, timedelta(days=1), KeyType.ECDSA_P256)
-    profiles = {
-        "server": server_profile("server", ["localhost"], KeyType.ECDSA_P256),
-        "client": client_profile("client", (), KeyType.ECDSA_P256),
-    }
-    contexts = {
-        "server": ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
-        "client": ssl.create_default_context(cadata=authority.certificate_pem.decode()),
-    }
-    contexts["server"].load_verify_locations(cadata=authority.certificate_pem.decode())
-    contexts["server"].verify_mode = ssl.CERT_REQUIRED
-    for who, profile in profiles.items():
-        issued = authority.issue(profile, now, timedelta(minutes=-5 if who == expired else 5))
-        pem = tmp_path / f"{who}.pem"
-        pem.write_bytes(issued.certificate + issued.key)
-        contexts[who].load_cert_chain(pem)
-    server_says, client_says = refused(plane, contexts["server"], contexts["client"])
-    judge, judged = (server_says, client_says) if expired == "client" else (client_says, server_says)
-    assert judge == "certificate verification failed: certificate has expired"
-    assert "alert certificate expired" in judged
-
-
 def test_a_client_that_speaks_plainly_is_refused(plane: Loop, tunnel_pki: TunnelPki) -> None:
-    ours, peer = tcp_pair()
-    owner = Reader()
-    owner.own(TlsChannel(plane, ours, server_context(tunnel_pki), None))
+    owner, peer = awaiting(plane, tunnel_pki)
     peer.send(b"CONNECT 10.0.0.1:443 HTTP/1.1\r\n\r\n")
     turn_until(plane, owner.is_over)
     assert owner.lost == ["TLS: https proxy request"]
@@ -314,11 +279,10 @@ def test_a_server_that_speaks_plainly_is_refused(plane: Loop, tunnel_pki: Tunnel
 
 def test_a_refusal_can_be_read_although_the_client_had_spoken_already(plane: Loop, tunnel_pki: TunnelPki) -> None:
     """In TLS 1.3 the client's handshake succeeds before the server has judged its certificate."""
-    ours, peer = tcp_pair()
+    _, peer = awaiting(plane, tunnel_pki)
     peer.setblocking(False)
-    server, client = Reader(), Reader()
+    client = Reader()
     client.then_open = lambda: client.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-    server.own(TlsChannel(plane, ours, server_context(tunnel_pki), None))
     client.own(TlsChannel(plane, peer, client_context(tunnel_pki, shows_certificate=False), "localhost"))
     turn_until(plane, client.is_over)
     assert client.opened == 1

@@ -16,6 +16,7 @@ from tests.support.scripted_peers import (
     open_client_channel,
     open_proxy_stream,
     packets_so_far,
+    scripted_pair,
     take_packets,
 )
 from tests.support.tunnel_client import GrpcDial
@@ -33,6 +34,19 @@ def scripted_tunnel(
     return stream
 
 
+def opened(stage: Stage) -> tuple[RunningServer, ScriptedAgent, GrpcStream]:
+    server, agent = scripted_pair(stage, "grpc")
+    return server, agent, scripted_tunnel(server, agent)
+
+
+def dialling(stage: Stage) -> tuple[RunningServer, ScriptedAgent, GrpcStream, int]:
+    """A dial of which the agent has heard; its ID there."""
+    server, agent = scripted_pair(stage, "grpc")
+    stream = open_proxy_stream(server)
+    stream.send(packet_messages.dial_request("web:443", 7))
+    return server, agent, stream, agent.next_dial().random
+
+
 def _kind(packet: Any) -> str:
     return PacketType(packet.type).name
 
@@ -43,8 +57,7 @@ def close_response(stream: GrpcStream) -> tuple[int, str]:
 
 
 def test_a_dial_travels_unchanged_and_so_does_its_answer(stage: Stage) -> None:
-    server = stage.start_server("grpc")
-    agent = ScriptedAgent(server)
+    server, agent = scripted_pair(stage, "grpc")
     stream = open_proxy_stream(server)
     stream.send(packet_messages.dial_request("[fd00::1]:10250", 2**63 - 1, protocol="tcp6"))
     dial = agent.next_dial()
@@ -55,9 +68,7 @@ def test_a_dial_travels_unchanged_and_so_does_its_answer(stage: Stage) -> None:
 
 
 def test_data_goes_both_ways_and_a_close_is_asked_and_answered(stage: Stage) -> None:
-    server = stage.start_server("grpc")
-    agent = ScriptedAgent(server)
-    stream = scripted_tunnel(server, agent)
+    server, agent, stream = opened(stage)
     stream.send(packet_messages.data(1, b"up"))
     assert agent.receive(PacketType.DATA).data.data == b"up"
     agent.send(packet_messages.data(1, b"down"))
@@ -89,17 +100,6 @@ def test_without_an_agent_the_dial_is_refused_and_the_stream_ignored_until_its_e
     server.wait_until_quiet()
 
 
-@pytest.mark.parametrize("network", ["udp", "unix"])
-def test_a_network_that_is_not_tcp_is_refused_by_the_agent(stage: Stage, network: str) -> None:
-    server, agent = stage.start_pair("grpc")
-    stream = open_proxy_stream(server)
-    stream.send(packet_messages.dial_request("/var/run/docker.sock", 7, protocol=network))
-    answer = expect(stream, PacketType.DIAL_RSP).dialResponse
-    assert answer.error.startswith(f"dial {network}: protocol not supported")
-    assert answer.connectID == 0
-    agent.wait_until_idle()
-
-
 def _turn_until_packets(turn: Callable[[], None], stream: GrpcStream) -> list[Any]:
     """What the first turn that brought anything has brought."""
     channel = stream.channel
@@ -116,11 +116,7 @@ def _turn_until_packets(turn: Callable[[], None], stream: GrpcStream) -> list[An
 @pytest.mark.parametrize("follower", [packet_messages.data(1, b"banner"), packet_messages.close_response(1)], ids=_kind)
 def test_nothing_follows_a_dial_response_in_the_same_flush(stage: Stage, follower: Any) -> None:
     """konnectivity-client knows its connection only a moment after it has read DIAL_RSP."""
-    server = stage.start_server("grpc")
-    agent = ScriptedAgent(server)
-    stream = open_proxy_stream(server)
-    stream.send(packet_messages.dial_request("web:443", 7))
-    dial_id = agent.next_dial().random
+    _, agent, stream, dial_id = dialling(stage)
     with stage.stepping() as turn:
         agent.send(packet_messages.dial_response(dial_id, 1), follower)
         assert [packet.type for packet in _turn_until_packets(turn, stream)] == [PacketType.DIAL_RSP]
@@ -128,11 +124,7 @@ def test_nothing_follows_a_dial_response_in_the_same_flush(stage: Stage, followe
 
 
 def test_data_and_end_in_one_read_stay_in_order(stage: Stage) -> None:
-    server = stage.start_server("grpc")
-    agent = ScriptedAgent(server)
-    stream = open_proxy_stream(server)
-    stream.send(packet_messages.dial_request("web:443", 7))
-    dial_id = agent.next_dial().random
+    _, agent, stream, dial_id = dialling(stage)
     agent.send(
         packet_messages.dial_response(dial_id, 1), packet_messages.data(1, b"a"), packet_messages.close_response(1)
     )
@@ -159,8 +151,7 @@ def test_write_and_close_many_times_and_no_byte_is_missing(stage: Stage) -> None
 
 
 def test_a_close_before_any_dial_is_answered_and_the_stream_goes_on(stage: Stage) -> None:
-    server = stage.start_server("grpc")
-    agent = ScriptedAgent(server)
+    server, agent = scripted_pair(stage, "grpc")
     stream = open_proxy_stream(server)
     stream.send(packet_messages.close_request(5))
     assert close_response(stream) == (5, "backend uninitialized")
@@ -181,8 +172,7 @@ def test_data_before_any_dial_is_answered_and_ends_the_stream(stage: Stage) -> N
 @pytest.mark.parametrize("foreign", [packet_messages.data(2, b"x"), packet_messages.close_request(2)], ids=_kind)
 def test_a_packet_for_a_foreign_connection_ends_only_ones_own_tunnel(stage: Stage, foreign: Any) -> None:
     """Upstream closes both at the agent, so that any client can close any other's tunnel."""
-    server = stage.start_server("grpc")
-    agent = ScriptedAgent(server)
+    server, agent = scripted_pair(stage, "grpc")
     offender, victim = scripted_tunnel(server, agent, 1), scripted_tunnel(server, agent, 2)
     offender.send(foreign)
     assert close_response(offender) == (1, "mismatched connection IDs")
@@ -196,18 +186,14 @@ def test_a_packet_for_a_foreign_connection_ends_only_ones_own_tunnel(stage: Stag
 
 
 def test_data_for_connection_zero_is_dropped(stage: Stage) -> None:
-    server = stage.start_server("grpc")
-    agent = ScriptedAgent(server)
-    stream = scripted_tunnel(server, agent)
+    _, agent, stream = opened(stage)
     stream.send(packet_messages.data(0, b"nobody"))
     stream.send(packet_messages.data(1, b"somebody"))
     assert agent.receive(PacketType.DATA).data.data == b"somebody"
 
 
 def test_a_second_dial_on_one_stream_is_refused_and_the_first_lives(stage: Stage) -> None:
-    server = stage.start_server("grpc")
-    agent = ScriptedAgent(server)
-    stream = scripted_tunnel(server, agent)
+    _, agent, stream = opened(stage)
     stream.send(packet_messages.dial_request("other:1", 8))
     answer = expect(stream, PacketType.DIAL_RSP).dialResponse
     assert (answer.random, answer.connectID, answer.error) == (8, 0, "this stream has dialled already")
@@ -216,8 +202,7 @@ def test_a_second_dial_on_one_stream_is_refused_and_the_first_lives(stage: Stage
 
 
 def test_packets_of_unknown_types_are_ignored(stage: Stage) -> None:
-    server = stage.start_server("grpc")
-    agent = ScriptedAgent(server)
+    server, agent = scripted_pair(stage, "grpc")
     stream = open_proxy_stream(server)
     stream.send(Packet(type=42))
     stream.send(Packet(type=PacketType.DRAIN, drain={}))
@@ -227,8 +212,7 @@ def test_packets_of_unknown_types_are_ignored(stage: Stage) -> None:
 
 
 def test_a_packet_without_its_payload_ends_its_stream_and_no_other(stage: Stage) -> None:
-    server = stage.start_server("grpc")
-    agent = ScriptedAgent(server)
+    server, agent = scripted_pair(stage, "grpc")
     channel = open_client_channel(server)
     neighbour = scripted_tunnel(server, agent, 1, channel=channel)
     stream = open_proxy_stream(server, channel)
@@ -242,11 +226,7 @@ def test_a_packet_without_its_payload_ends_its_stream_and_no_other(stage: Stage)
 
 
 def test_a_cancelled_dial_is_cancelled_at_the_agent_and_its_late_success_closed(stage: Stage) -> None:
-    server = stage.start_server("grpc")
-    agent = ScriptedAgent(server)
-    stream = open_proxy_stream(server)
-    stream.send(packet_messages.dial_request("web:443", 7))
-    dial_id = agent.next_dial().random
+    server, agent, stream, dial_id = dialling(stage)
     stream.send(packet_messages.close_dial(7))
     assert agent.receive(PacketType.DIAL_CLS).closeDial.random == dial_id
     agent.send(packet_messages.dial_response(dial_id, 1))
@@ -256,19 +236,13 @@ def test_a_cancelled_dial_is_cancelled_at_the_agent_and_its_late_success_closed(
 
 
 def test_a_cancel_that_crosses_the_success_closes_the_connection(stage: Stage) -> None:
-    server = stage.start_server("grpc")
-    agent = ScriptedAgent(server)
-    stream = scripted_tunnel(server, agent)
+    _, agent, stream = opened(stage)
     stream.send(packet_messages.close_dial(1001))
     assert agent.receive(PacketType.CLOSE_REQ).closeRequest.connectID == 1
 
 
 def test_close_and_end_during_the_dial_cancel_it(stage: Stage) -> None:
-    server = stage.start_server("grpc")
-    agent = ScriptedAgent(server)
-    stream = open_proxy_stream(server)
-    stream.send(packet_messages.dial_request("web:443", 7))
-    dial_id = agent.next_dial().random
+    server, agent, stream, dial_id = dialling(stage)
     stream.send(packet_messages.close_request(0))
     stream.finish()
     assert agent.receive(PacketType.DIAL_CLS).closeDial.random == dial_id
@@ -277,31 +251,22 @@ def test_close_and_end_during_the_dial_cancel_it(stage: Stage) -> None:
     server.wait_until_quiet()
 
 
-def _vanish(stream: GrpcStream) -> None:
-    stream.channel.close()
+Leave = Callable[[GrpcStream], None]
+LEAVES = pytest.mark.parametrize("leave", [GrpcStream.finish, GrpcStream.cancel, lambda stream: stream.channel.close()])
 
 
-@pytest.mark.parametrize("leave", [GrpcStream.finish, GrpcStream.cancel, _vanish])
-def test_a_client_that_leaves_an_open_tunnel_closes_it_at_the_agent(
-    stage: Stage, leave: Callable[[GrpcStream], None]
-) -> None:
-    server = stage.start_server("grpc")
-    agent = ScriptedAgent(server)
+@LEAVES
+def test_a_client_that_leaves_an_open_tunnel_closes_it_at_the_agent(stage: Stage, leave: Leave) -> None:
+    server, agent = scripted_pair(stage, "grpc")
     leave(scripted_tunnel(server, agent))
     assert agent.receive(PacketType.CLOSE_REQ).closeRequest.connectID == 1
     agent.send(packet_messages.close_response(1))
     server.wait_until_quiet()
 
 
-@pytest.mark.parametrize("leave", [GrpcStream.finish, GrpcStream.cancel, _vanish])
-def test_a_client_that_leaves_during_its_dial_has_it_cancelled(
-    stage: Stage, leave: Callable[[GrpcStream], None]
-) -> None:
-    server = stage.start_server("grpc")
-    agent = ScriptedAgent(server)
-    stream = open_proxy_stream(server)
-    stream.send(packet_messages.dial_request("web:443", 7))
-    dial_id = agent.next_dial().random
+@LEAVES
+def test_a_client_that_leaves_during_its_dial_has_it_cancelled(stage: Stage, leave: Leave) -> None:
+    server, agent, stream, dial_id = dialling(stage)
     leave(stream)
     assert agent.receive(PacketType.DIAL_CLS).closeDial.random == dial_id
     server.wait_until_quiet()

@@ -10,18 +10,13 @@ from tests.support.socket_pairs import tcp_pair, unix_pair
 from umbilical.tunnel.loop import HANGUP, IN, OUT, Deadlines, Loop
 
 
-@pytest.fixture
-def pair() -> tuple[socket.socket, socket.socket]:
-    return unix_pair()
-
-
 def watch(plane: Loop, sock: socket.socket, diary: Diary, *, writable: bool = False) -> Diary:
     plane.add(sock.fileno(), diary, writable)
     return diary
 
 
-def test_input_is_told_once_until_more_arrives(plane: Loop, pair: tuple[socket.socket, socket.socket]) -> None:
-    ours, peer = pair
+def test_input_is_told_once_until_more_arrives(plane: Loop) -> None:
+    ours, peer = unix_pair()
     diary = watch(plane, ours, Diary())
     peer.send(b"a")
     settle(plane)
@@ -62,10 +57,8 @@ def test_a_listener_is_told_again_while_connections_wait(plane: Loop) -> None:
         plane.remove(listener.fileno())
 
 
-def test_another_handler_takes_over_a_watched_descriptor(
-    plane: Loop, pair: tuple[socket.socket, socket.socket]
-) -> None:
-    ours, peer = pair
+def test_another_handler_takes_over_a_watched_descriptor(plane: Loop) -> None:
+    ours, peer = unix_pair()
     first = watch(plane, ours, Diary())
     second = Diary()
     plane.replace(ours.fileno(), second)
@@ -74,10 +67,8 @@ def test_another_handler_takes_over_a_watched_descriptor(
     assert (first.masks, second.masks) == ([], [IN])
 
 
-def test_a_removed_descriptor_is_silent_and_may_be_removed_again(
-    plane: Loop, pair: tuple[socket.socket, socket.socket]
-) -> None:
-    ours, peer = pair
+def test_a_removed_descriptor_is_silent_and_may_be_removed_again(plane: Loop) -> None:
+    ours, peer = unix_pair()
     diary = watch(plane, ours, Diary())
     plane.remove(ours.fileno())
     plane.remove(ours.fileno())
@@ -86,10 +77,8 @@ def test_a_removed_descriptor_is_silent_and_may_be_removed_again(
     assert diary.masks == []
 
 
-def test_events_of_descriptors_that_are_not_ours_are_returned(
-    plane: Loop, pair: tuple[socket.socket, socket.socket]
-) -> None:
-    ours, peer = pair
+def test_events_of_descriptors_that_are_not_ours_are_returned(plane: Loop) -> None:
+    ours, peer = unix_pair()
     plane.add_foreign(ours.fileno(), IN)
     peer.send(b"x")
     assert plane.turn(1.0) == [(ours.fileno(), IN)]
@@ -157,10 +146,8 @@ def test_a_reused_descriptor_number_gets_its_own_events(plane: Loop) -> None:
     assert fresh.masks == [IN]
 
 
-def test_a_turn_serves_events_then_second_looks_then_timers_then_flushes(
-    plane: Loop, pair: tuple[socket.socket, socket.socket]
-) -> None:
-    ours, peer = pair
+def test_a_turn_serves_events_then_second_looks_then_timers_then_flushes(plane: Loop) -> None:
+    ours, peer = unix_pair()
     lines: list[str] = []
     for name in ("flush", "timer", "again"):
         diary = Diary(name, lines)
@@ -182,14 +169,6 @@ def test_who_was_touched_between_turns_is_flushed_before_the_next_sleep(plane: L
     assert diary.lines == ["flush"]
     plane.turn(0.0)
     assert diary.lines == ["flush"]
-
-
-def test_who_is_touched_by_a_flush_is_flushed_in_the_next_turn_at_the_latest(plane: Loop) -> None:
-    diary = Diary()
-    diary.then = lambda: plane.touch(diary) if len(diary.lines) < 3 else None
-    plane.touch(diary)
-    settle(plane)
-    assert diary.lines == ["flush"] * 3
 
 
 def test_a_second_look_comes_in_the_next_turn_which_does_not_sleep(plane: Loop) -> None:

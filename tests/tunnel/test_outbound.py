@@ -3,7 +3,6 @@ import base64
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from tests.support.dialling import closed_port, listening, silent_port
 from tests.support.socket_pairs import kept, tcp_pair
 
 from umbilical.tunnel import outbound
-from umbilical.tunnel.event_loop import new_event_loop
 
 FAR = "konnectivity.example"
 """No name of this machine, so a proxy is asked for it; only our own proxy ever hears the name."""
@@ -21,15 +19,6 @@ FAR = "konnectivity.example"
 def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-
-
-def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def limited() -> None:
-        async with asyncio.timeout(15):
-            await main()
-
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(limited())
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])

@@ -13,17 +13,16 @@ import pytest
 from tests.support.coroutines import PATIENCE_SECONDS, play
 from tests.support.daemons import agent_settings, answers, aside, frontend_of, get, kill_self, server_settings
 from tests.support.in_process import Stage, echo, listening, refused_address
-from tests.support.tunnel_client import receive_exactly
+from tests.support.tunnel_client import Tunnel, receive_exactly
 from tests.support.tunnel_pki import TunnelPki
 
 from umbilical.fault import StartupError
 from umbilical.tunnel.admin import AgentHealthRoutes
 from umbilical.tunnel.agent_process import run_agent
 from umbilical.tunnel.daemon import StopRequests, end_task, open_http, own_task
-from umbilical.tunnel.event_loop import new_event_loop
 from umbilical.tunnel.metrics import AgentMetrics, ServerMetrics
 from umbilical.tunnel.server_process import run_server
-from umbilical.tunnel.settings import AgentSettings, ListenAddress, ServerSettings, TlsFiles, UnixFrontend
+from umbilical.tunnel.settings import ListenAddress, TlsFiles, UnixFrontend
 
 
 def _routes() -> AgentHealthRoutes:
@@ -140,6 +139,15 @@ def _links(server: Any) -> list[Any]:
     return list(server.server.exchange.links.values())
 
 
+async def _ends_with(server: asyncio.Task[int], tunnel: Tunnel) -> None:
+    """The server lets the tunnel go on, and ends when that ends."""
+    await aside(lambda: tunnel.send(b"still here"))
+    assert await aside(lambda: receive_exactly(tunnel, 10)) == b"still here"
+    assert not server.done()
+    tunnel.close()
+    assert await server == 0
+
+
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 async def test_a_second_signal_ends_the_agent_at_once(stage: Stage, second: signal.Signals) -> None:
     server = stage.start_server()
@@ -157,29 +165,27 @@ async def test_a_second_signal_ends_the_agent_at_once(stage: Stage, second: sign
     assert await aside(lambda: tunnel.receive(1)) == b""
 
 
-def test_startup_failures_leave_nothing_behind(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = ListenAddress("127.0.0.1", taken.getsockname()[1])
-        faults: list[dict[str, Any]] = [
-            {"health_listen": port},
-            {"admin_listen": port},
-            {"tls": TlsFiles(authority=tmp_path / "missing.crt")},
-        ]
-        for fault in faults:
-            _fails_cleanly(agent_settings(tunnel_pki, _nobody(), **fault), taken=port)
-
-
-def _fails_cleanly(settings: AgentSettings, taken: ListenAddress) -> None:
-    counter = ScriptedCounter()
-
+def _fails_cleanly(start: Coroutine[Any, Any, int], *listens: ListenAddress, taken: ListenAddress) -> None:
     async def script() -> None:
         with pytest.raises(StartupError) as caught:
-            await run_agent(settings, count=counter)
+            await start
         assert caught.value.code.startswith("UMB02")
-        for address in {settings.health_listen, settings.admin_listen} - {taken}:
+        for address in set(listens) - {taken}:
             assert await get(address, "/") == (0, "")
 
     play(script())
+
+
+def test_startup_failures_leave_nothing_behind(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
+    counter = ScriptedCounter()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = ListenAddress("127.0.0.1", taken.getsockname()[1])
+        missing = TlsFiles(authority=tmp_path / "missing.crt")
+        faults: list[dict[str, Any]] = [{"health_listen": port}, {"admin_listen": port}, {"tls": missing}]
+        for fault in faults:
+            settings = agent_settings(tunnel_pki, _nobody(), **fault)
+            start = run_agent(settings, count=counter)
+            _fails_cleanly(start, settings.health_listen, settings.admin_listen, taken=port)
     assert counter.story == []
 
 
@@ -222,34 +228,23 @@ async def test_a_server_serves_and_leaves_on_the_first_signal(tunnel_pki: Tunnel
 
 
 def test_startup_failures_leave_nothing_behind_in_the_process(tunnel_pki: TunnelPki, tmp_path: Path) -> None:
+    publisher = ScriptedPublisher()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = ListenAddress("127.0.0.1", taken.getsockname()[1])
-        nowhere = UnixFrontend(tmp_path / "no" / "folder" / "x.sock")
-        missing = TlsFiles(tmp_path / "missing.crt", tmp_path / "missing.key")
         faults: list[dict[str, Any]] = [
             {"health_listen": port},
             {"admin_listen": port},
             {"agent_listen": port},
-            {"frontend": nowhere},
-            {"agent_tls": missing},
+            {"frontend": UnixFrontend(tmp_path / "no" / "folder" / "x.sock")},
+            {"agent_tls": TlsFiles(tmp_path / "missing.crt", tmp_path / "missing.key")},
         ]
         for fault in faults:
-            _fails_cleanly_process(server_settings(tunnel_pki, tmp_path, **fault), taken=port)
-    assert list(tmp_path.iterdir()) == []
-
-
-def _fails_cleanly_process(settings: ServerSettings, taken: ListenAddress) -> None:
-    publisher = ScriptedPublisher()
-
-    async def script() -> None:
-        with pytest.raises(StartupError) as caught:
-            await run_server(settings, None, publish=publisher)
-        assert caught.value.code.startswith("UMB02")
-        for address in {settings.health_listen, settings.admin_listen, settings.agent_listen} - {taken}:
-            assert await get(address, "/") == (0, "")
-
-    play(script())
+            settings = server_settings(tunnel_pki, tmp_path, **fault)
+            start = run_server(settings, None, publish=publisher)
+            listens = (settings.health_listen, settings.admin_listen, settings.agent_listen)
+            _fails_cleanly(start, *listens, taken=port)
     assert publisher.story == []
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_graceful_leave_is_unready_at_once_and_lets_a_tunnel_end(stage: Stage, tmp_path: Path) -> None:
@@ -265,11 +260,7 @@ async def test_a_graceful_leave_is_unready_at_once_and_lets_a_tunnel_end(stage: 
         await answers(settings.health_listen, "/readyz", 500)
         assert (await get(settings.health_listen, "/healthz"))[0] == 200
         assert not (tmp_path / "frontend.sock").exists()
-        await aside(lambda: tunnel.send(b"still here"))
-        assert await aside(lambda: receive_exactly(tunnel, 10)) == b"still here"
-        assert not server.done()
-        tunnel.close()
-        assert await server == 0
+        await _ends_with(server, tunnel)
 
 
 async def test_a_leaving_server_withdraws_its_lease_before_it_waits_for_its_tunnels(
@@ -287,11 +278,7 @@ async def test_a_leaving_server_withdraws_its_lease_before_it_waits_for_its_tunn
         async with asyncio.timeout(PATIENCE_SECONDS):
             while publisher.story != ["published", "stopped", "withdrawn"]:
                 await asyncio.sleep(0.01)
-        await aside(lambda: tunnel.send(b"still here"))
-        assert await aside(lambda: receive_exactly(tunnel, 10)) == b"still here"
-        assert not server.done()
-        tunnel.close()
-        assert await server == 0
+        await _ends_with(server, tunnel)
 
 
 async def test_an_api_that_hangs_keeps_nobody_from_hearing_that_the_server_leaves(stage: Stage, tmp_path: Path) -> None:
@@ -332,20 +319,13 @@ async def test_a_second_signal_ends_the_patience(stage: Stage, tmp_path: Path) -
         tunnel.close()
 
 
-def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def limited() -> None:
-        async with asyncio.timeout(60):
-            await main()
-
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(limited())
-
-
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 async def test_the_first_signal_asks_and_the_second_insists(first: signal.Signals, second: signal.Signals) -> None:
     stop = StopRequests()
     try:
+        await asyncio.sleep(0.01)
+        assert not stop.first.is_set()
         os.kill(os.getpid(), first)
         await stop.first.wait()
         assert not stop.second.is_set()
@@ -353,13 +333,6 @@ async def test_the_first_signal_asks_and_the_second_insists(first: signal.Signal
         await stop.second.wait()
     finally:
         stop.close()
-
-
-async def test_nothing_is_asked_without_a_signal() -> None:
-    stop = StopRequests()
-    await asyncio.sleep(0.01)
-    assert not stop.first.is_set()
-    stop.close()
 
 
 async def test_closing_gives_the_signals_back() -> None:

@@ -3,9 +3,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.support.data_plane import turn_until
@@ -20,19 +18,10 @@ from tests.support.dialling import (
 from umbilical.tunnel import agent_process as resolver_module
 from umbilical.tunnel.agent_process import THREADS, ThreadedResolver
 from umbilical.tunnel.dialing import Address, Dial, DialDesk
-from umbilical.tunnel.event_loop import data_plane_of_running_loop, new_event_loop
+from umbilical.tunnel.event_loop import data_plane_of_running_loop
 from umbilical.tunnel.loop import Loop
 
 SECONDS = 60.0
-
-
-def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def limited() -> None:
-        async with asyncio.timeout(SECONDS):
-            await main()
-
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(limited())
 
 
 def end(resolver: ThreadedResolver) -> None:

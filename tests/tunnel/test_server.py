@@ -5,10 +5,11 @@ import os
 import socket
 import stat
 import time
+from pathlib import Path
 
 import pytest
 from tests.support import packet_messages
-from tests.support.in_process import LOOPBACK, PATIENCE_SECONDS, Stage, echo
+from tests.support.in_process import LOOPBACK, PATIENCE_SECONDS, RunningServer, Stage, echo
 from tests.support.packet_messages import PacketType
 from tests.support.scripted_peers import (
     CONNECT_PATH,
@@ -16,6 +17,8 @@ from tests.support.scripted_peers import (
     ScriptedAgent,
     open_agent_channel,
     packets_so_far,
+    refusal,
+    scripted_pair,
 )
 from tests.support.tunnel_client import ConnectDial, receive_exactly
 
@@ -40,6 +43,12 @@ def test_bytes_go_both_ways_through_a_server_and_an_agent(stage: Stage, mode: st
     agent.wait_until_idle()
 
 
+def unix_server(stage: Stage) -> tuple[RunningServer, Path]:
+    server = stage.start_server()
+    assert server.frontend.unix_path is not None
+    return server, server.frontend.unix_path
+
+
 class ScriptedAuthenticator:
     """Lets the good token in; the slow one waits for the test; the rest is refused."""
 
@@ -57,10 +66,14 @@ class ScriptedAuthenticator:
             raise AuthenticationRefused("Failed to validate authentication token, err:lookup failed: not valid")
 
 
+def guarded(stage: Stage) -> tuple[RunningServer, ScriptedAuthenticator]:
+    authenticator = ScriptedAuthenticator()
+    return stage.start_server(authenticator=authenticator), authenticator
+
+
 def test_a_good_token_is_let_in(stage: Stage) -> None:
     authenticator = ScriptedAuthenticator()
-    server = stage.start_server(authenticator=authenticator)
-    agent = ScriptedAgent(server, metadata=[("authorization", "Bearer good")])
+    _, agent = scripted_pair(stage, authenticator=authenticator, metadata=[("authorization", "Bearer good")])
     assert "serverid" in agent.hello
     assert authenticator.asked == ["good"]
 
@@ -69,35 +82,25 @@ def test_a_good_token_is_let_in(stage: Stage) -> None:
     ("values", "text"),
     [
         ([], "Authentication context was not found in metadata"),
-        (["Bearer good", "Bearer good"], "too many (2) tokens are received"),
-        (["good"], 'received token does not have "Bearer " prefix'),
-        (["bearer good"], 'received token does not have "Bearer " prefix'),
         (["Bearer bad"], "Failed to validate authentication token, err:lookup failed: not valid"),
     ],
 )
 def test_any_other_token_is_refused_in_upstreams_words(stage: Stage, values: list[str], text: str) -> None:
     server = stage.start_server(authenticator=ScriptedAuthenticator())
     metadata = [("agentid", "a"), *[("authorization", value) for value in values]]
-    stream = open_agent_channel(server).open(CONNECT_PATH, metadata)
-    stream.wait_for_end()
-    assert stream.trailers is not None
-    assert stream.trailers is stream.response_headers
-    assert (stream.trailers["grpc-status"], stream.trailers["grpc-message"]) == ("2", text)
+    assert refusal(server, metadata) == ("2", text)
     assert not stage.call(server.server.is_ready)
 
 
 def test_an_authenticator_that_fails_for_its_own_reasons_refuses_the_agent(stage: Stage) -> None:
     server = stage.start_server(authenticator=ScriptedAuthenticator())
-    stream = open_agent_channel(server).open(CONNECT_PATH, [("agentid", "a"), ("authorization", "Bearer crash")])
-    stream.wait_for_end()
-    assert stream.trailers is not None
-    assert stream.trailers["grpc-status"] == "2"
-    assert "crash" not in stream.trailers["grpc-message"]
+    status, message = refusal(server, [("agentid", "a"), ("authorization", "Bearer crash")])
+    assert status == "2"
+    assert "crash" not in message
 
 
 def test_a_slow_review_keeps_one_agent_waiting_and_no_other(stage: Stage) -> None:
-    authenticator = ScriptedAuthenticator()
-    server = stage.start_server(authenticator=authenticator)
+    server, authenticator = guarded(stage)
     slow = open_agent_channel(server).open(CONNECT_PATH, [("agentid", "slow"), ("authorization", "Bearer slow")])
     ScriptedAgent(server, "good", metadata=[("authorization", "Bearer good")])
     assert packets_so_far(slow) == []
@@ -110,8 +113,7 @@ def test_a_slow_review_keeps_one_agent_waiting_and_no_other(stage: Stage) -> Non
 
 @pytest.mark.parametrize("how", ["connection", "reset", "end"])
 def test_an_agent_that_left_during_its_review_is_not_let_in(stage: Stage, how: str) -> None:
-    authenticator = ScriptedAuthenticator()
-    server = stage.start_server(authenticator=authenticator)
+    server, authenticator = guarded(stage)
     stream = open_agent_channel(server).open(CONNECT_PATH, [("agentid", "a"), ("authorization", "Bearer slow")])
     stage.eventually(lambda: authenticator.asked == ["slow"])
     if how == "connection":
@@ -132,19 +134,13 @@ def test_an_agent_that_left_during_its_review_is_not_let_in(stage: Stage, how: s
 
 
 def test_metadata_is_judged_before_the_token(stage: Stage) -> None:
-    authenticator = ScriptedAuthenticator()
-    server = stage.start_server(authenticator=authenticator)
-    stream = open_agent_channel(server).open(CONNECT_PATH, [("authorization", "Bearer good")])
-    stream.wait_for_end()
-    assert stream.trailers is not None
-    assert stream.trailers["grpc-message"] == "expected one agent ID in the context, got []"
+    server, authenticator = guarded(stage)
+    assert refusal(server, [("authorization", "Bearer good")])[1] == "expected one agent ID in the context, got []"
     assert authenticator.asked == []
 
 
 def test_the_unix_socket_is_for_owner_and_group_and_goes_with_the_server(stage: Stage) -> None:
-    server = stage.start_server()
-    path = server.frontend.unix_path
-    assert path is not None
+    server, path = unix_server(stage)
     mode = os.stat(path).st_mode
     assert stat.S_ISSOCK(mode)
     assert stat.S_IMODE(mode) == 0o770
@@ -153,9 +149,7 @@ def test_the_unix_socket_is_for_owner_and_group_and_goes_with_the_server(stage: 
 
 
 def test_a_server_that_leaves_lets_its_successors_socket_stand(stage: Stage) -> None:
-    server = stage.start_server()
-    path = server.frontend.unix_path
-    assert path is not None
+    server, path = unix_server(stage)
     stage.call(server.server.stop_accepting)
     assert not path.exists()
     with socket.socket(socket.AF_UNIX) as successor:
@@ -165,9 +159,7 @@ def test_a_server_that_leaves_lets_its_successors_socket_stand(stage: Stage) -> 
 
 
 def test_a_socket_that_another_server_has_replaced_is_the_others_to_remove(stage: Stage) -> None:
-    server = stage.start_server()
-    path = server.frontend.unix_path
-    assert path is not None
+    server, path = unix_server(stage)
     path.unlink()
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(path))
@@ -271,12 +263,8 @@ def test_our_own_agents_are_sent_elsewhere_at_once_and_upstreams_at_the_end(stag
 
 
 def test_a_server_that_closes_tells_grpc_clients_that_their_tunnels_are_over(stage: Stage) -> None:
-    server = stage.start_server("grpc")
-    agent = ScriptedAgent(server)
-    stream = server.frontend.channel().open("/ProxyService/Proxy")
-    stream.send(packet_messages.dial_request("web:443", 7))
-    agent.accept_dial(1)
-    assert stream.receive().type == PacketType.DIAL_RSP
+    server, agent = scripted_pair(stage, "grpc")
+    stream = agent.carry_proxied()
     agent.send(packet_messages.data(1, b"last words"))
     stage.eventually(lambda: server.server.exchange.metrics.from_agent[PacketType.DATA] == 1)
     stage.call(server.server.close)
@@ -288,8 +276,7 @@ def test_a_server_that_closes_tells_grpc_clients_that_their_tunnels_are_over(sta
 
 
 def test_questions_under_way_do_not_outlive_the_server(stage: Stage) -> None:
-    authenticator = ScriptedAuthenticator()
-    server = stage.start_server(authenticator=authenticator)
+    server, authenticator = guarded(stage)
     open_agent_channel(server).open(CONNECT_PATH, [("agentid", "a"), ("authorization", "Bearer slow")])
     stage.eventually(lambda: authenticator.asked == ["slow"])
     stage.call(server.server.close)

@@ -1,15 +1,22 @@
 """The agent's end of its connection to a server, packet by packet."""
 
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from tests.support import packet_messages
 from tests.support.grpc_channel import GrpcStream
 from tests.support.in_process import RunningAgent, Stage, echo
 from tests.support.packet_messages import Packet, PacketType
-from tests.support.scripted_peers import CONNECT_PATH, ScriptedServer, expect, hello, packets_so_far
-
-GOAWAY: Final = bytes((0, 0, 8, 7, 0, 0, 0, 0, 0)) + b"\x7f\xff\xff\xff" + bytes(4)
+from tests.support.scripted_peers import (
+    CONNECT_PATH,
+    GOAWAY,
+    ScriptedServer,
+    dial_through,
+    expect,
+    hello,
+    packets_so_far,
+    say_goodbye,
+)
 
 
 def linked(stage: Stage, **settings: object) -> tuple[ScriptedServer, RunningAgent, GrpcStream]:
@@ -18,18 +25,6 @@ def linked(stage: Stage, **settings: object) -> tuple[ScriptedServer, RunningAge
     stream = server.accept()
     agent.wait_until_ready()
     return server, agent, stream
-
-
-def dial(stream: GrpcStream, address: str, dial_id: int = 7) -> int:
-    stream.send(packet_messages.dial_request(address, dial_id))
-    answer = expect(stream, PacketType.DIAL_RSP).dialResponse
-    assert (answer.random, answer.error) == (dial_id, "")
-    return int(answer.connectID)
-
-
-def say_goodbye(stream: GrpcStream) -> None:
-    """As a server does that will go; past h2, which would say no more afterwards."""
-    stream.channel.socket.sendall(GOAWAY)
 
 
 def close_answers(packets: list[Any]) -> list[tuple[int, str]]:
@@ -50,30 +45,16 @@ def test_the_agent_introduces_itself_as_upstreams_does(stage: Stage) -> None:
     assert "authorization" not in headers
 
 
-def test_empty_identifiers_are_sent_too(stage: Stage) -> None:
-    server = ScriptedServer(stage)
-    stage.start_agent(server.port)
-    assert server.accept_call().request_headers["agentidentifiers"] == ""
-
-
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        ([], "expected one server ID in the context, got []"),
-        ([("serverid", "s")], "expected one server count, got 0"),
-        ([("serverid", "s"), ("servercount", "many")], 'strconv.Atoi: parsing "many": invalid syntax'),
-    ],
-)
 def test_a_server_without_a_proper_hello_is_left_and_tried_again(
-    stage: Stage, answer: list[tuple[str, str]], words: str, caplog: pytest.LogCaptureFixture
+    stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = ScriptedServer(stage)
     agent = stage.start_agent(server.port)
     stream = server.accept_call()
-    stream.channel.respond(stream, answer)
+    stream.channel.respond(stream, [("serverid", "s")])
     server.accept()
     agent.wait_until_ready()
-    assert words in caplog.text
+    assert "expected one server count, got 0" in caplog.text
 
 
 def test_a_refusal_by_trailers_alone_is_told_with_the_servers_words(
@@ -88,16 +69,6 @@ def test_a_refusal_by_trailers_alone_is_told_with_the_servers_words(
     server.accept()
     agent.wait_until_ready()
     assert "server ended the stream: Unknown: no" in caplog.text
-
-
-def test_connections_are_numbered_from_one_and_failed_dials_use_numbers_up(stage: Stage) -> None:
-    _, _, stream = linked(stage)
-    endpoint = stage.endpoint()
-    assert dial(stream, endpoint.address, 1) == 1
-    stream.send(packet_messages.dial_request("no-port", 2))
-    answer = expect(stream, PacketType.DIAL_RSP).dialResponse
-    assert (answer.connectID, answer.error) == (0, "dial tcp: address no-port: missing port in address")
-    assert dial(stream, endpoint.address, 3) == 3
 
 
 def test_the_dial_response_comes_before_the_endpoints_first_byte(stage: Stage) -> None:
@@ -118,30 +89,9 @@ def test_data_for_no_connection_is_answered_once(stage: Stage) -> None:
     assert close_answers(packets_so_far(stream)) == [(5, "unrecognized connectID")]
 
 
-def test_a_second_close_is_for_an_unknown_connection(stage: Stage) -> None:
-    _, agent, stream = linked(stage)
-    connection_id = dial(stream, stage.endpoint().address)
-    stream.send(packet_messages.close_request(connection_id))
-    assert close_answers([expect(stream, PacketType.CLOSE_RSP)]) == [(connection_id, "")]
-    stream.send(packet_messages.close_request(connection_id))
-    assert close_answers([expect(stream, PacketType.CLOSE_RSP)]) == [(connection_id, "Unknown connectID")]
-    agent.wait_until_idle()
-
-
-def test_data_reaches_the_connection_that_it_names(stage: Stage) -> None:
-    _, _, stream = linked(stage)
-    endpoint = stage.endpoint()
-    first, second = dial(stream, endpoint.address, 1), dial(stream, endpoint.address, 2)
-    far_first, far_second = endpoint.accept(), endpoint.accept()
-    stream.send(packet_messages.data(second, b"two"))
-    stream.send(packet_messages.data(first, b"one"))
-    assert far_first.recv(10) == b"one"
-    assert far_second.recv(10) == b"two"
-
-
 def test_empty_data_changes_nothing(stage: Stage) -> None:
     _, _, stream = linked(stage)
-    connection_id = dial(stream, stage.endpoint().serve(echo).address)
+    connection_id = dial_through(stream, stage.endpoint().serve(echo).address)
     stream.send(packet_messages.data(connection_id, b""))
     stream.send(packet_messages.data(connection_id, b"x"))
     assert expect(stream, PacketType.DATA).data.data == b"x"
@@ -158,20 +108,20 @@ def test_packets_of_unknown_types_are_ignored(stage: Stage) -> None:
 
 def test_a_packet_without_its_payload_costs_the_link_and_not_the_agent(stage: Stage) -> None:
     server, agent, stream = linked(stage)
-    connection_id = dial(stream, stage.endpoint().address)
+    connection_id = dial_through(stream, stage.endpoint().address)
     assert connection_id == 1
     stream.send(Packet(type=PacketType.DIAL_REQ))
     stream.wait_for_end()
     again = server.accept()
     agent.wait_until_ready()
-    assert dial(again, stage.endpoint().address) == 1
+    assert dial_through(again, stage.endpoint().address) == 1
 
 
 @pytest.mark.parametrize("how", ["stream ended", "stream reset", "connection lost"])
 def test_a_lost_server_closes_every_endpoint_and_cancels_every_dial(stage: Stage, how: str) -> None:
     server, agent, stream = linked(stage)
     endpoint = stage.endpoint()
-    dial(stream, endpoint.address)
+    dial_through(stream, endpoint.address)
     far = endpoint.accept()
     stream.send(packet_messages.dial_request("never.answered:1", 8))
     stage.eventually(lambda: len(agent.resolver.asked) == 1)
@@ -205,11 +155,11 @@ def test_a_dial_that_would_succeed_after_its_server_was_lost_leaves_no_socket(st
 
 def test_a_goaway_keeps_tunnels_while_a_new_link_opens(stage: Stage) -> None:
     server, agent, stream = linked(stage)
-    connection_id = dial(stream, stage.endpoint().serve(echo).address)
+    connection_id = dial_through(stream, stage.endpoint().serve(echo).address)
     say_goodbye(stream)
     fresh = server.accept("another")
     agent.wait_until_ready()
-    assert dial(fresh, stage.endpoint().address) == 1
+    assert dial_through(fresh, stage.endpoint().address) == 1
     stream.send(packet_messages.data(connection_id, b"still here"))
     assert expect(stream, PacketType.DATA).data.data == b"still here"
     assert agent.gauges().open_endpoint_connections == 2
@@ -217,7 +167,7 @@ def test_a_goaway_keeps_tunnels_while_a_new_link_opens(stage: Stage) -> None:
     stream.send(packet_messages.close_request(connection_id))
     expect(stream, PacketType.CLOSE_RSP)
     stream.wait_for_end()  # the last tunnel has ended, so the agent leaves too
-    assert dial(fresh, stage.endpoint().address) == 2
+    assert dial_through(fresh, stage.endpoint().address) == 2
 
 
 def test_a_link_whose_server_left_is_closed_once_it_is_idle(stage: Stage) -> None:
@@ -229,24 +179,15 @@ def test_a_link_whose_server_left_is_closed_once_it_is_idle(stage: Stage) -> Non
     assert agent.agent.is_ready()
 
 
-def test_a_goaway_in_the_same_read_as_the_hello_is_not_overlooked(stage: Stage) -> None:
+@pytest.mark.parametrize("leaves", ["says goodbye", "ends the stream"])
+def test_a_leave_in_the_same_read_as_the_hello_is_not_overlooked(stage: Stage, leaves: str) -> None:
     server = ScriptedServer(stage)
     agent = stage.start_agent(server.port)
     stream = server.accept_call()
-    channel = stream.channel
-    channel.http2.send_headers(stream.stream_id, [(":status", "200"), *hello("leaving")])
-    channel.socket.sendall(channel.http2.data_to_send() + GOAWAY)
+    http2 = stream.channel.http2
+    http2.send_headers(stream.stream_id, [(":status", "200"), *hello("leaving")])
+    if leaves == "ends the stream":
+        http2.send_headers(stream.stream_id, [("grpc-status", "14")], end_stream=True)
+    stream.channel.socket.sendall(http2.data_to_send() + (GOAWAY if leaves == "says goodbye" else b""))
     server.accept("staying")
-    stage.eventually(lambda: list(agent.agent._links) == ["staying"])
-
-
-def test_an_end_in_the_same_read_as_the_hello_is_not_overlooked(stage: Stage) -> None:
-    server = ScriptedServer(stage)
-    agent = stage.start_agent(server.port)
-    stream = server.accept_call()
-    channel = stream.channel
-    channel.http2.send_headers(stream.stream_id, [(":status", "200"), *hello("short-lived")])
-    channel.http2.send_headers(stream.stream_id, [("grpc-status", "14")], end_stream=True)
-    channel.flush()
-    server.accept("staying")
-    stage.eventually(lambda: list(agent.agent._links) == ["staying"])
+    agent.wait_for_servers("staying")

@@ -3,7 +3,7 @@ from functools import partial
 
 import pytest
 from tests.support.data_plane import KIB, Sleeper, patterned, settle, tls_pair, turn_until
-from tests.support.socket_pairs import reset, tcp_pair, unix_pair
+from tests.support.socket_pairs import read_to_end, reset, tcp_pair, unix_pair
 from tests.support.transports import REQUEST, Line, Source, connection, is_greeted, joined
 from tests.support.tunnel_pki import TunnelPki
 from tests.wire.http2.ends import frame, goaway_code, greeting
@@ -32,6 +32,14 @@ def pair(plane: Loop, server_profile: Profile | None = None, block_bytes: int = 
     return client, server
 
 
+def at_a_socket(plane: Loop, made: http2.Connection) -> tuple[Line, socket.socket]:
+    """A line whose peer is a bare socket."""
+    ours, peer = unix_pair()
+    line = Line(plane, Channel(plane, ours), made)
+    line.start()
+    return line, peer
+
+
 def opened(plane: Loop, client: Line, server: Line, count: int) -> list[Stream]:
     streams = [client.connection.open_stream(REQUEST) for _ in range(count)]
     client.touch()
@@ -43,24 +51,17 @@ def sources(client: Line, streams: list[Stream], payload: bytes = PAYLOAD) -> li
     return [Source(client, stream, payload) for stream in streams]
 
 
-@pytest.mark.parametrize("window", [1, 100, 5_000, 65_535, 1_000_000])
-def test_nothing_is_lost_whatever_the_window(plane: Loop, window: int) -> None:
-    client, server = pair(plane, Profile(stream_window_bytes=window))
+@pytest.mark.parametrize(
+    ("window", "block_bytes"), [*((size, 64 * KIB) for size in (1, 100, 5_000, 65_535)), (1_000_000, 2_000)]
+)
+def test_nothing_is_lost_whatever_the_window_and_the_outgoing_block(plane: Loop, window: int, block_bytes: int) -> None:
+    client, server = pair(plane, Profile(stream_window_bytes=window), block_bytes)
     streams = opened(plane, client, server, 3)
     payload = PAYLOAD[: min(len(PAYLOAD), 300 * window)]
     for source in sources(client, streams, payload):
         source.pump()
     turn_until(plane, lambda: all(server.size_of(stream) == len(payload) for stream in streams), 30)
     assert all(server.received[stream.stream_id] == payload for stream in streams)
-
-
-def test_nothing_is_lost_when_the_outgoing_block_is_small(plane: Loop) -> None:
-    client, server = pair(plane, block_bytes=2_000)
-    streams = opened(plane, client, server, 3)
-    for source in sources(client, streams):
-        source.pump()
-    turn_until(plane, lambda: all(server.size_of(stream) == len(PAYLOAD) for stream in streams))
-    assert all(server.received[stream.stream_id] == PAYLOAD for stream in streams)
 
 
 def test_both_directions_carry_at_once(plane: Loop) -> None:
@@ -99,14 +100,7 @@ def test_a_transport_works_over_tls(plane: Loop, tunnel_pki: TunnelPki) -> None:
 
 def test_two_clients_may_share_one_receive_block(plane: Loop) -> None:
     """Each frame arrives in two pieces, and between them the other client's piece uses the same memory."""
-    peers = []
-    lines = []
-    for _ in range(2):
-        ours, peer = unix_pair()
-        line = Line(plane, Channel(plane, ours), client_side_connection())
-        line.start()
-        peers.append(peer)
-        lines.append(line)
+    lines, peers = zip(*(at_a_socket(plane, client_side_connection()) for _ in range(2)), strict=True)
     octets = [greeting() + frame(frames.PING, 0, 0, bytes([number]) * 8) for number in (1, 2)]
     for cut in range(0, len(octets[0]), 7):
         for number, peer in enumerate(peers):
@@ -191,9 +185,7 @@ def test_a_message_that_found_the_block_full_follows_without_another_event(plane
 
 
 def test_a_peer_that_takes_nothing_leaves_bytes_unsent_and_makes_no_progress(plane: Loop) -> None:
-    ours, peer = unix_pair()
-    line = Line(plane, Channel(plane, ours), connection(True))
-    line.start()
+    line, peer = at_a_socket(plane, connection(True))
     settle(plane)
     assert not line.has_unsent()
     peer.send(frames.settings_frame([(frames.INITIAL_WINDOW_SIZE, 1 << 30)]) + frames.window_update_frame(0, 1 << 29))
@@ -253,9 +245,7 @@ def test_a_loss_that_is_noticed_while_sending_is_told(plane: Loop) -> None:
 
 
 def test_bytes_of_a_peer_that_left_at_once_are_dispatched_before_the_end(plane: Loop) -> None:
-    ours, peer = unix_pair()
-    line = Line(plane, Channel(plane, ours), connection(False))
-    line.start()
+    line, peer = at_a_socket(plane, connection(False))
     settle(plane)
     assert peer.recv(65_536)
     peer.send(greeting() + frame(frames.GOAWAY, 0, 0, bytes(8) + b"bye"))
@@ -265,26 +255,15 @@ def test_bytes_of_a_peer_that_left_at_once_are_dispatched_before_the_end(plane: 
 
 
 def test_a_violation_is_answered_with_a_goaway_before_the_end(plane: Loop) -> None:
-    ours, peer = unix_pair()
-    line = Line(plane, Channel(plane, ours), connection(False))
-    line.start()
+    line, peer = at_a_socket(plane, connection(False))
     peer.send(greeting() + frame(frames.PING, 0, 0, b"short"))
     turn_until(plane, lambda: line.closed)
     assert line.reasons == ["protocol violation: PING of a wrong size"]
-    assert goaway_code(_all(peer)) == frames.FRAME_SIZE_ERROR
-
-
-def _all(peer: socket.socket) -> bytes:
-    received = bytearray()
-    while piece := peer.recv(65_536):
-        received += piece
-    return bytes(received)
+    assert goaway_code(read_to_end(peer)) == frames.FRAME_SIZE_ERROR
 
 
 def test_a_peer_that_speaks_something_else_is_refused(plane: Loop) -> None:
-    ours, peer = unix_pair()
-    line = Line(plane, Channel(plane, ours), connection(False))
-    line.start()
+    line, peer = at_a_socket(plane, connection(False))
     peer.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     turn_until(plane, lambda: line.closed)
     assert line.reasons == ["protocol violation: not an HTTP/2 client: connection preface missing"]
