@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from tests.support.dns_server import ScriptedDns
 
@@ -15,9 +15,7 @@ from umbilical.fault import ApiUnreachable
 from umbilical.proxies.services import ServiceName
 from umbilical.proxies.settings import OutboundSettings, Resolution
 
-PATIENCE_SECONDS: Final = 60.0
 Outcome = Reason | Callable[[], Awaitable[Streams]]
-Result = TypeVar("Result")
 
 
 async def until(fact: Callable[[], bool]) -> None:

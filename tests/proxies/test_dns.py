@@ -119,26 +119,23 @@ def test_a_question_asks_for_recursion_and_offers_edns() -> None:
     assert asked.question[0].to_text() == "www.test. IN AAAA"
 
 
-def test_all_addresses_come_with_their_time() -> None:
-    assert answer("www.test") == Answer(("10.0.0.1", "10.0.0.2"), 300)
-    assert answer("www.test", "AAAA") == Answer(("fd00::1",), 60)
+ANSWERS = {
+    "all addresses with their time": (("www.test", "A"), Answer(("10.0.0.1", "10.0.0.2"), 300)),
+    "of the other family": (("www.test", "AAAA"), Answer(("fd00::1",), 60)),
+    "aliases within an answer, and the shortest time counts": (
+        ("alias.test", "A"),
+        Answer(("10.0.0.1", "10.0.0.2"), 20),
+    ),
+    "an alias alone is for the next question": (("lonely.test", "A"), Answer((), 40, "elsewhere.test")),
+    "absence is kept as long as the zone says": (("nowhere.test", "A"), Answer((), 20)),
+    "so is the absence of a family": (("only4.test", "AAAA"), Answer((), 7)),
+    "absence of which the zone says nothing is not kept": (("unsure.test", "A"), Answer((), 0)),
+}
 
 
-def test_aliases_are_followed_within_an_answer_and_the_shortest_time_counts() -> None:
-    assert answer("alias.test") == Answer(("10.0.0.1", "10.0.0.2"), 20)
-
-
-def test_an_alias_alone_is_for_the_next_question() -> None:
-    assert answer("lonely.test") == Answer((), 40, "elsewhere.test")
-
-
-def test_absence_is_kept_as_long_as_the_zone_says() -> None:
-    assert answer("nowhere.test") == Answer((), 20)
-    assert answer("only4.test", "AAAA") == Answer((), 7)
-
-
-def test_absence_of_which_the_zone_says_nothing_is_not_kept() -> None:
-    assert answer("unsure.test") == Answer((), 0)
+@pytest.mark.parametrize(("question", "expected"), ANSWERS.values(), ids=ANSWERS)
+def test_an_answer_has_addresses_and_a_time_or_an_alias(question: tuple[str, str], expected: Answer) -> None:
+    assert answer(*question) == expected
 
 
 @pytest.mark.parametrize("name", ["broken.test", "secret.test"])

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 from tests.support.coroutines import play
-from tests.support.http_scene import Behaviour, Peer, answering, origin, proxying, read_answer
+from tests.support.http_scene import Behaviour, Peer, answering, between, origin, proxying, read_answer
 
 from umbilical.proxies.http_exchange import PROXY_WANTS_CREDENTIALS
 from umbilical.proxies.proxy_connect import ProxyUrl
@@ -151,8 +151,7 @@ async def test_half_an_answer_that_only_the_end_would_end_is_reset() -> None:
         await heard.wait()
 
     heard = asyncio.Event()
-    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
+    async with between(behave) as (client, _, _):
         await client.send(b"GET http://a/ HTTP/1.0\r\n\r\n")
         assert (await client.until(b"abc")).endswith(b"\r\n\r\nabc")
         heard.set()
@@ -227,8 +226,7 @@ async def test_a_body_with_a_length_is_passed_on_as_it_comes() -> None:
         await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
         await peer.rest()
 
-    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
+    async with between(behave) as (client, endpoint, _):
         await client.send(b"POST http://a/x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel")
         await client.until()
         await client.send(b"lo")
@@ -244,8 +242,7 @@ async def test_chunks_and_trailers_of_a_request_reach_the_endpoint() -> None:
         await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
         await peer.rest()
 
-    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
+    async with between(behave) as (client, endpoint, _):
         head = b"POST http://a/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n"
         await client.send(head + b"5;x=y\r\nhello\r\n3\r\nyou\r\n0\r\nX-Sum: 8\r\nContent-Length: 1\r\n\r\n")
         await client.until(b"ok")
@@ -262,8 +259,7 @@ async def test_a_client_that_waits_for_100_gets_it_from_the_endpoint() -> None:
         await peer.send(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n")
         await peer.rest()
 
-    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
+    async with between(behave) as (client, endpoint, _):
         await client.send(b"PUT http://a/ HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
         assert await client.until() == b"HTTP/1.1 100 Continue\r\n" + VIA + b"\r\n"
         await client.send(b"hello")
@@ -281,8 +277,7 @@ async def test_an_answer_before_the_end_of_the_request_is_not_held_back() -> Non
         await peer.send(b"HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbig")
         await heard.wait()
 
-    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
+    async with between(behave) as (client, _, _):
         await client.send(b"POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n")
         sending = asyncio.ensure_future(client.send(b"x" * 10_000_000))
         assert (await client.until(b"big")).startswith(b"HTTP/1.1 413 Too Large\r\n")
@@ -292,11 +287,7 @@ async def test_an_answer_before_the_end_of_the_request_is_not_held_back() -> Non
 
 
 async def test_a_client_that_leaves_in_the_middle_of_its_body_takes_the_endpoints_connection_with_it() -> None:
-    async def behave(peer: Peer) -> None:
-        await peer.rest()
-
-    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
+    async with between(answering()) as (client, endpoint, _):
         await client.send(b"POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe")
         async with asyncio.timeout(60):
             while not endpoint.peers:
@@ -306,11 +297,7 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_takes_the_endpoint
 
 
 async def test_a_client_that_breaks_off_while_it_waits_takes_the_endpoints_connection_with_it() -> None:
-    async def behave(peer: Peer) -> None:
-        await peer.rest()
-
-    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
+    async with between(answering()) as (client, endpoint, _):
         await client.send(GET)
         async with asyncio.timeout(60):
             while not endpoint.peers:
@@ -322,10 +309,7 @@ async def test_a_client_that_breaks_off_while_it_waits_takes_the_endpoints_conne
 
 
 async def test_a_chunk_that_turns_out_wrong_ends_everything_with_400() -> None:
-    async def behave(peer: Peer) -> None:
-        await peer.rest()
-
-    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
+    async with origin(answering()) as endpoint, proxying({"a": endpoint.port}) as scene:
         head = b"POST http://a/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
         answer = await scene.ask(head + b"5\r\nhello\r\nxx\r\n")
         assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
@@ -334,10 +318,7 @@ async def test_a_chunk_that_turns_out_wrong_ends_everything_with_400() -> None:
 
 
 async def test_an_endpoint_that_falls_silent_is_told_as_504() -> None:
-    async def behave(peer: Peer) -> None:
-        await peer.rest()
-
-    async with origin(behave) as endpoint, proxying({"a": endpoint.port}, idle_seconds=0.1) as scene:
+    async with origin(answering()) as endpoint, proxying({"a": endpoint.port}, idle_seconds=0.1) as scene:
         answer = await scene.ask(GET)
         assert answer.startswith(b"HTTP/1.1 504 Gateway Timeout\r\n")
         assert b"UMB546 no answer from a:80" in answer
@@ -352,8 +333,7 @@ async def test_a_websocket_is_carried_with_the_bytes_that_came_early_on_either_s
         await peer.rest()
         await peer.send(b"late")
 
-    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
+    async with between(behave) as (client, endpoint, _):
         request = b"GET http://a/chat HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n"
         await client.send(request + b"Sec-WebSocket-Key: x\r\n\r\nframes")
         expected = b"HTTP/1.1 101 Switching Protocols\r\nX: y\r\n" + VIA
@@ -378,8 +358,7 @@ async def test_a_large_body_passes_in_both_directions_without_being_held() -> No
             await peer.send(b"x" * 100_000)
         await peer.rest()
 
-    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
+    async with between(behave) as (client, _, scene):
         await client.send(b"POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % size)
         for _ in range(size // 100_000):
             await client.send(b"y" * 100_000)

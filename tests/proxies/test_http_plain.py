@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.coroutines import play
-from tests.support.http_scene import Peer, answering, origin, proxying, read_answer
+from tests.support.http_scene import Peer, answering, between, origin, proxying, read_answer
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 GET = b"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -15,8 +15,7 @@ VIA = b"Via: 1.1 umbilical\r\n"
 
 
 async def test_requests_of_one_connection_share_one_upstream() -> None:
-    async with origin(answering(HELLO, HELLO, HELLO)) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
+    async with between(answering(HELLO, HELLO, HELLO)) as (client, endpoint, scene):
         for _ in range(3):
             await client.send(GET)
             await client.until(b"hello")
@@ -27,8 +26,7 @@ async def test_requests_of_one_connection_share_one_upstream() -> None:
 
 async def test_pipelined_requests_are_answered_in_their_order() -> None:
     first, second = (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n" + letter for letter in (b"1", b"2"))
-    async with origin(answering(first, second)) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
+    async with between(answering(first, second)) as (client, _, _):
         await client.send(GET + GET.replace(b"http://a/", b"http://a/2"))
         assert (await client.until(b"\r\n\r\n1")).endswith(b"1")
         assert (await client.until(b"\r\n\r\n2")).endswith(b"2")
@@ -63,8 +61,7 @@ async def test_an_upstream_that_ended_in_the_meantime_is_dialled_anew() -> None:
         await peer.until()
         await peer.send(HELLO)
 
-    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
+    async with between(behave) as (client, endpoint, scene):
         for round_number in range(1, 4):
             await client.send(GET)
             await client.until(b"hello")
@@ -87,8 +84,7 @@ async def test_a_request_that_met_a_dying_connection_goes_out_again_if_that_does
         if connections > 1:
             await peer.send(HELLO)
 
-    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
+    async with between(behave) as (client, _, scene):
         await client.send(GET)
         await client.until(b"hello")
         await client.send(GET.replace(b"GET", method))
@@ -106,8 +102,7 @@ async def test_a_body_is_never_sent_twice() -> None:
         await peer.until()
         await peer.exactly(3)
 
-    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
+    async with between(behave) as (client, _, scene):
         await client.send(GET)
         await client.until(b"hello")
         await client.send(b"PUT http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
@@ -116,8 +111,7 @@ async def test_a_body_is_never_sent_twice() -> None:
 
 
 async def test_a_half_closed_client_still_gets_its_answer() -> None:
-    async with origin(answering(HELLO)) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
+    async with between(answering(HELLO)) as (client, _, _):
         await client.send(GET)
         client.end()
         assert read_answer(await client.rest()) == b"hello"
@@ -169,12 +163,7 @@ async def test_a_shape_that_smuggles_is_refused_and_not_a_byte_reaches_an_endpoi
 
 
 async def test_the_rest_of_a_body_is_no_request_when_the_answer_came_before_it() -> None:
-    async def behave(peer: Peer) -> None:
-        await peer.until()
-        await peer.send(HELLO)
-        await peer.rest()
-
-    async with origin(behave) as endpoint, proxying({"a": endpoint.port, "b": endpoint.port}) as scene:
+    async with origin(answering(HELLO)) as endpoint, proxying({"a": endpoint.port, "b": endpoint.port}) as scene:
         client = await scene.client()
         await client.send(HEAD + b"Content-Length: 1000\r\n\r\nx")
         await client.until(b"hello")
@@ -198,10 +187,7 @@ CHUNK_SHAPES = {
 async def test_chunks_that_smuggle_never_become_a_whole_message(shape: bytes) -> None:
     """What precedes the doubt has gone out; the endpoint must not take it for all, nor the rest for a request."""
 
-    async def behave(peer: Peer) -> None:
-        await peer.rest()
-
-    async with origin(behave) as endpoint, proxying({"a": endpoint.port, "b": endpoint.port}) as scene:
+    async with origin(answering()) as endpoint, proxying({"a": endpoint.port, "b": endpoint.port}) as scene:
         answer = await scene.ask(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + shape)
         assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
         await endpoint.ended(1)
@@ -241,8 +227,7 @@ async def test_what_has_one_meaning_reaches_the_endpoint_in_its_plainest_form(se
         await peer.send(HELLO)
         await peer.rest()
 
-    async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
+    async with between(behave) as (client, endpoint, _):
         await client.send(sent)
         await client.until(b"hello")
         client.close()

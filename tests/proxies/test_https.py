@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.http_scene import LoopbackWays, Peer, answering, origin, proxying
+from tests.support.http_scene import LoopbackWays, Peer, answering, between, origin, proxying
 from tests.support.tunnel_pki import FolderAuthority, Pair
 
 from umbilical.dialer.failure import VERDICTS, Reason
@@ -38,8 +38,7 @@ async def count_then_answer(peer: Peer) -> None:
 
 
 async def test_connect_carries_bytes_both_ways() -> None:
-    async with origin(echo) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
+    async with between(echo) as (client, _, scene):
         await client.send(b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n")
         assert await client.until() == ESTABLISHED
         await client.send(b"ping")
@@ -48,16 +47,14 @@ async def test_connect_carries_bytes_both_ways() -> None:
 
 
 async def test_connect_one_byte_at_a_time() -> None:
-    async with origin(echo) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
+    async with between(echo) as (client, _, _):
         await client.send_bytewise(b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\nX: y\r\n\r\nabc")
         assert await client.until() == ESTABLISHED
         assert await client.exactly(3) == b"abc"
 
 
 async def test_the_end_of_one_direction_leaves_the_other_open() -> None:
-    async with origin(count_then_answer) as endpoint, proxying({"a": endpoint.port}) as scene:
-        client = await scene.client()
+    async with between(count_then_answer) as (client, _, _):
         await client.send(b"CONNECT a:1 HTTP/1.1\r\n\r\n" + b"x" * 100_000)
         client.end()
         assert await client.rest() == ESTABLISHED + b"100000 bytes"
@@ -121,8 +118,7 @@ async def test_what_is_not_served_is_told_so_and_dials_nothing(request_bytes: by
 
 
 async def test_a_missing_port_can_be_given_a_default() -> None:
-    async with origin(echo) as endpoint, proxying({"a": endpoint.port}, default_connect_port=80) as scene:
-        client = await scene.client()
+    async with between(echo, default_connect_port=80) as (client, _, _):
         await client.send(b"CONNECT a HTTP/1.1\r\nHost: a\r\n\r\n")
         assert await client.until() == ESTABLISHED
 
@@ -170,8 +166,7 @@ async def test_floods_of_headers_end_at_the_limits() -> None:
 
 
 async def test_an_idle_tunnel_is_closed() -> None:
-    async with origin(echo) as endpoint, proxying({"a": endpoint.port}, idle_seconds=0.1) as scene:
-        client = await scene.client()
+    async with between(echo, idle_seconds=0.1) as (client, endpoint, _):
         await client.send(b"CONNECT a:1 HTTP/1.1\r\n\r\n")
         assert await client.rest() == ESTABLISHED
         await endpoint.ended(1)
@@ -205,8 +200,7 @@ async def test_a_drain_lets_idle_clients_go_and_finishes_what_is_under_way() -> 
 
 
 async def test_a_drain_serves_a_request_that_has_begun_to_come() -> None:
-    async with origin(answering(HELLO, HELLO)) as quick, proxying({"a": quick.port}) as scene:
-        client = await scene.client()
+    async with between(answering(HELLO, HELLO)) as (client, _, scene):
         await client.send(GET)
         await client.until(b"hello")
         async with asyncio.timeout(60):

@@ -279,8 +279,7 @@ async def test_two_thousand_clients_are_served_at_the_same_time() -> None:
     async with endpoint(echo) as port, socks5_proxy(LoopbackOpener()) as proxy:
         clients: list[Streams] = []
         for number in range(CROWD):
-            client = await proxy.connect()
-            assert await ask(client, "127.0.0.1", port) == 0
+            client = await proxy.opened(port)
             client[1].write(b"%d" % number)
             clients.append(client)
         assert proxy.sample("umbilical_proxy_connections") == CROWD

@@ -167,44 +167,24 @@ async def test_the_machines_own_resolver_knows_this_machine() -> None:
 DOMAIN = "cluster.local"
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "console.monitoring",
-        "console.monitoring.svc",
-        "console.monitoring.svc.",
-        "console.monitoring.svc.cluster.local",
-        "console.monitoring.svc.cluster.local.",
-        "Console.Monitoring.SVC.Cluster.Local",
-    ],
-)
+SERVICES = [
+    "console.monitoring", "console.monitoring.svc", "console.monitoring.svc.", "console.monitoring.svc.cluster.local",
+    "console.monitoring.svc.cluster.local.", "Console.Monitoring.SVC.Cluster.Local",
+]  # fmt: skip
+NO_SERVICES = [
+    "console.monitoring.corp.example", "console.monitoring.cluster.local", "console.monitoring.svc.other.local",
+    "www.console.monitoring.svc", "console", "", ".", "console.", "console.monitoring.", ".monitoring", "console..svc",
+    "con_sole.monitoring", "-console.monitoring", "console/../../x.monitoring", "10.0.0.7", "127.1", "fd00::1",
+    f"{'a' * 64}.monitoring",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("host", SERVICES)
 def test_a_service_is_known_by_its_short_and_its_full_name(host: str) -> None:
     assert parse_service_name(host, DOMAIN) == CONSOLE
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "console.monitoring.corp.example",
-        "console.monitoring.cluster.local",
-        "console.monitoring.svc.other.local",
-        "www.console.monitoring.svc",
-        "console",
-        "",
-        ".",
-        "console.",
-        "console.monitoring.",
-        ".monitoring",
-        "console..svc",
-        "con_sole.monitoring",
-        "-console.monitoring",
-        "console/../../x.monitoring",
-        "10.0.0.7",
-        "127.1",
-        "fd00::1",
-        f"{'a' * 64}.monitoring",
-    ],
-)
+@pytest.mark.parametrize("host", NO_SERVICES)
 def test_any_other_name_is_no_service(host: str) -> None:
     """HyperShift's proxies take the first two labels of every name for one."""
     assert parse_service_name(host, DOMAIN) is None

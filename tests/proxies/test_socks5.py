@@ -31,8 +31,7 @@ ERROR_BYTES = bytes(6)
 
 async def test_bytes_go_both_ways_and_are_counted() -> None:
     async with endpoint(echo) as port, socks5_proxy(LoopbackOpener()) as proxy:
-        client = await proxy.connect()
-        assert await ask(client, "127.0.0.1", port) == 0
+        client = await proxy.opened(port)
         client[1].write(b"hello")
         assert await client[0].readexactly(5) == b"hello"
         client[1].write_eof()
@@ -77,12 +76,12 @@ async def test_a_failed_dial_is_answered_by_its_cause(reason: Reason) -> None:
     opener = LoopbackOpener()
     opener.failures["there"] = DialFailed(reason, "there", "as somebody said")
     async with socks5_proxy(opener) as proxy:
-        reader, writer = await proxy.connect()
-        writer.write(HELLO + connect_request("there", 443))
         code = VERDICTS[reason].socks_reply
-        assert await rest_of(reader) == b"\x05\x00" + bytes((5, code, 0, 1)) + ERROR_BYTES
+        assert (
+            await proxy.told(HELLO + connect_request("there", 443))
+            == b"\x05\x00" + bytes((5, code, 0, 1)) + ERROR_BYTES
+        )
         assert proxy.sample(f'umbilical_proxy_requests_total{{protocol="socks5",result="{reason.value}"}}') == 1
-        await drop((reader, writer))
 
 
 def test_the_codes_are_not_the_wrong_way_round() -> None:
@@ -99,21 +98,18 @@ def test_the_codes_are_not_the_wrong_way_round() -> None:
 async def test_bind_with_a_name_is_refused_without_a_look_at_the_name() -> None:
     opener = LoopbackOpener()
     async with socks5_proxy(opener) as proxy:
-        reader, writer = await proxy.connect()
-        writer.write(HELLO + b"\x05\x02" + connect_request("no.such.name", 443)[2:])
-        assert await rest_of(reader) == b"\x05\x00\x05\x07\x00\x01" + ERROR_BYTES
+        assert (
+            await proxy.told(HELLO + b"\x05\x02" + connect_request("no.such.name", 443)[2:])
+            == b"\x05\x00\x05\x07\x00\x01" + ERROR_BYTES
+        )
         assert opener.asked == []
         assert proxy.sample('umbilical_proxy_requests_total{protocol="socks5",result="unsupported"}') == 1
-        await drop((reader, writer))
 
 
 async def test_who_speaks_another_protocol_is_closed_without_a_word() -> None:
     async with socks5_proxy(LoopbackOpener()) as proxy:
-        reader, writer = await proxy.connect()
-        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-        assert await rest_of(reader) == b""
+        assert await proxy.told(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n") == b""
         assert proxy.sample('umbilical_proxy_requests_total{protocol="socks5",result="bad-request"}') == 1
-        await drop((reader, writer))
 
 
 async def test_bytes_behind_the_request_reach_the_endpoint_first() -> None:
@@ -141,24 +137,22 @@ async def test_a_client_may_speak_one_byte_at_a_time() -> None:
         await drop((reader, writer))
 
 
-def _credentials(folder: Path) -> Credentials:
+def _file(folder: Path, text: str) -> Path:
     path = folder / "users"
-    path.write_text("ann:s3cret\n")
-    return Credentials(path)
+    path.write_text(text)
+    path.chmod(0o600)
+    return path
 
 
 def test_a_wrong_password_does_not_and_is_not_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def script() -> None:
         opener = LoopbackOpener()
-        async with socks5_proxy(opener, _credentials(tmp_path)) as proxy:
-            reader, writer = await proxy.connect()
-            writer.write(b"\x05\x01\x02\x01\x03ann\x07s3crets" + connect_request("127.0.0.1", 1))
-            assert await rest_of(reader) == b"\x05\x02\x01\x01"
-            await drop((reader, writer))
-            reader, writer = await proxy.connect()
-            writer.write(HELLO + connect_request("127.0.0.1", 1))
-            assert await rest_of(reader) == b"\x05\xff"
-            await drop((reader, writer))
+        async with socks5_proxy(opener, Credentials(_file(tmp_path, "ann:s3cret\n"))) as proxy:
+            assert (
+                await proxy.told(b"\x05\x01\x02\x01\x03ann\x07s3crets" + connect_request("127.0.0.1", 1))
+                == b"\x05\x02\x01\x01"
+            )
+            assert await proxy.told(HELLO + connect_request("127.0.0.1", 1)) == b"\x05\xff"
             assert opener.asked == []
             assert proxy.sample('umbilical_proxy_requests_total{protocol="socks5",result="unauthorized"}') == 2
 
@@ -180,13 +174,6 @@ def test_a_storm_of_failures_is_one_line(caplog: pytest.LogCaptureFixture) -> No
     play(script())
     assert caplog.text.count("UMB501") == 1
     assert "dial of there:443 failed" in caplog.text
-
-
-def _file(folder: Path, text: str) -> Path:
-    path = folder / "users"
-    path.write_text(text)
-    path.chmod(0o600)
-    return path
 
 
 def test_a_user_with_the_right_password_is_let_in_and_nobody_else(tmp_path: Path) -> None:
@@ -229,17 +216,10 @@ def test_a_bad_line_is_named_by_its_number_and_not_shown(tmp_path: Path, text: s
     assert text not in str(fault.value)
 
 
-def test_no_file_is_no_open_door(tmp_path: Path) -> None:
+def test_no_file_is_no_open_door_an_empty_one_lets_nobody_in_and_a_huge_one_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="No such file"):
         Credentials(tmp_path / "users")
-
-
-def test_an_empty_file_lets_nobody_in(tmp_path: Path) -> None:
-    known = Credentials(_file(tmp_path, ""))
-    assert not known.are_valid(b"", b"")
-
-
-def test_a_file_of_any_size_is_not_read(tmp_path: Path) -> None:
+    assert not Credentials(_file(tmp_path, "")).are_valid(b"", b"")
     with pytest.raises(StartupError, match="more than"):
         Credentials(_file(tmp_path, "a:b\n" * (MAX_FILE_BYTES // 4 + 1)))
 

@@ -229,6 +229,13 @@ async def proxying(
     assert not crashes.texts
 
 
+@asynccontextmanager
+async def between(behaviour: Behaviour, **settings: Any) -> AsyncIterator[tuple[Peer, Origin, Scene]]:
+    """A client, one origin server by the name of `a`, and the proxy between them."""
+    async with origin(behaviour) as endpoint, proxying({"a": endpoint.port}, **settings) as scene:
+        yield await scene.client(), endpoint, scene
+
+
 class _Crashes(logging.Handler):
     """No client, however odd, may be met by an exception that nobody expected."""
 

@@ -109,6 +109,20 @@ class Proxy:
     async def connect(self) -> Streams:
         return await asyncio.open_connection("127.0.0.1", self.port)
 
+    async def opened(self, port: int) -> Streams:
+        """A client that has asked for this port of loopback, and was let through."""
+        client = await self.connect()
+        assert await ask(client, "127.0.0.1", port) == 0
+        return client
+
+    async def told(self, octets: bytes) -> bytes:
+        """All that a client hears who says so much and no more."""
+        reader, writer = await self.connect()
+        writer.write(octets)
+        answer = await rest_of(reader)
+        await drop((reader, writer))
+        return answer
+
     def sample(self, text: str) -> float:
         return sample(self.metrics, text)
 
