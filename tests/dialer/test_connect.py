@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -30,13 +31,18 @@ class Written(asyncio.WriteTransport):
         return True  # nothing is to be closed
 
 
+def streams_to(transport: Written) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(loop=loop)
+    return reader, asyncio.StreamWriter(transport, asyncio.StreamReaderProtocol(reader, loop=loop), reader, loop)
+
+
 async def dialled(
     reply: bytes, *, endpoint: str = "a.b:1", step: int = 0, ends: bool = True, trace: Trace | None = None
 ) -> tuple[bytes, bytes]:
     """What was asked, and what is left in the reader; the reply comes `step` bytes at a time, or at once."""
-    loop = asyncio.get_running_loop()
-    reader, transport = asyncio.StreamReader(loop=loop), Written()
-    writer = asyncio.StreamWriter(transport, asyncio.StreamReaderProtocol(reader, loop=loop), reader, loop)
+    transport = Written()
+    reader, writer = streams_to(transport)
 
     async def feed() -> None:
         for start in range(0, len(reply), step or len(reply) or 1):
@@ -56,6 +62,13 @@ async def dialled(
     if raised is not None:
         raise raised
     return transport.octets, await reader.read() if ends else b""
+
+
+def failure(reply: bytes, **more: Any) -> DialFailed:
+    """What a dial with this reply must come to."""
+    with pytest.raises(DialFailed) as caught:
+        play(dialled(reply, **more))
+    return caught.value
 
 
 @pytest.mark.parametrize(
@@ -110,40 +123,31 @@ def test_whatever_follows_the_head_is_kept_however_it_comes(early: bytes, step: 
 )
 def test_the_body_of_a_refusal_is_its_cause(framing: bytes, step: int) -> None:
     reply = b"HTTP/1.1 502 Bad Gateway\r\n" + framing + b"dial tcp 1.2.3.4:5: connect: no route to host"
-    with pytest.raises(DialFailed) as caught:
-        play(dialled(reply, step=step))
-    failure = caught.value
-    assert failure.reason is Reason.UNREACHABLE
-    assert failure.hop == "a.b:1"
-    assert failure.text == "dial tcp 1.2.3.4:5: connect: no route to host"
+    told = failure(reply, step=step)
+    assert (told.reason, told.hop) == (Reason.UNREACHABLE, "a.b:1")
+    assert told.text == "dial tcp 1.2.3.4:5: connect: no route to host"
 
 
 def test_a_body_that_never_ends_is_read_up_to_a_bound() -> None:
-    with pytest.raises(DialFailed) as caught:
-        play(dialled(b"HTTP/1.1 500 X\r\n\r\n" + b"No agent available " + b"x" * 100_000, ends=False))
-    assert caught.value.reason is Reason.NO_AGENT
-    assert caught.value.hop == "the-server"
-    assert len(caught.value.text) <= connect.MAX_BODY_BYTES
+    told = failure(b"HTTP/1.1 500 X\r\n\r\n" + b"No agent available " + b"x" * 100_000, ends=False)
+    assert (told.reason, told.hop) == (Reason.NO_AGENT, "the-server")
+    assert len(told.text) <= connect.MAX_BODY_BYTES
 
 
 def test_a_body_that_stops_in_the_middle_is_shown_as_far_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "BODY_SECONDS", 0.01)
-    with pytest.raises(DialFailed) as caught:
-        play(dialled(b"HTTP/1.1 502 X\r\nContent-Length: 500\r\n\r\ndial tcp: lookup a.b: no such", ends=False))
-    assert caught.value.reason is Reason.NAME
+    part = b"HTTP/1.1 502 X\r\nContent-Length: 500\r\n\r\ndial tcp: lookup a.b: no such"
+    assert failure(part, ends=False).reason is Reason.NAME
 
 
 def test_a_body_of_several_lines_or_with_control_characters_is_told_in_one() -> None:
-    with pytest.raises(DialFailed) as caught:
-        play(dialled(b"HTTP/1.1 403 Forbidden\r\n\r\nno\r\n\tnever \x1b[31m\r\n"))
-    assert caught.value.text == "no never"
-    assert caught.value.reason is Reason.FORBIDDEN
+    told = failure(b"HTTP/1.1 403 Forbidden\r\n\r\nno\r\n\tnever \x1b[31m\r\n")
+    assert (told.reason, told.text) == (Reason.FORBIDDEN, "no never")
 
 
 def test_without_a_body_the_status_line_is_all_that_is_known() -> None:
-    with pytest.raises(DialFailed) as caught:
-        play(dialled(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n"))
-    assert (caught.value.reason, caught.value.text) == (Reason.PROTOCOL, "405 Method Not Allowed")
+    told = failure(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n")
+    assert (told.reason, told.text) == (Reason.PROTOCOL, "405 Method Not Allowed")
 
 
 @pytest.mark.parametrize(
@@ -163,10 +167,8 @@ def test_without_a_body_the_status_line_is_all_that_is_known() -> None:
     ],
 )
 def test_an_answer_that_is_none_has_its_reason(reply: bytes, reason: Reason) -> None:
-    with pytest.raises(DialFailed) as caught:
-        play(dialled(reply))
-    assert caught.value.reason is reason
-    assert caught.value.hop == "the-server"
+    told = failure(reply)
+    assert (told.reason, told.hop) == (reason, "the-server")
 
 
 @given(st.binary(max_size=300))
@@ -178,23 +180,20 @@ def test_any_bytes_lead_to_a_tunnel_or_to_a_reason(reply: bytes) -> None:
     assert reply.startswith(b"HTTP/1.")
 
 
-async def fed(octets: bytes) -> connect.Reply:
+async def test_of_two_headers_of_one_name_the_first_counts() -> None:
     reader = asyncio.StreamReader()
-    reader.feed_data(octets)
-    return await connect.read_reply(reader)
+    reader.feed_data(b"HTTP/1.1 200 OK\r\nA: 1\r\na:2\r\nnone\r\n\r\n")
+    assert (await connect.read_reply(reader)).headers == {"a": "1"}
 
 
-def test_of_two_headers_of_one_name_the_first_counts() -> None:
-    reply = play(fed(b"HTTP/1.1 200 OK\r\nA: 1\r\na:2\r\nnone\r\n\r\n"))
-    assert reply.headers == {"a": "1"}
-
-
-async def broken(error: Exception) -> None:
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(loop=loop)
-    writer = asyncio.StreamWriter(Written(), asyncio.StreamReaderProtocol(reader, loop=loop), reader, loop)
-    reader.set_exception(error)
-    await connect.connect((reader, writer), "the-server", "a.b:1", 60.0, None)
+async def broken(error: Exception | None, seconds: float = 60.0) -> DialFailed:
+    """Of a dial whose stream fails so, or brings nothing."""
+    reader, writer = streams_to(Written())
+    if error is not None:
+        reader.set_exception(error)
+    with pytest.raises(DialFailed) as caught:
+        await connect.connect((reader, writer), "the-server", "a.b:1", seconds, None)
+    return caught.value
 
 
 @pytest.mark.parametrize(
@@ -205,24 +204,14 @@ async def broken(error: Exception) -> None:
         (ConnectionResetError(104, "Connection reset by peer"), Reason.SERVER),
     ],
 )
-def test_what_breaks_while_the_server_dials_has_its_reason(error: Exception, reason: Reason) -> None:
-    with pytest.raises(DialFailed) as caught:
-        play(broken(error))
-    assert caught.value.reason is reason
+async def test_what_breaks_while_the_server_dials_has_its_reason(error: Exception, reason: Reason) -> None:
+    assert (await broken(error)).reason is reason
 
 
-async def silence() -> None:
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(loop=loop)
-    writer = asyncio.StreamWriter(Written(), asyncio.StreamReaderProtocol(reader, loop=loop), reader, loop)
-    await connect.connect((reader, writer), "the-server", "a.b:1", 0.01, None)
-
-
-def test_a_server_that_says_nothing_is_given_up() -> None:
-    with pytest.raises(DialFailed) as caught:
-        play(silence())
-    assert caught.value.reason is Reason.SERVER
-    assert "no word on the dial within 0.01 s" in caught.value.text
+async def test_a_server_that_says_nothing_is_given_up() -> None:
+    told = await broken(None, 0.01)
+    assert told.reason is Reason.SERVER
+    assert "no word on the dial within 0.01 s" in told.text
 
 
 def test_a_traced_dial_asks_for_it_and_tells_agent_and_dial_apart() -> None:
@@ -248,14 +237,12 @@ def test_a_trace_survives_what_a_server_may_say_of_seconds(seconds: bytes) -> No
 
 def test_a_refused_dial_is_traced_to_where_it_failed() -> None:
     trace = Trace()
-    with pytest.raises(DialFailed):
-        play(dialled(b"HTTP/1.1 502 X\r\nUmbilical-Agent: node-7\r\n\r\nconnection refused", trace=trace))
+    failure(b"HTTP/1.1 502 X\r\nUmbilical-Agent: node-7\r\n\r\nconnection refused", trace=trace)
     assert [(hop.name, hop.failure) for hop in trace.hops] == [("agent", ""), ("dial", "connection refused")]
 
 
 def test_a_lost_server_is_traced_too() -> None:
     trace = Trace()
-    with pytest.raises(DialFailed):
-        play(dialled(b"", trace=trace))
+    failure(b"", trace=trace)
     assert [hop.name for hop in trace.hops] == ["dial"]
     assert trace.hops[0].failure

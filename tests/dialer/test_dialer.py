@@ -87,7 +87,7 @@ async def test_the_end_of_our_direction_reaches_the_endpoint_and_its_answer_us(s
 
 
 @pytest.mark.parametrize("tcp", [False, True])
-def test_an_upload_that_stands_still_outlives_the_end_of_the_answer(stage: Stage, tcp: bool) -> None:
+async def test_an_upload_that_stands_still_outlives_the_end_of_the_answer(stage: Stage, tcp: bool) -> None:
     """The server ends its side while the client's bytes are still in its hands: SSL_shutdown must not eat them."""
     server, _ = stage.start_pair(tcp=tcp)
     full, ended = threading.Event(), threading.Event()
@@ -99,28 +99,23 @@ def test_an_upload_that_stands_still_outlives_the_end_of_the_answer(stage: Stage
         ended.wait(PATIENCE_SECONDS)
         taken.append(len(read_to_end(sock)))
 
-    endpoint = stage.endpoint().serve(answer_first)
-
-    async def script() -> int:
-        async with dialer_for(stage.pki, server.frontend) as dialer:
-            reader, writer = await open_at(dialer, endpoint.address)
-            written = 0
-            while not full.is_set():
-                writer.write(bytes(1 << 16))
-                written += 1 << 16
-                try:
-                    async with asyncio.timeout(1.0):
-                        await writer.drain()
-                except TimeoutError:
-                    full.set()
-            assert await reader.read() == b""
-            ended.set()
-            writer.write_eof()
-            await asyncio.to_thread(stage.eventually, lambda: bool(taken))
-            await end(writer)
-            return written
-
-    assert [play(script())] == taken
+    async with dialer_for(stage.pki, server.frontend) as dialer:
+        reader, writer = await open_at(dialer, stage.endpoint().serve(answer_first).address)
+        written = 0
+        while not full.is_set():
+            writer.write(bytes(1 << 16))
+            written += 1 << 16
+            try:
+                async with asyncio.timeout(1.0):
+                    await writer.drain()
+            except TimeoutError:
+                full.set()
+        assert await reader.read() == b""
+        ended.set()
+        writer.write_eof()
+        await asyncio.to_thread(stage.eventually, lambda: bool(taken))
+        await end(writer)
+    assert taken == [written]
     server.wait_until_quiet()
 
 
@@ -182,23 +177,20 @@ async def dial_once(dialer: Dialer, trace: Trace | None = None) -> None:
 
 
 @pytest.mark.parametrize("reply", [b"", NO_AGENT, BUSY], ids=["gone", "no agent", "busy"])
-def test_where_one_server_cannot_the_next_is_asked_and_the_first_set_aside_for_a_while(
+async def test_where_one_server_cannot_the_next_is_asked_and_the_first_set_aside_for_a_while(
     servers: Servers, reply: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = DialerSettings((servers.start("a", reply), servers.start("b", OK)))
     clock = Clock()
     dialer = Dialer(settings, now=clock)
 
-    async def script() -> None:
+    with caplog.at_level(logging.INFO, "umbilical.dialer"):
         for _ in range(3):
             await dial_once(dialer)
         assert servers.asked == ["a", "b", "b", "b"]
         clock.seconds += SET_ASIDE_SECONDS
         await dial_once(dialer)
         assert servers.asked == ["a", "b", "b", "b", "a", "b"]
-
-    with caplog.at_level(logging.INFO, "umbilical.dialer"):
-        play(script())
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 1
     assert "is set aside" in told[0]
@@ -224,22 +216,19 @@ async def test_when_no_server_can_the_last_one_s_failure_is_told(servers: Server
     assert len(trace.passed_over) == 1
 
 
-def test_a_server_that_was_set_aside_and_works_again_is_told(
+async def test_a_server_that_was_set_aside_and_works_again_is_told(
     servers: Servers, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
     first = UnixServer(tmp_path / "late")
     dialer = Dialer(DialerSettings((first, servers.start("b", OK))), now=clock)
 
-    async def script() -> None:
+    with caplog.at_level(logging.INFO, "umbilical.dialer"):
         await dial_once(dialer)
         servers.start("late", OK)
         clock.seconds += SET_ASIDE_SECONDS + 1
         await dial_once(dialer)
         assert servers.asked == ["b", "late"]
-
-    with caplog.at_level(logging.INFO, "umbilical.dialer"):
-        play(script())
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 

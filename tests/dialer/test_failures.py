@@ -44,9 +44,14 @@ def test_a_verdict_is_within_what_the_protocols_know(reason: Reason) -> None:
 
 
 def test_socks_and_http_tell_the_causes_apart_that_they_can() -> None:
-    """The endpoint's own refusal is 5, a missing route 3, a silent host 6: never the other way round."""
-    replies = {reason: VERDICTS[reason].socks_reply for reason in (Reason.REFUSED, Reason.UNREACHABLE, Reason.TIMEOUT)}
-    assert replies == {Reason.REFUSED: 5, Reason.UNREACHABLE: 3, Reason.TIMEOUT: 6}
+    """HyperShift's says "host unreachable" for an endpoint that refuses, and "refused" for a server that is gone."""
+    codes = {reason: verdict.socks_reply for reason, verdict in VERDICTS.items()}
+    assert codes[Reason.REFUSED] == 5
+    assert codes[Reason.UNREACHABLE] == 3
+    assert codes[Reason.NAME] == 4
+    assert codes[Reason.TIMEOUT] == 6
+    assert codes[Reason.FORBIDDEN] == 2
+    assert {codes[Reason.NO_AGENT], codes[Reason.SERVER], codes[Reason.TLS]} == {1}
     assert VERDICTS[Reason.TIMEOUT].http_status == 504
 
 
@@ -119,24 +124,23 @@ def test_what_an_agent_says_is_known_in_both_protocols(text: str, reason: Reason
         assert reason_of_reply(*_split(reply)) is reason
 
 
-def test_an_agent_s_words_that_quote_an_endpoint_do_not_outdo_the_server_s_own() -> None:
-    body = "currently no tunnels available: No agent available for connection refused.example"
-    assert reason_of_reply(500, body) is Reason.NO_AGENT
+QUOTING = "currently no tunnels available: No agent available for connection refused.example"
 
 
-@pytest.mark.parametrize("status", [401, 403, 407])
-def test_a_refusal_by_policy_is_one_whatever_its_text(status: int) -> None:
-    assert reason_of_reply(status, "connection refused by policy") is Reason.FORBIDDEN
-
-
-@pytest.mark.parametrize("status", [100, 201, 204, 301, 400, 404, 405, 418, 431, 501, 505])
-def test_a_status_that_no_dial_is_answered_with_is_a_matter_of_protocol(status: int) -> None:
-    assert reason_of_reply(status, "i/o timeout") is Reason.PROTOCOL
-
-
-@pytest.mark.parametrize(("status", "reason"), STATUSES.items())
-def test_without_words_the_status_decides(status: int, reason: Reason) -> None:
-    assert reason_of_reply(status, "") is reason
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        pytest.param(500, QUOTING, Reason.NO_AGENT, id="the server's own words go before what they quote"),
+        *((status, "connection refused by policy", Reason.FORBIDDEN) for status in (401, 403, 407)),
+        *(
+            (status, "i/o timeout", Reason.PROTOCOL)
+            for status in (100, 201, 204, 301, 400, 404, 405, 418, 431, 501, 505)
+        ),
+        *((status, "", reason) for status, reason in STATUSES.items()),
+    ],
+)
+def test_status_and_words_of_a_reply_decide(status: int, body: str, reason: Reason) -> None:
+    assert reason_of_reply(status, body) is reason
 
 
 @pytest.mark.parametrize(
@@ -237,17 +241,13 @@ def test_a_name_without_addresses_leads_nowhere(monkeypatch: pytest.MonkeyPatch)
         reached(TcpServer("empty.invalid", 1))
 
 
-async def _slow_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_resolver_that_is_silent_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(*_: Any, **__: Any) -> None:
         await asyncio.sleep(PATIENCE_SECONDS)
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", never)
-    await reach.reach(TcpServer("slow.invalid", 1), 0.01)
-
-
-def test_a_resolver_that_is_silent_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(reach.Unreached, match=r"not resolved within 0\.01 s"):
-        play(_slow_lookup(monkeypatch))
+        await reach.reach(TcpServer("slow.invalid", 1), 0.01)
 
 
 def test_a_listener_whose_queue_is_full_is_not_waited_for() -> None:
@@ -263,23 +263,18 @@ def test_a_listener_whose_queue_is_full_is_not_waited_for() -> None:
             reached(TcpServer(*address), 0.2)
 
 
-def test_a_unix_socket_whose_queue_is_full_is_tried_until_there_is_room(tmp_path: Path) -> None:
+async def test_a_unix_socket_whose_queue_is_full_is_tried_until_there_is_room(tmp_path: Path) -> None:
     """Non-blocking, the kernel says EAGAIN at once, which asyncio would take for a connect under way."""
     path = tmp_path / "s"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen(0)
-        first = reached(UnixServer(path))
-
-        async def second() -> None:
+        with await reach.reach(UnixServer(path), PATIENCE_SECONDS):
             async with asyncio.TaskGroup() as group:
                 waiting = group.create_task(reach.reach(UnixServer(path), PATIENCE_SECONDS))
                 await asyncio.sleep(0.02)
                 listener.accept()[0].close()
             waiting.result().close()
-
-        with first:
-            play(second())
 
 
 def test_a_unix_socket_whose_queue_stays_full_is_given_up(tmp_path: Path) -> None:

@@ -165,8 +165,7 @@ def echo_until_closed(channel: GrpcChannel, stream: GrpcStream) -> None:
 
 
 async def test_bytes_pass_and_a_goodbye_is_answered(tmp_path: Path) -> None:
-    async with against(tmp_path / "s", echo_until_closed) as streams:
-        reader, writer = streams
+    async with against(tmp_path / "s", echo_until_closed) as (reader, writer):
         writer.write(b"x" * 100_000)
         assert await reader.readexactly(100_000) == b"x" * 100_000
         writer.write(b"last words")
@@ -175,8 +174,7 @@ async def test_bytes_pass_and_a_goodbye_is_answered(tmp_path: Path) -> None:
 
 
 async def test_there_is_no_end_of_one_direction(tmp_path: Path) -> None:
-    async with against(tmp_path / "s", echo_until_closed) as streams:
-        writer = streams[1]
+    async with against(tmp_path / "s", echo_until_closed) as (_, writer):
         assert not writer.can_write_eof()
         with pytest.raises(NotImplementedError):
             writer.write_eof()
@@ -188,8 +186,7 @@ async def test_the_endpoint_s_end_is_the_end(tmp_path: Path) -> None:
         stream.send(packet_messages.close_response(7))
         stream.wait_for_end(PATIENCE_SECONDS)
 
-    async with against(tmp_path / "s", deed) as streams:
-        reader, writer = streams
+    async with against(tmp_path / "s", deed) as (reader, writer):
         assert await reader.read() == b"all there is"
         await writer.wait_closed()
         assert writer.is_closing()
@@ -223,8 +220,7 @@ async def test_a_writer_waits_while_the_server_grants_no_window(tmp_path: Path) 
         release.wait(PATIENCE_SECONDS)
         taken.extend(len(payload) for payload in payloads(stream))
 
-    async with against(tmp_path / "s", deed) as streams:
-        writer = streams[1]
+    async with against(tmp_path / "s", deed) as (_, writer):
         draining = None
         written = 0
         while draining is None or draining.done():
@@ -259,8 +255,7 @@ async def test_a_reader_that_pauses_stops_the_server_but_not_what_goes_up(tmp_pa
             ups[0] += len(payload)
         stream.wait_for_end(PATIENCE_SECONDS)
 
-    async with against(tmp_path / "s", deed) as streams:
-        reader, writer = streams
+    async with against(tmp_path / "s", deed) as (reader, writer):
         assert await asyncio.to_thread(stuck.wait, PATIENCE_SECONDS)
         assert sent[0] <= BUFFER_BYTES + grpc_layer.SMALLEST_WINDOW_BYTES + 8_000
         for _ in range(100):
@@ -282,8 +277,7 @@ async def test_a_goodbye_without_an_answer_is_not_waited_for_long(
         stream.wait_for_end(PATIENCE_SECONDS)
 
     ended: list[str] = []
-    async with against(tmp_path / "s", deed) as streams:
-        writer = streams[1]
+    async with against(tmp_path / "s", deed) as (_, writer):
         writer.close()
         writer.close()
         assert writer.transport.is_closing()

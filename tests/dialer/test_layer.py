@@ -149,7 +149,7 @@ def test_a_protocol_with_its_own_memory_gets_what_fits_again_and_again() -> None
     assert above.seen == b"0123456789"
 
 
-async def _attached() -> bytes:
+async def test_a_reader_is_fed_until_another_protocol_takes_its_place() -> None:
     layer = Thin()
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(loop=loop)
@@ -160,11 +160,7 @@ async def _attached() -> bytes:
     layer.arrive(b"elsewhere")
     assert other.seen == [b"elsewhere"]
     reader.feed_eof()
-    return await reader.read()
-
-
-def test_a_reader_is_fed_until_another_protocol_takes_its_place() -> None:
-    assert play(_attached()) == b"straight"
+    assert await reader.read() == b"straight"
 
 
 @layered
@@ -215,7 +211,7 @@ def _pair() -> tuple[socket.socket, socket.socket]:
     return ours, theirs
 
 
-async def _half_closed() -> None:
+async def test_one_direction_ends_alone() -> None:
     ours, theirs = _pair()
     with theirs:
         reader, writer = await streams.plain_streams(ours, 1 << 16)
@@ -231,11 +227,7 @@ async def _half_closed() -> None:
         await writer.wait_closed()
 
 
-def test_one_direction_ends_alone() -> None:
-    play(_half_closed())
-
-
-async def _bounded_read() -> None:
+async def test_a_program_that_does_not_read_is_not_read_for() -> None:
     ours, theirs = _pair()
     with theirs:
         reader, writer = await streams.plain_streams(ours, 1 << 16)
@@ -250,10 +242,6 @@ async def _bounded_read() -> None:
         assert len(reader._buffer) <= (1 << 16) + (256 << 10)  # type: ignore[attr-defined]
         writer.transport.abort()
         await asyncio.sleep(0)
-
-
-def test_a_program_that_does_not_read_is_not_read_for() -> None:
-    play(_bounded_read())
 
 
 async def _lingering(taken: bool) -> None:
@@ -292,7 +280,7 @@ def test_a_far_end_that_reads_nothing_is_given_up_after_a_while(monkeypatch: pyt
     play(_lingering(taken=False))
 
 
-async def _closed_empty() -> None:
+async def test_a_writer_with_nothing_to_send_needs_no_timer() -> None:
     ours, theirs = _pair()
     with theirs:
         _, writer = await streams.plain_streams(ours, 1 << 16)
@@ -301,7 +289,3 @@ async def _closed_empty() -> None:
         assert writer._end.linger is None
         await writer.wait_closed()
         assert theirs.recv(1) == b""
-
-
-def test_a_writer_with_nothing_to_send_needs_no_timer() -> None:
-    play(_closed_empty())

@@ -143,8 +143,7 @@ async def test_bytes_pass_both_ways(tunnel_pki: TunnelPki, version: ssl.TLSVersi
 
     payload = random.Random(1).randbytes(3 * MIB + 17)
 
-    async with against(tunnel_pki, echo, version) as streams:
-        reader, writer = streams
+    async with against(tunnel_pki, echo, version) as (reader, writer):
 
         async def send() -> None:
             for start in range(0, len(payload), 100_001):
@@ -162,8 +161,7 @@ async def test_our_end_is_told_and_the_answer_still_comes(tunnel_pki: TunnelPki)
         half.sendall(hashlib.sha256(received).digest() + bytes(5 * MIB))
         half.end()
 
-    async with play_half(tunnel_pki, digest) as streams:
-        reader, writer = streams
+    async with play_half(tunnel_pki, digest) as (reader, writer):
         writer.write(b"x" * MIB)
         assert writer.can_write_eof()
         writer.write_eof()
@@ -256,8 +254,7 @@ async def test_a_writer_waits_for_a_far_end_that_reads_nothing(tunnel_pki: Tunne
         release.wait(PATIENCE_SECONDS)
         until_end(sock)
 
-    async with against(tunnel_pki, deed) as streams:
-        writer = streams[1]
+    async with against(tunnel_pki, deed) as (_, writer):
         draining = None
         while draining is None or draining.done():
             writer.write(bytes(1 << 16))

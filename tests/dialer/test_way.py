@@ -261,7 +261,7 @@ def test_changed_files_are_used_and_bad_ones_are_not(tunnel_pki: TunnelPki, tmp_
     assert b'umbilical_certificate_reloads_total{role="client",result="success"} 1' in out.render()
 
 
-async def _timers() -> None:
+async def test_timers_fire_once_unless_cancelled() -> None:
     clock, wanted, unwanted = tls_layer.AsyncioClock(), Diary(), Diary()
     before = clock.now
     cancelled = clock.after(0.0, unwanted)
@@ -273,7 +273,3 @@ async def _timers() -> None:
     clock.cancel(fired)
     assert (len(wanted.lines), unwanted.lines) == (1, [])
     assert clock.now >= before
-
-
-def test_timers_fire_once_unless_cancelled() -> None:
-    play(_timers())

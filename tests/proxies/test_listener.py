@@ -19,7 +19,6 @@ from tests.support.proxy_scene import (
     echo,
     endpoint,
     eventually,
-    play,
     rest_of,
     sample,
     socks5_proxy,
@@ -133,17 +132,14 @@ async def test_more_than_the_limit_are_closed_at_once_and_counted() -> None:
         await drop(clients[1])
 
 
-def test_a_fault_of_ours_ends_one_connection_and_not_the_listener(caplog: pytest.LogCaptureFixture) -> None:
-    async def script() -> None:
-        listener = Listener(ListenerSettings((LOOPBACK,)), Broken(), ProxyMetrics())
-        listener.listen("test")
-        for _ in range(2):
-            client = await asyncio.open_connection(*listener.addresses[0])
-            assert await _closed_without_a_word(client)
-            await drop(client)
-        await listener.close()
-
-    play(script())
+async def test_a_fault_of_ours_ends_one_connection_and_not_the_listener(caplog: pytest.LogCaptureFixture) -> None:
+    listener = Listener(ListenerSettings((LOOPBACK,)), Broken(), ProxyMetrics())
+    listener.listen("test")
+    for _ in range(2):
+        client = await asyncio.open_connection(*listener.addresses[0])
+        assert await _closed_without_a_word(client)
+        await drop(client)
+    await listener.close()
     assert caplog.text.count("internal error in a connection") == 2
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.coroutines import play
 from tests.support.daemons import answers, get, kill_self
 from tests.support.http_scene import Peer, answering, origin
 from tests.support.proxy_process import TunnelMaker, running
@@ -65,29 +64,26 @@ async def test_it_is_ready_when_a_server_was_reached_and_says_so_in_its_metrics(
     assert maker.outlet.closed == 2
 
 
-def test_it_listens_before_its_files_are_there_and_waits_for_them(
+async def test_it_listens_before_its_files_are_there_and_waits_for_them(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(process, "FILES_SECONDS", 0.01)
     monkeypatch.setattr(process, "FILES_TRIES", 1_000_000)
 
-    async def script() -> None:
-        settings, maker = _settings(), TunnelMaker(*[MISSING] * 3, HALF, *[MISSING] * 1_000_000)
-        async with endpoint(echo) as port, running(_run(settings, maker), settings.listen[0].port):
-            await eventually(lambda: maker.calls > 6)
-            assert (await get(_health(settings), "/livez"))[0] == 200
-            status, text = await get(_health(settings), "/readyz")
-            assert (status, "no such file" in text) == (503, True)
-            client = await _client(settings)
-            assert await ask(client, "127.0.0.1", port) == 1
-            await drop(client)
-            maker.faults = []
-            await answers(_health(settings), "/readyz", 200)
-            client = await _client(settings)
-            assert await ask(client, "127.0.0.1", port) == 0
-            await drop(client)
-
-    play(script())
+    settings, maker = _settings(), TunnelMaker(*[MISSING] * 3, HALF, *[MISSING] * 1_000_000)
+    async with endpoint(echo) as port, running(_run(settings, maker), settings.listen[0].port):
+        await eventually(lambda: maker.calls > 6)
+        assert (await get(_health(settings), "/livez"))[0] == 200
+        status, text = await get(_health(settings), "/readyz")
+        assert (status, "no such file" in text) == (503, True)
+        client = await _client(settings)
+        assert await ask(client, "127.0.0.1", port) == 1
+        await drop(client)
+        maker.faults = []
+        await answers(_health(settings), "/readyz", 200)
+        client = await _client(settings)
+        assert await ask(client, "127.0.0.1", port) == 0
+        await drop(client)
     assert [record.getMessage()[:14] for record in caplog.records if "waiting:" in record.getMessage()] == [
         "UMB022 waiting",
         "UMB021 waiting",
@@ -143,18 +139,15 @@ async def test_after_a_signal_whoever_is_here_may_finish_and_nobody_comes() -> N
         assert await asyncio.wait_for(task, 60) == 0
 
 
-def test_the_patience_of_a_drain_ends(caplog: pytest.LogCaptureFixture) -> None:
-    async def script() -> None:
-        settings, maker = _settings(drain_seconds=0.05), TunnelMaker()
-        async with endpoint(echo) as port, running(_run(settings, maker), settings.listen[0].port) as task:
-            client = await _client(settings)
-            assert await ask(client, "127.0.0.1", port) == 0
-            kill_self()
-            assert await rest_of(client[0]) == b""
-            assert await asyncio.wait_for(task, 60) == 0
-            await drop(client)
-
-    play(script())
+async def test_the_patience_of_a_drain_ends(caplog: pytest.LogCaptureFixture) -> None:
+    settings, maker = _settings(drain_seconds=0.05), TunnelMaker()
+    async with endpoint(echo) as port, running(_run(settings, maker), settings.listen[0].port) as task:
+        client = await _client(settings)
+        assert await ask(client, "127.0.0.1", port) == 0
+        kill_self()
+        assert await rest_of(client[0]) == b""
+        assert await asyncio.wait_for(task, 60) == 0
+        await drop(client)
     assert "leaving with 1 connections open" in caplog.text
 
 
