@@ -204,10 +204,7 @@ def test_closing_the_dialer_ends_a_dial_that_another_thread_waits_for(tmp_path: 
 @pytest.fixture
 def session(stage: Stage) -> Iterator[requests.Session]:
     server, _ = stage.start_pair(tcp=True)
-    with (
-        BlockingDialer(settings_for(stage.pki, server.frontend)) as dialer,
-        requests.Session() as session,
-    ):
+    with BlockingDialer(settings_for(stage.pki, server.frontend)) as dialer, requests.Session() as session:
         session.mount("http://", TunnelAdapter(dialer))
         session.mount("https://", TunnelAdapter(dialer, pool_maxsize=2))
         yield session

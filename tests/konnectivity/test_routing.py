@@ -1,28 +1,27 @@
+from collections.abc import Iterable
+from itertools import count
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.switchboard_scene import best_links
 
 from umbilical.konnectivity.links import AgentLink, Tunnel
 from umbilical.konnectivity.metadata import AgentIdentifiers
 from umbilical.konnectivity.routing import Switchyard, host_of, parse_strategies
 
-
-class Links:
-    """Makes links with serial keys."""
-
-    def __init__(self) -> None:
-        self._made = 0
-
-    def make(self, agent_id: str = "a", *, default_route: bool = False, **hosts: tuple[str, ...]) -> AgentLink:
-        self._made += 1
-        return AgentLink(self._made, agent_id, AgentIdentifiers(default_route=default_route, **hosts))
+_keys = count(1)
 
 
-links = Links()
+def make(agent_id: str = "a", *, default_route: bool = False, **hosts: tuple[str, ...]) -> AgentLink:
+    return AgentLink(next(_keys), agent_id, AgentIdentifiers(default_route=default_route, **hosts))
 
 
-def yard(*strategies: str) -> Switchyard:
-    return Switchyard(strategies)
+def yard(*strategies: str, agents: Iterable[AgentLink] = ()) -> Switchyard:
+    made = Switchyard(strategies)
+    for agent in agents:
+        made.add(agent)
+    return made
 
 
 def drain(*draining: AgentLink) -> None:
@@ -31,8 +30,8 @@ def drain(*draining: AgentLink) -> None:
         link.weigh()
 
 
-def sicken(link: AgentLink) -> None:
-    link.sick = True
+def sicken(link: AgentLink, *, sick: bool = True) -> None:
+    link.sick = sick
     link.weigh()
 
 
@@ -55,10 +54,8 @@ def test_an_empty_yard_has_no_agent() -> None:
 
 
 def test_dest_host_matches_the_stripped_host_exactly() -> None:
-    by_host, by_ipv6 = links.make("a", host=("Web",)), links.make("b", ipv6=("::1",), ipv4=("10.0.0.1",))
-    hosts = yard("destHost")
-    hosts.add(by_host)
-    hosts.add(by_ipv6)
+    by_host, by_ipv6 = make("a", host=("Web",)), make("b", ipv6=("::1",), ipv4=("10.0.0.1",))
+    hosts = yard("destHost", agents=[by_host, by_ipv6])
     assert hosts.choose("Web:80", 0) is by_host
     assert hosts.choose("web:80", 0) is None
     assert hosts.choose("[::1]:80", 0) is by_ipv6
@@ -70,15 +67,13 @@ def test_dest_host_matches_the_stripped_host_exactly() -> None:
 
 def test_cidr_is_used_by_none_of_upstreams_strategies() -> None:
     upstream = yard("destHost", "defaultRoute")
-    upstream.add(links.make("a", cidr=("10.0.0.0/8",)))
+    upstream.add(make("a", cidr=("10.0.0.0/8",)))
     assert not upstream.has_any()
 
 
 def test_dest_host_is_balanced_across_agents_that_share_a_host() -> None:
-    first, second, third = (links.make(name, host=("h",)) for name in "abc")
-    hosts = yard("destHost")
-    for link in (first, second, third):
-        hosts.add(link)
+    first, second, third = (make(name, host=("h",)) for name in "abc")
+    hosts = yard("destHost", agents=(first, second, third))
     assert chosen(hosts, "h:1") == {first, second, third}
     burden(first, 1)
     assert chosen(hosts, "h:1") == {second, third}
@@ -89,46 +84,37 @@ def test_dest_host_is_balanced_across_agents_that_share_a_host() -> None:
 
 
 def test_dest_host_with_all_draining_does_not_fall_through() -> None:
-    draining, idle = links.make("a", host=("h",)), links.make("b")
+    draining, idle = make("a", host=("h",)), make("b")
     drain(draining)
-    both = yard("destHost", "default")
-    both.add(idle)
-    both.add(draining)
+    both = yard("destHost", "default", agents=[idle, draining])
     assert both.choose("h:1", 0) is draining
     assert both.choose("other:1", 0) is idle
 
 
 def test_strategies_are_tried_in_the_configured_order() -> None:
-    by_host, by_route = links.make("a", host=("h",)), links.make("b", default_route=True)
-    route_first, host_first = yard("defaultRoute", "destHost"), yard("destHost", "defaultRoute")
-    for each in (route_first, host_first):
-        each.add(by_host)
-        each.add(by_route)
+    by_host, by_route = make("a", host=("h",)), make("b", default_route=True)
+    route_first = yard("defaultRoute", "destHost", agents=[by_host, by_route])
+    host_first = yard("destHost", "defaultRoute", agents=[by_host, by_route])
     assert route_first.choose("h:1", 0) is by_route
     assert host_first.choose("h:1", 0) is by_host
     assert host_first.choose("unknown:1", 0) is by_route
 
 
 def test_a_default_route_agent_alone_makes_a_dest_host_server_ready() -> None:
-    both = yard("destHost", "defaultRoute")
-    both.add(links.make("a", default_route=True))
+    both = yard("destHost", "defaultRoute", agents=[make("a", default_route=True)])
     assert both.has_any()
     assert both.ready_backends() == {"destHost": 0, "defaultRoute": 1}
 
 
 def test_the_draw_decides_among_equals() -> None:
-    agents = [links.make(name) for name in "abc"]
-    ring = yard("default")
-    for agent in agents:
-        ring.add(agent)
+    agents = [make(name) for name in "abc"]
+    ring = yard("default", agents=agents)
     assert [ring.choose("x:1", draw) for draw in range(4)] == [*agents, agents[0]]
 
 
 def test_the_least_loaded_agent_is_chosen_by_dials_and_tunnels_alike() -> None:
-    busy, idle, waiting = links.make("a"), links.make("b"), links.make("c")
-    ring = yard("default")
-    for link in (busy, idle, waiting):
-        ring.add(link)
+    busy, idle, waiting = make("a"), make("b"), make("c")
+    ring = yard("default", agents=(busy, idle, waiting))
     burden(busy, 2)
     waiting.pending[7] = Tunnel(object(), 7, "x:1", 0.0)
     waiting.weigh()
@@ -141,9 +127,8 @@ def test_the_least_loaded_agent_is_chosen_by_dials_and_tunnels_alike() -> None:
 
 def test_a_newer_stream_of_an_agent_takes_over_from_one_that_drains() -> None:
     """An agent restarted under its old ID: the one that leaves must not be kept alive by new dials."""
-    leaving, successor = links.make("a", host=("h",)), links.make("a", host=("h",))
-    both = yard("destHost", "default")
-    both.add(leaving)
+    leaving, successor = make("a", host=("h",)), make("a", host=("h",))
+    both = yard("destHost", "default", agents=[leaving])
     drain(leaving)
     assert chosen(both) == {leaving}
     both.add(successor)
@@ -155,11 +140,9 @@ def test_a_newer_stream_of_an_agent_takes_over_from_one_that_drains() -> None:
 
 @pytest.mark.parametrize("strategy", ["default", "defaultRoute"])
 def test_the_agent_on_the_destination_itself_is_preferred_however_loaded(strategy: str) -> None:
-    near = links.make("a", default_route=True, host=("node1",), ipv4=("10.0.0.1",), ipv6=("fd00::1",))
-    far = links.make("b", default_route=True)
-    ring = yard(strategy)
-    ring.add(near)
-    ring.add(far)
+    near = make("a", default_route=True, host=("node1",), ipv4=("10.0.0.1",), ipv6=("fd00::1",))
+    far = make("b", default_route=True)
+    ring = yard(strategy, agents=[near, far])
     burden(near, 9)
     for address in ("node1:10250", "10.0.0.1:10250", "[fd00::1]:10250"):
         assert chosen(ring, address) == {near}
@@ -167,38 +150,31 @@ def test_the_agent_on_the_destination_itself_is_preferred_however_loaded(strateg
 
 
 def test_the_nearest_agent_is_not_preferred_while_it_drains_or_is_sick() -> None:
-    near, far = links.make("a", host=("node1",)), links.make("b")
-    ring = yard("default")
-    ring.add(near)
-    ring.add(far)
+    near, far = make("a", host=("node1",)), make("b")
+    ring = yard("default", agents=[near, far])
     burden(far, 3)
     drain(near)
     assert chosen(ring, "node1:1") == {far}
     near.draining = False
     sicken(near)
     assert chosen(ring, "node1:1") == {far}
-    near.sick = False
-    near.weigh()
+    sicken(near, sick=False)
     assert chosen(ring, "node1:1") == {near}
 
 
 def test_nearness_opens_no_strategy_to_an_agent_that_is_not_in_it() -> None:
-    near, route = links.make("a", host=("node1",)), links.make("b", default_route=True)
-    ring = yard("defaultRoute")
-    ring.add(near)
-    ring.add(route)
+    near, route = make("a", host=("node1",)), make("b", default_route=True)
+    ring = yard("defaultRoute", agents=[near, route])
     assert chosen(ring, "node1:1") == {route}
 
 
 def test_of_several_networks_the_longest_prefix_wins() -> None:
     wide, narrow, six = (
-        links.make("wide", cidr=("10.0.0.0/8", "0.0.0.0/0")),
-        links.make("narrow", cidr=("10.1.0.0/16",)),
-        links.make("six", cidr=("fd00::/8",)),
+        make("wide", cidr=("10.0.0.0/8", "0.0.0.0/0")),
+        make("narrow", cidr=("10.1.0.0/16",)),
+        make("six", cidr=("fd00::/8",)),
     )
-    networks = yard("cidr")
-    for link in (wide, narrow, six):
-        networks.add(link)
+    networks = yard("cidr", agents=(wide, narrow, six))
     assert chosen(networks, "10.1.2.3:443") == {narrow}
     assert chosen(networks, "10.2.2.3:443") == {wide}
     assert chosen(networks, "[::ffff:10.1.2.3]:443") == {narrow}
@@ -214,10 +190,8 @@ def test_of_several_networks_the_longest_prefix_wins() -> None:
 
 
 def test_agents_of_one_network_are_balanced_and_an_unmatched_dial_falls_through() -> None:
-    one, two, other = links.make("1", cidr=("10.0.0.0/8",)), links.make("2", cidr=("10.9.9.9/8",)), links.make("3")
-    both = yard("cidr", "default")
-    for link in (one, two, other):
-        both.add(link)
+    one, two, other = make("1", cidr=("10.0.0.0/8",)), make("2", cidr=("10.9.9.9/8",)), make("3")
+    both = yard("cidr", "default", agents=(one, two, other))
     assert chosen(both, "10.1.1.1:1") == {one, two}
     burden(one, 1)
     assert chosen(both, "10.1.1.1:1") == {two}
@@ -225,19 +199,16 @@ def test_agents_of_one_network_are_balanced_and_an_unmatched_dial_falls_through(
 
 
 def test_text_that_is_no_network_is_left_out_and_named_where_it_matters() -> None:
-    link = links.make("a", cidr=("10.0.0.0", "10.0.0.0/8", "everything"))
-    networks = yard("default", "cidr")
-    networks.add(link)
+    link = make("a", cidr=("10.0.0.0", "10.0.0.0/8", "everything"))
+    networks = yard("default", "cidr", agents=[link])
     assert networks.ready_backends() == {"default": 1, "cidr": 1}
     assert networks.unusable_networks(link) == ["10.0.0.0", "everything"]
     assert yard("default").unusable_networks(link) == []
 
 
 def test_removal_is_by_identity_and_twice_is_harmless() -> None:
-    older, newer = links.make("a", host=("h",)), links.make("a", host=("h",))
-    both = yard("destHost", "default")
-    both.add(older)
-    both.add(newer)
+    older, newer = make("a", host=("h",)), make("a", host=("h",))
+    both = yard("destHost", "default", agents=[older, newer])
     both.remove(older)
     both.remove(older)
     assert both.choose("h:1", 0) is newer
@@ -248,9 +219,8 @@ def test_removal_is_by_identity_and_twice_is_harmless() -> None:
 
 
 def test_an_agent_that_names_a_host_twice_is_listed_once() -> None:
-    link = links.make("a", host=("h", "h"), ipv4=("h",))
-    hosts = yard("destHost")
-    hosts.add(link)
+    link = make("a", host=("h", "h"), ipv4=("h",))
+    hosts = yard("destHost", agents=[link])
     hosts.remove(link)
     assert not hosts.has_any()
 
@@ -267,7 +237,7 @@ def test_whatever_happens_the_chosen_link_has_the_least_load_of_the_best(
     moves: list[tuple[str, int, int]], draw: int
 ) -> None:
     """Against a plain search through everybody."""
-    pool = [links.make(str(number // 2), host=(f"h{number % 3}",), cidr=("10.0.0.0/8",)) for number in range(12)]
+    pool = [make(str(number // 2), host=(f"h{number % 3}",), cidr=("10.0.0.0/8",)) for number in range(12)]
     present: list[AgentLink] = []
     everybody, hosts, networks = yard("default"), yard("destHost"), yard("cidr")
     for what, number, tunnels in moves:
@@ -281,8 +251,7 @@ def test_whatever_happens_the_chosen_link_has_the_least_load_of_the_best(
         elif what == "drain":
             drain(link)
         elif what in ("sicken", "heal"):
-            link.sick = what == "sicken"
-            link.weigh()
+            sicken(link, sick=what == "sicken")
         for each in (everybody, hosts, networks):
             if what == "add":
                 each.add(link)
@@ -298,13 +267,9 @@ def test_whatever_happens_the_chosen_link_has_the_least_load_of_the_best(
 
 def best_of(present: list[AgentLink]) -> list[AgentLink | None]:
     """Every right answer."""
-    oldest: dict[str, AgentLink] = {}
-    for link in present:
-        before = oldest.get(link.agent_id)
-        if before is None or (link.sick, link.draining) < (before.sick, before.draining):
-            oldest[link.agent_id] = link
-    ranks = {(link.sick, link.draining, link.load()) for link in oldest.values()}
-    return [link for link in oldest.values() if (link.sick, link.draining, link.load()) == min(ranks)] or [None]
+    best = best_links(present)
+    ranks = {(link.sick, link.draining, link.load()) for link in best}
+    return [link for link in best if (link.sick, link.draining, link.load()) == min(ranks)] or [None]
 
 
 @pytest.mark.parametrize(

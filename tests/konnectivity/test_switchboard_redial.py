@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.playbook import said
-from tests.support.switchboard_scene import Scene
+from tests.support.switchboard_scene import Scene, best_links
 
 from umbilical.konnectivity.commands import Command, OpenTunnel, RefuseDial, ToAgent
 from umbilical.konnectivity.health import probe_id
@@ -25,10 +25,14 @@ def scene() -> Scene:
     return Scene()
 
 
-def test_a_dial_of_a_lost_agent_goes_to_another_and_nothing_is_counted(scene: Scene) -> None:
+def taken(scene: Scene) -> tuple[AgentLink, Tunnel, AgentLink]:
+    """Dial 7, which agent a1 has taken, and a2 beside it."""
     first = scene.agent("a1")
-    tunnel = scene.dial(7)
-    second = scene.agent("a2")
+    return first, scene.dial(7), scene.agent("a2")
+
+
+def test_a_dial_of_a_lost_agent_goes_to_another_and_nothing_is_counted(scene: Scene) -> None:
+    first, tunnel, second = taken(scene)
     assert scene.gone(first, "agent lost: reset") == [
         "tell: dial 7 leaves a1: agent lost: reset",
         "a2 <- DIAL_REQ tcp web:443 dial=7",
@@ -47,17 +51,13 @@ def test_the_protocol_of_the_dial_goes_with_it(scene: Scene) -> None:
 
 
 def test_a_cancel_goes_to_the_agent_that_has_the_dial_now(scene: Scene) -> None:
-    first = scene.agent("a1")
-    tunnel = scene.dial(7)
-    scene.agent("a2")
+    first, tunnel, _ = taken(scene)
     scene.gone(first)
     assert scene.close(tunnel) == ["count frontend_close", "a2 <- DIAL_CLS dial=7"]
 
 
 def test_an_error_that_the_agent_answered_is_final(scene: Scene) -> None:
-    first = scene.agent("a1")
-    scene.dial(7)
-    scene.agent("a2")
+    first, _, _ = taken(scene)
     assert scene.answer(first, 7, error="connection refused") == [
         "count error_response",
         "refuse dial 7: connection refused",
@@ -76,9 +76,7 @@ def test_a_dial_visits_three_agents_and_then_fails_as_lost(scene: Scene) -> None
 
 
 def test_the_time_limit_of_a_dial_runs_on_across_agents(scene: Scene) -> None:
-    first = scene.agent("a1")
-    scene.dial(7, at=0.0)
-    second = scene.agent("a2")
+    first, _, second = taken(scene)
     scene.dial(8, at=3.0)
     scene.gone(first)
     assert scene.passes(10.0, 10.0)[:2] == [
@@ -89,9 +87,7 @@ def test_the_time_limit_of_a_dial_runs_on_across_agents(scene: Scene) -> None:
 
 
 def test_a_dial_id_that_is_in_use_at_the_other_agent_is_not_brought_there(scene: Scene) -> None:
-    first = scene.agent("a1")
-    scene.dial(7)
-    second = scene.agent("a2")
+    first, _, second = taken(scene)
     scene.dial(7, address="other:1")
     assert list(second.pending) == [7]
     assert scene.gone(first) == ["count backend_close", f"refuse dial 7: {LOST}"]
@@ -127,9 +123,7 @@ STALLED = "its stream takes no packets"
 
 
 def test_dials_leave_an_agent_that_takes_nothing_while_there_is_time(scene: Scene) -> None:
-    stalled = scene.agent("a1")
-    scene.dial(7, at=0.0)
-    scene.agent("a2")
+    stalled, _, _ = taken(scene)
     assert scene.passes(5.0, 10.0, stalled) == [
         f"tell: a1 is sick: {STALLED}",
         f"tell: dial 7 leaves a1: {STALLED}",
@@ -140,17 +134,13 @@ def test_dials_leave_an_agent_that_takes_nothing_while_there_is_time(scene: Scen
 
 
 def test_without_a_time_limit_dials_leave_too_and_nobody_is_retired(scene: Scene) -> None:
-    stalled = scene.agent("a1")
-    scene.dial(7)
-    scene.agent("a2")
+    stalled, _, _ = taken(scene)
     assert "a2 <- DIAL_REQ tcp web:443 dial=7" in scene.passes(5.0, 0.0, stalled)
     assert "retire a1" not in scene.passes(1e6, 0.0, stalled)
 
 
 def test_a_dial_stays_where_it_is_when_nobody_else_is_well(scene: Scene) -> None:
-    stalled = scene.agent("a1")
-    scene.dial(7)
-    other = scene.agent("a2")
+    stalled, _, other = taken(scene)
     other.sick = True
     other.weigh()
     assert scene.passes(5.0, 10.0, stalled) == [f"tell: a1 is sick: {STALLED}"]
@@ -159,9 +149,7 @@ def test_a_dial_stays_where_it_is_when_nobody_else_is_well(scene: Scene) -> None
 
 
 def test_an_agent_that_goes_on_taking_nothing_is_retired_after_a_whole_dials_time(scene: Scene) -> None:
-    stalled = scene.agent("a1")
-    scene.dial(7, at=0.0)
-    scene.agent("a2")
+    stalled, _, _ = taken(scene)
     scene.passes(5.0, 10.0, stalled)
     assert scene.board.needs_time()
     assert "retire a1" not in scene.passes(9.9, 10.0, stalled)
@@ -169,9 +157,7 @@ def test_an_agent_that_goes_on_taking_nothing_is_retired_after_a_whole_dials_tim
 
 
 def test_an_agent_that_takes_packets_again_is_not_retired(scene: Scene) -> None:
-    stalled = scene.agent("a1")
-    scene.dial(7, at=0.0)
-    scene.agent("a2")
+    stalled, _, _ = taken(scene)
     scene.passes(5.0, 10.0, stalled)
     scene.passes(7.0, 10.0)
     assert "retire a1" not in scene.passes(30.0, 10.0, stalled)
@@ -300,16 +286,6 @@ class Story:
         assert all(count == 1 for count in self.asked.values()), "the same link was asked twice"
         assert max(Counter(dial_id for dial_id, _ in self.asked).values(), default=0) <= LINKS_PER_DIAL
         assert all(count == 1 for count in self.outcomes.values())
-
-
-def best_links(links: list[AgentLink]) -> list[AgentLink]:
-    """Of every agent the oldest of its best."""
-    best: dict[str, AgentLink] = {}
-    for link in links:
-        before = best.get(link.agent_id)
-        if before is None or (link.sick, link.draining) < (before.sick, before.draining):
-            best[link.agent_id] = link
-    return list(best.values())
 
 
 @settings(max_examples=300)

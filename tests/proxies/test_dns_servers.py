@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.proxies.name_scenes import ScriptedServices, TurnedClock, pipe, until
-from tests.support.coroutines import play
 
 from umbilical.dialer.streams import Streams
 from umbilical.fault import StartupError
@@ -53,8 +52,7 @@ def test_a_service_is_a_namespace_and_a_name() -> None:
 
 
 async def test_the_service_is_asked_for_once_while_its_servers_answer() -> None:
-    api, clock = ScriptedServices({DNS: ("172.30.0.10", "fd02::a")}), TurnedClock()
-    servers = DnsServers((), DNS, api, clock.now)
+    api, clock, servers = found_by("172.30.0.10", "fd02::a")
     for _ in range(3):
         assert await servers.current() == (("172.30.0.10", 53), ("fd02::a", 53))
         clock.turn(1000)
@@ -62,8 +60,7 @@ async def test_the_service_is_asked_for_once_while_its_servers_answer() -> None:
 
 
 async def test_after_a_failure_it_is_asked_for_again_but_not_all_the_time() -> None:
-    api, clock = ScriptedServices({DNS: ("172.30.0.10",)}), TurnedClock()
-    servers = DnsServers((), DNS, api, clock.now)
+    api, clock, servers = found_by("172.30.0.10")
     await servers.current()
     api.services[DNS] = ("172.30.0.99",)
     servers.doubt()
@@ -74,8 +71,7 @@ async def test_after_a_failure_it_is_asked_for_again_but_not_all_the_time() -> N
 
 
 async def test_an_api_that_goes_leaves_what_was_found_in_use() -> None:
-    api, clock = ScriptedServices({DNS: ("172.30.0.10",)}), TurnedClock()
-    servers = DnsServers((), DNS, api, clock.now)
+    api, clock, servers = found_by("172.30.0.10")
     await servers.current()
     api.is_down = True
     servers.doubt()
@@ -84,9 +80,8 @@ async def test_an_api_that_goes_leaves_what_was_found_in_use() -> None:
 
 
 async def test_an_api_that_is_not_there_yet_is_waited_for_and_named() -> None:
-    api, clock = ScriptedServices({DNS: ("172.30.0.10",)}), TurnedClock()
+    api, clock, servers = found_by("172.30.0.10")
     api.is_down = True
-    servers = DnsServers((), DNS, api, clock.now)
     for _ in range(3):
         with pytest.raises(LookupFailed) as caught:
             await servers.current()
@@ -106,10 +101,9 @@ async def test_a_service_that_cannot_be_asked_is_told(addresses: tuple[str, ...]
         await servers.current()
 
 
-def test_without_a_kubeconfig_that_is_the_reason() -> None:
-    servers = DnsServers((), DNS, None, TurnedClock().now)
+async def test_without_a_kubeconfig_that_is_the_reason() -> None:
     with pytest.raises(LookupFailed, match="no kubeconfig"):
-        play(servers.current())
+        await DnsServers((), DNS, None, TurnedClock().now).current()
 
 
 class FarEnd:
@@ -130,6 +124,12 @@ class FarEnd:
 
 def asking(content: bytes) -> Callable[[int], bytes]:
     return lambda number: number.to_bytes(2) + content
+
+
+def found_by(*addresses: str) -> tuple[ScriptedServices, TurnedClock, DnsServers]:
+    """Servers whose Service has these addresses."""
+    api, clock = ScriptedServices({DNS: addresses}), TurnedClock()
+    return api, clock, DnsServers((), DNS, api, clock.now)
 
 
 @asynccontextmanager

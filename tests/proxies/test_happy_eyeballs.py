@@ -27,6 +27,7 @@ class Endpoints:
         self.lingers: asyncio.Event | None = None
         """An attempt that is cut ends only when this is set."""
         self._said: dict[str, asyncio.Future[Streams]] = {}
+        self._opened: list[Streams] = []
 
     async def attempt(self, address: str) -> Streams:
         self.tried.append(address)
@@ -45,8 +46,17 @@ class Endpoints:
     def fail(self, address: str, reason: Reason = Reason.REFUSED) -> None:
         self._said[address].set_exception(DialFailed(reason, address, f"told to be {reason.value}"))
 
-    def open(self, address: str, streams: Streams) -> None:
-        self._said[address].set_result(streams)
+    async def open(self, *addresses: str) -> list[tuple[Streams, Streams]]:
+        """Both ends of what these attempts come to, all in one moment; closed when the test is over."""
+        pairs = [await pipe() for _ in addresses]
+        for address, pair in zip(addresses, pairs, strict=True):
+            self._opened += pair
+            self._said[address].set_result(pair[0])
+        return pairs
+
+    def close(self) -> None:
+        for _, writer in self._opened:
+            writer.close()
 
     def race(self, addresses: list[str], **more: float) -> Awaitable[tuple[str, Streams]]:
         return Race(self.attempt, sleep=self.clock.sleep, **more).run(addresses)
@@ -55,7 +65,9 @@ class Endpoints:
 @asynccontextmanager
 async def scene() -> AsyncIterator[tuple[Endpoints, asyncio.TaskGroup]]:
     async with asyncio.TaskGroup() as group:
-        yield Endpoints(), group
+        endpoints = Endpoints()
+        yield endpoints, group
+        endpoints.close()
 
 
 async def begun(group: asyncio.TaskGroup, work: Awaitable[tuple[str, Streams]]) -> "asyncio.Task[tuple[str, Streams]]":
@@ -89,13 +101,10 @@ async def test_the_next_address_starts_when_its_turn_has_come_and_the_first_to_o
         assert endpoints.tried == V4[:1]
         endpoints.clock.turn(0.01)
         await until(lambda: endpoints.tried == V4[:2])
-        ours, theirs = await pipe()
-        endpoints.open(V4[1], ours)
+        ((ours, _theirs),) = await endpoints.open(V4[1])
         assert await race == (V4[1], ours)
         assert endpoints.cut == [V4[0]]
         assert not endpoints.clock.sleepers
-        ours[1].close()
-        theirs[1].close()
 
 
 async def test_a_failure_lets_the_next_start_at_once() -> None:
@@ -106,11 +115,8 @@ async def test_a_failure_lets_the_next_start_at_once() -> None:
             endpoints.fail(address)
         await until(lambda: endpoints.tried == V4)
         assert endpoints.clock.seconds == 0
-        ours, theirs = await pipe()
-        endpoints.open(V4[2], ours)
+        ((_ours, _theirs),) = await endpoints.open(V4[2])
         assert (await race)[0] == V4[2]
-        ours[1].close()
-        theirs[1].close()
 
 
 async def test_when_all_fail_the_one_that_came_farthest_is_told() -> None:
@@ -136,14 +142,10 @@ async def test_a_loser_that_opens_in_the_same_moment_is_closed() -> None:
         await until(lambda: bool(endpoints.clock.sleepers))
         endpoints.clock.turn(0.25)
         await until(lambda: endpoints.tried == V4[:2])
-        (ours, theirs), (other, others) = await pipe(), await pipe()
-        endpoints.open(V4[0], ours)
-        endpoints.open(V4[1], other)
+        (ours, theirs), (_, others) = await endpoints.open(V4[0], V4[1])
         _, streams = await race
         loser = others if streams is ours else theirs
         assert await loser[0].read() == b""
-        for _, writer in (ours, theirs, other, others):
-            writer.close()
 
 
 async def test_no_more_than_a_few_run_at_once_and_still_all_are_tried() -> None:
@@ -161,11 +163,8 @@ async def test_no_more_than_a_few_run_at_once_and_still_all_are_tried() -> None:
             await endpoints.reached(address)
             endpoints.fail(address)
         await until(lambda: endpoints.tried == many)
-        ours, theirs = await pipe()
-        endpoints.open(many[-1], ours)
+        ((_ours, _theirs),) = await endpoints.open(many[-1])
         assert (await race)[0] == many[-1]
-        ours[1].close()
-        theirs[1].close()
 
 
 async def test_silence_ends_one_attempt_and_then_all() -> None:
@@ -186,14 +185,12 @@ async def test_who_gives_up_at_the_last_moment_leaves_no_connection_behind() -> 
         await until(lambda: bool(endpoints.clock.sleepers))
         endpoints.clock.turn(0.25)
         await endpoints.reached(V4[1])
-        ours, theirs = await pipe()
-        endpoints.open(V4[1], ours)
+        ((_ours, theirs),) = await endpoints.open(V4[1])
         await until(lambda: endpoints.cut == [V4[0]])  # the race is won, and waits for the loser to end
         race.cancel()
         await until(race.done)
         assert await theirs[0].read() == b""
         endpoints.lingers.set()
-        theirs[1].close()
 
 
 async def test_who_gives_up_leaves_no_attempt_behind() -> None:

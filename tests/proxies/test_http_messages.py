@@ -140,23 +140,10 @@ def test_what_follows_a_head_does_not_count_as_its_length() -> None:
     assert read(b"POST http://a/ HTTP/1.1\r\nHost: a\r\n\r\n" + b"x" * 1000, limits) is not None
 
 
-_PIECES = st.sampled_from(
-    [
-        b"GET",
-        b" ",
-        b"http://a/",
-        b"HTTP/1.1",
-        b"HTTP/1.0",
-        b"\r\n",
-        b"\n",
-        b"\r",
-        b"\0",
-        b"Host: a",
-        b":",
-        b"X: y",
-        b"\t",
-    ]
-)
+_PIECES = st.sampled_from([
+    b"GET", b" ", b"http://a/", b"HTTP/1.1", b"HTTP/1.0", b"\r\n", b"\n", b"\r", b"\0", b"Host: a", b":", b"X: y",
+    b"\t",
+])  # fmt: skip
 
 
 @given(st.lists(_PIECES | st.binary(max_size=4), max_size=20).map(b"".join), st.integers(1, 7))

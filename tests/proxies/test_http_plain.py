@@ -235,21 +235,11 @@ async def test_what_has_one_meaning_reaches_the_endpoint_in_its_plainest_form(se
         assert endpoint.peers[0].seen == expected
 
 
-_PARTS = st.sampled_from(
-    [
-        *(b"GET http://a/ HTTP/1.1\r\nHost: a\r\n", b"POST http://a/ HTTP/1.1\r\nHost: a\r\n", b"\r\n", b"\n", b"\r"),
-        *(b"Content-Length: 3\r\n", b"Content-Length: 4\r\n", b"Transfer-Encoding: chunked\r\n", b"X: y\r\n", b" "),
-        *(
-            b"3\r\nabc\r\n",
-            b"0\r\n\r\n",
-            b"abc",
-            b"0\r\n",
-            b"Transfer-Encoding: gzip\r\n",
-            b"Connection: host\r\n",
-            b"\0",
-        ),
-    ]
-)
+_PARTS = st.sampled_from([
+    b"GET http://a/ HTTP/1.1\r\nHost: a\r\n", b"POST http://a/ HTTP/1.1\r\nHost: a\r\n", b"\r\n", b"\n", b"\r", b" ",
+    b"Content-Length: 3\r\n", b"Content-Length: 4\r\n", b"Transfer-Encoding: chunked\r\n", b"X: y\r\n", b"abc",
+    b"0\r\n", b"3\r\nabc\r\n", b"0\r\n\r\n", b"Transfer-Encoding: gzip\r\n", b"Connection: host\r\n", b"\0",
+])  # fmt: skip
 
 
 @settings(max_examples=150)

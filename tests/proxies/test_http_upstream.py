@@ -8,14 +8,7 @@ from tests.support.http_scene import Origin, Peer, answering, origin, proxying
 
 from umbilical.dialer.failure import VERDICTS, DialFailed, Reason
 from umbilical.proxies.http_head import BadRequest, absolute_target, check_host_field, connect_target
-from umbilical.proxies.http_reply import (
-    Answer,
-    chunk,
-    last_chunk,
-    malformed,
-    response_head,
-    undialled,
-)
+from umbilical.proxies.http_reply import Answer, chunk, last_chunk, malformed, response_head, undialled
 from umbilical.proxies.http_upstream import Upstream, UpstreamLost
 from umbilical.proxies.proxy_connect import ProxyUrl
 from umbilical.proxies.user_proxy import Route

@@ -215,10 +215,7 @@ async def test_it_speaks_tls_with_clients_if_it_has_a_certificate(tmp_path: Path
 
     where, maker = free_port(), TunnelMaker()
     tls = TlsFiles(serving.certificate, serving.key)
-    async with (
-        origin(answering(HELLO)) as endpoint,
-        running(run_https(settings(where, listen_tls=tls), maker), where),
-    ):
+    async with origin(answering(HELLO)) as endpoint, running(run_https(settings(where, listen_tls=tls), maker), where):
         url = f"http://127.0.0.1:{endpoint.port}/".encode()
         context = authority.client_context(None)
         request = b"GET " + url + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"

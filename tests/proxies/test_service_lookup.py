@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from tests.proxies.name_scenes import Counts, ScriptedServices, TurnedClock, until
-from tests.support.coroutines import play
-from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, run_async, status_answer
+from tests.support.scripted_api import Answer, Request, ScriptedApi, json_answer, status_answer
 
 from umbilical.fault import ApiRefused, ApiUnreachable, ClusterError
 from umbilical.proxies import services as service_lookup
@@ -120,7 +119,7 @@ def test_what_is_no_address_is_left_out(spec: dict[str, Any] | None, addresses: 
     assert addresses_of({"spec": spec}) == addresses
 
 
-def test_the_api_is_asked_for_one_service_and_nothing_else(tmp_path: Path) -> None:
+async def test_the_api_is_asked_for_one_service_and_nothing_else(tmp_path: Path) -> None:
     def answer(request: Request) -> Answer:
         if request.path.endswith("/console"):
             return json_answer({"spec": {"clusterIPs": list(BOTH)}})
@@ -128,18 +127,16 @@ def test_the_api_is_asked_for_one_service_and_nothing_else(tmp_path: Path) -> No
             return status_answer(403, "Forbidden")
         return status_answer(404, "NotFound")
 
-    async def scenario() -> list[tuple[str, str]]:
-        async with ScriptedApi(answer) as api:
-            services = KubernetesServices(api.write_kubeconfig(tmp_path))
-            assert await services.cluster_ips("monitoring", "console") == BOTH
-            assert await services.cluster_ips("monitoring", "missing") is None
-            with pytest.raises(ApiRefused):
-                await services.cluster_ips("monitoring", "forbidden")
-            await services.close()
-            return [(request.method, request.path) for request in api.requests]
-
+    async with ScriptedApi(answer) as api:
+        services = KubernetesServices(api.write_kubeconfig(tmp_path))
+        assert await services.cluster_ips("monitoring", "console") == BOTH
+        assert await services.cluster_ips("monitoring", "missing") is None
+        with pytest.raises(ApiRefused):
+            await services.cluster_ips("monitoring", "forbidden")
+        await services.close()
+        asked = [(request.method, request.path) for request in api.requests]
     stem = "/api/v1/namespaces/monitoring/services"
-    assert run_async(scenario()) == [("GET", f"{stem}/{name}") for name in ("console", "missing", "forbidden")]
+    assert asked == [("GET", f"{stem}/{name}") for name in ("console", "missing", "forbidden")]
 
 
 async def test_a_kubeconfig_is_read_when_it_is_needed_and_may_come_late(tmp_path: Path) -> None:
@@ -161,5 +158,5 @@ async def test_an_api_that_is_not_there_is_told_as_that(tmp_path: Path) -> None:
     await services.close()
 
 
-def test_what_was_never_asked_has_nothing_to_close(tmp_path: Path) -> None:
-    play(KubernetesServices(tmp_path / "none").close())
+async def test_what_was_never_asked_has_nothing_to_close(tmp_path: Path) -> None:
+    await KubernetesServices(tmp_path / "none").close()

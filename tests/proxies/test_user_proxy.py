@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.http_scene import Origin, Peer, answering, origin
+from tests.support.http_scene import Origin, answering, origin
 from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.dialer.failure import DialFailed, Reason
@@ -123,32 +123,21 @@ async def test_what_the_proxy_refuses_is_told_in_its_words_and_as_its_fault(stat
         assert status.decode() in str(failure.value)
 
 
-async def test_a_server_that_forbids_is_told_as_that() -> None:
+@pytest.mark.parametrize("reason", [Reason.FORBIDDEN, Reason.NO_AGENT])
+async def test_a_server_that_forbids_and_a_broken_tunnel_are_told_as_that(reason: Reason) -> None:
     opener = Opener()
-    opener.failure = DialFailed(Reason.FORBIDDEN, "server", "not you")
-    with pytest.raises(DialFailed) as failure:
-        await ways(opener).connect(Target("a.example", 443))
-    assert failure.value.reason is Reason.FORBIDDEN
-
-
-async def test_a_broken_tunnel_is_told_as_that() -> None:
-    opener = Opener()
-    opener.failure = DialFailed(Reason.NO_AGENT, "server", "no agent")
-    with pytest.raises(DialFailed) as failure:
-        await ways(opener).open(Route("p1", 3128, HTTP))
-    assert failure.value.reason is Reason.NO_AGENT
+    opener.failure = DialFailed(reason, "server", "told so")
+    for dial in (ways(opener).connect(Target("a.example", 443)), ways(opener).open(Route("p1", 3128, HTTP))):
+        with pytest.raises(DialFailed) as failure:
+            await dial
+        assert failure.value.reason is reason
 
 
 @asynccontextmanager
 async def tls_proxy(authority: FolderAuthority, name: str) -> AsyncIterator[Origin]:
     """A proxy by https whose certificate is for this name."""
 
-    async def behave(peer: Peer) -> None:
-        await peer.until()
-        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-        await peer.rest()
-
-    place = Origin(behave)
+    place = Origin(answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
     context = authority.server_context(authority.serving("proxy", (name,)))
     server = await asyncio.start_server(place.serve, "127.0.0.1", 0, ssl=context)
     place.port = server.sockets[0].getsockname()[1]

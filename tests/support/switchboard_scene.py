@@ -53,3 +53,13 @@ class Scene:
         """Pending, established, closing."""
         board = self.board
         return board.pending_count(), board.established_count(), board.closing_count()
+
+
+def best_links(links: list[AgentLink]) -> list[AgentLink]:
+    """Of every agent the oldest of its best."""
+    best: dict[str, AgentLink] = {}
+    for link in links:
+        before = best.get(link.agent_id)
+        if before is None or (link.sick, link.draining) < (before.sick, before.draining):
+            best[link.agent_id] = link
+    return list(best.values())

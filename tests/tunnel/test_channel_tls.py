@@ -226,10 +226,7 @@ def test_a_client_without_a_certificate_is_refused_and_told(
     dialler.maximum_version = version
     server_says, client_says = refused(plane, server_context(tunnel_pki), dialler)
     assert server_says == "TLS: peer did not return a certificate"
-    wanted = {
-        ssl.TLSVersion.TLSv1_2: "alert handshake failure",
-        ssl.TLSVersion.TLSv1_3: "alert certificate required",
-    }
+    wanted = {ssl.TLSVersion.TLSv1_2: "alert handshake failure", ssl.TLSVersion.TLSv1_3: "alert certificate required"}
     assert wanted[version] in client_says
 
 

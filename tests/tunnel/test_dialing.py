@@ -2,16 +2,7 @@ import socket
 
 import pytest
 from tests.support.data_plane import open_files, settle, turn_until
-from tests.support.dialling import (
-    Caller,
-    ScriptedResolver,
-    ask,
-    closed_port,
-    desk,
-    failure,
-    listening,
-    silent_port,
-)
+from tests.support.dialling import Caller, ScriptedResolver, ask, closed_port, desk, failure, listening, silent_port
 from tests.support.file_limits import no_descriptors
 from tests.support.socket_pairs import kept
 

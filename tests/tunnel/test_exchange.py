@@ -10,11 +10,7 @@ import pytest
 from tests.support import packet_messages
 from tests.support.in_process import PATIENCE_SECONDS, Stage, echo, read_to_end, refused_address, sink
 from tests.support.packet_messages import PacketType
-from tests.support.scripted_peers import (
-    ScriptedAgent,
-    open_without_window,
-    scripted_pair,
-)
+from tests.support.scripted_peers import ScriptedAgent, open_without_window, scripted_pair
 from tests.support.tunnel_client import DialRefused, Tunnel, receive_to_end
 
 MODES = pytest.mark.parametrize("mode", ["http-connect", "grpc"])
@@ -227,25 +223,6 @@ def test_an_agent_that_no_strategy_can_use_makes_nobody_ready(stage: Stage) -> N
     server = stage.start_server(strategies=("destHost",))
     ScriptedAgent(server)
     assert not stage.call(server.server.is_ready)
-
-
-def test_strategies_are_tried_in_their_order_from_end_to_end(stage: Stage) -> None:
-    server = stage.start_server(strategies=("destHost", "defaultRoute", "default"))
-    plain = ScriptedAgent(server, "plain")
-    plain.carry(1, "10.0.0.5:1")
-    route = ScriptedAgent(server, "route", "default-route=true")
-    route.carry(1, "10.0.0.5:1")
-    host = ScriptedAgent(server, "host", "host=web&ipv4=10.0.0.5&ipv6=fd00::1")
-    host.carry(1, "10.0.0.5:1")
-    host.carry(2, "[fd00::1]:443")
-    host.carry(3, "web:80")
-    route.carry(2, "other:80")
-    host.send(packet_messages.Packet(type=PacketType.DRAIN, drain={}))
-    host.channel.catch_up()
-    host.carry(4, "web:80")  # the only one for this host: draining or not
-    route.close()
-    server.wait_for_agents(2)
-    plain.carry(2, "other:80")
 
 
 @MODES

@@ -6,31 +6,15 @@ from typing import cast
 
 import pytest
 from tests.support import packet_messages
-from tests.support.in_process import RunningServer, Stage, echo
+from tests.support.in_process import RunningServer, Stage
 from tests.support.packet_messages import PacketType
-from tests.support.scripted_peers import (
-    ScriptedAgent,
-    open_without_window,
-)
+from tests.support.scripted_peers import ScriptedAgent, open_without_window
 from tests.support.tunnel_client import DialRefused, receive_exactly
 
 from umbilical.konnectivity.health import OWED_SECONDS, PROBE_ADDRESS, PROBE_SECONDS, UNANSWERED_IN_A_ROW
 from umbilical.tunnel.agent_stream import AgentStream
 
 MODES = pytest.mark.parametrize("mode", ["http-connect", "grpc"])
-
-
-def test_tunnels_spread_evenly_over_agents(stage: Stage) -> None:
-    server = stage.start_server()
-    agents = [stage.start_agent(server.agent_port) for _ in range(3)]
-    server.wait_for_agents(3)
-    endpoint = stage.endpoint().serve(echo)
-    tunnels = [server.frontend.open(endpoint.address) for _ in range(12)]
-    assert [agent.gauges().open_endpoint_connections for agent in agents] == [4, 4, 4]
-    for tunnel in tunnels:
-        tunnel.close()
-    server.wait_until_quiet()
-    assert [link.rank for link in server.server.exchange.links.values()] == [0, 0, 0]
 
 
 def test_the_agent_on_the_destination_is_preferred_and_networks_are_a_strategy(stage: Stage) -> None:

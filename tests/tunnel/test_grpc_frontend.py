@@ -10,11 +10,7 @@ from tests.support import packet_messages
 from tests.support.grpc_channel import GrpcChannel, GrpcStream
 from tests.support.in_process import Stage, echo
 from tests.support.packet_messages import PacketType
-from tests.support.scripted_peers import (
-    open_client_channel,
-    open_ended,
-    open_proxy_stream,
-)
+from tests.support.scripted_peers import open_client_channel, open_ended, open_proxy_stream
 from tests.support.tunnel_client import PROXY_PATH, GrpcDial, receive_exactly
 
 from umbilical.konnectivity.dial_failure import DialFailure, FailureReason

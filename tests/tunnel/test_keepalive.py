@@ -97,22 +97,22 @@ def server_stream(plane: Loop, client: Line, server: Line) -> Stream:
     return stream
 
 
-def test_a_stopped_heartbeat_asks_nobody(plane: Loop) -> None:
+def test_a_stopped_heartbeat_asks_nobody(plane: Loop, clock: HandClock) -> None:
     mute = Mute(plane)
     heartbeat = Heartbeat(mute.line, Keepalive(0.01, 0.01))
     heartbeat.stop()
-    passed = Passing(plane, 0.05)
-    turn_until(plane, passed.is_over)
+    clock.advance(0.05)
+    clock.advance(0.05)
     assert mute.heard() == []
     assert mute.line.reasons == []
 
 
-def test_a_transport_that_is_over_is_not_asked(plane: Loop) -> None:
+def test_a_transport_that_is_over_is_not_asked(plane: Loop, clock: HandClock) -> None:
     mute = Mute(plane)
     Heartbeat(mute.line, Keepalive(0.01, 0.01))
     mute.line.lose("we leave")
-    passed = Passing(plane, 0.05)
-    turn_until(plane, passed.is_over)
+    clock.advance(0.05)
+    clock.advance(0.05)
     assert mute.line.reasons == ["we leave"]
     assert plane._timers == []
 
@@ -125,17 +125,6 @@ def test_a_heartbeat_costs_one_timer(plane: Loop, clock: HandClock) -> None:
         clock.advance(5.0)
     assert client.events.count(http2.PING_ANSWERED) > 1
     assert len(plane._timers) == 1
-
-
-class Passing:
-    """Lets a stretch of the loop's time pass."""
-
-    def __init__(self, plane: Loop, seconds: float) -> None:
-        self._plane = plane
-        self._end = plane.now + seconds
-
-    def is_over(self) -> bool:
-        return self._plane.now >= self._end
 
 
 @pytest.mark.parametrize("mode", ["http-connect", "grpc"])

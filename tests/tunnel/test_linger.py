@@ -1,4 +1,5 @@
 import socket
+from collections.abc import Callable
 
 import pytest
 from tests.support.data_plane import KIB, Reader, open_files, patterned, settle, tls_pair, turn_until
@@ -57,10 +58,19 @@ def test_a_peer_that_ended_before_is_not_waited_for(plane: Loop) -> None:
     assert open_files() == before
 
 
-def test_a_reset_by_the_peer_closes_at_once(plane: Loop) -> None:
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda channel, peer: reset(peer),
+        lambda channel, peer: channel.owner.on_crash(RuntimeError("a bug")),
+        lambda channel, peer: channel.fail("a bug"),
+    ],
+    ids=["the peer resets", "the guest crashes", "the channel fails"],
+)
+def test_whoever_breaks_leaves_the_room_at_once(plane: Loop, end: Callable[[Channel, socket.socket], object]) -> None:
     room, channel, peer = lingering(plane)
     room.take(channel)
-    reset(peer)
+    end(channel, peer)
     turn_until(plane, lambda: channel.closed)
     assert len(room) == 0
 
@@ -91,22 +101,6 @@ def test_a_peer_that_never_ends_is_left_after_a_while(plane: Loop, monkeypatch: 
     room.take(channel)
     assert len(room) == 1
     turn_until(plane, lambda: channel.closed)
-    assert len(room) == 0
-
-
-def test_a_guest_that_crashes_leaves_the_room(plane: Loop) -> None:
-    room, channel, _ = lingering(plane)
-    room.take(channel)
-    channel.owner.on_crash(RuntimeError("a bug"))
-    assert channel.closed
-    assert len(room) == 0
-
-
-def test_a_channel_that_fails_leaves_the_room(plane: Loop) -> None:
-    room, channel, _ = lingering(plane)
-    room.take(channel)
-    channel.fail("a bug")
-    assert channel.closed
     assert len(room) == 0
 
 

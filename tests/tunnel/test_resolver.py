@@ -7,13 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.data_plane import turn_until
-from tests.support.dialling import (
-    Caller,
-    closed_port,
-    desk,
-    listening,
-    silent_port,
-)
+from tests.support.dialling import Caller, closed_port, desk, listening, silent_port
 
 from umbilical.tunnel import agent_process as resolver_module
 from umbilical.tunnel.agent_process import THREADS, ThreadedResolver

@@ -30,19 +30,6 @@ from umbilical.tunnel.settings import FrontendMode, ListenAddress, ServerSetting
 MODES = pytest.mark.parametrize("mode", ["http-connect", "grpc"])
 
 
-@MODES
-@pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])
-def test_bytes_go_both_ways_through_a_server_and_an_agent(stage: Stage, mode: str, tcp: bool) -> None:
-    server, agent = stage.start_pair(mode, tcp=tcp)
-    endpoint = stage.endpoint().serve(echo)
-    tunnel = server.frontend.open(endpoint.address)
-    tunnel.send(b"hello")
-    assert receive_exactly(tunnel, 5) == b"hello"
-    tunnel.close()
-    server.wait_until_quiet()
-    agent.wait_until_idle()
-
-
 def unix_server(stage: Stage) -> tuple[RunningServer, Path]:
     server = stage.start_server()
     assert server.frontend.unix_path is not None

@@ -10,14 +10,7 @@ import pytest
 from tests.support import packet_messages
 from tests.support.grpc_channel import GrpcStream
 from tests.support.half_close import half_closing, rest_of
-from tests.support.in_process import (
-    PATIENCE_SECONDS,
-    RunningServer,
-    Stage,
-    echo,
-    read_to_end,
-    source,
-)
+from tests.support.in_process import PATIENCE_SECONDS, RunningServer, Stage, echo, read_to_end, source
 from tests.support.packet_messages import PacketType
 from tests.support.scripted_peers import ScriptedAgent, ScriptedServer, expect, scripted_pair
 from tests.support.socket_pairs import reset
