@@ -10,72 +10,36 @@ from umbilical.konnectivity.dial_failure import BadAddress, DialFailure, Failure
 REFUSED = "dial tcp 127.0.0.1:1: connect: connection refused"
 
 
+TIMED_OUT = "dial tcp 10.0.0.1:1: i/o timeout"
+EXHAUSTED = "socket: Too Many Open Files"
+UNAVAILABLE = "rpc error: code = Unavailable desc = transport is closing"
+PLAIN = "Content-Type: text/plain; charset=utf-8\r\n\r\n"
+CLOSE = f"Connection: close\r\n{PLAIN}"
+BARE = "Content-Type: text/plain\r\n\r\n"
+TUNNEL = "Failed to tunnel dial request: "
+TIMEOUT = "timed out waiting for backend dial\r\n"
+
+
 @pytest.mark.parametrize(
-    ("failure", "reply"),
+    ("reason", "text", "reply"),
     [
-        (
-            DialFailure(FailureReason.NO_AGENT),
-            (
-                b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: text/plain\r\n\r\n"
-                b"currently no tunnels available: No agent available"
-            ),
-        ),
-        (
-            DialFailure(FailureReason.AGENT_ERROR, REFUSED),
-            (
-                b"HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
-                b"dial tcp 127.0.0.1:1: connect: connection refused"
-            ),
-        ),
-        (
-            DialFailure(FailureReason.AGENT_ERROR, "dial tcp 10.0.0.1:1: i/o timeout"),
-            (
-                b"HTTP/1.1 504 Gateway Timeout\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
-                b"dial tcp 10.0.0.1:1: i/o timeout"
-            ),
-        ),
-        (
-            DialFailure(FailureReason.AGENT_ERROR, "socket: Too Many Open Files"),
-            (
-                b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"
-                b"Content-Type: text/plain; charset=utf-8\r\n\r\nsocket: Too Many Open Files"
-            ),
-        ),
-        (
-            DialFailure(FailureReason.SEND_FAILED, "rpc error: code = Unavailable desc = transport is closing"),
-            (
-                b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
-                b"Failed to tunnel dial request: rpc error: code = Unavailable desc = transport is closing\r\n"
-            ),
-        ),
-        (
-            DialFailure(FailureReason.SEND_TIMED_OUT),
-            (
-                b"HTTP/1.1 504 Gateway Timeout\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
-                b"Failed to tunnel dial request: timed out waiting for backend dial\r\n"
-            ),
-        ),
-        (
-            DialFailure(FailureReason.AGENT_LOST),
-            (
-                b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
-                b"Backend context error: context canceled\r\n"
-            ),
-        ),
-        (
-            DialFailure(FailureReason.DIAL_TIMED_OUT),
-            (
-                b"HTTP/1.1 504 Gateway Timeout\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
-                b"Backend dial timeout: timed out waiting for backend dial\r\n"
-            ),
-        ),
-        (DialFailure(FailureReason.CANCELLED), b""),
-        (DialFailure(FailureReason.ANSWER_FAILED), b""),
-        (DialFailure(FailureReason.UNRECOGNIZED), b""),
+        ("NO_AGENT", "", f"500 Internal Server Error\r\n{BARE}currently no tunnels available: No agent available"),
+        ("AGENT_ERROR", REFUSED, f"502 Bad Gateway\r\n{CLOSE}{REFUSED}"),
+        ("AGENT_ERROR", TIMED_OUT, f"504 Gateway Timeout\r\n{CLOSE}{TIMED_OUT}"),
+        ("AGENT_ERROR", EXHAUSTED, f"503 Service Unavailable\r\n{CLOSE}{EXHAUSTED}"),
+        ("SEND_FAILED", UNAVAILABLE, f"502 Bad Gateway\r\n{PLAIN}{TUNNEL}{UNAVAILABLE}\r\n"),
+        ("SEND_TIMED_OUT", "", f"504 Gateway Timeout\r\n{PLAIN}{TUNNEL}{TIMEOUT}"),
+        ("AGENT_LOST", "", f"502 Bad Gateway\r\n{PLAIN}Backend context error: context canceled\r\n"),
+        ("DIAL_TIMED_OUT", "", f"504 Gateway Timeout\r\n{PLAIN}Backend dial timeout: {TIMEOUT}"),
     ],
 )
-def test_http_reply_is_upstreams_to_the_byte(failure: DialFailure, reply: bytes) -> None:
-    assert dial_failure.http_reply(failure) == reply
+def test_http_reply_is_upstreams_to_the_byte(reason: str, text: str, reply: str) -> None:
+    assert dial_failure.http_reply(DialFailure(FailureReason[reason], text)) == f"HTTP/1.1 {reply}".encode()
+
+
+@pytest.mark.parametrize("reason", ["CANCELLED", "ANSWER_FAILED", "UNRECOGNIZED"])
+def test_nobody_is_left_to_read_of_other_failures(reason: str) -> None:
+    assert dial_failure.http_reply(DialFailure(FailureReason[reason])) == b""
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """The client's end: what is read can be given back, and no wait is without a limit."""
 
 import asyncio
-import socket
-import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -78,19 +76,16 @@ async def test_a_client_that_is_gone_cannot_be_written_to() -> None:
 
 async def test_what_comes_while_a_client_is_watched_is_kept_and_a_reset_is_noticed() -> None:
     async with origin(answering()) as place:
-        far = place.peers
         client = Client(await asyncio.open_connection("127.0.0.1", place.port), 0)
         watching = own_task(client.until_gone())
+        await place.visited()
+        (far,) = place.peers
         async with asyncio.timeout(60):
-            while not far:
-                await asyncio.sleep(0.01)
-            await far[0].send(b"abc")
+            await far.send(b"abc")
             while not (kept := client.take_rest()):
                 await asyncio.sleep(0.01)
             client.unread(kept)
-            sock = far[0].writer.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            far[0].reset()
+            far.break_off()
             await watching
         assert client.take_rest() == b"abc"
         client.close()

@@ -1,8 +1,6 @@
 """Plain requests and their answers, as RFC 9110 and 9112 want them: bytes in, bytes out, on both sides."""
 
 import asyncio
-import socket
-import struct
 
 import pytest
 from tests.support.coroutines import play
@@ -49,24 +47,20 @@ async def _nothing() -> bytes:
     return b""
 
 
+OK = b"HTTP/1.1 200 OK\r\n"
+EMPTY = VIA + b"Content-Length: 0\r\nConnection: close\r\n\r\n"
+CHUNKED = VIA + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\nabc\r\n0\r\n"
 ANSWERS = {
     "with a length": (
         b"HTTP/1.1 200 Fine\r\nContent-Length: 5\r\nX: y\r\n\r\nhello",
         b"HTTP/1.1 200 Fine\r\nX: y\r\n" + VIA + b"Content-Length: 5\r\nConnection: close\r\n\r\nhello",
     ),
     "in chunks with a trailer": (
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n3;e=1\r\nabc\r\n0\r\nX-Sum: 3\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\n" + VIA + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
-        b"3\r\nabc\r\n0\r\nX-Sum: 3\r\n\r\n",
+        OK + b"Transfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n3;e=1\r\nabc\r\n0\r\nX-Sum: 3\r\n\r\n",
+        OK + b"Trailer: X-Sum\r\n" + CHUNKED + b"X-Sum: 3\r\n\r\n",
     ),
-    "ended by the connection": (
-        b"HTTP/1.1 200 OK\r\n\r\nabc",
-        b"HTTP/1.1 200 OK\r\n" + VIA + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-    ),
-    "of HTTP/1.0": (
-        b"HTTP/1.0 200 OK\r\n\r\nabc",
-        b"HTTP/1.1 200 OK\r\n" + VIA + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-    ),
+    "ended by the connection": (OK + b"\r\nabc", OK + CHUNKED + b"\r\n"),
+    "of HTTP/1.0": (b"HTTP/1.0 200 OK\r\n\r\nabc", OK + CHUNKED + b"\r\n"),
     "without a body, 204": (
         b"HTTP/1.1 204 No Content\r\nContent-Length: 3\r\n\r\n",
         b"HTTP/1.1 204 No Content\r\n" + VIA + b"Connection: close\r\n\r\n",
@@ -75,31 +69,26 @@ ANSWERS = {
         b'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\nContent-Length: 3\r\n\r\n',
         b'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\n' + VIA + b"Content-Length: 3\r\nConnection: close\r\n\r\n",
     ),
-    "with an empty body": (
-        b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\n" + VIA + b"Content-Length: 0\r\nConnection: close\r\n\r\n",
-    ),
+    "with an empty body": (OK + b"Content-Length: 0\r\n\r\n", OK + EMPTY),
     "with length and chunks: the chunks count": (
-        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\n" + VIA + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        OK + b"Content-Length: 99\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        OK + CHUNKED + b"\r\n",
     ),
     "fields of one hop": (
-        b"HTTP/1.1 200 OK\r\nConnection: close, X\r\nX: 1\r\nKeep-Alive: 5\r\nUpgrade: h2\r\nContent-Length: 0\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\n" + VIA + b"Content-Length: 0\r\nConnection: close\r\n\r\n",
+        OK + b"Connection: close, X\r\nX: 1\r\nKeep-Alive: 5\r\nUpgrade: h2\r\nContent-Length: 0\r\n\r\n",
+        OK + EMPTY,
     ),
     "an unknown status": (
         b"HTTP/1.1 599 Odd Things\r\nContent-Length: 0\r\n\r\n",
-        b"HTTP/1.1 599 Odd Things\r\n" + VIA + b"Content-Length: 0\r\nConnection: close\r\n\r\n",
+        b"HTTP/1.1 599 Odd Things\r\n" + EMPTY,
     ),
     "early hints before": (
-        b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
-        b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n" + VIA + b"\r\n"
-        b"HTTP/1.1 200 OK\r\n" + VIA + b"Content-Length: 0\r\nConnection: close\r\n\r\n",
+        b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + OK + b"Content-Length: 0\r\n\r\n",
+        b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n" + VIA + b"\r\n" + OK + EMPTY,
     ),
     "upgrade required": (
         b"HTTP/1.1 426 Upgrade Required\r\nUpgrade: h2\r\nConnection: Upgrade\r\nContent-Length: 0\r\n\r\n",
-        b"HTTP/1.1 426 Upgrade Required\r\n" + VIA + b"Upgrade: h2\r\nConnection: upgrade\r\n"
-        b"Content-Length: 0\r\nConnection: close\r\n\r\n",
+        b"HTTP/1.1 426 Upgrade Required\r\n" + VIA + b"Upgrade: h2\r\nConnection: upgrade\r\n" + EMPTY[len(VIA) :],
     ),
 }
 
@@ -289,9 +278,7 @@ async def test_an_answer_before_the_end_of_the_request_is_not_held_back() -> Non
 async def test_a_client_that_leaves_in_the_middle_of_its_body_takes_the_endpoints_connection_with_it() -> None:
     async with between(answering()) as (client, endpoint, _):
         await client.send(b"POST http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe")
-        async with asyncio.timeout(60):
-            while not endpoint.peers:
-                await asyncio.sleep(0.01)
+        await endpoint.visited()
         client.close()
         await endpoint.ended(1)
 
@@ -299,12 +286,8 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_takes_the_endpoint
 async def test_a_client_that_breaks_off_while_it_waits_takes_the_endpoints_connection_with_it() -> None:
     async with between(answering()) as (client, endpoint, _):
         await client.send(GET)
-        async with asyncio.timeout(60):
-            while not endpoint.peers:
-                await asyncio.sleep(0.01)
-        sock = client.writer.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        client.reset()
+        await endpoint.visited()
+        client.break_off()
         await endpoint.ended(1)
 
 

@@ -55,31 +55,29 @@ async def test_it_is_not_used_again_after_such_an_answer(answer: bytes) -> None:
         upstream.close()
 
 
-async def test_it_is_not_used_again_when_something_came_while_nobody_asked() -> None:
-    for late in (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", b""):
-        gate = asyncio.Event()
-        endpoint_done = asyncio.Event()
+@pytest.mark.parametrize(
+    "late", [b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", b""], ids=["an answer", "the end"]
+)
+async def test_it_is_not_used_again_when_something_came_while_nobody_asked(late: bytes) -> None:
+    gate = asyncio.Event()
 
-        async def behave(
-            peer: Peer, late: bytes = late, gate: asyncio.Event = gate, done: asyncio.Event = endpoint_done
-        ) -> None:
-            await peer.until()
-            await peer.send(ANSWER)
-            await gate.wait()
-            await (peer.send(late) if late else asyncio.sleep(0))
-            peer.end()
-            done.set()
-            await peer.rest()
+    async def behave(peer: Peer) -> None:
+        await peer.until()
+        await peer.send(ANSWER)
+        await gate.wait()
+        await peer.send(late)
+        peer.end()
+        await peer.rest()
 
-        async with origin(behave) as endpoint:
-            upstream = await upstream_to(endpoint)
-            await ask(upstream)
-            assert await upstream.is_ready_again()
-            gate.set()
-            async with asyncio.timeout(60):
-                while await upstream.is_ready_again():
-                    await asyncio.sleep(0.01)
-            upstream.close()
+    async with origin(behave) as endpoint:
+        upstream = await upstream_to(endpoint)
+        await ask(upstream)
+        assert await upstream.is_ready_again()
+        gate.set()
+        async with asyncio.timeout(60):
+            while await upstream.is_ready_again():
+                await asyncio.sleep(0.01)
+        upstream.close()
 
 
 async def test_an_answer_that_came_before_a_reset_is_heard() -> None:
@@ -164,21 +162,9 @@ def test_a_url_names_whom_to_dial_and_what_to_ask(text: str, parts: tuple[str, i
 
 
 NO_URLS = [
-    *(
-        "/",
-        "/x",
-        "*",
-        "a:443",
-        "",
-        "http:/a",
-        "http://",
-        "http:///x",
-        "http://user:pw@a/",
-        "http://a/#f",
-        "http://[::1/",
-    ),
-    *("ftp://a/", "https://a/", "http://a:b/", "http://a b/", "http://a\\b/", "//a/b", "http://a%00/"),
-]
+    "/", "/x", "*", "a:443", "", "http:/a", "http://", "http:///x", "http://user:pw@a/", "http://a/#f", "http://[::1/",
+    "ftp://a/", "https://a/", "http://a:b/", "http://a b/", "http://a\\b/", "//a/b", "http://a%00/",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", NO_URLS)

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import ssl
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -39,6 +38,11 @@ def url(text: str) -> ProxyUrl:
     found = parse_proxy_url(text, "--https-proxy")
     assert found is not None
     return found
+
+
+async def through(proxy: ScriptedProxy, text: str = "p.example", tls: ProxyTls | None = None) -> Streams:
+    """A connection to h.example:443 by a proxy of this URL."""
+    return await connect_through(url(text), Loopback(proxy.port), "h.example", 443, tls or ProxyTls())
 
 
 @pytest.mark.parametrize(
@@ -137,7 +141,7 @@ async def test_without_credentials_none_are_sent_and_an_ipv6_endpoint_stands_in_
 )
 async def test_any_success_opens_the_tunnel(reply: bytes) -> None:
     async with ScriptedProxy(reply) as proxy:
-        reader, writer = await connect_through(url("p.example"), Loopback(proxy.port), "h.example", 443, ProxyTls())
+        reader, writer = await through(proxy)
         writer.write(b"x")
         assert await reader.readexactly(1) == b"x"
         writer.close()
@@ -148,7 +152,7 @@ def refusal(reply: bytes, *, closes: bool = True) -> DialFailed:
         async with ScriptedProxy(reply) as proxy:
             proxy.closes = closes
             with pytest.raises(DialFailed) as caught:
-                await connect_through(url("me:s3cret@p.example"), Loopback(proxy.port), "h.example", 443, ProxyTls())
+                await through(proxy, "me:s3cret@p.example")
             return caught.value
 
     return play(scenario())
@@ -254,8 +258,7 @@ async def test_each_proxy_is_verified_by_the_name_in_its_own_url(authority: Fold
     tls = ProxyTls(authority.certificate_file)
     for name in ("one.example", "two.example", "127.0.0.1"):
         async with ScriptedProxy(ESTABLISHED + b"early", serving(authority, name)) as proxy:
-            target = url(f"https://me:secret@{name}")
-            reader, writer = await connect_through(target, Loopback(proxy.port), "h.example", 443, tls)
+            reader, writer = await through(proxy, f"https://me:secret@{name}", tls)
             assert await reader.readexactly(5) == b"early"
             writer.write(b"x" * 300_000)
             assert await reader.readexactly(300_000) == b"x" * 300_000
@@ -271,13 +274,7 @@ async def test_a_certificate_for_another_name_or_of_another_authority_gets_no_cr
     for context in (serving(authority, "two.example"), serving(stranger, "one.example")):
         async with ScriptedProxy(ESTABLISHED, context) as proxy:
             with pytest.raises(DialFailed) as caught:
-                await connect_through(
-                    url("https://me:secret@one.example"),
-                    Loopback(proxy.port),
-                    "h.example",
-                    443,
-                    ProxyTls(authority.certificate_file),
-                )
+                await through(proxy, "https://me:secret@one.example", ProxyTls(authority.certificate_file))
             assert caught.value.reason is Reason.PROXY
             assert caught.value.text.startswith("TLS: ")
             assert proxy.requests == []
@@ -286,7 +283,7 @@ async def test_a_certificate_for_another_name_or_of_another_authority_gets_no_cr
 async def test_without_an_extra_authority_the_systems_are_asked(authority: FolderAuthority) -> None:
     async with ScriptedProxy(ESTABLISHED, serving(authority, "one.example")) as proxy:
         with pytest.raises(DialFailed, match="TLS: "):
-            await connect_through(url("https://one.example"), Loopback(proxy.port), "h.example", 443, ProxyTls())
+            await through(proxy, "https://one.example")
 
 
 async def test_tls_to_the_proxy_goes_over_tls_that_is_there_already(authority: FolderAuthority) -> None:
@@ -307,38 +304,35 @@ async def test_tls_to_the_proxy_goes_over_tls_that_is_there_already(authority: F
         writer.close()
 
 
+@pytest.mark.parametrize(
+    ("said", "seconds", "words"),
+    [
+        ("", 0.01, "no TLS handshake within"),
+        ("HTTP/1.1 400 Bad Request\r\n\r\n", 50.0, "TLS"),
+        ("its end", 50.0, "TLS"),
+    ],
+    ids=["nothing", "HTTP", "its end"],
+)
 async def test_a_proxy_that_does_not_speak_tls_is_told_so(
-    authority: FolderAuthority, monkeypatch: pytest.MonkeyPatch
+    said: str, seconds: float, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proxy_connect, "HANDSHAKE_SECONDS", 0.01)
-
-    async def failure(prepare: Callable[[Streams], Awaitable[None]]) -> DialFailed:
-        ours, theirs = await pipe()
-        await prepare(theirs)
-
-        async def opened() -> Streams:
-            return ours
-
-        opener = ScriptedTunnel({"one.example": opened})
-        with pytest.raises(DialFailed) as caught:
-            await connect_through(url("https://one.example"), opener, "h.example", 443, ProxyTls())
-        theirs[1].close()
-        return caught.value
-
-    async def silent(streams: Streams) -> None:
-        """Takes the hello and says nothing."""
-
-    async def speaks_http(streams: Streams) -> None:
-        streams[1].write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-    async def closes(streams: Streams) -> None:
-        streams[1].close()
+    monkeypatch.setattr(proxy_connect, "HANDSHAKE_SECONDS", seconds)
+    ours, (_, theirs) = await pipe()
+    if said == "its end":
+        theirs.close()
         await asyncio.sleep(0)
+    else:
+        theirs.write(said.encode())
 
-    assert "no TLS handshake within" in (await failure(silent)).text
-    monkeypatch.setattr(proxy_connect, "HANDSHAKE_SECONDS", 50.0)
-    assert (await failure(speaks_http)).reason is Reason.PROXY
-    assert (await failure(closes)).reason is Reason.PROXY
+    async def opened() -> Streams:
+        return ours
+
+    with pytest.raises(DialFailed, match=words) as caught:
+        await connect_through(
+            url("https://one.example"), ScriptedTunnel({"one.example": opened}), "h.example", 443, ProxyTls()
+        )
+    theirs.close()
+    assert caught.value.reason is Reason.PROXY
 
 
 @pytest.mark.parametrize("content", [None, "no certificate\n"], ids=["missing", "empty"])

@@ -34,6 +34,15 @@ class Scene:
         work = relay(*self.near, RelayLimits(**limits), self.traffic, now)
         self.task = asyncio.get_running_loop().create_task(work)
 
+    @property
+    def is_running(self) -> bool:
+        return self.task is not None and not self.task.done()
+
+    async def passes(self, octets: bytes) -> None:
+        """From the client to the endpoint."""
+        self.client[1].write(octets)
+        assert await self.endpoint[0].readexactly(len(octets)) == octets
+
     async def leave(self) -> None:
         """The client reads to the end and goes, which is all that a relay still waits for after an error."""
         await rest_of(self.client[0])
@@ -121,8 +130,7 @@ async def test_the_end_of_the_endpoint_is_the_end_of_one_direction_alone() -> No
         scene.start()
         scene.endpoint[1].write_eof()
         assert await scene.client[0].read() == b""
-        scene.client[1].write(b"still sent")
-        assert await scene.endpoint[0].readexactly(10) == b"still sent"
+        await scene.passes(b"still sent")
         scene.client[1].write_eof()
         assert await scene.endpoint[0].read() == b""
         assert (await scene.ending()).reason == ""
@@ -141,17 +149,13 @@ async def test_an_end_that_came_before_the_relay_counts() -> None:
 
 
 async def test_a_reset_on_one_side_ends_the_other() -> None:
-    async def script(scene: Scene) -> None:
+    async with _scene(_tcp_pair) as scene:
         scene.start()
-        scene.client[1].write(b"x")
-        assert await scene.endpoint[0].readexactly(1) == b"x"
+        await scene.passes(b"x")
         _reset(scene.endpoint)
         assert await rest_of(scene.client[0]) == b""
         await scene.leave()
         assert (await scene.ending()).reason != ""
-
-    async with _scene(_tcp_pair) as scene:
-        await script(scene)
 
 
 async def test_what_was_received_before_a_reset_is_delivered() -> None:
@@ -254,12 +258,10 @@ async def test_one_byte_now_and_then_keeps_it_alive() -> None:
         clock = Clock()
         scene.start(clock, idle_seconds=0.01)
         for _ in range(3):
-            scene.client[1].write(b".")
-            assert await scene.endpoint[0].readexactly(1) == b"."
+            await scene.passes(b".")
             clock.seconds += 0.009
             await clock.several_looks()
-        assert scene.task is not None
-        assert not scene.task.done()
+        assert scene.is_running
         clock.seconds += 0.002
         await scene.leave()
         assert (await scene.ending()).reason == "idle"
@@ -270,11 +272,9 @@ async def test_zero_is_no_limit() -> None:
         clock = Clock()
         scene.start(clock)
         for _ in range(3):
-            scene.client[1].write(b".")
-            assert await scene.endpoint[0].readexactly(1) == b"."
+            await scene.passes(b".")
             clock.seconds += 1e6
-        assert scene.task is not None
-        assert not scene.task.done()
+        assert scene.is_running
 
 
 async def test_a_peer_that_cannot_half_close_is_not_closed_while_it_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,8 +296,7 @@ async def test_a_peer_that_cannot_half_close_is_not_closed_while_it_speaks(monke
 async def test_cancelled_it_cuts_both() -> None:
     async with _scene() as scene:
         scene.start()
-        scene.client[1].write(b"x")
-        assert await scene.endpoint[0].readexactly(1) == b"x"
+        await scene.passes(b"x")
         assert scene.task is not None
         scene.task.cancel()
         assert await rest_of(scene.client[0]) == b""

@@ -79,6 +79,12 @@ class GrpcStream:
         while not self.ended:
             self.channel.pump(deadline)
 
+    def ended_with(self) -> dict[str, str]:
+        """Wait for the end; its trailers."""
+        self.wait_for_end()
+        assert self.trailers is not None
+        return self.trailers
+
     def finish(self) -> None:
         """Half-close, as gRPC's CloseSend does."""
         self.channel.http2.end_stream(self.stream_id)

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import socket
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
@@ -70,6 +72,12 @@ class Peer:
     def reset(self) -> None:
         self.writer.transport.abort()
 
+    def break_off(self) -> None:
+        """Reset in the other's eyes too, whatever was read here."""
+        sock = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.reset()
+
 
 Behaviour = Callable[[Peer], Awaitable[None]]
 
@@ -101,6 +109,12 @@ class Origin:
             async with self._done:
                 self._ended += 1
                 self._done.notify_all()
+
+    async def visited(self) -> None:
+        """Wait until somebody has come."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not self.peers:
+                await asyncio.sleep(0.01)
 
     async def ended(self, count: int) -> None:
         """Wait until so many connections have run to their end."""

@@ -185,12 +185,11 @@ def say_goodbye(stream: GrpcStream) -> None:
 def refusal(server: RunningServer, metadata: Metadata, path: str = CONNECT_PATH) -> tuple[str, str]:
     """The status of a Connect that must be refused, by trailers alone."""
     stream = open_agent_channel(server).open(path, metadata)
-    stream.wait_for_end()
-    assert stream.trailers is not None
-    assert stream.trailers is stream.response_headers
-    assert stream.trailers[":status"] == "200"
-    assert "serverid" not in stream.trailers
-    return stream.trailers["grpc-status"], stream.trailers["grpc-message"]
+    trailers = stream.ended_with()
+    assert trailers is stream.response_headers
+    assert trailers[":status"] == "200"
+    assert "serverid" not in trailers
+    return trailers["grpc-status"], trailers["grpc-message"]
 
 
 def framed(packet: Any) -> bytes:

@@ -45,9 +45,8 @@ def test_an_unknown_method_is_unimplemented(stage: Stage) -> None:
 def test_a_call_that_ends_before_it_begins_is_refused(stage: Stage) -> None:
     server = stage.start_server()
     stream = open_ended(open_agent_channel(server), CONNECT_PATH)
-    stream.wait_for_end()
-    assert stream.trailers is not None
-    assert (stream.trailers[":status"], stream.trailers["grpc-status"]) == ("200", "13")
+    trailers = stream.ended_with()
+    assert (trailers[":status"], trailers["grpc-status"]) == ("200", "13")
     assert server.gauges().connect_streams == 0
 
 
@@ -97,10 +96,9 @@ def test_a_packet_without_its_payload_ends_its_stream_and_the_server_lives(stage
     offender = ScriptedAgent(server, "offender", channel=channel)
     neighbour = ScriptedAgent(server, "neighbour", channel=channel)
     offender.send(Packet(type=PacketType.CLOSE_REQ))
-    offender.stream.wait_for_end()
-    assert offender.stream.trailers is not None
-    assert offender.stream.trailers["grpc-status"] == "3"
-    assert "without its payload" in offender.stream.trailers["grpc-message"]
+    trailers = offender.stream.ended_with()
+    assert trailers["grpc-status"] == "3"
+    assert "without its payload" in trailers["grpc-message"]
     server.wait_for_agents(1)
     neighbour.carry().close()
 

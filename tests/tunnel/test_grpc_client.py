@@ -78,9 +78,7 @@ def test_data_goes_both_ways_and_a_close_is_asked_and_answered(stage: Stage) -> 
     agent.send(packet_messages.close_response(1))
     assert close_response(stream) == (1, "")
     stream.finish()
-    stream.wait_for_end()
-    assert stream.trailers is not None
-    assert stream.trailers["grpc-status"] == "0"
+    assert stream.ended_with()["grpc-status"] == "0"
     server.wait_until_quiet()
 
 
@@ -93,9 +91,7 @@ def test_without_an_agent_the_dial_is_refused_and_the_stream_ignored_until_its_e
     stream.send(packet_messages.data(1, b"too late"))
     assert packets_so_far(stream) == []
     stream.finish()
-    stream.wait_for_end()
-    assert stream.trailers is not None
-    assert stream.trailers["grpc-status"] == "0"
+    assert stream.ended_with()["grpc-status"] == "0"
     assert server.dial_failures() == {"no_agent": 1}
     server.wait_until_quiet()
 
@@ -217,10 +213,9 @@ def test_a_packet_without_its_payload_ends_its_stream_and_no_other(stage: Stage)
     neighbour = scripted_tunnel(server, agent, 1, channel=channel)
     stream = open_proxy_stream(server, channel)
     stream.send(Packet(type=PacketType.DIAL_REQ))
-    stream.wait_for_end()
-    assert stream.trailers is not None
-    assert stream.trailers["grpc-status"] == "3"
-    assert "without its payload" in stream.trailers["grpc-message"]
+    trailers = stream.ended_with()
+    assert trailers["grpc-status"] == "3"
+    assert "without its payload" in trailers["grpc-message"]
     neighbour.send(packet_messages.data(1, b"alive"))
     assert agent.receive(PacketType.DATA).data.data == b"alive"
 

@@ -124,10 +124,9 @@ def test_a_grpc_client_with_an_agents_certificate_is_denied(stage: Stage) -> Non
     sock = ask(server, stage, stage.pki.authority.client("konnectivity-agent"), ["h2"])
     channel = GrpcChannel(sock, "127.0.0.1")
     stream = channel.open("/ProxyService/Proxy")
-    stream.wait_for_end()
-    assert stream.trailers is not None
-    assert stream.trailers["grpc-status"] == "7"
-    assert "is an agent's certificate" in stream.trailers["grpc-message"]
+    trailers = stream.ended_with()
+    assert trailers["grpc-status"] == "7"
+    assert "is an agent's certificate" in trailers["grpc-message"]
     sock.close()
 
 

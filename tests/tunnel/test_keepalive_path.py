@@ -43,12 +43,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(keepalive, f"{name}_SECONDS", seconds)
 
 
-def greeted(plane: Loop) -> tuple[Line, Line]:
-    """Both ends of a connection, with all said that is said at its beginning."""
-    lines = joined(plane, connection(True), connection(False))
-    turn_until(plane, lambda: is_greeted(*lines))
+def watched(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> tuple[Line, Line, Told]:
+    """Both ends of a connection, with all said that is said at its beginning, and what will be told of ours."""
+    ours, peer = joined(plane, connection(True), connection(False))
+    turn_until(plane, lambda: is_greeted(ours, peer))
     settle(plane)
-    return lines
+    return ours, peer, Told(ours, monkeypatch)
 
 
 def turns(plane: Loop, count: int) -> None:
@@ -63,8 +63,7 @@ def facts(monkeypatch: pytest.MonkeyPatch, tell: Callable[[], TcpFacts | None]) 
 @pytest.mark.usefixtures("quick")
 def test_a_peer_that_answers_is_asked_once_behind_its_activity(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keepalive, "ANSWER_SECONDS", PATIENCE_SECONDS)  # a stall of this machine is no silence
-    ours, peer = greeted(plane)
-    told = Told(ours, monkeypatch)
+    ours, peer, told = watched(plane, monkeypatch)
     pings: list[bytes] = []
     ping = ours.connection.ping
 
@@ -91,8 +90,7 @@ def test_a_peer_that_answers_is_asked_once_behind_its_activity(plane: Loop, monk
 def test_a_peer_that_answers_nothing_is_told_and_so_is_its_return(
     plane: Loop, monkeypatch: pytest.MonkeyPatch, unacknowledged: int, word: str
 ) -> None:
-    ours, peer = greeted(plane)
-    told = Told(ours, monkeypatch)
+    ours, peer, told = watched(plane, monkeypatch)
     facts(monkeypatch, lambda: TcpFacts(unacknowledged, 0, 10))
     plane.remove(peer.channel.descriptor)
     watch = PathWatch(ours)
@@ -109,8 +107,7 @@ def test_a_peer_that_answers_nothing_is_told_and_so_is_its_return(
 @pytest.mark.usefixtures("quick")
 def test_losses_are_told_when_they_are_many_and_a_share(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keepalive, "SILENCE_SECONDS", PATIENCE_SECONDS)  # no question of its own on a slow machine
-    ours, peer = greeted(plane)
-    told = Told(ours, monkeypatch)
+    ours, peer, told = watched(plane, monkeypatch)
     seen = [TcpFacts(0, 2, 20), TcpFacts(0, 4, 60), TcpFacts(0, 6, 9_000)]
     looks: list[TcpFacts] = []
 
@@ -130,8 +127,7 @@ def test_losses_are_told_when_they_are_many_and_a_share(plane: Loop, monkeypatch
 
 @pytest.mark.usefixtures("quick")
 def test_where_nothing_at_all_gets_through_no_losses_are_told(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, peer = greeted(plane)
-    told = Told(ours, monkeypatch)
+    ours, peer, told = watched(plane, monkeypatch)
     plane.remove(peer.channel.descriptor)
     facts(monkeypatch, lambda: TcpFacts(4, 4, 10))
     watch = PathWatch(ours)
@@ -144,8 +140,7 @@ def test_where_nothing_at_all_gets_through_no_losses_are_told(plane: Loop, monke
 def test_a_ping_that_got_through_with_pains_is_a_loss_and_no_fault_of_the_peer(
     plane: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours, peer = greeted(plane)
-    told = Told(ours, monkeypatch)
+    ours, peer, told = watched(plane, monkeypatch)
     plane.remove(peer.channel.descriptor)
     again = iter(range(100))
     facts(monkeypatch, lambda: TcpFacts(0, next(again), 100))
@@ -157,8 +152,7 @@ def test_a_ping_that_got_through_with_pains_is_a_loss_and_no_fault_of_the_peer(
 
 @pytest.mark.usefixtures("quick")
 def test_silence_behind_a_single_loss_is_the_peers(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, peer = greeted(plane)
-    told = Told(ours, monkeypatch)
+    ours, peer, told = watched(plane, monkeypatch)
     plane.remove(peer.channel.descriptor)
     seen = [TcpFacts(0, 0, 100), TcpFacts(0, 1, 100)]
     facts(monkeypatch, lambda: seen.pop(0) if len(seen) > 1 else seen[0])

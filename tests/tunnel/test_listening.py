@@ -3,7 +3,7 @@ import os
 import socket
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,15 +19,17 @@ from umbilical.tunnel.settings import ListenAddress, UnixFrontend
 
 
 class Door:
-    """A listener on loopback and whoever came in."""
+    """A listener on loopback and whoever came in; the test may do something at each."""
 
     def __init__(self, plane: Loop) -> None:
         self.came: list[socket.socket] = []
+        self.then: Callable[[], object] = list
         self.sock = kept(listen_tcp(ListenAddress("127.0.0.1", 0), "tests"))
         self.listener = Listener(plane, self.sock, self._accept)
 
     def _accept(self, sock: socket.socket) -> None:
         self.came.append(kept(sock))
+        self.then()
 
     def knock(self) -> socket.socket:
         return kept(socket.create_connection(("127.0.0.1", self.listener.port()), timeout=10))
@@ -72,19 +74,12 @@ def test_a_closed_listener_accepts_nobody_and_frees_its_port(plane: Loop, door: 
     kept(listen_tcp(ListenAddress("127.0.0.1", port), "tests"))
 
 
-def test_a_listener_may_be_closed_by_whom_it_accepted(plane: Loop) -> None:
-    sock = kept(listen_tcp(ListenAddress("127.0.0.1", 0), "tests"))
-    came: list[socket.socket] = []
-
-    def close_at_once(accepted: socket.socket) -> None:
-        came.append(kept(accepted))
-        listener.close()
-
-    listener = Listener(plane, sock, close_at_once)
+def test_a_listener_may_be_closed_by_whom_it_accepted(plane: Loop, door: Door) -> None:
+    door.then = door.listener.close
     for _ in range(3):
-        kept(socket.create_connection(("127.0.0.1", listener.port()), timeout=10))
+        door.knock()
     plane.turn(1.0)
-    assert len(came) == 1
+    assert len(door.came) == 1
 
 
 def test_a_client_that_left_before_it_was_accepted_does_no_harm(plane: Loop, door: Door) -> None:
@@ -93,20 +88,17 @@ def test_a_client_that_left_before_it_was_accepted_does_no_harm(plane: Loop, doo
     turn_until(plane, lambda: len(door.came) == 2)
 
 
-def test_a_handler_that_breaks_does_not_end_the_listening(plane: Loop, caplog: pytest.LogCaptureFixture) -> None:
-    sock = kept(listen_tcp(ListenAddress("127.0.0.1", 0), "tests"))
-    calls: list[socket.socket] = []
-
-    def clumsy(accepted: socket.socket) -> None:
-        calls.append(kept(accepted))
+def test_a_handler_that_breaks_does_not_end_the_listening(
+    plane: Loop, door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    def drop() -> None:
         raise RuntimeError("dropped it")
 
-    listener = Listener(plane, sock, clumsy)
-    for _ in range(2):
-        kept(socket.create_connection(("127.0.0.1", listener.port()), timeout=10))
-    turn_until(plane, lambda: len(calls) == 2)
+    door.then = drop
+    door.knock()
+    door.knock()
+    turn_until(plane, lambda: len(door.came) == 2)
     assert "internal error while accepting a connection: RuntimeError('dropped it')" in caplog.text
-    listener.close()
 
 
 def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
