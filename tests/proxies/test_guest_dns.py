@@ -263,14 +263,6 @@ async def test_one_family_is_enough_when_the_other_keeps_us_waiting() -> None:
         assert await stage.resolve("example.com.") == {"192.0.2.1"}
 
 
-async def test_addresses_at_which_nobody_answers_are_forgotten() -> None:
-    async with scene() as stage:
-        await stage.resolve("idp.corp.example")
-        stage.dns.zone["idp.corp.example", "A"] = ["60", "10.0.0.99"]
-        stage.guest.forget("idp.corp.example")
-        assert await stage.resolve("idp.corp.example") == {"10.0.0.99", "fd00::1"}
-
-
 async def test_after_failures_the_service_of_the_dns_is_looked_up_again() -> None:
     clock, counts, api = TurnedClock(), Counts(), ScriptedServices({DNS: (FIRST,)})
     other = ScriptedDns(dict(ZONE))

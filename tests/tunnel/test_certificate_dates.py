@@ -28,16 +28,19 @@ from umbilical.tunnel.metrics import CertificateMetrics
 from umbilical.tunnel.settings import AgentSettings, ServerAddress, TlsFiles, TlsPolicy
 
 
-def test_the_dates_of_a_certificate_are_read(tmp_path: Path) -> None:
-    odd = OddPki(tmp_path)
+@pytest.fixture
+def odd(tmp_path: Path) -> OddPki:
+    return OddPki(tmp_path)
+
+
+def test_the_dates_of_a_certificate_are_read(odd: OddPki) -> None:
     found = certificate_dates.of_file(odd.agent(starts=DAY).certificate)
     start, end = odd.now + DAY - timedelta(hours=1), odd.now + 2 * DAY
     assert found == Validity(f"{start:%Y%m%d%H%M%S}", f"{end:%Y%m%d%H%M%S}")
     assert found.span == f"from {start:%Y-%m-%dT%H:%M:%S}Z until {end:%Y-%m-%dT%H:%M:%S}Z"
 
 
-def test_dates_far_away_have_another_form(tmp_path: Path) -> None:
-    odd = OddPki(tmp_path)
+def test_dates_far_away_have_another_form(odd: OddPki) -> None:
     found = certificate_dates.of_file(odd.agent(life=timedelta(days=40_000)).certificate)
     assert found is not None
     assert found.not_after == f"{odd.now + timedelta(days=40_000):%Y%m%d%H%M%S}"
@@ -104,9 +107,8 @@ def explained(settings: AgentSettings, code: str) -> str:
 
 
 def test_the_dates_and_names_of_a_server_are_told_and_the_server_is_not_troubled(
-    tunnel_pki: TunnelPki, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tunnel_pki: TunnelPki, tmp_path: Path, odd: OddPki, caplog: pytest.LogCaptureFixture
 ) -> None:
-    odd = OddPki(tmp_path)
     pki = odd.tunnel(tunnel_pki, odd.server(starts=DAY, hosts=("web", "::1")), odd.agent())
     stage = Stage(pki, tmp_path)
     try:
@@ -120,25 +122,21 @@ def test_the_dates_and_names_of_a_server_are_told_and_the_server_is_not_troubled
     assert caplog.messages == []
 
 
-def test_a_server_that_is_gone_or_strange_adds_no_words(stage: Stage, tmp_path: Path) -> None:
+def test_a_server_that_is_gone_or_strange_adds_no_words(stage: Stage, odd: OddPki) -> None:
     port = stage.start_server().agent_port
-    odd = OddPki(tmp_path)
     stranger = settings(odd.tunnel(stage.pki, odd.server(), odd.agent()), port)
     assert explained(stranger, "UMB322") == ""
     stage.call(stage.servers[0].server.close)
     assert explained(settings(stage.pki, port), "UMB322") == ""
 
 
-def test_only_questions_of_dates_and_names_are_looked_into(stage: Stage) -> None:
+def test_only_questions_of_dates_and_names_are_looked_into_and_only_with_files(stage: Stage, tmp_path: Path) -> None:
     ours = settings(stage.pki, 1)
     assert explained(ours, "UMB311") == ""
     assert explained(ours, "UMB331").startswith("; ours is valid from 20")
     assert explained(AgentSettings("a", ours.servers, TlsFiles()), "UMB331") == ""
-
-
-def test_files_that_went_bad_meanwhile_add_no_words(stage: Stage, tmp_path: Path) -> None:
     gone = TlsFiles(authority=tmp_path / "gone")
-    assert explained(AgentSettings("a", settings(stage.pki, 1).servers, gone), "UMB322") == ""
+    assert explained(AgentSettings("a", ours.servers, gone), "UMB322") == ""
 
 
 class OddLive:
@@ -167,9 +165,8 @@ def lines(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
 
 
 def test_an_expired_certificate_does_not_replace_one_that_is_valid(
-    plane: Loop, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    plane: Loop, odd: OddPki, caplog: pytest.LogCaptureFixture
 ) -> None:
-    odd = OddPki(tmp_path)
     live = OddLive(plane, odd, odd.server())
     live.install(odd.server(starts=-DAY, life=timedelta(hours=2)))
     valid = live.watched.context()
@@ -180,9 +177,8 @@ def test_an_expired_certificate_does_not_replace_one_that_is_valid(
 
 
 def test_a_certificate_of_tomorrow_is_taken_when_its_time_has_come(
-    plane: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plane: Loop, odd: OddPki, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    odd = OddPki(tmp_path)
     live = OddLive(plane, odd, odd.server())
     early = live.watched.context()
     live.install(odd.server(starts=timedelta(hours=12)))
@@ -193,8 +189,7 @@ def test_a_certificate_of_tomorrow_is_taken_when_its_time_has_come(
     assert live.after(RETRY_SECONDS) is not early
 
 
-def test_where_nothing_is_valid_anything_that_loads_is_taken(plane: Loop, tmp_path: Path) -> None:
-    odd = OddPki(tmp_path)
+def test_where_nothing_is_valid_anything_that_loads_is_taken(plane: Loop, odd: OddPki) -> None:
     live = OddLive(plane, odd, odd.server(starts=-DAY, life=timedelta(hours=2)))
     before = live.watched.context()
     live.install(odd.server(starts=-DAY, life=timedelta(hours=3)))
@@ -219,9 +214,8 @@ def test_the_last_tenth_of_a_life_is_old_but_never_more_than_a_day(days: float, 
 
 
 def test_age_is_told_once_for_each_state_and_anew_for_new_files(
-    plane: Loop, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    plane: Loop, odd: OddPki, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    odd = OddPki(tmp_path)
     pair = odd.server(life=timedelta(hours=10))
     live = OddLive(plane, odd, pair)
     clock, passed = time.time, 0.0
@@ -243,8 +237,7 @@ def test_age_is_told_once_for_each_state_and_anew_for_new_files(
     assert len(lines(caplog, logging.WARNING)) == 3
 
 
-def test_an_old_certificate_is_told_at_the_start(plane: Loop, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    odd = OddPki(tmp_path)
+def test_an_old_certificate_is_told_at_the_start(plane: Loop, odd: OddPki, caplog: pytest.LogCaptureFixture) -> None:
     live = OddLive(plane, odd, odd.server(starts=-DAY, life=timedelta(hours=2)))
     live.watched.start()
     (line,) = lines(caplog, logging.WARNING)

@@ -81,17 +81,6 @@ def test_without_an_agent_the_client_gets_500_and_there_is_none_to_name(stage: S
     assert b"Umbilical-Agent" not in head
 
 
-def test_a_refused_endpoint_is_a_502_with_gos_words(stage: Stage) -> None:
-    server, _ = stage.start_pair()
-    address = refused_address()
-    assert read_to_end(connect(server, request(address))) == (
-        b"HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
-        + f"dial tcp {address}: connect: connection refused".encode()
-    )
-    server.wait_until_quiet()
-    assert server.dial_failures() == {"error_response": 1}
-
-
 def test_the_agents_words_choose_the_status(stage: Stage) -> None:
     server, agent = scripted_pair(stage)
     client = connect(server, request("web:443"))

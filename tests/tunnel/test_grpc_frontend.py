@@ -2,7 +2,6 @@
 
 import logging
 import socket
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -17,7 +16,7 @@ from umbilical.konnectivity.dial_failure import DialFailure, FailureReason
 from umbilical.konnectivity.links import AgentLink, Tunnel
 from umbilical.konnectivity.metadata import AgentIdentifiers
 from umbilical.tunnel.client import Client
-from umbilical.tunnel.proxy_call import CHUNK_BYTES, ProxyCall
+from umbilical.tunnel.proxy_call import ProxyCall
 
 
 def test_many_streams_on_one_connection_are_many_tunnels(stage: Stage) -> None:
@@ -73,6 +72,7 @@ def test_a_client_takes_every_order_of_the_server_in_silence() -> None:
 
 def test_a_tunnel_leaves_one_line_whoever_reports_again(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "umbilical.tunnels")
+    Client().report(1.0, "a client without a tunnel has no story")
     client = Client()
     client.tunnel = tunnel = Tunnel(client, 7, "web:443", 10.0)
     tunnel.link = AgentLink(1, "a1", AgentIdentifiers())
@@ -81,7 +81,7 @@ def test_a_tunnel_leaves_one_line_whoever_reports_again(caplog: pytest.LogCaptur
     client.report(12.5, "client closed")
     client.report(13.0, "agent lost")
     (line,) = caplog.messages
-    assert line == ('tunnel dial=7 connection=3 agent=a1 target=web:443 up=5 down=9 ms=2500 end="client closed"')
+    assert line == 'tunnel dial=7 connection=3 agent=a1 target=web:443 up=5 down=9 ms=2500 end="client closed"'
 
 
 def test_a_dial_that_no_agent_took_is_told_without_one(caplog: pytest.LogCaptureFixture) -> None:
@@ -92,24 +92,18 @@ def test_a_dial_that_no_agent_took_is_told_without_one(caplog: pytest.LogCapture
     assert "agent=- target=web:443" in caplog.messages[0]
 
 
-def test_a_client_without_a_tunnel_has_no_story(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "umbilical.tunnels")
-    Client().report(1.0, "client gone")
-    assert caplog.messages == []
-
-
 PATIENT = 60.0
 
 
 class Scene:
     """A call whose bytes the test moves, and the server's end of it."""
 
-    def __init__(self, window_bytes: int = 1 << 20) -> None:
+    def __init__(self) -> None:
         self.ours, theirs = socket.socketpair()
         self.ours.settimeout(PATIENT)
         theirs.settimeout(PATIENT)
         self.received = bytearray()
-        self.call = ProxyCall(b"authority", b"http", b"test", self.received.extend, window_bytes)
+        self.call = ProxyCall(b"authority", b"http", b"test", self.received.extend, 1 << 20)
         self.channel = GrpcChannel(theirs, client_side=False)
 
     def dial(self) -> GrpcStream:
@@ -141,11 +135,6 @@ class Scene:
             assert count
             self.call.received(count)
             self.flush()
-
-    def window(self, stream: GrpcStream) -> int:
-        """What the server may send, as of all that we have told it."""
-        self.channel.room(stream.stream_id)
-        return self.channel.http2.local_flow_control_window(stream.stream_id)
 
     def close(self) -> None:
         self.ours.close()
@@ -194,34 +183,6 @@ def test_a_goodbye_is_said_once_there_is_somebody_to_say_it_to(scene: Scene) -> 
     assert scene.call.end == ""
     scene.call.lost()
     assert scene.call.end == ""
-
-
-def test_what_the_window_does_not_let_through_waits(scene: Scene) -> None:
-    scene.opened()
-    for _ in range(100):
-        if not scene.call.has_room():
-            break
-        scene.call.send(bytes(CHUNK_BYTES))
-    assert not scene.call.has_room()
-
-
-def test_credit_that_is_held_lets_the_server_wait() -> None:
-    small = Scene(window_bytes=65_535)
-    try:
-        stream = small.opened()
-        small.call.hold_credit()
-        for _ in range(2):
-            stream.send(packet_messages.data(7, bytes(16_000)))
-        small.read_until(lambda: len(small.received) == 32_000)
-        window = small.window(stream)
-        assert window < 65_535 - 32_000
-        small.call.release_credit()
-        small.flush()
-        deadline = time.monotonic() + PATIENT
-        while small.window(stream) <= window:
-            small.channel.pump(deadline)
-    finally:
-        small.close()
 
 
 def test_a_server_that_drains_says_goaway_and_lets_the_tunnel_go_on(scene: Scene) -> None:

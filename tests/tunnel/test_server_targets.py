@@ -39,6 +39,12 @@ def named(book: TargetBook, addresses: Sequence[str], now: float = 0.0) -> Sourc
     return source
 
 
+def balanced(addresses: Sequence[str]) -> tuple[TargetBook, Source]:
+    """A book of one balancer whose name has these addresses."""
+    book = TargetBook((BALANCER,), 1.0, 10.0)
+    return book, named(book, addresses)
+
+
 def target_at(book: TargetBook, host: str) -> Target:
     (found,) = (target for target in book.targets() if target.address == at(host))
     return found
@@ -173,8 +179,7 @@ def test_a_dead_address_beside_a_live_one_of_its_name_is_no_hope() -> None:
 
 
 def test_a_name_is_looked_up_again_in_time_and_after_a_failed_dial() -> None:
-    book = TargetBook((BALANCER,), 1.0, 10.0)
-    source = named(book, ["10.0.0.1"])
+    book, source = balanced(["10.0.0.1"])
     assert book.looks_due(29.0) == []
     assert book.looks_due(30.0) == [source]
     book.failed(dial(target_at(book, "10.0.0.1"), 5.0), 5.0, 0.0)
@@ -191,8 +196,7 @@ def test_an_address_given_as_such_is_never_looked_up_again() -> None:
 
 
 def test_a_lookup_that_fails_keeps_the_addresses_and_waits_longer_and_longer() -> None:
-    book = TargetBook((BALANCER,), 1.0, 10.0)
-    source = named(book, ["10.0.0.1"])
+    book, source = balanced(["10.0.0.1"])
     source.unresolved(30.0, 0.0)
     assert source.look_due_at == 31.0
     source.unresolved(31.0, 0.0)
@@ -202,8 +206,7 @@ def test_a_lookup_that_fails_keeps_the_addresses_and_waits_longer_and_longer() -
 
 
 def test_new_addresses_join_and_old_ones_keep_their_state() -> None:
-    book = TargetBook((BALANCER,), 1.0, 10.0)
-    named(book, ["10.0.0.1"])
+    book, _ = balanced(["10.0.0.1"])
     old = target_at(book, "10.0.0.1")
     connect(old, "a")
     named(book, ["10.0.0.2", "10.0.0.1"], now=30.0)
@@ -212,8 +215,7 @@ def test_new_addresses_join_and_old_ones_keep_their_state() -> None:
 
 
 def test_an_address_that_is_missing_goes_at_once_if_it_serves_nobody_and_in_time_if_it_does() -> None:
-    book = TargetBook((BALANCER,), 1.0, 10.0)
-    named(book, ["10.0.0.1", "10.0.0.2", "10.0.0.3"])
+    book, _ = balanced(["10.0.0.1", "10.0.0.2", "10.0.0.3"])
     connect(target_at(book, "10.0.0.1"), "a")
     named(book, ["10.0.0.3"], now=30.0)
     assert {target.address for target in book.targets()} == {at("10.0.0.1"), at("10.0.0.3")}
@@ -226,8 +228,7 @@ def test_an_address_that_is_missing_goes_at_once_if_it_serves_nobody_and_in_time
 
 
 def test_an_address_that_comes_back_is_as_if_it_had_never_gone() -> None:
-    book = TargetBook((BALANCER,), 1.0, 10.0)
-    named(book, ["10.0.0.1", "10.0.0.2"])
+    book, _ = balanced(["10.0.0.1", "10.0.0.2"])
     connect(target_at(book, "10.0.0.1"), "a")
     named(book, ["10.0.0.2"], now=30.0)
     named(book, ["10.0.0.1", "10.0.0.2"], now=60.0)
@@ -237,8 +238,7 @@ def test_an_address_that_comes_back_is_as_if_it_had_never_gone() -> None:
 
 
 def test_a_missing_address_whose_server_goes_is_not_dialled_again() -> None:
-    book = TargetBook((BALANCER,), 1.0, 10.0)
-    named(book, ["10.0.0.1", "10.0.0.2"])
+    book, _ = balanced(["10.0.0.1", "10.0.0.2"])
     connect(target_at(book, "10.0.0.1"), "a")
     named(book, ["10.0.0.2"], now=30.0)
     book.link_lost("a")

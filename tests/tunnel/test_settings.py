@@ -19,7 +19,6 @@ from umbilical.tunnel.settings import (
     ListenAddress,
     ServerAddress,
     ServerSettings,
-    TcpFrontend,
     TlsFiles,
     TlsPolicy,
     UnixFrontend,
@@ -58,21 +57,12 @@ def test_a_tunnel_is_paused_long_before_it_is_closed() -> None:
     assert limits.concurrent_dials == 1024
 
 
-def test_modes_are_spelled_as_upstream_spells_them() -> None:
-    assert [mode.value for mode in FrontendMode] == ["grpc", "http-connect"]
-
-
 @pytest.mark.parametrize(
     "value", [SERVER, AGENT, Keepalive(), Limits(), TlsFiles(), TlsPolicy(), ListenAddress("", 1)], ids=repr
 )
 def test_settings_cannot_be_changed_once_made(value: Any) -> None:
     with pytest.raises(AttributeError, match="frozen"):
         setattr(value, next(iter(vars(value))), None)
-
-
-def test_a_unix_frontend_replaces_a_stale_socket_unless_told_not_to() -> None:
-    assert UnixFrontend(Path("proxy.sock")).replace_existing
-    assert TcpFrontend(ListenAddress("", 8090), TlsFiles()).tls.authority is None
 
 
 def test_its_text_is_what_and_why_in_one_line() -> None:
@@ -99,7 +89,3 @@ def _methods(kind: type[Any]) -> dict[str, tuple[list[str], bool]]:
 )
 def test_the_cluster_room_offers_what_the_tunnel_asks_for(wanted: type[Any], offered: type[Any]) -> None:
     assert _methods(wanted).items() <= _methods(offered).items()
-
-
-def test_a_refusal_carries_the_text_for_the_agent() -> None:
-    assert str(interfaces.AuthenticationRefused("lookup failed: not valid")) == "lookup failed: not valid"

@@ -74,11 +74,6 @@ def test_a_listener_speaks_its_own_protocol_only(plane: Loop, tunnel_pki: Tunnel
     assert client.selected_alpn_protocol() is None
 
 
-def test_the_default_takes_tls_1_2_and_nothing_older(tunnel_pki: TunnelPki) -> None:
-    context = listener_context(server_files(tunnel_pki), POLICY, "h2", "agent")
-    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
-
-
 def test_a_minimum_of_tls_1_3_refuses_older_clients(plane: Loop, tunnel_pki: TunnelPki) -> None:
     listener = listener_context(server_files(tunnel_pki), TlsPolicy("VersionTLS13"), "h2", "agent")
     dialler = agent_context(agent_files(tunnel_pki), ())
@@ -89,12 +84,17 @@ def test_a_minimum_of_tls_1_3_refuses_older_clients(plane: Loop, tunnel_pki: Tun
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
 @pytest.mark.parametrize(
-    ("name", "version"), [("VersionTLS10", ssl.TLSVersion.TLSv1), ("VersionTLS11", ssl.TLSVersion.TLSv1_1)]
+    ("policy", "version"),
+    [
+        (TlsPolicy(), ssl.TLSVersion.TLSv1_2),
+        (TlsPolicy("VersionTLS10"), ssl.TLSVersion.TLSv1),
+        (TlsPolicy("VersionTLS11"), ssl.TLSVersion.TLSv1_1),
+    ],
 )
-def test_old_versions_can_be_named_as_upstream_names_them(
-    tunnel_pki: TunnelPki, name: str, version: ssl.TLSVersion
+def test_versions_older_than_tls_1_2_must_be_named(
+    tunnel_pki: TunnelPki, policy: TlsPolicy, version: ssl.TLSVersion
 ) -> None:
-    assert listener_context(server_files(tunnel_pki), TlsPolicy(name), "h2", "agent").minimum_version is version
+    assert listener_context(server_files(tunnel_pki), policy, "h2", "agent").minimum_version is version
 
 
 def test_cipher_suites_by_their_go_names_bind_tls_1_2(plane: Loop, tunnel_pki: TunnelPki) -> None:

@@ -2,10 +2,9 @@ import socket
 from functools import partial
 
 import pytest
-from tests.support.data_plane import KIB, Sleeper, patterned, settle, tls_pair, turn_until
+from tests.support.data_plane import KIB, Sleeper, patterned, settle, turn_until
 from tests.support.socket_pairs import read_to_end, reset, tcp_pair, unix_pair
 from tests.support.transports import REQUEST, Line, Source, connection, is_greeted, joined
-from tests.support.tunnel_pki import TunnelPki
 from tests.wire.http2.ends import frame, goaway_code, greeting
 
 from umbilical.tunnel.channel import Channel
@@ -62,40 +61,6 @@ def test_nothing_is_lost_whatever_the_window_and_the_outgoing_block(plane: Loop,
         source.pump()
     turn_until(plane, lambda: all(server.size_of(stream) == len(payload) for stream in streams), 30)
     assert all(server.received[stream.stream_id] == payload for stream in streams)
-
-
-def test_both_directions_carry_at_once(plane: Loop) -> None:
-    client, server = pair(plane)
-    (stream,) = opened(plane, client, server, 1)
-    answer = server.connection.streams[stream.stream_id]
-    server.connection.send_headers(answer, [(b":status", b"200")])
-    Source(client, stream, PAYLOAD).pump()
-    Source(server, answer, PAYLOAD[::-1]).pump()
-    turn_until(plane, lambda: server.size_of(stream) == client.size_of(stream) == len(PAYLOAD))
-    assert server.received[stream.stream_id] == PAYLOAD
-    assert client.received[stream.stream_id] == PAYLOAD[::-1]
-
-
-def test_a_transport_works_over_tls(plane: Loop, tunnel_pki: TunnelPki) -> None:
-    pki = tunnel_pki
-    server_end, client_end = tls_pair(
-        plane, pki.authority.server_context(pki.server), pki.authority.client_context(pki.agent)
-    )
-    for end in (server_end, client_end):
-        plane.remove(end.channel.descriptor)
-    client = Line(plane, client_end.channel, agent_side_connection(is_client=True))
-    server = Line(plane, server_end.channel, agent_side_connection(is_client=False))
-    for line in (server, client):
-        line.start()
-    turn_until(plane, lambda: is_greeted(client, server))
-    assert (client.opened, server.opened) == (1, 1)
-    (stream,) = opened(plane, client, server, 1)
-    Source(client, stream, PAYLOAD * 4, quantum=64 * KIB).pump()
-    turn_until(plane, lambda: server.size_of(stream) == 4 * len(PAYLOAD))
-    assert server.received[stream.stream_id] == PAYLOAD * 4
-    client.lose("enough")
-    turn_until(plane, lambda: server.closed)
-    assert server.reasons == ["connection closed by the peer"]
 
 
 def test_two_clients_may_share_one_receive_block(plane: Loop) -> None:
