@@ -271,15 +271,6 @@ def test_http_and_https_requests_go_through_and_connections_are_kept(
         assert pools.request("POST", f"https://127.0.0.1:{secure}/", body=body).data == body
 
 
-def test_the_endpoint_s_certificate_is_verified(stage: Stage, dialer_pools: BlockingDialer) -> None:
-    with (
-        web_server(stage.pki.authority.server_context(stage.pki.server)) as port,
-        tunnel_pool_manager(dialer_pools, retries=False, timeout=PATIENCE_SECONDS) as pools,
-        pytest.raises(urllib3.exceptions.SSLError),
-    ):
-        pools.request("GET", f"https://127.0.0.1:{port}/")
-
-
 def test_a_dial_that_fails_is_told_with_its_cause(dialer_pools: BlockingDialer) -> None:
     with (
         tunnel_pool_manager(dialer_pools, retries=False) as pools,

@@ -8,12 +8,11 @@ import ssl
 import struct
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager, suppress
-from typing import Final, cast
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, asynccontextmanager, suppress
+from typing import Any, Final, cast
 
 import pytest
 from tests.support.coroutines import PATIENCE_SECONDS
-from tests.support.half_close import TlsHalf
 from tests.support.scripted_frontend import Deed, tcp_frontend, until_end
 from tests.support.tls_contexts import VERSIONS, server_context
 from tests.support.tunnel_pki import TunnelPki
@@ -43,15 +42,14 @@ async def opened(port: int, context: ssl.SSLContext, session: ssl.SSLSession | N
 
 
 @asynccontextmanager
-async def against(
-    pki: TunnelPki, deed: Deed, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+async def facing(
+    pki: TunnelPki, server: AbstractContextManager[int], version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
 ) -> AsyncIterator[Streams]:
-    """Our end of TLS to a server that does one thing."""
+    """Our end of TLS to a server that listens on this port."""
     context = pki.authority.client_context(pki.client)
     context.maximum_version = version
     with ExitStack() as frontend:
-        port = frontend.enter_context(tcp_frontend(deed, server_context(pki)))
-        layer, streams = await opened(port, context)
+        layer, streams = await opened(frontend.enter_context(server), context)
         try:
             yield streams
         finally:
@@ -59,7 +57,7 @@ async def against(
             await asyncio.to_thread(frontend.close)  # it waits for the server's thread, which waits for our end
 
 
-class ServerHalf(TlsHalf):
+class ServerHalf:
     """The other end: Python's SSLSocket cannot end one direction either."""
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
@@ -69,13 +67,41 @@ class ServerHalf(TlsHalf):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._until_done(self._tls.do_handshake)
 
-    def flood_behind_the_end(self, octets: bytes) -> None:
-        with suppress(ssl.SSLWantReadError):
+    def _until_done(self, step: Any, *arguments: Any) -> Any:
+        while True:
+            try:
+                result = step(*arguments)
+            except ssl.SSLWantReadError:
+                self._flush()
+                octets = self._socket.recv(1 << 16)
+                if octets:
+                    self._incoming.write(octets)
+                else:
+                    self._incoming.write_eof()
+            else:
+                self._flush()
+                return result
+
+    def _flush(self) -> None:
+        if self._outgoing.pending:
+            self._socket.sendall(self._outgoing.read())
+
+    def sendall(self, octets: bytes) -> None:
+        self._until_done(self._tls.write, octets)
+
+    def recv(self, size: int) -> bytes:
+        try:
+            return bytes(self._until_done(self._tls.read, size))
+        except ssl.SSLZeroReturnError:
+            return b""
+
+    def end(self, behind: bytes = b"") -> None:
+        """Send close_notify, these bytes behind it, and the end of the socket."""
+        with suppress(ssl.SSLWantReadError):  # it wants the other side's end, which may come much later
             self._tls.unwrap()
         self._flush()
-        self._socket.sendall(octets)
-        self._socket.shutdown(socket.SHUT_WR)
-        self._socket.recv(1)
+        self._socket.sendall(behind)
+        self.cut()
 
     def cut(self) -> None:
         self._socket.shutdown(socket.SHUT_WR)
@@ -85,16 +111,14 @@ class ServerHalf(TlsHalf):
         self._socket.close()
 
 
-@asynccontextmanager
-async def play_half(pki: TunnelPki, deed: Callable[[ServerHalf], None]) -> AsyncIterator[Streams]:
-    with ExitStack() as frontend:
-        port = frontend.enter_context(tcp_frontend(lambda sock: deed(ServerHalf(sock, server_context(pki)))))
-        layer, streams = await opened(port, pki.authority.client_context(pki.client))
-        try:
-            yield streams
-        finally:
-            layer.abort()
-            await asyncio.to_thread(frontend.close)
+def against(
+    pki: TunnelPki, deed: Deed, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+) -> AbstractAsyncContextManager[Streams]:
+    return facing(pki, tcp_frontend(deed, server_context(pki)), version)
+
+
+def play_half(pki: TunnelPki, deed: Callable[[ServerHalf], None]) -> AbstractAsyncContextManager[Streams]:
+    return facing(pki, tcp_frontend(lambda sock: deed(ServerHalf(sock, server_context(pki)))))
 
 
 def layer_of(streams: Streams) -> TlsLayer:
@@ -117,7 +141,8 @@ async def test_what_comes_behind_the_far_end_s_end_is_not_kept(
 ) -> None:
     def deed(half: ServerHalf) -> None:
         assert half.recv(1) == b"!"
-        half.flood_behind_the_end(bytes(4 * MIB))
+        half.end(behind=bytes(4 * MIB))
+        half._socket.recv(1)
 
     async with play_half(tunnel_pki, deed) as streams:
         reader, writer = streams

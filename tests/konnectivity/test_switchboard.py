@@ -195,12 +195,6 @@ def test_everything_of_a_lost_agent_ends_at_once(scene: Scene) -> None:
     assert link.connections == {}
 
 
-def test_a_lost_agent_gets_no_more_dials(scene: Scene) -> None:
-    scene.gone(scene.agent("a1"), "lost")
-    tunnel = Tunnel(object(), 7, "web:443", 0.0)
-    assert said(scene.board.dialled(tunnel, "tcp", 0))[1] == "refuse dial 7: No agent available"
-
-
 def test_a_dial_that_waited_too_long_is_refused_and_cancelled(scene: Scene) -> None:
     scene.agent()
     scene.dial(1, at=10.0)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.proxies.name_scenes import Counts
 from tests.proxies.proxy_scenes import ScriptedProxy
+from tests.support.proxy_scene import echo, endpoint
 
 from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.proxies import direct
@@ -87,16 +88,6 @@ async def said(streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> by
     return answer
 
 
-async def echoing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while octets := await reader.read(100):
-            writer.write(octets)
-    except ConnectionError:
-        pass
-    finally:
-        writer.close()
-
-
 @pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy"])
 async def test_with_a_proxy_in_the_environment_it_alone_is_dialled_and_sees_one_connect(name: str) -> None:
     async with ScriptedProxy() as proxy:
@@ -113,8 +104,7 @@ async def test_with_a_proxy_in_the_environment_it_alone_is_dialled_and_sees_one_
     "more", [{}, {"NO_PROXY": ".amazonaws.com"}, {"no_proxy": "*"}], ids=["no-proxy-at-all", "NO_PROXY", "no_proxy"]
 )
 async def test_without_one_or_past_it_the_host_itself_is_dialled(more: dict[str, str]) -> None:
-    async with ScriptedProxy() as proxy, await asyncio.start_server(echoing, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with ScriptedProxy() as proxy, endpoint(echo) as port:
         environment = {"HTTPS_PROXY": f"http://proxy.example:{proxy.port}", **more} if more else {}
         machine = Machine()
         assert await said(await machine.dialer(environment).open("ec2.amazonaws.com", port)) == b"ping"
@@ -123,15 +113,13 @@ async def test_without_one_or_past_it_the_host_itself_is_dialled(more: dict[str,
 
 
 async def test_all_addresses_are_tried() -> None:
-    async with await asyncio.start_server(echoing, "127.0.0.3", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with endpoint(echo, "127.0.0.3") as port:
         machine = Machine("::1", "127.0.0.2", "127.0.0.3")
         assert await said(await machine.dialer({}).open("ec2.amazonaws.com", port)) == b"ping"
 
 
 async def test_with_ipv4_preferred_no_other_is_tried() -> None:
-    async with await asyncio.start_server(echoing, "::1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with endpoint(echo, "::1") as port:
         with pytest.raises(DialFailed) as caught:
             await Machine("::1", "127.0.0.2").dialer({}, prefer_ipv4=True).open("ec2.amazonaws.com", port)
         assert (caught.value.reason, caught.value.hop) == (Reason.REFUSED, f"127.0.0.2:{port}")
@@ -188,7 +176,6 @@ async def test_a_name_does_not_lead_to_what_only_this_machine_can_reach(address:
 
 
 async def test_its_other_addresses_are_dialled_all_the_same() -> None:
-    async with await asyncio.start_server(echoing, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with endpoint(echo) as port:
         machine = Machine("169.254.169.254", "127.0.0.1")
         assert await said(await machine.dialer({}).open("idp.corp.example", port)) == b"ping"

@@ -90,6 +90,15 @@ def _reset(streams: Streams) -> None:
     streams[1].transport.abort()
 
 
+async def _slowly(reader: asyncio.StreamReader, piece_bytes: int) -> bytes:
+    """All that comes, a piece in each turn of the loop."""
+    received = bytearray()
+    while piece := await reader.read(piece_bytes):
+        received += piece
+        await asyncio.sleep(0)
+    return bytes(received)
+
+
 async def test_much_goes_both_ways_at_once() -> None:
     up, down = bytes(range(256)) * 20_000, bytes(range(255, -1, -1)) * 20_000
 
@@ -314,11 +323,7 @@ async def test_the_last_bytes_reach_a_slow_but_willing_reader() -> None:
         scene.endpoint[1].write_eof()
         near_client = scene.near[0][1]
         await eventually(lambda: near_client.transport.get_write_buffer_size() > 1_000_000)
-        received = bytearray()
-        while piece := await scene.client[0].read(100_000):
-            received += piece
-            await asyncio.sleep(0)
-        assert bytes(received) == data
+        assert await _slowly(scene.client[0], 100_000) == data
         assert (await scene.ending()).reason == ""
 
 
@@ -328,19 +333,12 @@ def test_being_held_back_many_times_loses_nothing_and_disturbs_nobody(caplog: py
 
     async def script() -> None:
         async with _scene() as scene:
-            await held_back(scene)
-
-    async def held_back(scene: Scene) -> None:
-        scene.start(buffer_bytes=20_000)
-        scene.endpoint[1].write(data)
-        scene.endpoint[1].write_eof()
-        received = bytearray()
-        while piece := await scene.client[0].read(50_000):
-            received += piece
-            await asyncio.sleep(0)
-        assert bytes(received) == data
-        scene.client[1].write_eof()
-        assert await scene.ending() == Ending(0, len(data), "")
+            scene.start(buffer_bytes=20_000)
+            scene.endpoint[1].write(data)
+            scene.endpoint[1].write_eof()
+            assert await _slowly(scene.client[0], 50_000) == data
+            scene.client[1].write_eof()
+            assert await scene.ending() == Ending(0, len(data), "")
 
     play(script())
     assert caplog.text == ""
@@ -354,10 +352,7 @@ async def test_a_side_that_is_full_before_it_begins_is_waited_for() -> None:
         scene.client[1].write(late)
         scene.client[1].write_eof()
         scene.start(buffer_bytes=65536)
-        received = bytearray()
-        while piece := await scene.endpoint[0].read(100_000):
-            received += piece
-        assert bytes(received) == early + late
+        assert await _slowly(scene.endpoint[0], 100_000) == early + late
         scene.endpoint[1].write_eof()
         assert await scene.ending() == Ending(len(late), 0, "")
 

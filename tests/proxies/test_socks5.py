@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from tests.support.fixture_types import Logged
 from tests.support.proxy_scene import (
     HELLO,
     LoopbackOpener,
@@ -132,9 +133,7 @@ def _file(folder: Path, text: str) -> Path:
     return path
 
 
-async def test_a_wrong_password_does_not_and_is_not_in_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_wrong_password_does_not_and_is_not_in_the_log(tmp_path: Path, caplog: Logged) -> None:
     opener = LoopbackOpener()
     async with socks5_proxy(opener, Credentials(_file(tmp_path, "ann:s3cret\n"))) as proxy:
         assert (
@@ -148,7 +147,7 @@ async def test_a_wrong_password_does_not_and_is_not_in_the_log(
     assert "s3cret" not in caplog.text
 
 
-async def test_a_storm_of_failures_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_storm_of_failures_is_one_line(caplog: Logged) -> None:
     opener = LoopbackOpener()
     opener.failures["there"] = DialFailed(Reason.REFUSED, "there:443", "connection refused")
     async with socks5_proxy(opener) as proxy:
@@ -168,7 +167,7 @@ def test_a_user_with_the_right_password_is_let_in_and_nobody_else(tmp_path: Path
         assert not known.are_valid(username, password)
 
 
-def test_a_changed_file_counts_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_changed_file_counts_at_once(tmp_path: Path, caplog: Logged) -> None:
     caplog.set_level("INFO")
     path = _file(tmp_path, "ann:old\n")
     known = Credentials(path)
@@ -209,9 +208,7 @@ def test_no_file_is_no_open_door_an_empty_one_lets_nobody_in_and_a_huge_one_is_n
 
 
 @pytest.mark.parametrize("text", ["broken", None])
-def test_a_file_that_breaks_later_leaves_those_from_before(
-    tmp_path: Path, text: str | None, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_that_breaks_later_leaves_those_from_before(tmp_path: Path, text: str | None, caplog: Logged) -> None:
     path = _file(tmp_path, "ann:s3cret\n")
     known = Credentials(path)
     if text is None:

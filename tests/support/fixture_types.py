@@ -3,4 +3,5 @@
 import pytest
 
 Captured = pytest.CaptureFixture[str]
+Logged = pytest.LogCaptureFixture
 Patch = pytest.MonkeyPatch

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 from tests.support import packet_messages
+from tests.support.fixture_types import Logged, Patch
 from tests.support.in_process import PATIENCE_SECONDS, RunningAgent, Stage, echo
 from tests.support.packet_messages import PacketType
 from tests.support.scripted_peers import GOAWAY, ScriptedServer, dial_through, expect, framed, say_goodbye
@@ -89,9 +90,7 @@ def test_two_addresses_of_one_server_hold_the_older_link_and_are_not_dialled_aga
     agent.wait_for_servers("one", "two")
 
 
-def test_an_address_that_stays_dead_is_told_once_while_another_serves(
-    stage: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_address_that_stays_dead_is_told_once_while_another_serves(stage: Stage, caplog: Logged) -> None:
     caplog.set_level(logging.DEBUG)
     live, gone = ScriptedServer(stage), ScriptedServer(stage)
     gone._listener.close()
@@ -106,7 +105,7 @@ def test_an_address_that_stays_dead_is_told_once_while_another_serves(
 
 
 @pytest.fixture
-def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+def names(monkeypatch: Patch) -> dict[str, list[str]]:
     """What the resolver says, by name; to be changed at will. Addresses are themselves."""
     answers: dict[str, list[str]] = {}
     real = socket.getaddrinfo
@@ -132,7 +131,7 @@ def start_named(stage: Stage, port: int, **settings: Any) -> RunningAgent:
 
 
 def test_a_server_that_its_name_lost_is_drained_and_left_when_idle(
-    stage: Stage, names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+    stage: Stage, names: dict[str, list[str]], monkeypatch: Patch
 ) -> None:
     one, two = two_of_one_name(stage)
     names["localhost"] = ["127.0.0.1", "127.0.0.2"]
@@ -156,7 +155,7 @@ def test_a_server_that_its_name_lost_is_drained_and_left_when_idle(
 
 
 def test_the_last_server_is_kept_although_nothing_leads_to_it_any_more(
-    stage: Stage, names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+    stage: Stage, names: dict[str, list[str]], monkeypatch: Patch
 ) -> None:
     one, two = two_of_one_name(stage)
     two._listener.close()
@@ -174,7 +173,7 @@ def test_the_last_server_is_kept_although_nothing_leads_to_it_any_more(
 
 
 def test_a_name_that_is_not_known_is_told_and_looked_up_again(
-    stage: Stage, names: dict[str, list[str]], caplog: pytest.LogCaptureFixture
+    stage: Stage, names: dict[str, list[str]], caplog: Logged
 ) -> None:
     server = ScriptedServer(stage)
     names["localhost"] = []
@@ -187,7 +186,7 @@ def test_a_name_that_is_not_known_is_told_and_looked_up_again(
 
 
 def test_a_lookup_that_hangs_delays_no_other_server(
-    stage: Stage, names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+    stage: Stage, names: dict[str, list[str]], monkeypatch: Patch
 ) -> None:
     answered, quick = threading.Event(), socket.getaddrinfo
 
@@ -208,9 +207,7 @@ def test_a_lookup_that_hangs_delays_no_other_server(
     agent.wait_for_servers("live", "slow")
 
 
-def test_a_lookup_that_is_never_answered_is_told(
-    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lookup_that_is_never_answered_is_told(stage: Stage, caplog: Logged, monkeypatch: Patch) -> None:
     answered = threading.Event()
     stage.leftovers.callback(answered.set)
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [answered.wait(PATIENCE_SECONDS)])
@@ -221,7 +218,7 @@ def test_a_lookup_that_is_never_answered_is_told(
     assert "UMB314" in caplog.text
 
 
-def test_behind_a_proxy_the_proxy_looks_the_name_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_behind_a_proxy_the_proxy_looks_the_name_up(stage: Stage, monkeypatch: Patch) -> None:
     proxy = stage.endpoint()
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support import packet_messages
+from tests.support.fixture_types import Logged, Patch
 from tests.support.in_process import Stage, refused_address
 from tests.support.odd_certificates import DAY, OddPki
 from tests.support.packet_messages import PacketType
@@ -28,11 +29,11 @@ from umbilical.tunnel.settings import TlsFiles
 Meet = Callable[[Pair, Pair], Stage]
 
 
-def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+def warnings(caplog: Logged) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
-def wait_for(stage: Stage, caplog: pytest.LogCaptureFixture, code: str) -> str:
+def wait_for(stage: Stage, caplog: Logged, code: str) -> str:
     """The first warning under this code."""
     stage.eventually(lambda: any(line.startswith(f"{code} ") for line in warnings(caplog)))
     return next(line for line in warnings(caplog) if line.startswith(f"{code} "))
@@ -117,7 +118,7 @@ def test_every_next_step_fits_on_the_line() -> None:
     assert all(0 < len(step) < 130 and "\n" not in step for step in causes.NEXT.values())
 
 
-def test_a_port_that_refuses_is_named(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_port_that_refuses_is_named(stage: Stage, caplog: Logged) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     stage.start_agent(port)
@@ -125,7 +126,7 @@ def test_a_port_that_refuses_is_named(stage: Stage, caplog: pytest.LogCaptureFix
     assert line == f"UMB311 cannot connect to server=127.0.0.1:{port}: TCP: dial 127.0.0.1:{port}: Connection refused"
 
 
-def test_an_expired_server_is_told_with_its_date(meet: Meet, odd: OddPki, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_expired_server_is_told_with_its_date(meet: Meet, odd: OddPki, caplog: Logged) -> None:
     stage = meet(odd.server(starts=-DAY, life=timedelta(hours=1)), odd.agent())
     until = f"{odd.now - DAY + timedelta(hours=1):%Y-%m-%dT%H:%M:%S}Z"
     line = wait_for(stage, caplog, "UMB321")
@@ -133,7 +134,7 @@ def test_an_expired_server_is_told_with_its_date(meet: Meet, odd: OddPki, caplog
 
 
 def test_a_server_of_tomorrow_is_told_with_its_date_and_that_clocks_differ(
-    meet: Meet, odd: OddPki, caplog: pytest.LogCaptureFixture
+    meet: Meet, odd: OddPki, caplog: Logged
 ) -> None:
     line = wait_for(meet(odd.server(starts=DAY), odd.agent()), caplog, "UMB322")
     start = f"{odd.now + DAY - timedelta(hours=1):%Y-%m-%dT%H:%M:%S}Z"
@@ -141,9 +142,7 @@ def test_a_server_of_tomorrow_is_told_with_its_date_and_that_clocks_differ(
     assert line.endswith("here: the clocks of the two machines differ")
 
 
-def test_a_server_for_another_address_is_told_with_its_own(
-    meet: Meet, odd: OddPki, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_server_for_another_address_is_told_with_its_own(meet: Meet, odd: OddPki, caplog: Logged) -> None:
     other = odd.server(hosts=("192.168.111.4", "elsewhere"))
     line = wait_for(meet(other, odd.agent()), caplog, "UMB323")
     assert "not valid for '127.0.0.1'" in line
@@ -151,7 +150,7 @@ def test_a_server_for_another_address_is_told_with_its_own(
 
 
 def test_a_server_of_another_authority_is_told(
-    stage: Stage, tmp_path: Path, caplog: pytest.LogCaptureFixture, tunnel_pki: TunnelPki
+    stage: Stage, tmp_path: Path, caplog: Logged, tunnel_pki: TunnelPki
 ) -> None:
     strange = FolderAuthority(tmp_path, "strange")
     tls = TlsFiles(tunnel_pki.agent.certificate, tunnel_pki.agent.key, strange.certificate_file)
@@ -162,7 +161,7 @@ def test_a_server_of_another_authority_is_told(
 
 
 def test_the_look_at_a_refused_certificate_happens_once_for_each_reason(
-    meet: Meet, odd: OddPki, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    meet: Meet, odd: OddPki, caplog: Logged, monkeypatch: Patch
 ) -> None:
     looks: list[str] = []
 
@@ -187,7 +186,7 @@ def test_the_look_at_a_refused_certificate_happens_once_for_each_reason(
 def test_an_agent_out_of_date_is_refused_and_both_sides_say_why(
     meet: Meet,
     odd: OddPki,
-    caplog: pytest.LogCaptureFixture,
+    caplog: Logged,
     dates: dict[str, timedelta],
     server_code: str,
     agent_code: str,
@@ -201,7 +200,7 @@ def test_an_agent_out_of_date_is_refused_and_both_sides_say_why(
 
 
 def test_an_agent_of_another_authority_is_refused_and_both_sides_say_so(
-    stage: Stage, tmp_path: Path, caplog: pytest.LogCaptureFixture, tunnel_pki: TunnelPki
+    stage: Stage, tmp_path: Path, caplog: Logged, tunnel_pki: TunnelPki
 ) -> None:
     stranger = FolderAuthority(tmp_path, "strange").client("stranger")
     tls = TlsFiles(stranger.certificate, stranger.key, tunnel_pki.authority.certificate_file)
@@ -211,7 +210,7 @@ def test_an_agent_of_another_authority_is_refused_and_both_sides_say_so(
 
 
 def test_an_agent_without_a_certificate_is_refused_and_both_sides_say_so(
-    stage: Stage, caplog: pytest.LogCaptureFixture, tunnel_pki: TunnelPki
+    stage: Stage, caplog: Logged, tunnel_pki: TunnelPki
 ) -> None:
     tls = TlsFiles(authority=tunnel_pki.authority.certificate_file)
     stage.start_agent(stage.start_server().agent_port, tls=tls)
@@ -219,7 +218,7 @@ def test_an_agent_without_a_certificate_is_refused_and_both_sides_say_so(
     wait_for(stage, caplog, "UMB333")
 
 
-def test_who_knocks_again_and_again_is_told_once_in_a_while(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+def test_who_knocks_again_and_again_is_told_once_in_a_while(stage: Stage, caplog: Logged) -> None:
     port = stage.start_server().agent_port
     for _ in range(5):
         with socket.create_connection(("127.0.0.1", port), timeout=10) as knock:
@@ -230,7 +229,7 @@ def test_who_knocks_again_and_again_is_told_once_in_a_while(stage: Stage, caplog
     assert sum(line.startswith("UMB307") for line in warnings(caplog)) == 1
 
 
-def test_an_agent_that_leaves_is_no_warning(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_agent_that_leaves_is_no_warning(stage: Stage, caplog: Logged) -> None:
     caplog.set_level("INFO", "umbilical")
     server, agent = stage.start_pair()
     stage.call(agent.agent.drain)
@@ -240,9 +239,7 @@ def test_an_agent_that_leaves_is_no_warning(stage: Stage, caplog: pytest.LogCapt
     assert not [line for line in warnings(caplog) if "agent gone" in line]
 
 
-def test_an_agent_that_finds_the_same_server_twice_is_no_warning(
-    stage: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_agent_that_finds_the_same_server_twice_is_no_warning(stage: Stage, caplog: Logged) -> None:
     """Behind one address with several servers agents look again and again, and keep one connection to each."""
     caplog.set_level("INFO", "umbilical")
     server = stage.start_server()
@@ -254,7 +251,7 @@ def test_an_agent_that_finds_the_same_server_twice_is_no_warning(
     wait_for(stage, caplog, "UMB302")
 
 
-def test_a_server_that_dies_is_told_with_a_code(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_that_dies_is_told_with_a_code(stage: Stage, caplog: Logged) -> None:
     server = ScriptedServer(stage)
     agent = stage.start_agent(server.port)
     stream = server.accept()
@@ -263,9 +260,7 @@ def test_a_server_that_dies_is_told_with_a_code(stage: Stage, caplog: pytest.Log
     assert "connection lost server=scripted" in wait_for(stage, caplog, "UMB341")
 
 
-def test_a_silent_agent_is_given_up_with_a_code(
-    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_agent_is_given_up_with_a_code(stage: Stage, caplog: Logged, monkeypatch: Patch) -> None:
     server = stage.start_server()
     ScriptedAgent(server)
     stage.skip(3_601, monkeypatch)
@@ -274,7 +269,7 @@ def test_a_silent_agent_is_given_up_with_a_code(
 
 
 @pytest.fixture(autouse=True)
-def everything(caplog: pytest.LogCaptureFixture) -> None:
+def everything(caplog: Logged) -> None:
     caplog.set_level(logging.DEBUG, agent_notices.__name__)
 
 
@@ -282,7 +277,7 @@ def agent(agent_id: str = "a1", key: int = 1) -> AgentLink:
     return AgentLink(key, agent_id, AgentIdentifiers())
 
 
-def test_a_sick_agent_is_a_warning_with_a_code_and_its_recovery_is_none(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_sick_agent_is_a_warning_with_a_code_and_its_recovery_is_none(caplog: Logged) -> None:
     link = agent()
     link.sick = True
     agent_notices.tell_health(TellHealth(link, "3 dials in a row got no answer"))
@@ -294,7 +289,7 @@ def test_a_sick_agent_is_a_warning_with_a_code_and_its_recovery_is_none(caplog: 
     ]
 
 
-def test_a_dial_that_moves_on_says_from_where_to_where_and_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_dial_that_moves_on_says_from_where_to_where_and_why(caplog: Logged) -> None:
     tunnel = Tunnel(object(), 7, "web:443", 0.0)
     tunnel.link = agent("a2", 2)
     agent_notices.tell_redial(TellRedial(tunnel, agent(), "agent lost: reset"))
@@ -304,7 +299,7 @@ def test_a_dial_that_moves_on_says_from_where_to_where_and_why(caplog: pytest.Lo
     assert record.getMessage() == text
 
 
-def test_text_that_is_no_network_is_quoted_within_bounds(caplog: pytest.LogCaptureFixture) -> None:
+def test_text_that_is_no_network_is_quoted_within_bounds(caplog: Logged) -> None:
     agent_notices.tell_networks(agent(), ["10/8", "x\n" * 1_000])
     message = caplog.messages[0]
     assert message.startswith("UMB413 agent=a1: cidr identifiers that are no networks: '10/8, x\\n")
@@ -312,7 +307,7 @@ def test_text_that_is_no_network_is_quoted_within_bounds(caplog: pytest.LogCaptu
     assert "\n" not in message
 
 
-def notices(caplog: pytest.LogCaptureFixture) -> list[str]:
+def notices(caplog: Logged) -> list[str]:
     told = [record.getMessage() for record in caplog.records if record.name == agent_notices.__name__]
     return [text for text in told if " dial of " in text]
 
@@ -330,7 +325,7 @@ def test_the_memory_of_what_was_said_is_bounded() -> None:
     assert len(hush._told) <= MAX_KINDS
 
 
-def test_a_storm_is_a_line_for_each_endpoint_and_a_count(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_storm_is_a_line_for_each_endpoint_and_a_count(caplog: Logged) -> None:
     told = DialNotices()
     for number in range(100):
         told.refused("UMB401", "10.0.0.5:443", "a1", "connection refused", 1000.0 + number / 100)
@@ -343,7 +338,7 @@ def test_a_storm_is_a_line_for_each_endpoint_and_a_count(caplog: pytest.LogCaptu
     ]
 
 
-def test_the_good_answer_to_a_probe_of_our_own_clients_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_good_answer_to_a_probe_of_our_own_clients_is_no_warning(caplog: Logged) -> None:
     notices = DialNotices()
     notices.refused("UMB401", PROBE_ADDRESS, "a1", "connection refused", 0.0)
     assert caplog.text == ""
@@ -351,7 +346,7 @@ def test_the_good_answer_to_a_probe_of_our_own_clients_is_no_warning(caplog: pyt
     assert "UMB406" in caplog.text
 
 
-def test_without_agents_a_storm_of_dials_anywhere_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_agents_a_storm_of_dials_anywhere_is_one_line(caplog: Logged) -> None:
     told = DialNotices()
     for number in range(100):
         told.refused("UMB301", f"10.0.0.{number}:443", "-", "No agent available", 1000.0)
@@ -359,7 +354,7 @@ def test_without_agents_a_storm_of_dials_anywhere_is_one_line(caplog: pytest.Log
 
 
 @pytest.mark.parametrize("mode", ["grpc", "http-connect"])
-def test_a_dial_without_any_agent_is_told(stage: Stage, mode: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_dial_without_any_agent_is_told(stage: Stage, mode: str, caplog: Logged) -> None:
     caplog.set_level("INFO", "umbilical.tunnels")
     server = stage.start_server(mode)
     with pytest.raises(DialRefused, match="No agent available"):
@@ -368,7 +363,7 @@ def test_a_dial_without_any_agent_is_told(stage: Stage, mode: str, caplog: pytes
     assert 'code=UMB301 end="No agent available"' in caplog.text
 
 
-def test_a_dial_that_no_agent_may_carry_is_told_apart(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_dial_that_no_agent_may_carry_is_told_apart(stage: Stage, caplog: Logged) -> None:
     server = stage.start_server(strategies=("destHost",))
     ScriptedAgent(server, identifiers="host=elsewhere")
     with pytest.raises(DialRefused, match="No agent available"):
@@ -376,7 +371,7 @@ def test_a_dial_that_no_agent_may_carry_is_told_apart(stage: Stage, caplog: pyte
     assert [line[:6] for line in notices(caplog)] == ["UMB405"]
 
 
-def test_an_endpoint_that_refuses_is_told_by_both_sides(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_endpoint_that_refuses_is_told_by_both_sides(stage: Stage, caplog: Logged) -> None:
     caplog.set_level("INFO", "umbilical.tunnels")
     server, _ = stage.start_pair()
     address = refused_address()
@@ -395,9 +390,7 @@ def test_an_endpoint_that_refuses_is_told_by_both_sides(stage: Stage, caplog: py
         ("dial tcp 10.0.0.5:443: connect: no route to host", "UMB401"),
     ],
 )
-def test_an_agents_error_is_told_under_its_own_code(
-    stage: Stage, error: str, code: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_agents_error_is_told_under_its_own_code(stage: Stage, error: str, code: str, caplog: Logged) -> None:
     server, agent = scripted_pair(stage, "grpc")
     stream = open_proxy_stream(server)
     stream.send(packet_messages.dial_request("10.0.0.5:443", 7))
@@ -407,7 +400,7 @@ def test_an_agents_error_is_told_under_its_own_code(
     assert [line[:6] for line in notices(caplog)] == [code]
 
 
-def test_an_agent_that_is_lost_during_a_dial_is_told(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_agent_that_is_lost_during_a_dial_is_told(stage: Stage, caplog: Logged) -> None:
     server, agent = scripted_pair(stage, "grpc")
     stream = open_proxy_stream(server)
     stream.send(packet_messages.dial_request("10.0.0.5:443", 7))

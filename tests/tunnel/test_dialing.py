@@ -4,6 +4,7 @@ import pytest
 from tests.support.data_plane import open_files, settle, turn_until
 from tests.support.dialling import Caller, ScriptedResolver, ask, closed_port, desk, failure, listening, silent_port
 from tests.support.file_limits import no_descriptors
+from tests.support.fixture_types import Patch
 from tests.support.socket_pairs import kept
 
 from umbilical.tunnel import dialing
@@ -189,9 +190,7 @@ def test_a_name_without_an_address_of_the_wanted_family_reads_as_in_go(plane: Lo
     assert text == "dial tcp6: address four: no suitable address found"
 
 
-def test_the_other_family_is_tried_while_the_first_gives_no_answer(
-    plane: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_other_family_is_tried_while_the_first_gives_no_answer(plane: Loop, monkeypatch: Patch) -> None:
     assert dialing.FALLBACK_SECONDS == 0.3
     monkeypatch.setattr(dialing, "FALLBACK_SECONDS", 0.02)
     silent = silent_port("::1")
@@ -204,9 +203,7 @@ def test_the_other_family_is_tried_while_the_first_gives_no_answer(
     assert open_files() == before, "the slower attempt must be gone"
 
 
-def test_the_first_family_wins_if_it_answers_within_its_head_start(
-    plane: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_family_wins_if_it_answers_within_its_head_start(plane: Loop, monkeypatch: Patch) -> None:
     monkeypatch.setattr(dialing, "FALLBACK_SECONDS", 3600.0)  # however slow this machine is
     _, first = listening("::1")
     listener, second = listening()
@@ -240,7 +237,7 @@ def test_the_first_refusal_is_told_when_all_refuse(plane: Loop) -> None:
 
 
 def test_a_dial_that_tries_several_silent_addresses_times_out_once_and_leaves_nothing(
-    plane: Loop, monkeypatch: pytest.MonkeyPatch
+    plane: Loop, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(dialing, "FALLBACK_SECONDS", 0.01)
     first, second = silent_port(), silent_port("::1")

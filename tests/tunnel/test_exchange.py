@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import pytest
 from tests.support import packet_messages
+from tests.support.fixture_types import Logged, Patch
 from tests.support.in_process import PATIENCE_SECONDS, Stage, echo, read_to_end, refused_address, sink
 from tests.support.packet_messages import PacketType
 from tests.support.scripted_peers import ScriptedAgent, open_without_window, scripted_pair
@@ -53,9 +54,7 @@ def test_several_dials_to_a_stalled_agent_fail_and_retire_it_once(stage: Stage) 
     server.wait_until_quiet()
 
 
-def test_a_dial_that_times_out_beside_bulk_traffic_does_not_retire_its_agent(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dial_that_times_out_beside_bulk_traffic_does_not_retire_its_agent(stage: Stage, monkeypatch: Patch) -> None:
     """Bytes that wait for the socket in this turn are no sign of a stall: others' tunnels must not pay for it."""
     server = stage.start_server(dial_timeout_seconds=PATIENCE_SECONDS)
     agent = stage.start_agent(server.agent_port, dial_timeout_seconds=100 * PATIENCE_SECONDS)
@@ -84,9 +83,7 @@ def test_a_dial_that_times_out_beside_bulk_traffic_does_not_retire_its_agent(
 
 
 @MODES
-def test_a_close_that_the_agent_never_answers_is_given_up(
-    stage: Stage, mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_close_that_the_agent_never_answers_is_given_up(stage: Stage, mode: str, monkeypatch: Patch) -> None:
     """Also when no other dial keeps the clock going."""
     server, agent = scripted_pair(stage, mode)
     tunnel = agent.carry()
@@ -156,7 +153,7 @@ def test_dials_lives_and_writes_to_clients_are_timed(stage: Stage, mode: str) ->
 
 
 @MODES
-def test_gauges_return_to_zero_however_a_dial_ends(stage: Stage, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gauges_return_to_zero_however_a_dial_ends(stage: Stage, mode: str, monkeypatch: Patch) -> None:
     server = stage.start_server(mode, dial_timeout_seconds=PATIENCE_SECONDS)
     with pytest.raises(DialRefused):
         server.frontend.open("no.agent:1")
@@ -226,7 +223,7 @@ def test_an_agent_that_no_strategy_can_use_makes_nobody_ready(stage: Stage) -> N
 
 
 @MODES
-def test_a_tunnel_leaves_one_line_in_the_log(stage: Stage, mode: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tunnel_leaves_one_line_in_the_log(stage: Stage, mode: str, caplog: Logged) -> None:
     caplog.set_level(logging.INFO, "umbilical.tunnels")
     server = stage.start_server(mode)
     agent = ScriptedAgent(server, "a-1")

@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 from tests.support import packet_messages
+from tests.support.fixture_types import Logged, Patch
 from tests.support.in_process import RunningServer, Stage
 from tests.support.packet_messages import PacketType
 from tests.support.scripted_peers import ScriptedAgent, open_without_window
@@ -28,9 +29,7 @@ def test_the_agent_on_the_destination_is_preferred_and_networks_are_a_strategy(s
     net.carry(3, "10.1.2.3:443")
 
 
-def test_networks_that_are_none_are_told_once_and_the_agent_serves(
-    stage: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_networks_that_are_none_are_told_once_and_the_agent_serves(stage: Stage, caplog: Logged) -> None:
     server = stage.start_server(strategies=("cidr", "default"))
     for _ in range(3):
         agent = ScriptedAgent(server, "a", "cidr=10.0.0.0/99")
@@ -46,7 +45,7 @@ def test_networks_that_are_none_are_told_once_and_the_agent_serves(
     "leave", [ScriptedAgent.close, lambda agent: agent.stream.finish()], ids=["is gone", "ends its stream"]
 )
 def test_a_dial_outlives_the_agent_that_had_it(
-    stage: Stage, mode: str, leave: Callable[[ScriptedAgent], None], caplog: pytest.LogCaptureFixture
+    stage: Stage, mode: str, leave: Callable[[ScriptedAgent], None], caplog: Logged
 ) -> None:
     caplog.set_level(logging.DEBUG, "umbilical")
     server = stage.start_server(mode)
@@ -71,7 +70,7 @@ def test_a_dial_outlives_the_agent_that_had_it(
 
 
 def test_a_dial_leaves_an_agent_that_takes_no_packets_within_its_time(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    stage: Stage, monkeypatch: Patch, caplog: Logged
 ) -> None:
     server = stage.start_server(dial_timeout_seconds=10.0)
     open_without_window(server)
@@ -89,9 +88,7 @@ def test_a_dial_leaves_an_agent_that_takes_no_packets_within_its_time(
     stage.eventually(lambda: stalled.key not in server.server.exchange.links)  # a whole dial's time: it is retired
 
 
-def test_a_dial_leaves_an_agent_that_answers_no_ping_long_before_its_time_is_over(
-    stage: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_dial_leaves_an_agent_that_answers_no_ping_long_before_its_time_is_over(stage: Stage, caplog: Logged) -> None:
     """A frozen process: its machine takes every byte. The path watch notices after some seconds of real time."""
     server = stage.start_server("grpc", dial_timeout_seconds=3600.0)
     frozen = ScriptedAgent(server, "frozen")
@@ -105,9 +102,7 @@ def test_a_dial_leaves_an_agent_that_answers_no_ping_long_before_its_time_is_ove
     assert frozen.receive(PacketType.DIAL_CLS)
 
 
-def _leave_unanswered(
-    server: RunningServer, agent: ScriptedAgent, stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _leave_unanswered(server: RunningServer, agent: ScriptedAgent, stage: Stage, monkeypatch: Patch) -> None:
     for _ in range(UNANSWERED_IN_A_ROW):
         dial = server.frontend.dial("web:443")
         agent.next_dial()
@@ -117,9 +112,7 @@ def _leave_unanswered(
         agent.receive(PacketType.DIAL_CLS)
 
 
-def test_a_silent_agent_is_last_choice_until_it_answers(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_silent_agent_is_last_choice_until_it_answers(stage: Stage, monkeypatch: Patch, caplog: Logged) -> None:
     caplog.set_level(logging.INFO, "umbilical")
     server = stage.start_server("grpc", dial_timeout_seconds=10.0)
     silent = ScriptedAgent(server, "silent")
@@ -137,7 +130,7 @@ def test_a_silent_agent_is_last_choice_until_it_answers(
     silent.carry(1)
 
 
-def test_our_own_agent_answers_the_question_at_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_own_agent_answers_the_question_at_once(stage: Stage, monkeypatch: Patch) -> None:
     """No resolver and no network is asked for it, and no client is in it."""
     server = stage.start_server(dial_timeout_seconds=10.0)
     stage.start_agent(server.agent_port, dial_timeout_seconds=3600.0)
@@ -155,9 +148,7 @@ def test_our_own_agent_answers_the_question_at_once(stage: Stage, monkeypatch: p
     assert server.dial_failures() == {"backend_dial_timeout": UNANSWERED_IN_A_ROW}
 
 
-def test_clients_that_give_up_tell_too_where_dials_have_no_time_limit(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clients_that_give_up_tell_too_where_dials_have_no_time_limit(stage: Stage, monkeypatch: Patch) -> None:
     server = stage.start_server("grpc")
     silent = ScriptedAgent(server, "silent")
     for _ in range(UNANSWERED_IN_A_ROW):

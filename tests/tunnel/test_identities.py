@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.fixture_types import Logged
 from tests.support.grpc_channel import GrpcChannel
 from tests.support.in_process import RunningServer, Stage, echo, read_to_end
 from tests.support.tunnel_pki import Pair
@@ -41,7 +42,7 @@ def request(address: str) -> bytes:
 
 
 def test_an_agent_that_announces_another_address_is_refused_with_the_reason(
-    stage: Stage, rules: Path, caplog: pytest.LogCaptureFixture
+    stage: Stage, rules: Path, caplog: Logged
 ) -> None:
     caplog.set_level(logging.INFO)
     server = stage.start_server(agent_identities=rules, strategies=STRATEGIES)
@@ -74,9 +75,7 @@ def test_changed_rules_count_for_the_next_agent(stage: Stage, rules: Path) -> No
     server.wait_for_agents()
 
 
-def test_rules_that_cannot_be_read_leave_those_from_before(
-    stage: Stage, rules: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rules_that_cannot_be_read_leave_those_from_before(stage: Stage, rules: Path, caplog: Logged) -> None:
     server = stage.start_server(agent_identities=rules, strategies=STRATEGIES)
     rules.write_text("nonsense\n")
     stage.start_agent(server.agent_port, agent_identifiers="default-route=true")
@@ -96,9 +95,7 @@ def test_a_server_does_not_start_on_rules_that_it_cannot_read(tmp_path: Path, te
     assert str(path) in refused.value.what
 
 
-def test_an_agents_certificate_opens_no_tunnel_although_the_ca_vouches_for_it(
-    stage: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_agents_certificate_opens_no_tunnel_although_the_ca_vouches_for_it(stage: Stage, caplog: Logged) -> None:
     server, _ = stage.start_pair(tcp=True)
     with ask(server, stage, stage.pki.authority.client("konnectivity-agent")) as client:
         client.sendall(request(stage.endpoint().serve(echo).address))

@@ -13,6 +13,7 @@ import pytest
 from tests.support import packet_messages
 from tests.support.compiled_unit import is_compiled
 from tests.support.data_plane import settle, turn_until
+from tests.support.fixture_types import Logged, Patch
 from tests.support.in_process import PATIENCE_SECONDS, Stage, echo
 from tests.support.packet_messages import PacketType
 from tests.support.scripted_peers import ScriptedAgent, expect, open_proxy_stream
@@ -28,7 +29,7 @@ from umbilical.tunnel.tcp_facts import TcpFacts, tcp_facts
 class Told:
     """What a watch tells of its transport, in words."""
 
-    def __init__(self, line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, line: Line, monkeypatch: Patch) -> None:
         self.lines: list[str] = []
         monkeypatch.setattr(line, "on_silent", lambda seconds, ack: self.lines.append(f"silent {ack}"))
         monkeypatch.setattr(line, "on_answered", lambda seconds: self.lines.append("answered"))
@@ -36,14 +37,14 @@ class Told:
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch: Patch) -> None:
     if is_compiled():
         pytest.skip("its times are constants, and those are part of the compiled code")
     for name, seconds in (("TICK", 0.01), ("QUIET_TICK", 0.01), ("SILENCE", 0.02), ("ANSWER", 0.02)):
         monkeypatch.setattr(keepalive, f"{name}_SECONDS", seconds)
 
 
-def watched(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> tuple[Line, Line, Told]:
+def watched(plane: Loop, monkeypatch: Patch) -> tuple[Line, Line, Told]:
     """Both ends of a connection, with all said that is said at its beginning, and what will be told of ours."""
     ours, peer = joined(plane, connection(True), connection(False))
     turn_until(plane, lambda: is_greeted(ours, peer))
@@ -56,12 +57,12 @@ def turns(plane: Loop, count: int) -> None:
         plane.turn(0.01)
 
 
-def facts(monkeypatch: pytest.MonkeyPatch, tell: Callable[[], TcpFacts | None]) -> None:
+def facts(monkeypatch: Patch, tell: Callable[[], TcpFacts | None]) -> None:
     monkeypatch.setattr(keepalive, "tcp_facts", lambda sock: tell())
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_peer_that_answers_is_asked_once_behind_its_activity(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_answers_is_asked_once_behind_its_activity(plane: Loop, monkeypatch: Patch) -> None:
     monkeypatch.setattr(keepalive, "ANSWER_SECONDS", PATIENCE_SECONDS)  # a stall of this machine is no silence
     ours, peer, told = watched(plane, monkeypatch)
     pings: list[bytes] = []
@@ -88,7 +89,7 @@ def test_a_peer_that_answers_is_asked_once_behind_its_activity(plane: Loop, monk
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(("unacknowledged", "word"), [(0, "silent True"), (2, "silent False")])
 def test_a_peer_that_answers_nothing_is_told_and_so_is_its_return(
-    plane: Loop, monkeypatch: pytest.MonkeyPatch, unacknowledged: int, word: str
+    plane: Loop, monkeypatch: Patch, unacknowledged: int, word: str
 ) -> None:
     ours, peer, told = watched(plane, monkeypatch)
     facts(monkeypatch, lambda: TcpFacts(unacknowledged, 0, 10))
@@ -105,7 +106,7 @@ def test_a_peer_that_answers_nothing_is_told_and_so_is_its_return(
 
 
 @pytest.mark.usefixtures("quick")
-def test_losses_are_told_when_they_are_many_and_a_share(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_are_told_when_they_are_many_and_a_share(plane: Loop, monkeypatch: Patch) -> None:
     monkeypatch.setattr(keepalive, "SILENCE_SECONDS", PATIENCE_SECONDS)  # no question of its own on a slow machine
     ours, peer, told = watched(plane, monkeypatch)
     seen = [TcpFacts(0, 2, 20), TcpFacts(0, 4, 60), TcpFacts(0, 6, 9_000)]
@@ -126,7 +127,7 @@ def test_losses_are_told_when_they_are_many_and_a_share(plane: Loop, monkeypatch
 
 
 @pytest.mark.usefixtures("quick")
-def test_where_nothing_at_all_gets_through_no_losses_are_told(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_at_all_gets_through_no_losses_are_told(plane: Loop, monkeypatch: Patch) -> None:
     ours, peer, told = watched(plane, monkeypatch)
     plane.remove(peer.channel.descriptor)
     facts(monkeypatch, lambda: TcpFacts(4, 4, 10))
@@ -137,9 +138,7 @@ def test_where_nothing_at_all_gets_through_no_losses_are_told(plane: Loop, monke
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_ping_that_got_through_with_pains_is_a_loss_and_no_fault_of_the_peer(
-    plane: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ping_that_got_through_with_pains_is_a_loss_and_no_fault_of_the_peer(plane: Loop, monkeypatch: Patch) -> None:
     ours, peer, told = watched(plane, monkeypatch)
     plane.remove(peer.channel.descriptor)
     again = iter(range(100))
@@ -151,7 +150,7 @@ def test_a_ping_that_got_through_with_pains_is_a_loss_and_no_fault_of_the_peer(
 
 
 @pytest.mark.usefixtures("quick")
-def test_silence_behind_a_single_loss_is_the_peers(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_behind_a_single_loss_is_the_peers(plane: Loop, monkeypatch: Patch) -> None:
     ours, peer, told = watched(plane, monkeypatch)
     plane.remove(peer.channel.descriptor)
     seen = [TcpFacts(0, 0, 100), TcpFacts(0, 1, 100)]
@@ -162,12 +161,12 @@ def test_silence_behind_a_single_loss_is_the_peers(plane: Loop, monkeypatch: pyt
     watch.stop()
 
 
-def warnings(caplog: pytest.LogCaptureFixture, code: str) -> list[str]:
+def warnings(caplog: Logged, code: str) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.getMessage().startswith(code)]
 
 
 def test_a_server_tells_of_an_agent_that_is_stopped_and_of_its_return(
-    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, caplog: Logged, monkeypatch: Patch
 ) -> None:
     """A real process, really stopped: its kernel goes on acknowledging, so the network is not to blame."""
     monkeypatch.setattr(keepalive, "ANSWER_SECONDS", PATIENCE_SECONDS)  # one that is only slow is not told of
@@ -200,9 +199,7 @@ def test_a_server_tells_of_an_agent_that_is_stopped_and_of_its_return(
         agent.wait(PATIENCE_SECONDS)
 
 
-def test_a_network_that_acknowledges_nothing_is_told_apart(
-    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_network_that_acknowledges_nothing_is_told_apart(stage: Stage, caplog: Logged, monkeypatch: Patch) -> None:
     monkeypatch.setattr(keepalive, "TICK_SECONDS", 0.05)
     facts(monkeypatch, lambda: TcpFacts(3, 0, 40))
     server = stage.start_server("grpc")
@@ -215,7 +212,7 @@ def test_a_network_that_acknowledges_nothing_is_told_apart(
 
 
 def test_losses_on_the_way_to_an_agent_are_told_while_tunnels_go_on(
-    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, caplog: Logged, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(keepalive, "TICK_SECONDS", 0.05)
     facts(monkeypatch, lambda: TcpFacts(1, 30, 100))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.data_plane import open_files, settle, turn_until
 from tests.support.file_limits import no_descriptors
+from tests.support.fixture_types import Logged, Patch
 from tests.support.socket_pairs import kept, reset
 
 from umbilical.fault import StartupError
@@ -88,9 +89,7 @@ def test_a_client_that_left_before_it_was_accepted_does_no_harm(plane: Loop, doo
     turn_until(plane, lambda: len(door.came) == 2)
 
 
-def test_a_handler_that_breaks_does_not_end_the_listening(
-    plane: Loop, door: Door, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_handler_that_breaks_does_not_end_the_listening(plane: Loop, door: Door, caplog: Logged) -> None:
     def drop() -> None:
         raise RuntimeError("dropped it")
 
@@ -101,12 +100,12 @@ def test_a_handler_that_breaks_does_not_end_the_listening(
     assert "internal error while accepting a connection: RuntimeError('dropped it')" in caplog.text
 
 
-def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
+def complaints(caplog: Logged) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
 
 
 def test_without_a_free_descriptor_the_listener_rests_and_then_serves_who_waited(
-    plane: Loop, door: Door, caplog: pytest.LogCaptureFixture
+    plane: Loop, door: Door, caplog: Logged
 ) -> None:
     door.knock()
     door.knock()
@@ -117,9 +116,7 @@ def test_without_a_free_descriptor_the_listener_rests_and_then_serves_who_waited
     turn_until(plane, lambda: len(door.came) == 2)
 
 
-def test_a_resting_listener_does_not_spin(
-    plane: Loop, door: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_resting_listener_does_not_spin(plane: Loop, door: Door, monkeypatch: Patch, caplog: Logged) -> None:
     monkeypatch.setattr(listening, "EXHAUSTED_SECONDS", 3600.0)
     door.knock()
     with no_descriptors():
@@ -210,7 +207,7 @@ def test_a_unix_socket_is_open_for_owner_and_group_from_the_first_moment(tmp_pat
     assert seen <= {0o770}
 
 
-def test_a_stale_socket_file_is_replaced_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stale_socket_file_is_replaced_and_told(tmp_path: Path, caplog: Logged) -> None:
     path = tmp_path / "proxy.sock"
     listen_unix(UnixFrontend(path)).close()
     assert path.is_socket()
@@ -220,9 +217,7 @@ def test_a_stale_socket_file_is_replaced_and_told(tmp_path: Path, caplog: pytest
     assert caplog.messages == [told]
 
 
-def test_a_socket_that_another_server_holds_is_taken_over_and_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_socket_that_another_server_holds_is_taken_over_and_told(tmp_path: Path, caplog: Logged) -> None:
     """As upstream's --delete-existing-uds-file does, but not in silence."""
     path = tmp_path / "proxy.sock"
     kept(listen_unix(UnixFrontend(path)))

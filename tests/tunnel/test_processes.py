@@ -4,8 +4,8 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from umbilical.tunnel.agent_process import run_agent
 from umbilical.tunnel.daemon import StopRequests, end_task, open_http, own_task
 from umbilical.tunnel.metrics import AgentMetrics, ServerMetrics
 from umbilical.tunnel.server_process import run_server
-from umbilical.tunnel.settings import ListenAddress, TlsFiles, UnixFrontend
+from umbilical.tunnel.settings import ListenAddress, ServerSettings, TlsFiles, UnixFrontend
 
 
 def _routes() -> AgentHealthRoutes:
@@ -247,15 +247,22 @@ def test_startup_failures_leave_nothing_behind_in_the_process(tunnel_pki: Tunnel
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_graceful_leave_is_unready_at_once_and_lets_a_tunnel_end(stage: Stage, tmp_path: Path) -> None:
-    settings = server_settings(stage.pki, tmp_path, graceful_shutdown_seconds=PATIENCE_SECONDS)
-
-    server = own_task(run_server(settings, None))
-    stage.start_agent(settings.agent_listen.port)
+@asynccontextmanager
+async def serving(
+    stage: Stage, folder: Path, publish: ScriptedPublisher | None = None, **settings: Any
+) -> AsyncIterator[tuple[asyncio.Task[int], ServerSettings, Tunnel]]:
+    """A server with an agent, and a tunnel to an echo."""
+    made = server_settings(stage.pki, folder, **settings)
+    server = own_task(run_server(made, None, publish=publish))
+    stage.start_agent(made.agent_listen.port)
     with listening() as endpoint:
-        await answers(settings.health_listen, "/readyz", 200)
-        endpoint.serve(echo)
-        tunnel = await aside(lambda: frontend_of(settings).open(endpoint.address))
+        await answers(made.health_listen, "/readyz", 200)
+        yield server, made, await aside(lambda: frontend_of(made).open(endpoint.serve(echo).address))
+
+
+async def test_a_graceful_leave_is_unready_at_once_and_lets_a_tunnel_end(stage: Stage, tmp_path: Path) -> None:
+    patience = {"graceful_shutdown_seconds": PATIENCE_SECONDS}
+    async with serving(stage, tmp_path, **patience) as (server, settings, tunnel):
         kill_self()
         await answers(settings.health_listen, "/readyz", 500)
         assert (await get(settings.health_listen, "/healthz"))[0] == 200
@@ -266,14 +273,8 @@ async def test_a_graceful_leave_is_unready_at_once_and_lets_a_tunnel_end(stage: 
 async def test_a_leaving_server_withdraws_its_lease_before_it_waits_for_its_tunnels(
     stage: Stage, tmp_path: Path
 ) -> None:
-    settings = server_settings(stage.pki, tmp_path, graceful_shutdown_seconds=1000.0)
     publisher = ScriptedPublisher()
-
-    server = own_task(run_server(settings, None, publish=publisher))
-    stage.start_agent(settings.agent_listen.port)
-    with listening() as endpoint:
-        await answers(settings.health_listen, "/readyz", 200)
-        tunnel = await aside(lambda: frontend_of(settings).open(endpoint.serve(echo).address))
+    async with serving(stage, tmp_path, publisher, graceful_shutdown_seconds=1000.0) as (server, _, tunnel):
         kill_self()
         async with asyncio.timeout(PATIENCE_SECONDS):
             while publisher.story != ["published", "stopped", "withdrawn"]:
@@ -304,13 +305,7 @@ async def test_an_api_that_hangs_keeps_nobody_from_hearing_that_the_server_leave
 
 
 async def test_a_second_signal_ends_the_patience(stage: Stage, tmp_path: Path) -> None:
-    settings = server_settings(stage.pki, tmp_path, graceful_shutdown_seconds=1000.0)
-
-    server = own_task(run_server(settings, None))
-    stage.start_agent(settings.agent_listen.port)
-    with listening() as endpoint:
-        await answers(settings.health_listen, "/readyz", 200)
-        tunnel = await aside(lambda: frontend_of(settings).open(endpoint.address))
+    async with serving(stage, tmp_path, graceful_shutdown_seconds=1000.0) as (server, settings, tunnel):
         kill_self()
         await answers(settings.health_listen, "/readyz", 500)
         kill_self(signal.SIGINT)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.support import packet_messages
+from tests.support.fixture_types import Logged
 from tests.support.grpc_channel import GrpcStream
 from tests.support.in_process import RunningAgent, Stage, echo
 from tests.support.packet_messages import Packet, PacketType
@@ -45,9 +46,7 @@ def test_the_agent_introduces_itself_as_upstreams_does(stage: Stage) -> None:
     assert "authorization" not in headers
 
 
-def test_a_server_without_a_proper_hello_is_left_and_tried_again(
-    stage: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_server_without_a_proper_hello_is_left_and_tried_again(stage: Stage, caplog: Logged) -> None:
     server = ScriptedServer(stage)
     agent = stage.start_agent(server.port)
     stream = server.accept_call()
@@ -57,9 +56,7 @@ def test_a_server_without_a_proper_hello_is_left_and_tried_again(
     assert "expected one server count, got 0" in caplog.text
 
 
-def test_a_refusal_by_trailers_alone_is_told_with_the_servers_words(
-    stage: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_refusal_by_trailers_alone_is_told_with_the_servers_words(stage: Stage, caplog: Logged) -> None:
     server = ScriptedServer(stage)
     agent = stage.start_agent(server.port)
     stream = server.accept_call()

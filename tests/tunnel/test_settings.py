@@ -8,7 +8,6 @@ import pytest
 
 from umbilical.cluster.leases import LeaseCounter, LeasePublisher
 from umbilical.cluster.token_review import TokenReviewer
-from umbilical.fault import StartupError
 from umbilical.tunnel import interfaces
 from umbilical.tunnel.settings import (
     MIB,
@@ -63,10 +62,6 @@ def test_a_tunnel_is_paused_long_before_it_is_closed() -> None:
 def test_settings_cannot_be_changed_once_made(value: Any) -> None:
     with pytest.raises(AttributeError, match="frozen"):
         setattr(value, next(iter(vars(value))), None)
-
-
-def test_its_text_is_what_and_why_in_one_line() -> None:
-    assert str(StartupError("UMB020", "what failed", "the reason", "the remedy")) == "what failed: the reason"
 
 
 def _methods(kind: type[Any]) -> dict[str, tuple[list[str], bool]]:

@@ -9,7 +9,6 @@ from typing import Any, Final
 import pytest
 from tests.support import packet_messages
 from tests.support.grpc_channel import GrpcStream
-from tests.support.half_close import half_closing, rest_of
 from tests.support.in_process import PATIENCE_SECONDS, RunningServer, Stage, echo, read_to_end, source
 from tests.support.packet_messages import PacketType
 from tests.support.scripted_peers import ScriptedAgent, ScriptedServer, expect, scripted_pair
@@ -20,7 +19,6 @@ from umbilical.tunnel.settings import Limits
 from umbilical.tunnel.transport import LARGEST_TUNNEL_WINDOW_BYTES, TUNNEL_WINDOW_BYTES
 
 MIB: Final = 1024 * 1024
-FRONTENDS: Final = pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tls"])
 
 
 def open_tunnel(server: RunningServer, address: str) -> SocketTunnel:
@@ -36,56 +34,19 @@ def own_streams(server: RunningServer) -> list[Any]:
     return [stream for some in streams for stream in some if stream.plain]
 
 
-@FRONTENDS
-def test_a_client_that_ends_its_side_still_gets_the_whole_answer(stage: Stage, tcp: bool) -> None:
-    server, agent = stage.start_pair(tcp=tcp)
-    endpoint = stage.endpoint()
-    with half_closing(server.frontend, endpoint.address) as client:
-        far = endpoint.accept()
-        client.sendall(b"question")
-        client.end()
-        assert read_to_end(far) == b"question", "the endpoint sees the end of the question"
-        far.sendall(bytes(3 * MIB))
-        far.close()
-        assert rest_of(client) == bytes(3 * MIB)
-    server.wait_until_quiet()
-    agent.wait_until_idle()
-
-
-@FRONTENDS
-def test_an_endpoint_that_ends_its_side_still_gets_the_whole_upload(stage: Stage, tcp: bool) -> None:
-    server, agent = stage.start_pair(tcp=tcp)
-    endpoint = stage.endpoint()
-    with half_closing(server.frontend, endpoint.address) as client:
-        far = endpoint.accept()
-        far.sendall(b"greeting")
-        far.shutdown(socket.SHUT_WR)
-        assert rest_of(client) == b"greeting", "the client sees the end of the greeting"
-        reader = threading.Thread(target=client.sendall, args=(bytes(3 * MIB),))
-        reader.start()
-        received = 0
-        while received < 3 * MIB:
-            received += len(far.recv(1 << 18))
-        reader.join(PATIENCE_SECONDS)
-        client.end()
-        assert read_to_end(far) == b""
-    server.wait_until_quiet()
-    agent.wait_until_idle()
-
-
 def test_a_half_closed_tunnel_in_which_nothing_moves_is_not_kept_for_ever(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "umbilical.tunnels")
     server, agent = stage.start_pair()
     endpoint = stage.endpoint()
-    with half_closing(server.frontend, endpoint.address) as client:
-        far = endpoint.accept()
-        client.end()
-        assert read_to_end(far) == b""
-        stage.eventually(lambda: len(server.server.exchange.half_closed) == 1)
-        stage.skip(121, monkeypatch)
-        assert rest_of(client) == b""
+    tunnel = open_tunnel(server, endpoint.address)
+    far = endpoint.accept()
+    tunnel.socket.shutdown(socket.SHUT_WR)
+    assert read_to_end(far) == b""
+    stage.eventually(lambda: len(server.server.exchange.half_closed) == 1)
+    stage.skip(121, monkeypatch)
+    assert tunnel.receive(1) == b""
     server.wait_until_quiet()
     agent.wait_until_idle()
     assert "client ended its side, and the other moved nothing for 120 s" in caplog.text
