@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.coroutines import play
 from tests.support.data_plane import Diary
-from tests.support.dialer_scene import client_files, end
+from tests.support.dialer_scene import client_files, end, server_of
 from tests.support.in_process import Stage, banner
 from tests.support.live_certificates import LiveFiles
 from tests.support.scripted_frontend import answering, silent, tcp_frontend, unix_frontend
@@ -52,9 +52,7 @@ def failure_of(way: Way, trace: Trace | None = None) -> DialFailed:
 def test_every_hop_is_traced_and_sessions_are_resumed(stage: Stage, mode: str, tcp: bool) -> None:
     server, _ = stage.start_pair(mode, tcp=tcp)
     endpoint = stage.endpoint().serve(banner)
-    frontend = server.frontend
-    where = UnixServer(frontend.unix_path) if frontend.unix_path else TcpServer("127.0.0.1", frontend.port)
-    way = way_to(stage.pki, where, protocol=Protocol(mode))
+    way = way_to(stage.pki, server_of(server.frontend), protocol=Protocol(mode))
 
     async def script() -> list[str]:
         details = []

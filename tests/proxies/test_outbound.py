@@ -8,6 +8,7 @@ import pytest
 from tests.proxies.name_scenes import Counts, ScriptedTunnel, outbound_settings
 from tests.proxies.outbound_scenes import DNS_SERVER, Scene, scene
 from tests.proxies.proxy_scenes import ScriptedProxy
+from tests.support.proxy_scene import endpoint
 from tests.support.scripted_api import ScriptedApi, json_answer
 
 from umbilical.dialer.failure import DialFailed, Reason
@@ -118,14 +119,14 @@ async def test_what_does_not_answer_is_looked_up_again() -> None:
 async def test_a_cloud_host_leaves_by_this_machine_through_its_proxy(resolution: Resolution) -> None:
     async with ScriptedProxy() as proxy:
         environment = {"https_proxy": f"http://127.0.0.1:{proxy.port}", "NO_PROXY": "sts.amazonaws.com"}
-        stage = Scene(resolution, environment, direct_suffixes=(".amazonaws.com",), never_direct=("p.amazonaws.com",))
-        await stage.open("EC2.amazonaws.com", hello=b"")
-        assert stage.dials == []
-        assert proxy.requests[0].startswith("CONNECT EC2.amazonaws.com:443 ")
-        assert stage.counts.dials == [("direct", "ok")]
-        assert await stage.outbound.resolve("ec2.amazonaws.com") == ()
-        await stage.outbound.close()
-        await stage.close()
+        async with scene(
+            resolution, environment, direct_suffixes=(".amazonaws.com",), never_direct=("p.amazonaws.com",)
+        ) as stage:
+            await stage.open("EC2.amazonaws.com", hello=b"")
+            assert stage.dials == []
+            assert proxy.requests[0].startswith("CONNECT EC2.amazonaws.com:443 ")
+            assert stage.counts.dials == [("direct", "ok")]
+            assert await stage.outbound.resolve("ec2.amazonaws.com") == ()
 
 
 async def test_a_host_that_is_kept_in_the_tunnel_is_not_direct_and_without_suffixes_none_is() -> None:
@@ -144,16 +145,15 @@ async def test_what_lives_beside_the_proxy_never_enters_the_tunnel_where_its_suf
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello")
-        writer.close()
 
-    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
-        stage = Scene(Resolution.GUEST_THEN_MANAGEMENT, direct_suffixes=(".clusters-one.svc",))
+    async with (
+        endpoint(greet) as port,
+        scene(Resolution.GUEST_THEN_MANAGEMENT, direct_suffixes=(".clusters-one.svc",)) as stage,
+    ):
         stage.machine["etcd-client.clusters-one.svc"] = ["127.0.0.1"]
-        await stage.open("etcd-client.clusters-one.svc", server.sockets[0].getsockname()[1])
+        await stage.open("etcd-client.clusters-one.svc", port)
         assert stage.asked_machine == ["etcd-client.clusters-one.svc"], "as any program of this machine asks"
         assert stage.dials == []
-        await stage.outbound.close()
-        await stage.close()
 
 
 @pytest.mark.parametrize("host", ["idp.corp.example", CONSOLE])

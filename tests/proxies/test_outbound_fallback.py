@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.proxies import outbound_scenes
 from tests.proxies.name_scenes import until
 from tests.proxies.outbound_scenes import DNS_SERVER, Scene
 from tests.proxies.proxy_scenes import ScriptedProxy
@@ -277,23 +278,19 @@ async def test_where_this_machine_does_not_know_the_name_either_the_tunnel_is_to
 async def test_past_the_tunnel_the_machines_own_proxy_is_used() -> None:
     async with ScriptedProxy() as proxy:
         environment = {"HTTPS_PROXY": f"http://127.0.0.1:{proxy.port}"}
-        stage = Scene(Resolution.GUEST_THEN_MANAGEMENT, environment)
-        stage.tunnel.everything = Reason.SERVER
-        await stage.open(IDP, hello=b"")
-        assert proxy.requests[0].startswith(f"CONNECT {IDP}:443 ")
-        assert await stage.outbound.resolve(IDP) == (), "the name is handed on"
-        await stage.outbound.close()
-        await stage.close()
+        async with outbound_scenes.scene(Resolution.GUEST_THEN_MANAGEMENT, environment) as stage:
+            stage.tunnel.everything = Reason.SERVER
+            await stage.open(IDP, hello=b"")
+            assert proxy.requests[0].startswith(f"CONNECT {IDP}:443 ")
+            assert await stage.outbound.resolve(IDP) == (), "the name is handed on"
 
 
 @pytest.mark.parametrize("resolution", [Resolution.AGENT, Resolution.GUEST, Resolution.SERVICE, Resolution.MANAGEMENT])
 async def test_no_other_policy_ever_leaves_the_tunnel(resolution: Resolution) -> None:
-    stage = Scene(resolution)
-    stage.tunnel.everything = Reason.SERVER
-    for _ in range(3):
+    async with outbound_scenes.scene(resolution) as stage:
+        stage.tunnel.everything = Reason.SERVER
+        for _ in range(3):
+            assert (await stage.failure(IDP)).reason is Reason.SERVER
+        await until(lambda: not stage.outbound.is_tunnel_healthy)
         assert (await stage.failure(IDP)).reason is Reason.SERVER
-    await until(lambda: not stage.outbound.is_tunnel_healthy)
-    assert (await stage.failure(IDP)).reason is Reason.SERVER
-    assert all(way == "tunnel" for way, _ in stage.counts.dials)
-    await stage.outbound.close()
-    await stage.close()
+        assert all(way == "tunnel" for way, _ in stage.counts.dials)

@@ -66,6 +66,11 @@ def receive_exactly(tunnel: Tunnel, size: int, timeout: float = PATIENCE_SECONDS
     return bytes(received)
 
 
+def assert_echoes(tunnel: Tunnel, octets: bytes = b"still here") -> None:
+    tunnel.send(octets)
+    assert receive_exactly(tunnel, len(octets)) == octets
+
+
 def receive_to_end(tunnel: Tunnel, timeout: float = PATIENCE_SECONDS) -> bytes:
     return receive_exactly(tunnel, 1 << 62, timeout)
 

@@ -17,7 +17,7 @@ from tests.support.in_process import RunningServer, Stage, echo
 from tests.support.live_certificates import LiveFiles, der
 from tests.support.live_certificates import replace as replace_file
 from tests.support.odd_certificates import DAY, OddPki, replace_certificate_file
-from tests.support.tunnel_client import Frontend, Tunnel, receive_exactly
+from tests.support.tunnel_client import Frontend, assert_echoes
 from tests.support.tunnel_pki import FolderAuthority, Pair, TunnelPki
 
 from umbilical.tunnel import certificate_dates, tls
@@ -287,11 +287,6 @@ def reloads(text: bytes) -> dict[str, int]:
 def cut(server: RunningServer) -> None:
     for transport in list(server.server.exchange.transports):
         transport.lose("cut")
-
-
-def assert_echoes(tunnel: Tunnel, octets: bytes) -> None:
-    tunnel.send(octets)
-    assert receive_exactly(tunnel, len(octets)) == octets
 
 
 def test_a_signer_and_both_certificates_are_replaced_under_a_live_tunnel(

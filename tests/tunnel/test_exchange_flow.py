@@ -20,7 +20,7 @@ from tests.support.scripted_peers import (
     expect,
     scripted_pair,
 )
-from tests.support.tunnel_client import PROXY_PATH, GrpcDial, Tunnel, receive_exactly
+from tests.support.tunnel_client import PROXY_PATH, GrpcDial, Tunnel, assert_echoes, receive_exactly
 
 from umbilical.tunnel.settings import Limits
 from umbilical.tunnel.transport import TUNNEL_WINDOW_BYTES
@@ -228,8 +228,7 @@ def test_a_tunnel_leaves_one_line_on_each_side_however_many_packets_it_carried(
     caplog.clear()
     tunnel = server.frontend.open(address)
     for _ in range(100):
-        tunnel.send(b"ping")
-        assert receive_exactly(tunnel, 4) == b"ping"
+        assert_echoes(tunnel, b"ping")
     tunnel.close()
     server.wait_until_quiet()
     stage.eventually(lambda: len(caplog.records) >= 2)

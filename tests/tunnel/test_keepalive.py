@@ -9,7 +9,7 @@ from tests.support.in_process import RunningServer, Stage, echo
 from tests.support.scripted_peers import ScriptedAgent
 from tests.support.socket_pairs import tcp_pair, unix_pair
 from tests.support.transports import REQUEST, Line, Source, connection, is_greeted, joined
-from tests.support.tunnel_client import receive_exactly
+from tests.support.tunnel_client import assert_echoes
 from tests.wire.http2.ends import frame, greeting, split
 
 from umbilical.cli.options import duration
@@ -136,13 +136,11 @@ def test_an_idle_tunnel_is_closed_with_the_cause_and_a_busy_one_stays(
     address = stage.endpoint().serve(echo).address
     idle, busy = server.frontend.open(address), server.frontend.open(address)
     for _ in range(6):  # looks are 150 s apart, and each must be seen to happen
-        busy.send(b"x")
-        assert receive_exactly(busy, 1) == b"x"
+        assert_echoes(busy, b"x")
         stage.skip(151, monkeypatch)
     assert idle.receive(1) == b""
     assert 'end="idle for 600 s"' in caplog.text
-    busy.send(b"still here")
-    assert receive_exactly(busy, 10) == b"still here"
+    assert_echoes(busy)
     busy.close()
     idle.close()
     server.wait_until_quiet()

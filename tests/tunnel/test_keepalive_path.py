@@ -18,7 +18,7 @@ from tests.support.in_process import PATIENCE_SECONDS, Stage, echo
 from tests.support.packet_messages import PacketType
 from tests.support.scripted_peers import ScriptedAgent, expect, open_proxy_stream
 from tests.support.transports import Line, connection, is_greeted, joined
-from tests.support.tunnel_client import receive_exactly
+from tests.support.tunnel_client import assert_echoes
 
 from umbilical.tunnel import keepalive
 from umbilical.tunnel.keepalive import PathWatch
@@ -218,8 +218,7 @@ def test_losses_on_the_way_to_an_agent_are_told_while_tunnels_go_on(
     facts(monkeypatch, lambda: TcpFacts(1, 30, 100))
     server, _ = stage.start_pair()
     tunnel = server.frontend.open(stage.endpoint().serve(echo).address)
-    tunnel.send(b"hello")
-    assert receive_exactly(tunnel, 5) == b"hello"
+    assert_echoes(tunnel, b"hello")
     stage.eventually(lambda: bool(warnings(caplog, "UMB409")))
     (line,) = warnings(caplog, "UMB409")
     assert "agent=agent-0 peer=127.0.0.1:" in line

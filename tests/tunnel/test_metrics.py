@@ -1,10 +1,10 @@
 import asyncio
 import math
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given
@@ -286,22 +286,12 @@ def take(name: str, seconds: str = "") -> tuple[int, str]:
     return status, body.decode()
 
 
-class Links(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.targets: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.targets += [value or "" for name, value in attrs if tag == "a" and name == "href"]
-
-
 def test_every_link_of_the_index_leads_to_a_profile() -> None:
     status, page = take("")
-    links = Links()
-    links.feed(page)
+    targets = re.findall(r'<a href="([^"]*)"', page)
     assert status == 200
-    assert len(links.targets) == 3
-    for target in links.targets:
+    assert len(targets) == 3
+    for target in targets:
         name, _, _ = target.partition("?")
         assert take(name, "0.05")[0] == 200
 

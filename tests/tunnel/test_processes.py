@@ -13,7 +13,7 @@ import pytest
 from tests.support.coroutines import PATIENCE_SECONDS, play
 from tests.support.daemons import agent_settings, answers, aside, frontend_of, get, kill_self, server_settings
 from tests.support.in_process import Stage, echo, listening, refused_address
-from tests.support.tunnel_client import Tunnel, receive_exactly
+from tests.support.tunnel_client import Tunnel, assert_echoes
 from tests.support.tunnel_pki import TunnelPki
 
 from umbilical.fault import StartupError
@@ -122,8 +122,7 @@ async def test_a_drained_agent_serves_a_new_dial_and_leaves_after_the_linger(
     kill_self()
     await aside(lambda: stage.eventually(lambda: all(link.draining for link in _links(server))))
     tunnel = await aside(lambda: server.frontend.open(endpoint.address))
-    await aside(lambda: tunnel.send(b"hello"))
-    assert await aside(lambda: receive_exactly(tunnel, 5)) == b"hello"
+    await aside(lambda: assert_echoes(tunnel))
     await aside(lambda: stage.skip(11.0, monkeypatch))  # longer than the linger: a tunnel keeps it
     await asyncio.sleep(0.5)
     assert not agent.done()
@@ -141,8 +140,7 @@ def _links(server: Any) -> list[Any]:
 
 async def _ends_with(server: asyncio.Task[int], tunnel: Tunnel) -> None:
     """The server lets the tunnel go on, and ends when that ends."""
-    await aside(lambda: tunnel.send(b"still here"))
-    assert await aside(lambda: receive_exactly(tunnel, 10)) == b"still here"
+    await aside(lambda: assert_echoes(tunnel))
     assert not server.done()
     tunnel.close()
     assert await server == 0
@@ -261,8 +259,7 @@ async def serving(
 
 
 async def test_a_graceful_leave_is_unready_at_once_and_lets_a_tunnel_end(stage: Stage, tmp_path: Path) -> None:
-    patience = {"graceful_shutdown_seconds": PATIENCE_SECONDS}
-    async with serving(stage, tmp_path, **patience) as (server, settings, tunnel):
+    async with serving(stage, tmp_path, graceful_shutdown_seconds=1000.0) as (server, settings, tunnel):
         kill_self()
         await answers(settings.health_listen, "/readyz", 500)
         assert (await get(settings.health_listen, "/healthz"))[0] == 200

@@ -20,7 +20,7 @@ from tests.support.scripted_peers import (
     refusal,
     scripted_pair,
 )
-from tests.support.tunnel_client import ConnectDial, receive_exactly
+from tests.support.tunnel_client import ConnectDial, assert_echoes
 
 from umbilical.fault import StartupError
 from umbilical.tunnel.interfaces import AuthenticationRefused
@@ -160,8 +160,7 @@ def test_whoever_has_connected_before_a_server_leaves_is_still_served(stage: Sta
         server.server.stop_accepting()
         turn()
     tunnel = ConnectDial(waiting, address).finish()
-    tunnel.send(b"hello")
-    assert receive_exactly(tunnel, 5) == b"hello"
+    assert_echoes(tunnel, b"hello")
 
 
 def test_a_client_without_a_certificate_gets_no_tunnel(stage: Stage) -> None:
@@ -208,8 +207,7 @@ def test_a_server_that_leaves_is_unready_and_takes_nobody_while_tunnels_end(stag
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", server.agent_port), timeout=PATIENCE_SECONDS)
     leaving = asyncio.run_coroutine_threadsafe(server.server.until_idle(PATIENCE_SECONDS), stage.loop)
-    tunnel.send(b"still here")
-    assert receive_exactly(tunnel, 10) == b"still here"
+    assert_echoes(tunnel)
     assert not leaving.done()
     tunnel.close()
     assert leaving.result(PATIENCE_SECONDS)

@@ -13,7 +13,7 @@ from tests.support.in_process import PATIENCE_SECONDS, RunningServer, Stage, ech
 from tests.support.packet_messages import PacketType
 from tests.support.scripted_peers import ScriptedAgent, ScriptedServer, expect, scripted_pair
 from tests.support.socket_pairs import reset
-from tests.support.tunnel_client import ConnectDial, SocketTunnel, receive_exactly
+from tests.support.tunnel_client import ConnectDial, SocketTunnel, assert_echoes, receive_exactly
 
 from umbilical.tunnel.settings import Limits
 from umbilical.tunnel.transport import LARGEST_TUNNEL_WINDOW_BYTES, TUNNEL_WINDOW_BYTES
@@ -78,8 +78,7 @@ def test_what_waits_for_a_client_that_never_reads_is_bounded_by_its_window(stage
     assert len(waiting) == 4
     assert all(0 < size <= LARGEST_TUNNEL_WINDOW_BYTES for size in waiting)
     with_echo = open_tunnel(server, stage.endpoint().serve(echo).address)
-    with_echo.send(b"still here")
-    assert receive_exactly(with_echo, 10) == b"still here"
+    assert_echoes(with_echo)
     for tunnel in stuck:
         tunnel.close()
 
@@ -99,8 +98,7 @@ def test_what_waits_for_an_endpoint_that_never_reads_is_bounded_by_its_window(st
     stage.eventually(lambda: all(stream.send_window < 8192 for stream in own_streams(server)) and min(waiting()) > 0)
     assert max(stage.call(waiting)) <= LARGEST_TUNNEL_WINDOW_BYTES
     neighbour = open_tunnel(server, stage.endpoint().serve(echo).address)
-    neighbour.send(b"still here")
-    assert receive_exactly(neighbour, 10) == b"still here"
+    assert_echoes(neighbour)
     tunnel.socket.shutdown(socket.SHUT_RDWR)  # wakes the sender
     sender.join(PATIENCE_SECONDS)
 
@@ -136,8 +134,7 @@ def test_an_end_that_offers_no_streams_is_served_in_upstreams_form(stage: Stage,
     server.wait_for_agents()
     agent.wait_until_ready()
     tunnel = server.frontend.open(stage.endpoint().serve(echo).address)
-    tunnel.send(b"hello")
-    assert receive_exactly(tunnel, 5) == b"hello"
+    assert_echoes(tunnel, b"hello")
     assert stage.call(lambda: own_streams(server)) == []
     tunnel.close()
     server.wait_until_quiet()
@@ -151,19 +148,15 @@ def test_a_connection_whose_stream_numbers_run_out_gets_a_successor_in_time(stag
         (link,) = agent.agent._links.values()
         link.connection._next_own_stream = 0x7FFFFFFF - 2 * 99_000
 
-    def exchange(tunnel: SocketTunnel) -> None:
-        tunnel.send(b"hello")
-        assert receive_exactly(tunnel, 5) == b"hello"
-
     stage.call(use_up)
     old = open_tunnel(server, address)
-    exchange(old)
+    assert_echoes(old)
     server.wait_for_agents(2)
     for _ in range(3):
         new = open_tunnel(server, address)
-        exchange(new)
+        assert_echoes(new)
         assert new is not old
-    exchange(old)
+    assert_echoes(old)
     old.close()
     server.wait_for_agents(1)
     agent.wait_until_ready()
@@ -254,17 +247,3 @@ def test_the_agent_opens_a_stream_names_it_in_its_answer_and_carries_plain_bytes
     assert (carried(stream), stream.reset_code) == (b"answer", None)
     agent.wait_until_idle()
     assert not connect.messages, "no CLOSE_RSP: the stream has told"
-
-
-def test_an_endpoint_that_breaks_off_resets_its_stream(stage: Stage) -> None:
-    scripted = ScriptedServer(stage)
-    agent = stage.start_agent(scripted.port)
-    connect = scripted.accept(metadata=[UNDERSTANDS_STREAMS])
-    endpoint = stage.endpoint()
-    connect.send(packet_messages.dial_request(endpoint.address, 78))
-    stream = connect.channel.streams[expect(connect, PacketType.DIAL_RSP).dialResponse.connectID]
-    far = endpoint.accept()
-    reset(far)
-    until(stream, lambda: stream.reset_code is not None)
-    assert stream.reset_code == CONNECT_ERROR
-    agent.wait_until_idle()

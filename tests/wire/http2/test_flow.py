@@ -1,5 +1,6 @@
 """Flow control under every order of events, `h2` at the other end: it raises when we overrun a window of its own."""
 
+from collections.abc import Callable
 from typing import Final
 
 import h2.events
@@ -229,28 +230,21 @@ def test_traffic_never_earns_more_than_the_burst() -> None:
     assert spend(allowance, 100, 0.0) == 10
 
 
-@pytest.mark.parametrize("local_first", [True, False])
-def test_a_stream_is_closed_when_both_ends_are(local_first: bool) -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "between"),
+    [(Stream.end_local, Stream.end_remote, (False, True)), (Stream.end_remote, Stream.end_local, (True, False))],
+    ids=["ours first", "theirs first"],
+)
+def test_a_stream_is_closed_when_both_ends_are_and_stays_so(
+    first: Callable[[Stream], None], second: Callable[[Stream], None], between: tuple[bool, bool]
+) -> None:
     stream = Stream(1, 0, 0)
-    if local_first:
-        stream.end_local()
-        assert (stream.can_send(), stream.can_receive()) == (False, True)
-        stream.end_remote()
-    else:
-        stream.end_remote()
-        assert (stream.can_send(), stream.can_receive()) == (True, False)
-        stream.end_local()
-    assert stream.state == streams.CLOSED
-    assert not stream.can_send()
-    assert not stream.can_receive()
-
-
-def test_ending_a_closed_stream_changes_nothing() -> None:
-    stream = Stream(1, 0, 0)
-    stream.state = streams.CLOSED
-    stream.end_local()
-    stream.end_remote()
-    assert stream.state == streams.CLOSED
+    first(stream)
+    assert (stream.can_send(), stream.can_receive()) == between
+    for end in (second, first, second):
+        end(stream)
+        assert stream.state == streams.CLOSED
+        assert (stream.can_send(), stream.can_receive()) == (False, False)
 
 
 def receive(inbox: Inbox, octets: bytes) -> None:
@@ -262,28 +256,18 @@ def rest(inbox: Inbox) -> bytes:
     return bytes(inbox.view[inbox.start : inbox.end])
 
 
-def test_what_was_consumed_makes_room_again() -> None:
+@pytest.mark.parametrize(
+    ("received", "consumed", "room", "start"),
+    [(b"12345678", 8, 8, 0), (b"123456", 4, 6, 0), (b"1234", 3, 4, 3)],
+    ids=["all was consumed", "room got scarce: the rest moves to the front", "half is free: nothing moves"],
+)
+def test_what_was_consumed_makes_room_again(received: bytes, consumed: int, room: int, start: int) -> None:
     inbox = Inbox(Block(8), shared=False)
-    receive(inbox, b"12345678")
-    assert len(inbox.room()) == 0
-    inbox.start = 8
-    assert len(inbox.room()) == 8
-
-
-def test_an_unfinished_rest_moves_to_the_front_when_room_gets_scarce() -> None:
-    inbox = Inbox(Block(8), shared=False)
-    receive(inbox, b"123456")
-    inbox.start = 4
-    assert len(inbox.room()) == 6
-    assert rest(inbox) == b"56"
-
-
-def test_nothing_is_moved_while_half_the_block_is_free() -> None:
-    inbox = Inbox(Block(8), shared=False)
-    receive(inbox, b"1234")
-    inbox.start = 3
-    assert len(inbox.room()) == 4
-    assert inbox.start == 3
+    receive(inbox, received)
+    assert len(inbox.room()) == 8 - len(received)
+    inbox.start = consumed
+    assert (len(inbox.room()), inbox.start) == (room, start)
+    assert rest(inbox) == received[consumed:]
 
 
 def test_settling_leaves_a_block_of_its_own_as_it_is() -> None:
