@@ -83,8 +83,6 @@ class Field:
             self.start_part(part)
         wait_until(self.is_whole, WHOLE_SECONDS)
 
-    # ------------------------------------------------------------------ parts
-
     def start_part(self, part: Part) -> None:
         paths = os.pathsep.join((PROGRAMS_PLACE, *filter(None, [os.environ.get("PYTHONPATH")])))
         self.lab.start(part.node, part.name, part.command, environment={"PYTHONPATH": paths})
@@ -110,8 +108,6 @@ class Field:
         by_node = {node.address: name for name, node in nodes.items()}
         return by_node | {str(gateway.ip): name for name, node in nodes.items() for gateway in node.pod_gateways}
 
-    # ------------------------------------------------------------------ state
-
     def is_whole(self) -> bool:
         """Whether every agent has every server, and every server every agent, once."""
         servers = all(self._metric(part, "ready_backend_connections") == len(self.agents) for part in self.servers)
@@ -136,8 +132,6 @@ class Field:
         full = f"konnectivity_network_proxy_{'server' if is_server else 'agent'}_{name} "
         lines = [line for line in completed.text.splitlines() if line.startswith(full)]
         return float(lines[0].removeprefix(full)) if lines else 0.0
-
-    # ------------------------------------------------------------------ traffic
 
     @contextmanager
     def traffic(self, workers: int) -> Iterator[None]:
@@ -193,8 +187,6 @@ class Field:
         node = next(part.node for part in self.servers if part.name == orders.server)
         command = (sys.executable, "-m", "tests.chaos.traffic", orders.to_json())
         return Part(_client_name(self._campaigns), node, command)
-
-    # ------------------------------------------------------------------ commands
 
     def _furnish(self, node: str) -> None:
         pki = self._pki

@@ -59,9 +59,6 @@ def figures(scene: Scene, passages: Sequence[Passage], blows: Sequence[Blow]) ->
     }
 
 
-# ---------------------------------------------------------------------- bytes
-
-
 def disagreements(passages: Sequence[Passage], visits: Sequence[Visit]) -> Iterator[str]:
     """Yield what was lost, doubled or crossed, whatever became of the tunnel."""
     yield from (passage.violation for passage in passages if passage.violation)
@@ -92,9 +89,6 @@ def _accounts_disagree(passage: Passage, visit: Visit | None) -> Iterator[str]:
         yield f"{title}: {passage.received} at the client, {visit.sent} sent"
     if passage.outcome is Outcome.WHOLE and visit.received != passage.sent:
         yield f"{title}: {visit.received} of {passage.sent} at the endpoint"
-
-
-# ---------------------------------------------------------------------- causes
 
 
 def _is_explained(scene: Scene, passage: Passage, blows: Sequence[Blow]) -> bool:

@@ -18,13 +18,12 @@ import urllib3
 from tests.support.coroutines import PATIENCE_SECONDS
 from tests.support.dialer_scene import settings_for
 from tests.support.https_endpoint import web_server
-from tests.support.in_process import RunningServer, Stage, banner, echo, read_to_end, refused_address
+from tests.support.in_process import RunningServer, Stage, banner, echo, read_to_end
 from tests.support.scripted_frontend import answering, read_head, silent, unix_frontend
 from tests.support.tunnel_pair import free_port
 from tests.support.tunnel_pki import TunnelPki
 
 from umbilical.dialer.blocking import BlockingDialer, TunnelSocket
-from umbilical.dialer.failure import DialFailed, Reason
 from umbilical.dialer.requests_adapter import TunnelAdapter
 from umbilical.dialer.settings import DialerSettings, TcpServer, UnixServer
 from umbilical.dialer.urllib3_pools import tunnel_pool_manager
@@ -112,12 +111,6 @@ def test_http_client_takes_such_a_socket(stage: Stage, dialer: BlockingDialer) -
     connection.request("GET", "/")
     assert connection.getresponse().read() == b"body"
     connection.close()
-
-
-def test_a_dial_that_fails_raises_its_reason(dialer: BlockingDialer) -> None:
-    with pytest.raises(DialFailed) as caught:
-        opened(dialer, refused_address())
-    assert caught.value.reason is Reason.REFUSED
 
 
 def test_many_threads_may_use_one_dialer(stage: Stage, dialer: BlockingDialer) -> None:

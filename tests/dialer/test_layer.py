@@ -11,6 +11,7 @@ from tests.support.coroutines import play
 from tests.support.dialer_scene import dialer_for, open_at
 from tests.support.https_endpoint import web_server
 from tests.support.in_process import Stage
+from tests.support.scripted_frontend import until_end
 from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.dialer import streams
@@ -255,20 +256,13 @@ async def _lingering(taken: bool) -> None:
     timer = writer._end.linger
     assert timer is not None
     if taken:
-        size = len(await asyncio.to_thread(_rest, theirs))
+        size = len(await asyncio.to_thread(until_end, theirs))
         assert size % (1 << 16) == 0
     await writer.wait_closed()
     assert writer._end.linger is None
     if taken:
         assert timer.cancelled()
     theirs.close()
-
-
-def _rest(sock: socket.socket) -> bytes:
-    received = b""
-    while octets := sock.recv(1 << 20):
-        received += octets
-    return received
 
 
 def test_the_last_bytes_of_a_closed_writer_are_delivered() -> None:

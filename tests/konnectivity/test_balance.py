@@ -86,18 +86,6 @@ def test_a_group_is_well_while_one_link_is(count: int) -> None:
     assert not group.is_well()
 
 
-def test_tunnels_spread_evenly_over_equal_agents() -> None:
-    group = Group()
-    members = [link(number) for number in range(200)]
-    for member in members:
-        group.add(member)
-    for number in range(10_000):
-        chosen = group.least_loaded(number * 7_919)
-        chosen.pending[number] = Tunnel(object(), number, "x:1", 0.0)
-        chosen.weigh()
-    assert {member.load() for member in members} == {50}
-
-
 def lines_of_a_dial(agents: int) -> int:
     """How many lines run for a choice, and for the load that comes and goes with it."""
     group = Group()

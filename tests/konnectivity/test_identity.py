@@ -185,14 +185,6 @@ def test_bad_encoding_is_refused_with_the_words_of_go(text: str, fault: str) -> 
     assert refusal_of(metadata.check_agent_identifiers, text) == fault
 
 
-@given(st.text())
-def test_any_text_is_parsed_or_lawfully_refused(text: str) -> None:
-    try:
-        metadata.parse_agent_identifiers(text)
-    except MetadataRefused:
-        pass
-
-
 def test_agent_hello_reads_what_our_agent_sends() -> None:
     hello = metadata.agent_hello(metadata.agent_hello_headers("a1", "host=x", "secret\n"))
     assert hello == metadata.AgentHello("a1", AgentIdentifiers(host=("x",)), ("Bearer secret\n",), True, True)

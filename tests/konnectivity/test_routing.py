@@ -71,18 +71,6 @@ def test_cidr_is_used_by_none_of_upstreams_strategies() -> None:
     assert not upstream.has_any()
 
 
-def test_dest_host_is_balanced_across_agents_that_share_a_host() -> None:
-    first, second, third = (make(name, host=("h",)) for name in "abc")
-    hosts = yard("destHost", agents=(first, second, third))
-    assert chosen(hosts, "h:1") == {first, second, third}
-    burden(first, 1)
-    assert chosen(hosts, "h:1") == {second, third}
-    drain(second)
-    assert chosen(hosts, "h:1") == {third}
-    drain(first, third)
-    assert chosen(hosts, "h:1") == {second, third}  # all drain: the least loaded of them
-
-
 def test_dest_host_with_all_draining_does_not_fall_through() -> None:
     draining, idle = make("a", host=("h",)), make("b")
     drain(draining)
@@ -110,19 +98,6 @@ def test_the_draw_decides_among_equals() -> None:
     agents = [make(name) for name in "abc"]
     ring = yard("default", agents=agents)
     assert [ring.choose("x:1", draw) for draw in range(4)] == [*agents, agents[0]]
-
-
-def test_the_least_loaded_agent_is_chosen_by_dials_and_tunnels_alike() -> None:
-    busy, idle, waiting = make("a"), make("b"), make("c")
-    ring = yard("default", agents=(busy, idle, waiting))
-    burden(busy, 2)
-    waiting.pending[7] = Tunnel(object(), 7, "x:1", 0.0)
-    waiting.weigh()
-    assert chosen(ring) == {idle}
-    burden(idle, 1)
-    assert chosen(ring) == {idle, waiting}
-    burden(busy, 0)
-    assert chosen(ring) == {busy}
 
 
 def test_a_newer_stream_of_an_agent_takes_over_from_one_that_drains() -> None:

@@ -6,6 +6,7 @@ of its own gives it a function; it cannot make a subclass.
 """
 
 import os
+import socket
 import ssl
 import time
 from array import array
@@ -34,6 +35,22 @@ def settle(plane: Loop, turns: int = 5) -> None:
     """A few turns that do not wait: whatever is ready is served."""
     for _ in range(turns):
         plane.turn(0.0)
+
+
+def receive_all(plane: Loop, peer: socket.socket, size: int) -> bytes:
+    """Read so many bytes at the peer while the loop turns."""
+    peer.setblocking(False)
+    received = bytearray()
+
+    def enough() -> bool:
+        try:
+            received.extend(peer.recv(256 * KIB))
+        except BlockingIOError:
+            pass
+        return len(received) >= size
+
+    turn_until(plane, enough)
+    return bytes(received)
 
 
 class HandClock:

@@ -140,8 +140,6 @@ class Stage:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
 
-    # ------------------------------------------------------------------ actors
-
     def start_server(
         self,
         mode: str = "http-connect",
@@ -182,8 +180,6 @@ class Stage:
     def endpoint(self) -> "Endpoint":
         return self.leftovers.enter_context(listening())
 
-    # ------------------------------------------------------------------ the loop's thread
-
     def call(self, function: Callable[[], Result]) -> Result:
         async def asked() -> Result:
             return function()
@@ -222,8 +218,6 @@ class Stage:
         monkeypatch.setattr(time, "monotonic", lambda: clock() + seconds)
         self.call(lambda: None)
 
-    # ------------------------------------------------------------------ end
-
     def stop(self) -> None:
         """Stop everybody. Whatever is still watched then was leaked by the server or an agent."""
         close_leftovers()
@@ -247,8 +241,6 @@ class Stage:
 def _turn(loop: EventLoop) -> None:
     loop.data_plane.turn(0.0)
 
-
-# ---------------------------------------------------------------------- endpoints
 
 Behaviour = Callable[[socket.socket], None]
 

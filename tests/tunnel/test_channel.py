@@ -2,7 +2,7 @@ import socket
 from collections.abc import Callable
 
 import pytest
-from tests.support.data_plane import KIB, Reader, open_files, patterned, settle, turn_until
+from tests.support.data_plane import KIB, Reader, open_files, patterned, receive_all, settle, turn_until
 from tests.support.socket_pairs import kept, read_to_end, reset, tcp_pair, unix_pair
 
 from umbilical.tunnel.channel import AGAIN, LOST, Channel
@@ -90,25 +90,9 @@ def test_a_send_that_came_back_short_goes_on_when_there_is_room(plane: Loop, mak
     writer.own(Channel(plane, ours))
     writer.write(BULK)
     assert writer.outgoing, "all of it fitted into the socket: the test shows nothing"
-    received = _drain(plane, peer, writer.has_sent_all, len(BULK))
-    assert received == BULK
+    assert receive_all(plane, peer, len(BULK)) == BULK
+    turn_until(plane, writer.has_sent_all)
     assert writer.writable > 0
-
-
-def _drain(plane: Loop, peer: socket.socket, done: Callable[[], bool], size: int) -> bytes:
-    """Read at the peer while the loop turns."""
-    peer.setblocking(False)
-    received = bytearray()
-
-    def step() -> bool:
-        try:
-            received.extend(peer.recv(256 * KIB))
-        except BlockingIOError:
-            pass
-        return done() and len(received) >= size
-
-    turn_until(plane, step)
-    return bytes(received)
 
 
 def test_nobody_is_told_of_room_who_did_not_ask(plane: Loop) -> None:

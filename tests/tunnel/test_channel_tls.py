@@ -50,18 +50,6 @@ def test_large_transfers_go_both_ways_at_once(plane: Loop, tunnel_pki: TunnelPki
     client.channel.close()
 
 
-def test_both_ends_know_each_other_after_the_handshake(plane: Loop, tunnel_pki: TunnelPki) -> None:
-    server, client = opened(plane, tunnel_pki)
-    assert isinstance(server.channel, TlsChannel)
-    assert isinstance(client.channel, TlsChannel)
-    certificate = server.channel.tls.getpeercert()
-    assert certificate is not None
-    assert certificate["subject"] == ((("commonName", "proxy-agent"),),)
-    assert client.channel.tls.selected_alpn_protocol() == "h2"
-    assert (server.channel.is_open(), client.channel.is_open()) == (True, True)
-    assert (server.opened, client.opened) == (1, 1)
-
-
 def test_an_end_of_sending_leaves_the_other_direction_open(plane: Loop, tunnel_pki: TunnelPki) -> None:
     server, client = opened(plane, tunnel_pki)
     client.channel.end_sending()

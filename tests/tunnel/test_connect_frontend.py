@@ -9,6 +9,7 @@ import pytest
 from tests.support import packet_messages
 from tests.support.in_process import PATIENCE_SECONDS, RunningServer, Stage, banner, echo, read_to_end, refused_address
 from tests.support.packet_messages import PacketType
+from tests.support.scripted_peer import exactly
 from tests.support.scripted_peers import PAUSE, ScriptedAgent, control, scripted_pair
 
 ESTABLISHED = b"HTTP/1.1 200 Connection Established\r\n\r\n"
@@ -24,17 +25,10 @@ def request(address: str, early: bytes = b"") -> bytes:
     return f"CONNECT {address} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode() + early
 
 
-def receive(sock: socket.socket, size: int) -> bytes:
-    received = b""
-    while len(received) < size and (octets := sock.recv(size - len(received))):
-        received += octets
-    return received
-
-
 def scripted_tunnel(server: RunningServer, agent: ScriptedAgent, connection_id: int = 1) -> socket.socket:
     client = connect(server, request("web:443"))
     agent.accept_dial(connection_id)
-    assert receive(client, len(ESTABLISHED)) == ESTABLISHED
+    assert exactly(client, len(ESTABLISHED)) == ESTABLISHED
     return client
 
 
@@ -43,7 +37,7 @@ def test_success_is_upstreams_line_and_nothing_else(stage: Stage) -> None:
     client = connect(server, request(stage.endpoint().serve(echo).address))
     assert client.recv(1000) == ESTABLISHED
     client.sendall(b"ping")
-    assert receive(client, 4) == b"ping"
+    assert exactly(client, 4) == b"ping"
 
 
 def traced(address: str) -> bytes:
@@ -60,7 +54,7 @@ def test_a_client_that_asks_learns_the_way_of_its_dial(stage: Stage) -> None:
     assert lines[0] == "HTTP/1.1 200 Connection Established"
     assert lines[1:3] == ["Umbilical-Server: server-0", "Umbilical-Agent: agent-0"]
     assert 0 <= float(lines[3].removeprefix("Umbilical-Dial-Seconds: ")) < PATIENCE_SECONDS
-    assert receive(client, 8) == b"BANNER\r\n"
+    assert exactly(client, 8) == b"BANNER\r\n"
 
 
 def test_a_client_that_asks_learns_the_way_of_a_refused_dial_too(stage: Stage) -> None:
@@ -101,7 +95,7 @@ def test_another_method_is_405_and_the_connection_may_go_on_with_connect(stage: 
     assert reply.startswith(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Type: text/plain; charset=utf-8\r\n")
     assert b"\r\nX-Content-Type-Options: nosniff\r\n" in reply
     client.sendall(request(stage.endpoint().serve(echo).address))
-    assert receive(client, len(ESTABLISHED)) == ESTABLISHED
+    assert exactly(client, len(ESTABLISHED)) == ESTABLISHED
 
 
 def test_another_method_with_a_body_is_405_and_the_end(stage: Stage) -> None:
@@ -126,7 +120,7 @@ def test_a_head_may_come_byte_by_byte(stage: Stage) -> None:
     client = server.frontend.connect()
     for octet in request(stage.endpoint().serve(echo).address, b"!"):
         client.send(bytes([octet]))
-    assert receive(client, len(ESTABLISHED) + 1) == ESTABLISHED + b"!"
+    assert exactly(client, len(ESTABLISHED) + 1) == ESTABLISHED + b"!"
 
 
 def test_a_head_that_does_not_come_ends_the_connection(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,9 +138,9 @@ def test_bytes_that_follow_the_request_early_reach_the_endpoint_first(stage: Sta
     early = bytes(range(256)) * 1000  # more than a head may be, and than one read takes
     client = connect(server, request(endpoint.address, early))
     far = endpoint.accept()
-    assert receive(client, len(ESTABLISHED)) == ESTABLISHED
+    assert exactly(client, len(ESTABLISHED)) == ESTABLISHED
     client.sendall(b"later")
-    assert receive(far, len(early) + 5) == early + b"later"
+    assert exactly(far, len(early) + 5) == early + b"later"
 
 
 @pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])
@@ -263,7 +257,7 @@ def test_write_and_close_many_times_and_no_byte_is_missing(stage: Stage, tcp: bo
     for _ in range(40):
         client = connect(server, request(endpoint.address))
         far = endpoint.accept()
-        assert receive(client, len(ESTABLISHED)) == ESTABLISHED
+        assert exactly(client, len(ESTABLISHED)) == ESTABLISHED
         client.sendall(sent)
         client.close()
         assert read_to_end(far) == sent

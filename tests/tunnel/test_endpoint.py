@@ -201,18 +201,6 @@ def test_a_paused_endpoint_is_not_read_and_goes_on_after_resume(stage: Stage) ->
     expect(stream, PacketType.CLOSE_RSP)
 
 
-def test_a_cancelled_dial_is_really_cancelled(stage: Stage) -> None:
-    agent, stream = agent_and_stream(stage)
-    with black_hole() as address:
-        before = stage.call(stage.watched)
-        stream.send(packet_messages.dial_request(address, 7))
-        stage.eventually(lambda: stage.watched() == before + 1)
-        stream.send(packet_messages.close_dial(7))
-        stage.eventually(lambda: stage.watched() == before)
-        agent.wait_until_idle()
-        assert packets_so_far(stream) == []
-
-
 def test_a_name_that_resolves_after_the_cancel_is_not_dialled(stage: Stage) -> None:
     agent, stream = agent_and_stream(stage)
     endpoint = stage.endpoint()

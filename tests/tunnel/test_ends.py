@@ -4,7 +4,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from tests.support.data_plane import KIB, HandClock, Reader, patterned, tls_pair, turn_until
+from tests.support.data_plane import HandClock, Reader, patterned, receive_all, tls_pair, turn_until
 from tests.support.socket_pairs import reset, tcp_pair, unix_pair
 from tests.support.transports import REQUEST, Line, connection, is_greeted, joined
 from tests.support.tunnel_ends import End, Mouth, Tap
@@ -194,21 +194,6 @@ def test_the_payload_may_be_overwritten_once_it_was_put(ends: tuple[Tap, Outlet,
     shared[:] = b"gone"
     outlet.flush()
     assert peer.recv(100) == b"zero mine"
-
-
-def receive_all(plane: Loop, peer: socket.socket, size: int) -> bytes:
-    peer.setblocking(False)
-    received = bytearray()
-
-    def enough() -> bool:
-        try:
-            received.extend(peer.recv(256 * KIB))
-        except BlockingIOError:
-            pass
-        return len(received) >= size
-
-    turn_until(plane, enough)
-    return bytes(received)
 
 
 def test_what_a_full_socket_did_not_take_follows_in_order(plane: Loop, ends: tuple[Tap, Outlet, socket.socket]) -> None:

@@ -9,7 +9,7 @@ from tests.wire.http2.ends import (
     Ours,
     frame,
     goaway_code,
-    greeting,
+    greeted_server,
     one_stream,
     open_stream,
     our_pair,
@@ -38,10 +38,7 @@ def reset(stream_id: int) -> bytes:
 
 
 def server_with(*more: bytes) -> Ours:
-    server = Ours(False, Profile(max_streams=100))
-    server.give(greeting() + b"".join(more))
-    server.take()
-    return server
+    return greeted_server(*more, profile=Profile(max_streams=100))
 
 
 def flood(server: Ours, *octets: bytes, times: int = 3_000) -> int:

@@ -36,23 +36,6 @@ def test_a_message_goes_ahead_of_payload_and_an_ordered_one_behind_it() -> None:
     assert kinds == [packets.DIAL_REQ, packets.DATA, packets.CLOSE_REQ]
 
 
-def test_payload_crosses_windows_many_times_its_size() -> None:
-    client, server, stream, answer = one_stream(NARROW, NARROW)
-    upload, download = random_bytes(700_000), random_bytes(500_001)
-    up, down = DataPrefix(1, 5), DataPrefix(1, 5)
-    sent_up = sent_down = 0
-    while sent_up < len(upload) or sent_down < len(download):
-        up_count = client.write(stream, up, upload[sent_up:])
-        down_count = server.write(answer, down, download[sent_down:])
-        sent_up += up_count
-        sent_down += down_count
-        if not up_count and not down_count:
-            pump(client, server, cycle([997, 8_191]))
-    pump(client, server)
-    assert carried(server.received[1], 5) == upload
-    assert carried(client.received[1], 5) == download
-
-
 def test_a_large_frame_size_is_used_when_the_peer_allows_it() -> None:
     client, server, stream, _ = one_stream(server_profile=Profile(frame_bytes=BLOCK_BYTES - 9))
     prefix = DataPrefix(1, 1)
