@@ -195,11 +195,17 @@ def test_closing_the_dialer_ends_a_dial_that_another_thread_waits_for(tmp_path: 
 
 
 @pytest.fixture
-def session(stage: Stage) -> Iterator[requests.Session]:
+def dialer_pools(stage: Stage) -> Iterator[BlockingDialer]:
     server, _ = stage.start_pair(tcp=True)
-    with BlockingDialer(settings_for(stage.pki, server.frontend)) as dialer, requests.Session() as session:
-        session.mount("http://", TunnelAdapter(dialer))
-        session.mount("https://", TunnelAdapter(dialer, pool_maxsize=2))
+    with BlockingDialer(settings_for(stage.pki, server.frontend)) as dialer_pools:
+        yield dialer_pools
+
+
+@pytest.fixture
+def session(dialer_pools: BlockingDialer) -> Iterator[requests.Session]:
+    with requests.Session() as session:
+        session.mount("http://", TunnelAdapter(dialer_pools))
+        session.mount("https://", TunnelAdapter(dialer_pools, pool_maxsize=2))
         yield session
 
 
@@ -238,13 +244,6 @@ def test_without_the_library_one_learns_which(module: str, missing: str, monkeyp
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ModuleNotFoundError, match=f"needs {missing}: pip install"):
         __import__(f"umbilical.dialer.{module}")
-
-
-@pytest.fixture
-def dialer_pools(stage: Stage) -> Iterator[BlockingDialer]:
-    server, _ = stage.start_pair(tcp=True)
-    with BlockingDialer(settings_for(stage.pki, server.frontend)) as dialer_pools:
-        yield dialer_pools
 
 
 def test_http_and_https_requests_go_through_and_connections_are_kept(

@@ -120,11 +120,6 @@ SICK = f"tell: a1 is sick: {UNANSWERED_IN_A_ROW} dials in a row got no answer"
 WELL = "tell: a1 is well: it answers dials again"
 
 
-@pytest.fixture
-def scene() -> Scene:
-    return Scene()
-
-
 def time_out(scene: Scene, count: int, first_id: int = 1, at: float = 0.0) -> list[str]:
     for dial_id in range(first_id, first_id + count):
         scene.dial(dial_id, at=at)

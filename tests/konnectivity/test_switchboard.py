@@ -8,11 +8,6 @@ from umbilical.konnectivity.links import CLOSING, ENDED, ESTABLISHED, Tunnel
 from umbilical.konnectivity.switchboard import CLOSE_ANSWER_SECONDS, LONGEST_ADDRESS, REMEMBERED_ORPHANS
 
 
-@pytest.fixture
-def scene() -> Scene:
-    return Scene()
-
-
 def test_a_dial_without_agents_is_refused_and_counted(scene: Scene) -> None:
     tunnel = Tunnel(object(), 7, "web:443", 0.0)
     assert said(scene.board.dialled(tunnel, "tcp", 0)) == ["count no_agent", "refuse dial 7: No agent available"]

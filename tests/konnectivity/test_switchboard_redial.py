@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.playbook import said
@@ -18,11 +17,6 @@ from umbilical.wire import packets
 from umbilical.wire.packets import DialResponse, decode_packet
 
 LOST = "agent disconnected before the dial was answered"
-
-
-@pytest.fixture
-def scene() -> Scene:
-    return Scene()
 
 
 def taken(scene: Scene) -> tuple[AgentLink, Tunnel, AgentLink]:

@@ -7,6 +7,9 @@ from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Final
 
+from umbilical.dialer.failure import DialFailed
+from umbilical.dialer.streams import Streams
+
 ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
@@ -69,3 +72,18 @@ async def tls_in_front_of(port: int, context: ssl.SSLContext) -> AsyncIterator[i
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     async with server:
         yield server.sockets[0].getsockname()[1]
+
+
+class Loopback:
+    """Leads to one port of loopback, whatever the host: names of proxies are never looked up in a test."""
+
+    def __init__(self, port: int = 0) -> None:
+        self._port: Final = port
+        self.dials: list[tuple[str, int]] = []
+        self.failure: DialFailed | None = None
+
+    async def open(self, host: str, port: int) -> Streams:
+        self.dials.append((host, port))
+        if self.failure is not None:
+            raise self.failure
+        return await asyncio.open_connection("127.0.0.1", self._port)

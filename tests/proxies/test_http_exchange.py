@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.support.coroutines import play
-from tests.support.http_scene import Behaviour, Peer, answering, between, origin, proxying, read_answer
+from tests.support.http_scene import Peer, answering, between, origin, proxying, read_answer
 
 from umbilical.proxies.http_exchange import PROXY_WANTS_CREDENTIALS
 from umbilical.proxies.proxy_connect import ProxyUrl
@@ -14,37 +14,21 @@ VIA = b"Via: 1.1 umbilical\r\n"
 GET = b"GET http://a/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
 
-def told(answer: bytes, request: bytes = GET) -> bytes:
+def told(answer: bytes, request: bytes = GET, *, bytewise: bool = False) -> bytes:
     """What a client is told when the endpoint answers so, and ends the connection behind it."""
-    return converse(request, answering(answer), end_origin=True)
-
-
-def converse(request: bytes, behaviour: Behaviour, *, end_origin: bool = False, bytewise: bool = False) -> bytes:
-    result = b""
 
     async def behave(peer: Peer) -> None:
-        if not end_origin:
-            return await behaviour(peer)
-        ending = Peer((peer.reader, peer.writer))
-        ending.rest = _nothing  # type: ignore[method-assign]
-        await behaviour(ending)
+        await peer.until()
+        await (peer.send_bytewise if bytewise else peer.send)(answer)
         peer.end()
         await peer.rest()
-        return None
 
-    async def script() -> None:
-        nonlocal result
-        async with origin(behave) as endpoint, proxying({"a": endpoint.port}) as scene:
-            client = await scene.client()
+    async def script() -> bytes:
+        async with between(behave) as (client, _, _):
             await (client.send_bytewise if bytewise else client.send)(request)
-            result = await client.rest()
+            return await client.rest()
 
-    play(script())
-    return result
-
-
-async def _nothing() -> bytes:
-    return b""
+    return play(script())
 
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -150,13 +134,7 @@ async def test_half_an_answer_that_only_the_end_would_end_is_reset() -> None:
 
 def test_an_answer_one_byte_at_a_time_is_the_same() -> None:
     answer, expected = ANSWERS["in chunks with a trailer"]
-
-    async def behave(peer: Peer) -> None:
-        await peer.until()
-        await peer.send_bytewise(answer)
-        await peer.rest()
-
-    result = converse(GET, behave, bytewise=True)
+    result = told(answer, bytewise=True)
     assert result.startswith(expected.partition(b"\r\n\r\n")[0])
     assert result.endswith(b"\r\n0\r\nX-Sum: 3\r\n\r\n")
     assert read_answer(result) == b"abc"

@@ -61,17 +61,13 @@ async def test_the_end_of_one_direction_leaves_the_other_open() -> None:
 
 
 async def test_an_endpoint_that_speaks_first_is_heard_behind_the_200() -> None:
-    async with origin(answering()) as endpoint, proxying({"a": endpoint.port}) as scene:
+    async def greet(peer: Peer) -> None:
+        await peer.send(b"220 hello\r\n")
+        await peer.rest()
 
-        async def greet(peer: Peer) -> None:
-            await peer.send(b"220 hello\r\n")
-            await peer.rest()
-
-        async with origin(greet) as greeter:
-            scene.ways.ports["b"] = greeter.port
-            client = await scene.client()
-            await client.send(b"CONNECT b:25 HTTP/1.1\r\n\r\n")
-            assert await client.exactly(len(ESTABLISHED) + 11) == ESTABLISHED + b"220 hello\r\n"
+    async with between(greet) as (client, _, _):
+        await client.send(b"CONNECT a:25 HTTP/1.1\r\n\r\n")
+        assert await client.exactly(len(ESTABLISHED) + 11) == ESTABLISHED + b"220 hello\r\n"
 
 
 @pytest.mark.parametrize("reason", list(Reason))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.proxies.name_scenes import ScriptedTunnel, pipe
-from tests.proxies.proxy_scenes import ESTABLISHED, ScriptedProxy, tls_in_front_of
+from tests.proxies.proxy_scenes import ESTABLISHED, Loopback, ScriptedProxy, tls_in_front_of
 from tests.support.coroutines import play
 from tests.support.tunnel_pki import FolderAuthority
 
@@ -20,18 +20,6 @@ from umbilical.fault import StartupError
 from umbilical.proxies import proxy_connect
 from umbilical.proxies.direct import connect
 from umbilical.proxies.proxy_connect import ProxyTls, ProxyUrl, connect_through, parse_proxy_url
-
-
-class Loopback:
-    """Leads to loopback, whatever the host: names of proxies are never looked up in a test."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self.dials: list[tuple[str, int]] = []
-
-    async def open(self, host: str, port: int) -> Streams:
-        self.dials.append((host, port))
-        return await connect("127.0.0.1", self._port)
 
 
 def url(text: str) -> ProxyUrl:

@@ -77,9 +77,12 @@ async def _scene(pair: Callable[[], Awaitable[tuple[Streams, Streams]]] = _pair)
         await asyncio.sleep(0)
 
 
-async def _tcp_pair() -> tuple[Streams, Streams]:
+async def _tcp_pair(far_bytes: int = 0) -> tuple[Streams, Streams]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        far = socket.create_connection(listening.getsockname())
+        far = socket.socket()
+        if far_bytes:
+            far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, far_bytes)
+        far.connect(listening.getsockname())
         near, _ = listening.accept()
     return await asyncio.open_connection(sock=near), await asyncio.open_connection(sock=far)
 
@@ -211,13 +214,9 @@ async def test_what_the_client_has_not_read_yet_survives_the_end_of_the_endpoint
 
 async def _narrow_pair() -> tuple[Streams, Streams]:
     """The far end takes little at a time, so that the rest waits in the near end's kernel buffer."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        far = socket.socket()
-        far.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        far.connect(listening.getsockname())
-        near, _ = listening.accept()
-    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 400_000)
-    return await asyncio.open_connection(sock=near), await asyncio.open_connection(sock=far)
+    near, far = await _tcp_pair(far_bytes=4096)
+    near[1].get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 400_000)
+    return near, far
 
 
 async def test_a_slow_reader_holds_the_sender_back_and_little_is_kept() -> None:

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.proxies.proxy_scenes import Loopback
 from tests.support.http_scene import Origin, answering, origin
 from tests.support.tunnel_pki import FolderAuthority
 
 from umbilical.dialer.failure import DialFailed, Reason
-from umbilical.dialer.streams import Streams
 from umbilical.proxies.direct import CLOUD_SUFFIXES, DirectHosts
 from umbilical.proxies.http_head import Target
 from umbilical.proxies.metrics import ProxyMetrics
@@ -21,23 +21,8 @@ from umbilical.proxies.user_proxy import Route, UserProxy
 HTTP, HTTPS = ProxyUrl("http", "p1", 3128), ProxyUrl("http", "p2", 3128, "user", "p@ss:%41")
 
 
-class Opener:
-    """Every host is one port of loopback."""
-
-    def __init__(self, port: int = 0) -> None:
-        self.port = port
-        self.asked: list[tuple[str, int]] = []
-        self.failure: DialFailed | None = None
-
-    async def open(self, host: str, port: int) -> Streams:
-        self.asked.append((host, port))
-        if self.failure is not None:
-            raise self.failure
-        return await asyncio.open_connection("127.0.0.1", self.port)
-
-
 def ways(
-    opener: Opener,
+    opener: Loopback,
     http: ProxyUrl | None = HTTP,
     https: ProxyUrl | None = HTTPS,
     no_proxy: str = "",
@@ -71,25 +56,25 @@ ROUTES = {
 
 @pytest.mark.parametrize(("host", "no_proxy", "clouds", "has_proxy", "proxied"), ROUTES.values(), ids=ROUTES)
 def test_the_way_of_a_plain_request(host: str, no_proxy: str, clouds: bool, has_proxy: bool, proxied: bool) -> None:
-    chosen = ways(Opener(), HTTP if has_proxy else None, None, no_proxy, clouds=clouds).route(Target(host, 80))
+    chosen = ways(Loopback(), HTTP if has_proxy else None, None, no_proxy, clouds=clouds).route(Target(host, 80))
     assert chosen == (Route("p1", 3128, HTTP) if proxied else Route(host, 80))
 
 
 @pytest.mark.parametrize(("host", "no_proxy", "clouds", "has_proxy", "proxied"), ROUTES.values(), ids=ROUTES)
 async def test_the_way_of_a_connect(host: str, no_proxy: str, clouds: bool, has_proxy: bool, proxied: bool) -> None:
     async with origin(answering(b"HTTP/1.1 200 OK\r\n\r\n")) as proxy:
-        opener = Opener(proxy.port)
+        opener = Loopback(proxy.port)
         _, writer = await ways(opener, None, HTTPS if has_proxy else None, no_proxy, clouds=clouds).connect(
             Target(host, 443)
         )
-        assert opener.asked == [("p2", 3128) if proxied else (host, 443)]
+        assert opener.dials == [("p2", 3128) if proxied else (host, 443)]
         writer.close()
 
 
 async def test_connect_sends_the_name_unresolved_and_the_credentials_decoded() -> None:
     async with origin(answering(b"HTTP/1.1 200 OK\r\n\r\nearly")) as proxy:
         metrics = ProxyMetrics()
-        reader, writer = await ways(Opener(proxy.port), metrics=metrics).connect(Target("a.example", 443))
+        reader, writer = await ways(Loopback(proxy.port), metrics=metrics).connect(Target("a.example", 443))
         assert await reader.readexactly(5) == b"early"
         lines = proxy.peers[0].seen.decode().split("\r\n")
         assert lines[0] == "CONNECT a.example:443 HTTP/1.1"
@@ -100,7 +85,7 @@ async def test_connect_sends_the_name_unresolved_and_the_credentials_decoded() -
 
 @pytest.mark.parametrize("reason", [Reason.REFUSED, Reason.UNREACHABLE, Reason.TIMEOUT, Reason.NAME])
 async def test_a_proxy_that_cannot_be_reached_is_the_proxys_fault_and_not_the_endpoints(reason: Reason) -> None:
-    opener, metrics = Opener(), ProxyMetrics()
+    opener, metrics = Loopback(), ProxyMetrics()
     opener.failure = DialFailed(reason, "agent", "no")
     for dial in (
         ways(opener, metrics=metrics).open(Route("p1", 3128, HTTP)),
@@ -118,14 +103,14 @@ async def test_what_the_proxy_refuses_is_told_in_its_words_and_as_its_fault(stat
     answer = b"HTTP/1.1 %s\r\nProxy-Authenticate: Basic\r\nContent-Length: 7\r\n\r\nbecause" % status
     async with origin(answering(answer)) as proxy:
         with pytest.raises(DialFailed, match="because") as failure:
-            await ways(Opener(proxy.port)).connect(Target("a.example", 443))
+            await ways(Loopback(proxy.port)).connect(Target("a.example", 443))
         assert failure.value.reason is Reason.PROXY
         assert status.decode() in str(failure.value)
 
 
 @pytest.mark.parametrize("reason", [Reason.FORBIDDEN, Reason.NO_AGENT])
 async def test_a_server_that_forbids_and_a_broken_tunnel_are_told_as_that(reason: Reason) -> None:
-    opener = Opener()
+    opener = Loopback()
     opener.failure = DialFailed(reason, "server", "told so")
     for dial in (ways(opener).connect(Target("a.example", 443)), ways(opener).open(Route("p1", 3128, HTTP))):
         with pytest.raises(DialFailed) as failure:
@@ -157,7 +142,7 @@ async def test_a_proxy_by_https_is_verified_by_the_name_in_its_own_url(tmp_path:
 
     right, wrong = ProxyUrl("https", "p1.example", 443), ProxyUrl("https", "p2.example", 443)
     async with tls_proxy(authority, "p1.example") as place:
-        opener = Opener(place.port)
+        opener = Loopback(place.port)
         reader, writer = await ways(opener, right, wrong, tls=tls).open(Route("p1.example", 443, right))
         writer.write(b"GET http://a/ HTTP/1.1\r\n\r\n")
         assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
@@ -176,10 +161,10 @@ async def test_a_proxy_that_came_to_be_under_a_direct_domain_is_not_reached_past
     """Files of URLs are read again; what is direct was decided when the process began."""
 
     moved = ProxyUrl("http", "proxy.eu.azure.com", 3128, "user", "secret")
-    opener = Opener()
+    opener = Loopback()
     way = ways(opener, moved, moved, clouds=True)
     target = Target("example.com", 443, "example.com:443", "/")
     with pytest.raises(DialFailed) as caught:
         await (way.connect(target) if scheme == "https" else way.open(way.route(target)))
     assert caught.value.reason is Reason.PROXY
-    assert opener.asked == []
+    assert opener.dials == []

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.support import socket_pairs
+from tests.support.data_plane import HandClock
 from tests.support.in_process import Stage
 from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 
@@ -22,6 +23,11 @@ def plane() -> Iterator[Loop]:
     loop = Loop()
     yield loop
     loop.close()
+
+
+@pytest.fixture
+def clock(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> HandClock:
+    return HandClock(plane, monkeypatch)
 
 
 @pytest.fixture(scope="session")

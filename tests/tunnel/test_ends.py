@@ -301,11 +301,6 @@ def scene(plane: Loop) -> Iterator[Scene]:
     scene.peer.close()
 
 
-@pytest.fixture
-def clock(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> HandClock:
-    return HandClock(plane, monkeypatch)
-
-
 def test_a_far_end_that_can_be_asked_pauses_and_resumes_at_half_of_the_mark(scene: Scene) -> None:
     end, backlog = scene.end(can_pause=True)
     backlog.grew(MIB + 1)

@@ -26,11 +26,6 @@ SOON = Keepalive(interval_seconds=0.03, answer_seconds=0.03)
 FAR = 3600.0
 
 
-@pytest.fixture
-def clock(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> HandClock:
-    return HandClock(plane, monkeypatch)
-
-
 class Mute:
     """A peer at a bare socket: it greets, and then answers only what the test tells it to."""
 

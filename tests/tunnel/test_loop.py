@@ -215,8 +215,7 @@ def test_an_exception_of_one_handler_reaches_that_handler_alone(plane: Loop, pla
     assert all(len(diary.lines) == 4 for diary in diaries)
 
 
-def test_timers_come_in_the_order_of_their_times_and_once(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = HandClock(plane, monkeypatch)
+def test_timers_come_in_the_order_of_their_times_and_once(plane: Loop, clock: HandClock) -> None:
     lines: list[str] = []
     for seconds in (3, 1, 2):
         plane.after(seconds, Diary(f"{seconds}", lines))
@@ -284,8 +283,7 @@ def test_deadlines_call_whoever_was_not_discarded_oldest_first(plane: Loop) -> N
     assert len(deadlines) == 0
 
 
-def test_adding_a_handler_again_starts_its_time_anew(plane: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = HandClock(plane, monkeypatch)
+def test_adding_a_handler_again_starts_its_time_anew(plane: Loop, clock: HandClock) -> None:
     clock.advance(0)
     lines: list[str] = []
     deadlines = Deadlines(plane, 5)

@@ -1,0 +1,9 @@
+"""What tests of the switchboard share."""
+
+import pytest
+from tests.support.switchboard_scene import Scene
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
