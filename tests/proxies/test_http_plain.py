@@ -14,11 +14,16 @@ GET = b"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n"
 VIA = b"Via: 1.1 umbilical\r\n"
 
 
+async def greeted(client: Peer) -> None:
+    """A request and its whole answer."""
+    await client.send(GET)
+    await client.until(b"hello")
+
+
 async def test_requests_of_one_connection_share_one_upstream() -> None:
     async with between(answering(HELLO, HELLO, HELLO)) as (client, endpoint, scene):
         for _ in range(3):
-            await client.send(GET)
-            await client.until(b"hello")
+            await greeted(client)
         assert scene.ways.dials == ["a"]
         assert endpoint.peers[0].seen == 3 * (b"GET / HTTP/1.1\r\nHost: a\r\n" + VIA + b"\r\n")
         await scene.counts('umbilical_proxy_requests_total{protocol="http",result="ok"} 3')
@@ -39,8 +44,7 @@ async def test_another_host_gets_another_connection_and_the_old_one_ends() -> No
         proxying({"a": one.port, "b": two.port}) as scene,
     ):
         client = await scene.client()
-        await client.send(GET)
-        await client.until(b"hello")
+        await greeted(client)
         await client.send(b"GET http://b/ HTTP/1.1\r\nHost: b\r\n\r\n")
         await client.until(b"hello")
         await one.ended(1)
@@ -51,8 +55,7 @@ async def test_two_clients_never_share_a_connection() -> None:
     async with origin(answering(HELLO, HELLO)) as endpoint, proxying({"a": endpoint.port}) as scene:
         for _ in range(2):
             client = await scene.client()
-            await client.send(GET)
-            await client.until(b"hello")
+            await greeted(client)
         assert scene.ways.dials == ["a", "a"]
 
 
@@ -63,8 +66,7 @@ async def test_an_upstream_that_ended_in_the_meantime_is_dialled_anew() -> None:
 
     async with between(behave) as (client, endpoint, scene):
         for round_number in range(1, 4):
-            await client.send(GET)
-            await client.until(b"hello")
+            await greeted(client)
             await endpoint.ended(round_number)
         assert scene.ways.dials == ["a"] * 3
 
@@ -85,8 +87,7 @@ async def test_a_request_that_met_a_dying_connection_goes_out_again_if_that_does
             await peer.send(HELLO)
 
     async with between(behave) as (client, _, scene):
-        await client.send(GET)
-        await client.until(b"hello")
+        await greeted(client)
         await client.send(GET.replace(b"GET", method))
         if dials == 2:
             await client.until(b"hello")
@@ -103,8 +104,7 @@ async def test_a_body_is_never_sent_twice() -> None:
         await peer.exactly(3)
 
     async with between(behave) as (client, _, scene):
-        await client.send(GET)
-        await client.until(b"hello")
+        await greeted(client)
         await client.send(b"PUT http://a/ HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
         assert (await client.rest()).startswith(b"HTTP/1.1 502 ")
         assert scene.ways.dials == ["a"]

@@ -32,6 +32,13 @@ def scripted_tunnel(server: RunningServer, agent: ScriptedAgent, connection_id: 
     return client
 
 
+def dialling(stage: Stage) -> tuple[RunningServer, ScriptedAgent, socket.socket, int]:
+    """A client whose dial has come to the agent; its ID there."""
+    server, agent = scripted_pair(stage)
+    client = connect(server, request("web:443"))
+    return server, agent, client, agent.next_dial().random
+
+
 def test_success_is_upstreams_line_and_nothing_else(stage: Stage) -> None:
     server, _ = stage.start_pair()
     client = connect(server, request(stage.endpoint().serve(echo).address))
@@ -160,9 +167,7 @@ def test_a_client_that_ended_its_side_behind_early_bytes_has_them_delivered(stag
 
 def test_the_200_line_comes_first_and_alone(stage: Stage) -> None:
     """DIAL_RSP and DATA arrive in one read: what the client gets in the first turn is the line, no byte more."""
-    server, agent = scripted_pair(stage)
-    client = connect(server, request("web:443"))
-    dial_id = agent.next_dial().random
+    _, agent, client, dial_id = dialling(stage)
     client.settimeout(0.0)
     with stage.stepping() as turn:
         agent.send(packet_messages.dial_response(dial_id, 1), packet_messages.data(1, b"BANNER\r\n"))
@@ -184,9 +189,7 @@ def _first_read(client: socket.socket, turn: object) -> bytes:
 
 
 def test_the_end_of_the_endpoint_in_the_same_read_comes_behind_the_200_line(stage: Stage) -> None:
-    server, agent = scripted_pair(stage)
-    client = connect(server, request("web:443"))
-    dial_id = agent.next_dial().random
+    _, agent, client, dial_id = dialling(stage)
     agent.send(
         packet_messages.dial_response(dial_id, 1),
         packet_messages.data(1, b"BANNER\r\n"),
@@ -196,9 +199,7 @@ def test_the_end_of_the_endpoint_in_the_same_read_comes_behind_the_200_line(stag
 
 
 def test_a_client_that_leaves_during_its_dial_has_it_cancelled(stage: Stage) -> None:
-    server, agent = scripted_pair(stage)
-    client = connect(server, request("web:443"))
-    dial_id = agent.next_dial().random
+    server, agent, client, dial_id = dialling(stage)
     client.close()
     assert agent.receive(PacketType.DIAL_CLS).closeDial.random == dial_id
     server.wait_until_quiet()

@@ -1,6 +1,7 @@
 import os
 import socket
 import time
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -88,41 +89,37 @@ def test_events_of_descriptors_that_are_not_ours_are_returned(plane: Loop) -> No
     assert plane.turn(0.0) == []
 
 
-def test_an_event_of_a_descriptor_that_a_neighbour_closed_in_the_same_turn_is_dropped(plane: Loop) -> None:
+def set_on_each_other(plane: Loop, act: Callable[[socket.socket], None]) -> list[Diary]:
+    """Two descriptors with an event in the same turn: whoever is served first acts on the other's socket."""
     ends = [unix_pair() for _ in range(2)]
     diaries = [watch(plane, ours, Diary()) for ours, _ in ends]
-
-    def close_other(index: int) -> None:
-        plane.remove(ends[1 - index][0].fileno())
-        ends[1 - index][0].close()
-
     for index, diary in enumerate(diaries):
-        diary.then = partial(close_other, index)
+        diary.then = partial(act, ends[1 - index][0])
         ends[index][1].send(b"x")
     plane.turn(1.0)
     settle(plane)
-    assert sorted(len(diary.masks) for diary in diaries) == [0, 1]
+    return diaries
+
+
+def test_an_event_of_a_descriptor_that_a_neighbour_closed_in_the_same_turn_is_dropped(plane: Loop) -> None:
+    def close(other: socket.socket) -> None:
+        plane.remove(other.fileno())
+        other.close()
+
+    assert sorted(len(diary.masks) for diary in set_on_each_other(plane, close)) == [0, 1]
 
 
 def test_a_reused_descriptor_number_does_not_inherit_the_event_of_its_predecessor(plane: Loop) -> None:
     """Within one turn a tunnel may close a socket whose event is still to come, and a dial may get its number."""
-    ends = [unix_pair() for _ in range(2)]
-    diaries = [watch(plane, ours, Diary()) for ours, _ in ends]
     fresh = Diary()
 
-    def replace_other(index: int) -> None:
-        old = ends[1 - index][0]
-        number = old.fileno()
+    def replace(other: socket.socket) -> None:
+        number = other.fileno()
         plane.remove(number)
-        old.close()
-        reused = next(sock for sock in unix_pair() if sock.fileno() == number)
-        watch(plane, reused, fresh)
+        other.close()
+        watch(plane, next(sock for sock in unix_pair() if sock.fileno() == number), fresh)
 
-    for index, diary in enumerate(diaries):
-        diary.then = partial(replace_other, index)
-        ends[index][1].send(b"x")
-    plane.turn(1.0)
-    settle(plane)
+    set_on_each_other(plane, replace)
     assert fresh.masks == []
 
 
