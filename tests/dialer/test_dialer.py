@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from tests.support.coroutines import PATIENCE_SECONDS, play
 from tests.support.dialer_scene import client_files, dialer_for, echoed, end, failure_at, open_at, settings_for
-from tests.support.in_process import Stage, banner, echo, read_to_end, refused_address
+from tests.support.in_process import Stage, echo, read_to_end, refused_address
 from tests.support.live_certificates import LiveFiles
 from tests.support.scripted_frontend import answering, unix_frontend
 from tests.support.tunnel_pki import FolderAuthority, TunnelPki
@@ -51,18 +51,25 @@ async def test_bytes_pass_both_ways(stage: Stage, mode: str, tcp: bool) -> None:
 
 
 @both
-async def test_an_endpoint_that_speaks_first_is_heard(stage: Stage, mode: str, tcp: bool) -> None:
+async def test_hundreds_at_once_hear_an_endpoint_that_speaks_first_and_get_their_own_bytes_back(
+    stage: Stage, mode: str, tcp: bool
+) -> None:
     server, _ = stage.start_pair(mode, tcp=tcp)
-    endpoint = stage.endpoint().serve(banner)
 
-    async def one(dialer: Dialer) -> None:
+    def greet(sock: socket.socket) -> None:
+        sock.sendall(b"BANNER\r\n")
+        echo(sock)
+
+    endpoint = stage.endpoint().serve(greet)
+
+    async def one(dialer: Dialer, number: int) -> None:
         reader, writer = await open_at(dialer, endpoint.address)
         assert await reader.readexactly(8) == b"BANNER\r\n"
+        assert await echoed((reader, writer), b"%03d" % number) == b"%03d" % number
         await end(writer)
 
     async with dialer_for(stage.pki, server.frontend) as dialer:
-        for _ in range(5):
-            await asyncio.gather(*(one(dialer) for _ in range(20)))
+        await asyncio.gather(*(one(dialer, number) for number in range(200)))
     server.wait_until_quiet()
 
 
@@ -300,19 +307,3 @@ async def test_closing_ends_the_watch_and_no_connection(stage: Stage) -> None:
     assert dialer._watched._timer is None
     assert await echoed(streams, b"still here") == b"still here"
     await end(streams[1])
-
-
-@both
-async def test_hundreds_of_connections_at_once(stage: Stage, mode: str, tcp: bool) -> None:
-    server, _ = stage.start_pair(mode, tcp=tcp)
-    endpoint = stage.endpoint().serve(echo)
-
-    async def one(dialer: Dialer, number: int) -> None:
-        streams = await open_at(dialer, endpoint.address)
-        word = b"%d" % number
-        assert await echoed(streams, word) == word
-        await end(streams[1])
-
-    async with dialer_for(stage.pki, server.frontend) as dialer:
-        await asyncio.gather(*(one(dialer, number) for number in range(200)))
-    server.wait_until_quiet()

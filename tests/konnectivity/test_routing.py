@@ -71,6 +71,18 @@ def test_cidr_is_used_by_none_of_upstreams_strategies() -> None:
     assert not upstream.has_any()
 
 
+def test_dest_host_is_balanced_across_agents_that_share_a_host() -> None:
+    first, second, third = (make(name, host=("h",)) for name in "abc")
+    hosts = yard("destHost", agents=(first, second, third))
+    assert chosen(hosts, "h:1") == {first, second, third}
+    burden(first, 1)
+    assert chosen(hosts, "h:1") == {second, third}
+    drain(second)
+    assert chosen(hosts, "h:1") == {third}
+    drain(first, third)
+    assert chosen(hosts, "h:1") == {second, third}  # all drain: the least loaded of them
+
+
 def test_dest_host_with_all_draining_does_not_fall_through() -> None:
     draining, idle = make("a", host=("h",)), make("b")
     drain(draining)

@@ -71,7 +71,7 @@ def test_a_client_that_asks_learns_the_way_of_a_refused_dial_too(stage: Stage) -
     assert body.endswith(b"connection refused")
 
 
-def test_without_an_agent_the_client_gets_500_and_there_is_none_to_name(stage: Stage) -> None:
+def test_without_an_agent_the_client_gets_500(stage: Stage) -> None:
     server = stage.start_server()
     assert read_to_end(connect(server, request("web:443"))) == (
         b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: text/plain\r\n\r\n"
@@ -80,6 +80,17 @@ def test_without_an_agent_the_client_gets_500_and_there_is_none_to_name(stage: S
     head = read_to_end(connect(server, traced("web:443")))
     assert head.startswith(b"HTTP/1.1 500 Internal Server Error\r\nUmbilical-Server: ")
     assert b"Umbilical-Agent" not in head
+
+
+def test_a_refused_endpoint_is_a_502_with_gos_words(stage: Stage) -> None:
+    server, _ = stage.start_pair()
+    address = refused_address()
+    assert read_to_end(connect(server, request(address))) == (
+        b"HTTP/1.1 502 Bad Gateway\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
+        + f"dial tcp {address}: connect: connection refused".encode()
+    )
+    server.wait_until_quiet()
+    assert server.dial_failures() == {"error_response": 1}
 
 
 def test_the_agents_words_choose_the_status(stage: Stage) -> None:

@@ -5,6 +5,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.data_plane import open_files, settle, turn_until
@@ -104,6 +105,15 @@ def complaints(caplog: Logged) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
 
 
+def refusal(listen: Callable[..., socket.socket], *where: Any) -> StartupError:
+    """What keeps it from listening there; no socket is left of it."""
+    before = open_files()
+    with pytest.raises(StartupError) as caught:
+        listen(*where)
+    assert open_files() == before
+    return caught.value
+
+
 def test_without_a_free_descriptor_the_listener_rests_and_then_serves_who_waited(
     plane: Loop, door: Door, caplog: Logged
 ) -> None:
@@ -157,27 +167,21 @@ def test_an_address_listens_on_itself_alone(host: str, family: socket.AddressFam
 def test_a_port_that_is_taken_is_named_with_its_purpose_and_a_remedy() -> None:
     taken = kept(listen_tcp(ListenAddress("127.0.0.1", 0), "agents"))
     port = taken.getsockname()[1]
-    before = open_files()
-    with pytest.raises(StartupError) as caught:
-        listen_tcp(ListenAddress("127.0.0.1", port), "agents")
-    error = caught.value
+    error = refusal(listen_tcp, ListenAddress("127.0.0.1", port), "agents")
     assert (error.code, error.what) == ("UMB023", f"cannot listen on 127.0.0.1:{port} for agents")
     assert error.why == "Address already in use"
     assert f":{port}" in error.remedy
-    assert open_files() == before
 
 
 def test_a_port_that_is_taken_on_every_interface_is_named() -> None:
     port = kept(listen_tcp(ListenAddress("", 0), "agents")).getsockname()[1]
-    with pytest.raises(StartupError) as caught:
-        listen_tcp(ListenAddress("", port), "agents")
-    assert caught.value.what == f"cannot listen on *:{port} for agents"
+    error = refusal(listen_tcp, ListenAddress("", port), "agents")
+    assert error.what == f"cannot listen on *:{port} for agents"
 
 
 def test_an_address_of_another_machine_is_refused() -> None:
-    with pytest.raises(StartupError) as caught:
-        listen_tcp(ListenAddress("192.0.2.1", 0), "clients")
-    assert (caught.value.code, caught.value.why) == ("UMB023", "Cannot assign requested address")
+    error = refusal(listen_tcp, ListenAddress("192.0.2.1", 0), "clients")
+    assert (error.code, error.why) == ("UMB023", "Cannot assign requested address")
 
 
 def test_a_unix_socket_is_open_for_owner_and_group_from_the_first_moment(tmp_path: Path) -> None:
@@ -229,12 +233,9 @@ def test_a_socket_that_another_server_holds_is_taken_over_and_told(tmp_path: Pat
 def test_a_stale_socket_file_is_in_the_way_when_it_may_not_be_replaced(tmp_path: Path) -> None:
     path = tmp_path / "proxy.sock"
     listen_unix(UnixFrontend(path)).close()
-    before = open_files()
-    with pytest.raises(StartupError) as caught:
-        listen_unix(UnixFrontend(path, replace_existing=False))
-    assert (caught.value.code, caught.value.why) == ("UMB024", "Address already in use")
+    error = refusal(listen_unix, UnixFrontend(path, replace_existing=False))
+    assert (error.code, error.why) == ("UMB024", "Address already in use")
     assert path.is_socket()
-    assert open_files() == before
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link"])
@@ -247,25 +248,22 @@ def test_whatever_is_no_socket_is_left_alone(tmp_path: Path, kind: str, replace:
         path.mkdir()
     else:
         path.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(StartupError) as caught:
-        listen_unix(UnixFrontend(path, replace))
-    assert caught.value.code == "UMB024"
-    assert str(path) in caught.value.what
+    error = refusal(listen_unix, UnixFrontend(path, replace))
+    assert error.code == "UMB024"
+    assert str(path) in error.what
     if replace:
-        assert caught.value.why == "a file that is not a socket is in the way"
+        assert error.why == "a file that is not a socket is in the way"
     assert os.path.lexists(path)
     assert kind != "file" or path.read_text() == "precious"
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "proxy.sock"
-    with pytest.raises(StartupError) as caught:
-        listen_unix(UnixFrontend(path))
-    assert (caught.value.code, caught.value.why) == ("UMB024", "No such file or directory")
-    assert str(path.parent) in caught.value.remedy
+    error = refusal(listen_unix, UnixFrontend(path))
+    assert (error.code, error.why) == ("UMB024", "No such file or directory")
+    assert str(path.parent) in error.remedy
 
 
 def test_a_path_that_is_too_long_is_told(tmp_path: Path) -> None:
-    with pytest.raises(StartupError) as caught:
-        listen_unix(UnixFrontend(tmp_path / ("x" * 120)))
-    assert "too long" in caught.value.why
+    error = refusal(listen_unix, UnixFrontend(tmp_path / ("x" * 120)))
+    assert "too long" in error.why

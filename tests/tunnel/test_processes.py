@@ -64,9 +64,24 @@ async def test_ending_a_task_waits_for_its_end_and_hides_its_failure() -> None:
     assert isinstance(second.exception(), OSError)
 
 
-class ScriptedCounter:
+class Scripted:
+    """Notes when it runs and when it is stopped."""
+
+    begun = ""
+
     def __init__(self) -> None:
         self.story: list[str] = []
+
+    async def run(self) -> None:
+        self.story.append(self.begun)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.story.append("stopped")
+
+
+class ScriptedCounter(Scripted):
+    begun = "counting"
 
     def __call__(self, metrics: AgentMetrics, on_change: Callable[[], None]) -> "ScriptedCounter":
         assert isinstance(metrics, AgentMetrics)
@@ -78,13 +93,6 @@ class ScriptedCounter:
 
     def server_count(self) -> int | None:
         return None
-
-    async def run(self) -> None:
-        self.story.append("counting")
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.story.append("stopped")
 
 
 def _nobody() -> int:
@@ -187,22 +195,14 @@ def test_startup_failures_leave_nothing_behind(tunnel_pki: TunnelPki, tmp_path: 
     assert counter.story == []
 
 
-class ScriptedPublisher:
-    """Notes when it runs and when the lease is taken away."""
+class ScriptedPublisher(Scripted):
+    """Notes also when the lease is taken away."""
 
-    def __init__(self) -> None:
-        self.story: list[str] = []
+    begun = "published"
 
     def __call__(self, metrics: ServerMetrics) -> "ScriptedPublisher":
         assert isinstance(metrics, ServerMetrics)
         return self
-
-    async def run(self) -> None:
-        self.story.append("published")
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.story.append("stopped")
 
     async def withdraw(self) -> None:
         self.story.append("withdrawn")
