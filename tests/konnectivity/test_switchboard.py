@@ -30,14 +30,6 @@ def test_the_protocol_that_the_client_named_is_the_agents_to_judge(scene: Scene)
     assert said(scene.board.dialled(tunnel, "unix", 0)) == ["a1 <- DIAL_REQ unix /run/x.sock dial=7"]
 
 
-def test_an_agents_error_reaches_the_client_word_for_word(scene: Scene) -> None:
-    link = scene.agent()
-    scene.dial(7)
-    text = "dial tcp 10.0.0.1:1: connect: connection refused"
-    assert scene.answer(link, 7, error=text) == ["count error_response", f"refuse dial 7: {text}"]
-    assert scene.counts() == (0, 0, 0)
-
-
 @pytest.mark.parametrize(("protocol", "address"), [("tcp", "x" * (LONGEST_ADDRESS + 1)), ("t" * 2000, "web:443")])
 def test_an_absurdly_long_dial_never_reaches_an_agent(scene: Scene, protocol: str, address: str) -> None:
     scene.agent()

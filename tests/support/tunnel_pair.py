@@ -14,12 +14,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from tests.support.tunnel_client import Frontend
-from tests.support.tunnel_pki import TunnelPki
+from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 
 import peers
 
@@ -277,3 +278,13 @@ def metric(port: int, name: str) -> float:
     assert status == 200, f"/metrics on {port}: {status}"
     lines = [line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
+
+
+@contextmanager
+def upstream_pair(folder: Path, *flags: str) -> Iterator[TunnelPair]:
+    """The real programs, for the test to start; stopped at the end."""
+    pair = TunnelPair(Shape("upstream", "upstream"), make_tunnel_pki(folder), folder, flags, flags)
+    try:
+        yield pair
+    finally:
+        pair.stop()

@@ -7,8 +7,7 @@ from http.client import HTTPConnection, HTTPResponse
 
 import pytest
 from tests.support.raw_http import dial, served, talking
-from tests.support.tunnel_pair import Shape, TunnelPair
-from tests.support.tunnel_pki import make_tunnel_pki
+from tests.support.tunnel_pair import TunnelPair, upstream_pair
 
 from umbilical.tunnel import admin
 from umbilical.tunnel.admin import (
@@ -255,14 +254,9 @@ async def test_an_empty_host_listens_on_both_families() -> None:
 
 @pytest.fixture(scope="module")
 def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TunnelPair]:
-    folder = tmp_path_factory.mktemp("upstream")
-    flags = ["--enable-profiling=true"]
-    pair = TunnelPair(Shape("upstream", "upstream"), make_tunnel_pki(folder), folder, flags, flags)
-    try:
+    with upstream_pair(tmp_path_factory.mktemp("upstream"), "--enable-profiling=true") as pair:
         pair.start()
         yield pair
-    finally:
-        pair.stop()
 
 
 def fetch(port: int, method: str, target: str) -> tuple[HTTPResponse, bytes]:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from tests.support.tunnel_client import Frontend
-from tests.support.tunnel_pair import Shape, TunnelPair, http_get, wait_until
-from tests.support.tunnel_pki import make_tunnel_pki
+from tests.support.tunnel_pair import TunnelPair, http_get, upstream_pair, wait_until
 
 from umbilical.tunnel import metrics, pprof
 from umbilical.tunnel.exposition import Exposition, Histogram, Labels, add, observe
@@ -188,15 +187,11 @@ def test_the_process_tells_what_it_uses() -> None:
 @pytest.fixture(scope="module")
 def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TunnelPair]:
     """Upstream's pair after a dial in vain, so that most of its families are there."""
-    folder = tmp_path_factory.mktemp("upstream")
-    pair = TunnelPair(Shape("upstream", "upstream"), make_tunnel_pki(folder), folder)
-    try:
+    with upstream_pair(tmp_path_factory.mktemp("upstream")) as pair:
         pair.start()
         dial_in_vain(pair.frontend())
         wait_until(lambda: pair.agent_metric("endpoint_dial_failure_total") > 0, "the agent has failed to dial")
         yield pair
-    finally:
-        pair.stop()
 
 
 def dial_in_vain(frontend: Frontend) -> None:

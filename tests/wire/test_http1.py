@@ -5,8 +5,7 @@ import h11
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.tunnel_pair import Shape, TunnelPair
-from tests.support.tunnel_pki import make_tunnel_pki
+from tests.support.tunnel_pair import TunnelPair, upstream_pair
 
 from umbilical.wire import http1
 from umbilical.wire.errors import ProtocolViolation
@@ -324,13 +323,9 @@ def test_an_endless_reply_head_is_refused() -> None:
 @pytest.fixture(scope="module")
 def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TunnelPair]:
     """Upstream's server without an agent: it answers every good CONNECT with 500."""
-    folder = tmp_path_factory.mktemp("upstream")
-    pair = TunnelPair(Shape("upstream", "upstream"), make_tunnel_pki(folder), folder)
-    try:
+    with upstream_pair(tmp_path_factory.mktemp("upstream")) as pair:
         pair.start_server()
         yield pair
-    finally:
-        pair.stop()
 
 
 def answer_of(pair: TunnelPair, head: bytes) -> bytes:
