@@ -25,7 +25,6 @@ CUTS: dict[str, Callable[[], Iterable[int]]] = {
     "random": lambda: cycle(Random(7).choices([1, 5, 9, 10, 100, 5_000], k=50)),
     "odd": lambda: cycle([3, 11, 16_393]),
 }
-NARROW = Profile(stream_window_bytes=65_535, connection_window_bytes=65_535)
 TEXT_REQUEST = [(name.decode(), value.decode()) for name, value in REQUEST]
 
 
