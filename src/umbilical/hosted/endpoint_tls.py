@@ -9,6 +9,7 @@ from umbilical.fault import HostedError
 from umbilical.pki.certificate import Certificate, read_certificate
 from umbilical.pki.pem import BundleError
 from umbilical.tunnel.settings import TlsFiles
+from umbilical.tunnel.tls import noticing_truncation
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ def endpoint_context(tls: EndpointTls) -> ssl.SSLContext:
         HostedError: one of them cannot be used.
     """
     context = ssl.create_default_context() if _uses_system_roots(tls) else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    noticing_truncation(context)
     if not tls.is_verified:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
