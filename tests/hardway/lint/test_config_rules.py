@@ -64,10 +64,10 @@ def replaced(path: str, old: str, new: str) -> Sample:
     return lambda subject: subject.replace(path, old, new)
 
 
-def otherwise_certified(subject: Subject) -> None:
+def otherwise_certified(kind: str) -> Sample:
     """Another master's certificate in the place of one's own."""
-    path = "tls/etcd-serving-master-{}.crt"
-    subject.write(path.format(0), subject.assets[path.format(1)].content)
+    path = f"tls/etcd-{kind}-master-{{}}.crt"
+    return lambda subject: subject.write(path.format(0), subject.assets[path.format(1)].content)
 
 
 def overridden(subject: Subject) -> None:
@@ -120,7 +120,8 @@ SAMPLES: Final[dict[str, Sample]] = {
     "CFG-06 a zone": replaced(ZONE, "worker-1.ocp4.example.com. IN A", "worker1.ocp4.example.com. IN A"),
     "CFG-06 backwards": replaced(REVERSE_ZONE, "IN PTR worker-1.ocp4", "IN PTR worker1.ocp4"),
     "CFG-06 libvirt": replaced(NETWORK, "<hostname>bootstrap.ocp4.example.com<", "<hostname>bootstrap<"),
-    "CFG-06 a certificate": otherwise_certified,
+    "CFG-06 a certificate": otherwise_certified("serving"),
+    "CFG-06 a peer's certificate": otherwise_certified("peer"),
     "CFG-06 the config": node("master-2", name="other.ocp4.example.com"),
     "CFG-06 two of one name": node("worker-0", name="worker-1.ocp4.example.com"),
     "CFG-06 the kubelet": overridden,

@@ -1,7 +1,6 @@
 """Nodes as rules read them: units, static pods, programs, paths and names."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from tests.support.hardway_pods import inputs, tree
 
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Profile
-from umbilical.hardway.lint.config_rules import name_faults
 from umbilical.hardway.lint.facts import Unreadable
 from umbilical.hardway.lint.node_reading import (
     commands,
@@ -28,9 +26,7 @@ from umbilical.hardway.lint.node_reading import static_pods as pods_on_node
 from umbilical.hardway.lint.pods import (
     ETCD,
     KUBE_APISERVER,
-    VERSION_OPERATOR,
     program_pod,
-    program_pods,
     programs,
     static_pods,
 )
@@ -57,20 +53,22 @@ def test_a_command_over_several_lines_is_one_with_its_flags() -> None:
     assert command.flags == {"config": "/a/b", "v": "2"}
 
 
-@pytest.mark.parametrize("mark", ["-", "@", "+", "!!", ":", "-+"])
-def test_marks_before_the_program_are_no_part_of_it(mark: str) -> None:
-    assert commands(unit(f"ExecStartPre={mark}/bin/mkdir /a"))[0].program == "/bin/mkdir"
-
-
-def test_every_exec_line_counts_those_of_drop_ins_too() -> None:
-    found = commands(
-        unit("ExecStartPre=/a\nExecStart=/b\nExecStartPost=/c", more="[Service]\nExecStart=\nExecStart=/d")
-    )
-    assert [command.program for command in found] == ["/a", "/b", "/c", "/d"]
-
-
-def test_comments_and_headers_are_nothing() -> None:
-    assert commands(unit("[Exec=x]\n# ExecStart=/a\n;ExecStart=/b\n")) == []
+@pytest.mark.parametrize(
+    ("contents", "dropin", "programs"),
+    [
+        *((f"ExecStartPre={mark}/bin/mkdir /a", "", ["/bin/mkdir"]) for mark in ("-", "@", "+", "!!", ":", "-+")),
+        (
+            "ExecStartPre=/a\nExecStart=/b\nExecStartPost=/c",
+            "[Service]\nExecStart=\nExecStart=/d",
+            ["/a", "/b", "/c", "/d"],
+        ),
+        ("[Exec=x]\n# ExecStart=/a\n;ExecStart=/b\n", "", []),
+    ],
+)
+def test_programs_are_those_of_all_exec_lines_without_their_marks(
+    contents: str, dropin: str, programs: list[str]
+) -> None:
+    assert [command.program for command in commands(unit(contents, more=dropin))] == programs
 
 
 def test_quotes_that_no_shell_would_take_are_words_all_the_same() -> None:
@@ -99,12 +97,6 @@ def test_configs_beside_pods_are_none() -> None:
     assert not [path for path in found if "/config/" in path or path.endswith(".json")]
 
 
-def test_a_program_is_found_on_the_nodes_that_are_asked_for() -> None:
-    given = _subject()
-    assert len(program_pods(given.facts(), "etcd")) == 4
-    assert [pod.node.id for pod in program_pods(given.facts(), "etcd", given.cluster.bootstrap)] == ["bootstrap"]
-
-
 def test_one_that_is_missing_or_stands_twice_is_told() -> None:
     given = _subject()
     with pytest.raises(Unreadable, match="0 static pods of cluster-version-operator"):
@@ -130,29 +122,6 @@ def test_something_that_is_no_pod_is_not_followed() -> None:
     given.write("static-pods/bootstrap/etcd-bootstrap.yaml", b"spec: 7\n")
     [odd] = [pod for pod in static_pods(given.facts()) if pod.file == "etcd-bootstrap.yaml"]
     assert odd.spec == {}
-
-
-def nodes(profile: Profile, name: str) -> list[str]:
-    return [one.pod.node.id for one in programs(everything(profile).facts(), name)]
-
-
-def test_a_program_is_found_wherever_it_runs() -> None:
-    assert nodes(Profile.OPENSHIFT, KUBE_APISERVER) == ["bootstrap"]
-    assert nodes(Profile.KUBERNETES, KUBE_APISERVER) == ["bootstrap", "master-0", "master-1", "master-2"]
-    assert nodes(Profile.OPENSHIFT, VERSION_OPERATOR) == ["bootstrap"]
-    assert nodes(Profile.KUBERNETES, "kube-proxy")[-1] == "worker-1"
-
-
-def test_a_program_that_nobody_runs_is_told() -> None:
-    with pytest.raises(Unreadable, match="no static pod runs cluster-version-operator"):
-        nodes(Profile.KUBERNETES, VERSION_OPERATOR)
-
-
-def test_flags_lead_to_artifacts() -> None:
-    member = programs(everything(Profile.KUBERNETES).facts(), ETCD)[2]
-    assert member.file("cert-file") == "tls/etcd-serving-master-1.crt"
-    assert member.file("trusted-ca-file") == "tls/bundles/etcd-ca-bundle.crt"
-    assert len(programs(everything(Profile.KUBERNETES).facts(), KUBE_APISERVER)[0].values("tls-sni-cert-key")) == 3
 
 
 def test_a_flag_or_a_file_that_is_missing_is_told() -> None:
@@ -206,18 +175,6 @@ def test_a_pod_that_nobody_has_rendered_is_named() -> None:
     assert fault.endswith("etcd-bootstrap.yaml is missing")
 
 
-def test_each_place_is_looked_at() -> None:
-    """Another config over the same artifacts: every file that has the name must be named as a fault."""
-    tree = copied(everything(Profile.OPENSHIFT))
-    nodes = tree.cluster.nodes
-    other = replace(nodes[1], name="other.ocp4.example.com")
-    tree.cluster = replace(tree.cluster, nodes=(nodes[0], other, *nodes[2:]))
-    told = " ".join(name_faults(tree.facts()))
-    for place in ("ignition/master-0.ign", "haproxy.final.cfg", "cluster.zone", "reverse.zone", "network.xml"):
-        assert place in told
-    assert "tls/etcd-peer-master-0.crt is not for other" in told
-
-
 def config(files: dict[str, str], units: dict[str, str] | None = None, **storage: Any) -> Config:
     entries = [{"path": path, "contents": {"source": format_data_url(text.encode())}} for path, text in files.items()]
     written = [{"name": name, "contents": text} for name, text in (units or {}).items()]
@@ -259,13 +216,17 @@ def test_a_path_that_no_mount_covers_is_missing_whatever_lies_on_the_node() -> N
     assert "--kubeconfig wants /etc/kubernetes/x, which no mount covers" in found.words
 
 
-def test_the_images_own_files_are_not_the_nodes() -> None:
-    text = pod("--templates=/usr/share/x", "--prefix=/registry", command=["/usr/bin/etcd"])
-    assert missing(text, "/etc/kubernetes/bootstrap-secrets/x") == []
-
-
-def test_a_url_is_no_path() -> None:
-    assert missing(pod("--etcd-servers=https://localhost:2379"), "/etc/kubernetes/bootstrap-secrets/x") == []
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["--templates=/usr/share/x", "--prefix=/registry"], ["/usr/bin/etcd"]),
+        (["--etcd-servers=https://localhost:2379"], []),
+        (["--uds-name=/etc/kubernetes/secrets/s"], []),
+    ],
+    ids=["of the image", "a URL", "a socket that the program makes"],
+)
+def test_what_is_no_file_of_the_node_need_not_be_there(arguments: list[str], command: list[str]) -> None:
+    assert missing(pod(*arguments, command=command), "/etc/kubernetes/bootstrap-secrets/x") == []
 
 
 @pytest.mark.parametrize(("kind", "is_made"), [("DirectoryOrCreate", True), ("Directory", False), (None, False)])
@@ -274,10 +235,6 @@ def test_a_volume_is_there_or_makes_itself(kind: str | None, is_made: bool) -> N
     text = json.dumps({"spec": {"volumes": [volume]}})
     assert missing(text) == ([] if is_made else ["/data"])
     assert missing(text, directories=[{"path": "/data"}]) == []
-
-
-def test_a_socket_that_the_program_makes_need_not_be_there() -> None:
-    assert missing(pod("--uds-name=/etc/kubernetes/secrets/s"), "/etc/kubernetes/bootstrap-secrets/x") == []
 
 
 def test_probes_and_variables_are_looked_at_too() -> None:

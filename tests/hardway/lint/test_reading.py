@@ -4,23 +4,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-import hypothesis
 import pytest
-from hypothesis import given, strategies
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import hardway
 from tests.support.hardway import NOW, cluster
 from tests.support.hardway_everything import everything, usual
-from tests.support.hardway_infrastructure import infrastructure
-from tests.support.hardway_lint import Subject, changed, subject
+from tests.support.hardway_lint import changed
 from tests.support.hardway_pki import certificate
 
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.infrastructure.places import HOST_PLAN, NETWORK, ZONE
+from umbilical.hardway.artifacts.infrastructure.places import HOST_PLAN
 from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.lint.applied import (
     applied,
-    container_images,
     dig,
     entries,
     find,
@@ -35,15 +32,9 @@ from umbilical.hardway.lint.applied import (
 from umbilical.hardway.lint.clients import read
 from umbilical.hardway.lint.facts import Facts, Unreadable
 from umbilical.hardway.lint.host_facts import (
-    balancers,
-    deeds,
-    domains,
     host_plan,
     is_below,
-    libvirt,
     read_balancer,
-    xml,
-    zone_records,
 )
 from umbilical.manifests.tree import Asset
 from umbilical.pki.certificate import read_certificates
@@ -74,20 +65,10 @@ listen stats
 """
 
 
-@pytest.fixture(scope="module")
-def facts() -> Facts:
-    return usual(Profile.KUBERNETES, 1, 1).facts()
-
-
 def holding(**contents: bytes) -> Facts:
     """Artifacts whose paths have `__` for a slash and end with .yaml."""
     paths = {f"{name.replace('__', '/')}.yaml": content for name, content in contents.items()}
     return Facts(OF, {path: Asset(path, content, 0o600) for path, content in paths.items()}, NOW, True)
-
-
-def test_what_is_missing_is_named(facts: Facts) -> None:
-    with pytest.raises(Unreadable, match=r"^tls/nobody.crt is missing$"):
-        facts.certificate("nobody")
 
 
 def test_documents_are_read_once_and_all_of_them_are_objects() -> None:
@@ -114,18 +95,13 @@ def test_a_directory_is_listed_in_order_and_its_name_must_be_whole() -> None:
     assert [asset.path for asset in facts.below("tls")] == ["tls/a.yaml", "tls/b.yaml"]
 
 
-def test_a_nodes_files_are_decoded(facts: Facts) -> None:
+def test_a_nodes_files_are_decoded() -> None:
+    facts = usual(Profile.KUBERNETES, 1, 1).facts()
     node = facts.cluster.masters[0]
     assert facts.node_file(node, "/etc/hostname").decode().strip() == node.name
     assert facts.ignition(node) is facts.ignition(node)
     with pytest.raises(Unreadable, match="does not write /etc/nothing"):
         facts.node_file(node, "/etc/nothing")
-
-
-def test_certificates_are_read(facts: Facts) -> None:
-    assert facts.certificate("etcd-signer").common_name == facts.certificates("tls/etcd-signer.crt")[0].common_name
-    with pytest.raises(Unreadable):
-        facts.certificates("tls/etcd-signer.key")
 
 
 @given(st.binary(max_size=200))
@@ -219,65 +195,24 @@ def test_what_a_client_could_not_read_is_told(change: Callable[[dict[str, Any]],
         read(broken.facts(), ADMIN)
 
 
-def openshift() -> Facts:
-    return everything(Profile.OPENSHIFT).facts()
-
-
 def test_version_and_images_are_those_of_the_release() -> None:
-    assert release_version(openshift()) == hardway.VERSION
-    assert dict(references(openshift())) == dict(hardway.payload().images)
+    assert release_version(FACTS) == hardway.VERSION
+    assert dict(references(FACTS)) == dict(hardway.payload().images)
 
 
 def test_the_scripts_containers_are_read_word_by_word() -> None:
-    commands = podman_commands(openshift())
+    commands = podman_commands(FACTS)
     assert len(commands) == 3
     assert value_of(commands[2], "entrypoint") == "/usr/bin/machine-config-controller"
     assert value_of(commands[2], "payload-version") == hardway.VERSION
     assert value_of(commands[2], "nothing") == ""
 
 
-def test_images_of_static_and_of_applied_pods_are_found() -> None:
-    paths = {path for path, _ in container_images(openshift())}
-    assert {"manifests/08-tunnel.yaml", "static-pods/bootstrap/etcd-bootstrap.yaml"} <= paths
-
-
-def test_a_table_that_is_no_json_is_unreadable() -> None:
-    seen = changed(everything(Profile.OPENSHIFT), lambda tree: tree.write("machine-config/image-references", b"["))
-    with pytest.raises(Unreadable, match="is not JSON"):
-        release_version(seen.facts())
-
-
-def _subject(profile: Profile = Profile.OPENSHIFT) -> Subject:
-    of = cluster(profile)
-    return subject(of, infrastructure(of))
-
-
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"actions": [1]}', b'{"actions": [{"id": "x", "do": "y"}]}'])
 def test_a_plan_of_another_shape_is_refused(content: bytes) -> None:
-    tree = _subject()
-    tree.write(HOST_PLAN, content)
+    broken = changed(everything(Profile.OPENSHIFT), lambda tree: tree.write(HOST_PLAN, content))
     with pytest.raises(Unreadable, match="host-plan"):
-        host_plan(tree.facts())
-
-
-def test_xml_that_is_none_is_refused() -> None:
-    tree = _subject()
-    tree.write(NETWORK, b"<a>")
-    with pytest.raises(Unreadable, match="is not XML"):
-        xml(tree.facts(), NETWORK)
-
-
-def test_all_of_it_is_found_in_what_is_rendered() -> None:
-    facts = _subject().facts()
-    assert len(domains(facts)) == 6
-    assert len(balancers(facts)) == 2
-    assert "ip address replace 192.168.126.10/32 dev virbr-ocp4" in deeds(facts)
-    assert ("api.ocp4.example.com", "A", "192.168.126.10") in zone_records(facts, ZONE)
-
-
-def test_only_virtual_machines_have_a_host() -> None:
-    assert libvirt(_subject().facts()) is None
-    assert libvirt(_subject(Profile.KUBERNETES).facts())
+        host_plan(broken.facts())
 
 
 @pytest.mark.parametrize(
@@ -309,7 +244,7 @@ def test_every_socket_is_listed_but_those_of_the_statistics() -> None:
     assert found == [("10.0.0.1", 6443), ("fd00::1", 6443), ("", 80)]
 
 
-@hypothesis.given(strategies.lists(strategies.sampled_from([*TEXT.split(), "\n", "#", ":", "\x00"]), max_size=60))
+@given(st.lists(st.sampled_from([*TEXT.split(), "\n", "#", ":", "\x00"]), max_size=60))
 def test_any_text_is_read(words: list[str]) -> None:
     balancer = read_balancer(" ".join(words))
     for section in balancer.sections:
