@@ -7,6 +7,7 @@ against its own rule, on trees in which everything is switched on (tunnel, kube-
 every profile that the rule is for.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -60,6 +61,12 @@ class Subject:
         change(documents[0] if len(documents) == 1 else documents)
         self.write(path, yaml.safe_dump_all(documents, sort_keys=False).encode())
 
+    def edit_json(self, path: str, change: Callable[[Any], object]) -> None:
+        """Change the value of a JSON file in place."""
+        value = json.loads(self.assets[path].content)
+        change(value)
+        self.write(path, json.dumps(value).encode())
+
     def edit_ignition(self, node_id: str, path: str, change: Callable[[bytes], bytes]) -> None:
         """Change what a node's Ignition writes to a path."""
         where = layout.ignition(self.cluster.node(node_id))
@@ -80,6 +87,10 @@ def subject(cluster: Cluster, *trees: AssetTree, has_tunnel: bool = True) -> Sub
 def copied(original: Subject) -> Subject:
     """A subject of one's own: assets are values, so a copy of the mapping is enough."""
     return replace(original, assets=dict(original.assets))
+
+
+def replaced(path: str, old: str, new: str) -> Sample:
+    return lambda subject: subject.replace(path, old, new)
 
 
 def verdict(key: str, seen: Subject) -> Verdict:

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
-import hypothesis
 import pytest
 import yaml
-from hypothesis import given, settings, strategies
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.support.hardway_everything import everything
 from tests.support.hardway_lint import Subject, complaint, copied
@@ -21,12 +20,7 @@ from umbilical.checks.report import group_of
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.certificates import cluster_rows
 from umbilical.hardway.config.cluster import Profile
-from umbilical.hardway.lint import (
-    handoff_rules,
-    machine_config_rules,
-    manifest_rules,
-    object_rules,
-)
+from umbilical.hardway.lint import handoff_rules, machine_config_rules, manifest_rules, object_rules
 from umbilical.hardway.lint.catalogue import RULES, judge
 from umbilical.pki.control_plane_set import Kind
 
@@ -107,16 +101,11 @@ def test_a_flag_that_a_rule_reads_is_missed_by_that_rule(flag: str) -> None:
     assert tried
 
 
-def _leaves(profile: Profile) -> list[str]:
-    return [row.id for row in cluster_rows(_small(profile).cluster) if row.kind is Kind.LEAF]
-
-
 @pytest.mark.parametrize("profile", list(Profile))
 def test_a_certificate_of_another_signer_is_noticed_in_any_place(profile: Profile) -> None:
-    signers = {row.id: row.signer for row in cluster_rows(_small(profile).cluster)}
-    leaves = _leaves(profile)
-    for place in leaves:
-        other = next(one for one in leaves if signers[one] != signers[place])
+    signers = {row.id: row.signer for row in cluster_rows(_small(profile).cluster) if row.kind is Kind.LEAF}
+    for place, signer in signers.items():
+        other = next(one for one in signers if signers[one] != signer)
         subject = copied(_small(profile))
         put(subject, place, pair(subject, other))
         assert complaint("PKI-03", subject), f"{other} in the place of {place}"
@@ -160,35 +149,33 @@ def _config(profile: Profile, node_id: str) -> dict[str, Any]:
 
 
 def _with_config(profile: Profile, node_id: str, change: Any) -> Subject:
-    config = _config(profile, node_id)
-    change(config["storage"]["files"])
     subject = copied(_small(profile))
-    subject.write(f"{layout.IGNITION}/{node_id}.ign", json.dumps(config).encode())
+    subject.edit_json(f"{layout.IGNITION}/{node_id}.ign", lambda config: change(config["storage"]["files"]))
     return subject
 
 
-@hypothesis.settings(max_examples=20)
-@hypothesis.given(strategies.data())
-def test_a_file_that_is_gone_is_noticed(data: strategies.DataObject) -> None:
-    profile = data.draw(strategies.sampled_from(Profile))
+@settings(max_examples=20)
+@given(st.data())
+def test_a_file_that_is_gone_is_noticed(data: st.DataObject) -> None:
+    profile = data.draw(st.sampled_from(Profile))
     read = sorted(path for path in _small(profile).assets if path not in UNREAD)
-    path = data.draw(strategies.sampled_from(read))
+    path = data.draw(st.sampled_from(read))
     subject = copied(_small(profile))
     subject.remove(path)
     assert _fired(subject), path
 
 
-@hypothesis.settings(max_examples=20)
-@hypothesis.given(strategies.data())
-def test_a_secret_or_pod_that_a_node_does_not_get_is_noticed(data: strategies.DataObject) -> None:
-    profile = data.draw(strategies.sampled_from(Profile))
-    node = data.draw(strategies.sampled_from([node.id for node in _small(profile).cluster.nodes]))
+@settings(max_examples=20)
+@given(st.data())
+def test_a_secret_or_pod_that_a_node_does_not_get_is_noticed(data: st.DataObject) -> None:
+    profile = data.draw(st.sampled_from(Profile))
+    node = data.draw(st.sampled_from([node.id for node in _small(profile).cluster.nodes]))
     folders = (layout.NODE_SECRETS, layout.MASTER_SECRETS, layout.NODE_MANIFESTS, layout.NODE_LATE_MANIFESTS)
     paths = [file["path"] for file in _config(profile, node)["storage"]["files"]]
     # A pod of a rendered MachineConfig is not ours.
     wanted = [path for path in paths if path.startswith(folders) and "criometricsproxy" not in path]
-    hypothesis.assume(wanted)
-    path = data.draw(strategies.sampled_from(wanted))
+    assume(wanted)
+    path = data.draw(st.sampled_from(wanted))
     subject = _with_config(profile, node, lambda files: files.pop(paths.index(path)))
     assert _fired(subject, frozenset({"IGN"})), path
 

@@ -6,7 +6,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any, Final
 
 from tests.support.hardway_everything import everything
-from tests.support.hardway_lint import Sample, Subject, changed, complaint, verdict
+from tests.support.hardway_lint import Sample, Subject, changed, complaint, replaced, verdict
 
 from umbilical.checks.check import Outcome
 from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_FINAL, NETWORK, REVERSE_ZONE, ZONE
@@ -58,10 +58,6 @@ def told(paths: tuple[str, ...]) -> Sample:
         subject.exposed = paths
 
     return edit
-
-
-def replaced(path: str, old: str, new: str) -> Sample:
-    return lambda subject: subject.replace(path, old, new)
 
 
 def otherwise_certified(kind: str) -> Sample:

@@ -1,7 +1,6 @@
 """Rules about machine-config commands and about what operators take over: the faults that each notices."""
 
 import base64
-import json
 from functools import cache
 from typing import Any, Final
 
@@ -63,18 +62,14 @@ def _script(old: str, new: str) -> Sample:
 
 
 def _without_tag(name: str) -> Sample:
-    def sample(seen: Subject) -> None:
-        value = json.loads(seen.assets[REFERENCES].content)
+    def change(value: Any) -> None:
         value["spec"]["tags"] = [one for one in value["spec"]["tags"] if one["name"] != name]
-        seen.write(REFERENCES, json.dumps(value).encode())
 
-    return sample
+    return lambda seen: seen.edit_json(REFERENCES, change)
 
 
 def _tagged_reference(seen: Subject) -> None:
-    value = json.loads(seen.assets[REFERENCES].content)
-    value["spec"]["tags"][0]["from"]["name"] = "quay.io/a/b:1"
-    seen.write(REFERENCES, json.dumps(value).encode())
+    seen.edit_json(REFERENCES, lambda value: value["spec"]["tags"][0]["from"].update(name="quay.io/a/b:1"))
 
 
 def _swapped(seen: Subject) -> None:

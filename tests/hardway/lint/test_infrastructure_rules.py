@@ -1,12 +1,11 @@
 """Rules about load balancer, virtual machines and their host: they hold, and each notices its faults."""
 
-import json
 from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
 from tests.support.hardway_everything import everything, usual
-from tests.support.hardway_lint import Sample, Subject, changed, complaint, verdict
+from tests.support.hardway_lint import Sample, Subject, changed, complaint, replaced, verdict
 
 from umbilical.checks.check import Outcome
 from umbilical.hardway.artifacts.infrastructure.places import (
@@ -24,10 +23,6 @@ from umbilical.hardway.lint.infrastructure_rules import RULES
 MACHINE: Final = "infrastructure/domains/master-0.xml"
 
 
-def replaced(path: str, old: str, new: str) -> Sample:
-    return lambda subject: subject.replace(path, old, new)
-
-
 def line_dropped(path: str, part: str) -> Sample:
     def change(subject: Subject) -> None:
         lines = subject.assets[path].content.decode().splitlines(keepends=True)
@@ -39,12 +34,7 @@ def line_dropped(path: str, part: str) -> Sample:
 
 
 def planned(change: Callable[[dict[str, Any]], object]) -> Sample:
-    def edit(subject: Subject) -> None:
-        plan = json.loads(subject.assets[HOST_PLAN].content)
-        change(plan)
-        subject.write(HOST_PLAN, json.dumps(plan).encode())
-
-    return edit
+    return lambda subject: subject.edit_json(HOST_PLAN, change)
 
 
 def without_action(*ids: str) -> Sample:

@@ -12,14 +12,13 @@ from umbilical.bootstrap.names import BOOTKUBE
 from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.lint.clients import Identity, identity, may_use, roles_of
 from umbilical.hardway.lint.facts import Unreadable
-from umbilical.hardway.lint.service_proxies import removal, right_faults
+from umbilical.hardway.lint.service_proxies import right_faults
 from umbilical.hardway.lint.trust import chain_faults, serving_pairs, token_key_faults
 from umbilical.hardway.lint.tunnel_ends import lifetime_faults, protocol_faults, socket_faults, tunnel_address_faults
 from umbilical.pki.profiles import Usage
 
 KUBE_APISERVER = Identity("system:kube-apiserver", frozenset({"kube-master"}))
 API = "static-pods/bootstrap/kube-apiserver-bootstrap.yaml"
-REMOVALS = "static-pods/removals.json"
 
 
 def test_etcd_shows_its_serving_certificate_to_itself() -> None:
@@ -97,13 +96,6 @@ def test_a_certificate_is_read_as_user_and_groups() -> None:
     assert found.user == "system:serviceaccount:openshift-machine-config-operator:node-bootstrapper"
     assert "system:serviceaccounts" in found.groups
     assert "system:node-bootstrapper" in roles_of(everything(Profile.OPENSHIFT).facts(), found)
-
-
-@pytest.mark.parametrize("profile", Profile)
-def test_a_binding_of_the_user_counts(profile: Profile) -> None:
-    assert allowed(everything(profile))
-    assert not allowed(everything(profile), Identity("somebody", frozenset()))
-    assert not allowed(changed(everything(profile), rename_subject("system:kube-apiserver", "somebody")))
 
 
 def test_a_binding_of_the_group_counts() -> None:
@@ -198,21 +190,6 @@ def test_a_script_that_makes_no_certificates_is_told() -> None:
     subject.edit_ignition("bootstrap", BOOTKUBE, lambda _: b"#!/bin/bash\n")
     with pytest.raises(Unreadable, match="does not say how long"):
         list(lifetime_faults(subject.facts()))
-
-
-def test_a_removal_is_found_by_its_name() -> None:
-    facts = everything(Profile.OPENSHIFT).facts()
-    found = removal(facts, "kube-proxy")
-    assert found is not None
-    assert found.stage == 16
-    assert removal(facts, "nothing") is None
-
-
-def test_a_removal_that_cannot_be_read_is_no_crash() -> None:
-    subject = copied(everything(Profile.OPENSHIFT))
-    subject.write(REMOVALS, b"\xff{")
-    with pytest.raises(Unreadable, match=REMOVALS):
-        removal(subject.facts(), "kube-proxy")
 
 
 def test_a_group_may_have_the_right_for_its_users() -> None:
