@@ -65,9 +65,8 @@ def test_a_broken_line_in_the_middle_is_told(tmp_path: Path) -> None:
         journal.add(Kind.RUN_BEGAN)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + b"oh no\n" + lines[2])
-    with pytest.raises(HardwayError) as told:
+    with pytest.raises(HardwayError, match="UMB721"):
         read_events(path)
-    assert told.value.code == "UMB721"
 
 
 def test_numbers_go_on_after_those_of_a_journal_that_was_moved_away(tmp_path: Path) -> None:

@@ -144,9 +144,8 @@ def test_a_machine_that_never_answers_times_out_and_is_installed_anew(scene: _Sc
 def test_a_machine_with_another_config_is_never_wiped_on_the_way(scene: _Scene) -> None:
     scene.machines.install("master-0", b"{}")
     before = scene.host.changes()
-    with pytest.raises(HardwayError) as told:
+    with pytest.raises(HardwayError, match="UMB737"):
         scene.machines.install("master-0", b"another")
-    assert told.value.code == "UMB737"
     assert scene.host.changes() == before
     assert scene.machines.is_installed("master-0", b"{}")
 

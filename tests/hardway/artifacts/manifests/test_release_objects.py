@@ -55,9 +55,8 @@ def test_the_file_is_known_by_its_names_in_old_and_new_releases(name: str, is_on
 
 @pytest.mark.parametrize("content", [b"[", b"{}", b"status: {featureGates: []}", b"status: {featureGates: [{}]}"])
 def test_a_release_that_does_not_say_is_refused(content: bytes) -> None:
-    with pytest.raises(RenderError) as caught:
+    with pytest.raises(RenderError, match="UMB719"):
         feature_gate(with_file(content))
-    assert caught.value.code == "UMB719"
 
 
 def test_two_files_are_refused() -> None:
@@ -117,18 +116,16 @@ def test_a_release_without_constraints_is_refused() -> None:
     manifests = {
         name: content for name, content in inputs.payload.manifests.items() if not CONSTRAINTS_FILE.fullmatch(name)
     }
-    with pytest.raises(RenderError) as caught:
+    with pytest.raises(RenderError, match="UMB715"):
         security_constraints(replace(inputs, payload=replace(inputs.payload, manifests=manifests)))
-    assert caught.value.code == "UMB715"
 
 
 @pytest.mark.parametrize(
     "content", [b"[", b"- 1", b"kind: Secret", b"kind: ClusterRole", b"{kind: ClusterRole, metadata: 1}"]
 )
 def test_anything_else_in_these_files_is_refused(content: bytes) -> None:
-    with pytest.raises(RenderError) as caught:
+    with pytest.raises(RenderError, match="UMB715"):
         security_constraints(changed(x=content))
-    assert caught.value.code == "UMB715"
 
 
 @given(st.binary(max_size=80))
