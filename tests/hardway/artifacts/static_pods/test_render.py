@@ -109,46 +109,40 @@ def test_only_those_that_change_the_host_are_privileged(profile: Profile) -> Non
 def test_openshifts_pods_stand_in_the_namespaces_of_their_operators() -> None:
     pods = _pods(Profile.OPENSHIFT)
     namespaces = {path.rpartition("/")[2]: pod["metadata"]["namespace"] for path, pod in pods.items()}
-    assert namespaces["etcd-bootstrap.yaml"] == "openshift-etcd"
-    assert namespaces["kube-apiserver-bootstrap.yaml"] == "openshift-kube-apiserver"
-    assert namespaces["kube-controller-manager-bootstrap.yaml"] == "openshift-kube-controller-manager"
-    assert namespaces["kube-scheduler-bootstrap.yaml"] == "openshift-kube-scheduler"
+    assert {name: namespaces[f"{name}-bootstrap.yaml"] for name in CONTROL_PLANE} == {
+        name: f"openshift-{name}" for name in CONTROL_PLANE
+    }
     assert {pod["metadata"]["namespace"] for pod in _pods(Profile.KUBERNETES).values()} == {"kube-system"}
 
 
-def _pod_files(profile: Profile, node_id: str, **changes: Any) -> list[str]:
+BOOTSTRAP_PODS = [*(f"{name}-bootstrap.yaml" for name in CONTROL_PLANE), "konnectivity-server-pod.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("profile", "node", "kube_proxy", "files"),
+    [
+        (Profile.KUBERNETES, "bootstrap", Switch.ON, BOOTSTRAP_PODS),
+        (Profile.OPENSHIFT, "bootstrap", Switch.ON, [*BOOTSTRAP_PODS, "cvo-bootstrap.yaml"]),
+        # Masters of OpenShift get theirs from operators.
+        (Profile.OPENSHIFT, "master-0", Switch.ON, ["kube-proxy.yaml"]),
+        (Profile.OPENSHIFT, "master-0", Switch.AUTO, []),
+        (Profile.KUBERNETES, "worker-0", Switch.ON, ["kube-proxy.yaml"]),
+        (Profile.KUBERNETES, "worker-0", Switch.OFF, []),
+    ],
+)
+def test_each_node_has_its_pods(profile: Profile, node: str, kube_proxy: Switch, files: list[str]) -> None:
     given = inputs(profile)
-    given = replace(given, cluster=replace(given.cluster, **changes))
-    return [file.file for file in files_of(given, given.cluster.node(node_id)) if isinstance(file, PodFile)]
-
-
-def test_the_bootstrap_node_has_a_control_plane_the_tunnel_and_on_openshift_the_version_operator() -> None:
-    common = [*(f"{name}-bootstrap.yaml" for name in CONTROL_PLANE), "konnectivity-server-pod.yaml"]
-    assert _pod_files(Profile.KUBERNETES, "bootstrap") == common
-    assert _pod_files(Profile.OPENSHIFT, "bootstrap") == [*common, "cvo-bootstrap.yaml"]
-
-
-def test_masters_of_openshift_get_theirs_from_operators() -> None:
-    assert _pod_files(Profile.OPENSHIFT, "master-0") == ["kube-proxy.yaml"]
-    assert _pod_files(Profile.OPENSHIFT, "master-0", kube_proxy=Switch.AUTO) == []
+    given = replace(given, cluster=replace(given.cluster, kube_proxy=kube_proxy))
+    assert [one.file for one in files_of(given, given.cluster.node(node)) if isinstance(one, PodFile)] == files
 
 
 def test_masters_of_kubernetes_have_their_own_which_wait() -> None:
     given = inputs(Profile.KUBERNETES)
     files = [file for file in files_of(given, given.cluster.masters[0]) if isinstance(file, PodFile)]
-    assert [file.file for file in files if file.is_late] == [
-        "etcd.yaml",
-        "kube-apiserver.yaml",
-        "kube-controller-manager.yaml",
-        "kube-scheduler.yaml",
-    ]
+    late = [file for file in files if file.is_late]
+    assert [file.file for file in late] == [f"{name}.yaml" for name in CONTROL_PLANE]
     assert [file.file for file in files if not file.is_late] == ["kube-proxy.yaml"]
-    assert {file.on_node().rpartition("/")[0] for file in files if file.is_late} == {"/etc/kubernetes/late-static-pods"}
-
-
-def test_workers_have_kube_proxy_alone() -> None:
-    assert _pod_files(Profile.KUBERNETES, "worker-0") == ["kube-proxy.yaml"]
-    assert _pod_files(Profile.KUBERNETES, "worker-0", kube_proxy=Switch.OFF) == []
+    assert {file.on_node().rpartition("/")[0] for file in late} == {"/etc/kubernetes/late-static-pods"}
 
 
 def test_without_the_tunnel_there_is_neither_server_nor_egress_selector() -> None:
@@ -229,20 +223,11 @@ def test_any_json_is_read_or_refused(value: object) -> None:
 
 
 def test_a_command_line_has_the_rows_that_are_for_the_node() -> None:
-    assert PROGRAM.command_line(seat(Profile.OPENSHIFT)) == (
-        *("--same=1", "--node=bootstrap", "--profile=o", "--only-o=yes"),
-    )
-    assert PROGRAM.command_line(seat(Profile.KUBERNETES, "master-1")) == (
-        *("--same=1", "--node=master-1", "--profile=k", "--only-k=yes"),
-    )
-
-
-def test_variables_are_rows_too() -> None:
-    assert PROGRAM.variables(seat(Profile.OPENSHIFT)) == {"node": "bootstrap"}
-
-
-def test_a_flag_keeps_its_reason() -> None:
-    flag = TABLE[2].flag(seat(Profile.OPENSHIFT))
+    openshift, master = seat(Profile.OPENSHIFT), seat(Profile.KUBERNETES, "master-1")
+    assert PROGRAM.command_line(openshift) == ("--same=1", "--node=bootstrap", "--profile=o", "--only-o=yes")
+    assert PROGRAM.command_line(master) == ("--same=1", "--node=master-1", "--profile=k", "--only-k=yes")
+    assert PROGRAM.variables(openshift) == {"node": "bootstrap"}
+    flag = TABLE[2].flag(openshift)
     assert (str(flag), flag.why, flag.without) == ("--profile=o", "by profile", "nothing")
 
 
@@ -272,11 +257,6 @@ def test_an_image_that_the_release_does_not_have_is_named() -> None:
     assert "hyperkube" in refusal.value.why
 
 
-def test_only_the_bootstrap_node_has_the_tunnel() -> None:
-    assert seat(Profile.KUBERNETES).has_tunnel
-    assert not seat(Profile.KUBERNETES, "master-0").has_tunnel
-
-
 def test_a_node_of_ipv6_listens_on_the_address_that_takes_both() -> None:
     given = inputs(Profile.KUBERNETES)
     node = replace(given.cluster.bootstrap, address=ip_address("fd00::10"))
@@ -292,11 +272,8 @@ def test_a_file_in_a_pod_leads_back_to_its_artifact() -> None:
         assert secret_artifact(path.rpartition("/")[2]) == artifact
 
 
-def test_no_name_stands_twice() -> None:
+def test_no_name_stands_twice_and_no_file_is_told_about_that_nobody_gets() -> None:
     assert len(BY_NAME) == len(TOPICS)
-
-
-def test_no_file_is_told_about_that_nobody_gets() -> None:
     files = {asset.path.rpartition("/")[2] for profile in Profile for asset in tree(profile)}
     assert {topic.name for topic in TOPICS if topic.kind is TopicKind.FILE} == files
 
