@@ -37,9 +37,15 @@ def test_a_run_does_every_step_once_and_all_stages_are_done(tmp_path: Path) -> N
     assert lines.lines[:3] == ["01 leave the marks of 1", "step leave a: touch a", "01 done"]
 
 
-def test_unchanged_stages_whose_checks_pass_are_skipped(tmp_path: Path) -> None:
-    world = World()
-    pipeline(tmp_path, _stages(world))[0].run(1, 4)
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """All four stages have been run in it."""
+    made = World()
+    pipeline(tmp_path, _stages(made))[0].run(1, 4)
+    return made
+
+
+def test_unchanged_stages_whose_checks_pass_are_skipped(tmp_path: Path, world: World) -> None:
     again, _, lines = pipeline(tmp_path, _stages(world))
     again.run(1, 4)
     assert world.acts == ["a", "b", "c", "d", "e"]
@@ -47,18 +53,13 @@ def test_unchanged_stages_whose_checks_pass_are_skipped(tmp_path: Path) -> None:
     assert "01 skipped" in lines.lines
 
 
-def test_a_stage_whose_check_fails_now_is_run_again(tmp_path: Path) -> None:
-    world = World()
-    pipeline(tmp_path, _stages(world))[0].run(1, 4)
+def test_a_stage_whose_check_fails_now_is_run_again(tmp_path: Path, world: World) -> None:
     del world.marks["c"]
-    again, _, _ = pipeline(tmp_path, _stages(world))
-    again.run(1, 4)
+    pipeline(tmp_path, _stages(world))[0].run(1, 4)
     assert world.acts[5:] == ["b", "c"]
 
 
-def test_a_changed_input_makes_the_stage_and_all_that_builds_on_it_stale(tmp_path: Path) -> None:
-    world = World()
-    pipeline(tmp_path, _stages(world))[0].run(1, 4)
+def test_a_changed_input_makes_the_stage_and_all_that_builds_on_it_stale(tmp_path: Path, world: World) -> None:
     changed = _stages(world)
     changed[0].input = "two"
     again, ledger, _ = pipeline(tmp_path, changed)
@@ -68,9 +69,7 @@ def test_a_changed_input_makes_the_stage_and_all_that_builds_on_it_stale(tmp_pat
     assert ledger.state.stage(2).because == "stage 01 is stale"
 
 
-def test_what_is_stale_is_run_again_and_the_rest_is_not(tmp_path: Path) -> None:
-    world = World()
-    pipeline(tmp_path, _stages(world))[0].run(1, 4)
+def test_what_is_stale_is_run_again_and_the_rest_is_not(tmp_path: Path, world: World) -> None:
     changed = _stages(world)
     changed[1].input = "two"
     again, ledger, _ = pipeline(tmp_path, changed)
@@ -162,14 +161,11 @@ def test_a_request_to_end_leaves_a_stage_that_is_resumed(tmp_path: Path, number:
 
 
 def test_a_done_stage_that_is_only_looked_at_stays_done_when_interrupted(tmp_path: Path) -> None:
-    world = World()
-    pipeline(tmp_path, _stages(world))[0].run(1, 1)
-
     class Interrupting(RecordingMachines):
         def enter(self) -> None:
             raise KeyboardInterrupt
 
-    stage = MadeUpStage(9, world, ("x",))
+    stage = MadeUpStage(9, World(), ("x",))
     pipeline(tmp_path, [stage])[0].run(9, 9)
     again, ledger, _ = pipeline(tmp_path, [stage], machines=Interrupting())
     with pytest.raises(KeyboardInterrupt):
@@ -204,34 +200,22 @@ def test_the_inverse_is_on_disk_before_a_step_is_done(tmp_path: Path) -> None:
     assert seen == ["a", "b"]
 
 
-def test_force_does_steps_of_a_done_stage_again(tmp_path: Path) -> None:
-    world = World()
-    pipeline(tmp_path, _stages(world))[0].run(1, 4)
+def test_force_does_steps_of_a_done_stage_again(tmp_path: Path, world: World) -> None:
     pipeline(tmp_path, _stages(world))[0].run(3, 3, force=True)
     assert world.acts[5:] == ["d"]
 
 
-def test_a_superseded_stage_is_not_asked_any_more(tmp_path: Path) -> None:
+@pytest.mark.parametrize("force", [False, True])
+def test_a_superseded_stage_is_not_asked_any_more_nor_done_again_by_force(tmp_path: Path, force: bool) -> None:
     world = World()
     stages = [EndingStage(1, world, ("a",), ends_with=2), MadeUpStage(2, world, ("b",), needs=(1,), never="b")]
     pipeline(tmp_path, stages)[0].run(1, 2)
     world.marks.pop("a")
     again, ledger, _ = pipeline(tmp_path, stages)
-    again.run(1, 2)
+    again.run(1, 1, force=force)
     assert world.acts == ["a", "b"]
-    assert again.results[0].reason == "stage 02 took its place"
-    assert ledger.state.stage(1).status is Status.DONE
-
-
-def test_a_superseded_stage_is_not_done_again_by_force_either(tmp_path: Path) -> None:
-    world = World()
-    stages = [EndingStage(1, world, ("a",), ends_with=2), MadeUpStage(2, world, ("b",), needs=(1,), never="b")]
-    pipeline(tmp_path, stages)[0].run(1, 2)
-    acts = list(world.acts)
-    again, _, _ = pipeline(tmp_path, stages)
-    again.run(1, 1, force=True)
-    assert world.acts == acts
     assert [(one.ending, one.reason) for one in again.results] == [(Ending.SKIPPED, "stage 02 took its place")]
+    assert ledger.state.stage(1).status is Status.DONE
 
 
 def test_a_stage_is_superseded_from_the_point_of_no_return_on(tmp_path: Path) -> None:

@@ -46,13 +46,6 @@ def test_a_stage_and_all_later_ones_are_undone_newest_first(tmp_path: Path) -> N
     assert "02 undone" in lines.lines
 
 
-def test_inverses_of_one_stage_are_done_in_reverse(tmp_path: Path) -> None:
-    world = World()
-    stages = _built(tmp_path, world)
-    undoing(tmp_path, stages, world)[0].rollback(1)
-    assert world.acts == ["und", "unc", "unb", "una"]
-
-
 def test_a_point_of_no_return_refuses_everything_and_undoes_nothing(tmp_path: Path) -> None:
     world = World()
     stages = _built(tmp_path, world, never="d")

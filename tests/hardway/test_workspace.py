@@ -13,12 +13,12 @@ from tests.support import hardway, hardway_config
 from tests.support.hardway_workspace import contents, make_directory, write_release
 from tests.support.made_up_stages import make_site
 
-from umbilical.fault import HardwayError, PkiError, RenderError
+from umbilical.fault import HardwayError, RenderError
 from umbilical.hardway import rendering, workspace
 from umbilical.hardway.artifacts.certificates import names
 from umbilical.hardway.artifacts.diff_objects import Change
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.config.cluster import Profile, Role
+from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.pki.renewal import renew
 from umbilical.hardway.workspace import ADMIN, address_kubeconfig, kubeconfigs, read_artifacts, read_identity
 from umbilical.manifests.tree import Asset
@@ -59,10 +59,6 @@ def test_what_is_to_go_goes_with_the_others(tmp_path: Path) -> None:
     assert contents(tmp_path) == {"artifacts/a": (b"2", 0o600)}
 
 
-def test_no_artifacts_are_no_error(tmp_path: Path) -> None:
-    assert workspace.read_artifacts(tmp_path) == {}
-
-
 def test_scratch_files_and_work_directories_are_no_artifacts(tmp_path: Path) -> None:
     write(tmp_path, Asset(".tls.x", b"", 0o600), Asset("machine-config/work/x", b"", 0o600), Asset("a", b"", 0o600))
     write(tmp_path, Asset(".artifacts.killed/tls/a.key", b"", 0o600))
@@ -86,17 +82,6 @@ def test_pairs_are_found_by_their_keys() -> None:
     }
 
 
-def test_a_release_is_read_from_its_directory(tmp_path: Path) -> None:
-    folder = make_directory(tmp_path / "c", "openshift", release=False)
-    cluster = workspace.read_config(folder).cluster
-    assert workspace.read_payload(folder, cluster) is None
-    write_release(folder / "release")
-    payload = workspace.read_payload(folder, cluster)
-    assert payload is not None
-    assert payload.version == hardway.VERSION
-    assert payload.image.partition("@")[2].startswith("sha256:")
-
-
 def test_a_directory_of_ours_that_a_kill_left_half_filled_is_no_release_yet(tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").write_bytes(hardway_config.content())
     (tmp_path / "release").mkdir()
@@ -116,13 +101,6 @@ def test_how_a_release_is_extracted_is_said_where_its_image_is_known(tmp_path: P
     assert {f"{folder}/pull-secret.json", f"--to={folder}/release"} <= set(extract.arguments)
 
 
-def test_upstream_needs_no_release(tmp_path: Path) -> None:
-    folder = make_directory(tmp_path / "c")
-    payload = workspace.read_payload(folder, workspace.read_config(folder).cluster)
-    assert payload is not None
-    assert payload.images["etcd"] == "localhost/etcd:lab"
-
-
 def test_a_directory_that_is_too_large_for_a_release_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,29 +117,6 @@ def test_a_pull_secret_is_named_from_the_file(tmp_path: Path) -> None:
     (folder / "pull-secret.json").unlink()
     with pytest.raises(HardwayError, match="UMB702"):
         workspace.read_pull_secret(folder, cluster)
-
-
-def test_nothing_is_read_where_no_pull_secret_is_named(tmp_path: Path) -> None:
-    folder = make_directory(tmp_path / "c")
-    assert workspace.read_pull_secret(folder, workspace.read_config(folder).cluster) == b""
-
-
-def test_rendered_machine_configs_are_taken_up(tmp_path: Path) -> None:
-    assert workspace.read_node_bases(tmp_path) == {}
-    spec = "{config: {ignition: {version: 3.4.0}}}"
-    for role in ("master", "worker"):
-        path = f"machine-config/work/mcc-output/machine-configs/rendered-{role}-abc.yaml"
-        write(
-            tmp_path,
-            Asset(
-                path, f"kind: MachineConfig\nmetadata: {{name: rendered-{role}-abc}}\nspec: {spec}\n".encode(), 0o644
-            ),
-        )
-    bases = workspace.read_node_bases(tmp_path)
-    assert {role: base.name for role, base in bases.items()} == {
-        Role.MASTER: "rendered-master-abc",
-        Role.WORKER: "rendered-worker-abc",
-    }
 
 
 @pytest.fixture(params=PROFILES)
@@ -272,11 +227,6 @@ def test_rotation_makes_a_signer_and_all_that_it_signed_anew(lab: Path) -> None:
     assert {part.place for part in rendering.render(lab, NOW).plan()} >= {"ignition/bootstrap.ign"}
 
 
-def test_what_is_unknown_cannot_be_rotated(lab: Path) -> None:
-    with pytest.raises(PkiError, match="UMB710"):
-        rendering.render(lab, NOW, rotate=["nonsense"])
-
-
 def test_no_secret_is_in_a_plan(written: Path) -> None:
     signers = [path.stem for path in (written / "artifacts/tls").glob("*-signer.crt")]
     rendered = rendering.render(written, NOW, rotate=[*signers, "service-account"])
@@ -367,10 +317,3 @@ def test_the_api_is_asked_at_the_address_that_is_named_and_else_through_the_load
     site = make_site(tmp_path, kubeconfig=lambda address: tmp_path / str(address or "balancer"))
     assert site.api().kubeconfig.name == "balancer"
     assert site.api(ip_address("192.0.2.7")).kubeconfig.name == "192.0.2.7"
-
-
-def test_content_is_what_was_rendered(tmp_path: Path) -> None:
-    site = make_site(tmp_path, assets={"tls/a.crt": Asset("tls/a.crt", b"a certificate", 0o644)})
-    assert site.content("tls/a.crt") == b"a certificate"
-    with pytest.raises(KeyError):
-        site.content("tls/b.crt")

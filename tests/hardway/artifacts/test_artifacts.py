@@ -39,7 +39,7 @@ from umbilical.hardway.artifacts.inputs import TUNNEL_IMAGE, Inputs, NodeBase, P
 from umbilical.hardway.artifacts.kubeconfigs import render_kubeadmin, render_kubeconfigs
 from umbilical.hardway.artifacts.tunnel import tunnel_spec
 from umbilical.hardway.config.cluster import Profile, Role, Switch
-from umbilical.hardway.explain.entry import Flag, TopicKind
+from umbilical.hardway.explain.entry import TopicKind
 from umbilical.hardway.pki.certificate_set import Bundle, HardwaySet
 from umbilical.hardway.pki.row import Scope
 from umbilical.manifests.tree import Asset, AssetTree
@@ -66,15 +66,6 @@ WANTED = {
 }
 
 
-def test_names_and_urls_follow_from_name_and_domain() -> None:
-    of = cluster()
-    assert of.domain == "ocp4.example.com"
-    assert (of.api_name, of.internal_api_name) == ("api.ocp4.example.com", "api-int.ocp4.example.com")
-    assert of.api_url == "https://api.ocp4.example.com:6443"
-    assert of.internal_api_url == "https://api-int.ocp4.example.com:6443"
-    assert of.apps_domain == "apps.ocp4.example.com"
-
-
 @pytest.mark.parametrize(
     ("services", "service", "dns"),
     [("172.30.0.0/16", "172.30.0.1", "172.30.0.10"), ("fd02::/112", "fd02::1", "fd02::a")],
@@ -98,11 +89,6 @@ def test_nodes_are_found_by_role_and_by_id() -> None:
         of.node("worker-2")
 
 
-def test_ingress_runs_on_workers_or_else_on_masters() -> None:
-    assert cluster(workers=2).routers == cluster(workers=2).workers
-    assert cluster(workers=0).routers == cluster(workers=0).masters
-
-
 def test_kube_proxy_is_there_where_it_is_wanted_or_nothing_else_implements_services() -> None:
     for profile in Profile:
         found = {wish: cluster(profile, kube_proxy=wish).has_kube_proxy for wish in Switch}
@@ -121,18 +107,6 @@ def test_no_two_places_are_one_and_places_on_nodes_are_absolute() -> None:
 
 def test_what_waits_is_not_where_the_kubelet_looks() -> None:
     assert not layout.NODE_LATE_MANIFESTS.startswith(f"{layout.NODE_MANIFESTS}/")
-
-
-@pytest.mark.parametrize(
-    ("flag", "shown"),
-    [
-        (Flag("etcd-prefix", "kubernetes.io", "one prefix"), "--etcd-prefix=kubernetes.io"),
-        # CVO-02: an empty value is a value.
-        (Flag("listen", "", "it does not serve"), "--listen="),
-    ],
-)
-def test_a_flag_is_written_with_its_value(flag: Flag, shown: str) -> None:
-    assert str(flag) == shown
 
 
 @pytest.mark.parametrize(
@@ -239,15 +213,11 @@ def test_two_recipes_do_not_write_one_path() -> None:
         render(graph_inputs(), twice)
 
 
-def test_a_hash_sees_content_mode_and_path() -> None:
-    one = Asset("a", b"1", 0o644)
-    assert asset_hash(one) == asset_hash(Asset("b", b"1", 0o644))
-    assert len({tree_hash([other]) for other in (one, Asset("b", b"1", 0o644), Asset("a", b"2", 0o644))}) == 3
-    assert asset_hash(one) != asset_hash(Asset("a", b"1", 0o600))
-
-
-def test_a_hash_does_not_see_the_order() -> None:
+def test_a_hash_sees_content_mode_and_path_and_no_order() -> None:
     one, other = Asset("a", b"1", 0o644), Asset("b", b"1", 0o644)
+    assert asset_hash(one) == asset_hash(other)
+    assert len({tree_hash([asset]) for asset in (one, other, Asset("a", b"2", 0o644))}) == 3
+    assert asset_hash(one) != asset_hash(Asset("a", b"1", 0o600))
     assert tree_hash([one, other]) == tree_hash([other, one])
 
 
@@ -272,10 +242,6 @@ def test_names_follow_from_the_cluster() -> None:
     assert found.internal_api_name == "api-int.ocp4.example.com"
 
 
-def test_workers_have_no_certificates_of_ours() -> None:
-    assert not [row.id for row in cluster_rows(hardway.cluster()) if "worker" in row.id]
-
-
 def test_upstream_has_no_metrics_bundle() -> None:
     assert Bundle.ETCD_METRICS_CA not in cluster_bundles(hardway.cluster(Profile.KUBERNETES))
     assert set(cluster_bundles(hardway.cluster(Profile.OPENSHIFT))) == set(Bundle)
@@ -293,15 +259,6 @@ def test_what_is_shown_by_hand_names_files_that_are_there() -> None:
         for word in topic.by_hand.replace("NODE", "master-0").split():
             assert not word.startswith("artifacts/") or word in paths
     assert {topic.kind for topic in TOPICS} == {TopicKind.CERTIFICATE, TopicKind.FILE}
-
-
-def test_the_bundle_of_servers_holds_three_signers() -> None:
-    content = rendered(Profile.OPENSHIFT)["tls/bundles/kube-apiserver-complete-server-ca-bundle.crt"].content
-    assert [one.common_name for one in read_certificates(content)] == [
-        "kube-apiserver-localhost-signer",
-        "kube-apiserver-service-network-signer",
-        "kube-apiserver-lb-signer",
-    ]
 
 
 def rendered_kubeconfigs(profile: Profile) -> dict[str, dict[str, Any]]:
@@ -346,14 +303,6 @@ def test_the_password_is_for_its_owner_alone() -> None:
 def tunnel_inputs(profile: Profile, payload: Payload | None = None) -> Inputs:
     cluster = hardway.cluster(profile, konnectivity=Switch.ON)
     return Inputs(cluster, HardwaySet({}), payload or hardway.payload(profile), hardway.identity())
-
-
-@pytest.mark.parametrize("profile", Profile)
-def test_agents_dial_the_bootstrap_node_and_have_a_namespace_of_their_own(profile: Profile) -> None:
-    spec = tunnel_spec(tunnel_inputs(profile))
-    assert str(spec.node_ip) == "192.168.126.100"
-    assert spec.owns_namespace
-    assert spec.image == hardway.payload(profile).images["apiserver-network-proxy"]
 
 
 def test_only_openshift_puts_agents_into_the_pod_network() -> None:

@@ -14,7 +14,7 @@ from tests.support.release_directory import release_files
 
 from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import crds
-from umbilical.hardway.artifacts.crds import bootstrap_crds, is_included, is_required, split_documents
+from umbilical.hardway.artifacts.crds import bootstrap_crds, is_included, split_documents
 from umbilical.hardway.artifacts.release import (
     INFO,
     NEEDED,
@@ -133,14 +133,6 @@ def test_the_lines_that_extract_a_release_are_exact() -> None:
     assert extract.line == "oc adm release extract quay.io/r:4.18 --registry-config 'pull secret.json' --to=release"
 
 
-def test_the_made_up_release_has_the_counts_of_a_real_one() -> None:
-    made = list(release_directory.api_definitions().values())
-    assert (len(made), len({one["metadata"]["name"] for one in made})) == (94, 48)
-    included = [one for one in made if is_included(one)]
-    assert (len(included), len({one["metadata"]["name"] for one in included})) == (42, 42)
-    assert len([one for one in included if is_required(one)]) == 22
-
-
 def test_22_definitions_are_required_and_three_are_added_by_name() -> None:
     found = bootstrap_crds(FILES)
     assert sum(one.required for one in found) == crds.REQUIRED_COUNTS["4.18"] == 22
@@ -149,25 +141,16 @@ def test_22_definitions_are_required_and_three_are_added_by_name() -> None:
     assert [one.name for one in found] == sorted(one.name for one in found)
 
 
-def test_the_default_variant_is_chosen_and_not_the_last_by_name() -> None:
-    found = {one.name: yaml.safe_load(one.content) for one in bootstrap_crds(FILES)}
+@pytest.mark.parametrize(("asked", "chosen"), [("", "Default"), ("TechPreviewNoUpgrade", "TechPreviewNoUpgrade")])
+def test_the_variant_of_the_feature_set_is_chosen_and_not_the_last_by_name(asked: str, chosen: str) -> None:
+    found = {one.name: yaml.safe_load(one.content) for one in bootstrap_crds(FILES, asked)}
     annotations = found["infrastructures.config.openshift.io"]["metadata"]["annotations"]
-    assert annotations[crds.FEATURE_SET] == "Default"
+    assert annotations[crds.FEATURE_SET] == chosen
 
 
-def test_another_feature_set_has_its_own_variants() -> None:
-    found = {one.name: yaml.safe_load(one.content) for one in bootstrap_crds(FILES, "TechPreviewNoUpgrade")}
-    annotations = found["infrastructures.config.openshift.io"]["metadata"]["annotations"]
-    assert annotations[crds.FEATURE_SET] == "TechPreviewNoUpgrade"
-
-
-def test_a_list_of_feature_sets_is_read_by_its_entries() -> None:
-    document = release_directory.crd("a.b", feature_set="CustomNoUpgrade, Default")
-    assert is_included(document)
+def test_a_list_of_feature_sets_is_read_by_its_entries_and_other_profiles_are_left_out() -> None:
+    assert is_included(release_directory.crd("a.b", feature_set="CustomNoUpgrade, Default"))
     assert not is_included(release_directory.crd("a.b", feature_set="NotDefault"))
-
-
-def test_other_profiles_are_left_out() -> None:
     assert not is_included(release_directory.crd("a.b", profiles=("hypershift",)))
 
 

@@ -12,7 +12,7 @@ from tests.support import hardway, hardway_config
 from tests.support.manifests import json_values
 
 from umbilical.fault import RenderError
-from umbilical.hardway.config.cluster import Cluster, MachinesKind, Origin, Origins, Profile, Switch, Value, nested
+from umbilical.hardway.config.cluster import Cluster, MachinesKind, Origin, Profile, Switch, Value, nested
 from umbilical.hardway.config.keys import KEYS
 from umbilical.hardway.config.reading import key_tree, read_cluster
 
@@ -240,26 +240,6 @@ def test_the_origin_of_a_listed_machine_is_its_entry() -> None:
     values = {one.path: one for one in read_cluster(text).values}
     found = values["node.worker-0.address"]
     assert (found.origin, found.source) == (Origin.GIVEN, "nodes.workers.machines[0].address")
-
-
-def test_what_is_given_wins() -> None:
-    origins = Origins({"a": 1})
-    assert (origins.take("a", 2), origins.take("b", 2), origins.take("c", 3, "b")) == (1, 2, 3)
-    assert [one.origin for one in origins.values] == [Origin.GIVEN, Origin.DEFAULT, Origin.COMPUTED]
-
-
-def test_a_value_can_be_given_under_another_path() -> None:
-    origins = Origins({"list[0].x": 5})
-    assert origins.take("node.x", 1, given_as="list[0].x") == 5
-    assert origins.values == (Value("node.x", 5, Origin.GIVEN, "list[0].x"),)
-    assert origins.is_given("list[0].x")
-    assert not origins.is_given("node.x")
-
-
-def test_derived_values_name_their_source() -> None:
-    origins = Origins({})
-    assert origins.derive("d", "x.y", "x, y") == "x.y"
-    assert origins.values[0].source == "x, y"
 
 
 def test_values_become_plain() -> None:

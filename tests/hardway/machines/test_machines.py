@@ -11,10 +11,9 @@ from umbilical.fault import HardwayError, StageTimeout
 from umbilical.hardway.artifacts.infrastructure import places
 from umbilical.hardway.artifacts.infrastructure.libvirt import domain_xml, network_xml
 from umbilical.hardway.config.cluster import Profile
-from umbilical.hardway.machines.host import WRITE
 from umbilical.hardway.machines.host_services import BEFORE, CONFIG
 from umbilical.hardway.machines.interface import Machines
-from umbilical.hardway.machines.libvirt import INSTALL_SECONDS, READ, LibvirtMachines, Nodes, connect_by_ssh
+from umbilical.hardway.machines.libvirt import INSTALL_SECONDS, LibvirtMachines, Nodes, connect_by_ssh
 from umbilical.host.commands import Completed, LocalRunner, SshRunner
 from umbilical.host.machine_records import Done, Power
 
@@ -239,19 +238,6 @@ def test_an_answer_that_is_no_base64_is_told(tmp_path: Path) -> None:
     runner.answers = [Completed(0, "motd!", "")]
     with pytest.raises(HardwayError, match="UMB734"):
         Nodes(lambda node: runner, tmp_path).read(NODE, "/etc/hostname")
-
-
-def test_the_exact_lines(tmp_path: Path) -> None:
-    runner = RecordingRunner()
-    runner.answers = [Completed(0, base64.b64encode(b"x").decode(), "")]
-    nodes = Nodes(lambda node: runner, tmp_path)
-    nodes.read(NODE, "/etc/hostname")
-    nodes.write(NODE, "/etc/x", b"", 0o600)
-    assert runner.lines[0].startswith("sh -c ")
-    assert READ == 'test -f "$1" || exit 44; exec base64 -w0 -- "$1"'
-    assert runner.lines[0].endswith("' sh /etc/hostname")
-    assert runner.lines[1].endswith(" sh 0600 /etc/x")
-    assert "mktemp" in WRITE
 
 
 def test_ssh_has_a_list_of_host_keys_for_each_node_and_forgets_one(tmp_path: Path) -> None:

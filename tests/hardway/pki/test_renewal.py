@@ -30,12 +30,6 @@ NOW: Final = datetime(2026, 11, 16, 8, 0, tzinfo=UTC)
 HOUR: Final = timedelta(hours=1)
 
 
-IPV6: Final[dict[str, Any]] = {
-    "bootstrap": member("bootstrap", "fd91::100"),
-    "masters": (member("master-0", "fd91::101"),),
-}
-
-
 @dataclass(frozen=True)
 class Terms:
     key_type: KeyType = KeyType.ECDSA_P256
@@ -228,12 +222,6 @@ def test_a_signer_below_another_is_not_kept() -> None:
     root = Authority.create("root", NOW, timedelta(days=10), KeyType.ECDSA_P256)
     below = Forgery("etcd-signer", is_authority=True).signed_by(root.pair, NOW)
     assert "trusts no intermediate alone" in changed(again(etcd_signer=below))["etcd-signer"]
-
-
-def test_ipv6_clusters_get_ipv6_addresses() -> None:
-    made = renew(names(**IPV6), {}, Terms(), NOW).set
-    assert "fd91::100" in certificate(made, "kube-apiserver-service-network-server").names
-    assert "fd91::101" in certificate(made, "etcd-peer-master-0").names
 
 
 @pytest.mark.real("openssl")

@@ -10,26 +10,13 @@ from tests.support.hardway_names import member, names
 
 from umbilical.hardway.config.cluster import Profile as ClusterProfile
 from umbilical.hardway.pki.certificate_set import SIGNERS, Bundle, HardwaySet
-from umbilical.hardway.pki.row import BOTH, CLIENT, SERVER, Life, Row, Scope, Words, client, profile, signer
+from umbilical.hardway.pki.row import BOTH, CLIENT, SERVER, Life, Scope, profile
 from umbilical.hardway.pki.table import ETCD, TABLE, rows
 from umbilical.hardway.pki.table_clients import CONTROL_PLANE, NODES
 from umbilical.hardway.pki.table_serving import API, MACHINE_CONFIG
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.control_plane_set import NODE, Kind
 from umbilical.pki.profiles import KeyType, Profile
-
-WORDS = Words("what", "readers", "without", "installer")
-
-
-def test_rows_are_those_of_their_node_and_name_their_files() -> None:
-    row = Row("etcd-peer-{node}", Kind.LEAF, "system:etcd-peer:{node}", WORDS).for_node("master-0")
-    assert (row.id, row.common_name, row.node) == ("etcd-peer-master-0", "system:etcd-peer:master-0", "master-0")
-    assert Row("a", Kind.LEAF, "a", WORDS).public_file == "a.crt"
-    assert Row("a", Kind.KEY, "", WORDS).public_file == "a.pub"
-    assert Row("a", Kind.KEY, "", WORDS).key_file == "a.key"
-    assert signer("a-signer", Life.YEAR, WORDS).signer == ""
-    made = client("a", "a-signer", Life.YEAR, "name", ("group",), WORDS, "bundle")
-    assert (made.usages, made.verified_by, made.signer) == (CLIENT, ("bundle",), "a-signer")
 
 
 def made(row_id: str, scope: Scope = Scope.OPENSHIFT, **changes: object) -> Profile:
@@ -168,15 +155,6 @@ def test_the_api_serves_with_four_certificates_and_root_ca_signs_for_machine_con
         "journal-gatewayd",
     }
     assert not [row for row in API if row.signer == "root-ca"]
-
-
-def test_pairs_are_found_by_the_ids_of_their_rows() -> None:
-    made = hardway_set(ClusterProfile.KUBERNETES)
-    assert "kube-proxy" in made
-    assert "root-ca" not in made
-    assert made["kube-proxy"].key.startswith(b"-----BEGIN PRIVATE KEY-----")
-    with pytest.raises(KeyError):
-        made["root-ca"]
 
 
 def test_a_bundle_holds_its_signers_in_order_or_nothing() -> None:

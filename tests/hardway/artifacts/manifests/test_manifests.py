@@ -17,25 +17,14 @@ from umbilical.hardway.artifacts.manifests.objects import (
     NOT_BEFORE,
     OTHERS,
     STATIC_PODS,
-    ManifestFile,
-    access,
     add_objects,
-    bundle,
     certificate_secret,
-    cluster_role,
-    cluster_role_binding,
-    head,
     namespaces,
-    plain_secret,
-    service_account,
     timestamp,
-    user,
-    yaml_stream,
 )
 from umbilical.hardway.artifacts.manifests.rbac import openshift_rbac
 from umbilical.hardway.artifacts.tunnel import tunnel_objects
 from umbilical.hardway.config.cluster import Profile, Switch
-from umbilical.hardway.explain.entry import TopicKind
 from umbilical.manifests.objects import Object
 from umbilical.manifests.tree import AssetTree
 from umbilical.pki.certificate import read_certificates
@@ -59,21 +48,11 @@ def test_every_file_is_explained_once_in_whole_sentences() -> None:
         assert topic.by_hand.startswith("kubectl "), topic.name
 
 
-def test_several_objects_are_several_documents() -> None:
-    objects = [{"kind": "A"}, {"kind": "B"}]
-    assert list(yaml.safe_load_all(yaml_stream(objects))) == objects
-
-
 def test_a_file_with_a_secret_in_it_is_for_its_owner_alone() -> None:
     tree = AssetTree()
     add_objects(tree, "a.yaml", [{"kind": "ConfigMap"}, {"kind": "Secret"}])
     add_objects(tree, "b.yaml", [{"kind": "ConfigMap"}])
     assert [(one.path, one.mode) for one in tree] == [("manifests/a.yaml", 0o600), ("manifests/b.yaml", 0o644)]
-
-
-def test_a_file_is_told_about_by_its_name() -> None:
-    topic = ManifestFile("05-dns.yaml", lambda _: [], "what", "readers", "without", "by hand", "installer").topic
-    assert (topic.kind, topic.name, topic.stage, topic.installer) == (TopicKind.FILE, "05-dns.yaml", 7, "installer")
 
 
 @cache
@@ -140,32 +119,6 @@ def test_a_signers_secret_tells_its_dates_as_the_certificate_has_them() -> None:
 
 def test_moments_are_written_as_go_writes_them() -> None:
     assert timestamp(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)) == "2026-01-02T03:04:05Z"
-
-
-def test_a_bundle_is_text_under_the_key_that_operators_read() -> None:
-    assert bundle("ns", "name", b"pem")["data"] == {"ca-bundle.crt": "pem"}
-    assert bundle("ns", "name", b"pem", "ca.crt")["data"] == {"ca.crt": "pem"}
-
-
-def test_a_head_has_only_what_it_was_given() -> None:
-    assert head("a") == {"name": "a"}
-    assert head("a", "b", labels={}, annotations={"c": "d"}) == {
-        "name": "a",
-        "namespace": "b",
-        "annotations": {"c": "d"},
-    }
-
-
-def test_roles_and_bindings_refer_to_each_other_by_name() -> None:
-    role = cluster_role("r", access("", ["nodes/proxy"], ("get",)))
-    binding = cluster_role_binding("b", "r", user("u"), service_account("n", "s"))
-    assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes/proxy"], "verbs": ["get"]}]
-    assert binding["roleRef"]["name"] == "r"
-    assert [one["kind"] for one in binding["subjects"]] == ["User", "ServiceAccount"]
-
-
-def test_a_plain_secret_is_opaque() -> None:
-    assert plain_secret("n", "s", {"k": b"v"})["type"] == "Opaque"
 
 
 def bound(objects: list[Object], role: str) -> list[Object]:
@@ -280,8 +233,3 @@ def test_only_in_openshift_do_constraints_give_agents_their_user() -> None:
         _, agents = tunnel_objects(hardway.inputs(profile))
         users[profile] = agents["spec"]["template"]["spec"]["securityContext"].get("runAsUser")
     assert users == {Profile.OPENSHIFT: None, Profile.KUBERNETES: 65532}
-
-
-@pytest.mark.parametrize("profile", Profile)
-def test_switched_off_there_is_nothing(profile: Profile) -> None:
-    assert tunnel_objects(hardway.inputs(profile, konnectivity=Switch.OFF)) == []

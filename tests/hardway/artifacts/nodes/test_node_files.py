@@ -28,17 +28,13 @@ from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.nodes.kubelet import KUBELET, UNIT, taint_of, unit
 from umbilical.hardway.artifacts.nodes.machine import (
-    CONFLIST,
     CONTENT,
     ENCAPSULATED,
     HOSTNAME,
     NODE_ANNOTATIONS,
-    add_first_boot,
     add_pause_image,
-    add_pod_network,
     encapsulated,
     keyfile,
-    pod_routes,
 )
 from umbilical.hardway.artifacts.nodes.merging import Parts
 from umbilical.hardway.artifacts.nodes.render import (
@@ -149,14 +145,6 @@ def test_a_node_with_an_address_of_ipv6_has_no_other() -> None:
     assert parser["ipv4"]["method"] == "disabled"
 
 
-def test_members_of_the_kubernetes_profile_have_a_route_to_the_pods_of_every_other() -> None:
-    cluster = hardway.cluster(Profile.KUBERNETES, 1, 2)
-    routes = dict(pod_routes(cluster, cluster.node("worker-0")))
-    assert routes == {"10.128.0.0/23": "192.168.126.101", "10.128.4.0/23": "192.168.126.111"}
-    ipv4 = read(cluster, cluster.node("worker-0"))["ipv4"]
-    assert [ipv4["route1"], ipv4["route2"]] == [f"{way},{hop}" for way, hop in routes.items()]
-
-
 def seat(profile: Profile, node: str, workers: int = 2) -> Seat:
     given = inputs(profile, 3 if workers else 1, workers)
     return Seat(given, given.cluster.node(node))
@@ -172,9 +160,6 @@ def command(profile: Profile, node: str, workers: int = 2) -> Command:
 def test_a_role_of_openshift_has_one_unit_for_all_its_nodes() -> None:
     first, second = (unit(seat(Profile.OPENSHIFT, node)) for node in ("master-0", "master-1"))
     assert first == second
-    flags = command(Profile.OPENSHIFT, "master-0").flags
-    assert "node-role.kubernetes.io/master=" in flags["node-labels"]
-    assert flags["register-with-taints"] == "node-role.kubernetes.io/master=:NoSchedule"
 
 
 @each_profile
@@ -190,17 +175,6 @@ def test_a_release_without_one_is_refused() -> None:
     poor = replace(given, payload=replace(given.payload, images={}))
     with pytest.raises(RenderError, match="pod"):
         add_pause_image(Parts(), Seat(poor, poor.cluster.bootstrap))
-
-
-def test_a_node_without_a_piece_gets_no_network_from_us() -> None:
-    parts = Parts()
-    add_pod_network(parts, hardway.cluster(Profile.OPENSHIFT).node("master-1"))
-    assert len(parts.files) == 0
-    given = replace(
-        hardway.cluster(Profile.OPENSHIFT).node("master-1"), pod_network=ipaddress.ip_network("10.1.0.0/24")
-    )
-    add_pod_network(parts, given)
-    assert CONFLIST in parts.files
 
 
 @each_profile
@@ -222,20 +196,6 @@ def test_two_may_want_the_same_file() -> None:
     for _ in range(2):
         add_artifact(parts, "/etc/a.crt", "tls/a.crt", made)
     assert [asset.path for asset in parts.files] == ["/etc/a.crt"]
-
-
-def test_all_three_speak_of_the_same_rendered_config() -> None:
-    parts = Parts()
-    add_first_boot(parts, BASE)
-    annotations = json.loads(parts.files[NODE_ANNOTATIONS].content)
-    assert annotations == {
-        "machineconfiguration.openshift.io/currentConfig": BASE.name,
-        "machineconfiguration.openshift.io/desiredConfig": BASE.name,
-        "machineconfiguration.openshift.io/firstPivotConfig": BASE.name,
-        "machineconfiguration.openshift.io/state": "Done",
-    }
-    assert parts.files[CONTENT].content == BASE.machine_config
-    assert json.loads(parts.last[ENCAPSULATED].content)["metadata"]["name"] == BASE.name
 
 
 def test_the_encapsulated_one_keeps_what_ignition_cannot_do() -> None:
