@@ -4,13 +4,14 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import hypothesis
 import pytest
 from hypothesis import strategies
 from tests.support.hardway import cluster
 from tests.support.hardway_judges import after, bench, current, find
-from tests.support.hardway_lint import Subject
+from tests.support.hardway_lint import Sample, Subject, replaced
 from tests.support.hardway_pki import reissue
 
 from umbilical.bootstrap.names import BOOTKUBE
@@ -38,6 +39,7 @@ from umbilical.hardway.lint.facts import Unreadable
 from umbilical.manifests.tree import Asset
 from umbilical.pki.profiles import Usage
 
+Judge = Callable[[Bench], list[str]]
 JSON = strategies.recursive(
     strategies.none() | strategies.booleans() | strategies.integers() | strategies.text(max_size=3),
     lambda inner: strategies.lists(inner, max_size=3) | strategies.dictionaries(strategies.text(max_size=3), inner),
@@ -57,7 +59,7 @@ SECRETS = (
 )
 
 
-def _found(judge: Callable[[Bench], list[str]], subject: Subject) -> list[str]:
+def _found(judge: Judge, subject: Subject) -> list[str]:
     with bench(subject) as opened:
         return judge(opened)
 
@@ -134,89 +136,17 @@ def test_judges_have_ids_of_their_own() -> None:
     assert {group_of(judge.id) for judge in JUDGES} == {GROUP}
 
 
-@pytest.mark.real("haproxy")
-def test_a_warning_is_a_fault() -> None:
-    faults = _found(
-        balancer_faults, after(Profile.OPENSHIFT, lambda tree: tree.replace(HAPROXY_FINAL, "option httpchk", "# "))
-    )
-    assert any("http-check" in fault for fault in faults)
+def _copied(path: str, other: str) -> Sample:
+    """Another file's content in the place of a file's own."""
+    return lambda tree: tree.write(path, tree.assets[other].content)
 
 
-@pytest.mark.real("haproxy")
-def test_a_word_that_haproxy_does_not_know_is_a_fault() -> None:
-    faults = _found(
-        balancer_faults, after(Profile.KUBERNETES, lambda tree: tree.replace(HAPROXY_FINAL, "balance", "balanced"))
-    )
-    assert any("unknown keyword" in fault for fault in faults)
+def _removed(path: str) -> Sample:
+    return lambda tree: tree.remove(path)
 
 
-@pytest.mark.real("openssl")
-def test_a_certificate_for_another_purpose_is_refused() -> None:
-    subject = current(Profile.KUBERNETES)
-    reissue(subject, "etcd-serving-bootstrap", subject.now, usages=(Usage.SERVER,))
-    told = " ".join(_found(certificate_faults, subject))
-    assert "sslclient" in told
-    assert "etcd-serving-bootstrap.crt" in told
-
-
-@pytest.mark.real("openssl")
-def test_another_signers_bundle_is_refused() -> None:
-    def swap(subject: Subject) -> None:
-        other = subject.assets["tls/aggregator-signer.crt"].content
-        subject.write("tls/bundles/etcd-ca-bundle.crt", other)
-
-    told = " ".join(_found(certificate_faults, after(Profile.KUBERNETES, swap)))
-    assert "unable to get local issuer certificate" in told
-    assert "umbilical-judges" not in told
-
-
-@pytest.mark.real("openssl")
-def test_what_is_missing_is_named() -> None:
-    faults = _found(certificate_faults, after(Profile.KUBERNETES, lambda tree: tree.remove("tls/etcd-client.crt")))
-    assert "tls/etcd-client.crt is missing" in faults
-
-
-@pytest.mark.real("etcd", "etcdctl")
-def test_a_serving_certificate_that_is_no_clients_is_found() -> None:
-    subject = current(Profile.KUBERNETES)
-    reissue(subject, "etcd-serving-bootstrap", subject.now, usages=(Usage.SERVER,))
-    (fault,) = _found(etcd_faults, subject)
-    assert "does not take its own serving certificate" in fault
-
-
-@pytest.mark.real("etcd", "etcdctl")
-def test_a_key_of_another_is_found_and_no_path_of_ours_is_told() -> None:
-    def swap(tree: Subject) -> None:
-        tree.write("tls/etcd-serving-bootstrap.key", tree.assets["tls/etcd-peer-bootstrap.key"].content)
-
-    (fault,) = _found(etcd_faults, after(Profile.KUBERNETES, swap))
-    assert "private key does not match public key" in fault
-
-
-@pytest.mark.real("etcd", "etcdctl")
-def test_a_key_that_is_missing_is_named() -> None:
-    assert _found(etcd_faults, after(Profile.KUBERNETES, lambda tree: tree.remove("tls/etcd-client.key"))) == [
-        "tls/etcd-client.key is missing"
-    ]
-
-
-@pytest.mark.real("ignition-validate")
-def test_every_config_of_the_smallest_cluster_is_taken() -> None:
-    assert [_found(ignition_faults, current(profile, 1, 0)) for profile in Profile] == [[], []]
-
-
-@pytest.mark.real("ignition-validate")
-def test_a_config_that_would_not_boot_is_a_fault() -> None:
-    subject = after(Profile.KUBERNETES, lambda tree: tree.replace("ignition/worker-0.ign", '"mode":384', '"mode":-1'))
-    with bench(subject) as opened:
-        (fault,) = ignition_faults(opened)
-    assert fault.startswith("ignition/worker-0.ign: ")
-
-
-@pytest.mark.real("ignition-validate")
-def test_a_missing_config_is_a_fault() -> None:
-    with bench(after(Profile.KUBERNETES, lambda tree: tree.remove("ignition/worker-0.ign"))) as opened:
-        assert ignition_faults(opened) == ["ignition/worker-0.ign is missing"]
+def _serving_alone(tree: Subject) -> None:
+    reissue(tree, "etcd-serving-bootstrap", tree.now, usages=(Usage.SERVER,))
 
 
 def _pod(subject: Subject) -> str:
@@ -224,33 +154,79 @@ def _pod(subject: Subject) -> str:
     return next(path for path in names if b"kind: Pod" in subject.assets[path].content)
 
 
-@pytest.mark.real("kubectl")
-def test_a_field_of_the_wrong_type_is_a_fault() -> None:
-    def spoil(subject: Subject) -> None:
-        subject.edit(_pod(subject), lambda pod: pod["spec"].update(priority="high"))
+def _with_field(**fields: object) -> Sample:
+    """Change the spec of a static pod."""
+    return lambda tree: tree.edit(_pod(tree), lambda pod: pod["spec"].update(fields))
 
-    (fault,) = _found(object_faults, after(Profile.KUBERNETES, spoil))
-    assert "cannot unmarshal string" in fault
-    assert fault.startswith("static-pods/bootstrap/")
+
+PROGRAMS: Final[dict[Judge, tuple[str, ...]]] = {
+    balancer_faults: ("haproxy",),
+    certificate_faults: ("openssl",),
+    etcd_faults: ("etcd", "etcdctl"),
+    ignition_faults: ("ignition-validate",),
+    object_faults: ("kubectl",),
+}
+TELL_ALL: Final = (balancer_faults, certificate_faults)
+"""These may say more than one thing of one fault."""
+FAULTS: Final[dict[str, tuple[Judge, Sample, tuple[str, ...]]]] = {
+    "a warning": (balancer_faults, replaced(HAPROXY_FINAL, "option httpchk", "# "), ("http-check",)),
+    "an unknown word": (balancer_faults, replaced(HAPROXY_FINAL, "balance", "balanced"), ("unknown keyword",)),
+    "another purpose": (certificate_faults, _serving_alone, ("sslclient", "etcd-serving-bootstrap.crt")),
+    "another signer's bundle": (
+        certificate_faults,
+        _copied("tls/bundles/etcd-ca-bundle.crt", "tls/aggregator-signer.crt"),
+        ("unable to get local issuer certificate",),
+    ),
+    "no certificate": (certificate_faults, _removed("tls/etcd-client.crt"), ("tls/etcd-client.crt is missing",)),
+    "no client's certificate": (etcd_faults, _serving_alone, ("does not take its own serving certificate",)),
+    "a key of another": (
+        etcd_faults,
+        _copied("tls/etcd-serving-bootstrap.key", "tls/etcd-peer-bootstrap.key"),
+        ("private key does not match public key",),
+    ),
+    "no key": (etcd_faults, _removed("tls/etcd-client.key"), ("tls/etcd-client.key is missing",)),
+    "a mode below nought": (
+        ignition_faults,
+        replaced("ignition/worker-0.ign", '"mode":384', '"mode":-1'),
+        ("ignition/worker-0.ign: ",),
+    ),
+    "no config": (ignition_faults, _removed("ignition/worker-0.ign"), ("ignition/worker-0.ign is missing",)),
+    "a wrong type": (
+        object_faults,
+        _with_field(priority="high"),
+        ("static-pods/bootstrap/", "cannot unmarshal string"),
+    ),
+    "a misspelt field": (object_faults, _with_field(hostNetworks=True), ("kubectl knows no spec.hostNetworks",)),
+}
+
+
+@pytest.mark.parametrize(
+    ("judge", "sample", "words"),
+    [pytest.param(*case, marks=pytest.mark.real(*PROGRAMS[case[0]]), id=name) for name, case in FAULTS.items()],
+)
+def test_a_fault_is_told_with_its_place_and_no_path_of_ours(
+    judge: Judge, sample: Sample, words: tuple[str, ...]
+) -> None:
+    faults = _found(judge, after(Profile.KUBERNETES, sample))
+    told = "\n".join(faults)
+    assert [word for word in words if word not in told] == []
+    assert len(faults) == 1 or judge in TELL_ALL
+    assert "umbilical-judges" not in told
+
+
+@pytest.mark.real("ignition-validate")
+def test_every_config_of_the_smallest_cluster_is_taken() -> None:
+    assert [_found(ignition_faults, current(profile, 1, 0)) for profile in Profile] == [[], []]
 
 
 @pytest.mark.real("kubectl")
 def test_several_faults_are_told_one_by_one() -> None:
     def spoil(subject: Subject) -> None:
-        subject.edit(_pod(subject), lambda pod: pod["spec"].update(priority="high"))
+        _with_field(priority="high")(subject)
         path = next(path for path in subject.assets if path.startswith("manifests/") and path.endswith(".yaml"))
         subject.write(path, b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {b: 1}\n")
 
     assert len(_found(object_faults, after(Profile.KUBERNETES, spoil))) == 2
-
-
-@pytest.mark.real("kubectl")
-def test_a_misspelt_field_is_a_fault() -> None:
-    def spoil(subject: Subject) -> None:
-        subject.edit(_pod(subject), lambda pod: pod["spec"].update(hostNetworks=True))
-
-    (fault,) = _found(object_faults, after(Profile.KUBERNETES, spoil))
-    assert fault.endswith("kubectl knows no spec.hostNetworks")
 
 
 def test_where_nothing_is_there_nothing_is_shown() -> None:
@@ -277,29 +253,23 @@ def test_scripts_are_found_on_disk_and_on_nodes() -> None:
 
 @pytest.mark.parametrize("profile", list(Profile))
 def test_bash_reads_them_all(profile: Profile) -> None:
-    with bench(current(profile)) as opened:
-        assert syntax_faults(opened) == []
+    assert _found(syntax_faults, current(profile)) == []
 
 
 def test_a_script_on_a_node_that_does_not_parse_is_a_fault() -> None:
     subject = after(Profile.KUBERNETES, lambda tree: tree.edit_ignition("bootstrap", BOOTKUBE, lambda _: BROKEN))
-    with bench(subject) as opened:
-        (fault,) = syntax_faults(opened)
+    (fault,) = _found(syntax_faults, subject)
     assert fault.startswith(f"bootstrap:{BOOTKUBE}: ")
 
 
 def test_a_config_that_cannot_be_read_is_others_business() -> None:
-    def spoil(tree: Subject) -> None:
-        tree.write("ignition/bootstrap.ign", b"{")
-
-    with bench(after(Profile.KUBERNETES, spoil)) as opened:
-        assert syntax_faults(opened) == []
+    subject = after(Profile.KUBERNETES, lambda tree: tree.write("ignition/bootstrap.ign", b"{"))
+    assert _found(syntax_faults, subject) == []
 
 
 @pytest.mark.real("shellcheck")
 def test_shellcheck_tells_where() -> None:
-    with bench(after(Profile.KUBERNETES, lambda tree: tree.write("x.sh", CARELESS))) as opened:
-        faults = style_faults(opened)
+    faults = _found(style_faults, after(Profile.KUBERNETES, lambda tree: tree.write("x.sh", CARELESS)))
     assert any(fault.startswith("x.sh:2:") for fault in faults)
 
 
