@@ -96,17 +96,11 @@ def test_what_the_artifact_says_comes_back() -> None:
     assert [one.id for one in read_plan(plan_json(cluster))] == wanted
 
 
-def test_only_what_is_missing_is_done(tmp_path: Path) -> None:
+def test_only_what_is_missing_is_done_and_only_that_undone_the_last_first(tmp_path: Path) -> None:
     host = RecordingHost()
     host.held = {"b"}
     _plan(tmp_path, host).apply(ACTIONS)
     assert [line for line in host.lines if "'do" in line] == ["bash -c 'do a'", "bash -c 'do c'"]
-
-
-def test_only_what_was_done_is_undone_the_last_first(tmp_path: Path) -> None:
-    host = RecordingHost()
-    host.held = {"b"}
-    _plan(tmp_path, host).apply(ACTIONS)
     _plan(tmp_path, host).undo()
     assert [line for line in host.lines if "undo" in line] == ["bash -c 'undo c'", "bash -c 'undo a'"]
     assert host.held == {"b"}
@@ -116,7 +110,6 @@ def test_only_what_was_done_is_undone_the_last_first(tmp_path: Path) -> None:
 
 
 def test_it_is_on_record_before_it_is_done(tmp_path: Path) -> None:
-    host = RecordingHost()
     record = tmp_path / ".umbilical" / "host-plan.json"
     seen: list[list[str]] = []
 
@@ -127,8 +120,7 @@ def test_it_is_on_record_before_it_is_done(tmp_path: Path) -> None:
                 seen.append([one["id"] for one in json.loads(record.read_bytes())["actions"]])
             return super()._shell(text)
 
-    host = Looking()
-    _plan(tmp_path, host).apply(ACTIONS)
+    _plan(tmp_path, Looking()).apply(ACTIONS)
     assert seen == [["a"], ["a", "b"], ["a", "b", "c"]]
 
 
@@ -272,8 +264,6 @@ def test_a_port_that_nobody_serves_and_a_warning_of_haproxy_are_seen(tmp_path: P
 
 
 def test_a_missing_live_image_says_how_to_get_one(tmp_path: Path) -> None:
-    host = RecordingHost()
-
     class NoImage(RecordingHost):
         def _plain(self, command: list[str]) -> Done:
             return Done(1, b"", b"") if command[0] == "sh" else super()._plain(command)

@@ -1,6 +1,7 @@
 """Stages 03 and 05 to 08: what they are made from, what they write, and that the lint judges it."""
 
 import subprocess
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +10,12 @@ from tests.support.hardway_sites import make_site
 from tests.support.made_up_stages import Lines
 from tests.support.made_up_stages import make_site as made_up_site
 
-from umbilical.checks.check import Outcome, has_failed
+from umbilical.checks.check import Outcome, Verdict, has_failed
 from umbilical.checks.report import group_of
 from umbilical.hardway import stage as judging
 from umbilical.hardway.lint.catalogue import RULES
 from umbilical.hardway.site import Site
-from umbilical.hardway.stage import Producing, Undo
+from umbilical.hardway.stage import Producing, Step, Undo
 from umbilical.hardway.stages import artifact_stages, catalogue
 from umbilical.hardway.stages.artifact_stages import MANIFESTS, PKI, lint_checks
 from umbilical.hardway.stages.s01_prerequisites import STAGE
@@ -35,9 +36,13 @@ def _site(folder: Path) -> Site:
     return made_up_site(folder, assets={asset.path: asset for asset in assets}, files=files)
 
 
-def _write(site: Site) -> None:
-    for step in artifact_stages.writing_steps(site, 7):
+def _act(steps: Iterable[Step]) -> None:
+    for step in steps:
         step.act()
+
+
+def _write(site: Site) -> None:
+    _act(artifact_stages.writing_steps(site, 7))
 
 
 def _verdict(site: Site) -> tuple[Outcome, str]:
@@ -91,8 +96,7 @@ def test_each_way_to_be_wrong_is_seen_and_mended(tmp_path: Path, change: object,
     assert callable(change)
     change(tmp_path / "artifacts" / "manifests" / "01.yaml")
     assert _verdict(site) == (Outcome.FAILED, said)
-    for step in (*artifact_stages.writing_steps(site, 7), *artifact_stages.sweeping_steps(site, 7)):
-        step.act()
+    _act([*artifact_stages.writing_steps(site, 7), *artifact_stages.sweeping_steps(site, 7)])
     assert _verdict(site)[0] is Outcome.PASSED
 
 
@@ -119,8 +123,7 @@ def test_a_hash_tells_content_and_mode(tmp_path: Path) -> None:
 def test_after_their_steps_all_their_checks_pass(tmp_path: Path, profile: str) -> None:
     site = make_site(tmp_path, profile)
     for stage in WRITING:
-        for step in stage.steps(site):
-            step.act()
+        _act(stage.steps(site))
         found = judging.findings(stage, site)
         assert not has_failed(found), [one for one in found if one.outcome is Outcome.FAILED]
         assert all((tmp_path / "artifacts" / name).is_file() for name in site.files[stage.number])
@@ -181,21 +184,21 @@ def test_they_judge_the_site_that_they_were_made_for(tmp_path: Path) -> None:
 @pytest.mark.real("git")
 def test_the_first_stage_looks_whether_git_would_take_a_secret(tmp_path: Path) -> None:
     site = make_site(tmp_path)
-    (check,) = [one for one in STAGE.checks(site) if one.id == "CFG-07"]
-    assert check.judge(site).outcome is Outcome.PASSED
+
+    def judged() -> Verdict:
+        (check,) = [one for one in STAGE.checks(site) if one.id == "CFG-07"]
+        return check.judge(site)
+
+    assert judged().outcome is Outcome.PASSED
     subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
-    (check,) = [one for one in STAGE.checks(site) if one.id == "CFG-07"]
-    verdict = check.judge(site)
+    verdict = judged()
     assert verdict.outcome is Outcome.FAILED
     assert ".key" in verdict.evidence or "kubeconfig" in verdict.evidence
     (tmp_path / ".gitignore").write_text("*\n")
-    (check,) = [one for one in STAGE.checks(site) if one.id == "CFG-07"]
-    assert check.judge(site).outcome is Outcome.PASSED
+    assert judged().outcome is Outcome.PASSED
 
 
 def test_every_rule_is_asked_by_a_stage(tmp_path: Path) -> None:
-    from umbilical.hardway.stages import catalogue
-
     asked: set[str] = set()
     for profile in ("kubernetes", "openshift"):
         site = make_site(tmp_path / profile, profile)
@@ -229,20 +232,17 @@ def test_a_file_that_nobody_or_everybody_writes_is_seen(tmp_path: Path) -> None:
 
 def test_keys_are_secret_and_stay_as_they_are(tmp_path: Path) -> None:
     site = make_site(tmp_path)
-    for step in PKI.steps(site):
-        step.act()
-    keys = {path.name: path.read_bytes() for path in (tmp_path / "artifacts" / "tls").glob("*.key")}
-    assert all(path.stat().st_mode & 0o777 == 0o600 for path in (tmp_path / "artifacts" / "tls").glob("*.key"))
+    _act(PKI.steps(site))
+    keys = {path: path.read_bytes() for path in (tmp_path / "artifacts" / "tls").glob("*.key")}
     assert len(keys) > 20
-    for step in PKI.steps(site):
-        step.act()
-    assert {path.name: path.read_bytes() for path in (tmp_path / "artifacts" / "tls").glob("*.key")} == keys
+    assert {path.stat().st_mode & 0o777 for path in keys} == {0o600}
+    _act(PKI.steps(site))
+    assert {path: path.read_bytes() for path in keys} == keys
 
 
 def test_it_writes_pods_and_objects_and_removes_those_of_a_node_that_is_gone(tmp_path: Path) -> None:
     site = make_site(tmp_path)
-    for step in MANIFESTS.steps(site):
-        step.act()
+    _act(MANIFESTS.steps(site))
     stale = tmp_path / "artifacts" / "static-pods" / "worker-9" / "kube-proxy.yaml"
     stale.parent.mkdir()
     stale.write_bytes(b"x")

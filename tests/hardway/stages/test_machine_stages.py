@@ -20,7 +20,6 @@ from umbilical.fault import HardwayError, StageTimeout, Unsafe
 from umbilical.hardway import kube
 from umbilical.hardway.artifacts.tunnel import AGENT_PKI
 from umbilical.hardway.etcd import client_url, peer_url
-from umbilical.hardway.explain.entry import TopicKind
 from umbilical.hardway.machines.interface import Done
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Sight, Superseded, Undo
@@ -50,14 +49,8 @@ def site(tmp_path: Path) -> Site:
     return live_site(tmp_path)
 
 
-def test_stages_nine_to_seventeen_are_live_and_explain_themselves() -> None:
+def test_stages_nine_to_seventeen_are_live_and_bootstraps_end_with_the_pivot() -> None:
     assert [stage.number for stage in LIVE] == list(range(9, 18))
-    for stage in LIVE:
-        assert (stage.topic.kind, stage.topic.name) == (TopicKind.STAGE, f"{stage.number:02}")
-        assert all((stage.topic.what, stage.topic.readers, stage.topic.without, stage.topic.by_hand))
-
-
-def test_bootstraps_stages_end_with_the_pivot() -> None:
     assert [stage.number for stage in LIVE if isinstance(stage, Superseded)] == [9, 10]
     assert {stage.ends_with for stage in LIVE if isinstance(stage, PassingStage)} == {13}
 

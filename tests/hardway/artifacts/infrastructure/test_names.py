@@ -200,23 +200,20 @@ def test_commands_name_what_is_written() -> None:
     assert resolver_command() == ("coredns", "-conf", "Corefile")
 
 
-def _paths(profile: Profile) -> set[str]:
-    return {asset.path for asset in infrastructure(cluster(profile, 1, 0))}
-
-
-def test_virtual_machines_need_all_of_it() -> None:
-    assert _paths(Profile.OPENSHIFT) == {
-        *(places.HAPROXY_BOOTSTRAP, places.HAPROXY_FINAL, places.SERVER_CA, places.MACHINE_CONFIG_CA),
-        *(places.COREFILE, places.ZONE, places.REVERSE_ZONE, places.HOST_PLAN, places.HOST_SCRIPT, places.NETWORK),
-        *("infrastructure/domains/bootstrap.xml", "infrastructure/domains/master-0.xml"),
-    }
-
-
-def test_a_lab_needs_load_balancer_and_names() -> None:
-    assert _paths(Profile.KUBERNETES) == {
+def test_a_lab_needs_load_balancer_and_names_and_virtual_machines_more() -> None:
+    lab, machines = (
+        {asset.path for asset in infrastructure(cluster(profile, 1, 0))}
+        for profile in (Profile.KUBERNETES, Profile.OPENSHIFT)
+    )
+    assert lab == {
         *(places.HAPROXY_BOOTSTRAP, places.HAPROXY_FINAL, places.SERVER_CA),
         *(places.COREFILE, places.ZONE, places.REVERSE_ZONE, places.HOST_PLAN),
     }
+    assert machines - lab == {
+        *(places.MACHINE_CONFIG_CA, places.HOST_SCRIPT, places.NETWORK),
+        *("infrastructure/domains/bootstrap.xml", "infrastructure/domains/master-0.xml"),
+    }
+    assert lab < machines
 
 
 def test_nothing_of_it_is_secret() -> None:
