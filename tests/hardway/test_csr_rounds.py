@@ -60,11 +60,7 @@ class Requests:
     def file(self, name: str, content: bytes, signer: str, user: str, *groups: str) -> None:
         with_user = Stock(self._plane.make_kubeconfig(user, *groups))
         usages = ["digital signature", "client auth" if signer == CLIENT_SIGNER else "server auth"]
-        spec: dict[str, Any] = {
-            "request": base64.b64encode(content).decode(),
-            "signerName": signer,
-            "usages": usages,
-        }
+        spec: dict[str, Any] = {"request": base64.b64encode(content).decode(), "signerName": signer, "usages": usages}
         kind, head = "CertificateSigningRequest", {"name": name}
         body = {"apiVersion": "certificates.k8s.io/v1", "kind": kind, "metadata": head, "spec": spec}
         path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"

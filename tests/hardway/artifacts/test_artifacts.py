@@ -51,12 +51,7 @@ BOOTSTRAPPER = "system:serviceaccount:openshift-machine-config-operator:node-boo
 # Name -> user, cluster, server, common name.
 WANTED = {
     "admin": ("admin", "ocp4", OUTSIDE, "system:admin"),
-    "kube-controller-manager": (
-        "system:kube-controller-manager",
-        "ocp4",
-        LOCAL,
-        "system:kube-controller-manager",
-    ),
+    "kube-controller-manager": ("system:kube-controller-manager", "ocp4", LOCAL, "system:kube-controller-manager"),
     "kube-scheduler": ("system:kube-scheduler", "ocp4", LOCAL, "system:kube-scheduler"),
     "kubelet-bootstrap": (BOOTSTRAPPER, "ocp4", INSIDE, BOOTSTRAPPER),
     "localhost": ("admin", "localhost", LOCAL, "system:admin"),
@@ -111,12 +106,7 @@ def test_what_waits_is_not_where_the_kubelet_looks() -> None:
 
 @pytest.mark.parametrize(
     ("wish", "has_image", "expected"),
-    [
-        (Switch.AUTO, True, True),
-        (Switch.AUTO, False, False),
-        (Switch.ON, False, True),
-        (Switch.OFF, True, False),
-    ],
+    [(Switch.AUTO, True, True), (Switch.AUTO, False, False), (Switch.ON, False, True), (Switch.OFF, True, False)],
 )
 def test_there_is_a_tunnel_where_it_is_wanted_or_the_release_brings_it(
     wish: Switch, has_image: bool, expected: bool

@@ -15,14 +15,7 @@ from tests.support.release_directory import release_files
 from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import crds
 from umbilical.hardway.artifacts.crds import bootstrap_crds, is_included, split_documents
-from umbilical.hardway.artifacts.release import (
-    INFO,
-    NEEDED,
-    PROGRAMS,
-    read_release,
-    release_commands,
-    upstream_payload,
-)
+from umbilical.hardway.artifacts.release import INFO, NEEDED, PROGRAMS, read_release, release_commands, upstream_payload
 from umbilical.hardway.config.cluster import Profile, ReleaseSource
 
 FILES = release_directory.release_payload().crds

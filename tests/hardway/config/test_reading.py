@@ -174,10 +174,7 @@ def test_no_workers_are_a_number_too() -> None:
         ({"networks__machine": "192.168.126.0/26"}, "has no address number 100; give nodes.bootstrap.address"),
         ({"networks__machine": "fd00::/64"}, "networks.pods 10.128.0.0/14 is of another address family"),
         ({"networks__gateway": "fd00::1"}, "networks.gateway fd00::1 is of another address family"),
-        (
-            {"nodes__workers__firstAddress": "fd00::1"},
-            "nodes.workers.firstAddress fd00::1 is of another",
-        ),
+        ({"nodes__workers__firstAddress": "fd00::1"}, "nodes.workers.firstAddress fd00::1 is of another"),
         ({"nodes__masters__machines": [{"address": "fd00::1"}]}, "nodes.masters.machines[0].address fd00::1 is of"),
         ({"nodes__workers__firstAddress": "255.255.255.255"}, "no address follows for worker-1"),
         ({"networks__services": "172.30.0.0/29"}, "networks.services 172.30.0.0/29 is too small"),

@@ -54,7 +54,7 @@ BOTH, NEITHER = (True, True), (False, False)
 VALIDATOR = jsonschema.Draft202012Validator(schema())
 OPTIONAL = [key for key in KEYS if not key.is_needed]
 KINDS: list[Kind] = [
-    *(Text("[a-z]+", "letters"), Texts("[a-z]+", "letters"), Number(1, 9), Choice(Profile), ON_OFF, Constant("v1")),
+    *(Text("[a-z]+", "letters"), Texts("[a-z]+", "letters"), Number(1, 9), Choice(Profile), ON_OFF, Constant("v1"))
 ]
 LAB = Wish(Profile.KUBERNETES, MachinesKind.LAB, 1, 1)
 OPENSHIFT = Wish(Profile.OPENSHIFT, MachinesKind.LIBVIRT, 3, 2)

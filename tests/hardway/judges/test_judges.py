@@ -47,16 +47,8 @@ JSON = strategies.recursive(
 )
 BROKEN = b"#!/bin/bash\nif true; then\n"
 CARELESS = b"#!/bin/bash\ncd $1\nrm -rf *\nx=1\n"
-ASSETS = {
-    "tls/admin.key": Asset("tls/admin.key", b"", 0o600),
-    "tls/admin.crt": Asset("tls/admin.crt", b"", 0o644),
-}
-SECRETS = (
-    ".umbilical/admin.kubeconfig",
-    ".umbilical/identity.json",
-    "artifacts/tls/admin.key",
-    "pull-secret.json",
-)
+ASSETS = {"tls/admin.key": Asset("tls/admin.key", b"", 0o600), "tls/admin.crt": Asset("tls/admin.crt", b"", 0o644)}
+SECRETS = (".umbilical/admin.kubeconfig", ".umbilical/identity.json", "artifacts/tls/admin.key", "pull-secret.json")
 
 
 def _found(judge: Judge, subject: Subject) -> list[str]:

@@ -137,8 +137,7 @@ SAMPLES: Final[dict[str, Sample]] = {
         lambda pod: pod["spec"]["containers"][0].update(image="quay.io/etcd:v3"),
     ),
     "CFG-05 waiting pod": lambda seen: seen.edit(
-        "late-static-pods/bootstrap/cvo-bootstrap.yaml",
-        lambda pod: pod["spec"]["containers"][0].pop("image"),
+        "late-static-pods/bootstrap/cvo-bootstrap.yaml", lambda pod: pod["spec"]["containers"][0].pop("image")
     ),
     "CFG-05 reference": _tagged_reference,
     "CFG-05 command": _script("@sha256:0000000000000000000000000000000000000000000000000000000000000005", ":5"),

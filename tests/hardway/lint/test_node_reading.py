@@ -23,13 +23,7 @@ from umbilical.hardway.lint.node_reading import (
     written_paths,
 )
 from umbilical.hardway.lint.node_reading import static_pods as pods_on_node
-from umbilical.hardway.lint.pods import (
-    ETCD,
-    KUBE_APISERVER,
-    program_pod,
-    programs,
-    static_pods,
-)
+from umbilical.hardway.lint.pods import ETCD, KUBE_APISERVER, program_pod, programs, static_pods
 from umbilical.ignition.config import Config, Unit, config_of
 from umbilical.ignition.data_url import format_data_url
 

@@ -31,11 +31,7 @@ from umbilical.hardway.lint.applied import (
 )
 from umbilical.hardway.lint.clients import read
 from umbilical.hardway.lint.facts import Facts, Unreadable
-from umbilical.hardway.lint.host_facts import (
-    host_plan,
-    is_below,
-    read_balancer,
-)
+from umbilical.hardway.lint.host_facts import host_plan, is_below, read_balancer
 from umbilical.manifests.tree import Asset
 from umbilical.pki.certificate import read_certificates
 

@@ -10,13 +10,7 @@ import pytest
 from tests.support.hardway import cluster
 from tests.support.netns import Namespace, Network
 
-from umbilical.hardway.artifacts.infrastructure.host_plan import (
-    host_actions,
-    open_ports,
-    plan_json,
-    plan_script,
-    vips,
-)
+from umbilical.hardway.artifacts.infrastructure.host_plan import host_actions, open_ports, plan_json, plan_script, vips
 from umbilical.hardway.config.cluster import Profile
 
 SECONDS = 60

@@ -37,13 +37,7 @@ from umbilical.hardway.artifacts.nodes.machine import (
     keyfile,
 )
 from umbilical.hardway.artifacts.nodes.merging import Parts
-from umbilical.hardway.artifacts.nodes.render import (
-    add_artifact,
-    add_pods,
-    base_of,
-    builtin_base,
-    files_needed,
-)
+from umbilical.hardway.artifacts.nodes.render import add_artifact, add_pods, base_of, builtin_base, files_needed
 from umbilical.hardway.artifacts.nodes.topics import TOPICS
 from umbilical.hardway.artifacts.static_pods.seat import Seat
 from umbilical.hardway.config.cluster import Cluster, Node, Profile, Role
