@@ -34,6 +34,9 @@ def context(authority: FolderAuthority) -> ssl.SSLContext:
     return authority.server_context(authority.serving("api", ("api.example.com",)))
 
 
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
 def target(authority: FolderAuthority, port: int, name: str = "api.example.com") -> Target:
     return Target("127.0.0.1", port, name, authority.certificate_file.read_text())
 
@@ -41,10 +44,9 @@ def target(authority: FolderAuthority, port: int, name: str = "api.example.com")
 def says(context: ssl.SSLContext, answer: bytes) -> Deed:
     def deed(client: socket.socket) -> None:
         with context.wrap_socket(client, server_side=True) as secure:
-            seen.append(secure.recv(4096))
+            secure.recv(4096)
             secure.sendall(answer)
 
-    seen: list[bytes] = []
     return deed
 
 
@@ -57,7 +59,7 @@ def tally_of(target: Target, enough: int = 5) -> Tally:
 def test_every_probe_has_its_own_connection_and_all_succeed(
     authority: FolderAuthority, context: ssl.SSLContext
 ) -> None:
-    with listener(says(context, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as port:
+    with listener(says(context, OK)) as port:
         tally = tally_of(target(authority, port))
     assert tally.probes >= 5
     assert (tally.failures, tally.misses) == (0, [])
@@ -65,34 +67,36 @@ def test_every_probe_has_its_own_connection_and_all_succeed(
     assert str(tally).endswith(f"0 failed, the slowest {tally.longest_seconds:.2f} s")
 
 
-def test_another_status_is_a_failure_with_its_words(authority: FolderAuthority, context: ssl.SSLContext) -> None:
-    with listener(says(context, b"HTTP/1.1 500 Internal Server Error\r\n\r\n[-]etcd failed")) as port:
-        tally = tally_of(target(authority, port))
-    assert tally.failures == tally.probes
-    assert {miss.reason for miss in tally.misses} == {"HTTP/1.1 500 Internal Server Error"}
-
-
-def test_a_connection_that_ends_without_an_answer_is_a_failure(
-    authority: FolderAuthority, context: ssl.SSLContext
+@pytest.mark.parametrize(
+    ("answer", "name", "reason"),
+    [
+        (b"HTTP/1.1 500 Internal Server Error\r\n\r\n[-]etcd failed", "api", "HTTP/1.1 500 Internal Server Error"),
+        (OK, "other", "not valid for 'other.example.com'"),
+        (None, "api", ""),
+    ],
+    ids=["another status", "another name", "no answer"],
+)
+def test_anything_else_is_a_failure_with_its_reason(
+    authority: FolderAuthority, context: ssl.SSLContext, answer: bytes | None, name: str, reason: str
 ) -> None:
-    with listener(hangs_up(context)) as port:
-        tally = tally_of(target(authority, port))
+    with listener(hangs_up(context) if answer is None else says(context, answer)) as port:
+        tally = tally_of(target(authority, port, f"{name}.example.com"))
     assert tally.failures == tally.probes > 0
+    assert all(reason in miss.reason for miss in tally.misses)
 
 
-def test_nobody_there_is_a_failure(authority: FolderAuthority) -> None:
+def test_nobody_there_is_a_failure_and_of_many_the_first_are_kept(
+    authority: FolderAuthority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "MAX_KEPT", 2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    tally = tally_of(target(authority, port))
-    assert tally.failures == tally.probes
-    assert "ConnectionRefusedError" in tally.misses[0].reason
-
-
-def test_a_server_of_another_name_is_a_failure(authority: FolderAuthority, context: ssl.SSLContext) -> None:
-    with listener(says(context, b"HTTP/1.1 200 OK\r\n\r\n")) as port:
-        tally = tally_of(target(authority, port, "other.example.com"))
-    assert tally.failures == tally.probes
-    assert "not valid for 'other.example.com'" in tally.misses[0].reason
+    tally = tally_of(target(authority, port), 6)
+    assert tally.failures == tally.probes >= 6
+    first, second = tally.misses
+    assert isinstance(first, Miss)
+    assert "ConnectionRefusedError" in first.reason
+    assert 0 <= first.after_seconds <= second.after_seconds
 
 
 def test_an_answer_that_never_comes_is_a_failure(
@@ -119,34 +123,17 @@ def test_probes_that_pile_up_are_bounded_and_the_others_count_as_failed(
     gc.collect()
 
 
-def test_many_failures_are_counted_and_the_first_are_kept(
-    authority: FolderAuthority, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(subject, "MAX_KEPT", 2)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    tally = tally_of(target(authority, port), 6)
-    assert tally.failures >= 6
-    assert len(tally.misses) == 2
-    first, second = tally.misses
-    assert isinstance(first, Miss)
-    assert 0 <= first.after_seconds <= second.after_seconds
-
-
 def test_a_prober_that_dies_is_no_success(authority: FolderAuthority, context: ssl.SSLContext) -> None:
     def make_client() -> ApiClient:
         raise RuntimeError("no kubeconfig")
 
-    with listener(says(context, b"HTTP/1.1 200 OK\r\n\r\n")) as port:
-        prober = Prober(target(authority, port), make_client)
-        prober.start()
+    with listener(says(context, OK)) as port, Prober(target(authority, port), make_client) as prober:
         wait_until(lambda: prober.tally.failures > 0)
-        prober.stop()
     assert prober.tally.misses[-1].reason == "the probes ended early: no kubeconfig"
 
 
 def test_stopping_twice_is_fine(authority: FolderAuthority, context: ssl.SSLContext) -> None:
-    with listener(says(context, b"HTTP/1.1 200 OK\r\n\r\n")) as port:
+    with listener(says(context, OK)) as port:
         with Prober(target(authority, port)) as prober:
             wait_until(lambda: prober.tally.probes > 0)
             prober.stop()

@@ -16,7 +16,6 @@ from umbilical.hardway.explain.entry import Entry, EntryKind, Topic, TopicKind, 
 from umbilical.hardway.explain.library import BY_HAND, stage_of
 from umbilical.hardway.explain.lookup import filled
 from umbilical.hardway.lint.catalogue import RULES
-from umbilical.hardway.pki.table import TABLE
 from umbilical.hardway.stages import catalogue
 from umbilical.hardway.stages.artifact_stages import ArtifactStage
 
@@ -83,11 +82,6 @@ def test_every_file_and_unit_of_a_node_is_explained(profile: Profile) -> None:
     wanted = [path for path in sorted(found) if path.rpartition("/")[2] not in FROM_BASE]
     assert len(wanted) > 20
     assert [path for path in wanted if not kinds(path) & set(FILES)] == []
-
-
-def test_every_row_of_the_certificate_table_is_explained() -> None:
-    rows = {row.id for row in TABLE}
-    assert [row for row in sorted(rows) if EntryKind.CERTIFICATE not in kinds(row.replace("{node}", "master-0"))] == []
 
 
 @pytest.mark.parametrize("profile", Profile)

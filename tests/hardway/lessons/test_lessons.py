@@ -8,6 +8,7 @@ from tests.support import hardway
 from tests.support.hardway_everything import everything
 from tests.support.hardway_patients import examined, make_patient, site_of
 from tests.support.hardway_workspace import contents, make_directory
+from tests.support.live_site import machines_of
 from tests.support.recording_machines import RecordingMachines
 
 from umbilical.fault import Fault, HardwayError
@@ -18,9 +19,9 @@ from umbilical.hardway.lessons import catalogue, sitting
 from umbilical.hardway.lessons.catalogue import LESSONS
 from umbilical.hardway.lessons.lesson import Desk, Lesson, NotThere
 from umbilical.hardway.lessons.sitting import find_lesson
-from umbilical.hardway.lint.catalogue import RULES
 from umbilical.hardway.lint.facts import Facts
 from umbilical.hardway.machines.interface import BackendServer
+from umbilical.hardway.site import Site
 from umbilical.pki.certificate import read_certificates
 from umbilical.pki.profiles import Usage
 
@@ -37,6 +38,12 @@ def patients(tmp_path_factory: pytest.TempPathFactory) -> dict[Profile, Path]:
     return {one: make_patient(tmp_path_factory.mktemp(one.value) / "c", one.value) for one in Profile}
 
 
+def under_way(folder: Path) -> sitting.Sitting:
+    found = sitting.current(folder)
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize(("profile", "lesson"), CASES, ids=lambda one: getattr(one, "id", getattr(one, "value", "")))
 def test_the_doctor_names_a_lesson_and_is_content_when_it_is_mended(
     profile: Profile, lesson: Lesson, patients: dict[Profile, Path]
@@ -47,10 +54,9 @@ def test_the_doctor_names_a_lesson_and_is_content_when_it_is_mended(
     first = examined(folder)[0]
     assert first.lesson == lesson.id
     assert first.id in lesson.rules
-    under_way = sitting.current(folder)
-    assert under_way is not None
-    assert under_way.lesson is lesson
-    assert set(sitting.mend_artifacts(folder, under_way)) == set(under_way.left)
+    current = under_way(folder)
+    assert current.lesson is lesson
+    assert set(sitting.mend_artifacts(folder, current)) == set(current.left)
     assert contents(folder) == before
 
 
@@ -62,13 +68,6 @@ def test_the_faults_of_the_log_are_among_them() -> None:
     ids = [lesson.id for lesson in LESSONS]
     assert set(ids) >= FROM_THE_LOG
     assert len(set(ids)) == len(ids)
-
-
-def test_a_lesson_is_recognised_by_rules_that_exist_for_its_profiles() -> None:
-    rules = {rule.id: rule for rule in RULES}
-    for lesson in LESSONS:
-        for profile in lesson.profiles:
-            assert any(profile in rules[one].profiles for one in lesson.rules), lesson.id
 
 
 def test_a_story_does_not_tell_the_answer() -> None:
@@ -134,9 +133,7 @@ def test_what_was_mended_by_hand_stays_so(folder: Path) -> None:
     spoil(folder)
     path = folder / "artifacts" / "infrastructure" / "haproxy.final.cfg"
     path.write_bytes(b"mine\n")
-    under_way = sitting.current(folder)
-    assert under_way is not None
-    assert sitting.mend_artifacts(folder, under_way) == ["infrastructure/haproxy.bootstrap.cfg"]
+    assert sitting.mend_artifacts(folder, under_way(folder)) == ["infrastructure/haproxy.bootstrap.cfg"]
     assert path.read_bytes() == b"mine\n"
     assert sitting.current(folder) is None
 
@@ -164,17 +161,20 @@ def test_a_lesson_in_artifacts_only_cannot_be_live(folder: Path) -> None:
     assert sitting.current(folder) is None
 
 
-def test_a_live_lesson_is_noted_and_mended(folder: Path) -> None:
-    machines = RecordingMachines()
-    site = site_of(folder, machines)
-    machines.servers = [BackendServer("api", site.cluster.bootstrap.name, True, "L7OK")]
+@pytest.fixture
+def live(folder: Path) -> Site:
+    """A site whose load balancer has a lesson under way."""
+    site = site_of(folder, RecordingMachines())
+    machines_of(site).servers = [BackendServer("api", site.cluster.bootstrap.name, True, "L7OK")]
     sitting.spoil_machines(site, find_lesson("httpchk"))
-    spoiled = machines.balancer_config
-    under_way = sitting.current(folder)
-    assert under_way is not None
-    assert under_way.is_live
-    assert sitting.mend_machines(site, under_way)
-    assert machines.balancer_config != spoiled
+    return site
+
+
+def test_a_live_lesson_is_noted_and_mended(live: Site, folder: Path) -> None:
+    spoiled = machines_of(live).balancer_config
+    assert under_way(folder).is_live
+    assert sitting.mend_machines(live, under_way(folder))
+    assert machines_of(live).balancer_config != spoiled
     assert sitting.current(folder) is None
 
 
@@ -186,17 +186,11 @@ def test_a_live_lesson_that_cannot_begin_is_not_under_way(folder: Path) -> None:
     assert sitting.current(folder) is None
 
 
-def test_a_live_lesson_ends_when_its_machines_are_gone(folder: Path) -> None:
-    machines = RecordingMachines()
-    site = site_of(folder, machines)
-    machines.servers = [BackendServer("api", site.cluster.bootstrap.name, True, "L7OK")]
-    sitting.spoil_machines(site, find_lesson("httpchk"))
-    machines.servers = []
-    machines.calls.clear()
-    under_way = sitting.current(folder)
-    assert under_way is not None
-    assert not sitting.mend_machines(site, under_way)
-    assert machines.calls == []
+def test_a_live_lesson_ends_when_its_machines_are_gone(live: Site, folder: Path) -> None:
+    machines_of(live).servers = []
+    machines_of(live).calls.clear()
+    assert not sitting.mend_machines(live, under_way(folder))
+    assert machines_of(live).calls == []
     assert sitting.current(folder) is None
 
 

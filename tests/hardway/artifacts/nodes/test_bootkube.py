@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 from tests.support import hardway
-from tests.support.hardway_nodes import inputs, node_config
+from tests.support.hardway_nodes import inputs
 
 from umbilical.bootstrap.names import BOOTKUBE, NATIVE
 from umbilical.bootstrap.shell.scripts import certificate_script
@@ -67,12 +67,6 @@ def test_systemd_runs_it_until_it_has_succeeded_once() -> None:
     assert (service.restarts_on_failure, service.restart_seconds) == (True, 5.0)
     assert "Type=oneshot\n" in unit()
     assert "RemainAfterExit=true\n" in unit()
-
-
-def test_it_lies_where_selinux_lets_systemd_run_it() -> None:
-    file = node_config("bootstrap", Profile.OPENSHIFT).file(BOOTKUBE)
-    assert file is not None
-    assert (file.path, file.mode) == ("/usr/local/bin/bootkube.sh", 0o555)
 
 
 def test_without_a_tunnel_there_is_nothing_of_it() -> None:
