@@ -144,9 +144,11 @@ def lab(templates: dict[str, Path], tmp_path: Path) -> Path:
     return shutil.copytree(templates["kubernetes"], tmp_path / "lab")
 
 
-def test_rendering_writes_nothing(folder: Path) -> None:
+def test_everything_is_new_at_first_and_rendering_writes_nothing(folder: Path) -> None:
     before = contents(folder)
-    assert rendering.render(folder, NOW).plan()
+    rendered = rendering.render(folder, NOW)
+    assert {part.change for part in rendered.plan()} == {Change.CREATED}
+    assert len(rendered.plan()) == len(rendered.made.tree)
     assert contents(folder) == before
 
 
@@ -165,12 +167,6 @@ def test_modes_are_exact_and_no_scratch_is_left(written: Path) -> None:
     made = rendering.render(written, NOW).made
     assert artifacts == {asset.path: asset.mode for asset in made.tree}
     assert {mode for name, (_, mode) in files.items() if name.endswith((".key", ".kubeconfig", ".ign"))} == {0o600}
-
-
-def test_everything_is_new_at_first(folder: Path) -> None:
-    rendered = rendering.render(folder, NOW)
-    assert {part.change for part in rendered.plan()} == {Change.CREATED}
-    assert len(rendered.plan()) == len(rendered.made.tree)
 
 
 def test_age_alone_makes_nothing_anew(written: Path) -> None:

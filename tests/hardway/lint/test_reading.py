@@ -11,29 +11,24 @@ from tests.support import hardway
 from tests.support.hardway import NOW, cluster
 from tests.support.hardway_everything import everything, usual
 from tests.support.hardway_lint import changed
-from tests.support.hardway_pki import certificate
 
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.infrastructure.places import HOST_PLAN
 from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.lint.applied import (
-    applied,
     dig,
     entries,
     find,
     mapping,
     need,
-    podman_commands,
     references,
     release_version,
     text,
-    value_of,
 )
 from umbilical.hardway.lint.clients import read
 from umbilical.hardway.lint.facts import Facts, Unreadable
 from umbilical.hardway.lint.host_facts import host_plan, is_below, read_balancer
 from umbilical.manifests.tree import Asset
-from umbilical.pki.certificate import read_certificates
 
 OF = cluster(Profile.KUBERNETES, 1, 1)
 FACTS = usual(Profile.OPENSHIFT).facts()
@@ -127,13 +122,6 @@ def test_values_are_reached_by_keys_and_places() -> None:
     assert (mapping(value, "a", 0), mapping(value, "a")) == ({"b": "c"}, {})
 
 
-def test_objects_have_places_in_the_order_of_file_names() -> None:
-    found = applied(FACTS)
-    assert [one.place for one in found] == list(range(len(found)))
-    assert [one.path for one in found] == sorted(one.path for one in found)
-    assert found[0].kind == "Namespace"
-
-
 def test_an_object_is_found_by_group_and_name() -> None:
     found = need(FACTS, "Network", "cluster", group="operator.openshift.io")
     assert (found.version, str(found)) == ("v1", "Network cluster")
@@ -158,14 +146,6 @@ def test_digging_in_anything_never_fails(value: object) -> None:
         assert mapping(value, *path) == (found if isinstance(found, dict) else {})
         assert isinstance(entries(value, *path), list)
         assert isinstance(text(value, *path), str)
-
-
-def test_server_user_and_certificate_are_found() -> None:
-    found = read(everything(Profile.OPENSHIFT).facts(), ADMIN)
-    assert (found.user, found.host, found.port) == ("admin", "api.ocp4.example.com", 6443)
-    wanted = certificate(everything(Profile.OPENSHIFT), "admin-kubeconfig-client")
-    assert read_certificates(found.pair.certificate)[0] == wanted
-    assert len(read_certificates(found.authority)) == 3
 
 
 def test_the_key_stays_out_of_what_is_printed() -> None:
@@ -194,14 +174,6 @@ def test_what_a_client_could_not_read_is_told(change: Callable[[dict[str, Any]],
 def test_version_and_images_are_those_of_the_release() -> None:
     assert release_version(FACTS) == hardway.VERSION
     assert dict(references(FACTS)) == dict(hardway.payload().images)
-
-
-def test_the_scripts_containers_are_read_word_by_word() -> None:
-    commands = podman_commands(FACTS)
-    assert len(commands) == 3
-    assert value_of(commands[2], "entrypoint") == "/usr/bin/machine-config-controller"
-    assert value_of(commands[2], "payload-version") == hardway.VERSION
-    assert value_of(commands[2], "nothing") == ""
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"actions": [1]}', b'{"actions": [{"id": "x", "do": "y"}]}'])

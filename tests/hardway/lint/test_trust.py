@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from tests.support.hardway_everything import everything
 from tests.support.hardway_lint import Subject, changed, copied
-from tests.support.hardway_pki import certificate, edit_objects, pods, reissue, rename_subject
+from tests.support.hardway_pki import edit_objects, pods, reissue, rename_subject
 
 from umbilical.bootstrap.names import BOOTKUBE
 from umbilical.hardway.config.cluster import Profile
-from umbilical.hardway.lint.clients import Identity, identity, may_use, roles_of
+from umbilical.hardway.lint.clients import Identity, may_use
 from umbilical.hardway.lint.facts import Unreadable
 from umbilical.hardway.lint.service_proxies import right_faults
 from umbilical.hardway.lint.trust import chain_faults, serving_pairs, token_key_faults
@@ -39,15 +39,6 @@ def test_a_flag_that_names_another_bundle_is_found() -> None:
     )
     [found] = chain_faults(broken.facts())
     assert found.startswith("tls/aggregator-client.crt against tls/bundles/etcd-ca-bundle.crt: unable to get issuer")
-
-
-def test_names_are_answered_by_sni_and_addresses_by_the_default() -> None:
-    found = serving_pairs(everything(Profile.OPENSHIFT).facts())[0]
-    assert found.shown_for("localhost").path == "tls/kube-apiserver-localhost-server.crt"
-    assert found.shown_for("api.ocp4.example.com").path == "tls/kube-apiserver-lb-server.crt"
-    assert found.shown_for("api-int.ocp4.example.com").path == "tls/kube-apiserver-internal-lb-server.crt"
-    assert found.shown_for("192.168.126.100") is found.default
-    assert len(found.all) == 4
 
 
 def test_a_pair_without_names_answers_for_those_in_its_certificate() -> None:
@@ -89,13 +80,6 @@ def test_what_cannot_be_read_is_told(path: str) -> None:
 
 def allowed(subject: Subject, who: Identity = KUBE_APISERVER) -> bool:
     return may_use(subject.facts(), who, "nodes/proxy", ("get", "create"))
-
-
-def test_a_certificate_is_read_as_user_and_groups() -> None:
-    found = identity(certificate(everything(Profile.OPENSHIFT), "kubelet-client"))
-    assert found.user == "system:serviceaccount:openshift-machine-config-operator:node-bootstrapper"
-    assert "system:serviceaccounts" in found.groups
-    assert "system:node-bootstrapper" in roles_of(everything(Profile.OPENSHIFT).facts(), found)
 
 
 def test_a_binding_of_the_group_counts() -> None:

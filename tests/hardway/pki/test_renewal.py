@@ -25,8 +25,6 @@ from umbilical.pki.pem import KeyPair, public_key_block
 from umbilical.pki.profiles import BACKDATE, KeyType, Signer
 
 NOW: Final = datetime(2026, 11, 16, 8, 0, tzinfo=UTC)
-
-
 HOUR: Final = timedelta(hours=1)
 
 

@@ -70,14 +70,8 @@ def test_ipv6_addresses_are_addresses_and_no_names(row_id: str, address: object)
 
 
 SCOPES = (Scope.OPENSHIFT, Scope.KUBERNETES)
-
-
 SOME_NODES = ("bootstrap", "master-0")
-
-
 ROOT_FAMILY = {"root-ca", "machine-config-server", "journal-gatewayd"}
-
-
 ONLY_OPENSHIFT = ROOT_FAMILY | {"aggregator-ca", "apiserver-proxy", "etcd-metric-signer", "etcd-metric-client"}
 
 

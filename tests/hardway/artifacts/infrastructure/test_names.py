@@ -22,21 +22,6 @@ from tests.support.hardway_infrastructure import infrastructure, loopback_cluste
 
 import peers
 from umbilical.hardway.artifacts.infrastructure import places
-from umbilical.hardway.artifacts.infrastructure.places import (
-    COREFILE,
-    OWN_PLACES,
-    REVERSE_ZONE,
-    SERVICE_PLACES,
-    ZONE,
-    balancer_command,
-    balancer_places,
-    base_iso,
-    libvirt_of,
-    machine_address,
-    machine_places,
-    resolver_command,
-    stable_uuid,
-)
 from umbilical.hardway.artifacts.infrastructure.zones import (
     cluster_zone,
     corefile,
@@ -98,11 +83,11 @@ def test_addresses_of_the_sixth_version_have_records_of_their_own_kind() -> None
 def _resolver(of: Cluster, folder: Path) -> Iterator[str]:
     tree = infrastructure(of)
     (folder / "Corefile").write_bytes(corefile(of, PORT))
-    for path in (ZONE, REVERSE_ZONE):
+    for path in (places.ZONE, places.REVERSE_ZONE):
         (folder / Path(path).name).write_bytes(tree[path].content)
     program = peers.binary("coredns")
     assert program is not None
-    command = [str(program), *resolver_command()[1:]]
+    command = [str(program), *places.resolver_command()[1:]]
     with start(command, folder / "coredns.log", folder=folder) as resolver:
         address = str(of.networks.dns)
         assert _ask(address, of.api_name, "A"), resolver.log_text()
@@ -155,7 +140,7 @@ def test_coredns_notices_a_zone_that_was_rewritten(tmp_path: Path) -> None:
 
 def test_the_corefile_names_the_address_that_nodes_are_told() -> None:
     of = cluster()
-    text = infrastructure(of)[COREFILE].content.decode()
+    text = infrastructure(of)[places.COREFILE].content.decode()
     assert f"bind {of.networks.dns}\n" in text
     assert text.startswith(".:53 {")
 
@@ -163,41 +148,41 @@ def test_the_corefile_names_the_address_that_nodes_are_told() -> None:
 def test_all_that_a_machine_reads_lies_in_the_pool() -> None:
     of = cluster()
     assert of.libvirt is not None
-    assert base_iso(of.libvirt) == "/var/lib/libvirt/images/ocp4/rhcos-live.iso"
+    assert places.base_iso(of.libvirt) == "/var/lib/libvirt/images/ocp4/rhcos-live.iso"
     for node in of.nodes:
-        places = machine_places(of, of.libvirt, node)
-        for path in (places.disk, places.iso, places.ignition):
+        files = places.machine_places(of, of.libvirt, node)
+        for path in (files.disk, files.iso, files.ignition):
             assert path.startswith(f"/var/lib/libvirt/images/ocp4/ocp4-{node.id}.")
 
 
 def test_a_machine_keeps_its_card_and_no_two_share_one() -> None:
     of = cluster()
-    addresses = [machine_address(of, node) for node in of.nodes]
-    assert addresses == [machine_address(cluster(), node) for node in of.nodes]
+    addresses = [places.machine_address(of, node) for node in of.nodes]
+    assert addresses == [places.machine_address(cluster(), node) for node in of.nodes]
     assert len(set(addresses)) == len(addresses)
     assert all(re.fullmatch(r"52:54:00(:[0-9a-f]{2}){3}", address) for address in addresses)
-    assert machine_address(of, replace(of.nodes[0], mac="02:00:00:00:00:07")) == "02:00:00:00:00:07"
+    assert places.machine_address(of, replace(of.nodes[0], mac="02:00:00:00:00:07")) == "02:00:00:00:00:07"
 
 
 def test_identifiers_are_well_formed_and_differ_between_clusters() -> None:
     first, second = cluster(), cluster(name="other")
-    assert uuid.UUID(stable_uuid(first, "master-0")).version == 8
-    assert stable_uuid(first, "master-0") == stable_uuid(cluster(), "master-0")
-    assert len({stable_uuid(of, what) for of in (first, second) for what in ("network", "master-0")}) == 4
+    assert uuid.UUID(places.stable_uuid(first, "master-0")).version == 8
+    assert places.stable_uuid(first, "master-0") == places.stable_uuid(cluster(), "master-0")
+    assert len({places.stable_uuid(of, what) for of in (first, second) for what in ("network", "master-0")}) == 4
 
 
 def test_a_lab_has_a_load_balancer_of_its_own_and_a_virtualisation_host_a_service() -> None:
     lab, host = cluster(Profile.KUBERNETES), cluster()
-    assert balancer_places(lab) == OWN_PLACES
-    assert balancer_places(host) == SERVICE_PLACES
-    assert libvirt_of(lab) is None
-    assert libvirt_of(replace(lab, machines=MachinesKind.LIBVIRT)) == lab.libvirt
+    assert places.balancer_places(lab) == places.OWN_PLACES
+    assert places.balancer_places(host) == places.SERVICE_PLACES
+    assert places.libvirt_of(lab) is None
+    assert places.libvirt_of(replace(lab, machines=MachinesKind.LIBVIRT)) == lab.libvirt
 
 
 def test_commands_name_what_is_written() -> None:
-    assert balancer_command("/run/x")[-1] == OWN_PLACES.config
-    assert "/run/x" in balancer_command("/run/x")
-    assert resolver_command() == ("coredns", "-conf", "Corefile")
+    assert places.balancer_command("/run/x")[-1] == places.OWN_PLACES.config
+    assert "/run/x" in places.balancer_command("/run/x")
+    assert places.resolver_command() == ("coredns", "-conf", "Corefile")
 
 
 def test_a_lab_needs_load_balancer_and_names_and_virtual_machines_more() -> None:

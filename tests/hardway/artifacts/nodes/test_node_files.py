@@ -30,33 +30,24 @@ from umbilical.hardway.artifacts.nodes.kubelet import KUBELET, UNIT, taint_of, u
 from umbilical.hardway.artifacts.nodes.machine import (
     CONTENT,
     ENCAPSULATED,
-    HOSTNAME,
     NODE_ANNOTATIONS,
     add_pause_image,
     encapsulated,
     keyfile,
 )
 from umbilical.hardway.artifacts.nodes.merging import Parts
-from umbilical.hardway.artifacts.nodes.render import add_artifact, add_pods, base_of, builtin_base, files_needed
+from umbilical.hardway.artifacts.nodes.render import add_artifact, add_pods, builtin_base, files_needed
 from umbilical.hardway.artifacts.nodes.topics import TOPICS
 from umbilical.hardway.artifacts.static_pods.seat import Seat
 from umbilical.hardway.config.cluster import Cluster, Node, Profile, Role
 from umbilical.hardway.explain.entry import TopicKind
 from umbilical.hardway.lint.node_reading import Command, commands
-from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.ignition.config import faults
 from umbilical.manifests.tree import AssetTree
 
 each_profile = pytest.mark.parametrize("profile", list(Profile), ids=lambda one: one.value)
 BASE = machine_config_base(Role.MASTER)
 FILES = {topic.name: topic for topic in TOPICS if topic.kind is TopicKind.FILE}
-
-
-def test_a_given_base_is_taken() -> None:
-    given = inputs(Profile.OPENSHIFT, is_based=True)
-    node = given.cluster.node("worker-0")
-    assert base_of(given, node) is given.bases[Role.WORKER]
-    assert base_of(inputs(Profile.OPENSHIFT), node).name == builtin_base(inputs(Profile.OPENSHIFT), node).name
 
 
 def test_in_openshift_the_built_in_base_is_of_a_role() -> None:
@@ -75,18 +66,6 @@ def test_in_openshift_the_built_in_base_is_of_a_role() -> None:
 def test_it_may_be_entered_by_the_keys_of_the_config() -> None:
     users = node_config("bootstrap", Profile.OPENSHIFT).value["passwd"]["users"]
     assert users == [{"name": "core", "sshAuthorizedKeys": [hardway.SSH_KEY]}]
-
-
-@each_profile
-def test_a_member_has_its_name_its_first_identity_and_whom_to_believe(profile: Profile) -> None:
-    config = node_config("worker-1", profile)
-    assert content(config, HOSTNAME) == "worker-1.ocp4.example.com\n"
-    bundle = inputs(profile).certificates.bundle(Bundle.CLIENT_CA)
-    assert content(config, layout.KUBELET_CLIENT_CA).encode() == bundle
-    kubeconfig = config.file(layout.BOOTSTRAP_KUBECONFIG)
-    assert kubeconfig is not None
-    assert kubeconfig.mode == 0o600
-    assert "https://api-int.ocp4.example.com:6443" in kubeconfig.text()
 
 
 def test_the_base_of_a_rendered_machine_config_is_kept_and_nothing_stands_twice() -> None:
