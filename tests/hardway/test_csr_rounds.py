@@ -13,10 +13,10 @@ from tests.support.api_stock import Stock, node, stock
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.labs import wait_until
 from tests.support.live_site import live_site, machines_of, naps_of, on_loopback, seen_by, told_by
-from tests.support.signing_requests import PUBLIC, pem
+from tests.support.signing_requests import PUBLIC, filed, pem
 from tests.support.tls_listener import listener, says_nothing
 
-from umbilical.cluster.csr import CLIENT_SIGNER, SERVING_SIGNER
+from umbilical.cluster.csr import CLIENT_SIGNER, KIND, SERVING_SIGNER
 from umbilical.fault import HostError, StageTimeout
 from umbilical.hardway import csr_rounds
 from umbilical.hardway.artifacts import layout
@@ -60,11 +60,8 @@ class Requests:
     def file(self, name: str, content: bytes, signer: str, user: str, *groups: str) -> None:
         with_user = Stock(self._plane.make_kubeconfig(user, *groups))
         usages = ["digital signature", "client auth" if signer == CLIENT_SIGNER else "server auth"]
-        spec: dict[str, Any] = {"request": base64.b64encode(content).decode(), "signerName": signer, "usages": usages}
-        kind, head = "CertificateSigningRequest", {"name": name}
-        body = {"apiVersion": "certificates.k8s.io/v1", "kind": kind, "metadata": head, "spec": spec}
-        path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-        with_user.call(lambda client: client.request("POST", path, body=body))
+        body = filed(name, content, signer, usages)
+        with_user.call(lambda client: client.request("POST", KIND.path(), body=body))
 
     def client(self, name: str, of: Node, key: Any = None) -> None:
         content = pem(f"system:node:{of.name}", **({"key": key} if key is not None else {}))

@@ -1,6 +1,5 @@
 """The doctor beside machines that run."""
 
-import base64
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 from tests.support.api_stock import Stock
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.live_site import live_site, machines_of, switch_on
-from tests.support.signing_requests import pem
+from tests.support.signing_requests import filed, pem
 
 from umbilical.cluster.csr import CLIENT_SIGNER, KIND
 from umbilical.fault import Fault
@@ -147,17 +146,7 @@ def requesting(tmp_path: Path, plane: ControlPlane) -> Iterator[Site]:
 
 
 def file_request(plane: ControlPlane, name: str, node: str) -> None:
-    spec = {
-        "request": base64.b64encode(pem(f"system:node:{node}")).decode(),
-        "signerName": CLIENT_SIGNER,
-        "usages": ["digital signature", "client auth"],
-    }
-    body = {
-        "apiVersion": "certificates.k8s.io/v1",
-        "kind": "CertificateSigningRequest",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
+    body = filed(name, pem(f"system:node:{node}"), CLIENT_SIGNER, ["digital signature", "client auth"])
     Stock(plane.kubeconfig).call(lambda client: client.request("POST", KIND.path(), body=body))
 
 

@@ -15,7 +15,7 @@ from tests.support.recording_machines import RecordingMachines
 from umbilical.fault import HardwayError
 from umbilical.hardway.artifacts.static_pods import etcd as subject
 from umbilical.hardway.config.cluster import Node, Profile, Role
-from umbilical.hardway.etcd import Etcd, client_url, command, in_container, peer_url
+from umbilical.hardway.etcd import Etcd, client_url, in_container, peer_url
 from umbilical.hardway.machines.interface import Done
 
 NODE = cluster(Profile.KUBERNETES).masters[0]
@@ -118,10 +118,6 @@ def test_words_are_those_of_the_manual_with_the_certificates_of_the_node() -> No
         f"run master-0 etcdctl {trust} {here} member remove 8e",
         f"run master-0 etcdctl {trust} {here} snapshot save /var/lib/x.db",
     ]
-
-
-def test_the_bootstrap_node_has_its_secrets_elsewhere() -> None:
-    assert "--cert=/etc/kubernetes/bootstrap-secrets/etcd-client.crt" in command(BOOTSTRAP, "member", "list")
 
 
 def test_where_the_system_has_no_etcdctl_the_one_of_etcds_container_is_asked(tmp_path: Path) -> None:

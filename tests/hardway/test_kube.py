@@ -34,15 +34,6 @@ LISTEN = "import socket, sys, time; s = socket.create_server(('127.0.0.1', 0)); 
 
 
 @pytest.mark.real(*PROGRAMS)
-def test_one_call_in_one_answer_out(plane: ControlPlane) -> None:
-    api = Api(plane.kubeconfig)
-    found = api.call(lambda client: objects.get(client, objects.NAMESPACE, "kube-system"))
-    assert found is not None
-    assert found["metadata"]["name"] == "kube-system"
-    assert api.call(lambda client: client.get_text("/readyz")) == "ok"
-
-
-@pytest.mark.real(*PROGRAMS)
 def test_hundreds_of_questions_are_not_slowed_down_to_those_of_a_controller(plane: ControlPlane) -> None:
     async def ask(client: ApiClient) -> int:
         for _ in range(100):

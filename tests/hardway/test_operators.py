@@ -53,11 +53,6 @@ def test_two_masters_must_have_a_revision(site: Site, shelf: Stock, plural: str)
     assert seen(sight, site) == Verdict(Outcome.PASSED, "2 masters")
 
 
-def test_the_member_is_removed_when_the_operator_says_so(site: Site, shelf: Stock) -> None:
-    shelf.put(reporting("etcds", conditions=[condition(operators.REMOVED, "True")]))
-    assert seen(operators.removed_sight(), site).outcome is Outcome.PASSED
-
-
 def test_a_version_is_complete_when_all_of_it_says_so(site: Site, shelf: Stock) -> None:
     sight = operators.version_sight()
     assert seen(sight, site).evidence == "there is no ClusterVersion `version`"

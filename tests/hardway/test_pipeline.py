@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.made_up_stages import EndingStage, MadeUpStage, World, make_site, pipeline
@@ -17,6 +18,13 @@ from umbilical.hardway.pipeline import Ending
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import ChecksFailed, Stage, Step
 from umbilical.hardway.state import Status
+
+
+def _raise(error: Exception) -> Callable[[Any], Any]:
+    def act(of: object) -> None:
+        raise error
+
+    return act
 
 
 def _stages(world: World) -> list[MadeUpStage]:
@@ -111,13 +119,8 @@ def test_steps_that_end_without_their_effect_fail_by_the_first_check(tmp_path: P
 
 
 def test_a_fault_of_a_step_is_kept_in_the_record_and_told_on(tmp_path: Path) -> None:
-    world = World()
-
-    def wait_in_vain(name: str) -> None:
-        raise StageTimeout("UMB725", "waited in vain", "after 3 s: nothing", "wait longer")
-
-    stages = _stages(world)
-    stages[2].before_act = wait_in_vain
+    stages = _stages(World())
+    stages[2].before_act = _raise(StageTimeout("UMB725", "waited in vain", "after 3 s: nothing", "wait longer"))
     running, _, _ = pipeline(tmp_path, stages)
     with pytest.raises(StageTimeout):
         running.run(1, 4)
@@ -127,11 +130,8 @@ def test_a_fault_of_a_step_is_kept_in_the_record_and_told_on(tmp_path: Path) -> 
 
 
 def test_a_fault_of_our_own_is_recorded_too(tmp_path: Path) -> None:
-    def stumble(name: str) -> None:
-        raise ZeroDivisionError("by nought")
-
     stages = _stages(World())
-    stages[0].before_act = stumble
+    stages[0].before_act = _raise(ZeroDivisionError("by nought"))
     running, ledger, _ = pipeline(tmp_path, stages)
     with pytest.raises(ZeroDivisionError):
         running.run(1, 1)
@@ -219,11 +219,7 @@ def test_a_superseded_stage_is_not_asked_any_more_nor_done_again_by_force(tmp_pa
 
 
 def test_a_stage_is_superseded_from_the_point_of_no_return_on(tmp_path: Path) -> None:
-    world = World()
-
-    def stumble(name: str) -> None:
-        raise HardwayError("UMB729", "what", "why", "next")
-
+    world, stumble = World(), _raise(HardwayError("UMB729", "what", "why", "next"))
     stages = [
         EndingStage(1, world, ("a",), ends_with=2),
         MadeUpStage(2, world, ("b", "c"), never="b", before_act=stumble),
@@ -273,13 +269,6 @@ def _stage(*judges: Callable[[Site], Verdict]) -> Asked:
     stage = Asked(4, World())
     stage.judges = judges
     return stage
-
-
-def _raise(error: Exception) -> Callable[[Site], Verdict]:
-    def judge(site: Site) -> Verdict:
-        raise error
-
-    return judge
 
 
 def test_every_check_is_asked_whatever_the_others_say(tmp_path: Path) -> None:

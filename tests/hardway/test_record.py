@@ -63,11 +63,6 @@ def test_a_broken_line_in_the_middle_is_told(tmp_path: Path) -> None:
         read_events(path)
 
 
-def test_numbers_go_on_after_those_of_a_journal_that_was_moved_away(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "events.jsonl", Clock(), last=41)
-    assert journal.add(Kind.RUN_BEGAN).number == 42
-
-
 def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "events.jsonl"
     journal = _journal(path)
@@ -125,13 +120,6 @@ def _begun(folder: Path) -> Ledger:
     ledger = Ledger(folder, Clock())
     ledger.add(Kind.STAGE_BEGAN, stage=1, inputs={"a": "b"})
     return ledger
-
-
-def test_what_was_added_is_in_the_next_ones_state(tmp_path: Path) -> None:
-    ledger = _begun(tmp_path)
-    again = Ledger(tmp_path, Clock())
-    assert again.state == ledger.state == look(tmp_path)
-    assert again.state.stage(1).status is Status.RUNNING
 
 
 def test_a_state_file_that_lags_behind_is_caught_up_from_the_journal(tmp_path: Path) -> None:

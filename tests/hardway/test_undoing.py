@@ -24,7 +24,8 @@ from umbilical.manifests.tree import Asset
 DONE = Done(0, b"", b"")
 
 
-def _built(folder: Path, world: World, never: str = "") -> list[MadeUpStage]:
+def _built(folder: Path, never: str = "") -> tuple[World, list[MadeUpStage]]:
+    world = World()
     stages = [
         MadeUpStage(1, world, ("a", "b")),
         MadeUpStage(2, world, ("c",)),
@@ -32,12 +33,11 @@ def _built(folder: Path, world: World, never: str = "") -> list[MadeUpStage]:
     ]
     pipeline(folder, stages)[0].run(1, 3)
     world.acts.clear()
-    return stages
+    return world, stages
 
 
 def test_a_stage_and_all_later_ones_are_undone_newest_first(tmp_path: Path) -> None:
-    world = World()
-    stages = _built(tmp_path, world)
+    world, stages = _built(tmp_path)
     back, ledger, lines = undoing(tmp_path, stages, world)
     assert back.rollback(2) == [3, 2]
     assert world.acts == ["und", "unc"]
@@ -47,8 +47,7 @@ def test_a_stage_and_all_later_ones_are_undone_newest_first(tmp_path: Path) -> N
 
 
 def test_a_point_of_no_return_refuses_everything_and_undoes_nothing(tmp_path: Path) -> None:
-    world = World()
-    stages = _built(tmp_path, world, never="d")
+    world, stages = _built(tmp_path, never="d")
     back, ledger, _ = undoing(tmp_path, stages, world)
     with pytest.raises(Unsafe) as refused:
         back.rollback(2)
@@ -74,8 +73,7 @@ def test_what_was_half_done_is_undone_too(tmp_path: Path) -> None:
 
 
 def test_after_a_rollback_the_same_stages_run_again(tmp_path: Path) -> None:
-    world = World()
-    stages = _built(tmp_path, world)
+    world, stages = _built(tmp_path)
     undoing(tmp_path, stages, world)[0].rollback(2)
     again, ledger, _ = pipeline(tmp_path, stages)
     again.run(1, 3)
@@ -126,8 +124,7 @@ def test_destroying_twice_is_fine_and_does_nothing(tmp_path: Path) -> None:
 
 
 def test_destroying_takes_away_what_opened_the_cluster_and_what_was_saved_of_it(tmp_path: Path) -> None:
-    world = World()
-    stages = _built(tmp_path, world)
+    world, stages = _built(tmp_path)
     record = tmp_path / ".umbilical"
     for name in ("192.0.2.10.kubeconfig", "pivot-snapshot.db"):
         (record / name).write_bytes(b"secret")
@@ -172,14 +169,6 @@ def test_machines_are_removed_started_and_balanced_as_before(tmp_path: Path) -> 
     UNDOERS["set-balancer"](site, {"artifact": asset.path})
     assert machines.calls == ["remove master-0", "start bootstrap", "set_balancer"]
     assert machines.balancer_config == b"before"
-
-
-@pytest.mark.real(*PROGRAMS)
-def test_it_is_read_from_the_artifact_that_the_lint_reads(site: Site) -> None:
-    found = removal(site, TUNNEL)
-    assert found is not None
-    assert found.namespace == "bootstrap-konnectivity"
-    assert removal(site, "something-else") is None
 
 
 @pytest.mark.real(*PROGRAMS)

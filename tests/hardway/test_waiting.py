@@ -66,10 +66,6 @@ def test_the_deadline_ends_it_with_what_was_seen_last() -> None:
     assert raised.value.remedy == "wind the clock"
 
 
-def test_a_timeout_of_nothing_still_looks_once() -> None:
-    assert wait(Lines(), "it", lambda: 5, 0, remedy="") == 5
-
-
 def test_what_is_seen_is_matched_with_known_failures() -> None:
     time, lines = Time(), Lines()
     known = (Signature("burn(t|ed)", "turn the oven down"), Signature("raw", "wait longer"))

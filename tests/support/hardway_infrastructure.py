@@ -18,7 +18,7 @@ from tests.support.joined_server import HttpServer
 
 from umbilical.hardway.artifacts.infrastructure.render import render_infrastructure
 from umbilical.hardway.artifacts.inputs import Inputs
-from umbilical.hardway.config.cluster import API_PORT, AddressRange, Cluster, Networks, Profile
+from umbilical.hardway.config.cluster import API_PORT, AddressRange, Cluster, Profile
 from umbilical.hardway.pki.certificate_set import SIGNERS, Bundle, HardwaySet
 from umbilical.manifests.tree import AssetTree
 from umbilical.pki.authority import Authority
@@ -50,25 +50,15 @@ def loopback_cluster(profile: Profile, **changes: Any) -> Cluster:
     machine = ipaddress.ip_network(f"127.{100 + number % 100}.{number // 100 % 250}.0/24")
     usual = cluster(profile, **changes)
     nodes = tuple(replace(node, address=machine[int(node.address) & 0xFF]) for node in usual.nodes)
-    networks = Networks(
-        machine=machine,
-        pods=usual.networks.pods,
-        services=usual.networks.services,
-        host_prefix=23,
-        gateway=machine[1],
-        dns=machine[1],
-        api_vip=machine[10],
-        ingress_vip=machine[11],
-        dhcp=AddressRange(machine[200], machine[254]),
-    )
-    return replace(usual, networks=networks, nodes=nodes)
+    here = {"gateway": machine[1], "dns": machine[1], "api_vip": machine[10], "ingress_vip": machine[11]}
+    dhcp = AddressRange(machine[200], machine[254])
+    return replace(usual, networks=replace(usual.networks, machine=machine, dhcp=dhcp, **here), nodes=nodes)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     server: "_Server"
 
     def do_GET(self) -> None:
-        self.server.owner.requests += self.path != "/readyz"
         is_ready = self.server.owner.is_ready or self.path != "/readyz"
         body = self.server.owner.name.encode()
         self.send_response(200 if is_ready else 500)
@@ -94,7 +84,6 @@ class ApiServer:
 
     name: str
     is_ready: bool = True
-    requests: int = 0
 
 
 @contextmanager

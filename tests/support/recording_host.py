@@ -15,7 +15,6 @@ class RecordingHost:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.files: dict[str, bytes] = {}
-        self.modes: dict[str, str] = {}
         self.domains: dict[str, str] = {}
         self.networks: dict[str, str] = {}
         self.pools: dict[str, str] = {}
@@ -31,7 +30,7 @@ class RecordingHost:
         if line in self.answers:
             return self.answers[line]
         if line.startswith("write "):
-            self.files[command[-1]], self.modes[command[-1]] = stdin or b"", command[-2]
+            self.files[command[-1]] = stdin or b""
             return OK
         if command[0] == "virsh":
             return self._virsh(list(command[1:]), stdin or b"")

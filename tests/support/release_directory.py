@@ -33,15 +33,16 @@ LATER: Final = (
     *(
         f"{plural}.operator.openshift.io"
         for plural in (
+            *("authentications", "cloudcredentials", "clustercsidrivers", "configs", "consoles"),
             *(
-                "authentications",
-                "cloudcredentials",
-                "clustercsidrivers",
-                "configs",
-                "consoles",
                 "csisnapshotcontrollers",
+                "dnses",
+                "etcds",
+                "ingresscontrollers",
+                "insightsoperators",
+                "kubeapiservers",
+                "kubecontrollermanagers",
             ),
-            *("dnses", "etcds", "ingresscontrollers", "insightsoperators", "kubeapiservers", "kubecontrollermanagers"),
             *("kubeschedulers", "openshiftapiservers", "storages"),
         )
     ),

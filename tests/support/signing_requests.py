@@ -37,18 +37,18 @@ def _address(text: str) -> x509.IPAddress:
     return x509.IPAddress(ip_network(text) if "/" in text else ip_address(text))
 
 
+def filed(name: str, content: bytes, signer: str, usages: Sequence[str]) -> dict[str, Any]:
+    """A request as its sender files it."""
+    spec = {"request": base64.b64encode(content).decode(), "signerName": signer, "usages": list(usages)}
+    head = {"name": name}
+    return {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": head, "spec": spec}
+
+
 def csr(
     name: str, content: bytes, signer: str, user: str, groups: Sequence[str], usages: Sequence[str], made: str
 ) -> dict[str, Any]:
-    return {
-        "apiVersion": "certificates.k8s.io/v1",
-        "kind": "CertificateSigningRequest",
-        "metadata": {"name": name, "creationTimestamp": made},
-        "spec": {
-            "request": base64.b64encode(content).decode(),
-            "signerName": signer,
-            "username": user,
-            "groups": list(groups),
-            "usages": list(usages),
-        },
-    }
+    """The same as the API stores it."""
+    found = filed(name, content, signer, usages)
+    found["metadata"]["creationTimestamp"] = made
+    found["spec"] |= {"username": user, "groups": list(groups)}
+    return found

@@ -74,8 +74,11 @@ def rendered() -> AssetTree:
     return render_machine_config(hardway.inputs(), AssetTree())
 
 
-def test_files_have_the_names_that_are_compiled_into_the_commands() -> None:
-    assert sorted(one.path for one in rendered()) == [f"machine-config/{name}" for name in NAMES]
+def test_files_have_the_names_that_are_compiled_into_the_commands_and_the_modes_of_what_they_hold() -> None:
+    tree = rendered()
+    assert sorted(one.path for one in tree) == [f"machine-config/{name}" for name in NAMES]
+    assert tree["machine-config/manifests/openshift-config-secret-pull-secret.yaml"].mode == 0o600
+    assert tree["machine-config/render.sh"].mode == 0o555
 
 
 def test_what_the_commands_read_is_what_is_applied() -> None:
@@ -88,12 +91,6 @@ def test_what_the_commands_read_is_what_is_applied() -> None:
 def test_the_client_authorities_are_all_there() -> None:
     bundle = rendered()["machine-config/tls/kube-apiserver-complete-client-ca-bundle.crt"].content
     assert bundle == hardway.inputs().certificates.bundle(Bundle.CLIENT_CA)
-
-
-def test_the_pull_secret_is_for_its_owner_alone_and_the_script_can_be_run() -> None:
-    tree = rendered()
-    assert tree["machine-config/manifests/openshift-config-secret-pull-secret.yaml"].mode == 0o600
-    assert tree["machine-config/render.sh"].mode == 0o555
 
 
 def test_the_kubernetes_profile_has_no_machine_config_operator() -> None:

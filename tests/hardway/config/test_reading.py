@@ -39,10 +39,11 @@ def test_the_least_file_is_the_cluster_of_the_log() -> None:
     assert "@sha256:5bca0266" in cluster.release.image
 
 
-def test_the_upstream_profile_runs_in_the_lab() -> None:
+def test_the_upstream_profile_runs_in_the_lab_with_its_resolver_on_the_node_that_stands_for_the_host() -> None:
     cluster = read("kubernetes")
     assert (cluster.profile, cluster.machines) == (Profile.KUBERNETES, MachinesKind.LAB)
     assert (cluster.libvirt, cluster.sizes, cluster.networks.dhcp) == (None, {}, None)
+    assert (str(cluster.networks.gateway), str(cluster.networks.dns)) == ("192.168.126.1", "192.168.126.2")
     assert (cluster.release.repository, cluster.release.tag) == ("localhost", "lab")
     assert [str(node.pod_network) for node in cluster.masters[:2]] == ["10.128.0.0/24", "10.128.1.0/24"]
 
@@ -132,20 +133,12 @@ def test_any_value_of_a_key_is_read_or_refused(key: Any, value: Any) -> None:
         read("kubernetes", **{key.path.replace(".", "__"): value})
 
 
-def test_addresses_follow_the_machine_network() -> None:
+def test_addresses_follow_the_machine_network_or_the_first_of_their_group() -> None:
     cluster = read(networks__machine="10.7.0.0/16")
     assert str(cluster.networks.api_vip) == "10.7.0.10"
     assert [str(node.address) for node in cluster.nodes] == [
         *("10.7.0.100", "10.7.0.101", "10.7.0.102", "10.7.0.103", "10.7.0.110", "10.7.0.111")
     ]
-
-
-def test_the_lab_has_its_resolver_on_the_node_that_stands_for_the_host() -> None:
-    networks = read("kubernetes").networks
-    assert (str(networks.gateway), str(networks.dns)) == ("192.168.126.1", "192.168.126.2")
-
-
-def test_a_first_address_moves_all_of_a_group() -> None:
     cluster = read(nodes__workers={"firstAddress": "192.168.126.60", "count": 3})
     assert [str(node.address) for node in cluster.workers] == ["192.168.126.60", "192.168.126.61", "192.168.126.62"]
 
@@ -212,14 +205,6 @@ def test_an_own_release_has_no_version_until_it_is_read() -> None:
     assert read(release__directory="release").release.image == ""
     both = read(release={"directory": "release", "image": "quay.io/x@sha256:00", "version": "4.18.1"}).release
     assert (both.directory, both.image, both.version) == ("release", "quay.io/x@sha256:00", "4.18.1")
-
-
-def test_names_in_libvirt_follow_the_cluster() -> None:
-    libvirt = read(name="one").libvirt
-    assert libvirt is not None
-    assert (libvirt.network, libvirt.bridge, libvirt.pool_directory) == (
-        *("one", "virbr-one", "/var/lib/libvirt/images/one"),
-    )
 
 
 def test_every_value_tells_where_it_comes_from() -> None:

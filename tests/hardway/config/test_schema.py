@@ -196,23 +196,16 @@ def test_a_kind_and_its_schema_agree_on_any_value(kind: Kind, value: Any) -> Non
     assert (not problems) == jsonschema.Draft202012Validator(kind.schema).is_valid(value)
 
 
-def test_every_key_is_explained_in_a_sentence() -> None:
+def test_every_key_is_spelled_as_kubernetes_does_and_explained_in_a_sentence() -> None:
     for key in KEYS:
+        assert re.fullmatch(r"([a-z][A-Za-z]*(\[\])?\.)*[a-z][A-Za-z]*", key.path)
         assert re.fullmatch(r"[^\n]{4,110}\.", key.about), key.path
 
 
-def test_keys_are_spelled_as_kubernetes_does() -> None:
-    for key in KEYS:
-        assert re.fullmatch(r"([a-z][A-Za-z]*(\[\])?\.)*[a-z][A-Za-z]*", key.path)
-
-
-def test_every_place_has_a_number_of_its_own_in_the_network() -> None:
+def test_every_place_has_a_number_of_its_own_in_the_network_and_masters_end_before_workers_begin() -> None:
     numbers = [NUMBERS[place] for place in Place]
     assert len(set(numbers)) == len(numbers)
     assert max(numbers) < MACHINE_NETWORK.num_addresses - 1
-
-
-def test_masters_end_before_workers_begin() -> None:
     assert NUMBERS[Place.MASTER] + MAX_MASTERS <= NUMBERS[Place.WORKER]
 
 

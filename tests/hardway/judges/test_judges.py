@@ -29,7 +29,6 @@ from umbilical.hardway.judges.catalogue import (
     ignition_faults,
     lost,
     object_faults,
-    scripts,
     style_faults,
     syntax_faults,
 )
@@ -234,13 +233,6 @@ def test_empty_values_may_go() -> None:
 @hypothesis.given(JSON)
 def test_nothing_is_lost_between_equals(value: object) -> None:
     assert list(lost(value, value)) == []
-
-
-def test_scripts_are_found_on_disk_and_on_nodes() -> None:
-    with bench(current(Profile.OPENSHIFT)) as opened:
-        names = [name for name, _ in scripts(opened)]
-    assert "infrastructure/host-plan.sh" in names
-    assert f"bootstrap:{BOOTKUBE}" in names
 
 
 @pytest.mark.parametrize("profile", list(Profile))

@@ -1,12 +1,11 @@
 """What the lessons do to certificates, manifests, the load balancer and Ignition configs."""
 
 import json
-from typing import Any
 
 import pytest
 from tests.support import hardway
 from tests.support.hardway_everything import everything, usual
-from tests.support.hardway_lint import changed
+from tests.support.hardway_lint import Subject, changed
 
 from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.lessons.catalogue import LESSONS
@@ -16,9 +15,12 @@ from umbilical.pki.certificate import Certificate, read_certificates
 BY_ID = {lesson.id: lesson for lesson in LESSONS}
 
 
-def spoiled(lesson_id: str, profile: Profile = Profile.OPENSHIFT) -> Desk:
-    subject = everything(profile)
-    desk = Desk(subject.cluster, subject.assets, hardway.NOW)
+def desk_of(subject: Subject) -> Desk:
+    return Desk(subject.cluster, subject.assets, hardway.NOW)
+
+
+def spoiled(lesson_id: str) -> Desk:
+    desk = desk_of(everything(Profile.OPENSHIFT))
     BY_ID[lesson_id].spoil(desk)
     return desk
 
@@ -50,27 +52,21 @@ def test_both_configurations_of_the_balancer_ask_in_plain_http() -> None:
 def test_without_a_tunnel_there_is_no_port_to_spoil() -> None:
     subject = changed(everything(Profile.KUBERNETES), lambda one: one.write("manifests/08-tunnel.yaml", b"{}\n"))
     with pytest.raises(NotThere):
-        BY_ID["agent-port"].spoil(Desk(subject.cluster, subject.assets, hardway.NOW))
-
-
-def config(desk: Desk, node_id: str) -> Any:
-    return json.loads(desk.content(f"ignition/{node_id}.ign"))
+        BY_ID["agent-port"].spoil(desk_of(subject))
 
 
 def unit(desk: Desk, name: str) -> str:
-    units = config(desk, "bootstrap")["systemd"]["units"]
+    units = json.loads(desk.content("ignition/bootstrap.ign"))["systemd"]["units"]
     return str(next(one["contents"] for one in units if one["name"] == name))
 
 
 def test_the_bootstrap_kubelet_gets_one_flag_more() -> None:
-    before = usual(Profile.OPENSHIFT)
-    right = unit(Desk(before.cluster, before.assets, hardway.NOW), "kubelet.service")
+    right = unit(desk_of(usual(Profile.OPENSHIFT)), "kubelet.service")
     wrong = unit(spoiled("bootstrap-kubelet"), "kubelet.service")
     flag = "--kubeconfig=/etc/kubernetes/kubeconfigs/localhost.kubeconfig "
     assert wrong.replace(flag, "", 1) == right
 
 
 def test_where_kube_proxy_is_off_there_is_none_to_spoil() -> None:
-    subject = usual(Profile.OPENSHIFT)
     with pytest.raises(NotThere):
-        BY_ID["wrong-proxy"].spoil(Desk(subject.cluster, subject.assets, hardway.NOW))
+        BY_ID["wrong-proxy"].spoil(desk_of(usual(Profile.OPENSHIFT)))

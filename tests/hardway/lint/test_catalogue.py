@@ -23,7 +23,6 @@ from umbilical.hardway.lint.facts import (
     OPENSHIFT,
     Doubt,
     Facts,
-    Search,
     Severity,
     Unreadable,
     kube_proxy,
@@ -149,10 +148,9 @@ def test_what_cannot_be_read_is_a_fault(facts: Facts) -> None:
         yield "never seen"
         raise Unreadable("tls/x.crt is missing")
 
-    def judge(search: Search) -> Verdict:
-        return rule("X-01", "title", "why", "fix", search).check.judge(facts)
-
-    assert judge(search) == Verdict(Outcome.FAILED, "tls/x.crt is missing")
+    assert rule("X-01", "title", "why", "fix", search).check.judge(facts) == Verdict(
+        Outcome.FAILED, "tls/x.crt is missing"
+    )
 
 
 def test_endless_faults_end(facts: Facts) -> None:

@@ -14,14 +14,7 @@ from tests.support.hardway_pods import inputs, tree
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.lint.facts import Unreadable
-from umbilical.hardway.lint.node_reading import (
-    commands,
-    copy_faults,
-    environment_files,
-    is_known,
-    missing_paths,
-    written_paths,
-)
+from umbilical.hardway.lint.node_reading import commands, copy_faults, is_known, missing_paths, written_paths
 from umbilical.hardway.lint.node_reading import static_pods as pods_on_node
 from umbilical.hardway.lint.pods import ETCD, KUBE_APISERVER, program_pod, programs, static_pods
 from umbilical.ignition.config import Config, Unit, config_of
@@ -67,10 +60,6 @@ def test_programs_are_those_of_all_exec_lines_without_their_marks(
 
 def test_quotes_that_no_shell_would_take_are_words_all_the_same() -> None:
     assert commands(unit("ExecStart=/bin/echo it's"))[0].words == ("/bin/echo", "it's")
-
-
-def test_files_that_may_be_missing_are_not_wanted() -> None:
-    assert list(environment_files(unit("EnvironmentFile=/a\nEnvironmentFile=-/b\n"))) == ["/a"]
 
 
 @given(st.text(), st.text())

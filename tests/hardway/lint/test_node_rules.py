@@ -55,10 +55,6 @@ def _script_by_bash(config: dict[str, Any]) -> None:
     unit["contents"] = unit["contents"].replace("ExecStart=", "ExecStart=/bin/bash ")
 
 
-def _script_not_executable(config: dict[str, Any]) -> None:
-    _entry(config, BOOTKUBE)["mode"] = 0o644
-
-
 def _entry(config: dict[str, Any], path: str) -> dict[str, Any]:
     found: dict[str, Any] = next(entry for entry in config["storage"]["files"] if entry["path"] == path)
     return found
@@ -135,7 +131,7 @@ SAMPLES: Final[dict[str, Sample]] = {
     "CRIO-02 without credentials": _replaced("bootstrap", PAUSE_DROP_IN, b"pause_image_auth_file", b"auth_file"),
     "SE-01": edit_config("bootstrap", _bootkube_below_opt),
     "SE-01 by way of bash": edit_config("bootstrap", _script_by_bash),
-    "SE-01 not executable": edit_config("bootstrap", _script_not_executable),
+    "SE-01 not executable": _mode("bootstrap", BOOTKUBE, 0o644),
     "AU-01": _without("worker-1", API_SERVER_ENV),
     "AU-01 with another host": _replaced("master-0", API_SERVER_ENV, b"api-int.", b"api."),
     "AU-01 with another port": _replaced("master-0", API_SERVER_ENV, b"'6443'", b"'443'"),

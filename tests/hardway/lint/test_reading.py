@@ -15,16 +15,7 @@ from tests.support.hardway_lint import changed
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.infrastructure.places import HOST_PLAN
 from umbilical.hardway.config.cluster import Profile
-from umbilical.hardway.lint.applied import (
-    dig,
-    entries,
-    find,
-    mapping,
-    need,
-    references,
-    release_version,
-    text,
-)
+from umbilical.hardway.lint.applied import dig, entries, find, mapping, need, references, release_version, text
 from umbilical.hardway.lint.clients import read
 from umbilical.hardway.lint.facts import Facts, Unreadable
 from umbilical.hardway.lint.host_facts import host_plan, is_below, read_balancer

@@ -17,7 +17,7 @@ from umbilical.hardway.lint.catalogue import RULES
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Producing, Step, Undo
 from umbilical.hardway.stages import artifact_stages, catalogue
-from umbilical.hardway.stages.artifact_stages import MANIFESTS, PKI, lint_checks
+from umbilical.hardway.stages.artifact_stages import lint_checks
 from umbilical.hardway.stages.s01_prerequisites import STAGE
 from umbilical.hardway.stages.s03_understand import STAGE as UNDERSTAND
 from umbilical.hardway.stages.s03_understand import lines
@@ -109,14 +109,6 @@ def test_keys_and_kubeconfigs_of_others_are_never_swept(tmp_path: Path) -> None:
 
 def test_a_stage_without_files_is_not_judged(tmp_path: Path) -> None:
     assert artifact_stages.written_check(4).judge(_site(tmp_path)).outcome is Outcome.SKIPPED
-
-
-def test_a_hash_tells_content_and_mode(tmp_path: Path) -> None:
-    site = _site(tmp_path)
-    before = artifact_stages.hashes(site, 7)
-    site.assets = {**site.assets, "manifests/01.yaml": Asset("manifests/01.yaml", b"one", 0o600)}
-    after = artifact_stages.hashes(site, 7)
-    assert [name for name in before if before[name] != after[name]] == ["manifests/01.yaml"]
 
 
 @pytest.mark.parametrize("profile", ["kubernetes", "openshift"])
@@ -228,26 +220,3 @@ def test_a_file_that_nobody_or_everybody_writes_is_seen(tmp_path: Path) -> None:
     verdict = check.judge(site)
     assert verdict.outcome is Outcome.FAILED
     assert verdict.evidence == f"no stage writes {files[8][0]}; two stages write {files[5][0]}"
-
-
-def test_keys_are_secret_and_stay_as_they_are(tmp_path: Path) -> None:
-    site = make_site(tmp_path)
-    _act(PKI.steps(site))
-    keys = {path: path.read_bytes() for path in (tmp_path / "artifacts" / "tls").glob("*.key")}
-    assert len(keys) > 20
-    assert {path.stat().st_mode & 0o777 for path in keys} == {0o600}
-    _act(PKI.steps(site))
-    assert {path: path.read_bytes() for path in keys} == keys
-
-
-def test_it_writes_pods_and_objects_and_removes_those_of_a_node_that_is_gone(tmp_path: Path) -> None:
-    site = make_site(tmp_path)
-    _act(MANIFESTS.steps(site))
-    stale = tmp_path / "artifacts" / "static-pods" / "worker-9" / "kube-proxy.yaml"
-    stale.parent.mkdir()
-    stale.write_bytes(b"x")
-    steps = MANIFESTS.steps(site)
-    assert steps[-1].command == "rm artifacts/static-pods/worker-9/kube-proxy.yaml"
-    steps[-1].act()
-    assert not stale.exists()
-    assert (tmp_path / "artifacts" / "static-pods" / "bootstrap").is_dir()

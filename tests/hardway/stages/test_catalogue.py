@@ -19,15 +19,14 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEX
 LAST = 8
 
 
-def test_there_are_seventeen_in_their_order() -> None:
-    assert [stage.number for stage in catalogue.stages()] == list(range(1, 18))
-    names = [stage.name for stage in catalogue.stages()]
-    assert len(set(names)) == len(names)
-
-
-def test_a_stage_builds_only_on_earlier_ones() -> None:
-    for stage in catalogue.stages():
+def test_there_are_seventeen_that_build_on_earlier_ones_and_are_titled_alike() -> None:
+    stages = catalogue.stages()
+    assert [stage.number for stage in stages] == list(range(1, 18))
+    assert len({stage.name for stage in stages}) == len(stages)
+    for stage in stages:
         assert all(need < stage.number for need in stage.needs), stage.name
+        assert stage.title[0].islower(), stage.title
+        assert not stage.title.endswith("."), stage.title
 
 
 def test_every_stage_is_explained_in_full() -> None:
@@ -36,12 +35,6 @@ def test_every_stage_is_explained_in_full() -> None:
     for topic in topics.values():
         assert topic.stage == int(topic.name)
         assert all((topic.what, topic.readers, topic.without, topic.by_hand, topic.installer)), topic.name
-
-
-def test_titles_are_told_alike() -> None:
-    for stage in catalogue.stages():
-        assert stage.title[0].islower(), stage.title
-        assert not stage.title.endswith("."), stage.title
 
 
 def test_inverses_of_all_stages_are_known() -> None:

@@ -90,11 +90,6 @@ def test_workers_are_labelled_and_waited_for(site: Site, shelf: Stock) -> None:
     assert len(seen_by(site)) == 1
 
 
-def test_another_api_server_than_ours_is_not_asked(tmp_path: Path, plane: ControlPlane) -> None:
-    site = live_site(tmp_path, plane)
-    assert {check.judge(site).outcome for check in STAGE.checks(site)} == {Outcome.FAILED}
-
-
 def coredns(wanted: int, updated: int, ready: int, available: int) -> dict[str, Any]:
     labels = {"app": "coredns"}
     spec = {"containers": [{"name": "coredns", "image": "localhost/coredns:lab"}]}

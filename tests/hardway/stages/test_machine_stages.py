@@ -29,7 +29,7 @@ from umbilical.hardway.stages.live import LiveStage, PassingStage, install_step,
 from umbilical.hardway.stages.s10_bootstrap import INSTALL, documents, etcd_sight, no_node_sight, objects_sight
 from umbilical.hardway.stages.s10_bootstrap import STAGE as BOOTSTRAP
 from umbilical.hardway.stages.s11_masters import STAGE as MASTERS
-from umbilical.hardway.stages.s11_masters import labelled_sight, role_labels, service_sight
+from umbilical.hardway.stages.s11_masters import labelled_sight, service_sight
 from umbilical.hardway.stages.s15_worker_csrs import WORKERS
 from umbilical.manifests.objects import IpAddress
 from umbilical.manifests.tree import Asset
@@ -287,13 +287,6 @@ def test_after_the_pivot_nobody_waits_for_the_tunnel_or_asks_through_it(tmp_path
     for step in MASTERS.steps(site)[-4:]:
         step.act()
     assert seen_by(site) == []
-
-
-def test_labels_are_those_of_roles(tmp_path: Path) -> None:
-    site = live_site(tmp_path)
-    master, worker = site.cluster.members
-    assert role_labels(site, [master]) == {master.name: {kube.CONTROL_PLANE_LABEL: "", kube.MASTER_LABEL: ""}}
-    assert role_labels(site, [worker]) == {worker.name: {kube.WORKER_LABEL: ""}}
 
 
 @pytest.mark.real(*PROGRAMS)

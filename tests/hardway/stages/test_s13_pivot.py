@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.support.api_stock import Stock
+from tests.support.api_stock import Stock, namespace
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.live_site import OPENSHIFT, changing, live_site, machines_of, naps_of, seen_by, switch_on, told_by
 from tests.support.made_up_stages import Clock, Lines
@@ -17,7 +18,7 @@ from umbilical.checks.check import Outcome
 from umbilical.cluster import objects
 from umbilical.fault import HardwayError, StageTimeout, Unsafe
 from umbilical.hardway import kube
-from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL, machine_places
+from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_BOOTSTRAP, HAPROXY_FINAL
 from umbilical.hardway.ledger import Ledger
 from umbilical.hardway.machines.interface import Done, Power
 from umbilical.hardway.pipeline import Pipeline
@@ -61,12 +62,8 @@ def ready(tmp_path: Path, plane: ControlPlane, shelf: Stock) -> Iterator[Scene]:
     shelf.take("ConfigMap", "umbilical-pivot", "kube-system")
 
 
-def steps(site: Site) -> dict[str, Step]:
-    return {step.title: step for step in STAGE.steps(site)}
-
-
 def titled(site: Site, words: str) -> Step:
-    (found,) = [step for title, step in steps(site).items() if words in title]
+    (found,) = [step for step in STAGE.steps(site) if words in step.title]
     return found
 
 
@@ -240,12 +237,15 @@ def test_the_machine_stays_on_while_the_service_leads_to_it_or_it_leads(
     assert machines_of(ready.site).powers["bootstrap"] is Power.ON
 
 
-def test_probes_that_fail_are_told_with_the_first_of_them(
-    ready: Scene, monkeypatch: pytest.MonkeyPatch, probers: list[Prober]
-) -> None:
-    all_steps = STAGE.steps(ready.site)
-    judge = all_steps[-1]
-    all_steps[2].act()
+@pytest.fixture
+def judge(ready: Scene) -> Step:
+    """The last step, which judges the probes; the one that starts them is done."""
+    steps = STAGE.steps(ready.site)
+    steps[2].act()
+    return steps[-1]
+
+
+def test_probes_that_fail_are_told_with_the_first_of_them(judge: Step, probers: list[Prober]) -> None:
     (prober,) = probers
     prober._miss("ConnectionResetError")
     with pytest.raises(HardwayError) as raised:
@@ -254,24 +254,20 @@ def test_probes_that_fail_are_told_with_the_first_of_them(
     assert "ConnectionResetError" in raised.value.why
 
 
-def test_changes_that_the_watch_missed_are_told(ready: Scene, probers: list[Prober]) -> None:
-    all_steps = STAGE.steps(ready.site)
-    all_steps[2].act()
+def test_changes_that_the_watch_missed_are_told(judge: Step, probers: list[Prober]) -> None:
     probers[0].counter.missed = 2
     with pytest.raises(HardwayError, match="the watch missed 2 changes"):
-        all_steps[-1].act()
+        judge.act()
 
 
 def test_probes_that_wrote_nothing_show_nothing(
-    ready: Scene, monkeypatch: pytest.MonkeyPatch, probers: list[Prober]
+    judge: Step, monkeypatch: pytest.MonkeyPatch, probers: list[Prober]
 ) -> None:
-    all_steps = STAGE.steps(ready.site)
-    all_steps[2].act()
     probers[0].stop()
     probers[0].counter.written = probers[0].counter.first or 0
     shortly(monkeypatch, "END_SECONDS")
     with pytest.raises(StageTimeout, match="the watch to see every change"):
-        all_steps[-1].act()
+        judge.act()
 
 
 def test_probes_are_counted_in_the_record(ready: Scene) -> None:
@@ -336,60 +332,60 @@ def test_checks_say_what_is_missing(ready: Scene) -> None:
     assert leases_sight().check.judge(site).evidence == "kube-scheduler is held by nobody"
 
 
+@pytest.fixture
+def openshift(tmp_path: Path, plane: ControlPlane) -> Site:
+    return live_site(tmp_path, plane, OPENSHIFT)
+
+
+def removed(status: str) -> dict[str, Any]:
+    return reporting("etcds", conditions=[{"type": "EtcdBootstrapMemberRemoved", "status": status}])
+
+
 @pytest.mark.usefixtures("openshift_kinds")
-def test_in_openshift_the_operator_removes_the_member(
-    tmp_path: Path, plane: ControlPlane, shelf: Stock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site = live_site(tmp_path, plane, OPENSHIFT)
-    switch_on(site)
-    shelf.put(reporting("etcds", conditions=[{"type": "EtcdBootstrapMemberRemoved", "status": "False"}]))
-    assert not is_past(site)
-    done = reporting("etcds", conditions=[{"type": "EtcdBootstrapMemberRemoved", "status": "True"}])
-    naps_of(site).plans.append(lambda: shelf.put(done))
-    titled(site, REMOVE).act()
-    assert seen_by(site)[0].startswith("EtcdBootstrapMemberRemoved is False")
-    assert is_past(site)
-    titled(site, "P1 to P8").act()
-    titled(site, "snapshot").act()
-    assert machines_of(site).calls == []
+def test_in_openshift_the_operator_removes_the_member(openshift: Site, shelf: Stock) -> None:
+    switch_on(openshift)
+    shelf.put(removed("False"))
+    assert not is_past(openshift)
+    naps_of(openshift).plans.append(lambda: shelf.put(removed("True")))
+    titled(openshift, REMOVE).act()
+    assert seen_by(openshift)[0].startswith("EtcdBootstrapMemberRemoved is False")
+    assert is_past(openshift)
+    titled(openshift, "P1 to P8").act()
+    titled(openshift, "snapshot").act()
+    assert machines_of(openshift).calls == []
     shelf.take("ConfigMap", "umbilical-pivot", "kube-system")
 
 
 @pytest.mark.usefixtures("openshift_kinds")
 def test_in_openshift_the_mark_is_not_taken_back_once_the_operator_has_acted_upon_it(
-    tmp_path: Path, plane: ControlPlane, shelf: Stock
+    openshift: Site, shelf: Stock
 ) -> None:
-    site = live_site(tmp_path, plane, OPENSHIFT)
-    titled(site, "mark the bootstrap as complete").act()
-    shelf.put(reporting("etcds", conditions=[{"type": "EtcdBootstrapMemberRemoved", "status": "True"}]))
+    titled(openshift, "mark the bootstrap as complete").act()
+    shelf.put(removed("True"))
     with pytest.raises(Unsafe, match="UMB727"):
-        s13_pivot.unmark(site)
-    assert mark(site) == "complete"
-    shelf.put(reporting("etcds", conditions=[{"type": "EtcdBootstrapMemberRemoved", "status": "False"}]))
-    s13_pivot.unmark(site)
-    assert mark(site) is None
+        s13_pivot.unmark(openshift)
+    assert mark(openshift) == "complete"
+    shelf.put(removed("False"))
+    s13_pivot.unmark(openshift)
+    assert mark(openshift) is None
 
 
-def test_in_openshift_the_schedulers_lease_lies_in_its_own_namespace(
-    tmp_path: Path, plane: ControlPlane, shelf: Stock
-) -> None:
-    site = live_site(tmp_path, plane, OPENSHIFT)
-    master, space = site.cluster.masters[0].name, "openshift-kube-scheduler"
-    shelf.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
+def test_in_openshift_the_schedulers_lease_lies_in_its_own_namespace(openshift: Site, shelf: Stock) -> None:
+    master, space = openshift.cluster.masters[0].name, "openshift-kube-scheduler"
+    shelf.put(namespace(space))
     shelf.put(lease("kube-controller-manager", f"{master}_1"), lease("kube-scheduler", "bootstrap_1"))
-    assert leases_sight().check.judge(site).evidence == "kube-scheduler is held by nobody"
+    assert leases_sight().check.judge(openshift).evidence == "kube-scheduler is held by nobody"
     shelf.put(lease("kube-scheduler", f"{master}_1", space))
-    assert leases_sight().check.judge(site).outcome is Outcome.PASSED
+    assert leases_sight().check.judge(openshift).outcome is Outcome.PASSED
 
 
 @pytest.mark.usefixtures("openshift_kinds")
-def test_in_openshift_the_snapshot_is_taken_by_etcds_own_container(tmp_path: Path, plane: ControlPlane) -> None:
-    site = live_site(tmp_path, plane, OPENSHIFT)
+def test_in_openshift_the_snapshot_is_taken_by_etcds_own_container(openshift: Site, tmp_path: Path) -> None:
     (tmp_path / ".umbilical").mkdir()
-    machines = machines_of(site)
+    machines = machines_of(openshift)
     machines.files["bootstrap", SNAPSHOT] = b"snapshot"
     machines.responders.append(lambda node_id, command, stdin: Done(0, b"", b""))
-    titled(site, "snapshot").act()
+    titled(openshift, "snapshot").act()
     assert "crictl exec" in machines.calls[0]
     assert machines.calls[0].endswith(f"snapshot save {SNAPSHOT}")
     assert (tmp_path / ".umbilical" / "pivot-snapshot.db").read_bytes() == b"snapshot"
@@ -397,7 +393,5 @@ def test_in_openshift_the_snapshot_is_taken_by_etcds_own_container(tmp_path: Pat
 
 def test_lines_to_be_typed_name_what_is_there(tmp_path: Path) -> None:
     site = live_site(tmp_path, profile=OPENSHIFT)
-    place = machine_places(site.cluster, site.cluster.libvirt, site.cluster.bootstrap) if site.cluster.libvirt else None
-    assert place is not None
-    assert titled(site, "switch the bootstrap machine off").command == f"virsh shutdown {place.domain}"
+    assert titled(site, "switch the bootstrap machine off").command == "virsh shutdown ocp4-bootstrap"
     assert "{controller-manager,scheduler}" in titled(site, "stop controllers and scheduler").command

@@ -14,28 +14,22 @@ from umbilical.hardway.artifacts.infrastructure.host_plan import host_actions, o
 from umbilical.hardway.config.cluster import Profile
 
 SECONDS = 60
+OF = cluster()
+assert OF.libvirt is not None
+LIBVIRT = OF.libvirt
 
 
-def test_every_action_can_be_seen_done_and_taken_back() -> None:
-    of = cluster()
-    assert of.libvirt is not None
-    actions = host_actions(of, of.libvirt)
-    assert len({action.id for action in actions}) == len(actions)
+def test_every_action_can_be_seen_done_and_taken_back_and_nat_comes_after_firewalld_was_reloaded() -> None:
+    actions = host_actions(OF, LIBVIRT)
+    names = [action.id for action in actions]
+    assert len(set(names)) == len(names)
     assert all(action.check and action.do and action.undo and action.why for action in actions)
-
-
-def test_nat_comes_after_firewalld_was_reloaded() -> None:
-    of = cluster()
-    assert of.libvirt is not None
-    names = [action.id for action in host_actions(of, of.libvirt)]
     assert max(index for index, name in enumerate(names) if name.startswith("firewall")) < names.index("masquerade")
 
 
 def test_the_kubernetes_profile_opens_fewer_ports() -> None:
-    of, small = cluster(), cluster(Profile.KUBERNETES)
-    assert of.libvirt is not None
-    assert open_ports(of, of.libvirt) == (6443, 22623, 80, 443, 8080)
-    assert open_ports(small, of.libvirt) == (6443, 8080)
+    assert open_ports(OF, LIBVIRT) == (6443, 22623, 80, 443, 8080)
+    assert open_ports(cluster(Profile.KUBERNETES), LIBVIRT) == (6443, 8080)
 
 
 def test_a_lab_changes_nothing_of_its_host() -> None:
@@ -46,16 +40,13 @@ def test_a_lab_changes_nothing_of_its_host() -> None:
 
 
 def test_the_plan_says_where_every_machine_keeps_its_files() -> None:
-    of = cluster()
-    plan = json.loads(plan_json(of))
-    assert list(plan["pool"]["machines"]) == [node.id for node in of.nodes]
+    plan = json.loads(plan_json(OF))
+    assert list(plan["pool"]["machines"]) == [node.id for node in OF.nodes]
     assert plan["bridge"] == "virbr-ocp4"
 
 
 def _script() -> bytes:
-    of = cluster()
-    assert of.libvirt is not None
-    return plan_script(of, replace(of.libvirt, uplink="uplink0"))
+    return plan_script(OF, replace(LIBVIRT, uplink="uplink0"))
 
 
 @pytest.mark.real("shellcheck")
@@ -113,7 +104,7 @@ def test_the_script_does_what_is_missing_and_takes_back_what_it_did(host: Namesp
 def test_a_second_application_changes_nothing_and_what_was_there_before_stays(host: Namespace, tmp_path: Path) -> None:
     file, record = tmp_path / "host-plan.sh", tmp_path / "record"
     file.write_bytes(_script())
-    vip = vips(cluster())["api"]
+    vip = vips(OF)["api"]
     before = host.command("ip", "address", "add", f"{vip}/32", "dev", "virbr-ocp4")
     subprocess.run(before, check=True, timeout=SECONDS)
     for _ in range(2):

@@ -55,14 +55,6 @@ def test_null_is_absent() -> None:
     assert merged["passwd"]["users"] == [{"name": "core", "sshAuthorizedKeys": ["one"]}]
 
 
-def test_a_link_or_directory_of_the_same_path_makes_way_for_a_file() -> None:
-    original = base()
-    original["storage"] |= {"links": [{"path": "/a", "target": "/b"}], "directories": [{"path": "/d"}]}
-    merged = merge(original, parts(a=b"ours", d=b"ours"))
-    assert (merged["storage"]["links"], merged["storage"]["directories"]) == ([], [])
-    assert faults(config_of(merged)) == []
-
-
 def test_a_path_that_stands_twice_in_the_base_is_written_once() -> None:
     merged = config_of(merge(base("/a", "/a"), parts(a=b"ours")))
     assert [file.content() for file in merged.files] == [b"ours"]

@@ -26,7 +26,7 @@ from tests.support.ignition_validate import validate
 
 from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.nodes.kubelet import KUBELET, UNIT, taint_of, unit
+from umbilical.hardway.artifacts.nodes.kubelet import KUBELET, UNIT, unit
 from umbilical.hardway.artifacts.nodes.machine import (
     CONTENT,
     ENCAPSULATED,
@@ -139,8 +139,6 @@ def test_a_role_of_openshift_has_one_unit_for_all_its_nodes() -> None:
 def test_workers_and_lonely_masters_have_no_taint(profile: Profile) -> None:
     assert "register-with-taints" not in command(profile, "worker-0").flags
     assert "register-with-taints" not in command(profile, "master-0", workers=0).flags
-    alone = inputs(profile, 1, 0).cluster
-    assert taint_of(alone, alone.masters[0]) is None
 
 
 def test_a_release_without_one_is_refused() -> None:

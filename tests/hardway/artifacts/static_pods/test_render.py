@@ -3,7 +3,6 @@
 import json
 import posixpath
 from dataclasses import replace
-from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -27,21 +26,10 @@ from umbilical.hardway.artifacts.static_pods.pods import (
     removals,
     write_removals,
 )
-from umbilical.hardway.artifacts.static_pods.seat import (
-    Program,
-    Row,
-    Seat,
-    bundle,
-    by_profile,
-    certificate,
-    on_kubernetes,
-    on_openshift,
-    secret_artifact,
-)
+from umbilical.hardway.artifacts.static_pods.seat import Program, Row, Seat, by_profile, on_kubernetes, on_openshift
 from umbilical.hardway.artifacts.static_pods.topics import TOPICS
 from umbilical.hardway.config.cluster import Profile, Switch
 from umbilical.hardway.explain.entry import TopicKind
-from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.manifests.tree import AssetTree
 
 CONTROL_PLANE = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
@@ -182,12 +170,6 @@ def test_signers_of_others_stay_at_home() -> None:
     assert {key for key in keys if "signer" in key} == {"kubelet-signer.key"}
 
 
-@pytest.mark.parametrize("profile", Profile)
-def test_what_is_written_is_what_is_read(profile: Profile) -> None:
-    steps = removals(inputs(profile))
-    assert read_removals(write_removals(steps)) == steps
-
-
 def test_the_tunnel_goes_at_the_pivot_with_its_namespace() -> None:
     [tunnel] = removals(inputs(Profile.KUBERNETES))
     assert (tunnel.what, tunnel.stage, tunnel.namespace) == ("konnectivity", 13, "bootstrap-konnectivity")
@@ -231,15 +213,6 @@ def test_a_command_line_has_the_rows_that_are_for_the_node() -> None:
     assert (str(flag), flag.why, flag.without) == ("--profile=o", "by profile", "nothing")
 
 
-def test_secrets_have_one_name_in_pods_wherever_they_lie() -> None:
-    places = [seat(Profile.KUBERNETES, node).secrets for node in ("bootstrap", "master-0")]
-    assert [place.path for place in places] == [
-        "/etc/kubernetes/bootstrap-secrets",
-        "/etc/kubernetes/static-pod-resources",
-    ]
-    assert {place.mount_path for place in places} == {"/etc/kubernetes/secrets"}
-
-
 def test_three_programs_of_openshift_live_in_one_image() -> None:
     openshift, kubernetes = seat(Profile.OPENSHIFT), seat(Profile.KUBERNETES)
     assert openshift.image("kube-scheduler") == openshift.inputs.payload.images["hyperkube"]
@@ -255,21 +228,6 @@ def test_an_image_that_the_release_does_not_have_is_named() -> None:
         Seat(given, given.cluster.bootstrap).image("kube-apiserver")
     assert refusal.value.code == "UMB716"
     assert "hyperkube" in refusal.value.why
-
-
-def test_a_node_of_ipv6_listens_on_the_address_that_takes_both() -> None:
-    given = inputs(Profile.KUBERNETES)
-    node = replace(given.cluster.bootstrap, address=ip_address("fd00::10"))
-    assert Seat(given, node).every_address == "::"
-    assert seat(Profile.KUBERNETES).every_address == "0.0.0.0"
-
-
-def test_a_file_in_a_pod_leads_back_to_its_artifact() -> None:
-    for path, artifact in (
-        (certificate("etcd-client"), "tls/etcd-client.crt"),
-        (bundle(Bundle.ETCD_CA), "tls/bundles/etcd-ca-bundle.crt"),
-    ):
-        assert secret_artifact(path.rpartition("/")[2]) == artifact
 
 
 def test_no_name_stands_twice_and_no_file_is_told_about_that_nobody_gets() -> None:
