@@ -4,7 +4,7 @@ import asyncio
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tests.support.api_stock import Stock, config_map, node, pod
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.live_site import live_site, naps_of
 from tests.support.made_up_stages import Lines
-from tests.support.recording_machines import RecordingMachines
+from tests.support.recording_machines import LocalMachines
 from tests.support.scripted_api import Answer, ScriptedApi, run_async
 
 from umbilical.checks.check import Outcome
@@ -24,7 +24,7 @@ from umbilical.fault import ApiUnreachable, ClusterError, StageTimeout
 from umbilical.hardway import kube
 from umbilical.hardway.kube import LOOKS_BETWEEN, see_nodes, show
 from umbilical.hardway.machines import interface
-from umbilical.hardway.machines.interface import Done, is_listening, kill
+from umbilical.hardway.machines.interface import is_listening, kill
 from umbilical.hardway.site import Api, Site
 from umbilical.hardway.stage import Sight
 from umbilical.hardway.stages.s15_worker_csrs import LEASES, alive_sight, version_sight
@@ -249,16 +249,6 @@ def test_without_an_api_there_is_no_table_and_the_wait_tells_why(tmp_path: Path)
     assert tables(site) == []
 
 
-class Here(RecordingMachines):
-    """One machine, which is this."""
-
-    def run(
-        self, node_id: str, command: Sequence[str], *, stdin: bytes | None = None, timeout_seconds: float = 60.0
-    ) -> Done:
-        done = subprocess.run(command, capture_output=True, timeout=timeout_seconds, check=False)
-        return Done(done.returncode, done.stdout, done.stderr)
-
-
 @pytest.fixture
 def listening() -> Iterator[tuple[subprocess.Popen[str], int]]:
     with subprocess.Popen([sys.executable, "-c", LISTEN + "time.sleep(120)"], stdout=subprocess.PIPE, text=True) as one:
@@ -270,8 +260,8 @@ def listening() -> Iterator[tuple[subprocess.Popen[str], int]]:
 def test_a_program_listens_or_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setitem(interface.PORTS, "etcd", server.getsockname()[1])
-        assert is_listening(Here(), "master-0", "etcd")
-    assert not is_listening(Here(), "master-0", "etcd")
+        assert is_listening(LocalMachines(), "master-0", "etcd")
+    assert not is_listening(LocalMachines(), "master-0", "etcd")
 
 
 @pytest.mark.real("ss")
@@ -280,6 +270,6 @@ def test_who_listens_is_ended_without_a_warning(
 ) -> None:
     process, port = listening
     monkeypatch.setitem(interface.PORTS, "kube-apiserver", port)
-    assert kill(Here(), "master-0", "kube-apiserver")
+    assert kill(LocalMachines(), "master-0", "kube-apiserver")
     assert process.wait(60) == -9
-    assert not kill(Here(), "master-0", "kube-apiserver")
+    assert not kill(LocalMachines(), "master-0", "kube-apiserver")

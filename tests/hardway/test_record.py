@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.support.made_up_stages import Clock, Lines
+from tests.support.made_up_stages import Clock, Lines, Time
 
 from umbilical.fault import HardwayError
 from umbilical.hardway.journal import Journal, Kind, Tail, read_events
@@ -222,16 +222,8 @@ def test_notes_are_on_disk_as_soon_as_they_are_set(tmp_path: Path) -> None:
         del notes["member"]
 
 
-class _Time:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def _recorded(folder: Path) -> tuple[Recorded, Lines, _Time]:
-    lines, time = Lines(), _Time()
+def _recorded(folder: Path) -> tuple[Recorded, Lines, Time]:
+    lines, time = Lines(), Time()
     recorded = Recorded(lines, Ledger(folder, Clock()), time)
     recorded.stage(10, "a title")
     return recorded, lines, time

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.api_stock import Stock, config_map
 from tests.support.control_plane import PROGRAMS, ControlPlane
-from tests.support.made_up_stages import Lines, make_site
+from tests.support.made_up_stages import Lines, Time, make_site
 from tests.support.scripted_api import Answer, Request, ScriptedApi, run_async, status_answer
 from tests.support.tcp_relay import Relay
 
@@ -22,19 +22,6 @@ from umbilical.hardway.stage import Look, Sight, see
 from umbilical.hardway.waiting import NotYet, Signature, wait
 
 SECONDS = 60.0
-
-
-class Time:
-    """Sleeping makes it pass."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 def test_a_look_is_repeated_until_it_returns_and_each_moment_is_told() -> None:

@@ -23,8 +23,9 @@ import yaml
 from tests.support import hardway
 from tests.support.control_plane import PROGRAMS, ControlPlane, control_plane
 from tests.support.dry_runs import as_pod, dry_run
+from tests.support.hardway_everything import everything
 from tests.support.hardway_lint import Subject, copied
-from tests.support.hardway_pki import reissue, rendered
+from tests.support.hardway_pki import reissue
 from tests.support.static_processes import peer
 from tests.support.tunnel_directories import openssl_verifies
 from tests.support.tunnel_pair import wait_until
@@ -243,7 +244,7 @@ def lay(subject: Subject, folder: Path) -> Path:
 @pytest.mark.real("openssl")
 @pytest.mark.parametrize("profile", Profile)
 def test_openssl_verifies_every_certificate_with_what_will_check_it(profile: Profile, tmp_path: Path) -> None:
-    folder = lay(rendered(profile), tmp_path)
+    folder = lay(everything(profile), tmp_path)
     time = ("-attime", str(int(hardway.NOW.timestamp())))
     checked = 0
     for row in cluster_rows(hardway.cluster(profile)):
@@ -257,7 +258,7 @@ def test_openssl_verifies_every_certificate_with_what_will_check_it(profile: Pro
 
 @pytest.mark.real("openssl")
 def test_openssl_and_we_agree_about_every_leaf_every_bundle_and_both_purposes(tmp_path: Path) -> None:
-    subject = rendered(Profile.KUBERNETES, 1, 0)
+    subject = everything(Profile.KUBERNETES, 1, 0)
     folder = lay(subject, tmp_path)
     time = ("-attime", str(int(hardway.NOW.timestamp())))
     verdicts = set()

@@ -50,9 +50,16 @@ def loopback_cluster(profile: Profile, **changes: Any) -> Cluster:
     machine = ipaddress.ip_network(f"127.{100 + number % 100}.{number // 100 % 250}.0/24")
     usual = cluster(profile, **changes)
     nodes = tuple(replace(node, address=machine[int(node.address) & 0xFF]) for node in usual.nodes)
-    here = {"gateway": machine[1], "dns": machine[1], "api_vip": machine[10], "ingress_vip": machine[11]}
-    dhcp = AddressRange(machine[200], machine[254])
-    return replace(usual, networks=replace(usual.networks, machine=machine, dhcp=dhcp, **here), nodes=nodes)
+    networks = replace(
+        usual.networks,
+        machine=machine,
+        gateway=machine[1],
+        dns=machine[1],
+        api_vip=machine[10],
+        ingress_vip=machine[11],
+        dhcp=AddressRange(machine[200], machine[254]),
+    )
+    return replace(usual, networks=networks, nodes=nodes)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

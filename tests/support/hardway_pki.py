@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any, Final
 
 import yaml
@@ -15,32 +14,12 @@ from tests.support import hardway
 from tests.support.hardway_lint import Subject
 
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.certificates import render_certificates
-from umbilical.hardway.artifacts.kubeconfigs import render_kubeconfigs
-from umbilical.hardway.artifacts.manifests.catalogue import render_manifests
-from umbilical.hardway.artifacts.nodes.render import render_nodes
-from umbilical.hardway.artifacts.static_pods.pods import render_static_pods
-from umbilical.hardway.config.cluster import Profile as ClusterProfile
-from umbilical.hardway.config.cluster import Switch
-from umbilical.manifests.tree import AssetTree
 from umbilical.pki.authority import Authority, decode_certificates, decode_own_key, encode_pair
 from umbilical.pki.certificate import Certificate, read_certificates
 from umbilical.pki.pem import KeyPair
 from umbilical.pki.profiles import KeyType, Profile, Usage
 
 DAY: Final = timedelta(days=1)
-_RENDERERS: Final = (render_certificates, render_kubeconfigs, render_static_pods, render_manifests, render_nodes)
-
-
-@cache
-def rendered(profile: ClusterProfile, masters: int = 3, workers: int = 2) -> Subject:
-    """What rules about certificates and kubeconfigs read; a subject to be copied, not changed."""
-    inputs = hardway.inputs(profile, masters, workers, kube_proxy=Switch.ON)
-    made = AssetTree()
-    for render in _RENDERERS:
-        for asset in render(inputs, made):
-            made.add(asset.path, asset.content, asset.mode)
-    return Subject(inputs.cluster, {asset.path: asset for asset in made})
 
 
 def pair(subject: Subject, row_id: str) -> KeyPair:

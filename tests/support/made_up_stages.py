@@ -129,6 +129,19 @@ class Clock:
         return self.moment
 
 
+class Time:
+    """Seconds that pass by sleeping, or by being set."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
 def make_site(folder: Path, **changes: Any) -> Site:
     values: dict[str, Any] = {
         "cluster": hardway.cluster(Profile.KUBERNETES, masters=1, workers=1),

@@ -1,5 +1,6 @@
 """Machines that only write down what was asked of them, and answer what a test has put into them."""
 
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
 from umbilical.fault import Fault
@@ -100,3 +101,18 @@ class RecordingMachines:
         self.calls.append(" ".join((name, *values)))
         if name in self.failing:
             raise self.failing[name]
+
+
+class LocalMachines(RecordingMachines):
+    """Commands run for real on this machine, with a node's paths below a folder."""
+
+    def __init__(self, root: str = "") -> None:
+        super().__init__()
+        self._root = root
+
+    def run(
+        self, node_id: str, command: Sequence[str], *, stdin: bytes | None = None, timeout_seconds: float = 60.0
+    ) -> Done:
+        words = [f"{self._root}{word}" if word.startswith("/") else word for word in command]
+        done = subprocess.run(words, capture_output=True, timeout=timeout_seconds, check=False)
+        return Done(done.returncode, done.stdout, done.stderr)

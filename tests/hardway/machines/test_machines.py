@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.support import hardway
+from tests.support.made_up_stages import Time
 from tests.support.recording_host import RecordingHost, RecordingRunner
 
 from umbilical.fault import HardwayError, StageTimeout
@@ -45,13 +46,10 @@ class _Scene:
         self.host = RecordingHost()
         self.runner = RecordingRunner()
         self.runner.answers = [UP]
-        self.now = 0.0
+        self.time = Time()
         self.machines = LibvirtMachines(
-            CLUSTER, folder, self.host, lambda node: self.runner, lambda: self.now, self._sleep
+            CLUSTER, folder, self.host, lambda node: self.runner, self.time, self.time.sleep
         )
-
-    def _sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 @pytest.fixture
@@ -123,9 +121,7 @@ def test_an_installer_that_powers_off_is_started_again(scene: _Scene) -> None:
             return done
 
     host = PoweringOff()
-    machines = LibvirtMachines(
-        CLUSTER, Path("/nowhere"), host, lambda node: scene.runner, lambda: scene.now, scene._sleep
-    )
+    machines = LibvirtMachines(CLUSTER, Path("/nowhere"), host, lambda node: scene.runner, scene.time, scene.time.sleep)
     machines.install("bootstrap", b"{}")
     assert host.lines.count("virsh start ocp4-bootstrap") == 2
 
@@ -136,7 +132,7 @@ def test_a_machine_that_never_answers_times_out_and_is_installed_anew(scene: _Sc
         scene.machines.install("bootstrap", b"{}")
     assert told.value.code == "UMB731"
     assert told.value.remedy == "look at its console: virsh console ocp4-bootstrap"
-    assert scene.now >= INSTALL_SECONDS
+    assert scene.time.now >= INSTALL_SECONDS
     assert not scene.machines.is_installed("bootstrap", b"{}")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
+from tests.support.made_up_stages import Time
 from tests.support.recording_host import RecordingHost
 
 from umbilical.fault import HardwayError
@@ -128,17 +129,6 @@ def test_a_service_that_is_down_or_warns_is_at_fault() -> None:
     assert service.faults() == "the service haproxy is not active"
 
 
-class _Time:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
 def test_a_pool_is_made_once() -> None:
     host = RecordingHost()
     Virsh(host).make_pool("ocp4", "/var/lib/libvirt/images/ocp4")
@@ -174,12 +164,13 @@ def test_power_is_what_libvirt_says() -> None:
 
 
 def test_a_machine_is_asked_to_stop_and_its_power_taken_after_a_while() -> None:
-    host, clock = RecordingHost(), _Time()
+    host, clock = RecordingHost(), Time()
+    started = clock.now
     host.domains["ocp4-master-0"] = "running"
     host.answers["virsh shutdown ocp4-master-0"] = Done(0, b"", b"")
     Virsh(host, clock, clock.sleep).stop("ocp4-master-0")
     assert host.changes() == ["virsh shutdown ocp4-master-0", "virsh destroy ocp4-master-0"]
-    assert clock.now >= SHUTDOWN_SECONDS
+    assert clock.now >= started + SHUTDOWN_SECONDS
 
 
 def test_what_is_removed_twice_is_removed_once() -> None:

@@ -1,7 +1,5 @@
 """Stage 12: members join one by one as learners, static pods are put into place whole, and all of it can go again."""
 
-import subprocess
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +9,7 @@ from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.etcdctl import Etcdctl, Row
 from tests.support.live_site import OPENSHIFT, StaticPods, live_site, machines_of, naps_of, seen_by
 from tests.support.openshift_kinds import reporting, revisions
-from tests.support.recording_machines import RecordingMachines
+from tests.support.recording_machines import LocalMachines
 
 from umbilical.checks.check import Outcome
 from umbilical.fault import HardwayError
@@ -82,23 +80,8 @@ def test_it_is_promoted_when_it_has_started_and_caught_up(site: Site, etcd: Etcd
     assert not etcd.rows[1].is_learner
 
 
-class Rooted(RecordingMachines):
-    """Commands run for real, with the node's paths below a folder."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__()
-        self.root = root
-
-    def run(
-        self, node_id: str, command: Sequence[str], *, stdin: bytes | None = None, timeout_seconds: float = 60.0
-    ) -> Done:
-        words = [f"{self.root}{word}" if word.startswith("/") else word for word in command]
-        done = subprocess.run(words, capture_output=True, timeout=timeout_seconds, check=False)
-        return Done(done.returncode, done.stdout, done.stderr)
-
-
 def test_a_static_pod_is_put_into_place_whole_and_twice_is_fine(site: Site, tmp_path: Path) -> None:
-    site.machines = Rooted(tmp_path)
+    site.machines = LocalMachines(str(tmp_path))
     late = tmp_path / layout.NODE_LATE_MANIFESTS.lstrip("/")
     late.mkdir(parents=True)
     (late / "etcd.yaml").write_text("a pod")
@@ -112,7 +95,7 @@ def test_a_static_pod_is_put_into_place_whole_and_twice_is_fine(site: Site, tmp_
 
 
 def test_a_static_pod_that_is_not_there_is_told(site: Site, tmp_path: Path) -> None:
-    site.machines = Rooted(tmp_path)
+    site.machines = LocalMachines(str(tmp_path))
     with pytest.raises(HardwayError, match="UMB747"):
         step(site, "start etcd on master-0").act()
 
