@@ -1,10 +1,6 @@
-"""Questions to a real API: calls with a bound, nodes, pods, leases, and programs by their ports."""
+"""Questions to a real API: calls with a bound, nodes, pods and leases."""
 
 import asyncio
-import socket
-import subprocess
-import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,26 +10,22 @@ from tests.support.api_stock import Stock, config_map, node, pod
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.live_site import live_site, naps_of
 from tests.support.made_up_stages import Lines
-from tests.support.recording_machines import LocalMachines
 from tests.support.scripted_api import Answer, ScriptedApi, run_async
 
 from umbilical.checks.check import Outcome
 from umbilical.cluster import objects
 from umbilical.cluster.client import ApiClient
-from umbilical.fault import ApiUnreachable, ClusterError, StageTimeout
+from umbilical.fault import ApiUnreachable, StageTimeout
 from umbilical.hardway import kube
 from umbilical.hardway.kube import LOOKS_BETWEEN, see_nodes, show
-from umbilical.hardway.machines import interface
-from umbilical.hardway.machines.interface import is_listening, kill
 from umbilical.hardway.site import Api, Site
 from umbilical.hardway.stage import Sight
 from umbilical.hardway.stages.s15_worker_csrs import LEASES, alive_sight, version_sight
 from umbilical.hardway.waiting import NotYet
 
-LISTEN = "import socket, sys, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
+pytestmark = pytest.mark.real(*PROGRAMS)
 
 
-@pytest.mark.real(*PROGRAMS)
 def test_hundreds_of_questions_are_not_slowed_down_to_those_of_a_controller(plane: ControlPlane) -> None:
     async def ask(client: ApiClient) -> int:
         for _ in range(100):
@@ -43,7 +35,6 @@ def test_hundreds_of_questions_are_not_slowed_down_to_those_of_a_controller(plan
     assert Api(plane.kubeconfig).call(ask, 60) == 100
 
 
-@pytest.mark.real(*PROGRAMS)
 def test_what_takes_too_long_is_an_api_that_does_not_answer(plane: ControlPlane) -> None:
     async def ask(client: ApiClient) -> None:
         await asyncio.sleep(60)
@@ -53,18 +44,11 @@ def test_what_takes_too_long_is_an_api_that_does_not_answer(plane: ControlPlane)
     assert "0.05 s" in raised.value.why
 
 
-def test_without_a_kubeconfig_nothing_is_asked(tmp_path: Path) -> None:
-    with pytest.raises(ClusterError):
-        Api(tmp_path / "none").call(lambda client: client.get_text("/readyz"))
-
-
-@pytest.mark.real(*PROGRAMS)
 def test_ready_is_its_own_word(site: Site) -> None:
     assert kube.ready_text(site) == "ok"
     assert kube.ready_text(site, site.cluster.masters[0].address) == "ok"
 
 
-@pytest.mark.real(*PROGRAMS)
 @pytest.mark.parametrize(
     ("status", "body", "seen"),
     [
@@ -88,7 +72,6 @@ def test_anything_else_is_not_ready_and_what_is_missing_is_named(
     run_async(scenario())
 
 
-@pytest.mark.real(*PROGRAMS)
 def test_a_node_is_what_the_config_says_or_it_is_told(site: Site, shelf: Stock) -> None:
     master, worker = site.cluster.members
     shelf.put(node(master.name, str(master.address), Ready="True"), node(worker.name, "192.0.2.1", Ready="False"))
@@ -103,7 +86,6 @@ def test_a_node_is_what_the_config_says_or_it_is_told(site: Site, shelf: Stock) 
         kube.registered({}, worker)
 
 
-@pytest.mark.real(*PROGRAMS)
 def test_labels_are_set_and_setting_them_twice_is_fine(site: Site, shelf: Stock) -> None:
     name = site.cluster.masters[0].name
     shelf.put(node(name, "192.0.2.1", labels={"own": "label"}))
@@ -113,7 +95,6 @@ def test_labels_are_set_and_setting_them_twice_is_fine(site: Site, shelf: Stock)
     assert (labels["own"], labels[kube.MASTER_LABEL]) == ("label", "")
 
 
-@pytest.mark.real(*PROGRAMS)
 def test_a_pod_is_ready_or_its_trouble_is_told(site: Site, shelf: Stock) -> None:
     place = "kube-system"
     with pytest.raises(NotYet, match="there is no pod kube-system/etcd-master-0"):
@@ -133,7 +114,6 @@ def test_a_pod_is_ready_or_its_trouble_is_told(site: Site, shelf: Stock) -> None
     assert [one["metadata"]["name"] for one in kube.pods(site, place, "tier=plane")] == ["etcd-master-0"]
 
 
-@pytest.mark.real(*PROGRAMS)
 def test_deletion_tells_whether_there_was_something(site: Site, shelf: Stock) -> None:
     shelf.put(config_map("shortlived", "kube-system", key="value"))
     assert kube.get(site, objects.CONFIG_MAP, "shortlived", "kube-system") is not None
@@ -166,7 +146,6 @@ def versioned(site: Site, version: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.real(*PROGRAMS)
 def test_a_node_is_alive_while_it_renews_its_lease(site: Site, shelf: Stock) -> None:
     sight = alive_sight(site.cluster.members)
     first, second = (one.name for one in site.cluster.members)
@@ -178,7 +157,6 @@ def test_a_node_is_alive_while_it_renews_its_lease(site: Site, shelf: Stock) -> 
     assert sight.check.judge(site).outcome is Outcome.PASSED
 
 
-@pytest.mark.real(*PROGRAMS)
 @pytest.mark.parametrize(
     ("version", "outcome"),
     [
@@ -211,7 +189,6 @@ def everybody_registered() -> Sight:
     return Sight("x", "all are there", "", "", look)
 
 
-@pytest.mark.real(*PROGRAMS)
 def test_each_node_is_a_row_that_changes_while_one_waits(site: Site, shelf: Stock) -> None:
     master, worker = site.cluster.members
     shelf.put(node(master.name, str(master.address), Ready="True"))
@@ -225,7 +202,6 @@ def test_each_node_is_a_row_that_changes_while_one_waits(site: Site, shelf: Stoc
     assert [after["worker-0", signal] for signal in ("registered", "ready", "pods")] == ["yes", "no", "0 of 0"]
 
 
-@pytest.mark.real(*PROGRAMS)
 def test_a_long_wait_does_not_ask_for_it_with_each_look(site: Site) -> None:
     looks = 2 * LOOKS_BETWEEN + 1
     naps_of(site).plans += [lambda: None] * (looks - 1)
@@ -240,36 +216,9 @@ def test_a_long_wait_does_not_ask_for_it_with_each_look(site: Site) -> None:
     assert len(tables(site)) == 3 + 1
 
 
-@pytest.mark.real(*PROGRAMS)
 def test_without_an_api_there_is_no_table_and_the_wait_tells_why(tmp_path: Path) -> None:
     site = live_site(tmp_path)
     show(site)
     with pytest.raises(StageTimeout):
         see_nodes(site, 0, everybody_registered())
     assert tables(site) == []
-
-
-@pytest.fixture
-def listening() -> Iterator[tuple[subprocess.Popen[str], int]]:
-    with subprocess.Popen([sys.executable, "-c", LISTEN + "time.sleep(120)"], stdout=subprocess.PIPE, text=True) as one:
-        assert one.stdout is not None
-        yield one, int(one.stdout.readline())
-        one.kill()
-
-
-def test_a_program_listens_or_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        monkeypatch.setitem(interface.PORTS, "etcd", server.getsockname()[1])
-        assert is_listening(LocalMachines(), "master-0", "etcd")
-    assert not is_listening(LocalMachines(), "master-0", "etcd")
-
-
-@pytest.mark.real("ss")
-def test_who_listens_is_ended_without_a_warning(
-    monkeypatch: pytest.MonkeyPatch, listening: tuple[subprocess.Popen[str], int]
-) -> None:
-    process, port = listening
-    monkeypatch.setitem(interface.PORTS, "kube-apiserver", port)
-    assert kill(LocalMachines(), "master-0", "kube-apiserver")
-    assert process.wait(60) == -9
-    assert not kill(LocalMachines(), "master-0", "kube-apiserver")

@@ -10,16 +10,18 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.support import hardway, hardway_config
+from tests.support.fixture_types import Patch
 from tests.support.hardway_workspace import contents, make_directory, write_release
 from tests.support.made_up_stages import make_site
 
-from umbilical.fault import HardwayError, RenderError
+from umbilical.fault import ClusterError, HardwayError, RenderError
 from umbilical.hardway import rendering, workspace
 from umbilical.hardway.artifacts.certificates import names
 from umbilical.hardway.artifacts.diff_objects import Change
 from umbilical.hardway.artifacts.inputs import Inputs
 from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.pki.renewal import renew
+from umbilical.hardway.site import Api
 from umbilical.hardway.workspace import ADMIN, address_kubeconfig, kubeconfigs, read_artifacts, read_identity
 from umbilical.manifests.tree import Asset
 
@@ -101,9 +103,7 @@ def test_how_a_release_is_extracted_is_said_where_its_image_is_known(tmp_path: P
     assert {f"{folder}/pull-secret.json", f"--to={folder}/release"} <= set(extract.arguments)
 
 
-def test_a_directory_that_is_too_large_for_a_release_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_that_is_too_large_for_a_release_is_refused(tmp_path: Path, monkeypatch: Patch) -> None:
     folder = make_directory(tmp_path / "c", "openshift")
     monkeypatch.setattr(workspace, "MAX_RELEASE_FILES", 10)
     with pytest.raises(HardwayError, match="UMB714"):
@@ -313,3 +313,8 @@ def test_the_api_is_asked_at_the_address_that_is_named_and_else_through_the_load
     site = make_site(tmp_path, kubeconfig=lambda address: tmp_path / str(address or "balancer"))
     assert site.api().kubeconfig.name == "balancer"
     assert site.api(ip_address("192.0.2.7")).kubeconfig.name == "192.0.2.7"
+
+
+def test_without_a_kubeconfig_nothing_is_asked(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError):
+        Api(tmp_path / "none").call(lambda client: client.get_text("/readyz"))

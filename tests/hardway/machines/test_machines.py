@@ -1,19 +1,25 @@
-"""Machines by libvirt, and nodes over SSH, as the command lines that they are."""
+"""Machines by libvirt, and nodes over SSH, as the command lines that they are, and programs by their ports."""
 
 import base64
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.support import hardway
 from tests.support.made_up_stages import Time
 from tests.support.recording_host import RecordingHost, RecordingRunner
+from tests.support.recording_machines import LocalMachines
 
 from umbilical.fault import HardwayError, StageTimeout
 from umbilical.hardway.artifacts.infrastructure import places
 from umbilical.hardway.artifacts.infrastructure.libvirt import domain_xml, network_xml
 from umbilical.hardway.config.cluster import Profile
+from umbilical.hardway.machines import interface
 from umbilical.hardway.machines.host_services import BEFORE, CONFIG
-from umbilical.hardway.machines.interface import Machines
+from umbilical.hardway.machines.interface import Machines, is_listening, kill
 from umbilical.hardway.machines.libvirt import INSTALL_SECONDS, LibvirtMachines, Nodes, connect_by_ssh
 from umbilical.host.commands import Completed, LocalRunner, SshRunner
 from umbilical.host.machine_records import Done, Power
@@ -25,6 +31,7 @@ PLAN = b'{"actions": [{"id": "vip-api", "why": "w", "check": "check vip", "do": 
 UP = Completed(0, base64.b64encode(b"{}").decode(), "")
 NOT_YET = Completed(44, "", "")
 NODE = hardway.cluster().bootstrap
+LISTEN = "import socket, sys, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
 
 
 assert LIBVIRT is not None
@@ -248,3 +255,29 @@ def test_ssh_has_a_list_of_host_keys_for_each_node_and_forgets_one(tmp_path: Pat
     for _ in range(2):
         nodes.forget(NODE)
     assert not known.exists()
+
+
+@pytest.fixture
+def listening() -> Iterator[tuple[subprocess.Popen[str], int]]:
+    with subprocess.Popen([sys.executable, "-c", LISTEN + "time.sleep(120)"], stdout=subprocess.PIPE, text=True) as one:
+        assert one.stdout is not None
+        yield one, int(one.stdout.readline())
+        one.kill()
+
+
+def test_a_program_listens_or_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setitem(interface.PORTS, "etcd", server.getsockname()[1])
+        assert is_listening(LocalMachines(), "master-0", "etcd")
+    assert not is_listening(LocalMachines(), "master-0", "etcd")
+
+
+@pytest.mark.real("ss")
+def test_who_listens_is_ended_without_a_warning(
+    monkeypatch: pytest.MonkeyPatch, listening: tuple[subprocess.Popen[str], int]
+) -> None:
+    process, port = listening
+    monkeypatch.setitem(interface.PORTS, "kube-apiserver", port)
+    assert kill(LocalMachines(), "master-0", "kube-apiserver")
+    assert process.wait(60) == -9
+    assert not kill(LocalMachines(), "master-0", "kube-apiserver")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import hardway, release_directory
+from tests.support.fixture_types import Patch
 from tests.support.hardway_sites import load_site, make_site, recording_machines, with_program
 from tests.support.hardway_workspace import make_directory
 from tests.support.made_up_stages import Clock, Lines
@@ -231,7 +232,7 @@ def test_other_machines_or_artifacts_make_it_stale(tmp_path: Path) -> None:
     assert INFRASTRUCTURE.inputs(site)["infrastructure"] == "other"
 
 
-def _program(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def _program(folder: Path, name: str, text: str, monkeypatch: Patch) -> str:
     path = folder / "bin" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
@@ -256,9 +257,7 @@ def _outcomes(site: Site) -> dict[str, Outcome]:
     return {one.id: one.outcome for one in stage.findings(RELEASE, site)}
 
 
-def test_machine_configs_are_rendered_and_become_the_base_of_nodes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_machine_configs_are_rendered_and_become_the_base_of_nodes(tmp_path: Path, monkeypatch: Patch) -> None:
     podman = _program(tmp_path, "podman", PODMAN, monkeypatch)
     folder = make_directory(tmp_path / "c", "openshift")
     before = load_site(folder)
@@ -274,7 +273,7 @@ def test_machine_configs_are_rendered_and_become_the_base_of_nodes(
     assert any(name.startswith("rendered-master-") for name in ledger.state.stage(4).outputs)
 
 
-def test_a_render_command_that_leaves_nothing_fails_the_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_render_command_that_leaves_nothing_fails_the_stage(tmp_path: Path, monkeypatch: Patch) -> None:
     podman = _program(tmp_path, "podman", PODMAN.replace("mcc-output", "elsewhere"), monkeypatch)
     folder = make_directory(tmp_path / "c", "openshift")
     with pytest.raises(HostError, match="UMB804"):
@@ -292,7 +291,7 @@ def test_without_podman_nodes_have_our_own_base_and_a_warning(tmp_path: Path) ->
     assert "FAILED" not in {outcome.name for outcome in _outcomes(site).values()}
 
 
-def test_a_release_that_is_only_named_is_extracted_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_that_is_only_named_is_extracted_first(tmp_path: Path, monkeypatch: Patch) -> None:
     release = tmp_path / "made-up"
     for name, content in release_directory.release_files().items():
         (release / name).parent.mkdir(parents=True, exist_ok=True)

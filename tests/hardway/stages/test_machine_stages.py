@@ -9,6 +9,7 @@ import yaml
 from tests.support.api_stock import Stock, namespace, node
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.etcdctl import Etcdctl, Row
+from tests.support.fixture_types import Patch
 from tests.support.live_site import OPENSHIFT, live_site, machines_of, naps_of, seen_by, switch_on, told_by
 from tests.support.made_up_trial import MadeUpTrial
 from tests.support.pivot_scene import joined
@@ -157,9 +158,7 @@ def test_etcd_is_asked_on_the_bootstrap_node_itself(bootstrapping: Site) -> None
 
 
 @pytest.mark.real(*PROGRAMS)
-def test_an_etcd_that_cannot_commit_is_told_with_what_is_known_of_it(
-    bootstrapping: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_etcd_that_cannot_commit_is_told_with_what_is_known_of_it(bootstrapping: Site, monkeypatch: Patch) -> None:
     etcd = joined(bootstrapping)
     etcd.unhealthy[client_url(bootstrapping.cluster.bootstrap)] = "remote error: tls: bad certificate"
     machines_of(bootstrapping).responders.insert(0, etcd)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.support.api_stock import Stock, namespace
 from tests.support.control_plane import PROGRAMS, ControlPlane
+from tests.support.fixture_types import Patch
 from tests.support.live_site import OPENSHIFT, changing, live_site, machines_of, naps_of, seen_by, switch_on, told_by
 from tests.support.made_up_stages import Clock, Lines
 from tests.support.made_up_trial import MadeUpTrial
@@ -37,7 +38,7 @@ REMOVE = "remove the bootstrap member from etcd"
 
 
 @pytest.fixture(autouse=True)
-def probers(monkeypatch: pytest.MonkeyPatch, plane: ControlPlane) -> Iterator[list[Prober]]:
+def probers(monkeypatch: Patch, plane: ControlPlane) -> Iterator[list[Prober]]:
     """Probers ask the real API where a load balancer would be, and end with the test."""
     made: list[Prober] = []
 
@@ -72,7 +73,7 @@ def mark(site: Site) -> str | None:
     return None if found is None else str(objects.field(found, "data", "status"))
 
 
-def shortly(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+def shortly(monkeypatch: Patch, *names: str) -> None:
     for name in names:
         monkeypatch.setattr(s13_pivot, name, 0.0)
 
@@ -81,7 +82,7 @@ def _etcd_down(given: Scene) -> None:
     given.etcd.is_down = True
 
 
-def test_what_is_not_safe_is_refused_and_nothing_is_changed(ready: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_safe_is_refused_and_nothing_is_changed(ready: Scene, monkeypatch: Patch) -> None:
     shortly(monkeypatch, "CONDITIONS_SECONDS")
     _etcd_down(ready)
     with pytest.raises(Unsafe, match="UMB745"):
@@ -90,9 +91,7 @@ def test_what_is_not_safe_is_refused_and_nothing_is_changed(ready: Scene, monkey
     assert mark(ready.site) is None
 
 
-def test_each_condition_alone_refuses_the_pivot(
-    ready: Scene, monkeypatch: pytest.MonkeyPatch, trial: MadeUpTrial
-) -> None:
+def test_each_condition_alone_refuses_the_pivot(ready: Scene, monkeypatch: Patch, trial: MadeUpTrial) -> None:
     def look(site: Site) -> str:
         raise NotYet("made to fail")
 
@@ -109,7 +108,7 @@ def test_each_condition_alone_refuses_the_pivot(
     assert changing(ready.site) == []
 
 
-def test_conditions_must_hold_twice_ten_seconds_apart(ready: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conditions_must_hold_twice_ten_seconds_apart(ready: Scene, monkeypatch: Patch) -> None:
     naps_of(ready.site).plans.append(lambda: _etcd_down(ready))
     shortly(monkeypatch, "CONDITIONS_SECONDS")
     with pytest.raises(Unsafe):
@@ -223,9 +222,7 @@ def test_programs_are_waited_for_before_the_next_one_goes(ready: Scene) -> None:
     assert "etcd" in ready.pods.running
 
 
-def test_the_machine_stays_on_while_the_service_leads_to_it_or_it_leads(
-    ready: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_machine_stays_on_while_the_service_leads_to_it_or_it_leads(ready: Scene, monkeypatch: Patch) -> None:
     shortly(monkeypatch, "END_SECONDS")
     ready.serve_from(ready.site.cluster.bootstrap, *ready.site.cluster.masters)
     with pytest.raises(StageTimeout, match=r"leads to 192.168.126.100, 192.168.126.101, not to 192.168.126.101"):
@@ -260,9 +257,7 @@ def test_changes_that_the_watch_missed_are_told(judge: Step, probers: list[Probe
         judge.act()
 
 
-def test_probes_that_wrote_nothing_show_nothing(
-    judge: Step, monkeypatch: pytest.MonkeyPatch, probers: list[Prober]
-) -> None:
+def test_probes_that_wrote_nothing_show_nothing(judge: Step, monkeypatch: Patch, probers: list[Prober]) -> None:
     probers[0].stop()
     probers[0].counter.written = probers[0].counter.first or 0
     shortly(monkeypatch, "END_SECONDS")
@@ -278,9 +273,7 @@ def test_probes_are_counted_in_the_record(ready: Scene) -> None:
     assert any("a watch was cut" in line for line in told_by(ready.site))
 
 
-def test_a_step_that_fails_ends_the_probes(
-    ready: Scene, monkeypatch: pytest.MonkeyPatch, probers: list[Prober]
-) -> None:
+def test_a_step_that_fails_ends_the_probes(ready: Scene, monkeypatch: Patch, probers: list[Prober]) -> None:
     shortly(monkeypatch, "REMOVED_SECONDS")
     ready.etcd.is_down = True
     with pytest.raises(StageTimeout):
