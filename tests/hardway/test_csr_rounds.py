@@ -3,7 +3,7 @@
 import base64
 import ssl
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ from umbilical.hardway.csr_rounds import (
     approving_sight,
     check_holder,
     check_serving,
-    policy,
     registered_sight,
 )
 from umbilical.hardway.machines.interface import Done
@@ -102,18 +101,6 @@ def _says_yes(plane: ControlPlane, *words: str) -> bool:
 
 def state(plane: ControlPlane, name: str) -> str:
     return plane.kubectl("get", "csr", name, "-o", "jsonpath={.status.conditions[*].type}")
-
-
-def test_the_policy_expects_who_was_started_and_asks_as_the_config_says(site: Site) -> None:
-    found = policy(site)
-    assert set(found.nodes) == {one.name for one in site.cluster.masters}
-    assert (found.bootstrap_user, set(found.bootstrap_groups)) == (
-        "system:bootstrapper",
-        {"system:bootstrappers", "system:authenticated"},
-    )
-    expected = found.nodes[site.cluster.masters[0].name]
-    assert expected.addresses == {"127.0.126.101"}
-    assert datetime.now(UTC) - expected.started_at < timedelta(minutes=1)
 
 
 def test_what_the_rules_allow_is_approved_and_nothing_else(

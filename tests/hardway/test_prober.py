@@ -3,19 +3,14 @@
 import gc
 import socket
 import ssl
-from collections.abc import Iterator
 
 import pytest
-from tests.support.api_stock import Stock
-from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.labs import wait_until
-from tests.support.tcp_relay import Relay
 from tests.support.tls_listener import Deed, hangs_up, listener, says_nothing
 from tests.support.tunnel_pki import FolderAuthority
 
-from umbilical.cluster.client import ApiClient, make_client
+from umbilical.cluster.client import ApiClient
 from umbilical.hardway import prober as subject
-from umbilical.hardway import prober as watching
 from umbilical.hardway.prober import Miss, Prober, Tally, Target
 
 
@@ -138,30 +133,3 @@ def test_stopping_twice_is_fine(authority: FolderAuthority, context: ssl.SSLCont
             wait_until(lambda: prober.tally.probes > 0)
             prober.stop()
         assert prober.tally.failures == 0
-
-
-@pytest.fixture
-def uncounted(shelf: Stock) -> Iterator[None]:
-    shelf.take("ConfigMap", watching.COUNTER_NAME, watching.NAMESPACE)
-    yield
-    shelf.take("ConfigMap", watching.COUNTER_NAME, watching.NAMESPACE)
-
-
-@pytest.mark.real(*PROGRAMS)
-@pytest.mark.usefixtures("uncounted")
-def test_a_cut_between_a_client_and_a_real_api_is_seen_and_the_watch_goes_on(
-    plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    monkeypatch.setattr(watching, "COUNT_SECONDS", 0.02)
-    with Relay(plane.port) as relay:
-        path = tmp_path_factory.mktemp("relayed") / "kubeconfig"
-        path.write_text(plane.kubeconfig.read_text().replace(plane.url, f"https://127.0.0.1:{relay.port}"))
-        seen = Target("127.0.0.1", relay.port, "api.ocp4.example.com", plane.authority.certificate_pem.decode())
-        with Prober(seen, lambda: make_client(path)) as prober:
-            wait_until(lambda: prober.counter.seen >= 2)
-            relay.cut()
-            wait_until(lambda: prober.counter.cuts >= 1)
-            before = prober.counter.written
-            wait_until(lambda: prober.counter.seen > before)
-    assert prober.tally.probes > 0
-    assert prober.counter.missed == 0

@@ -22,7 +22,7 @@ from umbilical.hardway import kube, temporary
 from umbilical.hardway import trials as webhook
 from umbilical.hardway import trials as workload
 from umbilical.hardway.artifacts.tunnel import AGENT_PKI
-from umbilical.hardway.machines.interface import Done, Power
+from umbilical.hardway.machines.interface import Done
 from umbilical.hardway.site import Site
 from umbilical.hardway.waiting import NotYet
 
@@ -108,12 +108,6 @@ def test_it_is_cut_with_its_namespace_and_its_static_pod_and_cutting_twice_is_fi
     place.take("DaemonSet", AGENT_NAME, PLACE, "apps/v1")
     place.take("Namespace", PLACE)
     assert temporary.gone_sight().check.judge(site).outcome is Outcome.PASSED
-
-
-def test_a_bootstrap_machine_that_is_off_is_left_alone(site: Site) -> None:
-    machines_of(site).powers["bootstrap"] = Power.OFF
-    temporary.cut(site)
-    assert machines_of(site).calls == []
 
 
 def test_openshift_has_it_in_a_namespace_of_its_own(tmp_path: Path, plane: ControlPlane, site: Site) -> None:

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-import yaml
 from tests.support.api_stock import Stock, namespace, node
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.etcdctl import Etcdctl, Row
@@ -215,14 +214,6 @@ def test_what_is_no_object_is_told_with_its_file(bootstrapping: Site) -> None:
         documents(bootstrapping)
     assert (raised.value.code, raised.value.what) == ("UMB744", "manifests/01.yaml holds what is no object")
     assert objects_sight().check.judge(bootstrapping).outcome is Outcome.FAILED
-
-
-@pytest.mark.real(*PROGRAMS)
-def test_documents_are_all_of_them_in_the_order_of_their_files(bootstrapping: Site) -> None:
-    paths = sorted(path for path in bootstrapping.assets if path.startswith("manifests/"))
-    names = [str(one["metadata"]["name"]) for path in paths for one in yaml.safe_load_all(bootstrapping.content(path))]
-    assert [one.name for one in documents(bootstrapping)] == names
-    assert names
 
 
 @pytest.mark.real(*PROGRAMS)

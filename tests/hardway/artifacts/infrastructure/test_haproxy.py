@@ -79,16 +79,6 @@ def test_haproxy_takes_both_files_without_a_warning(machines: MachinesKind, tmp_
         assert [_complaint(tree[path], tmp_path) for path in (HAPROXY_BOOTSTRAP, HAPROXY_FINAL)] == ["", ""]
 
 
-@pytest.mark.real("haproxy")
-def test_haproxy_warns_of_an_expectation_without_a_check(tmp_path: Path) -> None:
-    """What somebody kept in a configuration of his own; and that our test would see a warning."""
-    tree = infrastructure(cluster(Profile.KUBERNETES))
-    (tmp_path / "haproxy-server-ca.crt").write_bytes(tree["infrastructure/haproxy-server-ca.crt"].content)
-    path = HAPROXY_FINAL
-    content = tree[path].content.replace(b"    option httpchk GET /readyz\n", b"")
-    assert "WARNING" in _complaint(Asset(path, content, 0o644), tmp_path)
-
-
 def _complaint(asset: Asset, folder: Path) -> str:
     (folder / OWN_PLACES.config).write_bytes(asset.content.replace(b"/etc/haproxy/", f"{folder}/".encode()))
     command = ["haproxy", "-c", "-C", str(folder), "-f", OWN_PLACES.config]

@@ -49,13 +49,6 @@ def _script() -> bytes:
     return plan_script(OF, replace(LIBVIRT, uplink="uplink0"))
 
 
-@pytest.mark.real("shellcheck")
-def test_shellcheck_has_nothing_to_say_against_the_script() -> None:
-    command = ["shellcheck", "--shell=bash", "-"]
-    done = subprocess.run(command, input=_script(), capture_output=True, timeout=SECONDS, check=False)
-    assert done.returncode == 0, done.stdout.decode()
-
-
 @pytest.fixture
 def host() -> Iterator[Namespace]:
     """A host with the bridge and nothing else: rules may name an interface that is not there."""

@@ -89,20 +89,14 @@ def test_without_a_tunnel_there_is_nothing_of_it(profile: Profile) -> None:
     assert "manifests/08-tunnel.yaml" not in tree
 
 
-def test_namespaces_of_static_pods_are_privileged_and_judged_by_nobody() -> None:
+def test_namespaces_keep_no_pods_off_masters_and_those_of_static_pods_are_privileged_and_judged_by_nobody() -> None:
     found = {one["metadata"]["name"]: one["metadata"] for one in namespaces(hardway.inputs())}
     for name in STATIC_PODS:
         assert found[name]["labels"]["openshift.io/run-level"] == "0"
         assert found[name]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
     assert not [name for name in OTHERS if "labels" in found[name]]
-
-
-def test_no_default_node_selector_keeps_pods_off_masters() -> None:
-    for one in namespaces(hardway.inputs()):
-        assert one["metadata"]["annotations"] == {
-            "openshift.io/node-selector": "",
-            "workload.openshift.io/allowed": "management",
-        }
+    annotations = {"openshift.io/node-selector": "", "workload.openshift.io/allowed": "management"}
+    assert [one["annotations"] for one in found.values()] == [annotations] * len(found)
 
 
 def test_a_signers_secret_tells_its_dates_as_the_certificate_has_them() -> None:
