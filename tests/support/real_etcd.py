@@ -12,8 +12,8 @@ from typing import Final
 from tests.support.hardway import cluster
 from tests.support.live_site import on_loopback
 from tests.support.recording_machines import RecordingMachines
+from tests.support.static_processes import peer
 
-import peers
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Node, Profile
 from umbilical.hardway.etcd import client_url, peer_url
@@ -67,14 +67,14 @@ class RealEtcd:
         for prefix in ("", "peer-"):
             flags += [f"--{prefix}trusted-ca-file={files / 'etcd-ca-bundle.crt'}"]
             flags += [f"--{prefix}cert-file={files / 'member.crt'}", f"--{prefix}key-file={files / 'member.key'}"]
-        child = start([_program("etcd"), *flags], files / f"{node.id}.log", name="etcd")
+        child = start([peer("etcd"), *flags], files / f"{node.id}.log", name="etcd")
         self._processes.enter_context(child)
 
     def _etcdctl(self, node_id: str, command: tuple[str, ...], stdin: bytes) -> Done | None:
         words = list(command[1:])
         for place in SECRETS:
             words = [word.replace(place, str(self.folder)) for word in words]
-        command = (_program("etcdctl"), "--command-timeout=3s", *words)
+        command = (peer("etcdctl"), "--command-timeout=3s", *words)
         done = subprocess.run(command, capture_output=True, timeout=60, check=False)
         return Done(done.returncode, done.stdout, done.stderr)
 
@@ -89,12 +89,6 @@ class RealEtcd:
         for name, pair in (("member", member), ("etcd-client", client)):
             write_file(self.folder / f"{name}.crt", pair.certificate)
             write_file(self.folder / f"{name}.key", pair.key)
-
-
-def _program(name: str) -> str:
-    path = peers.binary(name)
-    assert path is not None, f"no {name} in the cache: run `make peers`"
-    return str(path)
 
 
 def _free_ports(address: str) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from tests.support.hardway_pods import inputs, tree
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.config.cluster import Profile
 from umbilical.hardway.lint.facts import Unreadable
-from umbilical.hardway.lint.node_reading import commands, copy_faults, is_known, missing_paths, written_paths
+from umbilical.hardway.lint.node_reading import commands, copy_faults, is_known, missing_paths
 from umbilical.hardway.lint.node_reading import static_pods as pods_on_node
 from umbilical.hardway.lint.pods import ETCD, KUBE_APISERVER, program_pod, programs, static_pods
 from umbilical.ignition.config import Config, Unit, config_of
@@ -32,12 +32,6 @@ _JSON = st.recursive(
 
 def unit(contents: str, **dropins: str) -> Unit:
     return Unit("a.service", contents, True, {f"{name}.conf": text for name, text in dropins.items()})
-
-
-def test_a_command_over_several_lines_is_one_with_its_flags() -> None:
-    (command,) = commands(unit("[Service]\nExecStart=/usr/bin/kubelet \\\n  --config=/a/b \\\n  --v=2\n"))
-    assert command.program == "/usr/bin/kubelet"
-    assert command.flags == {"config": "/a/b", "v": "2"}
 
 
 @pytest.mark.parametrize(
@@ -176,12 +170,6 @@ def missing(text: str, *files: str, **storage: Any) -> list[str]:
     return [wanted.path for wanted in missing_paths(config(laid, **storage))]
 
 
-def test_a_flags_file_is_followed_through_its_mount_to_the_node() -> None:
-    text = pod("--cert-file=/etc/kubernetes/secrets/a.crt")
-    assert missing(text, "/etc/kubernetes/bootstrap-secrets/a.crt") == []
-    assert missing(text, "/etc/kubernetes/bootstrap-secrets/b.crt") == ["/etc/kubernetes/bootstrap-secrets/a.crt"]
-
-
 def test_a_pair_with_names_behind_it_is_two_files() -> None:
     text = pod("--tls-sni-cert-key=/etc/kubernetes/secrets/a.crt,/etc/kubernetes/secrets/a.key:localhost,127.0.0.1")
     folder = "/etc/kubernetes/bootstrap-secrets"
@@ -197,19 +185,6 @@ def test_a_path_that_no_mount_covers_is_missing_whatever_lies_on_the_node() -> N
     (found,) = missing_paths(config(files))
     assert found.path == "/etc/kubernetes/x"
     assert "--kubeconfig wants /etc/kubernetes/x, which no mount covers" in found.words
-
-
-@pytest.mark.parametrize(
-    ("arguments", "command"),
-    [
-        (["--templates=/usr/share/x", "--prefix=/registry"], ["/usr/bin/etcd"]),
-        (["--etcd-servers=https://localhost:2379"], []),
-        (["--uds-name=/etc/kubernetes/secrets/s"], []),
-    ],
-    ids=["of the image", "a URL", "a socket that the program makes"],
-)
-def test_what_is_no_file_of_the_node_need_not_be_there(arguments: list[str], command: list[str]) -> None:
-    assert missing(pod(*arguments, command=command), "/etc/kubernetes/bootstrap-secrets/x") == []
 
 
 @pytest.mark.parametrize(("kind", "is_made"), [("DirectoryOrCreate", True), ("Directory", False), (None, False)])
@@ -237,12 +212,6 @@ def test_the_kubelets_configuration_wants_its_files() -> None:
     text = "authentication: {x509: {clientCAFile: /etc/kubernetes/kubelet-ca.crt}}\nstaticPodPath: /pods\n"
     found = [wanted.path for wanted in missing_paths(config({"/etc/kubernetes/kubelet.conf": text}))]
     assert found == ["/etc/kubernetes/kubelet-ca.crt", "/pods"]
-
-
-def test_directories_above_a_file_are_written_with_it() -> None:
-    assert {"/a/b/c", "/a/b", "/a", "/etc/systemd/system/x.service"} <= written_paths(
-        config({"/a/b/c": ""}, {"x.service": ""})
-    )
 
 
 def test_what_the_system_has_is_known_and_no_more() -> None:

@@ -15,7 +15,7 @@ from tests.support.hardway_lint import changed
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.infrastructure.places import HOST_PLAN
 from umbilical.hardway.config.cluster import Profile
-from umbilical.hardway.lint.applied import dig, entries, find, mapping, need, references, release_version, text
+from umbilical.hardway.lint.applied import dig, entries, mapping, need, references, release_version, text
 from umbilical.hardway.lint.clients import read
 from umbilical.hardway.lint.facts import Facts, Unreadable
 from umbilical.hardway.lint.host_facts import host_plan, is_below, read_balancer
@@ -63,15 +63,6 @@ def test_documents_are_read_once_and_all_of_them_are_objects() -> None:
             facts.document(f"{path}.yaml")
 
 
-def test_manifests_come_in_the_order_in_which_they_are_applied() -> None:
-    facts = holding(manifests__b=b"n: 3\n", manifests__a=b"n: 1\n---\nn: 2\n", manifests_not=b"n: 4\n")
-    assert [(path, one["n"]) for path, one in facts.manifests] == [
-        ("manifests/a.yaml", 1),
-        ("manifests/a.yaml", 2),
-        ("manifests/b.yaml", 3),
-    ]
-
-
 def test_a_directory_is_listed_in_order_and_its_name_must_be_whole() -> None:
     facts = holding(tls__b=b"", tls__a=b"", tlsx__c=b"")
     assert [asset.path for asset in facts.below("tls")] == ["tls/a.yaml", "tls/b.yaml"]
@@ -111,14 +102,6 @@ def test_values_are_reached_by_keys_and_places() -> None:
     assert (text(value, "a", 0, "b"), text(value, "a")) == ("c", "")
     assert (entries(value, "a"), entries(value, "x")) == ([{"b": "c"}], [])
     assert (mapping(value, "a", 0), mapping(value, "a")) == ({"b": "c"}, {})
-
-
-def test_an_object_is_found_by_group_and_name() -> None:
-    found = need(FACTS, "Network", "cluster", group="operator.openshift.io")
-    assert (found.version, str(found)) == ("v1", "Network cluster")
-    assert find(FACTS, "Network", "cluster") is None
-    secret = need(FACTS, "Secret", "etcd-signer", "openshift-etcd")
-    assert str(secret) == "Secret openshift-etcd/etcd-signer"
 
 
 def test_what_is_not_applied_is_named() -> None:

@@ -14,9 +14,7 @@ from tests.support.hardway_pods import inputs, seat, tree
 
 from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import layout
-from umbilical.hardway.artifacts.certificates import render_certificates
 from umbilical.hardway.artifacts.inputs import Payload
-from umbilical.hardway.artifacts.kubeconfigs import render_kubeconfigs
 from umbilical.hardway.artifacts.nodes.render import files_needed
 from umbilical.hardway.artifacts.static_pods.pods import (
     ConfigFile,
@@ -30,7 +28,6 @@ from umbilical.hardway.artifacts.static_pods.seat import Program, Row, Seat, by_
 from umbilical.hardway.artifacts.static_pods.topics import TOPICS
 from umbilical.hardway.config.cluster import Profile, Switch
 from umbilical.hardway.explain.entry import TopicKind
-from umbilical.manifests.tree import AssetTree
 
 CONTROL_PLANE = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
 _JSON = strategies.recursive(
@@ -138,15 +135,6 @@ def test_without_the_tunnel_there_is_neither_server_nor_egress_selector() -> Non
     files = files_of(given, given.cluster.bootstrap)
     assert not [file for file in files if isinstance(file, ConfigFile)]
     assert "konnectivity-server-pod.yaml" not in [file.file for file in files]
-
-
-@pytest.mark.parametrize("profile", Profile)
-def test_everything_that_is_needed_is_rendered_by_somebody(profile: Profile) -> None:
-    given = inputs(profile)
-    made = {asset.path for render in (render_certificates, render_kubeconfigs) for asset in render(given, AssetTree())}
-    made |= {asset.path for asset in tree(profile)}
-    for node in given.cluster.nodes:
-        assert set(files_needed(given, node).values()) <= made
 
 
 def test_a_master_has_its_own_etcd_keys_and_nobody_elses() -> None:

@@ -10,7 +10,6 @@ import pytest
 import yaml
 from tests.support.control_plane import KUBECTL_SECONDS, READY_SECONDS
 from tests.support.hardway import certificates, cluster, identity, inputs, payload
-from tests.support.hardway_processes import command_line, lay_node, start_pod
 from tests.support.netns import Namespace, Network
 from tests.support.static_processes import peer
 from tests.support.tunnel_pair import wait_until
@@ -20,15 +19,47 @@ from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.certificates import render_certificates
 from umbilical.hardway.artifacts.inputs import Inputs
 from umbilical.hardway.artifacts.kubeconfigs import render_kubeconfigs
+from umbilical.hardway.artifacts.nodes.render import files_needed
 from umbilical.hardway.artifacts.static_pods.etcd import client_url, member_name, peer_url
 from umbilical.hardway.artifacts.static_pods.pods import render_static_pods
 from umbilical.hardway.config.cluster import Node, Profile, Switch
-from umbilical.host.processes import Child, run
+from umbilical.host.files import make_directory, write_file
+from umbilical.host.processes import Child, run, start
 from umbilical.manifests.tree import AssetTree
 
 pytestmark = pytest.mark.timeout(300)
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 PROGRAMS = pytest.mark.real(*CONTROL_PLANE, "kube-proxy", "etcdctl", "kubectl")
+
+
+def command_line(root: Path, pod: dict[str, Any]) -> list[str]:
+    """Translate a pod's command for a process that sees the host below `root`."""
+    spec = pod["spec"]["containers"][0]
+    program = peer(spec["command"][-1].rpartition("/")[2])
+    return [program, *(_translated(word, _places(root, pod, spec)) for word in spec["args"])]
+
+
+def _places(root: Path, pod: dict[str, Any], container: dict[str, Any]) -> dict[str, str]:
+    """Mount path -> directory of this machine, the longest first."""
+    volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+    places = {}
+    for mount in container["volumeMounts"]:
+        host = volumes[mount["name"]].get("hostPath", {}).get("path", mount["mountPath"])
+        places[mount["mountPath"]] = f"{root}{host}"
+    return dict(sorted(places.items(), key=lambda item: -len(item[0])))
+
+
+def _translated(word: str, places: dict[str, str]) -> str:
+    flag, equals, value = word.partition("=")
+    parts = [_place(part, places) for part in value.split(",")]
+    return f"{flag}{equals}{','.join(parts)}"
+
+
+def _place(part: str, places: dict[str, str]) -> str:
+    for inside, outside in places.items():
+        if part == inside or part.startswith(f"{inside}/"):
+            return outside + part[len(inside) :]
+    return part
 
 
 class Machine:
@@ -39,17 +70,24 @@ class Machine:
         self.node = node
         self._namespace = namespace
         self._children: list[Child] = []
-        empty = AssetTree()
-        trees = [render(given, empty) for render in (render_certificates, render_kubeconfigs, render_static_pods)]
-        lay_node(root, given, node, *trees)
-        kubeconfig = next(asset for asset in trees[1] if asset.path == layout.kubeconfig("localhost"))
+        renderers = (render_certificates, render_kubeconfigs, render_static_pods)
+        made = {asset.path: asset for render in renderers for asset in render(given, AssetTree())}
+        # What the node's Ignition would put onto its disk for its static pods.
+        for path, artifact in files_needed(given, node).items():
+            place = root / path.lstrip("/")
+            make_directory(place.parent)
+            write_file(place, made[artifact].content, made[artifact].mode)
         self._kubeconfig = root / "admin.kubeconfig"
-        self._kubeconfig.write_bytes(kubeconfig.content)
+        self._kubeconfig.write_bytes(made[layout.kubeconfig("localhost")].content)
 
     def start(self, *files: str) -> None:
         for file in files:
             [manifest] = self.root.glob(f"etc/kubernetes/*/{file}.yaml")
-            self._children.append(start_pod(self.root, self._namespace, manifest))
+            pod = yaml.safe_load(manifest.read_bytes())
+            container = pod["spec"]["containers"][0]
+            variables = [f"{one['name']}={one['value']}" for one in container.get("env", ())]
+            command = self._namespace.command("env", *variables, *command_line(self.root, pod))
+            self._children.append(start(command, self.root / f"{file}.log", name=container["name"]))
 
     def stop(self) -> None:
         for child in reversed(self._children):
