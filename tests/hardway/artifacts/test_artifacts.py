@@ -17,7 +17,6 @@ from umbilical.fault import RenderError
 from umbilical.hardway.artifacts import layout
 from umbilical.hardway.artifacts.certificates import (
     TOPICS,
-    anchor,
     cluster_bundles,
     cluster_rows,
     names,
@@ -228,11 +227,6 @@ def test_names_follow_from_the_cluster() -> None:
 def test_upstream_has_no_metrics_bundle() -> None:
     assert Bundle.ETCD_METRICS_CA not in cluster_bundles(hardway.cluster(Profile.KUBERNETES))
     assert set(cluster_bundles(hardway.cluster(Profile.OPENSHIFT))) == set(Bundle)
-
-
-def test_a_bundle_and_a_signer_lie_in_different_places() -> None:
-    assert anchor("etcd-ca-bundle") == "tls/bundles/etcd-ca-bundle.crt"
-    assert anchor("root-ca") == "tls/root-ca.crt"
 
 
 def test_what_is_shown_by_hand_names_files_that_are_there() -> None:

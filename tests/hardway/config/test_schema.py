@@ -32,23 +32,18 @@ from umbilical.hardway.config.reading import read_cluster, schema
 from umbilical.hardway.config.resolving import MACHINE_NETWORK, NUMBERS, Place
 from umbilical.manifests.sections import Section
 
-BY_NAME: dict[str, Any] = {
-    **dict.fromkeys(("gateway", "dns", "apiVip", "ingressVip", "first", "last"), "192.168.126.60"),
+UNSET: dict[str, Any] = {
     **dict.fromkeys(("address", "firstAddress"), "192.168.126.60"),
     "mac": "52:54:00:00:00:01",
     "interface": "enp1s0",
-    "bridge": "virbr-x",
-    "uplink": "eno1",
-    "count": 3,
-    "cpus": 8,
-    "memoryMiB": 8192,
-    "diskGiB": 60,
-    "ignitionPort": 8081,
-    "statsPort": 9001,
-    "network": "one",
-    "pool": "one",
-    "shortHours": 30,
-    "budgetHours": 5,
+    "directory": "release",
+    "sshKeys": [hardway.SSH_KEY],
+    "sshKeyFile": "~/.ssh/id_ed25519",
+}
+"""Values for keys that have no default, by their last names."""
+DEFAULTS = {
+    profile: {value.path: value.plain for value in read_cluster(hardway_config.content(profile)).values}
+    for profile in ("openshift", "kubernetes")
 }
 BOTH, NEITHER = (True, True), (False, False)
 VALIDATOR = jsonschema.Draft202012Validator(schema())
@@ -60,32 +55,11 @@ LAB = Wish(Profile.KUBERNETES, MachinesKind.LAB, 1, 1)
 OPENSHIFT = Wish(Profile.OPENSHIFT, MachinesKind.LIBVIRT, 3, 2)
 UPSTREAM = Wish(Profile.KUBERNETES, MachinesKind.LIBVIRT, 3, 0)
 WISHES = [LAB, OPENSHIFT, UPSTREAM]
-SAMPLES: dict[str, Any] = {
-    "machines": "libvirt",
-    "name": "one",
-    "baseDomain": "example.org",
-    "konnectivity": True,
-    "kubeProxy": "off",
-    "release.image": "quay.io/x@sha256:00",
-    "release.directory": "release",
-    "release.version": "4.18.1",
-    "release.repository": "registry.example.com/kubernetes",
-    "release.tag": "v1.36.3",
-    "networks.machine": "192.168.127.0/24",
-    "networks.pods": "10.132.0.0/14",
-    "networks.hostPrefix": 25,
-    "networks.services": "172.31.0.0/16",
-    "access.sshKeys": [hardway.SSH_KEY],
-    "access.sshKeyFile": "~/.ssh/id_ed25519",
-    "access.pullSecretFile": "pull-secret.json",
-    "libvirt.poolDirectory": "/srv/pool",
-    "libvirt.iso": "live.iso",
-    "certificates.keyType": "ecdsa-p256",
-}
 
 
 def sample(key: Key) -> Any:
-    return SAMPLES[key.path] if key.path in SAMPLES else BY_NAME[key.path.rpartition(".")[2]]
+    name = key.path.rpartition(".")[2]
+    return UNSET[name] if name in UNSET else DEFAULTS[home(key)][key.path]
 
 
 def home(key: Key) -> str:

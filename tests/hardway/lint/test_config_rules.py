@@ -6,7 +6,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any, Final
 
 from tests.support.hardway_everything import everything
-from tests.support.hardway_lint import Sample, Subject, changed, complaint, replaced, verdict
+from tests.support.hardway_lint import Sample, Subject, changed, replaced, verdict
 
 from umbilical.checks.check import Outcome
 from umbilical.hardway.artifacts.infrastructure.places import HAPROXY_FINAL, NETWORK, REVERSE_ZONE, ZONE
@@ -141,8 +141,3 @@ def test_where_nobody_looked_at_a_disk_nothing_is_said_about_git() -> None:
     facts = Facts(original.cluster, original.assets, original.now, has_tunnel=True)
     [rule] = [one for one in RULES if one.id == "CFG-07"]
     assert rule.check.judge(facts).outcome is Outcome.SKIPPED
-
-
-def test_the_gateway_may_resolve_names() -> None:
-    same = networks(dns=ip_address("192.168.126.1"))
-    assert complaint("CFG-02", changed(everything(Profile.OPENSHIFT), same)) is None

@@ -48,17 +48,12 @@ def test_before_the_pivot_the_bootstrap_node_serves_and_the_masters_stand_by() -
         assert ["backup" in words for words in servers] == [False, True, True, True]
 
 
-def test_routers_are_asked_on_their_own_plain_port() -> None:
+def test_routers_are_asked_on_their_own_plain_port_are_masters_without_workers_and_none_in_kubernetes() -> None:
     servers = _servers(haproxy_final(cluster()), "ingress-https")
     assert [words[3:6] for words in servers] == [["check", "port", "1936"]] * 2
-
-
-def test_without_workers_the_masters_carry_the_routers() -> None:
-    of = cluster(masters=3, workers=0)
-    assert [words[1] for words in _servers(haproxy_final(of), "ingress-http")] == [node.name for node in of.masters]
-
-
-def test_the_kubernetes_profile_has_the_api_alone() -> None:
+    alone = cluster(masters=3, workers=0)
+    names = [words[1] for words in _servers(haproxy_final(alone), "ingress-http")]
+    assert names == [node.name for node in alone.masters]
     text = haproxy_bootstrap(cluster(Profile.KUBERNETES)).decode()
     assert [line for line in text.splitlines() if line.startswith("backend")] == ["backend api"]
 

@@ -23,12 +23,10 @@ from umbilical.hardway.artifacts.nodes.bootkube import (
     UNIT,
     add_bootkube,
     script,
-    unit,
 )
 from umbilical.hardway.artifacts.nodes.merging import Parts
 from umbilical.hardway.artifacts.static_pods.pods import CVO_FILE
 from umbilical.hardway.config.cluster import Profile, Switch
-from umbilical.lab.unit_runner import read_service
 from umbilical.pki.certificate import read_certificates
 
 
@@ -58,15 +56,6 @@ def test_shellcheck_has_nothing_to_say(text: str) -> None:
     command = ["shellcheck", "--shell=bash", "-"]
     done = subprocess.run(command, input=text, text=True, capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout
-
-
-def test_systemd_runs_it_until_it_has_succeeded_once() -> None:
-    service = read_service([unit()])
-    assert service.commands == [[BOOTKUBE]]
-    assert service.conditions == [f"!{DONE}"]
-    assert (service.restarts_on_failure, service.restart_seconds) == (True, 5.0)
-    assert "Type=oneshot\n" in unit()
-    assert "RemainAfterExit=true\n" in unit()
 
 
 def test_without_a_tunnel_there_is_nothing_of_it() -> None:
