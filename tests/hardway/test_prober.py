@@ -51,9 +51,7 @@ def tally_of(target: Target, enough: int = 5) -> Tally:
     return prober.tally
 
 
-def test_every_probe_has_its_own_connection_and_all_succeed(
-    authority: FolderAuthority, context: ssl.SSLContext
-) -> None:
+def test_each_probe_has_its_own_connection_and_all_succeed(authority: FolderAuthority, context: ssl.SSLContext) -> None:
     with listener(says(context, OK)) as port:
         tally = tally_of(target(authority, port))
     assert tally.probes >= 5

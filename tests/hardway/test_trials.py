@@ -276,9 +276,7 @@ def test_one_worker_may_have_them_all(deployed: Site, shelf: Stock) -> None:
     assert workload.spread_sight().check.judge(deployed).outcome is Outcome.PASSED
 
 
-def test_its_service_is_reached_by_address_and_by_name_from_inside(
-    deployed: Site, shelf: Stock, tmp_path: Path
-) -> None:
+def test_its_service_is_reached_by_address_and_name_from_inside(deployed: Site, shelf: Stock, tmp_path: Path) -> None:
     log = kubectl(deployed, tmp_path, "echo ok")
     shelf.put(replica(0, "a"), replica(1, "b"))
     seen = workload.reached_sight().look(deployed)

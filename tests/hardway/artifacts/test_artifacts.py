@@ -64,9 +64,7 @@ WANTED = {
     ("services", "service", "dns"),
     [("172.30.0.0/16", "172.30.0.1", "172.30.0.10"), ("fd02::/112", "fd02::1", "fd02::a")],
 )
-def test_the_first_service_address_is_the_apis_and_the_tenth_the_resolvers(
-    services: str, service: str, dns: str
-) -> None:
+def test_the_first_service_address_is_the_apis_the_tenth_the_resolvers(services: str, service: str, dns: str) -> None:
     of = cluster()
     of = replace(of, networks=replace(of.networks, services=ip_network(services)))
     assert (of.service_ip, of.dns_ip) == (ip_address(service), ip_address(dns))
@@ -107,9 +105,7 @@ def test_what_waits_is_not_where_the_kubelet_looks() -> None:
     ("wish", "has_image", "expected"),
     [(Switch.AUTO, True, True), (Switch.AUTO, False, False), (Switch.ON, False, True), (Switch.OFF, True, False)],
 )
-def test_there_is_a_tunnel_where_it_is_wanted_or_the_release_brings_it(
-    wish: Switch, has_image: bool, expected: bool
-) -> None:
+def test_there_is_a_tunnel_where_it_is_wanted_or_in_the_release(wish: Switch, has_image: bool, expected: bool) -> None:
     images = {TUNNEL_IMAGE: "localhost/tunnel:lab"} if has_image else {}
     given = inputs(Profile.KUBERNETES, 1, 0)
     given = replace(given, cluster=cluster(Profile.KUBERNETES, 1, 0, konnectivity=wish))

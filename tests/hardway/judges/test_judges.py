@@ -218,9 +218,7 @@ FAULTS: Final[dict[str, tuple[Judge, Sample, tuple[str, ...]]]] = {
     ("judge", "sample", "words"),
     [pytest.param(*case, marks=pytest.mark.real(*PROGRAMS[case[0]]), id=name) for name, case in FAULTS.items()],
 )
-def test_a_fault_is_told_with_its_place_and_no_path_of_ours(
-    judge: Judge, sample: Sample, words: tuple[str, ...]
-) -> None:
+def test_a_fault_is_told_by_its_place_and_no_path_of_ours(judge: Judge, sample: Sample, words: tuple[str, ...]) -> None:
     faults = _found(judge, after(sample))
     told = "\n".join(faults)
     assert [word for word in words if word not in told] == []

@@ -46,9 +46,7 @@ def unit(contents: str, **dropins: str) -> Unit:
         ("[Exec=x]\n# ExecStart=/a\n;ExecStart=/b\n", "", []),
     ],
 )
-def test_programs_are_those_of_all_exec_lines_without_their_marks(
-    contents: str, dropin: str, programs: list[str]
-) -> None:
+def test_programs_are_those_of_all_exec_lines_without_marks(contents: str, dropin: str, programs: list[str]) -> None:
     assert [command.program for command in commands(unit(contents, more=dropin))] == programs
 
 

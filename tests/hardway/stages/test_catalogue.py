@@ -55,9 +55,7 @@ def _run(folder: Path, profile: Profile) -> tuple[list[Ending], State]:
 
 
 @pytest.mark.parametrize("profile", list(Profile), ids=lambda profile: profile.value)
-def test_from_an_empty_directory_to_every_artifact_then_nothing_then_what_changed(
-    tmp_path: Path, profile: Profile
-) -> None:
+def test_from_an_empty_folder_to_all_artifacts_then_nothing_then_what_changed(tmp_path: Path, profile: Profile) -> None:
     folder = make_directory(tmp_path / "c", profile.value, access__sshKeys=[KEY])
     endings, state = _run(folder, profile)
     assert set(endings) == {Ending.DONE}

@@ -104,9 +104,7 @@ def test_a_program_that_nobody_looked_for_is_missing(openshift: Site) -> None:
         (Survey(16, 65536, 500, {}), Outcome.PASSED, ""),
     ],
 )
-def test_too_little_room_fails_and_little_room_warns(
-    openshift: Site, survey: Survey, outcome: Outcome, said: str
-) -> None:
+def test_too_little_room_fails_and_little_warns(openshift: Site, survey: Survey, outcome: Outcome, said: str) -> None:
     finding = _found(openshift, survey)["PRE-02"]
     assert (finding.outcome, finding.evidence) == (outcome, said)
 

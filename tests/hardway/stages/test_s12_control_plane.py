@@ -109,9 +109,7 @@ def test_what_was_done_can_be_undone_and_undone_again(site: Site, etcd: Etcdctl,
     assert [row.name for row in etcd.rows] == [BOOTSTRAP_MEMBER]
 
 
-def test_a_member_leaves_while_it_still_votes_or_the_last_two_would_lose_their_majority(
-    site: Site, etcd: Etcdctl
-) -> None:
+def test_a_member_leaves_while_it_still_votes_or_the_last_two_would_lose_majority(site: Site, etcd: Etcdctl) -> None:
     node = site.cluster.masters[0]
     etcd.rows.append(Row(12, node.name, peer_url(node)))
     machines_of(site).responders.append(StaticPods())
@@ -180,9 +178,7 @@ def test_a_member_is_healthy_and_votes_or_it_is_told(site: Site, etcd: Etcdctl) 
 
 
 @pytest.mark.real(*PROGRAMS)
-def test_controllers_and_scheduler_are_known_by_their_mirror_pods(
-    tmp_path: Path, plane: ControlPlane, shelf: Stock
-) -> None:
+def test_controllers_and_scheduler_are_known_by_mirror_pods(tmp_path: Path, plane: ControlPlane, shelf: Stock) -> None:
     site = live_site(tmp_path, plane)
     (node,) = site.cluster.masters
     programs = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -196,9 +192,7 @@ def test_controllers_and_scheduler_are_known_by_their_mirror_pods(
 
 @pytest.mark.real(*PROGRAMS)
 @pytest.mark.usefixtures("openshift_kinds")
-def test_in_openshift_operators_do_it_and_this_stage_only_watches(
-    tmp_path: Path, plane: ControlPlane, shelf: Stock
-) -> None:
+def test_in_openshift_operators_do_it_and_this_stage_watches(tmp_path: Path, plane: ControlPlane, shelf: Stock) -> None:
     site = live_site(tmp_path, plane, OPENSHIFT, masters=3)
     (only,) = STAGE.steps(site)
     planes = ("kubeapiservers", "kubecontrollermanagers", "kubeschedulers")

@@ -344,9 +344,7 @@ def test_in_openshift_the_operator_removes_the_member(openshift: Site, shelf: St
 
 
 @pytest.mark.usefixtures("openshift_kinds")
-def test_in_openshift_the_mark_is_not_taken_back_once_the_operator_has_acted_upon_it(
-    openshift: Site, shelf: Stock
-) -> None:
+def test_in_openshift_the_mark_is_not_taken_back_once_the_operator_acted_upon_it(openshift: Site, shelf: Stock) -> None:
     titled(openshift, "mark the bootstrap as complete").act()
     shelf.put(removed("True"))
     with pytest.raises(Unsafe, match="UMB727"):

@@ -142,9 +142,7 @@ def test_kube_proxy_is_allowed_to_watch_services_only_where_it_runs() -> None:
         (5, 9, "HighlyAvailable", "HighlyAvailable"),
     ],
 )
-def test_topologies_follow_from_the_number_of_machines(
-    masters: int, workers: int, control_plane: str, others: str
-) -> None:
+def test_topologies_follow_the_number_of_machines(masters: int, workers: int, control_plane: str, others: str) -> None:
     (found,) = config.infrastructure(hardway.inputs(masters=masters, workers=workers))
     assert found["status"]["controlPlaneTopology"] == control_plane
     assert found["status"]["infrastructureTopology"] == others

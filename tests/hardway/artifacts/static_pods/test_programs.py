@@ -50,9 +50,7 @@ SERVER = "static-pods/bootstrap/konnectivity-server-pod.yaml"
         (PROXY, "kubeconfig", "/etc/kubernetes/kubeconfig", "/etc/kubernetes/kubeconfigs/kube-proxy.kubeconfig"),
     ],
 )
-def test_a_flag_has_its_value_in_each_profile(
-    path: str, flag: str, openshift: str | None, kubernetes: str | None
-) -> None:
+def test_a_flag_has_its_value_by_profile(path: str, flag: str, openshift: str | None, kubernetes: str | None) -> None:
     told = [flags(document(profile, path)).get(flag) for profile in (Profile.OPENSHIFT, Profile.KUBERNETES)]
     assert told == [None if value is None else [value] for value in (openshift, kubernetes)]
 
