@@ -3,6 +3,7 @@
 import base64
 import ssl
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,12 @@ from umbilical.hardway.csr_rounds import (
     check_serving,
     registered_sight,
 )
+from umbilical.hardway.doctor import requests_signal
 from umbilical.hardway.machines.interface import Done
 from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages.live import started_key
+from umbilical.hardway.state import State
 from umbilical.hardway.waiting import NotYet
 from umbilical.manifests.tree import Asset
 from umbilical.pki.profiles import KeyType, server_profile
@@ -250,3 +253,14 @@ def test_a_node_that_may_ask_again_may_do_so_once(site: Site, requests: Requests
     assert [one.csr for one in approve_once(site).approved] == ["again"]
     requests.client("and-again", first, ec.generate_private_key(ec.SECP256R1()))
     assert approve_once(site).approved == ()
+
+
+def test_the_doctor_tells_of_a_request_that_no_rule_approves_and_leaves_it_alone(
+    site: Site, plane: ControlPlane, requests: Requests
+) -> None:
+    assert list(requests_signal(site, State())) == []
+    requests.client("strange", replace(site.cluster.workers[0], name="stranger.example.com"))
+    (found,) = requests_signal(site, State())
+    assert found.what == "strange is pending, and no rule approves it"
+    assert "stranger.example.com" in found.why
+    assert state(plane, "strange") == ""

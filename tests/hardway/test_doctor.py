@@ -1,23 +1,15 @@
 """The doctor beside machines that run."""
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.support.api_stock import Stock
-from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.live_site import live_site, machines_of, switch_on
-from tests.support.signing_requests import filed, pem
 
-from umbilical.cluster.csr import CLIENT_SIGNER, KIND
 from umbilical.fault import Fault
 from umbilical.hardway import doctor, kube
-from umbilical.hardway.doctor import requests_signal
 from umbilical.hardway.machines.interface import BackendServer, Power, Probe
 from umbilical.hardway.site import Site
 from umbilical.hardway.stages import catalogue
-from umbilical.hardway.stages.live import started_key
 from umbilical.hardway.state import StageRecord, State, Status
 from umbilical.hardway.waiting import NotYet
 
@@ -134,29 +126,3 @@ def test_what_cannot_be_asked_is_told_and_does_not_silence_the_rest(site: Site) 
     found = doctor.examine_machines(site, done(10, 11), STAGES, ())
     assert "no-proxy" in [one.lesson for one in found]
     assert "UMB738" in [one.id for one in found]
-
-
-@pytest.fixture
-def requesting(tmp_path: Path, plane: ControlPlane) -> Iterator[Site]:
-    made = live_site(tmp_path, plane)
-    made.notes[started_key(made.cluster.masters[0])] = datetime.now(UTC).isoformat()
-    plane.kubectl("delete", "csr", "--all")
-    yield made
-    plane.kubectl("delete", "csr", "--all")
-
-
-def file_request(plane: ControlPlane, name: str, node: str) -> None:
-    body = filed(name, pem(f"system:node:{node}"), CLIENT_SIGNER, ["digital signature", "client auth"])
-    Stock(plane.kubeconfig).call(lambda client: client.request("POST", KIND.path(), body=body))
-
-
-@pytest.mark.real(*PROGRAMS)
-def test_a_request_that_no_rule_approves_is_told_with_the_first_that_does_not_hold(
-    requesting: Site, plane: ControlPlane
-) -> None:
-    assert list(requests_signal(requesting, State())) == []
-    file_request(plane, "node-csr-stranger", "stranger.example.com")
-    (found,) = requests_signal(requesting, State())
-    assert found.what == "node-csr-stranger is pending, and no rule approves it"
-    assert "stranger.example.com" in found.why
-    assert plane.kubectl("get", "csr", "node-csr-stranger", "-o", "jsonpath={.status.conditions}") == ""

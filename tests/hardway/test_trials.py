@@ -1,4 +1,4 @@
-"""What is tried on a cluster: the tunnel's agents, a webhook behind it, and a workload with its service."""
+"""What is there for a while: the tunnel and its removal, a webhook behind it, and a workload with its service."""
 
 import base64
 import re
@@ -21,10 +21,12 @@ from umbilical.fault import HardwayError, HostError, StageTimeout
 from umbilical.hardway import kube, temporary
 from umbilical.hardway import trials as webhook
 from umbilical.hardway import trials as workload
+from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH, TUNNEL, Removal
 from umbilical.hardway.artifacts.tunnel import AGENT_PKI
-from umbilical.hardway.machines.interface import Done
+from umbilical.hardway.machines.interface import Done, Power
 from umbilical.hardway.site import Site
 from umbilical.hardway.waiting import NotYet
+from umbilical.manifests.tree import Asset
 
 pytestmark = pytest.mark.real(*PROGRAMS)
 PLACE = "bootstrap-konnectivity"
@@ -108,6 +110,32 @@ def test_it_is_cut_with_its_namespace_and_its_static_pod_and_cutting_twice_is_fi
     place.take("DaemonSet", AGENT_NAME, PLACE, "apps/v1")
     place.take("Namespace", PLACE)
     assert temporary.gone_sight().check.judge(site).outcome is Outcome.PASSED
+
+
+def test_an_artifact_that_cannot_be_read_is_told(site: Site) -> None:
+    site.assets = {**site.assets, REMOVALS_PATH: Asset(REMOVALS_PATH, b"{", 0o644)}
+    with pytest.raises(HardwayError, match="UMB760"):
+        temporary.removal(site, TUNNEL)
+
+
+def test_namespace_then_files_then_commands_and_twice_is_fine(site: Site, shelf: Stock) -> None:
+    shelf.put(namespace("shortlived"))
+    machines = machines_of(site)
+    machines.powers.update({"bootstrap": Power.OFF, "master-0": Power.ON})
+    machines.responders.append(lambda node, command, stdin: Done(0, b"", b""))
+    files = (("bootstrap", "/etc/a.yaml"), ("master-0", "/etc/b.yaml"))
+    step = Removal("it", 16, "", namespace="shortlived", files=files, commands=(("master-0", ("it", "--cleanup")),))
+    temporary.remove(site, step)
+    shelf.call(lambda client: finalize(client, "shortlived"))
+    assert kube.get(site, objects.NAMESPACE, "shortlived") is None
+    temporary.remove(site, step)
+    assert machines.calls == ["run master-0 rm -f /etc/b.yaml", "run master-0 it --cleanup"] * 2
+
+
+def test_a_command_that_fails_is_told_with_its_words(site: Site) -> None:
+    with pytest.raises(HardwayError) as raised:
+        temporary.remove(site, Removal("it", 16, "", commands=(("master-0", ("it", "--cleanup")),)))
+    assert (raised.value.code, raised.value.remedy) == ("UMB761", "there: it --cleanup")
 
 
 def test_openshift_has_it_in_a_namespace_of_its_own(tmp_path: Path, plane: ControlPlane, site: Site) -> None:

@@ -1,27 +1,16 @@
-"""Taking back: the inverses of steps, and what was there for a while only."""
+"""Taking back: the inverses of steps."""
 
 from pathlib import Path
 
 import pytest
-from tests.support.api_stock import Stock, finalize, namespace
-from tests.support.control_plane import PROGRAMS
-from tests.support.live_site import machines_of
 from tests.support.made_up_stages import MadeUpStage, World, make_site, pipeline, undoing
 from tests.support.recording_machines import RecordingMachines
 
-from umbilical.cluster import objects
 from umbilical.fault import HardwayError, Unsafe
-from umbilical.hardway import kube
-from umbilical.hardway.artifacts.static_pods.pods import REMOVALS_PATH, TUNNEL, Removal
-from umbilical.hardway.machines.interface import Done, Power
-from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Step, Undo
 from umbilical.hardway.state import Status
-from umbilical.hardway.temporary import removal, remove
 from umbilical.hardway.undoing import UNDOERS, touched
 from umbilical.manifests.tree import Asset
-
-DONE = Done(0, b"", b"")
 
 
 def _built(folder: Path, never: str = "") -> tuple[World, list[MadeUpStage]]:
@@ -169,32 +158,3 @@ def test_machines_are_removed_started_and_balanced_as_before(tmp_path: Path) -> 
     UNDOERS["set-balancer"](site, {"artifact": asset.path})
     assert machines.calls == ["remove master-0", "start bootstrap", "set_balancer"]
     assert machines.balancer_config == b"before"
-
-
-@pytest.mark.real(*PROGRAMS)
-def test_an_artifact_that_cannot_be_read_is_told(site: Site) -> None:
-    site.assets = {**site.assets, REMOVALS_PATH: Asset(REMOVALS_PATH, b"{", 0o644)}
-    with pytest.raises(HardwayError, match="UMB760"):
-        removal(site, TUNNEL)
-
-
-@pytest.mark.real(*PROGRAMS)
-def test_namespace_then_files_then_commands_and_twice_is_fine(site: Site, shelf: Stock) -> None:
-    shelf.put(namespace("shortlived"))
-    machines = machines_of(site)
-    machines.powers.update({"bootstrap": Power.OFF, "master-0": Power.ON})
-    machines.responders.append(lambda node, command, stdin: DONE)
-    files = (("bootstrap", "/etc/a.yaml"), ("master-0", "/etc/b.yaml"))
-    step = Removal("it", 16, "", namespace="shortlived", files=files, commands=(("master-0", ("it", "--cleanup")),))
-    remove(site, step)
-    shelf.call(lambda client: finalize(client, "shortlived"))
-    assert kube.get(site, objects.NAMESPACE, "shortlived") is None
-    remove(site, step)
-    assert machines.calls == ["run master-0 rm -f /etc/b.yaml", "run master-0 it --cleanup"] * 2
-
-
-@pytest.mark.real(*PROGRAMS)
-def test_a_command_that_fails_is_told_with_its_words(site: Site) -> None:
-    with pytest.raises(HardwayError) as raised:
-        remove(site, Removal("it", 16, "", commands=(("master-0", ("it", "--cleanup")),)))
-    assert (raised.value.code, raised.value.remedy) == ("UMB761", "there: it --cleanup")
