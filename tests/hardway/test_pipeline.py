@@ -232,18 +232,10 @@ def test_a_stage_is_superseded_from_the_point_of_no_return_on(tmp_path: Path) ->
     assert world.acts == ["a", "b", "c"]
 
 
-def test_notes_are_kept_for_later_runs_and_go_with_their_stage(tmp_path: Path) -> None:
-    world = World()
-    site = make_site(tmp_path)
-
-    class Noting(MadeUpStage):
-        def _act(self, mark: str) -> None:
-            super()._act(mark)
-            site.notes["member"] = {"id": 7}
-
-    stage = Noting(1, world, ("a",))
+def test_notes_are_kept_for_later_runs_with_their_stage(tmp_path: Path) -> None:
+    stage = MadeUpStage(1, World(), ("a",))
     running, _, _ = pipeline(tmp_path, [stage])
-    site = running._site
+    stage.before_act = lambda name: running._site.notes.update(member={"id": 7})
     running.run(1, 1)
     kept = ledgers.look(tmp_path).notes["member"]
     assert (kept.stage, kept.value) == (1, {"id": 7})

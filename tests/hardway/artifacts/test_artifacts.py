@@ -1,7 +1,6 @@
 """What is rendered from a cluster: certificates, kubeconfigs, passwords, and in which order."""
 
 import base64
-import dataclasses
 from dataclasses import replace
 from functools import cache
 from ipaddress import ip_address, ip_network
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.support import hardway, release_directory
+from tests.support import hardway
 from tests.support.hardway import PULL_SECRET, cluster, identity, inputs
 
 from umbilical.bootstrap.spec import Shape
@@ -39,7 +38,7 @@ from umbilical.hardway.artifacts.kubeconfigs import render_kubeadmin, render_kub
 from umbilical.hardway.artifacts.tunnel import tunnel_spec
 from umbilical.hardway.config.cluster import Profile, Role, Switch
 from umbilical.hardway.explain.entry import TopicKind
-from umbilical.hardway.pki.certificate_set import Bundle, HardwaySet
+from umbilical.hardway.pki.certificate_set import Bundle
 from umbilical.hardway.pki.row import Scope
 from umbilical.manifests.tree import Asset, AssetTree
 from umbilical.pki.certificate import read_certificates
@@ -120,15 +119,8 @@ def test_secrets_are_not_printed() -> None:
 
 
 @cache
-def graph_inputs(profile: Profile = Profile.KUBERNETES) -> Inputs:
-    cluster = hardway.cluster(profile, 1, 1)
-    payload = release_directory.release_payload() if cluster.is_openshift else hardway.payload(profile)
-    return Inputs(cluster, hardway.certificates(cluster), payload, hardway.identity(), hardway.PULL_SECRET)
-
-
-@cache
 def rendering(profile: Profile) -> Rendering:
-    return render(graph_inputs(profile))
+    return render(inputs(profile, 1, 1))
 
 
 def writing(path: str, content: bytes = b"x") -> Renderer:
@@ -156,13 +148,13 @@ def test_every_file_belongs_to_one_recipe_and_one_stage(profile: Profile) -> Non
 
 @pytest.mark.parametrize("profile", Profile)
 def test_what_needs_no_release_can_be_made_without_one(profile: Profile) -> None:
-    bare = dataclasses.replace(graph_inputs(profile), payload=Payload("", "", {}))
+    bare = replace(inputs(profile, 1, 1), payload=Payload("", "", {}))
     made = render(bare, [recipe for recipe in RECIPES if recipe.id not in NEED_RELEASE])
     assert all(made.hashes[one] == rendering(profile).hashes[one] for one in made.hashes)
 
 
 def test_a_recipe_sees_only_what_it_needs() -> None:
-    made = render(graph_inputs(), [recipe("a"), recipe("b", "a"), recipe("c", "b")])
+    made = render(inputs(Profile.KUBERNETES, 1, 1), [recipe("a"), recipe("b", "a"), recipe("c", "b")])
     assert made.tree["b/file"].content == b"xa/file"
     assert made.tree["c/file"].content == b"xb/file"
 
@@ -188,7 +180,7 @@ def test_what_is_no_graph_is_refused(recipes: list[Recipe], told: str) -> None:
 def test_two_recipes_do_not_write_one_path() -> None:
     twice: list[Any] = [Recipe(name, 5, writing("same")) for name in ("a", "b")]
     with pytest.raises(RenderError, match="UMB111"):
-        render(graph_inputs(), twice)
+        render(inputs(Profile.KUBERNETES, 1, 1), twice)
 
 
 def test_a_hash_sees_content_mode_and_path_and_no_order() -> None:
@@ -261,30 +253,21 @@ def test_upstream_has_one_for_kube_proxy_and_another_newcomer() -> None:
     assert found == WANTED | {"kubelet-bootstrap": newcomer, "kube-proxy": proxy}
 
 
-def kubeadmin_inputs(profile: Profile) -> Inputs:
-    return Inputs(hardway.cluster(profile), HardwaySet({}), hardway.payload(profile), hardway.identity())
-
-
 def test_the_password_is_for_its_owner_alone() -> None:
-    (asset,) = render_kubeadmin(kubeadmin_inputs(Profile.OPENSHIFT), AssetTree())
+    (asset,) = render_kubeadmin(inputs(Profile.OPENSHIFT), AssetTree())
     assert (asset.path, asset.mode) == ("auth/kubeadmin-password", 0o600)
     assert asset.content == hardway.identity().kubeadmin_password.encode()
 
-    assert len(render_kubeadmin(kubeadmin_inputs(Profile.KUBERNETES), AssetTree())) == 0
-
-
-def tunnel_inputs(profile: Profile, payload: Payload | None = None) -> Inputs:
-    cluster = hardway.cluster(profile, konnectivity=Switch.ON)
-    return Inputs(cluster, HardwaySet({}), payload or hardway.payload(profile), hardway.identity())
+    assert len(render_kubeadmin(inputs(Profile.KUBERNETES), AssetTree())) == 0
 
 
 def test_only_openshift_puts_agents_into_the_pod_network() -> None:
-    assert [tunnel_spec(tunnel_inputs(one)).shape for one in Profile] == [Shape.OPENSHIFT, Shape.KUBERNETES]
-    assert [tunnel_spec(tunnel_inputs(one)).host_network for one in Profile] == [False, True]
+    assert [tunnel_spec(inputs(one)).shape for one in Profile] == [Shape.OPENSHIFT, Shape.KUBERNETES]
+    assert [tunnel_spec(inputs(one)).host_network for one in Profile] == [False, True]
 
 
 def test_a_tunnel_that_is_wished_for_needs_an_image() -> None:
     with pytest.raises(RenderError) as caught:
-        tunnel_spec(tunnel_inputs(Profile.OPENSHIFT, Payload("4.18.0", "", {})))
+        tunnel_spec(replace(inputs(Profile.OPENSHIFT), payload=Payload("4.18.0", "", {})))
     assert caught.value.code == "UMB716"
     assert "konnectivity: off" in caught.value.remedy
