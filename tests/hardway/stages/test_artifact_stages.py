@@ -111,6 +111,14 @@ def test_a_stage_without_files_is_not_judged(tmp_path: Path) -> None:
     assert artifact_stages.written_check(4).judge(_site(tmp_path)).outcome is Outcome.SKIPPED
 
 
+def test_a_hash_tells_content_and_mode(tmp_path: Path) -> None:
+    site = _site(tmp_path)
+    before = artifact_stages.hashes(site, 7)
+    site.assets = {**site.assets, "manifests/01.yaml": Asset("manifests/01.yaml", b"one", 0o600)}
+    after = artifact_stages.hashes(site, 7)
+    assert [name for name in before if before[name] != after[name]] == ["manifests/01.yaml"]
+
+
 @pytest.mark.parametrize("profile", ["kubernetes", "openshift"])
 def test_after_their_steps_all_their_checks_pass(tmp_path: Path, profile: str) -> None:
     site = make_site(tmp_path, profile)
