@@ -19,6 +19,7 @@ from umbilical.hardway.artifacts.diff_objects import (
     Change,
     Part,
     as_json,
+    change_of,
     compare_certificates,
     compare_objects,
     described,
@@ -34,6 +35,12 @@ from umbilical.pki.profiles import KeyType, server_profile
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 DAY = timedelta(days=1)
 SUPER_SECRET = "c3VwZXJzZWNyZXQ="
+
+
+def test_a_change_follows_from_what_is_there() -> None:
+    assert [change_of(None, 1), change_of(1, None), change_of(1, 2)] == [
+        *(Change.CREATED, Change.REMOVED, Change.CHANGED)
+    ]
 
 
 def test_json_has_only_what_says_something() -> None:
