@@ -17,7 +17,7 @@ from umbilical.hardway.lint.catalogue import RULES
 from umbilical.hardway.site import Site
 from umbilical.hardway.stage import Producing, Step, Undo
 from umbilical.hardway.stages import artifact_stages, catalogue
-from umbilical.hardway.stages.artifact_stages import lint_checks
+from umbilical.hardway.stages.artifact_stages import MANIFESTS, lint_checks
 from umbilical.hardway.stages.s01_prerequisites import STAGE
 from umbilical.hardway.stages.s03_understand import STAGE as UNDERSTAND
 from umbilical.hardway.stages.s03_understand import lines
@@ -228,3 +228,16 @@ def test_a_file_that_nobody_or_everybody_writes_is_seen(tmp_path: Path) -> None:
     verdict = check.judge(site)
     assert verdict.outcome is Outcome.FAILED
     assert verdict.evidence == f"no stage writes {files[8][0]}; two stages write {files[5][0]}"
+
+
+def test_it_writes_pods_and_objects_and_removes_those_of_a_node_that_is_gone(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    _act(MANIFESTS.steps(site))
+    stale = tmp_path / "artifacts" / "static-pods" / "worker-9" / "kube-proxy.yaml"
+    stale.parent.mkdir()
+    stale.write_bytes(b"x")
+    steps = MANIFESTS.steps(site)
+    assert steps[-1].command == "rm artifacts/static-pods/worker-9/kube-proxy.yaml"
+    steps[-1].act()
+    assert not stale.exists()
+    assert (tmp_path / "artifacts" / "static-pods" / "bootstrap").is_dir()
