@@ -66,19 +66,16 @@ def test_time_is_up_for_the_whole_group() -> None:
     asyncio.run(until_gone(int(over.stdout)))
 
 
-def test_giving_up_kills_the_whole_group(tmp_path: Path) -> None:
-    async def give_up() -> None:
-        task = asyncio.ensure_future(
-            node_processes.run(shell(f"echo $$ > {tmp_path}/pid; sleep 1000"), None, 60, LIMIT)
-        )
-        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-            await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await until_gone(int((tmp_path / "pid").read_text()))
-
-    asyncio.run(give_up())
+async def test_giving_up_kills_the_whole_group(tmp_path: Path) -> None:
+    task = asyncio.ensure_future(
+        node_processes.run(shell(f"echo $$ > {tmp_path}/pid; sleep 1000"), None, 60, LIMIT)
+    )
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until_gone(int((tmp_path / "pid").read_text()))
 
 
 def test_no_descriptor_stays_open() -> None:
@@ -129,13 +126,10 @@ def test_one_that_does_not_listen_is_killed_after_a_while(tmp_path: Path, monkey
     assert asyncio.run(play()) == -signal.SIGKILL
 
 
-def test_stopping_takes_the_children_too_and_twice_is_fine(tmp_path: Path) -> None:
-    async def play() -> None:
-        process = node_processes.start(shell("sleep 1000 & echo $!; exec sleep 1000"), tmp_path / "log")
-        while not (tmp_path / "log").read_text():
-            await asyncio.sleep(0.01)
-        assert await process.stop(kill=False) == -signal.SIGTERM
-        assert await process.stop(kill=True) == -signal.SIGTERM
-        await until_gone(int((tmp_path / "log").read_text()))
-
-    asyncio.run(play())
+async def test_stopping_takes_the_children_too_and_twice_is_fine(tmp_path: Path) -> None:
+    process = node_processes.start(shell("sleep 1000 & echo $!; exec sleep 1000"), tmp_path / "log")
+    while not (tmp_path / "log").read_text():
+        await asyncio.sleep(0.01)
+    assert await process.stop(kill=False) == -signal.SIGTERM
+    assert await process.stop(kill=True) == -signal.SIGTERM
+    await until_gone(int((tmp_path / "log").read_text()))

@@ -134,45 +134,37 @@ def test_daemons_run_with_secrets_from_the_same_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-def test_a_full_disk_stops_no_pod(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_full_disk_stops_no_pod(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     node = make_node(tmp_path)
     (node.folders.manifests / "sample.yaml").write_text(yaml.safe_dump(shell_pod(LOOP)))
     scratch = node.folders.status_file.with_name(".status.json.new")
-
-    async def run() -> None:
-        async with running_node(node):
-            await until(lambda: node_is_ready(node))
-            before = reported(node)
-            # As good as a full disk: the report cannot be written.
-            scratch.mkdir()
-            (node.folders.manifests / "other.yaml").write_text(
-                yaml.safe_dump({**shell_pod(LOOP), "metadata": {"name": "other", "namespace": "test"}})
-            )
-            await until(lambda: "the runner stumbled" in caplog.text)
-            scratch.rmdir()
-            await until(lambda: node_is_ready(node, 2))
-            assert before[0] in reported(node)
-
-    asyncio.run(run())
+    async with running_node(node):
+        await until(lambda: node_is_ready(node))
+        before = reported(node)
+        # As good as a full disk: the report cannot be written.
+        scratch.mkdir()
+        (node.folders.manifests / "other.yaml").write_text(
+            yaml.safe_dump({**shell_pod(LOOP), "metadata": {"name": "other", "namespace": "test"}})
+        )
+        await until(lambda: "the runner stumbled" in caplog.text)
+        scratch.rmdir()
+        await until(lambda: node_is_ready(node, 2))
+        assert before[0] in reported(node)
 
 
 @pytest.mark.root
-def test_a_runner_in_a_hurry_gives_nobody_much_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_runner_in_a_hurry_gives_nobody_much_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(podrunner, "LAST_GRACE_SECONDS", 0.1)
     # Were it not for the hurry, this would go on until the suite's own time limit.
     monkeypatch.setattr(pod_table, "GRACE_CAP_SECONDS", 1000.0)
     node = make_node(tmp_path)
     deaf = shell_pod("trap '' TERM; while true; do sleep 1; done", spec={"terminationGracePeriodSeconds": 1000})
     (node.folders.manifests / "deaf.yaml").write_text(yaml.safe_dump(deaf))
-
-    async def run() -> None:
-        async with running_node(node) as runner:
-            await until(lambda: node_is_ready(node))
-            pid = int(reported(node)[0]["containers"][0]["pid"])
-            runner.hurry()
-        assert not Path(f"/proc/{pid}/exe").exists()
-
-    asyncio.run(run())
+    async with running_node(node) as runner:
+        await until(lambda: node_is_ready(node))
+        pid = int(reported(node)[0]["containers"][0]["pid"])
+        runner.hurry()
+    assert not Path(f"/proc/{pid}/exe").exists()
 
 
 def test_wrong_flags_and_an_unreadable_table_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

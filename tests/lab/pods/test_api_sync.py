@@ -127,47 +127,40 @@ def test_a_node_registers_and_a_bound_pod_waits_for_its_secret_runs_and_is_let_g
 
 @pytest.mark.root
 @REAL
-def test_pods_go_on_while_the_api_is_away(plane: ControlPlane, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with node_of(plane, tmp_path) as node:
-            await asyncio.to_thread(plane.apply, bound("survivor"))
-            await wait_for(plane, ("pod", "survivor"), is_ready)
-            before = json.loads(node.folders.status_file.read_bytes())["pods"][0]["containers"][0]
-            await asyncio.to_thread(plane.stop_apiserver)
-            await asyncio.sleep(2)
-            await asyncio.to_thread(plane.start_apiserver)
-            assert json.loads(node.folders.status_file.read_bytes())["pods"][0]["containers"][0] == before
-            await asyncio.to_thread(plane.apply, bound("latecomer"))
-            await wait_for(plane, ("pod", "latecomer"), is_ready)
-            await asyncio.to_thread(plane.kubectl, "delete", "pod", "survivor", "latecomer", "--timeout=60s")
-
-    asyncio.run(run())
+async def test_pods_go_on_while_the_api_is_away(plane: ControlPlane, tmp_path: Path) -> None:
+    async with node_of(plane, tmp_path) as node:
+        await asyncio.to_thread(plane.apply, bound("survivor"))
+        await wait_for(plane, ("pod", "survivor"), is_ready)
+        before = json.loads(node.folders.status_file.read_bytes())["pods"][0]["containers"][0]
+        await asyncio.to_thread(plane.stop_apiserver)
+        await asyncio.sleep(2)
+        await asyncio.to_thread(plane.start_apiserver)
+        assert json.loads(node.folders.status_file.read_bytes())["pods"][0]["containers"][0] == before
+        await asyncio.to_thread(plane.apply, bound("latecomer"))
+        await wait_for(plane, ("pod", "latecomer"), is_ready)
+        await asyncio.to_thread(plane.kubectl, "delete", "pod", "survivor", "latecomer", "--timeout=60s")
 
 
 @pytest.mark.root
 @REAL
-def test_a_pod_that_ends_well_is_not_run_again_and_one_that_cannot_run_is_logged_once(
+async def test_a_pod_that_ends_well_is_not_run_again_and_one_that_cannot_run_is_logged_once(
     plane: ControlPlane, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     volume = {"name": "v", "nfs": {"server": "example.invalid", "path": "/"}}
 
     def has_succeeded(found: dict[str, Any]) -> bool:
         return bool(found["status"].get("phase") == "Succeeded")
-
-    async def run() -> None:
-        async with node_of(plane, tmp_path / "1"):
-            await asyncio.to_thread(plane.apply, bound("strange", spec={"volumes": [volume]}))
-            await asyncio.to_thread(plane.apply, bound("once", "true", spec={"restartPolicy": "Never"}))
-            await wait_for(plane, ("pod", "once"), has_succeeded)
-            await asyncio.to_thread(plane.kubectl, "delete", "pod", "strange", "--timeout=30s")
-        async with node_of(plane, tmp_path / "2") as node:
-            await asyncio.to_thread(plane.apply, bound("other"))
-            await wait_for(plane, ("pod", "other"), is_ready)
-            names = [path.name for path in node.folders.logs.iterdir()]
-            assert not any(name.startswith("default_once_") for name in names)
-            await asyncio.to_thread(plane.kubectl, "delete", "pod", "other", "once", "--timeout=30s")
-
-    asyncio.run(run())
+    async with node_of(plane, tmp_path / "1"):
+        await asyncio.to_thread(plane.apply, bound("strange", spec={"volumes": [volume]}))
+        await asyncio.to_thread(plane.apply, bound("once", "true", spec={"restartPolicy": "Never"}))
+        await wait_for(plane, ("pod", "once"), has_succeeded)
+        await asyncio.to_thread(plane.kubectl, "delete", "pod", "strange", "--timeout=30s")
+    async with node_of(plane, tmp_path / "2") as node:
+        await asyncio.to_thread(plane.apply, bound("other"))
+        await wait_for(plane, ("pod", "other"), is_ready)
+        names = [path.name for path in node.folders.logs.iterdir()]
+        assert not any(name.startswith("default_once_") for name in names)
+        await asyncio.to_thread(plane.kubectl, "delete", "pod", "other", "once", "--timeout=30s")
     assert caplog.text.count("UMB831") == 1
 
 

@@ -244,20 +244,17 @@ def test_processes_are_known_by_their_owners_mark(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-def test_a_start_that_is_called_off_leaves_no_process(tmp_path: Path) -> None:
-    async def run() -> None:
-        plan = await plan_for(tmp_path, "exec sleep 4711")
-        for delay in (0.0, 0.02, 0.05, 0.1, 0.2):
-            starting = asyncio.ensure_future(launch(plan, tmp_path / "log"))
-            await asyncio.sleep(delay)
-            if not starting.done():
-                starting.cancel()
-            try:
-                await (await starting).stop(1)
-            except asyncio.CancelledError:
-                continue
-
-    asyncio.run(run())
+async def test_a_start_that_is_called_off_leaves_no_process(tmp_path: Path) -> None:
+    plan = await plan_for(tmp_path, "exec sleep 4711")
+    for delay in (0.0, 0.02, 0.05, 0.1, 0.2):
+        starting = asyncio.ensure_future(launch(plan, tmp_path / "log"))
+        await asyncio.sleep(delay)
+        if not starting.done():
+            starting.cancel()
+        try:
+            await (await starting).stop(1)
+        except asyncio.CancelledError:
+            continue
     assert [command for command in _commands() if command.startswith(b"sleep\x004711\0")] == []
 
 
@@ -289,7 +286,7 @@ def test_a_root_that_cannot_be_made_is_an_error_with_the_reason(tmp_path: Path) 
 
 
 @pytest.mark.root
-def test_a_container_ends_with_whoever_runs_it(tmp_path: Path) -> None:
+async def test_a_container_ends_with_whoever_runs_it(tmp_path: Path) -> None:
     """The runner is killed: no process of its containers may stay."""
     script = (
         "import asyncio, sys\n"
@@ -303,15 +300,11 @@ def test_a_container_ends_with_whoever_runs_it(tmp_path: Path) -> None:
         "asyncio.run(run())\n"
     )
     (tmp_path / "plan").write_bytes(asyncio.run(plan_for(tmp_path, "exec sleep 1000")).to_json())
-
-    async def run() -> None:
-        command = ["-c", script, str(tmp_path / "plan"), str(tmp_path / "log")]
-        runner = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=asyncio.subprocess.PIPE)
-        assert runner.stdout is not None
-        pid = int(await runner.stdout.readline())
-        assert os.path.exists(f"/proc/{pid}/exe")
-        runner.kill()
-        await runner.wait()
-        await until(lambda: not os.path.exists(f"/proc/{pid}/exe"))
-
-    asyncio.run(run())
+    command = ["-c", script, str(tmp_path / "plan"), str(tmp_path / "log")]
+    runner = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=asyncio.subprocess.PIPE)
+    assert runner.stdout is not None
+    pid = int(await runner.stdout.readline())
+    assert os.path.exists(f"/proc/{pid}/exe")
+    runner.kill()
+    await runner.wait()
+    await until(lambda: not os.path.exists(f"/proc/{pid}/exe"))
