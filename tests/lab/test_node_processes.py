@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -67,9 +66,7 @@ def test_time_is_up_for_the_whole_group() -> None:
 
 
 async def test_giving_up_kills_the_whole_group(tmp_path: Path) -> None:
-    task = asyncio.ensure_future(
-        node_processes.run(shell(f"echo $$ > {tmp_path}/pid; sleep 1000"), None, 60, LIMIT)
-    )
+    task = asyncio.ensure_future(node_processes.run(shell(f"echo $$ > {tmp_path}/pid; sleep 1000"), None, 60, LIMIT))
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
         await asyncio.sleep(0.01)
     task.cancel()
@@ -78,17 +75,14 @@ async def test_giving_up_kills_the_whole_group(tmp_path: Path) -> None:
     await until_gone(int((tmp_path / "pid").read_text()))
 
 
-def test_no_descriptor_stays_open() -> None:
-    async def many() -> int:
-        await node_processes.run(shell(":"), b"x", 60, LIMIT)
-        before = len(os.listdir("/proc/self/fd"))
-        await asyncio.gather(*(node_processes.run(shell("echo a"), b"x", 60, LIMIT) for _ in range(20)))
-        async with asyncio.timeout(60):
-            while len(os.listdir("/proc/self/fd")) > before:  # transports close in a later turn of the loop
-                await asyncio.sleep(0.01)
-        return len(os.listdir("/proc/self/fd")) - before
-
-    assert asyncio.run(many()) == 0
+async def test_no_descriptor_stays_open() -> None:
+    await node_processes.run(shell(":"), b"x", 60, LIMIT)
+    before = len(os.listdir("/proc/self/fd"))
+    await asyncio.gather(*(node_processes.run(shell("echo a"), b"x", 60, LIMIT) for _ in range(20)))
+    async with asyncio.timeout(60):
+        while len(os.listdir("/proc/self/fd")) > before:  # transports close in a later turn of the loop
+            await asyncio.sleep(0.01)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.parametrize(
@@ -99,31 +93,23 @@ def test_what_cannot_be_started_is_told(program: Program) -> None:
         outcome(program)
 
 
-def test_a_background_program_writes_its_log_and_its_end_is_noticed(tmp_path: Path) -> None:
-    async def play() -> int | None:
-        process = node_processes.start(shell("echo out; echo err >&2; exit 4"), tmp_path / "log")
-        await until_gone(process.pid)
-        await asyncio.sleep(0)
-        return process.exit_code
-
-    assert asyncio.run(play()) == 4
+async def test_a_background_program_writes_its_log_and_its_end_is_noticed(tmp_path: Path) -> None:
+    process = node_processes.start(shell("echo out; echo err >&2; exit 4"), tmp_path / "log")
+    await until_gone(process.pid)
+    await asyncio.sleep(0)
+    assert process.exit_code == 4
     assert (tmp_path / "log").read_text() == "out\nerr\n"
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
 
 
-def test_one_that_does_not_listen_is_killed_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_does_not_listen_is_killed_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(node_processes, "STOP_SECONDS", 0.1)
-    deaf = (
-        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
-    )
-
-    async def play() -> int:
-        process = node_processes.start(Program([sys.executable, "-c", deaf], {}), tmp_path / "log")
-        while (tmp_path / "log").read_text() != "ready\n":
-            await asyncio.sleep(0.01)
-        return await process.stop(kill=False)
-
-    assert asyncio.run(play()) == -signal.SIGKILL
+    process = node_processes.start(shell("trap '' TERM; echo ready; while :; do sleep 1; done"), tmp_path / "log")
+    while (tmp_path / "log").read_text() != "ready\n":
+        await asyncio.sleep(0.01)
+    assert await process.stop(kill=False) == -signal.SIGKILL
 
 
 async def test_stopping_takes_the_children_too_and_twice_is_fine(tmp_path: Path) -> None:

@@ -80,32 +80,28 @@ def node_is_ready(node: RunnerNode, count: int = 1) -> bool:
 
 
 @pytest.mark.root
-def test_a_file_becomes_a_pod_and_a_pod_becomes_a_report_and_the_runners_end_ends_it(tmp_path: Path) -> None:
+async def test_a_file_becomes_a_pod_and_a_pod_becomes_a_report_and_the_runners_end_ends_it(tmp_path: Path) -> None:
     node = make_node(tmp_path)
     left = node.folders.state / "pods" / "of a killed runner" / "empty"
     left.mkdir(parents=True)
     (node.folders.manifests / "gone.yaml").write_text(yaml.safe_dump(shell_pod(LOOP)))
     other = {**shell_pod(LOOP), "metadata": {"name": "other", "namespace": "test"}}
-
-    async def run() -> int:
-        async with running_node(node):
-            await until(lambda: node_is_ready(node))
-            (pod,) = reported(node)
-            assert (pod["namespace"], pod["name"], pod["address"]) == ("test", "sample-node-1", "127.0.0.1")
-            assert (pod["phase"], left.exists()) == ("Running", False)
-            (node.folders.manifests / "gone.yaml").unlink()
-            await until(lambda: reported(node) == [])
-            (node.folders.manifests / "other.yaml").write_text(yaml.safe_dump(other))
-            await until(lambda: node_is_ready(node))
-            return int(reported(node)[0]["containers"][0]["pid"])
-
-    pid = asyncio.run(run())
+    async with running_node(node):
+        await until(lambda: node_is_ready(node))
+        (pod,) = reported(node)
+        assert (pod["namespace"], pod["name"], pod["address"]) == ("test", "sample-node-1", "127.0.0.1")
+        assert (pod["phase"], left.exists()) == ("Running", False)
+        (node.folders.manifests / "gone.yaml").unlink()
+        await until(lambda: reported(node) == [])
+        (node.folders.manifests / "other.yaml").write_text(yaml.safe_dump(other))
+        await until(lambda: node_is_ready(node))
+        pid = int(reported(node)[0]["containers"][0]["pid"])
     assert not Path(f"/proc/{pid}/exe").exists()
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
 
 
 @pytest.mark.root
-def test_daemons_run_with_secrets_from_the_same_folder(tmp_path: Path) -> None:
+async def test_daemons_run_with_secrets_from_the_same_folder(tmp_path: Path) -> None:
     node = make_node(tmp_path, labels={"role": "worker"})
     spec = shell_pod(
         "cat /pki/key; " + LOOP,
@@ -120,17 +116,12 @@ def test_daemons_run_with_secrets_from_the_same_folder(tmp_path: Path) -> None:
     }
     secret = {"kind": "Secret", "metadata": {"name": "s", "namespace": "ns"}, "stringData": {"key": "hidden "}}
     (node.folders.daemons / "agents.yaml").write_text(yaml.safe_dump_all([daemon]))
-
-    async def run() -> str:
-        async with running_node(node):
-            await until(lambda: bool(reported(node)) and "not found" in reported(node)[0]["trouble"])
-            (node.folders.daemons / "secret.yaml").write_text(yaml.safe_dump(secret))
-            await until(lambda: node_is_ready(node))
-            (log,) = node.folders.logs.glob("ns_agents-*/main/0.log")
-            await until(lambda: "begun" in log.read_text())
-            return log.read_text()
-
-    assert asyncio.run(run()) == "hidden begun\n"
+    async with running_node(node):
+        await until(lambda: bool(reported(node)) and "not found" in reported(node)[0]["trouble"])
+        (node.folders.daemons / "secret.yaml").write_text(yaml.safe_dump(secret))
+        await until(lambda: node_is_ready(node))
+        (log,) = node.folders.logs.glob("ns_agents-*/main/0.log")
+        await until(lambda: log.read_text() == "hidden begun\n")
 
 
 @pytest.mark.root

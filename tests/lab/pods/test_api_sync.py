@@ -79,7 +79,7 @@ def is_ready(found: dict[str, Any]) -> bool:
 
 @pytest.mark.root
 @REAL
-def test_a_node_registers_and_a_bound_pod_waits_for_its_secret_runs_and_is_let_go(
+async def test_a_node_registers_and_a_bound_pod_waits_for_its_secret_runs_and_is_let_go(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
     document = bound(
@@ -88,41 +88,28 @@ def test_a_node_registers_and_a_bound_pod_waits_for_its_secret_runs_and_is_let_g
         volumeMounts=[{"name": "pki", "mountPath": "/pki"}],
         spec={"volumes": [{"name": "pki", "secret": {"secretName": "late"}}]},
     )
-    secret: dict[str, object] = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "late"},
-        "stringData": {"key": "hidden"},
-    }
-
-    async def run() -> tuple[dict[str, Any], str]:
-        async with node_of(plane, tmp_path) as node:
-            await wait_for(plane, ("node", "node-1"), is_ready)
-            await wait_for(plane, ("lease", "node-1", "-n=kube-node-lease"), lambda found: "spec" in found)
-            known = await wait_for(plane, ("node", "node-1"), lambda found: not found["spec"].get("taints"))
-            assert {"type": "InternalIP", "address": "127.0.0.1"} in known["status"]["addresses"]
-            await asyncio.to_thread(plane.apply, document)
-            waiting = await wait_for(plane, ("pod", "waiter"), lambda found: "containerStatuses" in found["status"])
-            assert waiting["status"]["phase"] == "Pending"
-            state = waiting["status"]["containerStatuses"][0]["state"]
-            assert state["waiting"]["reason"] == "ContainerCreating"
-            await asyncio.to_thread(plane.apply, secret)
-            ready = await wait_for(plane, ("pod", "waiter"), is_ready)
-            log = node.folders.logs / f"default_waiter_{ready['metadata']['uid']}" / "main" / "0.log"
-            await asyncio.to_thread(plane.kubectl, "delete", "pod", "waiter", "--timeout=30s")
-            assert await get(plane, "pod", "waiter") == {}
-            return ready["status"], log.read_text()
-
-    status, log = asyncio.run(run())
-    assert log == "hidden"
-    assert status["phase"] == "Running"
-    assert status["podIP"] == "127.0.0.1"
-    assert {kind: each["status"] for kind, each in by_type(status["conditions"]).items()} == {
-        "PodScheduled": "True",
-        "Initialized": "True",
-        "ContainersReady": "True",
-        "Ready": "True",
-    }
+    metadata = {"name": "late"}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"key": "hidden"}}
+    async with node_of(plane, tmp_path) as node:
+        await wait_for(plane, ("node", "node-1"), is_ready)
+        await wait_for(plane, ("lease", "node-1", "-n=kube-node-lease"), lambda found: "spec" in found)
+        known = await wait_for(plane, ("node", "node-1"), lambda found: not found["spec"].get("taints"))
+        assert {"type": "InternalIP", "address": "127.0.0.1"} in known["status"]["addresses"]
+        await asyncio.to_thread(plane.apply, document)
+        waiting = await wait_for(plane, ("pod", "waiter"), lambda found: "containerStatuses" in found["status"])
+        assert waiting["status"]["phase"] == "Pending"
+        state = waiting["status"]["containerStatuses"][0]["state"]
+        assert state["waiting"]["reason"] == "ContainerCreating"
+        await asyncio.to_thread(plane.apply, secret)
+        ready = await wait_for(plane, ("pod", "waiter"), is_ready)
+        log = node.folders.logs / f"default_waiter_{ready['metadata']['uid']}" / "main" / "0.log"
+        await asyncio.to_thread(plane.kubectl, "delete", "pod", "waiter", "--timeout=30s")
+        assert await get(plane, "pod", "waiter") == {}
+        assert log.read_text() == "hidden"
+    status = ready["status"]
+    assert (status["phase"], status["podIP"]) == ("Running", "127.0.0.1")
+    told = {kind: each["status"] for kind, each in by_type(status["conditions"]).items()}
+    assert told == dict.fromkeys(("PodScheduled", "Initialized", "ContainersReady", "Ready"), "True")
 
 
 @pytest.mark.root
@@ -150,6 +137,7 @@ async def test_a_pod_that_ends_well_is_not_run_again_and_one_that_cannot_run_is_
 
     def has_succeeded(found: dict[str, Any]) -> bool:
         return bool(found["status"].get("phase") == "Succeeded")
+
     async with node_of(plane, tmp_path / "1"):
         await asyncio.to_thread(plane.apply, bound("strange", spec={"volumes": [volume]}))
         await asyncio.to_thread(plane.apply, bound("once", "true", spec={"restartPolicy": "Never"}))
@@ -166,12 +154,8 @@ async def test_a_pod_that_ends_well_is_not_run_again_and_one_that_cannot_run_is_
 
 @pytest.mark.root
 @REAL
-def test_a_pod_gets_a_token_of_its_service_account(plane: ControlPlane, tmp_path: Path) -> None:
-    account: dict[str, object] = {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": {"name": "robot", "namespace": "default"},
-    }
+async def test_a_pod_gets_a_token_of_its_service_account(plane: ControlPlane, tmp_path: Path) -> None:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot", "namespace": "default"}}
     sources = [{"serviceAccountToken": {"path": "token", "expirationSeconds": 600}}]
     document = bound(
         "holder",
@@ -179,17 +163,13 @@ def test_a_pod_gets_a_token_of_its_service_account(plane: ControlPlane, tmp_path
         volumeMounts=[{"name": "token", "mountPath": "/var/run"}],
         spec={"serviceAccountName": "robot", "volumes": [{"name": "token", "projected": {"sources": sources}}]},
     )
-
-    async def run() -> str:
-        async with node_of(plane, tmp_path) as node:
-            await asyncio.to_thread(plane.apply, account, document)
-            found = await wait_for(plane, ("pod", "holder"), is_ready)
-            log = node.folders.logs / f"default_holder_{found['metadata']['uid']}" / "main" / "0.log"
-            await until(lambda: bool(log.read_text()))
-            await asyncio.to_thread(plane.kubectl, "delete", "pod", "holder", "--timeout=30s")
-            return log.read_text()
-
-    claims = asyncio.run(run()).split(".")[1]
+    async with node_of(plane, tmp_path) as node:
+        await asyncio.to_thread(plane.apply, account, document)
+        found = await wait_for(plane, ("pod", "holder"), is_ready)
+        log = node.folders.logs / f"default_holder_{found['metadata']['uid']}" / "main" / "0.log"
+        await until(lambda: bool(log.read_text()))
+        await asyncio.to_thread(plane.kubectl, "delete", "pod", "holder", "--timeout=30s")
+    claims = log.read_text().split(".")[1]
     content = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
     assert content["sub"] == "system:serviceaccount:default:robot"
     assert content["kubernetes.io"]["pod"]["name"] == "holder"

@@ -114,11 +114,8 @@ def test_what_cannot_be_carried_out_is_told_of_by_name(tmp_path: Path) -> None:
     assert code == NOT_STARTED
     assert "missing" in why
     assert list((tmp_path / "root").iterdir()) == []
-    pieces = (
-        Piece(Part.MEMORY, "/dev"),
-        Piece(Part.BIND, "/dev/null", "/dev/null"),
-        Piece(Part.BIND, "/proc", "/proc"),
-    )
+    null, proc = Piece(Part.BIND, "/dev/null", "/dev/null"), Piece(Part.BIND, "/proc", "/proc")
+    pieces = (Piece(Part.MEMORY, "/dev"), null, proc)
     code, why = complaint(ContainerPlan(str(tmp_path / "root"), "test", pieces, ("no-such-program",)).to_json())
     assert code == NOT_STARTED
     assert "No such file" in why
@@ -181,66 +178,47 @@ async def started(folder: Path, script: str, owner: str = "test") -> tuple[Conta
 
 
 @pytest.mark.root
-def test_what_does_not_listen_is_killed_after_its_grace_time(tmp_path: Path) -> None:
-    async def run() -> int:
-        process, log = await started(tmp_path, "trap '' TERM; echo deaf; while true; do sleep 1; done")
-        await until(lambda: log.read_text() == "deaf\n")
-        return await process.stop(0.2)
-
-    assert asyncio.run(run()) == -signal.SIGKILL
+async def test_what_does_not_listen_is_killed_after_its_grace_time(tmp_path: Path) -> None:
+    process, log = await started(tmp_path, "trap '' TERM; echo deaf; while true; do sleep 1; done")
+    await until(lambda: log.read_text() == "deaf\n")
+    assert await process.stop(0.2) == -signal.SIGKILL
 
 
 @pytest.mark.root
-def test_stopping_twice_is_fine(tmp_path: Path) -> None:
-    async def run() -> list[int]:
-        process, _ = await started(tmp_path, "exec sleep 1000")
-        return [await process.stop(5), await process.stop(5)]
-
-    assert asyncio.run(run()) == [-signal.SIGTERM] * 2
+async def test_stopping_twice_is_fine(tmp_path: Path) -> None:
+    process, _ = await started(tmp_path, "exec sleep 1000")
+    assert [await process.stop(5), await process.stop(5)] == [-signal.SIGTERM] * 2
 
 
 @pytest.mark.root
-def test_everything_in_the_containers_namespace_belongs_to_it(tmp_path: Path) -> None:
-    async def run() -> int:
-        process, log = await started(tmp_path, "setsid sleep 1000 & sleep 1000 & echo ready; wait")
-        await until(lambda: log.read_text() == "ready\n")
-        namespace = os.open(f"/proc/{process.pid}/ns/mnt", os.O_RDONLY)
-        try:
-            await until(lambda: len(members(namespace)) == 3)
-            await process.stop(0.2)
-            return len(members(namespace))
-        finally:
-            os.close(namespace)
-
-    assert asyncio.run(run()) == 0
-
-
-@pytest.mark.root
-def test_what_a_program_leaves_behind_is_found_even_if_it_was_quick(tmp_path: Path) -> None:
-    async def run() -> tuple[int, int]:
-        process, log = await started(tmp_path, "setsid sleep 1000 & echo $!")
-        await process.ended()
-        code = await process.stop(5)
-        return code, int(log.read_text())
-
-    code, pid = asyncio.run(run())
-    assert code == 0
-    assert not os.path.exists(f"/proc/{pid}/exe")
-
-
-@pytest.mark.root
-def test_processes_are_known_by_their_owners_mark(tmp_path: Path) -> None:
-    async def run() -> tuple[list[int], list[int]]:
-        process, log = await started(tmp_path, "sleep 1000 & echo ready; wait", owner=f"test-{os.getpid()}")
-        await until(lambda: log.read_text() == "ready\n" and len(left_by(f"test-{os.getpid()}")) == 2)
-        seen = left_by(f"test-{os.getpid()}"), left_by("somebody-else")
+async def test_everything_in_the_containers_namespace_belongs_to_it(tmp_path: Path) -> None:
+    process, log = await started(tmp_path, "setsid sleep 1000 & sleep 1000 & echo ready; wait")
+    await until(lambda: log.read_text() == "ready\n")
+    namespace = os.open(f"/proc/{process.pid}/ns/mnt", os.O_RDONLY)
+    try:
+        await until(lambda: len(members(namespace)) == 3)
         await process.stop(0.2)
-        return seen
+        assert members(namespace) == []
+    finally:
+        os.close(namespace)
 
-    ours, others = asyncio.run(run())
-    assert len(ours) == 2
-    assert others == []
-    assert left_by(f"test-{os.getpid()}") == []
+
+@pytest.mark.root
+async def test_what_a_program_leaves_behind_is_found_even_if_it_was_quick(tmp_path: Path) -> None:
+    process, log = await started(tmp_path, "setsid sleep 1000 & echo $!")
+    await process.ended()
+    assert await process.stop(5) == 0
+    assert not os.path.exists(f"/proc/{int(log.read_text())}/exe")
+
+
+@pytest.mark.root
+async def test_processes_are_known_by_their_owners_mark(tmp_path: Path) -> None:
+    owner = f"test-{os.getpid()}"
+    process, log = await started(tmp_path, "sleep 1000 & echo ready; wait", owner=owner)
+    await until(lambda: log.read_text() == "ready\n" and len(left_by(owner)) == 2)
+    assert left_by("somebody-else") == []
+    await process.stop(0.2)
+    assert left_by(owner) == []
 
 
 @pytest.mark.root
@@ -264,43 +242,39 @@ def _commands() -> Iterator[bytes]:
             yield path.read_bytes()
 
 
-def test_input_is_empty_output_is_the_log_and_the_exit_code_the_programs_own(tmp_path: Path) -> None:
-    async def run() -> tuple[str, int]:
-        process, log = await started(tmp_path, "cat; echo out; echo err >&2; ls /proc/self/fd | wc -l; exit 7")
-        code = await process.ended()
-        return log.read_text(), code
-
+async def test_input_is_empty_output_is_the_log_and_the_exit_code_the_programs_own(tmp_path: Path) -> None:
+    process, log = await started(tmp_path, "cat; echo out; echo err >&2; ls /proc/self/fd | wc -l; exit 7")
+    assert await process.ended() == 7
     # Four: the three and the one by which ls reads the directory. Nothing of the runner's is open.
-    assert asyncio.run(run()) == ("out\nerr\n4\n", 7)
+    assert log.read_text() == "out\nerr\n4\n"
 
 
 @pytest.mark.root
-def test_a_root_that_cannot_be_made_is_an_error_with_the_reason(tmp_path: Path) -> None:
-    async def run() -> None:
-        plan = await plan_for(tmp_path, "true")
-        (tmp_path / "state/pods/0123456789abcdef/etc/hosts").unlink()
+async def test_a_root_that_cannot_be_made_is_an_error_with_the_reason(tmp_path: Path) -> None:
+    plan = await plan_for(tmp_path, "true")
+    (tmp_path / "state/pods/0123456789abcdef/etc/hosts").unlink()
+    with pytest.raises(PodError, match=r"(?s)UMB832.*hosts"):
         await launch(plan, tmp_path / "log")
 
-    with pytest.raises(PodError, match=r"(?s)UMB832.*hosts"):
-        asyncio.run(run())
+
+RUN_PLAN = """
+import asyncio, sys
+from pathlib import Path
+from umbilical.lab.pods.container_plan import from_json
+from umbilical.lab.pods.process import launch
+async def run():
+    process = await launch(from_json(Path(sys.argv[1]).read_bytes()), Path(sys.argv[2]))
+    print(process.pid, flush=True)
+    await process.ended()
+asyncio.run(run())
+"""
 
 
 @pytest.mark.root
 async def test_a_container_ends_with_whoever_runs_it(tmp_path: Path) -> None:
     """The runner is killed: no process of its containers may stay."""
-    script = (
-        "import asyncio, sys\n"
-        "from pathlib import Path\n"
-        "from umbilical.lab.pods.container_plan import from_json\n"
-        "from umbilical.lab.pods.process import launch\n"
-        "async def run():\n"
-        "    process = await launch(from_json(Path(sys.argv[1]).read_bytes()), Path(sys.argv[2]))\n"
-        "    print(process.pid, flush=True)\n"
-        "    await process.ended()\n"
-        "asyncio.run(run())\n"
-    )
-    (tmp_path / "plan").write_bytes(asyncio.run(plan_for(tmp_path, "exec sleep 1000")).to_json())
-    command = ["-c", script, str(tmp_path / "plan"), str(tmp_path / "log")]
+    (tmp_path / "plan").write_bytes((await plan_for(tmp_path, "exec sleep 1000")).to_json())
+    command = ["-c", RUN_PLAN, str(tmp_path / "plan"), str(tmp_path / "log")]
     runner = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=asyncio.subprocess.PIPE)
     assert runner.stdout is not None
     pid = int(await runner.stdout.readline())
