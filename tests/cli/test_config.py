@@ -1,27 +1,26 @@
 """`umbilical config` and `umbilical explain`."""
 
-import json
+from functools import partial
 from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
-from tests.support.fixture_types import Captured
+from tests.support.commands import Run
 from tests.support.hardway_workspace import make_directory
 
-from umbilical.cli import main
 from umbilical.hardway.config.reading import schema
 
 
-def test_the_schema_is_printed(capsys: Captured) -> None:
-    assert main.run(["config", "schema"]) == 0
-    value = json.loads(capsys.readouterr().out)
+def test_the_schema_is_printed(umbilical: Run) -> None:
+    value = umbilical("config", "schema").json()
     jsonschema.Draft202012Validator.check_schema(value)
     assert value == schema()
 
 
-def view(folder: Path, *arguments: str) -> int:
-    return main.run(["config", "view", "--dir", str(folder), *arguments])
+@pytest.fixture
+def view(umbilical: Run) -> Run:
+    return partial(umbilical, "config", "view", "--dir")
 
 
 @pytest.fixture
@@ -29,50 +28,44 @@ def folder(tmp_path: Path) -> Path:
     return make_directory(tmp_path / "c", name="one")
 
 
-def test_a_table_has_every_value(folder: Path, capsys: Captured) -> None:
-    assert view(folder) == 0
-    rows = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if len(line.split()) > 1)
+def test_a_table_has_every_value(folder: Path, view: Run) -> None:
+    rows = dict(line.split(maxsplit=1) for line in view(folder).lines if len(line.split()) > 1)
     assert rows["domain"] == "one.example.com"
     assert rows["hasKubeProxy"] == "true"
     assert "origin" not in rows["key"]
 
 
-def test_origins_are_columns(folder: Path, capsys: Captured) -> None:
-    assert view(folder, "--origin") == 0
-    lines = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
+def test_origins_are_columns(folder: Path, view: Run) -> None:
+    lines = {line.split()[0]: line.split()[1:] for line in view(folder, "--origin").lines}
     assert lines["key"] == ["value", "origin", "from"]
     assert lines["name"] == ["one", "given"]
     assert lines["baseDomain"] == ["example.com", "default"]
     assert lines["domain"] == ["one.example.com", "computed", "name,", "baseDomain"]
 
 
-def test_json_and_yaml_have_the_same_tree_and_the_same_origins(folder: Path, capsys: Captured) -> None:
-    view(folder, "-o", "json")
-    as_json = json.loads(capsys.readouterr().out)
-    view(folder, "-o", "yaml")
-    assert yaml.safe_load(capsys.readouterr().out) == as_json
+def test_json_and_yaml_have_the_same_tree_and_the_same_origins(folder: Path, view: Run) -> None:
+    as_json = view(folder, "-o", "json").json()
+    assert yaml.safe_load(view(folder, "-o", "yaml").out) == as_json
     assert as_json["networks"]["apiVip"] == "192.168.126.10"
     assert as_json["node"]["master-0"]["name"] == "master-0.one.example.com"
-    view(folder, "--origin", "-o", "json")
-    as_json = json.loads(capsys.readouterr().out)
-    view(folder, "--origin", "-o", "yaml")
-    assert yaml.safe_load(capsys.readouterr().out) == as_json
+    as_json = view(folder, "--origin", "-o", "json").json()
+    assert yaml.safe_load(view(folder, "--origin", "-o", "yaml").out) == as_json
     told = {one["path"]: one for one in as_json}
     assert told["name"] == {"path": "name", "value": "one", "origin": "given"}
     assert told["domain"]["from"] == "name, baseDomain"
 
 
-def test_a_wrong_file_has_status_3(tmp_path: Path, capsys: Captured) -> None:
+def test_a_wrong_file_has_status_3(tmp_path: Path, view: Run) -> None:
     (tmp_path / "cluster.yaml").write_text("nmae: x\n")
-    assert view(tmp_path) == 3
-    assert "nmae is unknown; did you mean name?" in capsys.readouterr().err
+    assert "nmae is unknown; did you mean name?" in view(tmp_path, status=3).err
 
 
-def explain(*arguments: str) -> int:
-    return main.run(["explain", *arguments])
+@pytest.fixture
+def explain(umbilical: Run) -> Run:
+    return partial(umbilical, "explain")
 
 
-def test_each_kind_of_thing_is_explained(capsys: Captured) -> None:
+def test_each_kind_of_thing_is_explained(explain: Run) -> None:
     for asked, first in (
         (["05"], "05  (stage)"),
         (["pki"], "05  (stage)"),
@@ -84,33 +77,28 @@ def test_each_kind_of_thing_is_explained(capsys: Captured) -> None:
         (["UMB745"], "UMB745  (code, the cluster while it is built: applying, CSRs, etcd, pivot; exit status 7)"),
         (["/etc/kubernetes/kubelet.conf"], "kubelet.conf  (file, stage 08)"),
     ):
-        assert explain(*asked) == 0
-        printed = capsys.readouterr()
+        printed = explain(*asked)
         assert printed.out.splitlines()[0] == first
         assert printed.err == ""
 
 
-def test_an_unknown_name_is_three_lines_with_the_nearest_ones(capsys: Captured) -> None:
-    assert explain("kubelet-singer") == 2
-    printed = capsys.readouterr()
+def test_an_unknown_name_is_three_lines_with_the_nearest_ones(explain: Run) -> None:
+    printed = explain("kubelet-singer", status=2)
     assert printed.out == ""
     assert printed.err.splitlines()[0] == "UMB750 nothing is called 'kubelet-singer'"
     assert "kubelet-signer" in printed.err.splitlines()[1]
     assert printed.err.splitlines()[2] == "  next: umbilical explain kubelet-signer"
 
 
-def test_a_directory_brings_its_own_addresses(tmp_path: Path, capsys: Captured) -> None:
+def test_a_directory_brings_its_own_addresses(tmp_path: Path, explain: Run) -> None:
     folder = make_directory(tmp_path / "c")
-    assert explain("kube-apiserver-bootstrap.yaml", "--dir", str(folder), "-o", "json") == 0
-    (entry,) = json.loads(capsys.readouterr().out)["entries"]
+    (entry,) = explain("kube-apiserver-bootstrap.yaml", "--dir", folder, "-o", "json").json()["entries"]
     assert f"--cacert {folder}/artifacts/tls/bundles/" in entry["by_hand"]
     assert "BOOTSTRAP" not in entry["by_hand"]
 
 
-def test_everything_can_be_listed_by_kind_and_nothing_asked_is_wrong_usage(capsys: Captured) -> None:
-    assert explain("--list") == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_everything_can_be_listed_by_kind_and_nothing_asked_is_wrong_usage(explain: Run) -> None:
+    lines = explain("--list").lines
     assert "rule         PKI-01" in lines
     assert "code         UMB745" in lines
-    assert explain() == 2
-    assert "--list" in capsys.readouterr().err
+    assert "--list" in explain(status=2).err

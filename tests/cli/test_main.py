@@ -1,6 +1,5 @@
 """The program: its commands, their completion, and how faults are told."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -8,6 +7,7 @@ import sys
 
 import click
 import pytest
+from tests.support.commands import Run
 from tests.support.compiled_unit import is_compiled
 from tests.support.fixture_types import Captured, Patch
 
@@ -57,14 +57,13 @@ def test_wrong_usage_is_told_in_three_lines(capfd: Captured) -> None:
     ("raised", "status", "word"), [(KeyboardInterrupt(), 8, ""), (RuntimeError("broken"), 10, "UMB099")]
 )
 def test_interrupts_and_our_own_faults_have_their_statuses(
-    raised: BaseException, status: int, word: str, monkeypatch: Patch, capfd: Captured
+    raised: BaseException, status: int, word: str, monkeypatch: Patch, umbilical: Run
 ) -> None:
     def fail(*arguments: object, **options: object) -> None:
         raise raised
 
     monkeypatch.setattr(main.umbilical, "main", fail)
-    assert main.run([]) == status
-    assert word in capfd.readouterr().err
+    assert word in umbilical(status=status).err
 
 
 def test_drop_ins_engines_and_native_commands_load_little() -> None:
@@ -98,12 +97,10 @@ PROGRAM = "from umbilical.cli.main import main; main()"
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_each_shell_has_its_script_and_bash_takes_its_own(capfd: Captured) -> None:
+def test_each_shell_has_its_script_and_bash_takes_its_own(umbilical: Run) -> None:
     for shell, word in (("bash", "complete -o nosort"), ("zsh", "#compdef umbilical"), ("fish", "complete --no-files")):
-        assert main.run(["completion", shell]) == 0
-        assert word in capfd.readouterr().out
-    main.run(["completion", "bash"])
-    script = capfd.readouterr().out
+        assert word in umbilical("completion", shell).out
+    script = umbilical("completion", "bash").out
     subprocess.run(["bash", "-n"], input=script, text=True, timeout=30, check=True)
 
 
@@ -125,26 +122,22 @@ def test_words_are_completed() -> None:
         assert f"plain,{offered}" in completed.stdout.splitlines()
 
 
-def test_the_answer_tells_the_form_that_runs_and_its_interpreter(capfd: Captured) -> None:
+def test_the_answer_tells_the_form_that_runs_and_its_interpreter(umbilical: Run) -> None:
     form = "compiled" if is_compiled() else "pure"
-    assert main.run(["version"]) == 0
-    line = capfd.readouterr().out
+    line = umbilical("version").out
     assert line.startswith(f"umbilical {__version__} (konnectivity v")
     assert f", {form}, python 3." in line
     assert line.endswith(f" at {sys.executable})\n")
-    assert main.run(["version", "-o", "json"]) == 0
-    answer = json.loads(capfd.readouterr().out)
+    answer = umbilical("version", "-o", "json").json()
     assert (answer["apiVersion"], answer["kind"]) == ("umbilical.dev/v1alpha1", "Version")
     assert (answer["version"], answer["form"]) == (__version__, form)
     assert answer["interpreter"].endswith(sys.executable)
 
 
-def test_every_code_is_explained_with_its_remedy_and_its_exit_status(capfd: Captured) -> None:
-    assert main.run(["explain", "--list"]) == 0
-    listed = capfd.readouterr().out.split()
+def test_every_code_is_explained_with_its_remedy_and_its_exit_status(umbilical: Run) -> None:
+    listed = umbilical("explain", "--list").out.split()
     assert [code for code in codes.codes() if code not in listed] == []
-    assert main.run(["explain", "UMB745"]) == 0
-    told = capfd.readouterr().out
+    told = umbilical("explain", "UMB745").out
     assert "P1 to P8" in told
     assert "stage retry 13" in told
     assert f"exit status {codes.UNSAFE}" in told

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from tests.support.bootkube_script import bootkube_script
 from tests.support.bootstrap_corpus import bootstrap_config
-from tests.support.fixture_types import Captured, Patch
+from tests.support.commands import Run, Told
+from tests.support.fixture_types import Patch
 from tests.support.install_directories import Directory
 
 from umbilical.bootstrap.patch.config_facts import Profile, profile_of
@@ -19,8 +20,6 @@ from umbilical.bootstrap.patch.edits import REASONS
 from umbilical.bootstrap.patch.patch import patch, undo
 from umbilical.bootstrap.patch.plan import PURPOSES
 from umbilical.bootstrap.spec import Shape, for_shape
-from umbilical.cli import main
-from umbilical.cli.main import run
 from umbilical.codes import CONFIGURATION, USAGE
 from umbilical.ignition.data_url import format_data_url
 from umbilical.ignition.document import Document
@@ -36,14 +35,13 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_patch_goes_to_a_new_file_with_the_mode_of_the_old(config: Path, capsys: Captured) -> None:
+def test_a_patch_goes_to_a_new_file_with_the_mode_of_the_old(config: Path, umbilical: Run) -> None:
     before = config.read_bytes()
     out = config.parent / "patched.ign"
-    assert run(["bootstrap", "patch", str(config), "--out", str(out)]) == 0
+    captured = umbilical("bootstrap", "patch", config, "--out", out)
     assert out.read_bytes() == patch(Document(before), SPEC).document.content
     assert out.stat().st_mode & 0o777 == 0o640
     assert config.read_bytes() == before
-    captured = capsys.readouterr()
     assert captured.out == ""
     assert "bootkube.sh of 4.18 recognised" in captured.err
     assert "9 files added, 1 changed" in captured.err
@@ -51,35 +49,34 @@ def test_a_patch_goes_to_a_new_file_with_the_mode_of_the_old(config: Path, capsy
     assert f"wrote {out}" in captured.err
 
 
-def test_a_patch_in_place_replaces_the_file_and_keeps_its_mode(config: Path) -> None:
+def test_a_patch_in_place_replaces_the_file_and_keeps_its_mode(config: Path, umbilical: Run) -> None:
     before = config.read_bytes()
-    assert run(["bootstrap", "patch", str(config), "--in-place"]) == 0
+    umbilical("bootstrap", "patch", config, "--in-place")
     assert undo(Document(config.read_bytes())).content == before
     assert config.stat().st_mode & 0o777 == 0o640
     assert [path.name for path in config.parent.iterdir()] == ["bootstrap.ign"]
 
 
-def test_a_second_patch_says_that_nothing_changes_and_leaves_the_file_alone(config: Path, capsys: Captured) -> None:
-    assert run(["bootstrap", "patch", str(config), "--in-place"]) == 0
+def test_a_second_patch_says_that_nothing_changes_and_leaves_the_file_alone(config: Path, umbilical: Run) -> None:
+    umbilical("bootstrap", "patch", config, "--in-place")
     inode = config.stat().st_ino
-    capsys.readouterr()
-    assert run(["bootstrap", "patch", str(config), "--in-place"]) == 0
+    told = umbilical("bootstrap", "patch", config, "--in-place")
     assert config.stat().st_ino == inode
-    assert f"{config} is as it should be" in capsys.readouterr().err
+    assert f"{config} is as it should be" in told.err
 
 
-def test_an_install_directory_is_patched_where_the_installer_reads_it(tmp_path: Path) -> None:
+def test_an_install_directory_is_patched_where_the_installer_reads_it(tmp_path: Path, umbilical: Run) -> None:
     Directory(tmp_path).metadata()
     path = tmp_path / "bootstrap.ign"
     path.write_bytes(bootstrap_config("4.18"))
-    assert run(["bootstrap", "patch", "--dir", str(tmp_path)]) == 0
+    umbilical("bootstrap", "patch", "--dir", tmp_path)
     assert profile_of(Document(path.read_bytes()).config) is Profile.PATCHED
 
 
-def test_a_link_stays_a_link_and_what_it_points_to_is_patched(config: Path) -> None:
+def test_a_link_stays_a_link_and_what_it_points_to_is_patched(config: Path, umbilical: Run) -> None:
     link = config.parent / "link.ign"
     link.symlink_to(config)
-    assert run(["bootstrap", "patch", str(link), "--in-place"]) == 0
+    umbilical("bootstrap", "patch", link, "--in-place")
     assert link.is_symlink()
     assert profile_of(Document(config.read_bytes()).config) is Profile.PATCHED
 
@@ -89,28 +86,26 @@ def test_a_link_stays_a_link_and_what_it_points_to_is_patched(config: Path) -> N
     [("openshift", "http-connect", "auto"), ("openshift", "grpc", "10.0.0.9"), ("seed", "grpc", "auto")],
 )
 def test_shapes_modes_and_addresses_pass_their_own_verification(
-    config: Path, shape: str, mode: str, address: str
+    config: Path, shape: str, mode: str, address: str, umbilical: Run
 ) -> None:
     options = ["--shape", shape, "--mode", mode, "--node-ip", address]
-    assert run(["bootstrap", "patch", str(config), "--in-place", *options]) == 0
+    umbilical("bootstrap", "patch", config, "--in-place", *options)
 
 
-def test_without_a_target_nothing_happens(config: Path, capsys: Captured) -> None:
+def test_without_a_target_nothing_happens(config: Path, umbilical: Run) -> None:
     before = config.read_bytes()
-    assert run(["bootstrap", "patch", str(config)]) == USAGE
-    assert "--out NEWFILE, or --in-place" in capsys.readouterr().err
+    assert "--out NEWFILE, or --in-place" in umbilical("bootstrap", "patch", config, status=USAGE).err
     assert config.read_bytes() == before
 
 
-def test_an_existing_file_is_not_overwritten(config: Path, capsys: Captured) -> None:
+def test_an_existing_file_is_not_overwritten(config: Path, umbilical: Run) -> None:
     out = config.parent / "other"
     out.write_text("precious")
-    assert run(["bootstrap", "patch", str(config), "--out", str(out)]) == CONFIGURATION
-    assert capsys.readouterr().err.startswith("UMB801 ")
+    assert umbilical("bootstrap", "patch", config, "--out", out, status=CONFIGURATION).err.startswith("UMB801 ")
     assert out.read_text() == "precious"
 
 
-def test_what_cannot_be_patched_is_refused_in_three_lines_and_not_touched(config: Path, capsys: Captured) -> None:
+def test_what_cannot_be_patched_is_refused_in_three_lines_and_not_touched(config: Path, umbilical: Run) -> None:
     for content, code in (
         (bootstrap_config(pointer=True), "UMB122"),
         (bootstrap_config(in_place=True), "UMB123"),
@@ -121,32 +116,29 @@ def test_what_cannot_be_patched_is_refused_in_three_lines_and_not_touched(config
         (b"", "UMB140"),
     ):
         config.write_bytes(content)
-        assert run(["bootstrap", "patch", str(config), "--in-place"]) == CONFIGURATION
-        error = capsys.readouterr().err
+        error = umbilical("bootstrap", "patch", config, "--in-place", status=CONFIGURATION).err
         assert error.startswith(f"{code} ")
         assert [line[:7] for line in error.splitlines()[1:]] == ["  why: ", "  next:"]
         assert config.read_bytes() == content
 
 
-def test_a_foreign_authority_is_refused_with_the_reason(config: Path, capsys: Captured) -> None:
+def test_a_foreign_authority_is_refused_with_the_reason(config: Path, umbilical: Run) -> None:
     before = config.read_bytes()
-    assert run(["bootstrap", "patch", str(config), "--in-place", "--from-install-state"]) == CONFIGURATION
-    error = capsys.readouterr().err
+    error = umbilical("bootstrap", "patch", config, "--in-place", "--from-install-state", status=CONFIGURATION).err
     assert error.startswith("UMB130 ")
     assert "never reaches the node" in error
     assert "certificate of one day" in error
     assert config.read_bytes() == before
 
 
-def test_what_failed_before_the_patch_is_warned_of_and_not_blamed_on_it(config: Path, capsys: Captured) -> None:
+def test_what_failed_before_the_patch_is_warned_of_and_not_blamed_on_it(config: Path, umbilical: Run) -> None:
     document = Document(config.read_bytes()).without_files(["/usr/local/bin/bootstrap-service-record.sh"])
     config.write_bytes(document.content)
-    assert run(["bootstrap", "patch", str(config), "--in-place"]) == 0
-    assert "(before the patch, too)" in capsys.readouterr().err
+    assert "(before the patch, too)" in umbilical("bootstrap", "patch", config, "--in-place").err
 
 
 def test_a_script_that_bash_refuses_once_patched_is_not_written(
-    config: Path, tmp_path: Path, monkeypatch: Patch, capsys: Captured
+    config: Path, tmp_path: Path, monkeypatch: Patch, umbilical: Run
 ) -> None:
     """A bash that takes the installer's script and not ours: what a fault of ours would look like."""
     folder = tmp_path / "bin"
@@ -156,26 +148,23 @@ def test_a_script_that_bash_refuses_once_patched_is_not_written(
     picky.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
     before = config.read_bytes()
-    assert run(["bootstrap", "patch", str(config), "--in-place"]) == CONFIGURATION
-    error = capsys.readouterr().err
+    error = umbilical("bootstrap", "patch", config, "--in-place", status=CONFIGURATION).err
     assert error.startswith("UMB132 ")
     assert "line 1: no" in error
     assert config.read_bytes() == before
 
 
 def test_without_bash_the_patch_is_made_and_the_missing_check_told(
-    config: Path, tmp_path: Path, monkeypatch: Patch, capsys: Captured
+    config: Path, tmp_path: Path, monkeypatch: Patch, umbilical: Run
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     assert shutil.which("bash") is None
-    assert run(["bootstrap", "patch", str(config), "--in-place"]) == 0
-    assert "there is no bash here" in capsys.readouterr().err
+    assert "there is no bash here" in umbilical("bootstrap", "patch", config, "--in-place").err
 
 
-def test_a_plan_shows_every_change_with_its_reason_and_writes_nothing(config: Path, capsys: Captured) -> None:
+def test_a_plan_shows_every_change_with_its_reason_and_writes_nothing(config: Path, umbilical: Run) -> None:
     before = config.read_bytes()
-    assert run(["bootstrap", "plan", str(config)]) == 0
-    shown = capsys.readouterr().out
+    shown = umbilical("bootstrap", "plan", config).out
     for path, why in PURPOSES.items():
         assert f"+ {path} " in shown
         assert why in shown
@@ -187,9 +176,8 @@ def test_a_plan_shows_every_change_with_its_reason_and_writes_nothing(config: Pa
     assert list(config.parent.iterdir()) == [config]
 
 
-def test_a_plan_tells_the_port_the_order_and_the_day(config: Path, capsys: Captured) -> None:
-    assert run(["bootstrap", "plan", str(config), "--agent-port", "9123"]) == 0
-    shown = capsys.readouterr().out
+def test_a_plan_tells_the_port_the_order_and_the_day(config: Path, umbilical: Run) -> None:
+    shown = umbilical("bootstrap", "plan", config, "--agent-port", "9123").out
     assert "Needs TCP 9123 from every node to the bootstrap node on aws" in shown
     assert "umbilical firewall render --platform aws --machine-network 10.0.0.0/16 --port 9123\n" in shown
     steps = ["create manifests", "create ignition-configs", "patch", "create cluster"]
@@ -198,101 +186,89 @@ def test_a_plan_tells_the_port_the_order_and_the_day(config: Path, capsys: Captu
     assert "24 hours" in order
 
 
-def test_a_plan_names_the_gates_where_the_built_in_tunnel_is_off(tmp_path: Path, capsys: Captured) -> None:
+def test_a_plan_names_the_gates_where_the_built_in_tunnel_is_off(tmp_path: Path, umbilical: Run) -> None:
     path = tmp_path / "bootstrap.ign"
     path.write_bytes(bootstrap_config("5.0", native="off"))
-    assert run(["bootstrap", "plan", str(path)]) == 0
-    assert "CRDCompatibilityRequirementOperator or ClusterAPIMachineManagement" in capsys.readouterr().out
+    told = umbilical("bootstrap", "plan", path)
+    assert "CRDCompatibilityRequirementOperator or ClusterAPIMachineManagement" in told.out
 
 
-def test_a_plan_as_json_is_one_object_on_standard_output(config: Path, capsys: Captured) -> None:
-    assert run(["bootstrap", "plan", str(config), "-o", "json", "--show-anchors"]) == 0
-    captured = capsys.readouterr()
+def test_a_plan_as_json_is_one_object_on_standard_output(config: Path, umbilical: Run) -> None:
+    captured = umbilical("bootstrap", "plan", config, "-o", "json", "--show-anchors")
     assert json.loads(captured.out)["kind"] == "BootstrapPlan"
     assert "  A1  line 11: " in captured.err
 
 
-def test_anchors_are_shown_even_where_the_patch_is_refused(tmp_path: Path, capsys: Captured) -> None:
+def test_anchors_are_shown_even_where_the_patch_is_refused(tmp_path: Path, umbilical: Run) -> None:
     lines = bootkube_script("4.18").replace("touch /opt/openshift/.bootkube", "  touch /opt/openshift/.bootkube")
     path = tmp_path / "bootstrap.ign"
     path.write_bytes(bootstrap_config(script=lines))
-    assert run(["bootstrap", "plan", str(path), "--show-anchors"]) == CONFIGURATION
-    captured = capsys.readouterr()
+    captured = umbilical("bootstrap", "plan", path, "--show-anchors", status=CONFIGURATION)
     assert "sha256 " in captured.out
     assert "  A6  not found, alike but indented: line 391: touch /opt/openshift/.bootkube.done" in captured.out
     assert captured.err.startswith("UMB121 bootkube.sh is not recognised: anchor A6 is there 0 times")
 
 
-def test_an_install_directory_gives_file_platform_and_warnings(tmp_path: Path, capsys: Captured) -> None:
+def test_an_install_directory_gives_file_platform_and_warnings(tmp_path: Path, umbilical: Run) -> None:
     Directory(tmp_path).metadata(aws=None, vsphere={})
     (tmp_path / "bootstrap.ign").write_bytes(bootstrap_config("4.18"))
     (tmp_path / "install-config.yaml").write_text("platform: {vsphere: {}}\n")
-    assert run(["bootstrap", "plan", "--dir", str(tmp_path)]) == 0
-    captured = capsys.readouterr()
+    captured = umbilical("bootstrap", "plan", "--dir", tmp_path)
     assert "on vsphere" in captured.out
     assert f"umbilical firewall render --dir {tmp_path}\n" in captured.out
     assert "warning: install-config.yaml is newer than bootstrap.ign" in captured.err
 
 
 def test_the_firewall_command_that_is_offered_works_where_the_manifests_are_read_no_more(
-    tmp_path: Path, capsys: Captured
+    tmp_path: Path, umbilical: Run
 ) -> None:
     Directory(tmp_path).metadata(aws={})
     (tmp_path / "bootstrap.ign").write_bytes(bootstrap_config("4.18"))
-    assert run(["bootstrap", "plan", "--dir", str(tmp_path)]) == 0
-    offered = re.search(r"next: umbilical (firewall render .*)", capsys.readouterr().out)
+    offered = re.search(r"next: umbilical (firewall render .*)", umbilical("bootstrap", "plan", "--dir", tmp_path).out)
     assert offered is not None
-    assert run(shlex.split(offered[1])) == 0
-    assert "8091" in capsys.readouterr().out
+    assert "8091" in umbilical(*shlex.split(offered[1])).out
 
 
-@pytest.mark.parametrize("options", [["--from-install-state"]])
-def test_a_plan_refuses_a_foreign_authority_as_the_patch_does(
-    config: Path, options: list[str], capsys: Captured
-) -> None:
-    assert run(["bootstrap", "plan", str(config), *options]) == CONFIGURATION
-    assert capsys.readouterr().err.startswith(f"UMB130 a patch cannot sign with an existing CA ({options[0]}")
+def test_a_plan_refuses_a_foreign_authority_as_the_patch_does(config: Path, umbilical: Run) -> None:
+    told = umbilical("bootstrap", "plan", config, "--from-install-state", status=CONFIGURATION)
+    assert told.err.startswith("UMB130 a patch cannot sign with an existing CA (--from-install-state")
 
 
 @pytest.fixture
-def patched(config: Path) -> Path:
-    assert run(["bootstrap", "patch", str(config), "--in-place"]) == 0
+def patched(config: Path, umbilical: Run) -> Path:
+    umbilical("bootstrap", "patch", config, "--in-place")
     return config
 
 
-def test_undo_restores_the_file_and_its_mode_and_says_so(patched: Path, capsys: Captured) -> None:
-    assert run(["bootstrap", "undo", str(patched), "--in-place"]) == 0
+def test_undo_restores_the_file_and_its_mode_and_says_so(patched: Path, umbilical: Run) -> None:
+    captured = umbilical("bootstrap", "undo", patched, "--in-place")
     assert patched.read_bytes() == bootstrap_config("4.18")
     assert patched.stat().st_mode & 0o777 == 0o640
-    captured = capsys.readouterr()
     assert captured.out == ""
     assert "byte for byte as it was before the patch" in captured.err
 
 
-def test_undo_goes_to_another_file_or_into_an_install_directory(patched: Path) -> None:
+def test_undo_goes_to_another_file_or_into_an_install_directory(patched: Path, umbilical: Run) -> None:
     before = patched.read_bytes()
     out = patched.parent / "original.ign"
-    assert run(["bootstrap", "undo", str(patched), "--out", str(out)]) == 0
+    umbilical("bootstrap", "undo", patched, "--out", out)
     assert out.read_bytes() == bootstrap_config("4.18")
     assert patched.read_bytes() == before
-    assert run(["bootstrap", "undo", "--dir", str(patched.parent)]) == 0
+    umbilical("bootstrap", "undo", "--dir", patched.parent)
     assert patched.read_bytes() == bootstrap_config("4.18")
 
 
-def test_undo_of_a_file_that_was_marshalled_anew_says_that_the_rest_is_as_found(
-    patched: Path, capsys: Captured
-) -> None:
+def test_undo_of_a_file_that_was_marshalled_anew_says_that_the_rest_is_as_found(patched: Path, umbilical: Run) -> None:
     patched.write_text(json.dumps(json.loads(patched.read_bytes()), indent=1))
-    assert run(["bootstrap", "undo", str(patched), "--in-place"]) == 0
-    assert "the rest is as found" in capsys.readouterr().err
+    assert "the rest is as found" in umbilical("bootstrap", "undo", patched, "--in-place").err
     assert json.loads(patched.read_bytes()) == json.loads(bootstrap_config("4.18"))
 
 
-def test_undo_of_a_file_that_is_not_patched_is_refused(tmp_path: Path, capsys: Captured) -> None:
+def test_undo_of_a_file_that_is_not_patched_is_refused(tmp_path: Path, umbilical: Run) -> None:
     path = tmp_path / "bootstrap.ign"
     path.write_bytes(bootstrap_config("4.18"))
-    assert run(["bootstrap", "undo", str(path), "--in-place"]) == CONFIGURATION
-    assert capsys.readouterr().err.startswith("UMB128 this config is not patched\n")
+    told = umbilical("bootstrap", "undo", path, "--in-place", status=CONFIGURATION)
+    assert told.err.startswith("UMB128 this config is not patched\n")
 
 
 KEY = "-----BEGIN PRIVATE KEY-----\nMIIsecretsecret\n"
@@ -306,39 +282,27 @@ def compared(script: str = "echo one\n", mode: int = 365, key: str = KEY, **sect
     return {"ignition": {"version": "3.2.0"}, "storage": {"files": files}} | sections
 
 
-class Ran:
-    """A run of the command and what it printed."""
-
-    def __init__(self, status: int, out: str, err: str) -> None:
-        self.status, self.out, self.err = status, out, err
-
-
 @pytest.fixture
-def diff(tmp_path: Path, capfd: Captured) -> Any:
-    def run(old: Any, new: Any, *options: str) -> Ran:
-        paths = []
-        for name, value in (("old.ign", old), ("new.ign", new)):
-            paths.append(tmp_path / name)
-            paths[-1].write_bytes(value if isinstance(value, bytes) else json.dumps(value).encode())
-        status = main.run(["bootstrap", "diff", *map(str, paths), *options])
-        captured = capfd.readouterr()
-        return Ran(status, captured.out, captured.err)
+def diff(tmp_path: Path, umbilical: Run) -> Run:
+    def run(old: Any, new: Any, *options: str, status: int = 1) -> Told:
+        paths = [tmp_path / "old.ign", tmp_path / "new.ign"]
+        for path, value in zip(paths, (old, new), strict=True):
+            path.write_bytes(value if isinstance(value, bytes) else json.dumps(value).encode())
+        return umbilical("bootstrap", "diff", *paths, *options, status=status)
 
     return run
 
 
-def test_the_same_config_gives_zero_whatever_its_formatting(diff: Any) -> None:
-    ran = diff(compared(), compared())
-    assert (ran.status, ran.out, ran.err) == (0, "", "the same, byte for byte\n")
-    ran = diff(compared(), json.dumps(compared(), indent=2).encode())
-    assert (ran.status, ran.out) == (0, "")
-    assert "only the formatting" in ran.err
+def test_the_same_config_gives_zero_whatever_its_formatting(diff: Run) -> None:
+    assert diff(compared(), compared(), status=0) == ("", "the same, byte for byte\n")
+    out, err = diff(compared(), json.dumps(compared(), indent=2).encode(), status=0)
+    assert out == ""
+    assert "only the formatting" in err
 
 
-def test_a_changed_script_is_shown_line_by_line_or_counted(diff: Any) -> None:
+def test_a_changed_script_is_shown_line_by_line_or_counted(diff: Run) -> None:
     ran = diff(compared(), compared("set -e\necho one\n", mode=420))
-    assert ran.status == 1
-    title, mode, contents, *lines = ran.out.splitlines()
+    title, mode, contents, *lines = ran.lines
     assert title == "~ file /usr/local/bin/bootkube.sh"
     assert mode == "    mode: 0555 -> 0644"
     assert contents.startswith("    contents: 9 bytes sha256:")
@@ -346,17 +310,15 @@ def test_a_changed_script_is_shown_line_by_line_or_counted(diff: Any) -> None:
     assert lines == ["    @@ -1 +1,2 @@", "    +set -e", "     echo one"]
     assert ran.err == "0 added, 0 removed, 1 changed\n"
     ran = diff(compared(), compared("set -e\necho one\n"), "--stat")
-    assert ran.status == 1
-    assert ran.out.splitlines()[-1].endswith(", lines +1 -0")
+    assert ran.lines[-1].endswith(", lines +1 -0")
     assert "set -e" not in ran.out
 
 
-def test_secrets_are_not_shown_unless_asked_for(diff: Any) -> None:
+def test_secrets_are_not_shown_unless_asked_for(diff: Run) -> None:
     for output in ("table", "json"):
         changed = compared(key=KEY.replace("MII", "MIJ"))
         hidden = diff(compared(), changed, "-o", output)
         shown = diff(compared(), changed, "-o", output, "--show-secrets")
-        assert (hidden.status, shown.status) == (1, 1)
         assert "secretsecret" not in hidden.out + hidden.err
         assert "+MIJsecretsecret" in shown.out
         assert "/opt/openshift/tls/ca.pem" in hidden.out
@@ -365,50 +327,46 @@ def test_secrets_are_not_shown_unless_asked_for(diff: Any) -> None:
         assert "$6$b" in diff(old, new, "-o", output, "--show-secrets").out
 
 
-def test_units_and_other_fields_are_shown(diff: Any) -> None:
+def test_units_and_other_fields_are_shown(diff: Run) -> None:
     unit = {"name": "a.service", "enabled": True}
     ran = diff(compared(), compared(systemd={"units": [unit]}, passwd={"users": [{"name": "core"}]}))
-    assert ran.out.splitlines() == ["+ unit a.service", "    enabled: true", '+ passwd.users: [{"name": "core"}]']
+    assert ran.lines == ["+ unit a.service", "    enabled: true", '+ passwd.users: [{"name": "core"}]']
     assert ran.err == "2 added, 0 removed, 0 changed\n"
 
 
-def test_a_program_gets_json_also_when_nothing_differs(diff: Any) -> None:
+def test_a_program_gets_json_also_when_nothing_differs(diff: Run) -> None:
     ran = diff(compared(), compared("echo two\n"), "-o", "json")
-    answer = json.loads(ran.out)
+    answer = ran.json()
     (difference,) = answer["differences"]
     assert (answer["kind"], difference["kind"], difference["change"]) == ("BootstrapDiff", "file", "changed")
     (content,) = difference["contents"]
     assert content["lines"][-2:] == ["-echo one", "+echo two"]
     assert (content["old"]["bytes"], len(content["new"]["sha256"]), ran.err) == (9, 64, "")
-    ran = diff(compared(), compared(), "-o", "json")
-    assert (ran.status, json.loads(ran.out)["differences"]) == (0, [])
+    assert diff(compared(), compared(), "-o", "json", status=0).json()["differences"] == []
 
 
-def test_a_terminal_does_not_obey_what_a_config_says(diff: Any) -> None:
+def test_a_terminal_does_not_obey_what_a_config_says(diff: Run) -> None:
     ran = diff(compared("a\n"), compared("\x1b[2Jb\n") | {"\x1b[2J": "\x1b[2J\ud800"})
-    assert ran.status == 1
     assert "\x1b" not in ran.out
     assert "\\x1b[2J" in ran.out
     assert "not text" in ran.out
 
 
-def test_a_long_value_is_cut(diff: Any) -> None:
+def test_a_long_value_is_cut(diff: Run) -> None:
     ran = diff(compared(x="a"), compared(x="b" * 10_000))
     assert len(ran.out) < 300
     assert ran.out.endswith("...\n")
 
 
-def test_what_is_no_config_is_an_error_that_names_the_file(diff: Any) -> None:
-    ran = diff(compared(), b"\xef\xbb\xbf{}")
-    assert ran.status == 3
-    assert ran.out == ""
-    first, why, _ = ran.err.splitlines()
+def test_what_is_no_config_is_an_error_that_names_the_file(diff: Run) -> None:
+    out, err = diff(compared(), b"\xef\xbb\xbf{}", status=3)
+    assert out == ""
+    first, why, _ = err.splitlines()
     assert first.startswith("UMB140 ")
     assert "new.ign" in first
     assert "byte order mark" in why
 
 
-def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, capfd: Captured) -> None:
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, umbilical: Run) -> None:
     for absent in (tmp_path / "absent.ign", tmp_path):
-        assert main.run(["bootstrap", "diff", str(absent), str(absent)]) == 3
-        assert capfd.readouterr().err.startswith(f"UMB002 cannot read {absent}")
+        assert umbilical("bootstrap", "diff", absent, absent, status=3).err.startswith(f"UMB002 cannot read {absent}")

@@ -5,6 +5,7 @@ import ipaddress
 import json
 import os
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,13 +15,13 @@ import yaml
 from cryptography import x509
 from tests.cli.native import options_of
 from tests.support.bootstrap_corpus import bootstrap_config
-from tests.support.fixture_types import Captured, Patch
+from tests.support.commands import Run
+from tests.support.fixture_types import Patch
 from tests.support.install_directories import Directory
 
 from umbilical.bootstrap.bootstrap_file import BootstrapFile
 from umbilical.bootstrap.names import OWN
 from umbilical.bootstrap.spec import Mode, Resources, Shape, TunnelSpec, for_shape
-from umbilical.cli import main
 from umbilical.cli.bootstrap.file import kibibytes, read_source, target_of
 from umbilical.cli.bootstrap.options import (
     INSTALLER_NODE_IP,
@@ -48,13 +49,13 @@ def _no_address_from_outside(monkeypatch: Patch) -> None:
     monkeypatch.delenv(INSTALLER_NODE_IP, raising=False)
 
 
-def render(*arguments: str) -> int:
-    return main.run(["bootstrap", "render", *arguments])
+@pytest.fixture
+def render(umbilical: Run) -> Run:
+    return partial(umbilical, "bootstrap", "render")
 
 
-def test_each_file_is_written_with_its_mode_and_told_in_a_line(tmp_path: Path, capsys: Captured) -> None:
-    assert render("--out", str(tmp_path / "out")) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+def test_each_file_is_written_with_its_mode_and_told_in_a_line(tmp_path: Path, render: Run) -> None:
+    lines = [line.split() for line in render("--out", tmp_path / "out").lines]
     assert len(lines) == 8
     for mode, size, path in lines:
         file = tmp_path / "out" / path.lstrip("/")
@@ -62,29 +63,27 @@ def test_each_file_is_written_with_its_mode_and_told_in_a_line(tmp_path: Path, c
         assert file.stat().st_size == int(size)
 
 
-def test_nothing_is_overwritten_unless_asked(tmp_path: Path, capsys: Captured) -> None:
+def test_nothing_is_overwritten_unless_asked(tmp_path: Path, render: Run) -> None:
     out = str(tmp_path / "out")
-    assert render("--out", out) == 0
-    assert render("--out", out, "--mode=http-connect") == 3
-    assert "UMB801" in capsys.readouterr().err
+    render("--out", out)
+    assert "UMB801" in render("--out", out, "--mode=http-connect", status=3).err
     egress = tmp_path / "out" / OWN.egress.lstrip("/")
     assert "GRPC" in egress.read_text()
-    assert render("--out", out, "--mode=http-connect", "--overwrite") == 0
+    render("--out", out, "--mode=http-connect", "--overwrite")
     assert "HTTPConnect" in egress.read_text()
 
 
-def test_a_dash_prints_every_yaml_document_and_no_script(capsys: Captured) -> None:
-    assert render("--out", "-") == 0
-    kinds = [document["kind"] for document in yaml.safe_load_all(capsys.readouterr().out)]
+def test_a_dash_prints_every_yaml_document_and_no_script(render: Run) -> None:
+    kinds = [document["kind"] for document in yaml.safe_load_all(render("--out", "-").out)]
     expected = ["EgressSelectorConfiguration", "KubeAPIServerConfig", "Pod", "Namespace", "Secret", "DaemonSet"]
     assert kinds == expected
 
 
-def test_kubernetes_changes_the_given_manifest(tmp_path: Path) -> None:
+def test_kubernetes_changes_the_given_manifest(tmp_path: Path, render: Run) -> None:
     (tmp_path / "kube-apiserver.yaml").write_text(KUBE_APISERVER)
     arguments = ["--shape=kubernetes", f"--kube-apiserver={tmp_path / 'kube-apiserver.yaml'}"]
     arguments += ["--node-ip=10.0.0.5", "--image=registry.example/own:1", f"--out={tmp_path / 'out'}"]
-    assert render(*arguments) == 0
+    render(*arguments)
     written = tmp_path / "out/etc/kubernetes/manifests/kube-apiserver.yaml"
     command = yaml.safe_load(written.read_bytes())["spec"]["containers"][0]["command"]
     assert command[:2] == ["kube-apiserver", "--v=2"]
@@ -92,7 +91,7 @@ def test_kubernetes_changes_the_given_manifest(tmp_path: Path) -> None:
     assert (tmp_path / "out/etc/kubernetes/konnectivity/pki/tls.key").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_wish_that_cannot_be_met_changes_nothing(tmp_path: Path, capsys: Captured) -> None:
+def test_a_wish_that_cannot_be_met_changes_nothing(tmp_path: Path, render: Run) -> None:
     for arguments, code, status in (
         (["--agent-port=6443"], "UMB110", 3),
         (["--shape=kubernetes"], "UMB113", 3),
@@ -104,8 +103,7 @@ def test_a_wish_that_cannot_be_met_changes_nothing(tmp_path: Path, capsys: Captu
         (["--node-ip=nowhere"], "UMB001", 2),
         (["--shape=round"], "UMB001", 2),
     ):
-        assert render(f"--out={tmp_path / 'out'}", *arguments) == status
-        told = capsys.readouterr()
+        told = render(f"--out={tmp_path / 'out'}", *arguments, status=status)
         assert told.err.startswith(f"{code} ")
         assert len(told.err.splitlines()) == 3
         assert told.out == ""
@@ -364,8 +362,8 @@ def test_the_root_authority_of_an_installation_signs(state: str, authority: Auth
     assert authority.pair.key not in (made.server.key, made.agent.key)
 
 
-def test_a_directory_of_pki_init_is_taken_as_it_is(tmp_path: Path) -> None:
-    assert main.run(["pki", "init", "--dir", str(tmp_path / "pki"), "--address", str(ADDRESS)]) == 0
+def test_a_directory_of_pki_init_is_taken_as_it_is(tmp_path: Path, umbilical: Run) -> None:
+    umbilical("pki", "init", "--dir", tmp_path / "pki", "--address", ADDRESS)
     taken = certificates_from(options(f"--pki={tmp_path / 'pki'}"), SPEC, NOW)
     assert taken.server.key == (tmp_path / "pki" / "server.key").read_bytes()
     other = for_shape(Shape.OPENSHIFT, node_ip=ipaddress.ip_address("10.0.0.6"))

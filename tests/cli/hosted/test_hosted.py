@@ -6,6 +6,7 @@ import ipaddress
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,6 +17,7 @@ from tests.hosted import conftest as hosted_fixtures
 from tests.hosted.conftest import Tunnel
 from tests.hosted.test_clusters import serving
 from tests.hosted.test_gather import kubelet
+from tests.support.commands import Run
 from tests.support.control_plane import PROGRAMS, ControlPlane
 from tests.support.fixture_types import Captured
 from tests.support.hosted_specs import hosted_spec
@@ -28,7 +30,6 @@ from tests.support.tunnel_pki import FolderAuthority
 from umbilical.cli import main
 from umbilical.cli.hosted import render as certificates
 from umbilical.cli.hosted.render import addresses, keep, tell, with_looked_up
-from umbilical.cli.main import run
 from umbilical.fault import PkiError
 from umbilical.hosted.objects.sidecars import KUBECONFIG_MAP, TOKEN_SECRET
 from umbilical.hosted.objects.spec import AggregatedApi, HostedSpec, Pki
@@ -39,10 +40,9 @@ from umbilical.pki.certificate import read_certificates
 from umbilical.pki.profiles import KeyType
 
 
-def test_each_command_has_its_help(capsys: Captured) -> None:
+def test_each_command_has_its_help(umbilical: Run) -> None:
     for name in main.GROUPS["hosted"][1]:
-        assert main.run(["hosted", name, "--help"]) == 0
-        assert capsys.readouterr().out.startswith(f"Usage: umbilical hosted {name}")
+        assert umbilical("hosted", name, "--help").out.startswith(f"Usage: umbilical hosted {name}")
 
 
 SPEC = hosted_spec(aggregated_apis=(AggregatedApi("named"),))
@@ -156,25 +156,24 @@ def spec(tmp_path: Path) -> Path:
     return path
 
 
-def render(*arguments: str | Path) -> int:
-    return main.run(["hosted", "render", *map(str, arguments)])
+@pytest.fixture
+def render(umbilical: Run) -> Run:
+    return partial(umbilical, "hosted", "render")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_the_example_is_printed_and_can_be_rendered(tmp_path: Path, capsys: Captured) -> None:
-    assert render("--example") == 0
-    printed = capsys.readouterr().out
+def test_the_example_is_printed_and_can_be_rendered(tmp_path: Path, render: Run) -> None:
+    printed = render("--example").out
     assert printed == EXAMPLE
     (tmp_path / "spec.yaml").write_text(printed)
-    assert render("--spec", tmp_path / "spec.yaml", "--out", tmp_path / "out") == 0
+    render("--spec", tmp_path / "spec.yaml", "--out", tmp_path / "out")
 
 
-def test_each_file_is_written_with_its_mode_and_told_in_a_line(spec: Path, tmp_path: Path, capsys: Captured) -> None:
-    assert render("--spec", spec, "--out", tmp_path / "out") == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+def test_each_file_is_written_with_its_mode_and_told_in_a_line(spec: Path, tmp_path: Path, render: Run) -> None:
+    lines = [line.split() for line in render("--spec", spec, "--out", tmp_path / "out").lines]
     assert len(lines) == len(contents(tmp_path / "out"))
     for mode, size, path in lines:
         file = tmp_path / "out" / path
@@ -183,22 +182,21 @@ def test_each_file_is_written_with_its_mode_and_told_in_a_line(spec: Path, tmp_p
     assert {mode for mode, _, path in lines if "/secret-" in path} == {"0600"}
 
 
-def test_objects_are_printed_and_nothing_is_written(spec: Path, tmp_path: Path, capsys: Captured) -> None:
-    assert render("--spec", spec, "--out", "-") == 0
-    documents: list[Any] = list(yaml.safe_load_all(capsys.readouterr().out))
+def test_objects_are_printed_and_nothing_is_written(spec: Path, tmp_path: Path, render: Run) -> None:
+    documents: list[Any] = list(yaml.safe_load_all(render("--spec", spec, "--out", "-").out))
     assert len(documents) > 30
     assert all(document["metadata"]["name"] for document in documents)
     assert [path.name for path in tmp_path.iterdir()] == ["guest.yaml"]
 
 
-def test_certificates_that_are_kept_make_a_second_rendering_the_same(spec: Path, tmp_path: Path) -> None:
+def test_certificates_that_are_kept_make_a_second_rendering_the_same(spec: Path, tmp_path: Path, render: Run) -> None:
     for name in ("one", "two"):
-        assert render("--spec", spec, "--out", tmp_path / name, "--pki", tmp_path / "pki") == 0
+        render("--spec", spec, "--out", tmp_path / name, "--pki", tmp_path / "pki")
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
-def test_kustomize_gets_its_files(spec: Path, tmp_path: Path) -> None:
-    assert render("--spec", spec, "--out", tmp_path / "out", "--format", "kustomize") == 0
+def test_kustomize_gets_its_files(spec: Path, tmp_path: Path, render: Run) -> None:
+    render("--spec", spec, "--out", tmp_path / "out", "--format", "kustomize")
     found = [path for path in contents(tmp_path / "out") if path.endswith("kustomization.yaml")]
     assert found == [
         "hosted/kustomization.yaml",
@@ -207,57 +205,54 @@ def test_kustomize_gets_its_files(spec: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_a_manifest_is_found_beside_the_spec(spec: Path, tmp_path: Path) -> None:
+def test_a_manifest_is_found_beside_the_spec(spec: Path, tmp_path: Path, render: Run) -> None:
     (tmp_path / "kas.yaml").write_bytes(as_bytes(deployment()))
     spec.write_text(SMALL.replace("  # manifest: kube-apiserver.yaml", "  manifest: kas.yaml"))
-    assert render("--spec", spec, "--out", tmp_path / "out") == 0
+    render("--spec", spec, "--out", tmp_path / "out")
     patched = yaml.safe_load((tmp_path / "out/management/deployment-kube-apiserver.yaml").read_bytes())
     assert container(patched, "konnectivity-server")
 
 
-def test_bad_input_changes_nothing(spec: Path, tmp_path: Path, capsys: Captured) -> None:
+def test_bad_input_changes_nothing(spec: Path, tmp_path: Path, render: Run) -> None:
     for change in (("replicas: 3", "replicas: 0"), ("  # manifest: kube-apiserver.yaml", "  manifest: none.yaml")):
         spec.write_text(SMALL.replace(*change))
-        assert render("--spec", spec, "--out", tmp_path / "out", "--pki", tmp_path / "pki") == 3
-        assert capsys.readouterr().err.count("\n") == 3
+        told = render("--spec", spec, "--out", tmp_path / "out", "--pki", tmp_path / "pki", status=3)
+        assert told.err.count("\n") == 3
         assert [path.name for path in tmp_path.iterdir()] == ["guest.yaml"]
 
 
 def test_files_that_exist_are_not_replaced_and_certificates_then_stay_too(
-    spec: Path, tmp_path: Path, capsys: Captured
+    spec: Path, tmp_path: Path, render: Run
 ) -> None:
     arguments = ("--spec", spec, "--out", tmp_path / "out", "--pki", tmp_path / "pki")
-    assert render(*arguments) == 0
+    render(*arguments)
     before = contents(tmp_path)
-    assert render(*arguments, "--rotate-signers") == 3
-    assert "UMB801" in capsys.readouterr().err
+    assert "UMB801" in render(*arguments, "--rotate-signers", status=3).err
     assert contents(tmp_path) == before
-    assert render(*arguments, "--rotate-signers", "--overwrite") == 0
+    render(*arguments, "--rotate-signers", "--overwrite")
     assert contents(tmp_path) != before
 
 
-def test_files_of_an_earlier_rendering_are_told_of(spec: Path, tmp_path: Path, capsys: Captured) -> None:
-    assert render("--spec", spec, "--out", tmp_path / "out") == 0
+def test_files_of_an_earlier_rendering_are_told_of(spec: Path, tmp_path: Path, render: Run) -> None:
+    render("--spec", spec, "--out", tmp_path / "out")
     spec.write_text(SMALL.replace("strategy: route", "strategy: loadbalancer"))
-    capsys.readouterr()
-    assert render("--spec", spec, "--out", tmp_path / "out", "--overwrite") == 0
-    assert "management/route-konnectivity-server.yaml is not part of this rendering" in capsys.readouterr().err
+    told = render("--spec", spec, "--out", tmp_path / "out", "--overwrite")
+    assert "management/route-konnectivity-server.yaml is not part of this rendering" in told.err
 
 
-def test_signers_are_changed_in_a_directory_only(spec: Path, tmp_path: Path) -> None:
+def test_signers_are_changed_in_a_directory_only(spec: Path, tmp_path: Path, render: Run) -> None:
     for flag in ("--rotate-signers", "--retire-signers"):
-        assert render("--spec", spec, "--out", tmp_path / "out", flag) == 2
+        render("--spec", spec, "--out", tmp_path / "out", flag, status=2)
 
 
-def test_what_is_left_out_is_told(spec: Path, tmp_path: Path, capsys: Captured) -> None:
+def test_what_is_left_out_is_told(spec: Path, tmp_path: Path, render: Run) -> None:
     spec.write_text(SMALL.replace("    addresses: [172.30.12.7]\n", ""))
-    assert render("--spec", spec, "--out", tmp_path / "out") == 0
-    assert "note: addresses of openshift-apiserver are not known" in capsys.readouterr().err
+    told = render("--spec", spec, "--out", tmp_path / "out")
+    assert "note: addresses of openshift-apiserver are not known" in told.err
 
 
-def test_a_spec_that_is_not_there_is_told(tmp_path: Path, capsys: Captured) -> None:
-    assert render("--spec", tmp_path / "none.yaml", "--out", "-") == 3
-    assert "UMB002" in capsys.readouterr().err
+def test_a_spec_that_is_not_there_is_told(tmp_path: Path, render: Run) -> None:
+    assert "UMB002" in render("--spec", tmp_path / "none.yaml", "--out", "-", status=3).err
 
 
 plane = hosted_fixtures.plane
@@ -279,34 +274,32 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def apply(folder: Path, *arguments: object) -> int:
-    return run(["hosted", "apply", str(folder), *map(str, arguments)])
+@pytest.fixture
+def apply(umbilical: Run) -> Run:
+    return partial(umbilical, "hosted", "apply")
 
 
-def test_a_cluster_must_be_named(folder: Path, capsys: Captured) -> None:
-    assert apply(folder) == 2
-    assert "--management-kubeconfig" in capsys.readouterr().err
+def test_a_cluster_must_be_named(folder: Path, apply: Run) -> None:
+    assert "--management-kubeconfig" in apply(folder, status=2).err
 
 
-def test_a_directory_for_a_named_cluster_must_be_there(tmp_path: Path, capsys: Captured) -> None:
-    assert apply(tmp_path, "--kubeconfig", "k") == 3
-    assert "UMB565" in capsys.readouterr().err
+def test_a_directory_for_a_named_cluster_must_be_there(tmp_path: Path, apply: Run) -> None:
+    assert "UMB565" in apply(tmp_path, "--kubeconfig", "k", status=3).err
 
 
-def test_a_broken_file_of_one_cluster_leaves_both_alone(folder: Path, tmp_path: Path, capsys: Captured) -> None:
+def test_a_broken_file_of_one_cluster_leaves_both_alone(folder: Path, tmp_path: Path, apply: Run) -> None:
     (folder / "hosted" / "broken.yaml").write_text("{")
     # Neither kubeconfig is there: it would be another error if one were opened.
-    assert apply(folder, "--kubeconfig", "/none", "--management-kubeconfig", "/none") == 3
-    assert "broken.yaml is no manifest" in capsys.readouterr().err
+    told = apply(folder, "--kubeconfig", "/none", "--management-kubeconfig", "/none", status=3)
+    assert "broken.yaml is no manifest" in told.err
 
 
 @pytest.mark.real(*PROGRAMS)
 def test_both_clusters_get_their_own_in_order_and_secrets_are_not_shown(
-    plane: ControlPlane, folder: Path, capsys: Captured
+    plane: ControlPlane, folder: Path, apply: Run
 ) -> None:
     both = both_of(plane)
-    assert apply(folder, *both) == 0
-    out, err = capsys.readouterr()
+    out, err = apply(folder, *both)
     rows = [line.split() for line in out.splitlines()[:3]]
     assert [(row[0], row[1], row[-1]) for row in rows] == [
         ("management", "Namespace", "created"),
@@ -315,14 +308,12 @@ def test_both_clusters_get_their_own_in_order_and_secrets_are_not_shown(
     ]
     assert out.splitlines()[-1] == "3 objects: 3 created"
     assert "private" not in out + err
-    assert apply(folder, *both) == 0
-    assert "3 unchanged" in capsys.readouterr().out
+    assert "3 unchanged" in apply(folder, *both).out
 
 
 @pytest.mark.real(*PROGRAMS)
-def test_a_dry_run_stores_nothing_and_says_so(plane: ControlPlane, folder: Path, capsys: Captured) -> None:
-    assert apply(folder, "--management-kubeconfig", plane.kubeconfig, "--dry-run", "server", "-o", "json") == 0
-    out, err = capsys.readouterr()
+def test_a_dry_run_stores_nothing_and_says_so(plane: ControlPlane, folder: Path, apply: Run) -> None:
+    out, err = apply(folder, "--management-kubeconfig", plane.kubeconfig, "--dry-run", "server", "-o", "json")
     report = json.loads(out)
     assert report["dryRun"] is True
     assert [row["outcome"] for row in report["objects"]] == ["created", "not checked"]
@@ -332,18 +323,16 @@ def test_a_dry_run_stores_nothing_and_says_so(plane: ControlPlane, folder: Path,
 
 
 @pytest.mark.real(*PROGRAMS)
-def test_a_refusal_is_status_1_with_a_reason_and_a_way_out(plane: ControlPlane, folder: Path, capsys: Captured) -> None:
+def test_a_refusal_is_status_1_with_a_reason_and_a_way_out(plane: ControlPlane, folder: Path, apply: Run) -> None:
     write(folder / "hosted" / "odd.yaml", "Gadget", "g", "kube-system")
-    assert apply(folder, "--kubeconfig", plane.kubeconfig) == 1
-    out = capsys.readouterr().out
+    out = apply(folder, "--kubeconfig", plane.kubeconfig, status=1).out
     assert "refused\n    why: this cluster does not serve Gadget of v1\n    next: " in out
     assert out.splitlines()[-1].endswith("1 created, 1 refused")
 
 
-def test_patches_that_are_not_applied_are_told(folder: Path, capsys: Captured) -> None:
+def test_patches_that_are_not_applied_are_told(folder: Path, apply: Run) -> None:
     (folder / "management" / "patches").mkdir()
-    assert apply(folder, "--management-kubeconfig", "/no/such/kubeconfig") == 3
-    told = capsys.readouterr().err
+    told = apply(folder, "--management-kubeconfig", "/no/such/kubeconfig", status=3).err
     assert "patches is not applied" in told
     assert "copied" not in told, "nothing is said of a token where there are no sidecars"
 
@@ -363,22 +352,18 @@ def both_of(plane: ControlPlane) -> list[object]:
 
 
 @pytest.mark.real(*PROGRAMS)
-def test_the_sidecars_token_is_one_more_row_and_is_not_shown(
-    plane: ControlPlane, sidecars: Path, capsys: Captured
-) -> None:
+def test_the_sidecars_token_is_one_more_row_and_is_not_shown(plane: ControlPlane, sidecars: Path, apply: Run) -> None:
     token = base64.b64encode(b"a-very-secret-token").decode()
     write(
         sidecars / "hosted" / "t.yaml", "Secret", TOKEN_SECRET, "kube-system", data={"token": token, "ca.crt": "Y2E="}
     )
-    assert apply(sidecars, *both_of(plane)) == 0
-    out, err = capsys.readouterr()
+    out, err = apply(sidecars, *both_of(plane))
     row = out.splitlines()[-3].split()
     assert (row[0], row[1], row[-1]) == ("management", "Secret", "created")
     assert row[2].endswith(f"/{TOKEN_SECRET}")
     assert token not in out + err
     assert "copied" not in err
-    assert apply(sidecars, *both_of(plane), "-o", "json") == 0
-    out, _ = capsys.readouterr()
+    out, _ = apply(sidecars, *both_of(plane), "-o", "json")
     last = json.loads(out)["objects"][-1]
     assert (last["cluster"], last["outcome"]) == ("management", "unchanged")
     assert token not in out
@@ -386,30 +371,27 @@ def test_the_sidecars_token_is_one_more_row_and_is_not_shown(
 
 @pytest.mark.real(*PROGRAMS)
 def test_a_token_that_does_not_come_is_status_1_with_a_reason_and_a_way_out(
-    plane: ControlPlane, sidecars: Path, capsys: Captured
+    plane: ControlPlane, sidecars: Path, apply: Run
 ) -> None:
-    assert apply(sidecars, *both_of(plane), "--token-timeout", "0s") == 1
-    out = capsys.readouterr().out
+    out = apply(sidecars, *both_of(plane), "--token-timeout", "0s", status=1).out
     assert "not copied\n    why: the hosted cluster has put no token into Secret kube-system/" in out
     assert "    next: see that its kube-controller-manager runs" in out
     assert out.splitlines()[-1].endswith("5 created, 1 not copied")
 
 
 @pytest.mark.real(*PROGRAMS)
-def test_a_dry_run_does_not_check_the_token(plane: ControlPlane, sidecars: Path, capsys: Captured) -> None:
-    assert apply(sidecars, *both_of(plane), "--dry-run", "server") == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_a_dry_run_does_not_check_the_token(plane: ControlPlane, sidecars: Path, apply: Run) -> None:
+    lines = apply(sidecars, *both_of(plane), "--dry-run", "server").lines
     assert f"/{TOKEN_SECRET} " in lines[-4]
     assert lines[-4].endswith("  not checked")
     assert lines[-3].startswith("    why: ")
 
 
 @pytest.mark.real(*PROGRAMS)
-def test_with_one_cluster_it_is_said_what_is_left_to_do(plane: ControlPlane, sidecars: Path, capsys: Captured) -> None:
+def test_with_one_cluster_it_is_said_what_is_left_to_do(plane: ControlPlane, sidecars: Path, apply: Run) -> None:
     place = json.loads((sidecars / "management" / "z.yaml").read_text())["metadata"]["name"]
     for option, where in (("--kubeconfig", "the control-plane namespace"), ("--management-kubeconfig", place)):
-        assert apply(sidecars, option, plane.kubeconfig) == 0
-        out, err = capsys.readouterr()
+        out, err = apply(sidecars, option, plane.kubeconfig)
         assert f"kube-system/{TOKEN_SECRET} of the hosted cluster is copied to {where}: apply with both" in err
         assert f"{place}/{TOKEN_SECRET}" not in out
 
@@ -417,11 +399,12 @@ def test_with_one_cluster_it_is_said_what_is_left_to_do(plane: ControlPlane, sid
 tunnel_pki, stage, tunnel = hosted_fixtures.tunnel_pki, hosted_fixtures.stage, hosted_fixtures.tunnel
 
 
-def check(*arguments: object) -> int:
-    return run(["hosted", "check", "--timeout", "60s", *map(str, arguments)])
+@pytest.fixture
+def check(umbilical: Run) -> Run:
+    return partial(umbilical, "hosted", "check", "--timeout", "60s")
 
 
-def test_bad_input_is_refused(capsys: Captured) -> None:
+def test_bad_input_is_refused(check: Run) -> None:
     for arguments, word in (
         ([], "say what to look at"),
         (["--namespace", "n"], "go together"),
@@ -429,50 +412,42 @@ def test_bad_input_is_refused(capsys: Captured) -> None:
         (["--node", "10.0.0.1"], "say what to look at"),
         (["--health", "nowhere"], "HOST:PORT"),
     ):
-        assert check(*arguments) == 2
-        assert word in capsys.readouterr().err
+        assert word in check(*arguments, status=2).err
 
 
-def test_the_checks_can_be_listed(capsys: Captured) -> None:
-    assert check("--list") == 0
-    out = capsys.readouterr().out
+def test_the_checks_can_be_listed(check: Run) -> None:
+    out = check("--list").out
     assert "Certificates\nC1 " in out
     assert "T3 Logs of pods" in out
 
 
-def test_what_cannot_be_asked_at_all_is_status_4(tmp_path: Path, capsys: Captured) -> None:
-    assert check("--kubeconfig", tmp_path / "none") == 4
-    assert "UMB601" in capsys.readouterr().out
-    assert check("--health", f"127.0.0.1:{free_port()}") == 4
-    assert check("--server", "unix:/no/such/socket") == 4
-    out = capsys.readouterr().out
+def test_what_cannot_be_asked_at_all_is_status_4(tmp_path: Path, check: Run) -> None:
+    assert "UMB601" in check("--kubeconfig", tmp_path / "none", status=4).out
+    check("--health", f"127.0.0.1:{free_port()}", status=4)
+    out = check("--server", "unix:/no/such/socket", status=4).out
     assert "0 passed, 0 failed" in out
 
 
 def test_a_tunnel_that_works_is_status_0_and_what_was_not_looked_at_is_named(
-    tunnel: Tunnel, tmp_path: Path, capsys: Captured
+    tunnel: Tunnel, tmp_path: Path, check: Run
 ) -> None:
     with kubelet(FolderAuthority(tmp_path), 200) as port, serving({"/readyz": (200, b"ok")}) as proxy:
         options = [*entrance(tunnel.access), "--node", "127.0.0.1", "--kubelet-port", port]
-        assert check(*options, "--proxy-health", f"127.0.0.1:{proxy}") == 0
-    out = capsys.readouterr().out
+        out = check(*options, "--proxy-health", f"127.0.0.1:{proxy}").out
     assert "T1 Every node's kubelet is reached through every server." in out
     assert "skipped: no --kubeconfig was given" in out
     assert "2 passed, 0 failed, 0 warned, 14 skipped" in out
 
 
-def test_a_finding_is_status_1_in_every_form(tunnel: Tunnel, capsys: Captured) -> None:
+def test_a_finding_is_status_1_in_every_form(tunnel: Tunnel, check: Run) -> None:
     pki = tunnel.pki
     agent = ["--agent-cert", pki.agent.certificate, "--agent-key", pki.agent.key]
     arguments = [*entrance(tunnel.access), *agent, "--node", "127.0.0.1", "--kubelet-port", free_port()]
-    assert check(*arguments) == 1
-    out = capsys.readouterr().out
+    out = check(*arguments, status=1).out
     assert "UMB501 dial" in out
     assert "lets it in" in out
-    assert check(*arguments, "-o", "json") == 1
-    report = json.loads(capsys.readouterr().out)
+    report = check(*arguments, "-o", "json", status=1).json()
     assert report["kind"] == "HostedReport"
     assert report["summary"]["failed"] == 2
-    assert check(*arguments, "-o", "junit") == 1
-    root = ElementTree.fromstring(capsys.readouterr().out)
+    root = ElementTree.fromstring(check(*arguments, "-o", "junit", status=1).out)
     assert root.attrib["failures"] == "2"

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.fixture_types import Captured, Patch
+from tests.support.commands import Run
+from tests.support.fixture_types import Patch
 from tests.support.told_stories import Narrator, until_answered
 
-from umbilical.cli.main import run
 from umbilical.codes import CONFIGURATION, INFRASTRUCTURE, INTERRUPTED, TIMED_OUT
 from umbilical.fault import LabError
 from umbilical.lab import isolation, rehearsal
@@ -72,10 +72,9 @@ def _interrupt(_: Rehearsal, story: Story) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_without_kubernetes_it_says_plainly_who_stands_in(told: Play, capsys: Captured, tmp_path: Path) -> None:
+def test_without_kubernetes_it_says_plainly_who_stands_in(told: Play, tmp_path: Path, umbilical: Run) -> None:
     asked = told(_tell)
-    assert run(["lab", "demo"]) == 0
-    out = capsys.readouterr().out
+    out = umbilical("lab", "demo").out
     assert asked[0].stand_in
     assert out.startswith("No Kubernetes here: a needed program is missing: etcd, kube-apiserver, kubectl")
     assert "A caller of Umbilical's own stands in for kube-apiserver." in out
@@ -84,116 +83,109 @@ def test_without_kubernetes_it_says_plainly_who_stands_in(told: Play, capsys: Ca
     assert "stood in for kube-apiserver" in (tmp_path / "out/demo/report.html").read_text()
 
 
-def test_it_closes_with_the_figures_and_the_report(told: Play, capsys: Captured) -> None:
+def test_it_closes_with_the_figures_and_the_report(told: Play, umbilical: Run) -> None:
     told(_tell)
-    run(["lab", "demo", "--stand-in"])
-    rows = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    rows = [line.split(maxsplit=1) for line in umbilical("lab", "demo", "--stand-in").lines if line.startswith("  ")]
     figures = [["agents", "5"], ["calls", "50"], ["bytes", "1,204,331"], ["p50", "6.1 ms"]]
     assert [row for row in figures if row in rows] == figures
     assert ["report", "out/demo/report.html"] in rows
 
 
-def test_with_real_it_insists(told: Play, capsys: Captured) -> None:
+def test_with_real_it_insists(told: Play, umbilical: Run) -> None:
     asked = told(_tell)
-    assert run(["lab", "demo", "--real"]) == 0
+    told = umbilical("lab", "demo", "--real")
     assert [wanted.stand_in for wanted in asked] == [False]
-    assert "stand-in" not in capsys.readouterr().out
+    assert "stand-in" not in told.out
 
 
 def test_a_directory_of_programs_that_lacks_them_is_no_reason_for_a_stand_in(
-    told: Play, capsys: Captured, tmp_path: Path
+    told: Play, tmp_path: Path, umbilical: Run
 ) -> None:
     asked = told(_tell)
-    assert run(["lab", "demo", "--bin-dir", str(tmp_path)]) == INFRASTRUCTURE
-    assert capsys.readouterr().err.startswith("UMB824")
+    assert umbilical("lab", "demo", "--bin-dir", tmp_path, status=INFRASTRUCTURE).err.startswith("UMB824")
     assert asked == []
 
 
 def test_a_kept_lab_has_a_name_and_its_commands_are_told(
-    told: Play, capsys: Captured, tmp_path: Path, monkeypatch: Patch
+    told: Play, tmp_path: Path, monkeypatch: Patch, umbilical: Run
 ) -> None:
     asked = told(_tell_and_keep)
     monkeypatch.setattr(sys, "argv", [str(tmp_path / ".venv/bin/umbilical")])
-    assert run(["lab", "demo", "--keep"]) == 0
+    out = umbilical("lab", "demo", "--keep").out
     assert asked[0].keep
     assert asked[0].directory == tmp_path / "state/umbilical/labs/demo"
-    out = capsys.readouterr().out
     assert "  .venv/bin/umbilical lab shell --name demo bootstrap\n" in out
     assert "lab break --name demo agent-kill\n" in out
 
 
-def test_a_kept_lab_that_still_has_its_tunnel_can_be_broken(told: Play, capsys: Captured) -> None:
+def test_a_kept_lab_that_still_has_its_tunnel_can_be_broken(told: Play, umbilical: Run) -> None:
     told(_tell_and_keep)
-    assert run(["lab", "demo", "--keep", "--fault", "agent-kill"]) == 0
-    assert "lab break --name demo agent-kill" in capsys.readouterr().out
+    assert "lab break --name demo agent-kill" in umbilical("lab", "demo", "--keep", "--fault", "agent-kill").out
 
 
 def test_a_lab_that_is_not_kept_lies_in_a_scratch_directory_that_goes_with_it(
-    told: Play, tmp_path: Path, monkeypatch: Patch
+    told: Play, tmp_path: Path, monkeypatch: Patch, umbilical: Run
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     asked = told(_tell)
-    run(["lab", "demo"])
+    umbilical("lab", "demo")
     assert (asked[0].keep, asked[0].fault) == (False, None)
     assert asked[0].directory is not None
     assert asked[0].directory.is_relative_to(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_fault_is_asked_for_by_its_name_and_an_unknown_one_refused(told: Play, capsys: Captured) -> None:
+def test_a_fault_is_asked_for_by_its_name_and_an_unknown_one_refused(told: Play, umbilical: Run) -> None:
     asked = told(_tell)
-    assert run(["lab", "demo", "--fault", "agent-kil"]) == CONFIGURATION
-    assert "did you mean agent-kill?" in capsys.readouterr().err
+    assert "did you mean agent-kill?" in umbilical("lab", "demo", "--fault", "agent-kil", status=CONFIGURATION).err
     assert asked == []
-    assert run(["lab", "demo", "--fault", "agent-kill"]) == 0
+    told = umbilical("lab", "demo", "--fault", "agent-kill")
     assert asked[0].fault == "agent-kill"
-    assert "A fault: agent-kill" in capsys.readouterr().out
+    assert "A fault: agent-kill" in told.out
 
 
-def test_a_story_that_fails_is_reported_with_its_failed_step(told: Play, capsys: Captured, tmp_path: Path) -> None:
+def test_a_story_that_fails_is_reported_with_its_failed_step(told: Play, tmp_path: Path, umbilical: Run) -> None:
     told(_fail)
-    assert run(["lab", "demo"]) == TIMED_OUT
-    captured = capsys.readouterr()
+    captured = umbilical("lab", "demo", status=TIMED_OUT)
     assert captured.err.startswith("UMB850 waited in vain for the server\n  why: no such pod\n  next: ")
     assert "what was seen until then: out/demo/report.html" in captured.out
     assert "Failed</span> at step 1" in (tmp_path / "out/demo/report.html").read_text()
 
 
-def test_a_story_that_cannot_begin_leaves_nothing(told: Play, tmp_path: Path) -> None:
+def test_a_story_that_cannot_begin_leaves_nothing(told: Play, tmp_path: Path, umbilical: Run) -> None:
     told(_refuse)
-    assert run(["lab", "demo"]) == INFRASTRUCTURE
+    umbilical("lab", "demo", status=INFRASTRUCTURE)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupt_leaves_nothing_and_the_handlers_as_they_were(told: Play, tmp_path: Path) -> None:
+def test_an_interrupt_leaves_nothing_and_the_handlers_as_they_were(told: Play, tmp_path: Path, umbilical: Run) -> None:
     told(_interrupt)
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.getsignal(number) for number in numbers]
-    assert run(["lab", "demo"]) == INTERRUPTED
+    umbilical("lab", "demo", status=INTERRUPTED)
     assert list(tmp_path.iterdir()) == []
     assert [signal.getsignal(number) for number in numbers] == before
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_anything_happens(
-    told: Play, capsys: Captured, tmp_path: Path
+    told: Play, tmp_path: Path, umbilical: Run
 ) -> None:
     asked = told(_tell)
     (tmp_path / "file").write_text("")
     for place in (tmp_path, tmp_path / "file" / "report.html"):
-        assert run(["lab", "demo", "--report", str(place)]) == CONFIGURATION
-        assert capsys.readouterr().err.startswith("UMB870")
+        assert umbilical("lab", "demo", "--report", place, status=CONFIGURATION).err.startswith("UMB870")
     assert asked == []
 
 
 def test_where_nothing_can_be_written_the_report_goes_to_a_scratch_directory(
-    told: Play, capsys: Captured, tmp_path: Path, monkeypatch: Patch
+    told: Play, tmp_path: Path, monkeypatch: Patch, umbilical: Run
 ) -> None:
     told(_tell)
     (tmp_path / "out").write_text("in the way of the default place")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert run(["lab", "demo"]) == 0
+    told = umbilical("lab", "demo")
     (report,) = tmp_path.glob("umbilical-demo-*/report.html")
-    assert str(report) in capsys.readouterr().out
+    assert str(report) in told.out
 
 
 PROGRAMS = ("unshare", "nft")

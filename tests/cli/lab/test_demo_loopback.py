@@ -4,8 +4,8 @@ import signal
 from pathlib import Path
 
 import pytest
+from tests.support.commands import Run
 
-from umbilical.cli.main import run
 from umbilical.codes import INFRASTRUCTURE, INTERRUPTED
 from umbilical.fault import LabError
 from umbilical.lab import isolation, loopback
@@ -31,11 +31,10 @@ def _tell(story: Story, folder: Path) -> None:
 
 
 def test_the_first_line_says_what_could_not_be_had_and_what_is_not_shown(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, umbilical: Run
 ) -> None:
     monkeypatch.setattr(loopback, "tell", _tell)
-    assert run(["lab", "demo"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = umbilical("lab", "demo").lines
     assert lines[0].startswith(
         f"No namespaces here (no permission to make the lab's namespaces: {REASON}), so this runs"
     )
@@ -50,7 +49,7 @@ def test_the_first_line_says_what_could_not_be_had_and_what_is_not_shown(
 
 @pytest.mark.parametrize("options", [["--keep"], ["--fault", "agent-kill"], ["--real"]])
 def test_what_only_a_lab_can_show_is_refused(
-    options: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    options: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, umbilical: Run
 ) -> None:
     def refuse(request: object) -> None:
         raise LabError("UMB820", "no permission to make the lab's namespaces", REASON, "sudo sysctl something=1")
@@ -59,23 +58,25 @@ def test_what_only_a_lab_can_show_is_refused(
     monkeypatch.setattr("umbilical.lab.lab.up", refuse)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr("umbilical.lab.rehearsal.binaries", lambda wanted: {})
-    assert run(["lab", "demo", *options]) == INFRASTRUCTURE
+    umbilical("lab", "demo", *options, status=INFRASTRUCTURE)
 
 
-def test_a_missing_python_package_is_an_error_and_no_reason_for_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_python_package_is_an_error_and_no_reason_for_loopback(
+    monkeypatch: pytest.MonkeyPatch, umbilical: Run
+) -> None:
     def refuse() -> isolation.Isolation:
         raise LabError("UMB826", "a Python package is missing", "it is not found", "pip install 'umbilical[lab]'")
 
     monkeypatch.setattr(isolation, "choose", refuse)
-    assert run(["lab", "demo"]) == INFRASTRUCTURE
+    umbilical("lab", "demo", status=INFRASTRUCTURE)
 
 
-def test_an_interrupt_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_interrupt_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, umbilical: Run) -> None:
     def interrupt(story: Story, folder: Path) -> None:
         (folder / "a key").write_text("secret")
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(loopback, "tell", interrupt)
-    assert run(["lab", "demo"]) == INTERRUPTED
+    umbilical("lab", "demo", status=INTERRUPTED)
     assert list(tmp_path.iterdir()) == []

@@ -1,14 +1,12 @@
 """`umbilical lab run`, `break`, `mend` and `list`, and what stories on the command line share."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.support.commands import Run
 from tests.support.fault_scene import MemoryScene, fault, open_everywhere
 from tests.support.fixture_types import Captured, Patch
 
-from umbilical.cli import main
 from umbilical.cli.lab.options import chosen_directory, chosen_name
 from umbilical.cli.lab.run import check_report, play, tell_kept
 from umbilical.codes import USAGE
@@ -27,33 +25,30 @@ from umbilical.lab.story import Call, Story
 NAME = "webhook-through-tunnel"
 
 
-def test_an_unknown_scenario_is_refused_in_three_lines(capsys: Captured, tmp_path: Path) -> None:
-    assert main.run(["lab", "run", "webhook-trough-tunnel", "--dir", str(tmp_path / "lab")]) != 0
-    said = capsys.readouterr().err
+def test_an_unknown_scenario_is_refused_in_three_lines(tmp_path: Path, umbilical: Run) -> None:
+    said = umbilical("lab", "run", "webhook-trough-tunnel", "--dir", tmp_path / "lab", status=3).err
     assert said.startswith("UMB852 ")
     assert "did you mean webhook-through-tunnel?" in said
     assert not (tmp_path / "lab").exists()
 
 
 def test_a_missing_binary_names_the_remedy_and_changes_nothing(
-    capsys: Captured, tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path, monkeypatch: Patch, umbilical: Run
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty"))
     monkeypatch.setenv("PATH", "/nowhere")
-    assert main.run(["lab", "run", NAME, "--dir", str(tmp_path / "lab")]) != 0
-    said = capsys.readouterr().err
+    said = umbilical("lab", "run", NAME, "--dir", tmp_path / "lab", status=4).err
     assert said.startswith("UMB824 ")
     assert "make peers GROUP=kubernetes" in said
     assert not (tmp_path / "lab").exists()
 
 
 def test_a_directory_of_programs_that_is_not_there_is_refused(
-    capsys: Captured, tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path, monkeypatch: Patch, umbilical: Run
 ) -> None:
     for command in (["run", NAME], ["demo"], ["up"]):
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-        assert main.run(["lab", *command, "--bin-dir", str(tmp_path / "absent")]) == USAGE
-        said = capsys.readouterr().err
+        said = umbilical("lab", *command, "--bin-dir", tmp_path / "absent", status=USAGE).err
         assert said.startswith("UMB001 ")
         assert "absent" in said
         assert not (tmp_path / "state").exists()
@@ -62,19 +57,17 @@ def test_a_directory_of_programs_that_is_not_there_is_refused(
 @pytest.mark.alone
 @pytest.mark.real("unshare", "nsenter", "nft", "ss")
 @pytest.mark.timeout(300)
-def test_a_story_is_told_kept_and_reported_and_the_lab_is_then_taken(capfd: Captured, tmp_path: Path) -> None:
+def test_a_story_is_told_kept_and_reported_and_the_lab_is_then_taken(tmp_path: Path, umbilical: Run) -> None:
     place, report = tmp_path / "lab", tmp_path / "report.html"
     command = ["lab", "run", NAME, "--stand-in", "--keep", "--dir", str(place)]
     try:
-        assert main.run([*command, "--report", str(report)]) == 0
-        said = capfd.readouterr().out
+        said = umbilical(*command, "--report", report).out
         assert "the webhook in the cluster says no" in said
         assert f"lab break --dir {place} agent-kill" in said
         assert f"lab down --dir {place}" in said
         assert "the cut" not in said
         assert "<svg" in report.read_text()
-        assert main.run(command) != 0
-        assert capfd.readouterr().err.startswith("UMB854 ")
+        assert umbilical(*command, status=3).err.startswith("UMB854 ")
     finally:
         down(place)
 
@@ -85,11 +78,10 @@ def scene(monkeypatch: Patch) -> MemoryScene:
 
 
 def test_it_tells_what_a_user_sees_who_says_it_and_how_to_mend_it(
-    scene: MemoryScene, tmp_path: Path, capsys: Captured
+    scene: MemoryScene, tmp_path: Path, umbilical: Run
 ) -> None:
     scene.verdict = Verdict(Call.UNREACHABLE, "No agent available")
-    assert main.run(["lab", "break", "--dir", str(tmp_path), "agent-kill"]) == 0
-    told = capsys.readouterr().out
+    told = umbilical("lab", "break", "--dir", tmp_path, "agent-kill").out
     assert "agent-kill: it breaks" in told
     assert "a user would see: nothing works" in told
     assert "the call is unreachable: No agent available" in told
@@ -97,19 +89,17 @@ def test_it_tells_what_a_user_sees_who_says_it_and_how_to_mend_it(
     assert told.endswith(f"\nmend it with: umbilical lab mend --dir {tmp_path} agent-kill\n")
 
 
-def test_what_cannot_be_broken_is_refused_before_a_story_begins(scene: MemoryScene, capsys: Captured) -> None:
+def test_what_cannot_be_broken_is_refused_before_a_story_begins(scene: MemoryScene, umbilical: Run) -> None:
     scene.memory.broken = {"agent-kill": {"number": 1, "memory": {}}}
-    assert main.run(["lab", "break", "agent-kill"]) != 0
-    output = capsys.readouterr()
+    output = umbilical("lab", "break", "agent-kill", status=4)
     assert output.out == ""
     assert output.err.startswith("UMB862 agent-kill is broken already\n")
 
 
-def test_without_a_lab_or_a_fault_there_is_nothing_to_break(tmp_path: Path, capsys: Captured) -> None:
-    for arguments, code in ((["agent-kil"], "UMB860"), (["agent-kill"], "UMB815"), ([], "UMB001")):
-        where: list[Any] = ["--dir", str(tmp_path / "none")]
-        assert main.run(["lab", "break", *where, *arguments]) != 0
-        assert capsys.readouterr().err.startswith(code)
+def test_without_a_lab_or_a_fault_there_is_nothing_to_break(tmp_path: Path, umbilical: Run) -> None:
+    for name, status, code in ((["agent-kil"], 3, "UMB860"), (["agent-kill"], 4, "UMB815"), ([], 2, "UMB001")):
+        told = umbilical("lab", "break", "--dir", tmp_path / "none", *name, status=status)
+        assert told.err.startswith(code)
 
 
 @pytest.fixture
@@ -122,35 +112,28 @@ def broken(monkeypatch: Patch) -> MemoryScene:
 
 
 @pytest.mark.parametrize("more", [[], ["--all"]])
-def test_everything_is_mended_the_last_first(broken: MemoryScene, more: list[str], capsys: Captured) -> None:
-    assert main.run(["lab", "mend", *more]) == 0
-    told = capsys.readouterr().out
+def test_everything_is_mended_the_last_first(broken: MemoryScene, more: list[str], umbilical: Run) -> None:
+    told = umbilical("lab", "mend", *more).out
     assert told.index("aaa-second is mended") < told.index("zzz-first is mended")
     assert broken.memory.broken == {}
-    assert main.run(["lab", "mend"]) == 0
-    assert capsys.readouterr().out == "nothing is broken\n"
+    assert umbilical("lab", "mend").out == "nothing is broken\n"
 
 
-def test_one_fault_is_mended_by_its_name(broken: MemoryScene, capsys: Captured) -> None:
-    assert main.run(["lab", "mend", "zzz-first"]) == 0
-    assert "still broken: aaa-second" in capsys.readouterr().out
+def test_one_fault_is_mended_by_its_name(broken: MemoryScene, umbilical: Run) -> None:
+    assert "still broken: aaa-second" in umbilical("lab", "mend", "zzz-first").out
     assert list(broken.memory.broken) == ["aaa-second"]
-    assert main.run(["lab", "mend", "zzz-first"]) != 0
-    assert capsys.readouterr().err.startswith("UMB863")
+    assert umbilical("lab", "mend", "zzz-first", status=3).err.startswith("UMB863")
 
 
-def test_what_cannot_be_mended_is_refused(tmp_path: Path, capsys: Captured) -> None:
-    for arguments, code in ((["--all", "agent-kill"], "UMB001"), (["--dir", str(tmp_path / "none")], "UMB815")):
-        assert main.run(["lab", "mend", *arguments]) != 0
-        assert capsys.readouterr().err.startswith(code)
+def test_what_cannot_be_mended_is_refused(tmp_path: Path, umbilical: Run) -> None:
+    assert umbilical("lab", "mend", "--all", "agent-kill", status=2).err.startswith("UMB001")
+    assert umbilical("lab", "mend", "--dir", tmp_path / "none", status=4).err.startswith("UMB815")
 
 
-def test_every_scenario_and_fault_is_listed_also_as_json(capsys: Captured) -> None:
-    assert main.run(["lab", "list"]) == 0
-    shown = capsys.readouterr().out
+def test_every_scenario_and_fault_is_listed_also_as_json(umbilical: Run) -> None:
+    shown = umbilical("lab", "list").out
     assert all(f"  {name} " in shown for name in (*scenarios.names(), *faults.names()))
-    assert main.run(["lab", "list", "-o", "json"]) == 0
-    lists = json.loads(capsys.readouterr().out)
+    lists = umbilical("lab", "list", "-o", "json").json()
     assert [each["name"] for each in lists["scenarios"]] == scenarios.names()
     assert [each["name"] for each in lists["faults"]] == faults.names()
 

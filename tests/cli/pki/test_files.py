@@ -6,13 +6,14 @@ import subprocess
 import sys
 import tempfile
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.support.commands import Run
 from tests.support.fixture_types import Captured, Patch
 from tests.support.tunnel_directories import ADDRESS, make_directory, make_files, new_authority, now, openssl_verifies
 
-from umbilical.cli import main
 from umbilical.cli.pki.files import read_bytes, read_certificates_of, refuse_existing, write_directory
 from umbilical.cli.pki.options import chosen_backend, resolve, run_openssl
 from umbilical.fault import Fault, HostError, PkiError
@@ -28,44 +29,43 @@ def folder(tmp_path: Path) -> Path:
     return make_directory(tmp_path / "pki", addresses=(ADDRESS, "api.example.com"))
 
 
-def rotate(folder: Path, *arguments: str) -> int:
-    return main.run(["pki", "rotate", "--dir", str(folder), *arguments])
-
-
-def changed(folder: Path, before: dict[str, bytes]) -> set[str]:
-    after = {path.name: path.read_bytes() for path in folder.iterdir()}
-    return {name for name in after if after[name] != before.get(name)}
+@pytest.fixture
+def rotate(umbilical: Run) -> Run:
+    return partial(umbilical, "pki", "rotate", "--dir")
 
 
 def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_new_leaves_come_from_the_same_signer_with_the_same_names(folder: Path, capfd: Captured) -> None:
+def changed(folder: Path, before: dict[str, bytes]) -> set[str]:
+    return {name for name, octets in content(folder).items() if octets != before.get(name)}
+
+
+def test_new_leaves_come_from_the_same_signer_with_the_same_names(folder: Path, rotate: Run, umbilical: Run) -> None:
     before = content(folder)
-    assert rotate(folder) == 0
+    assert "reload" in rotate(folder).err
     assert changed(folder, before) == LEAVES
     server = read_certificates_of(folder / "server.crt")[0]
     assert (server.names, server.key.title) == (("api.example.com", ADDRESS), "ECDSA P-256")
-    assert main.run(["pki", "verify", str(folder), "--address", ADDRESS]) == 0
-    assert "reload" in capfd.readouterr().err
+    umbilical("pki", "verify", folder, "--address", ADDRESS)
 
 
-def test_only_what_is_asked_for_is_renewed(folder: Path) -> None:
+def test_only_what_is_asked_for_is_renewed(folder: Path, rotate: Run) -> None:
     before = content(folder)
-    assert rotate(folder, "--only", "agent") == 0
+    rotate(folder, "--only", "agent")
     assert changed(folder, before) == {"agent.crt", "agent.key"}
 
 
 @pytest.mark.real("openssl")
-def test_with_a_new_signer_old_leaves_stay_and_still_verify(folder: Path, capfd: Captured) -> None:
+def test_with_a_new_signer_old_leaves_stay_and_still_verify(folder: Path, rotate: Run) -> None:
     before = content(folder)
-    assert rotate(folder, "--signer") == 0
+    told = rotate(folder, "--signer")
     assert changed(folder, before) == {"ca.crt", "ca.key"}
     assert len(read_certificates_of(folder / "ca.crt")) == 2
     assert openssl_verifies(folder / "ca.crt", folder / "server.crt", "-verify_ip", ADDRESS)
-    assert "in this order" in capfd.readouterr().err
-    assert rotate(folder) == 0
+    assert "in this order" in told.err
+    rotate(folder)
     old = folder.parent / "old.crt"
     old.write_bytes(before["agent.crt"])
     assert openssl_verifies(folder / "ca.crt", old)
@@ -74,39 +74,38 @@ def test_with_a_new_signer_old_leaves_stay_and_still_verify(folder: Path, capfd:
     assert issuer == read_certificates_of(folder / "ca.crt")[0].key_identifier
 
 
-def test_signers_that_have_expired_leave_the_bundle(tmp_path: Path) -> None:
+def test_signers_that_have_expired_leave_the_bundle(tmp_path: Path, rotate: Run, umbilical: Run) -> None:
     folder = tmp_path / "pki"
     then = now() - timedelta(hours=30)
     write_directory(folder, make_files(new_authority(then), then), overwrite=False)
     expired = read_certificates_of(folder / "ca.crt")[0]
-    assert rotate(folder, "--signer") == 0
+    rotate(folder, "--signer")
     bundle = read_certificates_of(folder / "ca.crt")
     assert len(bundle) == 1
     assert bundle[0] != expired
-    assert rotate(folder) == 0
-    assert main.run(["pki", "verify", str(folder), "--address", ADDRESS]) == 0
+    rotate(folder)
+    umbilical("pki", "verify", folder, "--address", ADDRESS)
 
 
-def test_a_directory_without_its_signers_key_needs_it_given(folder: Path, tmp_path: Path) -> None:
+def test_a_directory_without_its_signers_key_needs_it_given(folder: Path, tmp_path: Path, rotate: Run) -> None:
     (folder / "ca.key").rename(tmp_path / "safe.key")
     before = content(folder)
-    assert rotate(folder) == 2
+    rotate(folder, status=2)
     assert changed(folder, before) == set()
-    assert rotate(folder, "--ca-key", str(tmp_path / "safe.key")) == 0
+    rotate(folder, "--ca-key", tmp_path / "safe.key")
     assert changed(folder, before) == LEAVES
 
 
-def test_a_new_signer_is_made_alone(folder: Path) -> None:
+def test_a_new_signer_is_made_alone(folder: Path, rotate: Run) -> None:
     before = content(folder)
     for arguments in (("--signer", "--only", "agent"), ("--signer", "--ca-key", "x")):
-        assert rotate(folder, *arguments) == 2
+        rotate(folder, *arguments, status=2)
     assert changed(folder, before) == set()
 
 
-def test_where_nothing_is_nothing_can_be_renewed(tmp_path: Path, capfd: Captured) -> None:
-    assert rotate(tmp_path) == 2
-    assert "pki init" in capfd.readouterr().err
-    assert rotate(tmp_path, "--signer") == 3
+def test_where_nothing_is_nothing_can_be_renewed(tmp_path: Path, rotate: Run) -> None:
+    assert "pki init" in rotate(tmp_path, status=2).err
+    rotate(tmp_path, "--signer", status=3)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,9 +1,9 @@
 """`umbilical pki inspect` and `verify`: what is found in a directory, and how it is told."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,11 +12,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
+from tests.support.commands import Run
 from tests.support.fixture_types import Captured, Patch
 from tests.support.tunnel_directories import ADDRESS, make_directory, make_files, new_authority, now
 
 from umbilical.checks.check import Finding, Outcome
-from umbilical.cli import main
 from umbilical.cli.pki.files import write_directory
 from umbilical.cli.pki.text import alternative_names, as_value, expiry, kind, short_line, tell_cut
 from umbilical.pki.authority import Authority, encode_pair
@@ -33,27 +33,23 @@ def folder(tmp_path: Path) -> Path:
     return make_directory(tmp_path / "pki")
 
 
-def test_the_short_form_is_one_line_and_names_its_file_among_several(folder: Path, capfd: Captured) -> None:
-    assert main.run(["pki", "inspect", str(folder / "server.crt"), "--short"]) == 0
-    (line,) = capfd.readouterr().out.splitlines()
+def test_the_short_form_is_one_line_and_names_its_file_among_several(folder: Path, umbilical: Run) -> None:
+    (line,) = umbilical("pki", "inspect", folder / "server.crt", "--short").lines
     assert line.startswith("X.509 server (ECDSA P-256) [Serial ")
     assert f"CN=konnectivity-server SAN IP:{ADDRESS} expires in 23h59m signed-by konnectivity-signer" in line
-    assert main.run(["pki", "inspect", "--short", str(folder)]) == 0
-    names = [line.partition(":")[0] for line in capfd.readouterr().out.splitlines()]
+    names = [line.partition(":")[0] for line in umbilical("pki", "inspect", "--short", folder).lines]
     assert names == [str(folder / f"{name}.crt") for name in ("agent", "ca", "client", "server")]
 
 
-def test_the_long_form_tells_all(folder: Path, capfd: Captured) -> None:
-    assert main.run(["pki", "inspect", str(folder / "server.crt"), str(folder / "ca.crt")]) == 0
-    text = capfd.readouterr().out
+def test_the_long_form_tells_all(folder: Path, umbilical: Run) -> None:
+    text = umbilical("pki", "inspect", folder / "server.crt", folder / "ca.crt").out
     for word in ("server, ECDSA P-256, SHA-256", "O=openshift, CN=konnectivity-signer", f"IP:{ADDRESS}", "serverAuth"):
         assert word in text
     assert text.count("\n\n") == 1
 
 
-def test_json_is_for_programs(folder: Path, capfd: Captured) -> None:
-    assert main.run(["pki", "inspect", "-o", "json", str(folder / "server.crt")]) == 0
-    value = json.loads(capfd.readouterr().out)
+def test_json_is_for_programs(folder: Path, umbilical: Run) -> None:
+    value = umbilical("pki", "inspect", "-o", "json", folder / "server.crt").json()
     assert (value["apiVersion"], value["kind"]) == ("umbilical.dev/v1alpha1", "CertificateList")
     (item,) = value["items"]
     assert (item["commonName"], item["ipAddresses"], item["usages"]) == (
@@ -64,88 +60,79 @@ def test_json_is_for_programs(folder: Path, capfd: Captured) -> None:
     assert 86_000 < item["secondsLeft"] <= 86_400
 
 
-def test_a_name_cannot_move_the_cursor(tmp_path: Path, capfd: Captured) -> None:
+def test_a_name_cannot_move_the_cursor(tmp_path: Path, umbilical: Run) -> None:
     evil = Authority.create("\x1b[2Jgone", now(), DAY, KeyType.ECDSA_P256)
     (tmp_path / "evil.crt").write_bytes(evil.certificate_pem)
     for form in (["--short"], [], ["-o", "json"]):
-        assert main.run(["pki", "inspect", str(tmp_path / "evil.crt"), *form]) == 0
-        printed = capfd.readouterr().out
+        printed = umbilical("pki", "inspect", tmp_path / "evil.crt", *form).out
         assert "\x1b" not in printed
         assert "gone" in printed
 
 
-def test_what_is_no_certificate_is_told(folder: Path, capfd: Captured) -> None:
+def test_what_is_no_certificate_is_told(folder: Path, umbilical: Run) -> None:
     for name, why in (("server.key", "private key"), ("none", "No such file"), ("ca", "no .crt")):
         (folder / "ca").mkdir(exist_ok=True)
-        assert main.run(["pki", "inspect", str(folder / name)]) == 3
-        printed = capfd.readouterr()
+        printed = umbilical("pki", "inspect", folder / name, status=3)
         assert (printed.out, "UMB152" in printed.err, why in printed.err) == ("", True, True)
 
 
-def verify(folder: Path, *arguments: str) -> int:
-    return main.run(["pki", "verify", str(folder), *arguments])
+@pytest.fixture
+def verify(umbilical: Run) -> Run:
+    return partial(umbilical, "pki", "verify")
 
 
-def test_a_good_directory_is_0_and_says_what_ends_first(folder: Path, capfd: Captured) -> None:
-    assert verify(folder, "--address", ADDRESS) == 0
-    printed = capfd.readouterr()
+def test_a_good_directory_is_0_and_says_what_ends_first(folder: Path, verify: Run) -> None:
+    printed = verify(folder, "--address", ADDRESS)
     assert "Agent and server together" in printed.out
     assert "28 passed, 0 failed" in printed.out
     assert "first to end: konnectivity-server, expires in 23h59m" in printed.err
 
 
-def test_a_wrong_address_or_too_little_time_is_1(folder: Path, capfd: Captured) -> None:
-    assert verify(folder, "--min-left", "23h") == 0
-    assert verify(folder, "--min-left", "25h") == 1
-    assert verify(folder, "--address", "10.0.0.10") == 1
-    assert f"agents dial 10.0.0.10; the certificate names {ADDRESS}" in capfd.readouterr().out
+def test_a_wrong_address_or_too_little_time_is_1(folder: Path, verify: Run) -> None:
+    verify(folder, "--min-left", "23h")
+    verify(folder, "--min-left", "25h", status=1)
+    told = verify(folder, "--address", "10.0.0.10", status=1)
+    assert f"agents dial 10.0.0.10; the certificate names {ADDRESS}" in told.out
 
 
-def test_json_and_junit_carry_the_same_findings(folder: Path, capfd: Captured) -> None:
-    assert verify(folder, "-o", "json", "--address", "10.0.0.10") == 1
-    value = json.loads(capfd.readouterr().out)
+def test_json_and_junit_carry_the_same_findings(folder: Path, verify: Run) -> None:
+    value = verify(folder, "-o", "json", "--address", "10.0.0.10", status=1).json()
     assert (value["kind"], value["directory"]) == ("PkiReport", str(folder))
     failed = [finding["id"] for finding in value["findings"] if finding["outcome"] == "failed"]
     assert failed == ["server.names", "handshake.mutual"]
-    assert verify(folder, "-o", "junit", "--address", "10.0.0.10") == 1
-    suites = ElementTree.fromstring(capfd.readouterr().out)
+    suites = ElementTree.fromstring(verify(folder, "-o", "junit", "--address", "10.0.0.10", status=1).out)
     names = [case.get("name", "").split()[0] for case in suites.iter("testcase") if case.find("failure") is not None]
     assert names == failed
 
 
-def test_without_a_client_certificate_none_is_missed(folder: Path, capfd: Captured) -> None:
+def test_without_a_client_certificate_none_is_missed(folder: Path, verify: Run) -> None:
     (folder / "client.crt").unlink()
-    assert verify(folder) == 1
+    verify(folder, status=1)
     (folder / "client.key").unlink()
-    capfd.readouterr()
-    assert verify(folder) == 0
-    assert " client." not in capfd.readouterr().out
+    assert " client." not in verify(folder).out
 
 
-def test_an_agents_own_files_can_be_looked_at_alone(folder: Path) -> None:
+def test_an_agents_own_files_can_be_looked_at_alone(folder: Path, verify: Run) -> None:
     (folder / "server.crt").unlink()
     (folder / "server.key").unlink()
-    assert verify(folder) == 1
-    assert verify(folder, "--only", "agent") == 0
+    verify(folder, status=1)
+    verify(folder, "--only", "agent")
 
 
-def test_colour_is_for_those_who_ask(folder: Path, capfd: Captured, monkeypatch: Patch) -> None:
+def test_colour_is_for_those_who_ask(folder: Path, monkeypatch: Patch, verify: Run) -> None:
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    assert verify(folder) == 0
-    assert "\x1b[" not in capfd.readouterr().out
+    assert "\x1b[" not in verify(folder).out
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert verify(folder) == 0
-    assert "\x1b[32m" in capfd.readouterr().out
+    assert "\x1b[32m" in verify(folder).out
 
 
-def test_what_cannot_be_checked_is_told(tmp_path: Path, capfd: Captured) -> None:
+def test_what_cannot_be_checked_is_told(tmp_path: Path, umbilical: Run) -> None:
     for arguments, status, code in (
         (("none",), 3, "UMB156"),
         ((".", "--address", "a:1"), 3, "UMB150"),
         ((".", "--min-left", "x"), 2, "UMB001"),
     ):
-        assert main.run(["pki", "verify", str(tmp_path / arguments[0]), *arguments[1:]]) == status
-        assert code in capfd.readouterr().err
+        assert code in umbilical("pki", "verify", tmp_path / arguments[0], *arguments[1:], status=status).err
 
 
 HOUR = timedelta(hours=1)

@@ -12,16 +12,16 @@ import subprocess
 import sys
 import threading
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import click
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.fixture_types import Captured
+from tests.support.commands import Run
 from tests.support.tunnel_directories import make_directory, new_authority, openssl_verifies
 
-from umbilical.cli import main
 from umbilical.cli.pki.files import read_certificates_of
 from umbilical.cli.pki.issue import leaf_name
 from umbilical.cli.pki.options import at_least, lifetime, signer_pair
@@ -34,8 +34,9 @@ from umbilical.pki.profiles import KeyType
 BACKENDS = ("cryptography", "openssl")
 
 
-def run(*arguments: str) -> int:
-    return main.run(["pki", *arguments])
+@pytest.fixture
+def pki(umbilical: Run) -> Run:
+    return partial(umbilical, "pki")
 
 
 def contexts(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
@@ -80,13 +81,13 @@ def _answer(listener: socket.socket, context: ssl.SSLContext, seen: list[str]) -
 @pytest.mark.parametrize(
     ("backend", "key_type"), [("cryptography", "ecdsa-p256"), ("openssl", "ecdsa-p256"), ("openssl", "rsa-2048")]
 )
-def test_a_directory_serves_real_connections(tmp_path: Path, backend: str, key_type: str) -> None:
+def test_a_directory_serves_real_connections(tmp_path: Path, backend: str, key_type: str, pki: Run) -> None:
     folder = tmp_path / "pki"
     hosts = ("--address", "127.0.0.1", "--address", "::1", "--address", "localhost")
-    assert run("init", "--dir", str(folder), *hosts, "--backend", backend, "--key-type", key_type) == 0
+    pki("init", "--dir", folder, *hosts, "--backend", backend, "--key-type", key_type)
     assert shake_hands(folder, "127.0.0.1", "agent") == "konnectivity-agent"
     assert shake_hands(folder, "::1", "client") == "konnectivity-client"
-    assert run("verify", str(folder), "--address", "127.0.0.1", "--address", "::1", "--address", "localhost") == 0
+    pki("verify", folder, "--address", "127.0.0.1", "--address", "::1", "--address", "localhost")
     for options in (("-verify_ip", "127.0.0.1"), ("-verify_ip", "::1"), ("-verify_hostname", "localhost")):
         assert openssl_verifies(folder / "ca.crt", folder / "server.crt", "-purpose", "sslserver", *options)
     assert openssl_verifies(folder / "ca.crt", folder / "agent.crt", "-purpose", "sslclient")
@@ -94,18 +95,18 @@ def test_a_directory_serves_real_connections(tmp_path: Path, backend: str, key_t
 
 @pytest.mark.real("openssl")
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_directory_lives_through_a_rotation_of_its_signer(tmp_path: Path, backend: str) -> None:
+def test_a_directory_lives_through_a_rotation_of_its_signer(tmp_path: Path, backend: str, pki: Run) -> None:
     folder, old = tmp_path / "pki", tmp_path / "old"
     options = ("--backend", backend)
-    assert run("init", "--dir", str(folder), "--address", "127.0.0.1", "--key-type", "ecdsa-p256", *options) == 0
+    pki("init", "--dir", folder, "--address", "127.0.0.1", "--key-type", "ecdsa-p256", *options)
     old.mkdir()
     for name in ("server.crt", "agent.crt"):
         (old / name).write_bytes((folder / name).read_bytes())
-    assert run("rotate", "--dir", str(folder), "--signer", *options) == 0
-    assert run("verify", str(folder)) == 0
-    assert run("rotate", "--dir", str(folder), *options) == 0
-    assert run("verify", str(folder), "--address", "127.0.0.1") == 0
-    assert run("issue", "--dir", str(folder), "--kind", "agent", "--name", "edge", *options) == 0
+    pki("rotate", "--dir", folder, "--signer", *options)
+    pki("verify", folder)
+    pki("rotate", "--dir", folder, *options)
+    pki("verify", folder, "--address", "127.0.0.1")
+    pki("issue", "--dir", folder, "--kind", "agent", "--name", "edge", *options)
     for leaf in (old / "server.crt", old / "agent.crt", *(folder / f"{n}.crt" for n in ("server", "agent", "edge"))):
         assert openssl_verifies(folder / "ca.crt", leaf), leaf
     assert shake_hands(folder, "127.0.0.1", "edge") == "edge"
@@ -120,8 +121,9 @@ EC = ("--key-type", "ecdsa-p256", "--backend", "cryptography")
 FILES = {f"{name}.{kind}" for name in ("ca", "server", "agent", "client") for kind in ("crt", "key")}
 
 
-def init(folder: Path, *arguments: str) -> int:
-    return main.run(["pki", "init", "--dir", str(folder), *EC, *arguments])
+@pytest.fixture
+def init(pki: Run) -> Run:
+    return partial(pki, "init", *EC, "--dir")
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -134,11 +136,9 @@ def keep(folder: Path, pair: KeyPair) -> tuple[str, ...]:
     return ("--ca-cert", str(folder / "root.crt"), "--ca-key", str(folder / "root.key"))
 
 
-def test_eight_files_are_written_with_their_modes_and_live_a_day_from_an_hour_ago_on(
-    tmp_path: Path, capfd: Captured
-) -> None:
+def test_eight_files_are_written_with_their_modes_and_live_a_day_from_an_hour_ago_on(tmp_path: Path, init: Run) -> None:
     folder = tmp_path / "pki"
-    assert init(folder, "--address", "10.0.0.9", "--address", "[2001:db8::9]", "--address", "api.example.com") == 0
+    printed = init(folder, "--address", "10.0.0.9", "--address", "[2001:db8::9]", "--address", "api.example.com")
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
     assert modes == {name: 0o600 if name.endswith(".key") else 0o644 for name in FILES}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -147,29 +147,27 @@ def test_eight_files_are_written_with_their_modes_and_live_a_day_from_an_hour_ag
     for name in ("ca", "server", "agent", "client"):
         certificate = read_certificates_of(folder / f"{name}.crt")[0]
         assert certificate.not_after - certificate.not_before == timedelta(hours=25)
-    printed = capfd.readouterr()
     assert printed.out == ""
     assert f"wrote 8 files to {folder}" in printed.err
 
 
-def test_a_second_run_changes_nothing_unless_asked(tmp_path: Path, capfd: Captured) -> None:
+def test_a_second_run_changes_nothing_unless_asked(tmp_path: Path, init: Run) -> None:
     folder = tmp_path / "pki"
-    assert init(folder, "--address", "10.0.0.9") == 0
+    init(folder, "--address", "10.0.0.9")
     before = files_of(folder)
-    assert init(folder, "--address", "10.0.0.9") == 3
-    assert "UMB801" in capfd.readouterr().err
+    assert "UMB801" in init(folder, "--address", "10.0.0.9", status=3).err
     assert files_of(folder) == before
-    assert init(folder, "--address", "10.0.0.9", "--overwrite") == 0
+    init(folder, "--address", "10.0.0.9", "--overwrite")
     after = files_of(folder)
     assert all(after[name] != before[name] for name in FILES)
 
 
 @pytest.mark.real("openssl")
-def test_a_ca_that_exists_signs_and_its_key_is_not_copied(tmp_path: Path) -> None:
+def test_a_ca_that_exists_signs_and_its_key_is_not_copied(tmp_path: Path, init: Run) -> None:
     root = new_authority(lifetime=timedelta(days=365))
     given_options = keep(tmp_path, root.signer.pair)
     folder = tmp_path / "pki"
-    assert init(folder, "--address", "10.0.0.9", *given_options) == 0
+    init(folder, "--address", "10.0.0.9", *given_options)
     assert set(files_of(folder)) == FILES - {"ca.key"}
     assert (folder / "ca.crt").read_bytes() == root.bundle
     assert openssl_verifies(folder / "ca.crt", folder / "server.crt", "-verify_ip", "10.0.0.9")
@@ -177,49 +175,47 @@ def test_a_ca_that_exists_signs_and_its_key_is_not_copied(tmp_path: Path) -> Non
     assert left < timedelta(days=1, minutes=1)
 
 
-def test_a_leaf_is_cut_to_its_ca_and_the_user_is_told(tmp_path: Path, capfd: Captured) -> None:
+def test_a_leaf_is_cut_to_its_ca_and_the_user_is_told(tmp_path: Path, init: Run) -> None:
     root = new_authority(datetime.now(UTC) - timedelta(hours=20))
-    assert init(tmp_path / "pki", "--address", "10.0.0.9", *keep(tmp_path, root.signer.pair)) == 0
-    told = capfd.readouterr().err
+    told = init(tmp_path / "pki", "--address", "10.0.0.9", *keep(tmp_path, root.signer.pair)).err
     assert re.search(r"note: certificates end in (3h59m|4h00m), not 24h00m: konnectivity-signer", told)
     assert read_certificates_of(tmp_path / "pki" / "agent.crt")[0].not_after == root.certificate.not_after
 
 
-def test_the_root_authority_of_an_installation_signs(tmp_path: Path) -> None:
+def test_the_root_authority_of_an_installation_signs(tmp_path: Path, init: Run, pki: Run) -> None:
     root = Authority.create("root-ca", NOW, timedelta(days=3650), KeyType.RSA_2048, ["openshift"])
     state = {"*tls.RootCA": {name: base64.b64encode(pem).decode() for name, pem in _raw(root.pair).items()}}
     path = tmp_path / ".openshift_install_state.json"
     path.write_text(json.dumps(state))
-    assert init(tmp_path / "pki", "--address", "10.0.0.9", "--from-install-state", str(path)) == 0
+    init(tmp_path / "pki", "--address", "10.0.0.9", "--from-install-state", path)
     assert read_certificates_of(tmp_path / "pki" / "agent.crt")[0].issuer_name == "root-ca"
     assert not (tmp_path / "pki" / "ca.key").exists()
-    assert main.run(["pki", "verify", str(tmp_path / "pki"), "--address", "10.0.0.9"]) == 0
+    pki("verify", tmp_path / "pki", "--address", "10.0.0.9")
 
 
 def _raw(pair: KeyPair) -> dict[str, bytes]:
     return {"CertRaw": pair.certificate, "KeyRaw": pair.key}
 
 
-def test_an_expired_ca_is_refused_and_nothing_is_written(tmp_path: Path, capfd: Captured) -> None:
+def test_an_expired_ca_is_refused_and_nothing_is_written(tmp_path: Path, init: Run) -> None:
     root = new_authority(NOW - timedelta(days=3))
-    assert init(tmp_path / "pki", "--address", "10.0.0.9", *keep(tmp_path, root.signer.pair)) == 3
-    assert "UMB151" in capfd.readouterr().err
+    assert "UMB151" in init(tmp_path / "pki", "--address", "10.0.0.9", *keep(tmp_path, root.signer.pair), status=3).err
     assert not (tmp_path / "pki").exists()
 
 
-def test_another_signers_key_does_not_stay_beside_a_given_ca(tmp_path: Path, capfd: Captured) -> None:
+def test_another_signers_key_does_not_stay_beside_a_given_ca(tmp_path: Path, init: Run, pki: Run) -> None:
     folder = make_directory(tmp_path / "pki")
     given_options = keep(tmp_path, new_authority().signer.pair)
     before = files_of(folder)
-    assert init(folder, "--address", "10.0.0.9", "--overwrite", *given_options) == 3
-    assert "not the key of the given CA" in capfd.readouterr().err
+    told = init(folder, "--address", "10.0.0.9", "--overwrite", *given_options, status=3)
+    assert "not the key of the given CA" in told.err
     assert files_of(folder) == before
     own = ("--ca-cert", str(folder / "ca.crt"), "--ca-key", str(folder / "ca.key"))
-    assert init(folder, "--address", "10.0.0.10", "--overwrite", *own) == 0
-    assert main.run(["pki", "verify", str(folder), "--address", "10.0.0.10"]) == 0
+    init(folder, "--address", "10.0.0.10", "--overwrite", *own)
+    pki("verify", folder, "--address", "10.0.0.10")
 
 
-def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path, capfd: Captured) -> None:
+def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path, init: Run) -> None:
     for arguments, status, word in (
         ((), 2, "--address"),
         (("--address", "10.0.0.9:8091"), 3, "UMB150"),
@@ -230,15 +226,13 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path, ca
         (("--address", "10.0.0.9", "--ttl", "1m"), 2, "10m"),
         (("--address", "10.0.0.9", "--key-type", "rsa-1024"), 2, "rsa-1024"),
     ):
-        assert init(tmp_path / "pki", *arguments) == status
-        assert word in capfd.readouterr().err
+        assert word in init(tmp_path / "pki", *arguments, status=status).err
         assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path, capfd: Captured) -> None:
+def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path, init: Run) -> None:
     (tmp_path / "file").touch()
-    assert init(tmp_path / "file" / "pki", "--address", "10.0.0.9") == 3
-    assert "UMB157" in capfd.readouterr().err
+    assert "UMB157" in init(tmp_path / "file" / "pki", "--address", "10.0.0.9", status=3).err
 
 
 @pytest.mark.real("openssl")
@@ -284,11 +278,13 @@ def test_no_key_is_seen_in_arguments_or_output(tmp_path: Path) -> None:
         max_size=5,
     )
 )
-def test_every_address_that_was_given_verifies(tmp_path_factory: pytest.TempPathFactory, addresses: list[str]) -> None:
+def test_every_address_that_was_given_verifies(
+    tmp_path_factory: pytest.TempPathFactory, init: Run, pki: Run, addresses: list[str]
+) -> None:
     folder = tmp_path_factory.mktemp("made") / "pki"
     options = [part for address in addresses for part in ("--address", address)]
-    assert init(folder, *options) == 0
-    assert main.run(["pki", "verify", str(folder), *options]) == 0
+    init(folder, *options)
+    pki("verify", folder, *options)
 
 
 @pytest.fixture
@@ -296,24 +292,25 @@ def folder(tmp_path: Path) -> Path:
     return make_directory(tmp_path / "pki")
 
 
-def issue(folder: Path, *arguments: str) -> int:
-    return main.run(["pki", "issue", "--dir", str(folder), "--key-type", "ecdsa-p256", *arguments])
+@pytest.fixture
+def issue(pki: Run) -> Run:
+    return partial(pki, "issue", "--key-type", "ecdsa-p256", "--dir")
 
 
-def test_a_name_of_its_own_is_common_name_and_file_name(folder: Path) -> None:
-    assert issue(folder, "--kind", "agent", "--name", "edge-7") == 0
+def test_a_name_of_its_own_is_common_name_and_file_name(folder: Path, issue: Run) -> None:
+    issue(folder, "--kind", "agent", "--name", "edge-7")
     found = read_certificates_of(folder / "edge-7.crt")[0]
     assert (found.common_name, found.usages) == ("edge-7", ("clientAuth",))
     assert (folder / "edge-7.key").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_server_gets_other_addresses(folder: Path) -> None:
-    assert issue(folder, "--kind", "server", "--address", "10.0.0.10", "--address", "a.example", "--overwrite") == 0
+def test_a_server_gets_other_addresses(folder: Path, issue: Run, pki: Run) -> None:
+    issue(folder, "--kind", "server", "--address", "10.0.0.10", "--address", "a.example", "--overwrite")
     assert read_certificates_of(folder / "server.crt")[0].names == ("a.example", "10.0.0.10")
-    assert main.run(["pki", "verify", str(folder), "--address", "10.0.0.10"]) == 0
+    pki("verify", folder, "--address", "10.0.0.10")
 
 
-def test_what_cannot_be_issued_changes_nothing(folder: Path, capfd: Captured) -> None:
+def test_what_cannot_be_issued_changes_nothing(folder: Path, issue: Run) -> None:
     for arguments, status, word in (
         (("--kind", "agent"), 3, "UMB801"),
         (("--kind", "server", "--name", "x"), 2, "--address"),
@@ -323,15 +320,13 @@ def test_what_cannot_be_issued_changes_nothing(folder: Path, capfd: Captured) ->
         (("--kind", "root"), 2, "root"),
     ):
         before = sorted(folder.iterdir())
-        assert issue(folder, *arguments) == status
-        assert word in capfd.readouterr().err
+        assert word in issue(folder, *arguments, status=status).err
         assert sorted(folder.iterdir()) == before
 
 
-def test_a_key_of_another_signer_is_refused(folder: Path, capfd: Captured) -> None:
+def test_a_key_of_another_signer_is_refused(folder: Path, issue: Run) -> None:
     (folder / "ca.key").write_bytes(new_authority().signer.pair.key)
-    assert issue(folder, "--kind", "agent", "--name", "x") == 3
-    assert "UMB151" in capfd.readouterr().err
+    assert "UMB151" in issue(folder, "--kind", "agent", "--name", "x", status=3).err
 
 
 def test_names_fit_into_a_certificate_and_a_directory_or_are_refused() -> None:

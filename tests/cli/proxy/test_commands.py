@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import pytest
 from tests.cli.native import options_of
+from tests.support.commands import Run
 from tests.support.dns_server import ScriptedDns
 from tests.support.fixture_types import Captured, Patch
 from tests.support.in_process import Stage
@@ -55,24 +56,22 @@ def test_options_reach_the_settings(tmp_path: Path) -> None:
     assert found.default_connect_port is None
 
 
-def test_a_password_in_an_argument_is_refused_and_not_repeated(capsys: Captured) -> None:
+def test_a_password_in_an_argument_is_refused_and_not_repeated(umbilical: Run) -> None:
     for option in ("--http-proxy", "--https-proxy"):
-        assert main.run(["proxy", "https", SERVER, f"{option}=http://user:s3cret@proxy:3128"]) == 3
-        told = capsys.readouterr().err
+        told = umbilical("proxy", "https", SERVER, f"{option}=http://user:s3cret@proxy:3128", status=3).err
         assert told.startswith(f"UMB547 {option} holds a user or a password\n")
         assert "s3cret" not in told
 
 
-def test_a_password_may_come_by_the_environment(monkeypatch: Patch, capsys: Captured, tmp_path: Path) -> None:
+def test_a_password_may_come_by_the_environment(monkeypatch: Patch, tmp_path: Path, umbilical: Run) -> None:
     """What is wrong then is the scheme, which is looked at later; the value is still not shown."""
     monkeypatch.setenv("UMBILICAL_PROXY_HTTPS_HTTPS_PROXY", "socks5://user:s3cret@proxy")
-    assert main.run(["proxy", "https", SERVER, "--listen=127.0.0.1:0"]) == 3
-    told = capsys.readouterr().err
+    told = umbilical("proxy", "https", SERVER, "--listen=127.0.0.1:0", status=3).err
     assert told.startswith("UMB532 ")
     assert "s3cret" not in told
 
 
-def test_files_that_make_no_sense_are_told(tmp_path: Path, capsys: Captured) -> None:
+def test_files_that_make_no_sense_are_told(tmp_path: Path, umbilical: Run) -> None:
     for arguments, words in (
         (["--listen-cert={file}"], "UMB003 --listen-cert without --listen-key"),
         (["--listen-ca={file}"], "UMB003 --listen-ca without --listen-cert"),
@@ -80,14 +79,13 @@ def test_files_that_make_no_sense_are_told(tmp_path: Path, capsys: Captured) -> 
     ):
         file = tmp_path / "file"
         file.touch()
-        assert main.run(["proxy", "https", SERVER, *(argument.format(file=file) for argument in arguments)]) == 3
-        assert capsys.readouterr().err.startswith(words)
+        told = umbilical("proxy", "https", SERVER, *(argument.format(file=file) for argument in arguments), status=3)
+        assert told.err.startswith(words)
 
 
-def test_without_a_server_it_says_what_is_missing(capsys: Captured) -> None:
+def test_without_a_server_it_says_what_is_missing(umbilical: Run) -> None:
     for command in ("https", "socks5"):
-        assert main.run(["proxy", command]) == 2
-        assert "--server" in capsys.readouterr().err
+        assert "--server" in umbilical("proxy", command, status=2).err
 
 
 @pytest.fixture
