@@ -1,13 +1,13 @@
 """`umbilical stage` with made-up stages in place of the seventeen: same commands, same record, nothing to wait for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from tests.support import hardway_config
+from tests.support.commands import Run, Told
 from tests.support.made_up_stages import UNMARK, MadeUpStage, World, make_site
 
-from umbilical.cli import main
 from umbilical.cli.stage import cluster
 from umbilical.hardway.explain.entry import Topic, TopicKind
 from umbilical.hardway.site import Site
@@ -17,8 +17,9 @@ from umbilical.hardway.waiting import Reporter
 
 
 class Commands:
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, umbilical: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
+        self.umbilical = umbilical
         (folder / "cluster.yaml").write_bytes(hardway_config.content("kubernetes"))
         self.world = World()
         self.stages: Sequence[MadeUpStage] = [
@@ -31,8 +32,8 @@ class Commands:
         monkeypatch.setattr(catalogue, "topics", lambda: tuple(_topic(stage) for stage in self.stages))
         monkeypatch.setattr(cluster, "load_site", self._site)
 
-    def __call__(self, *arguments: str) -> int:
-        return main.run(["stage", arguments[0], "--dir", str(self.folder), *arguments[1:]])
+    def __call__(self, command: str, *arguments: object, status: int = 0) -> Told:
+        return self.umbilical("stage", command, "--dir", self.folder, *arguments, status=status)
 
     def _site(self, folder: Path, reporter: Reporter) -> Site:
         return make_site(folder, reporter=reporter)
@@ -41,3 +42,12 @@ class Commands:
 def _topic(stage: MadeUpStage) -> Topic:
     words = ("What it is.", "Its readers.", "What breaks.", "touch it", "Does the same.")
     return Topic(TopicKind.STAGE, f"{stage.number:02}", stage.number, *words)
+
+
+def raising(fault: Exception) -> Callable[[str], None]:
+    """For a stage's `before_act`: it fails with this."""
+
+    def act(name: str) -> None:
+        raise fault
+
+    return act

@@ -8,12 +8,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from tests.support.commands import Run
 from tests.support.fixture_types import Captured, Patch
 from tests.support.made_up_stages import Clock, Lines, MadeUpStage, World
-from tests.support.stage_commands import Commands
+from tests.support.stage_commands import Commands, raising
 
 from umbilical.checks.check import Finding, Outcome
-from umbilical.cli import main
 from umbilical.cli.stage import report
 from umbilical.cli.stage import view as stage_view
 from umbilical.cli.stage.view import LiveView, PlainLines, choose_view, duration
@@ -27,78 +27,60 @@ from umbilical.hardway.waiting import Waiting
 
 
 @pytest.fixture
-def commands(tmp_path: Path, monkeypatch: Patch) -> Commands:
-    return Commands(tmp_path, monkeypatch)
+def commands(tmp_path: Path, umbilical: Run, monkeypatch: Patch) -> Commands:
+    return Commands(tmp_path, umbilical, monkeypatch)
 
 
-def test_a_directory_without_a_record_has_everything_before_it(commands: Commands, capsys: Captured) -> None:
-    assert commands("list") == 0
-    assert capsys.readouterr().out.count("pending") == 3
+def test_a_directory_without_a_record_has_everything_before_it(commands: Commands) -> None:
+    assert commands("list").out.count("pending") == 3
     assert [path.name for path in commands.folder.iterdir()] == ["cluster.yaml"]
 
 
-def test_each_stage_says_how_far_it_is_and_why_it_failed(commands: Commands, capsys: Captured) -> None:
-    def stumble(name: str) -> None:
-        raise HardwayError("UMB730", "virsh failed", "no socket", "start it")
-
-    commands.stages[1].before_act = stumble
-    commands("run")
-    capsys.readouterr()
-    assert commands("list") == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_each_stage_says_how_far_it_is_and_why_it_failed(commands: Commands) -> None:
+    commands.stages[1].before_act = raising(HardwayError("UMB730", "virsh failed", "no socket", "start it"))
+    commands("run", status=4)
+    lines = commands("list").lines
     assert "done" in lines[0]
     assert "failed" in lines[1]
     assert lines[2].strip() == "UMB730 virsh failed: no socket"
     assert "pending" in lines[3]
 
 
-def test_a_run_that_was_killed_is_interrupted_and_one_that_lives_is_running(
-    commands: Commands, capsys: Captured
-) -> None:
+def test_a_run_that_was_killed_is_interrupted_and_one_that_lives_is_running(commands: Commands) -> None:
     Ledger(commands.folder, Clock()).add(Kind.STAGE_BEGAN, stage=1, inputs={})
-    commands("list")
-    assert "interrupted" in capsys.readouterr().out
+    assert "interrupted" in commands("list").out
     with locked(commands.folder, "me", "now"):
-        commands("list")
-    assert "running" in capsys.readouterr().out
+        assert "running" in commands("list").out
 
 
-def test_the_same_as_json(commands: Commands, capsys: Captured) -> None:
+def test_the_same_as_json(commands: Commands) -> None:
     commands("run", "1")
-    capsys.readouterr()
-    assert commands("list", "-o", "json") == 0
-    value = json.loads(capsys.readouterr().out)
+    value = commands("list", "-o", "json").json()
     assert value["kind"] == "StageList"
     first = value["stages"][0]
     assert (first["number"], first["status"], first["undo"]) == (1, "done", ["unmark"])
     assert first["checks"] == [{"id": "MARK-a", "outcome": "passed", "evidence": ""}]
 
 
-def test_steps_are_shown_with_their_commands_and_nothing_is_done(commands: Commands, capsys: Captured) -> None:
-    assert commands("show", "2") == 0
-    shown = capsys.readouterr().out
+def test_steps_are_shown_with_their_commands_and_nothing_is_done(commands: Commands) -> None:
+    shown = commands("show", "2").out
     assert "   leave b\n      $ touch b" in shown
     assert "   MARK-c c is there" in shown
     assert "status pending, needs 01" in shown
     assert commands.world.acts == []
 
 
-def test_a_stage_is_shown_as_json_and_one_that_there_is_not_is_wrong_usage(
-    commands: Commands, capsys: Captured
-) -> None:
+def test_a_stage_is_shown_as_json_and_one_that_there_is_not_is_wrong_usage(commands: Commands) -> None:
     commands("run", "2")
-    capsys.readouterr()
-    assert commands("show", "made-up-2", "-o", "json") == 0
-    value = json.loads(capsys.readouterr().out)
+    value = commands("show", "made-up-2", "-o", "json").json()
     assert (value["kind"], value["status"], value["inputs"]) == ("Stage", "done", {"input": "one"})
     assert [step["command"] for step in value["steps"]] == ["touch b", "touch c"]
     assert [one["outcome"] for one in value["found"]] == ["passed", "passed"]
-    assert commands("show", "77") == 2
+    commands("show", "77", status=2)
 
 
-def test_an_explanation_needs_no_cluster(tmp_path: Path, capsys: Captured) -> None:
-    assert main.run(["stage", "show", "05", "--explain", "--dir", str(tmp_path / "nowhere")]) == 0
-    shown = capsys.readouterr().out
+def test_an_explanation_needs_no_cluster(tmp_path: Path, umbilical: Run) -> None:
+    shown = umbilical("stage", "show", "05", "--explain", "--dir", tmp_path / "nowhere").out
     assert shown.startswith("05 make keys and certificates\n")
     for word in ("what", "readers", "without", "by hand", "installer"):
         assert f"\n{word} " in shown
@@ -109,48 +91,40 @@ def _record(commands: Commands) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (commands.folder / ".umbilical").iterdir()}
 
 
-def test_what_no_longer_holds_is_status_1_and_what_is_stale_is_said_to_be(commands: Commands, capsys: Captured) -> None:
+def test_what_no_longer_holds_is_status_1_and_what_is_stale_is_said_to_be(commands: Commands) -> None:
     commands("run")
     commands.world.marks.pop("c")
-    assert commands("status") == 1
-    assert "c is missing" in capsys.readouterr().out
-    assert commands("status", "1") == 0
+    assert "c is missing" in commands("status", status=1).out
+    commands("status", "1")
     commands.stages[0].input = "two"
-    commands("status")
-    shown = capsys.readouterr().err
+    shown = commands("status", status=1).err
     assert "note: stage 01 is stale: changed since: input" in shown
     assert "note: stage 02 is stale: stage 01 is stale" in shown
 
 
-def test_the_same_as_json_and_junit(commands: Commands, capsys: Captured) -> None:
+def test_the_same_as_json_and_junit(commands: Commands) -> None:
     commands("run")
-    capsys.readouterr()
     file = commands.folder / "status.xml"
-    assert commands("status", "-o", "json", "--junit", str(file)) == 0
-    value = json.loads(capsys.readouterr().out)
+    value = commands("status", "-o", "json", "--junit", file).json()
     assert (value["kind"], value["summary"]["passed"]) == ("StageStatus", 4)
     assert ElementTree.fromstring(file.read_text()).get("tests") == "4"
 
 
-def test_a_stage_whose_checks_cannot_be_asked_fails(commands: Commands, capsys: Captured) -> None:
+def test_a_stage_whose_checks_cannot_be_asked_fails(commands: Commands) -> None:
     def refuse(site: object) -> list[object]:
         raise HardwayError("UMB736", "the lab does not run", "no keeper", "umbilical stage run 02")
 
     commands("run", "1")
     # The one stage of this test that cannot even be asked: a class of its own would say no more.
     commands.stages[0].checks = refuse  # type: ignore[assignment, method-assign]
-    assert commands("status") == 1
-    assert "UMB736 the lab does not run: no keeper" in capsys.readouterr().out
+    assert "UMB736 the lab does not run: no keeper" in commands("status", status=1).out
 
 
-def test_what_holds_is_told_and_the_record_stays_as_it_is(commands: Commands, capsys: Captured) -> None:
-    assert commands("status") == 0
-    assert "no stage is done yet" in capsys.readouterr().err
+def test_what_holds_is_told_and_the_record_stays_as_it_is(commands: Commands) -> None:
+    assert "no stage is done yet" in commands("status").err
     commands("run", "2")
     before = _record(commands)
-    capsys.readouterr()
-    assert commands("status") == 0
-    shown = capsys.readouterr().out
+    shown = commands("status").out
     assert all(f"MARK-{mark}" in shown for mark in "abc")
     assert "MARK-d" not in shown
     assert _record(commands) == before
@@ -161,29 +135,25 @@ class Told(Lines):
         self.lines.append(text)
 
 
-def test_the_last_run_is_told_as_it_told_itself(commands: Commands, capsys: Captured) -> None:
+def test_the_last_run_is_told_as_it_told_itself(commands: Commands) -> None:
     commands("run", "1")
     commands("run", "2")
-    capsys.readouterr()
-    assert commands("watch", "--once") == 0
-    shown = capsys.readouterr().err
+    shown = commands("watch", "--once").err
     assert "stage 01 skipped: nothing changed, all checks pass" in shown
     assert "02 leave the marks of 2" in shown
     assert "> leave b" in shown
     assert "> leave a" not in shown
 
 
-def test_a_directory_that_is_no_clusters_is_not_waited_for(tmp_path: Path, capsys: Captured) -> None:
-    assert main.run(["stage", "watch", "--dir", str(tmp_path / "nowhere")]) == 3
-    assert capsys.readouterr().err.startswith("UMB701 ")
+def test_a_directory_that_is_no_clusters_is_not_waited_for(tmp_path: Path, umbilical: Run) -> None:
+    assert umbilical("stage", "watch", "--dir", tmp_path / "nowhere", status=3).err.startswith("UMB701 ")
 
 
-def test_events_are_json_lines_and_need_no_lock(commands: Commands, capsys: Captured) -> None:
+def test_events_are_json_lines_and_need_no_lock(commands: Commands) -> None:
     commands("run", "1")
-    capsys.readouterr()
     with locked(commands.folder, "me", "now"):
-        assert commands("watch", "--once", "-o", "json") == 0
-    events = [json.loads(line)["event"] for line in capsys.readouterr().out.splitlines()]
+        told = commands("watch", "--once", "-o", "json")
+    events = [json.loads(line)["event"] for line in told.out.splitlines()]
     assert events[0] == "run-began"
     assert events[-1] == "run-ended"
 

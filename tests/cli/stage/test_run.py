@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,12 +13,12 @@ import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.commands import Run
 from tests.support.fixture_types import Captured, Patch
 from tests.support.hardway_workspace import make_directory
 from tests.support.made_up_stages import MadeUpStage, World, make_site
-from tests.support.stage_commands import Commands
+from tests.support.stage_commands import Commands, raising
 
-from umbilical.cli import main
 from umbilical.cli.stage import cluster
 from umbilical.cli.stage.cluster import Asking, StageRange, bounds, confirm, find_stage, going_back, working
 from umbilical.fault import HardwayError, StageTimeout, Unsafe
@@ -31,16 +31,14 @@ from umbilical.hardway.workspace import keep_identity
 
 
 @pytest.fixture
-def commands(tmp_path: Path, monkeypatch: Patch) -> Commands:
-    return Commands(tmp_path, monkeypatch)
+def commands(tmp_path: Path, umbilical: Run, monkeypatch: Patch) -> Commands:
+    return Commands(tmp_path, umbilical, monkeypatch)
 
 
-def test_all_stages_are_run_and_skipped_the_second_time(commands: Commands, capsys: Captured) -> None:
-    assert commands("run") == 0
+def test_all_stages_are_run_and_skipped_the_second_time(commands: Commands) -> None:
+    assert commands("run").out == "3 stages: 3 done\n"
     assert commands.world.acts == ["a", "b", "c", "d"]
-    assert capsys.readouterr().out == "3 stages: 3 done\n"
-    assert commands("run") == 0
-    assert capsys.readouterr().out == "3 stages: 3 skipped\n"
+    assert commands("run").out == "3 stages: 3 skipped\n"
 
 
 @pytest.mark.parametrize(
@@ -48,21 +46,14 @@ def test_all_stages_are_run_and_skipped_the_second_time(commands: Commands, caps
     [(("2",), "abc"), (("..2",), "abc"), (("1..1",), "a"), (("1", "--only"), "a"), (("1..",), "abcd")],
 )
 def test_a_range_says_which(commands: Commands, arguments: tuple[str, ...], acts: str) -> None:
-    assert commands("run", *arguments) == 0
+    commands("run", *arguments)
     assert commands.world.acts == list(acts)
 
 
 def test_wrong_words_are_wrong_usage(commands: Commands) -> None:
     for arguments in (("3..1",), ("9",), ("x",), ("1..2", "--only"), ("--only",), ("--step",)):
-        assert commands("run", *arguments) == 2
+        commands("run", *arguments, status=2)
         assert commands.world.acts == []
-
-
-def _raising(fault: Exception) -> Callable[[str], None]:
-    def act(name: str) -> None:
-        raise fault
-
-    return act
 
 
 @pytest.mark.parametrize(
@@ -76,34 +67,29 @@ def _raising(fault: Exception) -> Callable[[str], None]:
         (ZeroDivisionError(), 10),
     ],
 )
-def test_the_exit_status_tells_what_kind_of_failure_it_was(
-    commands: Commands, fault: Exception, status: int, capsys: Captured
-) -> None:
-    commands.stages[1].before_act = _raising(fault)
-    assert commands("run") == status
-    shown = capsys.readouterr()
+def test_the_exit_status_tells_what_kind_of_failure_it_was(commands: Commands, fault: Exception, status: int) -> None:
+    commands.stages[1].before_act = raising(fault)
+    shown = commands("run", status=status)
     assert "interrupted" in shown.out if status == 8 else "1 failed" in shown.out
 
 
-def test_a_check_that_fails_is_told_in_three_lines_with_status_1(commands: Commands, capsys: Captured) -> None:
+def test_a_check_that_fails_is_told_in_three_lines_with_status_1(commands: Commands) -> None:
     commands.stages[1].before_act = lambda name: commands.world.marks.clear()
-    assert commands("run") == 1
-    assert capsys.readouterr().err.splitlines()[-3:] == [
+    told = commands("run", status=1)
+    assert told.err.splitlines()[-3:] == [
         "UMB723 stage 02 made-up-2: MARK-b does not hold: b is there",
         "  why: b is missing",
         "  next: touch b",
     ]
 
 
-def test_a_stage_before_its_turn_is_wrong_usage(commands: Commands, capsys: Captured) -> None:
-    assert commands("run", "3", "--only") == 2
-    assert "next: umbilical stage run 2..3" in capsys.readouterr().err
+def test_a_stage_before_its_turn_is_wrong_usage(commands: Commands) -> None:
+    assert "next: umbilical stage run 2..3" in commands("run", "3", "--only", status=2).err
 
 
-def test_the_report_as_json(commands: Commands, capsys: Captured) -> None:
-    commands.stages[2].before_act = _raising(StageTimeout("UMB725", "what", "why", "next"))
-    assert commands("run", "-o", "json") == 9
-    shown = capsys.readouterr()
+def test_the_report_as_json(commands: Commands) -> None:
+    commands.stages[2].before_act = raising(StageTimeout("UMB725", "what", "why", "next"))
+    shown = commands("run", "-o", "json", status=9)
     assert "01 leave the marks of 1" in shown.err, "progress goes to stderr alone"
     report = json.loads(shown.out)
     assert report["kind"] == "StageRun"
@@ -113,11 +99,10 @@ def test_the_report_as_json(commands: Commands, capsys: Captured) -> None:
     assert report["stages"][2]["failure"]["code"] == "UMB725"
 
 
-def test_the_report_as_junit_on_stdout_and_in_a_file(commands: Commands, capsys: Captured) -> None:
+def test_the_report_as_junit_on_stdout_and_in_a_file(commands: Commands) -> None:
     commands.stages[1].before_act = lambda name: commands.world.marks.clear()
     file = commands.folder / "report.xml"
-    assert commands("run", "-o", "junit", "--junit", str(file)) == 1
-    shown = capsys.readouterr().out
+    shown = commands("run", "-o", "junit", "--junit", file, status=1).out
     assert file.read_text() == shown
     suite = ElementTree.fromstring(shown)
     assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
@@ -132,40 +117,36 @@ def test_who_may_have_a_certificate_again_is_told_to_the_site(commands: Commands
             return []
 
     commands.stages = [Looking(1, commands.world)]
-    assert commands("run", "1", "--allow-reissue", "master-0.example.com") == 0
+    commands("run", "1", "--allow-reissue", "master-0.example.com")
     assert seen == [frozenset({"master-0.example.com"})]
 
 
-def test_machines_that_are_installed_are_not_run_over_by_the_way(commands: Commands, capsys: Captured) -> None:
+def test_machines_that_are_installed_are_not_run_over_by_the_way(commands: Commands) -> None:
     commands.stages = [*commands.stages, MadeUpStage(9, commands.world, ("boot",), needs=(3,))]
-    assert commands("run") == 0
+    commands("run")
     commands.stages[1].input = "two"
     commands.world.acts.clear()
-    assert commands("run") == 7
-    shown = capsys.readouterr().err
+    shown = commands("run", status=7).err
     assert "UMB726 stage 09 would run again on machines that are installed\n  why: stage 03 is stale" in shown
     assert commands.world.acts == []
-    assert commands("run", "3") == 0
-    assert commands("run", "--yes") == 0
+    commands("run", "3")
+    commands("run", "--yes")
     assert commands.world.acts == ["b", "c", "d", "boot"]
 
 
-def test_the_real_stages_write_their_artifacts(tmp_path: Path, capsys: Captured) -> None:
+def test_the_real_stages_write_their_artifacts(tmp_path: Path, umbilical: Run) -> None:
     """Those that need no machine: 03, 04, 05 and 06 of the kubernetes profile."""
     folder = make_directory(tmp_path / "c")
-    command = ["stage", "run", "3..6", "--dir", str(folder)]
-    assert main.run(command) == 0
-    assert capsys.readouterr().out == "4 stages: 4 done\n"
+    assert umbilical("stage", "run", "3..6", "--dir", folder).out == "4 stages: 4 done\n"
     assert (folder / "artifacts" / "auth" / "admin.kubeconfig").is_file()
-    assert main.run(command) == 0
-    assert capsys.readouterr().out == "4 stages: 4 skipped\n"
+    assert umbilical("stage", "run", "3..6", "--dir", folder).out == "4 stages: 4 skipped\n"
     text = "".join(path.read_text() for path in (folder / ".umbilical").iterdir() if path.suffix in (".json", ".jsonl"))
     assert "PRIVATE KEY" not in text
-    assert main.run(["stage", "rollback", "5", "--yes", "--dir", str(folder)]) == 0
+    umbilical("stage", "rollback", "5", "--yes", "--dir", folder)
     assert not (folder / "artifacts" / "tls").exists()
 
 
-def test_a_real_process_that_is_asked_to_end_leaves_a_record_to_go_on_from(tmp_path: Path) -> None:
+def test_a_real_process_that_is_asked_to_end_leaves_a_record_to_go_on_from(tmp_path: Path, umbilical: Run) -> None:
     folder = make_directory(tmp_path / "c")
     command = [sys.executable, "-m", "umbilical", "stage", "run", "3..6", "--dir", str(folder)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -175,7 +156,7 @@ def test_a_real_process_that_is_asked_to_end_leaves_a_record_to_go_on_from(tmp_p
     process.communicate(timeout=120)
     # It may have got through before the signal came, or be on its way out.
     assert process.returncode in (8, 0, -signal.SIGTERM)
-    assert main.run(["stage", "run", "3..6", "--dir", str(folder)]) == 0
+    umbilical("stage", "run", "3..6", "--dir", folder)
 
 
 STAGES = [MadeUpStage(number, World()) for number in range(1, 18)]
@@ -206,80 +187,66 @@ def test_whatever_is_written_is_a_range_or_wrong_usage(text: str) -> None:
 
 
 def test_the_stage_that_failed_is_done_again_and_no_other(commands: Commands) -> None:
-    def stumble(name: str) -> None:
-        raise HardwayError("UMB730", "what", "why", "next")
-
-    commands.stages[1].before_act = stumble
-    commands("run")
+    commands.stages[1].before_act = raising(HardwayError("UMB730", "what", "why", "next"))
+    commands("run", status=4)
     commands.stages[1].before_act = lambda name: None
     commands.world.acts.clear()
-    assert commands("retry") == 0
+    commands("retry")
     assert commands.world.acts == ["b", "c"]
 
 
-def test_a_stage_that_is_done_is_done_again_when_it_is_named_only(commands: Commands, capsys: Captured) -> None:
+def test_a_stage_that_is_done_is_done_again_when_it_is_named_only(commands: Commands) -> None:
     commands("run", "1")
-    assert commands("retry") == 2
-    assert "no stage failed" in capsys.readouterr().err
+    assert "no stage failed" in commands("retry", status=2).err
     commands("run")
     commands.world.acts.clear()
-    assert commands("retry", "2") == 0
+    commands("retry", "2")
     assert commands.world.acts == ["b", "c"]
 
 
-def test_a_stage_and_the_later_ones_are_undone(commands: Commands, capsys: Captured) -> None:
+def test_a_stage_and_the_later_ones_are_undone(commands: Commands) -> None:
     commands("run")
-    capsys.readouterr()
-    assert commands("rollback", "2", "--yes") == 0
-    assert capsys.readouterr().out == "03 undone\n02 undone\n"
+    assert commands("rollback", "2", "--yes").out == "03 undone\n02 undone\n"
     assert set(commands.world.marks) == {"a"}
 
 
-def test_nobody_is_there_to_be_asked(commands: Commands, capsys: Captured) -> None:
+def test_nobody_is_there_to_be_asked(commands: Commands) -> None:
     commands("run")
     for arguments in (("rollback", "2"), ("destroy",)):
-        assert commands(*arguments) == 2
-        assert "--yes" in capsys.readouterr().err
+        assert "--yes" in commands(*arguments, status=2).err
     assert set(commands.world.marks) == {"a", "b", "c", "d"}
 
 
-def test_over_a_point_of_no_return_it_is_unsafe(commands: Commands, capsys: Captured) -> None:
+def test_over_a_point_of_no_return_it_is_unsafe(commands: Commands) -> None:
     commands.stages[2].never = "d"
     commands("run")
-    assert commands("rollback", "1", "--yes") == 7
-    assert "UMB727" in capsys.readouterr().err
+    assert "UMB727" in commands("rollback", "1", "--yes", status=7).err
     assert set(commands.world.marks) == {"a", "b", "c", "d"}
 
 
-def test_where_nothing_was_done_nothing_is_undone(commands: Commands, capsys: Captured) -> None:
+def test_where_nothing_was_done_nothing_is_undone(commands: Commands) -> None:
     commands("run", "1")
-    capsys.readouterr()
-    assert commands("rollback", "3", "--yes") == 0
-    shown = capsys.readouterr()
+    shown = commands("rollback", "3", "--yes")
     assert shown.out == ""
     assert "nothing to undo" in shown.err
 
 
-def test_everything_is_undone_also_after_a_point_of_no_return_and_twice_is_fine(
-    commands: Commands, capsys: Captured
-) -> None:
+def test_everything_is_undone_also_after_a_point_of_no_return_and_twice_is_fine(commands: Commands) -> None:
     commands.stages[2].never = "d"
     commands("run")
-    capsys.readouterr()
-    assert commands("destroy", "--yes") == 0
-    assert capsys.readouterr().out == "03 undone\n02 undone\n01 undone\n"
+    assert commands("destroy", "--yes").out == "03 undone\n02 undone\n01 undone\n"
     assert set(commands.world.marks) == {"d"}
     acts = list(commands.world.acts)
-    assert commands("destroy", "--yes") == 0
+    told = commands("destroy", "--yes")
     assert commands.world.acts == acts
-    assert "nothing to destroy" in capsys.readouterr().err
+    assert "nothing to destroy" in told.err
 
 
 def test_no_password_outlives_the_cluster(commands: Commands) -> None:
     commands("run")
     for _ in range(2):
         kept = keep_identity(commands.folder, Identity("an-id", "lab-x5x5x", "a-password", "a-hash"))
-        assert commands("destroy", "--yes") == 0
+        commands("destroy", "--yes")
         assert not kept.exists()
 
 
@@ -306,21 +273,21 @@ def test_whoever_goes_back_loads_before_the_lock_so_that_no_keys_are_made(
     assert seen == [False, True]
 
 
-def test_a_second_one_is_refused(commands: Commands, capsys: Captured) -> None:
+def test_a_second_one_is_refused(commands: Commands) -> None:
     with working(commands.folder), pytest.raises(HardwayError, match="UMB720"), going_back(commands.folder):
         pass
     with working(commands.folder):
-        assert commands("run") == 4
-    assert "UMB720" in capsys.readouterr().err
+        told = commands("run", status=4)
+    assert "UMB720" in told.err
     assert commands.world.acts == []
 
 
 @pytest.mark.parametrize("content", [None, b"nmae: x\n"])
-def test_a_directory_that_is_no_clusters_gets_no_record(tmp_path: Path, content: bytes | None) -> None:
+def test_a_directory_that_is_no_clusters_gets_no_record(tmp_path: Path, content: bytes | None, umbilical: Run) -> None:
     if content is not None:
         (tmp_path / "cluster.yaml").write_bytes(content)
     before = sorted(tmp_path.iterdir())
-    assert main.run(["stage", "run", "--dir", str(tmp_path)]) == 3
+    umbilical("stage", "run", "--dir", tmp_path, status=3)
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -335,20 +302,20 @@ def test_yes_is_an_answer_no_ends_it_and_no_terminal_is_none(monkeypatch: Patch)
 
 
 def test_each_stage_is_explained_once_and_each_step_asked_for(
-    commands: Commands, monkeypatch: Patch, capsys: Captured
+    commands: Commands, monkeypatch: Patch, capfd: Captured
 ) -> None:
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda text: "y")
     ask = Asking()
     assert ask(commands.stages[0], Step("leave a", "touch a", lambda: None))
-    shown = capsys.readouterr().err
+    shown = capfd.readouterr().err
     assert "01 leave the marks of 1\nwhat       What it is.\n" in shown
     assert "  leave a\n    $ touch a\n" in shown
     assert ask(commands.stages[0], Step("leave b", "touch b", lambda: None))
-    assert "What it is." not in capsys.readouterr().err
+    assert "What it is." not in capfd.readouterr().err
 
 
 def test_what_should_be_so_after_a_stage_is_told_before_its_steps(
-    commands: Commands, monkeypatch: Patch, capsys: Captured
+    commands: Commands, monkeypatch: Patch, capfd: Captured
 ) -> None:
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda text: "y")
     site = make_site(commands.folder)
@@ -356,4 +323,4 @@ def test_what_should_be_so_after_a_stage_is_told_before_its_steps(
     assert Asking(site)(stage, Step("leave a", "touch a", lambda: None))
     claims = [check.title for check in stage.checks(site)]
     assert claims
-    assert f"then       this should be so:\n           - {claims[0]}\n" in capsys.readouterr().err
+    assert f"then       this should be so:\n           - {claims[0]}\n" in capfd.readouterr().err
