@@ -5,8 +5,8 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 import hcl2
@@ -16,22 +16,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import tls_listener
 from tests.support.capi_manifests import INFRA_ID, MANIFESTS
-from tests.support.fixture_types import Captured, Patch
+from tests.support.commands import Run
+from tests.support.fixture_types import Patch
 from tests.support.netns import Namespace, Network, isolated_resolver
 from tests.support.tls_contexts import server_context
 from tests.support.tls_listener import listener
 from tests.support.tunnel_pki import TunnelPki, make_tunnel_pki
 
-from umbilical.cli import main
 from umbilical.cli.firewall.check import target
 from umbilical.firewall.platforms.catalogue import PLATFORMS
 from umbilical.host.processes import start
 
 
-def _run(capfd: Captured, *arguments: str | Path) -> tuple[int, str, str]:
-    status = main.run(["firewall", "render", *(str(argument) for argument in arguments)])
-    told = capfd.readouterr()
-    return status, told.out, told.err
+@pytest.fixture
+def render(umbilical: Run) -> Run:
+    return partial(umbilical, "firewall", "render")
 
 
 def _install_dir(folder: Path, platform: str) -> Path:
@@ -54,107 +53,101 @@ def _manifest(folder: Path, platform: str) -> Path:
     return folder / "cluster-api" / MANIFESTS[platform][0]
 
 
-def test_standard_output_is_the_script_alone(capfd: Captured) -> None:
-    status, out, err = _run(capfd, "--platform", "gcp", "--infra-id", "ci")
-    assert status == 0
+def test_standard_output_is_the_script_alone(render: Run) -> None:
+    out, err = render("--platform", "gcp", "--infra-id", "ci")
     assert out.startswith("#!/usr/bin/env bash\n")
     assert "note:" not in out
     assert "note: Workers are not let in" in err
 
 
-def test_without_a_wish_the_first_form_that_fits_is_written(capfd: Captured) -> None:
-    _, out, _ = _run(capfd, "--platform", "baremetal", "--machine-network", "10.0.0.0/16")
+def test_without_a_wish_the_first_form_that_fits_is_written(render: Run) -> None:
+    out = render("--platform", "baremetal", "--machine-network", "10.0.0.0/16").out
     assert out.startswith("#!/usr/sbin/nft -f\n")
 
 
-def test_sources_narrow_what_machine_networks_allow_and_each_is_one_rule(capfd: Captured) -> None:
+def test_sources_narrow_what_machine_networks_allow_and_each_is_one_rule(render: Run) -> None:
     arguments = ("--platform", "none", "--machine-network", "10.0.0.0/16", "--source", "10.0.0.4", "-o", "json")
-    _, out, _ = _run(capfd, *arguments)
-    sources: list[dict[str, Any]] = json.loads(out)["rules"][0]["sources"]
+    sources = render(*arguments).json()["rules"][0]["sources"]
     assert [source["value"] for source in sources] == ["10.0.0.4/32"]
     twice = ("--machine-network", "10.0.0.0/16") * 2
-    _, out, _ = _run(capfd, "--platform", "openstack-upi", "--infra-id", "ci", *twice, "-o", "json")
-    assert len(json.loads(out)["rules"]) == 1
+    assert len(render("--platform", "openstack-upi", "--infra-id", "ci", *twice, "-o", "json").json()["rules"]) == 1
 
 
-def test_another_port_reaches_every_line(capfd: Captured) -> None:
-    _, out, _ = _run(capfd, "--platform", "azure", "--infra-id", "ci", "--port", "9191", "-o", "terraform")
+def test_another_port_reaches_every_line(render: Run) -> None:
+    out = render("--platform", "azure", "--infra-id", "ci", "--port", "9191", "-o", "terraform").out
     [resource] = hcl2.loads(out)["resource"]
     assert "9191" in json.dumps(resource)
     assert "8091" not in out
 
 
-def test_a_file_is_written_once_and_never_over_another(capfd: Captured, tmp_path: Path) -> None:
+def test_a_file_is_written_once_and_never_over_another(render: Run, tmp_path: Path) -> None:
     arguments = ("--platform", "gcp", "--infra-id", "ci", "-o", "terraform", "--out", tmp_path / "main.tf")
-    assert _run(capfd, *arguments)[:2] == (0, "")
+    assert render(*arguments).out == ""
     assert hcl2.loads((tmp_path / "main.tf").read_text())["resource"]
-    status, _, err = _run(capfd, *arguments)
-    assert (status, err[:6]) == (3, "UMB801")
+    assert render(*arguments, status=3).err.startswith("UMB801")
 
 
-def test_a_native_release_is_told_that_it_does_so_itself(capfd: Captured) -> None:
-    _, _, err = _run(capfd, "--platform", "gcp", "--infra-id", "ci", "--release", "5.0")
+def test_a_native_release_is_told_that_it_does_so_itself(render: Run) -> None:
+    err = render("--platform", "gcp", "--infra-id", "ci", "--release", "5.0").err
     assert "note: in 5.0 made by the installer's code" in err
 
 
 @pytest.mark.parametrize("platform", MANIFESTS)
-def test_a_manifest_is_shown_as_a_difference_and_left_alone(platform: str, capfd: Captured, tmp_path: Path) -> None:
+def test_a_manifest_is_shown_as_a_difference_and_left_alone(platform: str, render: Run, tmp_path: Path) -> None:
     path = _manifest(_install_dir(tmp_path, platform), platform)
     before = path.read_text()
-    status, out, _ = _run(capfd, "--dir", tmp_path)
-    assert status == 0
+    out = render("--dir", tmp_path).out
     assert out.startswith(f"--- {path}\n+++ ")
     assert not [line for line in out.splitlines()[2:] if line.startswith("-")]
     assert path.read_text() == before
 
 
 @pytest.mark.parametrize("platform", MANIFESTS)
-def test_apply_writes_it_once_and_close_takes_it_back(platform: str, capfd: Captured, tmp_path: Path) -> None:
+def test_apply_writes_it_once_and_close_takes_it_back(platform: str, render: Run, tmp_path: Path) -> None:
     path = _manifest(_install_dir(tmp_path, platform), platform)
     before = path.read_text()
-    assert _run(capfd, "--dir", tmp_path, "--apply")[:2] == (0, "")
+    assert render("--dir", tmp_path, "--apply").out == ""
     after = path.read_text()
     assert "8091" in after
     assert yaml.safe_load(after)["kind"] == yaml.safe_load(before)["kind"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
-    status, out, err = _run(capfd, "--dir", tmp_path, "--apply")
-    assert (status, out, path.read_text()) == (0, "", after)
+    out, err = render("--dir", tmp_path, "--apply")
+    assert (out, path.read_text()) == ("", after)
     assert "nothing to do" in err
-    _run(capfd, "--dir", tmp_path, "--apply", "--close")
+    render("--dir", tmp_path, "--apply", "--close")
     assert path.read_text() == before
 
 
-def test_the_directory_knows_the_networks(capfd: Captured, tmp_path: Path) -> None:
-    _, out, _ = _run(capfd, "--dir", _install_dir(tmp_path, "azure"), "-o", "json")
-    value = json.loads(out)
+def test_the_directory_knows_the_networks(render: Run, tmp_path: Path) -> None:
+    value = render("--dir", _install_dir(tmp_path, "azure"), "-o", "json").json()
     assert (value["platform"], value["infraId"]) == ("azure", INFRA_ID)
     assert value["rules"][0]["name"] == "konnectivity_in_ipv4_00"
 
 
-def test_after_ignition_configs_nothing_is_changed_any_more(capfd: Captured, tmp_path: Path) -> None:
+def test_after_ignition_configs_nothing_is_changed_any_more(render: Run, tmp_path: Path) -> None:
     path = _manifest(_install_dir(tmp_path, "aws"), "aws")
     before = path.read_text()
     for mark in ("bootstrap.ign", "master.ign", "worker.ign"):
         (tmp_path / mark).write_text("{}")
-        status, out, err = _run(capfd, "--dir", tmp_path, "--apply")
-        assert (status, out, path.read_text()) == (3, "", before)
+        out, err = render("--dir", tmp_path, "--apply", status=3)
+        assert (out, path.read_text()) == ("", before)
         assert err.startswith("UMB163 too late")
         (tmp_path / mark).unlink()
 
 
-def test_without_the_manifest_the_way_to_get_it_is_told(capfd: Captured, tmp_path: Path) -> None:
+def test_without_the_manifest_the_way_to_get_it_is_told(render: Run, tmp_path: Path) -> None:
     _manifest(_install_dir(tmp_path, "aws"), "aws").unlink()
-    status, _, err = _run(capfd, "--dir", tmp_path)
-    assert (status, err[:6]) == (3, "UMB164")
+    err = render("--dir", tmp_path, status=3).err
+    assert err.startswith("UMB164")
     assert "openshift-install create manifests" in err
 
 
-def test_a_platform_without_manifest_rules_gets_its_cli(capfd: Captured, tmp_path: Path) -> None:
-    _, out, _ = _run(capfd, "--dir", _install_dir(tmp_path, "gcp"))
+def test_a_platform_without_manifest_rules_gets_its_cli(render: Run, tmp_path: Path) -> None:
+    out = render("--dir", _install_dir(tmp_path, "gcp")).out
     assert f"gcloud compute firewall-rules create {INFRA_ID}-bootstrap-in-konnectivity" in out
 
 
-def test_a_wish_that_cannot_be_met_is_a_fault_in_three_lines(capfd: Captured) -> None:
+def test_a_wish_that_cannot_be_met_is_a_fault_in_three_lines(render: Run) -> None:
     for arguments, status, code in (
         ([], 2, "UMB001"),
         (["--platform", "aws", "--infra-id", "ci", "--apply"], 2, "UMB001"),
@@ -168,55 +161,52 @@ def test_a_wish_that_cannot_be_met_is_a_fault_in_three_lines(capfd: Captured) ->
         (["--platform", "openstack", "--infra-id", "ci", "--machine-network", "10.0.0.0/16"], 3, "UMB160"),
         (["--dir", "/nonexistent/install"], 3, "UMB170"),
     ):
-        found, out, err = _run(capfd, *arguments)
-        assert (found, out) == (status, "")
+        out, err = render(*arguments, status=status)
+        assert out == ""
         assert err.startswith(code)
         assert len(err.splitlines()) == 3
 
 
-def _list(capfd: Captured, *arguments: str) -> tuple[int, str, str]:
-    status = main.run(["firewall", "list", *arguments])
-    told = capfd.readouterr()
-    return status, told.out, told.err
+@pytest.fixture
+def listed(umbilical: Run) -> Run:
+    return partial(umbilical, "firewall", "list")
 
 
-def test_the_table_has_a_line_per_platform_and_names_the_leaks(capfd: Captured) -> None:
-    status, out, err = _list(capfd)
-    assert (status, err) == (0, "")
+def test_the_table_has_a_line_per_platform_and_names_the_leaks(listed: Run) -> None:
+    out, err = listed()
+    assert err == ""
     lines = {line.split()[0]: line for line in out.splitlines() if line}
     assert set(PLATFORMS) <= set(lines)
     assert [name for name in PLATFORMS if "nobody: it stays" in lines[name]] == ["azure", "powervs"]
     assert max(len(line) for line in out.splitlines()) <= 110
 
 
-def test_one_platform_is_told_in_full(capfd: Captured, monkeypatch: Patch) -> None:
+def test_one_platform_is_told_in_full(listed: Run, monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
-    _, out, _ = _list(capfd, "--platform", "aws")
+    out = listed("--platform", "aws").out
     assert "removed by  4.16 to 4.22: the installer" in out
     assert "'Bootstrap SSH Access'" in out
     assert "forms       cli, terraform, capi, json" in out
 
 
-def test_programs_get_json(capfd: Captured) -> None:
-    _, out, _ = _list(capfd, "-o", "json")
-    value = json.loads(out)
+def test_programs_get_json(listed: Run) -> None:
+    value = listed("-o", "json").json()
     assert value["kind"] == "FirewallPlatforms"
     assert [platform["platform"] for platform in value["platforms"]] == [*PLATFORMS]
 
 
-def test_leftovers_of_every_platform_are_lines_to_paste_or_json(capfd: Captured) -> None:
+def test_leftovers_of_every_platform_are_lines_to_paste_or_json(listed: Run) -> None:
     for name in PLATFORMS:
-        status, out, _ = _list(capfd, "--leftovers", "--platform", name, "--infra-id", "ci-x1")
-        assert status == 0
+        out = listed("--leftovers", "--platform", name, "--infra-id", "ci-x1").out
         assert out.index("# list what is open") < out.index("# remove it")
         # Pasted into a shell, it would end that shell.
         assert "exit" not in out
-        value = json.loads(_list(capfd, "--leftovers", "--platform", name, "--infra-id", "ci-x1", "-o", "json")[1])
+        value = listed("--leftovers", "--platform", name, "--infra-id", "ci-x1", "-o", "json").json()
         assert value["show"]
         assert value["remove"]
 
 
-def test_leftovers_are_looked_for_by_the_names_of_the_installers(capfd: Captured) -> None:
+def test_leftovers_are_looked_for_by_the_names_of_the_installers(listed: Run) -> None:
     names = {
         "gcp": "ci-bootstrap-in-konnectivity",
         "azure": "konnectivity_in",
@@ -226,11 +216,11 @@ def test_leftovers_are_looked_for_by_the_names_of_the_installers(capfd: Captured
         "aws": "ci-controlplane",
     }
     for platform, name in names.items():
-        _, out, _ = _list(capfd, "--leftovers", "--platform", platform, "--infra-id", "ci")
+        out = listed("--leftovers", "--platform", platform, "--infra-id", "ci").out
         assert name in out
 
 
-def test_what_cannot_be_answered_is_a_fault_in_three_lines(capfd: Captured) -> None:
+def test_what_cannot_be_answered_is_a_fault_in_three_lines(listed: Run) -> None:
     for arguments, status, code in (
         (["--leftovers"], 2, "UMB001"),
         (["--platform", "nimbus"], 3, "UMB160"),
@@ -238,8 +228,8 @@ def test_what_cannot_be_answered_is_a_fault_in_three_lines(capfd: Captured) -> N
         (["--leftovers", "--platform", "gcp", "--infra-id", "$(id)"], 3, "UMB160"),
         (["--leftovers", "--platform", "gcp", "--infra-id", "ci", "--release", "x"], 3, "UMB160"),
     ):
-        found, out, err = _list(capfd, *arguments)
-        assert (found, out) == (status, "")
+        out, err = listed(*arguments, status=status)
+        assert out == ""
         assert err.startswith(code)
         assert len(err.splitlines()) == 3
 
@@ -249,10 +239,9 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> TunnelPki:
     return make_tunnel_pki(tmp_path_factory.mktemp("pki"), ("127.0.0.1", "::1"))
 
 
-def _ask(capfd: Captured, *arguments: str | Path) -> tuple[int, str, str]:
-    status = main.run(["firewall", "check", *(str(argument) for argument in arguments)])
-    told = capfd.readouterr()
-    return status, told.out, told.err
+@pytest.fixture
+def check(umbilical: Run) -> Run:
+    return partial(umbilical, "firewall", "check")
 
 
 def test_a_place_is_read_in_all_its_spellings() -> None:
@@ -281,38 +270,36 @@ def test_any_text_is_a_place_or_refused(text: str) -> None:
     assert 1 <= place.port <= 65535
 
 
-def test_a_server_as_it_should_be_gives_zero(capfd: Captured, pki: TunnelPki) -> None:
+def test_a_server_as_it_should_be_gives_zero(check: Run, pki: TunnelPki) -> None:
     files = ("--ca", pki.authority.certificate_file, "--cert", pki.agent.certificate, "--key", pki.agent.key)
     with listener(tls_listener.speaks_first(server_context(pki))) as port:
-        status, out, err = _ask(capfd, f"127.0.0.1:{port}", *files, "-o", "json")
-    value = json.loads(out)
-    assert (status, err, value["kind"], value["tcp"]) == (0, "", "FirewallCheck", "open")
+        told = check(f"127.0.0.1:{port}", *files, "-o", "json")
+    value = told.json()
+    assert (told.err, value["kind"], value["tcp"]) == ("", "FirewallCheck", "open")
     assert value["summary"]["passed"] == value["summary"]["checks"] == 7
     by_id = {finding["id"]: finding for finding in value["findings"]}
     assert by_id["FW3"]["evidence"] == "127.0.0.1, ::1"
 
 
-def test_a_server_that_takes_strangers_gives_one_and_names_the_hole(capfd: Captured, pki: TunnelPki) -> None:
+def test_a_server_that_takes_strangers_gives_one_and_names_the_hole(check: Run, pki: TunnelPki) -> None:
     with listener(tls_listener.speaks_first(server_context(pki, asks_certificate=False)), "::1") as port:
-        status, out, _ = _ask(capfd, f"[::1]:{port}")
-    assert status == 1
-    assert "CVE-2026-16242" in out
+        assert "CVE-2026-16242" in check(f"[::1]:{port}", status=1).out
 
 
-def test_bad_words_and_files_are_told_before_anything_is_dialled(capfd: Captured) -> None:
+def test_bad_words_and_files_are_told_before_anything_is_dialled(check: Run) -> None:
     for arguments, status, code in (
         (["10.0.0.9:x"], 2, "UMB001"),
         (["10.0.0.9", "--timeout", "soon"], 2, "UMB001"),
         (["10.0.0.9", "--ca", "/nonexistent/ca.crt"], 3, "UMB002"),
         (["10.0.0.9", "--cert", "/nonexistent/tls.crt"], 3, "UMB003"),
     ):
-        found, out, err = _ask(capfd, *arguments)
-        assert (found, out, err[:6]) == (status, "", code)
+        out, err = check(*arguments, status=status)
+        assert (out, err[:6]) == ("", code)
 
 
-def test_a_key_of_another_certificate_is_a_fault(capfd: Captured, pki: TunnelPki) -> None:
-    status, _, err = _ask(capfd, "127.0.0.1:1", "--cert", pki.agent.certificate, "--key", pki.server.key)
-    assert (status, err[:6]) == (3, "UMB166")
+def test_a_key_of_another_certificate_is_a_fault(check: Run, pki: TunnelPki) -> None:
+    err = check("127.0.0.1:1", "--cert", pki.agent.certificate, "--key", pki.server.key, status=3).err
+    assert err.startswith("UMB166")
     assert len(err.splitlines()) == 3
 
 
